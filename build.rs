@@ -1,8 +1,8 @@
-//! Puts the version that `gpuwhy --version` prints into `GPUWHY_VERSION`: the package version and, in a git
-//! checkout of this project, the commit.
+//! Sets `GPUWHY_VERSION`, which `gpuwhy --version` prints: the package version and, in a git checkout of this
+//! project, the commit.
 //!
-//! A build without git, or from an unpacked archive, gets the package version alone. The commit is not marked when
-//! the tree has uncommitted changes: cargo would have to run this script after every edit to keep that true.
+//! A build without git, or from an unpacked archive, gets only the package version. Uncommitted changes do
+//! not mark the commit: cargo would have to run this script after every edit to keep the mark correct.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,16 +18,15 @@ fn main() {
     println!("cargo::rustc-env=GPUWHY_VERSION={version}");
 }
 
-/// The commit of the checkout at `root`, shortened, or `None` when `root` is not the top of one.
+/// Abbreviated commit of the checkout at `root`, or `None` when `root` is not the top level of a checkout.
 ///
-/// The comparison with the top level keeps the commit of an unrelated repository out: a copy of the sources that
-/// somebody vendored lies inside theirs.
+/// Vendored sources lie inside an unrelated repository. Comparing with the top level avoids using its commit.
 fn commit(root: &Path) -> Option<String> {
     let top = git(root, &["rev-parse", "--show-toplevel"])?;
     if Path::new(&top).canonicalize().ok()? != root.canonicalize().ok()? {
         return None;
     }
-    // The log of HEAD grows with every commit, checkout and reset, so its change is what makes the commit stale.
+    // Every commit, checkout and reset appends to the log of HEAD, so a change there makes the commit stale.
     for file in ["HEAD", "logs/HEAD"] {
         let path = root.join(git(root, &["rev-parse", "--git-path", file])?);
         if path.exists() {
@@ -37,7 +36,7 @@ fn commit(root: &Path) -> Option<String> {
     git(root, &["rev-parse", "--short=12", "HEAD"])
 }
 
-/// The trimmed output of a git command, or `None` when git is missing, fails, or says nothing.
+/// Trimmed output of a git command, or `None` when git is missing, fails, or prints nothing.
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();

@@ -1,10 +1,10 @@
-# The commands that people type; CONTRIBUTING.md explains them. Needs https://just.systems, or copy the line.
+# Commands for developers; CONTRIBUTING.md explains them. Needs https://just.systems, or copy the line.
 
 # List the commands.
 default:
     @just --list
 
-# Profile a recorded session: the main job, without a GPU.
+# Profile a recorded session, without a GPU.
 demo *options:
     cargo run --release -- demo {{options}}
 
@@ -12,7 +12,7 @@ demo *options:
 test *filter:
     cargo test --workspace {{filter}}
 
-# What every change must pass.
+# All checks that a change must pass.
 ci:
     .ci/run
 
@@ -40,7 +40,7 @@ gpu *options:
 bench *filter:
     cargo bench --workspace {{filter}}
 
-# Write the agreed interfaces, golden tables and limits again, to be read with `git diff`.
+# Rewrite the agreed interfaces, golden tables and limits, for review with `git diff`.
 bless:
     -GPUWHY_BLESS=1 cargo test --test main
     -for guard in packages words text structure; do GPUWHY_BLESS=1 python3 .ci/$guard.py; done

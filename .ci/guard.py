@@ -1,8 +1,8 @@
-"""What the guards of this folder share: the tracked files, the limits, and how a finding is reported.
+"""Shared code of the guards in this folder: the tracked files, the limits, and the reporting of findings.
 
-A guard is a program without arguments that runs in the root of a checkout and exits with 1 when something is wrong. A
-limit in `limits.txt` is a ratchet: what exists today is tolerated and may not grow. `GPUWHY_BLESS=1` lowers limits to
-what was found, and never raises one.
+A guard is a program without arguments that runs in the root of a checkout and exits with 1 when it finds a problem. A
+limit in `limits.txt` is a ratchet: the current number is tolerated and may not grow. `GPUWHY_BLESS=1` lowers limits to
+the number found, and never raises one.
 """
 
 import os
@@ -12,7 +12,7 @@ import sys
 
 BLESS = os.environ.get("GPUWHY_BLESS") == "1"
 LIMITS = ".ci/limits.txt"
-# Recorded or generated data, text of other projects, and the guards themselves, which name what they forbid.
+# Recorded or generated data, text of other projects, and the guards themselves, which contain the forbidden words.
 NOT_OURS = ("testing/fuzz/seeds/", "testing/fixtures/", "tests/kineto_reference/data/", "trace/tests/golden/", ".ci/", "LICENSE")
 
 failures = 0
@@ -41,7 +41,7 @@ def read(path):
 
 
 def table(path, columns):
-    """The lines of a table whose columns are separated by `|`: line number and columns. `#` begins a comment."""
+    """The lines of a table whose columns are separated by `|`: line number and columns. `#` starts a comment."""
     for number, line in enumerate(read(path).splitlines()):
         if line.strip() and not line.startswith("#"):
             cells = [cell.strip() for cell in line.split("|")]
@@ -51,7 +51,7 @@ def table(path, columns):
 
 
 def lower(path, number, cells):
-    """Writes a line of a table again."""
+    """Rewrites a line of a table."""
     lines = read(path).splitlines()
     lines[number] = " | ".join(cells)
     with open(path, "w", encoding="utf-8") as file:
@@ -59,7 +59,7 @@ def lower(path, number, cells):
 
 
 def within(what, found, limit, examples=()):
-    """Whether `found` is within the limit; reports it otherwise, with some examples."""
+    """True if `found` is within the limit; otherwise reports it, with some examples."""
     if found > limit:
         fail(f"{what}: {found}, at most {limit} are allowed")
         for example in list(examples)[:20]:
@@ -69,7 +69,7 @@ def within(what, found, limit, examples=()):
 
 
 def ratchet(name, examples):
-    """Compares the number of `examples` with the limit of this name; 0 where there is none."""
+    """Compares the number of `examples` with the limit of this name, 0 by default."""
     examples = list(examples)
     for number, cells in table(LIMITS, 2) if os.path.isfile(LIMITS) else ():
         if cells[0] == name:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks who depends on whom: every package against packages.txt, and all that libprof.so contains against libprof.txt.
+"""Checks the dependencies: every package against packages.txt, and the contents of libprof.so against libprof.txt.
 
-libprof.so is loaded into other people's programs, so each crate in it needs a decision. GPUWHY_BLESS=1 writes
-libprof.txt again.
+libprof.so is loaded into other people's programs, so each crate in it needs a decision. GPUWHY_BLESS=1 rewrites
+libprof.txt.
 """
 
 import json
@@ -29,7 +29,7 @@ def arrows():
         inside, outside, tests = allowed[name]
         for dependency in package["dependencies"]:
             other, kind = dependency["name"], dependency["kind"]
-            # A test may use what the package itself may use.
+            # A test may use the dependencies of its package.
             may = (inside if other in ours else outside) | (tests if kind else set())
             if other not in may:
                 fail(f"{name} must not depend on {other}" + (f" ({kind})" if kind else ""))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the shape of the sources: sizes, one module style, no `#[path]`, one test binary in each package."""
+"""Checks the structure of the sources: sizes, one module style, no `#[path]`, one test binary in each package."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from guard import fail, finish, ratchet, read, tracked
 
 FILE_LINES = 500
 FUNCTION_LINES = 100
-# Counts what is allocated in the whole process, so nothing else may run beside it.
+# Counts the allocations of the process, so no other test may run in parallel.
 TWO_TEST_BINARIES = {"gpuwhy-report"}
 
 
@@ -19,7 +19,7 @@ def is_test(path):
 
 
 def functions(text):
-    """(line, length in lines, name) of each function: by its indentation, which rustfmt keeps."""
+    """(line, length in lines, name) of each function, found by its indentation, which rustfmt keeps consistent."""
     begun = {}
     for number, line in enumerate(text.splitlines(), 1):
         if re.match(r"\s*#\[cfg\(test\)\]", line):
@@ -36,7 +36,7 @@ def sizes(paths):
         lines = text.count("\n")
         if lines > FILE_LINES:
             fail(f"{path}: {lines} lines, at most {FILE_LINES} are allowed")
-        # A function above the limit needs a file above it.
+        # Only a file above the limit can have a function above it.
         if lines > FUNCTION_LINES and not is_test(path):
             for line, length, name in functions(text):
                 if length > FUNCTION_LINES:
@@ -67,7 +67,7 @@ def test_binaries():
 
 
 def top_level():
-    """Every folder at the top is explained in ARCHITECTURE.md."""
+    """Checks that ARCHITECTURE.md explains every top-level folder."""
     known = read("ARCHITECTURE.md") if os.path.isfile("ARCHITECTURE.md") else ""
     tops = {path.split("/")[0] for path in tracked("") if "/" in path}
     for name in sorted(tops):

@@ -1,4 +1,4 @@
-"""Every guard finds the fault that it is there for, and is content without it.
+"""Tests that every guard finds its kind of fault, and passes without it.
 
 Each test makes a checkout of a few files in a temporary folder, plants one fault, and runs the guard in it.
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the text of documents: links lead somewhere, paths that are named exist, comments and paragraphs have at most 120
-columns (.ci/wrap.py wraps them)."""
+"""Checks the text of documents: link targets and paths exist, and comments and paragraphs have at most 120 columns
+(.ci/wrap.py wraps them)."""
 
 import os
 import re
@@ -13,7 +13,7 @@ HTML = re.compile(r"(?:href|src)=\"([^\"]+)\"")
 
 
 def anchors(text):
-    """The anchors that GitHub and mdBook make of the headings."""
+    """Anchors that GitHub and mdBook generate from the headings."""
     found = set(re.findall(r"<a (?:id|name)=\"([^\"]+)\"", text))
     for line in without_fences(text):
         if heading := re.match(r"#{1,6}\s+(.*?)\s*#*$", line):
@@ -44,7 +44,7 @@ def broken_links(documents):
 
 
 def stale_paths(documents):
-    """Paths in backquotes that begin with a folder of this project and do not exist."""
+    """Paths in backquotes that start with a folder of this project but do not exist."""
     tops = {name for name in os.listdir(".") if os.path.isdir(name) and name != "target"}
     for path in documents:
         for name in re.findall(r"`([\w.-]+/[\w./-]+)`", "\n".join(without_fences(read(path)))):
@@ -54,7 +54,7 @@ def stale_paths(documents):
 
 
 def wide_lines(paths):
-    """Lines that are too long, but for tables, links and code: rustfmt wraps code, and cannot wrap a text in it."""
+    """Lines that are too long, except tables, links and code: rustfmt wraps code, and cannot wrap strings in it."""
     for path in paths:
         markdown = path.endswith(".md")
         for number, line in enumerate(without_fences(read(path)) if markdown else read(path).splitlines(), 1):
@@ -66,7 +66,7 @@ def wide_lines(paths):
 
 documents = tracked(".md")
 ratchet("broken links", broken_links(documents))
-# What a version did stays as it was written.
+# Entries of past versions stay as they are.
 ratchet("stale paths in documents", stale_paths([path for path in documents if path != "CHANGELOG.md"]))
 ratchet("comments above 120 columns in .rs", wide_lines(tracked(".rs")))
 ratchet("lines above 120 columns in .md", wide_lines(documents))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Counts words that this project does not use: words.txt says which, how often each still occurs, and what to write.
+"""Counts words that this project avoids: words.txt lists them, with the current number of each and a replacement.
 
 A word is found in prose, in messages and as a part of an identifier: `hole` in `host_hole`, `HoleKind` and "a hole", not in
-"whole". A word may not become more frequent. File names are checked too.
+"whole". The number of a word may not grow. File names are checked too.
 """
 
 import collections
@@ -43,7 +43,7 @@ def main():
 
 
 def count(form, text, words):
-    """`word` as a whole word or a part of an identifier; `word*` with any ending; `word_` and `_word` as a part that is not alone."""
+    """`word` as a whole word or a part of an identifier; `word*` with any ending; `word_` and `_word` as a part of a longer name."""
     if form.endswith("*"):
         return text.count(form[:-1])
     return text.count(form) if "_" in form else words[form]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Wraps comments and paragraphs above 120 columns: wrap.py FILE.. (.rs and .md), or all files without an argument.
 
-Only lines that are too long change, and the lines of the same paragraph behind them as far as words move down. Code,
+Changes only lines that are too long, and the following lines of the paragraph as far as words move down. Code,
 tables, headings and fenced blocks stay as they are.
 """
 
@@ -12,12 +12,12 @@ from guard import read, tracked
 
 WIDTH = 120
 COMMENT = re.compile(r"(\s*(?://[/!]?|#) )(.*)")
-# Begins something of its own: no words are moved in front of it.
+# Start of a separate element: no words are moved before it.
 OWN = re.compile(r"(?:[-*|>#]|\d+\.|```|~~~|SAFETY:|\[[^\]]+\]:|TODO)|$")
 
 
 def parts(line, rust):
-    """What every line of the paragraph begins with, what its further lines begin with, and the text; None for code."""
+    """Prefix of the first line of a paragraph, prefix of its further lines, and the text; None for code."""
     if rust:
         found = COMMENT.fullmatch(line)
         if not found or "#" in found.group(1):
@@ -44,7 +44,7 @@ def wrap(lines, rust):
             out.append(line)
             continue
         cut = line.rfind(" ", 0, WIDTH + 1)
-        # Neither inside of a link nor of code.
+        # Not inside a link or code.
         while cut > len(found[1]) and (line[:cut].count("`") % 2 or line[:cut].rfind("[") > line[:cut].rfind("]") or line[:cut].rfind("](") > line[:cut].rfind(")")):
             cut = line.rfind(" ", 0, cut)
         if cut <= len(found[1]):

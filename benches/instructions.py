@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Instructions a record of the hot path, beside those that are written down.
+"""Instructions per record of the hot path, compared with stored counts.
 
-    benches/instructions.py            # compares with benches/instructions.txt; exit status 1: one rose by over 3 %
-    benches/instructions.py --bless    # writes them down
+    benches/instructions.py            # compares with benches/instructions.txt; exit status 1: a count rose by over 3 %
+    benches/instructions.py --bless    # stores the counts
 
-Counted by callgrind (`apt-get install valgrind`), so a busy machine does not disturb them; another compiler or
-standard library does: bless on the commit before the change, then compare. Takes some minutes.
+Counted by callgrind (`apt-get install valgrind`), so a busy machine does not matter. Another compiler or standard library
+does: bless on the commit before the change, then compare. Takes some minutes.
 """
 
 import argparse
@@ -17,11 +17,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 WRITTEN = HERE / "instructions.txt"
-# A change of code elsewhere moves a count by less than this.
+# Unrelated changes of the code move a count by less than this.
 LIMIT = 0.03
 
-# Benchmark, the part of a load's name that selects it, and the functions that are counted with what each call of
-# them is for.
+# Benchmark, the part of a load's name that selects it, and the functions to count, with the unit that each call
+# handles.
 LOADS = [
     ("attribution", load, {"attribution::run": ["without replay", "with replay"]})
     for load in ["launch-bound", "device-bound", "8 threads", "graphs"]
@@ -32,7 +32,7 @@ LOADS = [
 
 
 def binaries() -> dict[str, str]:
-    """Builds the benchmarks, and says where they are."""
+    """Builds the benchmarks, and returns their paths."""
     command = ["cargo", "bench", "-p", "profiler-core", "-p", "gpuwhy-trace", "--no-run", "--bench", "attribution", "--bench", "trace"]
     built = subprocess.run(command, cwd=HERE.parent, stderr=subprocess.PIPE, text=True)
     if built.returncode != 0:
@@ -54,7 +54,7 @@ def count(binary: str, load: str, function: str) -> tuple[int, list[int]]:
         if ran.returncode != 0:
             sys.exit(f"{' '.join(command)}\n{ran.stderr}")
         row = next(line for line in ran.stdout.splitlines() if line.startswith(load))
-        # The names have numbers too, but short ones.
+        # Names contain numbers too, but only short ones.
         records = int(re.search(r"\s(\d{5,})\s", row)[1])
         dumps = sorted(Path(folder).glob("counts.*"), key=lambda path: int(path.suffix[1:]))
         totals = [int(re.search(r"^(?:summary|totals): (\d+)", dump.read_text(), re.M)[1]) for dump in dumps]

@@ -1,9 +1,10 @@
-//! What opening a long trace takes: `cargo bench -p gpuwhy --bench long_trace -- 100000000`.
+//! Time and memory of opening a long trace: `cargo bench -p gpuwhy --bench long_trace -- 100000000`.
 //!
-//! The trace is a loop of a hundred kernels with the calls that launch them and a synchronization, flushed every 0.1 s
-//! of its time, with an answer at its end; it is written to a file in the folder for temporary files and read again as
-//! `gpuwhy report` does it: by its answer, in part, and from all of its records. Times are one run's, with the file in
-//! the page cache; memory is the peak of the process while it reads (Linux).
+//! The trace is a loop of a hundred kernels with the calls that launch them and a synchronization, flushed
+//! every 0.1 s of its time, with a stored report at its end. It is written to a file in the folder for
+//! temporary files and read again as `gpuwhy report` does it: by its stored report, in part, and from all of
+//! its records. Times are of a single run, with the file in the page cache; memory is the peak of the process
+//! while it reads (Linux).
 
 use std::fs::{self, File};
 use std::io::{self, BufReader};
@@ -16,11 +17,11 @@ use gpuwhy_trace::format::{StoredReport, TraceWriter};
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
 
-/// Without an argument; with `cargo bench --workspace` the argument is `--bench`.
+/// Default without an argument; `cargo bench --workspace` passes only `--bench`.
 const EVENTS: u64 = 1_000_000;
 const START: u64 = 1_790_000_000_000_000_000;
 const FLUSH_NANOS: u64 = 100_000_000;
-/// Kernels of a step.
+/// Kernels per step.
 const KERNELS: u64 = 100;
 
 fn main() {
@@ -43,7 +44,7 @@ fn time(nanos: u64) -> Timestamp {
     Timestamp::from_nanos(nanos)
 }
 
-/// A number without pattern for each `number`: splitmix64 (Steele, Lea and Flood, 2014).
+/// A pseudo-random number for each `number`: splitmix64 (Steele, Lea and Flood, 2014).
 fn noise(number: u64) -> u64 {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -51,7 +52,7 @@ fn noise(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Answers the end of the run.
+/// Writes the trace and returns the end of the run.
 fn write(path: &Path, events: u64) -> io::Result<u64> {
     let mut dictionary = Dictionary::new();
     dictionary.add_device(Device { id: DeviceId(0), multiprocessors: 132, ..Device::default() });
@@ -68,9 +69,9 @@ fn write(path: &Path, events: u64) -> io::Result<u64> {
     let (mut host, mut device, mut flushed) = (START, START, START);
     for number in 0..events / 2 {
         let (place, noise) = (number % KERNELS, noise(number));
-        // Calls, pauses between them and kernels differ from step to step.
+        // Calls, pauses between them and kernels vary from step to step.
         if place == 0 {
-            // The step before is waited for.
+            // Wait for the previous step.
             host = host.max(device) + 20_000;
         }
         let correlation = CorrelationId(number as u32 + 1);
@@ -107,7 +108,7 @@ fn write(path: &Path, events: u64) -> io::Result<u64> {
 }
 
 fn timed<T>(what: &str, events: u64, work: impl FnOnce() -> T) -> T {
-    // The peak starts anew (proc(5)).
+    // Resets the peak (proc(5)).
     let _ = fs::write("/proc/self/clear_refs", "5");
     let begun = Instant::now();
     let answer = work();

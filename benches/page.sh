@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Speed, size and memory of writing an HTML page, and how long a browser takes to open it.
 #
-#   benches/page.sh               # a made run of 10 million records, in Chromium and Firefox
-#   benches/page.sh 1000000       # of so many
+#   benches/page.sh               # a generated run of 10 million records, in Chromium and Firefox
+#   benches/page.sh 1000000       # another number of records
 #   benches/page.sh TRACE         # of a trace
 #
-# Browsers as tests/browser.sh has them; without one its line is SKIPPED. Times scatter with what else the machine does.
+# Uses the browsers of tests/browser.sh; a missing one is SKIPPED. Times vary with the load of the machine.
 set -euo pipefail
 trace=${1:-10000000}
 [ ! -e "$trace" ] || trace=$(realpath "$trace")

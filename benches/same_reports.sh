@@ -1,6 +1,6 @@
 #!/bin/sh
-# Whether two builds of gpuwhy say the same: the JSON reports of all recorded sessions, byte for byte. For changes of
-# the engine that must not change what it finds.
+# Compares the JSON reports of two builds of gpuwhy for all recorded sessions, byte for byte. For changes of the engine
+# that must not change its results.
 #
 #     benches/same_reports.sh OLD/target/release NEW/target/release
 #

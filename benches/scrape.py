@@ -1,4 +1,4 @@
-"""Part of benches/scrape.sh: prints a table of what a scrape costs."""
+"""Part of benches/scrape.sh: prints a table of the cost of a scrape."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def ask(path):
-    """Answer of a process to `metrics`, and its length."""
+    """Response of a process to `metrics`, and its length."""
     with socket.socket(socket.AF_UNIX) as stream:
         stream.connect(str(path))
         stream.sendall(b"metrics\n")
@@ -74,7 +74,7 @@ def measure(running, exporter, url, folder, scrapes):
         begin = time.monotonic()
         pages.append(urllib.request.urlopen(url, timeout=10).read().decode())
         times.append(time.monotonic() - begin)
-        # The state that the scrape had made, or the next one.
+        # The state made for the scrape, or the next one.
         answers = [ask(path) for path in folder.glob("gpuwhy/*.sock")]
         costs += [answer["cost_ns"] for answer, _ in answers]
         time.sleep(max(0.0, 1.05 - (time.monotonic() - begin)))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a scrape of `gpuwhy exporter` costs the programs that are measured, and the exporter. Recorded programs; no GPU.
+# Cost of a scrape of `gpuwhy exporter` for the measured programs and the exporter. Uses recorded programs; no GPU.
 #
 #   benches/scrape.sh [PROCESSES] [FIXTURE] [SCRAPES]    # 8 processes of mlp, 20 scrapes, one a second
 #

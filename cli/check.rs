@@ -1,7 +1,7 @@
-//! `gpuwhy check`: judges traces by limits, or lists the [`history`].
+//! `gpuwhy check`: checks traces against limits, or lists the [`history`].
 //!
-//! The rules are library code ([`gpuwhy::Expectations`]); here are the order of files, the forms of the answer and exit
-//! codes.
+//! The rules are library code ([`gpuwhy::Expectations`]); this module sets the order of files, the output
+//! formats and the exit codes.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -20,9 +20,9 @@ use crate::{history, inputs, message, progress, terminal};
 const FAILED: u8 = 1;
 /// Exit code when a trace could not be read.
 pub const UNREADABLE: u8 = 2;
-/// Exit code when a report is incomplete and nothing else is wrong.
+/// Exit code when a report is incomplete and there is no other problem.
 const NOT_JUDGED: u8 = 3;
-/// Version of the JSON.
+/// Version of the JSON schema.
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize)]
@@ -44,8 +44,8 @@ struct RuleJson<'a> {
     inconclusive: Option<&'a str>,
 }
 
-/// Prints what holds and what does not, and answers with the exit code. Fails when no limit is given, a folder has no
-/// traces, or stdout cannot be written. Traces that cannot be read are told on stderr.
+/// Prints the limits that hold and those that do not, and returns the exit code. Reports unreadable traces on
+/// stderr. Fails when no limit is given, a folder has no traces, or stdout cannot be written.
 pub fn run(args: &CheckArgs) -> Result<u8> {
     if let Some(program) = &args.history.history {
         return history::run(program.as_deref(), &args.history, args.json);
@@ -122,7 +122,7 @@ fn render(format: Format, file: &Path, report: &Report, judgment: &Judgment) -> 
             let open: Vec<_> = open.map(|why| ("warning", format!("inconclusive, {why}"))).collect();
             let all_hold = passed(judgment) && open.is_empty();
             for (level, text) in failures.chain(open) {
-                // %, CR and LF as the runner wants them.
+                // Escapes %, CR and LF for workflow commands of the GitHub runner.
                 let text = format!("{trace}: {text}").replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
                 writeln!(out, "::{level} title=gpuwhy check::{}", printable(&text))?;
             }
@@ -149,7 +149,7 @@ fn lines(judgment: &Judgment) -> Vec<(&'static str, String)> {
     incomplete.chain(rules).collect()
 }
 
-/// A cell of a table.
+/// Escapes text for a table cell.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }

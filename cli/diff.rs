@@ -1,7 +1,8 @@
 //! `gpuwhy diff`: compares two traces of one program.
 //!
-//! Comparing and wording are library code ([`gpuwhy::compare`]); here is only the order of files, streams and exit
-//! codes. Damage is no exit code of its own: the comparison says what it rests on.
+//! Comparing and wording are library code ([`gpuwhy::compare`]); this module only sets the order of files,
+//! streams and exit codes. Damage has no separate exit code: the comparison lists the limitations of its
+//! inputs.
 
 use std::io::{self, Write as _};
 
@@ -18,8 +19,8 @@ const REFUSED: u8 = 1;
 /// Exit code when a trace could not be read.
 pub const UNREADABLE: u8 = 2;
 
-/// Prints the comparison and answers with the exit code. Fails when stdout cannot be written. Traces that cannot be
-/// read are told on stderr.
+/// Prints the comparison and returns the exit code. Reports unreadable traces on stderr. Fails when stdout
+/// cannot be written.
 pub fn run(args: &DiffArgs) -> Result<u8> {
     let opened = |file| progress::opened(file, Request::default());
     let (a, b) = match (opened(&args.a), opened(&args.b)) {

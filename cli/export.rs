@@ -1,6 +1,7 @@
-//! `gpuwhy export`: writes traces in the formats of other tools, or again.
+//! `gpuwhy export`: converts traces to the formats of other tools, or rewrites them in our own.
 //!
-//! Converting is library code (`gpuwhy-export`); here are the names of files, the progress bar and the exit codes.
+//! Converting is library code (`gpuwhy-export`); this module handles file names, the progress bar and the
+//! exit codes.
 
 use std::fs::DirBuilder;
 use std::io::{self, IsTerminal as _};
@@ -15,14 +16,14 @@ use gpuwhy_import::stem;
 use crate::args::export::ExportArgs;
 use crate::{inputs, interrupt, message, progress, sizes};
 
-/// Exit code when a trace was written but lacks something.
+/// Exit code when a trace was written but is incomplete.
 const INCOMPLETE: u8 = 1;
 /// Exit code when a trace could not be read or written.
 pub const FAILED: u8 = 2;
 
-/// Writes every trace and answers with the exit code: that of the worst. Fails when an output may not be written, such
-/// as a file that exists, or when a signal ends the work. Traces that cannot be read or written are told on stderr, and
-/// the others are written.
+/// Writes every trace and returns the worst exit code. Traces that cannot be read or written are reported on
+/// stderr, and the others are written. Fails when an output may not be written, such as a file that exists,
+/// or when a signal interrupts the work.
 pub fn run(args: &ExportArgs) -> Result<u8> {
     let traces = inputs::expanded(&args.traces)?;
     let Some(format) = args.to.map(TargetFormat::from) else { return sizes::print(&traces, args.pid).map(|()| 0) };
@@ -43,7 +44,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
         }
     }
     let labels = labels(&files, args.run.as_deref());
-    // Before this nothing has to be removed, and a stream stays as it is.
+    // Until here there is no file to remove. Output to a stream stays interruptible as usual.
     if is_named {
         interrupt::watch()?;
     }
@@ -61,7 +62,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
                 message::note(&format!("{name}: {}", described(format, &outcome)));
             }
             Err(error) if error.is_interrupted() || interrupt::exit_code().is_some() => return Err(error.into()),
-            // Who reads the stream has all that he wanted.
+            // The reader of the stream closed it and needs no more.
             Err(error) if error.is_broken_pipe() => return Ok(worst),
             Err(error) => {
                 message::say(&error.to_string());
@@ -72,7 +73,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     Ok(worst)
 }
 
-/// The trace, or the part of it, and what that lacks.
+/// Opens the trace, or the selected part, with notes on missing data.
 fn opened(args: &ExportArgs, path: &Path) -> Result<(TraceFile, Vec<String>)> {
     let whole = inputs::open(path, args.pid)?;
     let filter = match (args.filter_time, &args.filter_nvtx) {
@@ -84,7 +85,7 @@ fn opened(args: &ExportArgs, path: &Path) -> Result<(TraceFile, Vec<String>)> {
     Ok(progress::shown(|progress| gpuwhy_export::slice(&whole, filter, progress))?)
 }
 
-/// Says what a trace lacks; the exit code for that.
+/// Prints the notes on missing data and returns the matching exit code.
 fn told(trace: &TraceFile, notes: &[String]) -> u8 {
     for note in notes {
         message::say(&format!("{}: {note}", trace.path().display()));
@@ -121,7 +122,7 @@ fn destinations(args: &ExportArgs, format: TargetFormat, traces: &[PathBuf]) -> 
     Ok(destinations)
 }
 
-/// The names of the outputs.
+/// Output paths.
 fn places(args: &ExportArgs, format: TargetFormat, traces: &[PathBuf]) -> Result<Vec<PathBuf>> {
     if format == TargetFormat::Parquet {
         let folder = args.output.clone().unwrap_or_else(|| "gpuwhy-parquet".into());
@@ -146,12 +147,12 @@ fn places(args: &ExportArgs, format: TargetFormat, traces: &[PathBuf]) -> Result
     Ok(places)
 }
 
-/// Whether the name is that of a folder, be it there or not.
+/// True if the path names a folder, even one that does not exist.
 fn is_folder(path: &Path) -> bool {
     path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
-/// Makes the folder for the outputs of `count` traces, unless it is there.
+/// Creates the folder for the outputs of `count` traces if it is missing.
 fn make_folder(path: &Path, count: usize) -> Result<()> {
     let named = path.display();
     if path.is_dir() {

@@ -1,6 +1,6 @@
-//! `gpuwhy hang`: for whom the ranks of a job wait, while they do.
+//! `gpuwhy hang`: finds the rank that the ranks of a hanging job wait for, while they wait.
 //!
-//! What is found is library code; here are sockets, launchers, files and exit codes.
+//! The analysis is library code; this module handles sockets, launchers, files and exit codes.
 
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -23,23 +23,25 @@ use crate::{message, terminal};
 
 /// Exit code when ranks wait.
 const WAITS: u8 = 1;
-/// Exit code when nothing was learned or a file could not be read.
+/// Exit code when no rank responded or a file could not be read.
 pub const FAILED: u8 = 2;
-/// The command of the protocol.
+/// Protocol command.
 const QUESTION: &str = "hang";
-/// A launcher that has not ended after this time is ended: nodes of a job that hangs may not answer either.
+/// Time limit for a launcher, after which it is killed: nodes of a hanging job may not respond either.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A launcher that has closed its output ends within this time, else it is ended and counts as failed.
+/// Time limit for a launcher to exit after it closed its output. After that it is killed and counts as
+/// failed.
 const GRACE: Duration = Duration::from_secs(5);
-/// Bytes that a launcher may answer.
+/// Maximum output of a launcher, bytes.
 const LARGEST: u64 = 64 << 20;
-/// Lines of a launcher's stderr that are said, letters of one, and the wait for the last of them.
+/// Maximum number of stderr lines of a launcher that are printed, maximum characters of one, and the time to
+/// wait for the last of them.
 const COMPLAINTS: u64 = 20;
 const COMPLAINT: usize = 400;
 const COMPLAINTS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Asks and prints; gives the exit code. Fails when a file or a folder of sockets cannot be read, or standard output
-/// not be written.
+/// Queries the ranks and prints the result; returns the exit code. Fails when a file or a folder of sockets
+/// cannot be read, or stdout cannot be written.
 pub fn run(args: &HangArgs) -> Result<u8> {
     if args.answers {
         return print_answers();
@@ -64,7 +66,7 @@ pub fn run(args: &HangArgs) -> Result<u8> {
     }
     let unreachable = ask_hosts(launchers, &mut found);
     if found.witnesses.is_empty() && found.silent.is_empty() {
-        // Nothing was learned, which is an error and no finding.
+        // No rank responded, which is an error and not a finding.
         found.notes.extend(unreachable);
     } else {
         found.silent.extend(unreachable);
@@ -87,7 +89,7 @@ pub fn run(args: &HangArgs) -> Result<u8> {
     Ok(if report.findings.is_empty() && report.silent.is_empty() { 0 } else { WAITS })
 }
 
-/// Prints what processes of this host answer, a line each; of those that do not answer, a line that says so.
+/// Prints a line for each process of this host: its response, or that it does not respond.
 fn print_answers() -> Result<u8> {
     let (answers, refused) = local();
     refused.iter().for_each(|why| message::say(why));
@@ -104,10 +106,10 @@ fn print_answers() -> Result<u8> {
     Ok(if answers.is_empty() { FAILED } else { 0 })
 }
 
-/// A process, and what it answers or why it does not.
+/// Process with its response or the reason why there is none.
 type Heard = (Process, Result<String, String>);
 
-/// What this host's processes answer, or why they do not; and folders that are not looked into.
+/// Responses of this host's processes, or the reasons why there are none; and the folders that were skipped.
 fn local() -> (Vec<Heard>, Vec<String>) {
     let (processes, refused) = processes();
     let heard = |(process, answer): (Process, Answered)| match answer {
@@ -117,14 +119,14 @@ fn local() -> (Vec<Heard>, Vec<String>) {
     (ask_all(processes, QUESTION).into_iter().filter_map(heard).collect(), refused)
 }
 
-/// Asks other hosts at once. Gives those that do not answer.
+/// Queries the other hosts in parallel. Returns those that do not respond.
 fn ask_hosts(launchers: Vec<Launcher>, found: &mut Witnesses) -> Vec<String> {
     let (sender, receiver) = channel();
     for launcher in launchers {
         let sender = sender.clone();
         thread::spawn(move || {
             let output = output_of(&launcher, &["hang", "--answers"]);
-            // Nobody listens any more when the program ends.
+            // The receiver is gone when the program ends.
             let _ = sender.send((launcher.host, output));
         });
     }
@@ -143,13 +145,13 @@ fn ask_hosts(launchers: Vec<Launcher>, found: &mut Witnesses) -> Vec<String> {
     unreachable
 }
 
-/// What `gpuwhy` with these arguments prints on a host. Fails when the launcher cannot be started, or prints nothing
-/// and does not end in time.
+/// Output of `gpuwhy` with these arguments on a host. Fails when the launcher cannot be started, or prints
+/// nothing and does not end in time.
 fn output_of(launcher: &Launcher, arguments: &[&str]) -> Result<String> {
     output_and_status_of(launcher, arguments).map(|(text, _)| text)
 }
 
-/// What `gpuwhy` with these arguments prints on a host, and whether it says that it succeeded. Fails when the launcher
+/// Output of `gpuwhy` with these arguments on a host, and true if it reports success. Fails when the launcher
 /// cannot be started, or prints nothing and does not end in time.
 pub fn output_and_status_of(launcher: &Launcher, arguments: &[&str]) -> Result<(String, bool)> {
     let mut command = launcher.command(arguments);
@@ -165,11 +167,12 @@ pub fn output_and_status_of(launcher: &Launcher, arguments: &[&str]) -> Result<(
         let _ = sender.send(read.map(|_| text));
     });
     let read = receiver.recv_timeout(PATIENCE);
-    // Its output is closed, so it is about to end; one that closes it and goes on is not waited for.
+    // The launcher has closed its output, so it is about to end. One that continues after that gets only a
+    // short wait.
     let ended = read.is_ok() && ends_within(&mut child, GRACE);
     let _ = child.kill();
     let status = child.wait();
-    // What it has started may hold its stderr open.
+    // Processes that the launcher started may hold its stderr open.
     complained.map(|all| all.recv_timeout(COMPLAINTS_TIMEOUT));
     match read {
         Ok(text) => Ok((text?, ended && status.is_ok_and(|status| status.success()))),
@@ -177,7 +180,7 @@ pub fn output_and_status_of(launcher: &Launcher, arguments: &[&str]) -> Result<(
     }
 }
 
-/// Says what a launcher writes to its stderr, escaped and bounded. The receiver is closed when all was said.
+/// Prints the stderr of a launcher, escaped and bounded. The receiver is closed after the last line.
 fn relay(complaints: ChildStderr, host: &str) -> Receiver<()> {
     let (sender, all) = channel();
     let host = host.to_owned();
@@ -218,7 +221,7 @@ fn from_stdin() -> Result<Witnesses> {
     Ok(Witnesses::read(&bytes, "standard input", None)?)
 }
 
-/// Files, and those in folders, sorted.
+/// Named files and the files in named folders, sorted.
 fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {

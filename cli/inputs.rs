@@ -1,5 +1,5 @@
-//! Trace files from what stands on the command line: a folder stands for the traces in it, and what others recorded is
-//! translated.
+//! Trace files from command line arguments. A folder stands for the traces in it; files of other profilers
+//! are converted.
 
 use std::fs;
 use std::io;
@@ -11,14 +11,15 @@ use tracing::debug;
 
 use crate::{message, progress};
 
-/// Opens a trace, or what can be read as one: an SQLite file of Nsight Systems, of which `pid` chooses the process, or
-/// a trace of the PyTorch profiler. Fails when it is none of them or cannot be read.
+/// Opens a trace or converts a file of another profiler: an SQLite file of Nsight Systems, in which `pid`
+/// selects the process, or a trace of the PyTorch profiler. Fails when the file has none of these formats or
+/// cannot be read.
 pub fn open(path: &Path, pid: Option<u32>) -> Result<TraceFile, OpenError> {
     progress::shown(|progress| TraceFile::open_process(path, pid, progress))
 }
 
-/// The files of `paths`, those of a folder in the order of their names; `-` is standard input. Folders within a folder
-/// are not entered. What of a folder looks like a trace and is not read is told on stderr. Fails when a folder cannot
+/// Expands `paths` to files. A folder stands for its traces, sorted by name, without subfolders; `-` is
+/// standard input. Reports files that look like traces but are skipped on stderr. Fails when a folder cannot
 /// be read or holds no trace.
 pub fn expanded(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
@@ -40,12 +41,12 @@ pub fn expanded(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What the names of traces end with: first ours, also by the former name, then those of others.
+/// File name suffixes of traces: first ours, including the former name, then those of other profilers.
 const ENDINGS: [&str; 8] =
     [".gpuwhy", ".gpuwhy.gz", ".gpuprof", ".gpuprof.gz", ".json", ".json.gz", ".sqlite", ".sqlite.gz"];
 const OURS: usize = 4;
 
-/// What of a folder is read, and what is not: sentences.
+/// Files of a folder to read, and messages about the skipped ones.
 #[derive(Debug, Default, PartialEq)]
 struct Found {
     files: Vec<PathBuf>,
@@ -53,8 +54,8 @@ struct Found {
 }
 
 impl Found {
-    /// Traces of others count where there are none of ours: beside ours they are usually exports of them, and every row
-    /// would be there twice.
+    /// Lists the traces in `folder`. Traces of other profilers count only if there are none of ours: next to
+    /// ours they are usually exports of the same runs, and every row would appear twice.
     fn within(folder: &Path) -> io::Result<Self> {
         let mut found = Self::default();
         let (mut ours, mut others, mut json) = (Vec::new(), Vec::new(), 0);
@@ -66,7 +67,7 @@ impl Found {
             if metadata.as_ref().is_ok_and(fs::Metadata::is_dir) {
                 continue;
             }
-            // To open a pipe waits for somebody to write to it.
+            // Opening a pipe would block until another process writes to it.
             if !metadata.is_ok_and(|metadata| metadata.is_file()) {
                 found.skipped.push(format!("{}: skipped, as it is no file", path.display()));
             } else if kind < OURS {

@@ -1,11 +1,12 @@
-//! Finds the files that belong to gpuwhy: `libprof.so`, and what the demo needs.
+//! Finds the files that belong to gpuwhy: `libprof.so`, and the files of the demo.
 //!
-//! They are looked for relative to the running executable, so an unpacked archive works wherever it lies and
-//! a cargo target folder works without installing. A place in an environment variable wins, and is the only
-//! one tried: silently taking another library than the one asked for would be worse than an error.
+//! Searches relative to the running executable, so an unpacked archive works anywhere and a cargo target
+//! folder works without installing. A path in an environment variable has precedence and is the only one
+//! tried: silently using another library than the requested one would be worse than an error.
 //!
-//! A wheel puts the command into the folder for scripts and the library into the module (`pip install`, `--prefix`,
-//! `--user`, `--target`, uv, pipx). Then the two have one version; a library of another one is named, with both paths.
+//! A wheel puts the command into the scripts folder and the library into the module (`pip install`,
+//! `--prefix`, `--user`, `--target`, uv, pipx). Then both have the same version; a mismatch is reported with
+//! both paths.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -21,25 +22,25 @@ use crate::message;
 /// The library that the CUDA driver loads.
 pub const LIBRARY: &str = "libprof.so";
 
-/// Where the library has its version (`inject/src/entry.rs`).
+/// ELF section with the version of the library (`inject/src/entry.rs`).
 const VERSION_SECTION: &str = ".gpuwhy_version";
 
-/// The variable that names [`LIBRARY`] when it lies somewhere else.
+/// Variable that names [`LIBRARY`] in another location.
 pub const LIBRARY_VARIABLE: &str = "GPUWHY_LIB";
 
-/// Folder of the library in the Python module.
+/// Folder of the library within the Python module.
 const MODULE: &str = "gpuwhy/_lib";
-/// Folders of modules: Debian has a name of its own.
+/// Package folders: Debian uses a different name.
 const PACKAGES: [&str; 2] = ["site-packages", "dist-packages"];
 
-/// A file was not in any of the places where it can be.
+/// Error: a file is not in any of the expected places.
 #[derive(Debug)]
 pub struct NotFound {
-    /// Its name.
+    /// Name of the file.
     pub file: String,
-    /// Where it was looked for, in this order.
+    /// Paths that were tried, in this order.
     pub looked: Vec<PathBuf>,
-    /// The variable that named it, when one did.
+    /// The variable that named the file, if one did.
     pub variable: Option<&'static str>,
 }
 
@@ -69,7 +70,7 @@ impl fmt::Display for NotFound {
 
 impl std::error::Error for NotFound {}
 
-/// The absolute path of `libprof.so`. One of another version than this command is told, and taken.
+/// Absolute path of `libprof.so`. Warns if its version differs from that of this command.
 pub fn library() -> Result<PathBuf, NotFound> {
     let found = match std::env::var_os(LIBRARY_VARIABLE).filter(|value| !value.is_empty()) {
         Some(path) => named(LIBRARY, path.as_ref(), LIBRARY_VARIABLE),
@@ -82,7 +83,8 @@ pub fn library() -> Result<PathBuf, NotFound> {
     Ok(found)
 }
 
-/// What is wrong with the version of `library`. None where it says none, as builds of before 0.2.0 do.
+/// Warning about the version of `library`, if it differs. `None` for a library without a version, from before
+/// 0.2.0.
 fn other_version(command: &Path, library: &Path) -> Option<String> {
     let file = ReadCache::new(File::open(library).ok()?);
     let elf = ElfFile64::<LittleEndian, _>::parse(&file).ok()?;
@@ -98,29 +100,30 @@ fn other_version(command: &Path, library: &Path) -> Option<String> {
     })
 }
 
-/// The absolute path of a file that is delivered with gpuwhy.
+/// Absolute path of a file that is delivered with gpuwhy.
 pub fn beside_executable(file: &str) -> Result<PathBuf, NotFound> {
     let places = executable_folder().map(|folder| places(&folder)).unwrap_or_default();
     first_file(file, &places)
 }
 
-/// The folder of the running executable, behind all symbolic links.
+/// Folder of the running executable, with all symbolic links resolved.
 pub fn executable_folder() -> Option<PathBuf> {
     Some(std::env::current_exe().ok()?.canonicalize().ok()?.parent()?.to_owned())
 }
 
-/// Where the source checkout can be that this program was built from: what cargo says that runs it, and three folders
-/// up from `target/release/`. The path at build time is not kept, as it says something about whoever built it.
+/// Candidates for the source checkout of this program: the folder that cargo sets when it runs the program,
+/// and the executable's folder with two of its parents, up from `target/release/`. The build path is not
+/// embedded, because it would reveal information about the builder.
 pub fn possible_checkouts() -> Vec<PathBuf> {
     let run_by_cargo = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let folder = executable_folder().unwrap_or_default();
     run_by_cargo.into_iter().chain(folder.ancestors().take(3).map(Path::to_owned)).collect()
 }
 
-/// Where files of an executable in `folder` can be.
+/// Possible folders for the files of an executable in `folder`.
 ///
-/// `deps` comes first because cargo writes the libraries of dependencies there and links them one level up
-/// only when their package was asked for by name: the one above may be older.
+/// `deps` comes first because cargo writes the libraries of dependencies there. It links them one level up
+/// only when their package was requested by name, so the one above may be older.
 fn places(folder: &Path) -> Vec<PathBuf> {
     let mut places = vec![folder.join("deps"), folder.to_owned()];
     if let Some(prefix) = folder.parent() {
@@ -130,9 +133,9 @@ fn places(folder: &Path) -> Vec<PathBuf> {
     places
 }
 
-/// Where a wheel puts the library when the command is in `bin` of `prefix`.
+/// Possible folders of the library in a wheel whose command is in `bin` of `prefix`.
 fn wheel_places(prefix: &Path) -> Vec<PathBuf> {
-    // `pip install --target` has the module beside `bin`.
+    // `pip install --target` puts the module next to `bin`.
     let mut places = vec![prefix.join(MODULE)];
     for lib in ["lib", "lib64"].map(|lib| prefix.join(lib)) {
         let entries = fs::read_dir(&lib).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -143,7 +146,7 @@ fn wheel_places(prefix: &Path) -> Vec<PathBuf> {
     places
 }
 
-/// Whether a folder is that of a Python version, such as `python3.12` or `pypy3.11`.
+/// True for a folder of a Python version, such as `python3.12` or `pypy3.11`.
 fn is_python(path: &Path) -> bool {
     let name = path.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
     name.starts_with("python3") || name.starts_with("pypy3")
@@ -160,7 +163,8 @@ fn first_file(file: &str, places: &[PathBuf]) -> Result<PathBuf, NotFound> {
     }
 }
 
-/// `path` made absolute, because the program that inherits it may change its working directory.
+/// `path` made absolute, because the program that inherits it may change its working directory. Fails unless
+/// it is a file.
 fn named(file: &str, path: &OsStr, variable: &'static str) -> Result<PathBuf, NotFound> {
     let path = Path::new(path);
     match path.canonicalize() {
@@ -217,7 +221,7 @@ mod tests {
         }
     }
 
-    /// An ELF file that says this version of itself.
+    /// An ELF file with this version in its version section.
     fn library_of(version: &str) -> Vec<u8> {
         let mut file = write::Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
         let section = file.add_section(Vec::new(), VERSION_SECTION.into(), SectionKind::ReadOnlyData);

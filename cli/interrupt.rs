@@ -1,13 +1,14 @@
-//! Ctrl-C and other requests to end, while something is written that must not stay behind unfinished.
+//! Handles Ctrl-C and other termination signals while a file is written that must not be left unfinished.
 //!
 //! Without [`watch`] a signal ends the command at once. That is right for commands that only print, and for
-//! `run`, which becomes another program. After [`watch`] the first signal only sets a flag that the work asks
-//! for; a second one ends the command at once.
+//! `run`, which becomes another program. After [`watch`] the first signal only sets a flag that the work
+//! polls; a second one ends the command at once.
 //!
-//! `ctrlc` takes Ctrl-C. Its feature `termination` would take SIGTERM and SIGHUP with the same handler and is
-//! off for three reasons: the handler does not learn which signal came, so a job that a scheduler ended would
-//! exit with 130 instead of 143; it would end what `nohup` keeps alive; and it cannot leave one signal alone
-//! that is inherited as ignored. `signal-hook` takes those two, and SIGXFSZ, which `ctrlc` does not know.
+//! `ctrlc` handles Ctrl-C. Its feature `termination` would handle SIGTERM and SIGHUP with the same handler
+//! and is off for three reasons. The handler does not learn which signal came, so a job that a scheduler
+//! terminated would exit with 130 instead of 143. It would end commands that `nohup` keeps alive. And it
+//! cannot leave a single signal ignored that was inherited as ignored. `signal-hook` handles those two, and
+//! SIGXFSZ, which `ctrlc` does not know.
 
 use std::fs;
 use std::io;
@@ -18,23 +19,23 @@ use std::sync::{Arc, OnceLock};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, low_level};
 
-/// The number of the signal that came, 0 before.
+/// Number of the signal that came; 0 before.
 static SIGNAL: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// Takes signals from now on. A verb calls this once, after its arguments are checked. What the command inherited as
-/// ignored stays ignored (`nohup`). Fails when the system refuses.
+/// Handles signals from now on. A subcommand calls this once, after checking its arguments. Signals that the
+/// command inherited as ignored stay ignored (`nohup`). Fails when the system refuses.
 pub fn watch() -> io::Result<()> {
     let signal = Arc::clone(SIGNAL.get_or_init(Arc::default));
     let again = Arc::new(AtomicBool::new(false));
     take_ctrl_c(Arc::clone(&signal), Arc::clone(&again))?;
     let ignored = ignored();
     for number in [SIGTERM, SIGHUP].into_iter().filter(|number| ignored & (1 << (number - 1)) == 0) {
-        // In this order: the first signal sets what makes the second one end the process.
+        // The order matters: the first signal sets the flag that makes the second one terminate the process.
         flag::register_conditional_default(number, Arc::clone(&again))?;
         flag::register(number, Arc::clone(&again))?;
         flag::register_usize(number, Arc::clone(&signal), number.unsigned_abs() as usize)?;
     }
-    // Writing beyond the limit of a file's size (`ulimit -f`) becomes an error, like a full disk.
+    // Writing beyond the file size limit (`ulimit -f`) becomes an error, like a full disk.
     flag::register(SIGXFSZ, Arc::default())?;
     Ok(())
 }
@@ -47,25 +48,25 @@ fn take_ctrl_c(signal: Arc<AtomicUsize>, again: Arc<AtomicBool>) -> io::Result<(
         signal.store(SIGINT.unsigned_abs() as usize, Ordering::Relaxed);
     });
     match taken {
-        // `try_set_handler` calls everything but the default a handler: here SIGINT is ignored, as in a
-        // script's background jobs.
+        // `try_set_handler` counts every disposition but the default as a handler: SIGINT is ignored here, as
+        // in a script's background jobs.
         Ok(()) | Err(ctrlc::Error::MultipleHandlers) => Ok(()),
         Err(error) => Err(io::Error::other(error)),
     }
 }
 
-/// Whether the work goes on.
+/// `Continue` until a signal comes.
 pub fn state() -> ControlFlow<()> {
     if exit_code().is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
-/// The exit code once a signal has come: 128 and its number, as shells show it.
+/// Exit code after a signal: 128 plus its number, as in shells.
 pub fn exit_code() -> Option<u8> {
     let signal = SIGNAL.get()?.load(Ordering::Relaxed);
     u8::try_from(128 + signal).ok().filter(|_| signal != 0)
 }
 
-/// The signals that this process ignores, a bit each; none when that cannot be found out.
+/// Bit mask of the signals that this process ignores; empty when unknown.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,7 +1,7 @@
-//! `gpuwhy kernels`: measures kernels of a program, and shows what was measured.
+//! `gpuwhy kernels`: measures kernels of a program, and shows the results.
 //!
-//! Choosing kernels and counting is done by `libprof.so` in the program; meaning and words are library code. Here is
-//! only the order of processes, files, streams and exit codes.
+//! `libprof.so` selects and measures the kernels inside the program; interpretation and wording are library
+//! code. This module only sets the order of processes, files, streams and exit codes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,13 +23,13 @@ use crate::args::kernels::{KernelsArgs, Page};
 use crate::args::run::{ReportMode, RunArgs};
 use crate::{inputs, interrupt, message, progress, run, source, terminal};
 
-/// Exit code when the command made no trace.
+/// Exit code when the command wrote no trace.
 const NO_TRACE: u8 = 1;
 /// Exit code when a trace could not be read.
 const UNREADABLE: u8 = 2;
 
-/// Runs the command if there is one, shows the kernels, and answers with the exit code. Fails when the command cannot
-/// be started, or stdout or the picture cannot be written. Traces that cannot be read are told on stderr.
+/// Runs the command if there is one, shows the kernels, and returns the exit code. Reports unreadable traces
+/// on stderr. Fails when the command cannot be started, or stdout or the picture cannot be written.
 pub fn run(args: &KernelsArgs) -> Result<u8> {
     if args.command.is_empty() {
         return show(args, &inputs::expanded(&args.files)?);
@@ -52,8 +52,8 @@ pub fn run(args: &KernelsArgs) -> Result<u8> {
     Ok(if code == 0 { shown } else { code })
 }
 
-/// What the options stand for, as variables of the library. `--source` keeps the duration that the environment sets;
-/// what is wrong there is told before the command starts.
+/// Environment variables of the library for the options. `--source` keeps the duration that the environment
+/// sets; an invalid one is reported before the command starts.
 fn variables(args: &KernelsArgs) -> Vec<(&'static str, String)> {
     let chosen = match &args.kernel {
         Some(names) => format!("{}:{names}", args.top),
@@ -68,7 +68,7 @@ fn variables(args: &KernelsArgs) -> Vec<(&'static str, String)> {
     variables
 }
 
-/// Runs the command to its end: `Ok` with its exit code, `Err` with ours if it did not start.
+/// Runs the command to its end. Returns `Ok` with its exit code, or `Err` with ours if it did not start.
 fn start(args: &KernelsArgs, folder: &Path) -> Result<Result<u8, u8>> {
     let plain = RunArgs {
         output: Some(folder.join("%p.gpuwhy").to_string_lossy().into_owned()),
@@ -81,7 +81,7 @@ fn start(args: &KernelsArgs, folder: &Path) -> Result<Result<u8, u8>> {
         Ok(command) => command,
         Err(refused) => return Ok(Err(refused)),
     };
-    // Ctrl-C is for the command, which shares the terminal with us; what it measured is shown all the same.
+    // Ctrl-C is meant for the command, which shares the terminal with us; its measurements are still shown.
     interrupt::watch()?;
     match command.status() {
         Err(error) => Ok(Err(run::cannot_start(&args.command[0], &error))),

@@ -1,6 +1,6 @@
 //! `gpuwhy lake`: the tables of many runs as Parquet files.
 //!
-//! Writing is library code (`gpuwhy-export`); here are the names of files, streams and exit codes.
+//! Writing is library code (`gpuwhy-export`); this module handles file names, streams and exit codes.
 
 use anyhow::{Result, bail};
 use gpuwhy_export::lake::{self, AddOptions, CompactOptions, Lake};
@@ -10,13 +10,13 @@ use gpuwhy_export::{OpenError, TraceFile};
 use crate::args::lake::{AddArgs, LakeArgs, Verb};
 use crate::{inputs, interrupt, message, progress};
 
-/// Exit code when a trace lacks something.
+/// Exit code when a trace is incomplete.
 const INCOMPLETE: u8 = 1;
-/// Exit code when something could not be read or written.
+/// Exit code when a file could not be read or written.
 pub const FAILED: u8 = 2;
 
-/// Does it; gives the exit code. Fails when a trace or a file cannot be read or written, or the lake has a run and rank
-/// already.
+/// Runs the subcommand; returns the exit code. Fails when a trace or a file cannot be read or written, or the
+/// lake already has the run and rank.
 pub fn run(args: &LakeArgs) -> Result<u8> {
     match &args.verb {
         Verb::Add(args) => add(args),

@@ -1,7 +1,7 @@
 //! The `gpuwhy` command.
 //!
-//! A subcommand is a file: [`args`] has its options as clap parses them, and `run` does the work and answers with the
-//! exit code. Nothing here computes on records; that is library code.
+//! Each subcommand has a file: [`args`] has its options as clap parses them, and `run` does the work and
+//! returns the exit code. Computing on records is library code.
 
 mod args;
 mod check;
@@ -38,14 +38,14 @@ use std::process::ExitCode;
 
 use crate::args::Command;
 
-/// Exit code of a command line that cannot be understood, as getopt programs have it.
+/// Exit code for an invalid command line, as in programs that use getopt.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let cli = match args::parsed() {
         Ok(cli) => cli,
         Err(error) => {
-            // Nothing can be done about a terminal that does not take the message.
+            // A terminal that refuses the message cannot be helped.
             let _ = error.print();
             return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
         }
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether the reader of our output went away (`gpuwhy report x | head`): it has all that it wanted.
+/// True if the reader of our output went away (`gpuwhy report x | head`) and needs no more.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()

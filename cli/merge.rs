@@ -1,6 +1,6 @@
-//! `gpuwhy merge`: the ranks of a job beside each other, and on one timeline.
+//! `gpuwhy merge`: the ranks of a job, side by side and on one timeline.
 //!
-//! Comparing and writing are library code; here are the order of files, streams and exit codes.
+//! Comparing and writing are library code; this module sets the order of files, streams and exit codes.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -12,16 +12,16 @@ use gpuwhy_export::{Destination, TargetFormat, TraceFile, ranks};
 use crate::args::merge::MergeArgs;
 use crate::{inputs, interrupt, message, page, progress, terminal};
 
-/// Exit code when a trace lacks something.
+/// Exit code when a trace is incomplete.
 const INCOMPLETE: u8 = 1;
-/// Exit code when a trace could not be read or the file not be written.
+/// Exit code when a trace could not be read or the file could not be written.
 pub const FAILED: u8 = 2;
 
-/// Traces that are kept open; a process may have 1,024 open files by default.
+/// Maximum number of traces kept open; the default limit of a process is 1,024 files.
 const OPEN: usize = 256;
 
-/// Prints the comparison; gives the exit code. Fails when the traces are not of one job, a trace cannot be read, or the
-/// output may not or cannot be written.
+/// Prints the comparison; returns the exit code. Fails when the traces are not from one job, a trace cannot
+/// be read, or the output may not or cannot be written.
 pub fn run(args: &MergeArgs) -> Result<u8> {
     let paths = inputs::expanded(&args.traces)?;
     let shape = TargetFormat::Perfetto.shape();
@@ -56,7 +56,7 @@ pub fn run(args: &MergeArgs) -> Result<u8> {
             interrupt::watch()?;
         }
         match progress::shown(|progress| ranks::merge(&traces, &compared, to, progress)) {
-            // Who reads the stream has all that he wanted.
+            // The reader of the stream closed it and needs no more.
             Err(error) if error.is_broken_pipe() => {}
             outcome => message::note(&format!("{name}: {} records of {} ranks", outcome?.written, traces.len())),
         }
@@ -64,7 +64,7 @@ pub fn run(args: &MergeArgs) -> Result<u8> {
     Ok(if notes.is_empty() { 0 } else { INCOMPLETE })
 }
 
-/// The traces with their labels, which are ranks of one job.
+/// Opens the traces, which must be ranks of one job, with their labels.
 fn opened(paths: &[PathBuf]) -> Result<Vec<(TraceFile, Label)>> {
     let mut files: Vec<TraceFile> = Vec::with_capacity(paths.len());
     for path in paths {

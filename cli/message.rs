@@ -1,7 +1,7 @@
-//! What the command says on stderr: messages to the user, and with `-v` what it does.
+//! Output of the command on stderr: messages to the user, and with `-v` a log of its actions.
 //!
-//! [`say`] and [`note`] are sentences for whoever called the command. Events of `tracing` are for whoever
-//! looks for the reason of something: which file was taken, which was passed over.
+//! [`say`] and [`note`] print sentences for the caller of the command. `tracing` events are for
+//! troubleshooting: which file was used, which was skipped.
 
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,11 +10,11 @@ use gpuwhy_report::text_format::printable;
 use tracing::Level;
 use tracing_subscriber::fmt::time::uptime;
 
-/// Whether only errors are wanted.
+/// True if only errors are wanted.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Decides how much is said from now on. Without `verbose` events are shown from warnings on, with 1 from
-/// `info` on, with 2 from `debug` on.
+/// Sets the verbosity. Events are shown from warnings up; with `verbose` 1 from `info` up, with 2 from
+/// `debug` up.
 pub fn set_up(verbose: u8, quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
     let level = match (quiet, verbose) {
@@ -28,15 +28,15 @@ pub fn set_up(verbose: u8, quiet: bool) {
         .with_writer(io::stderr)
         .with_ansi(false)
         .with_timer(uptime())
-        // They would be printed with `eprintln!`, which panics when stderr is closed.
+        // The errors would be printed with `eprintln!`, which panics when stderr is closed.
         .log_internal_errors(false)
         .finish();
-    // Fails only when it is called twice.
+    // Fails only when this function is called twice.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
-/// Writes a message that the user must read: an error, or what a result lacks. Not `eprintln!`, which panics
-/// when stderr is closed. Messages may hold names that somebody else chose.
+/// Writes a message that the user must read: an error, or missing data in a result. Does not use `eprintln!`,
+/// which panics when stderr is closed. Escapes names, which may come from untrusted files.
 pub fn say(message: &str) {
     let lines: Vec<_> = message.split('\n').map(printable).collect();
     let _ = writeln!(io::stderr(), "gpuwhy: {}", lines.join("\n"));
@@ -49,7 +49,7 @@ pub fn note(message: &str) {
     }
 }
 
-/// Whether `-q` is given.
+/// True if `-q` is given.
 pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }

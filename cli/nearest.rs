@@ -1,6 +1,6 @@
-//! How near a word is to one that is known, for suggestions.
+//! Edit distance between words, for suggestions.
 
-/// Letters to insert, leave out or replace to come from one word to the other.
+/// Number of characters to insert, delete or replace to turn one word into the other.
 pub fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

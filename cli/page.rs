@@ -1,6 +1,6 @@
 //! The HTML pages of `report`, `diff` and `merge`, for `--html` and `--open`.
 //!
-//! What is in a page is library code; here are the order of files and what is said about them.
+//! The contents of a page are library code; this module handles the order of files and the messages.
 
 use std::env;
 use std::fs::{self, DirBuilder};
@@ -19,25 +19,25 @@ use gpuwhy_report::ranks::RanksReport;
 
 use crate::{inputs, interrupt, message, progress};
 
-/// Where a page goes.
+/// Destination of a page.
 #[derive(Clone, Debug, Default)]
 pub struct Target {
     pub path: PathBuf,
-    /// Whether a file that exists is replaced.
+    /// True if an existing file is replaced.
     pub force: bool,
-    /// Whether it is opened in a browser.
+    /// True if the page is opened in a browser.
     pub open: bool,
 }
 
 impl Target {
-    /// The file in the cache for a page about these traces, which replaces that of an earlier call. Fails when there is
-    /// no folder for it.
+    /// File in the cache for a page about these traces. Replaces that of an earlier call. Fails when no cache
+    /// folder is known.
     pub fn cached(traces: &[PathBuf]) -> Result<Self> {
         let names: Vec<String> = traces.iter().map(|trace| stem(trace)).collect();
         Ok(Self { path: folder()?.join(format!("{}.html", names.join("-"))), force: true, open: true })
     }
 
-    /// Says where the page is, unless it went to a stream, or opens it.
+    /// Prints the path of the page, unless it went to a stream, or opens it.
     fn tell(&self, is_named: bool) -> Result<()> {
         if self.open {
             return show(&self.path);
@@ -71,8 +71,7 @@ pub fn report(trace: &Path, pid: Option<u32>, options: &Options, target: &Target
     Ok(outcome)
 }
 
-/// Writes the page of a comparison; `inputs` are the files that it is about. Fails when the page may not or cannot be
-/// written.
+/// Writes the page of a comparison of the files `inputs`. Fails when the page may not or cannot be written.
 pub fn diff(
     diff: &Diff,
     a: (&Report, &str),
@@ -88,8 +87,8 @@ pub fn diff(
     target.tell(is_named)
 }
 
-/// Writes the page of the ranks of a job, whose traces are `files`, in the order of `compared`. Fails when a trace
-/// cannot be read or the page may not or cannot be written.
+/// Writes the page of the ranks of a job. `files` are their traces, in the order of `compared`. Fails when a
+/// trace cannot be read or the page may not or cannot be written.
 pub fn ranks(
     compared: &RanksReport,
     files: &[&TraceFile],
@@ -107,7 +106,7 @@ pub fn ranks(
     target.tell(is_named)
 }
 
-/// Where pages go.
+/// Cache folder of the pages.
 fn folder() -> Result<PathBuf> {
     let home = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = home("XDG_CACHE_HOME").or_else(|| home("HOME").map(|home| home.join(".cache")));
@@ -115,13 +114,13 @@ fn folder() -> Result<PathBuf> {
         bail!("neither XDG_CACHE_HOME nor HOME is set, so there is no cache folder; use --html OUT");
     };
     let folder = cache.join("gpuwhy").join("pages");
-    // Pages have what traces have.
+    // Pages are as private as traces.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.with_context(|| format!("{}: cannot make this folder", folder.display()))?;
     Ok(folder)
 }
 
-/// Opens the page where somebody can see it, and says where it is.
+/// Opens the page if there is a display, and prints its path.
 fn show(path: &Path) -> Result<()> {
     let remote = env::var_os("SSH_CONNECTION").is_some();
     writeln!(io::stdout(), "{}", path.display())?;
@@ -142,7 +141,7 @@ fn show(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a display server of this machine is there: a variable may be left of one that has ended.
+/// True if this machine has a running display server: the variables may be left from one that has ended.
 fn has_display() -> bool {
     let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let x11 = set("DISPLAY").is_some_and(|display| match display.strip_prefix(':') {

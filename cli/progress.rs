@@ -1,4 +1,4 @@
-//! A bar on stderr while a trace is read, on a terminal only, and the end of the work when a signal asks for it.
+//! Progress bar on stderr while a trace is read, only on a terminal. Also cancels the work after a signal.
 
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
@@ -9,17 +9,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{interrupt, message, terminal};
 
-/// The report of a trace file, with the bar while it is read.
+/// Makes the report of a trace file, with the bar while reading.
 pub fn opened(file: &Path, request: Request) -> Result<Report, OpenError> {
     report(Input::open(file)?, request)
 }
 
-/// As [`opened`], of a file that is open.
+/// As [`opened`], for an open file.
 pub fn report(input: Input, request: Request) -> Result<Report, OpenError> {
     shown(|progress| input.report(request, progress))
 }
 
-/// Does `work`, which tells how far it is, and takes the bar away again.
+/// Runs `work`, which reports its progress, and removes the bar afterwards.
 pub fn shown<T>(work: impl FnOnce(&mut Progress<'_>) -> T) -> T {
     if !io::stderr().is_terminal() || message::is_quiet() {
         return work(&mut |_, _| interrupt::state());

@@ -1,22 +1,22 @@
-//! Prose on standard output: paragraphs in lines of the terminal.
+//! Prose on standard output: paragraphs wrapped to the width of the terminal.
 //!
-//! Sources have lines of 120 columns, terminals have lines of any length: paragraphs are put together before they are
-//! divided anew.
+//! Sources have lines of 120 columns, terminals any width, so paragraphs are joined before they are wrapped
+//! again.
 
 use gpuwhy_report::text_format::lines;
 
 use crate::terminal;
 
-/// Where standard output is no terminal, and the most on one: longer lines are hard to read.
+/// Width when standard output is not a terminal, and maximum on a terminal: longer lines are hard to read.
 const COLUMNS: usize = 100;
 
-/// A paragraph in lines of standard output, each behind `indent` spaces.
+/// Wraps a paragraph for standard output, each line indented by `indent` spaces.
 pub fn wrapped(paragraph: &str, indent: usize) -> String {
     within(paragraph, indent, terminal::columns().map_or(COLUMNS, usize::from).min(COLUMNS))
 }
 
-/// `text` with each paragraph on one line, for who breaks lines anew. Indented lines (lists, examples) stay as they
-/// are.
+/// `text` with each paragraph joined to one line, for wrapping elsewhere. Indented lines (lists, examples)
+/// stay unchanged.
 pub fn unwrapped(text: &str) -> String {
     let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
     let mut lines: Vec<String> = Vec::new();

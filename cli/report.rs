@@ -1,7 +1,7 @@
-//! `gpuwhy report`: prints what traces say.
+//! `gpuwhy report`: prints reports of traces.
 //!
-//! Opening a trace and wording its report are library code ([`gpuwhy::open`], [`gpuwhy::Report`]); here is only the
-//! order of files, streams and exit codes.
+//! Opening a trace and wording its report are library code ([`gpuwhy::open`], [`gpuwhy::Report`]); this
+//! module only sets the order of files, streams and exit codes.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -18,15 +18,15 @@ use tracing::info;
 use crate::args::report::ReportArgs;
 use crate::{explain, history, inputs, message, page, progress, terminal};
 
-/// Exit code when a trace was reported but is not complete.
+/// Exit code when a report was made from an incomplete trace.
 const DAMAGED: u8 = 1;
-/// Exit code when a trace could not be read at all.
+/// Exit code when a trace could not be read.
 pub const UNREADABLE: u8 = 2;
 
-/// What the trace of a long run says for itself, if that is what is asked for. Whatever is wrong with the file is told
-/// by reading it in full.
+/// Report stored in the trace of a long run, if it matches the request. Reading the complete file reports any
+/// damage.
 fn kept(args: &ReportArgs, input: &Input) -> Option<String> {
-    // It was made for the usual width, without color.
+    // The stored report has the default width and no color.
     if terminal::style().width < Style::default().width
         || args.recompute
         || args.top.is_some()
@@ -45,12 +45,12 @@ fn kept(args: &ReportArgs, input: &Input) -> Option<String> {
     }
     let text = if args.full { answer.full } else { answer.summary };
     let text = if args.ranges { text + &answer.ranges } else { text };
-    // The trace may come from a stranger, and so may what it says of itself.
+    // The trace, and therefore its stored report, may come from an untrusted source.
     Some(text.lines().flat_map(|line| [printable(line), "\n".into()]).collect())
 }
 
-/// Prints the reports and answers with the exit code: that of the worst file. Fails when stdout cannot be written, or a
-/// folder has no traces. Files that cannot be read are told on stderr, and the others are printed.
+/// Prints the reports and returns the worst exit code. Files that cannot be read are reported on stderr, and
+/// the others are printed. Fails when stdout cannot be written, or a folder has no traces.
 pub fn run(args: &ReportArgs) -> Result<u8> {
     if let Some(words) = &args.explain {
         return explain::run(&words.join(" "));
@@ -121,7 +121,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     Ok(worst)
 }
 
-/// The report as a line of JSON; without a price its fields are in the order of the documentation.
+/// The report as a line of JSON. Without `--price`, the fields are in the order of the documentation.
 fn json_line(report: &Report, args: &ReportArgs) -> Result<String> {
     let Some((per_hour, unit)) = &args.price else { return terminal::json(report) };
     let mut document = serde_json::to_value(report)?;
@@ -129,7 +129,7 @@ fn json_line(report: &Report, args: &ReportArgs) -> Result<String> {
     terminal::json(&document)
 }
 
-/// What `--price` adds to the JSON.
+/// JSON value for `--price`.
 fn price(report: &Report, per_hour: f64, unit: &str) -> Value {
     let priced = report.priced(per_hour);
     let causes: Map<_, _> = priced.causes.iter().map(|&(group, cost)| (group.name().to_owned(), cost.into())).collect();
@@ -141,7 +141,7 @@ fn price(report: &Report, per_hour: f64, unit: &str) -> Value {
     json!({"an_hour": per_hour, "unit": unit, "a_day": priced.a_day, "causes_a_day": causes, "fixes": fixes})
 }
 
-/// Why there is no report of the capture `wished`, and which there are.
+/// Error message for a missing capture `wished`, with a list of the existing captures.
 fn no_capture(report: &Report, wished: u32, file: &Path) -> String {
     let file = file.display();
     match (report.captures.rows.first(), report.captures.rows.last()) {
@@ -152,12 +152,12 @@ fn no_capture(report: &Report, wished: u32, file: &Path) -> String {
     }
 }
 
-/// The report that is asked for.
+/// Makes the requested report.
 fn report(input: Input, args: &ReportArgs) -> Result<Report, OpenError> {
     progress::report(input, Request { pid: args.pid, capture: args.capture, window: window(args) })
 }
 
-/// The part of the run to report, by time after its start.
+/// The part of the run to report, relative to its start.
 fn window(args: &ReportArgs) -> Option<(Duration, Duration)> {
     let is_asked_for = args.from.is_some() || args.to.is_some();
     is_asked_for.then(|| (args.from.unwrap_or(Duration::ZERO), args.to.unwrap_or(Duration::MAX)))

@@ -1,4 +1,4 @@
-//! `gpuwhy export --sizes`: what each kind of record takes in a trace.
+//! `gpuwhy export --sizes`: size of each kind of record in a trace.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};

@@ -1,4 +1,5 @@
-//! `gpuwhy kernels --source`: where warps wait, by the modules beside a trace and a disassembler, if there is one.
+//! `gpuwhy kernels --source`: stall locations of warps, from the modules stored next to a trace and a
+//! disassembler, if available.
 
 use std::env;
 use std::fs;
@@ -11,12 +12,12 @@ use gpuwhy_report::kernels::source::SourceReport;
 
 /// NVIDIA's disassembler.
 const DISASSEMBLER: &str = "nvdisasm";
-/// Where the toolkit is, if nothing says so.
+/// Default folder of the toolkit.
 const TOOLKIT: &str = "/usr/local/cuda";
-/// Packages of Python that have it, below `lib/python3.X/site-packages` of an environment.
+/// Python packages that contain the disassembler, below `lib/python3.X/site-packages` of an environment.
 const IN_PACKAGES: [&str; 2] = ["triton/backends/nvidia/bin", "nvidia/cu13/bin"];
 
-/// What the windows of a trace tell, and whether a disassembler was found.
+/// Report of the measured windows of a trace, and true if a disassembler was found.
 pub fn read(trace: &Path, report: &KernelsReport) -> (SourceReport, bool) {
     let windows = || report.windows.iter().map(AsRef::as_ref);
     let mut modules = Modules::beside(trace, windows());
@@ -48,7 +49,7 @@ fn disassembled(program: &Path, module: &Path) -> Option<Sass> {
     }
 }
 
-/// In PATH, in the toolkit, or in a package of the Python environment that is active.
+/// Searches PATH, the toolkit, and the packages of the active Python environment.
 fn disassembler() -> Option<PathBuf> {
     let in_path = env::var_os("PATH").into_iter().flat_map(|path| env::split_paths(&path).collect::<Vec<_>>());
     let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(env::var_os).map(PathBuf::from);

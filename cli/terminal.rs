@@ -1,23 +1,24 @@
-//! The terminal that standard output goes to.
+//! Properties of the terminal on standard output.
 
 use anyhow::Result;
 use console::Term;
 use gpuwhy_report::text_format::{Style, printable_json};
 use serde::Serialize;
 
-/// Characters of a line; `None` when standard output is no terminal, or one that does not say.
+/// Width in characters; `None` when standard output is not a terminal, or one that does not report its size.
 pub fn columns() -> Option<u16> {
     Term::stdout().size_checked().map(|(_, columns)| columns).filter(|&columns| columns > 0)
 }
 
-/// True if the locale has more than ASCII: the first of three variables that is set decides, as in the C library.
+/// True if the locale's encoding is not limited to ASCII. The first of three variables that is set decides,
+/// as in the C library.
 pub fn shows_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
     let set = |name| variable(name).filter(|value| !value.is_empty());
     let encoding = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();
     encoding.contains("utf-8") || encoding.contains("utf8")
 }
 
-/// The first letters, the last of them `~` when something is missing.
+/// `text` cut to `width` characters, with `~` as the last one when any are missing.
 pub fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -25,8 +26,8 @@ pub fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['~']).collect()
 }
 
-/// How texts are set for standard output: for the width of the terminal and in color, unless `NO_COLOR` is set or the
-/// terminal has no colors; what is piped or kept looks the same everywhere.
+/// Text style for standard output: the width of the terminal and color, unless `NO_COLOR` is set or the
+/// terminal has no colors. Piped or saved text looks the same everywhere.
 pub fn style() -> Style {
     let usual = Style::default();
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
@@ -34,8 +35,8 @@ pub fn style() -> Style {
     Style { width: columns().map_or(usual.width, usize::from), color: Term::stdout().is_term() && !no_color }
 }
 
-/// A line of JSON, in which no name can control the terminal that it is printed on. Fails when `document` cannot be
-/// JSON.
+/// Serializes to a line of JSON, in which no name can control the terminal. Fails when `document` cannot be
+/// serialized.
 pub fn json(document: &impl Serialize) -> Result<String> {
     Ok(printable_json(&serde_json::to_string(document)?).into_owned() + "\n")
 }

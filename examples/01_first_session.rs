@@ -1,7 +1,7 @@
-//! Lesson 1: a first session. **Verdict: gpu_compute.**
+//! Lesson 1: a first session. **Bottleneck: gpu_compute.**
 //!
-//! Start the session before the first CUDA call, run, finish. The device is busy with one kernel after another, so
-//! there is nothing to win but faster kernels.
+//! Start the session before the first CUDA call, run, finish. The device runs kernels back to back, so only
+//! faster kernels can speed up the program.
 #![expect(unsafe_code, reason = "launches kernels")]
 
 mod lesson;
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use gpuwhy::Session;
 use lesson::{Gpu, promise, promise_verdict, repeat, run};
 
-/// Kernels between two waits for the device, each far longer than launching it takes.
+/// Kernels between two synchronizations, each far longer than its launch.
 const KERNELS: u32 = 100;
 
 fn main() -> ExitCode {

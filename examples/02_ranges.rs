@@ -1,8 +1,8 @@
-//! Lesson 2: what belongs to which part of a program. **Verdict: gpu_compute**, and the range `large` has five times
-//! the device time of `small`.
+//! Lesson 2: attributing work to parts of a program. **Bottleneck: gpu_compute**, and the range `large` has
+//! five times the device time of `small`.
 //!
-//! Ranges nest and are told apart by thread; the device work of a range is what was launched in it, whenever it ran.
-//! Steps that the program names need not be found.
+//! Ranges nest per thread. The device work of a range is the work launched within it, whenever that ran.
+//! Steps that the program names need not be detected.
 #![expect(unsafe_code, reason = "launches kernels")]
 
 mod lesson;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use gpuwhy::Session;
 use lesson::{Gpu, promise, promise_verdict, run};
 
-/// Times that the ranges are opened.
+/// Number of times that the ranges are opened.
 const STEPS: u64 = 300;
 
 fn main() -> ExitCode {

@@ -1,8 +1,9 @@
-//! Lesson 3: more launching than work, and the way out. **Verdict: launch**; with a CUDA graph **gpu_compute**.
+//! Lesson 3: launching takes longer than the work, and a fix. **Bottleneck: launch**; with a CUDA graph
+//! **gpu_compute**.
 //!
-//! Between two launches the host does what a framework does for each operation, for longer than the kernel runs. A
-//! graph is launched by one call, so the host is out of the way. The ceiling in the first report says what that can
-//! bring at most.
+//! Between two launches the host does the work of a framework for each operation, which takes longer than the
+//! kernel. A graph is launched with one call, so the host no longer limits the program. The best case in the
+//! first report shows the maximum gain of that.
 #![expect(unsafe_code, reason = "launches kernels")]
 
 mod lesson;
@@ -14,11 +15,11 @@ use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use gpuwhy::Session;
 use lesson::{Gpu, Outcome, promise, promise_verdict, repeat, run, think};
 
-/// Kernels of a step.
+/// Kernels per step.
 const KERNELS: u32 = 100;
-/// Length of each.
+/// Duration of each kernel.
 const KERNEL_MICROS: f64 = 10.0;
-/// What the host does for each.
+/// Host work for each kernel.
 const FRAMEWORK: Duration = Duration::from_micros(20);
 
 fn main() -> ExitCode {

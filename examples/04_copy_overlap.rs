@@ -1,8 +1,9 @@
-//! Lesson 4: copies beneath computation. **Verdict: copy**; with page-locked memory and two streams **gpu_compute**.
+//! Lesson 4: overlapping copies with computation. **Bottleneck: copy**; with pinned memory and two streams
+//! **gpu_compute**.
 //!
-//! From pageable memory the driver copies through a buffer of its own while the host waits, and the device waits for
-//! both. From page-locked memory a copy runs by itself; on a stream of its own it runs beneath the kernel that uses the
-//! batch before.
+//! From pageable memory the driver copies through its own staging buffer while the host waits, and the device
+//! waits for both. A copy from pinned memory is asynchronous; on a separate stream it overlaps with the
+//! kernel that uses the previous batch.
 #![expect(unsafe_code, reason = "launches kernels, takes page-locked memory")]
 
 mod lesson;
@@ -12,9 +13,9 @@ use std::process::ExitCode;
 use gpuwhy::Session;
 use lesson::{Gpu, promise, promise_verdict, repeat, run};
 
-/// Bytes of a batch: over a millisecond on any link.
+/// Bytes per batch: copying takes more than a millisecond on any link.
 const BYTES: usize = 64 << 20;
-/// How long the device works on it: longer than copying it takes.
+/// Device time per batch: longer than its copy.
 const WORK_MICROS: f64 = 4_000.0;
 
 fn main() -> ExitCode {
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
         let session = Session::start()?;
         let mut turn = 0;
         let overlapped = repeat(1.5, || {
-            // The batch of the next turn is copied while that of the last one is worked on.
+            // The next batch is copied while the device works on the last one.
             turn = 1 - turn;
             copies.memcpy_htod(&pinned, &mut batches[turn])?;
             gpu.launch(&gpu.stream, WORK_MICROS)?;

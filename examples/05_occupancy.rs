@@ -1,8 +1,8 @@
-//! Lesson 5: one block too many. **Verdict: gpu_compute** in each case; what the grid does with the device is
-//! `under_filled`, `tail` and `full`.
+//! Lesson 5: one block too many. **Bottleneck: gpu_compute** in each case; the grid uses the device in the
+//! ways `under_filled`, `tail` and `full`.
 //!
-//! A busy device is not a full one. Two blocks of 1024 threads fit on a multiprocessor: one block more than all of them
-//! hold makes a second wave for itself, in which the rest of the device waits.
+//! A busy device is not necessarily full. Two blocks of 1024 threads fit on a multiprocessor. One block more
+//! than all multiprocessors hold forms a second wave alone, while the rest of the device is idle.
 #![expect(unsafe_code, reason = "launches kernels")]
 
 mod lesson;

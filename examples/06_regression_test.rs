@@ -1,8 +1,9 @@
-//! Lesson 6: a test that fails when kernels get slower or the host gets in the way. A region without waits passes; one
-//! with a wait, a copy from pageable memory and an allocation **fails by three rules, with evidence**.
+//! Lesson 6: a test that fails when kernels get slower or the host delays the device. A region without
+//! synchronization passes; one with a synchronization, a copy from pageable memory and an allocation **fails
+//! by three rules, with evidence**.
 //!
-//! In a test of your own: `Expectations::new(). ... .assert(&report)`, and `kernel_within` with a
-//! [`gpuwhy::Baseline`], which `GPUWHY_BLESS=1 cargo test` renews.
+//! In your own test, use `Expectations::new(). ... .assert(&report)`, and `kernel_within` with a
+//! [`gpuwhy::Baseline`], which `GPUWHY_BLESS=1 cargo test` updates.
 #![expect(unsafe_code, reason = "launches kernels")]
 
 mod lesson;

@@ -1,7 +1,9 @@
-//! Lesson 7: only a part of a run, chosen by the program. **500 kernels of 2000** are in the report.
+//! Lesson 7: capturing only a part of a run, chosen by the program. **500 kernels of 2000** are in the
+//! report.
 //!
-//! The program calls cuProfilerStart and cuProfilerStop, as it would for nsys, and needs nothing of gpuwhy for that: it
-//! is run by `gpuwhy run -c cudaProfilerApi`. This example does so itself when it finds no profiler in its process.
+//! The program calls cuProfilerStart and cuProfilerStop, as it would for nsys, and needs no code from gpuwhy:
+//! run it with `gpuwhy run -c cudaProfilerApi`. This example does so itself when it finds no profiler in its
+//! process.
 #![expect(unsafe_code, reason = "launches kernels, calls the profiler API")]
 
 mod lesson;
@@ -20,7 +22,7 @@ fn work() -> Outcome {
     let gpu = Gpu::new()?;
     for part in 0..4 {
         if part == 2 {
-            // SAFETY: takes nothing; a context exists.
+            // SAFETY: takes no arguments; a context exists.
             unsafe { cuProfilerStart() }.result()?;
         }
         for _ in 0..500 {

@@ -1,7 +1,7 @@
-//! Lesson 8: a trace file is looked at where there is no GPU. **Verdict: sync** for the recorded session that is played
-//! when no file is given.
+//! Lesson 8: reading a trace file on a machine without a GPU. **Bottleneck: sync** for the recorded session
+//! that is played when no file is given.
 //!
-//! `cargo run --example 08_trace_without_gpu -- gpuwhy-4711.gpuwhy`; traces of torch.profiler will do too.
+//! `cargo run --example 08_trace_without_gpu -- gpuwhy-4711.gpuwhy`; traces of torch.profiler work too.
 #![allow(unsafe_code, reason = "the shared module launches kernels; this lesson does not")]
 
 mod lesson;
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// The three largest parts of each device's time, and what could be gained.
+/// Prints the three largest parts of each device's time, and the possible gain.
 fn look(report: &gpuwhy::Report) -> Outcome {
     for device in &report.devices {
         let mut leaves = Leaf::ALL.to_vec();

@@ -2,11 +2,11 @@
 """Builds the tarball and the Debian package, by the recipe of the wheel.
 
     python3 python/package.py                              dist/gpuwhy-...-linux-x86_64.tar.gz and dist/gpuwhy_..._amd64.deb
-    python3 python/package.py --binaries target/release    of files that are there
-    python3 python/package.py --test                       and unpacks, installs, runs and removes them in scratch folders
+    python3 python/package.py --binaries target/release    from existing files
+    python3 python/package.py --test                       also unpacks, installs, runs and removes them in scratch folders
 
-Both hold the command, libprof.so, manual pages and completions of bash, zsh and fish, and where it was built
-libgpuwhy_c.so with its header. What cannot be done here is SKIPPED.
+Both contain the command, libprof.so, manual pages and completions of bash, zsh and fish, and, if it was built,
+libgpuwhy_c.so with its header. Steps that are impossible here are SKIPPED.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def built(options: argparse.Namespace) -> pathlib.Path:
-    """Builds with zig for an old glibc, as the wheel; gives the folder."""
+    """Builds with zig for an old glibc, like the wheel; returns the folder."""
     import wheel
 
     import gpuwhy_build
@@ -72,7 +72,7 @@ def built(options: argparse.Namespace) -> pathlib.Path:
 
 
 def fill(tree: pathlib.Path, folder: pathlib.Path, scratch: pathlib.Path) -> str:
-    """Lays the files out as under a prefix such as /usr; gives the machine that they are for."""
+    """Lays the files out as under a prefix such as /usr; returns the machine that they are for."""
     import gpuwhy_build
 
     def put(data: bytes, name: str, mode: int = 0o644) -> None:
@@ -105,7 +105,7 @@ def fill(tree: pathlib.Path, folder: pathlib.Path, scratch: pathlib.Path) -> str
 
 
 def runs(machine: str) -> bool:
-    """Whether files for this machine run here."""
+    """True if files for `machine` run here."""
     return machine == os.uname().machine or pathlib.Path(f"/proc/sys/fs/binfmt_misc/qemu-{machine}").exists()
 
 
@@ -157,7 +157,7 @@ def write_deb(out: pathlib.Path, tree: pathlib.Path, version: str, machine: str,
 
 
 def check(command: pathlib.Path, library: pathlib.Path) -> None:
-    """The command runs, and finds the library that came with it."""
+    """Checks that the command runs and finds the library that came with it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GPUWHY_")}
 
     def said(*arguments: str) -> str:
@@ -192,7 +192,7 @@ def test_deb(package: pathlib.Path, machine: str, scratch: pathlib.Path) -> None
     for name in ("status", "available"):
         (state / name).touch()
     (root / "var" / "log").mkdir()
-    # The scratch system has no C library of its own, so nothing that the package depends on is there.
+    # The scratch system has no C library, so the dependencies of the package are missing.
     dpkg = ["dpkg", f"--root={root}", "--force-depends", "--force-architecture", f"--log={root}/var/log/dpkg.log"]
     before = set(files(root))
     subprocess.run([*dpkg, "--install", str(package)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)

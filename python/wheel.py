@@ -2,8 +2,8 @@
 """Builds the wheel for systems with an old glibc, and checks it.
 
     python3 python/wheel.py                              dist/gpuwhy-...-manylinux_2_17_x86_64.whl
-    python3 python/wheel.py --machine aarch64            the same for Arm; libprof.so builds for it, and has not run
-    python3 python/wheel.py --binaries target/release    of files that are there; the tag says which glibc they need
+    python3 python/wheel.py --machine aarch64            the same for Arm; libprof.so is built for it, but not run
+    python3 python/wheel.py --binaries target/release    from existing files; the tag has the glibc that they need
 
 zig, cargo-zigbuild and auditwheel come from PyPI, into target/wheel-tools.
 """
@@ -20,7 +20,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python" / "build_backend"))
-# Largest wheel: PyPI takes 100 MB, people on a slow line do not.
+# Maximum size of a wheel: PyPI accepts 100 MB, but slow connections need less.
 MOST_BYTES = 8 * 1024 * 1024
 TOOLS = ["cargo-zigbuild==0.24.0", "ziglang==0.17.1", "auditwheel==6.8.2", "tomli"]
 
@@ -54,7 +54,7 @@ def main() -> int:
         print(made("build_sdist"))
     wheel = made("build_wheel")
     found = problems(wheel, None if options.any_size else MOST_BYTES)
-    # auditwheel knows the policies of all tags; it looks at the machine that it runs on.
+    # auditwheel knows the policies of all tags, but only for the machine that it runs on.
     if options.machine == os.uname().machine and not audited(tools / "bin" / "auditwheel", wheel):
         found.append("auditwheel finds another tag")
     for problem in found:
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def installed(folder: pathlib.Path) -> str:
-    """A virtual environment with the tools; gives its Python."""
+    """Creates a virtual environment with the tools; returns its Python."""
     python, stamp = folder / "bin" / "python", folder / "tools.txt"
     wanted = "\n".join(TOOLS)
     if not stamp.exists() or stamp.read_text() != wanted:
@@ -75,7 +75,7 @@ def installed(folder: pathlib.Path) -> str:
 
 
 def audited(auditwheel: pathlib.Path, wheel: pathlib.Path) -> bool:
-    """Whether auditwheel grants the tag that the wheel has."""
+    """True if auditwheel confirms the tag of the wheel."""
     run = subprocess.run([str(auditwheel), "show", str(wheel)], capture_output=True, text=True, check=False)
     said = " ".join((run.stdout + run.stderr).split())
     print(said)
@@ -84,7 +84,7 @@ def audited(auditwheel: pathlib.Path, wheel: pathlib.Path) -> bool:
 
 
 def problems(wheel: pathlib.Path, most_bytes: int | None) -> list[str]:
-    """What is wrong with a wheel: size, paths of this machine, libraries that are no part of the system."""
+    """Faults of a wheel: size, paths of this machine, libraries that are not part of the system."""
     import gpuwhy_build
 
     found = []
@@ -108,7 +108,7 @@ def problems(wheel: pathlib.Path, most_bytes: int | None) -> list[str]:
 
 
 def needed_libraries(data: bytes) -> list[str]:
-    """The libraries that an ELF file names as needed (DT_NEEDED)."""
+    """Libraries that an ELF file needs (DT_NEEDED)."""
     import struct
 
     def section(at: int) -> tuple[int, int, int, int, int]:

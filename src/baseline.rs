@@ -1,7 +1,7 @@
-//! How long kernels took when somebody last looked: a file beside the tests.
+//! Stored kernel durations for comparison: a file next to the tests.
 //!
-//! Replaced as a whole, so that a reader never sees half of it; two processes that renew it at once can undo each
-//! other.
+//! The file is replaced atomically, so a reader never sees a partial one. Two processes that update it at
+//! once can overwrite each other's changes.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use gpuwhy_report::text_format::duration;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// Renews the file instead of judging by it.
+/// Variable that requests an update of the file instead of a comparison.
 const BLESS: &str = "GPUWHY_BLESS";
 const VERSION: u32 = 1;
 
-/// Tests of a process run side by side and renew the same file.
+/// Tests of a process run in parallel and update the same file.
 static RENEWING: Mutex<()> = Mutex::new(());
 
-/// A file of medians beside the tests, to be read by people and kept with the code, and the case that a test is about.
+/// A file of medians next to the tests, readable and kept under version control, and the case that a test covers.
 ///
-/// With `GPUWHY_BLESS=1` in the environment what is measured goes into the file and nothing fails; otherwise it is
-/// judged by the file, and what is not in there fails.
+/// With `GPUWHY_BLESS=1` in the environment, the measured times go into the file and no check fails. Otherwise they
+/// are compared with the file, and a kernel without an entry fails.
 ///
 /// ```json
 /// {
@@ -31,9 +31,9 @@ static RENEWING: Mutex<()> = Mutex::new(());
 ///   ]
 /// }
 /// ```
-/// A kernel is known by the part of its name that the test gives, by the case, and by the device, since times of one
-/// device say nothing of another. Tests of one process may share a file, and so
-/// may several that only read it.
+/// The key of an entry is the part of the kernel's name that the test gives, the case, and the device, since times of
+/// one device do not apply to another. Tests of one process may share a file, and so may several processes that only
+/// read it.
 ///
 /// ```no_run
 /// # fn softmax(size: u64) {}
@@ -71,44 +71,44 @@ struct Entry {
     launches: u64,
 }
 
-/// What a kernel or a step may take by a baseline.
+/// Limit for a kernel or a step, derived from a baseline.
 #[derive(Debug)]
 pub(crate) struct Limit {
-    /// At most so many nanoseconds.
+    /// Longest allowed time, nanoseconds.
     pub(crate) nanos: u64,
-    /// The stored median, nanoseconds.
+    /// Stored median, nanoseconds.
     pub(crate) stored: u64,
-    /// What the limit rests on, in words that begin with a blank.
+    /// Derivation of the limit, as text that starts with a space.
     pub(crate) basis: String,
 }
 
 impl Baseline {
-    /// The file at `path`, which need not exist yet.
+    /// Baseline in the file at `path`, which need not exist yet.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), case: String::new(), renew: false }
     }
 
-    /// The same file, for a test that runs the same kernels with other inputs.
+    /// The same file, for a test that runs the same kernels with different inputs.
     #[must_use]
     pub fn case(&self, case: impl Into<String>) -> Self {
         Self { path: self.path.clone(), case: case.into(), renew: self.renew }
     }
 
-    /// The same file, renewed as with `GPUWHY_BLESS=1` instead of judged by.
+    /// The same file, but updated instead of compared with, as with `GPUWHY_BLESS=1`.
     #[must_use]
     pub fn renewed(&self) -> Self {
         Self { renew: true, ..self.clone() }
     }
 
-    /// The file.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What `kernel` may take at most on `device`: `ratio` times the stored median. `None` when the baseline is being
-    /// renewed, with `median_ns` of so many `launches`.
+    /// Limit for `kernel` on `device`: `ratio` times the stored median. `None` when the baseline is updated
+    /// with `median_ns` and the number of `launches`.
     pub(crate) fn limit(
         &self,
         kernel: &str,

@@ -1,8 +1,9 @@
-//! What a test of kernels expects of a measured region.
+//! Rules for a measured region, for tests of kernels.
 //!
-//! A region is a session; its report is judged rule by rule, and every rule that fails shows what it saw. A report that
-//! lacks records is judged by no rule: any could pass because of what is missing. Then the test fails and says so.
-//! Nothing is measured here, and no number is made up that the report does not have.
+//! A region is a session. Its report is checked rule by rule, and every rule that fails shows the values that
+//! it found. A report that lacks records is checked by no rule, because any rule could pass on account of the
+//! missing data; the test then fails with that reason. This module measures nothing and uses only numbers
+//! that are in the report.
 
 use std::error::Error;
 use std::fmt;
@@ -21,19 +22,19 @@ use crate::baseline::Baseline;
 use crate::run_rules::list;
 use crate::{kernel_rules, run_rules};
 
-/// Characters of a kernel's name that a list shows.
+/// Maximum characters of a kernel's name in a list.
 const NAME: usize = 80;
-/// Beginnings of the functions that allocate, without `cuda` or `cu`. Registering host memory costs as much as
-/// allocating page-locked memory.
+/// Prefixes of the functions that allocate, without `cuda` or `cu`. Registering host memory costs as much as
+/// allocating pinned memory.
 const ALLOCATIONS: [&str; 6] = ["Malloc", "MemAlloc", "HostAlloc", "MemHostAlloc", "HostRegister", "MemHostRegister"];
-/// Those of virtual memory, to be matched as a whole.
+/// Functions of virtual memory management, to be matched exactly.
 const MAPPINGS: [&str; 1] = ["MemCreate"];
 
-/// What a test expects of a measured region: a list of rules. A region is a session; every rule that fails shows what
-/// it saw.
+/// Rules for a measured region, for tests. A region is a session; every rule that fails shows the values that it
+/// found.
 ///
-/// A report that lacks records is judged by none of them, since any could pass because of what is missing: then the
-/// test fails and says what to do.
+/// A report that lacks records is checked by no rule, because any rule could pass on account of the missing data. The
+/// test then fails with advice.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -71,39 +72,39 @@ enum Rule {
     Uses { name: String, unit: Roof, least: f64 },
 }
 
-/// What a report was judged by.
+/// Result of checking a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgment {
-    /// What the report lacks, so that no rule was judged.
+    /// Data missing from the report, in which case no rule was checked.
     pub incomplete: Option<String>,
-    /// The rules in the order in which they were given; none where the report is incomplete.
+    /// Rules in the order in which they were added; empty for an incomplete report.
     pub rules: Vec<JudgedRule>,
 }
 
 /// One rule of a [`Judgment`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JudgedRule {
-    /// What is expected, in words.
+    /// The expectation, in words.
     pub rule: String,
-    /// What was seen, where the rule does not hold.
+    /// The values found, if the rule does not hold.
     pub failure: Option<String>,
-    /// Why one run cannot tell whether the rule holds. It then does not fail.
+    /// Reason why one run cannot decide the rule. The rule does not fail then.
     pub inconclusive: Option<String>,
 }
 
-/// Rules that failed, with what they saw.
+/// Failed rules, with the values found.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failures(Vec<String>);
 
 impl Failures {
-    /// A text for each.
+    /// One text for each failure.
     #[must_use]
     pub fn texts(&self) -> &[String] {
         &self.0
     }
 }
 
-/// For people as well: it is what a test prints that ends with this error, or unwraps it.
+/// Readable as well: a test that returns or unwraps this error prints it with `Debug`.
 impl fmt::Debug for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -119,17 +120,17 @@ impl fmt::Display for Failures {
 impl Error for Failures {}
 
 impl Expectations {
-    /// None yet.
+    /// Creates an empty list of rules.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// At most so many kernels ran, those of graphs counted one by one.
+    /// At most `kernels` kernels ran, counting each kernel in a graph.
     pub fn kernels_at_most(self, kernels: u64) -> Self {
         self.and(Rule::Kernels(kernels))
     }
 
-    /// At most so many calls launched a kernel or a graph.
+    /// At most `calls` calls launched a kernel or a graph.
     pub fn launches_at_most(self, calls: u64) -> Self {
         self.and(Rule::Launches(calls))
     }
@@ -144,70 +145,73 @@ impl Expectations {
         self.and(Rule::NoPageableCopy)
     }
 
-    /// No call allocated device or page-locked memory: `cudaMalloc*`, `cuMemAlloc*`, `cuMemCreate`, `cudaHostAlloc`,
-    /// `cudaHostRegister` and their like. What a caching allocator hands out is no call.
+    /// No call allocated device or pinned memory: `cudaMalloc*`, `cuMemAlloc*`, `cuMemCreate`,
+    /// `cudaHostAlloc`, `cudaHostRegister` and similar functions. Memory from a caching allocator needs no
+    /// such call.
     pub fn no_allocation(self) -> Self {
         self.and(Rule::NoAllocation)
     }
 
-    /// Each device was busy for at least this part of a typical step, 0 to 1, or of the time after warm-up where no
-    /// steps were found, or of the whole time where nothing is known to be warm ([`Report::judged_leaves`]).
+    /// Each device was busy for at least this part of a typical step, 0 to 1. Without steps, the time after
+    /// start-up counts; if it is unknown when that ended, the complete time ([`Report::judged_leaves`]).
     pub fn busy_at_least(self, share: f64) -> Self {
         self.and(Rule::Busy(share))
     }
 
-    /// Kernels whose demangled name contains `name` in upper or lower case ran, and the median of their durations is at
-    /// most this. Where several names match, each.
+    /// At least one kernel whose demangled name contains `name` (ignoring case) ran, and the median duration
+    /// of each such kernel is at most `at_most`.
     pub fn kernel_at_most(self, name: impl Into<String>, at_most: Duration) -> Self {
         self.and(Rule::Kernel { name: name.into(), at_most })
     }
 
-    /// The kernel whose demangled name contains `name` ran, and the median of its durations is at most `ratio` times
-    /// that which `baseline` has for it on such a device. With `GPUWHY_BLESS=1` the baseline is renewed instead, with
-    /// the slowest of several such devices. A part of several kernels' names fails: one time cannot stand for them.
-    /// Medians of more than 32 launches are steps of 3 %, so a `ratio` below 1.04 would fail by chance.
+    /// The kernel whose demangled name contains `name` (ignoring case) ran, and its median duration is at
+    /// most `ratio` times the one that `baseline` has for it on a device of this type. With `GPUWHY_BLESS=1`
+    /// the baseline is updated instead, with the slowest of several such devices. Fails if several kernels
+    /// match: one time cannot stand for all of them. Medians of more than 32 launches are rounded to steps of
+    /// 3 %, so a `ratio` below 1.04 would fail by chance.
     pub fn kernel_within(self, name: impl Into<String>, ratio: f64, baseline: &Baseline) -> Self {
         self.and(Rule::KernelWithin { name: name.into(), ratio, baseline: baseline.clone() })
     }
 
-    /// The verdict is one of these causes. Traces of short regions often have [`Group::CannotTell`].
+    /// The bottleneck is one of these causes. Traces of short regions often have [`Group::CannotTell`].
     pub fn verdict_in(self, groups: impl Into<Vec<Group>>) -> Self {
         self.and(Rule::Verdict(groups.into()))
     }
 
-    /// The verdict is none of these causes.
+    /// The bottleneck is none of these causes.
     pub fn verdict_not_in(self, groups: impl Into<Vec<Group>>) -> Self {
         self.and(Rule::VerdictNot(groups.into()))
     }
 
-    /// A cause takes at most this part of a typical step of each device, 0 to 1, or of the time after warm-up where no
-    /// steps were found ([`Report::share_of`]).
+    /// A cause takes at most this part of a typical step of each device, 0 to 1. Without steps, the time
+    /// after start-up counts ([`Report::share_of`]).
     pub fn share_at_most(self, group: Group, at_most: f64) -> Self {
         self.and(Rule::Share { group, at_most })
     }
 
-    /// The median step of each device is at most this long. Fails where no steps were found.
+    /// The median step of each device is at most this long. Fails if no steps were found.
     pub fn step_at_most(self, at_most: Duration) -> Self {
         self.and(Rule::Step(at_most))
     }
 
-    /// The median step of each device is at most `ratio` times that which `baseline` has for such a device, under the
-    /// name `step`. With `GPUWHY_BLESS=1` the baseline is renewed instead. One run each: a longer step that differs by
-    /// less than 30 % of it is inconclusive, because runs of one program differ that much, and does not fail.
+    /// The median step of each device is at most `ratio` times the one that `baseline` has for such a device,
+    /// under the name `step`. With `GPUWHY_BLESS=1` the baseline is updated instead. Each side is a single
+    /// run, and runs of one program differ by up to 30 %: a longer step that differs by less is inconclusive
+    /// and does not fail.
     pub fn step_within(self, ratio: f64, baseline: &Baseline) -> Self {
         self.and(Rule::StepWithin { ratio, baseline: baseline.clone() })
     }
 
-    /// No kernel whose demangled name contains `name` (all of them with an empty one) uses local memory, where spilled
-    /// registers go. Kernels that `gpuwhy kernels` measured are judged by their accesses; others by the local memory
-    /// that their records have for a thread, of which the 20 with the most time are looked at.
+    /// No kernel whose demangled name contains `name` (an empty one matches all) uses local memory, where
+    /// spilled registers go. For kernels that `gpuwhy kernels` measured, the accesses count; for others, the
+    /// local memory per thread in their records, of which the 20 kernels with the most time are checked.
     pub fn no_spills(self, name: impl Into<String>) -> Self {
         self.and(Rule::NoSpills { name: name.into() })
     }
 
-    /// Kernels whose demangled name contains `name` use at least this part of the peak of a unit, 0 to 1: by the
-    /// counters of `gpuwhy kernels` where it measured them, else by sampled counters (`--gpu-metrics`), which tell the
-    /// unit that a kernel uses most. Fails where neither tells.
+    /// Kernels whose demangled name contains `name` use at least this part of the peak of a unit, 0 to 1.
+    /// Uses the counters of `gpuwhy kernels` where it measured them, else sampled counters (`--gpu-metrics`),
+    /// which show the unit that a kernel uses most. Fails if neither is available.
     pub fn kernel_uses_at_least(self, name: impl Into<String>, unit: Roof, share: f64) -> Self {
         self.and(Rule::Uses { name: name.into(), unit, least: share })
     }
@@ -217,10 +221,11 @@ impl Expectations {
         self
     }
 
-    /// Judges `report` by every rule.
+    /// Checks `report` against every rule.
     ///
     /// # Errors
-    /// The rules that failed; or what is missing from the report, which then is judged by none and renews no baseline.
+    /// The rules that failed; or the data missing from the report, which then is checked by no rule and
+    /// updates no baseline.
     pub fn check(&self, report: &Report) -> Result<(), Failures> {
         let judgment = self.judge(report);
         let failed = judgment.rules.into_iter().filter_map(|judged| judged.failure);
@@ -228,7 +233,7 @@ impl Expectations {
         if failures.is_empty() { Ok(()) } else { Err(Failures(failures)) }
     }
 
-    /// As [`check`](Self::check), and says of each rule whether it holds.
+    /// As [`check`](Self::check), with the result of each rule.
     #[must_use]
     pub fn judge(&self, report: &Report) -> Judgment {
         let incomplete = incomplete(report);
@@ -255,7 +260,7 @@ impl Expectations {
     }
 }
 
-/// What is missing, so that no count can be believed.
+/// Description of missing data that makes counts unreliable.
 fn incomplete(report: &Report) -> Option<String> {
     let completeness = &report.completeness;
     let unpaired = [
@@ -272,7 +277,7 @@ fn incomplete(report: &Report) -> Option<String> {
     (!missing.is_empty()).then(|| format!("the report is incomplete, so it cannot be judged: {}", missing.join(", ")))
 }
 
-/// Records of device work and calls that are missing, in words; nothing if none are.
+/// Descriptions of missing records of device work and calls; empty if none are missing.
 fn lost(loss: &Loss) -> impl Iterator<Item = String> + use<> {
     loss.kinds().into_iter().filter(|kind| kind.blocks_judgment).filter_map(|kind| words::lost(&kind))
 }
@@ -282,7 +287,7 @@ fn counted<const N: usize>(counts: [(u64, &'static str); N]) -> impl Iterator<It
 }
 
 impl Rule {
-    /// What was seen where it does not hold; else why one run cannot tell, if it cannot.
+    /// Checks the rule. The error has the values found; `Some` is the reason why one run cannot decide it.
     fn judge(&self, report: &Report) -> Result<Option<String>, String> {
         let holds = match self {
             Self::Kernels(most) => at_most("kernels", report.completeness.kernels, *most, || {
@@ -337,7 +342,7 @@ impl Rule {
     }
 }
 
-/// What is expected, in words.
+/// The expectation, in words.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -375,7 +380,7 @@ fn none(what: &str, found: u64, evidence: impl FnOnce() -> String) -> Result<(),
     if found == 0 { Ok(()) } else { Err(format!("{found} {what}, none expected: {}", evidence())) }
 }
 
-/// The kernels whose name contains `name`, in upper or lower case.
+/// Kernels whose name contains `name`, ignoring case.
 fn kernels<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a DeviceReport, &'a KernelRow)>, String> {
     let all = || report.devices.iter().flat_map(|device| device.kernels.iter().map(move |row| (device, row)));
     let found: Vec<_> = all().filter(|(_, row)| kernel_rules::has(&row.name, name)).collect();
@@ -388,7 +393,7 @@ fn kernels<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a DeviceReport, 
     Ok(found)
 }
 
-/// Judges by a baseline, or renews it.
+/// Compares with a baseline, or updates it.
 fn within(report: &Report, name: &str, ratio: f64, baseline: &Baseline) -> Result<(), String> {
     let mut found = kernels(report, name)?;
     let mut names: Vec<_> = found.iter().map(|(_, row)| row.name.clone()).collect();
@@ -398,7 +403,7 @@ fn within(report: &Report, name: &str, ratio: f64, baseline: &Baseline) -> Resul
         let (count, names) = (names.len(), list(names.into_iter()));
         return Err(format!("{count} kernels have {name:?} in their names, a baseline is of one: {names}"));
     }
-    // The last one is what a renewed baseline keeps.
+    // An updated baseline keeps the last one.
     found.sort_by_key(|(_, row)| row.durations.median());
     for (device, row) in found {
         let device = &device.device.name;
@@ -443,7 +448,7 @@ fn called(rows: &[&ApiRow]) -> String {
     list(rows.iter().map(|row| format!("{} x {}, {}", row.calls, row.name, duration(row.total_ns))))
 }
 
-/// The beginning of a name: those of templates take pages.
+/// Start of a name: names of templates can fill pages.
 fn short(name: &str) -> String {
     match name.char_indices().nth(NAME) {
         Some((end, _)) => format!("{}~", &name[..end]),

@@ -1,14 +1,15 @@
-//! Rules about what kernels do inside the GPU: use of a unit, spills.
+//! Rules about the execution of kernels: use of a unit, register spills.
 //!
-//! Kernels that `gpuwhy kernels` measured are judged by their counters. Others are judged by samples of hardware
-//! counters where these tell, and by their records. What nothing tells fails: it cannot be said to hold.
+//! Kernels that `gpuwhy kernels` measured are checked by their counters. Others are checked by sampled
+//! hardware counters where these suffice, and by their records. A rule without data fails: it cannot be shown
+//! to hold.
 
 use gpuwhy_report::kernels::{KernelView, Roof};
 use gpuwhy_report::run::{KernelRow, Report};
 
 use crate::run_rules::list;
 
-/// Whether kernels with `name` in their names use at least the part `least` of the peak of `unit`.
+/// Checks that kernels with `name` in their names use at least the part `least` of the peak of `unit`.
 pub(crate) fn uses_at_least(report: &Report, name: &str, unit: Roof, least: f64) -> Result<(), String> {
     let measured: Vec<_> = report.kernels.measured.iter().filter(|view| is_named(view, name)).collect();
     let mut failures = Vec::new();
@@ -40,7 +41,7 @@ pub(crate) fn uses_at_least(report: &Report, name: &str, unit: Roof, least: f64)
     told(failures)
 }
 
-/// By samples, which tell the unit that a kernel uses most: all others it uses less.
+/// Checks by samples, which show the unit that a kernel uses most: it uses all others less.
 fn sampled(row: &KernelRow, unit: Roof, least: f64) -> Result<(), String> {
     let nearest = row.limits.and_then(|named| named.limits.roof.filter(|_| named.limits.own));
     match nearest {
@@ -71,8 +72,8 @@ fn short_of(name: &str, used: f64, unit: Roof, least: f64) -> String {
     format!("{name}: uses {:.1} % of the {}, at least {:.1} % expected", used * 1e2, unit.words(), least * 1e2)
 }
 
-/// Whether no kernel of those with `name` in their names accesses local memory: spilled registers, and arrays that have
-/// none. Judged are measured kernels and those with the most time.
+/// Checks that no kernel with `name` in its name accesses local memory, which holds spilled registers and
+/// arrays that do not fit registers. Covers measured kernels and those with the most time.
 pub(crate) fn no_spills(report: &Report, name: &str) -> Result<(), String> {
     let measured = report.kernels.measured.iter().filter(|view| is_named(view, name));
     let measured = measured.map(|view| {
@@ -106,7 +107,7 @@ fn is_named(view: &KernelView, part: &str) -> bool {
     has(&view.name, part) || has(&view.symbol, part)
 }
 
-/// Whether a kernel's name contains `part`, in upper or lower case: PyTorch's softmax is `cunn_SoftMaxForward`.
+/// True if a kernel's name contains `part`, ignoring case: PyTorch's softmax is `cunn_SoftMaxForward`.
 pub(crate) fn has(name: &str, part: &str) -> bool {
     name.to_lowercase().contains(&part.to_lowercase())
 }

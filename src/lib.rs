@@ -1,6 +1,6 @@
-//! gpuwhy tells, while a CUDA program runs, why it is not faster.
+//! gpuwhy shows, while a CUDA program runs, why it is not faster.
 //!
-//! This crate is the way in for Rust programs, above all for those who write kernels.
+//! This crate is the entry point for Rust programs, mainly for authors of kernels.
 //!
 //! | to | use |
 //! |---|---|
@@ -10,9 +10,9 @@
 //! | compare two runs | [`compare`] |
 //! | write other tools' formats | `export`, with the feature of this name |
 //!
-//! All of them speak of a [`Report`]: kernels, copies, API calls, idle time by cause, ranges, steps, the verdict and
-//! what could be gained, as plain data. Times are nanoseconds and fields say so (`_ns`); shares are 0 to 1. `Display`
-//! is the short report, `serde::Serialize` the documented JSON (docs/reference/report.md).
+//! All of them use a [`Report`]: kernels, copies, API calls, idle time by cause, ranges, steps, the bottleneck and
+//! the possible gains, as plain data. Times are in nanoseconds, with the suffix `_ns`; shares are 0 to 1. `Display`
+//! prints the short report, `serde::Serialize` the documented JSON (docs/reference/report.md).
 //!
 //! # A trace, without a GPU
 //!
@@ -48,9 +48,9 @@
 //! println!("{}", session.finish()?);
 //! # Ok::<(), gpuwhy::SessionError>(())
 //! ```
-//! Building needs no CUDA: libcupti is found when a session starts, and where there is none the error says what to
-//! install. No type of a CUDA crate is in the interface, so whatever launches the kernels will do. All that matters is
-//! that the first session of the process comes before CUDA:
+//! Building needs no CUDA: a session searches for libcupti when it starts, and if there is none, the error says what
+//! to install. The interface has no type of a CUDA crate, so it works with any crate that launches kernels. The only
+//! condition is that the first session of the process starts before CUDA:
 //!
 //! | with | start it before |
 //! |---|---|
@@ -59,9 +59,8 @@
 //! | cust | `cust::quick_init` |
 //! | the runtime or the driver API | the first call, such as `cudaMalloc` or `cuInit` |
 //!
-//! Programs that set up a device before they measure call [`prepare`] there. Other languages have
-//! `capi/include/gpuwhy.h`.
-//! The lessons in `examples/` use cudarc; `examples/c` the driver API.
+//! Programs that set up a device before they measure call [`prepare`] there. Other languages use
+//! `capi/include/gpuwhy.h`. The lessons in `examples/` use cudarc, those in `examples/c` the driver API.
 //!
 #![cfg_attr(
     feature = "export",
@@ -92,11 +91,11 @@ outcome.notes.iter().for_each(|note| eprintln!("{note}"));
 //!
 //! # Versions
 //!
-//! Semantic versioning for what is documented here and for what a [`Report`] and a [`Diff`] hold; the rest of
-//! [`profiler_core`] is the engine and may change in a minor version. Enumerations that may grow are `non_exhaustive`; fields
-//! may be added to the structs of a report in a minor version, so match them with `..`. The JSON and the trace format
-//! have versions of their own. The oldest Rust that builds this is 1.88, and raising it is a minor
-//! version.
+//! Semantic versioning covers the items documented here and the contents of a [`Report`] and a [`Diff`]; the rest of
+//! [`profiler_core`] is the engine and may change in a minor version. Enumerations that may grow are
+//! `non_exhaustive`. Fields may be added to the structs of a report in a minor version, so match them with `..`. The
+//! JSON and the trace format have separate versions. The minimum supported Rust version is 1.88; raising it is a
+//! minor version.
 
 mod baseline;
 mod expectations;

@@ -1,7 +1,7 @@
-//! Ranges of a session: NVTX ranges, heard by the collector and by whichever tool NVTX was pointed at.
+//! Ranges of a session: NVTX ranges for the collector and for the tool that NVTX is configured with.
 //!
-//! The header of NVTX is C; this is what it does at its first call. A tool named by `NVTX_INJECTION64_PATH` gets the
-//! ranges as from any program, and the collector gets them too, once.
+//! The NVTX header is C; this module repeats its initialization at the first call. A tool named by
+//! `NVTX_INJECTION64_PATH` gets the ranges as from any program, and the collector also gets them, once.
 #![expect(unsafe_code, reason = "loads a library as NVTX does, and calls C functions")]
 
 use std::env;
@@ -16,22 +16,22 @@ use crate::session::fork;
 use crate::session::functions::Collector;
 
 const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
-/// The copy of NVTX that the collector listens to.
+/// Instance of NVTX whose ranges go to the collector.
 const COLLECTOR: Program<0> = Program;
-/// The copy that another tool listens to.
+/// Instance of NVTX whose ranges go to another tool.
 const TOOL: Program<1> = Program;
 
-/// A range that ends where it goes out of scope, on the thread that began it.
+/// A range that ends when it goes out of scope, on the thread that started it.
 #[derive(Debug)]
 #[must_use = "the range ends where this goes out of scope"]
 pub struct Range<'session> {
-    /// Ranges nest by thread, so this one stays on its own.
+    /// Ranges nest by thread, so this one must stay on its thread.
     not_send: PhantomData<*const ()>,
     session: PhantomData<&'session ()>,
 }
 
 impl Range<'_> {
-    /// Begins a range on this thread.
+    /// Starts a range on this thread.
     pub(crate) fn begin(name: &str) -> Self {
         listen();
         let name = c_text(name);
@@ -47,30 +47,30 @@ impl Drop for Range<'_> {
     }
 }
 
-/// Begins a range that [`pop`] ends.
+/// Starts a range that [`pop`] ends.
 pub(crate) fn push(name: &str) {
     std::mem::forget(Range::begin(name));
 }
 
 /// Ends the innermost range of this thread, if there is one.
 pub(crate) fn pop() {
-    // SAFETY: takes nothing.
+    // SAFETY: the calls take no arguments.
     unsafe {
         TOOL.pop();
         COLLECTOR.pop();
     }
 }
 
-/// Steps of a program: each is a range from one call to the next, whatever the thread, under a name that is understood
-/// as a step.
+/// Steps of a program: each is a range from one call to the next, on any thread, with a name that is
+/// recognized as a step.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
-    /// The numbers of the open one, by listener.
+    /// Ids of the open range in both instances.
     open: Option<[u64; 2]>,
 }
 
 impl Steps {
-    /// Ends the open step and begins the next.
+    /// Ends the open step and starts the next.
     pub(crate) fn next(&mut self) {
         listen();
         self.end();
@@ -80,7 +80,7 @@ impl Steps {
     /// Ends the open step, if there is one.
     pub(crate) fn end(&mut self) {
         if let Some([collector, tool]) = self.open.take() {
-            // SAFETY: takes a number.
+            // SAFETY: the calls take only a number.
             unsafe {
                 COLLECTOR.end(collector);
                 TOOL.end(tool);
@@ -89,37 +89,39 @@ impl Steps {
     }
 }
 
-/// Has both copies find their listeners, once.
+/// Connects both instances to their tools, once.
 fn listen() {
     static LISTENING: Once = Once::new();
-    // A thread of the parent may have been at it when this process was forked off.
+    // If a thread of the parent was initializing when this process was forked, `call_once` would never
+    // return.
     if !LISTENING.is_completed() && fork::check().is_err() {
         return;
     }
     LISTENING.call_once(|| {
         let collector = Collector::of_this_process().nvtx();
-        // SAFETY: the collector's function, which is never unloaded.
+        // SAFETY: this is the collector's function, which is never unloaded.
         unsafe { COLLECTOR.initialize(collector) };
         if let Some(tool) = other_tool(collector) {
-            // SAFETY: it was found under its name, in a library that stays.
+            // SAFETY: the function was found by its name in a library that stays loaded.
             unsafe { TOOL.initialize(tool) };
         }
     });
 }
 
-/// The tool that NVTX was pointed at, unless that is the collector itself.
+/// Initialization function of the tool that NVTX is configured with, unless that is the collector itself.
 fn other_tool(collector: Initialize) -> Option<Initialize> {
     let path = env::var_os(NVTX_INJECTION).filter(|path| !path.is_empty())?;
-    // SAFETY: the user asks for this library's initialisers to run in this process.
+    // SAFETY: the user requested that this library's initializers run in this process.
     let library = unsafe { Library::open(Some(path), RTLD_LAZY) }.ok()?;
     // NVTX never unloads it either.
     let library = Box::leak(Box::new(library));
-    // SAFETY: the name stands for a function of this type: the contract of NVTX with the libraries that it loads.
+    // SAFETY: a function with this name has this type, by the contract of NVTX with the libraries that it
+    // loads.
     let initialize = unsafe { library.get::<Initialize>("InitializeInjectionNvtx2") }.ok()?;
     (*initialize as usize != collector as usize).then_some(*initialize)
 }
 
-/// As C has it: up to the first NUL.
+/// `text` as a C string, up to the first NUL.
 fn c_text(text: &str) -> CString {
     let until = text.find('\0').unwrap_or(text.len());
     CString::new(&text[..until]).unwrap_or_default()

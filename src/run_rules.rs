@@ -1,4 +1,4 @@
-//! Rules about a run as a whole: its verdict, the share of a cause, the time of a step.
+//! Rules about a complete run: its bottleneck, the share of a cause, the time of a step.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use profiler_core::attribution::leaf::{Group, Leaf};
 
 use crate::baseline::Baseline;
 
-/// What a baseline calls the step.
+/// Name of the step in a baseline.
 const STEP: &str = "step";
-/// Rows of a table that a failure shows.
+/// Maximum number of table rows in a failure.
 const SHOWN: usize = 5;
 
 pub(crate) fn names(groups: &[Group], between: &str) -> String {
     groups.iter().map(|group| group.name()).collect::<Vec<_>>().join(between)
 }
 
-/// Whether the verdict is among `groups`, as it must be or must not.
+/// Checks that the bottleneck is among `groups` or, without `must`, that it is not.
 pub(crate) fn verdict(report: &Report, groups: &[Group], must: bool) -> Result<(), String> {
     let verdict = &report.verdict;
     if groups.contains(&verdict.group) == must {
@@ -78,10 +78,11 @@ pub(crate) fn step(report: &Report, at_most: Duration) -> Result<(), String> {
     steps(report)?.into_iter().try_for_each(|(device, median, seen)| longer(device, median, seen, limit, ""))
 }
 
-/// A step that is too long by less than runs differ by is inconclusive: a baseline is of one run, as the report is.
+/// Compares the step with a baseline. A step that is too long by less than the variation between runs is
+/// inconclusive: the baseline and the report are one run each.
 pub(crate) fn step_within(report: &Report, ratio: f64, baseline: &Baseline) -> Result<Option<String>, String> {
     let mut steps = steps(report)?;
-    // The last one is what a renewed baseline keeps.
+    // An updated baseline keeps the last one.
     steps.sort_by_key(|&(_, median, _)| median);
     let mut inconclusive = None;
     for (device, median, seen) in steps {

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds for Arm (aarch64) and runs what was built under qemu-user: built, not run on a GPU.
+# Builds for Arm (aarch64) and runs the result under qemu-user, without a GPU.
 #
 #   tests/arm.sh [PROFILE]    a profile of cargo [dev]
 #
-# zig comes from PyPI as for the wheel, qemu-user-static and the C library from Debian, into target/arm-tools. What cannot be
-# had is SKIPPED.
+# zig comes from PyPI as for the wheel, qemu-user-static and the C library from Debian, into target/arm-tools. Steps without
+# their tools are SKIPPED.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 profile=${1:-dev}
@@ -19,7 +19,7 @@ if ! python3 -c "import sys; sys.path.insert(0, 'python'); import pathlib, wheel
     echo "SKIPPED: zig cannot be installed from PyPI"
     exit
 fi
-# Without optimization Rust's standard library wants gettid of glibc 2.30; a release build does with that of the wheel.
+# Without optimization Rust's standard library needs gettid of glibc 2.30; a release build needs only that of the wheel.
 [ "$profile" = dev ] && glibc=2.31 || glibc=2.17
 PATH=$target/wheel-tools/bin:$PATH cargo zigbuild --profile "$profile" --target "aarch64-unknown-linux-gnu.$glibc" --locked \
     -p gpuwhy -p gpuwhy-inject -p cupti-replay
@@ -45,12 +45,12 @@ trap 'rm -rf "$scratch"' EXIT
 replay=$built/deps/libcupti_replay.so
 [ -f "$replay" ] || replay=$built/libcupti_replay.so
 cd "$scratch"
-# A recorded session through the real libprof.so, which makes a report and a trace.
+# A recorded session through the real libprof.so gives a report and a trace.
 env -u NVTX_INJECTION64_PATH CUDA_INJECTION64_PATH="$library" GPUWHY_CUPTI_PATH="$replay" GPUWHY_OUTPUT=arm.gpuwhy \
     GPUWHY_REPLAY="$OLDPWD/testing/fixtures/mlp.cupti.zst" GPUWHY_EXIT_TIMEOUT=5m GPUWHY_CUDA_GRAPH_TRACE=node \
     "${qemu[@]}" "$built/gpuwhy-replay-host" 2>&1 | tee said
 grep -q 'Bottleneck: kernel launches' said
-# And the command reads it.
+# The command reads the trace.
 "${qemu[@]}" "$built/gpuwhy" --version
 "${qemu[@]}" "$built/gpuwhy" report --recompute --json arm.gpuwhy | grep -q '"group":"launch"'
 echo "libprof.so and gpuwhy for Arm ran under qemu-user: built, not run on a GPU"

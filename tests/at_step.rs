@@ -9,12 +9,12 @@ use crate::support::{GPUWHY, Stage, keeps_up, report, stays, stderr};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Before the first step of the recording, and after four of them have begun, milliseconds.
+/// Times before the first step of the recording, and after the start of four steps, milliseconds.
 const BEFORE: u64 = 250;
 const AFTER_FOUR: u64 = 650;
 
-/// A rank of a job, whose step `n` is the range from 300 + 100 n to 390 + 100 n milliseconds of the recording. It stays
-/// at the time `stays_at` until it is let go on.
+/// A rank of a job, whose step `n` is the range from 300 + 100 n to 390 + 100 n milliseconds of the
+/// recording. It pauses at the time `stays_at` until it is released.
 fn rank(stage: &Stage, runtime: &Path, number: usize, stays_at: u64, arguments: &[(&str, &str)]) -> Child {
     let mut host = stage.host("multi_stream");
     host.args(["--ranges", "after"]);
@@ -24,7 +24,7 @@ fn rank(stage: &Stage, runtime: &Path, number: usize, stays_at: u64, arguments: 
     for (at, call) in calls {
         host.args(["--call", &format!("{at}:{call}")]);
     }
-    // The second rank is a third as fast.
+    // The second rank runs at a third of the speed.
     let speed = ["0.3", "0.1"][number];
     host.env("GPUWHY_CONTROL", sockets(runtime)).env("GPUWHY_REPLAY_SPEED", speed).env("RANK", number.to_string());
     host.env("GPUWHY_CAPTURE_RANGE", "command").env("GPUWHY_NVTX_CAPTURE", "step").envs(arguments.iter().copied());
@@ -35,14 +35,14 @@ fn sockets(runtime: &Path) -> PathBuf {
     runtime.join("gpuwhy")
 }
 
-/// Ranks with their sockets, and the command for all of them.
+/// Ranks with their sockets, and commands for all of them.
 struct Job {
     ranks: Vec<(Stage, Child)>,
     runtime: TempDir,
 }
 
 impl Job {
-    /// A rank for each of these times, at which it stays.
+    /// Starts a rank for each of these times, at which it pauses.
     fn start(stays_at: &[u64], variables: &[(&str, &str)]) -> Self {
         let runtime = tempfile::tempdir().unwrap();
         let start = |(number, &stays_at): (usize, &u64)| {
@@ -80,7 +80,8 @@ impl Job {
         self.ranks.iter().for_each(|(stage, _)| stage.go_on("go"));
     }
 
-    /// Lets all ranks go on to their end; answers begin and end of their captures, milliseconds of the recording.
+    /// Lets all ranks run to their end; returns start and end of their captures, milliseconds of the
+    /// recording.
     fn end(self) -> Vec<Vec<(u64, u64)>> {
         self.go_on();
         let captures = |(stage, mut child): (Stage, Child)| {
@@ -119,7 +120,8 @@ fn ranks_capture_the_same_steps_whenever_they_get_there() {
     }
     let (_, status, _) = job.tell(&["top", "--once"]);
     assert!(status.iter().any(|line| line.contains("a capture begins at step 4; ")), "{status:?}");
-    // From the begin of step 4 to the end of step 5, in both, and exactly what was launched in them.
+    // Both captures span the start of step 4 to the end of step 5, and contain exactly the launches in
+    // between.
     let edges = |captures: &[(u64, u64)]| matches!(captures, [(700..=719, 890..=909)]);
     let captures = job.end();
     assert!(captures.iter().all(|of_rank| edges(of_rank)), "{captures:?}");
@@ -160,7 +162,7 @@ fn a_process_that_cannot_count_steps_says_why() {
     let unnamed = Job::start(&[BEFORE], &[("GPUWHY_NVTX_CAPTURE", "")]);
     let (code, lines, _) = unnamed.tell(&["start", &id(&unnamed), "--at-step", "50"]);
     assert!(code == Some(1) && lines[0].contains("does not count steps: start it with `gpuwhy run -c"), "{lines:?}");
-    // It waits for commands all the same.
+    // It still accepts other commands.
     assert_eq!(unnamed.tell(&["start", &id(&unnamed)]).1, ["capture 1 has begun"]);
     for wrong in [&["--steps", "2"][..], &["--at-step", "x"], &["--at-step", "3", "--steps", "0"]] {
         assert_eq!(unnamed.tell(&[&["start", "--all"], wrong].concat()).0, Some(2), "{wrong:?}");
@@ -175,7 +177,7 @@ fn a_process_that_cannot_count_steps_says_why() {
 fn detected_steps_can_be_named_where_a_schedule_detects_them() {
     let stage = Stage::new();
     let runtime = tempfile::tempdir().unwrap();
-    /// Before step 1000 of 8,000, milliseconds.
+    /// Time before step 1000 of 8,000, milliseconds.
     const EARLY: u64 = 100;
     // A step has one kernel.
     let mut host = stage.host("sync_item");
@@ -195,7 +197,7 @@ fn detected_steps_can_be_named_where_a_schedule_detects_them() {
     let (_, report) = report(&stage.path("trace.gpuwhy"));
     let captures = &report["captures"];
     assert_eq!((captures.as_array().unwrap().len(), &captures[0]["trigger"]), (1, &Value::from("command")));
-    // Begin and end are known some flushes late, so the count is near what was asked for.
+    // Start and end are known only some flushes later, so the count is close to the requested one.
     let kernels = captures[0]["kernels"].as_u64().unwrap();
     assert!((100..5000).contains(&kernels) && captures[0]["end_unix_ns"].is_u64(), "{captures}");
 }

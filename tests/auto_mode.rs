@@ -1,5 +1,6 @@
-//! Mode auto end to end: samples all the time, and bursts of records where they leave the bottleneck open or where it
-//! changes. The program is recorded ones in a row, and the samples beside it are made.
+//! Mode auto end to end: samples all the time, and bursts of records where the samples leave the bottleneck
+//! open or where it changes. The program is a sequence of recorded ones; the samples played with it are made
+//! up.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,12 +13,13 @@ use serde_json::Value;
 use crate::support::{GPUWHY, Stage, fixture, stderr};
 
 const SECOND: u64 = 1_000_000_000;
-/// Recordings, how often each is played (the first one once more), and the part of the time in which the device is busy
-/// by its samples. A round takes 1.1 and 1.2 s. While the device is partly busy samples do not tell why.
+/// Recordings, the number of times that each is played (one more for the first), and the share of the time in
+/// which the device is busy by its samples. One pass takes 1.1 or 1.2 s. Samples of a partly busy device do
+/// not show the cause.
 const PARTS: [(&str, u64, u64); 3] = [("sync_item", 73, 50), ("multi_stream", 64, 97), ("sync_item", 54, 50)];
-/// When the second and the third part begin, about, seconds.
+/// Approximate start of the second and the third part, seconds.
 const CHANGES: [f64; 2] = [81.8, 156.6];
-/// In each period of this length there is one more burst, seconds.
+/// Each period of this length has one additional burst, seconds.
 const PERIOD: u64 = 120;
 const INTERVAL: u64 = 20_000_000;
 const METRICS: &str = "gpc__cycles_elapsed.avg.per_second sm__cycles_active.avg.pct_of_peak_sustained_elapsed \
@@ -33,7 +35,7 @@ fn counters() -> String {
     text
 }
 
-/// The first seconds of the program at ten times its speed, with these variables.
+/// Runs the first seconds of the program at ten times its speed, with these variables.
 fn run(stage: &Stage, seconds: u64, settings: &[(&str, &str)]) -> Output {
     let mut host = stage.host(PARTS[0].0);
     let nvml = Path::new(GPUWHY).parent().unwrap().join("examples/libreplay_nvml.so");
@@ -74,13 +76,14 @@ fn both_changes_of_the_bottleneck_are_reported_soon_and_bursts_stand_beside_the_
     let report = stage.report();
     let start = number(&report, "/process/start_time_unix_ns");
     let after = |value: &Value, pointer: &str| (number(value, pointer) - start) as f64 / SECOND as f64;
-    // What samples say is about the whole run, and sums to it.
+    // The causes by samples cover the complete run, and sum to it.
     let monitored = &report["monitored"];
     let told: u64 = monitored["groups"].as_object().unwrap().values().map(|part| number(part, "/ns")).sum();
     assert_eq!(told + number(monitored, "/not_told_apart_ns"), number(monitored, "/window_ns"), "{monitored}");
     assert!(number(monitored, "/window_ns") > 160 * SECOND, "{monitored}");
     assert!(report["devices"].as_array().unwrap().is_empty() && report["capture"].is_null());
-    // Each bottleneck is told within 30 s of its begin. A burst across a change may name something else for a moment.
+    // Each bottleneck is reported within 30 s of its start. A burst across a change may name another cause
+    // for a moment.
     let changes = rows(&report, "/bursts/changes");
     let told_by = |seconds: f64| {
         let newest = changes.iter().rfind(|change| after(change, "/at_unix_ns") <= seconds);
@@ -90,7 +93,7 @@ fn both_changes_of_the_bottleneck_are_reported_soon_and_bursts_stand_beside_the_
     let told = [told_by(CHANGES[0] - 2.0), told_by(CHANGES[0] + 30.0), last];
     assert_eq!(told, [Some("sync"), Some("gpu_compute"), Some("sync")], "{said}");
     assert!(said.contains("The bottleneck changed"), "{said}");
-    // Bursts: the causes of each sum to its device time, and its own report says the same.
+    // Bursts: the causes of each sum to its device time, and its own report has the same values.
     let bursts = rows(&report, "/bursts/rows");
     let known = bursts.iter().all(|burst| ["open", "drift"].contains(&text(burst, "/trigger")));
     assert_eq!(text(&bursts[0], "/trigger"), "open", "{said}");
@@ -109,12 +112,12 @@ fn both_changes_of_the_bottleneck_are_reported_soon_and_bursts_stand_beside_the_
         assert_eq!(one["verdict"]["group"], burst["verdict"]);
         assert!(one["monitored"].is_null() && one["bursts"].is_null(), "{one:#}");
     }
-    // What it costs: of the whole run, within the budget.
+    // The overhead covers the complete run and is within the budget.
     let cost = &report["cost"];
     assert_eq!(number(cost, "/bursts"), bursts.len() as u64, "{cost}");
     assert!(cost["share_at_most"].as_f64().is_some_and(|share| share > 0.0 && share < 0.05), "{cost}");
     assert!(said.contains("Cost of recording: mode auto, launching threads slowed down"), "{said}");
-    // The trace says what the program said at its end.
+    // The report of the trace has the same sentences as the one at exit.
     let again = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
     let again = String::from_utf8_lossy(&again.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     for wanted in ["Recorded in", "The bottleneck changed", "Monitored: GPU work was recorded in"] {
@@ -128,7 +131,7 @@ fn bursts_are_bounded_by_their_period_and_their_budget() {
     let stage = Stage::new();
     run(&stage, PERIOD - 10, &[("MAX_OVERHEAD", "5%")]);
     let report = stage.report();
-    // One where samples leave the bottleneck open, and the one that is kept for a drift.
+    // One burst where samples leave the bottleneck open, and one that is reserved for drift.
     assert!((1..=2).contains(&rows(&report, "/bursts/rows").len()), "{}", report["bursts"]);
     assert_eq!(report["process"]["notes"].to_string().matches("records nothing here").count(), 0);
     let stage = Stage::new();

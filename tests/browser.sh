@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# The HTML page in Chromium: what people rely on, on recorded runs; and a smoke test in Firefox. Needs Node.js; what
-# cannot be had is SKIPPED.
+# The HTML page in Chromium: the main functions, on recorded runs; and a smoke test in Firefox. Needs Node.js; tests
+# without their tools are SKIPPED.
 #
-#   tests/browser.sh             # fetches a Chromium and a Firefox if there is none, and runs the tests
-#   tests/browser.sh --fetch     # only fetches
+#   tests/browser.sh             # downloads a Chromium and a Firefox if there is none, and runs the tests
+#   tests/browser.sh --fetch     # only downloads
 #   tests/browser.sh --pictures  # makes the pictures of the README (docs/page-*.png) from a recorded run
 #
-# Chromium is the program that CHROMIUM names, else the one that belongs to the playwright-core of
-# page/ui/package-lock.json, in target/chromium, else that of the system. It is fetched from where Playwright keeps it,
-# or as root from Debian. Firefox is the program that FIREFOX names, else that of the system, which is Debian's.
+# Chromium is the program that CHROMIUM names, else the one for the playwright-core of page/ui/package-lock.json, in
+# target/chromium, else that of the system. It is downloaded from the servers of Playwright, or as root from Debian.
+# Firefox is the program that FIREFOX names, else that of the system, from Debian.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_INCREMENTAL=0
@@ -21,7 +21,7 @@ skip() {
     exit 0
 }
 command -v npm >/dev/null || skip "npm is not installed (Node.js 20 or newer has it)"
-# The packages lie beside the build, where the tests look for them too.
+# The packages are in the target folder, where the tests search for them too.
 modules=$target/tmp/page/ui
 if [ -d page/ui/node_modules ]; then
     modules=$PWD/page/ui
@@ -31,7 +31,7 @@ elif ! cmp -s page/ui/package-lock.json "$modules/package-lock.json" || [ ! -d "
     (cd "$modules" && npm ci --silent) || { rm "$modules/package-lock.json"; skip "npm ci cannot get the packages of page/ui"; }
 fi
 
-# Whether there is a Chromium.
+# True if there is a Chromium.
 have() {
     for program in "${CHROMIUM:-}" /usr/bin/chromium /usr/bin/chromium-browser /usr/bin/google-chrome; do
         [ -n "$program" ] && [ -x "$program" ] && return

@@ -1,5 +1,5 @@
-//! Captures end to end: the recorded programs call cudaProfilerStart and cudaProfilerStop, and exactly what they
-//! launched in between is in the trace.
+//! Captures end to end: the recorded programs call cudaProfilerStart and cudaProfilerStop, and the trace has
+//! exactly the work launched in between.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -29,7 +29,8 @@ fn report(stage: &Stage, arguments: &[&str]) -> Value {
 
 #[test]
 fn exactly_what_was_launched_between_start_and_stop_is_in_the_trace() {
-    // Launch-bound; far ahead of the device, so that much is in flight at the edges; graphs; several streams.
+    // Launch-bound; far ahead of the device, so that much work is in flight at the edges; graphs; several
+    // streams.
     for (fixture, from, to) in
         [("mlp", 3400, 3600), ("sync_item", 400, 700), ("graph_torch", 500, 900), ("multi_stream", 600, 1100)]
     {
@@ -83,7 +84,8 @@ fn ranges_that_repeat_are_captures_of_their_own() {
 
 #[test]
 fn ranges_without_a_pause_are_exact_while_the_device_is_far_behind() {
-    // Each flush finds something that still runs, so CUPTI keeps calls and kernels back until long after the range.
+    // Some work is still running at every flush, so CUPTI holds back calls and kernels until long after the
+    // range.
     for (fixture, width, ranges) in [("multi_stream", 25, 40), ("sync_item", 7, 80)] {
         let truth = Truth::of(fixture);
         let first = if fixture == "gpt" { 3400 } else { 300 };
@@ -106,11 +108,11 @@ fn ranges_without_a_pause_are_exact_while_the_device_is_far_behind() {
 #[test]
 fn a_range_that_begins_while_tracing_is_switched_off_calls_it_back() {
     let truth = Truth::of("multi_stream");
-    // Tracing lingers for 0.2 s after the first range; then each of six kinds takes 60 ms to be switched off.
+    // Tracing lingers for 0.2 s after the first range; then disabling each of six kinds takes 60 ms.
     let edges = [520, 560, 900, 1100, 1110, 1300];
     let stage = Stage::new();
     let mut host = host(&stage, "multi_stream", &edges[..2]);
-    // Play waits for the first of them.
+    // Play waits until the first of the six is being disabled.
     host.args(["--call", "899:programCounters=refused"]);
     for (at, function) in edges[2..].iter().zip(["cudaProfilerStart", "cudaProfilerStop"].into_iter().cycle()) {
         host.args(["--call", &format!("{at}:{function}")]);
@@ -121,7 +123,8 @@ fn a_range_that_begins_while_tracing_is_switched_off_calls_it_back() {
     assert!(text.contains("a capture began while CUPTI was being switched off"), "it is to be tried: {text}");
     let (captures, _) = read(&stage.path("trace.gpuwhy"));
     assert_eq!(captures.len(), 3);
-    // On a busy machine one call takes longer than the wait has time. What is missing then is said and counted.
+    // On a busy machine one call takes longer than the timeout of the wait. Missing work is then reported and
+    // counted.
     let missed = text.contains("the first launches of the capture may be missing")
         && report(&stage, &["--capture", "2"])["completeness"]["unobserved_ns"].as_u64() > Some(0);
     for (number, capture) in captures.iter().filter(|(number, _)| **number != 2 || !missed) {
@@ -165,7 +168,7 @@ fn without_a_range_nothing_is_recorded_and_no_file_is_left() {
     let text = stderr(&output);
     assert!(text.contains("nothing was captured"), "{text}");
     assert!(!stage.path("trace.gpuwhy").exists());
-    // Not even a device describes itself.
+    // There is not even a device record.
     assert_eq!(counted(&text, "delivered"), 0, "{text}");
 }
 
@@ -186,7 +189,7 @@ fn the_driver_describes_the_devices_of_a_program_that_waited_for_its_capture() {
 #[test]
 fn after_the_shutdown_the_report_is_out_and_nothing_is_recorded_any_more() {
     let stage = Stage::new();
-    // It goes on once the report is out, and ends with a status of its own.
+    // The program continues after the report is printed, and exits with its own status.
     let mut host = host(&stage, "multi_stream", &[300, 500]);
     stays(&mut host, 720, "reported").args(["--counts", "--print", "done", "--exit-code", "5"]);
     let mut child = host.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -213,15 +216,15 @@ fn after_the_shutdown_graphs_are_not_recorded_either() {
     host.env("GPUWHY_CUDA_GRAPH_TRACE", "graph").arg("--counts");
     let text = stderr(&host.output().unwrap());
     assert!(text.contains("trace: "), "{text}");
-    // For 170 graphs behind it there would be no buffer; a few are on their way.
+    // There would be no buffers for the 170 graphs that follow; a few are in flight.
     assert!(counted(&text, "dropped") < 100, "{text}");
 }
 
 #[test]
 fn delay_and_duration_choose_by_time() {
     let truth = Truth::of("multi_stream");
-    // It stays until the capture has begun. Then a third of the recorded speed, so that its end is known before the end
-    // of play.
+    // The program pauses until the capture has started. Then it plays at a third of the recorded speed, so
+    // that the end of the capture is known before the end of play.
     let stage = Stage::new();
     let mut host = stage.host("multi_stream");
     stays(&mut host, 700, "begun").env("GPUWHY_REPLAY_SPEED", "0.3");
@@ -236,7 +239,7 @@ fn delay_and_duration_choose_by_time() {
     let row = &report["captures"][0];
     let start = report["process"]["start_time_unix_ns"].as_u64().unwrap();
     let [begin, end] = ["begin_unix_ns", "end_unix_ns"].map(|edge| row[edge].as_u64().unwrap() - start);
-    // Never early; how late is the scheduler's affair.
+    // Never early; the delay depends on the scheduler.
     assert!(begin >= 600 * MS && end >= 900 * MS && end > begin, "{row}");
     assert_eq!(row["trigger"], "delay");
     let (captures, _) = read(&stage.path("trace.gpuwhy"));
@@ -247,13 +250,14 @@ fn delay_and_duration_choose_by_time() {
 fn steps_that_are_detected_are_captured() {
     let stage = Stage::new();
     let mut host = stage.host("sync_item");
-    // Behind the end of the capture there are no flushes.
+    // There are no flushes after the end of the capture.
     keeps_up(&mut host, (0..9).map(|slice| slice * 50)).env("GPUWHY_FLUSH", "10ms");
     run(host.env("GPUWHY_STEPS", "1000,0,0,1000,1").env("GPUWHY_REPLAY_SPEED", "0.3"));
     let report = report(&stage, &[]);
     let captures = &report["captures"];
     assert_eq!((captures.as_array().unwrap().len(), &captures[0]["trigger"]), (1, &Value::from("steps")), "{captures}");
-    // A step has one kernel. Begin and end are known some flushes late, so the count is near what was asked for.
+    // A step has one kernel. Start and end are known only some flushes later, so the count is close to the
+    // requested one.
     let kernels = captures[0]["kernels"].as_u64().unwrap();
     assert!((100..5000).contains(&kernels) && captures[0]["end_unix_ns"].is_u64(), "{captures}");
     let notes = report["process"]["notes"].to_string();
@@ -284,7 +288,7 @@ fn host_with_ranges(stage: &Stage, fixture: &str, ranges: &[(u64, Option<&str>)]
 #[test]
 fn a_range_of_the_program_is_captured_from_its_push_to_its_pop() {
     let truth = Truth::of("multi_stream");
-    // What is inside belongs to it, also another one of the same name; the second time it comes is another capture.
+    // Ranges inside belong to the capture, even one of the same name; its next occurrence is another capture.
     let ranges = [
         (200, Some("other")),
         (300, Some("epoch")),
@@ -323,7 +327,7 @@ fn steps_with_a_name_follow_the_schedule() {
     let steps: Vec<_> = (3..12).flat_map(|step| [(step * 100, Some("step")), (step * 100 + 90, None)]).collect();
     let stage = Stage::new();
     let mut host = host_with_ranges(&stage, "multi_stream", &steps);
-    // The first is skipped; then one waits, one warms up and two are captured, twice.
+    // The first step is skipped; then one waits, one warms up and two are captured, twice.
     run(host.env("GPUWHY_STEPS", "1,1,1,2,2").env("GPUWHY_NVTX_CAPTURE", "step"));
     let (captures, _) = read(&stage.path("trace.gpuwhy"));
     let edges: Vec<_> = captures.values().map(|capture| (capture.begin / MS, capture.end / MS)).collect();

@@ -1,5 +1,5 @@
-//! `gpuwhy doctor --calibrate` without a GPU: a driver of our own, whose calls cost nothing, and what CUPTI says from a
-//! recording. What is measured is not looked at, but where it goes and what becomes of failures.
+//! `gpuwhy doctor --calibrate` without a GPU: a fake driver whose calls take no time, and CUPTI data from a
+//! recording. Checks where the results go and how failures are handled, not the measured values.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::support::{GPUWHY, Stage, built, fixture, stderr};
 
 const FIXTURE: &str = "sync_item";
 
-/// The command on a machine with the driver of our own, and with this in its environment.
+/// Runs the command with the fake driver and these variables.
 fn calibrate(stage: &Stage, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let library = stage.path("libcuda.so.1");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/libcuda_program.c");
@@ -41,7 +41,7 @@ fn file(stage: &Stage) -> PathBuf {
     stage.path("gpuwhy/calibration.json")
 }
 
-/// The machines in the file, read by a reader that knows nothing of gpuwhy.
+/// Machines in the file, parsed as plain JSON.
 fn machines(stage: &Stage) -> Vec<Value> {
     let file: Value = serde_json::from_slice(&fs::read(file(stage)).unwrap()).unwrap();
     assert_eq!(file["version"], 1);
@@ -55,7 +55,7 @@ fn what_was_measured_is_kept_and_later_traces_have_it() {
     let other = r#"{"version": 1, "machines": [{"gpu": "other", "driver": "1", "cupti": 2, "processor": "p",
         "prices_ns": {"copy": 722}, "scatter_ns": {}}]}"#;
     fs::write(file(&stage), other).unwrap();
-    // A mode that records nothing, and another tool's library, are not those of the program that is measured.
+    // A mode that records nothing, and another tool's library, must not reach the program that is measured.
     let variables = [("GPUWHY_MODE", "monitor"), ("CUDA_INJECTION64_PATH", "/nowhere/libother.so")];
     let output = calibrate(&stage, &["--json"], &variables);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -70,7 +70,7 @@ fn what_was_measured_is_kept_and_later_traces_have_it() {
     let left: Vec<_> = fs::read_dir(stage.path("gpuwhy")).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
 
-    // A price of our own, to be found again.
+    // Write a recognizable overhead.
     let text = fs::read_to_string(file(&stage)).unwrap();
     let [.., prices, _] = text.match_indices("\"kernel_launch_cold\": ").collect::<Vec<_>>()[..] else {
         panic!("{text}")
@@ -138,7 +138,7 @@ fn without_a_driver_it_says_so() {
         .args(["doctor", "--calibrate"])
         .env("XDG_CACHE_HOME", stage.folder.path())
         .env("GPUWHY_LIB", built("libprof.so"))
-        // On a machine with a GPU.
+        // Hides the GPU of a machine that has one.
         .env("CUDA_VISIBLE_DEVICES", "-1")
         .output()
         .unwrap();

@@ -1,4 +1,4 @@
-//! `gpuwhy check` with recorded sessions: what holds, what does not, forms and exit codes.
+//! `gpuwhy check` with recorded sessions: rules that hold and fail, output formats and exit codes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -95,7 +95,7 @@ fn a_baseline_is_stored_on_request_and_judges_afterwards() {
     fs::write(&baseline, stored.to_string()).unwrap();
     let (code, text, _) = check(&trace, &limits);
     assert!(code == Some(1) && text.contains("median step") && text.contains("perf.json"), "{text}");
-    // A baseline is of one run: what runs differ by fails nothing, and is said.
+    // A baseline is one run: a difference within the variation between runs is reported but does not fail.
     stored["kernels"][0]["median_ns"] = (median * 8 / 10).into();
     fs::write(&baseline, stored.to_string()).unwrap();
     let (code, text, _) = check(&trace, &limits);
@@ -146,7 +146,7 @@ fn a_price_says_what_causes_cost_and_fixes_save() {
     let price = &document["price"];
     let causes: f64 = price["causes_a_day"].as_object().unwrap().values().map(|cost| cost.as_f64().unwrap()).sum();
     assert!((causes - 60.0).abs() < 1e-6 && price["a_day"] == 60.0, "{price}");
-    // A day less one part in the gain: 3.77 times as fast.
+    // Savings per day by the speedup of 3.77.
     let speedup = document["verdict"]["plan"][0]["speedup"].as_f64().unwrap();
     let saved = price["fixes"][0]["saved_a_day"].as_f64().unwrap();
     assert!((saved - 60.0 * (1.0 - 1.0 / speedup)).abs() < 1e-9, "{price}");

@@ -1,4 +1,5 @@
-//! `gpuwhy demo`: which recordings there are, what is said without any, where its text and its traces go.
+//! `gpuwhy demo`: the list of recordings, the message without any, and the destinations of its text and
+//! traces.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,7 +54,7 @@ fn an_unknown_recording_is_answered_with_the_known_ones() {
 
 /// Plays a recording that comes with gpuwhy; temporary files go to `folder`.
 fn play(folder: &Path, arguments: &[&str]) -> Command {
-    // Or it would be built now.
+    // Otherwise the demo would build it now.
     built("libprof.so");
     let mut command = Command::new(GPUWHY);
     command.arg("demo").args(arguments).env("TMPDIR", folder).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -50,11 +50,11 @@ fn loader_workers_are_a_gain_that_data_loading_explains() {
         assert_eq!(rows[0].0, "data_loading", "{}", device["headline"]);
         assert!(rows[0].1 * 2 < change, "data_loading gives most of the gain: {}", device["headline"]);
     }
-    // The same kernels ran at the same speed: the loader is no work of the device.
+    // The same kernels ran at the same speed: the loader does not run on the device.
     let kernels = device["kernels"].as_array().unwrap();
     let changed: Vec<_> = kernels.iter().filter(|row| row["speed"] != "same").map(|row| &row["name"]).collect();
     assert!(kernels.len() > 50 && changed.is_empty(), "{changed:?}");
-    // Batches come through page-locked memory now.
+    // Batches are in pinned memory now.
     let copies = device["copies"].as_array().unwrap();
     let added = copies.iter().find(|row| row["launches"] == "added").unwrap();
     assert!(added["name"].as_str().unwrap().contains("pinned"), "{added}");
@@ -62,7 +62,7 @@ fn loader_workers_are_a_gain_that_data_loading_explains() {
         assert!(device["recordings_p"].as_f64().unwrap() < 0.001);
     }
 
-    // The replay of the slow run foretold what the workers gave; pinned copies gave the rest.
+    // The simulation of the slow run predicted the gain from the workers; pinned copies account for the rest.
     let prediction = &device["prediction"];
     let (nanos, factor) =
         (|key: &str| prediction[key].as_u64().unwrap(), |key: &str| prediction[key].as_f64().unwrap());

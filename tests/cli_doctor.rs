@@ -1,4 +1,5 @@
-//! `gpuwhy doctor`, mostly on a machine without a GPU. What depends on the machine is compared with the machine.
+//! `gpuwhy doctor`, mostly on a machine without a GPU. Results that depend on the machine are compared with
+//! it.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -19,7 +20,7 @@ fn doctor(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
         .unwrap()
 }
 
-/// The checks of the JSON answer by name.
+/// Checks in the JSON output by name.
 fn checks(output: &Output, name: &str) -> Vec<Value> {
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let all = answer["checks"].as_array().unwrap().clone();

@@ -1,4 +1,4 @@
-//! `gpuwhy report --explain`: words of the report, their spellings, and what is said about unknown ones.
+//! `gpuwhy report --explain`: terms of the report, their spellings, and the message for unknown ones.
 
 use std::process::{Command, Output};
 

@@ -1,4 +1,4 @@
-//! What the command says about itself, and how it treats a command line that it does not understand.
+//! Help texts of the command, and its reaction to an invalid command line.
 
 use std::process::{Command, Output};
 

@@ -1,4 +1,4 @@
-//! `gpuwhy check --history` with recorded sessions: lines that runs leave, and files that take none.
+//! `gpuwhy check --history` with recorded sessions: lines that runs add, and files that accept none.
 
 use std::fs;
 use std::path::Path;
@@ -59,11 +59,11 @@ fn runs_leave_lines_and_are_compared() {
     let runs = program["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 2);
     assert_eq!((&runs[0]["change"], &runs[0]["regression"]), (&Value::Null, &false.into()));
-    // One recording played twice: every step is the same.
+    // The same recording played twice: every step is identical.
     let change = &runs[1]["change"];
     assert_eq!((&change["outcome"], &change["recordings_p"]), (&"unchanged".into(), &1.0.into()), "{change}");
     assert_eq!(runs[1]["verdict"], "launch");
-    // As `gpuwhy diff` and the report have them.
+    // The numbers are those of `gpuwhy diff` and the report.
     ran(stage.host("mlp").env("GPUWHY_REPORT", "off"));
     let trace = stage.path("trace.gpuwhy");
     let diff = Command::new(GPUWHY).args(["diff", "--json"]).args([&trace, &trace]).output().unwrap();
@@ -101,7 +101,7 @@ fn nothing_is_kept_unless_it_is_asked_for() {
     let stage = Stage::new();
     ran(&mut run(&stage, "mlp", &["--history", "off"]));
     ran(run(&stage, "mlp", &[]).env("GPUWHY_HISTORY", "off"));
-    // The bare variables of the driver.
+    // Only with the variables of the driver.
     ran(stage.host("mlp").env("XDG_STATE_HOME", stage.path("state")).env("GPUWHY_REPORT", "off"));
     assert!(!stage.path("state").exists());
     let trace = stage.path("trace.gpuwhy");
@@ -135,7 +135,7 @@ fn a_file_that_takes_no_line_harms_no_run() {
         assert!(said.contains(why) && said.contains("not in the history (GPUWHY_HISTORY=off"), "{path:?}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
-    // Nobody named this one, so nobody is told.
+    // The user did not name this file, so no error is printed.
     fs::write(stage.path("state"), "in the way").unwrap();
     let output = ran(&mut run(&stage, "mlp", &[]));
     assert_eq!(stderr(&output), "");

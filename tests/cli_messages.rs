@@ -1,4 +1,4 @@
-//! What `-v`, `-vv` and `-q` add to stderr and take from it.
+//! Effects of `-v`, `-vv` and `-q` on stderr.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,7 +16,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Makes the folder of control sockets; a socket in it.
+/// Creates the folder of control sockets, with a socket in it.
 fn socket(folder: &Path, name: &str) -> UnixListener {
     let sockets = folder.join("gpuwhy");
     fs::create_dir(&sockets).unwrap();

@@ -1,5 +1,5 @@
-//! What `export` and `merge` write to, what they leave alone, and what stays behind when they do
-//! not come to their end: nothing.
+//! Files that `export` and `merge` write, files that they must not touch, and that no file is left when they
+//! are interrupted.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Read as _};
@@ -18,9 +18,9 @@ use tempfile::TempDir;
 
 const START: u64 = 1_790_000_000_000_000_000;
 const FEW: u32 = 100;
-/// So many that writing them takes a debug build a second and more.
+/// Number of records that a debug build needs more than a second to write.
 const MANY: u32 = 400_000;
-/// Nothing here takes so long; a test that waits for ever says less.
+/// Longer than any step here; a test that waits forever would not report anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder with a trace of kernels.
@@ -51,7 +51,7 @@ impl Place {
         self.command(command).output().unwrap()
     }
 
-    /// The message of a command that must fail.
+    /// Message of a command that must fail.
     fn refused(&self, command: &[&str]) -> String {
         let output = self.run(command);
         assert_eq!(output.status.code(), Some(2), "{command:?}: {}", text(&output.stderr));
@@ -87,7 +87,7 @@ fn write_trace(path: &Path, kernels: u32, rank: Option<u32>) -> std::io::Result<
     let mut writer = TraceWriter::new(BufWriter::new(File::create(path)?), &session)?;
     let mut end = start;
     for number in 0..kernels {
-        // Fibonacci hashing: scattered, so that no format makes it small, and the same in every run.
+        // Fibonacci hashing: scattered, so that the data is not compressible, and the same in every run.
         let jitter = u64::from(number.wrapping_mul(0x9e37_79b9) >> 19);
         let begin = START + u64::from(number) * 20_000 + jitter;
         end = Timestamp::from_nanos(begin + 1_000 + jitter);
@@ -108,7 +108,7 @@ fn write_trace(path: &Path, kernels: u32, rank: Option<u32>) -> std::io::Result<
     writer.finish(End::Clean, end, &Loss::default(), &dictionary).map(drop)
 }
 
-/// Every command that writes a file, without what it writes to.
+/// Every command that writes a file, without its output argument.
 const COMMANDS: [&[&str]; 6] = [
     &["export", "--to", "chrome", "trace.gpuwhy"],
     &["export", "--to", "json", "trace.gpuwhy"],
@@ -118,7 +118,7 @@ const COMMANDS: [&[&str]; 6] = [
     &["merge", "rank0.gpuwhy"],
 ];
 
-/// A place for them with `kernels` in each trace.
+/// A folder for all commands, with `kernels` kernels in each trace.
 fn for_all(kernels: u32) -> Place {
     let place = Place::new(kernels);
     write_trace(&place.path("rank0.gpuwhy"), kernels, Some(0)).unwrap();
@@ -129,7 +129,7 @@ fn to<'a>(command: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     [command, more].concat()
 }
 
-/// Who may read and write the file.
+/// Permission bits of the file.
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode()
 }
@@ -170,7 +170,7 @@ fn a_trace_that_is_read_is_never_replaced_under_any_of_its_names() {
         fs::remove_file(place.path("same")).unwrap();
         fs::remove_file(place.path("link")).unwrap();
     }
-    // The second of two traces is the first one's output.
+    // The output overwrites the second of two input traces.
     fs::copy(&place.trace, place.path("other.gpuwhy")).unwrap();
     place.refused(&["export", "--to", "json", "--force", "-o", "other.gpuwhy", "trace.gpuwhy", "other.gpuwhy"]);
     assert_eq!(fs::read(place.path("other.gpuwhy")).unwrap(), fs::read(&place.trace).unwrap());
@@ -182,7 +182,7 @@ fn links_are_not_followed_to_other_files() {
     fs::write(place.path("notes.txt"), "precious").unwrap();
     symlink("notes.txt", place.path("out")).unwrap();
     symlink("nowhere", place.path("dangling")).unwrap();
-    // Where an unfinished file could be expected.
+    // A likely name for an unfinished file.
     symlink("notes.txt", place.path("free.partial")).unwrap();
     for command in COMMANDS {
         for out in ["out", "dangling"] {
@@ -196,7 +196,7 @@ fn links_are_not_followed_to_other_files() {
     }
 }
 
-/// What a reader of the pipe `path` gets from a command that writes to it.
+/// Bytes that a reader of the pipe `path` gets from a command that writes to it.
 fn through_pipe(place: &Place, command: &[&str], path: &Path) -> (Output, Vec<u8>) {
     let child = place.command(command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut bytes = Vec::new();
@@ -221,7 +221,7 @@ fn pipes_and_standard_output_get_the_bytes_of_the_file() {
         place.succeeds(&to(command, &["-o", "file"]));
         let (output, bytes) = through_pipe(&place, &to(command, &["-o", "pipe"]), &pipe);
         assert_eq!(output.status.code(), Some(0), "{command:?}: {}", text(&output.stderr));
-        // Chrome's JSON ends with its own name.
+        // Chrome's JSON ends with the name of the file.
         let without_name = |bytes: &[u8]| bytes[..bytes.len() - 60].to_vec();
         let wanted = without_name(&fs::read(place.path("file")).unwrap());
         assert!(bytes.starts_with(&wanted), "{command:?}");
@@ -251,7 +251,7 @@ fn a_reader_that_leaves_is_no_error() {
 fn a_device_is_written_to_and_stays_a_device() {
     let place = for_all(FEW);
     let device = place.path("null");
-    // The node of /dev/null under another name, which takes the right to make nodes.
+    // A second device node for /dev/null. Creating nodes needs a privilege.
     let made = Command::new("mknod").arg(&device).args(["c", "1", "3"]).stderr(Stdio::null()).status();
     if !made.is_ok_and(|made| made.success()) || File::options().write(true).open(&device).is_err() {
         eprintln!("SKIPPED: this user cannot make a device node");
@@ -307,7 +307,7 @@ fn a_full_disk_leaves_nothing_behind() {
     let place = for_all(50_000);
     let before = place.names();
     let limited = |command: &[&str]| {
-        // 16 KiB at most, whatever the shell counts in.
+        // At most 16 KiB, in any unit that the shell uses.
         let mut shell = Command::new("sh");
         shell.args(["-c", "ulimit -f 16; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_gpuwhy")]);
         shell.args(command).current_dir(place.folder.path()).output().unwrap()
@@ -323,7 +323,7 @@ fn a_full_disk_leaves_nothing_behind() {
     assert_eq!(place.names(), before);
 }
 
-/// Sends the signal once something unfinished lies in the place.
+/// Sends the signal once an unfinished file exists in the folder.
 fn interrupted(place: &Place, mut child: Child, signal: &str) -> Option<i32> {
     started(place, &mut child);
     send(&child, signal);
@@ -369,7 +369,7 @@ fn an_interrupted_command_leaves_nothing_behind_and_its_exit_code_says_so() {
     let before = place.names();
     let parquet: &[&str] = &["export", "--to", "parquet", "trace.gpuwhy"];
     for (number, command) in COMMANDS.into_iter().chain([parquet]).enumerate() {
-        // A shell without job control starts what is in the background with SIGINT ignored, this test too.
+        // A shell without job control starts background jobs, including this test, with SIGINT ignored.
         let (signal, code) = [("-HUP", 129), ("-TERM", 143)][number % 2];
         let mut child = place.command(&to(command, &["-o", "out"]));
         let child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -384,7 +384,7 @@ fn an_interrupted_command_leaves_nothing_behind_and_its_exit_code_says_so() {
 
 #[test]
 fn a_signal_that_the_command_inherits_as_ignored_stays_ignored() {
-    // `nohup`, and the background jobs of a script.
+    // Like `nohup`, and the background jobs of a script.
     for signal in ["HUP", "INT"] {
         let place = Place::new(50_000);
         let mut shell = Command::new("sh");
@@ -401,7 +401,7 @@ fn a_second_signal_ends_the_command_at_once() {
     let place = Place::new(50_000);
     let mut child = place.command(&to(COMMANDS[1], &["-o", "out"])).stderr(Stdio::null()).spawn().unwrap();
     started(&place, &mut child);
-    // Both come before the work is asked again whether it goes on.
+    // Both signals arrive before the work polls for an interruption again.
     for signal in ["-STOP", "-HUP", "-TERM", "-CONT"] {
         send(&child, signal);
     }

@@ -1,4 +1,5 @@
-//! `gpuwhy export --to gpuwhy`: the copy says the same, is smaller, and nothing is overwritten or glossed over.
+//! `gpuwhy export --to gpuwhy`: the copy has the same data, is smaller, and no file is overwritten and no
+//! damage hidden.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -28,7 +29,7 @@ fn the_copy_of_a_recorded_session_gives_the_same_report_in_fewer_bytes() {
     let columns: Vec<&str> = kernels.split_whitespace().collect();
     assert_eq!(columns[1], "20043", "{table}");
     let each: Vec<f64> = columns[2..].iter().map(|each| each.parse().unwrap()).collect();
-    // The targets for kernels.
+    // Size targets for kernels.
     assert!(each[0] < 2.5 && each[1] < each[0], "{table}");
 }
 

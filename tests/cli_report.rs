@@ -17,10 +17,10 @@ use tempfile::TempDir;
 
 use crate::support::stderr;
 
-/// Kernels in the traces that [`trace`] makes: enough for several blocks.
+/// Number of kernels in the traces that [`trace`] makes: enough for several blocks.
 const KERNELS: u32 = 400;
 
-/// The bytes of a trace with launches and kernels, flushed every 100 of them.
+/// Bytes of a trace with launches and kernels, flushed after every 100.
 fn trace() -> Vec<u8> {
     let mut dictionary = Dictionary::new();
     let name = dictionary.intern_name("my_kernel");
@@ -103,7 +103,7 @@ fn kernels(report: &Value) -> u64 {
     report["devices"][0]["kernels"].as_array().unwrap().iter().map(|kernel| kernel["count"].as_u64().unwrap()).sum()
 }
 
-/// A file that must give exit code 2, nothing on stdout, and a message that names it and says `wanted`.
+/// Checks that a file gives exit code 2, nothing on stdout, and a message with its name and `wanted`.
 fn refused(path: &Path, wanted: &str) {
     let output = report(&[&path]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
@@ -201,7 +201,7 @@ fn files_that_are_no_traces_are_refused_by_name() {
 #[test]
 fn a_trace_from_the_future_is_refused_with_both_versions() {
     let mut bytes = trace();
-    // The major version stands behind the eight magic bytes, and the check sum of both at 12.
+    // The major version follows the eight magic bytes; the checksum of both is at 12.
     bytes[8] = 99;
     let check = crc32fast::hash(&bytes[..12]);
     bytes[12..16].copy_from_slice(&check.to_le_bytes());
@@ -236,7 +236,7 @@ fn top_limits_the_table_of_kernels() {
 fn a_reader_that_leaves_early_is_no_failure() {
     let files = Files::new();
     let path = files.add("good.gpuwhy", &trace());
-    // Many files, so that the output is larger than a pipe holds.
+    // Many files, so that the output exceeds the capacity of a pipe.
     let mut child = Command::new(env!("CARGO_BIN_EXE_gpuwhy"))
         .arg("report")
         .args(std::iter::repeat_n(&path, 200))
@@ -250,7 +250,7 @@ fn a_reader_that_leaves_early_is_no_failure() {
     assert!(output.stderr.is_empty(), "{}", stderr(&output));
 }
 
-/// A small trace that keeps an answer of gpuwhy `version`.
+/// A small trace with a stored report of gpuwhy `version`.
 fn with_answer(version: &str) -> Vec<u8> {
     with_answer_of(version, "summary of the run\n")
 }
@@ -306,7 +306,8 @@ fn a_part_of_a_run_is_reported_without_the_rest() {
     let start = 5_000_000_000;
     let session = ProcessInfo { start: Timestamp::from_nanos(start), ..ProcessInfo::default() };
     let mut writer = TraceWriter::new(fs::File::create(&file).unwrap(), &session).unwrap();
-    // A call each millisecond for ten seconds, a flush each second; each launches a kernel that runs 100 ms later.
+    // A call every millisecond for ten seconds, a flush every second; each call launches a kernel that runs
+    // 100 ms later.
     for millis in 0..10_000 {
         let at = |nanos| Timestamp::from_nanos(start + millis * 1_000_000 + nanos);
         let correlation = CorrelationId(millis as u32 + 1);
@@ -337,7 +338,7 @@ fn a_part_of_a_run_is_reported_without_the_rest() {
         (count(&format!("{records}/kernels")), count(&format!("{records}/api_calls")), window / 1_000_000)
     };
     assert_eq!(counts(&[]), (10_000, 10_000, 9_999));
-    // The calls in the part, and those before it that launched what ran in it.
+    // The calls in the part, and earlier ones whose launched work ran in it.
     assert_eq!(counts(&["--from", "2500ms", "--to", "4500ms"]), (2_000, 2_100, 1_999));
     assert_eq!(counts(&["--from", "9s"]), (1_100, 1_100, 1_099));
     assert_eq!(counts(&["--to", "10ms"]), (0, 10, 0));

@@ -1,6 +1,6 @@
 //! `gpuwhy run` must be invisible to the command that it starts, except for the variables.
 //!
-//! No CUDA is needed: an empty file stands in for libprof.so, because only the CUDA driver would load it.
+//! No CUDA is needed: an empty file replaces libprof.so, because only the CUDA driver would load it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// A folder with a stand-in for libprof.so.
+/// A folder with a placeholder for libprof.so.
 struct Place {
     folder: TempDir,
     library: PathBuf,
@@ -28,7 +28,7 @@ impl Place {
         self.folder.path()
     }
 
-    /// `gpuwhy run` with `arguments`, which hold the `--` themselves.
+    /// `gpuwhy run` with `arguments`, including the `--`.
     fn gpuwhy(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpuwhy"));
         command.arg("run").args(arguments).env("GPUWHY_LIB", &self.library).current_dir(self.path());
@@ -67,7 +67,7 @@ fn a_killed_command_is_reported_as_killed() {
     let output = place.gpuwhy(&["--", "sh", "-c", "kill -KILL $$"]).output().unwrap();
     assert_eq!(output.status.signal(), Some(9));
 
-    // What a shell makes of it: 128 + signal.
+    // Exit code in a shell: 128 + signal.
     let output = Command::new("sh")
         .args(["-c", "\"$0\" run -- sh -c 'kill -TERM $$'; echo $?", env!("CARGO_BIN_EXE_gpuwhy")])
         .env("GPUWHY_LIB", &place.library)
@@ -83,7 +83,7 @@ fn the_command_keeps_the_process_id_and_decides_about_signals() {
     let place = Place::new();
     let mut child = place.gpuwhy(&["--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    // The line also says that the trap is set.
+    // The line also confirms that the trap is set.
     let process_id: u32 = lines.next().unwrap().unwrap().parse().unwrap();
     assert_eq!(process_id, child.id());
 
@@ -224,7 +224,7 @@ fn options_that_make_no_sense_are_named_before_the_command_starts() {
         (&["--cuda-memory-usage=maybe"], "--cuda-memory-usage"),
         (&["--cupti-path", "/nope.so"], "'--cupti-path <PATH>': No such file"),
         (&["--cupti-path", "text"], "'--cupti-path <PATH>': it is no shared library"),
-        // What begins with a hyphen is no command.
+        // A word that starts with a hyphen is not a command.
         (&["--mod", "full"], "a similar argument exists: '--mode'"),
         (&["--liv", "1s"], "a similar argument exists: '--live'"),
         (&["--bogus"], "unexpected argument '--bogus'"),
@@ -237,7 +237,7 @@ fn options_that_make_no_sense_are_named_before_the_command_starts() {
         assert!(!place.path().join("started").exists());
     }
     assert_eq!(place.gpuwhy(&[]).output().unwrap().status.code(), Some(2), "no command");
-    // What follows the command is its own, with `--` before it or without.
+    // Arguments after the command belong to it, with or without `--` before it.
     let output = place.gpuwhy(&["printf", "%s", "--mode", "--", "-x"]).output().unwrap();
     assert_eq!((stdout(&output).as_str(), output.status.code()), ("--mode---x", Some(0)), "{}", stderr(&output));
 }
@@ -254,7 +254,7 @@ fn settings_that_libprof_would_not_follow_stop_the_command_before_it_starts() {
         assert!(stderr(&output).contains(said) && stderr(&output).contains("not started"), "{}", stderr(&output));
         assert!(!place.path().join("started").exists());
     }
-    // What nothing reads may be for another version: it is said, and no more.
+    // An unknown variable may be for another version: it only causes a warning.
     for (variable, value, said) in [
         ("GPUWHY_LIFE", "2s", "did you mean GPUWHY_LIVE?"),
         ("GPUWHY_OUTPUT", "%z.gpuwhy", "GPUWHY_OUTPUT: %z is no placeholder"),
@@ -264,7 +264,7 @@ fn settings_that_libprof_would_not_follow_stop_the_command_before_it_starts() {
         assert!(stderr(&output).contains(said), "{}", stderr(&output));
         assert_eq!(stderr(&output).lines().count(), 1, "once");
     }
-    // An option stands in for its variable, whatever that says.
+    // An option replaces its variable, regardless of the variable's value.
     let place = Place::new();
     let output = place.gpuwhy(&["--live", "2s", "--", "true"]).env("GPUWHY_LIVE", "often").output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -350,7 +350,7 @@ fn the_own_library_and_an_empty_variable_are_no_obstacle() {
 
 #[test]
 fn a_terminal_is_told_once_what_to_expect() {
-    // A terminal for stderr alone: what comes there is printed.
+    // Only stderr is a terminal; its output is printed.
     let terminal = "import os, pty, subprocess, sys\n\
                     ours, theirs = pty.openpty()\n\
                     code = subprocess.call(sys.argv[1:], stderr=theirs)\n\
@@ -397,7 +397,7 @@ fn a_value_that_needs_an_equals_sign_is_not_started_as_the_program() {
             );
         }
         let name = format!("{option}={value}");
-        // The program's own options are its own, and a program may have any name.
+        // The program's options belong to it, and a program may have any name.
         for line in [
             &[name.as_str(), "--", "echo"][..],
             &[option, "echo"],

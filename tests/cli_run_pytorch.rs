@@ -1,5 +1,5 @@
-//! `gpuwhy run --pytorch` with a torch that only writes down what is asked of it: the import of the program is waited
-//! for, other customizations run, and whatever goes wrong is the ranges' problem alone.
+//! `gpuwhy run --pytorch` with a fake torch that only logs its calls: the hook waits for the import of the
+//! program, other sitecustomize modules run, and a failure affects only the ranges.
 //!
 //! Prints `SKIPPED` without a python3.
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// Modules of the pretended torch, each with what it does.
+/// Modules of the fake torch, with their sources.
 const TORCH: &[(&str, &str)] = &[
     ("torch/__init__.py", "from torch import autograd, cuda, overrides\nprint('torch')"),
     ("torch/autograd/__init__.py", ""),
@@ -35,7 +35,7 @@ def range_pop(): pass",
     ),
 ];
 
-/// A folder with the pretended torch, a place for temporary files, and an empty libprof.so.
+/// A folder with the fake torch, a folder for temporary files, and an empty libprof.so.
 struct Place(TempDir);
 
 impl Place {
@@ -76,7 +76,7 @@ impl Place {
         command.env("PYTHONPATH", self.path().join("lib")).env("TMPDIR", self.path().join("tmp")).output().unwrap()
     }
 
-    /// What is left of the run.
+    /// Number of files left after the run.
     fn left_behind(&self) -> usize {
         fs::read_dir(self.path().join("tmp")).unwrap().count()
     }
@@ -161,7 +161,7 @@ fn what_fails_is_said_and_leaves_the_program_alone() {
     assert_eq!(lines(&output), ["torch", "goes on"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("no ranges of PyTorch") && stderr.contains("not installed"), "{stderr}");
-    // An import that fails is the program's affair.
+    // An import that fails is the program's problem.
     place.write("lib/torch/__init__.py", "raise ImportError('broken torch')");
     let output = place.run("autograd-nvtx", "try:\n    import torch\nexcept ImportError as error:\n    print(error)");
     assert_eq!(lines(&output), ["broken torch"]);

@@ -1,4 +1,4 @@
-//! Live control end to end: a recorded program is asked, started and stopped from outside while it runs.
+//! Live control end to end: a recorded program is queried, started and stopped from outside while it runs.
 
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -65,7 +65,7 @@ fn a_whole_run_can_be_stopped_and_a_second_capture_taken() {
 
 #[test]
 fn a_process_can_be_told_to_let_others_have_cupti() {
-    // CUPTI is released a fifth of a second of play after the stop.
+    // CUPTI is released 0.2 s of play after the stop.
     let program = Program::playing("multi_stream", &[(600, "told"), (900, "released")], &[]);
     program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 10);
     let output = program.gpuwhy(&["stop", "--release", &program.child.id().to_string()]);
@@ -83,7 +83,7 @@ fn a_process_can_be_told_to_let_others_have_cupti() {
 
 #[test]
 fn cupti_that_is_left_to_others_records_nodes_of_graphs() {
-    // 500 launches of 40 nodes, whole at first.
+    // 500 launches of graphs with 40 nodes, recorded as complete graphs at first.
     let released = || {
         let variables = [
             ("GPUWHY_CUDA_GRAPH_TRACE", "auto"),
@@ -91,7 +91,7 @@ fn cupti_that_is_left_to_others_records_nodes_of_graphs() {
             ("GPUWHY_REPLAY_VERSION", "130200"),
             ("GPUWHY_REPORT", "full"),
         ];
-        // CUPTI is released a fifth of a second of play after the stop.
+        // CUPTI is released 0.2 s of play after the stop.
         let program = Program::playing("graph_torch", &[(550, "told"), (770, "released")], &variables);
         program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 10);
         assert_eq!(program.ask("release")["changed"], true);
@@ -102,7 +102,7 @@ fn cupti_that_is_left_to_others_records_nodes_of_graphs() {
     let program = released();
     program.stage.go_on("released");
     let (_, text) = program.end();
-    // Of 1,360, had it gone on to the end at 1,090 ms.
+    // There would be 1,360 records if recording had continued to the end at 1,090 ms.
     assert!(counted(&text, "delivered") < 1_100, "whole graphs are recorded on and on: {text}");
 
     let program = released();
@@ -120,7 +120,7 @@ fn cupti_that_is_left_to_others_records_nodes_of_graphs() {
 fn status_lists_all_processes_and_passes_over_dead_ones() {
     let first = Program::start(&[]);
     let folder = first.stage.sockets();
-    // Another process, one that was killed, and one that does not answer.
+    // Another process, one that was killed, and one that does not respond.
     let mut second = first.stage.host("multi_stream");
     let mut second = stays(&mut second, END, "end").stderr(Stdio::null()).spawn().unwrap();
     drop(UnixListener::bind(folder.join("999999.sock")).unwrap());
@@ -160,7 +160,7 @@ fn status_lists_all_processes_and_passes_over_dead_ones() {
 
 #[test]
 fn a_follower_gets_lines_until_the_end_and_the_report_so_far_is_one() {
-    // Behind 600 kernels of 800, most of which are final then.
+    // Pauses after 600 of 800 kernels, most of which are final then.
     let program = Program::playing("multi_stream", &[(1_200, "go")], &[]);
     program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 300);
     let id = program.child.id().to_string();
@@ -179,7 +179,7 @@ fn a_follower_gets_lines_until_the_end_and_the_report_so_far_is_one() {
         assert!(line["state"] != "capturing" || (line["verdict"] == "starting_up") == early, "{line}");
         Some(line["kernels"].as_u64().unwrap())
     };
-    // Twice while the program stays, then until there are more of them, then to the end.
+    // Twice while the program is paused, then until the number of kernels grows, then to the end.
     let first = kernels().unwrap();
     let mut newest = kernels().unwrap();
     program.stage.go_on("go");
@@ -201,7 +201,8 @@ fn a_follower_gets_lines_until_the_end_and_the_report_so_far_is_one() {
 #[test]
 fn hostile_clients_neither_block_nor_harm() {
     let program = Program::start(&[]);
-    // As many as there is room for: some say nothing, some talk without an end, some ask and never read.
+    // The maximum number of clients: some send nothing, some send without end, some send requests and never
+    // read.
     let mut clients: Vec<UnixStream> = (0..8).map(|_| program.connect()).collect();
     for client in &mut clients[..3] {
         client.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -216,7 +217,7 @@ fn hostile_clients_neither_block_nor_harm() {
             }
         }
     }
-    // Those who talked without an end are gone, so there is room again.
+    // The clients that sent without end are disconnected, so there is room again.
     program.wait_for(|| {
         let mut stream = program.connect();
         let mut answer = String::new();
@@ -238,7 +239,7 @@ fn nobody_else_can_listen_and_it_can_be_switched_off() {
     assert_eq!((mode(program.stage.sockets()), mode(&program.socket())), (0o700, 0o600));
     let _ = program.end();
 
-    // Where the user's own folder is.
+    // Location of the default folder of the user.
     let stage = Stage::new();
     let mut host = stage.host("multi_stream");
     stays(&mut host, END, "end").env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUWHY_CONTROL", "on");
@@ -256,7 +257,7 @@ fn nobody_else_can_listen_and_it_can_be_switched_off() {
     assert!(host.output().unwrap().status.success());
     assert!(!stage.path("gpuwhy").exists());
 
-    // A folder that is open to others is not used, by either side, and the program does not notice.
+    // Neither side uses a folder that is open to others, and the program is not affected.
     let stage = Stage::new();
     std::fs::create_dir(stage.path("gpuwhy")).unwrap();
     std::fs::set_permissions(stage.path("gpuwhy"), Permissions::from_mode(0o777)).unwrap();
@@ -277,7 +278,7 @@ fn top(runtime: &Path, arguments: &[&str], user: Option<u32>) -> (Option<i32>, S
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), stderr(&output))
 }
 
-/// A folder for sockets with this mode, in which a listener answers on `1.sock` with `answer`, again and again.
+/// A folder for sockets with this mode, in which a listener on `1.sock` calls `answer` for every connection.
 fn answering(mode: u32, answer: impl Fn(UnixStream) + Send + 'static) -> TempDir {
     let runtime = tempfile::tempdir().unwrap();
     let folder = runtime.path().join("gpuwhy");
@@ -289,7 +290,7 @@ fn answering(mode: u32, answer: impl Fn(UnixStream) + Send + 'static) -> TempDir
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            // The command first: a client does not finish sending it to one who has gone.
+            // Read the command first: a client cannot finish sending it to a closed socket.
             let _ = stream.read(&mut [0; 256]);
             answer(stream);
         }
@@ -324,7 +325,7 @@ fn a_folder_of_another_user_is_not_looked_into() {
     let (code, out, said) = top(runtime.path(), &["--once"], Some(NOBODY));
     assert!(code == Some(0) && !out.contains("train.py"), "{out}");
     assert!(said.contains("belongs to user 0"), "{said}");
-    // One of this user, in which another user listens.
+    // A folder of this user, in which another user listens.
     let folder = runtime.path().join("gpuwhy");
     chown(&folder, Some(NOBODY), None).unwrap();
     chown(folder.join("1.sock"), Some(NOBODY), None).unwrap();
@@ -343,11 +344,11 @@ fn answers_are_bounded_and_cannot_control_the_terminal() {
     }
     assert!(escapes.path().join("gpuwhy/77.sock").exists(), "no socket, so nothing that was left behind");
 
-    // Without this test's own thread in the way: a client that goes away ends the writing.
+    // Runs on the listener's thread: the write ends when the client disconnects.
     let endless = answering(0o700, |mut stream| while stream.write_all(&[b'x'; 4096]).is_ok() {});
     let (_, _, said) = top(endless.path(), &["--once"], None);
     assert!(said.contains("process 1: the answer has no end"), "{said}");
-    // Each byte well within the time of a whole answer.
+    // Each byte arrives well within the time limit of a complete response.
     let slow = answering(0o700, |mut stream| {
         while stream.write_all(b"x").is_ok() {
             std::thread::sleep(Duration::from_millis(300));
@@ -362,7 +363,8 @@ fn a_process_whose_id_is_taken_in_a_shared_folder_gets_another_name() {
     let stage = Stage::new();
     let mut host = stage.host("multi_stream");
     stays(&mut host, END, "end");
-    // It has its process id before it becomes the program, as the first process of a second container would.
+    // The process id is known before the process becomes the program, as for the first process of a second
+    // container.
     let mut child = Command::new("sh")
         .args(["-c", "read go; exec \"$0\" \"$@\""])
         .arg(host.get_program())
@@ -437,7 +439,7 @@ fn all_processes_are_told_at_once_here_and_through_a_launcher() {
     ids.sort_by_key(|id| id.to_string());
     let (code, lines, _) = told(&["start", "--all"]);
     assert_eq!((code, lines), (Some(0), ids.map(|id| format!("{id}: capture 1 has begun")).to_vec()));
-    // `env` stands for a launcher.
+    // `env` serves as the launcher.
     let via = format!("env {GPUWHY}");
     let (code, lines, said) = told(&["stop", "--all", "--via", &via]);
     assert_eq!((code, lines.len()), (Some(0), 2), "{said}");

@@ -1,7 +1,9 @@
-//! Another profiler in the process: CUPTI serves one at a time, neither harms the other, and what is missed is counted.
+//! Another profiler in the process: CUPTI serves one at a time, neither harms the other, and missed work is
+//! counted.
 //!
-//! The other one is the host program itself, which does what PyTorch's Kineto does (`otherTool`). A driver of the
-//! test's own tells the replay library of the call by which gpuwhy notices it (`support/libcuda.c`).
+//! The other profiler is the host program itself, which makes the same calls as PyTorch's Kineto
+//! (`otherTool`). A fake driver notifies the replay library of the call by which gpuwhy detects it
+//! (`support/libcuda.c`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,10 +15,11 @@ use crate::support::{GPUWHY, Stage, stderr};
 use gpuwhy_trace::format::TraceReader;
 
 const MS: u64 = 1_000_000;
-/// Two ranges of the program, milliseconds of the recording. Tracing lingers for 200 ms behind the first.
+/// Two ranges of the program, milliseconds of the recording. Tracing lingers for 200 ms after the first.
 const RANGES: &[(u64, u64)] = &[(300, 500), (1200, 1500)];
 
-/// A program that is captured in these ranges, or as a whole, and in which another profiler acts at the given times.
+/// A program that is captured in these ranges, or completely, and in which another profiler acts at the given
+/// times.
 fn host(stage: &Stage, policy: &str, ranges: &[(u64, u64)], other: &[(u64, &str)]) -> Command {
     let mut calls: Vec<(u64, String)> = ranges
         .iter()
@@ -35,12 +38,13 @@ fn host(stage: &Stage, policy: &str, ranges: &[(u64, u64)], other: &[(u64, &str)
     }
     host.env("GPUWHY_CAPTURE_RANGE_END", "repeat").env("GPUWHY_CUPTI_SHARING", policy);
     host.env("LD_PRELOAD", stage.driver());
-    // A third of the recorded speed and frequent looks: what a look finds is not old also on a busy machine.
+    // A third of the recorded speed and frequent checks, so that results of a check are recent even on a busy
+    // machine.
     host.env("GPUWHY_REPLAY_SPEED", "0.3").env("GPUWHY_FLUSH", "20ms").env("GPUWHY_LOG", "info");
     host
 }
 
-/// What the program said, and its captures.
+/// stderr of the program, and its captures.
 fn captures(
     stage: &Stage,
     policy: &str,
@@ -49,7 +53,7 @@ fn captures(
 ) -> (String, BTreeMap<u32, Capture>) {
     let text = stderr(&run(&mut host(stage, policy, ranges, other)));
     let (mut captures, _) = read(&stage.path("trace.gpuwhy"));
-    // What is recorded before there is a mark belongs to the first.
+    // Records before the first mark belong to the first capture.
     if let Some(unmarked) = captures.remove(&0) {
         captures.get_mut(&1).unwrap().work = unmarked.work;
     }
@@ -64,13 +68,14 @@ fn unobserved(stage: &Stage, capture: &str) -> u64 {
     report["completeness"]["unobserved_ns"].as_u64().unwrap()
 }
 
-/// Number of buffers with records that the other tool got, and whether one of gpuwhy's was handed to it.
+/// Number of buffers with records that the other tool got, and true if one of them was gpuwhy's.
 fn got(text: &str) -> (u64, bool) {
     let (_, with) = text.rsplit_once("buffers").unwrap().0.rsplit_once(" with ").unwrap();
     (with.trim().parse().unwrap(), text.contains("some of another tool"))
 }
 
-/// When the other tool had CUPTI, nanoseconds of the recording: at the time asked for, or later on a busy machine.
+/// Time at which the other tool got CUPTI, nanoseconds of the recording: the requested time, or later on a
+/// busy machine.
 fn taken(stage: &Stage, text: &str) -> u64 {
     let trace = BufReader::new(File::open(stage.path("trace.gpuwhy")).unwrap());
     let start = TraceReader::new(trace).unwrap().session().start;
@@ -78,7 +83,7 @@ fn taken(stage: &Stage, text: &str) -> u64 {
     at.parse::<u64>().unwrap() - start.nanos()
 }
 
-/// The line that says what became of the other tool.
+/// The line about an action of the other tool.
 fn line<'a>(text: &'a str, does: &str) -> &'a str {
     text.lines().find(|line| line.starts_with(&format!("other tool: {does}"))).expect(text)
 }
@@ -116,7 +121,7 @@ fn a_capture_that_finds_another_tool_recording_says_what_it_missed() {
     truth.check(&captures[&1], "before");
     let second = &captures[&2];
     let missed = unobserved(&stage, "2");
-    // It has to be quiet for half a second before it counts as done.
+    // The other tool counts as finished only after half a second without activity.
     assert!((570 * MS..second.end - second.begin).contains(&missed), "{missed} ns missed");
     let (most, least) = (truth.between(700 * MS, second.end), truth.between(second.begin + missed, second.end));
     assert!(second.work.iter().all(|id| most.contains(id)) && least.iter().all(|id| second.work.contains(id)));
@@ -130,14 +135,15 @@ fn another_tool_that_comes_in_the_middle_is_noticed_and_recording_goes_on_when_i
     let stage = Stage::new();
     let (text, captures) = captures(&stage, "yield", &[], &[(600, "begin"), (700, "pause")]);
     assert!(text.contains("another tool has taken over CUPTI") && text.contains("recording resumes"), "{text}");
-    // What CUPTI had of ours at that moment goes to the other one, which is not to be helped, and is counted.
+    // The buffers of ours that CUPTI held at that moment go to the other tool. This cannot be avoided; the
+    // loss is counted.
     assert!(got(line(&text, "pauses")).0 > 0 && text.contains("never delivered"), "{text}");
     let (first, second) = (&captures[&1], &captures[&2]);
-    // The first is whole up to the last time that CUPTI answered before it was taken, the second from when it was had
-    // back.
+    // The first capture is complete up to the last successful call to CUPTI before the takeover, the second
+    // from the time when CUPTI was available again.
     let taken = taken(&stage, &text);
     assert!((200 * MS..=taken).contains(&first.end), "{} of {taken}", first.end);
-    // What the device had not finished by then is not known to have run; the report counts it.
+    // Work that the device had not finished by then is not known to have run; the report counts it.
     let launched = truth.between(0, first.end);
     assert!(launched.starts_with(&first.work));
     assert!(second.begin >= 1200 * MS, "{}", second.begin);
@@ -167,7 +173,7 @@ fn that_yielding_is_in_vain_for_another_copy_of_cupti_is_said() {
     for copies in [1, 2] {
         let stage = Stage::new();
         let mut host = host(&stage, "yield", &[], &[]);
-        // The first is the one in use, since libraries are found in load order. The second is any library.
+        // Libraries are found in load order, so the first one is in use. The second is any library.
         let files = [stage.path("libcupti.so.13"), stage.path("libcupti.so.12")];
         fs::copy(crate::support::built("libcupti_replay.so"), &files[0]).unwrap();
         fs::copy(stage.driver(), &files[1]).unwrap();
@@ -192,7 +198,7 @@ fn a_cupti_that_fails_meanwhile_costs_records_and_nothing_else() {
         "buffers=late",
     ] {
         let stage = Stage::new();
-        // The other one comes between the ranges, and is there again when the second begins.
+        // The other tool starts between the ranges, and is active again when the second starts.
         let mut host = host(&stage, "yield", RANGES, &[(850, "begin"), (900, "pause"), (1150, "begin"), (1300, "end")]);
         host.env("GPUWHY_REPLAY_FAULT", fault).env("GPUWHY_EXIT_TIMEOUT", "2s").env("GPUWHY_REPLAY_SPEED", "2");
         let output = host.output().unwrap();

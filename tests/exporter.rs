@@ -1,4 +1,5 @@
-//! `gpuwhy exporter` end to end: recorded programs through the real libprof.so, scraped and written to a file.
+//! `gpuwhy exporter` end to end: recorded programs through the real libprof.so, scraped and written to a
+//! file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{END, GPUWHY, Stage, stays, stderr, sum};
 
-/// A recorded program that does not end before it is told to, with its own folder for sockets.
+/// A recorded program that runs until it is released, with a separate folder for sockets.
 struct Program {
     stage: Stage,
     child: Child,
@@ -22,7 +23,7 @@ impl Program {
         Self::stopping(&[], variables)
     }
 
-    /// One that also stays at these times, each with a name, until it is let go on.
+    /// Starts a program that also pauses at these times, each with a name, until it is released.
     fn stopping(stops: &[(u64, &str)], variables: &[(&str, &str)]) -> Self {
         let stage = Stage::new();
         let mut host = stage.host("multi_stream");
@@ -66,7 +67,7 @@ impl Exporter {
             address =
                 line.split("http://").nth(1).unwrap_or_else(|| panic!("{line}")).split('/').next().unwrap().into();
         }
-        // What it says beyond must not fill the pipe.
+        // Drains further output, which must not fill the pipe.
         thread::spawn(move || said.read_to_end(&mut Vec::new()));
         Self { child, address }
     }
@@ -89,7 +90,7 @@ impl Drop for Exporter {
     }
 }
 
-/// Values by their names and labels.
+/// Values by name and labels.
 struct Page(BTreeMap<String, f64>);
 
 impl Page {
@@ -99,7 +100,7 @@ impl Page {
         Self(lines.map(|line| pair(line).unwrap()).collect())
     }
 
-    /// The sum of the values of a metric whose labels contain all of this, of the run of these tests.
+    /// Sum of the values of a metric whose labels contain all of these, for the run of these tests.
     fn sum(&self, name: &str, labels: &[&str]) -> f64 {
         let start = format!("gpuwhy_{name}{{");
         let all =
@@ -252,7 +253,7 @@ fn node_exporter_gets_a_whole_file() {
 fn ranks_of_one_run_and_children_of_a_rank_are_told_apart() {
     let first = Program::start(&RANK);
     let sockets = first.stage.sockets().to_owned();
-    // A second process of rank 3, and rank 4, with the sockets of the first one.
+    // A second process of rank 3, and one of rank 4, with the sockets of the first one.
     let other = |rank: &str| {
         let stage = Stage::new();
         let mut host = stage.host("multi_stream");

@@ -1,4 +1,4 @@
-//! A file that exists and is none of ours is never written to, whichever variable or option names it.
+//! An existing file that is not ours is never written to, no matter which variable or option names it.
 
 use std::fs;
 use std::path::Path;
@@ -8,14 +8,14 @@ use crate::support::{GPUWHY, Stage, built, stderr};
 
 const TEXT: &str = "# A project\n\nRead me.\n";
 
-/// A program under these variables, or `gpuwhy` with these arguments; `FILE` is the file, `TRACE` a trace.
+/// A program with these variables, or `gpuwhy` with these arguments; `FILE` is the file, `TRACE` a trace.
 enum Way {
     Variable(&'static str),
     Run(&'static str),
     Command(&'static [&'static str]),
 }
 
-/// What is said, and whether another file beside it is written.
+/// Ways to name the file, each with a part of the message.
 const WAYS: &[(Way, &str)] = &[
     (Way::Variable("GPUWHY_HISTORY"), "holds something else, so nothing is added to it"),
     (Way::Run("--history"), "holds something else, so nothing is added to it"),
@@ -85,7 +85,7 @@ fn a_file_that_is_not_ours_stays_as_it_is() {
         };
         assert_eq!(fs::read_to_string(&file).unwrap(), TEXT, "{name}: {message}");
         assert!(message.to_lowercase().contains(&said.to_lowercase()), "{name}: {message}");
-        // Who runs a program keeps its exit code.
+        // `gpuwhy run` must keep the exit code of its program.
         assert_eq!(output.status.success(), !matches!(way, Way::Command(_)), "{name}: {message}");
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();

@@ -1,5 +1,5 @@
-//! Gauges and hardware counters: from a driver, an NVML and a libcupti that play them, through the real libprof.so into
-//! the trace.
+//! NVML readings and hardware counters: from a driver, an NVML and a libcupti that play them, through the
+//! real libprof.so into the trace.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -15,9 +15,9 @@ use gpuwhy_trace::record::Record;
 
 use crate::support::{GPUWHY, Stage, report, stderr};
 
-/// Time of a recorded sample, nanoseconds.
+/// Duration of a recorded sample, nanoseconds.
 const INTERVAL: u64 = 5_000_000;
-/// Length of the recording that is played, about: longer samples are not reached.
+/// Approximate length of the recording that is played, nanoseconds: later samples are not reached.
 const RECORDED: u64 = 2_600_000_000;
 const NVML: &str = "power=650000,temperature=61,hbm=72,clock=1755,memory_clock=3201,highest=1980,reasons=4,used=5e9,\
                     energy=7e6,traffic=1e9";
@@ -30,7 +30,7 @@ const METRICS: [&str; 6] = [
     "dram__bytes_write.sum.per_second",
 ];
 
-/// What a trace has of devices.
+/// Device events of a trace.
 #[derive(Debug, Default)]
 struct Seen {
     sets: Vec<MetricSet>,
@@ -65,8 +65,8 @@ impl Seen {
     }
 }
 
-/// Samples from the start of the recording to its end: sample number `n` reads `n` % of the bandwidth, up to 100 and
-/// again. `more` statements go before them.
+/// Samples from the start of the recording to its end: sample number `n` reads `n` % of the bandwidth, from 0
+/// to 99 repeatedly. `more` statements precede them.
 fn recorded(chip: &str, more: &str) -> String {
     let mut text = format!("chip {chip}\ninterval {INTERVAL}\nmetrics {}\n{more}", METRICS.join(" "));
     for number in 0..RECORDED / INTERVAL {
@@ -77,7 +77,7 @@ fn recorded(chip: &str, more: &str) -> String {
     text
 }
 
-/// A program on a machine with a device, at the recorded speed.
+/// Command for a program on a machine with a device, at the recorded speed.
 fn program(stage: &Stage, says: &str, counters: Option<&str>) -> Command {
     let mut host = stage.host("resnet_workers0");
     let nvml = Path::new(GPUWHY).parent().unwrap().join("examples/libreplay_nvml.so");
@@ -112,14 +112,15 @@ fn gauges_are_read_without_being_asked_for() {
     );
     assert_eq!((last.throttle, last.memory_used_bytes), (Some(4), Some(5_000_000_000)));
     assert_eq!((last.nvlink_sent_bytes, last.nvlink_received_bytes), (None, None));
-    // A gigabyte between two looks at counters of 32 bits, and more looks than readings.
+    // A gigabyte passes between two reads of the 32-bit counters, which are read more often than readings are
+    // recorded.
     let traffic: Vec<u64> = seen.gauges.iter().map(|gauges| gauges.pcie_received_bytes.unwrap()).collect();
     assert!(traffic.windows(2).all(|pair| pair[1] >= pair[0] + 1_000_000_000), "{traffic:?}");
     assert!(
         traffic.iter().all(|bytes| bytes % 1_000_000_000 == 0) && *traffic.last().unwrap() > 1 << 32,
         "{traffic:?}"
     );
-    // Energy is slow to read: at the start and at the end.
+    // Energy is slow to read, so it is read only at the start and at the end.
     let energy: Vec<u64> = seen.gauges.iter().filter_map(|gauges| gauges.energy_mj).collect();
     assert_eq!(energy, [7_000_000, 7_001_000]);
     assert!(seen.gauges.windows(2).all(|pair| pair[0].at <= pair[1].at), "{seen:?}");
@@ -144,7 +145,8 @@ fn samples_reach_the_trace_in_the_recordings_time() {
     assert_eq!((set.interval_ns, set.highest_clock_hz, set.multiprocessors), (INTERVAL, 1_980_000_000, 132));
     let loss = seen.losses.last().unwrap();
     assert_eq!((loss.lost, loss.incomplete, loss.first_dropped, loss.refused), (0, 0, 1, None));
-    // The first is dropped, as it begins seconds before; from then on each is there, with what was recorded.
+    // The first sample is dropped, because it starts seconds earlier; all later ones are there, with the
+    // recorded values.
     assert!(seen.samples.len() > 100, "{} samples", seen.samples.len());
     let start = seen.samples[0].begin.nanos();
     for (place, sample) in seen.samples.iter().enumerate() {
@@ -192,14 +194,14 @@ fn a_library_without_counters_leaves_gauges() {
     let stage = Stage::new();
     let mut host = program(&stage, NVML, None);
     let (seen, text) = run(&stage, host.env("GPUWHY_GPU_METRICS", "auto"));
-    // The replay library has the functions, and answers as one without counters does.
+    // The replay library has the functions, and responds like a libcupti without counters.
     assert_eq!((text.as_str(), seen.refused()), ("", Some(Refusal::TooOld)));
     assert!(seen.samples.is_empty() && seen.gauges.len() >= 4);
 }
 
 #[test]
 fn a_unit_that_sends_nothing_is_left_out() {
-    // NVML counts no traffic here, so links would be sampled; those of PCI Express never complete.
+    // This NVML counts no traffic, so links would be sampled; those of PCI Express never complete.
     let silent = "silent pcie__read_bytes.sum.per_second pcie__write_bytes.sum.per_second\n";
     let stage = Stage::new();
     let mut host = program(&stage, "power=650000", Some(&recorded("GH100", silent)));
@@ -248,8 +250,8 @@ fn a_hanging_function_does_not_hold_up_the_end() {
 
 #[test]
 fn exits_and_forks_wait_while_counters_are_opened() {
-    // The program ends while its counters are being opened. The replay library then aborts where the real ones crash,
-    // or ends the child where it hangs.
+    // The program ends while its counters are being opened. The replay library aborts where the real one
+    // crashes, or kills the child where it hangs.
     for arguments in [["--until", "400"].as_slice(), &["--until", "400", "--fork", "end", "--child", "exit"]] {
         let stage = Stage::new();
         let mut host = program(&stage, NVML, Some(&recorded("GH100", "")));
@@ -270,7 +272,8 @@ fn samples_are_those_of_the_capture() {
     let (later, text) = run(&stage, &mut host);
     assert!(!later.samples.is_empty() && !later.gauges.is_empty(), "{text}");
     let begin = whole.samples[0].begin;
-    // It begins a second after the start of CUDA; the recording, and with it the other run, began with that.
+    // It starts a second after the start of CUDA; the recording, and with it the other run, started together
+    // with CUDA.
     assert!(later.samples[0].begin.since(begin) > 500_000_000, "{:?} {:?}", later.samples[0], whole.samples[0]);
     assert!(later.gauges[0].at.since(begin) > 500_000_000, "{:?}", later.gauges[0]);
 }
@@ -291,7 +294,8 @@ fn the_command_asks_for_samples_where_a_person_does() {
     assert_eq!(says(&[], None).0, "");
     assert_eq!(says(&[], Some("gauges")).0, "gauges");
     assert_eq!(says(&["--gpu-metrics"], Some("gauges")).0, "on");
-    // What mode monitor samples is decided where the variable is read, so that the variable alone does the same.
+    // The code that reads the variable selects the samples of mode monitor, so the variable alone has the
+    // same effect.
     assert_eq!(says(&["--mode", "monitor"], None).0, "");
     assert_eq!(says(&["--mode", "monitor"], Some("gauges")).0, "gauges");
     assert_eq!(says(&["--mode", "monitor", "--gpu-metrics=off"], None).0, "off");
@@ -301,9 +305,10 @@ fn the_command_asks_for_samples_where_a_person_does() {
     assert!(stdout.is_empty() && stderr.contains("10 to 10000 samples a second"), "{stderr}");
 }
 
-/// A GPT in training, sampled at 1 kHz on an H100 (driver 580.159.04, CUPTI 13.0.85). What single kernels use was
-/// measured by the range profiler on an H200: 46.3 % of the issue slots for this attention backwards, which ran at
-/// 1.77 GHz, 46.4 % forwards, 77.5 % of the tensor cores for a matrix product of this shape, and none for a copy.
+/// A GPT in training, sampled at 1 kHz on an H100 (driver 580.159.04, CUPTI 13.0.85). The range profiler
+/// measured single kernels on an H200: 46.3 % of the issue slots for the backward pass of this attention,
+/// which ran at 1.77 GHz, 46.4 % for the forward pass, 77.5 % of the tensor cores for a matrix product of
+/// this shape, and none for a copy.
 #[test]
 fn samples_of_a_recorded_training_tell_what_its_kernels_use() {
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/gpt_counters.gpuwhy");
@@ -337,7 +342,7 @@ fn samples_of_a_recorded_training_tell_what_its_kernels_use() {
     assert!(roof == "issue" && used > 0.5, "{roof} {used}");
 }
 
-/// A quarter of each sample busy, by the counter of the engine; `more` statements go before them.
+/// A quarter of each sample is busy, by the counter of the engine; `more` statements precede the samples.
 fn quarter_busy(more: &str) -> String {
     let engine = "gr__cycles_active.avg.pct_of_peak_sustained_elapsed";
     let mut text = format!("chip GH100\ninterval {INTERVAL}\nmetrics {} {} {engine}\n{more}", METRICS[0], METRICS[1]);
@@ -372,7 +377,7 @@ fn monitor_mode_divides_the_time_by_samples_alone() {
     let compute = &time["groups"]["gpu_compute"];
     assert!(compute["low"].as_f64().unwrap() <= 0.25 && compute["high"].as_f64().unwrap() >= 0.25, "{time}");
     assert_eq!(time["bottleneck"], json["verdict"]["group"]);
-    // What the program said at its end, and the trace says the same.
+    // The output at exit, which the report of the trace must repeat.
     for wanted in ["The time divides into computing 2", "not told apart", "GPU samples"] {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");
     }
@@ -388,7 +393,7 @@ fn without_the_counter_of_the_engine_bounds_are_wider() {
     let last = seen.sets.last().unwrap();
     assert!(last.metrics.position(Metric::EngineActive).is_none(), "{:?}", seen.sets);
     let time = stage.report()["monitored"].clone();
-    // Three quarters of the multiprocessors in the mean.
+    // 75 % of the multiprocessors on average.
     let busy = ["busy_low", "busy_high"].map(|bound| time[bound].as_f64().unwrap());
     assert!((busy[0] - 0.75).abs() < 0.001 && busy[1] == 1.0, "{time}");
 }

@@ -1,4 +1,4 @@
-//! `gpuwhy hang`: what a running process answers, and what is told of many answers.
+//! `gpuwhy hang`: the response of a running process, and the analysis of many responses.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ fn hang(stage: &Stage, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// A rank that has queued so many operations and waits in those from `waits` on.
+/// Response of a rank that has queued `queued` operations and waits in those from `waits` on.
 fn answer(rank: u32, queued: u64, waits: u64, line: &str) -> Value {
     let outstanding: Vec<Value> = (waits..queued)
         .map(|number| {
@@ -67,7 +67,7 @@ fn a_running_process_answers_and_the_command_collects_its_answer() {
         assert!(operation["number"].as_u64() >= dp["finished"].as_u64() && operation["age_ns"].is_u64(), "{operation}");
     }
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    // Other processes of this user may answer, too.
+    // Other processes of this user may respond too.
     let lines = String::from_utf8(output.stdout).unwrap();
     let mut answers = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let own = answers.find(|answer| answer["pid"] == told["pid"]).unwrap();
@@ -78,7 +78,7 @@ fn a_running_process_answers_and_the_command_collects_its_answer() {
 fn answers_of_many_ranks_name_the_one_that_never_came() {
     let stage = Stage::new();
     let lines = [
-        // As `srun --label` writes them, with a line that is none.
+        // As `srun --label` writes them, with one line that is not a response.
         format!("0: {}", answer(0, 8, 7, "train.py:10 step")),
         format!("1: {}", answer(1, 8, 7, "train.py:10 step")),
         "srun: warning: something".to_owned(),
@@ -101,7 +101,7 @@ fn answers_of_many_ranks_name_the_one_that_never_came() {
     );
 }
 
-/// Listens and takes no connection, as a stopped process does.
+/// Listens but accepts no connection, like a stopped process.
 fn stopped(stage: &Stage, process: u32) -> std::os::unix::net::UnixListener {
     std::fs::create_dir_all(stage.sockets()).unwrap();
     std::fs::set_permissions(stage.sockets(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();

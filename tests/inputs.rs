@@ -1,4 +1,5 @@
-//! What commands that read traces take as one: files, pipes, folders, packed or not; and what they refuse.
+//! Inputs that commands accept as a trace: files, pipes, folders, compressed or not; and inputs that they
+//! refuse.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -34,14 +35,14 @@ fn packed_by(level: Compression, bytes: &[u8]) -> Vec<u8> {
     packed.finish().unwrap()
 }
 
-/// What `command` says about `bytes` that come through a pipe. `-` among the arguments is their place.
+/// Output of `command` for `bytes` from a pipe. `-` among the arguments is the place of the pipe.
 fn piped(command: &[&str], bytes: &[u8]) -> Output {
     let mut process = Command::new(GPUWHY);
     process.args(command).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = process.spawn().unwrap();
     let mut stdin = process.stdin.take().unwrap();
     std::thread::scope(|scope| {
-        // In pieces, as from a slow program, the first of which tells no format.
+        // In pieces, as from a slow program; the first is too short to show the format.
         scope.spawn(move || {
             let _ = stdin.write_all(&bytes[..1]).and_then(|()| stdin.write_all(&bytes[1..]));
         });
@@ -123,7 +124,7 @@ fn a_part_of_a_packed_trace_is_reported() {
 fn what_unpacks_out_of_proportion_is_given_up() {
     let stage = played();
     let trace = fs::read(stage.path("trace.gpuwhy")).unwrap();
-    // Packed files behind each other unpack to what they hold, behind each other.
+    // Concatenated compressed files decompress to their concatenated contents.
     let bomb = |beginning: &[u8], filling: u8| [packed(beginning), packed(&vec![filling; 1 << 20]).repeat(50)].concat();
     fs::write(stage.path("bomb.gpuwhy.gz"), bomb(&trace, 0)).unwrap();
     fs::write(stage.path("bomb.json.gz"), bomb(b"{\"traceEvents\": [", b' ')).unwrap();

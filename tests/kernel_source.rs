@@ -1,5 +1,5 @@
-//! Source lines inside kernels: from a libcupti that plays samples of program counters, through the real libprof.so and
-//! the modules beside the trace, to the page. What records needs the feature `pc-sampling`; what shows is in every
+//! Source lines inside kernels: from a libcupti that plays PC samples, through the real libprof.so and the
+//! modules next to the trace, to the page. Recording needs the feature `pc-sampling`; showing is in every
 //! build.
 
 use std::fs;
@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::kernels;
 use crate::support::{GPUWHY, Stage, stderr};
 
-/// The checksum of the module, as `cuptiGetCubinCrc` of CUPTI 13.0.85 gives it.
+/// Checksum of the module, as returned by `cuptiGetCubinCrc` of CUPTI 13.0.85.
 const MODULE: &str = "00000000c4e7679c";
 /// Line 5 of its source is at offsets 0x90, 0xc0 and 0x180 of `gather`, line 4 at 0xb0.
 const SAMPLES: &str = "gather 0x0 selected 30
@@ -34,7 +34,7 @@ fn module() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/gather.cubin")
 }
 
-/// What the replay library plays: beside what is in the file, if there is one.
+/// Adds the PC samples to the file that the replay library plays.
 fn play(stage: &Stage) {
     let path = stage.path("counters.txt");
     let head = "chip GH100\ninterval 5000000\nmetrics sm__cycles_active.avg\n".to_owned();
@@ -43,12 +43,12 @@ fn play(stage: &Stage) {
     for line in SAMPLES.lines() {
         file.push_str(&format!("pc {MODULE} {line}\n"));
     }
-    // A library without lines, of which no module is kept.
+    // A library without line information, whose module is not kept.
     file.push_str("pc 7 cublas 0x10 wait 200\n");
     fs::write(path, file).unwrap();
 }
 
-/// A trace with these samples, and its module beside it, as a build with the feature leaves them.
+/// Writes a trace with these samples, and its module next to it, as a build with the feature does.
 fn write(stage: &Stage) {
     const REASONS: [&str; 4] = ["selected", "long_scoreboard", "wait", "barrier"];
     const FUNCTIONS: [(u64, &str); 3] = [(0xc4e7_679c, "gather"), (0xc4e7_679c, "copy"), (7, "cublas")];
@@ -81,12 +81,12 @@ fn write(stage: &Stage) {
     fs::copy(module(), kept(stage)).unwrap();
 }
 
-/// The module beside the trace.
+/// Path of the module next to the trace.
 fn kept(stage: &Stage) -> PathBuf {
     stage.path(&format!("trace.gpuwhy.cubins/{MODULE}.cubin"))
 }
 
-/// The recorded GPT with program counters, which are sampled for a while.
+/// The recorded GPT with PC sampling for a short time.
 fn host(stage: &Stage) -> Command {
     play(stage);
     let mut host = stage.host("gpt");
@@ -95,7 +95,7 @@ fn host(stage: &Stage) -> Command {
     host
 }
 
-/// The same, which goes on until they were sampled.
+/// The same, but it runs until PC sampling is over.
 fn sampled(stage: &Stage) -> Command {
     let mut host = host(stage);
     host.args(["--call", "10000:programCounters=over"]);
@@ -104,7 +104,7 @@ fn sampled(stage: &Stage) -> Command {
 
 fn shown(stage: &Stage, options: &[&str]) -> Output {
     let mut command = Command::new(GPUWHY);
-    // No disassembler of this machine.
+    // Hides disassemblers of this machine.
     command.env("PATH", stage.path("bin")).env_remove("CUDA_HOME").env_remove("CUDA_PATH").env_remove("VIRTUAL_ENV");
     command.env_remove("CONDA_PREFIX").arg("kernels").args(options).arg(stage.path("trace.gpuwhy")).output().unwrap()
 }
@@ -156,7 +156,7 @@ fn program_counters_are_told_by_source_line() {
     for part in ["gather.cu:5", "To do: load earlier", "nvdisasm", "cublas"] {
         assert!(page.contains(part), "{part}: {page}");
     }
-    // Without the modules everything but the lines is there.
+    // Without the modules, only the lines are missing.
     fs::remove_dir_all(stage.path("trace.gpuwhy.cubins")).unwrap();
     let gather = json(&stage)["source"]["functions"][0].clone();
     assert_eq!((&gather["samples"], gather["lines"].as_array().unwrap().len()), (&900.into(), 0));
@@ -210,7 +210,8 @@ fn a_refusal_is_told_and_everything_else_is_as_without() {
         let mut host = host(&stage);
         host.env("GPUWHY_REPLAY_FAULT", fault).args(["--call", "10000:programCounters=refused"]);
         if fault.starts_with("cuptiGetDeviceId") {
-            // Others ask for the device too, so the fault says nothing about the sampler; it has the time of the run.
+            // Other code queries the device too, so the fault is not specific to the sampler; give it the
+            // time of the run.
             host.env("GPUWHY_REPLAY_SPEED", "1");
         }
         let output = host.output().unwrap();
@@ -221,7 +222,7 @@ fn a_refusal_is_told_and_everything_else_is_as_without() {
         assert!(text(&stage).contains("not sampled: "), "{fault}");
         assert_eq!(stage.report().pointer("/verdict/group").unwrap(), "gpu_compute", "{fault}");
     }
-    // What fails when all is over loses nothing.
+    // A failure after sampling is over loses no samples.
     let stage = Stage::new();
     let mut host = host(&stage);
     host.env("GPUWHY_REPLAY_FAULT", "cuptiPCSamplingDisable=999").args(["--call", "10000:programCounters=begun"]);
@@ -244,7 +245,7 @@ fn a_context_or_a_program_that_ends_early_leaves_what_was_sampled() {
         assert!(output.status.success(), "{end:?}: {}", stderr(&output));
         assert_eq!(json(&stage)["source"]["samples"], 1_200, "{end:?}: {}", stderr(&output));
     }
-    // Too short for a window: that is told, and nothing is sampled.
+    // Too short for a window: the report notes that, and there are no samples.
     let stage = Stage::new();
     assert!(host(&stage).args(["--until", "1"]).status().unwrap().success());
     if stage.path("trace.gpuwhy").exists() {
@@ -329,7 +330,7 @@ fn the_option_sets_the_variable_and_keeps_a_duration_that_is_set() {
         let (told, _, said) = told(options, set);
         assert_eq!(told.as_deref(), Some(wanted), "{options:?} {set:?}: {said}");
     }
-    // What is not understood is told before the program starts.
+    // An invalid value is reported before the program starts.
     let (told, code, said) = told(&["--source"], Some("2h"));
     assert!(told.is_none() && code == Some(2), "{told:?} {code:?}");
     assert!(said.contains("GPUWHY_KERNEL_SOURCE=\"2h\"") && said.contains("50ms to 1m"), "{said}");

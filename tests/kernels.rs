@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use crate::support::{GPUWHY, Stage, stderr};
 use serde_json::Value;
 
-/// The recording has been played by this time of it, milliseconds.
+/// Time after the end of the recording, milliseconds.
 const RECORDED_MS: u64 = 10_000;
 
 /// A kernel of the recorded GPT, as a launch of the host program.
@@ -31,14 +31,15 @@ fn text(stage: &Stage, options: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The first launches of a shape follow others. A launch is told twice, by the runtime and by the driver: four launches
-/// fill the places that are looked at, and the second call of the fifth follows what the first one does.
+/// The first launches of a shape follow others. A launch is reported twice, by the runtime and by the driver:
+/// four launches fill the positions that are checked, and the second call of the fifth has the same
+/// predecessors as the first.
 const UNMEASURED: u32 = 4;
-/// Launches of a shape for three passes. Some to spare: a launch that meets the lock of the measuring thread is left
-/// out, and what follows it is another place.
+/// Launches of a shape for three passes, with some reserve: a launch that meets the lock of the measuring
+/// thread is skipped, and the next one is at another position.
 pub const ENOUGH: u32 = UNMEASURED + 3 + 12;
 
-/// The two kernels with the most time of the recorded GPT, and `times` launches of each.
+/// The two kernels with the most time in the recorded GPT, with `times` launches of each.
 pub fn shapes(times: u32) -> [Shape; 2] {
     let stage = Stage::new();
     assert!(stage.host("gpt").status().unwrap().success());
@@ -61,7 +62,8 @@ const METRICS: &str = "gpu__time_duration.sum,gpc__cycles_elapsed.avg.per_second
                        gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed,dram__bytes_read.sum,dram__bytes_write.sum,\
                        sm__inst_executed.avg.pct_of_peak_sustained_elapsed,smsp__thread_inst_executed_pipe_fma_pred_on.sum";
 
-/// What the replay library counts: for the first kernel those of a copy, for the second those of a matrix product.
+/// Writes counter values for the replay library: those of a copy for the first kernel, of a matrix product
+/// for the second.
 fn counters(stage: &Stage, [first, second]: &[Shape; 2]) {
     let mut file = String::from("chip GH100\ninterval 5000000\nmetrics sm__cycles_active.avg\nmetrics_in_a_pass 3\n");
     for (kernel, values) in [
@@ -80,7 +82,7 @@ pub fn host(stage: &Stage, shapes: &[Shape; 2]) -> Command {
     host_after(stage, shapes, None)
 }
 
-/// The same, which makes a call of the host program before it launches.
+/// The same, with a call of the host program before the launches.
 pub fn host_after(stage: &Stage, shapes: &[Shape; 2], call: Option<&str>) -> Command {
     counters(stage, shapes);
     let mut host = stage.host("gpt");
@@ -90,7 +92,7 @@ pub fn host_after(stage: &Stage, shapes: &[Shape; 2], call: Option<&str>) -> Com
     if let Some(call) = call {
         host.args(["--call", &format!("{RECORDED_MS}:{call}")]);
     }
-    // In turns, whichever of the two comes first.
+    // Alternate, so that the order of the two does not matter.
     for shape in shapes.iter().chain(shapes) {
         host.args(["--call", &format!("{RECORDED_MS}:{}", shape.launch)]);
     }
@@ -114,7 +116,7 @@ fn kernels_of_a_run_without_profiles_are_listed_with_what_records_tell() {
 
 #[test]
 fn kernels_are_measured_in_their_launches_and_shown() {
-    // Eight metrics, with the one that is sampled, three in a pass: three launches each.
+    // Eight metrics, including the sampled one, three per pass: three launches each.
     let shapes = shapes(ENOUGH);
     let stage = Stage::new();
     let output = host(&stage, &shapes).output().unwrap();

@@ -1,5 +1,5 @@
-//! Kineto import: what each row becomes, and what happens to files that are not whole. Hand-written traces, so that
-//! every expected number can be seen.
+//! Kineto import: the conversion of each row, and of incomplete files. The traces are hand-written, so that
+//! every expected number is visible.
 
 use std::io::Write;
 use std::process::Command;
@@ -55,7 +55,7 @@ fn kernels_and_their_launches_become_an_account() {
     assert_eq!(account.leaves[Leaf::Compute as usize], 20_000);
     assert_eq!(account.leaves.iter().sum::<u64>(), 110_000);
     assert_eq!(account.leaves[Leaf::Unobserved as usize], 0, "both kernels found their launch");
-    // Idle from 1020 to 1110: the host came at 1100, launched for 5, and the kernel began 5 later.
+    // Idle from 1020 to 1110: the host arrived at 1100, launched for 5, and the kernel started 5 later.
     assert_eq!(account.leaves[Leaf::LaunchApi as usize], 5_000);
     assert_eq!(account.leaves[Leaf::LaunchLatency as usize], 5_000);
     assert_eq!((report.completeness.kernels, report.completeness.api_calls), (2, 2));
@@ -172,7 +172,7 @@ fn named_steps_cut_the_timeline_on_the_device() {
     assert!(steps.rows.iter().all(|step| step.leaves[Leaf::Compute as usize] == 100_000));
 }
 
-/// Deviation from HTA, which counts every row that has a stream: a wait of the host is no device work.
+/// Deviation from HTA, which counts every row that has a stream: a wait of the host is not device work.
 #[test]
 fn a_synchronization_on_a_stream_line_is_not_busy_time() {
     let mut rows = two_kernels();
@@ -277,7 +277,7 @@ fn what_follows_a_syntax_error_is_lost_and_said_to_be() {
     let report = import_kineto(broken.as_slice()).unwrap();
     let note = &report.completeness.damage[0];
     let offset: usize = note.split(' ').find_map(|word| word.parse().ok()).unwrap();
-    // The reader may have looked at one byte more.
+    // The reader may have consumed one more byte.
     assert!((second_launch..=second_launch + 2).contains(&offset), "{note}, and it was {second_launch}");
     assert!(note.contains("control character"), "{note}");
 }

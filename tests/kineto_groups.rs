@@ -1,11 +1,12 @@
-//! Process groups in traces of the PyTorch profiler: what merging makes of them.
+//! Process groups in traces of the PyTorch profiler, and their use by merge.
 
 use serde_json::{Value, json};
 
 use crate::support::{GPUWHY, Stage, stderr};
 
-/// Rank `rank` of 16 in groups of 4: a step of computation, a reduction in its group, and one of all ranks. Rank 5
-/// computes longer, so its group comes late to the others. Names and arguments are those that PyTorch writes.
+/// Rank `rank` of 16 in groups of 4: a step of computation, a reduction in its group, and one across all
+/// ranks. Rank 5 computes longer, so its group arrives late at the others. Names and arguments are as PyTorch
+/// writes them.
 fn trace(rank: u32, with_groups: bool) -> Value {
     let mut rows = Vec::new();
     let mut correlation = 0;
@@ -70,7 +71,7 @@ fn groups_that_pytorch_names_tell_who_waits_for_whom() {
         "{text}"
     );
     assert!(!text.contains("does not name the group") && text.contains("PyTorch"), "{text}");
-    // 12 of all ranks, and 12 of each group.
+    // 12 across all ranks, and 12 in each group.
     assert_eq!(found["collectives"], json!(12 + 4 * 12), "{text}");
 }
 
@@ -89,7 +90,8 @@ fn function_size_type_and_group_become_columns() {
     let stage = Stage::new();
     let mut one = trace(3, true);
     let rows = one["traceEvents"].as_array_mut().unwrap();
-    // The part of a rank counts in operations that gather or scatter, and of a barrier the kernel says the function.
+    // Operations that gather or scatter count the part of one rank; for a barrier the kernel name shows the
+    // function.
     for (place, name) in [(5, "_allgather_base"), (11, "_reduce_scatter_base"), (17, "all_to_allv"), (23, "barrier")] {
         rows[place]["args"]["Collective name"] = json!(name);
         rows[place]["args"]["Out msg nelems"] = json!(100);

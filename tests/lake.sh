@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Every recipe on several SQL engines: the answers are equal cell by cell, and name what was planted.
+# Every recipe on several SQL engines: the results are equal cell by cell, and name the planted causes.
 #
 #   tests/lake.sh                 SQLite, DuckDB, and Sail, a server that speaks Spark's protocol
-#   tests/lake.sh --spark         also Apache Spark with two executors that are processes of their own
-#                                 (GPUWHY_TEST_SPARK_MASTER: another master); it needs Java 17, which is fetched from
-#                                 Debian if there is none and apt works. One Spark Connect server answers all recipes,
-#                                 and one recipe starts a Spark of its own
+#   tests/lake.sh --spark         also Apache Spark with two executors in separate processes
+#                                 (GPUWHY_TEST_SPARK_MASTER: another master); it needs Java 17, which is downloaded from
+#                                 Debian if there is none and apt works. One Spark Connect server runs all recipes,
+#                                 and one recipe starts a separate Spark
 #
-# Engines come from PyPI, into target/lake-engines. What cannot be had is SKIPPED. The lake has recorded sessions and a
+# Engines come from PyPI, into target/lake-engines. Missing ones are SKIPPED. The lake has recorded sessions and a
 # simulated job; needs target/debug/gpuwhy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -44,7 +44,7 @@ free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# Waits until a server listens; ends the test with the server's words if it ends or takes five minutes.
+# Waits until a server listens; fails with the server's log if it ends or takes five minutes.
 await() { # process, port, log
     for _ in $(seq 1500); do
         (exec 3<>"/dev/tcp/127.0.0.1/$2") 2>/dev/null && return
@@ -55,7 +55,7 @@ await() { # process, port, log
     exit 1
 }
 
-# Recorded sessions in full, a rank each of one run and alone; a simulated job beside them.
+# Complete recorded sessions, each as a rank of one run and alone; and a simulated job.
 "$gpuwhy" --quiet demo --fast --all --output "$scratch/traces" >/dev/null
 for fixture in gpt mlp sync_item multi_stream resnet_workers0; do
     "$gpuwhy" --quiet lake add --tier full --run "$fixture" "$scratch/traces/$fixture.gpuwhy" --to "$lake"
@@ -85,13 +85,13 @@ if [ -n "$spark" ]; then
         apt-get install --yes --quiet openjdk-17-jre-headless >/dev/null 2>&1 || true
     fi
     if command -v java >/dev/null && [ -n "${python:-}" ] && environment "$tools/spark" tests/lake/requirements-spark.txt; then
-        # Executors are processes of their own; they need the home of the package.
+        # Executors are separate processes; they need the home of the package.
         export SPARK_HOME
         SPARK_HOME=$("$tools/spark/bin/python" -c 'import os, pyspark; print(os.path.dirname(pyspark.__file__))')
         master=${GPUWHY_TEST_SPARK_MASTER:-local-cluster[2,1,1024]}
         port=$(free_port)
-        # What sbin/start-connect-server.sh runs, as a process that can be ended. The tables are small: the default of
-        # 200 partitions would be 200 tasks for each join.
+        # The command of sbin/start-connect-server.sh, as a process that can be killed. The tables are small: the default
+        # of 200 partitions would mean 200 tasks for each join.
         (cd "$scratch" && exec "$SPARK_HOME/bin/spark-submit" --master "$master" \
             --class org.apache.spark.sql.connect.service.SparkConnectServer \
             --conf spark.connect.grpc.binding.address=127.0.0.1 --conf "spark.connect.grpc.binding.port=$port" \
@@ -106,7 +106,7 @@ if [ -n "$spark" ]; then
 fi
 python3 tests/lake/compare.py "$gpuwhy" "$lake" "$scratch/truth" "${engines[@]}"
 if [ -n "$alone" ]; then
-    # As a user runs it, with a Spark that begins and ends with the recipe.
+    # As a user runs it, with a Spark that starts and ends with the recipe.
     python3 tests/lake/compare.py --only late_because "$gpuwhy" "$lake" "$scratch/truth" "--engine sqlite" "$alone"
     tasks=$(grep -oE 'Starting task .*executor [0-9]+' "$scratch/spark.log" | grep -oE 'executor [0-9]+' | sort | uniq -c)
     echo "tasks of Apache Spark: ${tasks//$'\n'/,}"

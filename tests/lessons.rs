@@ -1,5 +1,5 @@
-//! The lessons of `examples/` that need no GPU show what they promise; the others say what is missing, or show it too.
-//! `tests/gpu/run.sh --only lessons` runs them all where there is a GPU.
+//! The lessons of `examples/` that need no GPU show the expected result; the others print what is missing, or
+//! show theirs too. `tests/gpu/run.sh --only lessons` runs them all on a machine with a GPU.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! End to end: the built command and libprof.so, a file for each subject.
+//! End to end tests of the built command and libprof.so, a file for each subject.
 
 mod api;
 mod at_step;

@@ -1,5 +1,5 @@
-//! Managed memory from traces that have it, which gpuwhy itself does not record: into the statistics, the exports and
-//! back.
+//! Managed memory from traces that have it, which gpuwhy itself does not record: its way through the
+//! statistics and the exports, and back.
 
 use std::fs::File;
 use std::process::Command;
@@ -17,7 +17,7 @@ const START: u64 = 1_790_000_000_000_000_000;
 const PAGE: u64 = 0x7f40_0000_0000;
 const INSTRUCTION: u64 = 0x5555_0000_1234;
 
-/// The trace of a program whose device misses two blocks of pages, of which the host takes one back.
+/// Writes the trace of a program whose device faults on two blocks of pages; the host takes one of them back.
 fn write(stage: &Stage) {
     const HOST: DeviceId = ManagedEvent::HOST;
     const DEVICE: DeviceId = DeviceId(0);

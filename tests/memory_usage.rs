@@ -1,5 +1,5 @@
-//! Memory usage from end to end: records of both generations of CUPTI's layouts, made by hand and played through the
-//! real libprof.so, into the report, the statistics and the exports.
+//! Memory usage end to end: hand-made records of both generations of CUPTI's layouts, played through the real
+//! libprof.so into the report, the statistics and the exports.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,16 +15,16 @@ const START: u64 = 1_790_000_000_000_000_000;
 const MALLOC: u32 = 20;
 const NAME: u64 = 0x5000;
 
-/// Allocation and release as CUPTI numbers them.
+/// CUPTI's numbers for allocation and release.
 const ALLOCATION: u32 = 1;
 const RELEASE: u32 = 2;
 const DEVICE: u32 = 3;
 const DEVICE_STATIC: u32 = 6;
 
-/// An event of memory with the offsets of CUDA 11.7, in a record of `size` bytes.
+/// A memory event with the offsets of CUDA 11.7, in a record of `size` bytes.
 fn memory(size: usize, operation: u32, kind: u32, at: u64, address: u64, bytes: u64, call: u32) -> Vec<u8> {
     let name = if kind == DEVICE_STATIC { NAME } else { 0 };
-    // The pool holds 32 MiB, of which `bytes` are used, when the address is in it.
+    // If the address is in the pool, the pool holds 32 MiB with `bytes` in use.
     let (pool_type, pool) = if address >> 32 == 2 { (1, 0xffff_0000) } else { (0, 0) };
     record(
         Kind::MEMORY2,
@@ -44,7 +44,7 @@ fn memory(size: usize, operation: u32, kind: u32, at: u64, address: u64, bytes: 
     )
 }
 
-/// A recording of a program that takes 5 MB at most, from a CUPTI with records of these sizes.
+/// Writes a recording of a program that uses 5 MB at most, from a CUPTI with records of these sizes.
 fn recording(path: &Path, memory_bytes: usize, pool_bytes: usize) {
     let sizes = [
         (Kind::RUNTIME, 40),
@@ -178,7 +178,7 @@ fn the_statistics_say_what_the_report_says() {
     let trace = stage.path("trace.gpuwhy");
     let sum = ["query", "cuda_memory_usage_sum", "-f", "json"];
     let output = Command::new(GPUWHY).args(sum).arg(trace).output().unwrap();
-    // It also says that a release was of something older.
+    // It also reports that a release was for an older allocation.
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let sums: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&sums[0]["Peak (MB)"], &sums[0]["Pool Peak (MB)"]), (&Value::from(5.001), &Value::from(50.332)));

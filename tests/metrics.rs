@@ -1,7 +1,8 @@
-//! Every field of the JSON is defined in docs/reference/report.md: whoever adds one adds its definition.
+//! Every field of the JSON is defined in docs/reference/report.md: adding a field requires adding its
+//! definition.
 //!
-//! The fields are read from the source, since no recording has all of them. Names that are data (leaves, causes, kinds
-//! of records) are not looked at.
+//! The fields are parsed from the source, because no recording has all of them. Names that are data (leaves,
+//! causes, kinds of records) are not checked.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use gpuwhy_trace::record::Loss;
 
-/// The Rust files at `path`, a file or a folder.
+/// Rust files at `path`, a file or a folder.
 fn sources(path: PathBuf, to: &mut Vec<PathBuf>) {
     match fs::read_dir(&path) {
         Ok(entries) => entries.for_each(|entry| sources(entry.unwrap().path(), to)),
@@ -17,7 +18,7 @@ fn sources(path: PathBuf, to: &mut Vec<PathBuf>) {
     }
 }
 
-/// Fields that are written out: those that `document!` lists, and those of structs that derive `Serialize`.
+/// Fields that are serialized: those that `document!` lists, and those of structs that derive `Serialize`.
 fn fields(source: &str) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
     let (mut serialized, mut inside, mut hidden) = (false, false, false);

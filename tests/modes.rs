@@ -1,4 +1,4 @@
-//! How much is recorded: by choice, and given up by itself when it takes too much.
+//! Recording modes: chosen by the user, and reduced automatically when the overhead is too high.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -17,20 +17,20 @@ fn watching_claims_no_division_of_device_time() {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");
     }
     assert!(!text.contains("GPU 0"), "{text}");
-    // Nothing of the GPU was seen and no thread looked at: there is nothing to keep.
+    // There are no GPU data and no host samples, so no trace is kept.
     assert!(!stage.path("trace.gpuwhy").exists());
 }
 
-/// What it said, without the breaks of lines.
+/// stderr on a single line.
 fn words(output: &Output) -> String {
     stderr(output).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A recorded session at its own speed, watched, with a driver that has one device and an NVML that `says` what it is
-/// like.
+/// Plays a recorded session at its original speed in mode monitor, with a driver that has one device and an
+/// NVML that reports the values in `says`.
 fn watched(stage: &Stage, says: Option<&str>) -> Output {
     let mut host = with_nvml(stage, says);
-    // Utilization belongs to the mode, not to this setting.
+    // Utilization belongs to the mode and does not depend on this setting.
     host.env("GPUWHY_MODE", "monitor").env("GPUWHY_GPU_METRICS", "off").env("GPUWHY_REPLAY_SPEED", "1");
     host.output().unwrap()
 }
@@ -101,7 +101,7 @@ fn a_watched_run_says_how_busy_the_device_was_and_keeps_it() {
     assert!(device["device"] == 0 && reads(&device["busy"], 0.34) && reads(&device["memory"], 0.05), "{utilization}");
     let counters = &device["counters"];
     assert!(reads(&counters["sm_active"], 0.12) && counters["nvlink_sent"].is_null(), "{utilization}");
-    // Four readings a second for as long as the recording lasts, 2.56 s, and never more than the program lives.
+    // Four readings per second over the recording, 2.56 s, and never more than the lifetime of the program.
     let covered = device["covered_ns"].as_u64().unwrap();
     assert!(covered >= 500_000_000 && u128::from(covered) <= lasted, "{covered} ns of {lasted}");
     assert_eq!(device["failed_readings"], 0);
@@ -140,7 +140,7 @@ fn a_mode_is_named_with_its_price_in_report_and_json() {
         assert!(stderr(&output).contains(&format!("Cost of recording: mode {mode}")), "{}", stderr(&output));
         let cost = &stage.report()["cost"];
         assert_eq!(cost["mode"], mode);
-        // 20,043 kernels, nearly all of them nodes of graphs.
+        // 20,043 kernels, nearly all of them graph nodes.
         let estimate = cost["records_estimate_ns"].as_u64().unwrap();
         assert!((20_043 * 831..20_083 * 921).contains(&estimate), "{cost}");
         assert_eq!(cost["steps_down"].as_array().unwrap().len(), 0);
@@ -151,7 +151,7 @@ fn a_mode_is_named_with_its_price_in_report_and_json() {
 fn a_budget_steps_down_and_the_report_says_when() {
     let stage = Stage::new();
     let mut host = stage.host("copy_pageable");
-    // The recording is three quarters of a second long, and three seconds decide.
+    // The recording lasts 0.75 s, and the decision takes three seconds.
     keeps_up(&mut host, (1..=6).map(|half| half * 500)).env("GPUWHY_MAX_OVERHEAD", "0.01%");
     host.env("GPUWHY_REPLAY_REPEAT", "12").env("GPUWHY_REPLAY_SPEED", "2");
     let output = host.output().unwrap();
@@ -162,7 +162,7 @@ fn a_budget_steps_down_and_the_report_says_when() {
     assert_eq!(steps.len(), 1, "{report:#}");
     let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64).unwrap();
     assert!((1..12 * 301).contains(&kernels), "{kernels} kernels: all of them came after all");
-    // What was recorded by then is judged as ever.
+    // The records up to then are analyzed as usual.
     assert_eq!(report["devices"].as_array().unwrap().len(), 1);
     let again = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
     assert!(String::from_utf8_lossy(&again.stdout).contains("Recording was reduced to mode monitor after"));
@@ -181,9 +181,9 @@ fn whole_graphs_are_asked_for_and_the_reason_is_kept() {
     let notes = report.pointer("/process/notes").and_then(Value::as_array).unwrap();
     let said = |note: &str| note.contains("GPUWHY_CUDA_GRAPH_TRACE") && note.contains("as a whole");
     assert!(notes.iter().filter_map(Value::as_str).any(said), "{notes:?}");
-    // 500 launches of 40 nodes, and what came before them.
+    // 500 launches of graphs with 40 nodes, and the work before them.
     assert_eq!(report.pointer("/completeness/records/kernels").and_then(Value::as_u64), Some(543), "{report:#}");
-    // Nodes that were not recorded are known all the same: 831 ns each.
+    // The overhead of unrecorded nodes is still estimated: 831 ns each.
     let nodes_ns = report.pointer("/cost/unrecorded_nodes_estimate_ns").and_then(Value::as_u64);
     assert_eq!(nodes_ns, Some(500 * 40 * 831), "{report:#}");
 }
@@ -235,7 +235,7 @@ fn graphs_are_never_whole_while_cupti_is_left_to_others() {
 #[test]
 fn nodes_are_recorded_once_they_are_known_to_be_cheap() {
     let stage = Stage::new();
-    // Four seconds: half of one is long enough to judge, and marks may be two late.
+    // Four seconds: half a second is enough for a decision, and marks may be two late.
     let mut host = stage.with_whole_graphs("graph_torch");
     let output = keeps_up(&mut host, (1..=8).map(|half| half * 500))
         .env("GPUWHY_REPLAY_SPEED", "1")
@@ -254,7 +254,7 @@ fn nodes_are_recorded_once_they_are_known_to_be_cheap() {
     assert!(since.is_some() && report["cost"]["whole_graphs"] == true, "{report:#}");
     let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64).unwrap();
     assert!((4_000..76_000).contains(&kernels), "{kernels} kernels: neither all as a whole nor all by nodes");
-    // Written down, and read again.
+    // The trace has the same information.
     let again = Command::new(GPUWHY).args(["report", "--full"]).arg(stage.path("trace.gpuwhy")).output().unwrap();
     let again = String::from_utf8_lossy(&again.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(again.contains("node by node since"), "{again}");
@@ -262,7 +262,7 @@ fn nodes_are_recorded_once_they_are_known_to_be_cheap() {
 
 #[test]
 fn graphs_stay_whole_where_their_nodes_would_cost_much() {
-    // 200 nodes every 0.3 ms; and a budget that 40 in 2 ms would not fit in.
+    // 200 nodes every 0.3 ms; and a budget that is too small for 40 in 2 ms.
     for (fixture, budget) in [("graph_dense", None), ("graph_torch", Some("0.1%"))] {
         let stage = Stage::new();
         let mut host = stage.with_whole_graphs(fixture);
@@ -302,7 +302,7 @@ fn whole_graphs_are_never_switched_on_in_mid_run() {
     host.args(["--call", "100:cudaProfilerStart", "--call", "300:cudaProfilerStop", "--call", "500:cudaProfilerStart"]);
     host.env("GPUWHY_CAPTURE_RANGE", "cudaProfilerApi").env("GPUWHY_CAPTURE_RANGE_END", "repeat");
     let output = host.env("GPUWHY_CUDA_GRAPH_TRACE", "graph").output().unwrap();
-    // Not so when the replay library was misused.
+    // The exit code would differ if the replay library had been misused.
     assert!(output.status.success(), "{}", stderr(&output));
 }
 

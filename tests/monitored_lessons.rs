@@ -1,15 +1,16 @@
-//! What monitor mode names, on recordings of real programs: the lessons of `examples/python` on an H100, eight seconds
-//! each, sampled 200 times a second without an activity record. Shares are those of other runs of the same programs,
-//! with records (mode light); memsets and copies within the device count as computation here.
+//! Bottlenecks that monitor mode names, on recordings of real programs: the lessons of `examples/python` on
+//! an H100, eight seconds each, sampled 200 times a second without activity records. Shares are those of
+//! other runs of the same programs, with records (mode light); memsets and copies within the device count as
+//! computation here.
 
 use std::path::Path;
 
 use crate::support::report;
 
-/// The groups of [`LESSONS`], in their order.
+/// Causes in [`LESSONS`], in their order.
 const GROUPS: [&str; 7] = ["gpu_compute", "copy", "data_loading", "host_cpu", "launch", "sync", "allocator"];
 
-/// A lesson, the bottleneck that records tell, and its shares by records.
+/// Lesson, bottleneck by records, and shares by records.
 const LESSONS: [(&str, &str, [f64; 7]); 8] = [
     ("01_data_loading", "data_loading", [0.018, 0.016, 0.897, 0.057, 0.009, 0.003, 0.000]),
     ("02_sync_item", "sync", [0.539, 0.010, 0.000, 0.005, 0.037, 0.408, 0.000]),
@@ -20,9 +21,9 @@ const LESSONS: [(&str, &str, [f64; 7]); 8] = [
     ("07_allocator", "allocator", [0.126, 0.000, 0.000, 0.003, 0.109, 0.000, 0.761]),
     ("11_before_and_after", "data_loading", [0.036, 0.000, 0.909, 0.029, 0.021, 0.004, 0.000]),
 ];
-/// Lessons of which the bottleneck is named; of the others samples leave it open.
+/// Number of lessons whose bottleneck is named; samples leave the others open.
 const NAMED: usize = 7;
-/// Shares of all lessons that lie within their interval; two runs of a program differ as well.
+/// Minimum part of all shares that lie within their interval; two runs of a program differ as well.
 const WITHIN: f64 = 0.9;
 
 #[test]

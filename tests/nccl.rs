@@ -1,5 +1,6 @@
-//! NCCL's profiler plugin from end to end without a GPU: a host that does what NCCL does (`testing/cupti-replay/host`),
-//! through the symbols of the real libprof.so, and a recording of the kernels that belong to it.
+//! NCCL's profiler plugin end to end without a GPU: a host program that makes NCCL's calls
+//! (`testing/cupti-replay/host`) through the symbols of the real libprof.so, and a recording with the
+//! matching kernels.
 
 use std::process::Command;
 
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Stage, stderr};
 
-/// The host, as NCCL with this version of the interface.
+/// The host program, acting as NCCL with this version of the interface.
 fn host(stage: &Stage, version: u32) -> Command {
     let mut host = stage.host("multi_stream");
     host.env("GPUWHY_REPLAY", stage.path("nccl.cupti")).env("NCCL_PROFILER_PLUGIN", "libprof.so");
@@ -20,7 +21,7 @@ fn host(stage: &Stage, version: u32) -> Command {
     host
 }
 
-/// Operations in the trace, and the rows that come of them and the kernels.
+/// Operations in the trace, and the rows derived from them and the kernels.
 fn rows(stage: &Stage) -> (Vec<QueuedOperation>, Vec<Collective>) {
     let bytes = std::fs::read(stage.path("trace.gpuwhy")).unwrap();
     let mut reader = TraceReader::new(&bytes[..]).unwrap();
@@ -61,7 +62,7 @@ fn operations_of_each_version_are_joined_to_their_kernels() {
         let dp: Vec<_> = rows.iter().filter(|row| row.communicator == 0xd0_0000_0001).collect();
         let sequences: Vec<_> = dp.iter().filter_map(|row| row.sequence).collect();
         assert_eq!(sequences, (0..53).collect::<Vec<_>>(), "version {version}");
-        // Kernels run in the order of their launches, and each second launch is of another kernel.
+        // Kernels run in launch order, and every second launch is another kernel.
         for (index, row) in dp[..50].iter().enumerate() {
             assert_eq!((row.correlation.0, row.ordinal), (2 * index as u32 + 1, index as u64));
             assert_eq!((row.function, row.bytes, row.operations_in_kernel), (Function::AllReduce, 4 << 20, 1));
@@ -116,7 +117,7 @@ fn the_report_adds_up_what_nccl_told() {
     for (field, expected) in [
         ("communicators", 3),
         ("operations_captured", 5),
-        // Told after its communicator had ended.
+        // Reported after its communicator had ended.
         ("operations_without_kernel", 1),
         ("kernels_without_operation", 0),
         ("dropped", 0),
@@ -145,7 +146,8 @@ fn without_a_plugin_the_ranges_of_nccl_tell_communicator_and_bytes() {
     assert_eq!((operations.len(), operations.iter().filter(|of| of.by_range).count()), (77, 77));
     let told: Vec<_> = rows.iter().filter(|row| row.basis == Basis::Range).collect();
     let by_name = rows.iter().filter(|row| row.basis == Basis::KernelName).count();
-    // Named only: two communicators in a group, a struct without communicator, and one of unknown size.
+    // Known only by name: two communicators in a group, a struct without a communicator, and one of unknown
+    // size.
     assert_eq!((told.len(), by_name, rows.len()), (75, 4, 79));
     let dp: Vec<_> = told.iter().filter(|row| row.communicator == 0xd0_0000_0001).collect();
     for (index, row) in dp[..50].iter().enumerate() {
@@ -156,7 +158,7 @@ fn without_a_plugin_the_ranges_of_nccl_tell_communicator_and_bytes() {
     let both: Vec<_> =
         dp[53..].iter().map(|row| (row.function, row.bytes, row.root_or_peer, row.correlation.0)).collect();
     assert_eq!(both, [(Function::Send, 1000, 3, 102), (Function::Receive, 3000, 3, 102)]);
-    // The size of the whole needs the number of ranks, which no range tells.
+    // The total size needs the number of ranks, which no range has.
     let tp: Vec<_> = told.iter().filter(|row| row.communicator == 0x7_0000_0002).collect();
     assert!(tp.len() == 20 && tp.iter().all(|row| (row.function, row.bytes, row.ranks) == (Function::AllGather, 0, 0)));
     assert!(told.iter().all(|row| row.queued < row.start && row.exposed_ns == 10_000), "{told:?}");
@@ -178,7 +180,7 @@ fn without_a_plugin_the_ranges_of_nccl_tell_communicator_and_bytes() {
         (&json!(2), &json!(4))
     );
 
-    // With the plugin the ranges add nothing; a program sends both.
+    // With the plugin the ranges add no information; a program sends both.
     let both = Stage::new();
     let mut host = both.host("multi_stream");
     host.env("GPUWHY_REPLAY", both.path("nccl.cupti")).env("NCCL_PROFILER_PLUGIN", "libprof.so");
@@ -194,7 +196,7 @@ fn another_plugin_keeps_its_place_and_the_report_says_so() {
     assert!(host.env("NCCL_PROFILER_PLUGIN", "libnccl-profiler-inspector.so").status().unwrap().success());
     let notes = stage.report()["process"]["notes"].to_string();
     assert!(notes.contains("NCCL_PROFILER_PLUGIN") && notes.contains("inspector"), "{notes}");
-    // Where nobody has it, there is nothing to say.
+    // If CUPTI is free, there is nothing to report.
     let free = Stage::new();
     assert!(free.host("multi_stream").status().unwrap().success());
     let notes = free.report()["process"]["notes"].to_string();

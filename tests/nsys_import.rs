@@ -1,5 +1,5 @@
-//! SQLite files of Nsight Systems as input: what we export comes back as the same report, and files of other versions
-//! are read as far as they go.
+//! SQLite files of Nsight Systems as input: our exports give the same report, and files of other versions are
+//! read as far as possible.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,11 +8,12 @@ use crate::support::{GPUWHY, Stage, report, stderr};
 use rusqlite::Connection;
 use serde_json::Value;
 
-/// What such a file does not hold of the process: all but its id, its program's name, its host
-/// and which gpuwhy recorded it.
+/// Fields of the process that such a file lacks. It has only the process id, the program's name, the host and
+/// the gpuwhy version that recorded it.
 const NOT_KEPT: [&str; 5] = ["parent_pid", "command", "driver_version", "driver_cuda_version", "cupti_version"];
 
-/// Where two documents differ. Sums of fractions are made in another order, so those may differ in their last digits.
+/// Lists the differences of two documents. Fractions are summed in a different order, so sums may differ in
+/// their last digits.
 fn differences(path: &str, left: &Value, right: &Value, found: &mut Vec<String>) {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
@@ -52,7 +53,7 @@ fn assert_same_report(stage: &Stage) {
     let notes = after["process"]["notes"].to_string();
     assert!(notes.contains("imported from") && notes.contains("gpuwhy"), "{notes}");
     for document in [&mut before, &mut after] {
-        // What tracing itself took.
+        // Overhead of tracing.
         document.as_object_mut().unwrap().remove("cost");
         let process = document["process"].as_object_mut().unwrap();
         process.remove("notes");
@@ -144,7 +145,7 @@ fn a_file_of_an_older_version_is_read_as_far_as_it_goes() {
     assert_eq!(document["api"][0]["name"], "cudaLaunchKernel");
 }
 
-/// The export of a recorded session with a second process in it: what the first did once more, a millisecond later.
+/// Adds a second process to the export of a recorded session: a copy of the first, a millisecond later.
 fn two_processes(path: &Path) -> i64 {
     let database = Connection::open(path).unwrap();
     let first: i64 = database.query_row("SELECT globalPid FROM PROCESSES", [], |row| row.get(0)).unwrap();
@@ -163,7 +164,7 @@ fn two_processes(path: &Path) -> i64 {
             ))
             .unwrap();
     }
-    // One kernel less, so that the first has more device work.
+    // Remove one kernel, so that the first process has more device work.
     database
         .execute_batch(&format!(
             "INSERT INTO PROCESSES (globalPid, pid, name) VALUES ({second}, 4000000, 'evaluate');

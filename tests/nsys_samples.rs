@@ -1,4 +1,4 @@
-//! Samples of `nsys profile --gpu-metrics-devices`: their traces get the same division of computation as ours.
+//! Samples of `nsys profile --gpu-metrics-devices`: computation in their traces is divided as in ours.
 
 use std::path::Path;
 use std::process::Command;
@@ -29,10 +29,10 @@ fn samples_that_were_exported_come_back_and_tell_the_same() {
     let ((_, before), (code, after)) = (report(&trace), report(&database));
     assert_eq!(code, 0);
     let samples = |of: &Value| of["devices"][0]["compute_limits"]["samples"]["used"].as_u64().unwrap();
-    // What lies before the begin of tracing has no time in such a file.
+    // Such a file has no times before the start of tracing.
     assert!(samples(&after) > samples(&before) * 9 / 10, "{} {}", samples(&after), samples(&before));
-    // Such a file has whole percents, which is much where few samples cut a kernel: less is told apart, nothing
-    // otherwise.
+    // Such a file has whole percents, which is coarse for kernels with few samples: more time is unresolved,
+    // but the rest is the same.
     let told = |shares: Vec<(String, f64)>| shares.into_iter().filter(|(name, _)| name != "not_told_apart");
     for ((name, wanted), (_, found)) in told(shares(&before)).zip(told(shares(&after))) {
         assert!(found < wanted + 0.05, "{name}: {wanted} {found}");
@@ -47,8 +47,9 @@ fn samples_that_were_exported_come_back_and_tell_the_same() {
     }
 }
 
-/// A file as nsys 2025 writes it: 200 steps of two kernels on a device of which the file's number is 2 and CUDA's is 0,
-/// sampled every 100 us. `copy` uses 90 % of device memory at 80 % of reads, `gemm` 85 % of the tensor cores.
+/// Writes a file as nsys 2025 does: 200 steps of two kernels on a device with the number 2 in the file and 0
+/// in CUDA, sampled every 100 us. `copy` uses 90 % of device memory at 80 % of reads, `gemm` 85 % of the
+/// tensor cores.
 fn of_nsys(path: &Path) {
     let mut database = Connection::open(path).unwrap();
     database
@@ -89,12 +90,12 @@ fn of_nsys(path: &Path) {
         let insert = "INSERT INTO TARGET_INFO_GPU_METRICS VALUES (?, 0, 'General Metrics for NVIDIA GH100', ?, ?)";
         rows.execute(insert, (kind, id, name)).unwrap();
     }
-    // Values of the metrics above while each kernel runs; nothing else does.
+    // Values of the metrics above while each kernel runs alone.
     let of = [("copy", [1_900, 1_500, 99, 20, 0, 72, 18, 80, 51]), ("gemm", [1_700, 1_500, 95, 12, 85, 20, 5, 15, 9])];
     let mut runs = Vec::new();
     let mut at = 1_000_000i64;
     for launch in 0..400i64 {
-        // Of lengths that are no multiple of the interval.
+        // Durations that are not multiples of the interval.
         let lasts = if launch % 2 == 0 { 237_000 } else { 411_000 };
         let call = "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, 0, ?, ?, 3, 0)";
         rows.execute(call, (at - 9_000, at - 4_000, pid + 5, launch + 1)).unwrap();

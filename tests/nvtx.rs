@@ -1,5 +1,5 @@
-//! Ranges of the program from end to end without a GPU: a host that uses NVTX as C programs do, libprof.so loaded for
-//! NVTX and for CUDA, a recorded session playing beside them, and the trace that comes of it.
+//! Ranges of the program end to end without a GPU: a host program that uses NVTX as C programs do, libprof.so
+//! loaded for NVTX and for CUDA, a recorded session that plays at the same time, and the resulting trace.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ fn count(ranges: &[RangeEvent], kind: RangeEventKind) -> usize {
     ranges.iter().filter(|range| range.kind == kind).count()
 }
 
-/// What the host says, see `testing/cupti-replay/host/ranges.rs`.
+/// Checks the ranges of the host program, see `testing/cupti-replay/host/ranges.rs`.
 fn assert_whole(trace: &Path) {
     let (ranges, names) = ranges(trace);
     let counts =
@@ -61,7 +61,7 @@ fn ranges_from_before_and_after_the_start_are_in_the_trace() {
 fn ranges_of_the_end_are_in_the_trace_of_a_monitored_run() {
     let stage = Stage::new();
     let mut host = stage.host("multi_stream");
-    // Nothing but the end fetches them.
+    // They are fetched only at the end.
     let output = host.args(["--ranges", "after"]).envs([("GPUWHY_MODE", "auto"), ("GPUWHY_FLUSH", "10s")]).output();
     let output = output.unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -79,11 +79,11 @@ fn with_the_cuda_variable_alone_ranges_are_seen_from_there_on() {
 
 #[test]
 fn the_report_says_why_there_are_no_ranges() {
-    // A thread reads the environment, perhaps: too late to change it.
+    // Another thread may be reading the environment: too late to change it.
     let threads = Stage::new();
     let mut host = threads.host("multi_stream");
     host.env_remove("NVTX_INJECTION64_PATH").args(["--ranges", "before"]);
-    // Somebody else listens.
+    // Another tool receives the ranges.
     let other = Stage::new();
     let mut taken = other.host("multi_stream");
     taken.env("NVTX_INJECTION64_PATH", "/opt/tool/libother.so");

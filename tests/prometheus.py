@@ -39,7 +39,7 @@ def free_port():
 
 
 class Stage:
-    """A folder with sockets and traces, and what runs in it."""
+    """A folder with sockets and traces, and the processes that use it."""
 
     def __init__(self, built, folder):
         self.built, self.folder, self.running = built, folder, []

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # `gpuwhy exporter` with Prometheus itself: promtool checks rules, their tests and the text of a scrape; then a Prometheus
-# scrapes an exporter over recorded programs, and its answers are compared with the reports. What cannot be had is SKIPPED.
+# scrapes an exporter over recorded programs, and its values are compared with the reports. SKIPPED without Prometheus.
 #
-#   tests/prometheus.sh    # takes prometheus of the PATH, or unpacks Debian's package into target/prometheus
+#   tests/prometheus.sh    # uses prometheus in the PATH, or unpacks Debian's package into target/prometheus
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_INCREMENTAL=0

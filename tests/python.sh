@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Tests the Python module.
 #
-#   tests/python.sh                 the sources, over the replay library, with what cargo has built in target/debug; types
-#   tests/python.sh --wheel FILE    a wheel, in fresh environments of every CPython that is here or that uv can fetch;
-#                                   what follows is for pytest, such as -k notebook; GPUWHY_TEST_VERSIONS="3.9 3.12"
-#                                   chooses versions, none tests only where pip and uv put things
+#   tests/python.sh                 the sources, over the replay library, with the binaries in target/debug; types
+#   tests/python.sh --wheel FILE    a wheel, in fresh environments of every CPython that is installed or that uv can get;
+#                                   further arguments are for pytest, such as -k notebook; GPUWHY_TEST_VERSIONS="3.9 3.12"
+#                                   selects versions, `none` tests only the places of pip and uv
 #
 #   tests/python.sh --source DIR    `pip install .` and the source distribution, in fresh environments, with gpuwhy and
 #                                   libprof.so of DIR; without DIR cargo builds both twice, which takes minutes
 #
-# Tools come from PyPI, into target/python. What cannot be had is SKIPPED.
+# Tools come from PyPI, into target/python. Tests without their tools are SKIPPED.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
@@ -67,7 +67,7 @@ export GPUWHY_TEST_INSTALLED=1
 uv=$tools/uv/bin/uv
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# uv looks at the PATH; pyenv keeps its versions elsewhere.
+# uv searches the PATH; pyenv keeps its versions elsewhere.
 PATH=$PATH:$(printf '%s:' "$HOME"/.pyenv/versions/*/bin)
 for version in ${GPUWHY_TEST_VERSIONS:-3.9 3.10 3.11 3.12 3.13 3.14 3.14t}; do
     [ "$version" != none ] || continue
@@ -77,21 +77,21 @@ for version in ${GPUWHY_TEST_VERSIONS:-3.9 3.10 3.11 3.12 3.13 3.14 3.14t}; do
         continue
     fi
     "$uv" pip install --quiet --python "$folder/bin/python" "$wheel" pytest
-    # Notebooks have packages of their own, which are not there for every version.
+    # Notebooks need further packages, which do not exist for every version.
     "$uv" pip install --quiet --python "$folder/bin/python" ipykernel nbclient 2>/dev/null || echo "$version: without notebooks"
     echo "CPython $version: $("$folder/bin/gpuwhy" --version), $("$folder/bin/python" -m gpuwhy --version)"
     PATH=/usr/bin:/bin "$folder/bin/python" -m pytest -q -p no:cacheprovider python/tests "$@"
 done
 
-# Where pip puts things: into a folder of modules, under a prefix; and uv into an overlay.
+# Places of pip: a folder of modules, and a prefix; and the overlay of uv.
 say='import gpuwhy._find as f; print(f.command(), f.library()); import gpuwhy; print(gpuwhy.environment("x")["GPUWHY_OUTPUT"])'
 cd "$scratch"
-expect() { # what a command says, how it must begin
+expect() { # output of a command, its expected start
     case $1 in "$2"*) ;; *) echo "expected $2, found $1" >&2; exit 1 ;; esac
 }
 python3 -m pip install --quiet --root-user-action ignore --no-index --no-deps --target "$scratch/target" "$wheel"
 expect "$(PYTHONPATH=$scratch/target python3 -c "$say")" "$scratch/target/bin/gpuwhy $scratch/target/gpuwhy/_lib/libprof.so"
-found() { # a command of gpuwhy: the library that it takes
+found() { # a command of gpuwhy: the library that it uses
     { "$@" doctor || true; } | sed -n 's/^ok    libprof.so *//p'
 }
 expect "$(found "$scratch/target/bin/gpuwhy")" "$scratch/target/gpuwhy/_lib/libprof.so"

@@ -1,8 +1,8 @@
-//! Every reader and every output over recorded traces of real programs (`testing/fixtures/traces`): each ends as its
-//! help says, and what it writes can be read.
+//! Every reader and every output over recorded traces of real programs (`testing/fixtures/traces`): each
+//! exits as its help documents, and its output can be read.
 //!
-//! The same over all traces of a folder, with the time that each command took:
-//! `GPUWHY_TRACES=FOLDER cargo test --test main real_traces -- --ignored --nocapture`.
+//! To do the same for all traces of a folder, with the time of each command: `GPUWHY_TRACES=FOLDER cargo test
+//! --test main real_traces -- --ignored --nocapture`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -23,39 +23,39 @@ use serde::de::IgnoredAny;
 
 use crate::support::{GPUWHY, stderr};
 
-/// Commands at a time.
+/// Number of commands in parallel.
 const WORKERS: usize = 2;
-/// Over traces of more bytes only quick commands are run: others take a debug build up to minutes.
+/// Only quick commands run on traces with more bytes: others take a debug build up to minutes.
 const WHOLE: u64 = 170_000;
-/// Statistics of kinds of records that large traces have.
+/// Statistics that exist for the kinds of records in large traces.
 const FEW_STATISTICS: &str = "cuda_gpu_kern_sum,nvtx_sum,osrt_sum,cuda_memory_usage_sum,cuda_kern_line_sum";
 
-/// What a command wrote.
+/// Output of a command.
 #[derive(Clone, Copy)]
 enum Wrote {
-    /// Something on stdout.
+    /// Text on stdout.
     Text,
-    /// A document of JSON on stdout.
+    /// A JSON document on stdout.
     Json,
-    /// JSON on stdout, a document in each line.
+    /// JSON on stdout, one document per line.
     JsonLines,
-    /// A page of HTML into the file.
+    /// An HTML page in the file.
     Page,
-    /// A document of JSON, packed, into the file.
+    /// A compressed JSON document in the file.
     PackedJson,
-    /// A document of JSON in each line, packed, into the file.
+    /// Compressed JSON in the file, one document per line.
     PackedJsonLines,
-    /// A database into the file.
+    /// A database in the file.
     Database,
-    /// A trace into the file, which another command reads.
+    /// A trace in the file, which another command reads.
     Trace,
     /// Tables below the folder.
     Tables,
-    /// Something into the file.
+    /// Any bytes in the file.
     Bytes,
 }
 
-/// A command, and what it writes.
+/// A command and its output.
 struct Job {
     arguments: Vec<OsString>,
     wrote: Wrote,
@@ -68,20 +68,20 @@ impl Job {
         Self { arguments: arguments.collect(), wrote, place: PathBuf::new() }
     }
 
-    /// It writes there.
+    /// Sets the place of the output.
     fn at(mut self, place: &Path) -> Self {
         self.place = place.to_owned();
         self
     }
 
-    /// What is wrong with how it ended, if anything is.
+    /// Runs the command; the error describes a wrong result.
     fn run(&self, cache: &Path) -> Result<(), String> {
         let mut command = Command::new(GPUWHY);
         command.args(&self.arguments).env("XDG_CACHE_HOME", cache).env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
         let output = command.output().map_err(|error| error.to_string())?;
         let said = stderr(&output);
-        // 1 is for what is written and lacks something, which stderr says, and for a limit that does not hold: in
-        // monitor mode shares are not always known.
+        // 1 means an incomplete result, which stderr explains, or a limit that does not hold: in monitor mode
+        // shares are not always known.
         let code = output.status.code();
         let is_lacking = code == Some(1) && (!said.is_empty() || self.arguments[0] == "check");
         if said.contains("panicked") || !(code == Some(0) || is_lacking) {
@@ -133,7 +133,7 @@ fn parquet_files(folder: &Path) -> Vec<PathBuf> {
     entries.into_iter().flat_map(of).collect()
 }
 
-/// One query that reads every column of every table.
+/// A query that reads every column of every table.
 fn everything() -> String {
     let counted = Table::ALL.iter().map(|table| {
         let columns: Vec<_> = table.columns().iter().map(|column| format!("count({})", column.name)).collect();
@@ -142,7 +142,7 @@ fn everything() -> String {
     counted.collect::<Vec<_>>().join(" UNION ALL ")
 }
 
-/// The same records as of rank 0 of a job, which `merge` asks for.
+/// Copies the records as rank 0 of a job, which `merge` requires.
 fn ranked(trace: &Path, out: &Path) {
     let mut reader = TraceReader::new(BufReader::new(File::open(trace).unwrap())).unwrap();
     let mut session = reader.session().clone();
@@ -156,7 +156,7 @@ fn ranked(trace: &Path, out: &Path) {
     writer.close(reader.dictionary()).unwrap();
 }
 
-/// Every command about one trace; but for `is_whole` only those that take seconds at most in a debug build.
+/// Every command on one trace; without `is_whole` only those that take at most seconds in a debug build.
 fn jobs(trace: &Path, folder: &Path, is_whole: bool) -> Vec<Job> {
     let path = |name: &str| folder.join(name);
     let page = path("page.html");
@@ -204,7 +204,7 @@ fn jobs(trace: &Path, folder: &Path, is_whole: bool) -> Vec<Job> {
     jobs
 }
 
-/// Runs all, some at a time. Gives what went wrong; `told` hears how long each took.
+/// Runs all jobs, some in parallel. Returns the errors, and passes the time of each to the callback.
 fn run(jobs: Vec<Job>, cache: &Path, told: &(dyn Fn(f64, &str) + Sync)) -> Vec<String> {
     let (jobs, wrong) = (Mutex::new(jobs.into_iter()), Mutex::new(Vec::new()));
     thread::scope(|scope| {
@@ -225,12 +225,12 @@ fn run(jobs: Vec<Job>, cache: &Path, told: &(dyn Fn(f64, &str) + Sync)) -> Vec<S
     wrong.into_inner().unwrap()
 }
 
-/// Runs every command over the traces of a folder; over those of more than `whole` bytes only the quick ones.
+/// Runs every command on the traces of a folder; on those of more than `whole` bytes only the quick ones.
 fn over(traces: &Path, whole: u64, told: &(dyn Fn(f64, &str) + Sync)) {
     let entries = fs::read_dir(traces).unwrap().map(|entry| entry.unwrap().path());
     let traces = entries.filter(|path| path.extension() == Some("gpuwhy".as_ref()));
     let mut traces: Vec<_> = traces.map(|trace| (fs::metadata(&trace).unwrap().len(), trace)).collect();
-    // The largest first.
+    // Largest first.
     traces.sort_by(|a, b| b.cmp(a));
     assert!(!traces.is_empty());
     let place = tempfile::tempdir().unwrap();

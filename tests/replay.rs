@@ -1,5 +1,5 @@
-//! The main job from end to end without a GPU: buffers recorded on an NVIDIA H200, played by the replay library
-//! through the real libprof.so, into a trace, and from the trace into a report.
+//! The main path end to end without a GPU: buffers recorded on an NVIDIA H200, played by the replay library
+//! through the real libprof.so into a trace, and from the trace into a report.
 
 use std::fs;
 use std::io::Write;
@@ -16,7 +16,7 @@ fn number(value: &Value, pointer: &str) -> u64 {
     value.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer} in {value:#}"))
 }
 
-/// Verdicts that the recorded programs must get; each was written to have one bottleneck.
+/// Expected bottlenecks of the recorded programs; each was written to have one.
 const VERDICTS: &[(&str, &str)] = &[
     ("gpt", "gpu_compute"),
     ("mlp", "launch"),
@@ -41,8 +41,8 @@ fn recorded_programs_get_their_verdict() {
     }
 }
 
-/// Advice, plan and gains say the same: nothing is left to gain only where no ceiling says otherwise, and a plan begins
-/// with the verdict or says why not.
+/// Advice, plan and gains are consistent: a report has no gain only if no best case shows one, and a plan
+/// starts with the bottleneck or has a reason why not.
 fn assert_agrees(fixture: &str, report: &Value) {
     let verdict = &report["verdict"];
     let scenarios = report["devices"][0]["what_if"]["scenarios"].as_array().unwrap();
@@ -77,7 +77,7 @@ fn every_recorded_record_arrives_and_every_nanosecond_has_one_cause() {
         let output = stage.host(&fixture).arg("--counts").output().unwrap();
         assert!(output.status.success(), "{fixture}: {}", stderr(&output));
         let report = stage.report();
-        // It also delivers one device and one context, which are no records.
+        // It also delivers one device and one context, which do not count as records.
         let delivered = counted(&stderr(&output), "delivered");
         assert_eq!(sum(&report["completeness"]["records"]) + 2, delivered, "{fixture}");
         for counter in
@@ -103,7 +103,7 @@ fn every_recorded_record_arrives_and_every_nanosecond_has_one_cause() {
 #[test]
 fn much_that_has_come_is_flushed_before_its_time() {
     let stage = Stage::new();
-    // 14 MiB of records, faster than the period.
+    // 14 MiB of records, faster than the flush period.
     let output = stage.host("mlp").arg("--counts").env("GPUWHY_FLUSH", "10s").output().unwrap();
     // The end flushes twice.
     let flushes = counted(&stderr(&output), "flushes");
@@ -138,7 +138,7 @@ fn flush_period_and_buffer_memory_do_not_change_the_answer() {
 
 #[test]
 fn small_grids_in_a_row_are_found_however_records_come() {
-    // Beside its graphs it launches 2,000 kernels of one block, one after the other.
+    // In addition to its graphs it launches 2,000 kernels of one block, one after the other.
     let gains: Vec<f64> = ["10ms", "10s"]
         .into_iter()
         .map(|flush| {
@@ -159,7 +159,7 @@ fn the_program_does_not_notice() {
     let output = stage.host("sync_item").args(["--print", "loss 0.25", "--exit-code", "7"]).output().unwrap();
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(output.stdout, b"loss 0.25\n");
-    // Switched off, not a byte of ours appears anywhere.
+    // When turned off, gpuwhy writes no output and no file.
     let stage = Stage::new();
     let mut host = stage.host("sync_item");
     let output = host.env("GPUWHY_OUTPUT", "off").env("GPUWHY_REPORT", "off").output().unwrap();
@@ -195,7 +195,7 @@ fn a_forked_child_is_left_alone() {
     }
 }
 
-/// From the conclusion to what was recorded, as the documentation shows it.
+/// From the conclusion to the records, as the documentation shows it.
 #[test]
 fn the_documentation_shows_what_a_recorded_program_prints() {
     let stage = Stage::new();
@@ -251,7 +251,7 @@ fn trouble_is_said_in_one_line_and_the_program_goes_on() {
 
 #[test]
 fn a_stderr_that_nobody_reads_neither_kills_nor_holds_up() {
-    // Without a reader: a write to it would raise SIGPIPE, by default deadly.
+    // Without a reader: a write would raise SIGPIPE, which kills by default.
     let stage = Stage::new();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -260,7 +260,7 @@ fn a_stderr_that_nobody_reads_neither_kills_nor_holds_up() {
     assert_eq!(status.code(), Some(7), "{status}");
     assert_eq!(stage.report()["completeness"]["end"], "clean");
 
-    // With a reader that never reads, and no room left.
+    // With a reader that never reads, and a full pipe.
     let stage = Stage::new();
     let (_reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(&[b'x'; 65_536]).unwrap();
@@ -285,7 +285,7 @@ fn a_process_that_only_looks_at_the_gpu_leaves_no_trace() {
     const MALLOC: u32 = 20;
     let sizes = [(Kind::OVERHEAD, 48), (Kind::RUNTIME, 40), (Kind::CONCURRENT_KERNEL, 224)];
     let at = |micros: u64| START + micros * 1_000;
-    // Seen on an H200 in processes that call cuInit and no more: CUPTI's own resources.
+    // Seen on an H200 in processes that only call cuInit: CUPTI's own resources.
     let overhead = |micros| {
         let (begin, end) = ((24, at(micros)), (32, at(micros + 1)));
         record(Kind::OVERHEAD, 48, &[begin, end], &[(4, 3 << 16), (8, 2), (12, 1), (16, 77), (40, 0)])

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# libprof.so under AddressSanitizer: the recordings as they are, and two of them with every lie that the replay library can tell
-# about buffers, records and sizes (the table in docs/design/reliability.md). Takes minutes, so it is not part of .ci/run.
+# libprof.so under AddressSanitizer: the recordings as they are, and two of them with every fault of the replay library in
+# buffers, records and sizes (the table in docs/design/reliability.md). Takes minutes, so it is not part of .ci/run.
 #
 #   tests/sanitized.sh
 #
-# Exit status: 0 every program ended as it should and nothing was found; else 1, with what was said.
+# Exit status: 0 every program ended as expected and no fault was found; else 1, with the output.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly target=x86_64-unknown-linux-gnu
 export RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/sanitized"
-# The exit handler leaves what the driver may still use.
+# The exit handler keeps memory that the driver may still use.
 export ASAN_OPTIONS=detect_leaks=0
 cargo build --quiet --target $target -p gpuwhy-inject -p cupti-replay
-# The library takes the sanitizer's functions from the program.
+# The library gets the sanitizer's functions from the program.
 cargo rustc --quiet --target $target -p cupti-replay --bin gpuwhy-replay-host -- \
     -Clink-arg=-Wl,--export-dynamic-symbol='__asan*'
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# `gpuwhy top` on a terminal: what people rely on, with recorded programs. What cannot be had is SKIPPED.
+# `gpuwhy top` on a terminal: the main functions, with recorded programs. SKIPPED without tmux.
 #
-#   tests/terminal.sh            # fetches tmux from Debian if there is none, and runs the tests
+#   tests/terminal.sh            # downloads tmux from Debian if there is none, and runs the tests
 #   tests/terminal.sh --picture  # makes the picture of the guide (docs/top.txt, docs/top.svg) from a recorded run
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,4 +1,4 @@
-//! `gpuwhy top` end to end: recorded programs through the real libprof.so, on a terminal of tmux where there is one.
+//! `gpuwhy top` end to end: recorded programs through the real libprof.so, on a tmux terminal if available.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::{END, GPUWHY, Stage, report, stays, stderr, sum};
 
-/// A recorded program that does not end before it is told to, with its own folder for sockets.
+/// A recorded program that runs until it is released, with a separate folder for sockets.
 struct Program {
     stage: Stage,
     child: Child,
@@ -58,7 +58,7 @@ impl Program {
         command
     }
 
-    /// One that plays longer than the test, where the machine is not busy.
+    /// Starts a program that plays longer than the test, unless the machine is busy.
     fn start_long() -> Self {
         Self::start("multi_stream", "0.05")
     }
@@ -125,7 +125,7 @@ fn eight_viewers_share_one_state_a_second() {
             seen.insert(line);
         }
     }
-    // 24 lines were read; a state is made once a second at most, however long that took.
+    // 24 lines were read; at most one state is made per second, however long that took.
     let most = begun.elapsed().as_secs() as usize + 1;
     assert!(seen.len() <= most, "{} states in {most} s", seen.len());
     drop(viewers);
@@ -140,7 +140,7 @@ fn processes_are_listed_as_a_table_and_as_lines() {
     let text = String::from_utf8(table.stdout.clone()).unwrap();
     assert!(table.status.success() && text.contains(" capturing "), "{text}");
     assert!(text.starts_with("    PID ") && text.lines().count() == 4, "{text}");
-    // Without a terminal that is what is shown.
+    // Without a terminal this is the output.
     let piped = program.top(&[&program.id()]).output().unwrap();
     assert!(String::from_utf8_lossy(&piped.stdout).starts_with("    PID "), "{}", stderr(&piped));
     let lines = lines(&program.top(&["--json", &program.id()]).output().unwrap());
@@ -183,7 +183,7 @@ fn interrupt(child: &Child) {
 fn another_host_is_reached_through_its_launcher() {
     let program = Program::start_long();
     wait_for("kernels", || program.live()["kernels"].as_u64().unwrap() > 100);
-    // The launcher sees the sockets of the program, and whoever asks does not.
+    // The launcher sees the sockets of the program, the calling command does not.
     let elsewhere = tempfile::tempdir().unwrap();
     let via = format!("env GPUWHY_CONTROL={} NODE={{host}} {GPUWHY}", program.stage.sockets().display());
     let mut command = Command::new(GPUWHY);
@@ -222,7 +222,7 @@ fn a_trace_plays_back_to_what_its_report_says() {
     assert!(stderr(&missing).contains("missing.gpuwhy"), "{}", stderr(&missing));
 }
 
-/// A process that answers in a way of its own.
+/// A process that sends its own responses.
 fn impostor(stage: &Stage, name: &str, answer: impl Fn(&str, &mut UnixStream) + Send + 'static) {
     let listener = UnixListener::bind(stage.sockets().join(format!("{name}.sock"))).unwrap();
     std::thread::spawn(move || {
@@ -276,7 +276,7 @@ fn old_libraries_and_hostile_ones_are_shown_as_far_as_they_go() {
     assert!(silent && !text.contains('\u{1b}'), "{text} {}", stderr(&once));
 }
 
-/// A terminal of tmux; `None` where there is none.
+/// A tmux terminal; `None` if tmux is missing.
 struct Tmux {
     name: String,
     folder: tempfile::TempDir,
@@ -323,8 +323,8 @@ impl Tmux {
         self.wait_while(text, |screen| !screen.contains(text))
     }
 
-    /// Closes what shows `text`. Until it is gone no other key may follow: a terminal's Escape and the next letter,
-    /// read together, are Alt and that letter.
+    /// Closes the view that shows `text`. No other key may follow until it is gone: a terminal's Escape and
+    /// the next letter, read together, are Alt and that letter.
     #[track_caller]
     fn close(&self, text: &str) {
         self.press("Escape");
@@ -351,7 +351,7 @@ impl Drop for Tmux {
     }
 }
 
-/// What a shell shows of the terminal when the command is over.
+/// A command that shows the state of the terminal after it ends.
 fn with_epilogue(command: &str) -> String {
     format!("{command}; echo \"left with $?\"; stty -a | tr ';' '\\n' | grep -cw -e '-icanon' -e '-echo'; sleep 600")
 }
@@ -421,7 +421,7 @@ fn a_panic_gives_the_terminal_back() {
 fn a_terminal_that_goes_away_ends_the_display() {
     let folder = tempfile::tempdir().unwrap();
     let pid = folder.path().join("pid");
-    // With and without the signal that tells it.
+    // With and without the signal about the closed terminal.
     for trap in ["", "trap '' HUP; "] {
         let command = format!("{trap}sh -c 'echo $$ >{}; exec {GPUWHY} top 1'; sleep 600", pid.display());
         let variables = [("GPUWHY_CONTROL", folder.path())];
@@ -444,7 +444,7 @@ fn a_signal_ends_the_display_and_no_color_is_respected() {
     let play = format!("sh -c 'echo $$ >{}; exec {GPUWHY} top --speed 100 {}'", pid.display(), trace.display());
     let command = with_epilogue(&format!("NO_COLOR=1 {play}"));
     let Some(tmux) = Tmux::start("colors", (80, 24), &[], &command) else { return };
-    // It may be seen while it is drawn.
+    // The text may be captured while it is drawn.
     for text in ["finished", "launch 58 %", "CUDA graph"] {
         tmux.wait_for(text);
     }

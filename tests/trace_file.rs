@@ -1,11 +1,11 @@
-//! The trace as a file of the user's: who can read it, what it is called, and what it says of the command line.
+//! The trace as a file of the user: its permissions, its name, and its record of the command line.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::support::{GPUWHY, Stage, report, stderr};
 
-/// Plays with more variables; answers what was said on stderr without a report.
+/// Plays with additional variables; returns stderr without the report.
 fn play(stage: &Stage, variables: &[(&str, &str)]) -> String {
     let host = stage.host("multi_stream");
     // A careless umask, and a program with a secret among its arguments.
@@ -57,7 +57,7 @@ fn secrets_are_kept_out_of_the_trace_and_arguments_on_request() {
         let command = report["process"]["command"].as_array().unwrap_or_else(|| panic!("{report:#}")).clone();
         assert_eq!((code, command.len()), (0, kept), "{how}: {command:?}");
         assert!(kept < 3 || command[2] == "--api-key=***", "{command:?}");
-        // Those who show it do without.
+        // Commands that show the trace omit it.
         let text = Command::new(GPUWHY).arg("report").arg(&trace).output().unwrap();
         assert!(
             text.status.success() && String::from_utf8_lossy(&text.stdout).contains("Recorded "),

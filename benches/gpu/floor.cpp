@@ -1,14 +1,14 @@
-// The least that a tracer can do: an injected library that has CUPTI record the same activity as libprof.so and throws
-// every buffer away. What it costs is CUPTI's own price; what gpuwhy costs beyond it is gpuwhy's.
+// Lower bound for a tracer: an injected library that has CUPTI record the same activity as libprof.so and discards
+// every buffer. Its overhead is that of CUPTI; the overhead of gpuwhy beyond it is caused by gpuwhy.
 //
 //   g++ -O2 -shared -fPIC -I$CUDA/extras/CUPTI/include -I$CUDA/include -o libfloor.so floor.cpp -L... -lcupti
 //   CUDA_INJECTION64_PATH=$PWD/libfloor.so program
 //
-// The calls are those of inject/src/interest.rs, chosen by the same beginnings of names; a launch of a CUDA graph is one record.
-// FLOOR_RECORDS changes what is recorded: `nodes`, each node of CUDA graphs, or `nothing`, which leaves what it costs that CUPTI
-// is there at all. FLOOR_FLUSH_MS=N has CUPTI hand over what it has every N milliseconds, as a tool must that answers
-// while the program runs; without it buffers come when they are full. FLOOR_SUBSCRIBES=1 also takes CUPTI's one subscriber slot, as
-// a tool must that keeps others out, or that is told of contexts and graphs.
+// The calls are those of inject/src/interest.rs, selected by the same name prefixes; a launch of a CUDA graph is one record.
+// FLOOR_RECORDS changes the records: `nodes` for each node of CUDA graphs, or `nothing` for the overhead of CUPTI's mere
+// presence. FLOOR_FLUSH_MS=N makes CUPTI deliver its records every N milliseconds, as needed by a tool that reports
+// while the program runs; without it buffers arrive when they are full. FLOOR_SUBSCRIBES=1 also takes CUPTI's one subscriber slot,
+// as needed by a tool that keeps others out, or that gets callbacks for contexts and graphs.
 
 #include <cupti.h>
 
@@ -34,7 +34,7 @@ const char *const kBeginnings[] = {
 std::mutex mutex;
 std::vector<uint8_t *> spare;
 
-// Buffers are used again, as any tool that means to be cheap does: fresh ones would cost page faults.
+// Buffers are reused, as in any tool with low overhead: fresh ones would cause page faults.
 void requested(uint8_t **buffer, size_t *bytes, size_t *records) {
   *buffer = nullptr;
   {
@@ -63,7 +63,7 @@ bool wanted(const char *name) {
   return false;
 }
 
-// Two flushes at once deadlock.
+// Two concurrent flushes deadlock.
 std::mutex flushing;
 bool ended = false;
 

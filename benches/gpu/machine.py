@@ -1,7 +1,7 @@
-"""What a measurement was made on: machine, driver and the versions of everything that took part.
+"""Description of the machine of a measurement: hardware, driver and the versions of all software involved.
 
-Two measurements may stand in one table only where these agree (measured.py). What cannot be found out is left
-empty and printed as unknown.
+Two measurements may share a table only if these agree (measured.py). Unavailable values are left empty and printed as
+unknown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness import Suite
 
 
 def first_line(suite: Suite, *command: str | pathlib.Path, pattern: str = "(.+)") -> str:
-    """The first match in what a command says on stdout; empty when it cannot be run or says nothing like it."""
+    """First match in the stdout of a command; empty when it cannot be run or there is no match."""
     try:
         run = suite.run("version", command)
     except OSError:
@@ -33,8 +33,8 @@ def processor() -> str:
     return f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
 
 
-# Printed by the Python that trains. Each program takes its own libcupti, the small ones that of the toolkit: their API
-# versions stand in the rows of gpuwhy.
+# Run by the Python that trains. Each program has its own libcupti, the small ones that of the toolkit: their API
+# versions are in the rows of gpuwhy.
 PYTORCH = """
 import importlib.metadata, torch, torchvision
 cupti = [f"{d.name} {d.version}" for d in importlib.metadata.distributions() if d.name.startswith("nvidia-cuda-cupti")]
@@ -43,7 +43,7 @@ print(torch.__version__, "torchvision", torchvision.__version__, *cupti)
 
 
 def describe(suite: Suite) -> dict[str, str]:
-    """Names as they stand in the table's head. Importing PyTorch here also warms the disk's cache up for the programs."""
+    """Values by their names in the head of the table. Importing PyTorch here also fills the page cache for the programs."""
     return {
         "gpu": first_line(suite, "nvidia-smi", "--query-gpu=name", "--format=csv,noheader"),
         "driver": first_line(suite, "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),

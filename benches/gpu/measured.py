@@ -1,12 +1,12 @@
-"""The file of measurements, overhead.json: whole rounds of single runs, and where and when they were made.
+"""The file of measurements, overhead.json: complete rounds of single runs, with their machine and time.
 
     machine       names and versions (machine.py)
-    sessions      begin (UTC) and load average of each call that measured
-    rounds        number, seconds and tools of each round that was finished
-    measurements  one row a program, tool and round
+    sessions      start (UTC) and load average of each call that measured
+    rounds        number, seconds and tools of each finished round
+    measurements  one row per program, tool and round
 
-Written after every run, so that a call that is cut off leaves what it had; but only whole rounds are read again, since
-what counts are ratios within a round.
+Written after every run, so that an interrupted call keeps its results. Only complete rounds are read again, because only
+ratios within a round count.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import time
 
 
 class NotMergeable(Exception):
-    """An earlier file that does not go into one table with what would be measured now."""
+    """An earlier file that cannot share a table with the measurements of this call."""
 
 
 def difference(one: dict[str, str], other: dict[str, str]) -> str:
-    """Where two descriptions of a machine disagree, or empty."""
+    """Differences of two descriptions of a machine; empty if they agree."""
     return ", ".join(
         f"{name} {one.get(name) or 'unknown'} and {other.get(name) or 'unknown'}"
         for name in {**one, **other} if one.get(name) != other.get(name))
@@ -36,7 +36,7 @@ def sentence(machine: dict[str, str]) -> str:
 
 @dataclasses.dataclass
 class Measured:
-    """What the file holds."""
+    """Contents of the file."""
 
     machine: dict[str, str]
     sessions: list[dict] = dataclasses.field(default_factory=list)
@@ -44,7 +44,7 @@ class Measured:
     measurements: list[dict] = dataclasses.field(default_factory=list)
 
     def merge(self, file: pathlib.Path) -> None:
-        """Takes the whole rounds of an earlier call in.
+        """Adds the complete rounds of an earlier call.
 
         Raises NotMergeable when that was on another machine or with other versions.
         """
@@ -69,7 +69,7 @@ class Measured:
         return " and ".join(days) or "unknown date"
 
     def save(self, folder: pathlib.Path) -> None:
-        # Replaced as a whole: a call that is killed while it writes leaves the file before.
+        # Replaced atomically: a call that is killed while it writes leaves the previous file.
         file = folder / "overhead.json"
         new = file.with_suffix(".new")
         new.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
@@ -78,7 +78,7 @@ class Measured:
 
 
 def load(file: pathlib.Path) -> Measured:
-    """Raises NotMergeable when the file is not one of these."""
+    """Reads the file. Raises NotMergeable if it is not a file of measurements."""
     try:
         return Measured(**json.loads(file.read_text()))
     except (OSError, ValueError, TypeError) as error:
@@ -86,13 +86,13 @@ def load(file: pathlib.Path) -> Measured:
 
 
 def paired_ratios(rows: list[dict], tool: str, base_tool: str = "none") -> list[float]:
-    """Time with the tool over time with the other one, for each round that has both."""
+    """Time with the tool divided by the time with the base tool, for each round that has both."""
     base = {row["round"]: row["time"] for row in rows if row["tool"] == base_tool and row["time"]}
     return [row["time"] / base[row["round"]] for row in rows if row["tool"] == tool and row["time"] and row["round"] in base]
 
 
 def shown(value: float, unit: str) -> str:
-    """With three digits or so: nanoseconds from 1,000 on as microseconds."""
+    """Value with about three digits; nanoseconds from 1,000 up as microseconds."""
     if unit.startswith("ns/") and value >= 1000:
         value, unit = value / 1000, "us/" + unit.removeprefix("ns/")
     return f"{value:.4g} {unit}"
@@ -104,7 +104,7 @@ def median_of(rows: list[dict], column: str, digits: str) -> str:
 
 
 def table(rows: list[dict]) -> str:
-    """The Markdown table: medians, and the range of the ratios over the rounds."""
+    """Markdown table with medians, and the range of the ratios over the rounds."""
     lines = [
         "| program | tool | median | cost: median (range) | over floor | CPU, s | peak, MiB | to the answer, s | trace, MB "
         "| rounds |", "|---|---|---|---|---|---|---|---|---|---|"]
@@ -116,7 +116,7 @@ def table(rows: list[dict]) -> str:
 
 
 def floor_of(tool: str, of_program: list[dict]) -> str:
-    """CUPTI alone with the records that the tool takes, as far as it was measured so."""
+    """Name of the lower bound for a tool: CUPTI alone with the records that the tool takes, if that was measured."""
     by_node = tool in ("gpuwhy-nodes", "nsys-node", "torch") and any(row["tool"] == "floor-nodes" for row in of_program)
     return "floor-nodes" if by_node else "floor"
 

@@ -1,23 +1,23 @@
-"""What tracing costs: no tool, CUPTI alone, gpuwhy, Nsight Systems and torch.profiler on the same programs, interleaved.
+"""Overhead of tracing: no tool, CUPTI alone, gpuwhy, Nsight Systems and torch.profiler on the same programs, interleaved.
 
     python3 benches/gpu/overhead.py --bin target/release --out DIR [--merge DIR/overhead.json]
 
-Absolute times drift by several percent over minutes (clocks, temperature, neighbors), so the tools take turns within
-each round and in a rotating order, and what counts is the median over the rounds of a tool's time divided by the time
-without a tool *of the same round*. The programs time themselves; start-up and the end of the process are columns of
-their own, because a trace that is written in the background may come due there.
+Absolute times drift by several percent over minutes (clocks, temperature, other processes), so each round runs all tools,
+in a rotating order. The result is the median over the rounds of a tool's time divided by the time without a tool *of the
+same round*. The programs time themselves; start-up and the end of the process are separate columns, because a trace that
+is written in the background may delay them.
 
-Seven rounds are wanted. The first --all-tools of them run all tools, the others leave out `full` and nsys by nodes. A
-round is begun only if one as long as the longest so far ends within --budget: where commands may not last, call this
-again with --merge and it goes on with the next round.
+The default is seven rounds. The first --all-tools of them run all tools, the others omit `full` and nsys by nodes. A
+round is started only if one as long as the longest up to now ends within --budget. If commands have a time limit, call
+this again with --merge to continue with the next round.
 
-Writes overhead.json (measured.py) and overhead.md into --out after each run; publish.py brings the figures into the
+Writes overhead.json (measured.py) and overhead.md into --out after each run; publish.py puts the figures into the
 documentation.
-It measures the tools as they are started by default, when gpuwhy records the nodes of CUDA graphs and nsys graphs as one. `floor` is CUPTI
-recording what gpuwhy asks it for, and nobody looking at it (floor.cpp): no tool that records these kinds can cost less.
+The tools run with their defaults: gpuwhy records the nodes of CUDA graphs, and nsys records a graph as one operation. `floor` is CUPTI
+recording the same kinds as gpuwhy, with the records discarded (floor.cpp): the lower bound for any tool that records these kinds.
 `floor-nodes`, `gpuwhy-nodes` and `nsys-node` record the nodes of graphs.
-Whether a launch takes 4 us or 6 under CUPTI is decided anew for each process, whoever records (docs/design/overhead.md), so `launch` is run
-three times by each tool in a round, in turn, and of those the middle one counts.
+Under CUPTI a launch takes either 4 us or 6 in a given process, with any tool (docs/design/overhead.md), so each tool runs `launch` three
+times in a round, alternating with the others, and the median one counts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from trace_report import Unreadable, single  # noqa: E402
 
 # Longest run of one program under one tool, seconds: nsys takes up to 25 for one of 2 s.
 RUN_LIMIT = 90.0
-# Variables of libprof.so that make up a variant of gpuwhy. The others than CORE and MORE are measured when named by --tool.
+# Variables of libprof.so for each variant of gpuwhy. Variants outside of CORE and MORE are measured only with --tool.
 VARIANTS = {
     "gpuwhy": {},
     "gpuwhy-monitor": {"GPUWHY_MODE": "monitor"},
@@ -52,7 +52,7 @@ VARIANTS = {
     "gpuwhy-waiting": {"GPUWHY_CAPTURE_RANGE": "cudaProfilerApi"},
     "gpuwhy-dependencies": {"GPUWHY_DEPENDENCIES": "on"},
 }
-# Variables of libfloor.so that make up a variant of CUPTI alone.
+# Variables of libfloor.so for each variant of CUPTI alone.
 FLOORS = {
     "floor": {},
     "floor-nodes": {"FLOOR_RECORDS": "nodes"},
@@ -60,11 +60,11 @@ FLOORS = {
     "floor-flushed": {"FLOOR_FLUSH_MS": "100"},
     "floor-subscribed": {"FLOOR_SUBSCRIBES": "1"},
 }
-# What targets stand behind and what people use instead, in every round; and what else there is, in the first ones.
+# Tools with targets and their alternatives, in every round; and the other tools, in the first rounds.
 CORE = ("none", "floor", "floor-nodes", "gpuwhy", "gpuwhy-nodes", "gpuwhy-monitor", "nsys", "torch")
 MORE = ("gpuwhy-full", "nsys-node")
 TOOLS = (*CORE, *MORE, "floor-attached", "floor-flushed", "floor-subscribed", *(variant for variant in VARIANTS if variant not in (*CORE, *MORE)))
-# Those that differ from another tool for CUDA graphs alone.
+# Tools that differ from another one only for CUDA graphs.
 OF_GRAPHS = ("floor-nodes", "gpuwhy-nodes", "nsys-node")
 HERE = pathlib.Path(__file__).resolve().parent
 NSYS = ["-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", "report"]
@@ -72,19 +72,19 @@ NSYS = ["-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", 
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-    """A program that prints its own time, or that of each of its parts."""
+    """A program that prints its time, or that of each of its parts."""
 
     name: str
     command: list[str]
     figures: dict[str, str]  # name: regular expression with the number in group 1; the last one is printed last
     unit: str
     is_torch: bool = False
-    graphs: bool = False  # it matters whether CUPTI records nodes of CUDA graphs
-    times: int = 1  # it is run by each tool in a round; the median counts
+    graphs: bool = False  # recording the nodes of CUDA graphs makes a difference
+    times: int = 1  # number of runs per tool and round; the median counts
 
 
 def benchmarks(suite: Suite) -> list[Benchmark]:
-    """Sized so that a round takes two and a half minutes on an H200, most of it start-up and nsys's end."""
+    """Programs, sized so that a round takes two and a half minutes on an H200, mostly start-up and nsys's end."""
 
     def small(name: str, unit: str, *numbers: str, graphs: bool = False, times: int = 1) -> Benchmark:
         command = [str(suite.microbench), name, *numbers]
@@ -92,7 +92,7 @@ def benchmarks(suite: Suite) -> list[Benchmark]:
 
     models = {model: rf'"model": "{model}", "ms_per_step": ([\d.]+)' for model in ("mlp", "resnet", "gpt")}
     return [
-        # 100,000 a repetition: what a thread of gpuwhy takes a kernel is read from this one.
+        # 100,000 per repetition: this one gives the time of a gpuwhy thread per kernel.
         small("launch", "ns/kernel", "100000", times=3),
         small("graph", "ns/node", "1000", "100", graphs=True),
         small("copy", "ns/copy", "50000"),
@@ -103,7 +103,7 @@ def benchmarks(suite: Suite) -> list[Benchmark]:
 
 
 def build_floor(suite: Suite) -> pathlib.Path | None:
-    """libfloor.so, or None with a line that says why not."""
+    """Builds libfloor.so; None, with a printed reason, if that fails."""
     try:
         return suite.compile_injection(HERE / "floor.cpp")
     except (FileNotFoundError, RuntimeError) as error:
@@ -112,13 +112,13 @@ def build_floor(suite: Suite) -> pathlib.Path | None:
 
 
 def tools_for(benchmark: Benchmark, there: list[str]) -> list[str]:
-    """Those that mean something for the program, in a fixed order."""
+    """Tools that are meaningful for the program, in a fixed order."""
     only_for = {"torch": benchmark.is_torch} | dict.fromkeys(OF_GRAPHS, benchmark.graphs)
     return [tool for tool in TOOLS if tool in there and only_for.get(tool, True)]
 
 
 def own_account(suite: Suite, run: Run) -> dict:
-    """What gpuwhy says of its own run: its threads' share of a core, the rate of kernels, what it lost, and whose CUPTI it used."""
+    """gpuwhy's data about its own run: its threads' share of a core, the rate of kernels, the losses, and the CUPTI that it used."""
     trace = single(suite, run)
     seconds = trace.report["cost"]["observed_ns"] / 1e9
     return {
@@ -130,8 +130,8 @@ def own_account(suite: Suite, run: Run) -> dict:
 def measure(suite: Suite, benchmark: Benchmark, tool: str, round_number: int, floor: pathlib.Path | None) -> list[dict]:
     """One run: a row for each figure of the program.
 
-    `time` is None when the program failed or did not print it; `error` says how it ended. A program of several parts
-    has a row of its own name, too, marked `whole`: its time is that of the process, seconds.
+    `time` is None when the program failed or did not print it; `error` describes its end. A program with several parts
+    also has a row with its own name, marked `whole`, with the time of the process, seconds.
     """
     command, mode, extra = benchmark.command, Mode.BARE, {}
     if tool in VARIANTS:
@@ -152,8 +152,8 @@ def measure(suite: Suite, benchmark: Benchmark, tool: str, round_number: int, fl
 
 
 def rows_of(suite: Suite, benchmark: Benchmark, tool: str, run: Run) -> list[dict]:
-    """The rows of one run, without tool and round."""
-    # nsys reports its own failure to convert the result as the exit code; the program's figure stands all the same.
+    """Rows of one run, without tool and round."""
+    # The exit code of nsys may be a failure to convert the result; the program's figure is still valid.
     succeeded = run.code == 0 or (tool.startswith("nsys") and run.code is not None)
     found = {name: re.search(pattern, run.stdout) if succeeded else None for name, pattern in benchmark.figures.items()}
     rows = [
@@ -180,7 +180,7 @@ def rows_of(suite: Suite, benchmark: Benchmark, tool: str, run: Run) -> list[dic
 
 
 def middle(runs: list[list[dict]]) -> list[dict]:
-    """The run that took the median time; one that failed, when there is one."""
+    """The run with the median time, or a failed run if there is one."""
     failed = [rows for rows in runs if any(row["time"] is None for row in rows)]
     return failed[0] if failed else sorted(runs, key=lambda rows: rows[0]["time"])[len(runs) // 2]
 
@@ -188,7 +188,7 @@ def middle(runs: list[list[dict]]) -> list[dict]:
 def measure_round(
         suite: Suite, selected: list[Benchmark], there: list[str], number: int, floor: pathlib.Path | None, out: pathlib.Path,
         measured: Measured) -> None:
-    """One round, whatever it takes: ratios need both of their runs."""
+    """Measures one complete round, regardless of the budget: a ratio needs both of its runs."""
     began = time.monotonic()
     for benchmark in selected:
         tools = tools_for(benchmark, there)
@@ -207,14 +207,14 @@ def measure_round(
 
 
 def expected_seconds(measured: Measured, there: list[str]) -> float:
-    """What a round takes at most: by those of the same tools so far, else of more tools; 0 when there is none to go by."""
+    """Maximum duration of a round, from earlier rounds with the same tools, else with more tools; 0 without any."""
     same = [entry["seconds"] for entry in measured.rounds if set(there) == set(entry["tools"])]
     more = [entry["seconds"] for entry in measured.rounds if set(there) < set(entry["tools"])]
     return max(same or more, default=0.0)
 
 
 def measure_rounds(suite: Suite, options: argparse.Namespace, measured: Measured, end: float) -> None:
-    """The rounds that are still wanted, as far as the budget goes."""
+    """Measures the missing rounds, as far as the budget allows."""
     floor = build_floor(suite)
     missing = {*(FLOORS if not floor else ()), *(("nsys", "nsys-node") if not suite.nsys else ())}
     selected = [benchmark for benchmark in benchmarks(suite) if not options.only or benchmark.name in options.only]

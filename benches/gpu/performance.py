@@ -1,7 +1,7 @@
-"""docs/design/performance.md from overhead.json: the targets beside what was measured, missed ones said to be missed.
+"""docs/design/performance.md from overhead.json: the targets next to the measurements, with missed ones marked.
 
-For publish.py. A value is a median over the rounds; a target that nothing was measured for says so.
-Nothing in the file is written by hand.
+For publish.py. A value is a median over the rounds; a target without measurements is marked.
+No number in the file is written by hand.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from typing import Callable
 
 from measured import Measured, floor_of, paired_ratios, table
 
-# A verdict of `met` rests on at least so many rounds.
+# Minimum number of rounds for the result `met`.
 ENOUGH_ROUNDS = 7
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """Something that shall be at most `limit`."""
+    """A value that must be at most `limit`."""
 
     text: str
-    program: str | None  # None: every program, and the worst of them counts
+    program: str | None  # None: every program, of which the worst counts
     limit: float
-    values: Callable[[list[dict]], list[float]]  # of the rows of one program, one for each round
+    values: Callable[[list[dict]], list[float]]  # values from the rows of one program, one for each round
     digits: str = ".3f"
 
 
 def ratio(tool: str, base: str) -> Callable[[list[dict]], list[float]]:
-    """Of what programs measure themselves; not of whole processes, most of whose time is start-up."""
+    """Ratio of the times that programs measure themselves; excludes complete processes, which are mostly start-up."""
     return lambda rows: paired_ratios([row for row in rows if not row.get("whole")], tool, base)
 
 
 def beyond(column: str, tool: str, base: str) -> Callable[[list[dict]], list[float]]:
-    """What `tool` has more than `base` in the same round."""
+    """Difference between `tool` and `base` in the same round."""
 
     def values(rows: list[dict]) -> list[float]:
         of_base = {row["round"]: row[column] for row in rows if row["tool"] == base and row.get(column) is not None}
@@ -48,14 +48,14 @@ def column(name: str, tool: str) -> Callable[[list[dict]], list[float]]:
 
 
 def busy_threads(rows: list[dict]) -> list[float]:
-    """What gpuwhy's own threads use, scaled from the rate of the program to 100,000 kernels a second, percent."""
+    """CPU usage of gpuwhy's threads, scaled from the rate of the program to 100,000 kernels per second, percent."""
     return [
         100 * row["threads_share"] * 100_000 / row["kernels_per_s"]
         for row in rows if row["tool"] == "gpuwhy" and row.get("kernels_per_s")]
 
 
 def over_floor(tool: str) -> Callable[[list[dict]], list[float]]:
-    """Of what programs measure themselves, over CUPTI alone with the records that the tool takes."""
+    """Ratio of the times that programs measure themselves to those of CUPTI alone with the records that the tool takes."""
     return lambda rows: ratio(tool, floor_of(tool, rows))(rows)
 
 
@@ -74,7 +74,7 @@ TARGETS = [
 
 
 def judged(target: Target, rows: list[dict]) -> str:
-    """The row of the table."""
+    """Row of the table."""
     programs = [target.program] if target.program else list(dict.fromkeys(row["benchmark"] for row in rows))
     found = {}
     for program in programs:

@@ -1,6 +1,6 @@
-"""docs/design/overhead.svg from overhead.json: what each tool adds to each program, as an SVG that needs no library to make or to show.
+"""docs/design/overhead.svg from overhead.json: overhead of each tool on each program, as an SVG that needs no library to make or to show.
 
-For publish.py. A bar is the median over the rounds, the line through it the range.
+For publish.py. A bar is the median over the rounds; the line through it is the range.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LEFT, WIDTH, BAR, GAP, TOP = 150, 560, 14, 12, 34
 
 
 def bars(rows: list[dict]) -> list[tuple[str, str, list[float]]]:
-    """Program, tool and its ratios, in the order of the measurements."""
+    """Programs and tools with their ratios, in the order of the measurements."""
     found = []
     for program in dict.fromkeys(row["benchmark"] for row in rows):
         mine = [row for row in rows if row["benchmark"] == program]

@@ -1,4 +1,4 @@
-"""Puts overhead.json where its numbers are read: the documentation, the README and the help.
+"""Publishes the numbers of overhead.json in the documentation, the README and the help.
 
     python3 benches/gpu/publish.py overhead.json
 
@@ -18,10 +18,10 @@ import performance
 import plot
 from measured import Measured, NotMergeable, load, paired_ratios, shown
 
-# Columns of the help.
+# Width of the help, columns.
 HELP_WIDTH = 118
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-# Programs by what a reader knows them as: in a table, and in a list of prices.
+# Names of programs for readers: in a table, and in a list of overheads.
 PROGRAMS = {
     "gpt": ("GPT training", "GPT"),
     "resnet": ("ResNet-50 training", "ResNet-50"),
@@ -34,7 +34,7 @@ PROGRAMS = {
     "training": ("the three trainings in one process, from start to end", "from start to end"),
 }
 TOOLS = {"gpuwhy": "gpuwhy", "floor": "CUPTI alone", "nsys": "nsys `-t cuda`", "torch": "torch.profiler"}
-# Mode, its option, what it records, the tool that measures it, and the programs whose prices tell it best.
+# Mode, its option, its records, the tool that measures it, and the programs whose overheads are most representative.
 MODES = [
     ("monitor", "--mode monitor", "ranges (NVTX), host threads, utilization", "gpuwhy-monitor",
      ("gpt", "resnet", "mlp", "launch")),
@@ -47,12 +47,12 @@ MODES = [
 
 
 def cost(measured: Measured, program: str, tool: str) -> str:
-    """The median over the rounds, as a percentage; empty when it was not measured."""
+    """Median over the rounds, as a percentage; empty when it was not measured."""
     ratios = paired_ratios([row for row in measured.measurements if row["benchmark"] == program], tool)
     if not ratios:
         return ""
     added = (statistics.median(ratios) - 1) * 100
-    # Adding 0 takes the sign off a rounded zero.
+    # Adding 0 removes the sign of a rounded zero.
     return f"{round(added, 1) + 0:+.1f} %" if abs(added) < 9.95 else f"{added:+.0f} %"
 
 
@@ -62,7 +62,7 @@ def prices(measured: Measured, tool: str, programs: tuple[str, ...]) -> str:
 
 
 def rounds(measured: Measured) -> str:
-    """How many rounds the medians are of: gpuwhy's, the most there are."""
+    """Number of rounds of the medians: that of gpuwhy, which has the most."""
     return str(len({row["round"] for row in measured.measurements if row["tool"] == "gpuwhy" and row["time"]}))
 
 
@@ -72,7 +72,7 @@ def help_text(measured: Measured) -> str:
     for mode, option, records, tool, programs in MODES:
         indent = " " * 11
         price = f"costs {prices(measured, tool, programs)}"
-        # What it records on the line of the mode, the price below.
+        # The records on the line of the mode, the overhead below.
         if mode:
             lines.append(f"  {mode:7}  {records}")
         else:
@@ -82,7 +82,7 @@ def help_text(measured: Measured) -> str:
 
 
 def programs_table(measured: Measured) -> str:
-    """What each tool adds to each program, and what traces take."""
+    """Table with the overhead of each tool on each program, and the size of traces."""
     machine, rows = measured.machine, measured.measurements
     tools = [tool for tool in TOOLS if any(row["tool"] == tool for row in rows)]
     lines = [

@@ -1,6 +1,6 @@
-"""What of the harness can be checked without a GPU: python3 -m unittest discover -s benches/gpu
+"""Tests of the harness that need no GPU: python3 -m unittest discover -s benches/gpu
 
-The measurements themselves need the programs; here is only what would spoil them unseen.
+The measurements themselves need the programs; these tests cover faults that would silently distort them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import publish
 from measured import Measured, NotMergeable, paired_ratios
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Starts a process that is nobody's child, says its figure and ends, while that one works on for 0.3 s of processor time.
+# Starts an orphan process, prints its figure and ends, while the orphan continues for 0.3 s of CPU time.
 DAEMON = """
 import os, time
 if os.fork() == 0:

@@ -1,10 +1,10 @@
-"""Trains three models in one process, one after the other, and prints the time of a step of each.
+"""Trains three models in one process, one after the other, and prints the time per step of each.
 
     python3 benches/gpu/training.py [--torch-trace FILE]
 
-Importing PyTorch and setting CUDA up takes five seconds, longer than any of these measurements: three processes would
-spend most of a round on it. So the time of a step is each model's own, while processor time, memory and the end belong
-to the process. The loops are those of tests/gpu/workloads/train.py.
+Importing PyTorch and initializing CUDA takes five seconds, longer than any of these measurements: three processes would
+spend most of a round on it. So the time per step is that of each model, while CPU time, memory and the end are those of
+the process. The loops are those of tests/gpu/workloads/train.py.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "
 import torch  # noqa: E402
 import train  # noqa: E402
 
-# Steps to warm up, and of one of the repetitions, whose median counts: 0.15 to 0.2 s each on an H200. Several short
-# ones rather than few long ones, because what disturbs comes in bursts.
+# Steps to warm up, and in each repetition, whose median counts: 0.15 to 0.2 s each on an H200. Several short
+# repetitions instead of a few long ones, because disturbances come in bursts.
 REPETITIONS = 5
 LOADS = {"mlp": (20, 45), "resnet": (5, 9), "gpt": (5, 6)}
 
@@ -32,9 +32,9 @@ def train_all() -> None:
         load = argparse.Namespace(
             model=model, steps=steps, repetitions=REPETITIONS, warmup=warmup, batch=None, loader_ms=None)
         times = train.train(load)
-        # Flushed, because the line's time is when the program had its answer.
+        # Flushed, because the time of the line is the time of the result.
         print(json.dumps({"model": model, "ms_per_step": statistics.median(times), "repetitions_ms": times}), flush=True)
-        # What one model held is not the next one's memory.
+        # Release the memory of a model before the next one.
         gc.collect()
         torch.cuda.empty_cache()
 

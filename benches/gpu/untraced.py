@@ -1,11 +1,11 @@
-"""How well a report predicts the step without gpuwhy: the program's own rate, bare and traced, beside `untraced`.
+"""Accuracy of the predicted step without gpuwhy: the program's rate, untraced and traced, compared with `untraced`.
 
     python3 benches/gpu/untraced.py --bin target/release --out DIR [--rounds 5] [--no-calibration]
 
-Calibrates this machine first (`gpuwhy doctor --calibrate`, into DIR, not into the user's cache). Then each program runs bare
-and traced in turn, in a changing order. The rate without gpuwhy that a traced run predicts is its own rate divided by what
-its report leaves of a step. The target is 3 % (median over the rounds). A rate of another run may be several percent off
-by itself, so the scatter of the bare rates is printed beside it. Writes untraced.json and untraced.md into DIR.
+Calibrates this machine first (`gpuwhy doctor --calibrate`, into DIR, not into the user's cache). Then each program runs
+untraced and traced, in alternating order. The predicted rate without gpuwhy is the rate of a traced run divided by the
+part of a step that its report leaves. The target is 3 % (median over the rounds). The rate of a run varies by several
+percent anyway, so the scatter of the untraced rates is printed too. Writes untraced.json and untraced.md into DIR.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import sys
 import tempfile
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "python"
-# What the error is to stay below, as a part of the bare rate.
+# Upper limit of the error, as a part of the untraced rate.
 TARGET = 0.03
 SECONDS = "1.5"
-# An eager recurrent network as people write it: each step is 64 times a matrix product and three tiny kernels.
+# A typical eager recurrent network: each step is 64 times a matrix product and three tiny kernels.
 RECURRENT = """
 import time, torch
 torch.set_grad_enabled(False)
@@ -44,7 +44,7 @@ print(f"{steps / (time.perf_counter() - begun):.2f} steps/s")
 
 
 def programs() -> dict[str, list[str]]:
-    """Commands that print their steps per second, by what bounds them."""
+    """Commands that print their steps per second, by their bottleneck."""
     def lesson(script: str, *options: str) -> list[str]:
         return [sys.executable, str(EXAMPLES / script), "--seconds", SECONDS, *options]
 

@@ -1,13 +1,13 @@
-"""Runs a command and writes down what it used: the outermost process of a measurement.
+"""Runs a command and records its resource usage: the outermost process of a measurement.
 
     python3 witness.py FILE PATTERN COMMAND...
 
-Passes stdout on line by line and notes when the last line that holds PATTERN (a regular expression) came: from there to
-the end of the command is what a tool still did before its answer was there. Lines of the tool itself do not count.
+Passes stdout on line by line and records the time of the last line that matches PATTERN (a regular expression): the time
+from there to the end of the command is what a tool needs to complete its result. Lines of the tool do not count.
 
-A tool may start the program through a daemon, as nsys does: that one is nobody's child, and its time would be in no
-account. So the witness adopts orphans (PR_SET_CHILD_SUBREAPER) and waits for every descendant before it sums up: at
-most PATIENCE seconds beyond the command's own end, after which what is left is killed and counted.
+A tool may start the program through a daemon, as nsys does: that one is an orphan, and its time would be lost. So this
+process adopts orphans (PR_SET_CHILD_SUBREAPER) and waits for every descendant before it sums up, at most PATIENCE
+seconds after the end of the command. The remaining ones are then killed and counted.
 
 FILE gets a JSON object: `code`; `wall_s` to the end of the command and `all_ended_s` to that of its last descendant;
 `after_last_line_s`; `cpu_s` of all descendants; `peak_mib` of the largest single process, `orphans` adopted and `killed`.
@@ -28,7 +28,7 @@ import time
 
 # From linux/prctl.h.
 PR_SET_CHILD_SUBREAPER = 36
-# Seconds that descendants may outlive the command. nsys's daemon ends within one.
+# Seconds that descendants may outlive the command. nsys's daemon ends within one second.
 PATIENCE = 5.0
 LOOK_EVERY = 0.02
 
@@ -39,11 +39,11 @@ def adopt_orphans() -> None:
 
 
 def children() -> list[int]:
-    """Processes whose parent this one is now."""
+    """Processes whose parent is this one now."""
     found = []
     for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
-            # The name in parentheses may hold anything; the parent is the second field behind it.
+            # The name in parentheses may contain any character; the parent is the second field after it.
             fields = status.read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
             continue
@@ -53,7 +53,7 @@ def children() -> list[int]:
 
 
 def reap_orphans(patience: float) -> tuple[int, int]:
-    """Waits for whatever descendants are left; answers how many there were and how many had to be killed."""
+    """Waits for the remaining descendants; returns their number and the number that had to be killed."""
     orphans, killed, deadline = 0, set(), time.monotonic() + patience
     while True:
         try:
@@ -65,7 +65,7 @@ def reap_orphans(patience: float) -> tuple[int, int]:
         elif time.monotonic() < deadline:
             time.sleep(LOOK_EVERY)
         else:
-            # The children of a killed one become ours in turn.
+            # The children of a killed process become children of this one.
             for child in children():
                 os.kill(child, signal.SIGKILL)
                 killed.add(child)
@@ -78,7 +78,7 @@ def main() -> int:
     began = time.monotonic()
     last_line = None
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    # Ends when everybody who holds the pipe has closed it, daemons included, so that nothing said is lost.
+    # Ends when every process that holds the pipe has closed it, daemons included, so that no output is lost.
     for line in process.stdout:
         if pattern.search(line):
             last_line = time.monotonic()
@@ -92,7 +92,7 @@ def main() -> int:
         "code": code, "wall_s": ended - began, "all_ended_s": time.monotonic() - began,
         "after_last_line_s": None if last_line is None else ended - last_line, "cpu_s": used.ru_utime + used.ru_stime,
         "peak_mib": used.ru_maxrss / 1024, "orphans": orphans, "killed": killed}))
-    # As a shell says it, so that a killed program is not taken for one that ended well.
+    # As in a shell, so that a killed program does not count as successful.
     return code if code >= 0 else 128 - code
 
 

@@ -130,19 +130,19 @@ pub enum Format {
 }
 
 impl CheckArgs {
-    /// How the answer is printed.
+    /// Output format.
     pub const fn format(&self) -> Format {
         if self.json { Format::Json } else { self.format }
     }
 }
 
 impl LimitArgs {
-    /// Whether a baseline is to be stored, but no limit says what of.
+    /// True if a baseline is to be stored, but no limit selects values for it.
     pub fn blesses_nothing(&self) -> bool {
         self.bless && self.kernel_within.is_empty() && self.step_within.is_none()
     }
 
-    /// The limits; `None` where none is given.
+    /// The limits; `None` if none is given.
     pub fn rules(&self) -> Option<Expectations> {
         let mut rules = Expectations::new();
         let mut count = 0_usize;
@@ -197,7 +197,7 @@ fn time(text: &str) -> Result<Duration, String> {
     config::parse_duration(text).ok_or_else(|| "expected a time such as 40us, 1.5ms or 2s".to_owned())
 }
 
-/// A part of a whole.
+/// Parses a percentage as a share from 0 to 1.
 fn part(text: &str) -> Result<f64, String> {
     let number = percent(text).ok().filter(|number| *number <= 100.0);
     number.map(|number| number / 1e2).ok_or_else(|| "expected 0 to 100, such as 5 or 2.5%".to_owned())
@@ -213,7 +213,7 @@ fn cause(text: &str) -> Result<Group, String> {
     Group::ALL.into_iter().find(|group| group.name() == text).ok_or_else(|| format!("expected one of {}", names()))
 }
 
-/// `NAME=VALUE`; names of kernels may hold `=` themselves.
+/// Parses `NAME=VALUE`; kernel names may contain `=`.
 fn named<T>(text: &str, value: fn(&str) -> Result<T, String>) -> Result<(String, T), String> {
     let (name, text) = text.rsplit_once('=').ok_or_else(|| "expected NAME=VALUE".to_owned())?;
     if name.is_empty() {

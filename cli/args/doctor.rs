@@ -1,4 +1,4 @@
-//! Options of `gpuwhy doctor` and of the process in which it tries a libcupti.
+//! Options of `gpuwhy doctor` and of its child process that tests a libcupti.
 
 use std::path::PathBuf;
 

@@ -49,7 +49,7 @@ pub struct ExporterArgs {
 }
 
 impl ExporterArgs {
-    /// The address to serve the metrics at, if they go nowhere else or it is named.
+    /// Address of the HTTP server: the given one, or the default if there is no other output.
     pub fn address(&self) -> Option<SocketAddr> {
         let goes_elsewhere = self.once || self.textfile.is_some();
         self.listen.or_else(|| if goes_elsewhere { None } else { LISTEN.parse().ok() })

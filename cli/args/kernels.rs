@@ -84,7 +84,7 @@ pub enum Page {
     Raw,
 }
 
-/// Checks a regular expression as libprof.so will.
+/// Validates a regular expression in the same way as libprof.so.
 fn pattern(text: &str) -> Result<String, String> {
     match config::expected(config::KERNELS, &format!("1:{text}")) {
         None => Ok(text.to_owned()),

@@ -1,4 +1,4 @@
-//! Manual pages and completions of shells, from the definition that the help is made from.
+//! Manual pages and shell completions, from the same definition as the help.
 
 use std::fs;
 use std::io;
@@ -23,8 +23,8 @@ pub struct ManualArgs {
     folder: PathBuf,
 }
 
-/// Writes `man1/gpuwhy.1`, a page for each verb, and `completions/gpuwhy.bash`, `_gpuwhy` (zsh) and `gpuwhy.fish`.
-/// Fails when a file cannot be written.
+/// Writes `man1/gpuwhy.1`, a page for each subcommand, and `completions/gpuwhy.bash`, `_gpuwhy` (zsh) and
+/// `gpuwhy.fish`. Fails when a file cannot be written.
 pub fn write(args: &ManualArgs) -> Result<u8> {
     let failed = || format!("cannot write to {}", args.folder.display());
     let pages = args.folder.join("man1");
@@ -42,7 +42,7 @@ pub fn write(args: &ManualArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// A page; what follows the options keeps its lines, since it has tables and examples.
+/// Writes a page. The part after the options keeps its line breaks, because it has tables and examples.
 fn page(command: &clap::Command, folder: &Path) -> io::Result<()> {
     let rest = command.get_after_help().map(ToString::to_string);
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).replace(' ', "-");
@@ -63,7 +63,7 @@ fn page(command: &clap::Command, folder: &Path) -> io::Result<()> {
     if let Some(rest) = rest {
         text.extend_from_slice(b".SH NOTES\n.nf\n");
         for line in rest.lines() {
-            // A line that begins so is an instruction of roff.
+            // roff treats a line that starts this way as an instruction.
             let start = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
             text.extend_from_slice(format!("{start}{}\n", line.replace('\\', "\\e").replace('-', "\\-")).as_bytes());
         }

@@ -1,6 +1,6 @@
-//! The command line as clap sees it.
+//! The command line as clap parses it.
 //!
-//! A subcommand is a file, with its help. Nothing outside of this folder knows clap.
+//! Each subcommand has a file, with its help. No code outside this folder uses clap.
 
 pub mod check;
 pub mod control;
@@ -121,8 +121,8 @@ pub enum Command {
     Probe(ProbeArgs),
 }
 
-/// What the command line says. Fails when it is not understood; also when it asks for help or the version, which clap
-/// prints as errors.
+/// Parses the command line. Fails when it is invalid, and also for the help or the version, which clap
+/// returns as errors.
 pub fn parsed() -> Result<Cli, clap::Error> {
     let texts = |command: clap::Command| match command.get_after_help().map(ToString::to_string) {
         Some(text) => command.after_help(prose::unwrapped(&text)),
@@ -137,7 +137,7 @@ pub fn parsed() -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command))
 }
 
-/// An error that suggests verbs for users alone, and `query` for verbs of nsys.
+/// An error whose suggestions include only subcommands for users, and `query` for subcommands of nsys.
 fn with_shown_verbs(mut error: clap::Error) -> clap::Error {
     if let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand)
         && ["stats", "analyze"].contains(&verb.as_str())
@@ -159,8 +159,8 @@ fn with_shown_verbs(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The error of `run --gpu-metrics auto`: an option whose value may be left out takes one behind `=` only, and the
-/// value would be started as a program.
+/// The error for `run --gpu-metrics auto`: an option with an optional value takes one only after `=`, and the
+/// word would be started as a program.
 fn lost_value(command: &clap::Command, words: &[OsString], found: &clap::ArgMatches) -> Option<clap::Error> {
     let (verb, given) = found.subcommand()?;
     let verb = command.find_subcommand(verb)?;
@@ -179,7 +179,7 @@ fn lost_value(command: &clap::Command, words: &[OsString], found: &clap::ArgMatc
         if words.get(at + 1).is_none_or(|next| next != program) {
             continue;
         }
-        // With `=` it is either understood as a value, or it is the program that it is taken for.
+        // If the word is valid after `=`, it is a value; otherwise it is a program.
         let next = program.to_str()?;
         let line = words[..at].iter().cloned().chain([format!("{name}={next}").into(), "--".into(), "program".into()]);
         if command.clone().try_get_matches_from_mut(line).is_ok() {

@@ -28,7 +28,7 @@ pub struct ComparisonPageArgs {
 }
 
 impl ComparisonPageArgs {
-    /// Where a page about these traces goes, if one is wanted. Fails when there is no place for it.
+    /// Destination of a page about these traces, if one is requested. Fails when no cache folder is known.
     pub fn target(&self, traces: &[PathBuf]) -> Result<Option<Target>> {
         target(self.html.as_deref(), self.open, self.force, traces)
     }
@@ -87,12 +87,12 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 impl PageArgs {
-    /// Where a page about these traces goes, if one is wanted. Fails when there is no place for it.
+    /// Destination of a page about these traces, if one is requested. Fails when no cache folder is known.
     pub fn target(&self, traces: &[PathBuf]) -> Result<Option<Target>> {
         target(self.html.as_deref(), self.open, self.force, traces)
     }
 
-    /// What the page holds.
+    /// Contents of the page.
     pub fn options(&self, capture: Option<u32>) -> Options {
         let detail = match self.detail {
             PageDetail::Auto => Detail::Auto,

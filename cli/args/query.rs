@@ -153,7 +153,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl QueryArgs {
-    /// How to print.
+    /// Output options.
     pub fn options(&self) -> StatsOptions {
         let FormArgs { format, json, width } = self.form;
         let format = match if json { FormatArg::Json } else { format } {

@@ -76,7 +76,7 @@ pub struct ReportArgs {
     pub explain: Option<Vec<String>>,
 }
 
-/// A number, and the currency behind it.
+/// Parses a number with a currency after it.
 fn price(text: &str) -> Result<(f64, String), String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);

@@ -1,6 +1,6 @@
 //! Options of `gpuwhy run`.
 //!
-//! Most of them are variables of libprof.so under another name, and are checked by its own parser.
+//! Most options set a variable of libprof.so, whose parser also checks their values.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,7 +12,7 @@ use gpuwhy_inject::config;
 
 use super::values::value_of;
 
-// The modes with their prices come from measurements: benches/gpu/publish.py writes the file.
+// The modes with their overheads come from measurements: benches/gpu/publish.py writes the file.
 pub(super) const RUN_HELP: &str = concat!(
     "\
 gpuwhy sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables, and then becomes the command (exec):
@@ -159,7 +159,7 @@ pub enum LogLevel {
     Debug,
 }
 
-/// Checks that there is a library: the program would go on without it, and with another one or none.
+/// Checks that the file is an ELF library. Otherwise the program would run with another libcupti or none.
 fn shared_library(text: &str) -> Result<PathBuf, String> {
     let mut magic = [0; 4];
     match File::open(text).and_then(|mut file| file.read_exact(&mut magic)) {
@@ -169,7 +169,7 @@ fn shared_library(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// The name of a value on the command line, which is also its name in the environment.
+/// Name of a value on the command line, which is also its name in the environment.
 pub fn name(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }

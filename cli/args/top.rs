@@ -67,7 +67,7 @@ fn speed(text: &str) -> Result<f64, String> {
 }
 
 impl TopArgs {
-    /// Processes of this host; all where none is named.
+    /// Processes of this host to show; empty for all.
     pub fn processes(&self) -> Vec<Process> {
         match self.trace() {
             Some(_) => Vec::new(),
@@ -75,7 +75,7 @@ impl TopArgs {
         }
     }
 
-    /// A trace that is played back instead.
+    /// Trace to play back instead of live processes.
     pub fn trace(&self) -> Option<&Path> {
         self.targets.iter().find(|target| target.parse::<Process>().is_err()).map(Path::new)
     }

@@ -1,4 +1,4 @@
-//! Values that options of several verbs take.
+//! Types of option values that several subcommands share.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "expected a number, such as 5 or 2.5%".to_owned())
 }
 
-/// Checks a value as libprof.so will, which could only go on with the default.
+/// Validates a value with the parser of libprof.so, which would otherwise continue with the default.
 pub(super) fn value_of(
     variable: &'static str,
 ) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync + 'static {

@@ -1,4 +1,4 @@
-//! A command for all processes of this user, here or on other hosts through a launcher.
+//! Sends a command to all processes of this user, here or on other hosts through a launcher.
 
 use std::io::{self, Write};
 use std::thread;
@@ -12,12 +12,13 @@ use crate::hang::output_and_status_of;
 use crate::message;
 use crate::top::remote::Launcher;
 
-/// Answers of a host that are shown, and letters of one.
+/// Maximum number of responses shown per host, and maximum characters of one.
 const ANSWERS: usize = 10_000;
 const ANSWER: usize = 400;
 
-/// Sends `command` to all processes; on other hosts `gpuwhy` with `arguments` does. Every answer is a line that begins
-/// with the process, or with the host. Fails when commands and hosts do not fit together, or stdout cannot be written.
+/// Sends `command` to all local processes, or runs `gpuwhy` with `arguments` on the other hosts. Prints each
+/// response as a line that starts with the process or the host. Fails when commands and hosts do not fit
+/// together, or stdout cannot be written.
 pub(super) fn tell(command: &str, arguments: &[&str], via: &[String], hosts: &[String]) -> Result<u8> {
     let launchers = Launcher::all(via, hosts)?;
     let answers = if launchers.is_empty() { here(command) } else { elsewhere(&launchers, arguments) };
@@ -44,7 +45,7 @@ pub(super) fn tell(command: &str, arguments: &[&str], via: &[String], hosts: &[S
     Ok(if silent || refused { NO_ANSWER } else { 0 })
 }
 
-/// All at once, so that their captures begin together.
+/// Sends the command to all processes at once, so that their captures start together.
 fn here(command: &str) -> Vec<(String, Result<Answer>)> {
     let found = processes();
     thread::scope(|scope| {
@@ -53,7 +54,8 @@ fn here(command: &str) -> Vec<(String, Result<Answer>)> {
             .map(|(process, socket)| (process.to_string(), scope.spawn(|| answered(*process, socket, command))))
             .collect();
         let answers = told.into_iter().map(|(process, thread)| (process, joined(thread.join())));
-        // Whoever finds the socket of a killed process removes it: that process is not missing.
+        // The socket of a killed process is removed by the client that finds it. Such a process is not
+        // missing.
         let sockets = found.iter().map(|(_, socket)| socket);
         let counted = answers.zip(sockets).filter(|((_, answer), socket)| answer.is_ok() || socket.exists());
         counted.map(|(answer, _)| answer).collect()
@@ -64,7 +66,7 @@ fn elsewhere(launchers: &[Launcher], arguments: &[&str]) -> Vec<(String, Result<
     thread::scope(|scope| {
         let ask = |launcher| {
             let (text, succeeded) = output_and_status_of(launcher, arguments)?;
-            // Its complaint was said.
+            // The launcher's error messages have already been printed.
             match answers_in(&text, &launcher.host) {
                 answers if answers.is_empty() => Err(anyhow::anyhow!("no process has answered there")),
                 text => Ok(Answer { text, refused: !succeeded }),
@@ -76,7 +78,7 @@ fn elsewhere(launchers: &[Launcher], arguments: &[&str]) -> Vec<(String, Result<
     })
 }
 
-/// The lines of `text` that are answers: they begin with a process. What else the host prints, as its greeting, is
+/// Lines of `text` that are responses, which start with a process. Other lines, such as a login banner, are
 /// counted.
 fn answers_in(text: &str, host: &str) -> String {
     let is_answer = |line: &&str| line.split_once(": ").is_some_and(|(who, _)| who.parse::<Process>().is_ok());

@@ -1,7 +1,7 @@
-//! A conversation with one process over its control socket: lines out, lines of JSON back.
+//! Connection to the control socket of one process: sends lines, receives lines of JSON.
 //!
-//! Which folders and sockets are trusted is [`address`], which libprof.so uses too. A process that does not answer is
-//! waited for a bounded time, and an answer has a bounded length.
+//! [`address`], which libprof.so uses too, decides which folders and sockets are trusted. The wait for a
+//! response and its length are bounded.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,19 +16,19 @@ use tracing::{debug, info};
 
 use crate::interrupt;
 
-/// A process answers within milliseconds; one that is stopped, or starved of processors, may not. From the
-/// first attempt to connect to the last byte of the answer.
+/// Time limit from the first attempt to connect to the last byte of the response. A process responds within
+/// milliseconds, unless it is stopped or starved of CPU time.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// All processes are asked at once and none is waited for longer; libprof.so waits 2 s for its own collector.
+/// Time limit when all processes are queried at once; libprof.so waits 2 s for its own collector.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(3);
-/// Longest answer, bytes; libprof.so never has more than a quarter of this to send.
+/// Longest response, bytes; libprof.so never sends more than a quarter of this.
 pub const MAX_LINE: usize = 1 << 20;
-/// How soon Ctrl-C is noticed while a line is waited for.
+/// Interval between checks for Ctrl-C while waiting for a line.
 const SIGNAL_POLL: Duration = Duration::from_millis(100);
 
-/// This user's processes with their sockets, of all folders: a process may have been started without the
-/// variable of this terminal. A folder that somebody else could have put there is not looked into; the second list
-/// says why.
+/// This user's processes with their sockets, from all folders: a process may have been started without the
+/// variables of this terminal. Skips folders that another user could have created; the second list gives the
+/// reasons.
 pub fn processes() -> (Vec<(Process, PathBuf)>, Vec<String>) {
     let user = address::user();
     let (mut found, mut refused) = (Vec::new(), Vec::new());
@@ -42,15 +42,15 @@ pub fn processes() -> (Vec<(Process, PathBuf)>, Vec<String>) {
     (found, refused)
 }
 
-/// A conversation with one process.
+/// Connection to one process.
 pub struct Connection {
     stream: UnixStream,
-    /// What has come behind the last line.
+    /// Bytes received after the last line.
     input: Vec<u8>,
 }
 
 impl Connection {
-    /// Connects and sends a line; `None` when nobody listens.
+    /// Connects and sends a line; `None` when no process listens.
     pub fn open(socket: &Path, line: &str, deadline: Instant) -> io::Result<Option<Self>> {
         let left = deadline.saturating_duration_since(Instant::now());
         let Some(stream) = address::connect(socket, address::user(), left)? else {
@@ -58,7 +58,7 @@ impl Connection {
             return Ok(None);
         };
         stream.set_nonblocking(false)?;
-        // A few bytes, for which a new connection has room.
+        // A new connection has buffer space for these few bytes.
         stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         let mut connection = Self { stream, input: Vec::new() };
         connection.send(line)?;
@@ -69,7 +69,7 @@ impl Connection {
         self.stream.write_all(format!("{line}\n").as_bytes())
     }
 
-    /// The next line, without its end. However slowly it comes, `deadline` holds for all of it.
+    /// Next line, without its terminator. `deadline` covers the complete line, however slowly it arrives.
     pub fn line(&mut self, deadline: Instant) -> io::Result<String> {
         let mut seen = 0;
         loop {
@@ -102,7 +102,7 @@ impl Connection {
                 self.input.extend_from_slice(&piece[..bytes]);
                 Ok(())
             }
-            // The time is up, which the caller notices.
+            // The read timed out; the caller checks the deadline.
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(()),
             Err(error) => Err(error),
         }
@@ -113,15 +113,16 @@ fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// A line as JSON.
+/// Parses a line as JSON.
 pub fn parsed(line: &str) -> io::Result<Value> {
     serde_json::from_str(line).map_err(|_| invalid("the answer is not JSON"))
 }
 
-/// An answer, as it came and as JSON; `None` when nobody listens.
+/// Response as received and as JSON; `None` when no process listens.
 pub type Answered = io::Result<Option<(String, Value)>>;
 
-/// One question to several processes at once, and their answers in the same order. One that is stopped holds nobody up.
+/// Sends one request to several processes at once and returns their responses in the same order. A stopped
+/// process does not delay the others.
 pub fn ask_all(processes: Vec<(Process, PathBuf)>, line: &str) -> Vec<(Process, Answered)> {
     let deadline = Instant::now() + ROUND_TIMEOUT;
     thread::scope(|scope| {
@@ -134,7 +135,7 @@ pub fn ask_all(processes: Vec<(Process, PathBuf)>, line: &str) -> Vec<(Process, 
     })
 }
 
-/// One question and its answer; `None` when nobody listens.
+/// Sends a request and returns the response; `None` when no process listens.
 pub fn ask(socket: &Path, line: &str) -> Answered {
     ask_until(socket, line, Instant::now() + ANSWER_TIMEOUT)
 }

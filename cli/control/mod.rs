@@ -1,7 +1,7 @@
 //! `gpuwhy start` and `stop`: commands for the control sockets of this user's processes.
 //!
-//! One connection and one line of JSON each way ([`connection`]), see docs/guide/control.md. What a terminal would obey
-//! is escaped.
+//! Each command uses one connection and one line of JSON each way ([`connection`]), see
+//! docs/guide/control.md. Terminal control sequences are escaped.
 
 mod all;
 pub mod connection;
@@ -18,12 +18,13 @@ use self::connection::ask;
 use crate::args::control::{StartArgs, StopArgs, Whom};
 use crate::message;
 
-/// Exit code when there is no such process, or it does not answer.
+/// Exit code when there is no such process, or it does not respond.
 pub const NO_ANSWER: u8 = 1;
-/// The command of the protocol that begins a capture at a step, before its numbers.
+/// Protocol command that starts a capture at a step; its numbers follow.
 const AT_STEP: &str = "start-at-step";
 
-/// Starts a capture, and answers with the exit code. Fails when a process does not answer, or stdout cannot be written.
+/// Starts a capture and returns the exit code. Fails when a process does not respond, or stdout cannot be
+/// written.
 pub fn start(args: &StartArgs) -> Result<u8> {
     let Some(first) = args.at_step.map(|step| step.to_string()) else { return run(&args.whom, "start", &["start"]) };
     let mut command = format!("{AT_STEP} {first}");
@@ -36,7 +37,8 @@ pub fn start(args: &StartArgs) -> Result<u8> {
     run(&args.whom, &command, &arguments)
 }
 
-/// Stops a capture, and answers with the exit code. Fails when a process does not answer, or stdout cannot be written.
+/// Stops a capture and returns the exit code. Fails when a process does not respond, or stdout cannot be
+/// written.
 pub fn stop(args: &StopArgs) -> Result<u8> {
     match args.release {
         true => run(&args.whom, "release", &["stop", "--release"]),
@@ -44,7 +46,7 @@ pub fn stop(args: &StopArgs) -> Result<u8> {
     }
 }
 
-/// A command of the protocol, which `arguments` are on the command line.
+/// Runs a protocol command; `arguments` is the same command on the command line.
 fn run(whom: &Whom, command: &str, arguments: &[&str]) -> Result<u8> {
     match whom.process {
         Some(process) => tell(process, command),
@@ -52,7 +54,7 @@ fn run(whom: &Whom, command: &str, arguments: &[&str]) -> Result<u8> {
     }
 }
 
-/// This user's processes with their sockets; folders that are not used are told.
+/// This user's processes with their sockets. Reports the folders that are not used.
 fn processes() -> Vec<(Process, PathBuf)> {
     let (found, refused) = connection::processes();
     refused.iter().for_each(|why| message::say(why));
@@ -66,27 +68,28 @@ fn socket(process: Process) -> Result<PathBuf> {
     }
 }
 
-/// What is said about a process that is not there.
+/// Error for a process that does not exist.
 pub fn nobody(process: Process) -> anyhow::Error {
     anyhow!("no process {process} of this user runs with gpuwhy; `gpuwhy top` lists those that do")
 }
 
-/// Sends a command of the protocol to a process, and prints its answer in words. Fails when the process does not
-/// answer, or stdout cannot be written.
+/// Sends a protocol command to a process and prints the response in words. Fails when the process does not
+/// respond, or stdout cannot be written.
 pub fn tell(process: Process, command: &str) -> Result<u8> {
     let answer = answered(process, &socket(process)?, command)?;
     writeln!(io::stdout(), "{}", answer.text)?;
     Ok(if answer.refused { NO_ANSWER } else { 0 })
 }
 
-/// What a process makes of a command.
+/// Response of a process to a command.
 struct Answer {
     text: String,
-    /// It cannot do it.
+    /// True if the process cannot execute the command.
     refused: bool,
 }
 
-/// Sends a command of the protocol to a process, and gives its answer in words. Fails when the process does not answer.
+/// Sends a protocol command to a process and returns the response in words. Fails when the process does not
+/// respond.
 pub fn told(process: Process, socket: &Path, command: &str) -> Result<String> {
     answered(process, socket, command).map(|answer| answer.text)
 }
@@ -124,7 +127,7 @@ fn in_words(process: Process, command: &str, answer: &Value) -> String {
     }
 }
 
-/// The answer to [`AT_STEP`]. `numbers` are those of the command.
+/// Response to [`AT_STEP`]. `numbers` are those of the command.
 fn at_step(process: Process, numbers: &str, answer: &Value) -> Answer {
     let rank = answer["rank"].as_u64().map_or(String::new(), |rank| format!(" (rank {rank})"));
     let (first, count) = numbers.split_once(' ').map_or((numbers, None), |(first, count)| (first, Some(count)));

@@ -1,8 +1,8 @@
-//! The recordings that are delivered with gpuwhy: which there are, in which order, and what each program does.
+//! Recordings that are delivered with gpuwhy: their names, their order, and descriptions of the programs.
 //!
-//! A recording is `NAME.cupti.zst`, or `NAME.cupti` as `GPUWHY_RAW_RECORDING` writes it. Beside them
-//! `index.txt` has a line `NAME DESCRIPTION` for each, in the order in which the demo plays them; a recording
-//! without a line comes after those, by name.
+//! A recording is `NAME.cupti.zst`, or `NAME.cupti` as `GPUWHY_RAW_RECORDING` writes it. `index.txt` in the
+//! same folder has a line `NAME DESCRIPTION` for each, in the order in which the demo plays them. Recordings
+//! without a line come last, sorted by name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ pub struct Fixture {
     /// File name without its suffix.
     pub name: String,
     pub path: PathBuf,
-    /// What the recorded program did; empty when the index does not say.
+    /// Description of the recorded program; empty when the index has none.
     pub description: String,
 }
 
-/// The recordings in `from`, or in the first of the usual folders that has any. Fails when no folder has one: names the
-/// folders.
+/// Recordings in `from`, or in the first of the default folders that has any. Fails when no folder has one;
+/// the error names the folders.
 pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
     let folders = from.map_or_else(folders, |folder| vec![folder.to_owned()]);
     for folder in &folders {
@@ -43,7 +43,7 @@ pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
     );
 }
 
-/// The checkout that this program was built from, then the place of an installation.
+/// The checkout that this program was built from, then the installation folder.
 fn folders() -> Vec<PathBuf> {
     let checkouts = install_paths::possible_checkouts().into_iter().map(|checkout| checkout.join("testing/fixtures"));
     let prefix = install_paths::executable_folder().and_then(|folder| folder.parent().map(Path::to_owned));

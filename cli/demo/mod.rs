@@ -1,8 +1,8 @@
 //! `gpuwhy demo`: plays recorded sessions through the real `libprof.so` on a machine without a GPU.
 //!
-//! A small host program stands in for the CUDA driver: it loads `libprof.so` as the driver does, and a replay
-//! library stands in for libcupti and hands over the activity buffers that a GPU once produced. Everything
-//! between those two and the verdict is what runs in a live program; nothing is shown from a script.
+//! A small host program stands in for the CUDA driver and loads `libprof.so` as the driver does. A replay
+//! library stands in for libcupti and delivers the activity buffers that a GPU once produced. All code
+//! between those two and the report is the code that runs in a live program; no output is scripted.
 
 use std::env;
 use std::fmt::Write as _;
@@ -27,18 +27,17 @@ use fixtures::Fixture;
 
 /// Exit code when a recording could not be played.
 pub const FAILED: u8 = 1;
-/// Exit code when there is no recording of a name, as for any other wrong argument.
+/// Exit code when a recording name is unknown, as for any other invalid argument.
 const UNKNOWN: u8 = 2;
 
-/// How many recordings play when none is named: enough to see two different verdicts in half a minute.
+/// Number of recordings to play when none is named: enough to see two different bottlenecks in half a minute.
 const DEFAULT_COUNT: usize = 2;
 
 const HOST: &str = "gpuwhy-replay-host";
 const REPLAY_LIBRARY: &str = "libcupti_replay.so";
 
-/// Plays the chosen recordings one after another and answers with the exit code. Fails when there are no recordings,
-/// the libraries are neither there nor can be built, or a recording fails. For an unknown name the exit code is
-/// [`UNKNOWN`].
+/// Plays the chosen recordings one after another and returns the exit code, [`UNKNOWN`] for an unknown name.
+/// Fails when there are no recordings, the libraries are missing and cannot be built, or a recording fails.
 pub fn run(args: &DemoArgs) -> Result<u8> {
     let all = fixtures::find(args.from.as_deref())?;
     if args.list {
@@ -80,7 +79,7 @@ pub fn run(args: &DemoArgs) -> Result<u8> {
     } else if let [.., trace] = traces.as_slice()
         && !message::is_quiet()
     {
-        // As this program was called: it need not be in the PATH.
+        // The name this program was called by: it may not be in the PATH.
         let gpuwhy = env::args_os().next().unwrap_or_else(|| "gpuwhy".into());
         say(&format!(
             "\nThe traces are in {}. Read one with\n\n  {} report {}\n",
@@ -111,10 +110,10 @@ fn choose<'a>(args: &DemoArgs, all: &'a [Fixture]) -> Result<Vec<&'a Fixture>> {
     }
 }
 
-/// The folder of the traces.
+/// Folder of the traces.
 enum Folder {
     Named(PathBuf),
-    /// Of this user alone, and removed at the end.
+    /// Private to this user, and removed at the end.
     New(TempDir),
 }
 
@@ -141,14 +140,14 @@ impl Folder {
     }
 }
 
-/// Writes to stdout at once: the host program writes to the same terminal.
+/// Writes to stdout and flushes: the host program writes to the same terminal.
 fn say(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
 }
 
-/// The three files that stand in for a program, a driver and a GPU.
+/// Files that stand in for a program, a driver and a GPU.
 struct Stage {
     host: PathBuf,
     library: PathBuf,
@@ -156,7 +155,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Finds the files; in a source checkout builds what is missing.
+    /// Finds the files; in a source checkout, builds the missing ones.
     fn set() -> Result<Self> {
         match Self::find() {
             Ok(stage) => Ok(stage),
@@ -177,7 +176,7 @@ impl Stage {
     }
 
     fn play(&self, fixture: &Fixture, trace: &Path, fast: bool) -> Result<ExitStatus> {
-        // The library never overwrites a trace; this folder is the demo's own.
+        // The library never overwrites a trace; this folder belongs to the demo.
         match fs::remove_file(trace) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("cannot replace {}", trace.display()));
@@ -191,16 +190,17 @@ impl Stage {
             .env("GPUWHY_REPLAY_SPEED", if fast { "max" } else { "1" })
             .env("GPUWHY_LIVE", if fast || message::is_quiet() { "off" } else { "1s" })
             .env("GPUWHY_REPORT", if message::is_quiet() { "off" } else { "summary" })
-            // As fast as possible is faster than a busy machine takes records in; nobody waits for this program.
+            // At full speed a busy machine may not keep up with the records. No other process waits for this
+            // program.
             .env("GPUWHY_EXIT_TIMEOUT", "60s")
             .env("GPUWHY_OUTPUT", pattern(trace))
-            // Its reports are what is shown, so they go where the headings go.
+            // Its reports are the output of the demo, so they go to stdout like the headings.
             .stderr(io::stdout().as_fd().try_clone_to_owned()?)
             .spawn()
             .with_context(|| format!("cannot start {}", self.host.display()))?;
         let status = ended(host)?;
         if interrupt::state().is_break() {
-            // It ends in the middle.
+            // The trace is incomplete.
             let _ = fs::remove_file(trace);
             bail!("interrupted");
         }
@@ -208,7 +208,7 @@ impl Stage {
     }
 }
 
-/// Waits for the program, and ends it when a signal asks for that.
+/// Waits for the program, and kills it when a signal requests that.
 fn ended(mut host: Child) -> io::Result<ExitStatus> {
     loop {
         if let Some(status) = host.try_wait()? {
@@ -222,20 +222,20 @@ fn ended(mut host: Child) -> io::Result<ExitStatus> {
     }
 }
 
-/// `path` as an output pattern, in which a percent sign is written twice.
+/// `path` as an output pattern, with percent signs doubled.
 fn pattern(path: &Path) -> String {
     path.to_string_lossy().replace('%', "%%")
 }
 
-/// The source checkout that this program was built from, if it is still there and the program still lies
-/// where cargo put it. An installed program must not run a compiler.
+/// Source checkout that this program was built from, if it still exists and the program is still where cargo
+/// put it. An installed program must not run a compiler.
 fn checkout() -> Option<PathBuf> {
     let built_by_cargo = install_paths::executable_folder()?.join("deps").is_dir();
     let is_checkout = |root: &PathBuf| built_by_cargo && root.join("testing/cupti-replay/Cargo.toml").is_file();
     install_paths::possible_checkouts().into_iter().find(is_checkout)
 }
 
-/// Builds the parts that cargo does not build along with `gpuwhy`, into the folder that this program came from.
+/// Builds the parts that cargo does not build along with `gpuwhy`, into the folder of this program.
 fn build(checkout: &Path) -> Result<()> {
     let folder = install_paths::executable_folder().context("cannot find the folder of this program")?;
     let profile = match folder.file_name().and_then(|name| name.to_str()) {

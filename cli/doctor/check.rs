@@ -1,4 +1,4 @@
-//! One check of `gpuwhy doctor` and how it ended.
+//! One check of `gpuwhy doctor` and its result.
 
 use console::{StyledObject, style};
 use serde::Serialize;
@@ -6,20 +6,20 @@ use serde::Serialize;
 /// Exit code when a check failed.
 pub const FAILED: u8 = 1;
 
-/// How a check ended.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// A profile is possible, with a limitation.
+    /// Profiling is possible, with a limitation.
     Warn,
-    /// A profile is not possible.
+    /// Profiling is not possible.
     Fail,
 }
 
 impl Status {
-    /// As printed; four columns wide.
+    /// Status as printed; four columns wide.
     pub fn shown(self) -> StyledObject<&'static str> {
         match self {
             Self::Ok => style("ok  ").green(),
@@ -29,31 +29,31 @@ impl Status {
     }
 }
 
-/// One line of the answer.
+/// One line of the output.
 #[derive(Debug, Serialize)]
 pub struct Check {
-    /// What was looked at; stable, for scripts.
+    /// Name of the check; stable, for scripts.
     pub name: &'static str,
     pub status: Status,
-    /// What was found and what it means.
+    /// Finding and its meaning.
     pub finding: String,
-    /// What to do; absent when there is nothing to do.
+    /// Recommended action; `None` when no action is needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }
 
 impl Check {
-    /// All is well.
+    /// Result without a problem.
     pub fn ok(name: &'static str, finding: impl Into<String>) -> Self {
         Self { name, status: Status::Ok, finding: finding.into(), advice: None }
     }
 
-    /// A limitation.
+    /// Result with a limitation.
     pub fn warn(name: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { name, status: Status::Warn, finding: finding.into(), advice: Some(advice.into()) }
     }
 
-    /// No profile is possible.
+    /// Result that rules out profiling.
     pub fn fail(name: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { name, status: Status::Fail, finding: finding.into(), advice: Some(advice.into()) }
     }

@@ -1,7 +1,8 @@
-//! Whether hardware counters of the GPU can be sampled: `GPUWHY_GPU_METRICS`.
+//! Checks whether GPU hardware counters can be sampled (`GPUWHY_GPU_METRICS`).
 //!
-//! The child that tries a libcupti asks it (see [`probe`](super::probe)); the kernel module tells beforehand whether it
-//! keeps counters for administrators. Gauges (power, clocks, temperature) need none of this.
+//! The child process that tests a libcupti also tries its counters (see [`probe`](super::probe)). A parameter
+//! of the kernel module shows in advance whether counters are restricted to administrators. Readings of
+//! power, clocks and temperature need none of this.
 
 use cupti_sys::counters::refusal::{Refusal, restricted_to_administrators};
 
@@ -10,7 +11,7 @@ use super::probe::Outcome;
 
 const NAME: &str = "GPU counters";
 
-/// The line about counters; none where CUPTI itself does not work.
+/// Check of the counters; `None` when CUPTI itself does not work.
 pub fn assess(outcome: &Outcome) -> Option<Check> {
     outcome.counters.as_ref().map(|counters| words(counters, restricted_to_administrators()))
 }
@@ -24,7 +25,7 @@ fn words(counters: &Result<String, String>, restricted: Option<bool>) -> Check {
     match counters {
         Ok(found) => Check::ok(NAME, format!("{found}{parameters}")),
         Err(why) => {
-            // What happened and what to do stand in one sentence.
+            // The reason and the advice are in one sentence.
             let (finding, advice) = why.split_once("; ").unwrap_or((why, "see docs/guide/troubleshooting.md"));
             let is_permission = Refusal::Permission.to_string() == *why;
             let parameters = if is_permission { "" } else { parameters };

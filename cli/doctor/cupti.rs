@@ -1,8 +1,8 @@
-//! Which libcupti a program would get, and whether it works with the driver.
+//! Finds the libcupti that a program would get, and tests it with the driver.
 //!
-//! A program that has its own libcupti mapped (PyTorch) keeps that one, which cannot be seen from here unless
-//! it lies in the active Python environment. So finding none is a warning, while one that the user named and
-//! that does not work is a failure.
+//! A program that has already mapped its own libcupti (PyTorch) keeps that one. This process cannot see it
+//! unless it lies in the active Python environment, so finding none is only a warning. A library that the
+//! user named and that does not work is a failure.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::probe::{self, Outcome};
 
 const NAME: &str = "libcupti";
 
-/// Adds the checks: a line for each libcupti up to the first that loads, then those that are passed over.
+/// Adds the checks: a line for each libcupti up to the first that loads, then the skipped ones.
 pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<Check>) {
     let named = named
         .map(Path::to_owned)
@@ -38,7 +38,7 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
         match &candidate.skip {
             Some(Skip::NoLibraryInFolder | Skip::Duplicate) => {}
             Some(skip @ Skip::NewerThanDriver { .. }) => {
-                // A bare name says nothing about a file, so passing over it is no news.
+                // A bare name does not identify a file, so skipping it is not worth a line.
                 if candidate.found_by != FoundBy::Linker {
                     passed_over.push(Check::ok(NAME, format!("{} skipped: {skip}", described(&candidate))));
                 }
@@ -54,7 +54,7 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
                     checks.push(assess(&candidate.path, &candidate.found_by, &outcome, cuda_version));
                     checks.extend(counters::assess(&outcome));
                 }
-                // The program takes the first that loads, whether it works or not.
+                // The program uses the first one that loads, even if it does not work.
                 chosen = outcome.loaded.is_some();
             }
         }
@@ -73,12 +73,12 @@ fn described(candidate: &Candidate) -> String {
     format!("{} ({})", candidate.path.display(), candidate.found_by)
 }
 
-/// The outcome of the child process; a child that could not be started is an outcome too.
+/// Outcome of the child process, including a failure to start it.
 fn probed(path: &Path) -> Outcome {
     probe::probe(path).unwrap_or_else(|error| Outcome { error: Some(format!("{error:#}")), ..Outcome::default() })
 }
 
-/// Words an outcome.
+/// Describes an outcome.
 fn assess(path: &Path, found_by: &FoundBy, outcome: &Outcome, cuda_version: Option<u32>) -> Check {
     let shown = match &outcome.loaded {
         Some(loaded) => loaded.clone(),
@@ -98,7 +98,7 @@ fn assess(path: &Path, found_by: &FoundBy, outcome: &Outcome, cuda_version: Opti
         }
     };
     let finding = format!("{shown}: {error}");
-    // One that cannot be loaded is passed over, unless the user insists on it.
+    // A library that cannot be loaded is skipped, unless the user named it.
     if outcome.loaded.is_none() && *found_by != FoundBy::Override {
         Check::warn(NAME, finding, advice)
     } else {
@@ -106,10 +106,10 @@ fn assess(path: &Path, found_by: &FoundBy, outcome: &Outcome, cuda_version: Opti
     }
 }
 
-/// Where the `python3` on the path has its packages: the prefix of its environment and that of the user.
+/// Package prefixes of the `python3` in the PATH: that of its environment and that of the user.
 ///
-/// Asked because `pip install` is how most people get libcupti, and a terminal without an activated
-/// environment says nothing about it. No answer is no problem.
+/// Most users get libcupti through `pip install`, and a terminal without an activated environment does not
+/// show where. An empty list is not an error.
 fn python_environments() -> Vec<PathBuf> {
     let output = Command::new("python3")
         .args(["-I", "-c", "import site, sys; print(sys.prefix); print(site.getuserbase())"])

@@ -1,6 +1,6 @@
-//! The driver as a program meets it: its library, its kernel module, its device files.
+//! Checks the driver as a program sees it: its library, its kernel module, its device files.
 //!
-//! Reads files and asks the driver library for its version; does not initialize CUDA.
+//! Reads files and the version of the driver library; does not initialize CUDA.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -10,7 +10,7 @@ use super::check::Check;
 
 const CONTAINER: &str = "install NVIDIA's driver; in a container start it with --gpus all (NVIDIA Container Toolkit)";
 
-/// Adds the checks and answers with the CUDA version of the driver, `1000 * major + 10 * minor`.
+/// Adds the checks and returns the CUDA version of the driver, `1000 * major + 10 * minor`.
 pub fn check(checks: &mut Vec<Check>) -> Option<u32> {
     let cuda_version = cupti_sys::driver_cuda_version_by_loading();
     checks.push(match cuda_version {
@@ -19,7 +19,7 @@ pub fn check(checks: &mut Vec<Check>) -> Option<u32> {
     });
     checks.push(match cupti_sys::kernel_driver_version() {
         Some(version) => Check::ok("kernel module", format!("driver {version}")),
-        // The Linux side of WSL has no module of its own; Windows' driver is behind this device.
+        // The Linux side of WSL has no kernel module; this device leads to the Windows driver.
         None if Path::new("/dev/dxg").exists() => Check::ok("kernel module", "that of Windows (WSL)"),
         None => Check::fail("kernel module", "/proc/driver/nvidia/version is missing", CONTAINER),
     });
@@ -33,7 +33,7 @@ pub fn check(checks: &mut Vec<Check>) -> Option<u32> {
     cuda_version
 }
 
-/// A CUDA version as people write it.
+/// CUDA version in the usual notation.
 pub fn cuda(version: u32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
@@ -70,7 +70,7 @@ fn gpus(folder: &Path) -> Vec<PathBuf> {
     entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_gpu).collect()
 }
 
-/// CUDA takes the variable up to the first entry that names no device, so these two hide them all.
+/// CUDA reads the variable up to the first entry that is not a device, so these two values hide all devices.
 fn visible_devices(value: Option<&str>) -> Option<Check> {
     let value = value?;
     (value.trim().is_empty() || value.trim_start().starts_with("-1")).then(|| {
@@ -82,8 +82,8 @@ fn visible_devices(value: Option<&str>) -> Option<Check> {
     })
 }
 
-/// Whether hardware counters are kept for administrators. Tracing activities needs no such right, so this is never
-/// more than information; it is here because it is the first thing that people suspect.
+/// Checks whether hardware counters are restricted to administrators. Activity tracing needs no such
+/// permission, so this is only information, but it is the first thing that users suspect.
 fn restriction(parameters: &str) -> Option<Check> {
     let value = parameters.lines().find_map(|line| line.strip_prefix("RmProfilingAdminOnly:"))?;
     Some(Check::ok(

@@ -1,6 +1,7 @@
-//! What gpuwhy itself needs: its library, its variables free, a folder to write to.
+//! Checks the prerequisites of gpuwhy itself: its library, unset injection variables, a writable output
+//! folder.
 //!
-//! Not checked: ptrace rights, because the driver loads the library and nobody attaches to the program.
+//! Does not check ptrace permissions: the driver loads the library, and no process attaches to the program.
 
 use std::env;
 use std::fs::{self, File};
@@ -29,7 +30,7 @@ pub fn check(checks: &mut Vec<Check>) {
             Check::fail("libprof.so", format!("not found in {}", looked.join(", ")), advice)
         }
     });
-    // Without a library of our own, whatever is set is somebody else's.
+    // Without our own library, any library that is set belongs to another tool.
     let own = library.unwrap_or_else(|_| PathBuf::new());
     checks.push(match run::other_library(run::INJECTION, &own) {
         Some(other) => Check::fail(
@@ -49,10 +50,10 @@ pub fn check(checks: &mut Vec<Check>) {
     checks.push(output_folder(&output_pattern()));
 }
 
-/// What the loader says against `library` here, for example that this C library is too old for it.
+/// Error of the dynamic loader for `library`, for example that the C library is too old.
 ///
-/// Asks by preloading it into this program's `--version`: a dynamic loader that cannot preload something says
-/// why on stderr and goes on. So no foreign code runs in this process.
+/// Preloads the library into `--version` of this program: a dynamic loader that cannot preload a library
+/// prints the reason on stderr and continues. So no foreign code runs in this process.
 fn loading_error(library: &Path) -> Option<String> {
     let output = Command::new(env::current_exe().ok()?)
         .arg("--version")
@@ -62,28 +63,28 @@ fn loading_error(library: &Path) -> Option<String> {
         .ok()?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     match preload_complaint(&stderr) {
-        // A missing symbol version ends the program instead.
+        // A missing symbol version terminates the program instead.
         None if !output.status.success() => Some(stderr.lines().next().unwrap_or("no reason given").to_owned()),
         complaint => complaint,
     }
 }
 
-/// The reason in a message such as `ERROR: ld.so: object 'a.so' from LD_PRELOAD cannot be preloaded (reason):
-/// ignored.`
+/// Extracts the reason from a message such as `ERROR: ld.so: object 'a.so' from LD_PRELOAD cannot be
+/// preloaded (reason): ignored.`
 fn preload_complaint(stderr: &str) -> Option<String> {
     let line = stderr.lines().find(|line| line.contains("cannot be preloaded"))?;
     let reason = line.split_once("cannot be preloaded").map_or(line, |(_, reason)| reason);
     Some(reason.trim_end_matches('.').trim_end_matches(": ignored").trim_matches([' ', ':']).to_owned())
 }
 
-/// Where the next trace would go.
+/// Output pattern of the next trace.
 fn output_pattern() -> PathBuf {
     let set = env::var_os("GPUWHY_OUTPUT").filter(|value| !value.is_empty());
     set.map_or_else(|| PathBuf::from("gpuwhy-%p.gpuwhy"), PathBuf::from)
 }
 
-/// Whether a file can be created in the folder of `pattern`. Creates one and removes it, because permissions, quota
-/// and read-only mounts are answered only by doing it.
+/// Checks whether a file can be created in the folder of `pattern`. Creates one and removes it: only that
+/// reveals permissions, quotas and read-only mounts.
 fn output_folder(pattern: &Path) -> Check {
     const NAME: &str = "output folder";
     if pattern == Path::new("off") {
@@ -95,7 +96,7 @@ fn output_folder(pattern: &Path) -> Check {
     if folder.to_string_lossy().contains('%') {
         return Check::ok(NAME, format!("{shown} depends on the process; not checked"));
     }
-    // libprof.so makes folders that are missing.
+    // libprof.so creates missing folders.
     let existing = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
     match try_write(existing) {
         Ok(()) if existing == folder => Check::ok(NAME, format!("{shown} is writable")),
@@ -110,7 +111,7 @@ fn output_folder(pattern: &Path) -> Check {
 
 fn try_write(folder: &Path) -> io::Result<()> {
     let path = folder.join(format!(".gpuwhy-doctor-{}", std::process::id()));
-    // Never through a link that somebody has put there.
+    // Never follows a link that another user put there.
     File::create_new(&path)?.write_all(b"gpuwhy\n")?;
     fs::remove_file(path)
 }

@@ -1,9 +1,9 @@
-//! `gpuwhy doctor`: says before a run whether it will work, and what to do where it will not.
+//! `gpuwhy doctor`: checks before a run whether it will work, and gives advice where it will not.
 //!
-//! Every check is one line with a status, what was found, and for everything that is not fine one piece of advice.
-//! Calls into a libcupti happen in a child process only (see [`probe`]): some of its versions crash on a machine
-//! without a driver. No check creates a CUDA context, so a busy or full GPU is not disturbed;
-//! [`calibrate`] does, in child processes.
+//! Every check is one line with a status, a finding, and one piece of advice unless its status is ok. Only a
+//! child process calls into libcupti (see [`probe`]): some versions crash on a machine without a driver. No
+//! check creates a CUDA context, so a busy or full GPU is not disturbed; [`calibrate`] does, in child
+//! processes.
 
 pub mod calibrate;
 pub mod check;
@@ -23,7 +23,7 @@ use serde::Serialize;
 use crate::args::doctor::DoctorArgs;
 use check::{Check, FAILED, Status};
 
-/// The JSON form.
+/// JSON output.
 #[derive(Serialize)]
 struct Answer<'a> {
     version: &'static str,
@@ -31,8 +31,8 @@ struct Answer<'a> {
     checks: &'a [Check],
 }
 
-/// Runs all checks, prints them, and answers with the exit code. Fails when the answer cannot be written to stdout, or
-/// a calibration fails. A check never fails the program: its failure is its result.
+/// Runs all checks, prints them, and returns the exit code. Fails when stdout cannot be written, or a
+/// calibration fails. A failed check is a result, not an error of this command.
 pub fn run(args: &DoctorArgs) -> Result<u8> {
     if args.calibrate {
         return calibrate::run(args.cupti.as_deref(), args.json);
@@ -59,7 +59,7 @@ fn text(checks: &[Check], colored: bool) -> String {
     for (index, Check { name, status, finding, advice }) in checks.iter().enumerate() {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{}  {name:<18} {finding}", status.shown().force_styling(colored));
-        // One piece of advice for several findings stands below the last of them.
+        // Advice that several findings share is printed after the last one.
         let said_later = checks[index + 1..].iter().any(|later| later.advice == *advice);
         if let Some(advice) = advice.as_ref().filter(|_| !said_later) {
             let _ = writeln!(text, "{:24} -> {advice}", "");

@@ -1,20 +1,21 @@
-//! Whether this system gives the registers of running threads, for native functions in the stacks of host samples.
+//! Checks whether this system provides the registers of running threads, which host samples need for native
+//! functions.
 //!
-//! Only files of `/proc` are read: whether a filter of system calls refuses perf events is known when they are tried,
-//! which `libprof.so` does, and notes in the report.
+//! Reads only files in `/proc`. Whether a seccomp filter blocks perf events shows only when they are opened;
+//! `libprof.so` does that and records the result in the report.
 
 use std::fs;
 
 use super::check::Check;
 
 const NAME: &str = "native stacks";
-/// The greatest `kernel.perf_event_paranoid` that lets everybody sample threads of their own. Distributions add 3 and
+/// Greatest `kernel.perf_event_paranoid` that lets every user sample their threads. Distributions add 3 and
 /// 4.
 const ALLOWED_FOR_ALL: i32 = 2;
-/// `CAP_SYS_ADMIN` and `CAP_PERFMON`, either of which sets that limit aside.
+/// `CAP_SYS_ADMIN` and `CAP_PERFMON`, either of which overrides that limit.
 const CAPABILITIES: u64 = 1 << 21 | 1 << 38;
 
-/// Adds the check. Nothing here keeps gpuwhy from working.
+/// Adds the check. It never fails: gpuwhy works without native stacks.
 pub fn check(checks: &mut Vec<Check>) {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,8 +1,8 @@
-//! The load test of a libcupti, in a process of its own.
+//! Tests a libcupti in a separate process.
 //!
 //! CUPTI 13.2 overflows its stack at the first call on a machine without a driver, and a broken installation
-//! may do anything. So `doctor` starts this hidden subcommand, which says on stdout each step that it has
-//! done, at once; the last line before a crash tells where it happened.
+//! may do anything. So `doctor` starts this hidden subcommand, which prints each completed step on stdout
+//! immediately; the last line before a crash shows where it happened.
 
 use std::env;
 use std::io::{self, Read, Write};
@@ -23,8 +23,8 @@ use super::check;
 /// Name of the hidden subcommand.
 pub const SUBCOMMAND: &str = "probe-libcupti";
 
-/// Longest time for the child. Without persistence mode the driver wakes up at the first use, which takes
-/// seconds for each GPU; a machine with eight stays well below this.
+/// Time limit for the child. Without persistence mode the driver initializes at the first use, which takes
+/// seconds for each GPU; a machine with eight GPUs stays well below this.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
 const LOADED: &str = "loaded";
@@ -35,15 +35,15 @@ const COUNTERS: &str = "counters";
 const NO_COUNTERS: &str = "no-counters";
 const ERROR: &str = "error";
 
-/// Contexts do not matter here: none is created.
+/// No context is created, so context callbacks are ignored.
 struct Ignore;
 
 impl ResourceHandler for Ignore {
     fn context_created() {}
 }
 
-/// The child: loads the library, asks its version, takes the subscriber slot and gives it back. Fails when stdout is
-/// gone.
+/// Child process: loads the library, queries its version, subscribes and unsubscribes. Fails when stdout is
+/// closed.
 pub fn run(libcupti: PathBuf) -> Result<u8> {
     let mut stdout = io::stdout();
     let mut say = |step: &str, value: &str| -> io::Result<()> {
@@ -59,14 +59,14 @@ pub fn run(libcupti: PathBuf) -> Result<u8> {
     };
     say(LOADED, &cupti.path().display().to_string())?;
     let outcome = cupti.version().and_then(|version| {
-        // A failure to write shows when the last line is written.
+        // The write of the last line reports any failure.
         let _ = say(VERSION, &version.to_string());
         cupti.subscribe::<Ignore>()?.unsubscribe()
     });
     match outcome {
         Ok(()) => {
             say(SUBSCRIBED, "")?;
-            // Last of all: what goes wrong with it is no failure of the rest.
+            // The counters come last: a problem there must not affect the other results.
             match counters(cupti) {
                 Ok(found) => say(COUNTERS, &found)?,
                 Err(why) => say(NO_COUNTERS, &why)?,
@@ -83,7 +83,7 @@ pub fn run(libcupti: PathBuf) -> Result<u8> {
     Ok(0)
 }
 
-/// Whether hardware counters of the first device can be sampled, and which; or why not. Nothing is taken.
+/// Hardware counters of the first device that can be sampled, or the reason why none can. Takes no samples.
 fn counters(cupti: &'static Cupti) -> Result<String, String> {
     const FIRST: u32 = 0;
     let counters = Counters::of(cupti);
@@ -91,7 +91,7 @@ fn counters(cupti: &'static Cupti) -> Result<String, String> {
         return Err(Refusal::OldLibrary.to_string());
     }
     let refusal = |error: cupti_sys::Error| Refusal::of(&error).to_string();
-    // Without it CUPTI answers UNKNOWN to all that follows (H100, CUPTI 13.0).
+    // Without this CUPTI returns UNKNOWN for all following calls (H100, CUPTI 13.0).
     if !cupti_sys::initialize_driver() {
         return Err("the driver does not initialize; see the other lines".to_owned());
     }
@@ -108,8 +108,8 @@ fn counters(cupti: &'static Cupti) -> Result<String, String> {
     }
 }
 
-/// Loads this file and no other: the search goes on after an override that fails, and its success would say
-/// nothing.
+/// Loads only this file: after an override fails, the usual search continues, and its success would be
+/// meaningless here.
 fn load(path: PathBuf) -> Result<&'static Cupti, String> {
     let search = Search { override_path: Some(path), ..Search::default() };
     match Cupti::load(&search) {
@@ -123,24 +123,24 @@ fn load(path: PathBuf) -> Result<&'static Cupti, String> {
     }
 }
 
-/// How far the child came.
+/// Steps that the child completed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The file that was mapped.
+    /// Path of the mapped file.
     pub loaded: Option<String>,
     /// CUPTI's API version.
     pub version: Option<String>,
-    /// Whether the subscriber slot could be taken.
+    /// True if subscribing to CUPTI succeeded.
     pub subscribed: bool,
-    /// Whether another profiler has it.
+    /// True if another profiler is subscribed.
     pub busy: bool,
-    /// What of the hardware's counters can be sampled, or why nothing; `None` when that was not asked.
+    /// Hardware counters that can be sampled, or the reason why none can; `None` when this was not tested.
     pub counters: Option<Result<String, String>>,
-    /// What went wrong.
+    /// Error message.
     pub error: Option<String>,
 }
 
-/// The parent: probes `libcupti` in a child process. Fails when the child cannot be started.
+/// Parent process: probes `libcupti` in a child process. Fails when the child cannot be started.
 pub fn probe(libcupti: &Path) -> Result<Outcome> {
     let program = env::current_exe().context("cannot find this program")?;
     let mut child = Command::new(&program)
@@ -163,7 +163,7 @@ pub fn probe(libcupti: &Path) -> Result<Outcome> {
             None => thread::sleep(Duration::from_millis(5)),
         }
     };
-    // A few lines fit the pipe, so the child never waited for this.
+    // The output is a few lines and fits the pipe, so the child never blocked on it.
     let mut text = String::new();
     if let Some(mut stdout) = child.stdout.take() {
         stdout.read_to_string(&mut text).context("cannot read from the child")?;
@@ -171,7 +171,8 @@ pub fn probe(libcupti: &Path) -> Result<Outcome> {
     Ok(interpret(&text, status))
 }
 
-/// `status` is `None` for a child that was ended because it took too long.
+/// Derives the outcome from the child's output. `status` is `None` for a child that was killed after the time
+/// limit.
 fn interpret(text: &str, status: Option<ExitStatus>) -> Outcome {
     let mut outcome = Outcome::default();
     for line in text.lines() {
@@ -192,7 +193,7 @@ fn interpret(text: &str, status: Option<ExitStatus>) -> Outcome {
         None => outcome.error = Some(format!("no answer for {} s after \"{last}\"", PROBE_TIMEOUT.as_secs())),
         Some(status) => {
             if let Some(signal) = status.signal().filter(|_| outcome.subscribed) {
-                // Everything but the counters works.
+                // All but the counters works.
                 let why = format!("CUPTI crashed with signal {signal} when asked for them; use a newer libcupti");
                 outcome.counters = Some(Err(why));
             } else if let Some(signal) = status.signal() {
@@ -247,7 +248,7 @@ mod tests {
         let outcome = interpret("busy \nerror cuptiSubscribe answered 39\n", Some(ExitStatus::from_raw(256)));
         assert!(outcome.busy);
         assert_eq!(outcome.error.as_deref(), Some("cuptiSubscribe answered 39"));
-        // An exit without a word, for example by the dynamic loader.
+        // An exit without output, for example by the dynamic loader.
         assert!(interpret("", Some(ExitStatus::from_raw(127 << 8))).error.unwrap().contains("127"));
     }
 }

@@ -1,7 +1,7 @@
-//! The words that `gpuwhy report --explain` knows: those of the glossary, which is their one source.
+//! Terms that `gpuwhy report --explain` knows. The glossary is their only source.
 //!
-//! A `## Term (`name`)` and its paragraphs is an entry; so is each row of its table of words: in the first cell words
-//! that lead to it, in the second what they mean.
+//! A `## Term (`name`)` heading with its paragraphs is an entry, and so is each row of the table of words:
+//! the first cell has the search words, the second their meaning.
 
 use gpuwhy_report::words;
 use gpuwhy_trace::counters::Throttle;
@@ -15,23 +15,23 @@ use crate::nearest::edits;
 pub const FILE: &str = "docs/guide/glossary.md";
 const GLOSSARY: &str = include_str!("../../docs/guide/glossary.md");
 
-/// More edits than this are another word.
+/// Maximum edit distance of a suggestion.
 const MOST_EDITS: usize = 3;
 
-/// What is said about a word.
+/// Glossary entry.
 #[derive(Debug)]
 pub struct Entry {
-    /// The term; of a row, its words.
+    /// The term; for a row, its words.
     pub title: String,
-    /// Names in JSON and tables, and of a row all words.
+    /// Names in JSON and tables; for a row, all its words.
     pub names: Vec<String>,
-    /// Whether it is a row.
+    /// True for a row of the table.
     pub is_row: bool,
-    /// What is said, without Markdown.
+    /// Text without Markdown.
     pub paragraphs: Vec<String>,
 }
 
-/// All entries, the terms first.
+/// All entries, terms first.
 #[derive(Debug)]
 pub struct Entries(Vec<Entry>);
 
@@ -43,7 +43,7 @@ impl Entries {
         Self(entries)
     }
 
-    /// Everything about a word: a term, a name or a phrase of the report.
+    /// Entries for a word: a term, a name or a phrase of the report.
     pub fn about(&self, word: &str) -> Vec<&Entry> {
         let found = |word: &str| -> Vec<&Entry> {
             let word = key(word);
@@ -55,7 +55,7 @@ impl Entries {
         }
     }
 
-    /// The known word with the fewest edits from this one, if it is near.
+    /// Known word with the smallest edit distance to `word`, if it is close.
     pub fn nearest(&self, word: &str) -> Option<&str> {
         let word = key(word);
         let most = MOST_EDITS.min(word.chars().count() / 2);
@@ -64,14 +64,14 @@ impl Entries {
         near.min().map(|(_, known)| known)
     }
 
-    /// The terms with their names, or the words of all rows.
+    /// The terms with their names or, with `rows`, the words of all rows.
     pub fn titles(&self, rows: bool) -> Vec<String> {
         self.0.iter().filter(|entry| entry.is_row == rows).map(Entry::heading).collect()
     }
 }
 
 impl Entry {
-    /// The title, with the names of a term.
+    /// The title, followed by the names of a term.
     pub fn heading(&self) -> String {
         match self.names.as_slice() {
             names if self.is_row || names.is_empty() => self.title.clone(),
@@ -79,13 +79,13 @@ impl Entry {
         }
     }
 
-    /// The words that lead here.
+    /// Words that find this entry.
     fn words(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.title.as_str()).chain(self.names.iter().map(String::as_str))
     }
 }
 
-/// The name that the report's words for something stand for.
+/// Name of the cause, scenario, activity or limit that the report calls `phrase`.
 fn name_of(phrase: &str) -> Option<&'static str> {
     let groups = Group::ALL.into_iter();
     let groups = groups.flat_map(|of| [(words::bottleneck(of), of.name()), (words::spent(of), of.name())]);
@@ -100,8 +100,8 @@ fn name_of(phrase: &str) -> Option<&'static str> {
     all.find(|(words, _)| key(words) == phrase).map(|(_, name)| name)
 }
 
-/// A word as words are compared: `Data loading`, `data-loading` and `data_loading` are one; so are `kernels[]` and
-/// `kernel`.
+/// Normalizes a word for comparison: `Data loading`, `data-loading` and `data_loading` are equal; so are
+/// `kernels[]` and `kernel`.
 fn key(word: &str) -> String {
     let word = word.trim().trim_end_matches(['[', ']', '{', '}', ':']).to_lowercase().replace([' ', '-'], "_");
     match word.strip_suffix('s') {
@@ -130,7 +130,7 @@ fn row(line: &str) -> Option<Entry> {
     Some(Entry { title, names, is_row: true, paragraphs: vec![plain(meaning)] })
 }
 
-/// Markdown as text: links without their targets, no marks for code and bold type, one line.
+/// Markdown as plain text on one line: link targets and the markers of code and bold type are removed.
 fn plain(markdown: &str) -> String {
     let (mut text, mut rest) = (String::new(), markdown);
     while let Some((before, link)) = rest.split_once("](") {
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether each word of a heading belongs to a known word of up to three.
+    /// The part of a heading that is not covered by known terms of up to three words, or `None`.
     fn unknown_heading(entries: &Entries, heading: &str) -> Option<String> {
         let words: Vec<&str> = heading.split_whitespace().collect();
         let mut at = 0;
@@ -169,13 +169,13 @@ mod tests {
         None
     }
 
-    /// The labels before colons, and the columns, that a report prints.
+    /// Labels before colons, and column headings, in a printed report.
     fn printed(text: &str) -> (Vec<String>, Vec<String>) {
         let (mut labels, mut columns) = (Vec::new(), Vec::new());
         for line in text.lines() {
             let label = line.trim_start_matches([' ', '-']).split_once(": ").map(|(label, _)| label);
             let plain = |label: &&str| label.len() < 30 && label.starts_with(|first: char| first.is_ascii_uppercase());
-            // What has a number is a sentence.
+            // A line with a number is a sentence.
             let own = !line.starts_with("   ")
                 && label
                     .is_some_and(|label| !label.contains(|at: char| at.is_ascii_digit()) || label.starts_with("Fix "));

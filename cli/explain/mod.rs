@@ -1,6 +1,6 @@
-//! `gpuwhy report --explain`: what a word of the report means, and how it is measured.
+//! `gpuwhy report --explain`: the meaning of a term in the report, and how it is measured.
 //!
-//! The answers are the glossary itself, which is part of this program: see [`entries`].
+//! The explanations are the glossary, which is embedded in this program: see [`entries`].
 
 mod entries;
 
@@ -14,11 +14,11 @@ use profiler_core::attribution::leaf::Leaf;
 use crate::{message, prose};
 use entries::{Entries, Entry, FILE};
 
-/// Exit code when the word is unknown.
+/// Exit code when the term is unknown.
 const UNKNOWN: u8 = 2;
 
-/// Prints the explanation of a word, or of several that are one term, or lists all words where there is none; answers
-/// with the exit code. Fails when stdout cannot be written.
+/// Prints the explanation of a term, which may have several words, or lists all terms if `word` is empty;
+/// returns the exit code. Fails when stdout cannot be written.
 pub fn run(word: &str) -> Result<u8> {
     let entries = Entries::read();
     let text = if word.is_empty() {

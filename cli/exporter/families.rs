@@ -1,7 +1,8 @@
-//! The metrics: their names, types and labels, and how they are written in Prometheus's text format.
+//! Metrics: their names, types and labels, and their output in Prometheus's text format.
 //!
-//! Labels that dcgm-exporter has too mean the same and have the same names, so that `on(Hostname, UUID)` joins. `job`
-//! and `instance` belong to Prometheus and are never used. `docs/guide/metrics.md` explains each metric.
+//! Labels that dcgm-exporter has too have the same names and meanings, so that `on(Hostname, UUID)` joins.
+//! `job` and `instance` belong to Prometheus and are never used. `docs/guide/metrics.md` explains each
+//! metric.
 
 use std::fmt::Write;
 
@@ -14,12 +15,12 @@ use super::numbers::{DIRECTIONS, Device, FUNCTIONS, TRACING, losses};
 /// Content type of Prometheus's text format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Metrics of one name.
+/// Metric family: all metrics with one name.
 #[derive(Debug)]
 pub struct Family {
-    /// Without `gpuwhy_`.
+    /// Name without `gpuwhy_`.
     pub name: &'static str,
-    /// `counter` or `gauge`.
+    /// Prometheus type: `counter` or `gauge`.
     pub kind: &'static str,
     pub help: &'static str,
 }
@@ -98,7 +99,7 @@ pub const FAMILIES: [&Family; 26] = [
     &START_TIME,
 ];
 
-/// The metrics of processes, and of the exporter itself.
+/// Text with the metrics of all processes and of the exporter itself.
 pub fn text<'a>(processes: impl Iterator<Item = &'a Known> + Clone, summary: &Summary, with_leaves: bool) -> String {
     let mut page = Page::default();
     devices(&mut page, processes.clone(), with_leaves);
@@ -220,12 +221,12 @@ fn for_processes<'a>(page: &mut Page, processes: impl Iterator<Item = &'a Known>
     }
 }
 
-/// Nanoseconds as seconds. A double has 53 bits, so up to 104 days each nanosecond counts.
+/// Nanoseconds as seconds. A double has 53 bits, so values up to 104 days are exact to the nanosecond.
 fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }
 
-/// Labels that all metrics of a process or a device have.
+/// Labels common to all metrics of a process or a device.
 struct Labels(Vec<(&'static str, String)>);
 
 impl Labels {
@@ -233,7 +234,7 @@ impl Labels {
         let numbers = &known.numbers;
         let mut labels =
             vec![("run", numbers.run_label()), ("rank", numbers.rank_label()), ("Hostname", numbers.host.clone())];
-        // Of several processes that have run and rank in common, as the children of a rank do.
+        // Distinguishes processes with the same run and rank, such as the children of a rank.
         if known.number > 1 {
             labels.push(("process", known.number.to_string()));
         }
@@ -248,7 +249,7 @@ impl Labels {
     }
 }
 
-/// Text being written; lines of a family follow each other.
+/// Text being written. The lines of a family must be contiguous.
 #[derive(Default)]
 struct Page {
     text: String,

@@ -1,7 +1,7 @@
 //! `gpuwhy exporter`: metrics of this node's programs for Prometheus.
 //!
-//! Reading order: `numbers` (what a process says), `node` (the processes over time), `families` (the metrics and their
-//! text); then the ways out: `server` (a scrape) and the text file, here.
+//! Reading order: `numbers` (the metrics of a process), `node` (the processes over time), `families` (the
+//! exported metrics and their text); then the outputs: `server` (scrapes) and the text file, here.
 
 mod families;
 mod node;
@@ -22,27 +22,27 @@ use self::server::Server;
 use crate::args::exporter::ExporterArgs;
 use crate::{interrupt, message};
 
-/// Exit code when the address cannot be had, or the file not be written at first.
+/// Exit code when the address is unavailable, or the first write of the file fails.
 pub const FAILED: u8 = 1;
-/// Processes are asked at most this often, however many clients there are.
+/// Minimum interval between queries of the processes, independent of the number of clients.
 const FASTEST: Duration = Duration::from_secs(1);
-/// How soon Ctrl-C is noticed.
+/// Interval between checks for Ctrl-C.
 const TICK: Duration = Duration::from_millis(100);
-/// Between two looks for processes that have ended.
+/// Interval between scans for processes that have ended.
 const GLANCE: Duration = Duration::from_secs(1);
-/// The file that is written for node_exporter.
+/// File for node_exporter.
 const TEXTFILE: &str = "gpuwhy.prom";
 
-/// What the threads share.
+/// State shared by the threads.
 struct Exporter {
     node: Mutex<Node>,
-    /// The newest page, and when it was made.
+    /// Most recent page, with the time it was made.
     page: Mutex<Option<(Instant, String)>>,
     leaves: bool,
 }
 
 impl Exporter {
-    /// The metrics, newly asked for unless that was just done.
+    /// Text of the metrics. Queries the processes unless the last page is recent.
     fn page(&self) -> String {
         let mut page = self.page.lock();
         if let Some((made, text)) = page.as_ref().filter(|(made, _)| made.elapsed() < FASTEST) {
@@ -57,8 +57,8 @@ impl Exporter {
     }
 }
 
-/// Does it until it is interrupted, and answers with the exit code. Fails when the address cannot be had, or the file
-/// not be written at the start.
+/// Serves metrics until interrupted and returns the exit code. Fails when the address is unavailable, or the
+/// first write of the file fails.
 pub fn run(args: &ExporterArgs) -> Result<u8> {
     let node = Mutex::new(Node::new(!args.once));
     let exporter = Arc::new(Exporter { node, page: Mutex::default(), leaves: args.leaves });
@@ -82,10 +82,10 @@ pub fn run(args: &ExporterArgs) -> Result<u8> {
         thread::spawn(move || server.run(&page));
     }
     if let Some(folder) = &args.textfile {
-        // The first time, a folder that cannot be written is an error of the command line.
+        // On the first write, a folder that is not writable is a usage error.
         write_textfile(folder, &exporter.page())?;
     } else {
-        // From here on processes leave their last numbers.
+        // From here on, processes that end save their last numbers.
         exporter.node.lock().glance();
     }
     interrupt::watch()?;
@@ -114,14 +114,14 @@ pub fn run(args: &ExporterArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Writes the file as a whole or not at all: node_exporter may read it at any time.
+/// Writes the file atomically: node_exporter may read it at any time.
 fn write_textfile(folder: &Path, text: &str) -> Result<()> {
     let place = folder.join(TEXTFILE);
     let complaint = || format!("{} cannot be written", place.display());
-    // node_exporter reads `*.prom` only.
+    // node_exporter reads only `*.prom`.
     let mut unfinished = tempfile::Builder::new().prefix(".gpuwhy").tempfile_in(folder).with_context(complaint)?;
     unfinished.write_all(text.as_bytes()).with_context(complaint)?;
-    // node_exporter is another user; what a scrape would give to anybody may be read by anybody here.
+    // node_exporter runs as another user. Any local user may read what any client of a scrape could read.
     use std::os::unix::fs::PermissionsExt;
     unfinished.as_file().set_permissions(std::fs::Permissions::from_mode(0o644)).with_context(complaint)?;
     unfinished.persist(&place).with_context(complaint)?;

@@ -1,4 +1,4 @@
-//! The processes of this node over time: those that answer, and for five minutes those that have ended.
+//! The processes of this node over time: those that respond and, for five minutes, those that have ended.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,38 +13,40 @@ use super::numbers::Numbers;
 use crate::control::connection::{Connection, parsed};
 use crate::message;
 
-/// Processes that are asked; a node has one for each GPU, and some more. As many that ended last are served.
+/// Maximum number of processes to query; a node has one for each GPU, and a few more. The same limit applies
+/// to ended processes.
 const MAX_PROCESSES: usize = 64;
-/// All are asked at once, and none is waited for longer.
+/// Time limit for a response; all processes are queried at once.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// One that has not answered is waited for so long the next times, and as others now and then: it may be slow.
+/// Shorter time limit for a process that did not respond. It gets the full limit again at intervals: it may
+/// just be slow.
 const SILENT_TIMEOUT: Duration = Duration::from_millis(100);
 const PATIENT_AGAIN: Duration = Duration::from_secs(30);
-/// A process whose socket is gone may still write its last numbers for so long: twice the default exit timeout. After
-/// that it counts as lost.
+/// Time in which a process whose socket is gone may still write its last numbers: twice the default exit
+/// timeout. After that it counts as lost.
 const ENDING: Duration = Duration::from_secs(6);
 
-/// What a process does.
+/// State of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProcessState {
-    /// A capture is being taken.
+    /// A capture is active.
     Capturing,
-    /// None is.
+    /// No capture is active.
     Waiting,
-    /// Measuring is over, the program goes on.
+    /// Measuring is finished, the program continues.
     Finished,
-    /// It does not answer.
+    /// The process does not respond.
     Silent,
     Ended,
-    /// It is gone without its last numbers: ended by a signal, crashed, or left by `_exit`, and only its parent learns
-    /// which.
+    /// The process ended without leaving its last numbers: killed by a signal, crashed, or left by `_exit`.
+    /// Only its parent learns which.
     Lost,
 }
 
 impl ProcessState {
     pub const ALL: [Self; 6] = [Self::Capturing, Self::Waiting, Self::Finished, Self::Silent, Self::Ended, Self::Lost];
 
-    /// The value of the label.
+    /// Value of the label.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Capturing => "capturing",
@@ -65,32 +67,32 @@ impl ProcessState {
     }
 }
 
-/// A process with its newest numbers.
+/// Process with its most recent numbers.
 #[derive(Clone, Debug)]
 pub struct Known {
     pub numbers: Numbers,
     pub state: ProcessState,
-    /// 1, or more where others have its run and rank.
+    /// 1, or more if other processes have the same run and rank.
     pub number: u32,
-    /// Since when it is gone.
+    /// Time at which the process was found to have ended.
     gone: Option<Instant>,
 }
 
-/// What the exporter says of itself.
+/// Metrics of the exporter itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
     pub states: Vec<(ProcessState, usize)>,
     pub left_out: usize,
     pub refused: usize,
     pub answered_in: Duration,
-    /// When the exporter was started, since the Unix epoch; `None` when that is not known.
+    /// Start time of the exporter, since the Unix epoch; `None` when unknown.
     pub start_unix: Option<Duration>,
 }
 
-/// An answer of a socket.
+/// Response of a socket.
 enum Answer {
     Numbers(Box<Numbers>),
-    /// It does not know `metrics`.
+    /// The process does not know the `metrics` command.
     OtherVersion,
     Nobody,
     Silent,
@@ -99,25 +101,26 @@ enum Answer {
 /// All processes of this user on this node.
 #[derive(Debug, Default)]
 pub struct Node {
-    /// By their sockets.
+    /// Processes by socket.
     known: BTreeMap<PathBuf, Known>,
-    /// Sockets that do not answer, and when they were last waited for as all others.
+    /// Sockets that do not respond, with the time of the last wait with the full limit.
     silent: BTreeMap<PathBuf, Instant>,
     left_out: usize,
     ended_left_out: usize,
     refused: usize,
     answered_in: Duration,
     start_unix: Option<Duration>,
-    /// Whether processes shall leave their last numbers, the folders that say so, and when they last did.
+    /// True if processes should save their last numbers when they end. Next: the folders where this is
+    /// announced, and the time of the last announcement.
     announces: bool,
     announced: Vec<PathBuf>,
     last_announcement: Option<Instant>,
-    /// What was said already.
+    /// Messages already printed.
     told: Vec<String>,
 }
 
 impl Node {
-    /// Without a process. `announces`: processes shall leave their last numbers.
+    /// Creates a node without processes. `announces`: processes should save their last numbers when they end.
     pub fn new(announces: bool) -> Self {
         Self { announces, start_unix: SystemTime::now().duration_since(UNIX_EPOCH).ok(), ..Self::default() }
     }
@@ -127,7 +130,7 @@ impl Node {
         self.known.values()
     }
 
-    /// What the exporter says of itself.
+    /// Metrics of the exporter itself.
     pub fn summary(&self) -> Summary {
         let nameless = self.silent.keys().filter(|socket| !self.known.contains_key(*socket)).count();
         let count = |state| {
@@ -143,7 +146,7 @@ impl Node {
         }
     }
 
-    /// Asks all processes, and reads what others left.
+    /// Queries all processes, and reads the last numbers of ended ones.
     pub fn look(&mut self) {
         let (folders, sockets) = self.sockets();
         let begin = Instant::now();
@@ -178,13 +181,14 @@ impl Node {
         self.follow_up(&folders, &sockets);
     }
 
-    /// How long a process is waited for.
+    /// Time limit for the response of a process.
     fn patience(&self, socket: &Path, now: Instant) -> Duration {
         let fresh = |last: &Instant| now.duration_since(*last) < PATIENT_AGAIN;
         if self.silent.get(socket).is_some_and(fresh) { SILENT_TIMEOUT } else { ANSWER_TIMEOUT }
     }
 
-    /// A process did not answer in a round that began `now`. Said once each time that it stops answering.
+    /// Records that a process did not respond in a round that started at `now`. Prints a message once each
+    /// time that a process stops responding.
     fn is_silent(&mut self, socket: &Path, now: Instant) {
         if !self.silent.contains_key(socket) {
             let process = socket.file_stem().unwrap_or_default().to_string_lossy();
@@ -195,18 +199,18 @@ impl Node {
         }
     }
 
-    /// Finds out who has ended, without asking anybody.
+    /// Finds processes that have ended, without querying any.
     pub fn glance(&mut self) {
         let (folders, sockets) = self.sockets();
         self.follow_up(&folders, &sockets);
     }
 
-    /// The exporter ends: processes need not leave numbers for it.
+    /// Withdraws the announcement when the exporter ends: processes need not save numbers for it.
     pub fn withdraw(&self) {
         self.announced.iter().for_each(|folder| last_numbers::withdraw(folder, address::user()));
     }
 
-    /// The folders that can be used, and the sockets in them.
+    /// Usable folders, and the sockets in them.
     fn sockets(&mut self) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let user = address::user();
         let all = address::folders(user);
@@ -214,7 +218,7 @@ impl Node {
         let announce = self.announces && is_due;
         if announce {
             self.last_announcement = Some(Instant::now());
-            // The one in which processes to come will listen.
+            // New processes will listen in this folder.
             if let Some(Err(error)) = all.first().map(|folder| address::make_private(folder, user)) {
                 self.tell(&error.to_string());
             }
@@ -231,7 +235,7 @@ impl Node {
                     continue;
                 }
             }
-            // Which one a process uses depends on its environment.
+            // The folder that a process uses depends on its environment, so announce in all of them.
             if announce {
                 if !self.announced.contains(&folder) {
                     self.announced.push(folder.clone());
@@ -259,7 +263,7 @@ impl Node {
                 let numbers = serde_json::from_str(&text).ok().and_then(|json| Numbers::of(&json));
                 let Some(numbers) = numbers else { continue };
                 let socket = socket(&process);
-                // Of a process that had the id before.
+                // The numbers are from an earlier process with the same id.
                 let older = |known: &Known| known.gone.is_none() && known.numbers.start != numbers.start;
                 if !self.known.get(&socket).is_some_and(older) && !self.has_successor(&socket, &numbers, age) {
                     let since = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
@@ -270,8 +274,8 @@ impl Node {
         self.forget();
     }
 
-    /// True if the labels of a process that ended `age` ago were taken by one that started after that end: sums would
-    /// count both.
+    /// True if a process that started after the end of this one, which ended `age` ago, took over its labels:
+    /// sums would count both.
     fn has_successor(&self, socket: &Path, numbers: &Numbers, age: Duration) -> bool {
         let end = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(age);
         let known = |known: &Known| known.numbers.start == numbers.start;
@@ -297,8 +301,8 @@ impl Node {
         }
     }
 
-    /// Which of the processes with the same run and rank this one is. Those that are gone make room: a restarted rank
-    /// has the labels of its predecessor.
+    /// Lowest free number among the processes with the same run and rank. Removes those that have ended: a
+    /// restarted rank gets the labels of its predecessor.
     fn free_number(&mut self, numbers: &Numbers) -> u32 {
         let wanted = numbers.place();
         self.known.retain(|_, known| {
@@ -312,20 +316,20 @@ impl Node {
     fn gone(&mut self, socket: &Path) {
         let Some(known) = self.known.get_mut(socket) else { return };
         let since = *known.gone.get_or_insert_with(Instant::now);
-        // Its last numbers say so.
+        // The process left its last numbers.
         let said = known.numbers.state == ProcessState::Ended.name();
         let lost = !said && since.elapsed() > ENDING;
         known.state = if lost { ProcessState::Lost } else { ProcessState::Ended };
     }
 
-    /// A process that has answered.
+    /// Adds a process as if it had responded.
     #[cfg(test)]
     pub(super) fn insert(&mut self, socket: &str, numbers: Numbers) {
         let state = ProcessState::of(&numbers);
         self.take(Path::new(socket), numbers, state, None);
     }
 
-    /// Of those that are gone, the newest stay for a while.
+    /// Forgets ended processes after some time; keeps at most the most recent ones.
     fn forget(&mut self) {
         self.known.retain(|_, known| known.gone.is_none_or(|since| since.elapsed() < KEPT));
         let mut gone: Vec<_> = self.known.iter().filter_map(|(socket, known)| Some((known.gone?, socket))).collect();
@@ -400,7 +404,7 @@ mod tests {
         assert!(node.has_successor(first, &left, minute * 3), "restarted");
         assert!(!node.has_successor(first, &left, minute), "both ran for a minute");
         assert!(!node.has_successor(other, &numbers(3, started(4), 1, "ended"), minute * 3), "another rank");
-        // It was served before.
+        // The first process was served before.
         node.take(first, numbers(1, started(4), 0, "capturing"), ProcessState::Capturing, None);
         assert!(!node.has_successor(first, &left, minute * 3), "its last numbers");
     }

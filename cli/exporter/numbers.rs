@@ -1,7 +1,7 @@
-//! The numbers of a process, read from its answer to `metrics`.
+//! Metrics of a process, parsed from its response to `metrics`.
 //!
-//! Answers come from programs of other versions, and from files. So a field that is missing or of another type counts
-//! as not said, lists are bounded, and names that are no names of ours are left out: each label has a fixed set of
+//! Responses come from programs of other versions, and from files. So a missing field, or one with the wrong
+//! type, counts as absent, lists are bounded, and unknown names are ignored: each label has a fixed set of
 //! values.
 
 use gpuwhy_report::run::STARTING_UP;
@@ -10,32 +10,32 @@ use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
 use serde_json::Value;
 
 const DEVICES: usize = 16;
-/// Letters of a label's value.
+/// Maximum characters of a label value.
 const LABEL: usize = 64;
-/// The run of a process of which not even the program is known.
+/// Run label of a process whose program name is unknown.
 const UNNAMED: &str = "unnamed";
 /// Directions of copies.
 pub const DIRECTIONS: [&str; 6] =
     ["unknown", "host_to_device", "device_to_host", "device_to_device", "host_to_host", "peer_to_peer"];
-/// What communication kernels do, as their names say.
+/// Functions of communication kernels, from their names.
 pub const FUNCTIONS: [&str; 8] =
     ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv", "reduce", "other"];
-/// Where tracing takes time.
+/// Sources of tracing overhead.
 pub const TRACING: [&str; 4] = ["records", "cupti", "callbacks", "threads"];
 
-/// Kinds of loss that are counted in records or samples: their names.
+/// Names of the kinds of loss that are counted in records or samples.
 pub fn losses() -> impl Iterator<Item = &'static str> {
     let no_records = ["broken_bytes", "unobserved_ns", "own_kernels"];
     Loss::default().kinds().into_iter().map(|kind| kind.name).filter(move |name| !no_records.contains(name))
 }
 
-/// What a process says.
+/// Metrics of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Numbers {
     pub pid: u64,
-    /// Nanoseconds since the Unix epoch; tells processes with one id apart.
+    /// Nanoseconds since the Unix epoch; distinguishes processes that reuse an id.
     pub start: u64,
-    /// As the process calls it.
+    /// State as the process reports it.
     pub state: String,
     pub host: String,
     pub program: String,
@@ -48,9 +48,9 @@ pub struct Numbers {
     pub cupti_version: u64,
     pub captures: u64,
     pub verdict: Option<Group>,
-    /// Whether it is too early for one.
+    /// True if it is too early for a bottleneck.
     pub starting_up: bool,
-    /// 0 to 1, by group.
+    /// 0 to 1, by cause.
     pub recoverable: Vec<(Group, f64)>,
     /// In the order of [`losses`].
     pub lost: Vec<u64>,
@@ -61,7 +61,7 @@ pub struct Numbers {
     pub devices_beyond: u64,
 }
 
-/// What a process says of a device.
+/// Metrics of a device in one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
     /// Ordinal in the process.
@@ -82,7 +82,7 @@ pub struct Device {
 }
 
 impl Numbers {
-    /// Reads an answer; `None` when it is none to `metrics`.
+    /// Parses a response; `None` when it is not a response to `metrics`.
     pub fn of(json: &Value) -> Option<Self> {
         if json["type"] != "metrics" || !json["devices"].is_array() {
             return None;
@@ -118,13 +118,14 @@ impl Numbers {
         })
     }
 
-    /// The name of its run; its program where nothing names it. Without a number: each start would be a run.
+    /// Name of the run, or of the program for an unnamed run. Has no unique number: each start would become a
+    /// new run.
     pub fn run_label(&self) -> String {
         let program = if self.program.is_empty() { UNNAMED } else { &self.program };
         self.run.as_deref().unwrap_or(program).to_owned()
     }
 
-    /// What processes have in common that differ in the label `process` alone.
+    /// Labels that processes share which differ only in the label `process`.
     pub fn place(&self) -> (String, String, Option<u64>) {
         (self.host.clone(), self.run_label(), self.rank)
     }
@@ -133,9 +134,9 @@ impl Numbers {
         self.rank.map(|rank| rank.to_string()).unwrap_or_default()
     }
 
-    /// Takes newer numbers of the same process. Counters never go back: when late records move time from one cause to
-    /// another, the first one stands still until it is exceeded, since a monitoring system takes a counter that goes
-    /// back for one that began anew.
+    /// Replaces the numbers by newer ones of the same process. Counters never decrease, because a monitoring
+    /// system takes a decrease for a restart. When late records move time from one cause to another, the
+    /// counter of the first keeps its value until the new one exceeds it.
     pub fn follow(&mut self, mut newer: Self) {
         let most = |new: &mut u64, old: u64| *new = (*new).max(old);
         for (new, old) in newer.lost.iter_mut().zip(&self.lost) {
@@ -194,7 +195,7 @@ fn device(json: &Value) -> Device {
     }
 }
 
-/// The place of a row's function; one of another version is with the last.
+/// Index of a row's function. Unknown functions of other versions count as the last.
 fn function(row: &Value) -> usize {
     FUNCTIONS.iter().position(|&name| row["function"] == name).unwrap_or(FUNCTIONS.len() - 1)
 }
@@ -203,7 +204,7 @@ fn group(name: &Value) -> Option<Group> {
     Group::ALL.into_iter().find(|group| name.as_str() == Some(group.name()))
 }
 
-/// Half of what fits, so that sums of two stay numbers.
+/// Limited to half of the range, so that the sum of two values does not overflow.
 fn number(json: &Value, name: &str) -> u64 {
     json[name].as_u64().unwrap_or(0).min(u64::MAX / 2)
 }

@@ -1,7 +1,7 @@
-//! A small HTTP server: GET and HEAD, a bounded number of clients, a bounded time for each.
+//! Small HTTP server: GET and HEAD, a bounded number of clients, a time limit for each.
 //!
-//! On the loopback address only requests that name it are answered: a page in a browser may point a name of its own
-//! there, and would read the metrics.
+//! On the loopback address, only requests whose Host names that address are served. Otherwise a web page
+//! could point its own DNS name there and read the metrics.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,49 +13,50 @@ use std::time::{Duration, Instant};
 use super::families::CONTENT_TYPE;
 
 pub const PATH: &str = "/metrics";
-/// What is at `/`, for people.
+/// HTML page at `/`.
 const WELCOME: &str = "<!DOCTYPE html><title>gpuwhy exporter</title><h1>gpuwhy exporter</h1>\
     <p><a href=\"/metrics\">Metrics</a> of this node's programs, for Prometheus.\n";
-/// Requests that are answered at a time; further ones are told to come again.
+/// Maximum number of requests served at a time; further ones get a response that asks them to retry.
 const MAX_CLIENTS: usize = 8;
-/// Connections at a time. Those that have sent no request yet take no place of the others.
+/// Maximum number of connections. Those that have not sent a request yet do not count as clients.
 const MAX_CONNECTIONS: usize = 64;
-/// For the whole request, and again for each part of the answer that the client takes.
+/// Time limit for the complete request, and again for each write of the response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Longest head of a request, bytes.
+/// Maximum size of a request head, bytes.
 const MAX_HEAD: usize = 8 << 10;
-/// After a connection could not be taken: without a free descriptor the next one fails at once too.
+/// Pause after a failed accept: without a free descriptor the next one would fail immediately too.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where it listens.
+/// HTTP server with its listening socket.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
 }
 
-/// An answer without its head.
+/// Parts of a response.
 #[derive(Debug, PartialEq, Eq)]
 struct Response {
     status: &'static str,
     kind: &'static str,
     more: &'static str,
     body: String,
-    /// HEAD was asked: everything but the body.
+    /// True for a HEAD request: everything but the body is sent.
     head_only: bool,
 }
 
 impl Server {
-    /// Listens on an address. Fails when the address is not to be had.
+    /// Listens on an address. Fails when the address is unavailable.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
         Ok(Self { listener: TcpListener::bind(address)? })
     }
 
-    /// Where it listens: with port 0 the system has chosen one. Fails when the system does not say.
+    /// Local address; for port 0, with the port that the system has chosen. Fails when the system cannot
+    /// report it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves for ever; `page` makes the text.
+    /// Serves forever; `page` returns the text of the metrics.
     pub fn run(&self, page: &Arc<dyn Fn() -> String + Send + Sync>) {
         let address = self.address().ok();
         let (connections, clients) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -66,7 +67,7 @@ impl Server {
             };
             let connection = Client::new(&connections);
             if connection.before >= MAX_CONNECTIONS {
-                // Not even read: a flood of connections takes no memory.
+                // Dropped without reading, so that a flood of connections takes no memory.
                 continue;
             }
             let (page, clients) = (Arc::clone(page), Arc::clone(&clients));
@@ -78,10 +79,10 @@ impl Server {
     }
 }
 
-/// Counts a client as long as it lives.
+/// Counts as one client until dropped.
 struct Client {
     all: Arc<AtomicUsize>,
-    /// So many were there before.
+    /// Number of clients before this one.
     before: usize,
 }
 
@@ -106,12 +107,12 @@ fn serve(
 ) -> io::Result<()> {
     stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let head = head(stream, Instant::now() + CLIENT_TIMEOUT)?;
-    // Only now: who says nothing keeps nobody away.
+    // Counted only after the request arrived: silent connections do not block other clients.
     let client = Client::new(clients);
     let answer = if client.before < MAX_CLIENTS { response(&head, address, page) } else { busy() };
     write(stream, &answer)?;
     drop(client);
-    // What the client sent beside the head would reset the connection, and the answer with it.
+    // Closing with unread input would reset the connection, and the response would be lost.
     stream.shutdown(Shutdown::Write)?;
     let mut rest = [0; 1024];
     let deadline = Instant::now() + CLIENT_TIMEOUT;
@@ -124,12 +125,13 @@ fn serve(
     Ok(())
 }
 
-/// The head of a request, of bounded length. However slowly it comes, `deadline` holds for all of it.
+/// Reads the head of a request, of bounded length. `deadline` covers the complete head, however slowly it
+/// arrives.
 fn head(mut stream: &TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut piece = [0; 1024];
     loop {
-        // Some clients end lines with LF alone.
+        // Some clients end lines with a bare LF.
         let is_whole = [&b"\r\n\r\n"[..], b"\n\n"].iter().any(|end| head.windows(end.len()).any(|part| part == *end));
         if is_whole || head.len() > MAX_HEAD {
             return Ok(head);
@@ -180,8 +182,8 @@ fn response(head: &[u8], address: Option<SocketAddr>, page: &(dyn Fn() -> String
     Response { head_only, ..answer }
 }
 
-/// Whether `host`, with a port or without one, is a name of the address on which it listens. An address that other
-/// machines reach has names that are not known here.
+/// True if `host`, with or without a port, names the loopback address that the server listens on. Any name is
+/// accepted for an address that other machines can reach, because those names are unknown here.
 fn is_own_name(host: &str, address: Option<SocketAddr>) -> bool {
     let Some(own) = address.map(|address| address.ip()).filter(IpAddr::is_loopback) else { return true };
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
@@ -294,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_ninth_request_is_told_to_come_again() {
-        // Nine parties: the page of eight waits until the ninth has been turned away.
+        // Nine participants: the page function of eight requests waits until the ninth has been turned away.
         let all = Arc::new(std::sync::Barrier::new(MAX_CLIENTS + 1));
         let (begun, made) = std::sync::mpsc::channel();
         let address = {

@@ -78,7 +78,7 @@ fn a_run_without_a_name_has_that_of_its_program_and_series_are_few() {
     assert!(series <= 60, "{series} series a rank");
 }
 
-/// Names of our metrics in a text, without those that recording rules define.
+/// Names of our metrics in a text, except those that recording rules define.
 fn named(text: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (start, _) in text.match_indices("gpuwhy_") {

@@ -1,7 +1,7 @@
-//! The file of the history: lines of JSON, in the order in which runs ended.
+//! History file: lines of JSON, in the order in which runs ended.
 //!
-//! It is only ever appended to. One that has become large is put aside under the name with `.1` behind it, where it
-//! replaces the one put aside before; both are read.
+//! The file is append-only. A large file is renamed with the suffix `.1` and replaces the previously renamed
+//! one; both are read.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -15,7 +15,7 @@ use gpuwhy_inject::config;
 use gpuwhy_report::history::{self, LARGEST_FILE, PUT_ASIDE_FROM, Run};
 use tracing::info;
 
-/// Where the history of this machine is. Fails when it is switched off, or there is no place for it.
+/// Path of this user's history. Fails when history is off, or no folder for it is known.
 pub fn path() -> Result<PathBuf> {
     match env::var_os(config::HISTORY).filter(|value| !value.is_empty()) {
         Some(value) if value.to_str().is_some_and(|text| config::expected(config::HISTORY, text).is_none()) => {
@@ -36,8 +36,9 @@ pub fn path() -> Result<PathBuf> {
     }
 }
 
-/// The file for a program that is about to start, in the usual place and ready to be appended to. `None` when the
-/// variable says something else, or when it cannot be written: nobody asked for it by name, so only `-v` tells.
+/// Path for a program that is about to start, in the default location and ready for appending. `None` when
+/// the variable is set, or when the file cannot be written. The user did not request the file by name, so
+/// only `-v` reports that.
 pub fn ready() -> Option<PathBuf> {
     if env::var_os(config::HISTORY).is_some_and(|value| !value.is_empty()) {
         return None;
@@ -46,7 +47,7 @@ pub fn ready() -> Option<PathBuf> {
     prepared.inspect_err(|error| info!("no history is kept: {error:#}")).ok()
 }
 
-/// The file for a run that is added now; `None` when none is to be kept. What is wrong is said.
+/// Path for a run that is about to be added; `None` when no history is kept. `-v` reports the reason.
 pub fn wanted() -> Option<PathBuf> {
     match path() {
         Ok(path) => Some(path),
@@ -57,8 +58,8 @@ pub fn wanted() -> Option<PathBuf> {
     }
 }
 
-/// Makes the folder, and puts a large file aside. Two commands that do so at once in a hundredth of a millisecond could
-/// lose the older half; nobody waits for a lock here.
+/// Creates the folder, and renames a large file. Two commands that do so within a hundredth of a millisecond
+/// could lose the older half; a lock, which could block, is not worth it.
 fn prepare(path: &Path) -> Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let folder = path.parent().with_context(failed)?;
@@ -71,7 +72,7 @@ fn prepare(path: &Path) -> Result<()> {
         Ok(about) if about.len() >= PUT_ASIDE_FROM => fs::rename(path, aside(path)).with_context(failed)?,
         _ => {}
     }
-    // Tells of a folder that is read-only before the program starts.
+    // Reports a read-only folder before the program starts.
     opened(path).map(drop).with_context(failed)
 }
 
@@ -91,7 +92,7 @@ fn opened(path: &Path) -> io::Result<fs::File> {
     OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
 }
 
-/// Adds a line, which ends with a line break. Fails when it cannot be written.
+/// Appends a line, which must end with a line break. Fails when the file cannot be written.
 pub fn append(path: &Path, line: &str) -> Result<()> {
     prepare(path)?;
     let failed = || format!("cannot write {}", path.display());
@@ -100,12 +101,12 @@ pub fn append(path: &Path, line: &str) -> Result<()> {
     if let Some(at) = file.metadata().with_context(failed)?.len().checked_sub(1) {
         let _ = file.read_at(&mut last, at).with_context(failed)?;
     }
-    // A rest of a line that another process could not complete.
+    // Complete the partial line of another process.
     let start = if last == *b"\n" { "" } else { "\n" };
     file.write_all(format!("{start}{line}").as_bytes()).with_context(failed)
 }
 
-/// The runs, oldest first, each once, and what is wrong with lines that are passed over. Fails when there is no file,
+/// Runs without duplicates, oldest first, and error messages for skipped lines. Fails when there is no file,
 /// or it cannot be read.
 pub fn read(path: &Path) -> Result<(Vec<Run>, Vec<String>)> {
     let (mut runs, mut bad) = (BTreeMap::new(), Vec::new());
@@ -133,9 +134,9 @@ pub fn read(path: &Path) -> Result<(Vec<Run>, Vec<String>)> {
     Ok((runs.into_values().collect(), bad))
 }
 
-/// What is in a file, up to a size that no history of ours has.
+/// Contents of a file, up to a size that no history reaches.
 fn text(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a pipe would wait for whoever writes to it.
+    // Opening a pipe would block until another process writes to it.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
     }

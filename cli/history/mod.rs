@@ -1,7 +1,7 @@
-//! `gpuwhy check --history`: earlier runs of programs, and whether the newest is slower.
+//! `gpuwhy check --history`: earlier runs of programs, and a check that the newest is not slower.
 //!
-//! What a line holds, which runs are compared and in which words is library code ([`gpuwhy_report::history`]); here are
-//! the file, streams and exit codes.
+//! The line format, the choice of the runs to compare and the wording are library code
+//! ([`gpuwhy_report::history`]); this module handles the file, streams and exit codes.
 
 pub mod file;
 
@@ -18,15 +18,15 @@ use serde_json::{Value, json};
 use crate::args::history::HistoryArgs;
 use crate::{message, terminal};
 
-/// Exit code when lines are damaged.
+/// Exit code when the history has damaged lines.
 const DAMAGED: u8 = 3;
 /// Exit code when the newest run is slower than allowed.
 const SLOWER: u8 = 1;
-/// Version of the JSON.
+/// Version of the JSON schema.
 const SCHEMA: u32 = 2;
 
-/// Prints the history of programs, whose name has `program` in it, and answers with the exit code. Fails when there is
-/// no history, it cannot be read, or stdout cannot be written.
+/// Prints the history of the programs whose name contains `program`, and returns the exit code. Fails when
+/// there is no history, it cannot be read, or stdout cannot be written.
 pub fn run(program: Option<&str>, args: &HistoryArgs, json: bool) -> Result<u8> {
     let path = file::path()?;
     let (runs, bad) = file::read(&path)?;
@@ -71,12 +71,12 @@ pub fn run(program: Option<&str>, args: &HistoryArgs, json: bool) -> Result<u8> 
     Ok(code)
 }
 
-/// By how much a run is slower than the run before, in per cent; `None` unless it is a regression.
+/// Slowdown of a run relative to the run before, in percent; `None` unless it is a regression.
 fn slower(judged: &Judged) -> Option<f64> {
     judged.before.as_ref().filter(|_| judged.regression).map(|(_, change)| change.percent())
 }
 
-/// Adds a line about the run of a trace. What is wrong is said, and nothing else comes of it.
+/// Appends a line about the run of a trace. Errors are only printed.
 pub fn add(report: &Report, trace: &Path) {
     let trace = std::path::absolute(trace).unwrap_or_else(|_| trace.to_owned()).to_string_lossy().into_owned();
     let Some(run) = Run::of(report, Some(&trace)) else {
@@ -91,7 +91,7 @@ pub fn add(report: &Report, trace: &Path) {
 
 fn document(name: &str, runs: &[Run], judged: &[Judged]) -> Value {
     let row = |(run, judged): (&Run, &Judged)| {
-        // The line is JSON of our own making.
+        // We wrote the line, so it is valid JSON.
         let mut row: Value = serde_json::from_str(&run.line()).unwrap_or_default();
         row["regression"] = judged.regression.into();
         row["compared_with"] = judged.held_against.into();

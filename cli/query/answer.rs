@@ -17,9 +17,9 @@ use super::engine::Question;
 use crate::args::query::{Engine, OfRecipes, QueryArgs};
 use crate::{inputs, message, progress};
 
-/// Prints the answer of a query, which `recipe` names unless it is the user's, and answers whether no trace lacks
-/// anything. Fails when a trace or the lake cannot be read, the engine is not there or fails, or stdout cannot be
-/// written.
+/// Prints the result of a query and returns true if no trace lacks data. `recipe` is the name of the query
+/// unless it is SQL of the user. Fails when a trace or the lake cannot be read, the engine is missing or
+/// fails, or stdout cannot be written.
 pub fn run(args: &QueryArgs, recipe: Option<&str>, query: &Query, paths: &[PathBuf]) -> Result<bool> {
     let options = args.options();
     let OfRecipes { engine, program, server } = &args.of_recipes;
@@ -73,7 +73,7 @@ pub fn run(args: &QueryArgs, recipe: Option<&str>, query: &Query, paths: &[PathB
     Ok(answered.notes.is_empty())
 }
 
-/// Says why an answer has no row. `tables` are those without rows that it reads.
+/// Prints the reason for an empty result. `tables` are the tables of the query that have no rows.
 fn say_why_empty(recipe: Option<&str>, tables: &[Table]) {
     let names: Vec<&str> = tables.iter().map(|table| table.name()).collect();
     match (tables, recipe) {
@@ -96,7 +96,8 @@ fn opened(args: &QueryArgs, paths: &[PathBuf]) -> Result<Vec<(TraceFile, Label)>
     Ok(files.into_iter().zip(labels).collect())
 }
 
-/// A lake of these traces, for an engine that reads files; and what the traces lack.
+/// Writes a temporary lake of these traces, for an engine that reads files. Also returns notes on missing
+/// data.
 fn temporary(traces: &[(TraceFile, Label)], tables: &[Table]) -> Result<(tempfile::TempDir, Vec<String>)> {
     let mode = Permissions::from_mode(0o700);
     let folder = tempfile::Builder::new().permissions(mode).tempdir()?;

@@ -1,7 +1,7 @@
-"""Asks DuckDB or Spark, and prints a line of JSON for each row of the answer.
+"""Runs a query with DuckDB or Spark, and prints a line of JSON for each row of the result.
 
-gpuwhy gives the request as a line of JSON on standard input: engine, server, views (statements for DuckDB), tables
-(name, path, schema, whether there are files) and sql.
+gpuwhy sends the request as a line of JSON on standard input: engine, server, views (statements for DuckDB), tables
+(name, path, schema, and true if there are files) and sql.
 """
 
 import decimal
@@ -11,7 +11,7 @@ import os
 import sys
 
 request = json.loads(sys.stdin.readline())
-# Whatever an engine prints of its own goes to stderr.
+# Other output of an engine goes to stderr.
 answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
 os.dup2(2, 1)
 
@@ -44,7 +44,7 @@ def spark():
     server = request["server"] or ""
     remote = server.startswith("sc://")
     if remote:
-        # Directly: pyspark-client, which has no Java, does not find it by the common name.
+        # Imported directly: pyspark-client, which has no Java, does not find it under the usual name.
         from pyspark.sql.connect.session import SparkSession
 
         builder = SparkSession.builder.remote(server)

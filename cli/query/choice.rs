@@ -1,4 +1,4 @@
-//! What is asked: the query among the arguments, and whether the options are for it.
+//! Selects the query from the arguments, and checks that the options apply to it.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,14 @@ use gpuwhy_export::named::{Kind, NamedQuery};
 use crate::args::query::{Engine, OfRecipes, OfReports, QueryArgs};
 use crate::nearest::edits;
 
-/// The kinds in the order of the list, each with what it is.
+/// The kinds in list order, with descriptions.
 const KINDS: [(Kind, &str); 3] = [
     (Kind::Report, "Reports, the tables of nsys stats"),
     (Kind::Rule, "Rules, the checks of nsys analyze"),
     (Kind::Recipe, "Recipes, questions about runs"),
 ];
-/// What the verbs of nsys print by default, as far as a trace of gpuwhy has it: kind, name, what it is, names.
+/// Default output of the nsys subcommands, as far as a gpuwhy trace has the data: kind, name, description,
+/// query names.
 const SETS: [(Kind, &str, &str, &str); 2] = [
     (
         Kind::Report,
@@ -31,21 +32,22 @@ const SETS: [(Kind, &str, &str, &str); 2] = [
         "cuda_memcpy_async,cuda_memcpy_sync,cuda_memset_sync,cuda_api_sync,gpu_gaps,gpu_time_util,gpu_idle_causes",
     ),
 ];
-/// How many names an error suggests.
+/// Maximum number of names that an error suggests.
 const SUGGESTED: usize = 3;
 
-/// What is asked.
+/// The requested query.
 #[derive(Debug)]
 pub enum Choice {
-    /// Reports and rules, in their order.
+    /// Reports and rules, in the requested order.
     Reports(Vec<NamedQuery>),
     Recipe(NamedQuery),
-    /// A query by the user.
+    /// SQL of the user.
     Sql(String),
 }
 
 impl Choice {
-    /// What is asked, and of which files. Fails when there is no such query or parameter, or an option is not for it.
+    /// Parses the query and its files. Fails when there is no such query or parameter, or an option does not
+    /// apply.
     pub fn of(args: &QueryArgs) -> Result<(Self, Vec<PathBuf>)> {
         let (text, paths) = divided(args)?;
         let choice = if is_sql(&text) {
@@ -65,7 +67,7 @@ impl Choice {
         Ok((choice, paths))
     }
 
-    /// Refuses options that are not for what is asked.
+    /// Refuses options that do not apply to this query.
     fn refuse_options(&self, args: &QueryArgs, paths: &[PathBuf]) -> Result<()> {
         let OfReports { timeunit, filter_time, filter_nvtx } = &args.of_reports;
         let OfRecipes { engine, program, server } = &args.of_recipes;
@@ -102,13 +104,13 @@ impl Choice {
     }
 }
 
-/// Whether the path is that of a lake.
+/// True if the path is that of a lake.
 pub fn is_lake(path: &Path) -> bool {
     let lake = Lake::new(path);
     lake.is_remote() || lake.is_there()
 }
 
-/// The first of `options` that is given is refused: they are not for `what`, but for others.
+/// Refuses the first of `options` that is given: they apply to `others`, not to `what`.
 fn refuse(what: &str, others: &str, options: &[(&str, bool)]) -> Result<()> {
     match options.iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => bail!("{option} does not apply to {what}: it is for {others}"),
@@ -116,10 +118,10 @@ fn refuse(what: &str, others: &str, options: &[(&str, bool)]) -> Result<()> {
     }
 }
 
-/// The query, and the files: SQL may also stand behind them.
+/// Splits the arguments into the query and the files. SQL may also come after the files.
 fn divided(args: &QueryArgs) -> Result<(String, Vec<PathBuf>)> {
     let mut words: Vec<PathBuf> = args.query.iter().map(PathBuf::from).chain(args.paths.iter().cloned()).collect();
-    // Names of files may have spaces too.
+    // File names may have spaces too.
     let may_be_sql = |word: &PathBuf| word.to_str().is_some_and(is_sql) && !word.exists();
     let is_name = words[0].to_str().is_some_and(|word| named(word).is_ok());
     let is_behind = !is_name && !may_be_sql(&words[0]) && words.last().is_some_and(may_be_sql);
@@ -132,7 +134,7 @@ fn is_sql(text: &str) -> bool {
     text.contains(char::is_whitespace)
 }
 
-/// The queries of a list `NAME[:PARAMETER=VALUE]...,...`, as nsys has it.
+/// Parses a list `NAME[:PARAMETER=VALUE]...,...`, as in nsys.
 fn named(list: &str) -> Result<Vec<NamedQuery>> {
     let mut queries = Vec::new();
     for text in list.split(',') {
@@ -175,7 +177,7 @@ fn unknown(list: &str, name: &str) -> String {
     format!("there is no query {name:?}; {near}`gpuwhy query --list` lists them")
 }
 
-/// Names that contain the word or differ from it by few letters, the nearest first.
+/// Names that contain the word or have a small edit distance to it, the nearest first.
 fn near(word: &str) -> Vec<&'static str> {
     let key = |name: &str| name.to_lowercase().replace('_', "");
     let word = key(word);
@@ -190,7 +192,8 @@ fn near(word: &str) -> Vec<&'static str> {
     near.into_iter().map(|(_, name)| name).take(SUGGESTED).collect()
 }
 
-/// All named queries by kind, or the chosen ones with their parameters. Fails when there is no such query.
+/// Lists all named queries by kind, or the chosen ones with their parameters. Fails when there is no such
+/// query.
 pub fn listed(args: &QueryArgs) -> Result<String> {
     let mut text = String::new();
     if args.query.is_some() {

@@ -1,4 +1,4 @@
-//! The engines as child processes. They are found at run time: none is built in, and none is needed for SQLite.
+//! Query engines as child processes. They are found at run time: none is built in, and SQLite needs none.
 
 use std::env;
 use std::io::{self, Read, Write as _};
@@ -17,26 +17,26 @@ use tracing::info;
 
 use crate::interrupt;
 
-/// A question to another program.
+/// Query for another program.
 #[derive(Debug)]
 pub struct Question<'a> {
     pub sql: &'a str,
     pub tables: &'a [Table],
-    /// The program, unless it is to be found.
+    /// The program; `None` to search for it.
     pub program: Option<&'a Path>,
-    /// The server or master, unless the engine runs by itself.
+    /// Server or master; `None` for an engine that runs locally.
     pub server: Option<&'a str>,
 }
 
-/// Asks in Python; see there.
+/// Python script that runs the query; see `ask.py`.
 const ASK: &str = include_str!("ask.py");
-/// Lines of an engine's complaint that are shown: the end of it, where the reason is.
+/// Number of lines of an engine's error output that are shown: the last ones, which have the reason.
 const SHOWN_LINES: usize = 12;
-/// How soon an end or an interruption is noticed.
+/// Interval between checks for the end and for an interruption.
 const POLL: Duration = Duration::from_millis(20);
 
 impl Question<'_> {
-    /// Asks DuckDB about a lake. Fails when there is no DuckDB, or it fails.
+    /// Queries a lake with DuckDB. Fails when DuckDB is missing or fails.
     pub fn duckdb(&self, lake: &Lake) -> Result<Vec<Map<String, Value>>> {
         let views = named::duckdb(lake, self.tables)?;
         let program = match self.program {
@@ -49,12 +49,12 @@ impl Question<'_> {
             return python(&program, &json!({"engine": "duckdb", "views": views, "sql": self.sql}), hint);
         }
         let mut command = Command::new(&program);
-        // Without the user's settings, which may print more or change the form.
+        // Ignores the user's settings, which may print more or change the format.
         command.args(["-init", "/dev/null", "-batch", "-jsonlines"]);
         rows(command, &format!("{views}{};\n", self.sql), "is this the command of DuckDB?")
     }
 
-    /// Asks Spark about a lake. Fails when there is no pyspark, or Spark fails.
+    /// Queries a lake with Spark. Fails when pyspark is missing, or Spark fails.
     pub fn spark(&self, lake: &Lake) -> Result<Vec<Map<String, Value>>> {
         let mut tables = Vec::new();
         for &table in self.tables {
@@ -75,7 +75,7 @@ impl Question<'_> {
     }
 }
 
-/// Whether the program is a Python rather than an engine's own command.
+/// True for a Python interpreter, as opposed to an engine's own command.
 fn is_python(program: &Path) -> bool {
     program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"))
 }
@@ -86,7 +86,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
 }
 
 fn python(program: &Path, request: &Value, hint: &str) -> Result<Vec<Map<String, Value>>> {
-    // As a file: pyspark looks elsewhere for itself where the program is an argument.
+    // Passed as a file: with a script on the command line, pyspark searches for itself in another place.
     let mut file = tempfile::Builder::new().prefix("gpuwhy-ask-").suffix(".py").tempfile()?;
     file.write_all(ASK.as_bytes())?;
     let mut command = Command::new(program);
@@ -94,8 +94,8 @@ fn python(program: &Path, request: &Value, hint: &str) -> Result<Vec<Map<String,
     rows(command, &format!("{request}\n"), hint)
 }
 
-/// A process group that ends with this process, also when that is killed. Its leader is a shell that waits for the end
-/// of a pipe which only this process holds open.
+/// Process group that ends with this process, even if that is killed. Its leader is a shell that waits for
+/// the end of a pipe which only this process holds open.
 struct Group(Child);
 
 impl Group {
@@ -114,12 +114,12 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // This closes the pipe. An error says that the shell is gone.
+        // This closes the pipe. An error means that the shell is gone.
         let _ = self.0.wait();
     }
 }
 
-/// Runs a program that prints rows as lines of JSON. It ends with this process at the latest.
+/// Runs a program that prints rows as lines of JSON. The program ends with this process at the latest.
 fn rows(mut command: Command, input: &str, hint: &str) -> Result<Vec<Map<String, Value>>> {
     interrupt::watch()?;
     let name = command.get_program().to_string_lossy().into_owned();
@@ -128,7 +128,7 @@ fn rows(mut command: Command, input: &str, hint: &str) -> Result<Vec<Map<String,
     let group = Group::new()?;
     let mut child = group.spawn(&mut command).with_context(|| format!("{name}: cannot be started; {hint}"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends before it has read tells why on its stderr.
+        // A program that ends before reading its input prints the reason on stderr.
         let _ = stdin.write_all(input.as_bytes());
     }
     let stdout = reader(child.stdout.take());
@@ -139,7 +139,7 @@ fn rows(mut command: Command, input: &str, hint: &str) -> Result<Vec<Map<String,
         }
         if interrupt::state().is_break() {
             drop(group);
-            // It may ignore the signal of the group.
+            // The child may ignore the signal to the group.
             let _ = child.kill();
             let _ = child.wait();
             bail!("{name}: interrupted");
@@ -163,11 +163,11 @@ fn rows(mut command: Command, input: &str, hint: &str) -> Result<Vec<Map<String,
         .collect()
 }
 
-/// Reads all of a stream beside the others, so that none of them fills up.
+/// Reads a stream to its end on a separate thread, so that no pipe fills up.
 fn reader(stream: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error is shown.
+        // On an error, the bytes read before it are used.
         let _ = stream.map(|mut stream| stream.read_to_end(&mut bytes));
         bytes
     })

@@ -1,8 +1,8 @@
 //! `gpuwhy query`: named queries and SQL over traces and lakes.
 //!
-//! Answering is library code (`gpuwhy-export`); here are names, options, files, child processes, streams and exit
-//! codes. [`choice`] finds what is asked, [`reports`] prints reports and rules, [`answer`] SQL and recipes, which
-//! another [`engine`] may answer.
+//! Running queries is library code (`gpuwhy-export`); this module handles names, options, files, child
+//! processes, streams and exit codes. [`choice`] selects the query, [`reports`] prints reports and rules,
+//! [`answer`] SQL and recipes, which may run on another [`engine`].
 
 mod answer;
 mod choice;
@@ -17,13 +17,13 @@ use gpuwhy_export::{ExportError, query};
 use self::choice::Choice;
 use crate::args::query::QueryArgs;
 
-/// Exit code when a trace lacks something.
+/// Exit code when a trace is incomplete.
 const INCOMPLETE: u8 = 1;
-/// Exit code when there is no answer.
+/// Exit code when there is no result.
 pub const FAILED: u8 = 2;
 
-/// Prints the answer; gives the exit code. Fails when there is no such query or parameter, an option is not for it, a
-/// trace or lake cannot be read, the engine is not there or fails, or stdout cannot be written.
+/// Prints the result; returns the exit code. Fails when there is no such query or parameter, an option does
+/// not apply, a trace or lake cannot be read, the engine is missing or fails, or stdout cannot be written.
 pub fn run(args: &QueryArgs) -> Result<u8> {
     if args.tables || args.list {
         let text = if args.tables { query::described() } else { choice::listed(args)? };

@@ -1,4 +1,4 @@
-//! The reports of `nsys stats` and the rules of `nsys analyze`, one after the other.
+//! The reports of `nsys stats` and the rules of `nsys analyze`, in succession.
 
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ use super::choice::is_lake;
 use crate::args::query::QueryArgs;
 use crate::{inputs, message, progress};
 
-/// Prints the reports, and answers whether nothing is missing. What is missing is told on stderr, each thing once.
-/// Fails when a trace cannot be read or has no such range, or stdout cannot be written.
+/// Prints the reports, and returns true if no data is missing. Reports each kind of missing data once on
+/// stderr. Fails when a trace cannot be read or lacks the range, or stdout cannot be written.
 pub fn run(args: &QueryArgs, reports: &[NamedQuery], paths: &[PathBuf]) -> Result<bool> {
     if paths.is_empty() {
         bail!("{}: name traces, or folders of traces", reports[0].name);

@@ -1,9 +1,9 @@
 //! `gpuwhy run`: starts a command so that the CUDA driver loads `libprof.so` into it.
 //!
-//! gpuwhy becomes the command (`exec`) instead of waiting for it as a parent. The process id, the terminal, job
-//! control, every signal from whomever and the exit status are then right by construction, and nothing is left behind
-//! when a scheduler kills the process it started. The price is that gpuwhy cannot say anything after the end; what
-//! there is to say at the end, `libprof.so` says.
+//! gpuwhy becomes the command (`exec`) instead of waiting for it as a parent. So the process id, the
+//! terminal, job control, signals from any sender and the exit status are right by construction, and no
+//! process stays alive when a scheduler kills the process it started. The drawback is that gpuwhy cannot
+//! print anything after the end; `libprof.so` prints the report instead.
 
 mod pytorch;
 
@@ -20,25 +20,25 @@ use tracing::{debug, info};
 use crate::args::run::{RunArgs, name};
 use crate::{history, install_paths, message};
 
-/// Exit code when gpuwhy fails before the command starts, as `env`, `timeout` and `docker run` have it.
+/// Exit code when gpuwhy fails before the command starts, as for `env`, `timeout` and `docker run`.
 pub const OWN_FAILURE: u8 = 125;
-/// Exit code when the value of a variable of libprof.so is not understood: as for an option that is not.
+/// Exit code when a variable of libprof.so has an invalid value, as for an invalid option.
 const BAD_SETTINGS: u8 = 2;
-/// Exit code of a command that exists but cannot be executed, as POSIX shells have it.
+/// Exit code of a command that exists but cannot be executed, as in POSIX shells.
 const CANNOT_EXECUTE: u8 = 126;
-/// Exit code of a command that does not exist, as POSIX shells have it.
+/// Exit code of a command that does not exist, as in POSIX shells.
 const NOT_FOUND: u8 = 127;
 
-/// The variable from which the CUDA driver takes the library to load.
+/// Variable that names the library for the CUDA driver to load.
 pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
-/// The variable from which NVTX takes the library that receives a program's ranges.
+/// Variable that names the library that receives NVTX ranges.
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 
-/// The variable from which NCCL takes its profiler plugin.
+/// Variable that names the NCCL profiler plugin.
 pub const NCCL_PLUGIN: &str = config::NCCL_PLUGIN;
 
-/// Becomes the command. Returns only when that failed or was refused, with the exit code to leave with. Fails when
-/// `libprof.so` is not found, when another tool is to be injected already or will be, or when a path cannot be made
+/// Becomes the command. Returns the exit code only when that failed or was refused. Fails when `libprof.so`
+/// is not found, when another tool is already set to be injected or will be, or when a path cannot be made
 /// absolute.
 pub fn run(args: &RunArgs) -> Result<u8> {
     let mut command = match prepare(args, &[])? {
@@ -49,8 +49,8 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     Ok(cannot_start(command.get_program(), &error))
 }
 
-/// What is to be started, with its environment, to which `more` belongs; `Err` with the exit code where the settings
-/// are refused.
+/// Builds the command to start, with its environment, which includes `more`; `Err` with the exit code when
+/// the settings are refused.
 ///
 /// # Errors
 /// As [`run`].
@@ -86,7 +86,7 @@ pub fn prepare(args: &RunArgs, more: &[(&'static str, String)]) -> Result<Result
     }
     let mut command = Command::new(program);
     command.args(arguments).env(INJECTION, &library).envs(options);
-    // The library does not print the same warnings again.
+    // Tells the library not to print the same warnings again.
     command.env(config::WARNED, config::warned(&complaints));
     match other_library(NVTX_INJECTION, &library) {
         Some(other) if !args.force => message::say(&format!(
@@ -105,7 +105,8 @@ pub fn prepare(args: &RunArgs, more: &[(&'static str, String)]) -> Result<Result
              be missing from the report. Unset the variable, or pass --force to replace it.",
             Path::new(&other).display()
         )),
-        // A bare name: NCCL 2.27 refuses paths, and the C library knows the loaded one by its name.
+        // A bare name: NCCL 2.27 refuses paths, and the C library finds the library by its name because it is
+        // already loaded.
         _ => {
             command.env(NCCL_PLUGIN, config::NCCL_PLUGIN_NAME);
         }
@@ -125,11 +126,11 @@ pub fn prepare(args: &RunArgs, more: &[(&'static str, String)]) -> Result<Result
     Ok(Ok(command))
 }
 
-/// Says why `program` did not start, and answers with the exit code for it.
+/// Prints why `program` did not start, and returns the matching exit code.
 pub fn cannot_start(program: &OsStr, error: &io::Error) -> u8 {
     let program = Path::new(program).display();
     if error.kind() == io::ErrorKind::NotFound {
-        // The kernel answers the same when the interpreter in a script's first line is what is missing.
+        // The kernel returns the same error when the interpreter in a script's first line is missing.
         message::say(&format!("cannot start {program}: the command or its interpreter was not found"));
         NOT_FOUND
     } else {
@@ -138,16 +139,16 @@ pub fn cannot_start(program: &OsStr, error: &io::Error) -> u8 {
     }
 }
 
-/// What libprof.so will read in the program's environment, and what is wrong with it: it would go on with defaults
-/// there, and an hour's run would not be what was asked for. Here nothing has begun yet.
+/// Settings that libprof.so will read in the program's environment, and their errors. libprof.so would
+/// continue with defaults, which could waste an hour's run. Here the program has not started yet.
 fn settings(options: &[(&'static str, OsString)]) -> (Settings, Vec<SettingsError>) {
     let inherited = std::env::vars_os();
     let set: Vec<_> = inherited.chain(options.iter().map(|(name, value)| (name.into(), value.clone()))).collect();
     Settings::from_variables(&set)
 }
 
-/// What a reader at a terminal is told before the program starts: gpuwhy says nothing more until that ends, and nothing
-/// at all if it does not use CUDA or is killed.
+/// Message to a terminal before the program starts. gpuwhy prints no more until that ends, and nothing then
+/// if it does not use CUDA or is killed.
 fn announcement(settings: &Settings) -> Option<String> {
     if settings.report == ReportStyle::Off || settings.log < Level::Warn {
         return None;
@@ -161,23 +162,25 @@ fn announcement(settings: &Settings) -> Option<String> {
     })
 }
 
-/// The name of the program if it is a tool under which the variable does not reach what is started: `nsys profile`
-/// replaces it, `ncu` refuses to run with it (both seen on an H200, Nsight Compute 2025.3.1 and the nsys in it).
+/// Name of the program if it is a tool that does not pass the variable to the processes it starts: `nsys
+/// profile` replaces it, `ncu` refuses to run with it (both seen on an H200, Nsight Compute 2025.3.1 and the
+/// nsys in it).
 fn tool_that_injects(program: &OsStr) -> Option<&str> {
     let name = Path::new(program).file_name()?.to_str()?;
     ["nsys", "ncu"].contains(&name).then_some(name)
 }
 
-/// What [`INJECTION`] or [`NVTX_INJECTION`] is set to, unless it is unset, empty, or `library` by whatever path.
+/// Value of [`INJECTION`] or [`NVTX_INJECTION`], unless it is unset, empty, or any path to `library`.
 pub fn other_library(variable: &str, library: &Path) -> Option<OsString> {
     let value = std::env::var_os(variable).filter(|value| !value.is_empty())?;
     let same = Path::new(&value).canonicalize().is_ok_and(|path| Some(path) == library.canonicalize().ok());
     (!same).then_some(value)
 }
 
-/// The variables that the options stand for.
+/// Environment variables for the options.
 ///
-/// Paths are made absolute: they mean the folder in which gpuwhy was called, and the program may leave it.
+/// Paths are made absolute: they are relative to the folder in which gpuwhy was called, and the program may
+/// change it.
 fn variables(args: &RunArgs) -> Result<Vec<(&'static str, OsString)>> {
     let absolute = |option: &str, path: &Path| {
         std::path::absolute(path).map(PathBuf::into_os_string).with_context(|| format!("{option} {}", path.display()))

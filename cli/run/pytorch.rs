@@ -1,8 +1,8 @@
-//! `gpuwhy run --pytorch`: has PyTorch make NVTX ranges without a change to the program.
+//! `gpuwhy run --pytorch`: makes PyTorch emit NVTX ranges without a change to the program.
 //!
-//! A small Python file is unpacked into a folder of its own, which is put at the front of `PYTHONPATH`.
-//! gpuwhy becomes the program and cannot remove it afterwards, so the Python file does when the program ends
-//! by itself.
+//! Unpacks a small Python file into a separate folder and puts that at the front of `PYTHONPATH`. gpuwhy
+//! becomes the program and cannot remove the folder afterwards, so the Python file does when the program
+//! exits normally.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,14 +14,15 @@ use std::process;
 
 use anyhow::{Context, Result};
 
-/// What Python imports at its start.
+/// Module that Python imports at startup.
 const SITECUSTOMIZE: &str = include_str!("sitecustomize.py");
 
-/// Folders of other runs with the same process id that are stepped over; each is one that could not be removed.
+/// Maximum number of leftover folders of other runs with the same process id to skip; each could not be
+/// removed.
 const ATTEMPTS: usize = 100;
 
-/// Unpacks the file for one of its modes, and gives the `PYTHONPATH` that has it imported. Fails when no folder for
-/// temporary files can be written to.
+/// Unpacks the file for `mode`, and returns the `PYTHONPATH` that imports it. Fails when no folder for
+/// temporary files is writable.
 pub fn python_path(mode: &str) -> Result<OsString> {
     let folder = create_folder(&env::temp_dir()).context("cannot unpack the Python part of --pytorch")?;
     let file = folder.join("sitecustomize.py");
@@ -32,7 +33,7 @@ pub fn python_path(mode: &str) -> Result<OsString> {
     env::join_paths(folders).context("PYTHONPATH")
 }
 
-/// A new folder that is nobody else's to write to: Python will run what is in it.
+/// Creates a folder that only this user can write to: Python will run the file in it.
 fn create_folder(place: &Path) -> io::Result<PathBuf> {
     let place = std::path::absolute(place)?;
     let names = (0..ATTEMPTS).map(|attempt| place.join(format!("gpuwhy-python-{}-{attempt}", process::id())));

@@ -1,8 +1,8 @@
-"""Makes PyTorch say what it does through NVTX, without a change to the program: `gpuwhy run --pytorch`.
+"""Makes PyTorch emit NVTX ranges, without a change to the program: `gpuwhy run --pytorch`.
 
-Python imports `sitecustomize` at its start; the folder of this file is the first of PYTHONPATH. Nothing is imported
-for the program: only when it imports torch by itself, ranges are switched on behind that import. A sitecustomize that
-would have been found without this one is run as usual. Whatever fails here leaves the program as it is.
+Python imports `sitecustomize` at startup; the folder of this file is the first in PYTHONPATH. This module never imports
+torch: it turns ranges on right after the program itself imports torch. The sitecustomize that Python would have found
+without this one runs as usual. A failure here does not affect the program.
 
 gpuwhy appends the call of `main`.
 """
@@ -17,11 +17,11 @@ import sys
 
 
 def main(mode, owner):
-    """Switches ranges of kind `mode` on at the import of torch; `owner` removes the folder when it ends."""
+    """Turns on ranges of kind `mode` when torch is imported; the process `owner` removes the folder when it ends."""
     own = os.path.dirname(os.path.abspath(__file__))
     if os.getpid() == owner:
         atexit.register(lambda: os.getpid() == owner and shutil.rmtree(own, ignore_errors=True))
-    # Children find it again by the environment; the program need not see it.
+    # Children find the folder through the environment; the program need not see it.
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or ".") != own]
     sys.meta_path.insert(0, _BehindTorch(MODES[mode]))
     _next_sitecustomize()
@@ -36,7 +36,7 @@ def _next_sitecustomize():
 
 
 class _BehindTorch:
-    """Finds torch as everybody would, and has something called once it is imported."""
+    """Finds torch as usual, and calls `then` once it is imported."""
 
     def __init__(self, then):
         self.then = then
@@ -50,7 +50,7 @@ class _BehindTorch:
             loader, execute = spec.loader, spec.loader.exec_module
 
             def exec_module(module):
-                # Only for this import: the loader is left as it was.
+                # Only for this import: restore the loader.
                 del loader.exec_module
                 execute(module)
                 try:
@@ -67,8 +67,8 @@ def _complain(error):
 
 
 def _autograd(torch, shapes=False):
-    """What `torch.autograd.profiler.emit_nvtx` does on entering, but for its synchronization, which would use CUDA
-    before the program has chosen a device."""
+    """Does the same as entering `torch.autograd.profiler.emit_nvtx`, except for its synchronization, which would use
+    CUDA before the program has chosen a device."""
     _check_nvtx(torch)
     from torch.autograd import profiler
 
@@ -79,7 +79,7 @@ def _autograd(torch, shapes=False):
         profiler._enable_profiler(config, set())
         atexit.register(_leave, profiler)
     except (AttributeError, TypeError):
-        # Another version: enter the public way as soon as the program itself uses CUDA.
+        # Another version: use the public interface as soon as the program itself uses CUDA.
         def enter():
             try:
                 profiler.emit_nvtx(record_shapes=shapes).__enter__()
@@ -90,13 +90,13 @@ def _autograd(torch, shapes=False):
 
 
 def _leave(profiler):
-    # PyTorch warns of a profiler that was left on; one that the program has switched off by now is no matter.
+    # PyTorch warns of a profiler that was left on. Ignore errors: the program may have turned it off by now.
     with contextlib.suppress(Exception):
         profiler._disable_profiler()
 
 
 def _functions(torch):
-    """A range around each call of a function of torch's Python interface, on the thread that imports it."""
+    """Puts a range around each call of torch's Python interface, on the thread that imports it."""
     _check_nvtx(torch)
     from torch.overrides import TorchFunctionMode
 
@@ -132,7 +132,7 @@ def _name(function):
 
 
 def _check_nvtx(torch):
-    """Fails where torch was built without NVTX."""
+    """Fails if torch was built without NVTX."""
     torch.cuda.nvtx.range_push("")
     torch.cuda.nvtx.range_pop()
 

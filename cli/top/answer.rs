@@ -1,20 +1,20 @@
-//! What a process says of itself, read from a line of JSON.
+//! Status of a process, parsed from a line of JSON.
 //!
-//! Lines come from programs of other versions, and through a launcher from other machines. So a field that is missing
-//! or of another type counts as not said, every list and text is bounded, and texts are made harmless for a terminal
-//! here, once.
+//! Lines come from programs of other versions, and through a launcher from other machines. So a missing
+//! field, or one with the wrong type, counts as absent, every list and text is bounded, and texts are escaped
+//! for terminals here, once.
 
 use gpuwhy_report::text_format::printable;
 use profiler_core::attribution::leaf::Group;
 use serde_json::Value;
 
-/// Characters of a text.
+/// Maximum characters of a text.
 const TEXT: usize = 600;
-/// Rows of a list.
+/// Maximum rows of a list.
 const ROWS: usize = 64;
 pub const CAUSES: usize = Group::ALL.len();
 
-/// What every answer says.
+/// Fields common to all responses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
     pub pid: u64,
@@ -22,43 +22,43 @@ pub struct Status {
     /// `waiting`, `capturing` or `finished`.
     pub state: String,
     pub captures: u64,
-    /// Steps that have begun, and the one at which a capture begins.
+    /// Steps started, and the step at which a capture starts.
     pub steps: u64,
     pub starts_at_step: Option<u64>,
-    /// The cause that matters most, as it is called in JSON.
+    /// Bottleneck, by its JSON name.
     pub verdict: String,
     /// 0 to 1.
     pub share: f64,
     /// The live line.
     pub line: String,
     pub kernels: u64,
-    /// Records and range events.
+    /// Number of lost records and range events.
     pub lost: u64,
     pub unobserved_ns: u64,
     pub trace: Option<String>,
 }
 
-/// What an answer to `live` says beside that.
+/// Additional fields of a response to `live`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Live {
     pub host: String,
-    /// Empty where nothing names it.
+    /// Empty for an unnamed run.
     pub run: String,
     pub rank: Option<u64>,
     pub mode: String,
     pub observed_ns: u64,
     pub starting_up: bool,
-    /// What is to be named now, as it is called in JSON, and its share, 0 to 1.
+    /// Current bottleneck, by its JSON name, and its share, 0 to 1.
     pub verdict: String,
     pub share: f64,
-    /// How many times as fast the program could become, and between which factors.
+    /// Speedup of the program in the best case, and its interval, as factors.
     pub ceiling: Option<f64>,
     pub interval: Option<(f64, f64)>,
     /// 0 to 1.
     pub busy: Option<f64>,
-    /// By which launching threads are held up at most, 0 to 1.
+    /// Maximum slowdown of launching threads by tracing, 0 to 1.
     pub cost: Option<f64>,
-    /// Bursts of mode auto so far.
+    /// Number of bursts in mode auto.
     pub bursts: Option<u64>,
     pub steps: Option<Steps>,
     pub evidence: Vec<String>,
@@ -77,7 +77,7 @@ pub struct Steps {
     pub noun: String,
     pub seen: u64,
     pub median_ns: u64,
-    /// Durations of the newest, oldest first, nanoseconds.
+    /// Durations of the most recent steps, oldest first, nanoseconds.
     pub newest_ns: Vec<u64>,
 }
 
@@ -86,20 +86,20 @@ pub struct Device {
     pub id: u64,
     pub name: String,
     pub window_ns: u64,
-    /// Stretches of at least a second, oldest first.
+    /// Intervals of at least a second, oldest first.
     pub windows: Vec<Window>,
 }
 
-/// A stretch of a device's time.
+/// Interval of a device's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// Its end, nanoseconds since the Unix epoch.
+    /// End of the interval, nanoseconds since the Unix epoch.
     pub end_ns: u64,
     /// Microseconds by cause, in the order of [`Group::ALL`].
     pub causes: [u64; CAUSES],
 }
 
-/// A kernel, a line of code or a range, with its totals since the begin.
+/// A kernel, a line of code or a range, with its totals since the start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
     pub name: String,
@@ -110,12 +110,12 @@ pub struct Row {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     pub status: Status,
-    /// `None` from a library that does not know `live`, and where measuring is over.
+    /// `None` for a library that does not know `live`, and after measuring is finished.
     pub live: Option<Live>,
 }
 
 impl Answer {
-    /// Reads an answer to `live`, `watch` or `status`.
+    /// Parses a response to `live`, `watch` or `status`.
     pub fn of(json: &Value) -> Self {
         let live = json["devices"].is_array().then(|| live(json));
         Self { status: status(json), live }
@@ -172,7 +172,7 @@ fn live(json: &Value) -> Live {
     }
 }
 
-/// Which of our causes each number of a window is about.
+/// Our cause for each number of a window.
 fn order(groups: &Value) -> Vec<Option<usize>> {
     let known = |name: &Value| Group::ALL.iter().position(|group| name.as_str() == Some(group.name()));
     groups.as_array().into_iter().flatten().take(ROWS).map(known).collect()
@@ -202,7 +202,7 @@ fn window(row: &Value, order: &[Option<usize>]) -> Option<Window> {
     let (end, times) = row.as_array()?.split_first()?;
     let mut window = Window { end_ns: end.as_u64()?, ..Window::default() };
     for (time, place) in times.iter().zip(order) {
-        // What a newer version calls by a name of its own is not known here.
+        // Causes that only a newer version knows count as unknown.
         let place = place.unwrap_or(Group::CannotTell as usize);
         window.causes[place] = window.causes[place].saturating_add(time.as_u64()?);
     }
@@ -237,7 +237,7 @@ fn text(json: &Value, name: &str) -> String {
     harmless(json[name].as_str().unwrap_or_default())
 }
 
-/// As a terminal may show it, of bounded length.
+/// Text escaped for a terminal, of bounded length.
 pub fn harmless(text: &str) -> String {
     let end = text.char_indices().nth(TEXT).map_or(text.len(), |(index, _)| index);
     let short = printable(&text[..end]);

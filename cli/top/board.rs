@@ -1,4 +1,4 @@
-//! What a display shows and what keys do to it: a state machine without a terminal.
+//! State of the display and its changes by keys: a state machine without a terminal.
 
 use std::collections::BTreeMap;
 
@@ -7,76 +7,76 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::answer::{Answer, harmless};
 use super::process::{Key, Presence, Process, Table};
 
-/// The command of the protocol for the report so far.
+/// Protocol command for the report up to now.
 pub const REPORT: &str = "snapshot";
-/// Processes that are gone and still shown.
+/// Maximum number of ended processes that are still shown.
 const ENDED_KEPT: usize = 64;
-/// Lines that a page of an overlay moves by.
+/// Lines to scroll an overlay by per page.
 const SCROLL: usize = 10;
 
-/// What a source tells.
+/// Update from a source.
 #[derive(Debug)]
 pub enum Update {
     Answer(Key, Box<Answer>),
-    /// A process does not answer, and why.
+    /// A process does not respond; with the reason.
     Silent(Key, String),
-    /// A process is gone.
+    /// A process has ended.
     Ended(Key),
-    /// A host cannot be reached, and why.
+    /// A host cannot be reached; with the reason.
     Unreachable(String, String),
-    /// A host answers.
+    /// A host responds.
     Reached(String),
-    /// Something that the user should know.
+    /// Message for the user.
     Note(String),
-    /// What came of an action: one line.
+    /// Result of an action: one line.
     Done(String),
-    /// What came of an action: many lines under a title.
+    /// Result of an action: many lines with a title.
     Page(String, String),
-    /// How far a playback is: its time and the length of the run, nanoseconds.
+    /// Progress of a playback: its time and the length of the run, nanoseconds.
     Played(u64, u64),
 }
 
-/// What a key asks for beyond the display itself.
+/// Action of a key outside of the display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     Quit,
-    /// A command of the protocol for a process.
+    /// Sends a protocol command to a process.
     Tell(Key, &'static str),
     /// Writes the page of a process's trace.
     Page(Key, String),
-    /// Stops the display, and a playback, or lets them go on.
+    /// Pauses or resumes the display and a playback.
     Pause(bool),
 }
 
-/// Text over the display.
+/// Text on top of the display.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
     pub title: String,
     pub lines: Vec<String>,
-    /// The first line that is shown.
+    /// First line that is shown.
     pub top: usize,
 }
 
-/// See the [module](self).
+/// State of the display, see the [module](self).
 #[derive(Debug, Default)]
 pub struct Board {
-    /// What is looked at, in the title.
+    /// Name of the source, for the title.
     pub source: String,
-    /// Whether it is a trace that is played back.
+    /// True if a trace is played back.
     pub playback: bool,
     pub played: Option<(u64, u64)>,
     processes: BTreeMap<Key, Process>,
     selected: Option<Key>,
     pub table: Table,
-    /// Which of the process's devices is shown, by its place.
+    /// Index of the device that is shown, within the process.
     device: usize,
     pub filter: String,
-    /// Whether keys go into the filter.
+    /// True if keys edit the filter.
     pub filtering: bool,
     pub paused: bool,
     pub overlay: Option<Overlay>,
     pub message: Option<String>,
-    /// Hosts that cannot be reached, and why.
+    /// Hosts that cannot be reached, with reasons.
     unreachable: BTreeMap<String, String>,
 }
 
@@ -102,15 +102,15 @@ bottleneck. COST is by how much recording slows the launching threads down at mo
 records and range events that were dropped. `gpuwhy report --explain WORD` explains the rest.";
 
 impl Board {
-    /// With nothing yet.
+    /// Creates an empty board.
     pub fn new(source: String, playback: bool) -> Self {
         Self { source, playback, ..Self::default() }
     }
 
-    /// Takes what a source tells.
+    /// Applies an update from a source.
     pub fn take(&mut self, update: Update) {
         match update {
-            // A playback that is paused sends nothing; what runs on is shown again later.
+            // A paused playback sends no updates; live updates are shown again after the pause.
             Update::Answer(key, _) if self.paused && self.processes.contains_key(&key) => {}
             Update::Answer(key, answer) => {
                 let process = self.processes.entry(key.clone()).or_insert_with(|| Process::new(key));
@@ -148,7 +148,7 @@ impl Board {
         }
     }
 
-    /// Keeps the newest of those that are gone; ids tell roughly which these are.
+    /// Drops all but the newest ended processes; process ids approximate the order.
     fn forget_ended(&mut self) {
         let ended = |process: &&Process| process.presence == Presence::Ended;
         let surplus = self.processes.values().filter(ended).count().saturating_sub(ENDED_KEPT);
@@ -159,8 +159,8 @@ impl Board {
         }
     }
 
-    /// The processes that the filter lets through, by run and rank: those of a job stay together. What belongs to no
-    /// run is last, by host.
+    /// Processes that pass the filter, by run and rank, so that those of a job stay together. Processes
+    /// without a run come last, by host.
     pub fn visible(&self) -> Vec<&Process> {
         let wanted = self.filter.to_lowercase();
         let mut processes: Vec<_> = self
@@ -181,7 +181,7 @@ impl Board {
         processes
     }
 
-    /// Whether there is any process, shown or not.
+    /// True if there is no process, shown or hidden.
     pub fn is_empty(&self) -> bool {
         self.processes.is_empty()
     }
@@ -190,13 +190,13 @@ impl Board {
         self.visible().into_iter().find(|process| Some(&process.key) == self.selected.as_ref())
     }
 
-    /// The place of the device that is shown, in the list of the process's devices.
+    /// Index of the device that is shown, in the process's list of devices.
     pub fn device(&self, process: &Process) -> usize {
         let devices = process.live.as_ref().map_or(0, |live| live.devices.len());
         if devices == 0 { 0 } else { self.device % devices }
     }
 
-    /// Hosts that cannot be reached, and why.
+    /// Hosts that cannot be reached, with reasons.
     pub fn unreachable(&self) -> impl Iterator<Item = (&str, &str)> {
         self.unreachable.iter().map(|(host, why)| (host.as_str(), why.as_str()))
     }
@@ -243,7 +243,7 @@ impl Board {
         None
     }
 
-    /// What is asked of the chosen process.
+    /// Action of a key on the chosen process.
     fn ask(&mut self, key: KeyCode) -> Option<Action> {
         let (answer, message) = match self.chosen() {
             None => (None, "no process is chosen".to_owned()),

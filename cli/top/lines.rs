@@ -13,7 +13,7 @@ use super::source::{self, Event};
 use super::view::columns::{Columns, cells};
 use crate::{interrupt, message, terminal};
 
-/// Prints one line of JSON for each answer.
+/// Prints one line of JSON for each response.
 pub fn json(events: Vec<Event>) -> Result<()> {
     for event in events {
         print(event, false)?;
@@ -21,7 +21,7 @@ pub fn json(events: Vec<Event>) -> Result<()> {
     Ok(())
 }
 
-/// Prints lines of JSON as they come, until the sources or the reader end.
+/// Prints lines of JSON as they arrive, until the sources or the reader end.
 pub fn follow(events: &Receiver<Event>) -> Result<()> {
     while let Some(events) = source::events(events) {
         if interrupt::state().is_break() {
@@ -34,7 +34,8 @@ pub fn follow(events: &Receiver<Event>) -> Result<()> {
     Ok(())
 }
 
-/// Writes an event as a line. `with_others`: also those that are no answers, which whoever merges hosts needs.
+/// Writes an event as a line. `with_others` includes events that are not responses, for a reader that merges
+/// hosts.
 fn print(event: Event, with_others: bool) -> Result<()> {
     let named = |kind: &str, key: &Key, why: &str| json!({"type": kind, "process": key.process, "on": key.host, "message": why});
     let line = match event {
@@ -61,7 +62,7 @@ fn print(event: Event, with_others: bool) -> Result<()> {
     Ok(())
 }
 
-/// Says on stderr what is no answer.
+/// Reports errors and notes on stderr.
 fn complain(update: &Update) {
     match update {
         Update::Silent(key, why) => message::say(&format!("process {key}: {why}")),
@@ -84,7 +85,7 @@ pub fn table(events: Vec<Event>, width: usize) -> Result<()> {
     Ok(())
 }
 
-/// The table as text: a row for each process, and below it what it does now and where its trace is.
+/// The table as text: a row for each process, followed by its current state and the path of its trace.
 fn text(board: &Board, width: usize) -> String {
     let processes: Vec<&Process> = board.visible();
     if processes.is_empty() {

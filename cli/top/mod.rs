@@ -1,8 +1,8 @@
-//! `gpuwhy top`: what this user's programs do now, and why they are not faster.
+//! `gpuwhy top`: current state and bottlenecks of this user's programs.
 //!
-//! Reading order: `answer` (what a process says), `process` (one of them over time), `board` (what is shown, and what
-//! keys do), `view` (how it looks), `screen` (the terminal); `source`, `remote` and `playback` (where answers come
-//! from); `lines` (the same without a terminal).
+//! Reading order: `answer` (the response of a process), `process` (a process over time), `board` (the state
+//! of the display and the actions of keys), `view` (drawing), `screen` (the terminal); `source`, `remote` and
+//! `playback` (the sources of responses); `lines` (the same without a terminal).
 
 mod answer;
 mod board;
@@ -32,13 +32,13 @@ use self::source::Event;
 use crate::args::top::TopArgs;
 use crate::{control, interrupt, terminal};
 
-/// Exit code when a trace cannot be read, or the terminal not be used.
+/// Exit code when a trace cannot be read, or the terminal cannot be used.
 pub const FAILED: u8 = 1;
-/// Width of the table where standard output is no terminal.
+/// Width of the table when standard output is not a terminal.
 const WIDTH: usize = 120;
 
-/// Shows it, and answers with the exit code. Fails when a trace cannot be read, options do not fit together, or the
-/// output cannot be written.
+/// Runs the display, and returns the exit code. Fails when a trace cannot be read, options do not fit
+/// together, or the output cannot be written.
 pub fn run(args: &TopArgs) -> Result<u8> {
     let launchers = Launcher::all(&args.via, &args.hosts)?;
     if let Some(trace) = args.trace() {
@@ -65,7 +65,7 @@ pub fn run(args: &TopArgs) -> Result<u8> {
     outcome.map(|()| interrupt::exit_code().unwrap_or(0))
 }
 
-/// One answer of each process; of a trace its last one.
+/// One response of each process; for a trace, its last state.
 fn once(args: &TopArgs, launchers: &[Launcher], running: &Running) -> Result<Vec<Event>> {
     if let Some(trace) = args.trace() {
         return Ok(vec![playback::end(trace)?]);
@@ -113,7 +113,7 @@ fn display(args: &TopArgs, launchers: Vec<Launcher>, running: &Running) -> Resul
     let steering = Steering::default();
     let mut board = match args.trace() {
         Some(trace) => {
-            // Before the screen is taken: an error is a line on an ordinary terminal.
+            // Before the display takes over the screen, so that an error is a line on an ordinary terminal.
             drop(gpuwhy_import::TraceFile::open(trace)?);
             let name = trace.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             let speed = if args.speed == 1.0 { String::new() } else { format!(" at {}x", args.speed) };
@@ -149,7 +149,7 @@ fn display(args: &TopArgs, launchers: Vec<Launcher>, running: &Running) -> Resul
     shown
 }
 
-/// Whether processes of this host are shown: always, unless other hosts alone are asked for.
+/// True if processes of this host are shown: always, unless only other hosts are requested.
 fn is_local(args: &TopArgs, launchers: &[Launcher]) -> bool {
     launchers.is_empty() || !args.processes().is_empty()
 }
@@ -167,7 +167,7 @@ fn begin(args: &TopArgs, launchers: Vec<Launcher>, running: &Running, events: Se
     }
 }
 
-/// Does what a key asked for, on a thread of its own; what comes of it is an update.
+/// Performs the action of a key on a separate thread. The result is an update.
 fn act(action: Action, launchers: &[Launcher], events: &Sender<Event>) {
     let (key, arguments) = match action {
         Action::Tell(key, command) => {
@@ -199,7 +199,7 @@ fn act(action: Action, launchers: &[Launcher], events: &Sender<Event>) {
     });
 }
 
-/// A command for a process of this host, or the page of its trace.
+/// Runs a command for a process of this host, or writes the page of its trace.
 fn here(key: &Key, arguments: &[String]) -> Result<String> {
     if let [_, _, trace] = arguments {
         return page(Path::new(trace));
@@ -209,14 +209,14 @@ fn here(key: &Key, arguments: &[String]) -> Result<String> {
     control::told(process, &socket, &arguments[0])
 }
 
-/// Writes the page of a trace, and opens it where there is a display: what `gpuwhy report --open` does.
+/// Writes the page of a trace, and opens it if there is a display, like `gpuwhy report --open`.
 fn page(trace: &Path) -> Result<String> {
     let mut command = Command::new(env::current_exe().context("cannot find this program")?);
     command.args(["report", "--open"]).arg(trace).stdin(Stdio::null());
     output(command).map(|path| format!("page: {}", path.lines().next().unwrap_or_default()))
 }
 
-/// What a command prints; its complaint where that is nothing.
+/// Output of a command, or its stderr if the output is empty.
 fn output(mut command: Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("cannot start {name}"))?;

@@ -1,6 +1,7 @@
-//! A trace as if it were live: the engine is fed from the file, and what it knows is shown at the pace of the run.
+//! Plays a trace as if it were live: feeds the engine from the file, and shows its results at the rate of the
+//! run.
 //!
-//! What comes out is what `libprof.so` would have answered at that moment, made by the same code, so a playback shows
+//! The output is what `libprof.so` would have sent at that moment, made by the same code, so a playback shows
 //! what a viewer would have seen.
 
 use std::path::{Path, PathBuf};
@@ -25,15 +26,15 @@ use super::source::Event;
 use crate::control::connection::parsed;
 use crate::interrupt;
 
-/// How soon a pause and the end are noticed.
+/// Interval between checks for a pause and for the end.
 const TICK: Duration = Duration::from_millis(20);
 
-/// How a playback is steered.
+/// Controls of a playback.
 #[derive(Clone, Debug, Default)]
 pub struct Steering {
-    /// Whether the time stands still.
+    /// True if the time is stopped.
     pub paused: Arc<AtomicBool>,
-    /// Whether nobody looks any more.
+    /// True if the display has ended.
     pub stopped: Arc<AtomicBool>,
 }
 
@@ -66,14 +67,14 @@ pub fn play(trace: &Path, speed: f64, interval: Duration, events: Sender<Event>,
     }
 }
 
-/// What a trace says at its end, as [`play`] tells it last. Fails when the file cannot be read.
+/// Last state of a trace, which [`play`] sends last. Fails when the file cannot be read.
 pub fn end(trace: &Path) -> Result<Event> {
     let report = TraceFile::open(trace)?.report(None, &mut |_, _| interrupt::state())?;
     let (key, line) = line(trace, &report, "finished");
     Ok(Event::Answer(key, Box::new(parsed(&line)?)))
 }
 
-/// The first and the last flush of a trace.
+/// Times of the first and the last flush of a trace.
 fn length(file: &TraceFile) -> Result<(Timestamp, Timestamp)> {
     let (mut first, mut last) = (None, Timestamp::ZERO);
     let passed = file.pass::<gpuwhy_import::OpenError>(&mut |_, _| interrupt::state(), |event, _| {
@@ -90,13 +91,13 @@ fn length(file: &TraceFile) -> Result<(Timestamp, Timestamp)> {
 struct Player {
     trace: PathBuf,
     speed: f64,
-    /// Between two states, in the time of the run.
+    /// Interval between two states, in the time of the run.
     every: Duration,
-    /// Its begin and its end.
+    /// Start and end of the run.
     run: (Timestamp, Timestamp),
     events: Sender<Event>,
     steering: Steering,
-    /// When the begin of the run was, on this clock.
+    /// Start of the run on this clock.
     begun: Option<Instant>,
     /// When the next state is due, on the run's clock.
     next: Timestamp,
@@ -124,7 +125,7 @@ impl Player {
         self.steering.stopped.load(Ordering::Relaxed) || interrupt::state().is_break()
     }
 
-    /// Waits until the time `at` of the run has come, at its speed. While the playback is paused none comes.
+    /// Waits until the time `at` of the run, at its speed. Does not advance while the playback is paused.
     fn pace(&mut self, at: Timestamp) {
         let due = Duration::from_nanos(at.since(self.run.0)).div_f64(self.speed);
         let mut begun = *self.begun.get_or_insert_with(Instant::now);
@@ -149,7 +150,7 @@ impl Player {
         let (from, to) = self.run;
         let played = Update::Played(at.since(from), to.since(from));
         let json = parsed(&line).map(|json| Event::Answer(key, Box::new(json)));
-        // Nobody may be listening any more, which is told otherwise.
+        // The receiver may be gone, which is detected elsewhere.
         let _ = self.events.send(Event::Update(played));
         if let Ok(event) = json {
             let _ = self.events.send(event);
@@ -157,7 +158,7 @@ impl Player {
     }
 }
 
-/// What the process would have answered to `live`; see docs/guide/control.md.
+/// Response that the process would have sent to `live`; see docs/guide/control.md.
 fn line(trace: &Path, report: &Report, state: &str) -> (Key, String) {
     let session = &report.process;
     let loss = &report.completeness.loss;

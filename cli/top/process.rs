@@ -1,4 +1,5 @@
-//! One process of a display: its newest answer, and the earlier totals that the last minute is told from.
+//! One process of a display: its most recent response, and the earlier totals for the tables of the last
+//! minute.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,12 +8,12 @@ use profiler_core::attribution::leaf::Group;
 
 use super::answer::{Answer, CAUSES, Live, Row, Status, Window};
 
-/// Totals that are kept: those of a minute, at one answer a second.
+/// Number of totals kept: a minute at one response per second.
 const KEPT: usize = 61;
-/// What is shown is of the last minute.
+/// The tables cover the last minute.
 const MINUTE_NS: u64 = 60_000_000_000;
 
-/// Which process: its host, as the source calls it, and its name on that host. Empty for this host.
+/// Identifies a process: its host, as the source calls it (empty for this host), and its name on that host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub host: String,
@@ -28,18 +29,18 @@ impl fmt::Display for Key {
     }
 }
 
-/// Whether a process can still be talked to.
+/// Availability of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Presence {
     #[default]
     Here,
-    /// It does not answer, and why that may be.
+    /// The process does not respond; with a possible reason.
     Silent(String),
-    /// It is gone.
+    /// The process has ended.
     Ended,
 }
 
-/// The tables of the last minute.
+/// Tables of the last minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Table {
     #[default]
@@ -48,21 +49,22 @@ pub enum Table {
     Ranges,
 }
 
-/// A row of the last minute.
+/// Row of a table of the last minute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recent {
     pub name: String,
     pub count: Option<u64>,
     pub nanos: u64,
-    /// Of the time of all devices, 0 to 1; more where several ran at once. `None` before any of it is accounted for.
+    /// Share of the time of all devices, 0 to 1; more if several kernels or ranges overlapped. `None` before
+    /// any time is attributed.
     pub share: Option<f64>,
 }
 
-/// Totals at a moment.
+/// Totals at one time.
 #[derive(Clone, Debug, Default)]
 struct Totals {
     observed_ns: u64,
-    /// The windows of all devices.
+    /// Sum of the windows of all devices.
     devices_ns: u64,
     tables: [Vec<Row>; 3],
 }
@@ -72,13 +74,13 @@ pub struct Process {
     pub key: Key,
     pub presence: Presence,
     pub status: Status,
-    /// The newest; it stays when measuring is over.
+    /// Most recent response to `live`; kept after measuring is finished.
     pub live: Option<Live>,
     totals: VecDeque<Totals>,
 }
 
 impl Process {
-    /// A process of which nothing is known yet.
+    /// Creates a process without data.
     pub fn new(key: Key) -> Self {
         Self { key, ..Self::default() }
     }
@@ -92,11 +94,11 @@ impl Process {
         let totals = Totals { observed_ns: live.observed_ns, devices_ns, tables };
         self.live = Some(live);
         let newest = self.totals.back();
-        // Another capture counts from its own begin.
+        // Another capture counts from its own start.
         if newest.is_some_and(|newest| newest.observed_ns > totals.observed_ns || newest.devices_ns > devices_ns) {
             self.totals.clear();
         }
-        // An answer may come twice.
+        // A response may arrive twice.
         if self.totals.back().is_none_or(|newest| newest.observed_ns < totals.observed_ns) {
             self.totals.push_back(totals);
         }
@@ -107,7 +109,7 @@ impl Process {
         }
     }
 
-    /// The cause to name and its share; the cause is `None` for a word of another version.
+    /// Bottleneck and its share; the cause is `None` for a name that only another version knows.
     pub fn verdict(&self) -> (Option<Group>, f64) {
         let (name, share) = match &self.live {
             Some(live) => (&live.verdict, live.share),
@@ -116,22 +118,23 @@ impl Process {
         (Group::ALL.into_iter().find(|group| group.name() == name), share)
     }
 
-    /// What the tables are about, nanoseconds: at most the last minute; the whole run before two answers have come.
+    /// Time that the tables cover, nanoseconds: at most the last minute. Until two responses have arrived,
+    /// the complete run.
     pub fn recent_ns(&self) -> u64 {
         self.ends().map_or(0, |(before, now)| now.observed_ns - before.observed_ns)
     }
 
-    /// Whether [`recent`](Self::recent) is about the whole run.
+    /// True if [`recent`](Self::recent) covers the complete run.
     pub fn is_whole(&self) -> bool {
         self.ends().is_none_or(|(before, _)| before.observed_ns == 0)
     }
 
-    /// The rows of the last minute by time, the most first; what took none is left out.
+    /// Rows of the last minute, longest time first; rows without time are omitted.
     pub fn recent(&self, table: Table) -> Vec<Recent> {
         let Some((before, now)) = self.ends() else { return Vec::new() };
         let devices_ns = now.devices_ns - before.devices_ns;
         let old = &before.tables[table as usize];
-        // A row that was not among the first had less than the last of them.
+        // A row that was not listed had less time than the last listed row.
         let unlisted = if old.len() >= 16 { old.last().map_or(0, |row| row.total_ns) } else { 0 };
         let recent = |row: &Row| {
             let then = old.iter().find(|then| then.name == row.name);
@@ -147,20 +150,20 @@ impl Process {
 
     fn ends(&self) -> Option<(Totals, &Totals)> {
         let now = self.totals.back()?;
-        // At the very begin tables are ahead of the time that is accounted for.
+        // At the very start, the tables are ahead of the attributed time.
         let before = self.totals.front().filter(|before| before.observed_ns > 0 && self.totals.len() > 1);
         Some((before.cloned().unwrap_or_default(), now))
     }
 }
 
-/// The stretches of a device that end within a minute before its newest, oldest first.
+/// Intervals of a device that ended less than a minute before the end of the newest one, oldest first.
 pub fn last_minute(windows: &[Window]) -> &[Window] {
     let newest = windows.last().map_or(0, |window| window.end_ns);
     let first = windows.partition_point(|window| window.end_ns + MINUTE_NS <= newest);
     &windows[first..]
 }
 
-/// Causes of stretches together, microseconds.
+/// Sum of the intervals by cause, microseconds.
 pub fn sums(windows: &[Window]) -> [u64; CAUSES] {
     let mut sums = [0_u64; CAUSES];
     for window in windows {

@@ -1,7 +1,7 @@
-//! Other hosts: a launcher runs `gpuwhy top --follow` there, and its lines come back through a pipe.
+//! Other hosts: a launcher runs `gpuwhy top --follow` there, and its output comes back through a pipe.
 //!
-//! No port is opened. What comes back is read as if anybody had written it: lines have a bounded length, and what is no
-//! answer is counted.
+//! No port is opened. The output is untrusted: lines have a bounded length, and lines that are not responses
+//! are counted.
 
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
@@ -20,30 +20,31 @@ use super::process::Key;
 use super::source::Event;
 use crate::control::connection::MAX_LINE;
 
-/// Where the launcher's command names the host.
+/// Placeholder for the host in the launcher's command.
 const PLACE: &str = "{host}";
-/// A launcher that ended is started again after this time.
+/// Delay before a launcher that ended is restarted.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// One host, and how `gpuwhy` is run there.
+/// One host, and the command that runs `gpuwhy` there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
-    /// As the display calls it.
+    /// Name of the host in the display.
     pub host: String,
-    /// The command and its arguments, up to `gpuwhy`.
+    /// The command and its arguments, up to and including `gpuwhy`.
     words: Vec<String>,
 }
 
 impl Launcher {
-    /// What `--via` and `--host` name: one launcher for each host, or for each command that names its host itself.
-    /// Words are separated by blanks; no shell reads them. Fails when commands and hosts do not fit together.
+    /// Launchers for `--via` and `--host`: one for each host, or for each command that names its host itself.
+    /// Words are separated by spaces; no shell parses them. Fails when commands and hosts do not fit
+    /// together.
     pub fn all(via: &[String], hosts: &[String]) -> Result<Vec<Self>> {
         let mut launchers = Vec::new();
         let ssh = [format!("ssh -o BatchMode=yes {PLACE}")];
         let via = if via.is_empty() && !hosts.is_empty() { &ssh[..] } else { via };
         for command in via {
             if !command.contains(PLACE) {
-                // The last word, as in `ssh node7`.
+                // The last word is the host, as in `ssh node7`.
                 let mut words = command.split_whitespace().filter(|word| !is_gpuwhy(word));
                 launchers.push(Self::of(command, words.next_back().unwrap_or("?"))?);
                 continue;
@@ -68,34 +69,34 @@ impl Launcher {
     fn of(command: &str, host: &str) -> Result<Self> {
         let mut words: Vec<_> = command.split_whitespace().map(str::to_owned).collect();
         let Some(last) = words.last() else { bail!("--via is empty: expected a command such as 'ssh node7'") };
-        // A path there may be named at the end.
+        // The command may end with the path of gpuwhy on that host.
         if !is_gpuwhy(last) {
             words.push("gpuwhy".to_owned());
         }
         Ok(Self { host: host.to_owned(), words })
     }
 
-    /// `gpuwhy` with these arguments on the host.
+    /// Command that runs `gpuwhy` with these arguments on the host.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).args(arguments).stdin(Stdio::null());
-        // A question for a password would be written over the display; where there is a key, none is asked.
+        // A password prompt would overwrite the display, so prompts are disabled; ssh with a key needs none.
         command.env("SSH_ASKPASS_REQUIRE", "force").env("SSH_ASKPASS", "/bin/false");
         command
     }
 }
 
-/// Whether a word of a launcher's command is the program to run.
+/// True if a word of a launcher's command is the program to run.
 fn is_gpuwhy(word: &str) -> bool {
     word.rsplit('/').next() == Some("gpuwhy")
 }
 
-/// Launchers that run, to be ended with the display.
+/// Running launchers, which end with the display.
 #[derive(Clone, Debug, Default)]
 pub struct Running(Arc<Mutex<(Vec<Child>, bool)>>);
 
 impl Running {
-    /// Takes a launcher; ends it at once when all were ended.
+    /// Adds a launcher. Kills it immediately if [`end`](Self::end) was called before.
     fn add(&self, mut child: Child) -> Option<usize> {
         let mut running = self.0.lock();
         if running.1 {
@@ -106,7 +107,7 @@ impl Running {
         Some(running.0.len() - 1)
     }
 
-    /// How a launcher ended, once its output is closed.
+    /// Exit status of a launcher whose output is closed.
     fn ended(&self, index: usize) -> String {
         let mut running = self.0.lock();
         let status = running.0.get_mut(index).map(Child::wait);
@@ -117,7 +118,7 @@ impl Running {
         }
     }
 
-    /// Ends all.
+    /// Kills all launchers, including those added later.
     pub fn end(&self) {
         let mut running = self.0.lock();
         running.1 = true;
@@ -130,12 +131,12 @@ impl Running {
 }
 
 fn end(child: &mut Child) {
-    // It may have ended by itself.
+    // The child may have ended already.
     let _ = child.kill();
     let _ = child.wait();
 }
 
-/// Reads what a host says, and starts the launcher again when it ends, until nobody listens.
+/// Forwards the output of a host, and restarts the launcher when it ends, until the receiver is gone.
 pub fn watch(launcher: &Launcher, interval: Duration, events: &Sender<Event>, running: &Running) {
     let milliseconds = format!("{}ms", interval.as_millis());
     while !running.is_over() {
@@ -150,7 +151,7 @@ pub fn watch(launcher: &Launcher, interval: Duration, events: &Sender<Event>, ru
     }
 }
 
-/// Each process's answer on a host, once.
+/// One response of each process on a host.
 pub fn once(launcher: &Launcher, running: &Running) -> Vec<Event> {
     let (events, heard) = std::sync::mpsc::channel();
     let outcome = follow(launcher, &["top", "--json"], &events, running);
@@ -165,7 +166,7 @@ pub fn once(launcher: &Launcher, running: &Running) -> Vec<Event> {
     heard
 }
 
-/// Runs the launcher to its end; says how it ended, with the last line that it wrote to stderr.
+/// Runs the launcher to its end. Returns its exit status and the last line that it wrote to stderr.
 fn follow(launcher: &Launcher, arguments: &[&str], events: &Sender<Event>, running: &Running) -> Result<String> {
     let mut command = launcher.command(arguments);
     let mut child = command
@@ -193,7 +194,7 @@ fn follow(launcher: &Launcher, arguments: &[&str], events: &Sender<Event>, runni
             break;
         }
     }
-    // Whoever does not listen any more ends it.
+    // If the receiver is gone, closing the pipe ends the launcher.
     drop(reader);
     let status = running.ended(index);
     let last = complaining.and_then(|thread| thread.join().ok()).unwrap_or_default();
@@ -201,7 +202,7 @@ fn follow(launcher: &Launcher, arguments: &[&str], events: &Sender<Event>, runni
     Ok(if last.is_empty() { format!("{status}{foreign}") } else { format!("{status}{foreign}: {last}") })
 }
 
-/// What a line of `gpuwhy top --follow` says; `None` for what needs no answer.
+/// Parses a line of `gpuwhy top --follow`; `None` for lines that need no action.
 fn event(host: &str, json: Value) -> Option<Event> {
     let process = json["process"].as_str().map(harmless).filter(|process| process.len() <= 40);
     let key = |process| Key { host: host.to_owned(), process };
@@ -220,7 +221,7 @@ fn event(host: &str, json: Value) -> Option<Event> {
     }
 }
 
-/// A line of bounded length, without what is beyond; `None` at the end.
+/// Reads a line and truncates it to a bounded length; `None` at the end.
 pub fn line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     if reader.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line)? == 0 {

@@ -1,4 +1,4 @@
-//! The terminal of the display: set up, drawn to, read from, and given back whatever happens.
+//! Terminal of the display: setup, drawing, input, and restoring it in all cases.
 
 use std::io::{self, IsTerminal as _, Stdout};
 use std::sync::Arc;
@@ -21,31 +21,31 @@ use super::view;
 use super::view::look::Look;
 use crate::interrupt;
 
-/// How soon an answer and a signal are noticed while no key comes.
+/// Time to wait for a key before responses and signals are checked.
 const TICK: Duration = Duration::from_millis(100);
-/// Events that are taken between two pictures.
+/// Maximum number of events processed between two frames.
 const TOGETHER: usize = 1_000;
 
-/// The display counts as stuck after this time without a turn.
+/// The display counts as stuck after this time without an iteration of its loop.
 const STUCK: Duration = Duration::from_secs(2);
-/// What the pulse says when the display is over.
+/// Value of the pulse after the display has ended.
 const OVER: u64 = u64::MAX;
-/// Exit code when the terminal is gone: that of SIGHUP.
+/// Exit code when the terminal is gone: the one for SIGHUP.
 const HUNG_UP: u8 = 129;
 
-/// Whether there is a terminal to draw on and to read keys from.
+/// True if there is a terminal to draw on and to read keys from.
 pub fn is_there() -> bool {
     let dumb = env::var("TERM").is_ok_and(|term| term == "dumb");
     io::stdout().is_terminal() && io::stdin().is_terminal() && !dumb
 }
 
-/// Gives the terminal back. It may be gone, and stderr too.
+/// Restores the terminal. Ignores errors: the terminal may be gone, and stderr too.
 fn give_back() {
     let _ = ratatui::try_restore();
 }
 
-/// Ends the command when the display is stuck and nobody can see it any more: reading a terminal that is gone never
-/// comes back from crossterm, and writing to one that stands still does not either.
+/// Ends the command when the display is stuck and its terminal is gone or a signal has come. In crossterm,
+/// reading from a terminal that is gone never returns, and neither does writing to one that hangs.
 fn guard(pulse: Arc<AtomicU64>) {
     thread::spawn(move || {
         let (mut last, mut since) = (0, Instant::now());
@@ -67,17 +67,17 @@ fn guard(pulse: Arc<AtomicU64>) {
     });
 }
 
-/// The terminal while it shows the display.
+/// Terminal while it shows the display.
 struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
-    /// What threads behind the display said when they failed.
+    /// Panic messages of background threads.
     failures: Arc<Mutex<Vec<String>>>,
-    /// Counts the turns of the display.
+    /// Number of iterations of the display loop.
     pulse: Arc<AtomicU64>,
 }
 
 impl Screen {
-    /// Takes the terminal, and sees to it that a panic finds it as it was.
+    /// Sets up the terminal, and a panic hook that restores it.
     fn new() -> io::Result<Self> {
         let failures = Arc::new(Mutex::new(Vec::new()));
         let (usual, drawing, failed) = (panic::take_hook(), thread::current().id(), Arc::clone(&failures));
@@ -86,7 +86,7 @@ impl Screen {
                 give_back();
                 usual(info);
             } else {
-                // The display goes on without what this thread did, and says so.
+                // The display continues without this thread and shows the message.
                 failed.lock().push(info.to_string());
             }
         }));
@@ -112,14 +112,16 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         self.pulse.store(OVER, Ordering::Relaxed);
-        // After a panic it was given back before that was told; once more would put the cursor above it.
+        // After a panic the hook has already restored the terminal before printing the message; doing it
+        // again would put the cursor above the message.
         if !thread::panicking() {
             give_back();
         }
     }
 }
 
-/// Shows the board until it is left. `act` does what keys ask for. Fails when the terminal cannot be read or written.
+/// Shows the board until the user quits. `act` performs the actions of keys. Fails when the terminal cannot
+/// be read or written.
 pub fn show(board: &mut Board, events: &Receiver<Event>, mut act: impl FnMut(Action)) -> Result<()> {
     interrupt::watch()?;
     let mut screen = Screen::new().context("this terminal cannot be used; try --once")?;
@@ -144,7 +146,7 @@ pub fn show(board: &mut Board, events: &Receiver<Event>, mut act: impl FnMut(Act
         }
         if changed {
             screen.terminal.draw(|frame| view::draw(frame, board, look)).context("cannot write to the terminal")?;
-            // So that a test can see what a panic leaves behind; no such build is shipped.
+            // Lets a test check the terminal after a panic; release builds do not contain this.
             assert!(!cfg!(debug_assertions) || env::var_os("GPUWHY_TOP_PANIC").is_none(), "asked to panic");
         }
         changed = false;

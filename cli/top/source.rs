@@ -1,7 +1,7 @@
-//! Where answers come from: the control sockets of this host.
+//! Local source of responses: the control sockets of this host.
 //!
-//! One thread looks for sockets, and one for each process reads its lines, so that a process that hangs holds nobody
-//! up. Threads end when nobody listens to them any more.
+//! One thread scans for sockets, and one thread per process reads its lines, so that a hanging process does
+//! not delay the others. The threads end when the receiver is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,24 +18,24 @@ use super::board::Update;
 use super::process::Key;
 use crate::control::connection::{self, ANSWER_TIMEOUT, Connection, parsed};
 
-/// How often new processes are looked for.
+/// Interval between scans for new processes.
 const LOOK: Duration = Duration::from_secs(1);
-/// Between two looks whether anybody listens.
+/// Maximum wait for events before the reader checks for an interruption.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What a source tells.
+/// Event from a source.
 #[derive(Debug)]
 pub enum Event {
-    /// A process has answered; the line as it came.
+    /// A process has responded; with the line as received.
     Answer(Key, Box<Value>),
-    /// All others.
+    /// Any other update.
     Update(Update),
-    /// A round is over: so many processes answer.
+    /// A scan is complete; with the number of processes that are watched.
     Round(usize),
 }
 
 impl Event {
-    /// What it is to the display.
+    /// Update for the display, if the event changes it.
     pub fn into_update(self) -> Option<Update> {
         match self {
             Self::Answer(key, json) => Some(Update::Answer(key, Box::new(Answer::of(&json)))),
@@ -45,7 +45,7 @@ impl Event {
     }
 }
 
-/// Watches processes of this host, all until nobody listens, or those that are named until they have ended.
+/// Watches processes of this host: all until the receiver is gone, or those in `only` until they have ended.
 pub fn watch(events: Sender<Event>, interval: Duration, only: Vec<Process>) {
     let (ended, ends) = channel();
     let mut watched: BTreeSet<Process> = BTreeSet::new();
@@ -86,7 +86,7 @@ pub fn watch(events: Sender<Event>, interval: Duration, only: Vec<Process>) {
     }
 }
 
-/// Reads the lines of one process to its end.
+/// Forwards the lines of one process until it ends.
 fn follow(process: Process, socket: &Path, interval: Duration, events: &Sender<Event>) {
     let key = Key { host: String::new(), process: process.to_string() };
     let send = |update| events.send(Event::Update(update)).is_ok();
@@ -99,7 +99,7 @@ fn follow(process: Process, socket: &Path, interval: Duration, events: &Sender<E
         }
         Err(error) => {
             send(Update::Silent(key, error.to_string()));
-            // It is tried again by who looks for processes, and not at once.
+            // The next scan tries this process again, after a delay.
             thread::sleep(ANSWER_TIMEOUT);
             return;
         }
@@ -109,7 +109,7 @@ fn follow(process: Process, socket: &Path, interval: Duration, events: &Sender<E
         let line = connection.line(Instant::now() + ANSWER_TIMEOUT + interval);
         let json = line.and_then(|line| parsed(&line));
         match json {
-            // A library from before `live`.
+            // The library is older than `live`.
             Ok(json) if json["type"] == "error" && !answered => {
                 if connection.send(&format!("watch {}", interval.as_millis())).is_err() {
                     send(Update::Ended(key));
@@ -122,7 +122,7 @@ fn follow(process: Process, socket: &Path, interval: Duration, events: &Sender<E
                     return;
                 }
             }
-            // It may go on: it is stopped, or starved of processors.
+            // The process may continue later: it is stopped, or starved of CPU time.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 if !send(Update::Silent(key.clone(), "it does not answer: is it stopped?".to_owned())) {
                     return;
@@ -152,13 +152,13 @@ fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
 
-/// The socket of a process of this host.
+/// Socket of a process on this host.
 pub fn socket(process: Process) -> Option<PathBuf> {
     let (found, _) = connection::processes();
     found.into_iter().find(|(found, _)| *found == process).map(|(_, socket)| socket)
 }
 
-/// Each process's answer, once; and why others gave none.
+/// One response of each process, or the reason why there is none.
 pub fn once(only: &[Process]) -> Vec<Event> {
     let (found, refused) = connection::processes();
     let notes = refused.into_iter().map(|why| Event::Update(Update::Note(why)));
@@ -172,7 +172,7 @@ pub fn once(only: &[Process]) -> Vec<Event> {
     for (process, live) in connection::ask_all(asked, "live") {
         let key = Key { host: String::new(), process: process.to_string() };
         let answer = match live {
-            // A library from before `live`.
+            // The library is older than `live`.
             Ok(Some((_, json))) if json["type"] == "error" => connection::ask(&sockets[&process], "status"),
             live => live,
         };
@@ -185,7 +185,7 @@ pub fn once(only: &[Process]) -> Vec<Event> {
     events
 }
 
-/// Waits for events, `TICK` at most, and gives all that have come; `None` when no source is left.
+/// Waits for events, at most `TICK`, and returns all that have arrived; `None` when no source is left.
 pub fn events(from: &Receiver<Event>) -> Option<Vec<Event>> {
     use std::sync::mpsc::RecvTimeoutError;
     match from.recv_timeout(TICK) {

@@ -1,10 +1,10 @@
-/* C lesson 1: a session around the raw driver API. Verdict: gpu_compute, with every kernel in the report.
+/* C lesson 1: a session around the raw driver API. Bottleneck: gpu_compute, with every kernel in the report.
  *
  *   cc 01_first_session.c -I../../capi/include -L../../target/release -lgpuwhy_c -ldl -Wl,-rpath,../../target/release
  *
- * The same as lesson 1 in Rust, without any Rust: gpuwhy.h beside cuLaunchKernel. The driver is loaded at run time, so
- * that neither compiling nor running this needs a CUDA toolkit; a program that includes cuda.h or uses the runtime API
- * does the same. Ends with 0 if it shows what it promises, with 1 if not, and with 2 where it cannot run. */
+ * The same as lesson 1 in Rust, in plain C: gpuwhy.h together with cuLaunchKernel. The driver is loaded at run time, so
+ * neither compiling nor running this needs a CUDA toolkit; a program that includes cuda.h or uses the runtime API makes
+ * the same calls. Exits with 0 if it shows the expected result, with 1 if not, and with 2 if it cannot run. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 enum { KERNELS = 2000, WAIT_EVERY = 100 };
 
-/* Keeps its multiprocessor busy for a number of cycles; every driver compiles it for its own device. */
+/* Keeps its multiprocessor busy for a number of cycles; every driver compiles it for its device. */
 static const char *const spin =
     ".version 6.0\n.target sm_50\n.address_size 64\n"
     ".visible .entry spin(.param .u64 cycles)\n{\n"
@@ -28,7 +28,7 @@ static void fail(const char *what, const char *why) {
     exit(2);
 }
 
-/* A call of gpuwhy: 0, or the reason can be asked for. */
+/* Checks a call of gpuwhy: 0, or an error whose reason can be queried. */
 static void profiler(const char *what, enum gpuwhy_status status) {
     if (status != GPUWHY_OK) {
         char why[4096];
@@ -47,7 +47,7 @@ static void cuda(const char *what, int result) {
 
 static void *driver;
 
-/* Converted through a pointer to the pointer, as POSIX has it for dlsym. */
+/* Converted through a pointer to the pointer, as POSIX recommends for dlsym. */
 static void find(const char *name, void *function) {
     *(void **)function = dlsym(driver, name);
     if (*(void **)function == NULL) {
@@ -83,7 +83,7 @@ static void work(void) {
     cuda("cuModuleGetFunction", get_function(&function, module, "spin"));
     profiler("gpuwhy_range_push", gpuwhy_range_push("kernels"));
     for (int kernel = 1; kernel <= KERNELS; kernel++) {
-        unsigned long long cycles = 150000; /* some 100 us */
+        unsigned long long cycles = 150000; /* about 100 us */
         void *parameters[] = {&cycles};
         cuda("cuLaunchKernel", launch(function, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
         if (kernel % WAIT_EVERY == 0) {

@@ -1,9 +1,9 @@
-// Programs whose bottleneck is known by construction, each with a knob: turn it, and exactly one cause must change.
+// Programs whose bottleneck is known by construction, each with one parameter that must change exactly one cause.
 //
-// A profiler that explains time can be checked only against programs whose explanation is known beforehand. Each program
-// here repeats one step; `--dose` sets how much of one cause the step contains. What that cause cost is measured by the
-// program's own clocks (the host's steady clock, CUDA events, or the length that a kernel was told to last), so the
-// truth does not come from the tool that it judges. The last line of stdout is that truth as JSON.
+// A profiler that explains time can be validated only with programs whose explanation is known in advance. Each program
+// here repeats one step; `--dose` sets the amount of one cause in the step. The program itself measures the cost of that
+// cause (with the host's steady clock, CUDA events, or the requested duration of a kernel), so the reference does not
+// come from the tool that is validated. The last line of stdout is that reference as JSON.
 //
 //   dose PROGRAM [--dose X] [--steps N | --seconds S]        dose --list
 //
@@ -14,8 +14,8 @@
 //   spin           5   a kernel of 1 ms, then the host computes X ms              host_cpu grows, but only beyond 1 ms
 //   item           6   1 ms of kernels, one value read back, X us on the host     sync_drain grows
 //   end_sync       7   a kernel of X us and a wait for it                         sync_drain does not
-//   h2d_pageable  8a   X MiB from ordinary memory, then a kernel of 1 ms          copy_h2d_pageable grows
-//   h2d_pinned    8b   the same from page-locked memory                           copy_h2d_pinned grows
+//   h2d_pageable  8a   X MiB from pageable memory, then a kernel of 1 ms          copy_h2d_pageable grows
+//   h2d_pinned    8b   the same from pinned memory                                copy_h2d_pinned grows
 //   h2d_hidden    8c   the same on a second stream, under a kernel of 4 ms        no copy leaf grows
 //   small_copies   9   a kernel of 1 ms, then X copies of 4 KiB                   copies and their launches grow
 //   malloc        10   a kernel of 1 ms, then X allocations of 64 MiB             allocator grows
@@ -23,7 +23,7 @@
 //   event_wait   11b   a kernel of 1 ms that waits for one of X us elsewhere      compute grows, dependency_wait does not
 //   tail          12   a block for each multiprocessor and X more, 0.5 ms each    compute grows by whole waves
 //
-// Build: nvcc -O2 -arch=native -o dose dose.cu. Steps before the marker kernel are warm-up; the truth is of those after.
+// Build: nvcc -O2 -arch=native -o dose dose.cu. Steps before the marker kernel are start-up; the reference covers those after.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -46,7 +46,7 @@
         }                                                                                  \
     } while (0)
 
-// Runs for a given time. The global timer counts nanoseconds whatever the clock rate of the device.
+// Runs for a given time. The global timer counts nanoseconds at any clock rate of the device.
 __global__ void spin_kernel(unsigned long long nanoseconds) {
     unsigned long long begin, now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
@@ -55,7 +55,7 @@ __global__ void spin_kernel(unsigned long long nanoseconds) {
     } while (now - begin < nanoseconds);
 }
 
-// Runs once, between warm-up and measurement: a kernel never seen before ends what gpuwhy calls start-up.
+// Runs once, between start-up and measurement: gpuwhy ends start-up at a kernel that it has not seen before.
 __global__ void measured_from_here() {}
 
 namespace {
@@ -67,7 +67,7 @@ double now_ns() {
     return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Keeps the host busy; returns how long it really was.
+// Keeps the host busy; returns the actual time.
 double spin_host(double nanoseconds) {
     const double begin = now_ns();
     double now = begin;
@@ -81,7 +81,7 @@ double sleep_host(double nanoseconds) {
     return now_ns() - begin;
 }
 
-// What a run must show. `cost_ns` is the time of `leaves` together, and of verdict `group`, in one step.
+// Expected result of a run. `cost_ns` is the total time of `leaves`, and of the cause `group`, in one step.
 struct Truth {
     std::vector<std::string> leaves;
     std::string group;
@@ -101,7 +101,7 @@ void launch(cudaStream_t stream, double nanoseconds, int blocks = 1, size_t shar
 
 void wait(cudaStream_t stream) { CHECK(cudaStreamSynchronize(stream)); }
 
-// Performs the steps, of which each returns what the dosed cause cost in it as far as it knows by itself.
+// Runs the steps. Each returns the cost of the dosed cause in it, if it can measure that itself.
 Truth measure(const Run &run, std::vector<std::string> leaves, std::string group, const std::function<double()> &step) {
     step();
     CHECK(cudaDeviceSynchronize());
@@ -123,7 +123,7 @@ Truth compute(const Run &run) {
     });
 }
 
-// The kernel is over long before the spinning is, so all but a constant few microseconds of it find the device idle.
+// The kernel ends long before the spinning does, so the device is idle for all but a constant few microseconds of it.
 Truth dispatch(const Run &run) {
     constexpr int kKernels = 100;
     return measure(run, {"dispatch"}, "launch", [&] {
@@ -136,7 +136,7 @@ Truth dispatch(const Run &run) {
     });
 }
 
-// Launched one by one, X kernels would cost X launches; as a graph they cost one, whatever X is.
+// Launched one by one, X kernels would cost X launches; as a graph they cost one, for any X.
 Truth graph(const Run &run) {
     cudaGraph_t captured;
     cudaGraphExec_t executable;
@@ -150,8 +150,8 @@ Truth graph(const Run &run) {
     });
 }
 
-// The kernel was launched before the host turned away, so the device idles only for what exceeds the kernel. The host
-// looks from launch to launch, because that is the period of the device as soon as it is longer than the kernel.
+// The kernel is launched before the host sleeps, so the device is idle only for the time beyond the kernel. The host
+// measures from launch to launch, which is the period of the device once it is longer than the kernel.
 Truth host_away(const Run &run, double kernel_ns, double (*away)(double)) {
     std::vector<double> launched;
     Truth truth = measure(run, {"host_cpu", "host_blocked"}, "host_cpu", [&] {
@@ -160,14 +160,14 @@ Truth host_away(const Run &run, double kernel_ns, double (*away)(double)) {
         away(run.dose * kMilli);
         return 0.0;
     });
-    // The first launch is the warm-up's.
+    // The first launch belongs to start-up.
     for (size_t i = 2; i < launched.size(); ++i)
         truth.cost_ns += std::max(0.0, launched[i] - launched[i - 1] - kernel_ns) / static_cast<double>(run.steps);
     return truth;
 }
 
-// While the host waits for the value it cannot prepare the next step. What it does afterwards is exposed in full, as
-// long as it is shorter than the wait: the time by which the host would have been ahead without reading the value.
+// While the host waits for the value it cannot prepare the next step. Its later work is fully exposed as long as it is
+// shorter than the wait, which is the time that the host would have been ahead without reading the value.
 Truth item(const Run &run) {
     int *value;
     int host = 0;
@@ -180,7 +180,7 @@ Truth item(const Run &run) {
     });
 }
 
-// A wait that looks long in a table of API calls and costs the time of one launch: the device is busy during all of it.
+// A wait that is long in a table of API calls but costs only the time of one launch: the device is busy throughout.
 Truth end_sync(const Run &run) {
     return measure(run, {"sync_drain"}, "gpu_compute", [&] {
         launch(run.stream, run.dose * kMicro);
@@ -189,7 +189,7 @@ Truth end_sync(const Run &run) {
     });
 }
 
-// Host memory is written before, so that its pages exist.
+// Host memory is written first, so that its pages exist.
 Truth h2d_pageable(const Run &run) {
     const size_t bytes = static_cast<size_t>(run.dose * kMebi);
     std::vector<char> host(bytes, 1);
@@ -231,7 +231,7 @@ Truth h2d_pinned(const Run &run) {
     return truth;
 }
 
-// The copy starts when the kernel does and is over before it, so nobody waits for it.
+// The copy starts with the kernel and ends before it, so there is no wait for it.
 Truth h2d_hidden(const Run &run) {
     const size_t bytes = static_cast<size_t>(run.dose * kMebi);
     char *host, *device;
@@ -248,12 +248,12 @@ Truth h2d_hidden(const Run &run) {
     });
 }
 
-// Each copy moves so little that its latency is all of its time, and bandwidth no part of it. Whether the device or the
-// host is what takes long depends on the machine, so the program looks: a host that has issued everything long before
-// the device is done is not what the device waits for.
+// Each copy is so small that it takes only latency and no bandwidth. Whether the device or the host is slower depends on
+// the machine, so the program measures it: if the host has issued all copies long before the device is done, the device
+// does not wait for the host.
 Truth small_copies(const Run &run) {
     constexpr size_t kBytes = 4096;
-    constexpr double kHostBound = 0.9;  // part of the time in which the host was still issuing
+    constexpr double kHostBound = 0.9;  // share of the time in which the host was still issuing
     char *host, *device;
     CHECK(cudaMallocHost(&host, kBytes));
     CHECK(cudaMalloc(&device, kBytes));
@@ -275,7 +275,7 @@ Truth small_copies(const Run &run) {
     return truth;
 }
 
-// The wait comes first, so that the device is idle during all of the allocating.
+// The wait comes first, so that the device is idle during all allocations.
 Truth allocate(const Run &run) {
     constexpr size_t kBytes = 64 << 20;
     return measure(run, {"allocator"}, "allocator", [&] {
@@ -295,8 +295,8 @@ Truth allocate(const Run &run) {
 
 void CUDART_CB host_function(void *nanoseconds) { spin_host(*static_cast<double *>(nanoseconds)); }
 
-// The device waits for the host in the middle of a queue: no launch is late, and only the queue knows why. Calling the
-// function costs too, up to 0.4 ms in a virtual machine, and the function cannot see that: what is not kernel is wait.
+// The device waits for the host in the middle of a queue: no launch is late, and only the queue shows the reason. Calling
+// the function also takes time, up to 0.4 ms in a virtual machine, which it cannot measure: all but the kernel is wait.
 Truth host_func(const Run &run) {
     double nanoseconds = run.dose * kMicro;
     Truth truth = measure(run, {"dependency_wait"}, "cannot_tell", [&] {
@@ -308,7 +308,7 @@ Truth host_func(const Run &run) {
     return truth;
 }
 
-// One stream waits for another, but the device is busy meanwhile: nothing is lost to the dependency itself.
+// One stream waits for another, but the device is busy in the meantime: the dependency itself costs no time.
 Truth event_wait(const Run &run) {
     cudaEvent_t done, drained;
     CHECK(cudaEventCreateWithFlags(&done, cudaEventDisableTiming));
@@ -324,7 +324,7 @@ Truth event_wait(const Run &run) {
     });
 }
 
-// Shared memory admits one block to a multiprocessor, so the first block too many costs a whole second wave.
+// Shared memory limits a multiprocessor to one block, so one block too many costs a complete second wave.
 Truth tail(const Run &run) {
     constexpr double kBlock = 500 * kMicro;
     int processors = 0, shared = 0, resident = 0;
@@ -341,7 +341,7 @@ Truth tail(const Run &run) {
     });
 }
 
-// A program: its names, the unit of its dose, and how long a step lasts at dose X, roughly, to translate --seconds.
+// A program: its names, the unit of its dose, and the approximate duration of a step at dose X, to convert --seconds.
 struct Program {
     const char *name, *number, *unit;
     double dose;
@@ -415,7 +415,7 @@ int main(int count, char **words) {
     }
     if (run.steps == 0) run.steps = std::max(20L, std::lround(seconds * 1e6 / program->step_us(run.dose)));
 
-    // Without this, code would be loaded at the first launch of each kernel, in the middle of a measurement.
+    // Otherwise code would be loaded at the first launch of each kernel, in the middle of a measurement.
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     CHECK(cudaStreamCreateWithFlags(&run.stream, cudaStreamNonBlocking));
     CHECK(cudaStreamCreateWithFlags(&run.other, cudaStreamNonBlocking));

@@ -1,8 +1,8 @@
-//! What all lessons share: a device, kernels of a chosen length, and a word for what a lesson must show.
+//! Shared code of all lessons: a device, kernels of a chosen duration, and checks of the expected result.
 //!
-//! The kernels are PTX text, which every driver compiles for its own device, so that neither building nor running
-//! the lessons needs a CUDA toolkit. A lesson that shows what it promises ends with 0, one that does not with 1, and
-//! with 2 where it cannot run.
+//! The kernels are PTX text, which every driver compiles for its device, so neither building nor running the
+//! lessons needs a CUDA toolkit. A lesson exits with 0 if it shows the expected result, with 1 if not, and
+//! with 2 if it cannot run.
 #![allow(dead_code, reason = "each lesson uses its part")]
 
 use std::error::Error;
@@ -17,7 +17,7 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, LaunchC
 use cudarc::nvrtc::Ptx;
 use gpuwhy::Report;
 
-/// `spin` keeps its multiprocessor busy for a number of cycles.
+/// `spin` keeps a multiprocessor busy for a number of cycles.
 const KERNELS: &str = "
 .version 6.0
 .target sm_50
@@ -37,10 +37,10 @@ AGAIN:
 }
 ";
 
-/// What a lesson may fail with.
+/// Result of a lesson.
 pub type Outcome = Result<(), Box<dyn Error>>;
 
-/// The lesson did not show what it promises.
+/// Error: the lesson did not show the expected result.
 #[derive(Debug)]
 struct NotShown(String);
 
@@ -63,7 +63,7 @@ pub fn run(lesson: impl FnOnce() -> Outcome) -> ExitCode {
     }
 }
 
-/// What the lesson promises.
+/// Checks an expected result of the lesson.
 pub fn promise(what: &str, holds: bool) -> Outcome {
     if !holds {
         return Err(NotShown(what.to_owned()).into());
@@ -72,13 +72,13 @@ pub fn promise(what: &str, holds: bool) -> Outcome {
     Ok(())
 }
 
-/// The verdict that the lesson promises.
+/// Checks the expected bottleneck of the lesson.
 pub fn promise_verdict(report: &Report, group: &str) -> Outcome {
     println!("{report}");
     promise(&format!("the verdict is {group}"), report.verdict.group.name() == group)
 }
 
-/// Calls `work` until the time is over; answers how often a second.
+/// Calls `work` until the time is over; returns the rate per second.
 pub fn repeat(seconds: f64, mut work: impl FnMut() -> Outcome) -> Result<f64, Box<dyn Error>> {
     let (begun, mut times) = (Instant::now(), 0_u32);
     while begun.elapsed().as_secs_f64() < seconds {
@@ -88,7 +88,7 @@ pub fn repeat(seconds: f64, mut work: impl FnMut() -> Outcome) -> Result<f64, Bo
     Ok(f64::from(times) / begun.elapsed().as_secs_f64())
 }
 
-/// The host computes for so long.
+/// Keeps the host busy for this time.
 pub fn think(time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {
@@ -100,18 +100,18 @@ pub fn think(time: Duration) {
 pub struct Gpu {
     /// The device.
     pub context: Arc<CudaContext>,
-    /// A stream of our own: the null stream would wait for all others.
+    /// A separate stream: the null stream would wait for all others.
     pub stream: Arc<CudaStream>,
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: u32,
     spin: CudaFunction,
     cycles_per_micro: f64,
 }
 
 impl Gpu {
-    /// The first device. The first CUDA call of a lesson: its session must have begun.
+    /// Opens the first device. This is the first CUDA call of a lesson: start its session before.
     pub fn new() -> Result<Self, Box<dyn Error>> {
-        // SAFETY: loads the driver's library, whose initialisers any CUDA program runs.
+        // SAFETY: loads the driver's library, whose initializers any CUDA program runs.
         if !unsafe { cudarc::driver::sys::is_culib_present() } {
             return Err("no CUDA driver: libcuda.so.1 was not found. Run this on a machine with an NVIDIA GPU".into());
         }
@@ -128,12 +128,12 @@ impl Gpu {
         })
     }
 
-    /// Launches a kernel on one thread that lasts about so long.
+    /// Launches a kernel on one thread that lasts about `micros` microseconds.
     pub fn launch(&self, stream: &Arc<CudaStream>, micros: f64) -> Result<(), DriverError> {
         self.launch_grid(stream, micros, 1, 1)
     }
 
-    /// Launches a kernel of which each block lasts about so long.
+    /// Launches a kernel whose blocks each last about `micros` microseconds.
     pub fn launch_grid(
         &self,
         stream: &Arc<CudaStream>,

@@ -1,15 +1,15 @@
 """Lesson 1: the device waits for the next batch.
 
-Decoding an image costs the DataLoader a few milliseconds of processor time. Without workers it is done by the training
-process itself, between two steps, and the device idles meanwhile.
+Decoding an image costs the DataLoader a few milliseconds of CPU time. Without workers, the training process itself does
+it between two steps, while the device is idle.
 
 Verdict: `data_loading`
 
     CUDA_INJECTION64_PATH=libprof.so python 01_data_loading.py              # the device is idle most of the time
-    CUDA_INJECTION64_PATH=libprof.so python 01_data_loading.py --workers 8  # the same work, hidden behind training
-    CUDA_INJECTION64_PATH=libprof.so python 01_data_loading.py --ready      # no work: what hiding all of it would bring
+    CUDA_INJECTION64_PATH=libprof.so python 01_data_loading.py --workers 8  # the same work, hidden by training
+    CUDA_INJECTION64_PATH=libprof.so python 01_data_loading.py --ready      # no work: the gain from hiding all of it
 
-With `--layers 12` the device has some twenty milliseconds to do for each batch, as in a model that is worth training.
+With `--layers 12` the device works about twenty milliseconds for each batch, as in a realistic model.
 """
 
 import argparse
@@ -19,12 +19,12 @@ import time
 import torch
 
 
-# Steps before the clock starts: in the first ones libraries are loaded and algorithms chosen.
+# Steps before the clock starts: the first ones load libraries and choose algorithms.
 WARM_UP = 3
 
 
 class Images(torch.utils.data.Dataset):
-    """Images whose decoding is imitated by computing for `milliseconds`."""
+    """Images whose decoding is simulated by computing for `milliseconds`."""
 
     def __init__(self, milliseconds: float) -> None:
         self.seconds = milliseconds / 1e3

@@ -1,13 +1,13 @@
 """Lesson 2: `.item()` in the inner loop.
 
-`.item()` waits until the device has finished everything. Only then does the host go on with its own bookkeeping, and
-only after that does it launch the next operation: the two take turns instead of working side by side. The same
-bookkeeping costs nothing when the value is read once in a while, because it is done while the device computes.
+`.item()` waits until the device has finished all work. Only then does the host continue with its bookkeeping, and only
+after that does it launch the next operation: host and device alternate instead of working in parallel. The same
+bookkeeping costs no time when the value is read only now and then, because the device computes in the meantime.
 
 Verdict: `sync`
 
     CUDA_INJECTION64_PATH=libprof.so python 02_sync_item.py              # waits after each operation
-    CUDA_INJECTION64_PATH=libprof.so python 02_sync_item.py --every 100  # reads the value once in a while
+    CUDA_INJECTION64_PATH=libprof.so python 02_sync_item.py --every 100  # reads the value now and then
 """
 
 import argparse
@@ -16,12 +16,12 @@ import time
 import torch
 
 
-# Steps before the clock starts: in the first ones libraries are loaded and algorithms chosen.
+# Steps before the clock starts: the first ones load libraries and choose algorithms.
 WARM_UP = 100
 
 
 def bookkeeping(microseconds: float) -> None:
-    """What a training loop does between two steps: schedules, running averages, the next indices."""
+    """Work of a training loop between two steps: schedules, running averages, the next indices."""
     deadline = time.perf_counter() + microseconds / 1e6
     while time.perf_counter() < deadline:
         pass
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--steps", type=int, help="stop after so many steps instead")
     parser.add_argument("--every", type=int, default=1, help="steps between two reads: the knob of this lesson")
-    # 128 MiB read and written take about 65 us at 4 TB/s: as long as the host needs for the rest of a step.
+    # Reading and writing 128 MiB takes about 65 us at 4 TB/s: as long as the host needs for the rest of a step.
     parser.add_argument("--elements", type=int, default=1 << 25)
     parser.add_argument("--host-us", type=float, default=50.0, help="bookkeeping of the host for each step")
     options = parser.parse_args()

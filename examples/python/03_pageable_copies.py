@@ -1,12 +1,12 @@
-"""Lesson 3: batches in ordinary memory.
+"""Lesson 3: batches in pageable memory.
 
-A copy from pageable memory goes through a staging buffer of the driver, holds up the host, and does not overlap with
-kernels. From page-locked memory the copy engine takes the data itself, on a stream of its own, while kernels run.
+A copy from pageable memory goes through a staging buffer of the driver, blocks the host, and does not overlap with
+kernels. From pinned memory the copy engine reads the data directly, on a separate stream, while kernels run.
 
 Verdict: `copy`
 
-    CUDA_INJECTION64_PATH=libprof.so python 03_pageable_copies.py           # the copies are most of the time
-    CUDA_INJECTION64_PATH=libprof.so python 03_pageable_copies.py --pinned  # faster, and under the kernels
+    CUDA_INJECTION64_PATH=libprof.so python 03_pageable_copies.py           # the copies take most of the time
+    CUDA_INJECTION64_PATH=libprof.so python 03_pageable_copies.py --pinned  # faster, and overlapped with kernels
 """
 
 import argparse
@@ -15,7 +15,7 @@ import time
 import torch
 
 
-# Steps before the clock starts: in the first ones libraries are loaded and algorithms chosen.
+# Steps before the clock starts: the first ones load libraries and choose algorithms.
 WARM_UP = 3
 
 
@@ -47,7 +47,7 @@ def main() -> None:
             began = time.perf_counter()
         batch = fetch(steps)
         if steps % 8 == 0:
-            torch.cuda.synchronize()  # the host must not run ahead of the copies without bound
+            torch.cuda.synchronize()  # the host must not run too far ahead of the copies
     torch.cuda.synchronize()
     rate = max(0, steps - WARM_UP) / (time.perf_counter() - began)
     print(f"{rate:.1f} steps/s, {rate * options.mib / 1024:.1f} GiB/s from {'pinned' if options.pinned else 'pageable'} memory")

@@ -1,7 +1,7 @@
 """Lesson 4: kernels so small that launching them takes longer than running them.
 
-Each operation costs Python and the framework several microseconds on the host, and the device two. A CUDA graph
-launches all of them by one call; it needs shapes and addresses that never change, which holds here.
+Each operation takes Python and the framework several microseconds on the host, but the device only two. A CUDA graph
+launches all of them with one call; it needs constant shapes and addresses, which this program has.
 
 Verdict: `launch`
 
@@ -15,7 +15,7 @@ import time
 import torch
 
 
-# Steps before the clock starts: in the first ones libraries are loaded and algorithms chosen.
+# Steps before the clock starts: the first ones load libraries and choose algorithms.
 WARM_UP = 20
 
 
@@ -38,7 +38,7 @@ def main() -> None:
         model(batch)
 
     if options.graph:
-        # Libraries set themselves up at their first call, which must not happen during the capture.
+        # Libraries initialize at their first call, which must not happen during the capture.
         warmup = torch.cuda.Stream()
         warmup.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(warmup):

@@ -1,12 +1,12 @@
-"""Lesson 5: several streams, and what they are good for.
+"""Lesson 5: several streams, and their use.
 
-Batches are copied on one stream and computed on another, two buffers deep, with events between them. The copies are
-there, and take long, but they run under the kernels: what matters is the kernels. A tool that adds up the time of all
-streams would report more than 100 % here; the accounts of gpuwhy are by device, and every nanosecond counts once.
+Batches are copied on one stream and computed on another, two buffers deep, with events between them. The copies take
+long, but they overlap with the kernels, so only the kernels matter. A tool that adds up the time of all streams would
+report more than 100 % here; gpuwhy accounts by device, and every nanosecond counts once.
 
 Verdict: `gpu_compute`
 
-    CUDA_INJECTION64_PATH=libprof.so python 05_multi_stream.py             # copies under compute
+    CUDA_INJECTION64_PATH=libprof.so python 05_multi_stream.py             # copies overlap with compute
     CUDA_INJECTION64_PATH=libprof.so python 05_multi_stream.py --one-stream  # copies between compute
 """
 
@@ -16,7 +16,7 @@ import time
 import torch
 
 
-# Steps before the clock starts: in the first ones libraries are loaded and algorithms chosen.
+# Steps before the clock starts: the first ones load libraries and choose algorithms.
 WARM_UP = 6
 
 
@@ -40,7 +40,7 @@ def main() -> None:
     steps, began = 0, time.perf_counter()
     while steps != options.steps and (options.steps or time.perf_counter() - began < options.seconds):
         slot = steps % 2
-        # The host waits for the buffer that it used two steps ago, and so stays two steps ahead.
+        # Waiting for the buffer used two steps ago keeps the host two steps ahead.
         drained[slot].synchronize()
         with torch.cuda.stream(copy):
             device[slot].copy_(host[slot], non_blocking=True)

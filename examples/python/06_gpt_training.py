@@ -1,7 +1,7 @@
-"""Lesson 6: nothing to repair on the host.
+"""Lesson 6: nothing to fix on the host.
 
-A transformer of GPT-2 medium's width in bf16, with a batch large enough to keep the device busy. The host is a whole
-step ahead all the time. What remains is the work of the kernels themselves.
+A transformer of GPT-2 medium's width in bf16, with a batch large enough to keep the device busy. The host is always
+a full step ahead. Only the kernels themselves limit the program.
 
 Verdict: `gpu_compute`
 

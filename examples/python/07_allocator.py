@@ -1,8 +1,8 @@
-"""Lesson 7: memory that is given back to the driver after each step.
+"""Lesson 7: memory that is returned to the driver after each step.
 
 PyTorch keeps freed memory for the next step. `torch.cuda.empty_cache()` in the loop, often put there against fragmentation
-or to make nvidia-smi look better, hands it back; the driver waits for the device to free it, and the next step has to
-allocate anew. Nothing computes meanwhile.
+or to lower the usage in nvidia-smi, returns it; the driver waits for the device to free it, and the next step has to
+allocate again. The device is idle in the meantime.
 
 Verdict: `allocator`
 
@@ -16,7 +16,7 @@ import time
 import torch
 
 
-# Steps before the clock starts: in the first ones libraries are loaded and algorithms chosen.
+# Steps before the clock starts: the first ones load libraries and choose algorithms.
 WARM_UP = 5
 
 

@@ -1,10 +1,10 @@
-"""Lesson 8: kernels that keep the device busy and most of it idle.
+"""Lesson 8: kernels that keep the device busy but most multiprocessors idle.
 
-The softmax of one long row is the work of one thread block, so it runs on one multiprocessor while the others stand
-still. The device is never without a kernel, and its utilization is 100 % in nvidia-smi; no copy, launch or wait is to
-blame. Given all rows at once, the same kernel uses a multiprocessor for each. What that can bring is in the report: the
-rows, if each of them keeps the time that it took alone. Long rows of single precision do not: together they are more
-than the second-level cache holds, and wait for the device's memory.
+The softmax of one long row is the work of one thread block, so it runs on one multiprocessor while the others are
+idle. The device always runs a kernel, and nvidia-smi shows a utilization of 100 %; no copy, launch or wait limits the
+program. With all rows at once, the same kernel uses a multiprocessor for each. The report shows the possible gain: the
+speedup if each row takes the same time as alone. Long rows of single precision take longer: together they exceed the
+L2 cache, and wait for device memory.
 
 Verdict: `gpu_compute`
 
@@ -19,7 +19,7 @@ import time
 import torch
 
 
-# Steps before the clock starts: in the first ones libraries are loaded and algorithms chosen.
+# Steps before the clock starts: the first ones load libraries and choose algorithms.
 WARM_UP = 5
 
 
@@ -36,11 +36,11 @@ def main() -> None:
     precision = torch.float64 if options.double else torch.float32
     scores = torch.randn(options.rows, options.columns, device="cuda", dtype=precision)
     parts = [scores] if options.batched else scores.split(1)
-    # As a training loop does when it logs, and before the driver holds back a host that is about 1,000 launches ahead.
+    # As a training loop does when it logs, and before the driver blocks a host that is about 1,000 launches ahead.
     log_every = max(1, 800 // options.rows)
     steps, began = 0, time.perf_counter()
     while steps != options.steps and (options.steps or time.perf_counter() - began < options.seconds):
-        scores.neg_()  # other scores, by a kernel that fills the device
+        scores.neg_()  # new scores, by a kernel that fills the device
         for part in parts:
             torch.softmax(part, dim=1)
         steps += 1

@@ -1,12 +1,12 @@
-"""Lesson 9: only the part that matters.
+"""Lesson 9: measuring only the part that matters.
 
-A program starts slowly: it reads, compiles, tunes, warms up. Between `cudaProfilerStart` and `cudaProfilerStop` it is
-measured, before and after it is not; PyTorch has both functions, and nsys understands them too.
+A program starts slowly: it reads, compiles, tunes, warms up. It is measured only between `cudaProfilerStart` and
+`cudaProfilerStop`; PyTorch has both functions, and nsys supports them too.
 
-Captured: `gpu_compute`, and exactly as many kernels as the program says that it launched in between.
+Captured: `gpu_compute`, and exactly the number of kernels that the program prints for the launches in between.
 
     gpuwhy run -c cudaProfilerApi -- python 09_capture_range.py
-    python 09_capture_range.py                # without a profiler the two functions do nothing
+    python 09_capture_range.py                # without a profiler the two functions have no effect
 """
 
 import argparse
@@ -27,7 +27,7 @@ def main() -> None:
     def step() -> None:
         torch.relu_(torch.mm(weights, values))  # two kernels
 
-    for _ in range(20):  # the slow start, of which nothing is to be seen
+    for _ in range(20):  # the slow start, which must not be in the report
         step()
         torch.cuda.synchronize()
         time.sleep(0.02)

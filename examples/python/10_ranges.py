@@ -1,7 +1,7 @@
 """Lesson 10: names for the parts of a step.
 
-`torch.cuda.nvtx.range` marks what the program is doing. The report says for each range how long it took on the host, how
-long its device work took, and why the device idled in it: here the `augment` range is where it waits for the host.
+`torch.cuda.nvtx.range` names a part of the program. For each range the report shows its time on the host, the time of
+its device work, and the causes of device idle time: here the device waits for the host in the `augment` range.
 
 Verdict: `host_cpu`
 

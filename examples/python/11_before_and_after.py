@@ -1,8 +1,8 @@
-"""Lesson 11: a training loop, before and after it was looked at.
+"""Lesson 11: a training loop, before and after optimization.
 
-Before: batches are made in the training process, between two steps, and the loss is read in every one. After: workers
-make them ahead in page-locked memory, copies do not wait, and the loss is read once in a while. `gpuwhy diff` of the two
-traces says what changed.
+Before: the training process makes the batches, between two steps, and reads the loss in every step. After: workers make
+them ahead in pinned memory, copies do not block, and the loss is read now and then. `gpuwhy diff` of the two traces
+shows the changes.
 
 Verdict: `data_loading`
 
@@ -18,7 +18,7 @@ import torch
 
 
 class Samples(torch.utils.data.Dataset):
-    """Samples that cost the processor `milliseconds` each."""
+    """Samples that take `milliseconds` of CPU time each."""
 
     def __init__(self, milliseconds: float) -> None:
         self.seconds = milliseconds / 1e3
@@ -53,7 +53,7 @@ def main() -> None:
 
     steps, last, began = 0, 0.0, None
     for batch in loader:
-        began = began or time.perf_counter()  # the start of the workers is not the loop
+        began = began or time.perf_counter()  # the start of the workers does not count
         loss = model(batch.to("cuda", non_blocking=options.after)).square().mean()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()

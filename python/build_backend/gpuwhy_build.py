@@ -1,14 +1,14 @@
-"""Builds the wheel and the source distribution (PEP 517), with cargo and the standard library alone.
+"""Builds the wheel and the source distribution (PEP 517), with only cargo and the standard library.
 
-A wheel is an archive of two files that cargo builds and of the module. maturin builds a command or a library into a
-wheel, not both, so that a backend would be needed beside it; this is all of it.
+A wheel is an archive with two files that cargo builds and with the module. maturin builds either a command or a library
+into a wheel, not both, so it would still need this backend; this file is the complete build.
 
     GPUWHY_WHEEL_TARGET    a Rust target with a glibc version, such as x86_64-unknown-linux-gnu.2.17: built by
                            cargo-zigbuild; without it cargo builds for this machine
-    GPUWHY_WHEEL_BINARIES  a folder with `gpuwhy` and `libprof.so`: nothing is built
+    GPUWHY_WHEEL_BINARIES  a folder with `gpuwhy` and `libprof.so` to use without a build
     SOURCE_DATE_EPOCH      the time of the files in the archive [default: 1980]
 
-The tag of the wheel says which glibc the two files need, by the symbols that are in them.
+The tag of the wheel has the glibc version that the two files need, according to their symbols.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMAND, LIBRARY = "gpuwhy", "libprof.so"
-# Older glibcs than this have no tag that installers know.
+# Installers know no tags for older glibc versions.
 OLDEST_GLIBC = (2, 17)
 MACHINES = {62: "x86_64", 183: "aarch64"}
-# What may be linked: the C library and its parts (PEP 600).
+# Libraries that may be linked: the C library and its parts (PEP 600).
 SYSTEM_LIBRARIES = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1", "libutil.so.1",
                     "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
-# Not in the source distribution: what only tests and documents need, and is large.
+# Large files that only tests and documents need; excluded from the source distribution.
 LEFT_OUT = re.compile(r"testing/fixtures/.*\.(zst|gpuwhy)$|testing/fuzz/|\.github/|docs/.*\.(png|svg)$|benches/gpu/")
 
 
@@ -77,7 +77,7 @@ def build_sdist(sdist_directory, config_settings=None):
 
 
 def source_files() -> list[str]:
-    """Files of the sources: those that git tracks, or in an unpacked source distribution all."""
+    """Source files: those that git tracks, or all files of an unpacked source distribution."""
     listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                             capture_output=True, text=True, check=False) if (ROOT / ".git").exists() else None
     if listed is not None and listed.returncode == 0:
@@ -89,24 +89,24 @@ def source_files() -> list[str]:
     return sorted(keep)
 
 
-# Packages of the command alone that are not its inner loops.
+# Packages that only the command uses, outside of its inner loops.
 FOR_SIZE = ("gpuwhy", "gpuwhy-export", "gpuwhy-import", "gpuwhy-page", "clap_builder", "cpp_demangle", "indicatif",
             "libsqlite3-sys", "parquet", "ratatui-core", "ratatui-widgets")
 
 
 def build() -> pathlib.Path:
-    """Builds both files; gives their folder."""
+    """Builds both files; returns their folder."""
     target = os.environ.get("GPUWHY_WHEEL_TARGET")
     environment = {**os.environ, "CARGO_INCREMENTAL": "0"}
     if target:
-        # Messages of panics name source files: not by the folders of whoever builds for others.
+        # Panic messages name source files; keep the folders of the build machine out of them.
         homes = {str(pathlib.Path.home()): "/home", str(ROOT): "/gpuwhy"}
         flags = [f"--remap-path-prefix={path}={name}" for path, name in homes.items()]
         environment["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join([*environment.get("RUSTFLAGS", "").split(), *flags])
         maps = " ".join(f"-ffile-prefix-map={path}={name}" for path, name in homes.items())
         environment["CFLAGS"] = f"{environment.get('CFLAGS', '')} {maps}".strip()
     cargo = ["cargo", "zigbuild", "--target", target] if target else ["cargo", "build"]
-    # What people download is small: no symbols for debuggers, and size before speed where the command waits for people.
+    # Keep downloads small: no debug symbols, and optimize code for size where the command waits for the user.
     small = ['profile.release.strip="symbols"', "profile.release.codegen-units=1",
              *(f'profile.release.package.{name}.opt-level="s"' for name in FOR_SIZE)]
     options = [word for setting in small for word in ("--config", setting)]
@@ -114,13 +114,13 @@ def build() -> pathlib.Path:
     print(" ".join(line), file=sys.stderr, flush=True)
     subprocess.run(line, cwd=ROOT, env=environment, check=True)
     base = pathlib.Path(environment.get("CARGO_TARGET_DIR", ROOT / "target"))
-    # The version of glibc is no part of Rust's name.
+    # The glibc version is not part of Rust's target name.
     return base / re.sub(r"\.\d+\.\d+$", "", target) / "release" if target else base / "release"
 
 
 def prepared(folder: pathlib.Path, name: str, scratch: pathlib.Path) -> pathlib.Path:
-    """The file without symbols for debuggers."""
-    # cargo links libraries of dependencies one level up only when their package was asked for: the one above may be older.
+    """The file without debug symbols."""
+    # cargo links libraries of dependencies one level up only if their package was requested: the one above may be older.
     source = next((path for path in (folder / "deps" / name, folder / name) if path.is_file()), None)
     if source is None:
         raise SystemExit(f"{folder / name} does not exist: build it with cargo build --release -p gpuwhy -p gpuwhy-inject")
@@ -140,7 +140,7 @@ def machine(data: bytes) -> str:
 
 
 def glibc(data: bytes) -> tuple[int, int]:
-    """The newest version of glibc among the symbols that a file wants."""
+    """The newest glibc version among the symbols that a file imports."""
     versions = [(int(major), int(minor)) for major, minor in re.findall(rb"\0GLIBC_(\d+)\.(\d+)", data)]
     return max(versions, default=OLDEST_GLIBC)
 
@@ -151,7 +151,7 @@ def tags(files: list[bytes]) -> list[str]:
         raise SystemExit(f"the files of the wheel are for several machines: {', '.join(sorted(machines))}")
     newest = max(OLDEST_GLIBC, *(glibc(data) for data in files))
     found = [f"manylinux_{newest[0]}_{newest[1]}_{machines.copy().pop()}"]
-    # The older name of the same.
+    # The older name of the same tag.
     return found + [f"manylinux2014_{machines.pop()}"] if newest == OLDEST_GLIBC else found
 
 

@@ -10,7 +10,7 @@ Importing this module does nothing: no library is loaded and no process is start
                 loss = model(batch)
     p.report.verdict.group          # 'launch'
 
-All figures come from the command `gpuwhy` and the library `libprof.so`, which lie in the same package.
+All figures come from the command `gpuwhy` and the library `libprof.so`, which are in the same package.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# Where each name is; modules are imported when they are first used.
+# Module of each name; modules are imported at their first use.
 _PLACES = {
     "CommandFailed": "_errors", "LateStart": "_errors", "NotFound": "_errors", "NotMeasured": "_errors",
     "VersionMismatch": "_errors",

@@ -15,12 +15,12 @@ import sys
 from . import _find
 from ._errors import NotFound, VersionMismatch
 
-# Exit code when gpuwhy fails before the program starts, as the command has it.
+# Exit code when gpuwhy fails before the program starts, the same as that of the command.
 OWN_FAILURE = 125
 
 
 def subcommands() -> set[str]:
-    """Those of the command, by its help."""
+    """Subcommands of the command, from its help."""
     import subprocess
 
     said = subprocess.run([str(_find.command()), "--help"], capture_output=True, text=True, check=False).stdout
@@ -36,7 +36,7 @@ def subcommands() -> set[str]:
 
 
 def command_line(arguments: list[str], known: set[str], takes_value: set[str]) -> list[str]:
-    """What `gpuwhy` is called with."""
+    """Arguments for `gpuwhy`."""
     if not arguments or arguments[0] in ("-h", "--help", "-V", "--version") or arguments[0] in known:
         return arguments
     options: list[str] = []
@@ -54,7 +54,7 @@ def command_line(arguments: list[str], known: set[str], takes_value: set[str]) -
 
 
 def options_with_value() -> set[str]:
-    """The options of `gpuwhy run` that take a value, by its help."""
+    """Options of `gpuwhy run` that take a value, from its help."""
     import re
     import subprocess
 
@@ -74,12 +74,12 @@ def main() -> int:
     arguments = sys.argv[1:]
     try:
         command = str(_find.command())
-        # Both of one wheel, wherever pip has put them.
+        # Command and library must be from the same wheel, anywhere that pip puts them.
         if _find.LIBRARY_VARIABLE not in os.environ:
             try:
                 os.environ[_find.LIBRARY_VARIABLE] = str(_find.library())
             except NotFound:
-                # Reading traces needs none; `run` says where it looked.
+                # Reading traces needs no library; `run` reports the paths that it tried.
                 pass
         simple = not arguments or not arguments[0].startswith("-") or arguments[0] in ("-h", "--help", "-V", "--version")
         takes_value = set[str]() if simple else options_with_value()

@@ -1,4 +1,4 @@
-"""Limits, judged by `gpuwhy check`: shell, continuous integration and Python have one judge."""
+"""Limits, checked by `gpuwhy check`: the shell, continuous integration and Python use the same checks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Pairs = Union[Mapping[str, float], Tuple[str, float], Iterable[Tuple[str, float]
 
 Triples = Union[Tuple[str, str, float], Iterable[Tuple[str, str, float]]]
 
-# By what a value becomes: a number, a switch, a share (0 to 1), a time in seconds, names, or pairs of a name and one.
+# By type of value: a number, a switch, a share (0 to 1), a time in seconds, names, or pairs of a name and one of these.
 _NUMBERS = ("kernels_at_most", "launches_at_most", "step_within", "baseline", "case", "capture")
 _SWITCHES = ("no_sync", "no_pageable_copy", "no_allocation", "no_spills", "bless")
 _SHARES = ("busy_at_least",)
 _TIMES = ("step_at_most",)
 _NAMES = ("verdict", "not_verdict")
 _PAIRS = {"kernel_at_most": "time", "kernel_within": "number", "share_at_most": "share"}
-# A share of a unit, such as `dram`, by a name: triples.
+# A kernel name, a unit such as `dram`, and a share: triples.
 _UNITS = ("kernel_uses",)
 
 LIMITS = (*_NUMBERS, *_SWITCHES, *_SHARES, *_TIMES, *_NAMES, *_PAIRS, *_UNITS)
@@ -76,24 +76,24 @@ def _triples(value: Triples) -> list[tuple[str, str, float]]:
 
 
 def result(trace: str | os.PathLike[str], limits: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What `gpuwhy check --json` says.
+    """Output of `gpuwhy check --json`.
 
     Raises CommandFailed when the trace or the baseline cannot be read.
     """
-    # 3: the report is incomplete, which the answer says.
+    # 3: the report is incomplete, which the output states.
     arguments: list[str | os.PathLike[str]] = ["check", "--json", *options(limits), "--", trace]
     found: Mapping[str, Any] = _command.as_json(arguments, (0, 1, 3))
     return found
 
 
 def failures(answer: Mapping[str, Any]) -> list[str]:
-    """What does not hold, with what was seen."""
+    """Limits that do not hold, with the values found."""
     found = [str(rule["failure"]) for rule in answer["rules"] if not rule["passed"]]
     return [str(answer["incomplete"]), *found] if answer["incomplete"] else found
 
 
 def judge(trace: str | os.PathLike[str], limits: Mapping[str, Any]) -> None:
-    """Raises AssertionError with what was seen where a limit does not hold."""
+    """Raises AssertionError with the values found if a limit does not hold."""
     answer = result(trace, limits)
     found = failures(answer)
     if found:

@@ -1,4 +1,4 @@
-"""Calls the command `gpuwhy`: every figure of this module comes from there."""
+"""Calls the command `gpuwhy`, the source of all figures in this package."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, Sequence
 from . import _find
 from ._errors import CommandFailed
 
-# Variables that have a process measured: the command itself is no program to be measured.
+# Variables that cause a process to be measured; the command itself must not be.
 _INJECTION = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
 
 
 def environment() -> dict[str, str]:
-    """That of a command that works for this module: with the library of this module, and itself not measured."""
+    """Environment for commands that this package calls: with the library of this package, and not measured itself."""
     variables = {name: value for name, value in os.environ.items() if name not in _INJECTION}
     return variables
 
 
 def call(arguments: Sequence[str | os.PathLike[str]], accepted: Sequence[int] = (0, 1)) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of `gpuwhy ARGUMENTS`. 1 means for most commands that something is incomplete, which
-    the result says itself.
+    """Exit code, stdout and stderr of `gpuwhy ARGUMENTS`. For most commands, 1 means an incomplete result, which the
+    result itself states.
 
     Raises CommandFailed for other exit codes.
     """
@@ -36,7 +36,7 @@ def call(arguments: Sequence[str | os.PathLike[str]], accepted: Sequence[int] = 
 
 
 def as_json(arguments: Sequence[str | os.PathLike[str]], accepted: Sequence[int] = (0, 1)) -> Any:
-    """What `gpuwhy ARGUMENTS` prints, as JSON."""
+    """Output of `gpuwhy ARGUMENTS`, parsed as JSON."""
     code, out, err = call(arguments, accepted)
     try:
         return json.loads(out)

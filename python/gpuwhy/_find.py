@@ -1,7 +1,7 @@
 """Finds the command and the library that belong to this module, and compares versions.
 
-The command is found by the list of installed files, which is right in virtual environments, under `--prefix` and in
-overlays of uv. `pip install --target` lists no scripts: then it is `bin` beside the module. The `PATH` comes last.
+The list of installed files has the path of the command, which works in virtual environments, under `--prefix` and in
+overlays of uv. `pip install --target` lists no scripts: then `bin` next to the package is tried. The `PATH` comes last.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from . import __version__
 from ._errors import NotFound, VersionMismatch
 
 LIBRARY = "libprof.so"
-# Names the library when it lies somewhere else, for the command too.
+# Names the library in another location, for the command too.
 LIBRARY_VARIABLE = "GPUWHY_LIB"
 _HERE = Path(__file__).resolve().parent
 
 
 def _commands() -> Iterator[Path]:
-    """Places of the command, the most certain first."""
+    """Possible places of the command, the most reliable first."""
     import importlib.metadata
 
     for distribution in importlib.metadata.distributions(name="gpuwhy"):
@@ -48,12 +48,12 @@ def _commands() -> Iterator[Path]:
 def command() -> Path:
     """The command `gpuwhy`.
 
-    Raises NotFound, or VersionMismatch when it is of another version than this module.
+    Raises NotFound, or VersionMismatch when its version differs from that of this package.
     """
     looked: list[Path] = []
     for place in _commands():
         if place.is_file() and os.access(place, os.X_OK) and _is_binary(place):
-            # Without the .. of installed file lists, and links of environments as they are.
+            # Removes the .. of installed file lists, but keeps links of environments.
             found = Path(os.path.normpath(place.absolute()))
             _compare("the command", found, _version_of(found))
             return found
@@ -65,7 +65,7 @@ def command() -> Path:
 
 
 def _is_binary(path: Path) -> bool:
-    """Whether it is the command itself, and no script of that name."""
+    """True for the command itself, as opposed to a script of that name."""
     try:
         with path.open("rb") as file:
             return file.read(4) == b"\x7fELF"
@@ -90,7 +90,7 @@ def _compare(what: str, path: Path, version: str) -> None:
 
 
 def library() -> Path:
-    """`libprof.so`: named by GPUWHY_LIB, of the wheel, or beside the command.
+    """`libprof.so`: named by GPUWHY_LIB, in the wheel, or next to the command.
 
     Raises NotFound.
     """
@@ -117,7 +117,7 @@ def library() -> Path:
 
 
 def environment(output: str | os.PathLike[str] | None = None, **settings: str) -> dict[str, str]:
-    """The variables that have a process measured from its start, for launchers that take an environment: Ray's
+    """Variables that cause a process to be measured from its start, for launchers that take an environment: Ray's
     `runtime_env`, a pod, `subprocess`. `output` is the pattern of the trace, such as `run/rank%q{RANK}.gpuwhy`. Further
     settings are variables without their prefix: `environment(mode="full")` sets `GPUWHY_MODE`.
 

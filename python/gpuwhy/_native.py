@@ -1,4 +1,4 @@
-"""The functions of `libprof.so` in this process, by ctypes (`inject/src/session.rs` has the table).
+"""Functions of `libprof.so` in this process, by ctypes (`inject/src/session.rs` has the table).
 
 Functions that wait release the interpreter lock. Ranges take a microsecond and keep it.
 """
@@ -43,7 +43,7 @@ class _Table(ctypes.Structure):
 
 
 class Functions:
-    """The functions of a library that has been loaded, which is never unloaded."""
+    """Functions of a loaded library, which is never unloaded."""
 
     def __init__(self, path: str, injected: bool) -> None:
         self.path = path
@@ -67,11 +67,11 @@ class Functions:
         self.mark: Callable[[int, bytes], None] = table.mark
 
     def begin(self, file: int) -> None:
-        """Begins a session whose trace goes into the descriptor, which the library closes."""
+        """Starts a session whose trace goes into the descriptor, which the library closes."""
         self._call(lambda text: self._table.begin(0 if self.injected else 1, file, text))
 
     def flush(self) -> None:
-        """Returns when all device work that was complete is in the trace."""
+        """Writes all completed device work to the trace before it returns."""
         self._call(self._table.flush)
 
     def end(self) -> None:
@@ -89,9 +89,9 @@ class Functions:
 
 
 _lock = threading.Lock()
-# The library of this process; None where nothing measures, and in the child of a fork.
+# The library of this process; None without measuring, and in the child of a fork.
 found: Functions | None = None
-# Whether `found` says all: the library is there, or nobody is going to inject one.
+# True if `found` is final: the library is loaded, or none will be injected.
 is_decided = False
 _is_fork = False
 
@@ -106,13 +106,13 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def is_fork() -> bool:
-    """Whether this process is the child of a fork of one that had loaded the library: there it is inert."""
+    """True in the child of a fork of a process that had loaded the library, where it is inactive."""
     return _is_fork
 
 
 def listening() -> Functions | None:
-    """The library, where it is in this process or will be: loaded here, or to be injected by the CUDA driver. None means
-    that nothing measures, and nothing is loaded for that."""
+    """The library, if it is or will be in this process: loaded here, or to be injected by the CUDA driver. None without
+    measuring. Never loads a library just to find out."""
     global found, is_decided
     if not is_decided:
         with _lock:
@@ -127,12 +127,12 @@ def _opened(path: str, injected: bool) -> Functions | None:
     try:
         return Functions(path, injected)
     except (OSError, AttributeError):
-        # It is somebody else's library of that name; the driver will say what it makes of it.
+        # Another library with that name; the driver will report any error.
         return None
 
 
 def loaded() -> Functions:
-    """The library, which is loaded now if it is not yet.
+    """The library. Loads it if necessary.
 
     Raises NotFound, VersionMismatch or NotMeasured.
     """
@@ -156,8 +156,8 @@ def loaded() -> Functions:
 
 
 def cuda_is_used() -> bool:
-    """Whether CUDA has a context in this process: on this thread, or the primary one of a device. Loads and creates
-    nothing. `cuInit` alone is no use: a session after `torch.cuda.is_available()` is complete (H100, CUPTI 13.0)."""
+    """True if CUDA has a context in this process: on this thread, or the primary one of a device. Loads and creates
+    nothing. `cuInit` alone does not count: a session after `torch.cuda.is_available()` is complete (H100, CUPTI 13.0)."""
     try:
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)
         count, context = ctypes.c_int(0), ctypes.c_void_p()

@@ -1,6 +1,6 @@
 """Ranges, marks and steps of the program, as NVTX ranges that only gpuwhy receives.
 
-Where nothing measures, each costs a look at a variable. Nothing is loaded for them: a range never starts measuring.
+Without measuring, each only checks a variable. A range never loads a library or starts measuring.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _names: dict[str, bytes] = {}
 _domains: dict[str, int] = {}
-# Names that are kept as bytes at most.
+# Maximum number of names kept as bytes.
 _MOST_NAMES = 4096
 
 
@@ -56,7 +56,7 @@ class range:
 
     def __new__(cls, name: Any, *, domain: str | None = None) -> Any:
         made = object.__new__(cls)
-        # Strings first: this is called in loops.
+        # Test for strings first: this is called in loops.
         if type(name) is not str and callable(name):
             made._name, made._domain_name = getattr(name, "__qualname__", "range"), None
             return made(name)
@@ -104,7 +104,7 @@ class range:
 
             @functools.wraps(function)
             def in_pushed(*arguments: Any, **named: Any) -> Any:
-                # One for each call, because functions may call themselves.
+                # A new range for each call, because functions may be recursive.
                 with range(name, domain=domain):
                     return function(*arguments, **named)
 
@@ -113,12 +113,12 @@ class range:
 
 
 def _wrong(what: str, name: Any) -> TypeError:
-    # Also where nothing measures: a program must not fail under the profiler alone.
+    # Raised even without measuring: a program must not fail only under the profiler.
     return TypeError(f"the name of a {what} must be str, not {type(name).__name__}")
 
 
 def mark(name: str, *, domain: str | None = None) -> None:
-    """Records a moment of the program."""
+    """Records a point in time of the program."""
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise _wrong("mark", name)
     functions = _native.listening()
@@ -127,7 +127,7 @@ def mark(name: str, *, domain: str | None = None) -> None:
 
 
 class Steps:
-    """The steps of a loop: each is a range from one call to the next, whatever the thread."""
+    """Steps of a loop: each is a range from one call to the next, on any thread."""
 
     def __init__(self, name: str = "step") -> None:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -137,7 +137,7 @@ class Steps:
         self._functions: _native.Functions | None = None
 
     def next(self) -> None:
-        """Ends the open step and begins the next."""
+        """Ends the open step and starts the next."""
         self.end()
         functions = _native.listening()
         if functions is not None:
@@ -152,17 +152,17 @@ class Steps:
 
 
 def _is_worker() -> bool:
-    """Whether this is a process that PyTorch has started to load data: it has no steps of its own."""
+    """True in a data loading process of PyTorch, which has no steps."""
     data = sys.modules.get("torch.utils.data")
     info = getattr(data, "get_worker_info", None)
     return info is not None and info() is not None
 
 
 def steps(iterable: Iterable[T], *, name: str = "step") -> Iterator[T]:
-    """Goes over `iterable`, usually a data loader. Each item is a step, and waiting for it is the data loader's time.
+    """Iterates over `iterable`, usually a data loader. Each item is a step, and waiting for it is the data loader's time.
 
-    A step ends where the next item is wanted, so the loader's time belongs to the step that it delivers to. The steps of
-    the schedule of an open `profile()` advance too.
+    A step ends when the next item is requested, so the loader's time belongs to the step that it delivers to. Also advances
+    the schedule of an open `profile()`.
     """
     if _is_worker():
         yield from iterable
@@ -170,7 +170,7 @@ def steps(iterable: Iterable[T], *, name: str = "step") -> Iterator[T]:
     from ._session import step_of_open_profile
 
     counted, iterator = Steps(name), iter(iterable)
-    # As PyTorch calls it, which is how the engine knows loaders.
+    # The name that PyTorch uses, by which the engine recognizes loaders.
     waiting = f"enumerate(DataLoader)#{type(iterator).__name__}.__next__"
     try:
         while True:

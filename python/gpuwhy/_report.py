@@ -1,5 +1,5 @@
-"""A report, with types. Every figure is one of the JSON report (docs/reference/report.md); nothing is computed here but
-sums of what is there."""
+"""A report, with types. Every figure is from the JSON report (docs/reference/report.md), or a sum of figures in it; this
+module computes nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Callable, Mapping, Tuple, cast
 from ._schema import CompletenessJson, DeviceJson, Fix, Ranked, ReportJson, Scenario, VerdictJson
 from ._tables import Table
 
-# Leaves during which the device works: the sum of the others is idle time.
+# Leaves in which the device works; the sum of the others is idle time.
 _BUSY = ("compute", "communication", "memset")
 
 
@@ -48,19 +48,19 @@ class Device:
 
     @property
     def step_ns(self) -> int | None:
-        """The median step, nanoseconds; None where no steps were found."""
+        """Duration of the median step, nanoseconds; None if no steps were found."""
         steps = self.raw["steps"]
         return None if steps is None else steps["median_ns"]
 
     @property
     def untraced_step_ns(self) -> int | None:
-        """The step without gpuwhy, as the report estimates it, nanoseconds."""
+        """Estimated duration of a step without gpuwhy, nanoseconds."""
         untraced = self.raw["untraced"]
         return None if untraced is None else untraced["step_ns"]
 
     @property
     def busy(self) -> float:
-        """The part of the window in which the device computed, communicated or copied, 0 to 1."""
+        """Share of the window in which the device computed, communicated or copied, 0 to 1."""
         busy = sum(ns for leaf, ns in self.leaves.items() if leaf in _BUSY or leaf.startswith("copy_"))
         return busy / self.window_ns if self.window_ns else 0.0
 
@@ -75,13 +75,13 @@ class Device:
 
 
 def _rows(raw: Mapping[str, Any], section: str, name: str) -> list[Mapping[str, Any]]:
-    """A list of a section that a report may lack."""
+    """List of an optional section of the report."""
     found: Mapping[str, Any] = raw.get(section) or {}
     return cast("list[Mapping[str, Any]]", found.get(name) or [])
 
 
 class Report:
-    """What gpuwhy says of a run, a session or a capture."""
+    """Report of a run, a session or a capture."""
 
     def __init__(
             self, raw: Mapping[str, Any], text: Callable[[], str] | None = None,
@@ -114,18 +114,18 @@ class Report:
 
     @property
     def gaps(self) -> Table:
-        """What followed the longest idle times."""
+        """The operations after the longest idle times."""
         return self._of_devices("gaps")
 
     @property
     def steps(self) -> Table:
-        """The newest steps of each device."""
+        """The most recent steps of each device."""
         return Table([{"device": device.id, **row} for device in self.devices if device.raw["steps"] is not None
                       for row in device.raw["steps"]["rows"]])
 
     @property
     def lines(self) -> Table:
-        """Lines of Python (and of C with native stacks) at which the host kept the device waiting."""
+        """Lines of Python (and of C with native stacks) in which the host kept the device waiting."""
         return Table(_rows(self.raw, "host", "lines"))
 
     @property
@@ -135,14 +135,14 @@ class Report:
 
     @property
     def text(self) -> str:
-        """The report for people, as it is printed at the end of a run."""
+        """The report as text, as printed at the end of a run."""
         if self._text is None:
             self._text = self._make_text() if self._make_text is not None else ""
         return self._text
 
     def metrics(self, prefix: str = "gpuwhy/") -> dict[str, float]:
-        """Flat numbers for loggers (W&B, MLflow, TensorBoard, `trainer.log`): the step in seconds, the parts of the time by
-        leaf, the share of the verdict, the best case, and what was lost."""
+        """Flat numbers for loggers (W&B, MLflow, TensorBoard, `trainer.log`): the step in seconds, the shares of time by
+        leaf, the share of the bottleneck, the best case, and the losses."""
         found: dict[str, float] = {"verdict_share": self.verdict.share}
         if self.verdict.plan:
             found["best_case_speedup"] = self.verdict.plan[0]["speedup"]
@@ -162,9 +162,9 @@ class Report:
         return {prefix + name: value for name, value in found.items()}
 
     def expect(self, **limits: Any) -> None:
-        """Judges the report as `gpuwhy check` does: `expect(launches_at_most=3, no_sync=True)`. Needs the trace.
+        """Checks the report as `gpuwhy check` does: `expect(launches_at_most=3, no_sync=True)`. Needs the trace.
 
-        Raises AssertionError with what was seen.
+        Raises AssertionError with the values found.
         """
         if self._check is None:
             raise LookupError("this report has no trace any more; name one, as in profile('run.gpuwhy')")

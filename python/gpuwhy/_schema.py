@@ -1,5 +1,5 @@
-"""Types of the JSON report (docs/reference/report.md). A field that is not here is in `Report.raw` all the same; a test
-compares what is here with the reports of recorded runs."""
+"""Types of the JSON report (docs/reference/report.md). Fields that are not here are still in `Report.raw`; a test
+compares these types with the reports of recorded runs."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class KernelJson(KernelBase, total=False):
 
 
 class CopyJson(TypedDict):
-    # `class` is a word of Python's: it is in the row, not here.
+    # `class` is a keyword of Python: it is in the row, but not here.
     direction: str
     source: str
     destination: str

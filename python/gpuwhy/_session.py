@@ -1,6 +1,6 @@
 """Sessions: a program measures a part of itself.
 
-A session is a trace from its begin to its end. Its report is what `gpuwhy report` says of that trace.
+A session is a trace from its start to its end. Its report is that of `gpuwhy report` for that trace.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _lock = threading.RLock()
 
 
 def _forked() -> None:
-    """Another thread of the parent may have held the lock, and nobody releases it here."""
+    """Another thread of the parent may have held the lock, which will never be released in the child."""
     global _lock
     _lock = threading.RLock()
 
@@ -57,9 +57,9 @@ class State(enum.Enum):
 
 @dataclass(frozen=True)
 class Schedule:
-    """Which steps are measured, in the words of `torch.profiler.schedule`: after `skip_first` steps, cycles of `wait`
-    steps that are not measured, `warmup` steps that are measured and thrown away, and `active` steps that count.
-    `repeat` cycles; 0 goes on to the end. Each cycle leaves a trace and a report of its own."""
+    """The steps to measure, in the terms of `torch.profiler.schedule`: after `skip_first` steps, cycles of `wait`
+    steps that are not measured, `warmup` steps that are measured and discarded, and `active` steps that count.
+    `repeat` cycles; 0 repeats to the end. Each cycle has a separate trace and report."""
 
     wait: int = 0
     warmup: int = 0
@@ -75,7 +75,7 @@ class Schedule:
             raise ValueError("Schedule: active is 0, so no step would be measured")
 
     def phase(self, step: int) -> str:
-        """What is done with the step of this number, counted from 0: `none`, `warmup`, `active`, or `last`, the last
+        """Phase of the step with this number, counted from 0: `none`, `warmup`, `active`, or `last`, the last
         active one of a cycle."""
         at = step - self.skip_first
         length = self.wait + self.warmup + self.active
@@ -91,7 +91,7 @@ class Schedule:
 
 def prepare(*, mode: str | None = None, cupti_sharing: str | None = None) -> State:
     """Starts the collector without measuring, so that CUDA may be used before the first session. Call it before the first
-    CUDA call, such as at the top of a script or notebook. Calling it again does nothing.
+    CUDA call, such as at the top of a script or notebook. Further calls have no effect.
 
     `mode` is `light` or `full` (GPUWHY_MODE). The collector holds CUPTI, which serves one tool in a process: a later
     torch.profiler is refused, unless `cupti_sharing` is `yield` (GPUWHY_CUPTI_SHARING).
@@ -112,14 +112,14 @@ def prepare(*, mode: str | None = None, cupti_sharing: str | None = None) -> Sta
             _prepared = State.INJECTED
             return _prepared
         late = _native.cuda_is_used()
-        # The library reads them when it starts, as those of a program that is measured as a whole.
+        # The library reads them when it starts, as for a program that is measured completely.
         wished = {"GPUWHY_MODE": mode, "GPUWHY_CUPTI_SHARING": cupti_sharing}
         before = {name: os.environ.get(name) for name in wished}
         try:
             for name, value in wished.items():
                 if value is not None:
                     os.environ[name] = value
-            # An empty session starts the collector, which stays.
+            # An empty session starts the collector, which then keeps running.
             folder = tempfile.mkdtemp(prefix="gpuwhy-")
             path = os.path.join(folder, "empty.gpuwhy")
             try:
@@ -138,7 +138,7 @@ def prepare(*, mode: str | None = None, cupti_sharing: str | None = None) -> Sta
 
 
 def _outside() -> int:
-    """How many frames above the caller the program is: warnings name its line, not one of this package."""
+    """Number of frames between the caller and the program: warnings name its line, not one of this package."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == os.path.dirname(__file__):
         level, frame = level + 1, frame.f_back
@@ -154,7 +154,7 @@ def _remove(path: str, folder: str) -> None:
 
 
 def _create_new(path: Path) -> tuple[int, Path]:
-    """A file that did not exist: an existing one is not overwritten, the new one gets a number, as with the command."""
+    """Creates a new file. An existing one is not overwritten: the new one gets a number, as with the command."""
     path.parent.mkdir(parents=True, exist_ok=True)
     candidate, number = path, 1
     while True:
@@ -168,7 +168,7 @@ def _create_new(path: Path) -> tuple[int, Path]:
 
 
 class Profile:
-    """A session, or with a schedule several. A context manager and a decorator; `profile()` makes it."""
+    """A session, or several with a schedule. A context manager and a decorator; `profile()` creates it."""
 
     def __init__(
             self, trace: str | os.PathLike[str] | None, *, quiet: bool, html: str | os.PathLike[str] | None,
@@ -188,7 +188,7 @@ class Profile:
         self._keep = True
         self._steps = Steps()
         self._step = 0
-        # Whether step() has begun a step.
+        # True if step() has started a step.
         self._stepped = False
         self._entered = False
         self._report: Report | None = None
@@ -201,12 +201,12 @@ class Profile:
 
     @property
     def trace(self) -> Path | None:
-        """The file of the trace, while measuring or of the last cycle; None where none was named."""
+        """Path of the trace that is being written, or of the last cycle; None if no trace was named."""
         return self._path if self._wanted is not None else None
 
     @property
     def is_open(self) -> bool:
-        """Whether it was started in this process and not stopped."""
+        """True if it was started in this process and not stopped."""
         return self._entered and self.owner == os.getpid()
 
     @property
@@ -220,7 +220,7 @@ class Profile:
         return self._report
 
     def start(self) -> Profile:
-        """Begins measuring, or with a schedule counting steps.
+        """Starts measuring or, with a schedule, counting steps.
 
         Raises NotMeasured, and FileNotFoundError or another OSError when the trace cannot be written.
         """
@@ -237,7 +237,7 @@ class Profile:
             if self._schedule is None:
                 self._begin()
             else:
-                # What is used before the first active step is complete then.
+                # Activity before the first active step is then complete too.
                 self.state = prepare()
                 self._warn_if_late()
                 self._step = 0
@@ -248,15 +248,15 @@ class Profile:
         return self
 
     def stop(self) -> Report | None:
-        """Ends measuring and gives the report; None where a schedule has measured no step. Device work that is under way
-        is waited for, 2 s at most.
+        """Ends measuring and returns the report; None if a schedule has measured no step. Waits at most 2 s for device work
+        that is still running.
 
         Raises NotMeasured.
         """
         if not self._entered:
             raise NotMeasured("not_open", "this profile is not open; start it first")
         if self.owner != os.getpid():
-            # A child of a fork has the object of its parent, and no collector.
+            # The child of a fork has the object of its parent, but no collector.
             return None
         self._forget()
         if self._measuring:
@@ -264,8 +264,8 @@ class Profile:
         return self._report
 
     def step(self) -> None:
-        """The next step of the program begins here, and the one before ends: for loops that `steps()` cannot wrap. Call it
-        at the begin of each iteration; the first call begins the first step."""
+        """Ends the previous step of the program and starts the next, for loops that `steps()` cannot wrap. Call it at the
+        start of each iteration; the first call starts the first step."""
         if self.owner != os.getpid():
             return
         if self._stepped:
@@ -275,7 +275,7 @@ class Profile:
         self._steps.next()
 
     def advance(self) -> None:
-        """A step is over: the schedule goes on."""
+        """Advances the schedule after a step."""
         if self._schedule is None or not self._entered:
             return
         if self._schedule.phase(self._step) == "last" and self._measuring:
@@ -296,7 +296,7 @@ class Profile:
                 self._begin()
 
     def snapshot(self) -> Report:
-        """The report so far. Measuring goes on.
+        """The report up to now. Measuring continues.
 
         Raises NotMeasured when no session is open.
         """
@@ -333,7 +333,7 @@ class Profile:
         if error is None:
             self.stop()
             return
-        # The error of the program goes on, whatever becomes of the session.
+        # The error of the program propagates, even if ending the session fails.
         try:
             self.stop()
         except Exception as own:
@@ -388,7 +388,7 @@ class Profile:
         try:
             functions.begin(file)
         except BaseException:
-            # Nothing was written into it, and the library has closed the descriptor.
+            # The file is empty, and the library has closed the descriptor.
             _remove(str(path), self._folder or os.devnull)
             raise
         self._functions, self._path, self._keep, self._measuring = functions, path, keep, True
@@ -404,12 +404,12 @@ class Profile:
             functions.end()
             if not self._keep:
                 return
-            # Of a program that runs under gpuwhy the whole run is in the history.
+            # For a program that runs under gpuwhy, the history has the complete run instead.
             kept = self._history and self.state is not State.INJECTED
             trace = Trace.of_session(path) if kept else Trace(path)
             report = trace.report
             if self._folder is not None:
-                # Its trace is about to go.
+                # Its trace is about to be deleted.
                 report.text
             self._report = report
             if self._html is not None:
@@ -430,11 +430,11 @@ def profile(
         trace: str | os.PathLike[str] | None = None, *, quiet: bool = False, html: str | os.PathLike[str] | None = None,
         on_report: Callable[[Report], object] | None = None, schedule: Schedule | None = None,
         strict: bool = False, history: bool = True) -> Profile:
-    """Measures what this process launches on its devices, from the begin of a `with` block (or `start()`) to its end.
+    """Measures the launches of this process on its devices, from the start of a `with` block (or `start()`) to its end.
 
-    `trace` keeps the trace in a file; one that exists is not overwritten, the new one gets a number. The report is printed
-    to stderr at the end unless `quiet`, written as a page to `html`, and handed to `on_report`. `schedule` measures chosen
-    steps. Where CUDA was used before, the session is incomplete and warns with LateStart; `strict` refuses instead. The
+    `trace` keeps the trace in a file; an existing one is not overwritten, the new one gets a number. The report is printed
+    to stderr at the end unless `quiet`, written as a page to `html`, and passed to `on_report`. `schedule` measures chosen
+    steps. If CUDA was used before, the session is incomplete and warns with LateStart; `strict` refuses instead. The
     session adds a line to the history of `gpuwhy check --history`, unless GPUWHY_HISTORY or `history` is off.
     """
     return Profile(trace, quiet=quiet, html=html, on_report=on_report, schedule=schedule, strict=strict,
@@ -442,7 +442,7 @@ def profile(
 
 
 def step_of_open_profile() -> None:
-    """A step of `steps()` is over: the schedule of the open profile goes on."""
+    """Advances the schedule of the open profile after a step of `steps()`."""
     current = _open_profile
     if current is not None and current.owner == os.getpid():
         current.advance()

@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false, reportMissingModuleSource=false
-"""Tables of reports and traces, for pandas, polars and pyarrow, none of which is needed."""
+"""Tables of reports and traces, for pandas, polars and pyarrow, which are all optional."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-# Rows that a notebook shows.
+# Maximum number of rows shown in a notebook.
 _SHOWN = 20
 
 
 class Table(Sequence[Mapping[str, Any]]):
-    """Rows by name of column. Numbers are what the report says: nanoseconds (`_ns`), bytes, shares from 0 to 1."""
+    """Rows by column name. Numbers are those of the report: nanoseconds (`_ns`), bytes, shares from 0 to 1."""
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], parquet: Callable[[], Path] | None = None) -> None:
         self._rows = rows
-        # Writes the table as Parquet, by the command, and gives the file.
+        # Writes the table as Parquet with the command, and returns the file.
         self._parquet = parquet
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns, in the order of the first row that has them."""
+        """Column names, in the order of the first row that has them."""
         return tuple(dict.fromkeys(name for row in self._rows for name in row))
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class Table(Sequence[Mapping[str, Any]]):
         return f"<Table of {len(self)} rows: {', '.join(self.columns)}>"
 
     def column(self, name: str) -> list[Any]:
-        """The values of a column; None where a row has none.
+        """Values of a column; None if a row has none.
 
         Raises KeyError for a name that no row has.
         """
@@ -57,7 +57,7 @@ class Table(Sequence[Mapping[str, Any]]):
         return [row.get(name) for row in self._rows]
 
     def _flat(self) -> dict[str, list[Any]]:
-        """Columns, with a dot in the name where a value holds further values."""
+        """Columns; nested values have a dot in the name."""
         rows = [_flattened(row) for row in self._rows]
         names = dict.fromkeys(name for row in rows for name in row)
         return {name: [row.get(name) for row in rows] for name in names}
@@ -81,7 +81,7 @@ class Table(Sequence[Mapping[str, Any]]):
         return pyarrow.table(self._flat())
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Path:
-        """Writes a Parquet file. A whole table of a trace is written by gpuwhy; other tables need pyarrow."""
+        """Writes a Parquet file. gpuwhy writes complete tables of a trace; other tables need pyarrow."""
         to = Path(path)
         if self._parquet is not None:
             to.write_bytes(self._parquet().read_bytes())

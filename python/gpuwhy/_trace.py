@@ -1,4 +1,4 @@
-"""Traces: reports, tables, SQL, pages and comparisons, all by the command."""
+"""Traces: reports, tables, SQL, pages and comparisons, all made by the command."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Trace:
         if pid is not None:
             self._options += ["--pid", str(pid)]
         self._capture = [] if capture is None else ["--capture", str(capture)]
-        # Of a session that has just ended: the report adds a line to the history, unless GPUWHY_HISTORY is off.
+        # For a session that has just ended: the report adds a line to the history, unless GPUWHY_HISTORY is off.
         self._history: list[str] = []
 
     @classmethod
     def of_session(cls, path: str | os.PathLike[str]) -> Trace:
-        """The trace of a session that has just ended and belongs into the history."""
+        """The trace of a session that has just ended and belongs in the history."""
         trace = cls(path)
         trace._history = ["--history"]
         return trace
 
     @functools.cached_property
     def report(self) -> Report:
-        """The report. One that the trace of a long run holds is not used: figures and text are of one computation.
+        """The report. Does not use the stored report of a long run: figures and text come from the same computation.
 
         Raises CommandFailed when the trace cannot be read.
         """
@@ -52,20 +52,20 @@ class Trace:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of the tables for `table` and `sql` (docs/reference/tables.md)."""
+        """Names of the tables for `table` and `sql` (docs/reference/tables.md)."""
         lines = _command.call(["query", "--tables"])[1].splitlines()
         names = (line.split(":", 1)[0] for line in lines if line and not line.startswith(" ") and ":" in line)
         return tuple(name for name in names if name != "every table")
 
     def table(self, name: str) -> Table:
-        """A whole table, such as `kernels`. `to_parquet` writes it without passing through Python."""
+        """A complete table, such as `kernels`. `to_parquet` writes it without passing through Python."""
         if name not in self.tables:
             raise KeyError(f"no table {name!r}; there are {', '.join(self.tables)}")
         rows = self.sql(f'SELECT * FROM "{name}"')
         return Table(rows, lambda: self._parquet(name))
 
     def sql(self, query: str) -> Table:
-        """The rows of a query in SQLite's dialect over the tables of this trace.
+        """Rows of a query in SQLite's dialect over the tables of this trace.
 
         Raises CommandFailed when the query is wrong.
         """
@@ -118,7 +118,7 @@ class Run:
 
     @functools.cached_property
     def raw(self) -> Mapping[str, Any]:
-        """What `gpuwhy merge --json` says."""
+        """Output of `gpuwhy merge --json`."""
         found: Mapping[str, Any] = _command.as_json(["merge", "--json", "--", self.path])
         return found
 
@@ -129,16 +129,16 @@ class Run:
 
     @property
     def straggler(self) -> Any:
-        """The rank that the others wait for; None where there is none."""
+        """The rank that the others wait for; None if there is none."""
         return self.raw.get("straggler")
 
     @property
     def text(self) -> str:
-        """The comparison for people."""
+        """The comparison as text."""
         return _command.call(["merge", "--", self.path])[1]
 
     def sql(self, query: str) -> Table:
-        """The rows of a query over all ranks."""
+        """Rows of a query over all ranks."""
         return Table(_command.as_json(["query", "--json", "--", self.path, query]))
 
     def view(self) -> None:
@@ -156,18 +156,18 @@ class Diff:
 
     @property
     def refused(self) -> str | None:
-        """Why the runs are not comparable; None where they are."""
+        """Reason why the runs are not comparable; None if they are."""
         refused: str | None = self.raw.get("refused")
         return refused
 
     @property
     def devices(self) -> Table:
-        """A row for each device: `change_ns`, `outcome`, `recordings_p` and what changed."""
+        """A row for each device: `change_ns`, `outcome`, `recordings_p` and the changes."""
         return Table(self.raw.get("devices") or [])
 
     @property
     def text(self) -> str:
-        """The comparison for people."""
+        """The comparison as text."""
         return _command.call(["diff", "--", *self._paths])[1]
 
     def html(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
@@ -196,7 +196,7 @@ def open(path: str | os.PathLike[str], *, pid: int | None = None, capture: int |
 def runs(folder: str | os.PathLike[str]) -> Run:
     """The traces of the ranks of a job, in one folder.
 
-    Raises NotADirectoryError when it is none.
+    Raises NotADirectoryError when `folder` is not a folder.
     """
     if not Path(folder).is_dir():
         raise NotADirectoryError(f"{os.fspath(folder)} is no folder of traces")
@@ -213,7 +213,7 @@ def diff(a: str | os.PathLike[str] | Trace, b: str | os.PathLike[str] | Trace) -
 
 
 def _view(verb: str, paths: list[Path]) -> None:
-    # The command hands the page to the browser and ends; what it says is for the user.
+    # The command passes the page to the browser and ends; its output is for the user.
     line = [str(_find.command()), verb, "--open", "--", *(str(path) for path in paths)]
     code = subprocess.run(line, env=_command.environment(), check=False).returncode
     if code not in (0, 1):
@@ -236,5 +236,5 @@ def _temporary_root() -> Path:
 
 
 def temporary_folder() -> Path:
-    """A new folder that goes with this process."""
+    """A new folder that is deleted when this process ends."""
     return Path(tempfile.mkdtemp(dir=_temporary_root()))

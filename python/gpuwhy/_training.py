@@ -1,6 +1,6 @@
-"""What the callbacks of training frameworks share: a profile that never raises into the training.
+"""Shared code of the callbacks for training frameworks: a profile that never raises into the training.
 
-An error ends measuring, is said once on stderr, and training goes on.
+An error ends measuring and is printed once on stderr; training continues.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def rank_of_process() -> int:
-    """The rank by the variables of torchrun, Open MPI, PMI and Slurm; 0 where there is none."""
+    """Rank from the variables of torchrun, Open MPI, PMI and Slurm; 0 if there is none."""
     for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):
         value = os.environ.get(name, "")
         if value.isdigit():
@@ -27,7 +27,7 @@ def rank_of_process() -> int:
 
 
 def size_of_job() -> int:
-    """The number of ranks, as `rank_of_process`."""
+    """Number of ranks, from the same sources as `rank_of_process`."""
     for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"):
         value = os.environ.get(name, "")
         if value.isdigit():
@@ -36,7 +36,7 @@ def size_of_job() -> int:
 
 
 class Guarded:
-    """A profile of a training."""
+    """Profile of a training run."""
 
     def __init__(
             self, trace: str | os.PathLike[str] | None, schedule: Schedule | None, quiet: bool | None,
@@ -48,7 +48,7 @@ class Guarded:
         self._profile: Profile | None = None
         self._series = Steps()
         self._failed = False
-        # The earlier the better: the framework is about to use CUDA.
+        # As early as possible: the framework is about to use CUDA.
         self._try(prepare)
 
     @property
@@ -69,7 +69,7 @@ class Guarded:
             print(f"gpuwhy: measuring has ended, and training goes on: {error}", file=sys.stderr)
 
     def start(self) -> None:
-        """Training begins."""
+        """Called when training starts."""
         self._try(self._start)
 
     def _start(self) -> None:
@@ -83,22 +83,22 @@ class Guarded:
         self._profile.start()
 
     def step(self) -> None:
-        """A step begins."""
+        """Called when a step starts."""
         if self._profile is not None:
             self._try(self._profile.step)
 
     def begin_other(self, name: str) -> None:
-        """Something that is no step begins, such as validation."""
+        """Called when an activity other than a step starts, such as validation."""
         self._series.end()
         self._series = Steps(name)
         self._try(self._series.next)
 
     def end_other(self) -> None:
-        """It ends."""
+        """Called when that activity ends."""
         self._try(self._series.end)
 
     def stop(self) -> None:
-        """Training is over."""
+        """Called when training ends."""
         current = self._profile
         if current is not None and current.is_open:
             self._try(current.stop)

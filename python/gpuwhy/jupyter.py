@@ -1,7 +1,7 @@
 """Notebooks: `%load_ext gpuwhy`, then `%%gpuwhy` over a cell; or a report, a trace or a profile as the last value.
 
-What is shown first is plain HTML, which sites keep that strip scripts and frames. The page follows in a frame without
-access to the notebook.
+The first part of the output is plain HTML, which survives on sites that strip scripts and frames. The page follows in a
+frame without access to the notebook.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 MOST_BYTES = 5_000_000
 # Height of the page's frame, pixels.
 HEIGHT = 480
-# Rows that the static part shows.
+# Numbers of rows in the static part.
 _LEAVES, _KERNELS = 6, 5
 
 
 def static_html(report: Report) -> str:
-    """The answer without scripts: verdict, evidence, time by leaf, longest kernels."""
+    """The report without scripts: bottleneck, evidence, time by leaf, longest kernels."""
     verdict = report.verdict
     parts = [f"<div><b>{_escape(verdict.group)}</b>: {verdict.share:.0%}</div>"]
     if verdict.evidence:
@@ -36,7 +36,7 @@ def static_html(report: Report) -> str:
     if verdict.recommendation:
         parts.append(f"<div>{_escape(verdict.recommendation)}</div>")
     for device in report.devices:
-        # As the verdict: start-up would hide what limits the steps.
+        # As for the bottleneck: start-up would hide the limits of the steps.
         steady: Mapping[str, int] = device.raw["steady_leaves"]
         leaves, part = (steady, "after warm-up") if any(steady.values()) else (device.leaves, "whole run")
         total = sum(leaves.values()) or 1
@@ -59,12 +59,12 @@ def _escape(text: str) -> str:
 
 
 def report_bundle(report: Report) -> dict[str, str]:
-    """What a notebook shows of a report."""
+    """Notebook output for a report."""
     return {"text/plain": report.text or repr(report), "text/html": static_html(report)}
 
 
 def trace_bundle(trace: Trace, height: int = HEIGHT, timeline: bool = True) -> dict[str, str]:
-    """What a notebook shows of a trace: the report, and the page unless it is too large."""
+    """Notebook output for a trace: the report, and the page unless it is too large."""
     shown = report_bundle(trace.report)
     if timeline:
         shown["text/html"] += _frame(trace, height)
@@ -72,7 +72,7 @@ def trace_bundle(trace: Trace, height: int = HEIGHT, timeline: bool = True) -> d
 
 
 def bundle(profile: Profile) -> dict[str, str]:
-    """What a notebook shows of a profile: nothing but its state before it has ended."""
+    """Notebook output for a profile: only its state until it has ended."""
     try:
         report = profile.report
     except LookupError:
@@ -93,13 +93,13 @@ def _frame(trace: Trace, height: int) -> str:
         return (f"<div>The page has {size / 1e6:.1f} MB, too much for a notebook: "
                 f"<code>gpuwhy report --open {_escape(str(trace.path))}</code> opens it.</div>")
     page = path.read_text(encoding="utf-8")
-    # The sandbox gives the page an origin of its own: it reaches neither the notebook nor its storage.
+    # The sandbox gives the page a separate origin: it can access neither the notebook nor its storage.
     return (f'<iframe sandbox="allow-scripts" style="width:100%;height:{height}px;outline:1px solid #ccc" '
             f'srcdoc="{_escape(page)}"></iframe>')
 
 
 class _Shown:
-    """A value that a notebook shows by a bundle that was made before."""
+    """A value with precomputed notebook output."""
 
     def __init__(self, shown: dict[str, str]) -> None:
         self._shown = shown
@@ -144,7 +144,7 @@ def load(shell: Any) -> None:
         finally:
             measured.stop()
         shown = trace_bundle(measured.open(), options.height, not options.no_timeline)
-        # IPython has no complete types.
+        # The types of IPython are incomplete.
         cast(Any, IPython.display).display(_Shown(shown))
 
     shell.register_magic_function(gpuwhy, "cell", "gpuwhy")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _library() -> Any:
-    """The one that the program has imported; both may be installed, and their classes differ."""
+    """The library that the program has imported; both may be installed, and their classes differ."""
     for name in ("lightning.pytorch", "pytorch_lightning"):
         if name in sys.modules:
             return sys.modules[name]
@@ -35,7 +35,7 @@ _lightning: Any = _library()
 
 
 class Callback(_lightning.Callback):
-    """Measures `fit`: each batch is a step, validation and checkpoints are ranges of their own. Errors of gpuwhy never reach
+    """Measures `fit`: each batch is a step, validation and checkpoints are separate ranges. Errors of gpuwhy never reach
     the training. With several ranks each writes a trace, and rank 0 prints. The figures go to the logger at the end.
     """
 
@@ -78,8 +78,8 @@ class Callback(_lightning.Callback):
 
 
 class Profiler(_lightning.profilers.Profiler):
-    """`Trainer(profiler=gpuwhy.lightning.Profiler())`: what Lightning does (`run_training_batch`, `optimizer_step`, hooks) become
-    ranges. They are recorded where something measures: the callback, a profile, or `python -m gpuwhy`."""
+    """`Trainer(profiler=gpuwhy.lightning.Profiler())`: Lightning's actions (`run_training_batch`, `optimizer_step`, hooks) become
+    ranges. They are recorded if measuring is on: by the callback, a profile, or `python -m gpuwhy`."""
 
     def __init__(self) -> None:
         super().__init__(dirpath=None, filename=None)

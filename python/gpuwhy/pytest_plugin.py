@@ -1,4 +1,4 @@
-"""pytest plugin: tests that say what a measured region may do.
+"""pytest plugin: tests with limits for a measured region.
 
     @pytest.mark.gpu_expect(launches_at_most=3, no_sync=True)
     def test_attention(gpu_profile):
@@ -8,8 +8,8 @@
     def test_gemm(gpu_bench):
         assert gpu_bench(lambda: gemm(a, b)).median_us < 120
 
-Nothing is measured for tests that do not ask. `--gpuwhy-dir` keeps the traces, `--gpuwhy-bless` renews baselines,
-`--gpuwhy-required` fails where nothing can be measured, instead of skipping.
+Only tests that use the fixtures are measured. `--gpuwhy-dir` keeps the traces, `--gpuwhy-bless` updates baselines,
+`--gpuwhy-required` fails where measuring is impossible, instead of skipping.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Measuring must begin before the first test uses CUDA, whichever asks for it."""
+    """Starts measuring before the first test uses CUDA, if any test needs it."""
     if session.config.getoption("collectonly") or not any("gpu_profile" in getattr(item, "fixturenames", ()) for item in session.items):
         return
     from ._errors import NotFound, NotMeasured, VersionMismatch
@@ -52,11 +52,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     try:
         prepare()
     except (NotMeasured, NotFound, VersionMismatch):
-        pass  # The tests that ask are skipped or fail, with the reason.
+        pass  # The tests that use the fixtures are skipped or fail, with the reason.
 
 
 class GpuProfile:
-    """A region of a test: a context manager that measures, and judges by the limits of the test when it ends."""
+    """A region of a test: a context manager that measures, and checks the limits of the test when it ends."""
 
     def __init__(self, path: Path, limits: dict[str, Any], required: bool) -> None:
         self.path = path
@@ -112,7 +112,7 @@ def _cannot(why: str, required: bool) -> None:
 
 @pytest.fixture
 def gpu_profile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GpuProfile]:
-    """Measures a region of the test: `with gpu_profile:`. The limits of `gpu_expect` are judged when it ends."""
+    """Measures a region of the test: `with gpu_profile:`. The limits of `gpu_expect` are checked when it ends."""
     config = request.config
     limits: dict[str, Any] = {}
     for mark in reversed(list(request.node.iter_markers("gpu_expect"))):
@@ -142,7 +142,7 @@ def gpu_profile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GpuP
 
 @dataclass(frozen=True)
 class BenchResult:
-    """Times of the device for one call, by the records of its own kernels and copies."""
+    """Device times of one call, from the records of its kernels and copies."""
 
     calls: int
     median_us: float
@@ -153,7 +153,7 @@ class BenchResult:
 
 
 def _bench_result(report: Report, calls: int) -> BenchResult:
-    """What the ranges of the calls say."""
+    """Result from the ranges of the calls."""
     times = next((row["projected"] for row in report.ranges if row["message"] == _CALL), None)
     if times is None or times["count"] == 0:
         pytest.fail("the calls launched nothing on a device from the thread of the test", pytrace=False)
@@ -165,7 +165,7 @@ def _bench_result(report: Report, calls: int) -> BenchResult:
 
 @pytest.fixture
 def gpu_bench(gpu_profile: GpuProfile) -> Callable[..., BenchResult]:
-    """Measures how long the device works for a call: `gpu_bench(lambda: gemm(a, b), calls=50)`."""
+    """Measures the device time of a call: `gpu_bench(lambda: gemm(a, b), calls=50)`."""
 
     def bench(call: Callable[[], object], *, calls: int = 50, warmup: int = 5) -> BenchResult:
         from ._ranges import range as named

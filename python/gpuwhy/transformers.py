@@ -2,7 +2,7 @@
 # pyright: basic, reportMissingImports=false, reportGeneralTypeIssues=false
 """Hugging Face: `Trainer(callbacks=[gpuwhy.transformers.Callback("run.gpuwhy")])`.
 
-Make the callback before the model is moved to a device and before the TrainingArguments, which look for devices.
+Make the callback before the model is moved to a device and before the TrainingArguments, which search for devices.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Callback(TrainerCallback):
-    """Measures `train`: each optimizer step is a step; evaluation and saving are named. Errors of gpuwhy never reach the
+    """Measures `train`: each optimizer step is a step; evaluation and saving are ranges. Errors of gpuwhy never reach the
     training. With several ranks each writes a trace, and rank 0 prints. `report.metrics()` has the figures for loggers.
     """
 

@@ -1,6 +1,6 @@
-"""Tests of the module in processes of their own, whose GPU is a recording (testing/cupti-replay).
+"""Tests of the package in separate processes, whose GPU is a recording (testing/cupti-replay).
 
-GPUWHY_TEST_BINARIES is the folder with what cargo built (target/debug). GPUWHY_TEST_INSTALLED=1 takes the installed wheel
+GPUWHY_TEST_BINARIES is the folder of cargo's output (target/debug). GPUWHY_TEST_INSTALLED=1 tests the installed wheel
 instead of the sources; then only the replay library comes from that folder.
 """
 
@@ -20,7 +20,7 @@ INSTALLED = os.environ.get("GPUWHY_TEST_INSTALLED") == "1"
 FIXTURES = ROOT / "testing" / "fixtures"
 if not INSTALLED:
     sys.path.insert(0, str(ROOT / "python"))
-# What every program of these tests begins with.
+# Start of every program of these tests.
 PLAY = """
 import ctypes, os, sys
 def play(millis=None):
@@ -45,13 +45,13 @@ def built(name: str) -> pathlib.Path:
 
 
 def environment(fixture: str = "mlp", **more: str) -> dict[str, str]:
-    """That of a program whose GPU is a recording."""
+    """Environment of a program whose GPU is a recording."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith("GPUWHY_") and name not in (
                 "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "NCCL_PROFILER_PLUGIN", "XDG_STATE_HOME")}
     kept.update(GPUWHY_CUPTI_PATH=str(built("libcupti_replay.so")), GPUWHY_EXIT_TIMEOUT="60s",
                 GPUWHY_CUDA_GRAPH_TRACE="node", GPUWHY_REPLAY=str(FIXTURES / f"{fixture}.cupti.zst"))
-    # As in an activated environment, or beside the sources.
+    # As in an activated environment, or next to the sources.
     kept["PATH"] = f"{pathlib.Path(sys.executable).parent if INSTALLED else BINARIES}{os.pathsep}{kept['PATH']}"
     if not INSTALLED:
         kept["PYTHONPATH"] = str(ROOT / "python")
@@ -60,7 +60,7 @@ def environment(fixture: str = "mlp", **more: str) -> dict[str, str]:
 
 
 class Program:
-    """Runs Python programs in a folder of their own."""
+    """Runs Python programs in a separate folder."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder

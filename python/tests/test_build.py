@@ -1,4 +1,4 @@
-"""The build backend and the checks of the wheel, with small programs in place of ours."""
+"""Tests of the build backend and the wheel checks, with small programs in place of ours."""
 
 from __future__ import annotations
 

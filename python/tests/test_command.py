@@ -98,7 +98,7 @@ def test_what_is_missing_is_said(program, tmp_path):
 
 @pytest.mark.skipif(INSTALLED, reason="only of the sources")
 def test_target_folders_have_the_command_beside_the_module(program, tmp_path):
-    # As `pip install --target` lays it out.
+    # The layout of `pip install --target`.
     target = tmp_path / "target"
     shutil.copytree(ROOT / "python" / "gpuwhy", target / "gpuwhy", ignore=shutil.ignore_patterns("__pycache__"))
     (target / "bin").mkdir()

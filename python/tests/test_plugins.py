@@ -10,7 +10,7 @@ import pytest
 
 from conftest import INSTALLED
 
-# The tests of a user, with a recording for a GPU.
+# Tests of a user, with a recording as the GPU.
 JUDGED = '''
 import ctypes, os
 import gpuwhy
@@ -65,7 +65,7 @@ def test_the_pytest_plugin_judges_and_shows_what_was_seen(program):
     assert "verdict: " in said and "has measured nothing" in said
     assert "there is no limit 'no_such_limit'" in said
     assert "KeyError: 'of the test'" in said
-    # A test that measured nothing has passed before the fixture finds out.
+    # A test without a measurement has already passed when the fixture detects that.
     assert "2 failed, 3 passed, 2 errors" in said, said
     assert "test_user.py::test_right: traces/" in said
     assert len(list((program.folder / "traces").glob("*.gpuwhy"))) == 3
@@ -111,7 +111,7 @@ def test_that_measures(gpu_profile):
 ''')
     line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", program.folder, *PLUGIN, "test_user.py"]
     assert "2 passed" in program.run(line).stdout
-    # Nobody asks, so nothing is loaded.
+    # No test uses the fixtures, so no library is loaded.
     (program.folder / "conftest.py").write_text('''
 def pytest_unconfigure():
     import gpuwhy._native
@@ -187,7 +187,7 @@ def test_a_notebook_shows_the_answer_and_the_page(program):
     assert outputs[6][0]["text"] == "goes on\n"
 
 
-# Stand-ins: what the callbacks need of the libraries, and a loop that calls them as these do.
+# Stand-ins: the parts of the libraries that the callbacks need, and a loop that calls them as the libraries do.
 STANDINS = '''
 import types
 import gpuwhy

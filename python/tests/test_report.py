@@ -26,7 +26,7 @@ COUNTERS = FIXTURES / "gpt_counters.gpuwhy"
 
 
 def described(value, type_, place):
-    """Yields what of a value of JSON does not fit a type: fields that are missing or unknown, other types."""
+    """Yields the mismatches between a JSON value and a type: missing or unknown fields, and other types."""
     origin, arguments = typing.get_origin(type_), typing.get_args(type_)
     if type_ is typing.Any:
         return
@@ -103,7 +103,7 @@ def test_a_report_has_typed_figures(trace):
 
 
 def idle(device):
-    """The part of the window in which nothing ran."""
+    """Share of the window in which the device was idle."""
     busy = ("copy_", "compute", "communication", "memset")
     return sum(ns for leaf, ns in device.leaves.items() if not leaf.startswith(busy)) / device.window_ns
 

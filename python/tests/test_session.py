@@ -322,12 +322,12 @@ def test_a_session_adds_a_line_to_the_history_unless_it_is_off(program):
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [line["command"][-2:] for line in lines] == [["--lr", "3e-4"]]
     assert lines[0]["verdict"] == "launch" and lines[0]["devices"][0]["step_ns"] > 0
-    # Of a program that runs under gpuwhy the run is in it, not its sessions too.
+    # For a program that runs under gpuwhy, the history has the run but not its sessions.
     program.run([sys.executable, "-m", "gpuwhy", "program.py"])
     assert len(file.read_text().splitlines()) == 2
     shown = program.run([sys.executable, "-m", "gpuwhy", "check", "--history", "--any-arguments"]).stdout
     assert "python program.py on " in shown and "(2 runs)" in shown
-    # Nothing can be written there: the program does not notice.
+    # The file is not writable: the program is not affected.
     file.unlink()
     file.mkdir()
     program(text)

@@ -1,4 +1,4 @@
-//! Why there is no session.
+//! Errors of a session.
 
 use std::error::Error;
 use std::fmt;
@@ -7,18 +7,18 @@ use std::path::Path;
 
 use super::fork::Forked;
 
-/// Why there is no session, or no report of it.
+/// Reason why there is no session, or no report for it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SessionError {
     pub(super) kind: SessionErrorKind,
     text: String,
 }
 
-/// What kind of reason it is.
+/// Kind of a [`SessionError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SessionErrorKind {
-    /// There is no libcupti that can be used, as on a machine without CUDA.
+    /// No usable libcupti was found, as on a machine without CUDA.
     NoCupti,
     /// Another profiler holds CUPTI in this process.
     OtherProfiler,
@@ -26,16 +26,16 @@ pub enum SessionErrorKind {
     Refused,
     /// A session is open in this process.
     Busy,
-    /// Measuring is over in this process: it ends, or is the child of a fork.
+    /// Measuring has ended in this process, because it exits or is the child of a fork.
     Over,
-    /// The collector did not answer in time.
+    /// The collector did not respond in time.
     TimedOut,
     /// The trace cannot be written or read.
     Trace,
 }
 
 impl SessionErrorKind {
-    /// From the number that stands for it in the C interface.
+    /// Kind for a code of the C interface.
     pub(crate) const fn from_code(code: i32) -> Self {
         match code {
             1 => Self::NoCupti,
@@ -59,14 +59,14 @@ impl SessionError {
         Self::new(SessionErrorKind::Trace, format!("{path}: {error}"))
     }
 
-    /// What kind of reason it is.
+    /// Kind of the error.
     #[must_use]
     pub fn kind(&self) -> SessionErrorKind {
         self.kind
     }
 }
 
-/// For people as well: it is what a test prints that ends with this error, or unwraps it.
+/// Readable as well: a test that returns or unwraps this error prints it with `Debug`.
 impl fmt::Debug for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {}", self.kind, self.text)

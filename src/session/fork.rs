@@ -1,26 +1,26 @@
-//! The child of a fork: it has copies of locks that threads of its parent held, which nobody will release. So it is
-//! told apart before a lock is waited for. CUDA does not survive a fork either.
+//! Detects the child of a fork. It has copies of locks that threads of its parent held and that will never be
+//! released, so it must be detected before waiting for a lock. CUDA does not survive a fork either.
 
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The process that began to measure; 0 while none did.
+/// Id of the process that started measuring; 0 before that.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
-/// This process is the child of a fork of one that had begun to measure.
+/// Error: this process was forked from one that had started measuring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forked;
 
-/// Makes this the process that measures.
+/// Makes this the measuring process.
 ///
 /// # Errors
-/// In the child of a fork of the one that does.
+/// In a process forked from the measuring one.
 pub fn own() -> Result<(), Forked> {
     let _ = OWNER.compare_exchange(0, process::id(), Ordering::Relaxed, Ordering::Relaxed);
     check()
 }
 
-/// Whether this process may wait for a lock of a process that measures.
+/// Checks that this process may wait for the measuring process's locks.
 ///
 /// # Errors
 /// As [`own`].
@@ -32,14 +32,14 @@ pub fn check() -> Result<(), Forked> {
     }
 }
 
-/// Whether a process has begun to measure: this one, or that of which it is a child.
+/// True if this process, or one that it was forked from, has started measuring.
 #[must_use]
 pub fn is_owned() -> bool {
     OWNER.load(Ordering::Relaxed) != 0
 }
 
-/// A lock that is taken at once where it is free; it is waited for in the process that measures alone. Asking for the
-/// process id takes longer than a free lock.
+/// Takes a lock if it is free; only the measuring process waits for it. Getting the process id takes longer
+/// than taking a free lock, so the attempt comes first.
 pub fn lock<T>(attempt: impl FnOnce() -> Option<T>, wait: impl FnOnce() -> T) -> Option<T> {
     attempt().or_else(|| (is_owned() && check().is_ok()).then(wait))
 }

@@ -1,8 +1,9 @@
-//! The collector of this process: the one that the driver has injected, or else the one that is linked into it.
+//! The collector of this process: the one that the driver has injected, or else the one that is linked into
+//! it.
 //!
-//! CUPTI serves one tool in a process, so a program that is run under libprof.so must not start a second collector.
-//! Both are reached through the same functions, which libprof.so exports and the linked crate has; what differs is
-//! where they are found. No state is kept here, and nothing is unloaded.
+//! CUPTI serves one tool per process, so a program that runs under libprof.so must not start a second
+//! collector. Both have the same functions, exported by libprof.so or found in the linked crate. This module
+//! keeps no other state and unloads nothing.
 #![expect(unsafe_code, reason = "calls C functions of a library in this process")]
 
 use std::env;
@@ -16,12 +17,12 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::error::{SessionError, SessionErrorKind};
 
-/// What the driver loads.
+/// Variable that names the library for the driver to load.
 const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
-/// Longest text of an error.
+/// Maximum length of an error text.
 const TEXT_BYTES: usize = 8192;
 
-/// The way to the collector.
+/// Interface to the collector.
 #[derive(Clone, Copy, Debug)]
 pub struct Collector {
     functions: &'static Functions,
@@ -29,7 +30,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// The collector of this process, which is the same one for as long as the process lives.
+    /// The collector of this process. It stays the same for the lifetime of the process.
     pub fn of_this_process() -> Self {
         static FOUND: OnceLock<Collector> = OnceLock::new();
         *FOUND.get_or_init(|| match injected() {
@@ -44,48 +45,48 @@ impl Collector {
         })
     }
 
-    /// Whether libprof.so is injected and measures for others too.
+    /// True if libprof.so is injected, and so measures for others too.
     pub fn is_injected(self) -> bool {
         !self.linked
     }
 
-    /// Begins a session whose trace goes into `file`.
+    /// Starts a session whose trace goes into `file`.
     pub fn begin(self, file: File) -> Result<(), SessionError> {
-        // SAFETY: the descriptor is handed over, and `call` passes a text that can be written.
+        // SAFETY: ownership of the descriptor is passed on, and `call` passes a writable text buffer.
         call(|text| unsafe { (self.functions.begin)(c_int::from(self.linked), file.into_raw_fd(), text) })
     }
 
-    /// Returns when everything that was complete is in the file.
+    /// Writes all completed work to the file before it returns.
     pub fn flush(self) -> Result<(), SessionError> {
-        // SAFETY: `call` passes a text that can be written.
+        // SAFETY: `call` passes a writable text buffer.
         call(|text| unsafe { (self.functions.flush)(text) })
     }
 
     /// Ends the session and completes its file.
     pub fn end(self) -> Result<(), SessionError> {
-        // SAFETY: `call` passes a text that can be written.
+        // SAFETY: `call` passes a writable text buffer.
         call(|text| unsafe { (self.functions.end)(text) })
     }
 
-    /// What a copy of NVTX calls to have its ranges recorded.
+    /// Function that an NVTX instance calls to have its ranges recorded.
     pub fn nvtx(self) -> nvtx_sys::program::Initialize {
         self.functions.nvtx
     }
 }
 
-/// The functions of the library that the driver injects, if that is ours. It is loaded here when the driver has not
-/// done so yet, as the driver will.
+/// Functions of the library that the driver injects, if it is ours. Loads the library, as the driver does, if
+/// the driver has not done so yet.
 fn injected() -> Option<&'static Functions> {
     let path = env::var_os(CUDA_INJECTION).filter(|path| !path.is_empty())?;
-    // SAFETY: the user asks for this library's initialisers to run in this process.
+    // SAFETY: the user requested that this library's initializers run in this process.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
         .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "{CUDA_INJECTION} cannot be loaded"))
         .ok()?;
     // The driver never unloads it either.
     let library = Box::leak(Box::new(library));
-    // SAFETY: the name stands for a function of this type in every version of the library.
+    // SAFETY: a function with this name has this type in every version of the library.
     let functions = unsafe { library.get::<extern "C" fn() -> *const Functions>("gpuwhy_session_functions") }.ok()?;
-    // SAFETY: a static of a library that stays, which begins with its size.
+    // SAFETY: points to a static of a library that stays loaded. The static starts with its size.
     let functions = unsafe { functions().as_ref() };
     let usable = functions.filter(|functions| functions.size >= size_of::<Functions>());
     if usable.is_none() {
@@ -94,7 +95,7 @@ fn injected() -> Option<&'static Functions> {
     usable
 }
 
-/// Calls a function that answers a code and a text.
+/// Calls a function that returns a code and fills a text buffer.
 fn call(function: impl FnOnce(Text) -> c_int) -> Result<(), SessionError> {
     let mut bytes = vec![0; TEXT_BYTES];
     let mut length = 0;

@@ -1,8 +1,9 @@
 //! Measuring from within: a program measures a part of itself.
 //!
-//! A session is a trace from its begin to its end, and its report is made from that trace as from any other, so what
-//! `gpuwhy report` would say of the file is what [`Session::finish`] says. Without a name the file is one that nobody
-//! else can see. This module decides nothing about records: it opens the file, tells the collector, and reads.
+//! A session is a trace from its start to its end, and its report is made from that trace like any other, so
+//! [`Session::finish`] returns the same report that `gpuwhy report` would print for the file. Without a name,
+//! the file is invisible to other processes. This module does not process records: it opens the file,
+//! notifies the collector, and reads the file.
 
 mod error;
 pub mod fork;
@@ -22,24 +23,24 @@ use crate::range::{self, Range, Steps};
 
 pub use self::error::{SessionError, SessionErrorKind};
 
-/// Pause between two checks whether the session of another thread is over.
+/// Interval between checks for the end of another thread's session.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
-/// How long tests of one process wait for each other's sessions.
+/// Maximum time that tests of one process wait for each other's sessions.
 const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The thread that began the open session: it would wait for itself.
+/// Thread that started the open session, which must not wait for itself.
 static HOLDER: Mutex<Option<ThreadId>> = Mutex::new(None);
 
 /// Measures what the process launches on its devices, from [`start`](Self::start) to [`finish`](Self::finish).
 ///
-/// Start it before the first CUDA call of the process: CUPTI does not tell of API calls if it starts after CUDA. Later
-/// sessions may start at any time. There is one at a time, because records do not say which part of the program wanted
-/// them: everything that the process launches meanwhile is in it, from whichever thread.
+/// Start the first session before the first CUDA call of the process: CUPTI reports no API calls if it starts after
+/// CUDA. Later sessions may start at any time. Only one can be open at a time, because records do not show which part
+/// of the program launched the work: the session includes all launches of the process, from any thread.
 ///
-/// Under `CUDA_INJECTION64_PATH=libprof.so` the injected collector is joined: it goes on with what it was told to do,
-/// and the session is one trace more. Otherwise the collector is the one in this crate, which reads the same
-/// environment variables (docs/guide/environment.md) but for those about files, reports and captures; it keeps tracing
-/// on between sessions.
+/// Under `CUDA_INJECTION64_PATH=libprof.so` the session uses the injected collector, which continues with its own
+/// trace; the session is an additional trace. Otherwise it uses the collector in this crate, which reads the same
+/// environment variables (docs/guide/environment.md), except those about files, reports and captures, and leaves
+/// tracing on between sessions.
 ///
 /// ```no_run
 /// let session = gpuwhy::Session::start()?;
@@ -58,14 +59,14 @@ static HOLDER: Mutex<Option<ThreadId>> = Mutex::new(None);
 #[must_use = "measuring ends where the session goes out of scope; `finish` gives the report"]
 pub struct Session {
     collector: Collector,
-    /// Reads what the collector writes, from an offset of its own.
+    /// The file that the collector writes, opened again for reading with a separate offset.
     trace: File,
     path: Option<PathBuf>,
     steps: Mutex<Steps>,
     open: bool,
 }
 
-/// How a session is to be.
+/// Options of a session.
 #[derive(Clone, Debug, Default)]
 pub struct SessionBuilder {
     trace: Option<PathBuf>,
@@ -73,16 +74,16 @@ pub struct SessionBuilder {
 }
 
 impl SessionBuilder {
-    /// Keeps the trace in this file, for `gpuwhy report`, `diff`, `query` and `export`. A file that exists is not
-    /// overwritten: the new one gets a number, see [`Session::trace`].
+    /// Keeps the trace in this file, for `gpuwhy report`, `diff`, `query` and `export`. An existing file is
+    /// not overwritten: the new one gets a number, see [`Session::trace`].
     #[must_use]
     pub fn trace(mut self, path: impl Into<PathBuf>) -> Self {
         self.trace = Some(path.into());
         self
     }
 
-    /// Waits so long for the session of another thread to end: tests of one program run side by side. A session that
-    /// this thread has begun is not waited for.
+    /// Waits at most `longest` for the session of another thread to end: tests of one program run in
+    /// parallel. Never waits for a session that this thread has started.
     #[must_use]
     pub fn wait(mut self, longest: Duration) -> Self {
         self.wait = longest;
@@ -92,7 +93,8 @@ impl SessionBuilder {
     /// Starts the session.
     ///
     /// # Errors
-    /// When no usable libcupti is found, another profiler holds CUPTI, a session is open, or the file cannot be made.
+    /// When no usable libcupti is found, another profiler holds CUPTI, a session is open, or the file cannot
+    /// be created.
     pub fn start(self) -> Result<Session, SessionError> {
         fork::own()?;
         let collector = Collector::of_this_process();
@@ -106,7 +108,7 @@ impl SessionBuilder {
                     thread::sleep(RETRY_PAUSE);
                 }
                 Err(error) => {
-                    // Nothing was written into it.
+                    // The file is empty.
                     path.as_deref().map(std::fs::remove_file);
                     return Err(error);
                 }
@@ -117,12 +119,12 @@ impl SessionBuilder {
     }
 }
 
-/// Whether this thread has begun the open session.
+/// True if this thread has started the open session.
 fn is_held_here() -> bool {
     *HOLDER.lock() == Some(thread::current().id())
 }
 
-/// A file to write, the same file to read, and its name unless it has none.
+/// A file to write, the same file to read, and its path, if it has one.
 fn files(path: Option<PathBuf>) -> Result<(File, File, Option<PathBuf>), SessionError> {
     let temporary = path.is_none();
     let wanted =
@@ -138,7 +140,7 @@ fn files(path: Option<PathBuf>) -> Result<(File, File, Option<PathBuf>), Session
 }
 
 impl Session {
-    /// Starts measuring, with a trace that is gone with the session.
+    /// Starts measuring, with a trace that is deleted with the session.
     ///
     /// # Errors
     /// When no usable libcupti is found, another profiler holds CUPTI, or a session is open in this process.
@@ -146,20 +148,20 @@ impl Session {
         Self::builder().start()
     }
 
-    /// A session with options.
+    /// Returns a builder for a session with options.
     #[must_use]
     pub fn builder() -> SessionBuilder {
         SessionBuilder::default()
     }
 
-    /// Begins a range of this name on this thread, which ends where the result goes out of scope. Ranges nest. They are
-    /// NVTX ranges: a tool named by `NVTX_INJECTION64_PATH` sees them too.
+    /// Starts a range called `name` on this thread, which ends when the result goes out of scope. Ranges
+    /// nest. They are NVTX ranges: a tool named by `NVTX_INJECTION64_PATH` sees them too.
     pub fn range(&self, name: &str) -> Range<'_> {
         Range::begin(name)
     }
 
-    /// As [`range`](Self::range), ended by [`pop_range`](Self::pop_range) on this thread: for programs whose ranges
-    /// follow no scopes, and for other languages.
+    /// As [`range`](Self::range), ended by [`pop_range`](Self::pop_range) on this thread: for programs whose
+    /// ranges do not follow scopes, and for other languages.
     pub fn push_range(&self, name: &str) {
         range::push(name);
     }
@@ -169,49 +171,49 @@ impl Session {
         range::pop();
     }
 
-    /// The next step of the program begins here, and the one before ends: to be called at the begin of each iteration.
-    /// Steps are found without it where launches repeat. The third call is the first that counts.
+    /// Ends the previous step of the program and starts the next: call it at the start of each iteration.
+    /// Without it, steps are still found where launches repeat. The third call is the first that counts.
     pub fn step(&self) {
         if let Some(mut steps) = fork::lock(|| self.steps.try_lock(), || self.steps.lock()) {
             steps.next();
         }
     }
 
-    /// The trace file, if it was given a name.
+    /// Path of the trace file, if it was given one.
     #[must_use]
     pub fn trace(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Whether libprof.so was injected into this process and has been joined.
+    /// True if the session uses a libprof.so that was injected into this process.
     #[must_use]
     pub fn is_injected(&self) -> bool {
         self.collector.is_injected()
     }
 
-    /// Returns when all device work that was complete is in the trace. Device work is not waited for.
+    /// Writes all completed device work to the trace before it returns. Does not wait for device work.
     ///
     /// # Errors
-    /// When the collector does not answer.
+    /// When the collector does not respond.
     pub fn flush(&self) -> Result<(), SessionError> {
         fork::check()?;
         self.collector.flush()
     }
 
-    /// The report so far. Measuring goes on.
+    /// Returns the report up to now. Measuring continues.
     ///
     /// # Errors
-    /// When the collector does not answer, or the trace cannot be read.
+    /// When the collector does not respond, or the trace cannot be read.
     pub fn snapshot(&self) -> Result<Report, SessionError> {
         self.flush()?;
         self.report()
     }
 
-    /// Ends the session and gives its report. Device work that is still under way is waited for, 2 s at most; what has
-    /// not come by then is counted in [`completeness`](Report::completeness).
+    /// Ends the session and returns its report. Waits at most 2 s for device work that is still running; work
+    /// that is not complete by then is counted in [`completeness`](Report::completeness).
     ///
     /// # Errors
-    /// When the collector does not answer, or the trace cannot be written or read.
+    /// When the collector does not respond, or the trace cannot be written or read.
     pub fn finish(mut self) -> Result<Report, SessionError> {
         self.end()?;
         self.report()
@@ -220,7 +222,7 @@ impl Session {
     fn end(&mut self) -> Result<(), SessionError> {
         self.open = false;
         fork::check()?;
-        // Before the next one can begin, which takes its place.
+        // Cleared before the next session can start, which sets it.
         *HOLDER.lock() = None;
         self.steps.get_mut().end();
         self.collector.end()
@@ -237,16 +239,16 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if self.open {
-            // Nobody is there to be told.
+            // There is no caller to report an error to.
             let _ = self.end();
         }
     }
 }
 
-/// Measures what `work` launches, and waits for the session of another thread before (at most a minute, since tests run
-/// side by side). Device work that `work` leaves behind is waited for, 2 s at most, so `work` need not synchronize.
-/// What the process launches on other threads meanwhile is measured too: tests that launch without a session belong
-/// into another test binary.
+/// Measures the launches of `work`. Waits before that for the session of another thread, at most a minute, since
+/// tests run in parallel. Waits afterwards at most 2 s for unfinished device work, so `work` need not synchronize.
+/// Launches of other threads in the meantime are measured too: tests that launch without a session belong in another
+/// test binary.
 ///
 /// ```no_run
 /// # struct Gpu;
@@ -266,8 +268,8 @@ pub fn measure<T>(work: impl FnOnce(&Session) -> T) -> Result<(T, Report), Sessi
     Ok((result, session.finish()?))
 }
 
-/// Starts the collector without measuring, so that CUDA may be used before the first session: for programs and tests
-/// that set up a device first. Calling it again does nothing.
+/// Starts the collector without measuring, so that CUDA may be used before the first session, for programs and tests
+/// that set up a device first. Further calls have no effect.
 ///
 /// ```no_run
 /// // In a test that is also run where there is no CUDA.
@@ -287,7 +289,8 @@ pub fn prepare() -> Result<(), SessionError> {
         if error.kind != SessionErrorKind::Busy {
             return Err(error);
         }
-        // Whoever has a session open has started the collector; whoever is about to open one may not have.
+        // A thread with an open session has started the collector; a thread that is about to open one may not
+        // have.
         if HOLDER.lock().is_some() || Instant::now() >= deadline {
             break;
         }

@@ -1,8 +1,9 @@
-//! The public interface, item by item: that of the crate against `gpuwhy.txt` beside this file, and the data of a
-//! report and of a comparison against `report.txt`. A change of them is seen in review, and is a version.
+//! The public interface, item by item: that of the crate against `gpuwhy.txt` next to this file, and the data
+//! of a report and of a comparison against `report.txt`. This makes interface changes visible in review; they
+//! need a new version.
 //!
-//! rustdoc's JSON knows it; the released toolchain writes that with `RUSTC_BOOTSTRAP=1`. What the crate re-exports is
-//! one line each. After an intended change: `GPUWHY_BLESS=1 cargo test --test api`.
+//! The interface comes from rustdoc's JSON, which the released toolchain writes with `RUSTC_BOOTSTRAP=1`.
+//! Each re-export is one line. After an intended change: `GPUWHY_BLESS=1 cargo test --test api`.
 
 mod render;
 
@@ -14,12 +15,13 @@ use std::process::Command;
 use render::Api;
 use serde_json::Value;
 
-/// Versions of rustdoc's JSON that `render` reads alike.
+/// Versions of rustdoc's JSON that `render` can read.
 const KNOWN_FORMATS: std::ops::RangeInclusive<u64> = 45..=57;
 
-/// What rustdoc says of a package, unless this toolchain's JSON is not known here.
+/// rustdoc's JSON for a package, or `None` if this toolchain's JSON version is unknown.
 fn rustdoc(package: &str, options: &[&str]) -> Option<Value> {
-    // A folder of its own, beside the one that cargo holds while tests run; dependencies are only checked there.
+    // A separate folder, because cargo holds a lock on its own while tests run; dependencies are only checked
+    // there.
     let target = PathBuf::from(env!("CARGO_BIN_EXE_gpuwhy")).ancestors().nth(2).unwrap().join("api");
     let output = Command::new(env!("CARGO"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -42,7 +44,7 @@ fn rustdoc(package: &str, options: &[&str]) -> Option<Value> {
     Some(json)
 }
 
-/// The lines must be those of the file.
+/// Checks that the lines are those of the file.
 fn agreed(lines: BTreeSet<String>, file: &str) {
     assert!(lines.len() > 50, "{lines:#?}");
     let found = lines.into_iter().collect::<Vec<_>>().join("\n") + "\n";
@@ -67,14 +69,14 @@ fn the_public_interface_is_the_one_that_was_agreed() {
 
 #[test]
 fn what_a_report_and_a_comparison_hold_is_what_was_agreed() {
-    // Where they are defined: rustdoc knows them by that path.
+    // The paths of their definitions, by which rustdoc knows them.
     let roots = [
         "gpuwhy_report::run::model::Report",
         "gpuwhy_report::diff::model::Diff",
         "gpuwhy_report::diff::model::Refusal",
     ];
     let (mut names, mut lines) = (BTreeSet::from(roots.map(str::to_owned)), BTreeSet::new());
-    // From the top down: each package adds the types of those below it.
+    // From the top down: each package adds the types used from those below it.
     for package in ["gpuwhy-report", "profiler-core", "gpuwhy-trace"] {
         let Some(json) = rustdoc(package, &["--features", "serde"]) else { return };
         let api = Api::reached_from(&json, &names);

@@ -1,29 +1,29 @@
-//! rustdoc's JSON as lines: one for each public item, with its types.
+//! rustdoc's JSON as text: one line for each public item, with its types.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Packages whose types are a part of a report.
+/// Packages whose types are part of a report.
 const OURS: [&str; 2] = ["profiler_core::", "gpuwhy_trace::"];
 
-/// The items of a crate.
+/// Items of a crate.
 pub struct Api<'a> {
     json: &'a Value,
-    /// The types that count; all items where it is not given.
+    /// Types to include; all items if `None`.
     reached: Option<BTreeSet<u64>>,
-    /// Types of other packages that those lead to.
+    /// Types of other packages that these refer to.
     pub beyond: BTreeSet<String>,
 }
 
 impl<'a> Api<'a> {
-    /// All public items.
+    /// Includes all public items.
     pub fn new(json: &'a Value) -> Self {
         Self { json, reached: None, beyond: BTreeSet::new() }
     }
 
-    /// The types of this package with these names, and those that a caller comes to from there: by fields, variants and
-    /// what methods answer.
+    /// Includes the types of this package with these names, and those that a caller reaches from them through
+    /// fields, variants and return types of methods.
     pub fn reached_from(json: &'a Value, names: &BTreeSet<String>) -> Self {
         let paths = json["paths"].as_object().expect("rustdoc has paths");
         let name_of = |path: &Value| items(path).iter().map(text).collect::<Vec<_>>().join("::");
@@ -46,7 +46,7 @@ impl<'a> Api<'a> {
         api
     }
 
-    /// A line for each item that counts.
+    /// One line for each included item.
     pub fn lines(&self) -> BTreeSet<String> {
         let mut lines = BTreeSet::new();
         let root = self.item(&self.json["root"]).expect("rustdoc names the root");
@@ -54,7 +54,7 @@ impl<'a> Api<'a> {
         lines
     }
 
-    /// The types that a type leads to.
+    /// Types that a type refers to.
     fn leads_to(&self, item: &Value, to: &mut Vec<u64>) {
         let inner = &item["inner"];
         named(&inner["type_alias"]["type"], to);
@@ -103,7 +103,8 @@ impl<'a> Api<'a> {
             return;
         }
         if let Some(used) = inner.get("use") {
-            // An item of a private module stands where it is re-exported; that of another crate is one line.
+            // An item of a private module appears where it is re-exported; an item of another crate is one
+            // line.
             let local = self.item(&used["id"]).filter(|item| item["crate_id"] == 0);
             match local {
                 Some(item) => self.entry(item, parent, lines),
@@ -203,7 +204,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
 }
 
-/// What a caller must know of a type beyond its items.
+/// Attributes of a type that affect callers.
 fn attributes(item: &Value) -> &'static str {
     if item["attrs"].to_string().contains("non_exhaustive") { " (non_exhaustive)" } else { "" }
 }
@@ -244,7 +245,7 @@ fn bound(of: &Value) -> String {
     }
 }
 
-/// A path with its arguments.
+/// A path with its generic arguments.
 fn path(of: &Value) -> String {
     let name = text(&of["path"]);
     let arguments = &of["args"];

@@ -59,7 +59,7 @@ fn gaps_are_those_that_sql_finds() {
     let ours: Vec<_> = found.iter().map(|row| of(row, ["Duration (ns)", "Start (ns)"])).collect();
     assert_eq!(ours, wanted);
     assert_eq!((&found[0]["Row#"], &found[0]["Context ID"]), (&Value::from(1), &Value::from(1)));
-    // As many as asked for, the longest.
+    // The longest ones, as many as requested.
     assert_eq!(rows(&stage, "gpu_gaps:gap=0.02:rows=3")[..], found[..3]);
 }
 
@@ -70,7 +70,7 @@ fn utilization_of_all_parts_is_the_time_in_which_anything_ran() {
     let parts = rows(&stage, "gpu_time_util:threshold=100:chunks=200:rows=-1");
     let device = &stage.report()["devices"][0];
     let idle: u64 = sum(&device["leaves"]) - busy(device);
-    // Parts at 100 % are not in the table and idle for nothing.
+    // Parts at 100 % are not in the table and have no idle time.
     let unused: f64 =
         parts.iter().map(|row| (100.0 - number(row, "In-Use (%)")) / 100.0 * number(row, "Duration (ns)")).sum();
     // Each share is rounded to a tenth of a percent.
@@ -87,7 +87,7 @@ fn utilization_of_all_parts_is_the_time_in_which_anything_ran() {
     assert_eq!(touching.count(), 0, "parts that follow one another are one row");
 }
 
-/// Time in which a device ran anything: what the leaves of work hold.
+/// Time in which a device ran any work: the sum of the leaves of work.
 fn busy(device: &Value) -> u64 {
     let leaves = device["leaves"].as_object().unwrap();
     let is_work = |name: &str| name.starts_with("copy_") || ["compute", "communication", "memset"].contains(&name);

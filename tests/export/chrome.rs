@@ -1,4 +1,4 @@
-//! The JSON of the PyTorch profiler: read back by our own import, and row by row.
+//! The JSON of the PyTorch profiler: read back by our own import, and checked row by row.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ fn every_record_has_a_row_and_every_arrow_two_ends() {
     assert_eq!(starts.iter().collect::<BTreeSet<_>>().len(), starts.len(), "one arrow a launch");
     let calls = rows(&document, "cuda_runtime").filter(|row| row["name"] == "cudaGraphLaunch").count();
     assert!(calls > 0 && rows(&document, "kernel").any(|row| row["args"]["graph id"].is_u64()));
-    // Kernels of a graph overlap on their stream, whose line cannot show that.
+    // Kernels of a graph overlap on their stream, which one line of the format cannot show.
     let mut ends: BTreeMap<(u64, u64), u64> = BTreeMap::new();
     let mut kernels: Vec<_> = rows(&document, "kernel").collect();
     kernels.sort_by_key(|row| nanos(&row["ts"]));
@@ -66,7 +66,8 @@ fn every_record_has_a_row_and_every_arrow_two_ends() {
 
 #[test]
 fn found_steps_stand_over_their_launches() {
-    // More steps than the engine remembers, some of a few launches, some of a graph; and a unit that is no step.
+    // More steps than the engine remembers, some with a few launches, some with a graph; and a unit that is
+    // not a step.
     for fixture in ["mlp", "graph_torch", "sync_item", "resnet_workers0"] {
         let stage = play(fixture);
         let (document, report) = (chrome(&stage, "trace.json"), stage.report());
@@ -86,7 +87,7 @@ fn found_steps_stand_over_their_launches() {
         for pair in found.windows(2) {
             assert!(span(pair[0]).1 <= span(pair[1]).0, "{fixture}: steps follow each other");
         }
-        // What a step launches is what the engine counts in it, on whichever thread.
+        // The launches of a step are those that the engine counts in it, on any thread.
         let mut launches: BTreeMap<u64, u64> = BTreeMap::new();
         for row in ["kernel", "gpu_memcpy", "gpu_memset"].iter().flat_map(|category| rows(&document, category)) {
             *launches.entry(row["args"]["correlation"].as_u64().unwrap()).or_default() += 1;
@@ -108,7 +109,7 @@ fn found_steps_stand_over_their_launches() {
     }
 }
 
-/// A row of a device: process, stream, begin and end.
+/// A row of a device: process, stream, start and end.
 type Work = (u64, u64, u64, u64);
 
 #[test]

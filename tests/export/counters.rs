@@ -1,4 +1,4 @@
-//! Samples of hardware counters and readings of gauges in each format, and what they make of the report.
+//! Samples of hardware counters and NVML readings in each format, and their effect on the report.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use serde_json::Value;
 use super::{gpuwhy, play};
 use crate::support::{Stage, stderr};
 
-/// The recorded session with samples of 1 ms in it, of a device that is always half active and whose memory is busy to
-/// 75 %, and a reading of the gauges each 10 ms. Gives the file and the number of samples.
+/// The recorded session with added samples of 1 ms, from a device that is always half active and whose memory
+/// is 75 % busy, and with an NVML reading every 10 ms. Returns the file and the number of samples.
 fn sampled(stage: &Stage) -> (PathBuf, u64) {
     let bytes = fs::read(stage.path("trace.gpuwhy")).unwrap();
     let mut reader = TraceReader::new(&bytes[..]).unwrap();
@@ -55,7 +55,7 @@ fn sampled(stage: &Stage) -> (PathBuf, u64) {
     let mut writer = TraceWriter::new(fs::File::create(&out).unwrap(), &session).unwrap();
     let mut events = events.into_iter();
     for item in items {
-        // They come while the run goes on, all before its end.
+        // The samples arrive during the run, all before its end.
         events.by_ref().take(64).for_each(|event| writer.event(&event.into(), &dictionary).unwrap());
         if !matches!(item, Event::Utilization { .. } | Event::Counters(_) | Event::Collective(_)) {
             writer.event(&item, &dictionary).unwrap();
@@ -85,7 +85,7 @@ fn samples_are_counters_in_each_format() {
     assert!(rows.iter().any(|row| row["name"] == "power (W)" && row["args"]["value"] == 400.0));
 
     let database = Connection::open(exported(&stage, &trace, "sqlite", "out.sqlite")).unwrap();
-    // As scripts of nsys' users ask.
+    // Queries as in scripts of nsys users.
     let (count, low, high): (u64, i64, i64) = database
         .query_row(
             "SELECT count(*), min(value), max(value) FROM GPU_METRICS JOIN TARGET_INFO_GPU_METRICS USING (typeId, metricId)
@@ -144,7 +144,7 @@ fn tables_and_the_report_say_the_same_of_limits() {
     }
     let means = asked("SELECT avg(value) AS mean, count(*) AS n FROM gpu_metrics WHERE metric = 'dram'");
     assert_eq!((means[0]["mean"].as_f64(), means[0]["n"].as_u64()), (Some(75.0), Some(samples)));
-    // A compacted copy says the same.
+    // A compacted copy has the same data.
     let copy = stage.path("copy.gpuwhy");
     let output = gpuwhy(&[&"export", &"--to", &"gpuwhy", &trace, &"-o", &copy]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

@@ -1,5 +1,5 @@
-//! HolisticTraceAnalysis, from the Python package index, analyses what `gpuwhy export --to chrome` writes, and its
-//! numbers are ours.
+//! HolisticTraceAnalysis, from the Python package index, analyzes the output of `gpuwhy export --to chrome`,
+//! and its numbers equal ours.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{play, python};
 use crate::support::{GPUWHY, Stage, stderr};
 
-/// What HTA says about a folder; `None` when it cannot be had here.
+/// HTA's result for a folder; `None` when HTA is unavailable here.
 fn analyzed(folder: &Path, annotation: &[&str]) -> Option<Value> {
     let mut arguments: Vec<&dyn AsRef<OsStr>> = vec![&folder];
     arguments.extend(annotation.iter().map(|annotation| annotation as &dyn AsRef<OsStr>));
@@ -26,7 +26,8 @@ fn export(arguments: &[&Path]) {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
-/// HTA's three parts of the time of a device, and their sum, are ours to the microsecond that its doubles keep.
+/// HTA's three parts of a device's time, and their sum, equal ours to the microsecond, the precision of its
+/// doubles.
 fn same_times(hta: &Value, report: &Value) {
     let device = &report["devices"][0];
     let leaf = |name: &str| device["leaves"][name].as_u64().unwrap() as f64 / 1e3;
@@ -79,10 +80,10 @@ fn a_graph_is_analyzed_and_the_times_are_ours() {
     same_times(&result["found"]["temporal"]["0"], &stage.report());
 }
 
-/// Calls of a step in [`annotated`].
+/// Calls per step in [`annotated`].
 const STEP_CALLS: usize = 200;
 
-/// The trace with a range `step` around each stretch of [`STEP_CALLS`] calls of the thread that launches most.
+/// The trace with a range `step` around every [`STEP_CALLS`] calls of the thread that launches most.
 pub fn annotated(stage: &Stage) -> (PathBuf, usize) {
     let mut reader = TraceReader::new(fs::File::open(stage.path("trace.gpuwhy")).unwrap()).unwrap();
     let mut items = Vec::new();

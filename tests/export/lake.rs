@@ -1,4 +1,5 @@
-//! A lake of recorded sessions: what is added is what the traces have, and recipes answer the same from both.
+//! A lake of recorded sessions: it has the data of the added traces, and recipes give the same result for
+//! both.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -22,7 +23,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The answer of a lake, or of traces as the run `job`.
+/// Result for a lake, or for traces as the run `job`.
 fn asked(recipe: &str, place: &Path) -> Vec<Value> {
     let mut arguments: Vec<&dyn AsRef<OsStr>> = vec![&"query", &recipe, &place, &"--json"];
     if !place.join("processes").exists() {
@@ -39,7 +40,7 @@ fn recipes_answer_the_same_from_traces_from_a_lake_and_after_compaction() {
     play_rank(&ranks, "multi_stream", 0);
     play_rank(&ranks, "sync_item", 1);
     let lake = ranks.path("lake");
-    // A node after the other.
+    // One node after the other.
     for rank in ["rank0.gpuwhy", "rank1.gpuwhy"] {
         let trace = ranks.path(rank);
         let output = gpuwhy(&[&"lake", &"add", &"--tier", &"full", &"--run", &"job", &trace, &"--to", &lake]);
@@ -60,7 +61,7 @@ fn recipes_answer_the_same_from_traces_from_a_lake_and_after_compaction() {
     for (recipe, answer) in recipes.iter().zip(&answers) {
         assert_eq!(*answer, asked(recipe, &lake), "{recipe}");
     }
-    // Compaction that was killed before it removed the old file: the rows are there once after the next.
+    // A compaction killed before it removed the old file: after the next one each row exists once.
     let kernels = after.iter().find(|file| file.to_string_lossy().contains("/kernels/")).unwrap();
     let old = kernels.with_file_name("part-old-1.parquet");
     fs::copy(kernels, &old).unwrap();
@@ -142,7 +143,7 @@ fn a_lake_has_all_steps_of_a_run_that_has_more_than_the_report() {
     assert!(asked(&trace, sql).is_empty(), "steps follow each other");
     let left_out = asked(&trace, "SELECT value FROM completeness WHERE counter = 'steps_left_out'");
     assert_eq!(left_out, [json!({"value": 0})]);
-    // The lake has the same, step by step.
+    // The lake has the same rows, step by step.
     let cells = |place: &Path| {
         let output = gpuwhy(&[&"query", &"heatmap", &place, &"--json", &"--set", &"steps=1", &"--set", &"rows=100000"]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -186,7 +187,7 @@ fn a_lake_that_cannot_be_written_keeps_no_new_folder() {
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/gpt_counters.gpuwhy");
     let lake = folder.path().join("lake");
     fs::create_dir(&lake).unwrap();
-    // In the place of a folder.
+    // A file blocks the name of a folder.
     fs::write(lake.join("completeness"), "mine").unwrap();
     let output = gpuwhy(&[&"lake", &"add", &trace, &"--to", &lake]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
@@ -195,7 +196,7 @@ fn a_lake_that_cannot_be_written_keeps_no_new_folder() {
     assert_eq!(left, ["completeness"]);
 }
 
-/// Whether a process runs; one that has ended and that nobody has waited for does not.
+/// True if a process runs; false for a zombie.
 fn runs(process: &str) -> bool {
     let status = fs::read_to_string(Path::new("/proc").join(process).join("stat")).unwrap_or_default();
     status.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))

@@ -1,4 +1,4 @@
-//! Kernels by line and by library, as the statistics, the tables and the report tell them.
+//! Kernels by line and by library, as shown in the statistics, the tables and the report.
 
 use std::fs::File;
 
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::{gpuwhy, play};
 use crate::support::{Stage, fixtures, stderr};
 
-/// A trace of eight launches of a matrix product (100 us each) and one of another kernel (200 us). Of the first, three
-/// have a sample at line 42 and one at line 50.
+/// Writes a trace of eight launches of a matrix product (100 us each) and one of another kernel (200 us). Of
+/// the first, three have a sample at line 42 and one at line 50.
 fn written(path: &std::path::Path) {
     let (mut dictionary, loss, thread) = (Dictionary::new(), Loss::default(), ThreadId(7));
     let at = |micros: u64| Timestamp::from_nanos(1_000_000_000 + micros * 1_000);
@@ -144,7 +144,7 @@ fn a_filter_is_said_not_to_apply_and_no_samples_are_no_rows() {
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{}", stderr(&output));
 }
 
-/// Recorded programs of PyTorch use its libraries and nothing else, so nearly all of their time has one.
+/// Recorded programs of PyTorch use only its libraries, so nearly all of their time has one.
 #[test]
 fn kernels_of_recorded_programs_have_a_library() {
     for fixture in fixtures() {

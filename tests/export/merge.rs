@@ -1,4 +1,4 @@
-//! `gpuwhy merge`: which traces it takes, and what it says about ranks.
+//! `gpuwhy merge`: the traces that it accepts, and its output about ranks.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::support::{Stage, stderr};
 #[test]
 fn ranks_are_compared_and_what_is_not_known_is_said() {
     let stage = Stage::new();
-    // Backwards: ranks are sorted by themselves, not by their files.
+    // In reverse: ranks are sorted by their number, not by their files.
     play_rank(&stage, "multi_stream", 1);
     play_rank(&stage, "copy_pageable", 0);
     let folder = stage.folder.path();

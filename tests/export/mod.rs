@@ -1,4 +1,4 @@
-//! `gpuwhy export` and `gpuwhy query` on recorded sessions: what is written is what was recorded.
+//! `gpuwhy export` and `gpuwhy query` on recorded sessions: the output has the recorded data.
 
 mod analyze;
 mod chrome;
@@ -32,7 +32,7 @@ fn play(fixture: &str) -> Stage {
     stage
 }
 
-/// The same as a process of a job; the trace is named after its rank.
+/// Plays the session as a process of a job; the trace is named after its rank.
 fn play_rank(stage: &Stage, fixture: &str, rank: u32) {
     let mut host = stage.host(fixture);
     host.env("RANK", rank.to_string()).env("WORLD_SIZE", "2").env("GPUWHY_OUTPUT", format!("rank{rank}.gpuwhy"));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{gpuwhy, play, play_rank, python};
 use crate::support::{Stage, stderr, sum};
 
-/// Count, sum, least and greatest duration by kernel, as `gpuwhy query cuda_gpu_kern_sum` has them.
+/// Count, sum, minimum and maximum duration by kernel, as `gpuwhy query cuda_gpu_kern_sum` prints them.
 fn kernels(trace: &Path) -> BTreeMap<String, [u64; 4]> {
     let output = gpuwhy(&[&"query", &"cuda_gpu_kern_sum", &"--format", &"json", &trace]);
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();

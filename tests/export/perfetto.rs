@@ -1,4 +1,5 @@
-//! Perfetto's format, decoded by a reader of its own: durations come out of begins and ends as a viewer takes them.
+//! Perfetto's format, decoded by a separate reader: durations are derived from start and end events, as in a
+//! viewer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, in their order.
+/// Fields of a message, in order.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Value<'_>)> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;
@@ -71,7 +72,7 @@ struct Event {
     arrow: [Option<u64>; 2],
 }
 
-/// Events in the order of time, categories by id, and the tracks that are described.
+/// Events in time order, categories by id, and the tracks that are described.
 fn read(trace: &[u8]) -> (Vec<Event>, BTreeMap<u64, String>, BTreeSet<u64>) {
     let (mut events, mut categories, mut tracks) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
     for packet in bytes(&fields(trace), 1) {
@@ -148,7 +149,7 @@ fn slices_counters_and_arrows_are_those_of_the_trace() {
         assert_eq!(sums["kernel"], total("kernels"), "{fixture}");
         assert_eq!(sums["copy"], total("copies"), "{fixture}");
         assert_eq!(sums["gpuwhy"].0, 1, "the verdict");
-        // Those that the engine remembers; the table has all.
+        // Only steps that the engine remembers; the table has all.
         let sql = "SELECT count(*), sum(duration_ns) FROM steps WHERE step > (SELECT max(step) FROM steps) - 1024";
         let steps = gpuwhy(&[&"query", &trace, &sql, &"--format", &"csv"]);
         let (count, nanos) = sums["step"];

@@ -1,7 +1,7 @@
-//! Other people's readers from the Python package index, each in an environment of its own below the target folder.
+//! Third-party readers from the Python package index, each in a separate environment below the target folder.
 //!
-//! An environment is made once from a pinned `requirements.txt`. Without Python, venv or the index there is none: the
-//! tests then print `SKIPPED` and the reason.
+//! An environment is created once from a pinned `requirements.txt`. Without Python, venv or the index there
+//! is none; the tests then print `SKIPPED` and the reason.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use crate::support::stderr;
 
-/// Runs `tests/export/FOLDER/SCRIPT` with what `requirements.txt` beside it asks for. Answers the JSON that it prints,
-/// or `None`, and a line about the reason, when the readers cannot be had here.
+/// Runs `tests/export/FOLDER/SCRIPT` with the packages in the `requirements.txt` next to it. Returns the JSON
+/// that it prints, or prints the reason and returns `None` when the readers are unavailable here.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! `gpuwhy query`: answers equal the report and the statistics, over one trace and over ranks.
+//! `gpuwhy query`: results equal the report and the statistics, over one trace and over ranks.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -114,7 +114,7 @@ fn sql_stands_in_front_of_the_traces_or_behind_them() {
     let front = gpuwhy(&[&"query", &sql, &trace, &"--json"]);
     assert_eq!(front.status.code(), Some(0), "{}", stderr(&front));
     assert_eq!(gpuwhy(&[&"query", &"--json", &trace, &sql]).stdout, front.stdout);
-    // The same of a lake, and of a recipe behind an option.
+    // The same for a lake, and for a recipe after an option.
     let lake = stage.path("lake");
     gpuwhy(&[&"lake", &"add", &"--tier", &"full", &trace, &"--to", &lake]);
     assert_eq!(gpuwhy(&[&"query", &sql, &lake, &"--json"]).stdout, front.stdout);

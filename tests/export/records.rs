@@ -1,4 +1,4 @@
-//! The lines of JSON: as many of each kind as there were records.
+//! The lines of JSON: the number of each kind equals the number of records.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The SQLite file: sums by SQL over nsys's tables are those of `gpuwhy query`, and everything refers to something.
+//! The SQLite file: sums by SQL over nsys's tables are those of `gpuwhy query`, and every reference is valid.
 
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
@@ -19,7 +19,7 @@ fn table(stage: &Stage, name: &str) -> Vec<Value> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Name, rows and total time, as a script of an nsys user would ask.
+/// Name, rows and total time, as in a script of an nsys user.
 fn sums(database: &Connection, query: &str) -> Vec<(String, u64, u64)> {
     let mut statement = database.prepare(query).unwrap();
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
@@ -52,7 +52,7 @@ fn sql_over_the_tables_of_nsys_gives_the_statistics() {
         });
         assert_eq!(sums(&database, query), ours.collect::<Vec<_>>(), "{report}");
     }
-    // nsys keeps the version suffix in the table and cuts it off in the report.
+    // nsys keeps the version suffix in the table and removes it in the report.
     let calls = sums(
         &database,
         "SELECT s.value, count(*), sum(end - start) FROM CUPTI_ACTIVITY_KIND_RUNTIME AS r
@@ -83,17 +83,17 @@ fn every_reference_leads_somewhere() {
     );
     assert!(number("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE graphNodeId IS NOT NULL") > 0);
     assert_eq!(number("SELECT count(*) FROM TARGET_INFO_GPU WHERE name = 'NVIDIA H200' AND smCount = 132"), 1);
-    // The process in the upper bits of a thread is the process.
+    // The upper bits of a thread id are the process id.
     let foreign = "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME
          WHERE (globalTid >> 24) & 0xffffff NOT IN (SELECT pid FROM PROCESSES)";
     assert_eq!(number(foreign), 0);
-    // Tables of what was not traced do not exist: nsys's reports take their existence for data.
+    // Tables for kinds that were not traced do not exist: nsys's reports treat an existing table as data.
     let synchronizations = "SELECT count(*) FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_SYNCHRONIZATION'";
     assert_eq!(number(synchronizations), 0);
     assert_eq!(number("SELECT count(*) FROM NVTX_EVENTS"), 0);
 }
 
-/// Ranges, and the kernels whose launching calls lie in them, by SQL as a user of nsys would write it.
+/// Ranges, and the kernels whose launching calls lie in them, in SQL as an nsys user would write it.
 const LAUNCHED_WITHIN: &str = "FROM NVTX_EVENTS AS n
     JOIN StringIds AS t ON t.id = n.textId
     JOIN CUPTI_ACTIVITY_KIND_RUNTIME AS r ON r.globalTid = n.globalTid AND r.start >= n.start AND r.end <= n.end
@@ -106,7 +106,7 @@ fn ranges_project_as_sql_over_the_tables_says() {
     drop(export(&stage));
     let path = stage.path("out.sqlite");
     let database = Connection::open(&path).unwrap();
-    // The recording has no ranges: they are laid over its calls, nested and overlapping.
+    // The recording has no ranges: nested and overlapping ones are added around its calls.
     database
         .execute_batch(
             "INSERT INTO StringIds VALUES (99000001, 'outer'), (99000002, 'inner');
@@ -133,7 +133,7 @@ fn ranges_project_as_sql_over_the_tables_says() {
     );
     let kind = |row: &Value| if row["Style"] == "PushPop" { 59 } else { 60 };
     let number = |row: &Value, column: &str| row[column].as_u64().unwrap();
-    // Copies have no part in the query, so only kernels may be in the ranges that are compared.
+    // The query ignores copies, so the ranges that are compared may contain only kernels.
     database
         .execute_batch(
             "DROP TABLE IF EXISTS CUPTI_ACTIVITY_KIND_MEMCPY; DROP TABLE IF EXISTS CUPTI_ACTIVITY_KIND_MEMSET",

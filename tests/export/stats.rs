@@ -1,4 +1,4 @@
-//! The statistics against sums over the rows of the exported JSON.
+//! The statistics compared with sums over the rows of the exported JSON.
 
 use std::collections::BTreeMap;
 use std::process::Output;
@@ -76,7 +76,7 @@ fn a_stretch_of_time_counts_what_overlaps_it() {
         String::from_utf8(output.stdout).unwrap().lines().count().saturating_sub(1)
     };
     let all = rows("/");
-    // The stretches meet in a point, which what runs across it overlaps from both sides.
+    // The intervals share one point; rows across it overlap both.
     let halves = rows("/400ms") + rows("400ms/");
     assert!(all > 0 && halves >= all && halves <= all + 2, "{all} {halves}");
     assert_eq!(rows("1000s/"), 0);
@@ -85,7 +85,8 @@ fn a_stretch_of_time_counts_what_overlaps_it() {
 #[test]
 fn ranges_are_summed_by_domain_and_text() {
     let stage = Stage::new();
-    // The host pushes two ranges in each of 1000 steps on one thread, and one on another that starts one.
+    // The host pushes two ranges in each of 1000 steps on one thread, and one range on the thread that starts
+    // it.
     assert!(stage.host("multi_stream").args(["--ranges", "after"]).status().unwrap().success());
     let trace = stage.path("trace.gpuwhy");
     let table = |name: &str| -> Vec<Value> {
@@ -135,14 +136,14 @@ fn a_range_limits_what_is_counted() {
     };
     assert_eq!((begin(&first).len(), begin(&third).len()), (1, 1));
     assert!(begin(&first)[0] < begin(&third)[0]);
-    // What is around it overlaps it too.
+    // The enclosing range overlaps too.
     assert!(first.iter().any(|row| row["Name"] == "worker:step 0"));
     let none = ranges("compute@nobody");
     assert_eq!(none.status.code(), Some(2));
     assert!(stderr(&none).contains("no such range"), "{}", stderr(&none));
 }
 
-/// Looks at one thread: state, begin, end, of which so much on a core; milliseconds.
+/// Writes samples of one thread: state, start, end, and the time on a core; milliseconds.
 fn looks(path: &std::path::Path, looks: &[(ThreadState, u64, u64, u64)]) {
     let (dictionary, loss) = (Dictionary::new(), Loss::default());
     let session = ProcessInfo { process_id: 7, start: Timestamp::from_nanos(1), ..ProcessInfo::default() };
@@ -185,7 +186,7 @@ fn waits_are_what_looks_met() {
     assert!(String::from_utf8(text).unwrap().contains("not calls"), "it says above its table what it is");
 }
 
-/// A run of two ranks that did different things.
+/// A run of two ranks with different programs.
 fn two_ranks() -> Stage {
     let stage = Stage::new();
     std::fs::create_dir(stage.path("run7")).unwrap();
@@ -206,7 +207,7 @@ fn a_folder_of_ranks_is_one_table_with_run_and_rank() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    // A sum, whose rows are kept, a trace, whose rows are made twice, and a rule.
+    // A summary, whose rows are kept, a trace, whose rows are produced twice, and a rule.
     for table in ["cuda_gpu_kern_sum", "cuda_kern_exec_trace", "cuda_api_sync"] {
         let both = rows(table, &run);
         let mut apart = Vec::new();

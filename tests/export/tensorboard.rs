@@ -1,8 +1,8 @@
-//! The TensorBoard plugin of the PyTorch profiler loads what `gpuwhy export --to chrome` writes: its kernels and steps
-//! are ours.
+//! The TensorBoard plugin of the PyTorch profiler loads the output of `gpuwhy export --to chrome`: its
+//! kernels and steps equal ours.
 //!
-//! Its last release (0.4.3) looks for calls under a name that the PyTorch profiler no longer gives them, so its part
-//! for the runtime stays empty, as with PyTorch's own traces.
+//! Its last release (0.4.3) searches for calls under a name that the PyTorch profiler no longer uses, so its
+//! runtime part stays empty, as with PyTorch's own traces.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn the_plugin_finds_our_kernels_and_steps() {
         assert_eq!(theirs[0], count, "{name}");
         assert!((theirs[1].as_f64().unwrap() - total).abs() < 1.0, "{name}: {theirs}, {total} us");
     }
-    // Without calls it cannot move the ends of steps to the device: they are those of the ranges.
+    // Without calls it cannot move the ends of steps to the device: they stay at the ends of the ranges.
     let named: Vec<String> = (0..steps).map(|step| step.to_string()).collect();
     assert_eq!(found["steps_names"], json!(named));
     let ranges: f64 = rows(&document, "user_annotation")

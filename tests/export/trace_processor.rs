@@ -1,5 +1,5 @@
-//! Perfetto's own trace processor, as WebAssembly from the npm registry, loads what is exported: no errors, and its SQL
-//! gives our counts and sums.
+//! Perfetto's own trace processor, as WebAssembly from the npm registry, loads the exports without errors,
+//! and its SQL returns our counts and sums.
 //!
 //! Needs Node.js, npm and the registry; without them the tests print `SKIPPED` and the reason.
 
@@ -16,13 +16,13 @@ use serde_json::{Value, json};
 use super::{gpuwhy, play, play_rank};
 use crate::support::{Stage, stderr};
 
-/// The unpacked package, or why there is none.
+/// The unpacked package, or the reason why there is none.
 fn package() -> Result<&'static Path, &'static str> {
     static PACKAGE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     PACKAGE.get_or_init(unpacked).as_deref().map_err(String::as_str)
 }
 
-/// The package alone is unpacked: the engine needs nothing of what it depends on.
+/// Unpacks only the package itself: the engine does not need its dependencies.
 fn unpacked() -> Result<PathBuf, String> {
     let wanted: Value = serde_json::from_str(include_str!("trace_processor/package.json")).unwrap();
     let (name, version) = wanted["dependencies"].as_object().unwrap().iter().next().unwrap();
@@ -50,7 +50,7 @@ fn done(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// The rows of each query; `None` when there is no trace processor here.
+/// Rows of each query; `None` when no trace processor is available.
 fn asked(trace: &Path, queries: &[&str]) -> Option<Vec<Value>> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/export/trace_processor/ask.mjs");
     let node = Command::new("node").arg("--version").output();
@@ -69,7 +69,7 @@ fn asked(trace: &Path, queries: &[&str]) -> Option<Vec<Value>> {
     Some(found["answers"].as_array().unwrap().clone())
 }
 
-/// Count and sum of the kernels of a trace, by our own query.
+/// Count and total time of the kernels of a trace, by our own query.
 fn kernels(trace: &Path) -> [u64; 2] {
     let sql = "SELECT count(*) AS n, sum(duration_ns) AS ns FROM kernels";
     let output = gpuwhy(&[&"query", &"-f", &"json", &trace, &sql]);
@@ -77,7 +77,7 @@ fn kernels(trace: &Path) -> [u64; 2] {
     ["n", "ns"].map(|column| rows[0][column].as_u64().unwrap())
 }
 
-/// The trace with every kernel half as long again, so that it reaches into the next one of its stream.
+/// The trace with every kernel 50 % longer, so that it overlaps the next one of its stream.
 fn overlapping(stage: &Stage) -> PathBuf {
     let mut reader = TraceReader::new(File::open(stage.path("trace.gpuwhy")).unwrap()).unwrap();
     let mut items = Vec::new();

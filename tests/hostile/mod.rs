@@ -1,9 +1,9 @@
-//! Bytes from strangers, on stable Rust: the functions of `testing/fuzz/targets.rs` over mutations of real files.
+//! Untrusted bytes, on stable Rust: the functions of `testing/fuzz/targets.rs` over mutations of real files.
 //!
-//! Seeded and bounded, so every run is the same: `GPUWHY_MUTATIONS` sets how many inputs each target gets (default
-//! 1500), beside those that fuzzers have found worth keeping (`testing/fuzz/seeds`). An input that fails is saved and
-//! named. This is no replacement for coverage-guided fuzzing, for which `testing/fuzz/` is there; it is what can run on
-//! every change.
+//! Seeded and bounded, so every run is the same: `GPUWHY_MUTATIONS` sets the number of inputs for each target
+//! (default 1500), in addition to the inputs that fuzzers have kept (`testing/fuzz/seeds`). An input that
+//! fails is saved and named. This does not replace coverage-guided fuzzing (`testing/fuzz/`), but it can run
+//! on every change.
 
 mod mutate;
 #[path = "../../testing/fuzz/targets.rs"]
@@ -18,9 +18,10 @@ use crate::support::Stage;
 use mutate::{Random, mutate, seal};
 use serde_json::json;
 
-/// Longer than this is a hang: the largest input takes some milliseconds, and the rest is for a busy machine.
+/// Longer than this is a hang: the largest input takes some milliseconds; the rest is reserve for a busy
+/// machine.
 const HANGS: Duration = Duration::from_secs(60);
-/// Larger files are cut to this before they are changed: more of the same.
+/// Larger files are cut to this size before mutation: the rest would be more of the same.
 const LONGEST: usize = 200_000;
 
 fn run(name: &str, own: Vec<Vec<u8>>, finish: impl Fn(&mut Vec<u8>, &mut Random), target: impl Fn(&[u8])) {
@@ -49,7 +50,8 @@ fn run(name: &str, own: Vec<Vec<u8>>, finish: impl Fn(&mut Vec<u8>, &mut Random)
     }
 }
 
-/// What the fuzzers of a target have kept: inputs that reach code which no other reaches, and those that failed once.
+/// Inputs that the fuzzers of a target have kept: those that reach code no other input reaches, and those
+/// that once failed.
 fn seeds(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fuzz/seeds").join(name);
     let mut files: Vec<_> = fs::read_dir(&folder)
@@ -79,7 +81,7 @@ fn traces() -> Vec<Vec<u8>> {
 
 #[test]
 fn traces_of_strangers() {
-    // Half of them with checksums that are right, so that what is behind those is reached.
+    // Half of them get correct checksums, so that the code after the checksum tests is reached.
     run(
         "trace",
         traces(),
@@ -101,7 +103,7 @@ fn recordings_of_strangers() {
 
 #[test]
 fn activity_buffers_of_strangers() {
-    // Records back to back, with the kinds in front and noise behind.
+    // Records back to back, with the kinds at the front and noise at the end.
     let mut random = Random::new(7);
     let corpus: Vec<_> = (0..8)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! What strangers do to bytes: flip, cut, repeat, move and mix them, and put in numbers at the edges.
+//! Mutations of bytes: flip, cut, repeat, move, mix, and insert edge-case numbers.
 
 /// splitmix64 (Steele, Lea and Flood, 2014).
 pub struct Random(u64);
@@ -21,7 +21,7 @@ impl Random {
     }
 }
 
-/// Numbers at which lengths, counts and times go wrong.
+/// Edge cases for lengths, counts and times.
 const EDGES: &[u64] =
     &[0, 1, 7, 8, 127, 128, 255, 65_535, i32::MAX as u64, u32::MAX as u64, 1 << 40, i64::MAX as u64, u64::MAX];
 
@@ -60,9 +60,9 @@ pub fn mutate(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Random) {
     }
 }
 
-/// Puts the right checksums into every block of a trace that can still be found: a header of 40 bytes
-/// (docs/reference/trace-format.md) behind its mark, with the length of the body at byte 8, the body's checksum at 32
-/// and the header's at 36.
+/// Writes correct checksums into every block of a trace that can still be found: a header of 40 bytes
+/// (docs/reference/trace-format.md) after its mark, with the length of the body at byte 8, the body's
+/// checksum at 32 and the header's at 36.
 pub fn seal(bytes: &mut [u8]) {
     const MARK: [u8; 4] = [0xf5, b'G', 0xb6, 0xc3];
     let mut at = 0;

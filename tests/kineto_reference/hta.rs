@@ -1,7 +1,7 @@
-//! Beside HolisticTraceAnalysis 0.5.0.
+//! Comparison with HolisticTraceAnalysis 0.5.0.
 //!
-//! HTA reads times as doubles, rounds each begin up and each end down to whole microseconds, and leaves out what was
-//! launched in the last `ProfilerStep`. With these rules its temporal breakdown comes out to the last digit.
+//! HTA reads times as doubles, rounds each start up and each end down to whole microseconds, and omits work
+//! launched in the last `ProfilerStep`. These rules reproduce its temporal breakdown to the last digit.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -33,7 +33,8 @@ fn breakdown(trace: &Trace) -> Breakdown {
     Breakdown { idle: window - busy, compute, non_compute: busy - compute, window }
 }
 
-/// `theirs` is what HTA prints. Ours differs by at most the microsecond that rounding takes from each end of a row.
+/// `theirs` is HTA's output. Ours differs by at most the microsecond that rounding takes from each end of a
+/// row.
 fn check(name: &str, theirs: Breakdown, whole_microseconds: bool) {
     let Some(trace) = Trace::load(name).map(Trace::without_last_step) else { return };
     assert_eq!(breakdown(&trace), theirs, "by the rules of HTA");
@@ -79,7 +80,7 @@ fn nanoseconds_ns_resolution() {
     check("hta_ns_resolution", theirs, false);
 }
 
-/// HTA: share of communication time beneath which something computes. Ours is the overlap matrix.
+/// HTA: share of communication time that overlaps with computation. Ours comes from the overlap matrix.
 fn check_overlap(name: &str, theirs_percent: f64, tolerance_points: f64) {
     let Some(trace) = Trace::load(name).map(Trace::without_last_step) else { return };
     let device = &trace.import().devices[0];
@@ -93,11 +94,11 @@ fn check_overlap(name: &str, theirs_percent: f64, tolerance_points: f64) {
 #[test]
 fn overlap_of_communication_and_computation() {
     check_overlap("hta_trace_diff_control", 47.03, 0.005);
-    // Rounding inwards again: kernels of 13 us lose a good part of a microsecond each.
+    // Rounding inwards again: each kernel of 13 us loses a large part of a microsecond.
     check_overlap("hta_nccl", 14.31, 0.5);
 }
 
-/// Deviation: HTA sums idle time over streams. A stream that waits while another works costs nothing.
+/// Deviation: HTA sums idle time over streams. A stream that waits while another works has no cost.
 #[test]
 fn idle_time_by_stream_counts_the_same_time_again() {
     let Some(trace) = Trace::load("hta_nccl").map(Trace::without_last_step) else { return };
@@ -118,8 +119,9 @@ fn idle_time_by_stream_counts_the_same_time_again() {
     assert!(by_stream > 2 * ours);
 }
 
-/// Deviation: HTA documents 30 ns as the longest wait that is the device's own (`kernel_wait`), and compares the number
-/// with microseconds. Its published numbers need 30 us; with 30 ns nothing is left of them.
+/// Deviation: HTA documents 30 ns as the longest wait caused by the device itself (`kernel_wait`), but
+/// compares the number with microseconds. Its published numbers need 30 us; with 30 ns they would be almost
+/// zero.
 #[test]
 fn the_threshold_of_30_ns_acts_as_30_us() {
     let Some(trace) = Trace::load("hta_ns_resolution").map(Trace::without_last_step) else { return };

@@ -1,5 +1,5 @@
-//! The reference traces, read a second time and on purpose differently: the whole document at once, times by string
-//! arithmetic, unions over sorted lists. What this says and what the engine says must be equal.
+//! Independent reader of the reference traces, different on purpose: the complete document at once, times by
+//! string arithmetic, unions over sorted lists. Its results must equal those of the engine.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Begin and end, nanoseconds.
+/// Start and end, nanoseconds.
 pub type Span = (i64, i64);
 
 #[derive(Deserialize)]
@@ -33,7 +33,7 @@ struct RawRow {
     args: Option<Box<RawValue>>,
 }
 
-/// What a row is about.
+/// Kind of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Kernel,
@@ -44,12 +44,12 @@ pub enum Kind {
     DataLoader,
 }
 
-/// A row that matters here.
+/// A row that the tests use.
 pub struct Row {
     pub kind: Kind,
     pub name: String,
     pub span: Span,
-    /// Begin and duration as a program that reads doubles sees them, microseconds.
+    /// Start and duration as a program that reads doubles gets them, microseconds.
     pub doubles: (f64, f64),
     pub stream: i64,
     pub correlation: Option<u64>,
@@ -61,7 +61,7 @@ impl Row {
         matches!(self.kind, Kind::Kernel | Kind::Copy | Kind::Memset)
     }
 
-    /// Whether HTA counts it as computation.
+    /// True if HTA counts the row as computation.
     pub fn computes(&self) -> bool {
         self.kind == Kind::Kernel && !self.name.starts_with("nccl")
     }
@@ -73,7 +73,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads a reference trace, or says that it is not there.
+    /// Reads a reference trace, or prints that it is missing.
     pub fn load(name: &str) -> Option<Self> {
         let path = path(name);
         let Ok(file) = File::open(&path) else {
@@ -96,7 +96,7 @@ impl Trace {
         spans
     }
 
-    /// Begin of the launching call, by correlation.
+    /// Start of the launching call, by correlation id.
     pub fn launches(&self) -> HashMap<u64, i64> {
         let calls = self.rows.iter().filter(|row| row.kind == Kind::Call);
         calls.filter_map(|row| Some((row.correlation?, row.span.0))).collect()
@@ -106,7 +106,7 @@ impl Trace {
         launches.get(&row.correlation?).copied()
     }
 
-    /// What was called, or launched by a call, before the last step began: HTA leaves the rest out.
+    /// Calls before the start of the last step, and the work that they launched: HTA omits the rest.
     pub fn without_last_step(self) -> Self {
         let last = self.spans(Kind::Step).last().unwrap().0;
         let launches = self.launches();
@@ -117,14 +117,14 @@ impl Trace {
         Self { rows: self.rows.into_iter().filter(keep).collect() }
     }
 
-    /// The engine's answer to these rows, which are handed over as they stood in the file.
+    /// The engine's result for these rows, which are passed as they are in the file.
     pub fn import(&self) -> Report {
         let rows: Vec<&str> = self.rows.iter().map(|row| row.text.get()).collect();
         import_kineto(format!("[{}]", rows.join(",")).as_bytes()).unwrap()
     }
 }
 
-/// The file of a reference trace.
+/// Path of a reference trace.
 pub fn path(name: &str) -> PathBuf {
     let folder = std::env::var_os("GPUWHY_REFERENCE_TRACES")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/kineto"), PathBuf::from);
@@ -179,12 +179,12 @@ pub fn merged(spans: impl IntoIterator<Item = Span>) -> Vec<Span> {
     out
 }
 
-/// The time that spans cover.
+/// Total time that spans cover.
 pub fn union(spans: impl IntoIterator<Item = Span>) -> i64 {
     merged(spans).iter().map(|(start, end)| end - start).sum()
 }
 
-/// What `spans` cover and `taken` do not.
+/// Time covered by `spans` but not by `taken`.
 pub fn without(spans: &[Span], taken: &[Span]) -> Vec<Span> {
     let taken = merged(taken.iter().copied());
     let mut out = Vec::new();

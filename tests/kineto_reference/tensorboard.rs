@@ -1,8 +1,9 @@
-//! Beside the step breakdown of the TensorBoard plugin.
+//! Comparison with the step breakdown of the TensorBoard plugin.
 //!
-//! It takes roles away from each other in a fixed order (Kernel, Memcpy, Memset, Runtime, DataLoader; communication by
-//! operator name stands between and is zero in these traces) within steps whose ends are moved to the device: a step
-//! ends when its mark ends or its last operation does, whichever is later, and the next begins there.
+//! The plugin subtracts roles from each other in a fixed order (Kernel, Memcpy, Memset, Runtime, DataLoader;
+//! communication by operator name is in the middle and is zero in these traces). The ends of steps are moved
+//! to the device: a step ends when its mark or its last operation ends, the later of the two, and the next
+//! starts there.
 
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::steps::StepSource;
@@ -57,7 +58,7 @@ fn the_table_of_resnet50_without_workers() {
     let table = table(&trace);
     assert_eq!(table, published.map(|row| row.map(|micros| micros * 1_000)));
 
-    // All work of these steps lies within them, so its sums are the engine's, nothing excepted.
+    // All work of these steps lies within them, so its sums equal the engine's, without exception.
     let report = trace.import();
     let device = &report.devices[0];
     let sum = |column: usize| table.iter().map(|row| row[column]).sum::<i64>() as u64;
@@ -66,7 +67,7 @@ fn the_table_of_resnet50_without_workers() {
     assert_eq!(leaf(Leaf::Memset), sum(2));
     assert_eq!(Group::Copy.total(&device.leaves), sum(1) + sum(2));
 
-    // The named steps, cut on the device: the last one is open, since nothing follows it.
+    // The named steps, cut on the device: the last one is open, because no step follows it.
     let steps = device.steps.as_ref().unwrap();
     assert_eq!(steps.source, StepSource::Annotated);
     assert_eq!(steps.rows.len(), 5);
@@ -74,7 +75,7 @@ fn the_table_of_resnet50_without_workers() {
         assert_eq!(step.leaves[Leaf::Compute as usize], row[0] as u64);
         assert_eq!(step.leaves.iter().sum::<u64>(), step.end.since(step.start));
     }
-    // A step of the plugin begins with fetching its batch, one of the engine's ends with fetching the next one.
+    // A step of the plugin starts with fetching its batch, one of the engine ends with fetching the next one.
     for (step, row) in steps.rows.iter().zip(&table[1..]) {
         let (named, plugin) = (step.leaves[Leaf::DataLoading as usize], row[4] as u64);
         println!("data_loading {named}, plugin {plugin}");
@@ -96,8 +97,8 @@ fn the_averages_of_resnet50_with_four_workers() {
     assert_eq!(device.leaves[Leaf::Compute as usize], kernels as u64);
 }
 
-/// Deviation: the marks of the host run ahead of the device. In this trace the first marks are passed in a fraction of
-/// a step's time because the launches only queue up; the device takes the same for every step.
+/// Deviation: the marks of the host run ahead of the device. In this trace the first marks pass in a fraction
+/// of a step's time because the launches only queue up; the device takes the same time for every step.
 #[test]
 fn marks_on_the_host_run_ahead_of_the_device() {
     let Some(trace) = Trace::load("hta_ns_resolution") else { return };

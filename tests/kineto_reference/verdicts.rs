@@ -1,4 +1,5 @@
-//! Each trace as a whole: the account is exact, and the verdict is the one that a person reading the timeline gives.
+//! Each complete trace: the accounting is exact, and the bottleneck is the one that an engineer reading the
+//! timeline would name.
 
 use gpuwhy::open;
 use gpuwhy_report::run::Report;
@@ -7,7 +8,8 @@ use profiler_core::whatif::ScenarioKind;
 
 use super::oracle::{self, Kind, Span, Trace, merged, union, without};
 
-/// Busy time, computation and window equal the independent ones to the nanosecond, and nothing is unaccounted for.
+/// Busy time, computation and window equal the independent ones to the nanosecond, and all time is
+/// attributed.
 fn check(name: &str, verdict: Group) {
     let Some(trace) = Trace::load(name) else { return };
     let report = open(oracle::path(name)).unwrap();
@@ -28,7 +30,7 @@ fn check(name: &str, verdict: Group) {
     assert_agrees(&report);
 }
 
-/// Advice, plan and gains of a report say the same.
+/// Advice, plan and gains of a report are consistent.
 fn assert_agrees(report: &Report) {
     let verdict = &report.verdict;
     let beside = |kind: ScenarioKind| !matches!(kind, ScenarioKind::Base | ScenarioKind::GridsFilled);
@@ -81,14 +83,14 @@ fn a_program_that_exchanges_embeddings() {
     check("hta_trace_diff_control", Group::Communication);
 }
 
-/// Deviation from nsys: its rule adds the durations of concurrent operations, so utilization passes 100 %. Time with
-/// something running is a union.
+/// Deviation from nsys: its rule adds the durations of concurrent operations, so utilization exceeds 100 %.
+/// Busy time is a union.
 #[test]
 fn concurrent_operations_do_not_add_up() {
     let Some(trace) = Trace::load("hta_trace_diff_control") else { return };
     let work: Vec<Span> = trace.device_rows().map(|row| row.span).collect();
     let (start, end) = (work.iter().map(|span| span.0).min().unwrap(), work.iter().map(|span| span.1).max().unwrap());
-    // Thirty chunks, as the rule has it.
+    // Thirty chunks, as in the rule.
     let length = (end - start) / 30;
     let mut beyond = 0;
     for chunk in 0..30 {
@@ -100,8 +102,8 @@ fn concurrent_operations_do_not_add_up() {
     assert!(beyond > 0, "the rule of sums passes 100 % in some chunk");
 }
 
-/// The file says when the program was in its data loader: what the engine names is the idle part of that, but for the
-/// calls in it and holes too short to be told from launching (100 us).
+/// The file shows when the program was in its data loader. The engine names the idle part of that, except for
+/// the calls in it and gaps too short to distinguish from launching (100 us).
 #[test]
 fn data_loading_agrees_with_the_annotation() {
     for (name, least) in [("resnet50_workers0", 250_000_000), ("resnet50_workers4", 1_000_000)] {

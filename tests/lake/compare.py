@@ -1,11 +1,11 @@
-"""Asks every recipe of several engines and compares the answers cell by cell; checks them against a planted truth.
+"""Runs every recipe on several engines and compares the results cell by cell; checks them against planted causes.
 
 usage: compare.py [--only RECIPE] GPUWHY LAKE TRUTH ENGINE...
 
-TRUTH is what the example simulated_lake printed about the runs that are in the lake beside others. An ENGINE is the
-options that choose it, such as "--engine duckdb --with PYTHON"; the first is what the others are compared with.
---only: this recipe alone, and not the truth.
-Whole numbers and texts must be equal, fractions but for a part in 10^9, since engines add them in another order.
+TRUTH is the output of the example simulated_lake for the runs that it added to the lake. An ENGINE is the options that
+select it, such as "--engine duckdb --with PYTHON"; the others are compared with the first one.
+--only: only this recipe, without the check against TRUTH.
+Integers and texts must be equal, fractions within a part in 10^9, because engines add them in a different order.
 """
 
 import json
@@ -53,7 +53,7 @@ def listed():
 
 
 def planted():
-    """Whether the answers name what was planted."""
+    """Checks that the results name the planted causes."""
     with open(truth) as file:
         jobs = [json.loads(line) for line in file]
     late = ask("late_because", engines[0], "--set", "excess_us=1000", "--set", "rows=1000")

@@ -2,9 +2,9 @@
 
 usage: parsed.py GPUWHY
 
-For Trino, which gpuwhy does not start, this is all the evidence that there is. A recipe must parse as a query of
-each engine, know every function by name, find every column in the documented tables, compare only like with like
-(Trino converts nothing on its own), and be the same text in SQLite's dialect and in that of each other engine.
+For Trino, which gpuwhy does not start, this is the only evidence. A recipe must parse as a query of each engine, use
+only known functions and columns of the documented tables, compare only equal types (Trino has no implicit
+conversions), and be the same text in SQLite's dialect and in that of each other engine.
 """
 
 import subprocess
@@ -47,7 +47,7 @@ def family(node):
 
 
 def faults(sql, dialect, schema):
-    """What is wrong with a recipe in a dialect: sentences."""
+    """Errors of a recipe in a dialect, as sentences."""
     tree = sqlglot.parse_one(sql, read=dialect, error_level=ErrorLevel.RAISE)
     for node in tree.find_all(exp.Anonymous):
         yield f"the function {node.name} is not known"
@@ -72,7 +72,7 @@ def faults(sql, dialect, schema):
 
 def main():
     schema = documented()
-    # The check itself: each of these is wrong in Trino, and each must be found.
+    # Test of this check: each of these is wrong in Trino, and each must be found.
     for wrong in (
         "SELECT run FROM processes WHERE rank = '3' ORDER BY run LIMIT 3",
         "SELECT leaf FROM leaves WHERE busy = 1 ORDER BY leaf LIMIT 3",

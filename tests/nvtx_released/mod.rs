@@ -1,7 +1,8 @@
-//! NVTX as NVIDIA releases it: a C program with the header of version 3, and the library of version 2, both from the
-//! Python package index.
+//! NVTX as NVIDIA releases it: a C program with the header of version 3, and the library of version 2, both
+//! from the Python package index.
 //!
-//! Without network, a C compiler or python3 the tests print SKIPPED and the reason. Packages stay in the target folder.
+//! Without network, a C compiler or python3 the tests print SKIPPED and the reason. Packages stay in the
+//! target folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ const LIBRARY: (&str, &str) = ("nvidia-nvtx-cu12==12.4.127", "nvidia/nvtx/lib/li
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nvtx_released/program.c");
 
-/// A file or folder of a package, fetched unless it is there.
+/// A file or folder of a package, downloaded if missing.
 fn fetch((package, inside): (&str, &str)) -> Result<PathBuf, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(package);
     let wanted = folder.join(inside);
@@ -108,7 +109,7 @@ fn a_child_that_uses_cuda_first_has_its_own_ranges_only() {
         Err(reason) => return println!("SKIPPED: {reason}"),
     };
     let stage = Stage::new();
-    // As a program that forks its workers before it uses CUDA, with a range open.
+    // A program that forks its workers before it uses CUDA, with an open range.
     let script = "import ctypes, os, sys
 nvtx = ctypes.CDLL(sys.argv[1])
 nvtx.nvtxRangePushA(b'parent')

@@ -1,5 +1,5 @@
-/* A C program with NVTX's own header. In place of the CUDA driver it loads the profiler itself, and in place of a GPU
- * it has the replay library play. */
+/* A C program with NVTX's own header. It loads the profiler itself instead of the CUDA driver, and uses the replay
+ * library instead of a GPU. */
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>

@@ -1,7 +1,8 @@
-//! `gpuwhy report --html`: the timeline of every recording is its report, and the page works in a browser.
+//! `gpuwhy report --html`: the timeline of every recording matches its report, and the page works in a
+//! browser.
 //!
-//! The browser needs Node.js with the packages of `page/ui`, and Chromium, which `tests/browser.sh` fetches; without
-//! them the tests print `SKIPPED` and the reason.
+//! The browser test needs Node.js with the packages of `page/ui`, and Chromium, which `tests/browser.sh`
+//! downloads; without them the tests print `SKIPPED` and the reason.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -24,7 +25,7 @@ fn play(fixture: &str) -> Stage {
     stage
 }
 
-/// The page of a played recording.
+/// Page of a played recording.
 fn page(stage: &Stage, options: &[&str]) -> PathBuf {
     let path = stage.path("page.html");
     let mut command = Command::new(built("gpuwhy"));
@@ -34,16 +35,17 @@ fn page(stage: &Stage, options: &[&str]) -> PathBuf {
     path
 }
 
-/// The bytes of a block.
+/// Bytes of a block of the page.
 fn block(page: &str, name: &str) -> Vec<u8> {
     read::block(page, name).unwrap()
 }
 
-/// The page of a trace has its report, and the lanes of each device sum to it. `what` is for people.
+/// Checks that a page has the report of its trace, and that the lanes of each device sum to it. `what` is for
+/// messages.
 fn assert_page_is_report(page: &Path, report: &Value, what: &str) {
     let text = fs::read_to_string(page).unwrap();
     let manifest: Value = serde_json::from_slice(&block(&text, "doc")).unwrap();
-    // Both are large: what differs is found with the command.
+    // Both are large: the command shows the difference.
     assert!(&manifest["report"] == report, "{what}: the page has another report than `gpuwhy report --json`");
     let timeline = &manifest["timeline"];
     let stretches = timeline["stretches"].as_u64().unwrap() as usize;
@@ -109,7 +111,8 @@ fn files_of_other_profilers_give_pages() {
         let text = fs::read_to_string(&out).unwrap();
         let shown = serde_json::from_slice::<Value>(&block(&text, "doc")).unwrap()["report"].take();
         assert_page_is_report(&out, &shown, name);
-        // The steps of a Kineto trace are marks for the report and ranges for what reads it record by record.
+        // The steps of a Kineto trace are marks in the report and ranges for code that reads it record by
+        // record.
         let (code, json) = report(&file);
         assert_eq!(code, 0);
         assert_eq!(shown["devices"][0]["leaves"], json["devices"][0]["leaves"], "{name}");
@@ -118,7 +121,7 @@ fn files_of_other_profilers_give_pages() {
     }
 }
 
-/// The steps that the page moves to other worlds are those of which the report gives the means.
+/// The steps that the page moves in simulations are those whose means are in the report.
 #[test]
 fn replayed_steps_are_as_long_as_the_report_says() {
     for fixture in ["mlp", "sync_item", "resnet_workers0"] {
@@ -142,7 +145,7 @@ fn replayed_steps_are_as_long_as_the_report_says() {
                     assert!((end / real - 1.0).abs() < 0.02, "{fixture}: {end} of {real}");
                 }
             }
-            // Typical steps, not all of them.
+            // Only typical steps.
             let Some(row) = scenarios.iter().find(|row| row["kind"] == world[0]) else { continue };
             let known = nanos(&row["step_ns"]);
             assert!((mean / known - 1.0).abs() < 0.25, "{fixture}: {}: {mean} of {known}", world[0]);
@@ -182,13 +185,13 @@ fn a_page_is_not_replaced_unasked_and_a_bad_file_gives_none() {
     assert!(stdout.starts_with(b"<!doctype html>") && stdout.ends_with(b"</html>\n"));
 }
 
-/// `page/ui` with its packages, or why there is none.
+/// `page/ui` with its packages, or the reason why there is none.
 fn ui() -> Result<&'static Path, &'static str> {
     static UI: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     UI.get_or_init(prepared).as_deref().map_err(String::as_str)
 }
 
-/// A copy beside the build, so that nothing is installed among the sources.
+/// A copy in the target folder, so that no packages are installed in the source tree.
 fn prepared() -> Result<PathBuf, String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("page");
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
@@ -228,7 +231,7 @@ fn prepared() -> Result<PathBuf, String> {
     Ok(to)
 }
 
-/// What a script of `page/ui` says; `None` when it cannot run here.
+/// Output of a script of `page/ui`; `None` when it cannot run here.
 fn node(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Option<Output> {
     let folder = match ui() {
         Ok(folder) => folder,
@@ -239,7 +242,7 @@ fn node(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Option<Output> {
     };
     let arguments = arguments.iter().map(|argument| argument.as_ref());
     let mut command = Command::new("node");
-    // Where tests/browser.sh puts Chromium.
+    // Location of Chromium from tests/browser.sh.
     let chromium = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("chromium");
     if chromium.is_dir() {
         command.env("PLAYWRIGHT_BROWSERS_PATH", chromium);
@@ -265,7 +268,7 @@ fn the_modules_of_the_page_pass_their_tests() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// Runs a script of `page/ui` that opens the page of a trace in a browser; `false`: it cannot run here.
+/// Runs a script of `page/ui` that opens the page of a trace in a browser. False if it cannot run here.
 fn opened(script: &str, stage: &Stage) -> bool {
     let (page, json) = (page(stage, &["--force"]), stage.path("report.json"));
     fs::write(&json, serde_json::to_vec(&stage.report()).unwrap()).unwrap();
@@ -278,7 +281,7 @@ fn opened(script: &str, stage: &Stage) -> bool {
     true
 }
 
-/// The trace of a training with hardware counters, from an H100.
+/// Trace of a training run with hardware counters, from an H100.
 fn with_counters() -> Stage {
     let stage = Stage::new();
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/gpt_counters.gpuwhy");
@@ -297,7 +300,7 @@ fn pages_work_in_firefox() {
     opened("firefox.mjs", &with_counters());
 }
 
-/// What the report says of counters and gauges is in the page, and its rows are what was sampled.
+/// The counters and NVML readings of the report are in the page, and its rows are the samples.
 #[test]
 fn a_page_with_counters_shows_them() {
     let stage = with_counters();
@@ -314,7 +317,7 @@ fn a_page_with_counters_shows_them() {
     }
     let curve = |label: &str| &curves[labels.iter().position(|known| *known == label).unwrap()];
     let most = |label: &str| curve(label)["most"].as_f64().unwrap();
-    // A reading speaks for more time than a stretch of the page has.
+    // A reading covers more time than a column of the page.
     let power = device["gauges"]["power_w"]["max"].as_f64().unwrap();
     assert!((most("power") / power - 1.0).abs() < 0.01, "{} {power}", most("power"));
     assert!(most("tensor cores") > 20.0 && most("tensor cores") <= 100.0, "{}", most("tensor cores"));
@@ -375,7 +378,7 @@ fn ranks_are_a_page_and_an_opened_one_is_in_the_cache() {
     ];
     for (output, name) in shown {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        // Where nobody can see a browser: the page, and how to have it elsewhere.
+        // Without a display: the path of the page, and how to open it elsewhere.
         let page = pages.join(name).display().to_string();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let [path, copy] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };

@@ -1,4 +1,4 @@
-//! A CUPTI that refuses, hangs, is slow, lies, spoils records and loses buffers.
+//! A CUPTI that refuses, hangs, is slow, returns wrong values, corrupts records and loses buffers.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -34,10 +34,10 @@ const PHASES: &[&str] = &["start", "running", "finish"];
 /// INVALID_PARAMETER, OUT_OF_MEMORY, NOT_INITIALIZED, INSUFFICIENT_PRIVILEGES, MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED,
 /// UNKNOWN; and one that no version has.
 const CODES: &[u32] = &[1, 8, 15, 35, 39, 999, 4711];
-/// Processes at a time: they sleep most of their time.
+/// Number of processes in parallel: they sleep most of their time.
 const AT_ONCE: usize = 4;
 
-/// Runs the program with each fault; answers in their order.
+/// Runs the program with each fault; returns the outcomes in their order.
 fn run_all(faults: &[String]) -> Vec<Outcome> {
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(BTreeMap::new());
@@ -65,7 +65,7 @@ fn run_all(faults: &[String]) -> Vec<Outcome> {
     outcomes.into_inner().unwrap().into_values().collect()
 }
 
-/// Records of a run without a fault.
+/// Number of records in a run without a fault.
 fn whole() -> u64 {
     let seen = run_all(&[String::new()]).remove(0);
     assert_eq!(seen.said, [""; 0]);
@@ -77,7 +77,7 @@ fn whole() -> u64 {
 #[test]
 fn a_function_that_fails_costs_records_and_nothing_else() {
     let whole = whole();
-    // Each place once, to see whether the function is called there at all.
+    // Each place once, to find out if the function is called there.
     let places: Vec<_> = FUNCTIONS.iter().flat_map(|name| PHASES.iter().map(move |phase| (*name, *phase))).collect();
     let faults: Vec<_> = places.iter().map(|(name, phase)| format!("{name}=999@{phase}")).collect();
     let struck = run_all(&faults);
@@ -92,12 +92,13 @@ fn a_function_that_fails_costs_records_and_nothing_else() {
     let outcomes = run_all(&faults);
     let mut rows = Vec::new();
     for ((name, phase), seen) in called.iter().zip(outcomes.chunks(CODES.len())) {
-        // Codes with the same outcome share a row; the code itself is part of what is said.
+        // Codes with the same outcome share a row, although the code itself is part of the message.
         let mut groups: Vec<((String, String), Vec<String>)> = Vec::new();
         for (code, seen) in CODES.iter().zip(seen) {
             assert!(seen.struck > 0, "{name}={code}@{phase} did not strike");
             let (trace, said) = seen.words(whole);
-            // After play a flush of the ordinary kind may or may not come before the exit, and complain or not.
+            // After play an ordinary flush may or may not happen before the exit, and may or may not report
+            // an error.
             let said = if *phase == "finish" { "-" } else { said.split(" answered ").next().unwrap_or_default() };
             let said = said.to_owned();
             match groups.iter_mut().find(|(words, _)| *words == (trace.clone(), said.clone())) {

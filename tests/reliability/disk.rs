@@ -1,4 +1,4 @@
-//! Nowhere to write, or no longer: the program and the verdict go on without a trace.
+//! The disk is unwritable from the start or later: the program and the analysis continue without a trace.
 
 use std::fs;
 use std::process::Command;
@@ -9,19 +9,19 @@ use super::program::{EXIT_TIMEOUTS_OF_HANGS, Outcome, outcome, program};
 use super::table;
 use crate::support::{GPUWHY, Stage, stays};
 
-/// What is wrong with the disk.
+/// Fault of the disk.
 enum Disk {
-    /// `GPUWHY_OUTPUT` is this.
+    /// `GPUWHY_OUTPUT` has this value.
     Output(&'static str),
-    /// The folder of the trace is not there.
+    /// The folder of the trace does not exist.
     Missing,
     /// The trace's name is a link to a device.
     Link,
     /// The library of `testing/cupti-replay/tests/disk` is preloaded with this fault.
     Preloaded(&'static str),
-    /// The shell's `ulimit -f`, in KiB: the signal `SIGXFSZ` is deadly by default.
+    /// The shell's `ulimit -f`, in KiB: the signal `SIGXFSZ` kills by default.
     SizeLimit(u32),
-    /// The folder goes away once the trace is there.
+    /// The folder is deleted after the trace was created.
     Vanishes,
 }
 

@@ -1,6 +1,6 @@
-// A CUDA program with one habit that is hard on a library inside it. It loads libprof.so as the driver does, has the replay
-// library be the GPU, and ends with 7 when it has found nothing wrong. Beyond that libprof.so has to be silent: what is
-// wrong goes to the file `wrong`, since stderr may be closed.
+// A CUDA program with one behavior that is difficult for a library inside it. It loads libprof.so as the driver does, uses
+// the replay library as the GPU, and exits with 7 if it found no fault. libprof.so must print nothing else. Faults go to
+// the file `wrong`, because stderr may be closed.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -59,7 +59,7 @@ static void pause_ms(long ms) {
     while (nanosleep(&time, &time)) {}
 }
 
-// The thread of this process that is called so, or 0.
+// The thread of this process with that name, or 0.
 static int thread_called(const char *name) {
     DIR *tasks = opendir("/proc/self/task");
     int found = 0;
@@ -95,12 +95,12 @@ static void holds(const char *name, const char *text) {
     must(!strcmp(found, text), name);
 }
 
-// Started without standard streams; what it opens later gets their numbers.
+// Started without standard streams; files opened later get their numbers.
 static void closed_streams(void) {
     for (int stream = 0; stream < 3; stream++) close(stream);
     init();
     play(MIDDLE_MS);
-    // A thread of the library that opens a file has one of these numbers for the moment until it moves it up.
+    // A thread of the library that opens a file uses one of these numbers for a moment, until it moves the file up.
     for (int stream = 0; stream < 3; stream++)
         for (int tries = 0; fcntl(stream, F_GETFD) != -1; tries++) {
             must(tries < 3000, "no stream is a file of the library's");
@@ -119,7 +119,7 @@ static void closed_streams(void) {
     play(END);
 }
 
-// Plays a part, and waits until the library has opened its file.
+// Plays a part of the recording, and waits until the library has opened its file.
 static void play_until_trace(void) {
     play(MIDDLE_MS);
     struct stat trace = {0};
@@ -129,7 +129,7 @@ static void play_until_trace(void) {
     }
 }
 
-// Closes everything that it does not know, as daemons do, and opens files of its own.
+// Closes all unknown descriptors, as daemons do, and opens other files.
 static void closes_all(void) {
     init();
     play_until_trace();
@@ -163,7 +163,7 @@ static void closes_all(void) {
     }
 }
 
-// Has no descriptor left while somebody waits to be let in.
+// Has no free descriptor while a client waits to be accepted.
 static void no_descriptor_left(void) {
     init();
     play_until_trace();
@@ -174,7 +174,7 @@ static void no_descriptor_left(void) {
     struct rlimit limit = {64, 64};
     must(setrlimit(RLIMIT_NOFILE, &limit) == 0, "descriptors are limited");
     int all[64], count = 0;
-    // What other threads of ours open for a moment may be missing at first.
+    // Files that our other threads open for a moment may be missing at first.
     for (int tries = 0; tries < 300; tries++) {
         for (int file; count < 64 && (file = open("/dev/null", O_RDONLY)) >= 0;) all[count++] = file;
         pause_ms(1);
@@ -183,7 +183,7 @@ static void no_descriptor_left(void) {
     close(all[--count]);
     int client = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
     must(client >= 0 && connect(client, (struct sockaddr *)&address, sizeof address) == 0, "the socket is there");
-    // As much of a core as a thread that never rests would have had meanwhile, whatever else runs on this machine.
+    // CPU time that a thread which never sleeps would have had in the meantime, independent of the load of this machine.
     double before = cpu_seconds(control), own = cpu_seconds(gettid());
     while (cpu_seconds(gettid()) - own < 0.5) {}
     must(cpu_seconds(control) - before < 0.1, "the control thread rests");
@@ -197,7 +197,7 @@ static void no_descriptor_left(void) {
     play(END);
 }
 
-// Makes a child behind the C library's back.
+// Forks a child without the C library.
 static void fork_unseen(int how) {
     init();
     play(MIDDLE_MS);
@@ -210,7 +210,7 @@ static void fork_unseen(int how) {
     play(END);
 }
 
-// System calls that end the process, or are refused.
+// System calls that kill the process, or are refused.
 static void filter(unsigned first, unsigned second, unsigned answer) {
     struct sock_filter program[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -227,7 +227,7 @@ static void no_connections(void) {
     init();
     play(MIDDLE_MS);
     filter(SYS_accept4, SYS_accept, SECCOMP_RET_KILL_PROCESS);
-    // Longer than the control thread ever waits.
+    // Longer than any wait of the control thread.
     pause_ms(1200);
     play(END);
 }
@@ -241,7 +241,7 @@ static void no_threads(void) {
     must(counts.delivered + counts.dropped + counts.buffers == 0, "nothing of CUPTI's is on");
 }
 
-// Closes the library that the driver has opened, when none of its threads is left to keep it: measuring has ended.
+// Closes the library that the driver has opened, when measuring has ended and none of its threads is left to keep it.
 static void *starts(void *unused) {
     (void)unused;
     init();
@@ -263,7 +263,7 @@ static void unloads(void) {
     play(END);
 }
 
-// Leaves so many MiB of memory under the limit of its address space.
+// Leaves this number of MiB below the limit of its address space.
 static void limit_memory(unsigned long mebibytes) {
     unsigned long pages = 0;
     FILE *file = fopen("/proc/self/statm", "r");
@@ -276,7 +276,7 @@ static void limit_memory(unsigned long mebibytes) {
 static void memory_runs_out(void) {
     init();
     play(MIDDLE_MS);
-    // What was decoded before is in the trace; on a busy machine that comes later than the play.
+    // Records decoded earlier are in the trace; on a busy machine that happens after the play.
     for (int tries = 0; access(getenv("GPUWHY_OUTPUT"), F_OK) != 0; tries++) {
         must(tries < 3000, "the trace begins");
         pause_ms(10);

@@ -1,5 +1,5 @@
-//! Programs with habits that are hard on a library inside them: `host.c` has them, and looks at what became of its own
-//! files, threads and children.
+//! Programs that are difficult for a library inside them: `host.c` implements them, and checks its files,
+//! threads and children afterwards.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use std::process::{Command, Output};
 use super::program::{CODE, EXIT_TIMEOUT, FIXTURE, outcome, program};
 use crate::support::{GPUWHY, Stage, built, report, stderr, sum};
 
-/// After so many seconds a program counts as hanging.
+/// A program counts as hanging after this number of seconds.
 const HANGS: &str = "180";
 
-/// The program in a folder of its own, built there, with a limit on its time.
+/// Builds the program in a separate folder; its time is limited.
 fn host(stage: &Stage, habit: &str) -> Command {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reliability/host.c");
     let binary = stage.path("host");
@@ -29,7 +29,7 @@ fn host(stage: &Stage, habit: &str) -> Command {
     command
 }
 
-/// Runs it, which has to go as without libprof.so.
+/// Runs the program, which must behave as without libprof.so.
 fn run(stage: &Stage, command: &mut Command) -> Output {
     let output = command.output().unwrap();
     let wrong = fs::read_to_string(stage.path("wrong")).unwrap_or_default();
@@ -37,7 +37,7 @@ fn run(stage: &Stage, command: &mut Command) -> Output {
     output
 }
 
-/// Records in the trace, and how it ended.
+/// Number of records in the trace, and its kind of end.
 fn trace(stage: &Stage) -> (u64, String) {
     let (_, json) = report(&stage.path("trace.gpuwhy"));
     let end = json["completeness"]["end"].as_str().unwrap().to_owned();
@@ -113,15 +113,15 @@ fn close_to_a_limit_on_memory_records_are_dropped_and_counted_instead_of_an_abor
     assert!(!stage.path("trace.gpuwhy").exists());
 }
 
-/// A copy of a library of which the linker is not told that it must stay (`-z nodelete`), as it is with a plugin that
-/// has linked the collector.
+/// Copies a library without the linker flag that keeps it loaded (`-z nodelete`), as for a plugin that has
+/// linked the collector.
 fn that_can_be_unloaded(library: &Path, copy: PathBuf) -> PathBuf {
     const DYNAMIC: u32 = 2;
     const FLAGS_1: u64 = 0x6fff_fffb;
     const NODELETE: u8 = 8;
     let mut bytes = fs::read(library).unwrap();
     let number = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
-    // ELF64: where the program headers are, how many, and of each its type, offset and size in the file.
+    // ELF64: position and number of the program headers, and for each its type, offset and size in the file.
     let (headers, count) = (number(&bytes, 32), usize::from(bytes[56]));
     let is_dynamic = |at: &usize| bytes[*at..*at + 4] == DYNAMIC.to_le_bytes();
     let at = (0..count).map(|header| headers + header * 56).find(is_dynamic).unwrap();
@@ -139,7 +139,7 @@ fn a_plugin_that_has_linked_the_collector_is_not_unloaded() {
     let library = that_can_be_unloaded(&built("libprof.so"), stage.path("libplugin.so"));
     let mut command = host(&stage, "unloads");
     command.env("CUDA_INJECTION64_PATH", &library).env_remove("NVTX_INJECTION64_PATH");
-    // Played in its own time, in which measuring ends before the program does.
+    // Played at its original speed, so that measuring ends before the program does.
     command.env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_DURATION", "50ms");
     run(&stage, command.env("GPUWHY_CONTROL", "off"));
     assert_eq!(trace(&stage).1, "clean");
@@ -179,7 +179,7 @@ fn a_pipe_in_place_of_a_library_is_not_opened() {
     let seen = outcome(&mut limited, &stage.path("trace.gpuwhy"));
     seen.is_the_programs_own("GPUWHY_CUPTI_PATH");
     let text = stderr(&seen.output);
-    // On a machine with a libcupti that one is used instead.
+    // On a machine with a libcupti, that one is used instead.
     assert!(seen.said.is_empty() || text.contains("exists and is no regular file"), "{text}");
     assert_eq!(seen.trace, None);
 }

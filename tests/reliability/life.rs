@@ -1,4 +1,4 @@
-//! Births and deaths: how the program starts, forks, becomes another, and ends.
+//! Lifetime of a process: how the program starts, forks, execs, and ends.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -8,14 +8,16 @@ use super::program::{CODE, EXIT_TIMEOUT, PRINTED, outcome, outcome_of_hang, prog
 use super::table;
 use crate::support::{GPUWHY, Stage, report};
 
-/// When the program leaves, milliseconds of the recording: in the middle of its copies.
+/// Time at which the program exits, milliseconds of the recording: in the middle of its copies.
 const LEAVES_AT: u64 = 500;
-/// What is complete at least, milliseconds of the recording: play waits for two flushes at 400.
+/// Time up to which the trace must be complete, milliseconds of the recording: play waits for two flushes at
+/// 400.
 const COMPLETE_UNTIL: u64 = 350;
-/// The collector of a busy machine may be later. What it had no time for is lost, so one of so many runs counts.
+/// On a busy machine the collector may be late, and then loses data. One success in this number of runs is
+/// enough.
 const TRIES: usize = 5;
 
-/// Way out, and how the trace says that it ended.
+/// Ways to exit, with the kind of end in the trace.
 const ENDINGS: &[(&str, &str)] = &[
     ("exit", "clean"),
     ("_exit", "abrupt"),
@@ -99,7 +101,7 @@ fn an_exit_while_a_flush_runs_waits_for_it_and_no_longer() {
 fn an_exit_from_another_thread_in_the_middle_of_play_is_clean() {
     let stage = Stage::new();
     let mut command = program(&stage);
-    // Behind the first copy of the recording, and before the last.
+    // After the first copy of the recording, and before the last.
     command.args(["--call", "700:exitOnThread"]).env("GPUWHY_REPLAY_SPEED", "1");
     let seen = outcome(&mut command, &stage.path("trace.gpuwhy"));
     assert_eq!(seen.output.status.code(), Some(CODE), "{seen:?}");
@@ -117,7 +119,7 @@ fn a_thread_that_ends_takes_nothing_along() {
 
 #[test]
 fn each_process_that_uses_cuda_has_a_file_and_no_other() {
-    // When it forks, what the child does, and the traces that must be there then.
+    // Time of the fork, action of the child, and the traces that must exist afterwards.
     let cases = [
         ("before", "nothing", 1),
         ("before", "play", 2),
@@ -180,7 +182,7 @@ fn without_a_usable_libcupti_the_program_runs_as_ever_and_one_line_says_why() {
         let mut command = program(&stage);
         let seen = outcome(command.arg("--no-replay").env("GPUWHY_CUPTI_PATH", path), &stage.path("trace.gpuwhy"));
         seen.is_the_programs_own(reason);
-        // On a machine with a libcupti that one is used instead, and finds no CUDA program to measure.
+        // On a machine with a libcupti, that one is used instead, and finds no CUDA program to measure.
         if !seen.said.is_empty() {
             let text = String::from_utf8_lossy(&seen.output.stderr);
             assert!(text.contains("no usable libcupti") && text.contains(reason), "{text}");

@@ -1,4 +1,4 @@
-//! One run of the stand-in for a CUDA program, and what became of it.
+//! One run of the stand-in for a CUDA program, and its outcome.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -6,38 +6,38 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Stage, report, sum};
 
-/// The recording that is played: small, with kernels, copies, calls and one context.
+/// Recording to play: small, with kernels, copies, calls and one context.
 pub const FIXTURE: &str = "copy_pageable";
-/// What the program prints: stands for its results.
+/// Output of the program, in place of real results.
 pub const PRINTED: &str = "loss 0.25";
-/// Its exit code, unlike any that libprof.so or the host would make up.
+/// Exit code of the program, different from any of libprof.so or the host program.
 pub const CODE: i32 = 7;
-/// What the exit may wait for CUPTI here: where nothing hangs that takes as long as the machine is busy.
+/// Exit timeout in tests without a hang: CUPTI may need long on a busy machine.
 pub const EXIT_TIMEOUT: &str = "60s";
-/// The same where something hangs. A fifth of it is kept back to close the trace, which takes longer on a busy machine:
-/// then the program runs again with the next one.
+/// Exit timeouts in tests with a hang. A fifth is reserved for closing the trace, which takes longer on a
+/// busy machine: the program is then run again with the next one.
 pub const EXIT_TIMEOUTS_OF_HANGS: &[&str] = &["2s", "8s", "32s"];
-/// What is said when the collector had not closed the trace at the end of the exit timeout.
+/// Message if the collector had not closed the trace by the end of the exit timeout.
 pub const LATE: &str = "the trace ends abruptly";
-/// How long a run may take before it counts as hanging: play takes 0.2 s and the exit at most [`EXIT_TIMEOUT`]; the
-/// rest is for a machine that is busy with something else.
+/// Time after which a run counts as hanging: play takes 0.2 s and the exit at most [`EXIT_TIMEOUT`]; the rest
+/// is reserve for a busy machine.
 const HANGS: Duration = Duration::from_secs(180);
 
-/// What became of a run.
+/// Outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The program's end, as the system tells it.
+    /// Exit status and output of the program.
     pub output: Output,
-    /// What libprof.so said, line by line, without the report.
+    /// Messages of libprof.so, line by line, without the report.
     pub said: Vec<String>,
-    /// Records in the trace, and how it says that it ended. `None` without a trace.
+    /// Number of records in the trace, and its kind of end. `None` without a trace.
     pub trace: Option<(u64, String)>,
-    /// How often faults have struck, if the replay library was there to tell.
+    /// Number of faults that struck, if the replay library reported it.
     pub struck: u64,
 }
 
-/// The program, playing at four times the speed of the recording with a flush every 10 ms, two of which play waits for
-/// in its middle; nothing but warnings on stderr.
+/// The program, playing at four times the recorded speed with a flush every 10 ms. Play waits for two flushes
+/// in the middle. stderr has only warnings.
 pub fn program(stage: &Stage) -> Command {
     let mut command = stage.host(FIXTURE);
     command
@@ -50,7 +50,7 @@ pub fn program(stage: &Stage) -> Command {
     command
 }
 
-/// Runs `command`, which must not hang, and looks at the trace in `folder`.
+/// Runs `command`, which must not hang, and reads the file `trace`.
 pub fn outcome(command: &mut Command, trace: &Path) -> Outcome {
     let begun = Instant::now();
     let output = command.output().unwrap();
@@ -69,21 +69,22 @@ pub fn outcome(command: &mut Command, trace: &Path) -> Outcome {
     Outcome { said, trace, struck: counts.map_or(0, |number| number.parse().unwrap()), output }
 }
 
-/// Runs a program in which something hangs with an exit timeout that gives the collector time to close the trace.
+/// Runs a program with a hang, with an exit timeout that leaves the collector enough time to close the trace.
 pub fn outcome_of_hang(run: impl Fn(&str) -> Outcome) -> Outcome {
     let mut tries = EXIT_TIMEOUTS_OF_HANGS.iter().map(|timeout| run(timeout));
     tries.find(|seen| !seen.said.iter().any(|line| line.contains(LATE))).expect("the collector closes the trace")
 }
 
 impl Outcome {
-    /// Panics unless the program's output and exit code are what they are without us.
+    /// Panics unless the program's output and exit code are the same as without gpuwhy.
     pub fn is_the_programs_own(&self, what: &str) {
         let expected = format!("{PRINTED}\n");
         let found = (self.output.status.code(), String::from_utf8_lossy(&self.output.stdout));
         assert_eq!(found, (Some(CODE), expected.into()), "{what}: {self:#?}");
     }
 
-    /// In words, beside a run in which nothing went wrong: what is in the trace, and the first thing said.
+    /// Describes the outcome: the contents of the trace, relative to `whole` records of a run without a
+    /// fault, and the first message.
     pub fn words(&self, whole: u64) -> (String, String) {
         let trace = match &self.trace {
             None => "no trace".to_owned(),
@@ -97,7 +98,7 @@ impl Outcome {
             }
         };
         let said = self.said.first().map_or("-", |line| line.trim_start_matches("gpuwhy: "));
-        // How long the exit timeout was is no matter here.
+        // The length of the exit timeout does not matter here.
         match said.split_once(" within ") {
             Some((what, rest)) => {
                 let rest = rest.split_once(' ').map_or("", |(_, rest)| rest);

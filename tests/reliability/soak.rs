@@ -1,6 +1,6 @@
-//! Endurance: the same work again and again must not take more and more memory.
+//! Endurance: repeating the same work must not use more and more memory.
 //!
-//! `GPUWHY_SOAK` is how many seconds it lasts, 5 by default; a night is `GPUWHY_SOAK=28800`.
+//! `GPUWHY_SOAK` is the duration in seconds, 5 by default; for a night use `GPUWHY_SOAK=28800`.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,16 +10,16 @@ use std::time::Duration;
 use super::program::{CODE, EXIT_TIMEOUTS_OF_HANGS, LATE, program};
 use crate::support::{Stage, fixture, report, sum};
 
-/// Repetitions of the recording (0.78 s), all of which the replay library holds in memory from the start: 2,000 take
-/// some 500 MB.
+/// Repetitions of the recording (0.78 s), all of which the replay library holds in memory from the start:
+/// 2,000 take about 500 MB.
 const REPEATS: std::ops::RangeInclusive<u64> = 60..=2_000;
 /// Length of the recording, seconds.
 const LENGTH: f64 = 0.78;
-/// Growth of the median from the middle third to the last that counts as flat, KiB: what an allocator keeps back. Some
-/// 550 KiB were seen.
+/// Growth of the median from the middle third to the last that counts as flat, KiB: memory that an allocator
+/// retains. About 550 KiB were seen.
 const FLAT: u64 = 2_048;
 
-/// How much slower it is played if memory was not flat.
+/// Slowdown factors to try if memory was not flat.
 const SLOWER: [u64; 3] = [1, 4, 16];
 
 /// Resident memory of a process, KiB; `None` once it is gone.
@@ -29,11 +29,11 @@ fn resident(process: u32) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Runs the program to its end, and tells `figure` of the resident memory in the middle third of play and in the last,
-/// KiB.
+/// Runs the program to its end, and returns `figure` of the resident memory in the middle third of play and
+/// in the last, KiB.
 fn thirds(command: &mut Command, stage: &Stage, figure: fn(&[u64]) -> u64) -> (u64, u64) {
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
-    // By the clock of play, not by that of this test: loading comes first, and takes its time.
+    // Only from the start of play: loading comes first, and takes time.
     let mut samples = Vec::new();
     while child.try_wait().unwrap().is_none() {
         if stage.path("trace.gpuwhy").exists() {
@@ -51,7 +51,7 @@ fn most(samples: &[u64]) -> u64 {
     samples.iter().copied().max().unwrap_or(0)
 }
 
-/// What is taken in half of the time: buffers that wait for a busy machine come and go, a leak stays.
+/// The median: buffers that wait on a busy machine come and go, a leak stays.
 fn median(samples: &[u64]) -> u64 {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable();
@@ -62,7 +62,7 @@ fn median(samples: &[u64]) -> u64 {
 fn memory_stays_flat() {
     let seconds: u64 = std::env::var("GPUWHY_SOAK").map_or(5, |text| text.parse().expect("GPUWHY_SOAK in seconds"));
     let repeats = (seconds * 12).clamp(*REPEATS.start(), *REPEATS.end());
-    // A leak grows at every rate; buffers that wait because the machine is busy, at a high one.
+    // A leak grows at every rate; buffers that wait because the machine is busy grow only at a high one.
     let is_flat = |slower: u64| {
         let stage = Stage::new();
         let mut command = program(&stage);
@@ -79,8 +79,9 @@ fn memory_stays_flat() {
     assert!(SLOWER.into_iter().any(is_flat), "memory grew by more than {FLAT} KiB at each rate");
 }
 
-/// Growth from the middle third to the last while no flush tells the engine what is complete, KiB. Without a limit on
-/// what waits for one it is 55 MB, some 250 bytes for each kernel; with it 17 MB, tables that still fill up.
+/// Maximum growth from the middle third to the last while no flush shows the engine what is complete, KiB.
+/// Without a limit on the data that wait for a flush it is 55 MB, about 250 bytes for each kernel; with the
+/// limit 17 MB, for tables that still fill up.
 const WITHOUT_FLUSHES: u64 = 34_000;
 
 #[test]
@@ -101,7 +102,8 @@ fn memory_stays_flat_while_a_flush_hangs_and_buffers_come() {
     println!("{middle} KiB in the middle third, {last} KiB in the last");
     assert!(last <= middle + WITHOUT_FLUSHES, "{middle} KiB in the middle third, {last} KiB in the last");
     let (_, json) = report(&stage.path("trace.gpuwhy"));
-    // On a busy machine the collector may need longer for what waits than the rest of the exit timeout, and says so.
+    // On a busy machine the collector may need longer for the waiting data than the rest of the exit timeout,
+    // and reports that.
     let was_late = fs::read_to_string(said).unwrap().contains(LATE);
     let end = &json["completeness"]["end"];
     assert!(end == "timed_out" || was_late && end == "abrupt", "{was_late} {end}");

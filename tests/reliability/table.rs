@@ -1,10 +1,10 @@
-//! Tables in docs/design/reliability.md that are what the tests saw.
+//! Tables in docs/design/reliability.md with the observations of the tests.
 
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Compares the table `name` with `rows`, or renews it when GPUWHY_BLESS is set. Prints it in any case.
+/// Compares the table `name` with `rows`, or updates it when GPUWHY_BLESS is set. Prints it in any case.
 pub fn check(name: &str, head: &[&str], rows: &[Vec<String>]) {
     let mut table = format!("| {} |\n|{}\n", head.join(" | "), "---|".repeat(head.len()));
     for row in rows {

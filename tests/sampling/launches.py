@@ -1,6 +1,6 @@
-"""A program that loads the profiler as the driver does, and whose main thread launches kernels as a recording says.
+"""A program that loads the profiler as the driver does, and whose main thread launches kernels according to a recording.
 
-The recording has to name this thread, so it is written after the thread's id is printed and before a line comes in.
+The recording has to name this thread, so it is written after the thread's id is printed and before a line is read.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ def play(until):
 
 
 def playing(until):
-    """Plays on another thread: what this one does meanwhile lasts as long, however busy the machine is."""
+    """Plays on another thread: the work of this one lasts as long, however busy the machine is."""
     player = threading.Thread(target=play, args=(until,))
     player.start()
     return player

@@ -1,5 +1,5 @@
-//! Kernels by the line that launched them, from a living Python program: a recording made by hand says that its main
-//! thread launches, and the interpreter says where that thread is meanwhile.
+//! Kernels by the line that launched them, from a live Python program: according to a hand-made recording its
+//! main thread launches, and the interpreter provides the location of that thread.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -21,7 +21,8 @@ const MILLISECOND: u64 = 1_000_000;
 const LAUNCHES: u64 = 600;
 const KERNEL: u64 = 50_000;
 
-/// From 0.1 to 0.7 s `thread` launches one kernel, from 0.9 to 1.5 s the other: a call of 0.8 ms each millisecond.
+/// From 0.1 to 0.7 s `thread` launches one kernel, from 0.9 to 1.5 s the other: a call of 0.8 ms every
+/// millisecond.
 fn recording(path: &Path, thread: u32) {
     let sizes = [(Kind::RUNTIME, 40), (Kind::CONCURRENT_KERNEL, 224)];
     let meta = Meta { cupti_version: 130_001, start: START, sizes: sizes.to_vec(), ..Meta::default() };
@@ -82,7 +83,7 @@ fn a_launch_has_the_line_at_which_the_interpreter_was() {
     assert_eq!(lines["basis"], "estimate");
     assert_eq!(lines["kernel_ns"], 2 * LAUNCHES * KERNEL);
     assert_eq!(lines["not_sampled_ns"], 0);
-    // The interpreter and the recording run beside each other, so a busy machine may shift a sample or two.
+    // The interpreter and the recording run in parallel, so a busy machine may shift a sample or two.
     let largest = |kernel: &str| -> Value {
         let rows = lines["kernels"].as_array().unwrap().iter().filter(|row| row["kernel"] == kernel);
         rows.max_by_key(|row| row["samples"].as_u64()).unwrap_or_else(|| panic!("{kernel}: {lines}")).clone()
@@ -92,7 +93,7 @@ fn a_launch_has_the_line_at_which_the_interpreter_was() {
         let row = largest(kernel);
         assert!(row["function"].as_str().unwrap().ends_with(function), "{row}");
         assert!(row["file"].as_str().unwrap().ends_with("launches.py") && row["line"].as_u64() > Some(0), "{row}");
-        // Qualified names come with CPython 3.11.
+        // Qualified names exist since CPython 3.11.
         let is_qualified = row["function"].as_str().unwrap().contains('.');
         assert_eq!(row["module"].as_str(), module.filter(|_| is_qualified), "{row}");
         assert_eq!(row["kernel_ns"], LAUNCHES * KERNEL);

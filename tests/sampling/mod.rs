@@ -1,5 +1,5 @@
-//! Looks at host threads, from a Python program through libprof.so into the trace: a recorded session plays while a
-//! living interpreter works and waits.
+//! Host samples, from a Python program through libprof.so into the trace: a recorded session plays while a
+//! live interpreter works and waits.
 
 mod lines;
 mod native;
@@ -16,7 +16,7 @@ use gpuwhy_trace::format::TraceReader;
 use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::{HostSample, InterpreterLock, Loss, Record, ThreadState, Timestamp};
 
-/// What a trace says about host threads.
+/// Host samples of a trace.
 struct Looks {
     samples: Vec<HostSample>,
     loss: Loss,
@@ -85,14 +85,15 @@ fn a_python_program_is_seen_where_it_works_and_where_it_waits() {
         *ready += sample.on_cpu + sample.runnable;
     }
     println!("{} samples, {} failed: {time:?}", looks.samples.len(), looks.loss.failed_samples);
-    // One function sleeps and the other works, on a core or waiting for one: on a busy machine both wait for cores.
+    // One function sleeps and the other works, on a core or waiting for one: on a busy machine both wait for
+    // cores.
     let [asleep, working] = [("load_batch", ThreadState::Sleep), ("compute", ThreadState::Running)].map(|key| {
         let [wall, ready] = time[&key];
         ready as f64 / wall as f64
     });
     assert!(asleep < working && working > 0.25, "{time:?}");
 
-    // The forked child waits in a read, and leaves neither a report nor a trace of its own.
+    // The forked child waits in a read, and leaves neither a report nor a trace.
     if Path::new("/proc/thread-self/children").exists() {
         let is_one_in_a_read =
             |sample: &HostSample| (sample.children, sample.children_running, sample.children_in_io) == (1, 0, 1);
@@ -100,7 +101,8 @@ fn a_python_program_is_seen_where_it_works_and_where_it_waits() {
     }
     assert_eq!(std::fs::read_dir(stage.folder.path()).unwrap().count(), 1);
 
-    // One thread: each look begins where the one before it ended, unless that one came too late for its flush mark.
+    // One thread: each sample starts where the previous one ended, unless that one was too late for its flush
+    // mark.
     let gaps = looks.samples.windows(2).filter(|pair| pair[0].at != pair[1].since).count() as u64;
     assert!(gaps <= looks.loss.failed_samples, "{gaps} gaps, {:?}", looks.loss);
     assert!(looks.samples.iter().any(|sample| sample.interpreter_lock == InterpreterLock::ThisThread));

@@ -1,6 +1,6 @@
-/* A program without Python that loads the profiler as the driver does and lets a recorded session play, while its first
-   thread spins, sleeps, and runs code of a library that is loaded and unloaded each time. With DENY it refuses itself
-   perf events, as containers do. */
+/* A program without Python that loads the profiler as the driver does and plays a recorded session, while its first
+   thread spins, sleeps, and runs code of a library that is loaded and unloaded each time. With DENY it blocks perf
+   events for itself, as containers do. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

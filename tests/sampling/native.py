@@ -1,5 +1,5 @@
-"""As train.py, with work and waits in functions of C: sorting, and a lock that nobody releases. With KILL the system ends the
-program if it asks for perf events."""
+"""As train.py, with work and waits in C functions: sorting, and a lock that is never released. With KILL the system kills
+the program if it opens perf events."""
 
 import ctypes
 import os
@@ -29,7 +29,7 @@ class Program(ctypes.Structure):
 
 
 def forbid_perf_events():
-    # Loads the number of the call, and ends the process for perf_event_open of x86-64.
+    # Loads the number of the system call, and kills the process for perf_event_open on x86-64.
     filters = (Filter * 4)((0x20, 0, 0, 0), (0x15, 0, 1, 298), (0x06, 0, 0, 0x80000000), (0x06, 0, 0, 0x7FFF0000))
     number, prctl = ctypes.c_ulong, ctypes.CDLL(None).prctl
     assert prctl(38, number(1), number(0), number(0), number(0)) == 0

@@ -31,7 +31,7 @@ fn play(stage: &Stage, command: &mut Command) -> Looks {
     Looks::read(&stage.path("trace.gpuwhy"))
 }
 
-/// How often the thread was in what, with the functions from `outermost` inwards.
+/// Number of samples by state and stack, with the functions from `outermost` inwards.
 fn seen(looks: &Looks, outermost: &str) -> BTreeMap<(ThreadState, String), u32> {
     let mut seen = BTreeMap::new();
     for sample in &looks.samples {
@@ -69,7 +69,7 @@ fn a_c_program_is_seen_where_it_spins_and_where_it_waits() {
     assert!(seen.keys().any(|(state, stack)| *state == ThreadState::Sleep && stack == "outer middle inner rest"));
     if perf_events_are_allowed(&looks) {
         assert!(seen.keys().any(|(state, stack)| *state == ThreadState::Running && stack == "outer middle inner spin"));
-        // The library is another one each time, and may be gone by now.
+        // The library is a different one each time, and may be unloaded by now.
         let in_plugin = looks.samples.iter().filter(|sample| looks.stack(sample).contains(&"plugin_entry")).count();
         println!("{in_plugin} in the plugin");
         assert!(in_plugin > 0);
@@ -91,10 +91,10 @@ fn without_perf_events_waiting_threads_are_still_seen_and_the_reason_is_noted() 
     assert!(states.contains(&ThreadState::Sleep) && !states.contains(&ThreadState::Running), "{states:?}");
 }
 
-/// What a filter of system calls ends a process with (Linux on x86-64).
+/// Signal with which a seccomp filter kills a process (Linux on x86-64).
 const SIGSYS: i32 = 31;
 
-/// As services of systemd with `SystemCallFilter=` have one.
+/// Services of systemd with `SystemCallFilter=` have such a filter.
 #[test]
 fn a_filter_that_ends_the_program_is_not_tried_unasked() {
     let Some(python) = python() else { return };

@@ -1,4 +1,4 @@
-"""A program that loads the profiler as the driver does and lets a recorded session play while it works and waits."""
+"""A program that loads the profiler as the driver does and plays a recorded session while it works and waits."""
 
 import ctypes
 import os
@@ -29,7 +29,7 @@ def train(player):
 
 
 def worker():
-    """A forked child that waits for work until this process ends, and leaves as Python does."""
+    """A forked child that waits for work until this process ends, and exits normally."""
     read, write = os.pipe()
     if os.fork() == 0:
         os.close(write)

@@ -1,4 +1,5 @@
-//! What the processes of the tests do. Each of these tests needs the environment that its outer half sets.
+//! The inner halves of the tests, which run in child processes. Each needs the environment that its outer
+//! half sets.
 
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ fn ranges_and_steps() {
     let count = |name| ranges.rows.iter().find(|row| row.message == name).map(|row| row.host.durations.count());
     assert_eq!(["outer", "inner", "elsewhere", "step"].map(count), [Some(1), Some(5), Some(1), Some(5)]);
     assert_eq!((ranges.open, ranges.counts.unmatched), (0, 0));
-    // None of the first session's.
+    // None from the first session.
     let session = Session::start().unwrap();
     drop(session.range("later"));
     let report = session.finish().unwrap();
@@ -99,7 +100,8 @@ fn busy() {
 #[ignore = "run by its outer half"]
 fn within_itself() {
     let _session = Session::start().unwrap();
-    // Nobody else could end the one that is open: these answer at once, whatever they would wait for another thread's.
+    // Only this thread can end the open session: these calls return at once, however long they would wait for
+    // another thread's.
     let waiting = Session::builder().wait(Duration::from_secs(3600)).start();
     assert_eq!(waiting.unwrap_err().kind(), SessionErrorKind::Busy);
     assert_eq!(gpuwhy::measure(|_| {}).unwrap_err().kind(), SessionErrorKind::Busy);
@@ -110,7 +112,7 @@ fn within_itself() {
 #[ignore = "run by its outer half"]
 fn prepared() {
     gpuwhy::prepare().unwrap();
-    // As a program that uses CUDA: the collector has the records, but no session.
+    // As a program that uses CUDA: the collector has the records, but there is no session.
     play_until(3300);
     gpuwhy::prepare().unwrap();
     let (_, report) = gpuwhy::measure(|_| play_out()).unwrap();
@@ -128,7 +130,7 @@ fn joined() {
     let report = session.finish().unwrap();
     assert!(report.completeness.kernels > 100);
     assert_eq!(report.ranges.unwrap().rows[0].message, "part");
-    // Goes on without a session.
+    // Continues without a session.
     play_out();
 }
 
@@ -138,7 +140,7 @@ fn no_cupti() {
     let error = Session::builder().trace("none.gpuwhy").start().unwrap_err();
     assert_eq!(error.kind(), SessionErrorKind::NoCupti);
     assert!(error.to_string().contains("install"), "{error}");
-    // Tests unwrap it: the lines stay lines.
+    // Tests unwrap it, so line breaks must survive.
     assert!(format!("{error:?}").starts_with("NoCupti: ") && format!("{error:?}").lines().count() > 1, "{error:?}");
     assert_eq!(gpuwhy::prepare().unwrap_err().kind(), SessionErrorKind::NoCupti);
     // The same again: no session is left half open.

@@ -42,7 +42,7 @@ fn rules() {
     let fast = failure(&report, any().kernel_at_most(part, Duration::from_nanos(1)));
     assert!(fast.contains("median") && fast.contains("at most 1 ns expected"), "{fast}");
     assert!(failure(&report, any().kernel_at_most("no such kernel", slow)).contains("there are"));
-    // All that fail are told.
+    // All failures are listed.
     let two = any().kernels_at_most(0).no_sync().check(&report).unwrap_err();
     assert_eq!(two.texts().len(), 2);
     let mut incomplete = report.clone();

@@ -1,6 +1,7 @@
-//! Sessions of a program that links the crate, alone and under an injected libprof.so, with a recording for a GPU.
+//! Sessions of a program that links the crate, alone and under an injected libprof.so, with a recording
+//! instead of a GPU.
 //!
-//! Each test runs a part of this binary in a process of its own: the modules below say what that part does.
+//! Each test runs a part of this binary in a separate process, implemented in the modules below.
 
 mod inner;
 mod judged;
@@ -68,7 +69,7 @@ fn a_collector_that_only_watches_gives_no_session() {
     passes(&Stage::new(), "mlp", "session::inner::watched", |command| {
         command.env("CUDA_INJECTION64_PATH", built("libprof.so")).env("GPUWHY_MODE", "monitor");
     });
-    // One of its own records what a session needs.
+    // The collector of the session records what it needs.
     passes(&Stage::new(), "sync_item", "session::inner::unwatched", |command| {
         command.env("GPUWHY_MODE", "monitor");
     });

@@ -1,4 +1,4 @@
-//! What is in the captures of a trace, and what should be.
+//! Actual and expected contents of captures.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -12,17 +12,17 @@ use gpuwhy_trace::record::{CaptureMark, Record};
 
 use crate::support::{Stage, stderr};
 
-/// What a trace holds of one capture; number 0 for a whole run.
+/// Contents of one capture in a trace; number 0 for a complete run.
 #[derive(Default)]
 pub struct Capture {
-    /// Its range, nanoseconds since the start of the session.
+    /// Range of the capture, nanoseconds since the start of the session.
     pub begin: u64,
     pub end: u64,
-    /// Correlation ids of its device work, ascending.
+    /// Correlation ids of device work, ascending.
     pub work: Vec<u32>,
 }
 
-/// Reads the captures of a trace, and when each call began (nanoseconds since the start of the session).
+/// Reads the captures of a trace, and the start of each call (nanoseconds since the start of the session).
 pub fn read(trace: &Path) -> (BTreeMap<u32, Capture>, HashMap<u32, u64>) {
     let mut reader = TraceReader::new(BufReader::new(File::open(trace).unwrap())).unwrap();
     let start = reader.session().start;
@@ -57,7 +57,7 @@ pub fn read(trace: &Path) -> (BTreeMap<u32, Capture>, HashMap<u32, u64>) {
     (captures, calls)
 }
 
-/// What the whole recording launched, and when.
+/// Launches of the complete recording, with their times.
 pub struct Truth {
     work: Vec<u32>,
     calls: HashMap<u32, u64>,
@@ -71,13 +71,13 @@ impl Truth {
         Self { work: captures.remove(&0).unwrap().work, calls }
     }
 
-    /// What was launched between two times, nanoseconds.
+    /// Work launched between two times, nanoseconds.
     pub fn between(&self, from: u64, to: u64) -> Vec<u32> {
         let inside = |id: &&u32| (from..=to).contains(&self.calls[id]);
         self.work.iter().filter(inside).copied().collect()
     }
 
-    /// Whether a capture holds what was launched in its range: all of it, once, and nothing else.
+    /// Checks that a capture has exactly the work launched in its range, each once.
     #[track_caller]
     pub fn check(&self, capture: &Capture, context: &str) {
         let expected = self.between(capture.begin, capture.end);
@@ -95,7 +95,7 @@ impl Truth {
     }
 }
 
-/// Runs a program that has to end with success.
+/// Runs a program that must succeed.
 pub fn run(host: &mut Command) -> Output {
     let output = host.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));

@@ -1,4 +1,4 @@
-// Two kernels with a line of their own each at which they wait: the source of testing/fixtures/gather.cubin.
+// Two kernels, each with a different line at which it stalls: the source of testing/fixtures/gather.cubin.
 __device__ float hot(const float *x, int i, int n) {
     float sum = 0;
     for (int k = 0; k < 64; k++)

@@ -1,5 +1,5 @@
-// A driver with one device, for what gpuwhy asks the driver about a device that CUPTI has not described. The replay library
-// hears of the one call that gpuwhy makes again and again, as CUPTI does.
+// A driver with one device, for gpuwhy's queries about a device that CUPTI has not described. The replay library gets
+// a callback for the one call that gpuwhy repeats, as CUPTI does.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdlib.h>

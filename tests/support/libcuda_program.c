@@ -1,5 +1,5 @@
-// A driver for the program of a calibration: calls succeed and launch nothing. As the real one does, cuInit loads the
-// library that CUDA_INJECTION64_PATH names; what CUPTI then says of the device comes from a recording.
+// A driver for the program of a calibration: calls succeed and launch nothing. Like the real one, cuInit loads the
+// library that CUDA_INJECTION64_PATH names; CUPTI's data about the device then come from a recording.
 #include "libcuda.c"
 #include <stdio.h>
 

@@ -18,17 +18,17 @@ use tempfile::TempDir;
 /// The `gpuwhy` binary.
 pub const GPUWHY: &str = env!("CARGO_BIN_EXE_gpuwhy");
 
-/// A time of the recording, milliseconds, at which each of them is over.
+/// A time after the end of any recording, milliseconds.
 pub const END: u64 = 3_600_000;
 
-/// Has a program of [`Stage::host`] stay at a time of its recording, milliseconds, until its stage lets it go on by
-/// this name. Several in the order of time.
+/// Makes a program of [`Stage::host`] pause at a time of its recording, milliseconds, until its stage
+/// releases it by this name. Several pauses must be in time order.
 pub fn stays<'a>(host: &'a mut Command, at: u64, name: &str) -> &'a mut Command {
     host.args(["--call", &format!("{at}:waitFor={name}")])
 }
 
-/// Has a program of [`Stage::host`] wait at each of these times of its recording, milliseconds, until what was played
-/// has been flushed: the profiler keeps up with it, however busy the machine is.
+/// Makes a program of [`Stage::host`] wait at each of these times of its recording, milliseconds, until the
+/// data played by then are flushed, so that the profiler keeps up even on a busy machine.
 pub fn keeps_up(host: &mut Command, times: impl IntoIterator<Item = u64>) -> &mut Command {
     for at in times {
         host.args(["--call", &format!("{at}:flushes=2")]);
@@ -45,7 +45,7 @@ pub struct Stage {
 impl Stage {
     pub fn new() -> Self {
         let sockets = tempfile::tempdir().unwrap();
-        // Only then it is used.
+        // The folder is used only with this mode.
         std::fs::set_permissions(sockets.path(), Permissions::from_mode(0o700)).unwrap();
         Self { folder: tempfile::tempdir().unwrap(), sockets }
     }
@@ -54,17 +54,17 @@ impl Stage {
         self.folder.path().join(name)
     }
 
-    /// The folder of control sockets, of the programs of this stage and of no others.
+    /// Folder of the control sockets, only for programs of this stage.
     pub fn sockets(&self) -> &Path {
         self.sockets.path()
     }
 
-    /// The socket of a process.
+    /// Socket of a process.
     pub fn socket(&self, process: u32) -> PathBuf {
         self.sockets().join(format!("{process}.sock"))
     }
 
-    /// Lets a program go on that [`stays`].
+    /// Releases a program that [`stays`].
     pub fn go_on(&self, name: &str) {
         std::fs::write(self.path(name), "").unwrap();
     }
@@ -90,28 +90,28 @@ impl Stage {
             .env("NVTX_INJECTION64_PATH", built("libprof.so"))
             .env("GPUWHY_CUPTI_PATH", built("libcupti_replay.so"))
             .env("GPUWHY_REPLAY", self::fixture(fixture))
-            // A debug build on a busy machine takes its time; what is tested is not how much.
+            // A debug build on a busy machine is slow, and the tests do not check its speed.
             .env("GPUWHY_EXIT_TIMEOUT", "60s")
-            // So much is never behind that the simulation would be left out.
+            // Large enough that the simulation is never skipped because of a backlog.
             .env("GPUWHY_BUFFER_MEMORY", "4G")
-            // As they were recorded; what is chosen where nothing is said: modes.rs.
+            // As recorded; modes.rs tests the default.
             .env("GPUWHY_CUDA_GRAPH_TRACE", "node")
             .env("GPUWHY_OUTPUT", "trace.gpuwhy")
             // No command reaches the programs of another test, or of this machine's user.
             .env("GPUWHY_CONTROL", self.sockets())
-            // What was measured on this machine is not what the recordings are about.
+            // A calibration of this machine does not apply to the recordings.
             .env("XDG_CACHE_HOME", self.folder.path());
         command
     }
 
-    /// A recorded session as a libcupti plays it that records CUDA graphs as a whole without harm.
+    /// A recorded session, played by a libcupti version that can safely record CUDA graphs as a whole.
     pub fn with_whole_graphs(&self, fixture: &str) -> Command {
         let mut host = self.host(fixture);
         host.env("GPUWHY_REPLAY_VERSION", "130200");
         host
     }
 
-    /// A driver with one device, to be preloaded.
+    /// A fake driver with one device, for preloading.
     pub fn driver(&self) -> PathBuf {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/libcuda.c");
         let library = self.path("libcuda.so.1");
@@ -151,7 +151,7 @@ pub fn fixtures() -> Vec<String> {
     names
 }
 
-/// A file that cargo built beside the binary: libraries of dependencies lie in `deps`.
+/// A file that cargo built next to the binary: libraries of dependencies are in `deps`.
 pub fn built(file: &str) -> PathBuf {
     let folder = Path::new(GPUWHY).parent().unwrap();
     let places = [folder.join("deps").join(file), folder.join(file)];
@@ -163,12 +163,12 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The sum of an object's numbers.
+/// Sum of an object's numbers.
 pub fn sum(object: &Value) -> u64 {
     object.as_object().unwrap().values().map(|value| value.as_u64().unwrap()).sum()
 }
 
-/// What the replay library itself counted, of what it prints at `--counts`.
+/// A count of the replay library, from its output for `--counts`.
 pub fn counted(text: &str, what: &str) -> u64 {
     let rest = text.split(&format!("{what}: ")).nth(1).unwrap();
     rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()

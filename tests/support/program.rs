@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::{END, GPUWHY, Stage, stays, stderr};
 
-/// A program that does not end before it is told to, with its own folder for sockets.
+/// A program that runs until it is released, with a separate folder for sockets.
 pub struct Program {
     pub stage: Stage,
     pub child: Child,
@@ -21,7 +21,7 @@ impl Program {
         Self::playing("multi_stream", &[], variables)
     }
 
-    /// One that also stays at these times, each with a name, until it is let go on.
+    /// Starts a program that also pauses at these times, each with a name, until it is released.
     pub fn playing(fixture: &str, stops: &[(u64, &str)], variables: &[(&str, &str)]) -> Self {
         let stage = Stage::new();
         let mut host = stage.host(fixture);
@@ -54,7 +54,7 @@ impl Program {
         command.args(arguments).env("GPUWHY_CONTROL", self.stage.sockets()).output().unwrap()
     }
 
-    /// The answer of a command for this program.
+    /// Output of a command for this program.
     pub fn tell(&self, command: &str) -> String {
         let output = self.gpuwhy(&[command, &self.child.id().to_string()]);
         assert!(output.status.success(), "{command}: {}", stderr(&output));
@@ -75,7 +75,7 @@ impl Program {
         serde_json::from_str(&answer).unwrap()
     }
 
-    /// Lets the program end; answers what it said on stderr.
+    /// Lets the program end; returns its stderr.
     pub fn end(mut self) -> (Stage, String) {
         self.stage.go_on("end");
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What a trace holds, record by record.
+//! Contents of a trace, record by record.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -9,7 +9,7 @@ use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceReader;
 use gpuwhy_trace::record::{RangeEvent, Record};
 
-/// The range events of a trace in their order, and what they refer to.
+/// Range events of a trace in order, and the dictionary for them.
 pub fn ranges(trace: &Path) -> (Vec<RangeEvent>, Dictionary) {
     let mut reader = TraceReader::new(BufReader::new(File::open(trace).unwrap())).unwrap();
     let mut ranges = Vec::new();

@@ -1,6 +1,6 @@
-//! The few functions of the CUDA driver that the program of a calibration calls, through the library that is loaded.
+//! CUDA driver functions that the calibration program calls, from the library that is loaded.
 //!
-//! All of it is in one context and one stream; what is made here is given back when the process ends.
+//! All calls use one context and one stream. The resources are released when the process ends.
 #![expect(unsafe_code, reason = "calls the CUDA driver")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -11,13 +11,13 @@ use libloading::os::unix::{Library, Symbol};
 
 /// `CU_DEVICE_ATTRIBUTE_CLOCK_RATE` of `cuda.h`, in kHz.
 const CLOCK_RATE: c_int = 13;
-/// Taken where the driver does not tell the clock, kHz. Kernels are then shorter or longer than asked for, and nothing
-/// else.
+/// Clock that is assumed when the driver does not report one, kHz. Only the durations of kernels depend on
+/// it.
 const USUAL_CLOCK: c_int = 1_500_000;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const CAPTURE_RELAXED: c_int = 2;
 
-/// An empty kernel, and one that runs for a number of the multiprocessor's cycles.
+/// An empty kernel, and one that spins for a number of SM clock cycles.
 const KERNELS: &CStr = c"
 .version 6.0
 .target sm_50
@@ -79,15 +79,15 @@ pub struct Driver {
 pub struct Graph(Handle);
 
 impl Driver {
-    /// The first visible device. Fails when there is no driver, no device, or a call fails.
+    /// Opens the first visible device. Fails when there is no driver, no device, or a call fails.
     pub fn open() -> Result<Self> {
         let library = cupti_sys::load_driver()
             .ok_or_else(|| anyhow!("libcuda.so.1 cannot be loaded: there is no NVIDIA driver"))?;
         let (mut ordinal, mut clock, mut context, mut module) = (0, 0, null_mut(), null_mut());
         let mut text: [c_char; 256] = [0; 256];
-        // SAFETY: functions of these names have had the types that they are given here since CUDA 12.0 or before. The
-        // library stays loaded. All pointers are to live locals and fields of the sizes that are told; handles come
-        // from the calls before, each of which has succeeded.
+        // SAFETY: functions with these names have had these types since CUDA 12.0 or earlier. The library
+        // stays loaded. All pointers are to live locals and fields of the sizes that are passed; handles come
+        // from the previous calls, each of which has succeeded.
         unsafe {
             let initialize: unsafe extern "C" fn(c_uint) -> c_int = function(&library, "cuInit")?;
             let device: unsafe extern "C" fn(*mut c_int, c_int) -> c_int = function(&library, "cuDeviceGet")?;
@@ -142,12 +142,12 @@ impl Driver {
         }
     }
 
-    /// Launches the empty kernel. Fails when the driver refuses; so it is with all that follow.
+    /// Launches the empty kernel. Fails when the driver refuses, as do all functions below.
     pub fn empty(&self) -> Result<()> {
         self.kernel(self.empty, &mut [])
     }
 
-    /// Launches a kernel that runs for about so many nanoseconds.
+    /// Launches a kernel that runs for about `nanos` nanoseconds.
     pub fn spin(&self, nanos: u64) -> Result<()> {
         let mut cycles = nanos.saturating_mul(self.kilohertz) / 1_000_000;
         self.kernel(self.spin, &mut [(&raw mut cycles).cast()])
@@ -155,15 +155,16 @@ impl Driver {
 
     fn kernel(&self, kernel: Handle, parameters: &mut [*mut c_void]) -> Result<()> {
         let (stream, parameters) = (self.stream, parameters.as_mut_ptr());
-        // SAFETY: a kernel of this module with the parameters that it takes, which the driver copies before it returns.
+        // SAFETY: the kernel is of this module and gets the parameters that it takes, which the driver copies
+        // before it returns.
         succeeded("cuLaunchKernel", unsafe {
             (self.launch)(kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, null_mut())
         })
     }
 
-    /// Copies 4 bytes from page-locked memory.
+    /// Copies 4 bytes from pinned memory.
     pub fn copy(&self) -> Result<()> {
-        // SAFETY: both are of 4096 bytes and are never freed.
+        // SAFETY: both allocations have 4096 bytes and are never freed.
         succeeded("cuMemcpyHtoDAsync", unsafe { (self.copy)(self.memory, self.host, 4, self.stream) })
     }
 
@@ -178,7 +179,7 @@ impl Driver {
         succeeded("cuStreamSynchronize", unsafe { (self.synchronize)(self.stream) })
     }
 
-    /// A graph of what `work` launches.
+    /// Captures the launches of `work` into a graph.
     pub fn graph(&self, work: impl FnOnce(&Self) -> Result<()>) -> Result<Graph> {
         let (mut graph, mut executable) = (null_mut(), null_mut());
         // SAFETY: as above.
@@ -194,15 +195,15 @@ impl Driver {
 
     /// Launches a graph.
     pub fn launch(&self, graph: &Graph) -> Result<()> {
-        // SAFETY: graphs are made by this only and are never destroyed.
+        // SAFETY: graphs come only from `graph` and are never destroyed.
         succeeded("cuGraphLaunch", unsafe { (self.launch_graph)(graph.0, self.stream) })
     }
 }
 
 /// # Safety
-/// `T` is the type of the function of this name, and the library stays loaded.
+/// `T` is the type of the function called `name`, and the library stays loaded.
 unsafe fn function<T: Copy>(library: &Library, name: &str) -> Result<T> {
-    // SAFETY: the caller vouches for the type.
+    // SAFETY: the caller guarantees the type.
     let symbol: Symbol<T> = unsafe { library.get(name) }.with_context(|| format!("{name}: not in libcuda.so.1"))?;
     Ok(*symbol)
 }

@@ -1,4 +1,4 @@
-//! The calibration file: read, changed, and written in one step.
+//! The calibration file, which is read, changed, and replaced atomically.
 
 use std::env;
 use std::fs;
@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use gpuwhy_trace::cost::calibration::{self, Entry, LARGEST_FILE};
 
-/// Where the file of this user lies. Fails when neither `XDG_CACHE_HOME` nor `HOME` is an absolute path.
+/// Path of this user's file. Fails when neither `XDG_CACHE_HOME` nor `HOME` is an absolute path.
 pub fn path() -> Result<PathBuf> {
     let [cache, home] = ["XDG_CACHE_HOME", "HOME"].map(env::var_os);
     calibration::path(cache.as_deref(), home.as_deref())
         .context("no place for the calibration: neither XDG_CACHE_HOME nor HOME is an absolute path")
 }
 
-/// What is in the file; nothing when there is none. Fails when it cannot be read or is no calibration file. It is left
-/// as it is.
+/// Entries of the file; empty when there is no file. Fails when it cannot be read or is not a calibration
+/// file. Never changes the file.
 pub fn read(path: &Path) -> Result<Vec<Entry>> {
     let file = match fs::File::open(path) {
         Ok(file) => file,
@@ -32,7 +32,8 @@ pub fn read(path: &Path) -> Result<Vec<Entry>> {
     }
 }
 
-/// Adds `entry` to the file, or replaces what it has of the same machine. Readers find the old file or the new one.
+/// Adds `entry` to the file, or replaces the entry of the same machine. Readers find the old file or the new
+/// one.
 ///
 /// # Errors
 /// As [`read`], and when it cannot be written.

@@ -1,7 +1,8 @@
-//! `gpuwhy doctor --calibrate`: measures what tracing adds on this machine, and keeps it for the reports.
+//! `gpuwhy doctor --calibrate`: measures the overhead of tracing on this machine and saves it for the
+//! reports.
 //!
-//! A program of this command's own ([`program`]) runs in child processes, in turn without `libprof.so` and with it.
-//! What it takes longer with it is the price, of each kind of call and gap by itself.
+//! A dedicated program ([`program`]) runs in child processes, alternately without and with `libprof.so`. The
+//! difference in time is the overhead, measured separately for each kind of call and gap.
 
 mod driver;
 mod file;
@@ -27,11 +28,11 @@ use self::prices::{Round, Samples};
 use crate::install_paths;
 use crate::run::{INJECTION, NVTX_INJECTION};
 
-/// Pairs of a run without tracing and one with it.
+/// Number of pairs of an untraced and a traced run.
 const ROUNDS: usize = 3;
-/// Longest time for one run. Starting CUDA takes some seconds on a machine with many GPUs.
+/// Time limit for one run. Starting CUDA takes some seconds on a machine with many GPUs.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// What prices are for, in the order of [`NAMES`].
+/// Descriptions of the overheads, in the order of [`NAMES`].
 const MEANINGS: [&str; NAMES.len()] = [
     "launch of a kernel in a row",
     "launch of a kernel after other work",
@@ -45,11 +46,11 @@ const MEANINGS: [&str; NAMES.len()] = [
     "GPU, before a queued copy",
 ];
 
-/// Measures, keeps and prints the prices. Fails when there is no GPU, when the calibration file is none or cannot be
-/// written, or when a run fails.
+/// Measures, saves and prints the overhead table. Fails when there is no GPU, when the calibration file is
+/// invalid or cannot be written, or when a run fails.
 pub fn run(cupti: Option<&Path>, json: bool) -> Result<u8> {
     let path = file::path()?;
-    // Before the time is spent.
+    // Report an invalid file before spending time on measurements.
     file::read(&path)?;
     let library = install_paths::library()?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
@@ -62,7 +63,7 @@ pub fn run(cupti: Option<&Path>, json: bool) -> Result<u8> {
     };
     let mut rounds = Vec::new();
     for round in 0..ROUNDS {
-        // Each comes first as often, so that a machine that becomes slower adds nothing to the price.
+        // The order alternates, so that a machine that becomes slower does not bias the overhead.
         let first = if round % 2 == 0 { Some(bare()?) } else { None };
         let traced = traced()?;
         let bare = match first {
@@ -78,7 +79,7 @@ pub fn run(cupti: Option<&Path>, json: bool) -> Result<u8> {
     Ok(0)
 }
 
-/// The program, without what would change what is measured.
+/// Command for the program, without environment variables that would change the measurement.
 fn command() -> Result<Command> {
     let mut command = Command::new(env::current_exe().context("cannot find this program")?);
     command.arg(program::SUBCOMMAND).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -93,7 +94,7 @@ fn command() -> Result<Command> {
     Ok(command)
 }
 
-/// Runs the program and takes what it prints.
+/// Runs the program and parses its output.
 fn child(command: &mut Command, cupti: Option<&Path>) -> Result<Samples> {
     if let Some(path) = cupti {
         command.env(config::CUPTI_PATH, std::path::absolute(path)?);
@@ -111,7 +112,7 @@ fn child(command: &mut Command, cupti: Option<&Path>) -> Result<Samples> {
             None => thread::sleep(Duration::from_millis(5)),
         }
     };
-    // Some kilobytes fit the pipe, so the child never waited for this.
+    // The output is a few kilobytes and fits the pipe, so the child never blocked on it.
     let mut text = String::new();
     if let Some(mut stdout) = child.stdout.take() {
         stdout.read_to_string(&mut text).context("cannot read what was measured")?;
@@ -123,7 +124,7 @@ fn child(command: &mut Command, cupti: Option<&Path>) -> Result<Samples> {
     }
 }
 
-/// What the program printed; `None` when it did not come to its end, and an error when it says one.
+/// Samples from the program's output; `None` when it did not reach its end, and an error when it printed one.
 fn samples(text: &str) -> Result<Option<Samples>, &str> {
     let (mut samples, mut done) = (Samples::new(), false);
     for line in text.lines() {
@@ -137,10 +138,11 @@ fn samples(text: &str) -> Result<Option<Samples>, &str> {
     Ok(Some(samples).filter(|_| done))
 }
 
-/// The machine as the trace describes it, which is what a later run compares, and its prices.
+/// Calibration entry: the machine as the trace describes it, which later runs are compared with, and the
+/// overhead table.
 fn entry(trace: &Path, rounds: &[Round]) -> Result<Entry> {
     const NOTHING: &str = "cannot calibrate: tracing recorded no kernel; see gpuwhy doctor";
-    // Without a record there is no file.
+    // Without records no trace is written.
     if !trace.exists() {
         bail!(NOTHING);
     }

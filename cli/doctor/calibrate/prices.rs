@@ -1,4 +1,5 @@
-//! From what the program printed, with tracing and without, to prices: medians of differences, with their scatter.
+//! Derives the overhead table from the output of the program with and without tracing: medians of
+//! differences, with their scatter.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +8,19 @@ use gpuwhy_trace::cost::prices::{LARGEST, NAMES};
 
 use super::program::{COPY_PAIR, LONG, SHORT};
 
-/// Nanoseconds by name of a loop, one for each repetition.
+/// Nanoseconds by loop name, one for each repetition.
 pub type Samples = BTreeMap<String, Vec<f64>>;
 
-/// Runs of the program that follow each other: one without tracing and one with it.
+/// One run without tracing and one with it, in succession.
 pub struct Round {
-    /// Without.
+    /// Samples without tracing.
     pub bare: Samples,
     pub traced: Samples,
 }
 
-/// Prices and their interquartile ranges. What is less than its own scatter is 0.
+/// Overheads and their interquartile ranges. An overhead smaller than its scatter is 0.
 pub fn of(rounds: &[Round]) -> (Prices, Prices) {
-    // By how much each repetition took longer than the one of the same round without tracing.
+    // Difference between each traced repetition and the untraced one of the same round.
     let longer = |name: &str| -> Vec<f64> {
         rounds.iter().flat_map(|Round { bare, traced }| pairs(traced.get(name), bare.get(name), |a, b| a - b)).collect()
     };
@@ -44,7 +45,7 @@ fn pairs(first: Option<&Vec<f64>>, second: Option<&Vec<f64>>, join: impl Fn(f64,
     first.zip(second).map(|(&first, &second)| join(first, second)).collect()
 }
 
-/// The median and the interquartile range, whole nanoseconds.
+/// Median and interquartile range, rounded to nanoseconds.
 fn price(mut samples: Vec<f64>) -> (u32, u32) {
     samples.retain(|sample| sample.is_finite());
     samples.sort_by(f64::total_cmp);
@@ -85,7 +86,7 @@ mod tests {
         ];
         let with = |of: [f64; 10], noise| samples(&names.into_iter().zip(of).collect::<Vec<_>>(), noise);
         let bare = [2_700.0, 3_500.0, 2_300.0, 300.0, 5_000.0, 5_600.0, 900.0, 500.0, 1_000.0, 3_000.0];
-        // 800 ns a node and 300 for the graph; 200 before a kernel, 350 before a copy.
+        // 800 ns per node and 300 per graph; 200 before a kernel, 350 before a copy.
         let more = [900.0, 1_500.0, 700.0, 270.0, 16_300.0, 160_300.0, 200.0, 10.0, 1_150.0, 550.0];
         let traced = std::array::from_fn(|index| bare[index] + more[index]);
         let rounds = [0.0, 50.0, -20.0].map(|drift| {

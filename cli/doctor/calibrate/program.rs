@@ -1,10 +1,10 @@
-//! The program that a calibration measures, with tracing and without: loops of calls, each printed as nanoseconds a
-//! call or a gap.
+//! The program that a calibration measures, with and without tracing: loops of calls, printed as nanoseconds
+//! per call or gap.
 //!
-//! Times on the launching thread are those of the calls alone, on a device that has nothing to do, and fewer calls than
-//! its queue holds. Times on the device are those of many operations in a row, queued behind a long kernel so that the
-//! host is never late, less the time of one kernel that spins for as long as all of them: what is left is gaps. Both
-//! are measured one right after the other, so the clock of the device has no time to change.
+//! Times on the launching thread cover only the calls, on an idle device, with fewer calls than its queue
+//! holds. Times on the device cover many operations in a row, queued after a long kernel so that the host is
+//! never late. Subtracting the time of one kernel that spins as long as all of them together leaves the gaps.
+//! Both are measured in immediate succession, so the device clock has no time to change.
 
 use std::io::{self, Write as _};
 use std::time::Instant;
@@ -17,26 +17,26 @@ use crate::doctor::check;
 /// Name of the hidden subcommand.
 pub const SUBCOMMAND: &str = "calibration-program";
 
-/// Before each name of the GPU.
+/// Prefix of the line with the GPU name.
 pub const GPU: &str = "gpu";
 /// The last line.
 pub const DONE: &str = "done";
 
-/// What is measured, in the order in which it is printed: nanoseconds each.
+/// Names of the loops, in output order; each value is in nanoseconds.
 pub const LOOPS: [&str; 9] =
     ["launch", "launch_cold", "copy", "call", "graph_short", "graph_long", "kernel_gap", "node_gap", "memset_node_gap"];
-/// As above, of pairs of a kernel and a copy: the gap before the copy with what the copy takes, and one before a
+/// Loop of kernel and copy pairs: the gap before the copy plus the copy itself, and the gap before the
 /// kernel.
 pub const COPY_PAIR: &str = "copy_pair";
 
-/// How often each loop runs, after one time that does not count.
+/// Number of times that each loop runs, after one start-up run that is discarded.
 const REPETITIONS: usize = 7;
-/// Calls in a row: below the 1,024 launches that a stream takes before the host has to wait.
+/// Calls in a row: less than the 1,024 launches that a stream queues before the host has to wait.
 const CALLS: u64 = 500;
-/// Walked through between two launches that do not follow each other at once, bytes: several times the first cache of a
-/// core, and some 10 us.
+/// Memory that is touched between two cold launches, bytes: several times the L1 cache of a core, which takes
+/// about 10 us.
 const WALKED: usize = 256 << 10;
-/// A line of a processor's cache, bytes.
+/// CPU cache line, bytes.
 const CACHE_LINE: usize = 64;
 /// Operations in a row on the device.
 const QUEUED: u64 = 200;
@@ -44,15 +44,15 @@ const QUEUED: u64 = 200;
 pub const SHORT: u64 = 20;
 /// See [`SHORT`].
 pub const LONG: u64 = 200;
-/// A kernel, as long as those of eager programs, nanoseconds.
+/// Duration of a kernel, typical for eager programs, nanoseconds.
 const KERNEL: u64 = 20_000;
-/// A node of a graph, nanoseconds.
+/// Duration of a graph node, nanoseconds.
 const NODE: u64 = 5_000;
-/// The kernel behind which operations are queued, nanoseconds: 10 us for each launch.
+/// Duration of the kernel that operations are queued after, nanoseconds: 10 us for each launch.
 const HEAD: u64 = 4_000_000;
 
-/// The child: prints the GPU, a line for each repetition of each loop, and a last line. Fails when there is no driver
-/// or GPU, when a call fails, or when stdout is gone.
+/// Child process: prints the GPU, a line for each repetition of each loop, and a last line. Fails when there
+/// is no driver or GPU, when a call fails, or when stdout is closed.
 pub fn run() -> Result<u8> {
     let driver = match Driver::open() {
         Ok(driver) => driver,
@@ -102,7 +102,7 @@ pub fn run() -> Result<u8> {
     Ok(0)
 }
 
-/// Nanoseconds of one of so many calls, on the host.
+/// Host time per call of `count` calls, nanoseconds.
 fn host(driver: &Driver, count: u64, call: impl Fn(&Driver) -> Result<()>) -> Result<f64> {
     driver.wait()?;
     let begun = Instant::now();
@@ -114,8 +114,8 @@ fn host(driver: &Driver, count: u64, call: impl Fn(&Driver) -> Result<()>) -> Re
     Ok(nanos / count as f64)
 }
 
-/// Nanoseconds of a launch after other work: the calls alone, with so much memory walked through before each of them
-/// that the nearest caches of the processor hold nothing else.
+/// Host time of a launch after other work, nanoseconds. Only the calls count; before each of them, enough
+/// memory is touched to evict everything else from the CPU's L1 cache.
 fn cold(driver: &Driver) -> Result<f64> {
     let mut memory = vec![1_u8; WALKED];
     driver.wait()?;
@@ -131,7 +131,7 @@ fn cold(driver: &Driver) -> Result<f64> {
     Ok(nanos as f64 / CALLS as f64)
 }
 
-/// Nanoseconds of the call that launches `graph`.
+/// Host time of the call that launches `graph`, nanoseconds.
 fn launch(driver: &Driver, graph: &Graph) -> Result<f64> {
     const TIMES: u32 = 20;
     let mut sum = 0.0;
@@ -141,7 +141,8 @@ fn launch(driver: &Driver, graph: &Graph) -> Result<f64> {
     Ok(sum / f64::from(TIMES))
 }
 
-/// What each of `count` operations takes beside the `nanos` that the kernels among them spin for, nanoseconds.
+/// Device time per operation in addition to the `nanos` that the kernels among the `count` operations spin,
+/// nanoseconds.
 fn gap(driver: &Driver, count: u64, nanos: u64, work: impl Fn(&Driver) -> Result<()>) -> Result<f64> {
     let behind_head = |work: &dyn Fn(&Driver) -> Result<()>| -> Result<f64> {
         driver.wait()?;

@@ -1,4 +1,4 @@
-//! Time by cause as columns of letters: one column for each stretch of about a second.
+//! Time by cause as columns of letters: one column for each interval of about a second.
 
 use profiler_core::attribution::leaf::Group;
 use ratatui::buffer::Buffer;
@@ -8,10 +8,10 @@ use super::look::{Look, letter};
 use crate::top::answer::{CAUSES, Window};
 use crate::top::process::sums;
 
-/// Columns of one stretch, at most: those of a minute and a half.
+/// Maximum number of columns for one interval: those of a minute and a half.
 const LONGEST: usize = 180;
 
-/// From the bottom up: what runs, then why nothing does.
+/// Order from bottom to top: first work on the GPU, then the causes of idle time.
 const ORDER: [Group; CAUSES] = [
     Group::GpuCompute,
     Group::Communication,
@@ -25,7 +25,8 @@ const ORDER: [Group; CAUSES] = [
     Group::CannotTell,
 ];
 
-/// Stretches as columns of equal time: a second has two where there is room, else one. Every stretch has one at least.
+/// Splits intervals into columns of equal time: two per second if they fit the width, else one. Every
+/// interval gets at least one.
 pub fn columns(windows: &[Window], width: u16) -> Vec<Window> {
     let micros = |window: &Window| window.causes.iter().fold(0_u64, |sum, &time| sum.saturating_add(time));
     let seconds = windows.iter().map(micros).fold(0, u64::saturating_add) as f64 / 1e6;
@@ -40,7 +41,7 @@ pub fn columns(windows: &[Window], width: u16) -> Vec<Window> {
     columns
 }
 
-/// Draws the newest stretches to the right; those that do not fit are joined two by two, or more.
+/// Draws the newest intervals on the right. If they do not fit, adjacent intervals are merged.
 pub fn draw(buffer: &mut Buffer, area: Rect, windows: &[Window], look: Look) {
     let columns = usize::from(area.width);
     if columns == 0 || area.height == 0 || windows.is_empty() {
@@ -62,8 +63,8 @@ pub fn draw(buffer: &mut Buffer, area: Rect, windows: &[Window], look: Look) {
     }
 }
 
-/// How many of `height` cells each cause gets: whole numbers that sum to `height`, those with the largest remainders
-/// rounded up. None of nothing.
+/// Divides `height` cells among the causes: integers that sum to `height`, where those with the largest
+/// remainders are rounded up. All zero if there is no time.
 fn cells(times: &[u64; CAUSES], height: u16) -> [u16; CAUSES] {
     let total: u64 = times.iter().sum();
     let mut cells = [0; CAUSES];

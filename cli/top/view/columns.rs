@@ -1,4 +1,4 @@
-//! The table of processes: which columns fit, and what stands in them.
+//! Table of processes: its columns for a width, and their contents.
 
 use gpuwhy_report::text_format::duration;
 use profiler_core::attribution::leaf::Group;
@@ -9,7 +9,7 @@ use crate::top::process::{Presence, Process};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     title: &'static str,
-    /// Characters; 0: all that is left.
+    /// Characters; 0 for the remaining width.
     pub width: usize,
     pub right: bool,
     kind: Kind,
@@ -50,7 +50,7 @@ const ALL: [Column; 12] = [
     column("COMMAND", 0, false, Kind::Command),
 ];
 
-/// Characters that the command has at least.
+/// Minimum number of characters for the command.
 const COMMAND: usize = 7;
 
 /// Columns of a table.
@@ -58,7 +58,7 @@ const COMMAND: usize = 7;
 pub struct Columns(Vec<Column>);
 
 impl Columns {
-    /// Those that say something about these processes and fit into so many characters.
+    /// Columns that are useful for these processes and fit into `width` characters.
     pub fn fitting(width: usize, processes: &[&Process]) -> Self {
         let hosts = processes.iter().any(|process| !process.key.host.is_empty());
         let ranks = processes.iter().any(|process| process.live.as_ref().is_some_and(|live| live.rank.is_some()));
@@ -72,7 +72,7 @@ impl Columns {
                 _ => true,
             })
             .collect();
-        // The least important goes first, until the command has some room.
+        // Drop columns, the least important first, until the command has enough space.
         let taken = |columns: &[Column]| columns.iter().map(|column| column.width + 1).sum::<usize>();
         for kind in [Kind::Gpus, Kind::Busy, Kind::Cost, Kind::Step, Kind::Rank, Kind::State, Kind::Host] {
             if taken(&columns) + COMMAND <= width {
@@ -83,7 +83,7 @@ impl Columns {
         Self(columns)
     }
 
-    /// In their order.
+    /// The columns in display order.
     pub fn all(&self) -> &[Column] {
         &self.0
     }
@@ -93,7 +93,7 @@ impl Columns {
     }
 }
 
-/// What stands in the row of a process.
+/// Cells of a process's row.
 pub fn cells(columns: &Columns, process: &Process) -> Vec<String> {
     columns.all().iter().map(|column| cell(column.kind, process)).collect()
 }
@@ -127,7 +127,7 @@ fn cell(kind: Kind, process: &Process) -> String {
     told.filter(|told| !told.is_empty()).unwrap_or_else(|| "-".to_owned())
 }
 
-/// The verdict as it is called in JSON, with its share.
+/// Bottleneck by its JSON name, with its share.
 fn verdict(process: &Process) -> String {
     if process.live.as_ref().is_some_and(|live| live.starting_up) {
         return "starting up".to_owned();
@@ -140,14 +140,15 @@ fn verdict(process: &Process) -> String {
     }
 }
 
-/// A command without the folder of its program.
+/// Command without the folder of its program.
 pub fn program(command: &str) -> String {
     let (program, rest) = command.split_once(' ').unwrap_or((command, ""));
     let name = program.rsplit('/').next().unwrap_or(program);
     format!("{name} {rest}").trim_end().to_owned()
 }
 
-/// The beginning and the end, with `~` between: functions of one file, and kernels of one library, differ at their end.
+/// Start and end of `text`, with `~` in between: functions of one file, and kernels of one library, differ at
+/// their end.
 pub fn cut_inside(text: &str, width: usize) -> String {
     let letters: Vec<char> = text.chars().collect();
     if letters.len() <= width || width < 2 {
@@ -158,7 +159,7 @@ pub fn cut_inside(text: &str, width: usize) -> String {
     letters[..begin].iter().chain(&['~']).chain(&letters[end..]).collect()
 }
 
-/// A count in four letters at most.
+/// A count in at most four characters.
 fn few_letters(count: u64) -> String {
     match count {
         0..10_000 => count.to_string(),

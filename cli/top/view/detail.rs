@@ -1,4 +1,4 @@
-//! The chosen process: its time by cause, why, what to do, and where the time goes.
+//! The chosen process: its time by cause, evidence, advice, and the rows with the most time.
 
 use gpuwhy_report::text_format::{duration, lines};
 use profiler_core::attribution::leaf::Group;
@@ -14,9 +14,9 @@ use crate::top::answer::{CAUSES, Device, Live, Steps, harmless};
 use crate::top::board::Board;
 use crate::top::process::{Presence, Process, Recent, Table, last_minute, sums};
 
-/// From this width on the three tables stand side by side.
+/// Minimum width for three tables side by side.
 const WIDE: u16 = 120;
-/// From this width on a row of a table has a count.
+/// Minimum width of a table whose rows have a count.
 const ROOMY: usize = 60;
 /// Columns before the chart: `GPU 0 `.
 const LABEL: u16 = 7;
@@ -59,7 +59,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, board: &Board, process: &Process, l
     draw_tables(buffer, tables, board, process, look);
 }
 
-/// How many steps, and how long the newest took.
+/// Number of steps, and durations of the most recent ones.
 fn steps_text(steps: &Steps) -> String {
     let noun = if steps.noun.is_empty() { "step" } else { &steps.noun };
     let mut text = format!("{noun}s: {}, median {}", steps.seen, duration(steps.median_ns));
@@ -70,7 +70,7 @@ fn steps_text(steps: &Steps) -> String {
     text
 }
 
-/// What is known of a process whose library does not know more.
+/// Draws the little that is known about a process whose library does not know `live`.
 fn draw_short(buffer: &mut Buffer, area: Rect, process: &Process, look: Look) {
     rule(buffer, Rect { height: 1, ..area }, &format!("{}  {}", process.key, process.status.command), look);
     let why = match &process.presence {
@@ -82,7 +82,7 @@ fn draw_short(buffer: &mut Buffer, area: Rect, process: &Process, look: Look) {
     }
 }
 
-/// Who it is and how it is.
+/// Title of the process: identity and state.
 fn title_of(process: &Process, live: &Live) -> String {
     let mut parts = vec![format!("{}  {}", process.key, cut(&program(&process.status.command), 50))];
     match &process.presence {
@@ -122,7 +122,7 @@ fn draw_chart(buffer: &mut Buffer, area: Rect, device: &Device, devices: u64, lo
     chart::draw(buffer, area, &chart::columns(windows, area.width), look);
 }
 
-/// The causes of the last minute in whole percent.
+/// Draws the causes of the last minute in whole percent.
 fn draw_shares(buffer: &mut Buffer, area: Rect, device: &Device, look: Look) {
     let windows = last_minute(&device.windows);
     if windows.is_empty() {
@@ -138,7 +138,7 @@ fn draw_shares(buffer: &mut Buffer, area: Rect, device: &Device, look: Look) {
     }
 }
 
-/// Writes a text at `x` and gives the place behind it.
+/// Writes text at `x` and returns the position after it.
 fn put(buffer: &mut Buffer, area: Rect, x: u16, text: &str, style: Style) -> u16 {
     let room = area.right().saturating_sub(x);
     if area.height == 0 || room == 0 {
@@ -147,7 +147,7 @@ fn put(buffer: &mut Buffer, area: Rect, x: u16, text: &str, style: Style) -> u16
     buffer.set_stringn(x, area.y, text, usize::from(room), style).0
 }
 
-/// Whole percent that sum to 100, the largest first; less than 1 is left out.
+/// Whole percent that sum to 100, the largest first; causes below 1 are omitted.
 fn percents(times: &[u64; CAUSES]) -> Vec<(Group, u64)> {
     let total: u64 = times.iter().sum();
     if total == 0 {
@@ -166,7 +166,7 @@ fn percents(times: &[u64; CAUSES]) -> Vec<(Group, u64)> {
     rows.into_iter().filter(|row| row.1 > 0).map(|(group, percent, _)| (group, percent)).collect()
 }
 
-/// Why, in at most `most` lines: what is lost comes first.
+/// Lost data, then the evidence for the bottleneck, in at most `most` lines.
 fn reasons(live: &Live, width: usize, most: usize) -> Vec<String> {
     let missing = live.missing.iter().map(|sentence| ("lost: ", sentence));
     let evidence = live.evidence.iter().map(|sentence| ("why: ", sentence));
@@ -181,7 +181,7 @@ fn reasons(live: &Live, width: usize, most: usize) -> Vec<String> {
     lines
 }
 
-/// A sentence in at most `most` lines; `~` where something is missing.
+/// Wraps a sentence to at most `most` lines; `~` marks the cut.
 fn wrapped(lead: &str, sentence: &str, width: usize, most: usize) -> Vec<String> {
     if sentence.is_empty() || width < lead.len() + 10 {
         return Vec::new();
@@ -209,7 +209,7 @@ fn draw_tables(buffer: &mut Buffer, area: Rect, board: &Board, process: &Process
     }
 }
 
-/// A table of the last minute. `alone`: the others are one key away.
+/// Draws a table of the last minute. `alone`: the other tables are reached with a key.
 fn draw_rows(buffer: &mut Buffer, area: Rect, table: Table, process: &Process, look: Look, alone: bool) {
     let span = if process.is_whole() { "so far".to_owned() } else { format!("last {}", duration(process.recent_ns())) };
     let (name, of) = match table {
@@ -241,7 +241,7 @@ fn row_text(row: &Recent, width: usize) -> String {
     lead + &cut_inside(&row.name, room)
 }
 
-/// Why a table is empty.
+/// Reason why a table is empty.
 fn nothing(table: Table, process: &Process) -> &'static str {
     let before = process.live.as_ref().is_some_and(|live| match table {
         Table::Kernels => !live.kernels.is_empty(),

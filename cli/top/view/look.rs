@@ -1,28 +1,29 @@
-//! Colors and letters: a cause has both, so that neither color nor a good eye for it is needed.
+//! Colors and letters: every cause has both, so that the display is readable without color and for
+//! color-blind users.
 
 use profiler_core::attribution::leaf::Group;
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::terminal;
 
-/// How the display looks on this terminal.
+/// Appearance of the display on this terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// Whether colors are wanted.
+    /// True if colors are wanted.
     pub color: bool,
-    /// Whether letters beyond ASCII can be shown.
+    /// True if the terminal can show characters beyond ASCII.
     pub unicode: bool,
 }
 
 impl Look {
-    /// What the environment says: `NO_COLOR`, `TERM`, and the encoding of the locale.
+    /// Appearance from the environment: `NO_COLOR`, `TERM`, and the encoding of the locale.
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let color = set("NO_COLOR").is_none() && !set("TERM").is_some_and(|term| term.ends_with("-m"));
         Self { color, unicode: terminal::shows_unicode(set) }
     }
 
-    /// The style of a cause's cell: one of the 16 colors that every terminal has.
+    /// Style of a cause's cell: one of the 16 colors that every terminal has.
     pub fn cause(self, group: Group) -> Style {
         if !self.color {
             return Style::new();
@@ -41,33 +42,33 @@ impl Look {
         Style::new().fg(Color::Black).bg(color)
     }
 
-    /// Titles.
+    /// Style of titles.
     pub fn strong(self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// The chosen row.
+    /// Style of the chosen row.
     pub fn chosen(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// What is over, or less important.
+    /// Style of ended or less important items.
     pub fn quiet(self) -> Style {
         if self.color { Style::new().fg(Color::DarkGray) } else { Style::new().add_modifier(Modifier::DIM) }
     }
 
-    /// What somebody should see.
+    /// Style of items that need attention.
     pub fn warning(self) -> Style {
         if self.color { Style::new().fg(Color::Red) } else { Style::new().add_modifier(Modifier::BOLD) }
     }
 
-    /// The letter of a rule across the display.
+    /// Character of a horizontal rule.
     pub fn rule(self) -> &'static str {
         if self.unicode { "─" } else { "-" }
     }
 }
 
-/// The letter of a cause.
+/// Letter of a cause.
 pub const fn letter(group: Group) -> char {
     match group {
         Group::DataLoading => 'D',

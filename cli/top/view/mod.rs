@@ -1,6 +1,6 @@
 //! Draws the display: title, table of processes, the chosen process, keys.
 //!
-//! Everything here is a function of the board; nothing is asked of a terminal, so tests draw into memory.
+//! Drawing is a function of the board and never queries a terminal, so tests draw into memory.
 
 pub mod chart;
 pub mod columns;
@@ -20,7 +20,7 @@ use super::board::{Board, Overlay};
 use super::process::{Presence, Process};
 use crate::terminal::cut;
 
-/// Smaller terminals are told so.
+/// Minimum size; smaller terminals show only a message.
 const SMALLEST: (u16, u16) = (40, 10);
 const KEYS: &str = "s start/stop  n report  h page  p pause  / filter  tab table  ? help  q quit";
 
@@ -33,7 +33,7 @@ pub fn draw(frame: &mut Frame<'_>, board: &Board, look: Look) {
     }
     let processes: Vec<&Process> = board.visible();
     let notices = usize::from(board.unreachable().next().is_some());
-    // A third of the display for the table, so that the chosen process has the rest.
+    // The table gets at most a third of the display, the chosen process the rest.
     let rows = processes.len().clamp(1, (usize::from(area.height) / 3).saturating_sub(2 + notices).max(1));
     let [title, notice, table, detail, keys] = Layout::vertical([
         Constraint::Length(1),
@@ -82,7 +82,7 @@ fn draw_table(buffer: &mut Buffer, area: Rect, board: &Board, processes: &[&Proc
     let room = usize::from(area.height).saturating_sub(1);
     let chosen = board.chosen().map(|process| &process.key);
     let place = processes.iter().position(|process| Some(&process.key) == chosen).unwrap_or(0);
-    // The chosen row is always shown.
+    // Scroll so that the chosen row is visible.
     let first = place.saturating_sub(room.saturating_sub(1)).min(processes.len().saturating_sub(room));
     for (index, process) in processes.iter().skip(first).take(room).enumerate() {
         let is_chosen = first + index == place;
@@ -142,7 +142,7 @@ fn draw_overlay(buffer: &mut Buffer, area: Rect, overlay: &Overlay, look: Look) 
     }
 }
 
-/// A title in a rule across the area.
+/// Draws a horizontal rule with a title.
 fn rule(buffer: &mut Buffer, area: Rect, title: &str, look: Look) {
     let width = usize::from(area.width);
     line(buffer, area, &look.rule().repeat(width), look.quiet());
@@ -150,7 +150,7 @@ fn rule(buffer: &mut Buffer, area: Rect, title: &str, look: Look) {
     line(buffer, Rect { x: area.x + 2, width: area.width.saturating_sub(4), ..area }, &title, look.strong());
 }
 
-/// One line of text; what does not fit is cut.
+/// Draws one line of text, cut to the width.
 fn line(buffer: &mut Buffer, area: Rect, text: &str, style: Style) {
     if area.height > 0 && area.width > 0 {
         buffer.set_stringn(area.x, area.y, text, usize::from(area.width), style);

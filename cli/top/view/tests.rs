@@ -14,7 +14,7 @@ use crate::top::process::Key;
 use crate::top::source::Event;
 
 const PLAIN: Look = Look { color: false, unicode: true };
-/// The causes as a process lists them.
+/// Causes in the order in which a process lists them.
 const GROUPS: [&str; 10] = [
     "data_loading",
     "host_cpu",
@@ -28,7 +28,7 @@ const GROUPS: [&str; 10] = [
     "cannot_tell",
 ];
 
-/// An answer after so many seconds of a run whose causes change half-way.
+/// Response after `seconds` of a run whose causes change half-way.
 fn answer(pid: u64, seconds: u64) -> Value {
     let window = |second: u64| {
         let late = second > seconds / 2;
@@ -68,7 +68,7 @@ fn take(board: &mut Board, host: &str, process: &str, answer: Value) {
     board.take(Event::Answer(key, Box::new(answer)).into_update().unwrap());
 }
 
-/// Three processes: one of a minute and a half, one that is over, one of an old library.
+/// Three processes: one of a minute and a half, one that has ended, one with an old library.
 fn board() -> Board {
     let mut board = Board::new("this host".to_owned(), false);
     take(&mut board, "", "4711", answer(4711, 80));

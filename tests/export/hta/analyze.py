@@ -1,9 +1,9 @@
-"""Runs HolisticTraceAnalysis over a folder of traces and prints what it found as JSON.
+"""Runs HolisticTraceAnalysis over a folder of traces and prints the results as JSON.
 
 usage: analyze.py FOLDER [STEP_RANGE]
 
-Every analysis that works on traces without operators is run; one that fails is named with its error. With STEP_RANGE
-("ProfilerStep") those that need steps are run as well. Times are in microseconds, by rank.
+Runs every analysis that works on traces without operators; a failure is listed with its error. With STEP_RANGE
+("ProfilerStep") also runs those that need steps. Times are in microseconds, by rank.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import os
 import sys
 import warnings
 
-# HTA rounds every row to whole microseconds unless it is told not to.
+# Otherwise HTA rounds every row to whole microseconds.
 os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
@@ -43,7 +43,7 @@ def main():
     folder, annotation = sys.argv[1], (sys.argv[2:] or [None])[0]
     found, failed = {}, {}
     with contextlib.redirect_stdout(io.StringIO()):
-        # The last step is cut off by default, since its kernels may be.
+        # The last step is dropped by default, because its kernels may be incomplete.
         analysis = TraceAnalysis(trace_dir=folder, include_last_profiler_step=True)
         ranks = analysis.t.get_ranks()
         rank = ranks[0]
@@ -66,7 +66,7 @@ def main():
             except Exception as error:  # noqa: BLE001 - the library raises whatever it meets
                 failed[name] = f"{type(error).__name__}: {error}"
     text = json.dumps({"ranks": [int(rank) for rank in ranks], "found": found, "failed": failed}, default=float)
-    # Shares of nothing are NaN, which is no JSON.
+    # Shares of an empty total are NaN, which is not JSON.
     json.dump(json.loads(text, parse_constant=lambda _: None), sys.stdout)
 
 

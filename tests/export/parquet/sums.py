@@ -2,7 +2,7 @@
 
 usage: sums.py FOLDER
 
-For both readers, by run/rank: count, sum, least and greatest duration of every kernel; from DuckDB also the rows of
+For both readers, by run/rank: count, sum, minimum and maximum duration of every kernel; from DuckDB also the rows of
 every table.
 """
 
@@ -33,7 +33,7 @@ def by_duckdb(folder):
 
 
 def by_pandas(folder):
-    # The whole folder at once: its files differ in their columns, so those of one table are chosen by a pattern.
+    # All files at once: their columns differ, so a pattern selects those of one table.
     dataset = pyarrow.dataset.dataset(
         sorted(glob.glob(f"{folder}/*/*/kernels.parquet")),
         format="parquet",

@@ -1,10 +1,10 @@
-// Asks Perfetto's trace processor about a trace.
+// Queries a trace with Perfetto's trace processor.
 //
 // usage: node ask.mjs PACKAGE TRACE SQL...
 //
 // PACKAGE is the unpacked npm package. Prints a JSON object: "errors", the rows of the trace processor's own statistics
-// that mean errors or lost data, and "answers", a list of rows for each query. The engine was made for a web worker: what
-// it expects of one is put in its place, and it talks over a message channel.
+// that mean errors or lost data, and "answers", a list of rows for each query. The engine was made for a web worker: this
+// script provides the environment of one, and communicates over a message channel.
 
 import fs from "node:fs";
 import path from "node:path";
@@ -14,16 +14,16 @@ import vm from "node:vm";
 const [folder, trace, ...queries] = process.argv.slice(2);
 const assets = path.join(folder, "assets/trace-processor");
 
-// What a worker has.
+// Environment of a worker.
 Object.defineProperty(globalThis, "self", { value: globalThis, configurable: true, writable: true });
 globalThis.WorkerGlobalScope ??= function () {};
 Object.defineProperty(globalThis, "location", { value: { href: `${pathToFileURL(assets).href}/` }, configurable: true });
-// The engine logs to stdout, which is for the answer.
+// The engine logs to stdout, which is for the result.
 const answer = console.log;
 console.log = () => {};
 console.warn = () => {};
 
-// The code that starts the engine fetches it and keeps the bridge to itself; both are changed here.
+// The start-up code downloads the engine and keeps the bridge private; both are changed here.
 globalThis.engineBytes = new Uint8Array(fs.readFileSync(path.join(assets, "trace_processor.wasm")));
 let glue = fs.readFileSync(path.join(assets, "engine_bundle.node.js"), "utf8");
 for (const [was, is] of [
@@ -53,7 +53,7 @@ class Engine extends EngineBase {
 const channel = new MessageChannel();
 globalThis.engineBridge.initialize(channel.port1);
 const engine = new Engine(channel.port2);
-// The bridge takes no requests before the engine is compiled.
+// The bridge accepts no requests before the engine is compiled.
 while (!globalThis.engineBridge.reqBufferAddr) await new Promise((done) => setTimeout(done, 20));
 
 const bytes = new Uint8Array(fs.readFileSync(trace));
