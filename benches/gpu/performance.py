@@ -10,7 +10,7 @@ import dataclasses
 import statistics
 from typing import Callable
 
-from measured import Measured, floor_of, paired_ratios, table
+from measured import Measured, floor_of, median_of, paired_ratios, shown
 
 # Minimum number of rounds for the result `met`.
 ENOUGH_ROUNDS = 7
@@ -60,13 +60,13 @@ def over_floor(tool: str) -> Callable[[list[dict]], list[float]]:
 
 
 TARGETS = [
-    Target("light over the floor", None, 1.02, over_floor("gpuwhy")),
+    Target("light over CUPTI only", None, 1.02, over_floor("gpuwhy")),
     Target("light over no tool, MLP training", "mlp", 1.10, ratio("gpuwhy", "none")),
     Target("light over no tool, ResNet-50 training", "resnet", 1.010, ratio("gpuwhy", "none")),
     Target("light over no tool, GPT training", "gpt", 1.010, ratio("gpuwhy", "none")),
-    Target("watch over no tool", None, 1.005, ratio("gpuwhy-monitor", "none")),
-    Target("light with nodes of CUDA graphs over the floor", None, 1.02, over_floor("gpuwhy-nodes")),
-    Target("host memory beyond the floor, MiB", None, 64, beyond("peak_mib", "gpuwhy", "floor"), ".0f"),
+    Target("monitor over no tool", None, 1.005, ratio("gpuwhy-monitor", "none")),
+    Target("light with nodes of CUDA graphs over CUPTI only", None, 1.02, over_floor("gpuwhy-nodes")),
+    Target("host memory beyond CUPTI only, MiB", None, 64, beyond("peak_mib", "gpuwhy", "floor"), ".0f"),
     Target("gpuwhy's threads at 100,000 kernels a second, % of a core", "launch", 5, busy_threads, ".1f"),
     Target("records lost, 8 threads launching", "threads", 0, column("lost", "gpuwhy"), ".0f"),
     Target("from the last line to the end, beyond no tool, s", None, 0.2, beyond("after_last_line_s", "gpuwhy", "none"), ".2f"),
@@ -95,34 +95,88 @@ def judged(target: Target, rows: list[dict]) -> str:
     return f"| {target.text} | {limit} | {median:{target.digits}} ({spread}){where} | {verdict} |"
 
 
+# Tools in the order of the columns, with their names there.
+COLUMNS = {
+    "none": "bare", "floor": "CUPTI only", "floor-nodes": "CUPTI only, nodes", "gpuwhy": "light", "gpuwhy-nodes": "light, nodes",
+    "gpuwhy-monitor": "monitor", "gpuwhy-full": "full", "nsys": "nsys", "nsys-node": "nsys, nodes", "torch": "torch.profiler"}
+
+
+def cost_cell(tool: str, of_program: list[dict]) -> str:
+    """Added time in percent: the median and the range over the rounds, and how many runs succeeded if some failed."""
+    of_tool = [row for row in of_program if row["tool"] == tool]
+    good = [row for row in of_tool if row["time"]]
+    if not of_tool or not good:
+        return "failed" if of_tool else ""
+    if tool == "none":
+        return shown(statistics.median(row["time"] for row in good), good[0]["unit"])
+    ratios = [100 * (value - 1) for value in paired_ratios(of_program, tool)]
+    if not ratios:
+        return ""
+    failed = "" if len(good) == len(of_tool) else f", {len(good)} of {len(of_tool)}"
+    return f"{statistics.median(ratios):+.1f} ({min(ratios):+.1f}..{max(ratios):+.1f}){failed}"
+
+
+def resources_cell(tool: str, of_program: list[dict]) -> str:
+    """CPU seconds, peak MiB, seconds to the end and trace MB."""
+    good = [row for row in of_program if row["tool"] == tool and row["time"]]
+    sizes = [{"mb": row["trace_bytes"] / 1e6} for row in good if row.get("trace_bytes") is not None and tool != "none"]
+    cells = [median_of(good, "cpu_s", ".1f"), median_of(good, "peak_mib", ".0f"), median_of(good, "after_last_line_s", ".2f"),
+             median_of(sizes, "mb", ".1f")]
+    return "/".join(cells).rstrip("/") if any(cells) else ""
+
+
+def by_program(rows: list[dict], cell: Callable[[str, list[dict]], str], over_floor: bool = False) -> list[str]:
+    """A table with a row for each program for which a cell is known, and a column for each tool."""
+    tools = [tool for tool in COLUMNS if any(row["tool"] == tool for row in rows)]
+    last = ["light over CUPTI only"] if over_floor else []
+    header = ["program", *(COLUMNS[tool] for tool in tools), *last]
+    lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+    for program in dict.fromkeys(row["benchmark"] for row in rows):
+        mine = [row for row in rows if row["benchmark"] == program]
+        cells = [cell(tool, mine) for tool in tools]
+        if over_floor:
+            ratios = paired_ratios(mine, "gpuwhy", floor_of("gpuwhy", mine))
+            cells.append(f"{statistics.median(ratios):.3f}" if ratios else "")
+        if any(cells):
+            lines.append(f"| {' | '.join([program, *cells])} |")
+    return lines
+
+
 def document(measured: Measured) -> str:
     rows = measured.measurements
     versions = sorted({str(row["cupti"]) for row in rows if row.get("cupti")})
     sessions = ", ".join(f"{session['began']} (load {session['load']:.1f})" for session in measured.sessions)
     lines = [
-        "# Performance: targets and what was measured",
+        "# Performance",
         "",
-        "Measured by `benches/gpu/overhead.py`, written by `benches/gpu/publish.py`. Ratios are paired within rounds; where a target",
-        "holds for every program, the worst is shown. What each figure means and how much it scatters is in",
-        "[overhead.md](overhead.md), and what opening a trace of 100 million events takes.",
+        "Measured by `benches/gpu/overhead.py`, written by `benches/gpu/publish.py`; [Overhead](overhead.md) explains the figures.",
+        "Ratios are paired within rounds. Where a target holds for every program, the worst is shown.",
         "",
-        f"Measured on {measured.dates()}, rounds: {len(measured.rounds)}; begun at {sessions}.",
+        f"Measured on {measured.dates()}, rounds: {len(measured.rounds)}; started at {sessions}.",
         "",
         "| | |",
         "|---|---|",
         *(f"| {name} | {value or 'unknown'} |" for name, value in measured.machine.items()),
         f"| CUPTI's API in the programs | {', '.join(versions) or 'unknown'} |",
         "",
+        "## Targets",
+        "",
         "| target | at most | median (range) | |",
         "|---|---|---|---|",
         *(judged(target, rows) for target in TARGETS),
         "",
-        "## All measurements",
+        "## Added time",
         "",
-        "`mlp`, `resnet` and `gpt` are parts of one process, `training`, whose row has the seconds from its start to its end.",
-        "`to the answer` is the time from the program's last figure to the end of the command, when the report or the file is",
-        "there; CPU time is that of all descendants, peak memory that of the largest process.",
+        "Percent of the bare program: median (range over the rounds). `training` is the process of `mlp`, `resnet` and `gpt`, from",
+        "start to end.",
         "",
-        table(rows),
+        *by_program(rows, cost_cell, over_floor=True),
+        "",
+        "## Resources",
+        "",
+        "CPU time of all descendants in s / peak memory of the largest process in MiB / time from the program's last figure to the",
+        "end of the command in s / trace in MB.",
+        "",
+        *by_program(rows, resources_cell),
     ]
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n"

@@ -161,16 +161,15 @@ def gains_table(found: Sequence[Gain]) -> str:
     for half, members in halves(found).items():
         rows = []
         for one in sorted(members, key=lambda one: (one.predicted is None, one.name)):
-            interval = f"{one.low:.2f} to {one.high:.2f}" if one.has_interval else ""
+            interval = f" ({one.low:.2f}..{one.high:.2f})" if one.has_interval else ""
             inside = ("yes" if one.covered else "some turns" if one.reached else "no") if one.has_interval else ""
             verdict = one.verdict if one.verdict in one.expected else f"{one.verdict} (expected {' or '.join(one.expected)})"
             rows.append([
-                f"`{one.name}`", one.fix, verdict, f"`{one.scenario}`" if one.scenario else "no prediction",
-                times(one.predicted), interval, times(one.real), f"{one.real_low:.2f} to {one.real_high:.2f}", inside,
-                percent(one.error, signed=True), percent(one.after_error, signed=True),
+                f"`{one.name}`", one.fix, verdict, f"`{one.scenario}`" if one.scenario else "none",
+                times(one.predicted) + interval, f"{times(one.real)} ({one.real_low:.2f}..{one.real_high:.2f})", inside,
+                percent(one.after_error, signed=True),
                 f"`{one.first_fix}`" if one.first_fix else ""])
-        header = ["program", "fix", "verdict", "scenario", "predicted", "interval", "real", "turns", "inside", "error of the gain",
-                  "error of the step after", "first of the plan"]
+        header = ["program", "fix", "verdict", "scenario", "predicted", "real", "inside", "step after, error", "first fix"]
         together = textwrap.fill(f"**{half.capitalize()}:** {summarize(members).text()}.", COLUMNS)
         parts.append(f"{together}\n\n{table(header, rows)}")
     return "\n".join(parts)
@@ -186,9 +185,8 @@ def untraced_table(rows: Sequence[dict]) -> str:
     for name, row in sorted(found.items()):
         bare, traced, predicted = row["bare_ns"], row["traced_ns"], row["predicted_untraced_ns"]
         lines.append([
-            f"`{name}`", f"{bare / 1e3:,.1f}", f"{traced / 1e3:,.1f}", percent(traced / bare - 1, signed=True),
-            f"{predicted / 1e3:,.1f}", percent(predicted / bare - 1, signed=True)])
+            f"`{name}`", f"{bare / 1e3:,.1f}", percent(traced / bare - 1, signed=True),
+            percent(predicted / bare - 1, signed=True)])
     errors = [abs(row["predicted_untraced_ns"] / row["bare_ns"] - 1) for row in found.values()]
     head = f"{len(errors)} programs, median error {statistics.median(errors):.1%}, largest {max(errors):.1%}.\n\n" if errors else ""
-    return head + table(
-        ["program", "bare step, us", "traced, us", "off by", "predicted without tracing, us", "off by"], lines)
+    return head + table(["program (* before its fix)", "bare step, us", "traced", "predicted without tracing"], lines)

@@ -53,7 +53,7 @@ def main() -> int:
     found = gains.gains(line for line in lines if line["kind"] == "intervention")
     by_name = {line["name"]: line for line in lines if line["kind"] == "intervention"}
     untraced = [line for line in lines if line["kind"] == "untraced"]
-    untraced += [{**line, "name": f"{name} (before its fix)"} for name, line in by_name.items()]
+    untraced += [{**line, "name": f"{name}*"} for name, line in by_name.items()]
     tables = {
         "gains": gains.gains_table(found) if found else "",
         "untraced": gains.untraced_table(untraced) if untraced else "",
