@@ -2,7 +2,7 @@
 
     python3 benches/gpu/publish.py overhead.json
 
-Writes docs/design/performance.md, docs/design/overhead.svg, cli/args/prices.txt (the modes in `gpuwhy run --help`) and the marked parts of
+Writes docs/design/performance.md, docs/design/overhead.svg, cli/args/prices.txt (the modes in `gpuwhy run --help`) and the marked part of
 README.md. No number there is written by hand, so all of them are of the same measurements.
 """
 
@@ -33,7 +33,9 @@ PROGRAMS = {
     "graph": ("a graph of 1000 empty kernels, recorded as a whole", "empty nodes of CUDA graphs"),
     "training": ("the three trainings in one process, from start to end", "from start to end"),
 }
-TOOLS = {"gpuwhy": "gpuwhy", "floor": "CUPTI alone", "nsys": "nsys `-t cuda`", "torch": "torch.profiler"}
+# Rows and columns of the README.
+README_PROGRAMS = ("gpt", "resnet", "mlp", "launch")
+TOOLS = {"gpuwhy": "gpuwhy", "gpuwhy-monitor": "`--mode monitor`", "nsys": "nsys `-t cuda`", "torch": "torch.profiler"}
 # Mode, its option, its records, the tool that measures it, and the programs whose overheads are most representative.
 MODES = [
     ("monitor", "--mode monitor", "ranges (NVTX), host threads, utilization", "gpuwhy-monitor",
@@ -81,36 +83,19 @@ def help_text(measured: Measured) -> str:
     return "\n".join(lines) + "\n"
 
 
-def programs_table(measured: Measured) -> str:
-    """Table with the overhead of each tool on each program, and the size of traces."""
-    machine, rows = measured.machine, measured.measurements
+def costs_table(measured: Measured) -> str:
+    """The cost of each tool for the programs of the README; docs/design/performance.md has all programs and modes."""
+    rows = measured.measurements
     tools = [tool for tool in TOOLS if any(row["tool"] == tool for row in rows)]
-    lines = [
-        f"Medians (rounds: {rounds(measured)}) on one {machine['gpu']} (driver {machine['driver']}, PyTorch {machine['PyTorch'].split(' ')[0]}; "
-        f"{measured.dates()}). In a round each tool",
-        "and the bare program take turns, and the cost is that of the round's own bare run.",
-        "*CUPTI alone* records what gpuwhy asks for and looks at nothing: the floor.",
-        "",
-        "| program | bare | " + " | ".join(TOOLS[tool] for tool in tools) + " |", "|---" * (2 + len(tools)) + "|"]
-    sizes = {}
-    for program, (name, _) in PROGRAMS.items():
+    lines = ["| program | bare | " + " | ".join(TOOLS[tool] for tool in tools) + " |", "|---" * (2 + len(tools)) + "|"]
+    for program in README_PROGRAMS:
         bare = [row for row in rows if row["benchmark"] == program and row["tool"] == "none" and row["time"]]
         if bare:
             costs = " | ".join(cost(measured, program, tool) for tool in tools)
-            lines.append(f"| {name} | {shown(statistics.median(row['time'] for row in bare), bare[0]['unit'])} | {costs} |")
-    for tool in tools:
-        of_training = [row["trace_bytes"] / 1e6 for row in rows if row["benchmark"] == "training" and row["tool"] == tool]
-        if of_training and tool != "floor":
-            sizes[TOOLS[tool]] = f"{statistics.median(of_training):.3g} MB"
-    if sizes:
-        lines += ["", "Traces of the three trainings: " + ", ".join(f"{tool} {size}" for tool, size in sizes.items()) + "."]
-    return "\n".join(lines) + "\n"
-
-
-def modes_table(measured: Measured) -> str:
-    lines = ["| | records | costs |", "|---|---|---|"]
-    lines += [f"| `{option}` | {records} | {prices(measured, tool, programs)} |"
-              for _, option, records, tool, programs in MODES]
+            time = shown(statistics.median(row["time"] for row in bare), bare[0]["unit"])
+            lines.append(f"| {PROGRAMS[program][0]} | {time} | {costs} |")
+    lines += ["", f"Medians of {rounds(measured)} rounds on one {measured.machine['gpu']} ({measured.dates()}); "
+              "each run is compared with the bare run of its round."]
     return "\n".join(lines) + "\n"
 
 
@@ -136,8 +121,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     readme = REPOSITORY / "README.md"
-    text = replace_marked(readme.read_text(), "costs", programs_table(measured))
-    text = replace_marked(text, "modes", modes_table(measured))
+    text = replace_marked(readme.read_text(), "costs", costs_table(measured))
     for file, contents in [
             (readme, text), (REPOSITORY / "docs" / "design" / "performance.md", performance.document(measured)),
             (REPOSITORY / "docs" / "design" / "overhead.svg", plot.document(measured)),
