@@ -31,8 +31,8 @@ struct Document<'a> {
     trace: &'a str,
     passed: bool,
     incomplete: Option<&'a str>,
-    verdict: &'static str,
-    verdict_share: f64,
+    bottleneck: &'static str,
+    bottleneck_share: f64,
     rules: Vec<RuleJson<'a>>,
 }
 
@@ -96,8 +96,8 @@ fn render(format: Format, file: &Path, report: &Report, judgment: &Judgment) -> 
                 trace: &trace,
                 passed: passed(judgment),
                 incomplete: judgment.incomplete.as_deref(),
-                verdict: report.verdict.group.name(),
-                verdict_share: report.verdict.share,
+                bottleneck: report.bottleneck.group.name(),
+                bottleneck_share: report.bottleneck.share,
                 rules: judgment.rules.iter().map(RuleJson::from).collect(),
             };
             out.push_str(&terminal::json(&document)?);

@@ -51,7 +51,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     for ((trace, label), (number, to)) in files.iter().zip(labels).zip(places) {
         let options = Options {
             fallback_rank: u32::try_from(number).unwrap_or(u32::MAX),
-            fallback_world: u32::try_from(traces.len()).unwrap_or(u32::MAX),
+            fallback_world_size: u32::try_from(traces.len()).unwrap_or(u32::MAX),
             label,
             step_range: args.step_range.clone(),
         };
@@ -78,7 +78,7 @@ fn opened(args: &ExportArgs, path: &Path) -> Result<(TraceFile, Vec<String>)> {
     let whole = inputs::open(path, args.pid)?;
     let filter = match (args.filter_time, &args.filter_nvtx) {
         (Some(filter), _) => filter,
-        (None, Some(range)) => progress::shown(|progress| range.stretch(&whole, progress))?
+        (None, Some(range)) => progress::shown(|progress| range.interval(&whole, progress))?
             .with_context(|| format!("{}: it has no such range", path.display()))?,
         (None, None) => return Ok((whole, Vec::new())),
     };

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use gpuwhy_import::witness::Witnesses;
+use gpuwhy_import::rank_report::RankReports;
 use gpuwhy_inject::control::address::Process;
 use gpuwhy_report::hang::{HangReport, judge};
 use gpuwhy_report::text_format::{printable, printable_json};
@@ -47,10 +47,10 @@ pub fn run(args: &HangArgs) -> Result<u8> {
         return print_answers();
     }
     let launchers = Launcher::all(&args.via, &args.hosts)?;
-    let mut found = Witnesses::default();
+    let mut found = RankReports::default();
     for path in expanded(&args.files)? {
-        let of_file = if path == Path::new("-") { from_stdin()? } else { Witnesses::open(&path)? };
-        found.witnesses.extend(of_file.witnesses);
+        let of_file = if path == Path::new("-") { from_stdin()? } else { RankReports::open(&path)? };
+        found.rank_reports.extend(of_file.rank_reports);
         found.silent.extend(of_file.silent);
         found.notes.extend(of_file.notes);
     }
@@ -65,7 +65,7 @@ pub fn run(args: &HangArgs) -> Result<u8> {
         }
     }
     let unreachable = ask_hosts(launchers, &mut found);
-    if found.witnesses.is_empty() && found.silent.is_empty() {
+    if found.rank_reports.is_empty() && found.silent.is_empty() {
         // No rank responded, which is an error and not a finding.
         found.notes.extend(unreachable);
     } else {
@@ -74,13 +74,13 @@ pub fn run(args: &HangArgs) -> Result<u8> {
     for note in &found.notes {
         message::say(&printable(note));
     }
-    if found.witnesses.is_empty() && found.silent.is_empty() {
+    if found.rank_reports.is_empty() && found.silent.is_empty() {
         bail!(
             "no rank answers: no process of this user runs with gpuwhy here, or none has a rank. Ask where the ranks run \
              (--host, --via), or name files with their answers."
         );
     }
-    let report = HangReport { silent: found.silent, ..judge(&found.witnesses) };
+    let report = HangReport { silent: found.silent, ..judge(&found.rank_reports) };
     let text = match args.json {
         true => terminal::json(&report)?,
         false => report.text_within(terminal::style()),
@@ -120,7 +120,7 @@ fn local() -> (Vec<Heard>, Vec<String>) {
 }
 
 /// Queries the other hosts in parallel. Returns those that do not respond.
-fn ask_hosts(launchers: Vec<Launcher>, found: &mut Witnesses) -> Vec<String> {
+fn ask_hosts(launchers: Vec<Launcher>, found: &mut RankReports) -> Vec<String> {
     let (sender, receiver) = channel();
     for launcher in launchers {
         let sender = sender.clone();
@@ -215,10 +215,10 @@ fn ends_within(child: &mut Child, time: Duration) -> bool {
     false
 }
 
-fn from_stdin() -> Result<Witnesses> {
+fn from_stdin() -> Result<RankReports> {
     let mut bytes = Vec::new();
     io::stdin().take(LARGEST).read_to_end(&mut bytes).context("standard input")?;
-    Ok(Witnesses::read(&bytes, "standard input", None)?)
+    Ok(RankReports::read(&bytes, "standard input", None)?)
 }
 
 /// Named files and the files in named folders, sorted.

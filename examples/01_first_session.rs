@@ -9,7 +9,7 @@ mod lesson;
 use std::process::ExitCode;
 
 use gpuwhy::Session;
-use lesson::{Gpu, promise, promise_verdict, repeat, run};
+use lesson::{Gpu, promise, promise_bottleneck, repeat, run};
 
 /// Kernels between two synchronizations, each far longer than its launch.
 const KERNELS: u32 = 100;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
             Ok(gpu.stream.synchronize()?)
         })?;
         let report = session.finish()?;
-        promise_verdict(&report, "gpu_compute")?;
+        promise_bottleneck(&report, "gpu_compute")?;
 
         let spin = &report.devices[0].kernels[0];
         println!("{} x {}, median {} ns", spin.durations.count(), spin.name, spin.durations.median());

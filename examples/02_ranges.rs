@@ -10,7 +10,7 @@ mod lesson;
 use std::process::ExitCode;
 
 use gpuwhy::Session;
-use lesson::{Gpu, promise, promise_verdict, run};
+use lesson::{Gpu, promise, promise_bottleneck, run};
 
 /// Number of times that the ranges are opened.
 const STEPS: u64 = 300;
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
             }
         }
         let report = session.finish()?;
-        promise_verdict(&report, "gpu_compute")?;
+        promise_bottleneck(&report, "gpu_compute")?;
         print!("{}", report.range_tables());
 
         let ranges = report.ranges.as_ref().map_or(&[][..], |ranges| &ranges.rows);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use gpuwhy::Session;
-use lesson::{Gpu, Outcome, promise, promise_verdict, repeat, run, think};
+use lesson::{Gpu, Outcome, promise, promise_bottleneck, repeat, run, think};
 
 /// Kernels per step.
 const KERNELS: u32 = 100;
@@ -38,8 +38,8 @@ fn main() -> ExitCode {
             Ok(gpu.stream.synchronize()?)
         })?;
         let report = session.finish()?;
-        promise_verdict(&report, "launch")?;
-        let ceiling = report.ceiling(report.verdict.group);
+        promise_bottleneck(&report, "launch")?;
+        let best_case = report.best_speedup(report.bottleneck.group);
 
         gpu.stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
         launch_all(Duration::ZERO)?;
@@ -49,11 +49,11 @@ fn main() -> ExitCode {
             graph.launch()?;
             Ok(gpu.stream.synchronize()?)
         })?;
-        promise_verdict(&session.finish()?, "gpu_compute")?;
+        promise_bottleneck(&session.finish()?, "gpu_compute")?;
 
         let gain = fixed / eager;
-        println!("{eager:.0} steps/s, with a graph {fixed:.0}: {gain:.2}x; the ceiling was {ceiling:?}");
+        println!("{eager:.0} steps/s, with a graph {fixed:.0}: {gain:.2}x; the best case was {best_case:?}");
         promise("the graph makes it at least 1.5 times as fast", gain >= 1.5)?;
-        promise("no gain beyond the ceiling", ceiling.is_none_or(|ceiling| gain <= ceiling * 1.05))
+        promise("no gain beyond the best case", best_case.is_none_or(|best_case| gain <= best_case * 1.05))
     })
 }

@@ -11,7 +11,7 @@ mod lesson;
 use std::process::ExitCode;
 
 use gpuwhy::Session;
-use lesson::{Gpu, promise, promise_verdict, repeat, run};
+use lesson::{Gpu, promise, promise_bottleneck, repeat, run};
 
 /// Bytes per batch: copying takes more than a millisecond on any link.
 const BYTES: usize = 64 << 20;
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
             gpu.launch(&gpu.stream, WORK_MICROS / 10.0)?;
             Ok(gpu.stream.synchronize()?)
         })?;
-        promise_verdict(&session.finish()?, "copy")?;
+        promise_bottleneck(&session.finish()?, "copy")?;
 
         // SAFETY: every byte is written before it is read.
         let mut pinned = unsafe { gpu.context.alloc_pinned::<u8>(BYTES) }?;
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
             Ok(gpu.stream.synchronize()?)
         })?;
         let report = session.finish()?;
-        promise_verdict(&report, "gpu_compute")?;
+        promise_bottleneck(&report, "gpu_compute")?;
         let overlap = report.devices[0].copy_overlap;
         println!(
             "{serial:.0} and {overlapped:.0} batches/s; hidden {} ns, exposed {} ns",

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use gpuwhy::Session;
 use gpuwhy::report::run::GridClass;
-use lesson::{Gpu, promise, promise_verdict, repeat, run};
+use lesson::{Gpu, promise, promise_bottleneck, repeat, run};
 
 /// Two such blocks fill a multiprocessor.
 const THREADS: u32 = 1024;
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
                 Ok(gpu.stream.synchronize()?)
             })?;
             let report = session.finish()?;
-            promise_verdict(&report, "gpu_compute")?;
+            promise_bottleneck(&report, "gpu_compute")?;
             let split = &report.devices[0].compute;
             let most = GridClass::ALL.into_iter().max_by_key(|&class| split.time(class));
             if let Some(geometry) = split.geometry {

@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 
 use gpuwhy::Leaf;
 use gpuwhy::report::words::faster;
-use lesson::{Outcome, promise, promise_verdict, run};
+use lesson::{Outcome, promise, promise_bottleneck, run};
 
 fn main() -> ExitCode {
     run(|| match env::args_os().nth(1) {
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         None => {
             let report = gpuwhy::open(played()?)?;
             look(&report)?;
-            promise_verdict(&report, "sync")?;
+            promise_bottleneck(&report, "sync")?;
             promise("nothing was lost", report.completeness.launches_without_activity == 0)
         }
     })
@@ -35,8 +35,8 @@ fn look(report: &gpuwhy::Report) -> Outcome {
             let share = device.leaves[leaf as usize] as f64 / device.window_ns.max(1) as f64;
             println!("{}: {} {:.1} %", device.device.name, leaf.name(), share * 1e2);
         }
-        for ceiling in device.what_if.iter().flat_map(|what_if| &what_if.ceilings) {
-            println!("without {}: {}", ceiling.kind.name(), faster(ceiling.speedup, ceiling.interval));
+        for best_case in device.what_if.iter().flat_map(|what_if| &what_if.best_cases) {
+            println!("without {}: {}", best_case.kind.name(), faster(best_case.speedup, best_case.interval));
         }
     }
     Ok(())

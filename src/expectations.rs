@@ -63,8 +63,8 @@ enum Rule {
     Busy(f64),
     Kernel { name: String, at_most: Duration },
     KernelWithin { name: String, ratio: f64, baseline: Baseline },
-    Verdict(Vec<Group>),
-    VerdictNot(Vec<Group>),
+    Bottleneck(Vec<Group>),
+    BottleneckNot(Vec<Group>),
     Share { group: Group, at_most: f64 },
     Step(Duration),
     StepWithin { ratio: f64, baseline: Baseline },
@@ -174,13 +174,13 @@ impl Expectations {
     }
 
     /// The bottleneck is one of these causes. Traces of short regions often have [`Group::CannotTell`].
-    pub fn verdict_in(self, groups: impl Into<Vec<Group>>) -> Self {
-        self.and(Rule::Verdict(groups.into()))
+    pub fn bottleneck_in(self, groups: impl Into<Vec<Group>>) -> Self {
+        self.and(Rule::Bottleneck(groups.into()))
     }
 
     /// The bottleneck is none of these causes.
-    pub fn verdict_not_in(self, groups: impl Into<Vec<Group>>) -> Self {
-        self.and(Rule::VerdictNot(groups.into()))
+    pub fn bottleneck_not_in(self, groups: impl Into<Vec<Group>>) -> Self {
+        self.and(Rule::BottleneckNot(groups.into()))
     }
 
     /// A cause takes at most this part of a typical step of each device, 0 to 1. Without steps, the time
@@ -330,8 +330,8 @@ impl Rule {
                 kernels(report, name)?.into_iter().try_for_each(|(_, row)| slower(row, limit, ""))
             }
             Self::KernelWithin { name, ratio, baseline } => within(report, name, *ratio, baseline),
-            Self::Verdict(groups) => run_rules::verdict(report, groups, true),
-            Self::VerdictNot(groups) => run_rules::verdict(report, groups, false),
+            Self::Bottleneck(groups) => run_rules::bottleneck(report, groups, true),
+            Self::BottleneckNot(groups) => run_rules::bottleneck(report, groups, false),
             Self::Share { group, at_most } => run_rules::share(report, *group, *at_most),
             Self::Step(at_most) => run_rules::step(report, *at_most),
             Self::StepWithin { ratio, baseline } => return run_rules::step_within(report, *ratio, baseline),
@@ -356,8 +356,8 @@ impl fmt::Display for Rule {
             Self::KernelWithin { name, ratio, baseline } => {
                 write!(f, "kernel {name} takes at most {ratio} times what {} has", baseline.path().display())
             }
-            Self::Verdict(groups) => write!(f, "the verdict is {}", run_rules::names(groups, " or ")),
-            Self::VerdictNot(groups) => write!(f, "the verdict is not {}", run_rules::names(groups, " or ")),
+            Self::Bottleneck(groups) => write!(f, "the bottleneck is {}", run_rules::names(groups, " or ")),
+            Self::BottleneckNot(groups) => write!(f, "the bottleneck is not {}", run_rules::names(groups, " or ")),
             Self::Share { group, at_most } => write!(f, "{} takes at most {:.1} %", group.name(), at_most * 1e2),
             Self::Step(at_most) => write!(f, "a step takes at most {at_most:?}"),
             Self::StepWithin { ratio, baseline } => {

@@ -31,8 +31,8 @@
 //! // Every nanosecond of the device's window has one cause.
 //! assert_eq!((device.window_ns, device.leaves.iter().sum()), (22_000, 22_000));
 //! assert_eq!(device.leaves[gpuwhy::Leaf::LaunchApi as usize], 5_000);
-//! // Two kernels are too few for a verdict, which says so.
-//! assert_eq!(report.verdict.group, gpuwhy::Group::CannotTell);
+//! // Two kernels are too few for a bottleneck, which says so.
+//! assert_eq!(report.bottleneck.group, gpuwhy::Group::CannotTell);
 //!
 //! let json = serde_json::to_value(&report)?;
 //! assert_eq!(json["devices"][0]["window_ns"], 22_000);

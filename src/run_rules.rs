@@ -19,17 +19,17 @@ pub(crate) fn names(groups: &[Group], between: &str) -> String {
 }
 
 /// Checks that the bottleneck is among `groups` or, without `must`, that it is not.
-pub(crate) fn verdict(report: &Report, groups: &[Group], must: bool) -> Result<(), String> {
-    let verdict = &report.verdict;
-    if groups.contains(&verdict.group) == must {
+pub(crate) fn bottleneck(report: &Report, groups: &[Group], must: bool) -> Result<(), String> {
+    let bottleneck = &report.bottleneck;
+    if groups.contains(&bottleneck.group) == must {
         return Ok(());
     }
     let expected = if must { "expected" } else { "which is excluded; excluded are" };
-    let why = verdict.evidence.first().map_or(String::new(), |evidence| format!(": {evidence}"));
+    let why = bottleneck.evidence.first().map_or(String::new(), |evidence| format!(": {evidence}"));
     Err(format!(
-        "the verdict is {} ({:.1} %), {expected} {}{why}",
-        verdict.group.name(),
-        verdict.share * 1e2,
+        "the bottleneck is {} ({:.1} %), {expected} {}{why}",
+        bottleneck.group.name(),
+        bottleneck.share * 1e2,
         names(groups, ", ")
     ))
 }

@@ -28,7 +28,7 @@ fn limits_hold_or_show_what_was_seen() {
         &[
             "--kernels-at-most",
             "60000",
-            "--verdict",
+            "--bottleneck",
             "launch,sync",
             "--share-at-most",
             "data_loading=1",
@@ -44,7 +44,7 @@ fn limits_hold_or_show_what_was_seen() {
         (&["--no-sync"], "calls waited for the device, none expected"),
         (&["--no-allocation"], "calls allocated memory, none expected"),
         (&["--busy-at-least", "99%"], "device 0 was busy"),
-        (&["--not-verdict", "launch"], "the verdict is launch (58.3 %), which is excluded"),
+        (&["--not-bottleneck", "launch"], "the bottleneck is launch (58.3 %), which is excluded"),
         (&["--share-at-most", "launch=5"], "launch takes 58.3 % of the time of device 0, at most 5.0 % expected"),
         (&["--step-at-most", "100us"], "at most 100.0 us expected"),
     ];
@@ -63,7 +63,7 @@ fn every_form_says_the_same() {
     let form = |name: &str| check(&trace, &[&limits[..], &["--format", name]].concat());
     let (code, json, _) = form("json");
     let document: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!((code, &document["passed"], &document["verdict"]), (Some(1), &false.into(), &"sync".into()));
+    assert_eq!((code, &document["passed"], &document["bottleneck"]), (Some(1), &false.into(), &"sync".into()));
     let rules = document["rules"].as_array().unwrap();
     assert_eq!(rules.iter().map(|rule| rule["passed"].as_bool().unwrap()).collect::<Vec<_>>(), [true, false]);
     let failure = rules[1]["failure"].as_str().unwrap();
@@ -112,7 +112,7 @@ fn what_cannot_be_judged_has_codes_of_its_own() {
     let trace = played(&stage, "mlp");
     let (code, _, output) = check(&trace, &[]);
     assert!(code == Some(2) && stderr(&output).contains("no limit is given"), "{output:?}");
-    for wrong in [["--step-within", "1.1"], ["--verdict", "slow"], ["--busy-at-least", "120"]] {
+    for wrong in [["--step-within", "1.1"], ["--bottleneck", "slow"], ["--busy-at-least", "120"]] {
         assert_eq!(check(&trace, &wrong).0, Some(2), "{wrong:?}");
     }
     let bytes = fs::read(&trace).unwrap();
@@ -147,7 +147,7 @@ fn a_price_says_what_causes_cost_and_fixes_save() {
     let causes: f64 = price["causes_a_day"].as_object().unwrap().values().map(|cost| cost.as_f64().unwrap()).sum();
     assert!((causes - 60.0).abs() < 1e-6 && price["a_day"] == 60.0, "{price}");
     // Savings per day by the speedup of 3.77.
-    let speedup = document["verdict"]["plan"][0]["speedup"].as_f64().unwrap();
+    let speedup = document["bottleneck"]["plan"][0]["speedup"].as_f64().unwrap();
     let saved = price["fixes"][0]["saved_a_day"].as_f64().unwrap();
     assert!((saved - 60.0 * (1.0 - 1.0 / speedup)).abs() < 1e-9, "{price}");
     assert_eq!(report(&["--price", "0"]).0, Some(2));

@@ -62,7 +62,7 @@ fn runs_leave_lines_and_are_compared() {
     // The same recording played twice: every step is identical.
     let change = &runs[1]["change"];
     assert_eq!((&change["outcome"], &change["recordings_p"]), (&"unchanged".into(), &1.0.into()), "{change}");
-    assert_eq!(runs[1]["verdict"], "launch");
+    assert_eq!(runs[1]["bottleneck"], "launch");
     // The numbers are those of `gpuwhy diff` and the report.
     ran(stage.host("mlp").env("GPUWHY_REPORT", "off"));
     let trace = stage.path("trace.gpuwhy");

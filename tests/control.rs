@@ -176,7 +176,7 @@ fn a_follower_gets_lines_until_the_end_and_the_report_so_far_is_one() {
     let mut kernels = || {
         let line = lines.next()?;
         let early = line["line"].as_str().unwrap().ends_with("starting up");
-        assert!(line["state"] != "capturing" || (line["verdict"] == "starting_up") == early, "{line}");
+        assert!(line["state"] != "capturing" || (line["bottleneck"] == "starting_up") == early, "{line}");
         Some(line["kernels"].as_u64().unwrap())
     };
     // Twice while the program is paused, then until the number of kernels grows, then to the end.

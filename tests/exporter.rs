@@ -149,7 +149,7 @@ fn a_scrape_has_what_the_report_has_and_the_last_numbers_stay() {
     }
     let kernels = report["completeness"]["records"]["kernels"].as_f64().unwrap();
     assert_eq!(page.sum("kernels_total", &[]), kernels);
-    assert_eq!(page.sum("verdict", &[]), 1.0, "one cause");
+    assert_eq!(page.sum("bottleneck", &[]), 1.0, "one cause");
     assert_eq!(page.sum("process_info", &["program=\"gpuwhy-replay-host\"", "mode=\"light\""]), 1.0);
     let left: Vec<_> = fs::read_dir(stage.sockets()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(left.len(), 2, "the announcement and the last numbers: {left:?}");

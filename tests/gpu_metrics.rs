@@ -321,7 +321,7 @@ fn samples_of_a_recorded_training_tell_what_its_kernels_use() {
     let compute = device["steady_leaves"]["compute"].as_u64().unwrap();
     assert_eq!(parts.values().map(|nanos| nanos.as_u64().unwrap()).sum::<u64>(), compute);
     let share = |name: &str| part(name) as f64 / compute as f64;
-    assert!(share("not_told_apart") < 0.25, "{limits}");
+    assert!(share("unresolved") < 0.25, "{limits}");
     assert!(share("memory") > 0.12 && share("memory") < 0.35, "{limits}");
     assert!(share("tensor") > 0.10 && share("tensor") < 0.25, "{limits}");
     assert!(share("lowered_clock") > 0.02 && share("lowered_clock") < 0.10, "{limits}");
@@ -370,18 +370,18 @@ fn monitor_mode_divides_the_time_by_samples_alone() {
     let time = &json["monitored"];
     let number = |value: &serde_json::Value| value.as_u64().unwrap();
     let told: u64 = time["groups"].as_object().unwrap().values().map(|part| number(&part["ns"])).sum();
-    assert_eq!(told + number(&time["not_told_apart_ns"]), number(&time["window_ns"]), "{time}");
+    assert_eq!(told + number(&time["unresolved_ns"]), number(&time["window_ns"]), "{time}");
     assert!(number(&time["window_ns"]) > 500_000_000 && number(&time["gpu_samples"]) > 100, "{time}");
     let busy = ["busy_low", "busy_high"].map(|bound| time[bound].as_f64().unwrap());
     assert!((busy[0] - 0.24).abs() < 0.002 && (busy[1] - 0.26).abs() < 0.002, "{time}");
     let compute = &time["groups"]["gpu_compute"];
     assert!(compute["low"].as_f64().unwrap() <= 0.25 && compute["high"].as_f64().unwrap() >= 0.25, "{time}");
-    assert_eq!(time["bottleneck"], json["verdict"]["group"]);
+    assert_eq!(time["bottleneck"], json["bottleneck"]["group"]);
     // The output at exit, which the report of the trace must repeat.
     for wanted in ["The time divides into computing 2", "not told apart", "GPU samples"] {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");
     }
-    let evidence = json["verdict"]["evidence"][1].as_str().unwrap();
+    let evidence = json["bottleneck"]["evidence"][1].as_str().unwrap();
     assert!(text.contains(evidence), "{evidence:?} is not in {text}");
 }
 

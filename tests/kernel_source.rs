@@ -133,7 +133,7 @@ fn program_counters_are_sampled_and_modules_kept() {
     assert_eq!(fs::read(&kept).unwrap(), fs::read(module()).unwrap());
     assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600, "for the user alone");
     assert_eq!(fs::metadata(kept.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
-    assert_eq!(stage.report().pointer("/verdict/group").unwrap(), "gpu_compute");
+    assert_eq!(stage.report().pointer("/bottleneck/group").unwrap(), "gpu_compute");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_refusal_is_told_and_everything_else_is_as_without() {
         assert_eq!((&source["outcomes"][0], &source["samples"]), (&outcome.into(), &0.into()), "{fault}: {source:#}");
         assert!(source["reasons"][0].as_str().unwrap().contains(reason), "{fault}: {source:#}");
         assert!(text(&stage).contains("not sampled: "), "{fault}");
-        assert_eq!(stage.report().pointer("/verdict/group").unwrap(), "gpu_compute", "{fault}");
+        assert_eq!(stage.report().pointer("/bottleneck/group").unwrap(), "gpu_compute", "{fault}");
     }
     // A failure after sampling is over loses no samples.
     let stage = Stage::new();

@@ -234,7 +234,7 @@ fn a_refusal_is_told_and_everything_else_is_as_without() {
         assert_eq!(first["outcome"], outcome, "{fault}: {first:#}");
         assert!(first["reason"].as_str().unwrap().contains(reason), "{fault}: {}", first["reason"]);
         assert!(text(&stage, &[]).contains("not measured: "), "{fault}");
-        assert_eq!(stage.report().pointer("/verdict/group").unwrap(), "gpu_compute", "{fault}");
+        assert_eq!(stage.report().pointer("/bottleneck/group").unwrap(), "gpu_compute", "{fault}");
     }
 }
 

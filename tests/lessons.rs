@@ -20,7 +20,7 @@ fn a_trace_is_looked_at_without_a_gpu() {
     let output = run("08_trace_without_gpu");
     assert!(output.status.success(), "{}", stderr(&output));
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("as promised: the verdict is sync"), "{text}");
+    assert!(text.contains("as promised: the bottleneck is sync"), "{text}");
 }
 
 #[test]

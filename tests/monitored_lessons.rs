@@ -36,7 +36,7 @@ fn monitored_programs_get_their_bottleneck_or_none() {
         let found = time["bottleneck"].as_str().unwrap();
         assert!(found == bottleneck || found == "cannot_tell", "{lesson}: {found}, by records {bottleneck}");
         named += usize::from(found == bottleneck);
-        let mut sum = time["not_told_apart_ns"].as_u64().unwrap();
+        let mut sum = time["unresolved_ns"].as_u64().unwrap();
         for (group, share) in GROUPS.into_iter().zip(shares) {
             let part = &time["groups"][group];
             sum += part["ns"].as_u64().unwrap();

@@ -128,7 +128,7 @@ fn ranges_do_not_change_the_answer() {
         let stage = Stage::new();
         assert!(stage.host("sync_item").args(arguments).status().unwrap().success());
         let report = stage.report();
-        BTreeMap::from(["verdict", "devices"].map(|key| (key, report[key].clone())))
+        BTreeMap::from(["bottleneck", "devices"].map(|key| (key, report[key].clone())))
     });
     assert_eq!(answers[0], answers[1]);
 }

@@ -17,7 +17,7 @@ fn number(value: &Value, pointer: &str) -> u64 {
 }
 
 /// Expected bottlenecks of the recorded programs; each was written to have one.
-const VERDICTS: &[(&str, &str)] = &[
+const BOTTLENECKS: &[(&str, &str)] = &[
     ("gpt", "gpu_compute"),
     ("mlp", "launch"),
     ("resnet_workers0", "data_loading"),
@@ -30,13 +30,13 @@ const VERDICTS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn recorded_programs_get_their_verdict() {
-    for &(fixture, verdict) in VERDICTS {
+fn recorded_programs_get_their_bottleneck() {
+    for &(fixture, bottleneck) in BOTTLENECKS {
         let stage = Stage::new();
         assert!(stage.host(fixture).status().unwrap().success(), "{fixture}");
         let report = stage.report();
-        assert_eq!(report.pointer("/verdict/group").unwrap(), verdict, "{fixture}: {:#}", report["verdict"]);
-        assert!(!report["verdict"]["evidence"].as_array().unwrap().is_empty(), "{fixture}");
+        assert_eq!(report.pointer("/bottleneck/group").unwrap(), bottleneck, "{fixture}: {:#}", report["bottleneck"]);
+        assert!(!report["bottleneck"]["evidence"].as_array().unwrap().is_empty(), "{fixture}");
         assert_agrees(fixture, &report);
     }
 }
@@ -44,21 +44,21 @@ fn recorded_programs_get_their_verdict() {
 /// Advice, plan and gains are consistent: a report has no gain only if no best case shows one, and a plan
 /// starts with the bottleneck or has a reason why not.
 fn assert_agrees(fixture: &str, report: &Value) {
-    let verdict = &report["verdict"];
+    let bottleneck = &report["bottleneck"];
     let scenarios = report["devices"][0]["what_if"]["scenarios"].as_array().unwrap();
     let beside = scenarios.iter().filter(|scenario| scenario["kind"] != "grids_filled");
     let largest = beside.filter_map(|scenario| scenario["speedup"].as_f64()).fold(1.0, f64::max);
-    if verdict["recommendation"].as_str().unwrap().contains("Nothing on the CPU") {
-        assert!(largest < 1.05, "{fixture}: {verdict:#}");
+    if bottleneck["recommendation"].as_str().unwrap().contains("Nothing on the CPU") {
+        assert!(largest < 1.05, "{fixture}: {bottleneck:#}");
     }
     let mut before = 1.0;
-    for step in verdict["plan"].as_array().unwrap() {
+    for step in bottleneck["plan"].as_array().unwrap() {
         let [low, speedup, high] = ["low", "speedup", "high"].map(|field| step[field].as_f64().unwrap());
         assert!(speedup >= 1.05 * before && low <= speedup && speedup <= high, "{fixture}: {step:#}");
         before = speedup;
     }
-    let first = &verdict["plan"][0];
-    let fixes: &[&str] = match verdict["group"].as_str().unwrap() {
+    let first = &bottleneck["plan"][0];
+    let fixes: &[&str] = match bottleneck["group"].as_str().unwrap() {
         "data_loading" => &["data_ready"],
         "launch" => &["launches_free", "copies_joined"],
         "sync" => &["no_syncs", "no_readbacks"],
@@ -67,7 +67,7 @@ fn assert_agrees(fixture: &str, report: &Value) {
         other => panic!("{fixture}: {other}"),
     };
     let of_group = first["kind"].as_str().is_none_or(|kind| fixes.contains(&kind));
-    assert!(of_group || first["because"].is_string(), "{fixture}: {verdict:#}");
+    assert!(of_group || first["because"].is_string(), "{fixture}: {bottleneck:#}");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn flush_period_and_buffer_memory_do_not_change_the_answer() {
         let mut host = stage.host("resnet_workers4");
         assert!(host.env("GPUWHY_FLUSH", flush).env("GPUWHY_BUFFER_MEMORY", memory).status().unwrap().success());
         let report = stage.report();
-        answers.push((report["devices"].clone(), report["verdict"].clone()));
+        answers.push((report["devices"].clone(), report["bottleneck"].clone()));
     }
     assert_eq!(answers[0], answers[1]);
     assert_eq!(answers[1], answers[2]);
@@ -210,7 +210,7 @@ fn the_documentation_shows_what_a_recorded_program_prints() {
 }
 
 #[test]
-fn a_live_verdict_appears_while_the_program_runs() {
+fn a_live_bottleneck_appears_while_the_program_runs() {
     let stage = Stage::new();
     let mut host = stage.host("mlp");
     // The device has work from 2.5 to 3.5 s.

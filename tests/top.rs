@@ -207,7 +207,7 @@ fn a_trace_plays_back_to_what_its_report_says() {
     let output = Command::new(GPUWHY).args(["top", "--json"]).arg(&trace).stdin(Stdio::null()).output().unwrap();
     let lines = lines(&output);
     let [live] = &lines[..] else { panic!("{lines:?}") };
-    assert_eq!(live["verdict"], report["verdict"]["group"]);
+    assert_eq!(live["bottleneck"], report["bottleneck"]["group"]);
     assert_eq!(live["kernels"], report["completeness"]["records"]["kernels"]);
     assert_eq!(live["observed_ns"], report["observed_ns"]);
     let leaves = live["devices"][0]["leaves"].as_object().unwrap();
@@ -240,7 +240,7 @@ fn old_libraries_and_hostile_ones_are_shown_as_far_as_they_go() {
     let stage = Stage::new();
     impostor(&stage, "4242", |line, stream| {
         let answer = match line.split(' ').next().unwrap() {
-            "watch" => "{\"type\":\"verdict\",\"pid\":4242,\"state\":\"capturing\",\"command\":\"old\"}\n",
+            "watch" => "{\"type\":\"bottleneck\",\"pid\":4242,\"state\":\"capturing\",\"command\":\"old\"}\n",
             _ => "{\"type\":\"error\",\"message\":\"commands: status\"}\n",
         };
         let _ = stream.write_all(answer.as_bytes());
@@ -263,7 +263,7 @@ fn old_libraries_and_hostile_ones_are_shown_as_far_as_they_go() {
         assert!(reader.read_line(&mut line).unwrap() > 0, "{seen:?}");
         assert!(!line.contains(['\u{1b}', '\u{202e}']), "{line:?}");
         let json: Value = serde_json::from_str(&line).unwrap();
-        if let (Some("verdict" | "live"), Some(process)) = (json["type"].as_str(), json["process"].as_str()) {
+        if let (Some("bottleneck" | "live"), Some(process)) = (json["type"].as_str(), json["process"].as_str()) {
             seen.insert(process.to_owned());
         }
     }

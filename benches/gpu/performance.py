@@ -88,11 +88,11 @@ def judged(target: Target, rows: list[dict]) -> str:
     values = found[worst]
     median = statistics.median(values)
     spread = f"{min(values):{target.digits}} .. {max(values):{target.digits}}"
-    verdict = "met" if median <= target.limit else "**missed**"
+    bottleneck = "met" if median <= target.limit else "**missed**"
     if len(values) < ENOUGH_ROUNDS:
-        verdict += f", rounds: {len(values)}"
+        bottleneck += f", rounds: {len(values)}"
     where = f" ({worst})" if target.program is None else ""
-    return f"| {target.text} | {limit} | {median:{target.digits}} ({spread}){where} | {verdict} |"
+    return f"| {target.text} | {limit} | {median:{target.digits}} ({spread}){where} | {bottleneck} |"
 
 
 # Tools in the order of the columns, with their names there.

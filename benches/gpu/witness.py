@@ -30,7 +30,7 @@ import time
 PR_SET_CHILD_SUBREAPER = 36
 # Seconds that descendants may outlive the command. nsys's daemon ends within one second.
 PATIENCE = 5.0
-LOOK_EVERY = 0.02
+POLL_INTERVAL = 0.02
 
 
 def adopt_orphans() -> None:
@@ -63,13 +63,13 @@ def reap_orphans(patience: float) -> tuple[int, int]:
         if process:
             orphans += 1
         elif time.monotonic() < deadline:
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_INTERVAL)
         else:
             # The children of a killed process become children of this one.
             for child in children():
                 os.kill(child, signal.SIGKILL)
                 killed.add(child)
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_INTERVAL)
 
 
 def main() -> int:

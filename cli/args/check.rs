@@ -90,12 +90,12 @@ pub struct LimitArgs {
     /// Require kernels to use this part of dram, l2, l1, tensor or issue
     #[arg(long, value_name = "NAME=UNIT:PERCENT", value_parser = use_of_unit)]
     kernel_uses: Vec<(String, (Roof, f64))>,
-    /// Require one of these verdicts, separated by commas
+    /// Require one of these bottlenecks, separated by commas
     #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = cause)]
-    verdict: Vec<Group>,
-    /// Allow none of these verdicts, separated by commas
+    bottleneck: Vec<Group>,
+    /// Allow none of these bottlenecks, separated by commas
     #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = cause)]
-    not_verdict: Vec<Group>,
+    not_bottleneck: Vec<Group>,
     /// Limit the part of a step that a cause takes
     #[arg(long, value_name = "CAUSE=PERCENT", value_parser = share)]
     share_at_most: Vec<(Group, f64)>,
@@ -171,11 +171,11 @@ impl LimitArgs {
         for (name, (unit, least)) in &self.kernel_uses {
             add(&mut |rules| rules.kernel_uses_at_least(name, *unit, *least));
         }
-        if !self.verdict.is_empty() {
-            add(&mut |rules| rules.verdict_in(&*self.verdict));
+        if !self.bottleneck.is_empty() {
+            add(&mut |rules| rules.bottleneck_in(&*self.bottleneck));
         }
-        if !self.not_verdict.is_empty() {
-            add(&mut |rules| rules.verdict_not_in(&*self.not_verdict));
+        if !self.not_bottleneck.is_empty() {
+            add(&mut |rules| rules.bottleneck_not_in(&*self.not_bottleneck));
         }
         for &(group, most) in &self.share_at_most {
             add(&mut |rules| rules.share_at_most(group, most));

@@ -67,13 +67,13 @@ pub struct ExportArgs {
 /// What `--to` names.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum ExportFormat {
-    /// JSON of the PyTorch profiler: Perfetto, HolisticTraceAnalysis, TensorBoard, chrome://tracing
+    /// JSON of the PyTorch profiler: Perfetto, HolisticTraceAnalysis, TensorDashboard, chrome://tracing
     Chrome,
     /// The SQLite file of an Nsight Systems export: your SQL, `nsys stats`
     Sqlite,
     /// A line of JSON for each record
     Json,
-    /// Perfetto's own format: smaller than chrome, with counters and the verdict
+    /// Perfetto's own format: smaller than chrome, with counters and the bottleneck
     Perfetto,
     /// Apache Parquet, run=.../rank=N/TABLE.parquet: DuckDB, Polars, Spark, pandas
     Parquet,

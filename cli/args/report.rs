@@ -25,7 +25,7 @@ EXIT CODES:
 EXAMPLES:
   gpuwhy report gpuwhy-4711.gpuwhy
   gpuwhy report --top 30 *.gpuwhy | less
-  gpuwhy report --json gpuwhy-4711.gpuwhy | jq .verdict
+  gpuwhy report --json gpuwhy-4711.gpuwhy | jq .bottleneck
   gpuwhy report --price 2.5USD gpuwhy-4711.gpuwhy
   gpuwhy report --html report.html gpuwhy-4711.gpuwhy
   gpuwhy report --open gpuwhy-4711.gpuwhy
@@ -39,7 +39,7 @@ pub struct ReportArgs {
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
-    /// Print all tables behind the verdict
+    /// Print all tables behind the bottleneck
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
     /// Print all tables, with the N longest kernels

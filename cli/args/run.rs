@@ -129,7 +129,7 @@ pub struct RunArgs {
 pub enum ReportMode {
     /// Nothing
     Off,
-    /// The verdict and its evidence
+    /// The bottleneck and its evidence
     Summary,
     /// All tables
     Full,

@@ -25,7 +25,7 @@ EXAMPLES:
   gpuwhy top --host node7 --host node8
   gpuwhy top --via 'srun --jobid=7 --overlap -w {host}' --host node7
   gpuwhy top --via 'ssh node7 /opt/gpuwhy/bin/gpuwhy'
-  gpuwhy top --once                              all processes: state, verdict, loss, trace
+  gpuwhy top --once                              all processes: state, bottleneck, loss, trace
   gpuwhy top --report 4711                       the report of one so far
   gpuwhy top --json | jq -r 'select(.lost > 0) | .pid'
   gpuwhy top --follow 4711 | jq -r .line         until it ends";

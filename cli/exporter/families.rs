@@ -48,8 +48,8 @@ const OPERATIONS: Family =
 const OPERATION_BYTES: Family = counter("collective_bytes_total", "Their bytes, as nccl-tests counts them.");
 const EXPOSED_SECONDS: Family =
     counter("collective_exposed_seconds_total", "Time of communication kernels in which nothing computed.");
-const VERDICT: Family =
-    gauge("verdict", "1 for the cause that matters most now, or for starting_up while it is too early to tell.");
+const BOTTLENECK: Family =
+    gauge("bottleneck", "1 for the cause that matters most now, or for starting_up while it is too early to tell.");
 const RECOVERABLE: Family =
     gauge("recoverable_ratio", "Part of the steady time that could be had back at most without the cause, 0 to 1.");
 const LOST: Family = counter("lost_records_total", "Records and samples that were lost.");
@@ -82,7 +82,7 @@ pub const FAMILIES: [&Family; 26] = [
     &OPERATIONS,
     &OPERATION_BYTES,
     &EXPOSED_SECONDS,
-    &VERDICT,
+    &BOTTLENECK,
     &RECOVERABLE,
     &LOST,
     &UNOBSERVED,
@@ -170,10 +170,10 @@ fn for_processes<'a>(page: &mut Page, processes: impl Iterator<Item = &'a Known>
     let all = || processes.clone().map(|known| (known, Labels::of_process(known)));
     for (known, labels) in all() {
         for group in Group::ALL {
-            let named = f64::from(u8::from(known.numbers.verdict == Some(group)));
-            page.with(&VERDICT, &labels, &[("verdict", group.name())], named);
+            let named = f64::from(u8::from(known.numbers.bottleneck == Some(group)));
+            page.with(&BOTTLENECK, &labels, &[("bottleneck", group.name())], named);
         }
-        page.with(&VERDICT, &labels, &[("verdict", STARTING_UP)], f64::from(u8::from(known.numbers.starting_up)));
+        page.with(&BOTTLENECK, &labels, &[("bottleneck", STARTING_UP)], f64::from(u8::from(known.numbers.starting_up)));
     }
     for (known, labels) in all() {
         for (group, share) in &known.numbers.recoverable {

@@ -47,7 +47,7 @@ pub struct Numbers {
     pub driver_version: String,
     pub cupti_version: u64,
     pub captures: u64,
-    pub verdict: Option<Group>,
+    pub bottleneck: Option<Group>,
     /// True if it is too early for a bottleneck.
     pub starting_up: bool,
     /// 0 to 1, by cause.
@@ -103,8 +103,8 @@ impl Numbers {
             driver_version: label(json, "driver_version"),
             cupti_version: number(json, "cupti_version"),
             captures: number(json, "captures"),
-            verdict: group(&json["live_verdict"]),
-            starting_up: json["live_verdict"] == STARTING_UP,
+            bottleneck: group(&json["live_bottleneck"]),
+            starting_up: json["live_bottleneck"] == STARTING_UP,
             recoverable: ranking
                 .filter_map(|row| group(&row["group"]).zip(row["recoverable"].as_f64()))
                 .filter(|(_, share)| (0.0..=1.0).contains(share))
@@ -230,13 +230,13 @@ mod tests {
         }
         let hostile = json!({
             "type": "metrics", "pid": -1, "run": "a\n\u{7}b".repeat(1_000), "rank": "x", "loss": 3, "tracing": [],
-            "live_verdict": "of_tomorrow", "ranking": [{"group": "sync", "recoverable": 7}, 3],
+            "live_bottleneck": "of_tomorrow", "ranking": [{"group": "sync", "recoverable": 7}, 3],
             "devices": [3, {"leaves": {"compute": u64::MAX, "of_tomorrow": 1},
                             "collectives": [{"function": "of_tomorrow", "count": 2}, 1],
                             "operations": [{"function": "of_tomorrow", "bytes": 7}, {"function": 3, "bytes": -1}]}],
         });
         let numbers = Numbers::of(&hostile).unwrap();
-        assert_eq!((numbers.pid, numbers.rank, numbers.verdict, numbers.recoverable.len()), (0, None, None, 0));
+        assert_eq!((numbers.pid, numbers.rank, numbers.bottleneck, numbers.recoverable.len()), (0, None, None, 0));
         assert_eq!(numbers.run.as_ref().unwrap().len(), LABEL);
         assert_eq!(numbers.devices[1].leaves[0], u64::MAX / 2);
         assert_eq!(numbers.devices[1].collectives[FUNCTIONS.len() - 1], (2, 0), "of another version");
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn counters_never_go_back_and_gauges_do() {
         let answer = |compute: u64, idle: u64, median: u64| {
-            let json = json!({"type": "metrics", "live_verdict": "sync", "tracing": {"records_ns": compute},
+            let json = json!({"type": "metrics", "live_bottleneck": "sync", "tracing": {"records_ns": compute},
                 "loss": {"dropped_by_cupti": compute},
                 "devices": [{"id": 1, "leaves": {"compute": compute, "host_cpu": idle}, "step_median_ns": median}]});
             Numbers::of(&json).unwrap()

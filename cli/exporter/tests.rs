@@ -9,7 +9,7 @@ use super::numbers::Numbers;
 
 fn text(labels: serde_json::Value, with_leaves: bool) -> String {
     let mut json = json!({"type": "metrics", "pid": 7, "start_unix_ns": 1, "state": "capturing", "host": "n1",
-        "program": "train.py", "live_verdict": "sync", "ranking": [{"group": "sync", "recoverable": 0.25}],
+        "program": "train.py", "live_bottleneck": "sync", "ranking": [{"group": "sync", "recoverable": 0.25}],
         "tracing": {"records_ns": 5}, "loss": {"dropped_by_cupti": 3},
         "devices": [{"id": 0, "uuid": "GPU-1", "leaves": {"compute": 1_500_000_000_u64, "host_cpu": 1},
             "kernels": 2, "steps": 3, "step_median_ns": 4_000_000, "copied_bytes": {"host_to_device": 9},
@@ -36,9 +36,9 @@ fn metrics_are_written_as_prometheus_reads_them() {
         format!("gpuwhy_collective_operations_total{{{device},function=\"all_reduce\"}} 6"),
         format!("gpuwhy_collective_bytes_total{{{device},function=\"all_reduce\"}} 4096"),
         format!("gpuwhy_collective_exposed_seconds_total{{{device},function=\"all_reduce\"}} 0.25"),
-        format!("gpuwhy_verdict{{{labels},verdict=\"sync\"}} 1"),
-        format!("gpuwhy_verdict{{{labels},verdict=\"copy\"}} 0"),
-        format!("gpuwhy_verdict{{{labels},verdict=\"starting_up\"}} 0"),
+        format!("gpuwhy_bottleneck{{{labels},bottleneck=\"sync\"}} 1"),
+        format!("gpuwhy_bottleneck{{{labels},bottleneck=\"copy\"}} 0"),
+        format!("gpuwhy_bottleneck{{{labels},bottleneck=\"starting_up\"}} 0"),
         format!("gpuwhy_recoverable_ratio{{{labels},cause=\"sync\"}} 0.25"),
         format!("gpuwhy_lost_records_total{{{labels},where=\"dropped_by_cupti\"}} 3"),
         format!("gpuwhy_process_state{{{labels},state=\"capturing\"}} 1"),
@@ -58,10 +58,10 @@ fn metrics_are_written_as_prometheus_reads_them() {
 
 #[test]
 fn a_process_that_starts_up_names_no_cause() {
-    let page = text(json!({"live_verdict": "starting_up", "ranking": []}), false);
+    let page = text(json!({"live_bottleneck": "starting_up", "ranking": []}), false);
     let named: Vec<_> =
-        page.lines().filter(|line| line.starts_with("gpuwhy_verdict{") && line.ends_with(" 1")).collect();
-    assert!(named.len() == 1 && named[0].contains("verdict=\"starting_up\""), "{named:?}");
+        page.lines().filter(|line| line.starts_with("gpuwhy_bottleneck{") && line.ends_with(" 1")).collect();
+    assert!(named.len() == 1 && named[0].contains("bottleneck=\"starting_up\""), "{named:?}");
     assert!(!page.contains("gpuwhy_recoverable_ratio{"), "{page}");
 }
 

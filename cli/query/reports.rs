@@ -29,7 +29,7 @@ pub fn run(args: &QueryArgs, reports: &[NamedQuery], paths: &[PathBuf]) -> Resul
     let mut subjects = Vec::new();
     for (trace, label) in files.iter().zip(labels(&files, args.run.as_deref())) {
         let filter = match &args.of_reports.filter_nvtx {
-            Some(range) => progress::shown(|progress| range.stretch(trace, progress))?
+            Some(range) => progress::shown(|progress| range.interval(trace, progress))?
                 .with_context(|| format!("{}: it has no such range", trace.path().display()))?,
             None => args.of_reports.filter_time.unwrap_or_default(),
         };

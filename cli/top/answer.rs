@@ -26,7 +26,7 @@ pub struct Status {
     pub steps: u64,
     pub starts_at_step: Option<u64>,
     /// Bottleneck, by its JSON name.
-    pub verdict: String,
+    pub bottleneck: String,
     /// 0 to 1.
     pub share: f64,
     /// The live line.
@@ -49,10 +49,10 @@ pub struct Live {
     pub observed_ns: u64,
     pub starting_up: bool,
     /// Current bottleneck, by its JSON name, and its share, 0 to 1.
-    pub verdict: String,
+    pub bottleneck: String,
     pub share: f64,
     /// Speedup of the program in the best case, and its interval, as factors.
-    pub ceiling: Option<f64>,
+    pub best_case: Option<f64>,
     pub interval: Option<(f64, f64)>,
     /// 0 to 1.
     pub busy: Option<f64>,
@@ -130,7 +130,7 @@ fn status(json: &Value) -> Status {
         captures: number(json, "captures"),
         steps: number(json, "steps_begun"),
         starts_at_step: json["starts_at_step"].as_u64(),
-        verdict: text(json, "verdict"),
+        bottleneck: text(json, "bottleneck"),
         share: share(json, "share").unwrap_or(0.0),
         line: text(json, "line"),
         kernels: number(json, "kernels"),
@@ -142,7 +142,7 @@ fn status(json: &Value) -> Status {
 
 fn live(json: &Value) -> Live {
     let order = order(&json["groups"]);
-    let interval = share(json, "ceiling_low").zip(share(json, "ceiling_high"));
+    let interval = share(json, "best_case_low").zip(share(json, "best_case_high"));
     let steps = json["steps"].is_object().then(|| steps(&json["steps"]));
     let named =
         |row: &Value| Row { name: text(row, "name"), count: row["count"].as_u64(), total_ns: number(row, "total_ns") };
@@ -153,9 +153,9 @@ fn live(json: &Value) -> Live {
         mode: text(json, "mode"),
         observed_ns: number(json, "observed_ns"),
         starting_up: json["starting_up"] == true,
-        verdict: text(json, "live_verdict"),
+        bottleneck: text(json, "live_bottleneck"),
         share: share(json, "live_share").unwrap_or(0.0),
-        ceiling: share(json, "ceiling"),
+        best_case: share(json, "best_case"),
         interval,
         busy: share(json, "busy"),
         cost: share(json, "cost"),
@@ -265,10 +265,14 @@ mod tests {
             json!([]),
             json!({"devices": {}, "pid": "x", "line": 7}),
             json!({"devices": [1, null, {"windows": [[], [1], ["x"], [1, -2], 3]}], "groups": 3, "steps": {"newest_ns": ["x"]}}),
-            json!({"devices": [], "ceiling": -1.0, "busy": "much", "top_kernels": [{}, 5], "lines": "x"}),
+            json!({"devices": [], "best_case": -1.0, "busy": "much", "top_kernels": [{}, 5], "lines": "x"}),
         ] {
             let answer = Answer::of(&hostile);
-            assert_eq!((answer.status.pid, answer.live.as_ref().and_then(|live| live.ceiling)), (0, None), "{hostile}");
+            assert_eq!(
+                (answer.status.pid, answer.live.as_ref().and_then(|live| live.best_case)),
+                (0, None),
+                "{hostile}"
+            );
         }
         let long =
             json!({"command": "x\u{1b}[2J\u{202e}".repeat(100_000), "devices": [], "evidence": vec!["y"; 1_000]});

@@ -7,7 +7,7 @@ use anyhow::Result;
 use gpuwhy_report::text_format::printable;
 use serde_json::{Value, json};
 
-use super::board::{Board, Update};
+use super::dashboard::{Dashboard, Update};
 use super::process::{Key, Process};
 use super::source::{self, Event};
 use super::view::columns::{Columns, cells};
@@ -74,20 +74,20 @@ fn complain(update: &Update) {
 
 /// Prints the table of processes.
 pub fn table(events: Vec<Event>, width: usize) -> Result<()> {
-    let mut board = Board::new(String::new(), false);
+    let mut dashboard = Dashboard::new(String::new(), false);
     for event in events {
         if let Some(update) = event.into_update() {
             complain(&update);
-            board.take(update);
+            dashboard.take(update);
         }
     }
-    io::stdout().write_all(text(&board, width).as_bytes())?;
+    io::stdout().write_all(text(&dashboard, width).as_bytes())?;
     Ok(())
 }
 
 /// The table as text: a row for each process, followed by its current state and the path of its trace.
-fn text(board: &Board, width: usize) -> String {
-    let processes: Vec<&Process> = board.visible();
+fn text(dashboard: &Dashboard, width: usize) -> String {
+    let processes: Vec<&Process> = dashboard.visible();
     if processes.is_empty() {
         return "no process of this user runs with gpuwhy\n".to_owned();
     }
@@ -130,15 +130,15 @@ mod tests {
 
     #[test]
     fn a_table_has_a_row_and_a_line_for_each_process() {
-        let mut board = Board::new(String::new(), false);
-        assert_eq!(text(&board, 80), "no process of this user runs with gpuwhy\n");
+        let mut dashboard = Dashboard::new(String::new(), false);
+        assert_eq!(text(&dashboard, 80), "no process of this user runs with gpuwhy\n");
         let answer = json!({"pid": 7, "command": "python train.py", "state": "capturing", "line": "gpuwhy [1.0 s] x",
-                            "verdict": "launch", "share": 0.61, "captures": 2, "starts_at_step": 9, "steps_begun": 4,
+                            "bottleneck": "launch", "share": 0.61, "captures": 2, "starts_at_step": 9, "steps_begun": 4,
                             "trace": "/x\u{1b}.gpuwhy"});
         let key = Key { host: String::new(), process: "7".to_owned() };
         let event = Event::Answer(key, Box::new(answer));
-        board.take(event.into_update().unwrap());
-        let text = text(&board, 80);
+        dashboard.take(event.into_update().unwrap());
+        let text = text(&dashboard, 80);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 5, "{text}");
         assert!(lines[1].starts_with("      7 capturing") && lines[1].contains("launch 61 %"), "{text}");

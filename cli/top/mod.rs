@@ -1,11 +1,11 @@
 //! `gpuwhy top`: current state and bottlenecks of this user's programs.
 //!
-//! Reading order: `answer` (the response of a process), `process` (a process over time), `board` (the state
+//! Reading order: `answer` (the response of a process), `process` (a process over time), `dashboard` (the state
 //! of the display and the actions of keys), `view` (drawing), `screen` (the terminal); `source`, `remote` and
 //! `playback` (the sources of responses); `lines` (the same without a terminal).
 
 mod answer;
-mod board;
+mod dashboard;
 mod lines;
 mod playback;
 mod process;
@@ -24,7 +24,7 @@ use std::thread;
 use anyhow::{Context as _, Result, anyhow, bail};
 use gpuwhy_inject::control::address::Process as ProcessName;
 
-use self::board::{Action, Board, REPORT, Update};
+use self::dashboard::{Action, Dashboard, REPORT, Update};
 use self::playback::Steering;
 use self::process::Key;
 use self::remote::{Launcher, Running};
@@ -111,20 +111,20 @@ fn follow(args: &TopArgs, launchers: Vec<Launcher>, running: &Running) -> Result
 fn display(args: &TopArgs, launchers: Vec<Launcher>, running: &Running) -> Result<()> {
     let (sender, events) = channel();
     let steering = Steering::default();
-    let mut board = match args.trace() {
+    let mut dashboard = match args.trace() {
         Some(trace) => {
             // Before the display takes over the screen, so that an error is a line on an ordinary terminal.
             drop(gpuwhy_import::TraceFile::open(trace)?);
             let name = trace.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             let speed = if args.speed == 1.0 { String::new() } else { format!(" at {}x", args.speed) };
-            Board::new(answer::harmless(&format!("playing {name}{speed}")), true)
+            Dashboard::new(answer::harmless(&format!("playing {name}{speed}")), true)
         }
         None => {
             let mut hosts: Vec<_> = launchers.iter().map(|launcher| launcher.host.clone()).collect();
             if is_local(args, &launchers) {
                 hosts.insert(0, "this host".to_owned());
             }
-            Board::new(answer::harmless(&hosts.join(", ")), false)
+            Dashboard::new(answer::harmless(&hosts.join(", ")), false)
         }
     };
     let known = launchers.clone();
@@ -141,7 +141,7 @@ fn display(args: &TopArgs, launchers: Vec<Launcher>, running: &Running) -> Resul
         None => begin(args, launchers, running, sender.clone()),
     }
     let pause = steering.clone();
-    let shown = screen::show(&mut board, &events, move |action| match action {
+    let shown = screen::show(&mut dashboard, &events, move |action| match action {
         Action::Pause(paused) => pause.paused.store(paused, Ordering::Relaxed),
         action => act(action, &known, &sender),
     });

@@ -20,7 +20,7 @@ use gpuwhy_trace::event;
 use gpuwhy_trace::json_text::Object;
 use gpuwhy_trace::record::Timestamp;
 
-use super::board::Update;
+use super::dashboard::Update;
 use super::process::Key;
 use super::source::Event;
 use crate::control::connection::parsed;
@@ -169,8 +169,8 @@ fn line(trace: &Path, report: &Report, state: &str) -> (Key, String) {
         .text("command", &command)
         .text("state", state)
         .number("captures", captures)
-        .text("verdict", report.verdict.group.name())
-        .share("share", report.verdict.share)
+        .text("bottleneck", report.bottleneck.group.name())
+        .share("share", report.bottleneck.share)
         .text("line", &report.live_line())
         .number("kernels", report.completeness.kernels)
         .number("lost", loss.dropped_by_cupti + loss.dropped_by_gpuwhy + loss.dropped_ranges)

@@ -110,10 +110,10 @@ impl Process {
     }
 
     /// Bottleneck and its share; the cause is `None` for a name that only another version knows.
-    pub fn verdict(&self) -> (Option<Group>, f64) {
+    pub fn bottleneck(&self) -> (Option<Group>, f64) {
         let (name, share) = match &self.live {
-            Some(live) => (&live.verdict, live.share),
-            None => (&self.status.verdict, self.status.share),
+            Some(live) => (&live.bottleneck, live.share),
+            None => (&self.status.bottleneck, self.status.share),
         };
         (Group::ALL.into_iter().find(|group| group.name() == name), share)
     }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn stretches_of_the_last_minute_are_told_by_their_ends() {
+    fn intervals_of_the_last_minute_are_told_by_their_ends() {
         let window = |second: u64| Window { end_ns: second * 1_000_000_000, causes: [1; CAUSES] };
         let windows: Vec<_> = [1, 30, 61, 62, 90].map(window).to_vec();
         assert_eq!(last_minute(&windows).len(), 3);

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::answer::harmless;
-use super::board::Update;
+use super::dashboard::Update;
 use super::process::Key;
 use super::source::Event;
 use crate::control::connection::MAX_LINE;
@@ -212,7 +212,7 @@ fn event(host: &str, json: Value) -> Option<Event> {
             let why = json["message"].as_str().unwrap_or_default().to_owned();
             Some(Event::Update(Update::Silent(key(process), why)))
         }
-        (Some("live" | "verdict" | "status"), Some(process)) => Some(Event::Answer(key(process), Box::new(json))),
+        (Some("live" | "bottleneck" | "status"), Some(process)) => Some(Event::Answer(key(process), Box::new(json))),
         (Some("note"), _) => {
             let text = json["message"].as_str().unwrap_or_default();
             Some(Event::Update(Update::Note(format!("{host}: {text}"))))

@@ -15,10 +15,10 @@ use ratatui::crossterm::event::{self, Event as Input, KeyEventKind};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{self, EnterAlternateScreen};
 
-use super::board::{Action, Board, Update};
+use super::dashboard::{Action, Dashboard, Update};
 use super::source::Event;
 use super::view;
-use super::view::look::Look;
+use super::view::appearance::Appearance;
 use crate::interrupt;
 
 /// Time to wait for a key before responses and signals are checked.
@@ -120,12 +120,12 @@ impl Drop for Screen {
     }
 }
 
-/// Shows the board until the user quits. `act` performs the actions of keys. Fails when the terminal cannot
+/// Shows the dashboard until the user quits. `act` performs the actions of keys. Fails when the terminal cannot
 /// be read or written.
-pub fn show(board: &mut Board, events: &Receiver<Event>, mut act: impl FnMut(Action)) -> Result<()> {
+pub fn show(dashboard: &mut Dashboard, events: &Receiver<Event>, mut act: impl FnMut(Action)) -> Result<()> {
     interrupt::watch()?;
     let mut screen = Screen::new().context("this terminal cannot be used; try --once")?;
-    let look = Look::of(|name| env::var(name).ok());
+    let appearance = Appearance::of(|name| env::var(name).ok());
     let mut changed = true;
     loop {
         screen.pulse.fetch_add(1, Ordering::Relaxed);
@@ -133,7 +133,7 @@ pub fn show(board: &mut Board, events: &Receiver<Event>, mut act: impl FnMut(Act
             match events.try_recv() {
                 Ok(event) => {
                     if let Some(update) = event.into_update() {
-                        board.take(update);
+                        dashboard.take(update);
                         changed = true;
                     }
                 }
@@ -141,11 +141,14 @@ pub fn show(board: &mut Board, events: &Receiver<Event>, mut act: impl FnMut(Act
             }
         }
         for failure in screen.failures.lock().drain(..) {
-            board.take(Update::Note(failure));
+            dashboard.take(Update::Note(failure));
             changed = true;
         }
         if changed {
-            screen.terminal.draw(|frame| view::draw(frame, board, look)).context("cannot write to the terminal")?;
+            screen
+                .terminal
+                .draw(|frame| view::draw(frame, dashboard, appearance))
+                .context("cannot write to the terminal")?;
             // Lets a test check the terminal after a panic; release builds do not contain this.
             assert!(!cfg!(debug_assertions) || env::var_os("GPUWHY_TOP_PANIC").is_none(), "asked to panic");
         }
@@ -159,7 +162,7 @@ pub fn show(board: &mut Board, events: &Receiver<Event>, mut act: impl FnMut(Act
         match event::read().context("cannot read from the terminal")? {
             Input::Key(key) if key.kind != KeyEventKind::Release => {
                 changed = true;
-                match board.key(key) {
+                match dashboard.key(key) {
                     Some(Action::Quit) => return Ok(()),
                     Some(action) => act(action),
                     None => {}

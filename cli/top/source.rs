@@ -14,12 +14,12 @@ use gpuwhy_inject::control::address::Process;
 use serde_json::Value;
 
 use super::answer::Answer;
-use super::board::Update;
+use super::dashboard::Update;
 use super::process::Key;
 use crate::control::connection::{self, ANSWER_TIMEOUT, Connection, parsed};
 
 /// Interval between scans for new processes.
-const LOOK: Duration = Duration::from_secs(1);
+const APPEARANCE: Duration = Duration::from_secs(1);
 /// Maximum wait for events before the reader checks for an interruption.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -82,7 +82,7 @@ pub fn watch(events: Sender<Event>, interval: Duration, only: Vec<Process>) {
         if events.send(Event::Round(watched.len())).is_err() {
             return;
         }
-        thread::sleep(LOOK.max(interval));
+        thread::sleep(APPEARANCE.max(interval));
     }
 }
 

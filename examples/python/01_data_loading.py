@@ -3,7 +3,7 @@
 Decoding an image costs the DataLoader a few milliseconds of CPU time. Without workers, the training process itself does
 it between two steps, while the device is idle.
 
-Verdict: `data_loading`
+Bottleneck: `data_loading`
 
     CUDA_INJECTION64_PATH=libprof.so python 01_data_loading.py              # the device is idle most of the time
     CUDA_INJECTION64_PATH=libprof.so python 01_data_loading.py --workers 8  # the same work, hidden by training

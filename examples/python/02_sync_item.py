@@ -4,7 +4,7 @@
 after that does it launch the next operation: host and device alternate instead of working in parallel. The same
 bookkeeping costs no time when the value is read only now and then, because the device computes in the meantime.
 
-Verdict: `sync`
+Bottleneck: `sync`
 
     CUDA_INJECTION64_PATH=libprof.so python 02_sync_item.py              # waits after each operation
     CUDA_INJECTION64_PATH=libprof.so python 02_sync_item.py --every 100  # reads the value now and then

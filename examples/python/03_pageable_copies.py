@@ -3,7 +3,7 @@
 A copy from pageable memory goes through a staging buffer of the driver, blocks the host, and does not overlap with
 kernels. From pinned memory the copy engine reads the data directly, on a separate stream, while kernels run.
 
-Verdict: `copy`
+Bottleneck: `copy`
 
     CUDA_INJECTION64_PATH=libprof.so python 03_pageable_copies.py           # the copies take most of the time
     CUDA_INJECTION64_PATH=libprof.so python 03_pageable_copies.py --pinned  # faster, and overlapped with kernels

@@ -3,7 +3,7 @@
 Each operation takes Python and the framework several microseconds on the host, but the device only two. A CUDA graph
 launches all of them with one call; it needs constant shapes and addresses, which this program has.
 
-Verdict: `launch`
+Bottleneck: `launch`
 
     CUDA_INJECTION64_PATH=libprof.so python 04_launch_bound.py          # one launch for each operation
     CUDA_INJECTION64_PATH=libprof.so python 04_launch_bound.py --graph  # one launch for each step

@@ -4,7 +4,7 @@ Batches are copied on one stream and computed on another, two buffers deep, with
 long, but they overlap with the kernels, so only the kernels matter. A tool that adds up the time of all streams would
 report more than 100 % here; gpuwhy accounts by device, and every nanosecond counts once.
 
-Verdict: `gpu_compute`
+Bottleneck: `gpu_compute`
 
     CUDA_INJECTION64_PATH=libprof.so python 05_multi_stream.py             # copies overlap with compute
     CUDA_INJECTION64_PATH=libprof.so python 05_multi_stream.py --one-stream  # copies between compute

@@ -3,7 +3,7 @@
 A transformer of GPT-2 medium's width in bf16, with a batch large enough to keep the device busy. The host is always
 a full step ahead. Only the kernels themselves limit the program.
 
-Verdict: `gpu_compute`
+Bottleneck: `gpu_compute`
 
     CUDA_INJECTION64_PATH=libprof.so python 06_gpt_training.py
     CUDA_INJECTION64_PATH=libprof.so python 06_gpt_training.py --batch 1 --context 64  # too small: launch-bound

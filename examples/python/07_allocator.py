@@ -4,7 +4,7 @@ PyTorch keeps freed memory for the next step. `torch.cuda.empty_cache()` in the 
 or to lower the usage in nvidia-smi, returns it; the driver waits for the device to free it, and the next step has to
 allocate again. The device is idle in the meantime.
 
-Verdict: `allocator`
+Bottleneck: `allocator`
 
     CUDA_INJECTION64_PATH=libprof.so python 07_allocator.py         # empties the cache after each step
     CUDA_INJECTION64_PATH=libprof.so python 07_allocator.py --keep  # leaves the memory to PyTorch

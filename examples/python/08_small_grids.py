@@ -6,7 +6,7 @@ program. With all rows at once, the same kernel uses a multiprocessor for each. 
 speedup if each row takes the same time as alone. Long rows of single precision take longer: together they exceed the
 L2 cache, and wait for device memory.
 
-Verdict: `gpu_compute`
+Bottleneck: `gpu_compute`
 
     CUDA_INJECTION64_PATH=libprof.so python 08_small_grids.py            # a kernel for each row
     CUDA_INJECTION64_PATH=libprof.so python 08_small_grids.py --batched  # one kernel for all rows

@@ -3,7 +3,7 @@
 `torch.cuda.nvtx.range` names a part of the program. For each range the report shows its time on the host, the time of
 its device work, and the causes of device idle time: here the device waits for the host in the `augment` range.
 
-Verdict: `host_cpu`
+Bottleneck: `host_cpu`
 
     gpuwhy run -- python 10_ranges.py; gpuwhy report --ranges gpuwhy-*.gpuwhy
     CUDA_INJECTION64_PATH=libprof.so NVTX_INJECTION64_PATH=libprof.so python 10_ranges.py

@@ -4,7 +4,7 @@ Before: the training process makes the batches, between two steps, and reads the
 them ahead in pinned memory, copies do not block, and the loss is read now and then. `gpuwhy diff` of the two traces
 shows the changes.
 
-Verdict: `data_loading`
+Bottleneck: `data_loading`
 
     gpuwhy run -o before.gpuwhy -- python 11_before_and_after.py
     gpuwhy run -o after.gpuwhy -- python 11_before_and_after.py --after

@@ -1,7 +1,7 @@
 -- GPU Time Utilization
--- Stretches in which a device ran anything for less than the threshold. In use does not mean that it was full.
--- none Every stretch is above the threshold.
--- parameter threshold 50.0 0 100 Utilization below which a stretch is shown, percent
+-- Intervals in which a device ran anything for less than the threshold. In use does not mean that it was full.
+-- none Every interval is above the threshold.
+-- parameter threshold 50.0 0 100 Utilization below which a interval is shown, percent
 -- parameter chunks 30 1 1000000 Equal parts of the time of a device
 WITH RECURSIVE {busy_devices},
 divided AS (
@@ -30,20 +30,20 @@ pieces AS (
 used AS (SELECT device, part, SUM(until_ns - start_ns) AS ns FROM pieces GROUP BY device, part),
 low AS (
   SELECT p.device, p.part, start_ns, end_ns, IFNULL(ns, 0) AS ns,
-    p.part - ROW_NUMBER() OVER (PARTITION BY p.device ORDER BY p.part) AS stretch
+    p.part - ROW_NUMBER() OVER (PARTITION BY p.device ORDER BY p.part) AS interval
   FROM parts AS p
   LEFT JOIN used AS u ON u.device = p.device AND u.part = p.part
   WHERE 100.0 * IFNULL(ns, 0) / (end_ns - start_ns) < {threshold}
 ),
-stretches AS (
+intervals AS (
   SELECT device, MIN(start_ns) AS start_ns, MAX(end_ns) AS end_ns,
     100.0 * SUM(ns) / (MAX(end_ns) - MIN(start_ns)) AS share
   FROM low
-  GROUP BY device, stretch
+  GROUP BY device, interval
 )
 SELECT ROW_NUMBER() OVER (ORDER BY CAST(share * 1e6 AS INTEGER), end_ns - start_ns, s.device, start_ns) AS "Row#",
   share AS "In-Use (%)", end_ns - start_ns AS "Duration (ns)", start_ns - :origin AS "Start (ns)", :process AS "PID",
   s.device AS "Device ID", context AS "Context ID"
-FROM stretches AS s
+FROM intervals AS s
 JOIN divided AS d ON d.device = s.device
 ORDER BY "Row#"

@@ -76,7 +76,7 @@ pub struct Options {
     /// Rank for a trace without one: its index among the traces that are exported together.
     pub fallback_rank: u32,
     /// World size for traces without one: the number of traces that are exported together.
-    pub fallback_world: u32,
+    pub fallback_world_size: u32,
     /// Run and rank of the trace, in a format that can contain several.
     pub label: Label,
     /// Name of the ranges that are steps, for formats that can represent steps.

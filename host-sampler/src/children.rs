@@ -27,7 +27,7 @@ pub struct Children {
 
 /// Number of children by state. The rest are idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct ChildCounts {
     /// All sampled children.
     pub all: u32,
     /// On a core or runnable.
@@ -44,22 +44,22 @@ impl Children {
     }
 
     /// Samples each child: about 10 microseconds per child.
-    pub fn census(&mut self) -> Census {
+    pub fn child_counts(&mut self) -> ChildCounts {
         if self.listed.is_none_or(|at| at.elapsed() >= GOOD_FOR) {
             self.list();
             self.listed = Some(Instant::now());
         }
-        let mut census = Census::default();
+        let mut child_counts = ChildCounts::default();
         for &child in &self.known {
             match look(child) {
-                Some(ThreadState::Running) => census.running += 1,
-                Some(ThreadState::Io | ThreadState::Disk) => census.in_io += 1,
+                Some(ThreadState::Running) => child_counts.running += 1,
+                Some(ThreadState::Io | ThreadState::Disk) => child_counts.in_io += 1,
                 Some(_) => {}
                 None => continue,
             }
-            census.all += 1;
+            child_counts.all += 1;
         }
-        census
+        child_counts
     }
 
     fn list(&mut self) {
@@ -109,17 +109,17 @@ mod tests {
         let mut workers = [start("while :; do :; done"), start("read line"), start("exec sleep 60")];
         let mut children = Children::of(process);
         let deadline = Instant::now() + Duration::from_secs(60);
-        let mut census = children.census();
+        let mut child_counts = children.child_counts();
         // Other tests of this binary start no children, so these are all.
-        while census != (Census { all: 3, running: 1, in_io: 1 }) && Instant::now() < deadline {
+        while child_counts != (ChildCounts { all: 3, running: 1, in_io: 1 }) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(20));
-            census = children.census();
+            child_counts = children.child_counts();
         }
         for worker in &mut workers {
             worker.kill().unwrap();
             worker.wait().unwrap();
         }
-        assert_eq!(census, Census { all: 3, running: 1, in_io: 1 });
-        assert_eq!(children.census(), Census::default());
+        assert_eq!(child_counts, ChildCounts { all: 3, running: 1, in_io: 1 });
+        assert_eq!(children.child_counts(), ChildCounts::default());
     }
 }

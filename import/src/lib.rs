@@ -21,12 +21,12 @@ mod kineto;
 mod nsys;
 mod open;
 mod progress;
+pub mod rank_report;
 mod recompute;
 pub mod scratch;
 mod trace_file;
 mod translate;
 mod window;
-pub mod witness;
 
 pub use error::OpenError;
 pub use format::is_kineto;

@@ -166,8 +166,9 @@ fn part(input: &Input, from: Duration, to: Duration, progress: &mut Progress<'_>
         return Err(OpenError::interrupted(path));
     }
     report.part = Some(Part { from_ns: since_start(time(from)), to_ns: end, of_ns: length.as_nanos() as u64 });
-    if report.verdict.group == Group::NoWork {
-        report.verdict.recommendation = "No device work in this part: the report of the whole run has more.".to_owned();
+    if report.bottleneck.group == Group::NoWork {
+        report.bottleneck.recommendation =
+            "No device work in this part: the report of the whole run has more.".to_owned();
     }
     report
         .process

@@ -172,7 +172,7 @@ pub enum FlusherCommand {
 #[derive(Clone, Debug, Default)]
 pub struct StatusSummary {
     /// Name of the bottleneck, and its share from 0 to 1.
-    pub verdict: (&'static str, f64),
+    pub bottleneck: (&'static str, f64),
     /// The live line.
     pub line: String,
     /// The short report.

@@ -160,7 +160,7 @@ fn listen_for_modules(ownership: &CuptiOwnership, settings: &Settings) -> Result
         [ResourceCallback::MODULE_LOADED, ResourceCallback::CONTEXT_DESTROY_STARTING]
             .into_iter()
             .try_for_each(|callback| subscriber.enable_resource(callback))
-            // From the first call on: the gate must know of all threads that are inside a call.
+            // From the first call on: the call blocker must know of all threads that are inside a call.
             .and_then(|()| subscriber.hear_all(true))
     };
     ownership.with(enable).unwrap_or(Ok(()))

@@ -7,7 +7,7 @@ use gpuwhy_trace::record::DeviceId;
 use serde::Serialize;
 
 /// Number of intervals of the run: some pixels each.
-const STRETCHES: usize = 400;
+const INTERVALS: usize = 400;
 const DEVICES: usize = 64;
 
 /// See the [module](self).
@@ -53,15 +53,15 @@ impl CounterLanes {
         let Some(set) = self.sets.get(&sample.device) else { return };
         let since = |nanos: u64| nanos.saturating_sub(self.origin).min(self.window);
         let (begin, end) = (since(sample.begin.nanos()), since(sample.end.nanos()));
-        let span = self.window.div_ceil(STRETCHES as u64).max(1);
+        let span = self.window.div_ceil(INTERVALS as u64).max(1);
         for &metric in set.metrics.as_slice().iter().take(METRIC_LIMIT) {
             let Some(value) = sample.value(set, metric).filter(|_| metric.unit() == Unit::Percent) else { continue };
-            let sums = self.sums.entry((sample.device, metric)).or_insert_with(|| vec![(0.0, 0); STRETCHES]);
+            let sums = self.sums.entry((sample.device, metric)).or_insert_with(|| vec![(0.0, 0); INTERVALS]);
             let mut from = begin;
             while from < end {
-                let stretch = (from / span).min(STRETCHES as u64 - 1);
-                let to = if stretch == STRETCHES as u64 - 1 { end } else { end.min((stretch + 1) * span) };
-                let (sum, nanos) = &mut sums[stretch as usize];
+                let interval = (from / span).min(INTERVALS as u64 - 1);
+                let to = if interval == INTERVALS as u64 - 1 { end } else { end.min((interval + 1) * span) };
+                let (sum, nanos) = &mut sums[interval as usize];
                 *sum += f64::from(value) * (to - from) as f64;
                 *nanos += to - from;
                 from = to;
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stretch_has_the_mean_by_time() {
+    fn a_interval_has_the_mean_by_time() {
         let device = DeviceId(3);
         let set = MetricSet {
             device,

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::block::{BlockId, Blocks, planes, zigzag};
 
 /// Number of intervals of the run: two for each pixel column of a large screen.
-const STRETCHES: usize = 4_096;
+const INTERVALS: usize = 4_096;
 /// Maximum number of curves, by device and name.
 const CURVES: usize = 512;
 /// Number of newest launching calls, and of operations whose call has not arrived, among which the two ends
@@ -86,7 +86,7 @@ pub(crate) struct Curve {
     step: f64,
     /// The largest value, in units.
     most: f64,
-    stretches: usize,
+    intervals: usize,
     /// Length of an interval, nanoseconds.
     span_ns: u64,
     /// The value plus one for each interval, 0 if unknown; as differences.
@@ -99,14 +99,14 @@ struct Sum(Vec<(f64, u64)>);
 
 impl Sum {
     fn new() -> Self {
-        Self(vec![(0.0, 0); STRETCHES])
+        Self(vec![(0.0, 0); INTERVALS])
     }
 
     fn each(&mut self, span: u64, (mut from, to): (u64, u64), change: impl Fn(&mut (f64, u64), u64)) {
         while from < to {
-            let stretch = ((from / span) as usize).min(STRETCHES - 1);
-            let edge = if stretch == STRETCHES - 1 { to } else { to.min((stretch as u64 + 1) * span) };
-            change(&mut self.0[stretch], edge - from);
+            let interval = ((from / span) as usize).min(INTERVALS - 1);
+            let edge = if interval == INTERVALS - 1 { to } else { to.min((interval as u64 + 1) * span) };
+            change(&mut self.0[interval], edge - from);
             from = edge;
         }
     }
@@ -161,7 +161,7 @@ impl Curves {
         Self {
             origin,
             window,
-            span: window.div_ceil(STRETCHES as u64).max(1),
+            span: window.div_ceil(INTERVALS as u64).max(1),
             sums: BTreeMap::new(),
             sets: BTreeMap::new(),
             read: BTreeMap::new(),
@@ -322,7 +322,7 @@ impl Curves {
                 unit,
                 step: 1.0 / steps,
                 most,
-                stretches: STRETCHES,
+                intervals: INTERVALS,
                 span_ns: self.span,
                 block: blocks.within(u64::MAX, Box::new(move || parts))?,
             });
@@ -355,7 +355,7 @@ mod tests {
         let row = |curve: Curve| {
             let bytes = read::block(&text, &curve.block.to_string()).unwrap();
             let mut number = 0_i64;
-            let changes = Numbers(&bytes).column(curve.stretches);
+            let changes = Numbers(&bytes).column(curve.intervals);
             let numbers = changes.into_iter().map(|change| {
                 number += (change >> 1) as i64 ^ -((change & 1) as i64);
                 (number > 0).then(|| (number - 1) as f64 * curve.step)
@@ -366,7 +366,7 @@ mod tests {
     }
 
     fn curves() -> Curves {
-        Curves::new(ORIGIN, 1_000 * STRETCHES as u64)
+        Curves::new(ORIGIN, 1_000 * INTERVALS as u64)
     }
 
     #[test]
@@ -411,7 +411,7 @@ mod tests {
         let rows = shown(curves);
         let held = &rows["0 device memory held"];
         assert_eq!(held[..5], [Some(0.0), Some(4_000.0), Some(12_000.0), Some(4_000.0), Some(0.0)]);
-        assert_eq!(held[STRETCHES - 1], Some(0.0));
+        assert_eq!(held[INTERVALS - 1], Some(0.0));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::block::Blocks;
 use crate::lane::{Event, Kept, Lane};
 use crate::lost::Lost;
 use crate::names::Names;
-use crate::sums::{Stretches, Sums};
+use crate::sums::{Intervals, Sums};
 
 /// Maximum number of waiting segments. The engine changes only the newest 4,096 idle ones; busy ones may be
 /// between them, and one segment of the engine may be several here.
@@ -59,11 +59,11 @@ pub(crate) struct Context<'a, 'b> {
 }
 
 impl DeviceLane {
-    pub(crate) fn new(device: u32, label: String, stretches: Stretches) -> Self {
+    pub(crate) fn new(device: u32, label: String, intervals: Intervals) -> Self {
         let columns = &["leaf", "subject", "stack", "operation", "stream", "thread", "correlation"];
         Self {
             segments: Lane::new("device", Some(device), device.into(), columns).named(label),
-            sums: Sums::new(stretches, LEAF_COUNT),
+            sums: Sums::new(intervals, LEAF_COUNT),
             waiting: VecDeque::new(),
             waiting_idle: 0,
             ended: [0; 4],

@@ -68,7 +68,7 @@ pub(crate) struct Timeline {
     /// Nanoseconds since the Unix epoch, as text, because JSON readers round large numbers.
     origin_unix_ns: String,
     window_ns: u64,
-    stretches: usize,
+    intervals: usize,
     span_ns: u64,
     /// Nanoseconds after the origin; `None` if events of the complete run are included.
     windows: Option<Vec<(u64, u64)>>,
@@ -115,8 +115,8 @@ impl Timeline {
         Self {
             origin_unix_ns: plan.origin.to_string(),
             window_ns: plan.window,
-            stretches: plan.stretches.count,
-            span_ns: plan.stretches.span,
+            intervals: plan.intervals.count,
+            span_ns: plan.intervals.span,
             windows: plan.kept.windows.clone(),
             lanes,
             steps: steps.into_iter().filter_map(|(device, logged)| rows(device, logged)).collect(),

@@ -13,7 +13,7 @@ use crate::lane::Kept;
 use crate::options::{Detail, Options};
 use crate::prescan::{Extent, Prescan};
 use crate::replay::ReplayPlan;
-use crate::sums::Stretches;
+use crate::sums::Intervals;
 
 /// Estimated tenths of a byte of text per record: 42 to 62 on recorded runs (`benches/page.sh TRACE`),
 /// including the device segments that the record causes.
@@ -26,9 +26,9 @@ const STEPS: usize = 3;
 const AROUND: u64 = 1_000_000;
 /// Maximum number of intervals of the device lanes, all devices together; and minimum number of events per
 /// interval.
-const STRETCHES: usize = 131_072;
-const EVENTS_PER_STRETCH: u64 = 16;
-const FEWEST_STRETCHES: usize = 1_024;
+const INTERVALS: usize = 131_072;
+const EVENTS_PER_INTERVAL: u64 = 16;
+const FEWEST_INTERVALS: usize = 1_024;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     pub(crate) window: u64,
     pub(crate) shown: Option<u32>,
     pub(crate) kept: Kept,
-    pub(crate) stretches: Stretches,
+    pub(crate) intervals: Intervals,
     pub(crate) replay: ReplayPlan,
     /// Names that replace those of the trace.
     pub(crate) marked: Option<Arc<Dictionary>>,
@@ -59,9 +59,9 @@ impl Plan {
         let extent = prescan.extent(shown, report.observed_ns).unwrap_or(Extent { first: 0, last: 0, events: 0 });
         let Extent { first: origin, last, events } = extent;
         let window = last.saturating_sub(origin);
-        let most = (events / EVENTS_PER_STRETCH).clamp(FEWEST_STRETCHES as u64, STRETCHES as u64) as usize;
+        let most = (events / EVENTS_PER_INTERVAL).clamp(FEWEST_INTERVALS as u64, INTERVALS as u64) as usize;
         let devices = report.devices.len().max(1).next_power_of_two();
-        let stretches = Stretches::of(window, (most / devices).max(FEWEST_STRETCHES));
+        let intervals = Intervals::of(window, (most / devices).max(FEWEST_INTERVALS));
         let needed = (events / 10).saturating_mul(EVENT_TENTHS);
         let fits = needed <= options.max_bytes;
         let windows = match options.detail {
@@ -94,7 +94,7 @@ impl Plan {
             window,
             shown,
             kept: Kept { windows, most_bytes: options.max_bytes },
-            stretches,
+            intervals,
             replay: ReplayPlan::new(report),
             marked: prescan.marked().cloned(),
             records: events,
@@ -117,7 +117,7 @@ fn chosen(report: &Report, prescan: &Prescan, origin: u64, last: u64) -> Vec<(u6
         windows.extend(typical.chain(slowest).map(|row| (row.start.nanos(), row.end.nanos())));
         windows.extend(rows.iter().map(|row| (row.start.nanos(), row.end.nanos())).min());
     }
-    let gaps = prescan.gaps().iter().chain(prescan.idle(report.verdict.group));
+    let gaps = prescan.gaps().iter().chain(prescan.idle(report.bottleneck.group));
     windows.extend(gaps.map(|&(from, to)| (from.saturating_sub(AROUND), to.saturating_add(AROUND))));
     let clipped = windows.into_iter().map(|(from, to)| (from.max(origin) - origin, to.clamp(origin, last) - origin));
     joined(clipped.filter(|(from, to)| from < to).collect())

@@ -218,7 +218,7 @@ impl<'a> Recorder<'a> {
             let named = dictionary.thread_name(id).map(|name| format!(" {}", crate::html::shown(name)));
             format!("thread {id}{}", named.unwrap_or_default())
         };
-        let sums = || Some(Sums::new(self.plan.stretches, NameKind::COUNT));
+        let sums = || Some(Sums::new(self.plan.intervals, NameKind::COUNT));
         let lane = match place {
             Place::Stream(device, stream) => {
                 let label = format!("GPU {device} stream {stream}");
@@ -246,7 +246,7 @@ impl<'a> Recorder<'a> {
         for (id, segments) in captures.take_segments() {
             let device = devices.entry(id.0).or_insert_with(|| {
                 let name = dictionary.device(id).map_or("", |device| device.name.as_str());
-                DeviceLane::new(id.0, format!("GPU {id} {}", crate::html::shown(name)), plan.stretches)
+                DeviceLane::new(id.0, format!("GPU {id} {}", crate::html::shown(name)), plan.intervals)
             });
             segments.into_iter().try_for_each(|segment| device.take(segment, &mut with))?;
         }

@@ -53,7 +53,7 @@ struct ReplayedStep {
 #[derive(Debug, Serialize)]
 pub(crate) struct Replay {
     /// Names of the scenarios, and their conditions.
-    worlds: Vec<(&'static str, &'static str)>,
+    variants: Vec<(&'static str, &'static str)>,
     steps: Vec<ReplayedStep>,
 }
 
@@ -113,8 +113,8 @@ impl ReplayPlan {
                 ends: ends.iter().zip(stand).map(|(end, stand)| (end - stand).max(0.0) as u64).collect(),
             });
         }
-        let worlds = ScenarioKind::ALL.into_iter().map(|kind| (kind.name(), words::condition(kind))).collect();
-        Ok((!steps.is_empty()).then_some(Replay { worlds, steps }))
+        let variants = ScenarioKind::ALL.into_iter().map(|kind| (kind.name(), words::condition(kind))).collect();
+        Ok((!steps.is_empty()).then_some(Replay { variants, steps }))
     }
 }
 
@@ -148,7 +148,7 @@ fn tried(device: &DeviceReport) -> Vec<Candidate> {
 /// Time at which all of these are done, in every scenario.
 fn latest<'a>(rows: impl Iterator<Item = &'a ReplayedOperation>) -> Option<[f64; SCENARIO_COUNT]> {
     rows.map(|row| row.replayed.map(|(_, done)| done))
-        .reduce(|a, b| std::array::from_fn(|world| a[world].max(b[world])))
+        .reduce(|a, b| std::array::from_fn(|variant| a[variant].max(b[variant])))
 }
 
 /// Time at which all of these had really ended, nanoseconds since the Unix epoch; `none` without any.
@@ -177,9 +177,9 @@ fn packed(rows: &[&ReplayedOperation], from: u64, stand: &[f64; SCENARIO_COUNT])
         OperationClass::CopyFromHost | OperationClass::CopyToHost | OperationClass::CopyOther => 2,
         OperationClass::Memset => 3,
     });
-    for (world, stood) in stand.iter().enumerate() {
-        column(&|row| (row.replayed[world].0 - stood).round() as i64);
-        column(&|row| (row.replayed[world].1 - row.replayed[world].0).round().max(0.0) as i64);
+    for (variant, stood) in stand.iter().enumerate() {
+        column(&|row| (row.replayed[variant].0 - stood).round() as i64);
+        column(&|row| (row.replayed[variant].1 - row.replayed[variant].0).round().max(0.0) as i64);
     }
     bytes.0
 }

@@ -7,12 +7,12 @@ use crate::block::Bytes;
 
 /// Division of the run: `count` intervals of `span` nanoseconds from the origin on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretches {
+pub(crate) struct Intervals {
     pub(crate) count: usize,
     pub(crate) span: u64,
 }
 
-impl Stretches {
+impl Intervals {
     /// Divides a run of `window` nanoseconds into at most `most` intervals, a power of two.
     pub(crate) fn of(window: u64, most: usize) -> Self {
         let count = most.max(1).next_power_of_two();
@@ -24,14 +24,14 @@ impl Stretches {
 /// Nanoseconds by key in each interval.
 #[derive(Debug)]
 pub(crate) struct Sums {
-    stretches: Stretches,
+    intervals: Intervals,
     /// By key; empty for a key without time.
     columns: Vec<Vec<u64>>,
 }
 
 impl Sums {
-    pub(crate) fn new(stretches: Stretches, keys: usize) -> Self {
-        Self { stretches, columns: vec![Vec::new(); keys] }
+    pub(crate) fn new(intervals: Intervals, keys: usize) -> Self {
+        Self { intervals, columns: vec![Vec::new(); keys] }
     }
 
     /// Adds the time from `from` to `to`, nanoseconds after the origin.
@@ -45,14 +45,14 @@ impl Sums {
     }
 
     fn change(&mut self, key: usize, from: u64, to: u64, change: impl Fn(&mut u64, u64)) {
-        let Stretches { count, span } = self.stretches;
+        let Intervals { count, span } = self.intervals;
         let column = &mut self.columns[key];
         if column.is_empty() {
             column.resize(count, 0);
         }
         // Time after the last interval, possible in a damaged trace, counts for the last one.
-        let stretch = |at: u64| ((at / span) as usize).min(count - 1);
-        let (first, last) = (stretch(from), stretch(to));
+        let interval = |at: u64| ((at / span) as usize).min(count - 1);
+        let (first, last) = (interval(from), interval(to));
         if first == last {
             change(&mut column[first], to - from);
             return;
@@ -88,9 +88,9 @@ mod tests {
 
     #[test]
     fn time_is_divided_to_the_nanosecond() {
-        let stretches = Stretches::of(1000, 16);
-        assert_eq!(stretches, Stretches { count: 16, span: 63 });
-        let mut sums = Sums::new(stretches, 2);
+        let intervals = Intervals::of(1000, 16);
+        assert_eq!(intervals, Intervals { count: 16, span: 63 });
+        let mut sums = Sums::new(intervals, 2);
         let mut state = 1_u64;
         let mut total = 0;
         for _ in 0..200 {
@@ -107,11 +107,11 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_more_stretches_than_asked_for() {
+    fn there_are_never_more_intervals_than_asked_for() {
         for most in [1, 2, 3, 1000, 1024] {
-            let Stretches { count, span } = Stretches::of(777, most);
+            let Intervals { count, span } = Intervals::of(777, most);
             assert!(count <= most && count.is_power_of_two() && count as u64 * span >= 777, "{most}");
         }
-        assert_eq!(Stretches::of(0, 8), Stretches { count: 8, span: 1 });
+        assert_eq!(Intervals::of(0, 8), Intervals { count: 8, span: 1 });
     }
 }

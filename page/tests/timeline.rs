@@ -13,13 +13,13 @@ use crate::programs::random_program;
 const GAP_END: usize = 32;
 
 /// Sums of a lane by key.
-fn sums(page: &Page, lane: &Value, stretches: u64, keys: usize) -> Vec<u64> {
+fn sums(page: &Page, lane: &Value, intervals: u64, keys: usize) -> Vec<u64> {
     let mut totals = vec![0; keys];
     let bytes = page.block(&lane["sums"].to_string());
     let mut numbers = Numbers(&bytes);
     for _ in 0..numbers.number() {
         let key = numbers.number() as usize;
-        totals[key] = (0..stretches).map(|_| numbers.number()).sum();
+        totals[key] = (0..intervals).map(|_| numbers.number()).sum();
     }
     assert!(numbers.0.is_empty());
     totals
@@ -37,8 +37,8 @@ fn assert_lanes_are_the_report(stage: &Stage, options: &Options) -> Page {
     assert_eq!(lanes(&manifest, "device").count(), report.devices.len());
     for (lane, device) in lanes(&manifest, "device").zip(&report.devices) {
         assert_eq!(lane["device"], device.device.id.0);
-        let stretches = manifest["timeline"]["stretches"].as_u64().unwrap();
-        assert_eq!(sums(&page, lane, stretches, LEAF_COUNT), device.leaves, "sums");
+        let intervals = manifest["timeline"]["intervals"].as_u64().unwrap();
+        assert_eq!(sums(&page, lane, intervals, LEAF_COUNT), device.leaves, "sums");
         let whole = manifest["timeline"]["windows"].is_null();
         if whole {
             let (mut leaves, mut gaps) = ([0; LEAF_COUNT], 0);
@@ -121,7 +121,7 @@ fn windows_show_the_bottleneck() {
     let whole = stage.page(&options());
     let page = stage.page(&Options { detail: Detail::Windows, ..options() });
     let [all, part] = [&whole, &page].map(Page::manifest);
-    let group = all["report"]["verdict"]["group"].as_str().unwrap();
+    let group = all["report"]["bottleneck"]["group"].as_str().unwrap();
     let number = all["groups"].as_array().unwrap().iter().position(|row| row["name"] == group).unwrap();
     let is_of_group = |leaf: &Value| leaf["group"] == number && leaf["busy"] == false;
     let leaves: Vec<bool> = all["leaves"].as_array().unwrap().iter().map(is_of_group).collect();

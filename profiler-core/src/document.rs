@@ -9,7 +9,7 @@ use crate::attribution::{HostLead, Spread};
 use crate::collective::{Basis, CollectivesReport, NamedRow};
 use crate::monitoring::MonitoredTime;
 use crate::steps::{Step, StepKinds};
-use crate::whatif::Ceiling;
+use crate::whatif::BestCase;
 
 /// Nanoseconds by leaf name.
 pub fn leaves(leaves: &Leaves) -> BTreeMap<&'static str, u64> {
@@ -35,7 +35,7 @@ document! {
         median_ns: from.1,
         group_mean_ns: from.2,
     }
-    from: Ceiling {
+    from: BestCase {
         kind: from.kind,
         step_ns: from.step_ns,
         speedup: Some(from.speedup).filter(|speedup| speedup.is_finite()),
@@ -92,7 +92,7 @@ document! {
     from: MonitoredTime {
         window_ns: from.window_ns,
         start_up_ns: from.start_up_ns,
-        not_told_apart_ns: from.not_told_ns,
+        unresolved_ns: from.unresolved_ns,
         busy_low: from.busy.0,
         busy_high: from.busy.1,
         covered: from.covered,

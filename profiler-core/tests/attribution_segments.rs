@@ -133,7 +133,7 @@ fn who_does_not_ask_gets_nothing() {
 }
 
 #[test]
-fn the_replay_tells_where_operations_are_in_each_world() {
+fn the_replay_tells_where_operations_are_in_each_variant() {
     let mut feed = Feed::new();
     feed.attributor.log_replay(vec![(time(500).nanos(), time(2_500).nanos())]);
     for number in 0..4 {

@@ -14,7 +14,7 @@ mod steps_anchors;
 mod steps_exact;
 mod steps_periods;
 mod steps_reference;
-mod steps_told;
+mod steps_reported;
 mod whatif;
 mod whatif_combined;
 mod whatif_copies;

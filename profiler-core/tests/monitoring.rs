@@ -255,7 +255,7 @@ fn coverage(kind: Kind, sampling: Sampling) -> (f64, f64, Vec<Group>) {
         let program = program(kind, seed);
         let time = monitored(&program, sampling, seed).whole_time().expect("device samples came");
         let sum: u64 = time.parts.iter().map(|part| part.nanos).sum();
-        assert_eq!(sum + time.not_told_ns, time.window_ns, "{time:?}");
+        assert_eq!(sum + time.unresolved_ns, time.window_ns, "{time:?}");
         for part in &time.parts {
             let truth = program.share(part.group);
             all += 1.0;
@@ -265,7 +265,7 @@ fn coverage(kind: Kind, sampling: Sampling) -> (f64, f64, Vec<Group>) {
                 println!("{kind:?} {seed}: {:?} {truth:.4} is not in {:.4} to {:.4}", part.group, part.low, part.high);
             }
         }
-        not_told += time.not_told_ns as f64 / time.window_ns as f64 / PROGRAMS as f64;
+        not_told += time.unresolved_ns as f64 / time.window_ns as f64 / PROGRAMS as f64;
         named.push(time.bottleneck);
     }
     println!("{kind:?} {sampling:?}: {:.3} within, not told {not_told:.3}, {named:?}", within / all);

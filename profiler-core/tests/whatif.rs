@@ -2,7 +2,7 @@
 
 use crate::whatif_program::{Act, DEVICE, MACHINE, Machine, Recording};
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
-use profiler_core::whatif::{Ceiling, OperationClass, Refusal, ScenarioKind, WhatIf};
+use profiler_core::whatif::{BestCase, OperationClass, Refusal, ScenarioKind, WhatIf};
 
 const STEPS: usize = 120;
 const MS: u64 = 1_000_000;
@@ -20,7 +20,7 @@ fn assert_predicts(before: &Recording, kind: ScenarioKind, after: &Recording, to
     let answer = answer(before);
     assert_eq!(answer.refused, None);
     assert!(answer.base_error.expect("steps") < 1e-3, "{answer:?}");
-    let predicted = answer.ceiling(kind).expect("judged").step_ns as f64;
+    let predicted = answer.best_case(kind).expect("judged").step_ns as f64;
     let real = after.steady_step();
     assert!((predicted / real - 1.0).abs() < tolerance, "{}: predicted {predicted}, really {real}", kind.name());
 }
@@ -33,7 +33,7 @@ fn a_launch_bound_loop_becomes_device_bound_when_launches_are_free() {
     // Launched like the nodes of a graph.
     let free = Machine { launch: 0, latency: 0, between: 96, ..MACHINE };
     assert_predicts(&before, ScenarioKind::LaunchesFree, &free.run(&kernels, STEPS), 0.001);
-    let gain = answer(&before).ceiling(ScenarioKind::LaunchesFree).expect("judged").speedup;
+    let gain = answer(&before).best_case(ScenarioKind::LaunchesFree).expect("judged").speedup;
     assert!((2.4..2.5).contains(&gain), "25 us a launch against 10.1 us of work: {gain}");
 }
 
@@ -62,11 +62,11 @@ fn memory_that_is_kept_costs_no_call_and_no_wait() {
     let mut before = MACHINE.run(&step, STEPS);
     let after = MACHINE.run(&kept, STEPS);
     assert_predicts(&before, ScenarioKind::NoAllocations, &after, 0.01);
-    let gain = answer(&before).ceiling(ScenarioKind::NoAllocations).expect("judged").speedup;
+    let gain = answer(&before).best_case(ScenarioKind::NoAllocations).expect("judged").speedup;
     assert!((4.0..5.5).contains(&gain), "{gain}");
     // The result is the same if each kernel is taken for a step.
     before.boundaries = before.operations.iter().map(|operation| operation.start).collect();
-    let each = answer(&before).ceiling(ScenarioKind::NoAllocations).expect("judged").speedup;
+    let each = answer(&before).best_case(ScenarioKind::NoAllocations).expect("judged").speedup;
     assert!((each / gain - 1.0).abs() < 0.01, "{each}, {gain}");
 }
 
@@ -77,7 +77,7 @@ fn waiting_for_each_kernel_costs_the_launch_behind_the_wait_too() {
     let before = MACHINE.run(&step, STEPS);
     let after = MACHINE.run(&[kernel(20_000)], STEPS);
     assert_predicts(&before, ScenarioKind::NoSyncs, &after, 0.005);
-    let gain = |kind| answer(&before).ceiling(kind).expect("judged").speedup;
+    let gain = |kind| answer(&before).best_case(kind).expect("judged").speedup;
     // 20 us of work, 3 us of latency, 10 us to wake up, 5 us to launch: all of it is hidden without the
     // waits.
     assert!((1.80..1.82).contains(&gain(ScenarioKind::NoSyncs)), "38 us become 21 us");
@@ -91,7 +91,7 @@ fn a_few_slow_steps_at_the_end_do_not_speak_for_the_run() {
     let run: Vec<Act> = (0..1_940).flat_map(|_| step).chain((0..60).flat_map(|_| slow)).collect();
     let mut before = MACHINE.run(&run, 1);
     before.boundaries = before.operations.iter().map(|operation| operation.start).collect();
-    let gain = answer(&before).ceiling(ScenarioKind::LaunchesFree).expect("judged").speedup;
+    let gain = answer(&before).best_case(ScenarioKind::LaunchesFree).expect("judged").speedup;
     // 25 us per launch, and 65 us for three in a hundred, against 10.1 us of work.
     assert!((2.57..2.62).contains(&gain), "{gain}");
 }
@@ -113,9 +113,9 @@ fn exposed_input_waits_go_away() {
 #[test]
 fn input_waits_that_run_ahead_hides_cost_nothing() {
     let recording = MACHINE.run(&[Act::Input(2 * MS), kernel(10 * MS)], STEPS);
-    let ceiling = *answer(&recording).ceiling(ScenarioKind::DataReady).expect("judged");
-    assert!(ceiling.speedup < 1.001, "{ceiling:?}");
-    assert!(!ceiling.is_worth_showing());
+    let best_case = *answer(&recording).best_case(ScenarioKind::DataReady).expect("judged");
+    assert!(best_case.speedup < 1.001, "{best_case:?}");
+    assert!(!best_case.is_worth_showing());
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn copies_beside_compute_leave_the_longer_of_the_two() {
     // A copy that takes longer than compute stays the bottleneck: hidden does not mean removed.
     let slow = Act::Launch(7, 8 * MS, OperationClass::CopyFromHost);
     let gain =
-        answer(&MACHINE.run(&[slow, kernel(4 * MS)], STEPS)).ceiling(ScenarioKind::CopiesOverlapped).unwrap().speedup;
+        answer(&MACHINE.run(&[slow, kernel(4 * MS)], STEPS)).best_case(ScenarioKind::CopiesOverlapped).unwrap().speedup;
     assert!((1.49..1.51).contains(&gain), "12 ms become 8 ms: {gain}");
 }
 
@@ -187,7 +187,7 @@ fn a_copy_that_outlasts_its_blocking_call_releases_the_host_by_beginning() {
     assert!(answer.base_error.expect("steps") < 1e-3, "{answer:?}");
     // 4 ms of kernel, 1 ms of copy less the part in flight, 1 ms of work; without the wait, the device is
     // never idle.
-    let gain = answer.ceiling(ScenarioKind::NoSyncs).expect("judged").speedup;
+    let gain = answer.best_case(ScenarioKind::NoSyncs).expect("judged").speedup;
     assert!((1.18..1.20).contains(&gain), "5.96 ms become 5 ms: {gain}");
 }
 
@@ -196,14 +196,14 @@ fn what_nothing_explains_is_refused_and_the_books_answer() {
     let step = [Act::Unexplained(3 * MS), kernel(5 * MS), Act::Synchronize];
     let answer = answer(&MACHINE.run(&step, STEPS));
     assert!(matches!(answer.refused, Some(Refusal::BaseError(_) | Refusal::Unexplained(_))), "{answer:?}");
-    assert!(answer.ceilings.is_empty());
+    assert!(answer.best_cases.is_empty());
     let mut leaves = [0; LEAF_COUNT];
     leaves[Leaf::Compute as usize] = 5 * MS;
     leaves[Leaf::DependencyWait as usize] = 2 * MS;
     leaves[Leaf::SyncDrain as usize] = MS;
     let bounds = answer.or_additive(&leaves, 0);
     assert!(bounds.refused.is_some());
-    let bound = bounds.ceiling(ScenarioKind::NoSyncs).expect("on the accounts");
+    let bound = bounds.best_case(ScenarioKind::NoSyncs).expect("on the accounts");
     assert_eq!((bound.step_ns, bound.interval), (7 * MS, None), "of 8 ms");
 }
 
@@ -221,14 +221,15 @@ fn additive_bounds_take_a_cause_off_the_books() {
     leaves[Leaf::CopyH2dPinned as usize] = 60;
     leaves[Leaf::DataLoading as usize] = 100;
     leaves[Leaf::NoWork as usize] = 1_000;
-    let ceilings = Ceiling::additive(&leaves, 0);
-    let step = |kind| ceilings.iter().find(|ceiling| ceiling.kind == kind).expect("every cause has a bound").step_ns;
+    let best_cases = BestCase::additive(&leaves, 0);
+    let step =
+        |kind| best_cases.iter().find(|best_case| best_case.kind == kind).expect("every cause has a bound").step_ns;
     assert_eq!(step(ScenarioKind::DataReady), 100);
     // At most as much copying can be hidden as there is compute.
     assert_eq!(step(ScenarioKind::CopiesOverlapped), 160);
     assert_eq!(step(ScenarioKind::LaunchesFree), 200);
     assert_eq!(step(ScenarioKind::DeviceOnly), 100);
-    assert!(Ceiling::additive(&[0; LEAF_COUNT], 0).iter().all(|ceiling| ceiling.speedup == 1.0));
+    assert!(BestCase::additive(&[0; LEAF_COUNT], 0).iter().all(|best_case| best_case.speedup == 1.0));
 }
 
 #[test]
@@ -237,9 +238,9 @@ fn copies_that_are_hidden_still_cross_the_link() {
     leaves[Leaf::Compute as usize] = 10;
     leaves[Leaf::CopyH2dPageable as usize] = 90;
     let bounds = |link_ns| {
-        let ceilings = Ceiling::additive(&leaves, link_ns);
+        let best_cases = BestCase::additive(&leaves, link_ns);
         let step =
-            |kind| ceilings.iter().find(|ceiling| ceiling.kind == kind).expect("every cause has a bound").step_ns;
+            |kind| best_cases.iter().find(|best_case| best_case.kind == kind).expect("every cause has a bound").step_ns;
         (step(ScenarioKind::CopiesOverlapped), step(ScenarioKind::DeviceOnly))
     };
     assert_eq!(bounds(0), (10, 100), "nothing is known of the link");
@@ -249,12 +250,12 @@ fn copies_that_are_hidden_still_cross_the_link() {
 }
 
 #[test]
-fn a_ceiling_has_an_interval_and_the_replay_an_error() {
+fn a_best_case_has_an_interval_and_the_replay_an_error() {
     let step = [Act::Input(6 * MS), kernel(6 * MS), Act::Synchronize];
     let answer = answer(&MACHINE.run(&step, STEPS));
-    let ceiling = answer.ceiling(ScenarioKind::DataReady).expect("judged");
-    let (low, high) = ceiling.interval.expect("simulated");
-    let tenths = [low, ceiling.speedup, high].map(|factor| (factor * 10.0).round());
+    let best_case = answer.best_case(ScenarioKind::DataReady).expect("judged");
+    let (low, high) = best_case.interval.expect("simulated");
+    let tenths = [low, best_case.speedup, high].map(|factor| (factor * 10.0).round());
     assert_eq!(tenths, [18.0, 20.0, 22.0]);
     assert!(answer.base_error.expect("steps") < 5e-4, "{answer:?}");
 }

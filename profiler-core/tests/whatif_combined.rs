@@ -19,7 +19,7 @@ fn step_without(answer: &WhatIf, kinds: &[ScenarioKind]) -> Option<f64> {
         set.removed.count() as usize == kinds.len() && kinds.iter().all(|&kind| set.removed.has(kind))
     };
     let set = answer.combined.iter().find(alike)?;
-    let first = answer.ceiling(kinds[0]).expect("judged");
+    let first = answer.best_case(kinds[0]).expect("judged");
     Some(first.step_ns as f64 / set.gain_after(kinds[0]))
 }
 

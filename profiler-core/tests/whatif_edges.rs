@@ -12,7 +12,7 @@ use profiler_core::whatif::ScenarioKind::{
     NoSyncs,
 };
 use profiler_core::whatif::{
-    Call, CallClass, Ceiling, LaunchedBy, Operation, OperationClass, SCENARIO_COUNT, Simulation,
+    BestCase, Call, CallClass, LaunchedBy, Operation, OperationClass, SCENARIO_COUNT, Simulation,
 };
 
 const ZERO: u64 = 1_000_000_000;
@@ -403,8 +403,9 @@ fn each_cause_has_its_additive_bound() {
     // More compute than all that it could hide.
     leaves[Leaf::Compute as usize] = 1 << 40;
     let more = (1 << 40) - 1;
-    let ceilings = Ceiling::additive(&leaves, 0);
-    let step = |kind| ceilings.iter().find(|ceiling| ceiling.kind == kind).expect("every cause has a bound").step_ns;
+    let best_cases = BestCase::additive(&leaves, 0);
+    let step =
+        |kind| best_cases.iter().find(|best_case| best_case.kind == kind).expect("every cause has a bound").step_ns;
     let launch = [Leaf::Dispatch, Leaf::LaunchApi, Leaf::LaunchLatency, Leaf::InterKernel];
     assert_eq!(step(DataReady), more + total - (1 << Leaf::DataLoading as usize));
     assert_eq!(step(LaunchesFree), more + total - launch.map(|leaf| 1 << leaf as usize).iter().sum::<u64>());
@@ -422,16 +423,17 @@ fn each_cause_has_its_additive_bound() {
     leaves[Leaf::Communication as usize] = 50;
     leaves[Leaf::CopyD2hPageable as usize] = 7;
     leaves[Leaf::CopyP2p as usize] = 40;
-    let ceilings = Ceiling::additive(&leaves, 0);
-    let step = |kind| ceilings.iter().find(|ceiling| ceiling.kind == kind).expect("every cause has a bound").step_ns;
+    let best_cases = BestCase::additive(&leaves, 0);
+    let step =
+        |kind| best_cases.iter().find(|best_case| best_case.kind == kind).expect("every cause has a bound").step_ns;
     assert_eq!((step(CommunicationHidden), step(CopiesOverlapped)), (127 - 30, 127 - 37));
 }
 
 #[test]
 fn a_gain_is_worth_a_line_from_one_percent_on() {
-    let ceiling = |speedup| Ceiling { kind: NoSyncs, step_ns: 100, speedup, interval: None };
-    assert!(ceiling(1.01).is_worth_showing() && !ceiling(1.0099).is_worth_showing());
-    assert_eq!(ceiling(1.25).saved(), 1.0 - 1.0 / 1.25);
+    let best_case = |speedup| BestCase { kind: NoSyncs, step_ns: 100, speedup, interval: None };
+    assert!(best_case(1.01).is_worth_showing() && !best_case(1.0099).is_worth_showing());
+    assert_eq!(best_case(1.25).saved(), 1.0 - 1.0 / 1.25);
 }
 
 #[test]
@@ -449,7 +451,7 @@ fn a_replay_that_leaves_5_percent_unexplained_or_is_more_than_5_percent_off_is_r
         }
         program.replay.advance(u64::MAX);
         let answer = program.replay.what_if(DEVICE, series, 0).expect("operations ran");
-        (answer.refused, answer.ceilings.len(), answer.base_error.expect("steps"))
+        (answer.refused, answer.best_cases.len(), answer.base_error.expect("steps"))
     };
     // All except the two that remove no cost of the program, and the one that needs counters.
     assert_eq!(judged([0, 0]), (None, SCENARIO_COUNT - 3, 0.0));
@@ -458,8 +460,8 @@ fn a_replay_that_leaves_5_percent_unexplained_or_is_more_than_5_percent_off_is_r
     assert_eq!(judged([50, 50]), (Some(Refusal::Unexplained(0.05)), 0, 0.0));
     // With an occasional delay, half of the steps are longer and half are shorter than simulated.
     assert_eq!(judged([0, 40]).0, None);
-    let (refused, ceilings, error) = judged([0, 60]);
-    assert_eq!((refused, ceilings), (Some(Refusal::BaseError(error)), 0));
+    let (refused, best_cases, error) = judged([0, 60]);
+    assert_eq!((refused, best_cases), (Some(Refusal::BaseError(error)), 0));
     assert!((error - 60.0 / 1_060.0).abs() < 1e-9, "{error}");
 }
 

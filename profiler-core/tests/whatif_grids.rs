@@ -24,7 +24,7 @@ fn answer(recording: &Recording) -> WhatIf {
 }
 
 fn gain(step: &[Act]) -> f64 {
-    answer(&MACHINE.run(step, TIMES)).ceiling(ScenarioKind::GridsFilled).expect("judged").speedup
+    answer(&MACHINE.run(step, TIMES)).best_case(ScenarioKind::GridsFilled).expect("judged").speedup
 }
 
 /// The prediction for `before` must equal the real time of `after`.
@@ -34,7 +34,7 @@ fn assert_predicts(before: &[Act], after: &[Act]) {
 
 fn assert_predicts_on(machine: &Machine, before: &[Act], after: &[Act]) {
     let before = answer(&machine.run(before, TIMES));
-    let predicted = before.ceiling(ScenarioKind::GridsFilled).expect("judged").step_ns as f64;
+    let predicted = before.best_case(ScenarioKind::GridsFilled).expect("judged").step_ns as f64;
     let real = machine.run(after, TIMES).steady_step();
     assert!((predicted / real - 1.0).abs() < 0.005, "predicted {predicted}, really {real}");
 }
@@ -110,7 +110,7 @@ fn a_long_run_of_small_grids_is_replayed_in_bursts_as_in_full() {
     let recording = MACHINE.run(&step, 3_000);
     let (bursts, whole) = (answer(&recording), recording.replay_whole().what_if(DEVICE, STEPS, 0).expect("steps"));
     assert!(bursts.represented_steps > bursts.steps, "it never pauses");
-    let speedup = |answer: &WhatIf| answer.ceiling(ScenarioKind::GridsFilled).expect("judged").speedup;
+    let speedup = |answer: &WhatIf| answer.best_case(ScenarioKind::GridsFilled).expect("judged").speedup;
     assert!(speedup(&whole) > 4.0);
     assert!((speedup(&bursts) / speedup(&whole) - 1.0).abs() < 0.001, "{bursts:?} {whole:?}");
     // Regardless of how little is passed at a time.

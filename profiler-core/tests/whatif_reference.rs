@@ -46,11 +46,11 @@ fn reproduces(name: &str) -> Option<WhatIf> {
 }
 
 fn step_ms(answer: &WhatIf, kind: ScenarioKind) -> f64 {
-    answer.ceiling(kind).expect("an accepted replay").step_ns as f64 / 1e6
+    answer.best_case(kind).expect("an accepted replay").step_ns as f64 / 1e6
 }
 
 #[test]
-fn data_loading_is_a_ceiling_that_the_real_change_approaches() {
+fn data_loading_is_a_best_case_that_the_real_change_approaches() {
     let Some(before) = reproduces("resnet50_workers0") else { return };
     let Some((after, answer)) = replay("resnet50_workers4") else { return };
     assert!(answer.base_error.expect("complete steps") < 0.02);
@@ -61,19 +61,19 @@ fn data_loading_is_a_ceiling_that_the_real_change_approaches() {
     println!("data always ready: predicted {predicted:.1} ms, four workers gave {real:.1} ms");
     assert!(predicted < real && predicted > 0.9 * real, "predicted {predicted:.1} ms, got {real:.1} ms");
     // With the workers there is no gain left from data.
-    assert!(answer.ceiling(ScenarioKind::DataReady).is_none_or(|ceiling| ceiling.speedup < 1.02));
+    assert!(answer.best_case(ScenarioKind::DataReady).is_none_or(|best_case| best_case.speedup < 1.02));
 }
 
 #[test]
 fn nothing_but_faster_kernels_helps_a_program_that_keeps_the_device_busy() {
     let Some(answer) = reproduces("hta_ns_resolution") else { return };
-    assert!(answer.ceilings.iter().all(|ceiling| ceiling.speedup < 1.02), "{answer:?}");
+    assert!(answer.best_cases.iter().all(|best_case| best_case.speedup < 1.02), "{answer:?}");
 }
 
 #[test]
 fn free_launches_almost_double_a_launch_bound_program() {
     let Some(answer) = reproduces("hta_df_index_resolver") else { return };
-    let gain = answer.ceiling(ScenarioKind::LaunchesFree).expect("an accepted replay").speedup;
+    let gain = answer.best_case(ScenarioKind::LaunchesFree).expect("an accepted replay").speedup;
     assert!((1.6..2.0).contains(&gain), "{answer:?}");
 }
 
@@ -81,7 +81,7 @@ fn free_launches_almost_double_a_launch_bound_program() {
 fn two_steps_are_too_few() {
     let Some(answer) = reproduces("hta_nccl") else { return };
     assert_eq!(answer.refused, Some(Refusal::FewSteps(2)));
-    assert!(answer.ceilings.is_empty());
+    assert!(answer.best_cases.is_empty());
 }
 
 #[test]

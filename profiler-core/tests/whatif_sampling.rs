@@ -30,8 +30,8 @@ fn assert_bursts_suffice(what: &str, recording: &Recording, tolerance: f64) -> u
     println!("{what}: {} steps for {} of {}", sampled.steps, sampled.represented_steps, whole.steps);
     assert!(sampled.represented_steps > sampled.steps, "{what}: it never pauses");
     assert_eq!((sampled.refused, whole.refused, whole.steps), (None, None, whole.represented_steps), "{what}");
-    for (ceiling, whole) in sampled.ceilings.iter().zip(&whole.ceilings) {
-        let (kind, by_bursts, by_all) = (ceiling.kind.name(), ceiling.speedup, whole.speedup);
+    for (best_case, whole) in sampled.best_cases.iter().zip(&whole.best_cases) {
+        let (kind, by_bursts, by_all) = (best_case.kind.name(), best_case.speedup, whole.speedup);
         println!("  {kind:20} {by_bursts:.4} by bursts, {by_all:.4} by all");
         let off = by_bursts / by_all - 1.0;
         assert!(off.abs() < tolerance, "{what}: {kind} is off by {:.2} %", off * 1e2);

@@ -8,7 +8,7 @@ Importing this module does nothing: no library is loaded and no process is start
         for batch in gpuwhy.steps(loader):
             with gpuwhy.range("forward"):
                 loss = model(batch)
-    p.report.verdict.group          # 'launch'
+    p.report.bottleneck.group          # 'launch'
 
 All figures come from the command `gpuwhy` and the library `libprof.so`, which are in the same package.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ._ranges import steps as steps
     from ._report import Device as Device
     from ._report import Report as Report
-    from ._report import Verdict as Verdict
+    from ._report import Bottleneck as Bottleneck
     from ._session import Profile as Profile
     from ._session import Schedule as Schedule
     from ._session import State as State
@@ -50,7 +50,7 @@ _PLACES = {
     "VersionMismatch": "_errors",
     "environment": "_find",
     "mark": "_ranges", "range": "_ranges", "steps": "_ranges",
-    "Device": "_report", "Report": "_report", "Verdict": "_report",
+    "Device": "_report", "Report": "_report", "Bottleneck": "_report",
     "Profile": "_session", "Schedule": "_session", "State": "_session", "prepare": "_session", "profile": "_session",
     "Table": "_tables",
     "Diff": "_trace", "Run": "_trace", "Trace": "_trace", "diff": "_trace", "open": "_trace", "runs": "_trace",
@@ -58,7 +58,7 @@ _PLACES = {
 
 __all__ = [  # noqa: F822
     "CommandFailed", "Device", "Diff", "LateStart", "NotFound", "NotMeasured", "Profile", "Report", "Run", "Schedule",
-    "State", "Table", "Trace", "Verdict", "VersionMismatch", "diff", "environment", "mark", "open", "prepare", "profile",
+    "State", "Table", "Trace", "Bottleneck", "VersionMismatch", "diff", "environment", "mark", "open", "prepare", "profile",
     "range", "runs", "steps",
 ]
 

@@ -16,7 +16,7 @@ _NUMBERS = ("kernels_at_most", "launches_at_most", "step_within", "baseline", "c
 _SWITCHES = ("no_sync", "no_pageable_copy", "no_allocation", "no_spills", "bless")
 _SHARES = ("busy_at_least",)
 _TIMES = ("step_at_most",)
-_NAMES = ("verdict", "not_verdict")
+_NAMES = ("bottleneck", "not_bottleneck")
 _PAIRS = {"kernel_at_most": "time", "kernel_within": "number", "share_at_most": "share"}
 # A kernel name, a unit such as `dram`, and a share: triples.
 _UNITS = ("kernel_uses",)
@@ -97,5 +97,5 @@ def judge(trace: str | os.PathLike[str], limits: Mapping[str, Any]) -> None:
     answer = result(trace, limits)
     found = failures(answer)
     if found:
-        seen = f"verdict: {answer['verdict']} ({answer['verdict_share']:.0%}); trace: {os.fspath(trace)}"
+        seen = f"bottleneck: {answer['bottleneck']} ({answer['bottleneck_share']:.0%}); trace: {os.fspath(trace)}"
         raise AssertionError("\n".join([*found, seen]))

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, Tuple, cast
 
-from ._schema import CompletenessJson, DeviceJson, Fix, Ranked, ReportJson, Scenario, VerdictJson
+from ._schema import CompletenessJson, DeviceJson, Fix, Ranked, ReportJson, Scenario, BottleneckJson
 from ._tables import Table
 
 # Leaves in which the device works; the sum of the others is idle time.
 _BUSY = ("compute", "communication", "memset")
 
 
-class Verdict:
+class Bottleneck:
     """The bottleneck of the run."""
 
-    def __init__(self, raw: VerdictJson) -> None:
+    def __init__(self, raw: BottleneckJson) -> None:
         self.raw = raw
         self.group: str = raw["group"]
         """The cause: `gpu_compute`, `launch`, `data_loading`, `host_cpu`, `copy`, `sync`, `communication`, `allocator`,
@@ -29,7 +29,7 @@ class Verdict:
         """What to do first, what it brings (`speedup`, with the interval `low` to `high`), and the bottleneck then."""
 
     def __repr__(self) -> str:
-        return f"<Verdict {self.group} {self.share:.0%}>"
+        return f"<Bottleneck {self.group} {self.share:.0%}>"
 
 
 class Device:
@@ -92,7 +92,7 @@ class Report:
         self._make_text = text
         self._check = check
         self._text: str | None = None
-        self.verdict = Verdict(typed["verdict"])
+        self.bottleneck = Bottleneck(typed["bottleneck"])
         self.devices: Tuple[Device, ...] = tuple(Device(device) for device in typed["devices"])
         self.completeness: CompletenessJson = typed["completeness"]
         """What was recorded, and what was lost."""
@@ -143,9 +143,9 @@ class Report:
     def metrics(self, prefix: str = "gpuwhy/") -> dict[str, float]:
         """Flat numbers for loggers (W&B, MLflow, TensorBoard, `trainer.log`): the step in seconds, the shares of time by
         leaf, the share of the bottleneck, the best case, and the losses."""
-        found: dict[str, float] = {"verdict_share": self.verdict.share}
-        if self.verdict.plan:
-            found["best_case_speedup"] = self.verdict.plan[0]["speedup"]
+        found: dict[str, float] = {"bottleneck_share": self.bottleneck.share}
+        if self.bottleneck.plan:
+            found["best_case_speedup"] = self.bottleneck.plan[0]["speedup"]
         many = len(self.devices) > 1
         for device in self.devices:
             of = f"gpu{device.id}/" if many else ""
@@ -172,7 +172,7 @@ class Report:
 
     def __repr__(self) -> str:
         devices = ", ".join(device.name for device in self.devices)
-        return f"<Report {self.verdict.group} {self.verdict.share:.0%}; {devices or 'no device'}>"
+        return f"<Report {self.bottleneck.group} {self.bottleneck.share:.0%}; {devices or 'no device'}>"
 
     def __str__(self) -> str:
         return self.text

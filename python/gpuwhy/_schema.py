@@ -30,7 +30,7 @@ class Basis(TypedDict):
     share_high: float
 
 
-class VerdictJson(TypedDict):
+class BottleneckJson(TypedDict):
     group: str
     share: float
     ranking: List[Ranked]
@@ -110,7 +110,7 @@ class StepRow(TypedDict):
 class StepsJson(TypedDict):
     source: str
     period: Optional[int]
-    told_by: Optional[str]
+    recognized_by: Optional[str]
     inside: Optional[Dict[str, Any]]
     seen: int
     median_ns: int
@@ -213,7 +213,7 @@ class ReportBase(TypedDict):
     completeness: CompletenessJson
     devices: List[DeviceJson]
     api: List[ApiJson]
-    verdict: VerdictJson
+    bottleneck: BottleneckJson
 
 
 class ReportJson(ReportBase, total=False):

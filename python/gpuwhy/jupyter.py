@@ -29,12 +29,12 @@ _LEAVES, _KERNELS = 6, 5
 
 def static_html(report: Report) -> str:
     """The report without scripts: bottleneck, evidence, time by leaf, longest kernels."""
-    verdict = report.verdict
-    parts = [f"<div><b>{_escape(verdict.group)}</b>: {verdict.share:.0%}</div>"]
-    if verdict.evidence:
-        parts.append("<ul>" + "".join(f"<li>{_escape(text)}</li>" for text in verdict.evidence[:4]) + "</ul>")
-    if verdict.recommendation:
-        parts.append(f"<div>{_escape(verdict.recommendation)}</div>")
+    bottleneck = report.bottleneck
+    parts = [f"<div><b>{_escape(bottleneck.group)}</b>: {bottleneck.share:.0%}</div>"]
+    if bottleneck.evidence:
+        parts.append("<ul>" + "".join(f"<li>{_escape(text)}</li>" for text in bottleneck.evidence[:4]) + "</ul>")
+    if bottleneck.recommendation:
+        parts.append(f"<div>{_escape(bottleneck.recommendation)}</div>")
     for device in report.devices:
         # As for the bottleneck: start-up would hide the limits of the steps.
         steady: Mapping[str, int] = device.raw["steady_leaves"]

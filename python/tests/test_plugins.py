@@ -24,7 +24,7 @@ def play(millis=None):
 def test_right(gpu_profile):
     with gpu_profile:
         play(3300)
-    assert gpu_profile.report.verdict.group
+    assert gpu_profile.report.bottleneck.group
 
 @pytest.mark.gpu_expect(launches_at_most=2, no_sync=True)
 def test_wrong(gpu_profile):
@@ -62,7 +62,7 @@ def run_tests(program, *options, code=1, **more):
 def test_the_pytest_plugin_judges_and_shows_what_was_seen(program):
     said = run_tests(program, "--gpuwhy-dir", "traces")
     assert "launching calls, at most 2 expected" in said and "calls waited for the device, none expected" in said
-    assert "verdict: " in said and "has measured nothing" in said
+    assert "bottleneck: " in said and "has measured nothing" in said
     assert "there is no limit 'no_such_limit'" in said
     assert "KeyError: 'of the test'" in said
     # A test without a measurement has already passed when the fixture detects that.

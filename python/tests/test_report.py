@@ -80,17 +80,17 @@ def test_types_fit_the_reports_of_recordings(program, fixture):
 def test_types_fit_a_report_with_counters_and_find_what_does_not():
     raw = json.loads(json.dumps(gpuwhy.open(COUNTERS).report.raw))
     assert not list(described(raw, _schema.ReportJson, "report"))
-    raw["verdict"]["new"] = 1
+    raw["bottleneck"]["new"] = 1
     raw["devices"][0]["id"] = "0"
     del raw["completeness"]["end"]
     assert sorted(described(raw, _schema.ReportJson, "report")) == [
-        "report.completeness: end is missing", "report.devices[0].id: '0' is no int", "report.verdict: new is not in the type"]
+        "report.completeness: end is missing", "report.devices[0].id: '0' is no int", "report.bottleneck: new is not in the type"]
 
 
 def test_a_report_has_typed_figures(trace):
     report = gpuwhy.open(trace).report
-    assert report.verdict.group == "launch" and 0.5 < report.verdict.share < 0.7
-    assert report.verdict.plan[0]["action"] == "capture the step in a CUDA graph"
+    assert report.bottleneck.group == "launch" and 0.5 < report.bottleneck.share < 0.7
+    assert report.bottleneck.plan[0]["action"] == "capture the step in a CUDA graph"
     device = report.devices[0]
     assert device.name == "NVIDIA H200" and device.step_ns == device.raw["steps"]["median_ns"]
     assert report.steps.columns == ("device", "start_unix_ns", "duration_ns", "leaves")
@@ -168,9 +168,9 @@ def test_what_cannot_be_read_says_so(tmp_path):
 
 def test_expectations_are_judged_by_the_command(trace, tmp_path):
     report = gpuwhy.open(trace).report
-    report.expect(kernels_at_most=54081, verdict="launch", share_at_most={"launch": 0.7}, step_at_most=0.1)
+    report.expect(kernels_at_most=54081, bottleneck="launch", share_at_most={"launch": 0.7}, step_at_most=0.1)
     with pytest.raises(AssertionError, match="54081 kernels, at most 7 expected") as caught:
-        report.expect(kernels_at_most=7, no_sync=True, verdict=["copy", "sync"])
+        report.expect(kernels_at_most=7, no_sync=True, bottleneck=["copy", "sync"])
     assert len(str(caught.value).splitlines()) == 4
     with pytest.raises(TypeError, match="there is no limit 'nonsense'; there are"):
         report.expect(nonsense=1)
@@ -223,7 +223,7 @@ def test_a_trace_whose_name_begins_with_a_dash_is_no_option(trace, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     shutil.copy(trace, "-x.gpuwhy")
     opened = gpuwhy.open("-x.gpuwhy")
-    assert opened.report.verdict.group == "launch" and opened.report.text
+    assert opened.report.bottleneck.group == "launch" and opened.report.text
     assert opened.sql("SELECT count(*) AS n FROM kernels")[0]["n"] > 0
     assert gpuwhy.diff("-x.gpuwhy", "-x.gpuwhy").devices[0]["outcome"] == "unchanged"
     opened.html("-page.html")

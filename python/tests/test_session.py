@@ -17,7 +17,7 @@ def test_a_session_reports_what_the_device_did(program):
             play()
         assert violation() == "", violation()
         report = p.report
-        assert report.verdict.group == "launch"
+        assert report.bottleneck.group == "launch"
         assert sum(report.devices[0].leaves.values()) == report.devices[0].window_ns
         assert sum(row["count"] for row in report.kernels) == report.completeness["records"]["kernels"] == 54081
         assert report.completeness["end"] == "clean"
@@ -321,7 +321,7 @@ def test_a_session_adds_a_line_to_the_history_unless_it_is_off(program):
     program(text, "--lr", "3e-4")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [line["command"][-2:] for line in lines] == [["--lr", "3e-4"]]
-    assert lines[0]["verdict"] == "launch" and lines[0]["devices"][0]["step_ns"] > 0
+    assert lines[0]["bottleneck"] == "launch" and lines[0]["devices"][0]["step_ns"] > 0
     # For a program that runs under gpuwhy, the history has the run but not its sessions.
     program.run([sys.executable, "-m", "gpuwhy", "program.py"])
     assert len(file.read_text().splitlines()) == 2

@@ -83,7 +83,7 @@ impl Function {
 
 /// A number of operations and their time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Tally {
+struct CountAndTime {
     count: u64,
     total_ns: u64,
 }
@@ -96,7 +96,7 @@ struct DeviceTotals {
     kernels: u64,
     steps: u64,
     copied: [u64; DIRECTIONS.len()],
-    collectives: [Tally; Function::ALL.len()],
+    collectives: [CountAndTime; Function::ALL.len()],
     /// From NCCL if available, else from the names of kernels.
     operations: [FunctionTotal; Function::ALL.len()],
 }
@@ -121,9 +121,9 @@ impl Totals {
                 totals.kernels += row.durations.count();
                 if row.communication {
                     let function = name.map_or(Function::Other, |name| Function::of_kernel(dictionary.name(name)));
-                    let tally = &mut totals.collectives[function as usize];
-                    tally.count += row.durations.count();
-                    tally.total_ns = tally.total_ns.saturating_add(row.durations.total());
+                    let count_and_time = &mut totals.collectives[function as usize];
+                    count_and_time.count += row.durations.count();
+                    count_and_time.total_ns = count_and_time.total_ns.saturating_add(row.durations.total());
                 }
             }
             for (path, row) in account.statistics().copies() {
@@ -164,13 +164,13 @@ impl Totals {
 /// display.
 pub fn state(
     report: &Report,
-    (verdict, share): (&'static str, f64),
+    (bottleneck, share): (&'static str, f64),
     totals: &Totals,
     dictionary: &Dictionary,
 ) -> Object {
     let process = &report.process;
     // During start-up the recoverable time is as uncertain as the bottleneck.
-    let ranking = if verdict == STARTING_UP { &[][..] } else { &report.verdict.ranking };
+    let ranking = if bottleneck == STARTING_UP { &[][..] } else { &report.bottleneck.ranking };
     let text = |text: &str| shortened(text, TEXT);
     let loss = report.completeness.loss.kinds();
     let loss = loss.iter().fold(Object::new(), |object, kind| object.number(kind.name, kind.count));
@@ -193,7 +193,7 @@ pub fn state(
         .text("gpuwhy_version", &text(&process.gpuwhy_version))
         .text("driver_version", &text(&process.driver_version))
         .number("cupti_version", process.cupti_version.into())
-        .text("live_verdict", verdict)
+        .text("live_bottleneck", bottleneck)
         .share("live_share", share)
         .objects(
             "ranking",
@@ -229,8 +229,11 @@ fn of_device(totals: &DeviceTotals, report: &Report, dictionary: &Dictionary) ->
         )
         .objects(
             "collectives",
-            collectives.filter(|(_, tally)| tally.count > 0).map(|(name, tally)| {
-                Object::new().text("function", name).number("count", tally.count).number("total_ns", tally.total_ns)
+            collectives.filter(|(_, count_and_time)| count_and_time.count > 0).map(|(name, count_and_time)| {
+                Object::new()
+                    .text("function", name)
+                    .number("count", count_and_time.count)
+                    .number("total_ns", count_and_time.total_ns)
             }),
         )
         .objects(

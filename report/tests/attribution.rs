@@ -244,7 +244,7 @@ fn records_without_times_are_counted_and_kept_off_the_timeline() {
 }
 
 #[test]
-fn times_from_the_far_future_do_not_stretch_the_window() {
+fn times_from_the_far_future_do_not_interval_the_window() {
     use gpuwhy_trace::record::{CorrelationId, Kernel, Record, Timestamp};
     let mut scenario = after_a_kernel();
     let broken = Kernel {
@@ -301,8 +301,8 @@ fn a_program_is_judged_once_it_has_left_its_start_up() {
         gpu(0).kernel("new_2").at(at).lasting(999).launched(&mut scenario, 1, at - 90, 5);
     }
     let report = scenario.report();
-    assert_eq!(report.verdict.group.name(), "gpu_compute");
-    assert!(report.verdict.share > 0.8, "{:?}", report.verdict);
+    assert_eq!(report.bottleneck.group.name(), "gpu_compute");
+    assert!(report.bottleneck.share > 0.8, "{:?}", report.bottleneck);
     assert!(report.devices[0].leaves[Leaf::RuntimeApi as usize] > 200_000_000);
 }
 
@@ -352,11 +352,11 @@ fn an_event_names_what_a_queued_operation_waited_for() {
     let rows = &report.devices[0].awaited;
     assert_eq!(rows.len(), 1, "{rows:?}");
     assert_eq!(rows[0].producer, Producer { work: Work::Communication, other_device: true });
-    assert_eq!((rows[0].tally.count, rows[0].tally.total_ns), (40, 40 * 413_000));
+    assert_eq!((rows[0].totals.count, rows[0].totals.total_ns), (40, 40 * 413_000));
     assert!(
         report.full().contains("Queued work waited for events of: communication on another GPU 16.5 ms (40 times).")
     );
-    let reason = &report.verdict.evidence[0];
+    let reason = &report.bottleneck.evidence[0];
     assert!(reason.contains("Waits for events: communication on another GPU"), "{reason}");
     for (period, seed) in [(3_000, 5), (700, 0)] {
         let shuffled = program(true);

@@ -162,7 +162,7 @@ fn short_calls_of_no_class_are_dispatch_and_long_ones_are_calls() {
         assert_eq!(leaves[Leaf::Dispatch as usize], 20_000, "{function}");
         let account = scenario.run();
         let causes = account.devices().next().unwrap().causes(leaf);
-        assert!(matches!(causes[..], [(Subject::Call(_), tally)] if tally.total_ns == 10_000), "{causes:?}");
+        assert!(matches!(causes[..], [(Subject::Call(_), totals)] if totals.total_ns == 10_000), "{causes:?}");
     }
 }
 

@@ -243,24 +243,24 @@ fn training(sample: HostSample, stack: &[(&str, &str, u32)]) -> Scenario {
 }
 
 #[test]
-fn the_verdict_names_the_line_and_what_the_workers_did() {
+fn the_bottleneck_names_the_line_and_what_the_workers_did() {
     let busy = HostSample { children: 4, children_running: 4, ..sample(ThreadState::Futex, 0, 0) };
     let report = training(busy, &starved()).report();
-    assert_eq!(report.verdict.group, Group::DataLoading, "{:?}", report.verdict);
-    let evidence = report.verdict.evidence.join("\n");
+    assert_eq!(report.bottleneck.group, Group::DataLoading, "{:?}", report.bottleneck);
+    let evidence = report.bottleneck.evidence.join("\n");
     assert!(evidence.contains("train.py:42 (main), in threading.py"), "{evidence}");
     assert!(evidence.contains("worker processes were computing 100 %"), "{evidence}");
     assert!(!evidence.contains("Inferred from a pattern"), "{evidence}");
-    assert!(report.verdict.recommendation.contains("do not keep up"), "{}", report.verdict.recommendation);
+    assert!(report.bottleneck.recommendation.contains("do not keep up"), "{}", report.bottleneck.recommendation);
 
     let report = training(sample(ThreadState::Running, 8_000, 0), &inline()).report();
-    assert_eq!(report.verdict.group, Group::DataLoading);
-    assert!(report.verdict.evidence.join("\n").contains("data.py:7 (Images.__getitem__)"));
-    assert!(report.verdict.recommendation.contains("num_workers=4"));
+    assert_eq!(report.bottleneck.group, Group::DataLoading);
+    assert!(report.bottleneck.evidence.join("\n").contains("data.py:7 (Images.__getitem__)"));
+    assert!(report.bottleneck.recommendation.contains("num_workers=4"));
 
     let report = training(sample(ThreadState::Running, 8_000, 0), &[TRAIN]).report();
-    assert_eq!(report.verdict.group, Group::HostCpu);
-    assert!(report.verdict.evidence.join("\n").contains("Running code at train.py:42 (main)"));
+    assert_eq!(report.bottleneck.group, Group::HostCpu);
+    assert!(report.bottleneck.evidence.join("\n").contains("Running code at train.py:42 (main)"));
     let host = report.host.as_ref().unwrap();
     assert_eq!((host.totals.samples, host.lines.len(), host.lines[0].line), (1_000, 1, 42));
     assert!(host.sampled_ns <= host.outside_cuda_ns && host.sampled_ns * 10 > host.outside_cuda_ns * 9);
@@ -271,8 +271,8 @@ fn the_verdict_names_the_line_and_what_the_workers_did() {
 
     let gil = HostSample { interpreter_lock: InterpreterLock::OtherThread, ..sample(ThreadState::Futex, 0, 0) };
     let report = training(gil, &[TRAIN]).report();
-    assert_eq!(report.verdict.group, Group::HostCpu);
-    assert!(report.verdict.recommendation.contains("interpreter's lock"));
+    assert_eq!(report.bottleneck.group, Group::HostCpu);
+    assert!(report.bottleneck.recommendation.contains("interpreter's lock"));
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn fixed(leaves: &Leaves) -> (Leaves, u64) {
     (rest, moved)
 }
 
-fn books(attributor: &Attributor) -> String {
+fn totals(attributor: &Attributor) -> String {
     let account = attributor.devices().next().unwrap();
     // Line ids depend on the order of samples.
     let named = |subject| match subject {
@@ -361,7 +361,7 @@ fn books(attributor: &Attributor) -> String {
         other => format!("{other:?}"),
     };
     let blamed = Leaf::ALL.into_iter().flat_map(|leaf| account.causes(leaf));
-    let mut causes: Vec<_> = blamed.map(|(subject, tally)| (named(subject), format!("{tally:?}"))).collect();
+    let mut causes: Vec<_> = blamed.map(|(subject, totals)| (named(subject), format!("{totals:?}"))).collect();
     causes.sort();
     format!("{:?} {causes:?} {:?}", account.leaves(), attributor.sample_totals())
 }
@@ -370,9 +370,9 @@ fn seen(attributor: &Attributor) -> Vec<(HostCause, u64)> {
     let account = attributor.devices().next().unwrap();
     let mut sums = vec![0; HostCause::ALL.len()];
     for leaf in Leaf::ALL {
-        for (subject, tally) in account.causes(leaf) {
+        for (subject, totals) in account.causes(leaf) {
             if let Subject::Host(cause, _) = subject {
-                sums[cause as usize] += tally.total_ns;
+                sums[cause as usize] += totals.total_ns;
             }
         }
     }
@@ -407,9 +407,9 @@ proptest! {
         let mut scenario = play(&steps, 1);
         let mut times = std::collections::BTreeSet::new();
         scenario.records.retain(|(at, record)| !matches!(record, Record::Sample(_)) || times.insert(*at));
-        let reference = books(&scenario.run_with(1_000_000, 0));
-        prop_assert_eq!(&books(&scenario.run_with(1_000_000, seed)), &reference);
-        prop_assert_eq!(&books(&scenario.run_with(period, seed)), &reference);
+        let reference = totals(&scenario.run_with(1_000_000, 0));
+        prop_assert_eq!(&totals(&scenario.run_with(1_000_000, seed)), &reference);
+        prop_assert_eq!(&totals(&scenario.run_with(period, seed)), &reference);
     }
 
     /// A lost sample removes its evidence. An adjacent sample in the same gap may cover its time instead.

@@ -20,7 +20,7 @@ macro_rules! wire {
 wire! {
     Report {
         schema_version: u32, process: Process, observed_ns: u64, completeness: Completeness, devices: Vec<Device>,
-        api: Vec<Api>, host: Option<Host>, kernel_libraries: Vec<KernelLibrary>, kernel_lines: Option<KernelLines>, ranges: Option<Ranges>, memory: Option<Memory>, verdict: Verdict, capture: Option<u32>, captures: Vec<Capture>,
+        api: Vec<Api>, host: Option<Host>, kernel_libraries: Vec<KernelLibrary>, kernel_lines: Option<KernelLines>, ranges: Option<Ranges>, memory: Option<Memory>, bottleneck: Bottleneck, capture: Option<u32>, captures: Vec<Capture>,
     }
     KernelLibrary {
         library: Option<String>, kernels: u64, count: u64, total_ns: u64, by_samples_ns: u64, share: f64, largest_kernel: String,
@@ -41,7 +41,7 @@ wire! {
         total_ns: u64, low_ns: u64, high_ns: u64, kernel_samples: u64, kernel_ns: u64,
     }
     Capture {
-        number: u32, trigger: String, begin_unix_ns: u64, end_unix_ns: Option<u64>, kernels: u64, verdict: Option<String>,
+        number: u32, trigger: String, begin_unix_ns: u64, end_unix_ns: Option<u64>, kernels: u64, bottleneck: Option<String>,
         share: Option<f64>,
     }
     Host {
@@ -97,7 +97,7 @@ wire! {
     HostLead { launches: u64, late: u64, median_ns: u64, min_ns: u64, held_back: u64, held_back_ns: u64 }
     Pcie { generation: u32, lanes: u32, gigabytes_per_second: f64 }
     Steps {
-        source: String, period: Option<u64>, told_by: Option<String>, inside: Option<Inside>, seen: u64, median_ns: u64, rows: Vec<Step>,
+        source: String, period: Option<u64>, recognized_by: Option<String>, inside: Option<Inside>, seen: u64, median_ns: u64, rows: Vec<Step>,
     }
     Inside { times: u32, launches: u32 }
     WhatIf {
@@ -131,7 +131,7 @@ wire! {
     Fit { latency_ns: f64, gigabytes_per_second: f64 }
     CopyOverlap { exposed_ns: u64, hidden_ns: u64, serial: bool }
     Api { name: String, calls: u64, failed: u64, total_ns: u64, max_ns: u64 }
-    Verdict {
+    Bottleneck {
         group: String, share: f64, ranking: Vec<Ranked>, basis: Option<Basis>, evidence: Vec<String>,
         recommendation: String, plan: Vec<Fix>,
     }
@@ -159,7 +159,7 @@ fn every_field_is_declared_and_the_leaves_sum_to_the_window() {
     assert_eq!(report.schema_version, 1);
     assert_eq!((report.process.pid, report.completeness.end.as_str()), (42, "clean"));
     assert_eq!(report.completeness.records.kernels, 50);
-    assert_eq!(report.verdict.group, "host_cpu");
+    assert_eq!(report.bottleneck.group, "host_cpu");
     let device = &report.devices[0];
     assert_eq!(device.leaves.len(), Leaf::ALL.len(), "leaves of zero are written too");
     assert_eq!(device.leaves.values().sum::<u64>(), device.window_ns);
@@ -234,9 +234,9 @@ fn steps_are_listed_with_their_leaves() {
     assert!(what_if.simulated && what_if.base_error.unwrap() < 0.01, "{what_if:?}");
     let free = what_if.scenarios.iter().find(|scenario| scenario.kind == "launches_free").unwrap();
     assert!(free.speedup.unwrap() > 1.5 && free.step_ns < steps.median_ns, "{what_if:?}");
-    let basis = report.verdict.basis.unwrap();
-    assert_eq!((basis.set_aside, report.verdict.group.as_str()), (0, "host_cpu"));
-    assert!(basis.share_low <= report.verdict.share && report.verdict.share <= basis.share_high);
+    let basis = report.bottleneck.basis.unwrap();
+    assert_eq!((basis.set_aside, report.bottleneck.group.as_str()), (0, "host_cpu"));
+    assert!(basis.share_low <= report.bottleneck.share && report.bottleneck.share <= basis.share_high);
     assert!(basis.steps + 3 >= steps.seen && basis.steps <= steps.seen);
 }
 
@@ -244,5 +244,5 @@ fn steps_are_listed_with_their_leaves() {
 fn an_empty_run_is_a_document_too() {
     let report = read_back(&Scenario::new());
     assert!(report.devices.is_empty());
-    assert_eq!((report.verdict.group.as_str(), report.observed_ns), ("no_work", 0));
+    assert_eq!((report.bottleneck.group.as_str(), report.observed_ns), ("no_work", 0));
 }

@@ -135,7 +135,7 @@ fn with_records(mut scenario: Scenario, mut keep: impl FnMut(Record) -> Option<R
 }
 
 /// All data about the devices that a report shows.
-fn books(attributor: &Attributor) -> String {
+fn totals(attributor: &Attributor) -> String {
     let devices: Vec<_> = attributor
         .devices()
         .map(|account| {
@@ -185,9 +185,9 @@ proptest! {
         actions in actions(), seed in 1..u64::MAX, period in 50..20_000u64,
     ) {
         let scenario = play(&actions, 1);
-        let reference = books(&scenario.run_with(1_000_000, 0));
-        prop_assert_eq!(&books(&scenario.run_with(1_000_000, seed)), &reference);
-        prop_assert_eq!(&books(&scenario.run_with(period, seed)), &reference);
+        let reference = totals(&scenario.run_with(1_000_000, 0));
+        prop_assert_eq!(&totals(&scenario.run_with(1_000_000, seed)), &reference);
+        prop_assert_eq!(&totals(&scenario.run_with(period, seed)), &reference);
     }
 
     #[test]
@@ -233,7 +233,7 @@ proptest! {
     /// Each part has separate threads: the cause of a gap depends on how long a thread was away, so the first
     /// gap of a part could have a different cause after another part. Busy time is the same in any case.
     #[test]
-    fn a_run_is_its_stretches_and_the_idle_time_between_them(
+    fn a_run_is_its_intervals_and_the_idle_time_between_them(
         before in actions(), after in actions(), pause in 0..50_000u64, period in 50..20_000u64,
     ) {
         let (mut first, mut second) = (Scenario::new(), Scenario::new());
@@ -402,8 +402,8 @@ proptest! {
         actions in actions(), seed in 1..u64::MAX, period in 200..50_000u64,
     ) {
         let scenario = play(&repeated(&actions), 1);
-        let reference = books(&scenario.run_with(1_000_000, 0));
-        prop_assert_eq!(&books(&scenario.run_with(1_000_000, seed)), &reference);
-        prop_assert_eq!(&books(&scenario.run_with(period, seed)), &reference);
+        let reference = totals(&scenario.run_with(1_000_000, 0));
+        prop_assert_eq!(&totals(&scenario.run_with(1_000_000, seed)), &reference);
+        prop_assert_eq!(&totals(&scenario.run_with(period, seed)), &reference);
     }
 }

@@ -183,8 +183,8 @@ fn a_named_loader_is_data_loading_and_the_pattern_steps_back() {
         of(&unnamed, Leaf::HostCpu) + of(&unnamed, Leaf::DataLoading)
     );
     let report = named.report();
-    assert_eq!(report.verdict.group, Group::DataLoading);
-    let evidence = report.verdict.evidence.join("\n");
+    assert_eq!(report.bottleneck.group, Group::DataLoading);
+    let evidence = report.bottleneck.evidence.join("\n");
     assert!(evidence.contains("ranges around its data loader: preparing the batch"), "{evidence}");
 }
 
@@ -216,14 +216,14 @@ fn play(steps: &[Step]) -> Scenario {
     scenario
 }
 
-fn books(attributor: &Attributor) -> String {
+fn totals(attributor: &Attributor) -> String {
     let mut rows: Vec<_> = attributor
         .ranges()
         .into_iter()
-        .map(|(tally, inside)| {
+        .map(|(totals, inside)| {
             let mut kernels: Vec<_> = inside.kernels.iter().map(|(name, of)| format!("{name:?} {of:?}")).collect();
             kernels.sort();
-            format!("{tally:?} {} {:?} {kernels:?}", inside.device_ns, inside.idle)
+            format!("{totals:?} {} {:?} {kernels:?}", inside.device_ns, inside.idle)
         })
         .collect();
     rows.sort();
@@ -265,8 +265,8 @@ proptest! {
         period in 50..20_000u64,
     ) {
         let scenario = play(&steps);
-        let reference = books(&scenario.run_with(1_000_000, 0));
-        prop_assert_eq!(&books(&scenario.run_with(1_000_000, seed)), &reference);
-        prop_assert_eq!(&books(&scenario.run_with(period, seed)), &reference);
+        let reference = totals(&scenario.run_with(1_000_000, 0));
+        prop_assert_eq!(&totals(&scenario.run_with(1_000_000, seed)), &reference);
+        prop_assert_eq!(&totals(&scenario.run_with(period, seed)), &reference);
     }
 }

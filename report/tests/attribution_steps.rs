@@ -5,7 +5,7 @@ use gpuwhy_report::run::StepMeaning;
 use gpuwhy_trace::record::{MemoryKind, ThreadId, Timestamp};
 use profiler_core::attribution::Attributor;
 use profiler_core::attribution::leaf::{Group, Leaf};
-use profiler_core::steps::{StepSource, Steps, ToldBy};
+use profiler_core::steps::{RecognizedBy, StepSource, Steps};
 
 /// Kernels of one step of [`train`].
 const KERNELS: u64 = 20;
@@ -64,7 +64,7 @@ fn without_repetition_windows_remain() {
     assert_eq!((steps.source, steps.seen, steps.period), (StepSource::Window, 5, None));
     assert!(steps.rows.iter().all(|row| row.duration() == 1_000_000_000));
     assert!(report.summary().contains("Steps: none detected"));
-    assert_eq!(report.verdict.basis, None, "windows are no steps");
+    assert_eq!(report.bottleneck.basis, None, "windows are no steps");
 }
 
 #[test]
@@ -196,16 +196,16 @@ fn the_nodes_of_a_graph_are_one_launch() {
 }
 
 #[test]
-fn the_verdict_rests_on_the_typical_step_and_lists_the_others() {
+fn the_bottleneck_rests_on_the_typical_step_and_lists_the_others() {
     let scenario = train(300, |step| if step == 200 { 40_000 } else { 0 });
     let report = scenario.report();
-    let verdict = &report.verdict;
-    let basis = verdict.basis.expect("steady steps");
-    assert_eq!((verdict.group, basis.set_aside), (Group::HostCpu, 1), "{}", report.summary());
+    let bottleneck = &report.bottleneck;
+    let basis = bottleneck.basis.expect("steady steps");
+    assert_eq!((bottleneck.group, basis.set_aside), (Group::HostCpu, 1), "{}", report.summary());
     // The pause between two calls is 1.2 ms; the device is idle for 1,202 us because of it.
-    assert!((verdict.share - 0.6).abs() < 0.02, "{}", verdict.share);
-    assert!(basis.share.low <= verdict.share && verdict.share <= basis.share.high);
-    assert!(verdict.details.iter().any(|line| line.contains("Not counted: 1 step of over 1.5 times")));
+    assert!((bottleneck.share - 0.6).abs() < 0.02, "{}", bottleneck.share);
+    assert!(basis.share.low <= bottleneck.share && bottleneck.share <= basis.share.high);
+    assert!(bottleneck.details.iter().any(|line| line.contains("Not counted: 1 step of over 1.5 times")));
     let text = in_one_line(&report.summary());
     assert!(text.contains("of 2.0 ms (median), detected: the same 20 GPU operations repeat, "), "{text}");
     assert!(text.contains(", with an optimizer."), "{text}");
@@ -215,12 +215,12 @@ fn the_verdict_rests_on_the_typical_step_and_lists_the_others() {
 fn steps_that_differ_too_much_are_judged_as_a_whole() {
     // Each thirteenth step waits 40 ms: too few to be a kind of steps, but most of the time.
     let report = train(300, |step| if step % 13 == 0 { 40_000 } else { 0 }).report();
-    assert_eq!(report.verdict.basis, None);
-    assert!(report.verdict.share > 0.8, "{}", report.summary());
+    assert_eq!(report.bottleneck.basis, None);
+    assert!(report.bottleneck.share > 0.8, "{}", report.summary());
     // Each fifth step is enough for a kind.
     let report = train(300, |step| if step % 5 == 0 { 20_000 } else { 0 }).report();
-    assert_eq!(report.verdict.basis.map(|basis| basis.set_aside), Some(0));
-    assert!(report.verdict.share > 0.8, "{}", report.summary());
+    assert_eq!(report.bottleneck.basis.map(|basis| basis.set_aside), Some(0));
+    assert!(report.bottleneck.share > 0.8, "{}", report.summary());
 }
 
 /// Launch-bound: kernels of 3 us each 20 us, in steps of ten; the one at `odd(step)` has another name.
@@ -238,10 +238,12 @@ fn decode(odd: impl Fn(u64) -> Option<u64>) -> Scenario {
 
 #[test]
 fn graphs_are_recommended_only_when_the_sequence_repeats() {
-    let verdict = decode(|_| None).report().verdict;
-    assert_eq!(verdict.group, Group::Launch);
-    assert!(verdict.recommendation.contains("Capture the step in a CUDA graph"), "{}", verdict.recommendation);
-    assert!(verdict.evidence.iter().any(|line| line.starts_with("100 % of the launches are the same in every step")));
+    let bottleneck = decode(|_| None).report().bottleneck;
+    assert_eq!(bottleneck.group, Group::Launch);
+    assert!(bottleneck.recommendation.contains("Capture the step in a CUDA graph"), "{}", bottleneck.recommendation);
+    assert!(
+        bottleneck.evidence.iter().any(|line| line.starts_with("100 % of the launches are the same in every step"))
+    );
 
     // The same kernels as nodes of a graph, with the same gaps.
     let mut scenario = Scenario::new();
@@ -252,20 +254,20 @@ fn graphs_are_recommended_only_when_the_sequence_repeats() {
             scenario.add(gpu(0).kernel("k").at(at).lasting(11).of_graph(1).by(launch));
         }
     }
-    let verdict = scenario.report().verdict;
-    assert_eq!(verdict.group, Group::Launch, "{verdict:?}");
-    assert!(verdict.recommendation.contains("within the graphs"), "{}", verdict.recommendation);
+    let bottleneck = scenario.report().bottleneck;
+    assert_eq!(bottleneck.group, Group::Launch, "{bottleneck:?}");
+    assert!(bottleneck.recommendation.contains("within the graphs"), "{}", bottleneck.recommendation);
 
     // One kernel of each third step is different: 1 in 30 differs from the previous step, and 1 in 30 from
     // the next one.
     let report = decode(|step| (step % 3 == 0).then_some(step % 10)).report();
-    let verdict = report.verdict;
-    assert_eq!(verdict.group, Group::Launch);
-    assert!(verdict.recommendation.contains("fused"), "{}", verdict.recommendation);
+    let bottleneck = report.bottleneck;
+    assert_eq!(bottleneck.group, Group::Launch);
+    assert!(bottleneck.recommendation.contains("fused"), "{}", bottleneck.recommendation);
     assert!(
-        verdict.evidence.iter().any(|line| line.starts_with("Only 93 % of the launches are the same")),
+        bottleneck.evidence.iter().any(|line| line.starts_with("Only 93 % of the launches are the same")),
         "{:?}",
-        verdict.evidence
+        bottleneck.evidence
     );
 }
 
@@ -293,7 +295,7 @@ fn a_wait_of_the_host_tells_a_step_from_its_layers() {
     assert_eq!((steps.source, steps.period), (StepSource::Period, Some(160)), "{}", report.summary());
     assert!(steps.seen >= 85, "{} steps", steps.seen);
     assert!(steps.rows.iter().all(|row| row.duration() == 2_000_000 && row.operations == 160));
-    assert_eq!(device.step_meaning.told_by, Some(ToldBy::Wait));
+    assert_eq!(device.step_meaning.recognized_by, Some(RecognizedBy::Wait));
     assert_eq!(device.step_meaning.inside.map(|inside| (inside.times, inside.launches)), Some((16, 10)));
     let text = in_one_line(&report.summary());
     assert!(text.contains("the same 160 GPU operations repeat, 16 x 10 of them in a row, and"), "{text}");
@@ -324,10 +326,10 @@ fn what_a_layer_hardly_has_tells_a_step() {
             work.at(at + 8).lasting(8).launched(&mut scenario, 1, at, 5);
             at += 12;
         }
-        scenario.report().devices[0].step_meaning.told_by
+        scenario.report().devices[0].step_meaning.recognized_by
     };
-    assert_eq!(told("input"), Some(ToldBy::Input));
-    assert_eq!(told("multi_tensor_apply_kernel"), Some(ToldBy::Optimizer));
+    assert_eq!(told("input"), Some(RecognizedBy::Input));
+    assert_eq!(told("multi_tensor_apply_kernel"), Some(RecognizedBy::Optimizer));
     assert_eq!(told(""), None);
     assert_eq!(told("copies"), None, "a copy that repeats is not the begin of a step");
 }
@@ -336,25 +338,25 @@ fn what_a_layer_hardly_has_tells_a_step() {
 fn every_third_step_without_a_wait_makes_two_kinds() {
     // 2 ms a step, and two of three wait another 6 ms.
     let report = train(300, |step| if step % 3 == 0 { 0 } else { 6_000 }).report();
-    let verdict = &report.verdict;
+    let bottleneck = &report.bottleneck;
     let kinds = report.devices[0].typical.and_then(|typical| typical.kinds).expect("two kinds");
     assert_eq!((kinds.more_ns, kinds.less_ns, kinds.group), (8_000_000, 2_000_000, Group::HostCpu));
-    let basis = verdict.basis.expect("steps");
+    let basis = bottleneck.basis.expect("steps");
     assert_eq!(basis.set_aside, 0, "the longer kind is not unusual");
     // Of three steps, 18 ms long, the host leaves the device without work for 15.6 ms.
-    assert!((verdict.share - 15.6 / 18.0).abs() < 0.01, "{}", verdict.share);
+    assert!((bottleneck.share - 15.6 / 18.0).abs() < 0.01, "{}", bottleneck.share);
     assert!(basis.share.high - basis.share.low < 0.05, "{basis:?}");
     let sentence = "Two of three steps wait 7.2 ms for CPU work; the others only 1.2 ms";
-    assert!(verdict.evidence.iter().any(|said| said.starts_with(sentence)), "{:?}", verdict.evidence);
+    assert!(bottleneck.evidence.iter().any(|said| said.starts_with(sentence)), "{:?}", bottleneck.evidence);
 }
 
 #[test]
 fn the_share_is_of_time_where_waits_come_in_runs() {
     // Ten steps of 2 ms, ten of 2.6 ms, and so on: a median would be one of the two.
     let report = train(300, |step| step / 10 % 2 * 600).report();
-    let verdict = &report.verdict;
-    let basis = verdict.basis.expect("steps");
-    assert!((verdict.share - (1.2 + 1.8) / 4.6).abs() < 0.01, "{}", verdict.share);
+    let bottleneck = &report.bottleneck;
+    let basis = bottleneck.basis.expect("steps");
+    assert!((bottleneck.share - (1.2 + 1.8) / 4.6).abs() < 0.01, "{}", bottleneck.share);
     let width = basis.share.high - basis.share.low;
     assert!((0.01..0.09).contains(&width), "{basis:?}");
 }

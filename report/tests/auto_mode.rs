@@ -107,7 +107,7 @@ fn a_burst_has_a_report_of_its_own() {
 }
 
 #[test]
-fn bursts_without_a_verdict_enter_no_bottleneck() {
+fn bursts_without_a_bottleneck_enter_no_bottleneck() {
     let (items, dictionary) = items();
     let whole = report(None, &items, &dictionary);
     let bursts = whole.bursts.as_ref().unwrap();
@@ -115,8 +115,8 @@ fn bursts_without_a_verdict_enter_no_bottleneck() {
         bursts.rows.iter().all(|row| row.group == Group::CannotTell),
         "some microseconds say too little: {bursts:?}"
     );
-    assert_eq!((bursts.changes.len(), whole.verdict.group), (0, Group::CannotTell));
-    assert_eq!(whole.verdict.live.0, Group::CannotTell);
+    assert_eq!((bursts.changes.len(), whole.bottleneck.group), (0, Group::CannotTell));
+    assert_eq!(whole.bottleneck.live.0, Group::CannotTell);
 }
 
 #[test]

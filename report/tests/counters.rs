@@ -344,7 +344,7 @@ fn few_samples_tell_nothing_and_say_so() {
     });
     let report = report(&program.delivered(100_000_000));
     let shares = shares(device(&report));
-    assert!(shares[Limit::NotToldApart as usize] > 99.9, "{shares:?}");
+    assert!(shares[Limit::Unresolved as usize] > 99.9, "{shares:?}");
     assert!(!report.full().contains("Kernel flash_backward uses"), "no kernel is spoken of");
 }
 
@@ -461,7 +461,7 @@ fn kernels_at_their_roofs_are_simulated() {
     let what_if = device(&report).what_if.as_ref().unwrap();
     assert_eq!(what_if.refused, None);
 
-    let ceiling = what_if.ceiling(ScenarioKind::KernelsAtRoof).expect("roofs are known");
+    let best_case = what_if.best_case(ScenarioKind::KernelsAtRoof).expect("roofs are known");
     // Remaining kernel time if each used 90 % of its nearest roofline; gaps stay.
     let (mut at_roof, mut all) = (0.0, 0.0);
     for kernel in kernels() {
@@ -471,8 +471,8 @@ fn kernels_at_their_roofs_are_simulated() {
     }
     let gaps = 71.0 * 1.5 + 168.0;
     let wanted = (all + gaps) / (at_roof + gaps);
-    assert!((ceiling.speedup / wanted - 1.0).abs() < 0.08, "{} {wanted}", ceiling.speedup);
+    assert!((best_case.speedup / wanted - 1.0).abs() < 0.08, "{} {wanted}", best_case.speedup);
     let without = self::report(&Program::new(60, false).delivered(50_000_000));
     let what_if = device(&without).what_if.as_ref().unwrap();
-    assert!(what_if.ceiling(ScenarioKind::KernelsAtRoof).is_none(), "without counters nothing is said");
+    assert!(what_if.best_case(ScenarioKind::KernelsAtRoof).is_none(), "without counters nothing is said");
 }

@@ -7,7 +7,7 @@ use gpuwhy_report::run::Report;
 use gpuwhy_trace::record::Timestamp;
 use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf};
 use profiler_core::steps::{Step, StepSource, Steps};
-use profiler_core::whatif::{Ceiling, Refusal, ScenarioKind, WhatIf};
+use profiler_core::whatif::{BestCase, Refusal, ScenarioKind, WhatIf};
 
 /// A run of forty equal steps of 90 operations, the leaves of one in microseconds.
 fn run(leaves: &[(Leaf, u64)]) -> Report {
@@ -35,7 +35,7 @@ fn run(leaves: &[(Leaf, u64)]) -> Report {
 /// `report` with a simulation of one best case.
 fn replayed(mut report: Report, kind: ScenarioKind, real_micros: u64, possible_micros: u64) -> Report {
     let speedup = real_micros as f64 / possible_micros as f64;
-    let ceilings = vec![Ceiling { kind, step_ns: possible_micros * 1_000, speedup, interval: None }];
+    let best_cases = vec![BestCase { kind, step_ns: possible_micros * 1_000, speedup, interval: None }];
     report.devices[0].what_if = Some(WhatIf {
         steps: 40,
         represented_steps: 40,
@@ -43,7 +43,7 @@ fn replayed(mut report: Report, kind: ScenarioKind, real_micros: u64, possible_m
         base_error: Some(0.004),
         refused: None,
         untraced: None,
-        ceilings,
+        best_cases,
         combined: Vec::new(),
     });
     report
@@ -63,14 +63,14 @@ fn text(diff: &Diff) -> String {
 const SLOW: [(Leaf, u64); 3] = [(Leaf::Compute, 1_000), (Leaf::CopyH2dPageable, 300), (Leaf::DataLoading, 1_700)];
 
 #[test]
-fn a_gain_within_the_ceiling_is_told_in_one_line() {
+fn a_gain_within_the_best_case_is_told_in_one_line() {
     let a = replayed(run(&SLOW), ScenarioKind::DataReady, 3_000, 1_200);
     let b = run(&[(Leaf::Compute, 1_000), (Leaf::CopyH2dPageable, 300), (Leaf::DataLoading, 200)]);
     let diff = compare(&a, &b).unwrap();
     let got = prediction(&diff).unwrap();
     assert_eq!((got.kind, got.group), (ScenarioKind::DataReady, Group::DataLoading));
     assert_eq!((got.step_ns, got.predicted_step_ns, got.actual_step_ns), (3_000_000, 1_200_000, 1_500_000));
-    assert_eq!((got.predicted_speedup, got.actual_speedup, got.over_ceiling_ns()), (2.5, 2.0, 0));
+    assert_eq!((got.predicted_speedup, got.actual_speedup, got.over_best_case_ns()), (2.5, 2.0, 0));
     assert!(got.others.is_empty(), "{:?}", got.others);
     let line =
         "Predicted from A: about 2.5x faster without data loading (3.0 ms -> 1.2 ms). Measured: 2.00x (1.5 ms). ";
@@ -78,12 +78,12 @@ fn a_gain_within_the_ceiling_is_told_in_one_line() {
 }
 
 #[test]
-fn a_gain_beyond_the_ceiling_names_what_else_shrank() {
+fn a_gain_beyond_the_best_case_names_what_else_shrank() {
     let a = replayed(run(&SLOW), ScenarioKind::DataReady, 3_000, 1_300);
     let b = run(&[(Leaf::Compute, 1_000), (Leaf::CopyH2dPinned, 100)]);
     let diff = compare(&a, &b).unwrap();
     let got = prediction(&diff).unwrap();
-    assert_eq!(got.over_ceiling_ns(), 200_000);
+    assert_eq!(got.over_best_case_ns(), 200_000);
     assert_eq!(got.others, [(Leaf::CopyH2dPageable, -300_000), (Leaf::CopyH2dPinned, 100_000)]);
     assert!(
         text(&diff)
@@ -92,10 +92,10 @@ fn a_gain_beyond_the_ceiling_names_what_else_shrank() {
 }
 
 #[test]
-fn a_gain_beyond_the_ceiling_that_no_other_leaf_explains_is_said_to_be_so() {
+fn a_gain_beyond_the_best_case_that_no_other_leaf_explains_is_said_to_be_so() {
     let a = replayed(run(&[(Leaf::Compute, 1_000), (Leaf::DataLoading, 1_000)]), ScenarioKind::DataReady, 2_000, 1_100);
     let diff = compare(&a, &run(&[(Leaf::Compute, 1_000)])).unwrap();
-    assert_eq!(prediction(&diff).unwrap().over_ceiling_ns(), 100_000);
+    assert_eq!(prediction(&diff).unwrap().over_best_case_ns(), 100_000);
     assert!(
         text(&diff).contains("no other cause became shorter, and the simulation of A is 0.4 % off."),
         "{}",
@@ -125,7 +125,7 @@ fn nothing_is_predicted_where_no_replay_speaks_of_it() {
     refused.devices[0].what_if.as_mut().unwrap().refused = Some(Refusal::BaseError(0.2));
     cases.push(("refused", refused, fast.clone()));
     cases.push(("no replay", run(&SLOW), fast.clone()));
-    cases.push(("no ceiling of the group", replayed(run(&SLOW), ScenarioKind::NoSyncs, 3_000, 2_900), fast.clone()));
+    cases.push(("no best case of the group", replayed(run(&SLOW), ScenarioKind::NoSyncs, 3_000, 2_900), fast.clone()));
     cases.push(("computation", a.clone(), run(&[(Leaf::Compute, 100), (Leaf::DataLoading, 1_700)])));
     cases.push(("nothing shrank", a.clone(), run(&SLOW)));
     // The simulation used different steps than the detected ones.

@@ -134,7 +134,7 @@ fn runs_that_say_nothing_are_not_kept() {
 fn the_text_is_narrow_and_says_what_became_of_the_newest_run() {
     let (usual, slow) = (training(60, 500, "gemm"), training(60, 700, "gemm"));
     let mut runs = vec![run(&usual, 1_000), run(&usual, 2_000), run(&slow, 1_763_890_000)];
-    runs[2].verdict = "\u{1b}[31mlaunch".to_owned();
+    runs[2].bottleneck = "\u{1b}[31mlaunch".to_owned();
     for width in [80, 100] {
         let style = Style { width, ..Style::default() };
         let shown = text(&runs, &judged(&runs, Like::default()), 20, style);
@@ -159,7 +159,7 @@ fn the_text_is_narrow_and_says_what_became_of_the_newest_run() {
 fn a_line_comes_back_and_a_bad_one_is_refused() {
     let mut first = run(&training(60, 500, "gemm"), 7);
     // A line has three decimal places of the share.
-    first.verdict_share = 0.25;
+    first.bottleneck_share = 0.25;
     first.command.push("quoted \" \\ \n é".to_owned());
     let line = first.line();
     assert_eq!(serde_json::from_str::<Run>(&line).unwrap(), first);

@@ -77,10 +77,10 @@ fn call(start: u64, end: u64, class: CallClass, correlation: CorrelationId) -> C
 
 fn gain(simulation: &Simulation, kernel: u32, remains: f64) -> f64 {
     let part = |_: DeviceId, of: u32| if of == kernel { remains } else { 1.0 };
-    let ceiling = simulation.with_shorter_kernels(DEVICE, STEPS, &part).expect("it is believed");
-    let (low, high) = ceiling.interval.unwrap();
-    assert!(low <= ceiling.speedup && ceiling.speedup <= high, "{ceiling:?}");
-    ceiling.speedup
+    let best_case = simulation.with_shorter_kernels(DEVICE, STEPS, &part).expect("it is believed");
+    let (low, high) = best_case.interval.unwrap();
+    assert!(low <= best_case.speedup && best_case.speedup <= high, "{best_case:?}");
+    best_case.speedup
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_report_says_what_each_kernel_brings_and_the_bottleneck_then() {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
     assert!(!text.contains("(by subtraction)"), "{text}");
-    let all = device.what_if.as_ref().unwrap().ceiling(ScenarioKind::KernelsAtRoof).unwrap().speedup;
+    let all = device.what_if.as_ref().unwrap().best_case(ScenarioKind::KernelsAtRoof).unwrap().speedup;
     assert!(gains("flash_backward").at_90.speedup < all);
 }
 

@@ -7,6 +7,7 @@
 )]
 
 mod attribution;
+mod attribution_bottlenecks;
 mod attribution_gaps;
 mod attribution_host;
 mod attribution_join;
@@ -17,8 +18,12 @@ mod attribution_range_limits;
 mod attribution_ranges;
 mod attribution_steps;
 mod attribution_tables;
-mod attribution_verdicts;
 mod auto_mode;
+mod bottleneck_host;
+mod bottleneck_launch;
+mod bottleneck_plan;
+mod bottleneck_programs;
+mod bottleneck_sentences;
 mod captures;
 mod collectives;
 mod counters;
@@ -42,8 +47,3 @@ mod report_advice;
 mod stable_names;
 mod support;
 mod untraced;
-mod verdict_host;
-mod verdict_launch;
-mod verdict_plan;
-mod verdict_programs;
-mod verdict_sentences;

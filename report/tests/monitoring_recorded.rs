@@ -140,7 +140,7 @@ fn shares_without_activity_records_are_those_with_them() {
     for engine in [true, false] {
         let (time, window) = recorded.monitored(engine);
         let mut table =
-            format!("engine {engine}, not told {:.1} %", time.not_told_ns as f64 / time.window_ns as f64 * 1e2);
+            format!("engine {engine}, not told {:.1} %", time.unresolved_ns as f64 / time.window_ns as f64 * 1e2);
         let mut outside = 0;
         for part in &time.parts {
             let truth = recorded.truth(part.group, window);

@@ -18,7 +18,7 @@ fn steps(count: u64, period: u64, step: impl Fn(&mut Scenario, u64)) -> Scenario
 #[track_caller]
 fn of_group(scenario: &Scenario, group: Group) -> Report {
     let report = scenario.report();
-    assert_eq!(report.verdict.group, group, "{}", report.summary());
+    assert_eq!(report.bottleneck.group, group, "{}", report.summary());
     report
 }
 
@@ -30,11 +30,15 @@ fn computing(lasting: u64) -> Scenario {
 }
 
 #[test]
-fn nothing_to_gain_is_said_only_where_no_ceiling_says_otherwise() {
+fn nothing_to_gain_is_said_only_where_no_best_case_says_otherwise() {
     let full = of_group(&computing(985), Group::GpuCompute);
-    assert!(full.verdict.recommendation.ends_with("Nothing on the CPU will make this faster."), "{}", full.summary());
+    assert!(
+        full.bottleneck.recommendation.ends_with("Nothing on the CPU will make this faster."),
+        "{}",
+        full.summary()
+    );
     let late = of_group(&computing(900), Group::GpuCompute);
-    let advice = &late.verdict.recommendation;
+    let advice = &late.bottleneck.recommendation;
     assert!(
         !advice.contains("Nothing on the CPU") && advice.contains("Beside the kernels: about 1.1"),
         "{}",
@@ -53,8 +57,8 @@ fn a_gap_counts_once_for_what_it_is_blamed_on() {
     let report = scenario.report();
     assert!(!report.devices[0].gaps.is_empty());
     for row in &report.devices[0].gaps {
-        assert!(row.tally.count < 900, "{row:?}: more gaps than between 900 operations");
-        assert!(row.tally.longest_ns * row.tally.count >= row.tally.total_ns, "{row:?}");
+        assert!(row.totals.count < 900, "{row:?}: more gaps than between 900 operations");
+        assert!(row.totals.longest_ns * row.totals.count >= row.totals.total_ns, "{row:?}");
     }
 }
 
@@ -68,9 +72,9 @@ fn many_small_copies_are_to_be_joined() {
         gpu(0).kernel("gemm").at(at + 340).lasting(20).launched(scenario, 1, at + 330, 6);
     });
     let report = of_group(&scenario, Group::Launch);
-    assert!(report.verdict.recommendation.starts_with("Join the small copies"), "{}", report.summary());
+    assert!(report.bottleneck.recommendation.starts_with("Join the small copies"), "{}", report.summary());
     let said = "6000 of 6300 operations are small copies, 4.1 kB each";
-    assert!(report.verdict.evidence.iter().any(|sentence| sentence.contains(said)), "{}", report.summary());
+    assert!(report.bottleneck.evidence.iter().any(|sentence| sentence.contains(said)), "{}", report.summary());
 }
 
 #[test]
@@ -83,9 +87,9 @@ fn values_that_the_host_reads_stand_in_the_way_of_a_graph() {
         gpu(0).d2h(MemoryKind::Pinned, 4).at(at + 158).lasting(1).launched(scenario, 1, at + 150, 6);
     });
     let report = of_group(&scenario, Group::Launch);
-    assert!(report.verdict.recommendation.ends_with("a graph cannot contain them."), "{}", report.summary());
+    assert!(report.bottleneck.recommendation.ends_with("a graph cannot contain them."), "{}", report.summary());
     let said = "The CPU read a value from the GPU 300 times (4 B each)";
-    assert!(report.verdict.evidence.iter().any(|sentence| sentence.contains(said)), "{}", report.summary());
+    assert!(report.bottleneck.evidence.iter().any(|sentence| sentence.contains(said)), "{}", report.summary());
 }
 
 #[test]
@@ -95,12 +99,12 @@ fn losses_beyond_every_number_are_losses() {
     let loss = Loss { undelivered_buffers: 1, ..loss };
     let session = ProcessInfo::default();
     let report = Report::new(&session, &scenario.run(), &scenario.dictionary, &loss, End::Clean, Vec::new());
-    assert_eq!(report.verdict.group, Group::CannotTell, "{}", report.summary());
+    assert_eq!(report.bottleneck.group, Group::CannotTell, "{}", report.summary());
     let warnings = compare(&scenario.report(), &report).unwrap().warnings.join("\n");
     assert!(warnings.contains(&format!("B lacks {} records", u64::MAX)), "{warnings}");
-    let verdict = report.summary().lines().nth(1).map(str::to_owned);
-    let verdict = verdict.expect("a second line");
-    assert!(verdict.starts_with("No verdict. 18446744073709551615 records (100.0 %) were lost"), "{verdict}");
+    let bottleneck = report.summary().lines().nth(1).map(str::to_owned);
+    let bottleneck = bottleneck.expect("a second line");
+    assert!(bottleneck.starts_with("No bottleneck. 18446744073709551615 records (100.0 %) were lost"), "{bottleneck}");
 }
 
 #[test]

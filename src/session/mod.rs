@@ -26,7 +26,7 @@ pub use self::error::{SessionError, SessionErrorKind};
 /// Interval between checks for the end of another thread's session.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
 /// Maximum time that tests of one process wait for each other's sessions.
-const TURN_TIMEOUT: Duration = Duration::from_secs(60);
+const ACCESS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Thread that started the open session, which must not wait for itself.
 static HOLDER: Mutex<Option<ThreadId>> = Mutex::new(None);
@@ -263,7 +263,7 @@ impl Drop for Session {
 /// # Errors
 /// As [`SessionBuilder::start`] and [`Session::finish`].
 pub fn measure<T>(work: impl FnOnce(&Session) -> T) -> Result<(T, Report), SessionError> {
-    let session = Session::builder().wait(TURN_TIMEOUT).start()?;
+    let session = Session::builder().wait(ACCESS_TIMEOUT).start()?;
     let result = work(&session);
     Ok((result, session.finish()?))
 }
@@ -284,7 +284,7 @@ pub fn measure<T>(work: impl FnOnce(&Session) -> T) -> Result<(T, Report), Sessi
 /// As [`SessionBuilder::start`].
 pub fn prepare() -> Result<(), SessionError> {
     fork::own()?;
-    let deadline = Instant::now() + TURN_TIMEOUT;
+    let deadline = Instant::now() + ACCESS_TIMEOUT;
     while let Err(error) = Session::start() {
         if error.kind != SessionErrorKind::Busy {
             return Err(error);

@@ -19,7 +19,7 @@ fn our_own_import_of_the_export_gives_every_nanosecond_the_same_cause() {
             assert_eq!(ours["window_ns"], theirs["window_ns"], "{fixture}");
             assert_eq!(ours["leaves"], theirs["leaves"], "{fixture}");
         }
-        assert_eq!(original["verdict"]["group"], exported["verdict"]["group"], "{fixture}");
+        assert_eq!(original["bottleneck"]["group"], exported["bottleneck"]["group"], "{fixture}");
     }
 }
 
@@ -73,7 +73,7 @@ fn found_steps_stand_over_their_launches() {
         let (document, report) = (chrome(&stage, "trace.json"), stage.report());
         let steps = &report["devices"][0]["steps"];
         let found: Vec<&Value> = rows(&document, "user_annotation").collect();
-        if steps["told_by"].is_null() {
+        if steps["recognized_by"].is_null() {
             assert!(found.is_empty(), "{fixture}: nothing tells a step");
             continue;
         }

@@ -105,9 +105,9 @@ pub fn annotated(stage: &Stage) -> (PathBuf, usize) {
     let mut steps = 0;
     let path = stage.path("annotated.gpuwhy");
     let mut writer = TraceWriter::new(fs::File::create(&path).unwrap(), &session).unwrap();
-    for stretch in calls.chunks_exact(STEP_CALLS) {
+    for interval in calls.chunks_exact(STEP_CALLS) {
         let push = RangeEvent {
-            at: stretch[0].start,
+            at: interval[0].start,
             thread,
             kind: RangeEventKind::Push,
             message: step,
@@ -115,7 +115,7 @@ pub fn annotated(stage: &Stage) -> (PathBuf, usize) {
             category: none,
             ..RangeEvent::default()
         };
-        let pop = RangeEvent { at: stretch[STEP_CALLS - 1].end, kind: RangeEventKind::Pop, message: none, ..push };
+        let pop = RangeEvent { at: interval[STEP_CALLS - 1].end, kind: RangeEventKind::Pop, message: none, ..push };
         writer.event(&Event::Record(Record::Range(push)), &dictionary).unwrap();
         writer.event(&Event::Record(Record::Range(pop)), &dictionary).unwrap();
         steps += 1;

@@ -22,7 +22,10 @@ fn ranks_are_compared_and_what_is_not_known_is_said() {
         let report = crate::support::report(&stage.path(&format!("rank{rank}.gpuwhy"))).1;
         let row = &compared["ranks"][rank];
         assert_eq!((&row["rank"], &row["window_ns"]), (&json!(rank), &report["devices"][0]["window_ns"]));
-        assert_eq!((&row["verdict"], &row["leaves"]), (&report["verdict"]["group"], &report["devices"][0]["leaves"]));
+        assert_eq!(
+            (&row["bottleneck"], &row["leaves"]),
+            (&report["bottleneck"]["group"], &report["devices"][0]["leaves"])
+        );
     }
     let text = String::from_utf8(gpuwhy(&[&"merge", &folder]).stdout).unwrap();
     assert!(text.contains("who waits for whom is not known"), "{text}");

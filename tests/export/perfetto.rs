@@ -148,7 +148,7 @@ fn slices_counters_and_arrows_are_those_of_the_trace() {
         };
         assert_eq!(sums["kernel"], total("kernels"), "{fixture}");
         assert_eq!(sums["copy"], total("copies"), "{fixture}");
-        assert_eq!(sums["gpuwhy"].0, 1, "the verdict");
+        assert_eq!(sums["gpuwhy"].0, 1, "the bottleneck");
         // Only steps that the engine remembers; the table has all.
         let sql = "SELECT count(*), sum(duration_ns) FROM steps WHERE step > (SELECT max(step) FROM steps) - 1024";
         let steps = gpuwhy(&[&"query", &trace, &sql, &"--format", &"csv"]);

@@ -33,9 +33,8 @@ fn the_tables_hold_what_the_report_says() {
     assert!(steps[0]["steps"].as_u64().unwrap() > 0 && steps[0]["steps"] == steps[0]["whole"], "{steps:?}");
     let counters = asked(&trace, "SELECT value FROM completeness WHERE counter = 'records.kernels'");
     assert_eq!(counters, [json!({"value": report["completeness"]["records"]["kernels"]})]);
-    let processes = asked(&trace, "SELECT process, verdict, run, rank FROM processes");
-    let process =
-        json!({"process": report["process"]["pid"], "verdict": report["verdict"]["group"], "run": "trace", "rank": 0});
+    let processes = asked(&trace, "SELECT process, bottleneck, run, rank FROM processes");
+    let process = json!({"process": report["process"]["pid"], "bottleneck": report["bottleneck"]["group"], "run": "trace", "rank": 0});
     assert_eq!(processes, [process]);
 }
 

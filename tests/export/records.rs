@@ -30,7 +30,7 @@ fn every_record_is_a_line_and_names_are_written_out() {
 }
 
 #[test]
-fn a_stretch_holds_what_overlaps_it_with_its_launches_and_whole_ranges() {
+fn a_interval_holds_what_overlaps_it_with_its_launches_and_whole_ranges() {
     let stage = play("multi_stream");
     let (trace, _) = hta::annotated(&stage);
     let exported = |out: &str, filter: &[&str]| -> Vec<Value> {

@@ -68,7 +68,7 @@ fn the_statistics_are_those_of_the_rows() {
 }
 
 #[test]
-fn a_stretch_of_time_counts_what_overlaps_it() {
+fn a_interval_of_time_counts_what_overlaps_it() {
     let stage = play("copy_pageable");
     let trace = stage.path("trace.gpuwhy");
     let rows = |filter: &str| -> usize {

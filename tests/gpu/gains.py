@@ -39,7 +39,7 @@ class Gain:
     predicted: float | None
     low: float | None
     high: float | None
-    verdict: str
+    bottleneck: str
     expected: tuple[str, ...]
     first_fix: str | None
 
@@ -78,7 +78,7 @@ def gain(row: dict) -> Gain | None:
     return Gain(
         row["name"], row["fix"], row["held_out"], row["scenario"], statistics.median(after) / statistics.median(before),
         min(after) / max(before), max(after) / max(min(before), 1e-9), after_error, row["speedup"], row["low"], row["high"],
-        row["verdict"], tuple(row["expected"]),
+        row["bottleneck"], tuple(row["expected"]),
         row["plan"][0]["kind"] if row["plan"] else None)
 
 
@@ -100,7 +100,7 @@ class Summary:
     exceeded: tuple[str, ...]
     median_error: float | None
     median_after_error: float | None
-    right_verdicts: int
+    right_bottlenecks: int
 
     @property
     def coverage(self) -> float | None:
@@ -113,7 +113,7 @@ class Summary:
         if self.median_after_error is not None:
             error += f", of steps after the fix {self.median_after_error:.1%}"
         over = f", more than predicted at most: {', '.join(self.exceeded)}" if self.exceeded else ""
-        return (f"{self.rows} interventions, {self.right_verdicts} right verdicts, {self.predicted} predictions: {coverage}, "
+        return (f"{self.rows} interventions, {self.right_bottlenecks} right bottlenecks, {self.predicted} predictions: {coverage}, "
                 f"{error}{over}")
 
 
@@ -125,7 +125,7 @@ def summarize(found: Sequence[Gain]) -> Summary:
         len(found), len(errors), len(intervals), sum(one.covered for one in intervals),
         sum(one.reached for one in intervals), tuple(one.name for one in found if one.exceeded),
         statistics.median(errors) if errors else None, statistics.median(after) if after else None,
-        sum(one.verdict in one.expected for one in found))
+        sum(one.bottleneck in one.expected for one in found))
 
 
 def halves(found: Sequence[Gain]) -> dict[str, list[Gain]]:
@@ -163,13 +163,13 @@ def gains_table(found: Sequence[Gain]) -> str:
         for one in sorted(members, key=lambda one: (one.predicted is None, one.name)):
             interval = f" ({one.low:.2f}..{one.high:.2f})" if one.has_interval else ""
             inside = ("yes" if one.covered else "some turns" if one.reached else "no") if one.has_interval else ""
-            verdict = one.verdict if one.verdict in one.expected else f"{one.verdict} (expected {' or '.join(one.expected)})"
+            bottleneck = one.bottleneck if one.bottleneck in one.expected else f"{one.bottleneck} (expected {' or '.join(one.expected)})"
             rows.append([
-                f"`{one.name}`", one.fix, verdict, f"`{one.scenario}`" if one.scenario else "none",
+                f"`{one.name}`", one.fix, bottleneck, f"`{one.scenario}`" if one.scenario else "none",
                 times(one.predicted) + interval, f"{times(one.real)} ({one.real_low:.2f}..{one.real_high:.2f})", inside,
                 percent(one.after_error, signed=True),
                 f"`{one.first_fix}`" if one.first_fix else ""])
-        header = ["program", "fix", "verdict", "scenario", "predicted", "real", "inside", "step after, error", "first fix"]
+        header = ["program", "fix", "bottleneck", "scenario", "predicted", "real", "inside", "step after, error", "first fix"]
         together = textwrap.fill(f"**{half.capitalize()}:** {summarize(members).text()}.", COLUMNS)
         parts.append(f"{together}\n\n{table(header, rows)}")
     return "\n".join(parts)

@@ -36,13 +36,13 @@ SCENARIOS = {
 class Intervention:
     """A program before and after its fix.
 
-    `removes` is a key of SCENARIOS, None if no scenario is about just that fix. `verdicts` are the causes that are
+    `removes` is a key of SCENARIOS, None if no scenario is about just that fix. `bottlenecks` are the causes that are
     right before it: more than one if two causes are equally right. `least_gain` is the gain that proves that the
     program is what it claims, None if a small gain is expected or the size is uncertain.
     """
 
     fix: str
-    verdicts: tuple[str, ...]
+    bottlenecks: tuple[str, ...]
     removes: str | None
     held_out: bool
     before: tuple[str, ...]
@@ -57,16 +57,16 @@ class Intervention:
         return SCENARIOS[self.removes] if self.removes else None
 
 
-def lesson(script: str, fix: str, verdict: str, removes: str | None, before: str, after: str) -> Intervention:
+def lesson(script: str, fix: str, bottleneck: str, removes: str | None, before: str, after: str) -> Intervention:
     """One of examples/python. The engine's constants come from these, so none of them is held out."""
-    return Intervention(fix, (verdict,), removes, False, tuple(before.split()), tuple(after.split()), EXAMPLES / script)
+    return Intervention(fix, (bottleneck,), removes, False, tuple(before.split()), tuple(after.split()), EXAMPLES / script)
 
 
 def program(
-        name: str, fix: str, verdicts: str, removes: str | None, held_out: bool = False, **more) -> Intervention:
+        name: str, fix: str, bottlenecks: str, removes: str | None, held_out: bool = False, **more) -> Intervention:
     """One of workloads/interventions."""
     before = ("--program", name)
-    return Intervention(fix, tuple(verdicts.split()), removes, held_out, before, (*before, "--fixed"), **more)
+    return Intervention(fix, tuple(bottlenecks.split()), removes, held_out, before, (*before, "--fixed"), **more)
 
 
 WORKERS = max(4, (os.cpu_count() or 4) - 4)

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from checks import (
     auto, capture, counters, counts, cupti_sharing, division, docs, endings, endurance, exports, frameworks, host, inside,
     interventions, kernel_gains, kernel_source, kernels, known_kernels, launches, lessons, memory, modes,
-    monitor, native_cost, nccl, nvtx, processes, python, ranks, real, top, transparency, truth, untraced, verdicts,
+    monitor, native_cost, nccl, nvtx, processes, python, ranks, real, top, transparency, truth, untraced, bottlenecks,
     waiting, weight)
 from harness import (
     REPOSITORY, SHORTEST_CHECK, BareRunFailed, Check, Mode, Result, Status, Suite, TimeUp, expect, find_nsys, skipped)
@@ -189,7 +189,7 @@ def summarize(options: argparse.Namespace, results: list[Result]) -> int:
 
 
 GROUPS = (
-    transparency, counts, counters, endings, processes, verdicts, truth, interventions, untraced, real,
+    transparency, counts, counters, endings, processes, bottlenecks, truth, interventions, untraced, real,
     native_cost, host, kernels, nvtx, capture, waiting, exports, memory, modes, monitor, auto, launches, weight, lessons,
     cupti_sharing, ranks, nccl, endurance, frameworks, python, docs, kernel_gains, inside, known_kernels, division, top, kernel_source)
 

@@ -20,7 +20,7 @@ def sample(start: int, end: int, **values: float) -> Sample:
 
 
 class Shares(unittest.TestCase):
-    def test_kernels_that_overlap_are_one_stretch(self) -> None:
+    def test_kernels_that_overlap_are_one_interval(self) -> None:
         self.assertEqual(division.merged([(0, 10), (5, 8), (9, 20), (30, 40), (40, 41)]), [(0, 20), (30, 41)])
 
     def test_the_busy_part_of_each_sample(self) -> None:
@@ -50,9 +50,9 @@ class Shares(unittest.TestCase):
         self.assertEqual(division.by_samples(samples, [], 0.0), {})
 
     def test_what_a_report_tells_apart(self) -> None:
-        shares, untold = division.by_report({"steady_ns": {"tensor": 40, "latency": 30, "occupancy": 10, "not_told_apart": 20}})
+        shares, untold = division.by_report({"steady_ns": {"tensor": 40, "latency": 30, "occupancy": 10, "unresolved": 20}})
         self.assertEqual((shares["tensor"], shares["waiting"], round(untold, 3)), (0.5, 0.5, 0.2))
-        self.assertEqual(division.by_report({"steady_ns": {"not_told_apart": 5}}), ({}, 1.0))
+        self.assertEqual(division.by_report({"steady_ns": {"unresolved": 5}}), ({}, 1.0))
 
 
 # Output for `gpuwhy query`: samples of 0.1 ms in which tensor cores are used for 50 %, and kernels all the time.
@@ -88,7 +88,7 @@ class Judged(unittest.TestCase):
             return lines, list(division.write_table(suite)), (path / "division.md").read_text() if (path / "division.md").exists() else ""
 
     def test_the_same_division_passes_and_is_in_the_table(self) -> None:
-        lines, tables, text = self.lines({"tensor": 47, "latency": 48, "memory": 5, "not_told_apart": 10})
+        lines, tables, text = self.lines({"tensor": 47, "latency": 48, "memory": 5, "unresolved": 10})
         self.assertEqual([line.status for line in lines], [Status.PASS, Status.PASS], lines)
         self.assertIn("3000 samples of 100 us", lines[0].detail)
         self.assertIn("median difference of the parts 1.0 points, largest 5.0 (memory), limit 3.0; not told apart 9.1% and 0.0%", lines[1].detail)
@@ -102,7 +102,7 @@ class Judged(unittest.TestCase):
         self.assertEqual([line.status for line in lines], [Status.FAIL, Status.FAIL])
         lines, *_ = self.lines({"tensor": 50, "latency": 50}, fast={"memory": 80, "issue": 20})
         self.assertEqual(lines[-1].status, Status.FAIL, "the limits differ")
-        lines, *_ = self.lines({"not_told_apart": 60})
+        lines, *_ = self.lines({"unresolved": 60})
         self.assertEqual(lines[-1].status, Status.FAIL)
         self.assertIn("nothing is told apart", lines[-1].detail)
 

@@ -34,13 +34,13 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def row(name: str, real_gain: float, predicted: float | None = None, low: float | None = None, high: float | None = None,
-        held_out: bool = False, verdict: str = "copy") -> dict:
+        held_out: bool = False, bottleneck: str = "copy") -> dict:
     """One intervention whose runs before the fix had 10 steps per second."""
     return {
         "kind": "intervention", "name": name, "fix": "a fix", "held_out": held_out, "scenario": "copies_overlapped",
         "bare_before": [9.8, 10.0, 10.2], "bare_after": [9.8 * real_gain, 10 * real_gain, 10.2 * real_gain], "traced_ns": 1.01e8,
         "predicted_untraced_ns": 1e8, "speedup": predicted, "low": low,
-        "high": high, "verdict": verdict, "expected": ["copy"], "plan": []}
+        "high": high, "bottleneck": bottleneck, "expected": ["copy"], "plan": []}
 
 
 class Gains(unittest.TestCase):
@@ -60,8 +60,8 @@ class Gains(unittest.TestCase):
         self.assertEqual((bound.intervals, bound.exceeded), (0, ("one",)))
 
     def test_a_row_without_prediction_is_no_error(self) -> None:
-        summary = gains.summarize(gains.gains([row("one", 2.0), row("two", 2.0, verdict="launch")]))
-        self.assertEqual((summary.rows, summary.predicted, summary.coverage, summary.right_verdicts), (2, 0, None, 1))
+        summary = gains.summarize(gains.gains([row("one", 2.0), row("two", 2.0, bottleneck="launch")]))
+        self.assertEqual((summary.rows, summary.predicted, summary.coverage, summary.right_bottlenecks), (2, 0, None, 1))
         self.assertIsNone(gains.is_calibrated(summary))
 
     def test_a_program_without_a_rate_is_left_out(self) -> None:
@@ -244,7 +244,7 @@ class Turns(unittest.TestCase):
         with contextlib.redirect_stdout(io.StringIO()):
             self.assertEqual([one.status for one in interventions.calibration(self.suite)], [Status.SKIPPED])
 
-    def test_a_wrong_verdict_fails_and_a_missing_scenario_does_not(self) -> None:
+    def test_a_wrong_bottleneck_fails_and_a_missing_scenario_does_not(self) -> None:
         plan = Plan(self.script, (), "json")
         programs = self.started(
             before=plan, after=Plan(self.script, ("--fixed",), "json"), traced=Plan(self.script, (), "json", Mode.VARIABLE))
@@ -261,7 +261,7 @@ class Turns(unittest.TestCase):
 
     def test_a_fix_inside_a_kernel_is_judged_by_its_advice_and_its_gain(self) -> None:
         lines = self.inside_lines("attention")
-        self.assertEqual([line.name for line in lines], [f"inside.attention.{part}" for part in ("ends", "verdict", "advice", "gain")] + ["inside.table"])
+        self.assertEqual([line.name for line in lines], [f"inside.attention.{part}" for part in ("ends", "bottleneck", "advice", "gain")] + ["inside.table"])
         # The made-up report has another bottleneck, and four programs did not run.
         self.assertEqual([line.status.value for line in lines], ["PASS", "FAIL", "PASS", "PASS", "FAIL"])
         self.assertIn("fused attention: 2.00x (0.67 to 6.00 by turns); at_roof: at most 1.60x (1.40 to 1.90)", lines[3].detail)
@@ -323,7 +323,7 @@ class Turns(unittest.TestCase):
         changes = [{"at_unix_ns": int(at * 1e9), "group": group} for at, group in (
             (104.5, "gpu_compute"), (160.1, "data_loading"), (190.0, "gpu_compute"))]
         burst = {"capture": 1, "begin_unix_ns": int(150.5e9), "end_unix_ns": int(151e9), "trigger": "drift",
-                 "verdict": "data_loading", "share": 0.8, "kernels": 7}
+                 "bottleneck": "data_loading", "share": 0.8, "kernels": 7}
         report = {"bursts": {"changes": changes, "rows": [burst]}}
         self.assertAlmostEqual(auto.told_after(report, 100.5, "gpu_compute"), 4.0, places=3)
         self.assertAlmostEqual(auto.told_after(report, 145.6, "data_loading"), 14.5, places=3)
@@ -424,7 +424,7 @@ class Advice(unittest.TestCase):
 
     def test_copies_stand_beside_the_programs(self) -> None:
         copy = {"where": "alone", "real": 1.42, "low": 1.2, "about": 1.4, "high": 1.7, "used": 0.5, "wanted": 0.86}
-        text = inside.table([{**row("bf16", 1.5, 1.6, 1.4, 1.9, verdict="gpu_compute"), "kernels": 2, "outcomes": ["measured"]}], [copy])
+        text = inside.table([{**row("bf16", 1.5, 1.6, 1.4, 1.9, bottleneck="gpu_compute"), "kernels": 2, "outcomes": ["measured"]}], [copy])
         self.assertIn("| `bf16` | a fix | gpu_compute | `copies_overlapped`, 2 kernels | 1.60x | 1.40 to 1.90 | 1.50x | 1.44 to 1.56 | yes |", text)
         self.assertIn("| copy, alone | 50% to 86% of device memory |  | nearest roof | 1.40x | 1.20 to 1.70 | 1.42x |  | yes |", text)
 
@@ -447,23 +447,23 @@ class Calibration(unittest.TestCase):
 
 
 class Real(unittest.TestCase):
-    def verdict(self, **changes) -> dict:
-        return {"verdict": {**REPORT["verdict"], **changes}}
+    def bottleneck(self, **changes) -> dict:
+        return {"bottleneck": {**REPORT["bottleneck"], **changes}}
 
     def test_a_report_that_is_in_order(self) -> None:
         self.assertEqual(real.problems(trace()), [])
 
     def test_advice_that_denies_a_gain(self) -> None:
-        denied = trace(**self.verdict(recommendation="Nothing on the CPU will make this faster."))
+        denied = trace(**self.bottleneck(recommendation="Nothing on the CPU will make this faster."))
         self.assertEqual(real.problems(denied), ['it says "Nothing on the CPU will make this faster" beside data_ready 1.50x'])
         device = {**REPORT["devices"][0], "what_if": {"scenarios": [{"kind": "grids_filled", "speedup": 3.0}]}}
-        self.assertEqual(real.problems(trace(devices=[device], **self.verdict(recommendation=denied.advice))), [])
+        self.assertEqual(real.problems(trace(devices=[device], **self.bottleneck(recommendation=denied.advice))), [])
 
-    def test_no_verdict_with_steps(self) -> None:
-        self.assertIn("no verdict though there are 100 steps", real.problems(trace(**self.verdict(group="cannot_tell")))[0])
+    def test_no_bottleneck_with_steps(self) -> None:
+        self.assertIn("no bottleneck though there are 100 steps", real.problems(trace(**self.bottleneck(group="cannot_tell")))[0])
 
     def test_host_time_without_a_line(self) -> None:
-        host = self.verdict(group="host_cpu")
+        host = self.bottleneck(group="host_cpu")
         self.assertEqual(real.problems(trace(**host)), [])
         unnamed = {**REPORT["host"], "lines": [{**REPORT["host"]["lines"][0], "share": 0.1}]}
         self.assertEqual(real.problems(trace(host=unnamed, **host)), ["only 35% of the host's time has a line"])

@@ -78,16 +78,16 @@ class Trace:
         return dict(sums)
 
     @property
-    def verdict(self) -> str:
-        return self.report["verdict"]["group"]
+    def bottleneck(self) -> str:
+        return self.report["bottleneck"]["group"]
 
     @property
     def evidence(self) -> list[str]:
-        return self.report["verdict"].get("evidence") or []
+        return self.report["bottleneck"].get("evidence") or []
 
     @property
     def advice(self) -> str:
-        return self.report["verdict"].get("recommendation") or ""
+        return self.report["bottleneck"].get("recommendation") or ""
 
     def scenarios(self) -> dict[str, dict]:
         """The simulated scenarios with a gain, by name: `speedup`, and `low` and `high` if the report has an interval.
@@ -101,7 +101,7 @@ class Trace:
 
     def plan(self) -> list[dict]:
         """The plan of fixes, the first one first: `kind` (a scenario), `action`, `speedup`, `low`, `high`, `then`, `because`."""
-        return self.report["verdict"].get("plan") or []
+        return self.report["bottleneck"].get("plan") or []
 
     def step_ns(self) -> int | None:
         """The median step as recorded; None without steps."""
@@ -124,12 +124,12 @@ class Trace:
         untraced = self.untraced()
         return own_ns * (1 - untraced["share_of_tracing"]) if untraced else None
 
-    def verdict_line(self) -> str:
+    def bottleneck_line(self) -> str:
         """The bottleneck with its share and its first piece of evidence."""
-        verdict = self.report["verdict"]
-        evidence = verdict.get("evidence") or [""]
-        share = verdict.get("share")
-        return f"{verdict['group']}" + (f" {share:.0%}" if isinstance(share, float) else "") + f" ({evidence[0]})"
+        bottleneck = self.report["bottleneck"]
+        evidence = bottleneck.get("evidence") or [""]
+        share = bottleneck.get("share")
+        return f"{bottleneck['group']}" + (f" {share:.0%}" if isinstance(share, float) else "") + f" ({evidence[0]})"
 
 
 def single(suite: Suite, run: Run) -> Trace:

@@ -6,7 +6,7 @@
 //!
 //! The traces are not part of the repository. Without them the tests print `SKIPPED`.
 
+mod bottlenecks;
 mod hta;
 mod oracle;
 mod tensorboard;
-mod verdicts;

@@ -48,7 +48,7 @@ fn assert_page_is_report(page: &Path, report: &Value, what: &str) {
     // Both are large: the command shows the difference.
     assert!(&manifest["report"] == report, "{what}: the page has another report than `gpuwhy report --json`");
     let timeline = &manifest["timeline"];
-    let stretches = timeline["stretches"].as_u64().unwrap() as usize;
+    let intervals = timeline["intervals"].as_u64().unwrap() as usize;
     let lanes = timeline["lanes"].as_array().unwrap();
     let devices = manifest["report"]["devices"].as_array().unwrap();
     assert_eq!(lanes.iter().filter(|lane| lane["kind"] == "device").count(), devices.len());
@@ -59,7 +59,7 @@ fn assert_page_is_report(page: &Path, report: &Value, what: &str) {
         let mut numbers = Numbers(&bytes);
         for _ in 0..numbers.number() {
             let key = numbers.number() as usize;
-            sums[key] = (0..stretches).map(|_| numbers.number()).sum();
+            sums[key] = (0..intervals).map(|_| numbers.number()).sum();
         }
         let mut segments = vec![0; 27];
         let columns = lane["columns"].as_array().unwrap().len();
@@ -116,7 +116,7 @@ fn files_of_other_profilers_give_pages() {
         let (code, json) = report(&file);
         assert_eq!(code, 0);
         assert_eq!(shown["devices"][0]["leaves"], json["devices"][0]["leaves"], "{name}");
-        assert_eq!(shown["verdict"]["group"], json["verdict"]["group"], "{name}");
+        assert_eq!(shown["bottleneck"]["group"], json["bottleneck"]["group"], "{name}");
         assert_eq!(shown["completeness"]["records"], json["completeness"]["records"], "{name}");
     }
 }
@@ -136,7 +136,7 @@ fn replayed_steps_are_as_long_as_the_report_says() {
         assert_eq!(steps.len(), 3, "{fixture}");
         let scenarios = manifest["report"]["devices"][0]["what_if"]["scenarios"].as_array().unwrap();
         let nanos = |value: &Value| value.as_u64().unwrap() as f64;
-        for (index, world) in replay["worlds"].as_array().unwrap().iter().enumerate() {
+        for (index, variant) in replay["variants"].as_array().unwrap().iter().enumerate() {
             let ends: Vec<f64> = steps.iter().map(|step| nanos(&step["ends"][index])).collect();
             let mean = ends.iter().sum::<f64>() / ends.len() as f64;
             if index == 0 {
@@ -146,15 +146,15 @@ fn replayed_steps_are_as_long_as_the_report_says() {
                 }
             }
             // Only typical steps.
-            let Some(row) = scenarios.iter().find(|row| row["kind"] == world[0]) else { continue };
+            let Some(row) = scenarios.iter().find(|row| row["kind"] == variant[0]) else { continue };
             let known = nanos(&row["step_ns"]);
-            assert!((mean / known - 1.0).abs() < 0.25, "{fixture}: {}: {mean} of {known}", world[0]);
+            assert!((mean / known - 1.0).abs() < 0.25, "{fixture}: {}: {mean} of {known}", variant[0]);
         }
         for step in steps {
             let bytes = block(&text, &step["block"].to_string());
-            let worlds = replay["worlds"].as_array().unwrap().len();
+            let variants = replay["variants"].as_array().unwrap().len();
             let mut numbers = Numbers(&bytes);
-            (0..step["count"].as_u64().unwrap() * (4 + 2 * worlds as u64)).for_each(|_| _ = numbers.number());
+            (0..step["count"].as_u64().unwrap() * (4 + 2 * variants as u64)).for_each(|_| _ = numbers.number());
             assert!(numbers.0.is_empty(), "{fixture}");
         }
     }
@@ -322,7 +322,7 @@ fn a_page_with_counters_shows_them() {
     assert!((most("power") / power - 1.0).abs() < 0.01, "{} {power}", most("power"));
     assert!(most("tensor cores") > 20.0 && most("tensor cores") <= 100.0, "{}", most("tensor cores"));
     let bytes = block(&text, &curve("tensor cores")["block"].to_string());
-    let changes = Numbers(&bytes).column(curve("tensor cores")["stretches"].as_u64().unwrap() as usize);
+    let changes = Numbers(&bytes).column(curve("tensor cores")["intervals"].as_u64().unwrap() as usize);
     assert!(changes.iter().filter(|&&change| change != 0).count() > 500, "it changes");
 }
 
@@ -357,7 +357,7 @@ fn ranks_are_a_page_and_an_opened_one_is_in_the_cache() {
     let stage = Stage::new();
     for (rank, fixture) in ["multi_stream", "sync_item"].iter().enumerate() {
         let mut host = stage.host(fixture);
-        host.env("RANK", rank.to_string()).env("WORLD_SIZE", "2").env("GPUWHY_OUTPUT", format!("rank{rank}.gpuwhy"));
+        host.env("RANK", rank.to_string()).env("VARIANT_SIZE", "2").env("GPUWHY_OUTPUT", format!("rank{rank}.gpuwhy"));
         assert!(host.status().unwrap().success());
     }
     let cache = Stage::new();

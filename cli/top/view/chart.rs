@@ -4,7 +4,7 @@ use profiler_core::attribution::leaf::Group;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::look::{Look, letter};
+use super::appearance::{Appearance, letter};
 use crate::top::answer::{CAUSES, Window};
 use crate::top::process::sums;
 
@@ -42,21 +42,21 @@ pub fn columns(windows: &[Window], width: u16) -> Vec<Window> {
 }
 
 /// Draws the newest intervals on the right. If they do not fit, adjacent intervals are merged.
-pub fn draw(buffer: &mut Buffer, area: Rect, windows: &[Window], look: Look) {
+pub fn draw(buffer: &mut Buffer, area: Rect, windows: &[Window], appearance: Appearance) {
     let columns = usize::from(area.width);
     if columns == 0 || area.height == 0 || windows.is_empty() {
         return;
     }
     let joined = windows.len().div_ceil(columns);
-    let stretches: Vec<_> = windows.rchunks(joined).map(sums).collect();
-    for (x, stretch) in (area.left()..area.right()).rev().zip(stretches) {
+    let intervals: Vec<_> = windows.rchunks(joined).map(sums).collect();
+    for (x, interval) in (area.left()..area.right()).rev().zip(intervals) {
         let mut row = area.bottom();
-        let cells = cells(&stretch, area.height);
+        let cells = cells(&interval, area.height);
         for group in ORDER {
             for _ in 0..cells[group as usize] {
                 row -= 1;
                 if let Some(cell) = buffer.cell_mut((x, row)) {
-                    cell.set_char(letter(group)).set_style(look.cause(group));
+                    cell.set_char(letter(group)).set_style(appearance.cause(group));
                 }
             }
         }
@@ -119,18 +119,18 @@ mod tests {
         assert_eq!(count(&[1.0, 1.2, 2.6], 80), 10);
         assert_eq!(count(&[1.0; 60], 80), 60);
         assert_eq!(count(&[1.0; 60], 120), 120);
-        assert_eq!(count(&[1e9, 1.0], 80), LONGEST + 1, "however long a stretch is");
+        assert_eq!(count(&[1e9, 1.0], 80), LONGEST + 1, "however long a interval is");
         assert_eq!(count(&[], 80), 0);
     }
 
     #[test]
-    fn the_newest_stretch_is_to_the_right_and_old_ones_are_joined() {
-        let look = Look { color: false, unicode: true };
+    fn the_newest_interval_is_to_the_right_and_old_ones_are_joined() {
+        let appearance = Appearance { color: false, unicode: true };
         let window = |group| Window { end_ns: 0, causes: times(&[(group, 1_000)]) };
         let drawn = |windows: &[Window], width| {
             let area = Rect::new(0, 0, width, 1);
             let mut buffer = Buffer::empty(area);
-            draw(&mut buffer, area, windows, look);
+            draw(&mut buffer, area, windows, appearance);
             (0..width).map(|x| buffer.cell((x, 0)).unwrap().symbol().to_owned()).collect::<String>()
         };
         let windows = [Group::Launch, Group::Launch, Group::Sync, Group::GpuCompute].map(window);

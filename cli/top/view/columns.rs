@@ -24,8 +24,8 @@ enum Kind {
     State,
     Step,
     Busy,
-    Verdict,
-    Ceiling,
+    Bottleneck,
+    BestCase,
     Cost,
     Lost,
     Command,
@@ -43,8 +43,8 @@ const ALL: [Column; 12] = [
     column("STATE", 9, false, Kind::State),
     column("STEP", 8, true, Kind::Step),
     column("BUSY", 5, true, Kind::Busy),
-    column("VERDICT", 18, false, Kind::Verdict),
-    column("CEILING", 7, true, Kind::Ceiling),
+    column("BOTTLENECK", 18, false, Kind::Bottleneck),
+    column("BEST_CASE", 7, true, Kind::BestCase),
     column("COST", 5, true, Kind::Cost),
     column("LOST", 4, true, Kind::Lost),
     column("COMMAND", 0, false, Kind::Command),
@@ -113,11 +113,11 @@ fn cell(kind: Kind, process: &Process) -> String {
         }),
         Kind::Step => live.and_then(|live| live.steps.as_ref()).map(|steps| duration(steps.median_ns)),
         Kind::Busy => live.and_then(|live| live.busy).map(|busy| percent(busy, 0)),
-        Kind::Verdict => Some(verdict(process)),
-        Kind::Ceiling => {
-            live.filter(|live| !live.starting_up).and_then(|live| live.ceiling).map(|ceiling| match ceiling {
-                ceiling if ceiling >= 1_000.0 => ">1000x".to_owned(),
-                ceiling => format!("{ceiling:.1}x"),
+        Kind::Bottleneck => Some(bottleneck(process)),
+        Kind::BestCase => {
+            live.filter(|live| !live.starting_up).and_then(|live| live.best_case).map(|best_case| match best_case {
+                best_case if best_case >= 1_000.0 => ">1000x".to_owned(),
+                best_case => format!("{best_case:.1}x"),
             })
         }
         Kind::Cost => live.and_then(|live| live.cost).map(|cost| percent(cost, 1)),
@@ -128,12 +128,12 @@ fn cell(kind: Kind, process: &Process) -> String {
 }
 
 /// Bottleneck by its JSON name, with its share.
-fn verdict(process: &Process) -> String {
+fn bottleneck(process: &Process) -> String {
     if process.live.as_ref().is_some_and(|live| live.starting_up) {
         return "starting up".to_owned();
     }
-    match process.verdict() {
-        (None, _) => process.status.verdict.clone(),
+    match process.bottleneck() {
+        (None, _) => process.status.bottleneck.clone(),
         (Some(group @ (Group::NoWork | Group::CannotTell)), _) => group.name().to_owned(),
         (Some(group), 0.0) => group.name().to_owned(),
         (Some(group), share) => format!("{} {:.0} %", group.name(), share * 100.0),

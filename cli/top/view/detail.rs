@@ -6,12 +6,12 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 
+use super::appearance::{Appearance, letter};
 use super::columns::{cut_inside, program};
-use super::look::{Look, letter};
 use super::{chart, line, rule};
 use crate::terminal::cut;
 use crate::top::answer::{CAUSES, Device, Live, Steps, harmless};
-use crate::top::board::Board;
+use crate::top::dashboard::Dashboard;
 use crate::top::process::{Presence, Process, Recent, Table, last_minute, sums};
 
 /// Minimum width for three tables side by side.
@@ -21,9 +21,9 @@ const ROOMY: usize = 60;
 /// Columns before the chart: `GPU 0 `.
 const LABEL: u16 = 7;
 
-pub fn draw(buffer: &mut Buffer, area: Rect, board: &Board, process: &Process, look: Look) {
+pub fn draw(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, process: &Process, appearance: Appearance) {
     let Some(live) = &process.live else {
-        draw_short(buffer, area, process, look);
+        draw_short(buffer, area, process, appearance);
         return;
     };
     let height = area.height;
@@ -42,13 +42,13 @@ pub fn draw(buffer: &mut Buffer, area: Rect, board: &Board, process: &Process, l
         Constraint::Min(0),
     ])
     .areas(area);
-    rule(buffer, title, &title_of(process, live), look);
-    let place = board.device(process);
+    rule(buffer, title, &title_of(process, live), appearance);
+    let place = dashboard.device(process);
     if let Some(device) = live.devices.get(place) {
-        draw_chart(buffer, chart, device, live.devices.len() as u64 + live.devices_beyond, look);
-        draw_shares(buffer, now, device, look);
+        draw_chart(buffer, chart, device, live.devices.len() as u64 + live.devices_beyond, appearance);
+        draw_shares(buffer, now, device, appearance);
     } else {
-        line(buffer, chart, "no GPU work yet", look.quiet());
+        line(buffer, chart, "no GPU work yet", appearance.quiet());
     }
     line(buffer, step, &steps.unwrap_or_default(), Style::new());
     for (rows, texts) in [(why, reasons), (fix, advice)] {
@@ -56,7 +56,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, board: &Board, process: &Process, l
             line(buffer, Rect { y: rows.y + index as u16, height: 1, ..rows }, text, Style::new());
         }
     }
-    draw_tables(buffer, tables, board, process, look);
+    draw_tables(buffer, tables, dashboard, process, appearance);
 }
 
 /// Number of steps, and durations of the most recent ones.
@@ -71,8 +71,8 @@ fn steps_text(steps: &Steps) -> String {
 }
 
 /// Draws the little that is known about a process whose library does not know `live`.
-fn draw_short(buffer: &mut Buffer, area: Rect, process: &Process, look: Look) {
-    rule(buffer, Rect { height: 1, ..area }, &format!("{}  {}", process.key, process.status.command), look);
+fn draw_short(buffer: &mut Buffer, area: Rect, process: &Process, appearance: Appearance) {
+    rule(buffer, Rect { height: 1, ..area }, &format!("{}  {}", process.key, process.status.command), appearance);
     let why = match &process.presence {
         Presence::Silent(why) => why.clone(),
         _ => process.status.line.clone(),
@@ -107,23 +107,23 @@ fn title_of(process: &Process, live: &Live) -> String {
     parts.join(", ")
 }
 
-fn draw_chart(buffer: &mut Buffer, area: Rect, device: &Device, devices: u64, look: Look) {
+fn draw_chart(buffer: &mut Buffer, area: Rect, device: &Device, devices: u64, appearance: Appearance) {
     let label = format!("GPU {}", device.id);
-    line(buffer, Rect { width: LABEL.min(area.width), height: 1, ..area }, &label, look.strong());
+    line(buffer, Rect { width: LABEL.min(area.width), height: 1, ..area }, &label, appearance.strong());
     if devices > 1 && area.height > 1 {
         let of = format!("of {devices}");
-        line(buffer, Rect { y: area.y + 1, width: LABEL.min(area.width), height: 1, ..area }, &of, look.quiet());
+        line(buffer, Rect { y: area.y + 1, width: LABEL.min(area.width), height: 1, ..area }, &of, appearance.quiet());
     }
     let area = Rect { x: area.x + LABEL, width: area.width.saturating_sub(LABEL + 1), ..area };
     let windows = last_minute(&device.windows);
     if windows.is_empty() {
-        line(buffer, area, "less than a second of GPU time so far", look.quiet());
+        line(buffer, area, "less than a second of GPU time so far", appearance.quiet());
     }
-    chart::draw(buffer, area, &chart::columns(windows, area.width), look);
+    chart::draw(buffer, area, &chart::columns(windows, area.width), appearance);
 }
 
 /// Draws the causes of the last minute in whole percent.
-fn draw_shares(buffer: &mut Buffer, area: Rect, device: &Device, look: Look) {
+fn draw_shares(buffer: &mut Buffer, area: Rect, device: &Device, appearance: Appearance) {
     let windows = last_minute(&device.windows);
     if windows.is_empty() {
         return;
@@ -131,9 +131,9 @@ fn draw_shares(buffer: &mut Buffer, area: Rect, device: &Device, look: Look) {
     let mut x = area.x;
     let lead =
         format!("last {} s: ", windows.iter().map(|window| window.causes.iter().sum::<u64>()).sum::<u64>() / 1_000_000);
-    x = put(buffer, area, x, &lead, look.strong());
+    x = put(buffer, area, x, &lead, appearance.strong());
     for (group, percent) in percents(&sums(windows)) {
-        x = put(buffer, area, x, &letter(group).to_string(), look.cause(group));
+        x = put(buffer, area, x, &letter(group).to_string(), appearance.cause(group));
         x = put(buffer, area, x, &format!(" {} {percent} %  ", group.name()), Style::new());
     }
 }
@@ -195,22 +195,22 @@ fn wrapped(lead: &str, sentence: &str, width: usize, most: usize) -> Vec<String>
     lines.into_iter().map(|line| cut(&line, width)).collect()
 }
 
-fn draw_tables(buffer: &mut Buffer, area: Rect, board: &Board, process: &Process, look: Look) {
+fn draw_tables(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, process: &Process, appearance: Appearance) {
     if area.height < 2 {
         return;
     }
     if area.width < WIDE {
-        draw_rows(buffer, area, board.table, process, look, true);
+        draw_rows(buffer, area, dashboard.table, process, appearance, true);
         return;
     }
     let areas: [Rect; 3] = Layout::horizontal([Constraint::Fill(1); 3]).spacing(2).areas(area);
     for (area, table) in areas.into_iter().zip([Table::Kernels, Table::Lines, Table::Ranges]) {
-        draw_rows(buffer, area, table, process, look, false);
+        draw_rows(buffer, area, table, process, appearance, false);
     }
 }
 
 /// Draws a table of the last minute. `alone`: the other tables are reached with a key.
-fn draw_rows(buffer: &mut Buffer, area: Rect, table: Table, process: &Process, look: Look, alone: bool) {
+fn draw_rows(buffer: &mut Buffer, area: Rect, table: Table, process: &Process, appearance: Appearance, alone: bool) {
     let span = if process.is_whole() { "so far".to_owned() } else { format!("last {}", duration(process.recent_ns())) };
     let (name, of) = match table {
         Table::Kernels => ("kernels", "share of elapsed time"),
@@ -218,12 +218,12 @@ fn draw_rows(buffer: &mut Buffer, area: Rect, table: Table, process: &Process, l
         Table::Ranges => ("ranges", "GPU time within"),
     };
     let title = if alone { format!("{name}, {of}, {span}  (tab: others)") } else { format!("{name}, {of}") };
-    rule(buffer, Rect { height: 1, ..area }, &title, look);
+    rule(buffer, Rect { height: 1, ..area }, &title, appearance);
     let rows = process.recent(table);
     let room = usize::from(area.height) - 1;
     if rows.is_empty() {
         let area = Rect { y: area.y + 1, height: 1, ..area };
-        line(buffer, area, nothing(table, process), look.quiet());
+        line(buffer, area, nothing(table, process), appearance.quiet());
         return;
     }
     for (index, row) in rows.iter().take(room).enumerate() {

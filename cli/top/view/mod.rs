@@ -1,11 +1,11 @@
 //! Draws the display: title, table of processes, the chosen process, keys.
 //!
-//! Drawing is a function of the board and never queries a terminal, so tests draw into memory.
+//! Drawing is a function of the dashboard and never queries a terminal, so tests draw into memory.
 
+pub mod appearance;
 pub mod chart;
 pub mod columns;
 mod detail;
-pub mod look;
 
 use gpuwhy_report::text_format::duration;
 use ratatui::Frame;
@@ -14,9 +14,9 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::widgets::{Clear, Paragraph, Widget as _};
 
+use self::appearance::Appearance;
 use self::columns::{Columns, cells};
-use self::look::Look;
-use super::board::{Board, Overlay};
+use super::dashboard::{Dashboard, Overlay};
 use super::process::{Presence, Process};
 use crate::terminal::cut;
 
@@ -24,15 +24,15 @@ use crate::terminal::cut;
 const SMALLEST: (u16, u16) = (40, 10);
 const KEYS: &str = "s start/stop  n report  h page  p pause  / filter  tab table  ? help  q quit";
 
-pub fn draw(frame: &mut Frame<'_>, board: &Board, look: Look) {
+pub fn draw(frame: &mut Frame<'_>, dashboard: &Dashboard, appearance: Appearance) {
     let area = frame.area();
     let buffer = frame.buffer_mut();
     if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
-        line(buffer, area, "the terminal is too small: 80x24 is enough", look.warning());
+        line(buffer, area, "the terminal is too small: 80x24 is enough", appearance.warning());
         return;
     }
-    let processes: Vec<&Process> = board.visible();
-    let notices = usize::from(board.unreachable().next().is_some());
+    let processes: Vec<&Process> = dashboard.visible();
+    let notices = usize::from(dashboard.unreachable().next().is_some());
     // The table gets at most a third of the display, the chosen process the rest.
     let rows = processes.len().clamp(1, (usize::from(area.height) / 3).saturating_sub(2 + notices).max(1));
     let [title, notice, table, detail, keys] = Layout::vertical([
@@ -43,54 +43,54 @@ pub fn draw(frame: &mut Frame<'_>, board: &Board, look: Look) {
         Constraint::Length(1),
     ])
     .areas(area);
-    draw_title(buffer, title, board, processes.len(), look);
+    draw_title(buffer, title, dashboard, processes.len(), appearance);
     let unreachable: Vec<_> =
-        board.unreachable().map(|(host, why)| format!("{host} cannot be reached: {why}")).collect();
-    line(buffer, notice, &unreachable.join("; "), look.warning());
-    draw_table(buffer, table, board, &processes, look);
-    match board.chosen() {
-        Some(process) => detail::draw(buffer, detail, board, process, look),
-        None => draw_nothing(buffer, detail, board),
+        dashboard.unreachable().map(|(host, why)| format!("{host} cannot be reached: {why}")).collect();
+    line(buffer, notice, &unreachable.join("; "), appearance.warning());
+    draw_table(buffer, table, dashboard, &processes, appearance);
+    match dashboard.chosen() {
+        Some(process) => detail::draw(buffer, detail, dashboard, process, appearance),
+        None => draw_nothing(buffer, detail, dashboard),
     }
-    draw_keys(buffer, keys, board, look);
-    if let Some(overlay) = &board.overlay {
-        draw_overlay(buffer, area, overlay, look);
+    draw_keys(buffer, keys, dashboard, appearance);
+    if let Some(overlay) = &dashboard.overlay {
+        draw_overlay(buffer, area, overlay, appearance);
     }
 }
 
-fn draw_title(buffer: &mut Buffer, area: Rect, board: &Board, processes: usize, look: Look) {
-    let mut parts = vec![format!("gpuwhy top  {}", board.source)];
-    match board.played {
+fn draw_title(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, processes: usize, appearance: Appearance) {
+    let mut parts = vec![format!("gpuwhy top  {}", dashboard.source)];
+    match dashboard.played {
         Some((at, of)) => parts.push(format!("{} of {}", duration(at), duration(of))),
         None if processes == 1 => parts.push("1 process".to_owned()),
         None => parts.push(format!("{processes} processes")),
     }
-    if !board.filter.is_empty() || board.filtering {
-        let cursor = if board.filtering { "_" } else { "" };
-        parts.push(format!("filter: {}{cursor}", board.filter));
+    if !dashboard.filter.is_empty() || dashboard.filtering {
+        let cursor = if dashboard.filtering { "_" } else { "" };
+        parts.push(format!("filter: {}{cursor}", dashboard.filter));
     }
-    if board.paused {
+    if dashboard.paused {
         parts.push("PAUSED".to_owned());
     }
-    line(buffer, area, &parts.join("   "), look.strong());
+    line(buffer, area, &parts.join("   "), appearance.strong());
 }
 
-fn draw_table(buffer: &mut Buffer, area: Rect, board: &Board, processes: &[&Process], look: Look) {
+fn draw_table(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, processes: &[&Process], appearance: Appearance) {
     let width = usize::from(area.width).saturating_sub(1);
     let columns = Columns::fitting(width, processes);
-    row(buffer, Rect { height: 1, ..area }, " ", &columns.titles(), &columns, look.quiet());
+    row(buffer, Rect { height: 1, ..area }, " ", &columns.titles(), &columns, appearance.quiet());
     let room = usize::from(area.height).saturating_sub(1);
-    let chosen = board.chosen().map(|process| &process.key);
+    let chosen = dashboard.chosen().map(|process| &process.key);
     let place = processes.iter().position(|process| Some(&process.key) == chosen).unwrap_or(0);
     // Scroll so that the chosen row is visible.
     let first = place.saturating_sub(room.saturating_sub(1)).min(processes.len().saturating_sub(room));
     for (index, process) in processes.iter().skip(first).take(room).enumerate() {
         let is_chosen = first + index == place;
         let style = match (&process.presence, is_chosen) {
-            (_, true) => look.chosen(),
+            (_, true) => appearance.chosen(),
             (Presence::Here, false) => Style::new(),
-            (Presence::Silent(_), false) => look.warning(),
-            (Presence::Ended, false) => look.quiet(),
+            (Presence::Silent(_), false) => appearance.warning(),
+            (Presence::Ended, false) => appearance.quiet(),
         };
         let area = Rect { y: area.y + 1 + index as u16, height: 1, ..area };
         row(buffer, area, if is_chosen { ">" } else { " " }, &cells(&columns, process), &columns, style);
@@ -111,8 +111,8 @@ fn row(buffer: &mut Buffer, area: Rect, mark: &str, cells: &[String], columns: &
     }
 }
 
-fn draw_nothing(buffer: &mut Buffer, area: Rect, board: &Board) {
-    let text = match (board.is_empty(), board.playback) {
+fn draw_nothing(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard) {
+    let text = match (dashboard.is_empty(), dashboard.playback) {
         (false, _) => "No process matches the filter. Esc shows all.",
         (true, true) => "The trace is being read.",
         (true, false) => {
@@ -124,18 +124,25 @@ fn draw_nothing(buffer: &mut Buffer, area: Rect, board: &Board) {
     Paragraph::new(text).render(area, buffer);
 }
 
-fn draw_keys(buffer: &mut Buffer, area: Rect, board: &Board, look: Look) {
-    match &board.message {
-        Some(message) => line(buffer, area, message, look.strong()),
-        None if board.playback => line(buffer, area, "h page  p pause  tab table  g GPU  ? help  q quit", look.quiet()),
-        None => line(buffer, area, KEYS, look.quiet()),
+fn draw_keys(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, appearance: Appearance) {
+    match &dashboard.message {
+        Some(message) => line(buffer, area, message, appearance.strong()),
+        None if dashboard.playback => {
+            line(buffer, area, "h page  p pause  tab table  g GPU  ? help  q quit", appearance.quiet())
+        }
+        None => line(buffer, area, KEYS, appearance.quiet()),
     }
 }
 
-fn draw_overlay(buffer: &mut Buffer, area: Rect, overlay: &Overlay, look: Look) {
+fn draw_overlay(buffer: &mut Buffer, area: Rect, overlay: &Overlay, appearance: Appearance) {
     let area = Rect { y: area.y + 1, height: area.height.saturating_sub(2), ..area };
     Clear.render(area, buffer);
-    rule(buffer, Rect { height: 1, ..area }, &format!("{}  (up, down; any other key closes)", overlay.title), look);
+    rule(
+        buffer,
+        Rect { height: 1, ..area },
+        &format!("{}  (up, down; any other key closes)", overlay.title),
+        appearance,
+    );
     let room = usize::from(area.height) - 1;
     for (index, text) in overlay.lines.iter().skip(overlay.top).take(room).enumerate() {
         line(buffer, Rect { y: area.y + 1 + index as u16, height: 1, ..area }, text, Style::new());
@@ -143,11 +150,11 @@ fn draw_overlay(buffer: &mut Buffer, area: Rect, overlay: &Overlay, look: Look) 
 }
 
 /// Draws a horizontal rule with a title.
-fn rule(buffer: &mut Buffer, area: Rect, title: &str, look: Look) {
+fn rule(buffer: &mut Buffer, area: Rect, title: &str, appearance: Appearance) {
     let width = usize::from(area.width);
-    line(buffer, area, &look.rule().repeat(width), look.quiet());
+    line(buffer, area, &appearance.rule().repeat(width), appearance.quiet());
     let title = format!(" {} ", cut(title, width.saturating_sub(6)));
-    line(buffer, Rect { x: area.x + 2, width: area.width.saturating_sub(4), ..area }, &title, look.strong());
+    line(buffer, Rect { x: area.x + 2, width: area.width.saturating_sub(4), ..area }, &title, appearance.strong());
 }
 
 /// Draws one line of text, cut to the width.

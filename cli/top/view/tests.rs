@@ -9,11 +9,11 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::top::board::Update;
+use crate::top::dashboard::Update;
 use crate::top::process::Key;
 use crate::top::source::Event;
 
-const PLAIN: Look = Look { color: false, unicode: true };
+const PLAIN: Appearance = Appearance { color: false, unicode: true };
 /// Causes in the order in which a process lists them.
 const GROUPS: [&str; 10] = [
     "data_loading",
@@ -40,10 +40,10 @@ fn answer(pid: u64, seconds: u64) -> Value {
     let nanos = seconds * 1_000_000_000;
     json!({
         "type": "live", "pid": pid, "command": "/opt/venv/bin/python train.py --batch 64", "state": "capturing",
-        "captures": 1, "verdict": "launch", "share": 0.58, "line": "gpuwhy [90.0 s] step 4.9 ms", "kernels": 54_081,
+        "captures": 1, "bottleneck": "launch", "share": 0.58, "line": "gpuwhy [90.0 s] step 4.9 ms", "kernels": 54_081,
         "lost": 0, "trace": "/tmp/gpuwhy-4711.gpuwhy", "host": "node1", "rank": null, "mode": "light",
-        "observed_ns": nanos, "starting_up": false, "live_verdict": "launch", "live_share": 0.614, "ceiling": 3.82,
-        "ceiling_low": 3.3, "ceiling_high": 4.0, "busy": 0.381, "cost": 0.0163, "groups": GROUPS,
+        "observed_ns": nanos, "starting_up": false, "live_bottleneck": "launch", "live_share": 0.614, "best_case": 3.82,
+        "best_case_low": 3.3, "best_case_high": 4.0, "busy": 0.381, "cost": 0.0163, "groups": GROUPS,
         "steps": {"noun": "step", "seen": 174, "median_ns": 4_912_345, "newest_ns": [4_900_000, 5_300_000, 4_850_000]},
         "evidence": [
             "The GPU waits for the next launch 58 % of every step (2.6 of 4.5 ms).",
@@ -63,31 +63,31 @@ fn answer(pid: u64, seconds: u64) -> Value {
     })
 }
 
-fn take(board: &mut Board, host: &str, process: &str, answer: Value) {
+fn take(dashboard: &mut Dashboard, host: &str, process: &str, answer: Value) {
     let key = Key { host: host.to_owned(), process: process.to_owned() };
-    board.take(Event::Answer(key, Box::new(answer)).into_update().unwrap());
+    dashboard.take(Event::Answer(key, Box::new(answer)).into_update().unwrap());
 }
 
 /// Three processes: one of a minute and a half, one that has ended, one with an old library.
-fn board() -> Board {
-    let mut board = Board::new("this host".to_owned(), false);
-    take(&mut board, "", "4711", answer(4711, 80));
-    take(&mut board, "", "4711", answer(4711, 90));
-    take(&mut board, "", "4712", answer(4712, 20));
-    board.take(Update::Ended(Key { host: String::new(), process: "4712".to_owned() }));
-    let old = json!({"pid": 9, "command": "./simulate", "state": "waiting", "verdict": "no_work", "lost": 12_345,
+fn dashboard() -> Dashboard {
+    let mut dashboard = Dashboard::new("this host".to_owned(), false);
+    take(&mut dashboard, "", "4711", answer(4711, 80));
+    take(&mut dashboard, "", "4711", answer(4711, 90));
+    take(&mut dashboard, "", "4712", answer(4712, 20));
+    dashboard.take(Update::Ended(Key { host: String::new(), process: "4712".to_owned() }));
+    let old = json!({"pid": 9, "command": "./simulate", "state": "waiting", "bottleneck": "no_work", "lost": 12_345,
                      "line": "gpuwhy [1.0 s] no GPU work yet"});
-    take(&mut board, "", "9", old);
-    board
+    take(&mut dashboard, "", "9", old);
+    dashboard
 }
 
-fn press(board: &mut Board, keys: &[KeyCode]) {
-    keys.iter().for_each(|&key| drop(board.key(KeyEvent::from(key))));
+fn press(dashboard: &mut Dashboard, keys: &[KeyCode]) {
+    keys.iter().for_each(|&key| drop(dashboard.key(KeyEvent::from(key))));
 }
 
-fn drawn(board: &Board, (width, height): (u16, u16), look: Look) -> Buffer {
+fn drawn(dashboard: &Dashboard, (width, height): (u16, u16), appearance: Appearance) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| draw(frame, board, look)).unwrap();
+    terminal.draw(|frame| draw(frame, dashboard, appearance)).unwrap();
     terminal.backend().buffer().clone()
 }
 
@@ -100,8 +100,8 @@ fn text(buffer: &Buffer) -> String {
 }
 
 #[track_caller]
-fn compare(name: &str, board: &Board, size: (u16, u16)) {
-    let drawn = text(&drawn(board, size, PLAIN));
+fn compare(name: &str, dashboard: &Dashboard, size: (u16, u16)) {
+    let drawn = text(&drawn(dashboard, size, PLAIN));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("cli/top/view/pictures/{name}.txt"));
     if env::var_os("GPUWHY_BLESS").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -113,28 +113,28 @@ fn compare(name: &str, board: &Board, size: (u16, u16)) {
 
 #[test]
 fn the_display_at_three_sizes() {
-    let mut board = board();
-    press(&mut board, &[KeyCode::Down]);
-    compare("80x24", &board, (80, 24));
-    compare("120x40", &board, (120, 40));
-    compare("200x60", &board, (200, 60));
-    press(&mut board, &[KeyCode::Tab]);
-    compare("80x24-lines", &board, (80, 24));
+    let mut dashboard = dashboard();
+    press(&mut dashboard, &[KeyCode::Down]);
+    compare("80x24", &dashboard, (80, 24));
+    compare("120x40", &dashboard, (120, 40));
+    compare("200x60", &dashboard, (200, 60));
+    press(&mut dashboard, &[KeyCode::Tab]);
+    compare("80x24-lines", &dashboard, (80, 24));
 }
 
 #[test]
 fn processes_that_say_little_and_none_at_all() {
-    let mut board = board();
-    press(&mut board, &[KeyCode::Up]);
-    compare("old-library", &board, (80, 24));
-    press(&mut board, &[KeyCode::Char('?')]);
-    compare("help", &board, (100, 30));
-    compare("none", &Board::new("this host".to_owned(), false), (80, 24));
+    let mut dashboard = dashboard();
+    press(&mut dashboard, &[KeyCode::Up]);
+    compare("old-library", &dashboard, (80, 24));
+    press(&mut dashboard, &[KeyCode::Char('?')]);
+    compare("help", &dashboard, (100, 30));
+    compare("none", &Dashboard::new("this host".to_owned(), false), (80, 24));
 }
 
 #[test]
 fn hosts_ranks_and_gpus_have_their_columns() {
-    let mut board = Board::new("node1, node2".to_owned(), false);
+    let mut dashboard = Dashboard::new("node1, node2".to_owned(), false);
     for rank in 0..4 {
         let mut answer = answer(100 + rank, 61);
         answer["rank"] = rank.into();
@@ -142,50 +142,50 @@ fn hosts_ranks_and_gpus_have_their_columns() {
         answer["devices"].as_array_mut().unwrap().push(device);
         answer["devices"][1]["id"] = 1.into();
         answer["missing"] = json!(["32 records were dropped by CUPTI."]);
-        take(&mut board, if rank < 2 { "node1" } else { "node2" }, &(100 + rank).to_string(), answer);
+        take(&mut dashboard, if rank < 2 { "node1" } else { "node2" }, &(100 + rank).to_string(), answer);
     }
-    board.take(Update::Unreachable("node3".to_owned(), "exit status: 255: ssh: no route to host".to_owned()));
-    press(&mut board, &[KeyCode::Down, KeyCode::Char('g'), KeyCode::Char('s')]);
-    compare("ranks", &board, (120, 40));
+    dashboard.take(Update::Unreachable("node3".to_owned(), "exit status: 255: ssh: no route to host".to_owned()));
+    press(&mut dashboard, &[KeyCode::Down, KeyCode::Char('g'), KeyCode::Char('s')]);
+    compare("ranks", &dashboard, (120, 40));
 }
 
 #[test]
 fn every_size_and_every_state_is_drawn() {
-    let mut board = board();
+    let mut dashboard = dashboard();
     let sizes = [(1, 1), (39, 9), (40, 10), (41, 11), (60, 15), (80, 24), (133, 17), (300, 100), (500, 12)];
     for keys in [&[][..], &[KeyCode::Down], &[KeyCode::Down], &[KeyCode::Char('?')], &[KeyCode::End]] {
-        press(&mut board, keys);
-        sizes.iter().for_each(|&size| drop(drawn(&board, size, PLAIN)));
+        press(&mut dashboard, keys);
+        sizes.iter().for_each(|&size| drop(drawn(&dashboard, size, PLAIN)));
     }
-    let small = text(&drawn(&board, (39, 9), PLAIN));
+    let small = text(&drawn(&dashboard, (39, 9), PLAIN));
     assert!(small.starts_with("the terminal is too small: 80x24 is eno"), "{small}");
 }
 
 #[test]
 fn bursts_of_mode_auto_are_counted_in_the_title() {
-    let mut board = Board::new("x".to_owned(), false);
+    let mut dashboard = Dashboard::new("x".to_owned(), false);
     let mut answer = answer(1, 90);
     (answer["mode"], answer["bursts"], answer["captures"]) = ("auto".into(), 2.into(), 3.into());
-    take(&mut board, "node1", "1", answer);
-    let text = text(&drawn(&board, (120, 40), PLAIN));
+    take(&mut dashboard, "node1", "1", answer);
+    let text = text(&drawn(&dashboard, (120, 40), PLAIN));
     assert!(text.contains("mode auto, 2 bursts") && !text.contains("capture 3"), "{text}");
 }
 
 #[test]
 fn names_cannot_control_the_terminal_or_leave_their_place() {
-    let mut board = Board::new("x".to_owned(), false);
+    let mut dashboard = Dashboard::new("x".to_owned(), false);
     let hostile = "\u{1b}[2J\u{202e}\r\n\u{9b}31m</script>日本語".repeat(500);
     let mut answer = answer(1, 90);
-    for name in ["command", "advice", "host", "mode", "state", "verdict", "live_verdict"] {
+    for name in ["command", "advice", "host", "mode", "state", "bottleneck", "live_bottleneck"] {
         answer[name] = hostile.clone().into();
     }
     answer["evidence"] = json!([hostile, hostile]);
     answer["top_kernels"][0]["name"] = hostile.clone().into();
     answer["lines"][0]["file"] = hostile.clone().into();
     answer["trace"] = hostile.clone().into();
-    take(&mut board, &crate::top::answer::harmless(&hostile), "1", answer);
+    take(&mut dashboard, &crate::top::answer::harmless(&hostile), "1", answer);
     for size in [(80, 24), (200, 60)] {
-        let text = text(&drawn(&board, size, PLAIN));
+        let text = text(&drawn(&dashboard, size, PLAIN));
         assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'), "{text:?}");
         assert!(!text.contains('\u{202e}'), "{text:?}");
     }
@@ -194,16 +194,16 @@ fn names_cannot_control_the_terminal_or_leave_their_place() {
 #[test]
 fn without_colors_nothing_is_colored_and_with_them_only_sixteen_are_used() {
     use ratatui::style::Color;
-    let board = board();
-    let colors = |look| {
-        let buffer = drawn(&board, (120, 40), look);
+    let dashboard = dashboard();
+    let colors = |appearance| {
+        let buffer = drawn(&dashboard, (120, 40), appearance);
         let all: Vec<Color> = buffer.content().iter().flat_map(|cell| [cell.fg, cell.bg]).collect();
         all
     };
     assert!(colors(PLAIN).iter().all(|&color| color == Color::Reset));
-    let colored = colors(Look { color: true, unicode: true });
+    let colored = colors(Appearance { color: true, unicode: true });
     assert!(colored.iter().any(|&color| color != Color::Reset));
     assert!(!colored.iter().any(|color| matches!(color, Color::Rgb(..) | Color::Indexed(_))));
-    let ascii = text(&drawn(&board, (120, 40), Look { color: false, unicode: false }));
+    let ascii = text(&drawn(&dashboard, (120, 40), Appearance { color: false, unicode: false }));
     assert!(ascii.is_ascii(), "{ascii}");
 }

@@ -104,7 +104,7 @@ fn header(
     }
     writeln!(output, "  ],")?;
     let rank = session.rank().unwrap_or(options.fallback_rank);
-    let world = session.world_size().unwrap_or(options.fallback_world.max(1));
+    let world = session.world_size().unwrap_or(options.fallback_world_size.max(1));
     // The TensorBoard plugin opens its distributed view for a known backend, but that view requires
     // collectives.
     let backend = if prescan.communicates { "nccl" } else { "" };

@@ -33,7 +33,7 @@ pub(super) mod kind {
     pub const STARTED: u64 = 7;
     pub const WAITING: u64 = 8;
     pub const COPIED: u64 = 9;
-    pub const VERDICT: u64 = 10;
+    pub const BOTTLENECK: u64 = 10;
     pub const MEMORY: u64 = 11;
     pub const STEPS: u64 = 12;
     pub const LEAF: u64 = 13;
@@ -86,7 +86,7 @@ impl<'a, W: Write> Events<'a, W> {
     }
 
     /// Describes the tracks that are known in advance, and writes the bottleneck.
-    pub fn tracks(&mut self, dictionary: &Dictionary, verdict: &str) -> io::Result<()> {
+    pub fn tracks(&mut self, dictionary: &Dictionary, bottleneck: &str) -> io::Result<()> {
         let TrackOrigin { process: pid, name: front, .. } = self.place;
         let process = track(kind::PROCESS, 0, pid);
         self.packets.track(process, None, |message| {
@@ -118,11 +118,11 @@ impl<'a, W: Write> Events<'a, W> {
             let name = format!("{} memory held", memory.name());
             self.counter(parent, track(kind::MEMORY, memory as u32, device.0), &name, "bytes")?;
         }
-        let line = track(kind::VERDICT, 0, 0);
+        let line = track(kind::BOTTLENECK, 0, 0);
         self.packets.track(line, None, |message| {
-            message.text(field::track::NAME, &format!("{front}gpuwhy: verdict"));
+            message.text(field::track::NAME, &format!("{front}gpuwhy: bottleneck"));
         })?;
-        self.packets.slice(line, (self.prescan.base, self.prescan.end), ("gpuwhy", verdict), Arrow::None, &[])
+        self.packets.slice(line, (self.prescan.base, self.prescan.end), ("gpuwhy", bottleneck), Arrow::None, &[])
     }
 
     /// Writes a record. Returns false if it has no track.

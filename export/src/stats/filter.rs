@@ -91,7 +91,7 @@ impl RangeFilter {
     ///
     /// # Errors
     /// If the trace cannot be read.
-    pub fn stretch(&self, trace: &TraceFile, progress: &mut Progress<'_>) -> Result<Option<TimeFilter>, ExportError> {
+    pub fn interval(&self, trace: &TraceFile, progress: &mut Progress<'_>) -> Result<Option<TimeFilter>, ExportError> {
         let mut open = OpenRanges::default();
         let mut found: Vec<(Timestamp, Timestamp)> = Vec::new();
         let mut last = Timestamp::ZERO;
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn stretches_are_read_and_nonsense_is_not() {
+    fn intervals_are_read_and_nonsense_is_not() {
         assert_eq!("1.5s/".parse(), Ok(TimeFilter { start: Some(1_500_000_000), end: None }));
         assert_eq!("/7".parse(), Ok(TimeFilter { start: None, end: Some(7) }));
         for text in ["", "5", "a/b", "-1/2", "2s/1s", "inf/"] {

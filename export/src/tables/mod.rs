@@ -128,8 +128,7 @@ all! {
     KernelLimits = "kernel_limits", reported::KERNEL_LIMITS;
     /// Received, lost and doubtful data.
     Completeness = "completeness", reported::COMPLETENESS;
-    /// Ranges of the program, each with the range of its thread that encloses it most tightly. Only in
-    /// queries.
+    /// Ranges of the program, each with the innermost enclosing range of its thread. Only in queries.
     NestedRanges = "nested_ranges", nested::RANGES;
     /// The same for pushed ranges only. Only in queries.
     NestedPushes = "nested_pushes", nested::RANGES;

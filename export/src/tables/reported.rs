@@ -35,8 +35,8 @@ table! {
             End::TimedOut => "timed_out",
             End::Abrupt => "abrupt",
         };
-        "verdict" Text "what holds the program back" = report.verdict.group.name();
-        "verdict_share" Real "its share of steady device time, 0 to 1" = report.verdict.share;
+        "bottleneck" Text "what holds the program back" = report.bottleneck.group.name();
+        "bottleneck_share" Real "its share of steady device time, 0 to 1" = report.bottleneck.share;
         "capture" Integer "the capture that leaves, steps and completeness are about; empty without captures"
             = report.captures.shown;
         "driver_version" Text "kernel-mode driver" = session.driver_version.as_str();
@@ -141,7 +141,7 @@ table! {
 table! {
     COMPUTE_LIMITS, compute_limit(device: u32, limit: Limit, limits: &ComputeLimits) {
         "device" Integer "joins with devices.device" = device;
-        "limited_by" Text "tensor, memory, issue, latency, occupancy, idle_multiprocessors, lowered_clock, not_told_apart"
+        "limited_by" Text "tensor, memory, issue, latency, occupancy, idle_multiprocessors, lowered_clock, unresolved"
             = limit.name();
         "steady_ns" Integer "of the computation after start-up; exact sum" = limits.steady.times[limit as usize];
         "step_ns" Integer "of the mean typical step; empty without" = limits.step.map(|step| step.times[limit as usize]);
@@ -168,7 +168,7 @@ table! {
         "occupancy" Real "part of its time" = limits.limits.parts[Limit::Occupancy as usize];
         "idle_multiprocessors" Real "part of its time" = limits.limits.parts[Limit::IdleMultiprocessors as usize];
         "lowered_clock" Real "part of its time" = limits.limits.parts[Limit::LoweredClock as usize];
-        "not_told_apart" Real "part of its time" = limits.limits.parts[Limit::NotToldApart as usize];
+        "unresolved" Real "part of its time" = limits.limits.parts[Limit::Unresolved as usize];
         "step_speedup_at_80" Real "of a step if it used 80 % of that unit: simulated, or by subtraction"
             = limits.gains.map(|gains| gains.at_80.speedup);
         "step_speedup_at_90" Real "of a step if it used 90 % of that unit: simulated, or by subtraction"

@@ -199,8 +199,8 @@ impl Collector {
             // By reference: copying each record took some 5 % of this thread (one launching thread, no simulation).
             match &self.sources.decoder.decode(record) {
                 // The call that detects other tools is not part of the program.
-                Decoded::Event(Event::Record(Record::Api(call)))
-                    if call.thread.0 == flusher && self.is_canary(call) => {}
+                Decoded::Event(Event::Record(Record::Api(call))) if call.thread.0 == flusher && self.is_probe(call) => {
+                }
                 Decoded::Event(Event::Record(Record::Kernel(kernel))) if self.is_own_kernel(kernel) => {
                     self.losses.loss.own_kernels += 1;
                 }
@@ -227,10 +227,10 @@ impl Collector {
 
     /// True if the call is to the function that detects other tools; checked for calls of the flushing
     /// thread.
-    fn is_canary(&self, call: &ApiCall) -> bool {
+    fn is_probe(&self, call: &ApiCall) -> bool {
         let dictionary = self.sources.dictionary();
         let function = dictionary.api_function(call.function);
-        function.is_some_and(|function| dictionary.name(function.name) == recorder::CANARY_FUNCTION)
+        function.is_some_and(|function| dictionary.name(function.name) == recorder::PROBE_FUNCTION)
     }
 
     /// True if CUPTI's range profiler launched the kernel, as it does around passes.

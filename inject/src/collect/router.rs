@@ -133,7 +133,7 @@ impl Router {
                     self.routed.push((*number, *record));
                 }
                 Membership::In | Membership::Out => {}
-                Membership::Waits => placed = true,
+                Membership::Pending => placed = true,
             }
         }
         if !placed {

@@ -73,11 +73,11 @@ settings! {
              After three seconds above it by gpuwhy's estimate, the next cheaper GPUWHY_MODE holds to the end. In \
              mode `auto` it limits the bursts.";
         REPORT: ReportStyle = "GPUWHY_REPORT", "summary", "off, summary or full", ReportStyle::parse,
-            "For everyone: what stderr gets when the program ends. `off` is nothing, `summary` the verdict, `full` \
+            "For everyone: what stderr gets when the program ends. `off` is nothing, `summary` the bottleneck, `full` \
              every kernel, copy and call.";
         LIVE: Option<Duration> = "GPUWHY_LIVE", "off", "a duration such as 500ms or 2s, or `off`",
             |text| or_off(text, |text| parse_duration(text).filter(|time| !time.is_zero())),
-            "For users who watch a run in its terminal: how often stderr gets a line with the verdict, such as \
+            "For users who watch a run in its terminal: how often stderr gets a line with the bottleneck, such as \
              `500ms`, `2s` or `1m`.";
         LOG: Level = "GPUWHY_LOG", "warn", "off, error, warn, info or debug", Level::parse,
             "For users who find out why gpuwhy does not work: what it says about itself on stderr. `off`, `error`, \
@@ -93,7 +93,7 @@ settings! {
              is in the process yet. `auto` searches for one.";
         DEPENDENCIES: bool = "GPUWHY_DEPENDENCIES", "off", "on or off", on_or_off,
             "For users who ask which stream waited for which: `on` also records synchronizations and events. On the \
-             launch path it costs as much as everything else together, and the verdict does not need it.";
+             launch path it costs as much as everything else together, and the bottleneck does not need it.";
         MEMORY_USAGE: bool = "GPUWHY_CUDA_MEMORY_USAGE", "off", "on or off", on_or_off,
             "For programs that run out of memory: `on` also records allocations and releases of device, pinned and \
              managed memory and of pools. The report then has the memory held, its peak and the call that took it.";

@@ -50,7 +50,7 @@ pub enum ControlCommand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
     /// The bottleneck.
-    Verdict,
+    Bottleneck,
     /// Everything that a live display shows.
     Live,
 }
@@ -135,7 +135,7 @@ impl<S: Read + Write> Client<S> {
             "snapshot" => ControlCommand::Snapshot,
             "metrics" => ControlCommand::Metrics,
             "hang" => ControlCommand::Hang,
-            "watch" => self.watch(Lines::Verdict, rest, FASTEST_WATCH),
+            "watch" => self.watch(Lines::Bottleneck, rest, FASTEST_WATCH),
             "live" => self.watch(Lines::Live, rest, FASTEST_LIVE),
             _ => ControlCommand::Unknown,
         }
@@ -241,7 +241,7 @@ mod tests {
         let mut client = client("status\nstart\r\n stop \nsnapshot\nwatch 5\nfly\nsta", 0);
         let commands: Vec<_> = std::iter::from_fn(|| client.command()).collect();
         use ControlCommand::{Snapshot, Start, Status, Stop, Unknown, Watch};
-        assert_eq!(commands, [Status, Start, Stop, Snapshot, Watch(Lines::Verdict), Unknown]);
+        assert_eq!(commands, [Status, Start, Stop, Snapshot, Watch(Lines::Bottleneck), Unknown]);
         assert_eq!(client.watch.unwrap().interval, FASTEST_WATCH, "no faster than that");
         assert!(client.is_alive(Instant::now()));
     }
@@ -290,11 +290,11 @@ mod tests {
             });
             let noise: Vec<u8> = bytes.take(20_000).collect();
             let mut client = Client::new(Pipe { incoming: noise, room: 0, written: 0 });
-            let mut turns = 0;
+            let mut access_lock = 0;
             while client.is_alive(Instant::now()) && !client.stream.incoming.is_empty() {
                 client.command();
-                turns += 1;
-                assert!(turns <= 20_000 && client.input.len() <= 2 * MAX_LINE);
+                access_lock += 1;
+                assert!(access_lock <= 20_000 && client.input.len() <= 2 * MAX_LINE);
             }
         }
     }
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn who_does_not_read_loses_lines_and_then_the_connection() {
         let mut client = client("watch 100\nstatus\n", 10);
-        assert_eq!(client.command(), Some(ControlCommand::Watch(Lines::Verdict)));
+        assert_eq!(client.command(), Some(ControlCommand::Watch(Lines::Bottleneck)));
         for _ in 0..10_000 {
             client.answer(&"y".repeat(1000));
             client.write();

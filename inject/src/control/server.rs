@@ -97,7 +97,7 @@ impl Control {
                     client.answer(&answer);
                 }
                 match client.due_lines(now) {
-                    Some(Lines::Verdict) => client.answer(&handler.state("verdict")),
+                    Some(Lines::Bottleneck) => client.answer(&handler.state("bottleneck")),
                     Some(Lines::Live) => client.answer(handler.live(now)),
                     None => {}
                 }
@@ -195,7 +195,7 @@ impl<'a> CommandHandler<'a> {
     fn answer(&mut self, command: ControlCommand) -> String {
         match command {
             ControlCommand::Status => self.state("status"),
-            ControlCommand::Watch(Lines::Verdict) => self.state("verdict"),
+            ControlCommand::Watch(Lines::Bottleneck) => self.state("bottleneck"),
             ControlCommand::Watch(Lines::Live) => self.live(Instant::now()).to_owned(),
             ControlCommand::Metrics => self.metrics(Instant::now()).to_owned(),
             ControlCommand::Snapshot => {
@@ -326,7 +326,7 @@ impl<'a> CommandHandler<'a> {
 
     /// Fields that both states have.
     fn fields(&self, kind: &str) -> Object {
-        let StatusSummary { verdict: (verdict, share), line, kernels, lost, trace, .. } = &self.last;
+        let StatusSummary { bottleneck: (bottleneck, share), line, kernels, lost, trace, .. } = &self.last;
         let trace = trace.as_deref().map(Path::to_string_lossy);
         let (steps, awaited) = self.controller.steps();
         // In the live state, `steps` has durations.
@@ -338,7 +338,7 @@ impl<'a> CommandHandler<'a> {
             .number("captures", self.controller.captures().into())
             .optional_number(steps_name, steps)
             .optional_number("starts_at_step", awaited)
-            .text("verdict", verdict)
+            .text("bottleneck", bottleneck)
             .share("share", *share)
             .text("line", line)
             .number("kernels", *kernels)

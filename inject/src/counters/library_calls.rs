@@ -19,7 +19,7 @@ use parking_lot::{Mutex, MutexGuard};
 /// libraries are torn down under it.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which a thread checks that forks are over; a fork takes some 10 ms.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 static CALLS: Mutex<()> = Mutex::new(());
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -32,7 +32,7 @@ pub fn enter() -> MutexGuard<'static, ()> {
             return calls;
         }
         drop(calls);
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
                 let _calls = enter();
                 entered.send(()).unwrap();
             });
-            thread::sleep(3 * LOOK_EVERY);
+            thread::sleep(3 * POLL_INTERVAL);
             assert_eq!(has_entered.try_recv(), Err(TryRecvError::Empty));
             fork_ends();
             has_entered.recv().unwrap();

@@ -4,8 +4,8 @@
 //!
 //! It costs the program's threads no time: no device is opened in a callback or before the program has a
 //! context, and sampling starts half a second after the start of work. NVML readings take at most 0.2 % of a
-//! core; if sampling takes more than its share, its rate is lowered (`pace`). Measurements of selected
-//! kernels get exclusive access to the counters through `turns`.
+//! core; if sampling takes more than its share, its rate is lowered (`sampling_rate`). Measurements of selected
+//! kernels get exclusive access to the counters through `access_lock`.
 //!
 //! A refusal is not an error: it is a fact in the trace, with advice.
 
@@ -19,24 +19,24 @@ use gpuwhy_trace::record::DeviceId;
 
 use crate::capture::controller::CaptureController;
 use crate::config::{GpuMetrics, Settings};
+use crate::counters::access_lock::{COUNTER_ACCESS, CounterAccess};
 use crate::counters::gauges::DeviceGauges;
 use crate::counters::library_calls::STOP_TIMEOUT;
 use crate::counters::nvml::Devices;
-use crate::counters::pace::{PERIOD, Pace};
 use crate::counters::sampled::{SampledDevice, refused};
+use crate::counters::sampling_rate::{PERIOD, SamplingRate};
 use crate::counters::stop::Stop;
-use crate::counters::turns::{TURNS, Turn};
 use crate::counters::utilization::UtilizationReader;
 use crate::message::{Message, Shared};
 use crate::sys::{clock, memory, process, threads};
 
+pub mod access_lock;
 mod gauges;
 pub mod library_calls;
 mod nvml;
-mod pace;
 mod sampled;
+mod sampling_rate;
 pub mod stop;
-pub mod turns;
 mod utilization;
 
 /// Interval between two NVML readings.
@@ -44,7 +44,7 @@ const GAUGES_EVERY: Duration = Duration::from_millis(100);
 /// The same for 32-bit link counters, which may wrap around after 4 GiB: 68 ms at 63 GB/s.
 const LINKS_EVERY: Duration = Duration::from_millis(50);
 /// Interval between two checks for contexts on further devices.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Time that a program works before its devices are sampled: a short program does not pay for opening them.
 const OPEN_AFTER: Duration = Duration::from_millis(500);
 /// Interval between two attempts while another tool has the counters.
@@ -95,11 +95,11 @@ struct Thread<'a> {
     sampled: Vec<SampledDevice>,
     /// Bit mask of the devices found up to now, by ordinal.
     known: u64,
-    pace: Pace,
-    turn: Option<Turn<'static>>,
+    sampling_rate: SamplingRate,
+    access: Option<CounterAccess<'static>>,
     events: Vec<CounterEvent>,
     /// Time of the next check for devices that have come into use.
-    look_due: Instant,
+    poll_due: Instant,
     /// Time at which devices are opened, or tried again.
     open_due: Option<Instant>,
     decode_due: Instant,
@@ -136,10 +136,10 @@ impl Reader {
             utilization: UtilizationReader::new(),
             sampled: Vec::new(),
             known: 0,
-            pace: Pace::new(rate),
-            turn: None,
+            sampling_rate: SamplingRate::new(rate),
+            access: None,
             events: Vec::new(),
-            look_due: now,
+            poll_due: now,
             open_due: None,
             decode_due: now,
             gauges_due: now,
@@ -161,7 +161,7 @@ impl Thread<'_> {
     fn rest(&self) -> Duration {
         match self.reader.wanted {
             GpuMetrics::Off => utilization::PERIOD,
-            _ if self.known == 0 && !self.controller.monitors() => LOOK_EVERY,
+            _ if self.known == 0 && !self.controller.monitors() => POLL_INTERVAL,
             _ => LINKS_EVERY,
         }
     }
@@ -179,8 +179,8 @@ impl Thread<'_> {
             self.close();
             return;
         }
-        if now >= self.look_due {
-            self.look_due = now + LOOK_EVERY;
+        if now >= self.poll_due {
+            self.poll_due = now + POLL_INTERVAL;
             self.find_devices();
         }
         self.read_gauges(now);
@@ -251,7 +251,7 @@ impl Thread<'_> {
     }
 
     fn sample(&mut self, now: Instant) {
-        if TURNS.is_wanted() && self.turn.is_some() {
+        if COUNTER_ACCESS.is_wanted() && self.access.is_some() {
             self.give_way();
             return;
         }
@@ -273,10 +273,10 @@ impl Thread<'_> {
             self.sampled.iter_mut().for_each(|device| device.refuse(counters::Refusal::Failed(8)));
             return;
         }
-        if self.turn.is_none() {
-            self.turn = TURNS.for_sampling();
+        if self.access.is_none() {
+            self.access = COUNTER_ACCESS.for_sampling();
         }
-        let Some(turn) = &self.turn else {
+        let Some(access) = &self.access else {
             self.sampled.iter_mut().for_each(|device| device.refuse(counters::Refusal::GivenAway));
             self.open_due = Some(Instant::now() + GAUGES_EVERY);
             return;
@@ -290,7 +290,7 @@ impl Thread<'_> {
             }
             // If initialization fails, the first call fails the same way.
             let _ = available.initialize();
-            let opened = device.open(turn, available, &self.pace);
+            let opened = device.open(access, available, &self.sampling_rate);
             close_before_libraries();
             match opened {
                 Ok(set) => self.events.push(CounterEvent::Set(set)),
@@ -312,7 +312,7 @@ impl Thread<'_> {
             }
         }
         if !self.sampled.iter().any(SampledDevice::is_open) {
-            self.turn = None;
+            self.access = None;
         }
         self.open_due = asks_again.then(|| Instant::now() + ASK_AGAIN);
     }
@@ -321,7 +321,7 @@ impl Thread<'_> {
         let before = threads::thread_cpu_time(threads::thread_id());
         for device in self.sampled.iter_mut().filter(|device| device.is_open()) {
             // Repeated if the image was full: the rate is high, or the thread is late.
-            for _ in 0..self.pace.decodings() {
+            for _ in 0..self.sampling_rate.decodings() {
                 if !device.decode(&mut self.events) {
                     break;
                 }
@@ -344,10 +344,10 @@ impl Thread<'_> {
         }
         let after = threads::thread_cpu_time(threads::thread_id());
         let spent = after.zip(before).map_or(Duration::ZERO, |(after, before)| after.saturating_sub(before));
-        if self.pace.note(spent, lasted) {
+        if self.sampling_rate.note(spent, lasted) {
             tracing::info!(
                 "GPU counters take more than their share of a core: a sample every {} ns now",
-                self.pace.interval_nanos()
+                self.sampling_rate.interval_nanos()
             );
             for device in self.sampled.iter_mut().filter(|device| device.is_open()) {
                 device.slowed();
@@ -365,19 +365,19 @@ impl Thread<'_> {
                 device.refuse(counters::Refusal::GivenAway);
             }
         }
-        self.turn = None;
+        self.access = None;
         self.open_due = Some(Instant::now() + GAUGES_EVERY);
     }
 
     /// Stops sampling between captures.
     fn close(&mut self) {
-        if self.turn.is_none() {
+        if self.access.is_none() {
             return;
         }
         for device in &mut self.sampled {
             device.close(&mut self.events);
         }
-        self.turn = None;
+        self.access = None;
         self.open_due = Some(Instant::now());
         self.hand_over();
     }
@@ -419,7 +419,7 @@ impl Thread<'_> {
             let at = clock::now(self.cupti);
             self.events.push(CounterEvent::Gauges(gauges.read(at, true)));
         }
-        self.turn = None;
+        self.access = None;
         self.hand_over();
     }
 }

@@ -8,8 +8,8 @@ use cupti_sys::{CuptiResult, DriverDevice, Error};
 use gpuwhy_trace::counters::{self, ChipName, CounterEvent, CounterLoss, Metric, MetricList, MetricSet, Sample};
 use gpuwhy_trace::record::{DeviceId, Timestamp};
 
-use crate::counters::pace::Pace;
-use crate::counters::turns::Turn;
+use crate::counters::access_lock::CounterAccess;
+use crate::counters::sampling_rate::SamplingRate;
 
 /// First chips that sample by time; Turing and earlier count cycles of the system clock, at about this many
 /// Hz.
@@ -98,12 +98,17 @@ impl SampledDevice {
     ///
     /// # Errors
     /// Returns the reason why it cannot be sampled.
-    pub fn open(&mut self, turn: &Turn<'_>, counters: &'static Counters, pace: &Pace) -> Result<MetricSet, Refusal> {
+    pub fn open(
+        &mut self,
+        access: &CounterAccess<'_>,
+        counters: &'static Counters,
+        sampling_rate: &SamplingRate,
+    ) -> Result<MetricSet, Refusal> {
         if !counters.can_sample() {
             return Err(Refusal::OldLibrary);
         }
         let ordinal = self.device.ordinal;
-        turn.ask(counters, ordinal)?;
+        access.ask(counters, ordinal)?;
         let refusal = |error: Error| Refusal::of(&error);
         let chip = counters.chip_name(ordinal).map_err(refusal)?;
         let no_metrics = |error: Error| match Refusal::of(&error) {
@@ -112,14 +117,15 @@ impl SampledDevice {
             refusal => refusal,
         };
         let set = sets::choose(counters, &chip, self.links).map_err(no_metrics)?.ok_or(Refusal::NoMetrics)?;
-        self.interval_nanos = pace.interval_nanos();
+        self.interval_nanos = sampling_rate.interval_nanos();
         let interval = if self.device.compute_capability >= FIRST_TIMED {
             Interval::Time(self.interval_nanos)
         } else {
             Interval::SystemCycles(self.interval_nanos * (SYSTEM_CLOCK_HZ / 1_000_000) / 1_000)
         };
         let metrics: Vec<_> = set.quantities.iter().copied().map(metric).collect();
-        let settings = Settings { interval, hardware_buffer: pace.hardware_buffer(), samples: pace.room() };
+        let settings =
+            Settings { interval, hardware_buffer: sampling_rate.hardware_buffer(), samples: sampling_rate.room() };
         let mut sampler =
             Sampler::open(counters, ordinal, set.host, set.names, set.configuration, settings).map_err(refusal)?;
         sampler.start().map_err(refusal)?;

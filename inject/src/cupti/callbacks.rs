@@ -14,7 +14,7 @@ use cupti_sys::{ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, 
 use crate::cupti::ownership;
 use crate::kernels;
 #[cfg(feature = "pc-sampling")]
-use crate::kernels::pc_sampling::{GATE, PcSampling};
+use crate::kernels::pc_sampling::{CALL_BLOCKER, PcSampling};
 use crate::message::Message;
 #[cfg(feature = "pc-sampling")]
 use crate::message::Shared;
@@ -94,12 +94,12 @@ impl ResourceHandler for Callbacks {
     #[cfg(feature = "pc-sampling")]
     fn call_begins() {
         // Also before and after the profiler runs: the thread that blocks API calls relies on it.
-        GATE.enter();
+        CALL_BLOCKER.enter();
     }
 
     #[cfg(feature = "pc-sampling")]
     fn call_ends() {
-        GATE.leave();
+        CALL_BLOCKER.leave();
     }
 
     fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {

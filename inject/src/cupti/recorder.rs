@@ -34,7 +34,7 @@ const LEFTOVER_PERIOD: Duration = Duration::from_millis(2);
 const MAX_LEFTOVER_BUFFERS: usize = 50;
 
 /// Driver function whose record shows whether another tool has the buffers.
-pub const CANARY_FUNCTION: &str = "cuDriverGetVersion";
+pub const PROBE_FUNCTION: &str = "cuDriverGetVersion";
 
 /// True if this version records whole CUDA graphs without crashing programs.
 pub fn whole_graphs_are_safe(cupti: &Cupti) -> bool {
@@ -110,7 +110,7 @@ impl ActivityRecorder {
                 return Err(error);
             }
             for domain in [Domain::RUNTIME, Domain::DRIVER] {
-                enable_canary(cupti, domain);
+                enable_probe(cupti, domain);
             }
         }
         let calls = [Domain::RUNTIME, Domain::DRIVER].map(|domain| {
@@ -119,10 +119,10 @@ impl ActivityRecorder {
                 .partition(|(_, name)| kinds::wants(name));
             let ids = |calls: Vec<(u32, String)>| calls.into_iter().map(|(id, _)| id).collect();
             // The call that detects other tools.
-            let canary = others.iter().filter(|(_, name)| ownership.is_yielded() && name == CANARY_FUNCTION);
-            let canary: Vec<_> = canary.map(|&(id, _)| id).collect();
+            let probe = others.iter().filter(|(_, name)| ownership.is_yielded() && name == PROBE_FUNCTION);
+            let probe: Vec<_> = probe.map(|&(id, _)| id).collect();
             let rest = if mode == Mode::Full { ids(others) } else { Vec::new() };
-            Calls { domain, ids: [ids(wanted), canary].concat(), rest, all: AtomicBool::new(false) }
+            Calls { domain, ids: [ids(wanted), probe].concat(), rest, all: AtomicBool::new(false) }
         });
         // Only possible now: if it is enabled later, the next launch of a graph that was already instantiated
         // crashes the program (docs/design/overhead.md). So it stays on between captures too.
@@ -372,7 +372,7 @@ enum Part {
 /// Enables one rarely called function from before CUDA starts. CUPTI 13.0 accepts functions that are enabled
 /// later and never records them, unless one of their domain was on when CUDA started (measured on an H200: 0
 /// of 100 launches without it, 100 of 100 with it; its cost per empty launch is below the noise).
-fn enable_canary(cupti: &Cupti, domain: Domain) {
+fn enable_probe(cupti: &Cupti, domain: Domain) {
     let seldom = |name: &str| matches!(name.split("_v").next(), Some("cudaProfilerStop" | "cuProfilerStop"));
     if let Some((id, _)) = api_functions(cupti, domain).find(|(_, name)| seldom(name)) {
         // Fails before 12.5, where complete kinds are recorded.

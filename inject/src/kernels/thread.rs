@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use crate::capture::controller::CaptureController;
 use crate::config::KernelRequest;
-use crate::counters::turns::{TURNS, Turn};
+use crate::counters::access_lock::{COUNTER_ACCESS, CounterAccess};
 use crate::counters::{close_before_libraries, library_calls};
 use crate::kernels::measurement::{Launch, Limits, Measurement};
 #[cfg(feature = "pc-sampling")]
@@ -29,7 +29,7 @@ use crate::sys::clock;
 /// Interval between two checks for finished profiles.
 const PERIOD: Duration = Duration::from_millis(20);
 /// Maximum wait for sampling to release the counters.
-const TURN_TIMEOUT: Duration = Duration::from_secs(5);
+const ACCESS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum wait for an open pass at the end of the program.
 const LAST_PASS: Duration = Duration::from_secs(1);
 /// Interval between two checks for its end.
@@ -146,7 +146,7 @@ impl KernelProfiler {
                 hand_on(&mut state.measurement, messages);
                 *locked = None;
             }
-            Ok((plan, turn)) => {
+            Ok((plan, access)) => {
                 state.plan = Some(plan);
                 drop(locked);
                 self.is_armed.store(true, Ordering::Release);
@@ -155,16 +155,16 @@ impl KernelProfiler {
                 self.listen(controller, false);
                 self.is_armed.store(false, Ordering::Release);
                 // Sampling may continue.
-                drop(turn);
+                drop(access);
             }
         }
     }
 
     /// Acquires the counters of the process and prepares the metrics of a device's chip: all steps that need
     /// no context.
-    fn prepare(&self, device: u32) -> Result<(RangePlan, Turn<'static>), u32> {
+    fn prepare(&self, device: u32) -> Result<(RangePlan, CounterAccess<'static>), u32> {
         let counters = Counters::of(self.cupti);
-        let turn = TURNS.take(TURN_TIMEOUT).ok_or(CuptiResult::HARDWARE_BUSY.0)?;
+        let access = COUNTER_ACCESS.take(ACCESS_TIMEOUT).ok_or(CuptiResult::HARDWARE_BUSY.0)?;
         let calls = library_calls::enter();
         let prepared = counters
             .initialize()
@@ -177,7 +177,7 @@ impl KernelProfiler {
                 for metric in plan.missing() {
                     tracing::warn!("this GPU does not have the metric {metric}");
                 }
-                Ok((plan, turn))
+                Ok((plan, access))
             }
             Err(error) => {
                 tracing::warn!("kernels are not measured: {error}");

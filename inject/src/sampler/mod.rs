@@ -94,7 +94,7 @@ impl Sampler {
             python: self.python,
             native: self.native,
             native_spent: Duration::ZERO,
-            census_due: Instant::now(),
+            child_counts_due: Instant::now(),
         };
         let mut watched: Vec<WatchedThread> = Vec::new();
         let mut batch = SampleBatch::default();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpuwhy_trace::record::{HostSample, InterpreterLock, ThreadId, ThreadState, Timestamp};
-use host_sampler::children::{Census, Children};
+use host_sampler::children::{ChildCounts, Children};
 use host_sampler::process::Process;
 use host_sampler::python::{Bytecode, Frame, Lock, Miss, Python};
 use host_sampler::thread::Thread;
@@ -22,7 +22,7 @@ use crate::sys::{clock, threads};
 const SHARE: u32 = 100;
 /// Pause per child process after a scan of the children, which is only done while a launching thread waits. A
 /// child takes some 10 microseconds: 0.4 % of a core for any number of children.
-const CENSUS_A_CHILD: Duration = Duration::from_micros(2_500);
+const CHILD_COUNTS_A_CHILD: Duration = Duration::from_micros(2_500);
 
 /// A sleep is reported in pieces of this length, nanoseconds, so that it is known before it ends.
 const PIECE: u64 = 50_000_000;
@@ -36,7 +36,7 @@ pub struct Tools {
     /// CPU time of native stacks at the last pause.
     pub(super) native_spent: Duration,
     pub(super) children: Children,
-    pub(super) census_due: Instant,
+    pub(super) child_counts_due: Instant,
 }
 
 impl Tools {
@@ -192,10 +192,10 @@ fn take_sample(
         }
         Some(Err(Miss::NoPython)) | None => {}
     }
-    if state != ThreadState::Running && Instant::now() >= tools.census_due {
-        let Census { all, running, in_io } = tools.children.census();
+    if state != ThreadState::Running && Instant::now() >= tools.child_counts_due {
+        let ChildCounts { all, running, in_io } = tools.children.child_counts();
         (sample.children, sample.children_running, sample.children_in_io) = (all, running, in_io);
-        tools.census_due = Instant::now() + CENSUS_A_CHILD * all.max(1);
+        tools.child_counts_due = Instant::now() + CHILD_COUNTS_A_CHILD * all.max(1);
     }
     (QueuedSample { sample, frames, earlier: Arc::new([]) }, bytecode)
 }

@@ -122,9 +122,9 @@ fn gaps(page: &mut String, device: &DeviceReport) {
             words::cause(row.leaf),
             row.subject.kind().replace('_', " "),
             escaped(row.subject.name().unwrap_or_default()),
-            row.tally.count,
-            duration(row.tally.total_ns),
-            duration(row.tally.longest_ns),
+            row.totals.count,
+            duration(row.totals.total_ns),
+            duration(row.totals.longest_ns),
         );
     }
     page.push_str("</tbody></table>\n");

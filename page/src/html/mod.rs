@@ -1,12 +1,12 @@
 //! The report as static HTML: readable without scripts, and on paper.
 
+mod bottleneck;
 mod causes;
 mod diff;
 mod escape;
 mod palette;
 mod ranks;
 mod tables;
-mod verdict;
 
 use std::io::{self, Write};
 
@@ -60,12 +60,12 @@ pub(crate) fn whole(out: &mut dyn Write, title: &str, body: &str) -> io::Result<
 /// Renders the report about one run.
 pub(crate) fn report(report: &Report, left_out: &[String], sources: &[Excerpt]) -> String {
     let mut page = String::new();
-    verdict::write(&mut page, report);
+    bottleneck::write(&mut page, report);
     page.push_str("<main>\n<div id=\"app\"></div>\n<div id=\"answer\">\n");
     causes::write(&mut page, report);
     tables::write(&mut page, report);
     tables::sources(&mut page, sources);
-    verdict::completeness(&mut page, report, left_out);
+    bottleneck::completeness(&mut page, report, left_out);
     let text = report.full_within(ROWS, Style::default()) + &report.range_tables();
     let lines: Vec<String> = text.lines().map(escaped).collect();
     page.push_str("<section><h2>The report as text</h2>\n<pre>");

@@ -77,9 +77,9 @@ fn bars(page: &mut String, of: &RanksReport) {
             duration(row.waited_ns),
             duration(communication - waiting),
             duration(row.awaited_ns),
-            row.verdict.0.name(),
-            mark(row.verdict.0),
-            words::bottleneck(row.verdict.0),
+            row.bottleneck.0.name(),
+            mark(row.bottleneck.0),
+            words::bottleneck(row.bottleneck.0),
         );
     }
     page.push_str("</tbody></table></section>\n");

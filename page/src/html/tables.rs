@@ -16,7 +16,7 @@ pub(super) fn write(page: &mut String, report: &Report) {
     copies(page, report);
     calls(page, report);
     lines(page, report);
-    ceilings(page, report);
+    best_cases(page, report);
 }
 
 fn head(page: &mut String, title: &str, columns: &[&str]) {
@@ -116,15 +116,16 @@ pub(super) fn sources(page: &mut String, excerpts: &[Excerpt]) {
     page.push_str("</section>\n");
 }
 
-fn ceilings(page: &mut String, report: &Report) {
+fn best_cases(page: &mut String, report: &Report) {
     for device in &report.devices {
         let Some(what_if) = &device.what_if else { continue };
         let title = format!("What could be gained at most, GPU {}", device.device.id);
         head(page, &title, &["Without", "Step", "Best case", "Interval"]);
-        for ceiling in &what_if.ceilings {
-            let speedup = if ceiling.speedup.is_finite() { format!("{:.2}x", ceiling.speedup) } else { "-".to_owned() };
-            let interval = ceiling.interval.map(|(low, high)| format!("{low:.2}x to {high:.2}x")).unwrap_or_default();
-            row(page, &ceiling.kind.name().replace('_', " "), &[duration(ceiling.step_ns), speedup, interval]);
+        for best_case in &what_if.best_cases {
+            let speedup =
+                if best_case.speedup.is_finite() { format!("{:.2}x", best_case.speedup) } else { "-".to_owned() };
+            let interval = best_case.interval.map(|(low, high)| format!("{low:.2}x to {high:.2}x")).unwrap_or_default();
+            row(page, &best_case.kind.name().replace('_', " "), &[duration(best_case.step_ns), speedup, interval]);
         }
         page.push_str("</tbody></table>\n");
         if let Some(refused) = &what_if.refused {

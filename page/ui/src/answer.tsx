@@ -22,7 +22,7 @@ function alike(page: Page, device: number, leaf: string, kind: string, name: str
 }
 
 /** Best case in the report without this cause. */
-function ceiling(page: Page, device: number, group: number) {
+function best_case(page: Page, device: number, group: number) {
   const { without } = page.manifest.groups[group]!;
   const of = page.manifest.report.devices.find((row: { id: number }) => row.id === device);
   return of?.what_if?.scenarios?.find((row: { kind: string }) => row.kind === without) ?? null;
@@ -67,7 +67,7 @@ function GapPanel({ gap, page, next, zoom }: { gap: Gap } & Actions) {
   const like = alike(page, gap.device, leaf.name, kind, name) as
     | { count: number; total_ns: number; longest_ns: number }
     | undefined;
-  const best = ceiling(page, gap.device, leaf.group) as {
+  const best = best_case(page, gap.device, leaf.group) as {
     speedup: number | null; low: number | null; high: number | null; step_ns: number;
   } | null;
   const device = report.devices.find((row: { id: number }) => row.id === gap.device);

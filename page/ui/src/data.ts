@@ -16,7 +16,7 @@ export interface Lane {
 export interface Timeline {
   origin_unix_ns: string;
   window_ns: number;
-  stretches: number;
+  intervals: number;
   span_ns: number;
   windows: [number, number][] | null;
   lanes: Lane[];
@@ -38,7 +38,7 @@ export interface CurveEntry {
   step: number;
   /** The largest value. */
   most: number;
-  stretches: number;
+  intervals: number;
   span_ns: number;
   block: number;
 }
@@ -57,7 +57,7 @@ export interface CounterLane {
 /** A few steps in every scenario of the simulation. */
 export interface ReplayEntry {
   /** Name of the scenario, and its condition. */
-  worlds: [string, string][];
+  variants: [string, string][];
   steps: { device: number; from: number; to: number; count: number; block: number; ends: number[] }[];
 }
 
@@ -209,7 +209,7 @@ function unzigzag(value: number): number {
 
 /** Decodes the values of a curve. */
 export function curve(bytes: Uint8Array, entry: CurveEntry): Curve {
-  const values = new Numbers(bytes).column(entry.stretches);
+  const values = new Numbers(bytes).column(entry.intervals);
   let number = 0;
   for (let i = 0; i < values.length; i++) {
     number += unzigzag(values[i]!);

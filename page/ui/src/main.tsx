@@ -7,7 +7,7 @@ import { AnswerPanel } from "./answer";
 import { GAP_END, Page, type Curve, type Lane } from "./data";
 import { duration, quantity } from "./format";
 import { meanOf } from "./paint";
-import { eventIn, gapAt, Mark, Stretch, type Answer } from "./selection";
+import { eventIn, gapAt, Mark, Interval, type Answer } from "./selection";
 import { neighbor, type Sums } from "./sums";
 import { readCurves, readSums, TimelineView, type Hit } from "./timeline";
 import { TABS } from "./views";
@@ -15,7 +15,7 @@ import { around, clamp, fromFragment, toFragment, type View } from "./view";
 
 const KEYS: [string, string][] = [
   ["W S, arrows up and down, wheel", "zoom"], ["A D, arrows, shift and wheel", "move"], ["F", "the whole run"],
-  ["drag", "select a stretch: its exact breakdown"], ["click", "ask about a gap, kernel or call"],
+  ["drag", "select a interval: its exact breakdown"], ["click", "ask about a gap, kernel or call"],
   ["[ ]", "the gap of the same cause before and behind"], ["Enter", "zoom to the selection"],
   ["/", "search a name"], ["Esc", "clear"], ["?", "these keys"],
 ];
@@ -99,7 +99,7 @@ function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves
           return;
         }
       }
-      if (!page.whole(row.lane!, at, at + 1)) say("Events of this stretch are not in this file; About has the command.");
+      if (!page.whole(row.lane!, at, at + 1)) say("Events of this interval are not in this file; About has the command.");
       return;
     }
     setAnswer(await eventIn(page, hit));
@@ -190,7 +190,7 @@ function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves
         )}
         {lane && laneSums && (
           <div class="panel" role="region" aria-label="Breakdown">
-            <Stretch page={page} lane={lane} sums={laneSums} curves={curves} from={Math.round(from)} to={Math.round(to)} />
+            <Interval page={page} lane={lane} sums={laneSums} curves={curves} from={Math.round(from)} to={Math.round(to)} />
           </div>
         )}
       </div>

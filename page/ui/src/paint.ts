@@ -95,8 +95,8 @@ export function columns(page: Page, sums: Sums, place: Place, leafOnly: number):
   let begin = sums.border(view.from);
   for (let x = 0; x < width; ) {
     const end = Math.max(begin + 1, sums.border(view.from + Math.min(width, x + step) * perPixel));
-    if (begin >= sums.stretches) break;
-    const last = Math.min(end, sums.stretches);
+    if (begin >= sums.intervals) break;
+    const last = Math.min(end, sums.intervals);
     const [x0, x1] = [begin, last].map((border) => Math.round((border * sums.span - view.from) / perPixel));
     const length = (last - begin) * sums.span;
     let y = top + height;
@@ -164,11 +164,11 @@ export function density(sums: Sums, place: Place): void {
   const { context, colors: of, view, left, width, top, height } = place;
   const perPixel = (view.to - view.from) / width;
   for (let x = 0; x < width; x++) {
-    const begin = Math.min(sums.stretches - 1, Math.floor((view.from + x * perPixel) / sums.span));
+    const begin = Math.min(sums.intervals - 1, Math.floor((view.from + x * perPixel) / sums.span));
     const end = Math.max(begin + 1, Math.floor((view.from + (x + 1) * perPixel) / sums.span));
     let y = top + height;
     for (const key of sums.running.keys()) {
-      const part = sums.between(key, begin, Math.min(end, sums.stretches)) / ((end - begin) * sums.span);
+      const part = sums.between(key, begin, Math.min(end, sums.intervals)) / ((end - begin) * sums.span);
       if (part <= 0) continue;
       const high = Math.min(y - top, part * height);
       y -= high;

@@ -15,18 +15,18 @@ export interface Replayed {
   stream: number[];
   kind: number[];
   /** For each scenario: start and duration. */
-  worlds: { begin: number[]; duration: number[] }[];
+  variants: { begin: number[]; duration: number[] }[];
 }
 
-export function replayed(bytes: Uint8Array, count: number, worlds: number): Replayed {
+export function replayed(bytes: Uint8Array, count: number, variants: number): Replayed {
   const numbers = new Numbers(bytes);
   const column = () => {
     let value = 0;
     return Array.from({ length: count }, () => (value += numbers.signed()));
   };
   const [begin, lasted, stream, kind] = [column(), column(), column(), column()];
-  const all = Array.from({ length: worlds }, () => ({ begin: column(), duration: column() }));
-  return { begin, duration: lasted, stream, kind, worlds: all };
+  const all = Array.from({ length: variants }, () => ({ begin: column(), duration: column() }));
+  return { begin, duration: lasted, stream, kind, variants: all };
 }
 
 /** Duration of the switch animation, milliseconds. */
@@ -38,9 +38,9 @@ const AS_IT_RAN = 0;
 const UNTRACED = 1;
 
 /** Positions between two scenarios; `part` is 0 at the first, 1 at the second. Scenario 0 is the measured run. */
-function at(of: Replayed, world: number, i: number): [number, number] {
-  if (world === AS_IT_RAN) return [of.begin[i]!, of.duration[i]!];
-  const { begin, duration: lasted } = of.worlds[world]!;
+function at(of: Replayed, variant: number, i: number): [number, number] {
+  if (variant === AS_IT_RAN) return [of.begin[i]!, of.duration[i]!];
+  const { begin, duration: lasted } = of.variants[variant]!;
   return [begin[i]!, lasted[i]!];
 }
 
@@ -85,7 +85,7 @@ function draw(canvas: HTMLCanvasElement, page: Page, of: Replayed, step: Step, f
     }
   });
   // The ends of the step: as measured, and in the scenario.
-  const end = (world: number) => (world === AS_IT_RAN ? real : step.ends[world]!);
+  const end = (variant: number) => (variant === AS_IT_RAN ? real : step.ends[variant]!);
   context.fillStyle = palette.text;
   context.fillRect(x(real), 0, 1.5, streams.length * ROW);
   context.fillRect(x(end(from) + (end(to) - end(from)) * part), streams.length * ROW, 1.5, streams.length * ROW);
@@ -103,26 +103,26 @@ export function ReplayView({ page, view, show }: { page: Page; view: View; show:
     set(null);
     if (!entry || !step) return;
     let current = true;
-    void page.bytes(step.block).then((bytes) => current && set(replayed(bytes, step.count, entry.worlds.length)));
+    void page.bytes(step.block).then((bytes) => current && set(replayed(bytes, step.count, entry.variants.length)));
     return () => {
       current = false;
     };
   }, [step?.block]);
-  const world = entry && view.world < entry.worlds.length ? view.world : AS_IT_RAN;
+  const variant = entry && view.variant < entry.variants.length ? view.variant : AS_IT_RAN;
   useEffect(() => {
     if (!of || !step || !canvas.current) return;
     const target = canvas.current;
     const from = before.current;
-    before.current = world;
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches || from === world) {
-      draw(target, page, of, step, world, world, 1);
+    before.current = variant;
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches || from === variant) {
+      draw(target, page, of, step, variant, variant, 1);
       return;
     }
     const begun = performance.now();
     let frame = 0;
     const glide = (now: number) => {
       const part = Math.min(1, Math.max(0, (now - begun) / GLIDE));
-      draw(target, page, of, step, from, world, part * part * (3 - 2 * part));
+      draw(target, page, of, step, from, variant, part * part * (3 - 2 * part));
       if (part < 1) frame = requestAnimationFrame(glide);
     };
     frame = requestAnimationFrame(glide);
@@ -134,20 +134,20 @@ export function ReplayView({ page, view, show }: { page: Page; view: View; show:
   const { report } = page.manifest;
   const device = report.devices.find((row: { id: number }) => row.id === view.device);
   const real = step.to - step.from;
-  const then = world === AS_IT_RAN ? real : step.ends[world]!;
-  const plan = report.verdict.plan.find((fix: { kind: string }) => fix.kind === entry.worlds[world]![0]);
+  const then = variant === AS_IT_RAN ? real : step.ends[variant]!;
+  const plan = report.bottleneck.plan.find((fix: { kind: string }) => fix.kind === entry.variants[variant]![0]);
   const next = plan?.then ? page.manifest.groups.find((group) => group.name === plan.then)?.words : null;
-  const scenario = device?.what_if?.scenarios?.find((row: { kind: string }) => row.kind === entry.worlds[world]![0]);
+  const scenario = device?.what_if?.scenarios?.find((row: { kind: string }) => row.kind === entry.variants[variant]![0]);
   // Scenarios without any effect are omitted from the switch.
-  const useful = entry.worlds.map((_, index) => index)
-    .filter((index) => index > UNTRACED && (steps.some((of) => of.ends[index]! < of.ends[UNTRACED]! * 0.99) || index === world));
+  const useful = entry.variants.map((_, index) => index)
+    .filter((index) => index > UNTRACED && (steps.some((of) => of.ends[index]! < of.ends[UNTRACED]! * 0.99) || index === variant));
   return (
     <div id="replay">
       <h2>A step if one cost were gone</h2>
-      <p class="buttons" role="group" aria-label="World">
+      <p class="buttons" role="group" aria-label="Variant">
         {[AS_IT_RAN, ...useful].map((index) => (
-          <button aria-pressed={index === world} onClick={() => show({ ...view, world: index })}>
-            {index === AS_IT_RAN ? "as it ran" : entry.worlds[index]![0].replace(/_/g, " ")}
+          <button aria-pressed={index === variant} onClick={() => show({ ...view, variant: index })}>
+            {index === AS_IT_RAN ? "as it ran" : entry.variants[index]![0].replace(/_/g, " ")}
           </button>
         ))}
         {steps.map((_, index) => (
@@ -155,11 +155,11 @@ export function ReplayView({ page, view, show }: { page: Page; view: View; show:
         ))}
       </p>
       <canvas ref={canvas} class="replay" role="img"
-        aria-label={`The step as it ran, ${duration(real)}, and if ${entry.worlds[world]![1]}, ${duration(then)}`} />
+        aria-label={`The step as it ran, ${duration(real)}, and if ${entry.variants[variant]![1]}, ${duration(then)}`} />
       <p aria-live="polite">
-        {world === AS_IT_RAN
+        {variant === AS_IT_RAN
           ? `As it ran the step took ${duration(real)}; its replay takes ${duration(step.ends[AS_IT_RAN]!)}, without tracing ${duration(step.ends[UNTRACED]!)}.`
-          : `If ${entry.worlds[world]![1]}: ${duration(real)} becomes ${duration(then)}, ${duration(real - then)} less.`}
+          : `If ${entry.variants[variant]![1]}: ${duration(real)} becomes ${duration(then)}, ${duration(real - then)} less.`}
         {scenario?.speedup ? ` Over all steps ${scenario.speedup.toFixed(2)}x.` : ""}
         {next ? ` Then the bottleneck is ${next}.` : ""}
       </p>

@@ -212,7 +212,7 @@ export function Leaves({ page, of }: { page: Page; of: { leaf: number; nanos: nu
 }
 
 /** Time by cause of the selected interval. */
-export function Stretch(props: { page: Page; lane: Lane; sums: Sums; curves: Curve[]; from: number; to: number }) {
+export function Interval(props: { page: Page; lane: Lane; sums: Sums; curves: Curve[]; from: number; to: number }) {
   const [found, set] = useState<Breakdown | null>(null);
   const { page, lane, sums, from, to } = props;
   useEffect(() => {
@@ -231,7 +231,7 @@ export function Stretch(props: { page: Page; lane: Lane; sums: Sums; curves: Cur
     .map((curve) => [curve, meanOf(curve, found.from, found.to)] as const)
     .filter(([, mean]) => !Number.isNaN(mean));
   return (
-    <div id="stretch">
+    <div id="interval">
       <h2>
         {duration(found.to - found.from)} of {lane.label}{" "}
         <small>{found.within ? `to ${duration(found.within)}: single events are not in this page` : "exact"}</small>

@@ -7,20 +7,20 @@ export class Sums {
   /** By key: running sums, one more than there are intervals; absent keys have no time. */
   readonly running = new Map<number, Float64Array>();
 
-  constructor(bytes: Uint8Array, readonly stretches: number, readonly span: number) {
+  constructor(bytes: Uint8Array, readonly intervals: number, readonly span: number) {
     const numbers = new Numbers(bytes);
     const keys = numbers.next();
     for (let k = 0; k < keys; k++) {
       const key = numbers.next();
-      const running = new Float64Array(stretches + 1);
-      for (let i = 0; i < stretches; i++) running[i + 1] = running[i]! + numbers.next();
+      const running = new Float64Array(intervals + 1);
+      for (let i = 0; i < intervals; i++) running[i + 1] = running[i]! + numbers.next();
       this.running.set(key, running);
     }
   }
 
   /** Index of the interval boundary nearest to a time. */
   border(at: number): number {
-    return Math.min(this.stretches, Math.max(0, Math.round(at / this.span)));
+    return Math.min(this.intervals, Math.max(0, Math.round(at / this.span)));
   }
 
   /** Nanoseconds of a key between two boundaries. */
@@ -64,7 +64,7 @@ export async function breakdown(page: Page, lane: Lane, sums: Sums, from: number
     return { from, to, leaves, within: 0 };
   }
   const [a, b] = [sums.border(from), sums.border(to)];
-  const [begin, end] = a < b ? [a, b] : [Math.min(a, sums.stretches - 1), Math.min(a, sums.stretches - 1) + 1];
+  const [begin, end] = a < b ? [a, b] : [Math.min(a, sums.intervals - 1), Math.min(a, sums.intervals - 1) + 1];
   for (const key of sums.running.keys()) leaves[key] = sums.between(key, begin, end);
   return { from: begin * span, to: end * span, leaves, within: span };
 }

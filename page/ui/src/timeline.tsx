@@ -284,7 +284,7 @@ export async function readSums(page: Page): Promise<Map<Lane, Sums>> {
   const timeline = page.manifest.timeline;
   for (const lane of timeline?.lanes ?? []) {
     if (lane.sums !== null) {
-      found.set(lane, new Sums(await page.bytes(lane.sums), timeline!.stretches, timeline!.span_ns));
+      found.set(lane, new Sums(await page.bytes(lane.sums), timeline!.intervals, timeline!.span_ns));
     }
   }
   return found;

@@ -10,7 +10,7 @@ export interface View {
   device: number;
   tab: string;
   /** Index of the scenario in the timeline; 0 is the measured run. */
-  world: number;
+  variant: number;
   /** Name whose events are highlighted; 0: all are. */
   name: number;
   /** Cause that is highlighted; -1: all are. */
@@ -44,7 +44,7 @@ export function around(view: View, from: number, to: number, window: number): Vi
   return clamp({ ...view, from: from - room, to: to + room }, window);
 }
 
-const FIELDS = { g: "device", w: "world", n: "name", l: "leaf" } as const;
+const FIELDS = { g: "device", w: "variant", n: "name", l: "leaf" } as const;
 
 export function toFragment(view: View): string {
   const parts = [`v=${Math.round(view.from)}-${Math.round(view.to)}`, `t=${view.tab}`];
@@ -55,7 +55,7 @@ export function toFragment(view: View): string {
   return parts.join("&");
 }
 
-const START = { selected: null, device: 0, tab: "causes", world: 0, name: 0, leaf: -1 };
+const START = { selected: null, device: 0, tab: "causes", variant: 0, name: 0, leaf: -1 };
 
 export function fromFragment(text: string, window: number): View {
   const view: View = { from: 0, to: window, ...START };

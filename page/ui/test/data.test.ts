@@ -38,7 +38,7 @@ test("a chunk is taken apart as it was packed", () => {
 });
 
 test("a curve has its values, and nothing where nothing is known", () => {
-  const entry = { device: 0, label: "power", unit: "W", step: 0.1, most: 300, stretches: 4, span_ns: 10, block: 0 };
+  const entry = { device: 0, label: "power", unit: "W", step: 0.1, most: 300, intervals: 4, span_ns: 10, block: 0 };
   const found = curve(columns([signed(0), signed(2001), signed(1000), signed(-3001)]), entry);
   assert.deepEqual([...found.values].map((value) => Math.round(value)), [NaN, 200, 300, NaN]);
   const mean = (from: number, to: number) => meanOf(found, from, to);
@@ -73,8 +73,8 @@ function made(window: number): { page: Page; lane: Lane; sums: Sums; segments: [
     segments.push([at, length, random(4)]);
     at += length;
   }
-  const [stretches, span] = [64, Math.ceil(window / 64)];
-  const cells = Array.from({ length: 4 }, () => new Array<number>(stretches).fill(0));
+  const [intervals, span] = [64, Math.ceil(window / 64)];
+  const cells = Array.from({ length: 4 }, () => new Array<number>(intervals).fill(0));
   for (const [begin, length, leaf] of segments) {
     for (let at = begin; at < begin + length; at++) cells[leaf]![Math.floor(at / span)]!++;
   }
@@ -96,10 +96,10 @@ function made(window: number): { page: Page; lane: Lane; sums: Sums; segments: [
     segments.length, 3,
   );
   page.chunk = () => Promise.resolve(chunk);
-  return { page, lane, sums: new Sums(bytes, stretches, span), segments };
+  return { page, lane, sums: new Sums(bytes, intervals, span), segments };
 }
 
-test("any stretch has the exact sum of its segments", async () => {
+test("any interval has the exact sum of its segments", async () => {
   const window = 100_000;
   const { page, lane, sums, segments } = made(window);
   for (let i = 0; i < 200; i++) {

@@ -13,7 +13,7 @@ use super::operation::Operation;
 use super::phases::{Causes, HostLead, Phases};
 use super::segments::{GapEnd, GapLaunch, Idle, IdleLog, Segment, SegmentLog};
 use super::statistics::DeviceStatistics;
-use crate::steps::ledger::StepLedger;
+use crate::steps::step_table::StepTable;
 use crate::steps::{Boundary, Cut, Steady, Step, StepSeries, StepSource, Steps};
 
 /// Names tracked for their first appearance, one bit each (128 KiB); a damaged id must not cost more.
@@ -28,7 +28,7 @@ pub struct DeviceAccount {
     leaves: Leaves,
     overlap: Overlap,
     phases: Phases,
-    pub(super) steps: StepLedger,
+    pub(super) steps: StepTable,
     /// The newest idle segments.
     log: IdleLog,
     pub(super) statistics: DeviceStatistics,
@@ -60,7 +60,7 @@ impl DeviceAccount {
             leaves: [0; LEAF_COUNT],
             overlap: Overlap::default(),
             phases: Phases::new(0),
-            steps: StepLedger::default(),
+            steps: StepTable::default(),
             log: IdleLog::default(),
             statistics: DeviceStatistics::default(),
             operations: 0,
@@ -97,7 +97,7 @@ impl DeviceAccount {
 
     /// Series of steps that represents the device.
     pub fn step_series(&self) -> StepSeries {
-        self.steps.speaking_series()
+        self.steps.representative_series()
     }
 
     /// Nanoseconds from the start of the first operation to the point up to which the timeline is final.
@@ -195,7 +195,7 @@ impl DeviceAccount {
 
     /// Subjects of `leaf` after start-up, largest first.
     pub fn causes(&self, leaf: Leaf) -> Vec<(Subject, GapTotals)> {
-        self.causes_of(|of| of == leaf).into_iter().map(|(_, subject, tally)| (subject, tally)).collect()
+        self.causes_of(|of| of == leaf).into_iter().map(|(_, subject, totals)| (subject, totals)).collect()
     }
 
     /// Subjects of all leaves after start-up, largest first.
@@ -205,12 +205,12 @@ impl DeviceAccount {
 
     fn causes_of(&self, wanted: impl Fn(Leaf) -> bool) -> Vec<(Leaf, Subject, GapTotals)> {
         let mut causes = Causes::default();
-        for (&key, &tally) in self.phases.steady().iter().flat_map(|phase| &phase.causes) {
+        for (&key, &totals) in self.phases.steady().iter().flat_map(|phase| &phase.causes) {
             if wanted(key.0) {
-                causes.entry(key).or_default().add(tally);
+                causes.entry(key).or_default().add(totals);
             }
         }
-        let mut rows: Vec<_> = causes.into_iter().map(|((leaf, subject), tally)| (leaf, subject, tally)).collect();
+        let mut rows: Vec<_> = causes.into_iter().map(|((leaf, subject), totals)| (leaf, subject, totals)).collect();
         rows.sort_by(|a, b| b.2.total_ns.cmp(&a.2.total_ns).then_with(|| (a.0, a.1).cmp(&(b.0, b.1))));
         rows
     }
@@ -364,7 +364,7 @@ impl DeviceAccount {
             self.log.push_first(piece);
         }
         if subject != Subject::None {
-            self.phases.blame(piece.leaf, subject, piece.to - piece.from);
+            self.phases.root_cause(piece.leaf, subject, piece.to - piece.from);
         }
         if piece.leaf == Leaf::NoWork {
             self.breaks.push(piece.from);

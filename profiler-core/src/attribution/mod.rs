@@ -43,7 +43,7 @@ pub use host::stacks::{is_native, line_of};
 pub use host_cause::{GapTotals, Producer, Subject};
 pub use operation::{is_communication, is_optimizer};
 pub use phases::HostLead;
-pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread};
+pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTotals, Spread};
 pub use ranges::{is_step, template};
 
 use gpuwhy_trace::completeness::Completeness;
@@ -65,7 +65,7 @@ use crate::allocations::{Holding, Holdings, MemoryOwner};
 use crate::counters::engine::Counters;
 use crate::steps::{LoggedStep, OverflowSeries, OverflowStep, PeriodFacts};
 use crate::thresholds::{CLOCK_SLACK_NANOS, SYNC_SLACK_NANOS};
-use crate::whatif::{Ceiling, ReplayedOperation, WhatIf};
+use crate::whatif::{BestCase, ReplayedOperation, WhatIf};
 
 /// Online attributor. See the [module](self).
 #[derive(Debug, Default)]
@@ -305,7 +305,7 @@ impl Attributor {
     }
 
     /// Ranges by name, with the device work and idle time in them.
-    pub fn ranges(&self) -> Vec<(RangeTally, RangeInside)> {
+    pub fn ranges(&self) -> Vec<(RangeTotals, RangeInside)> {
         self.ranges.rows()
     }
 
@@ -329,7 +329,7 @@ impl Attributor {
         &self,
         device: DeviceId,
         remains: &dyn Fn(DeviceId, LaunchConfigId) -> f64,
-    ) -> Option<Ceiling> {
+    ) -> Option<BestCase> {
         let account = &self.devices.timeline(device)?.account;
         let believed = self.devices.simulation.what_if(account)?.refused.is_none();
         let remains = |device, kernel| remains(device, LaunchConfigId(kernel));

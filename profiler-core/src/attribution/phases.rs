@@ -108,7 +108,7 @@ impl Phases {
 
     /// Assigns `nanos` of idle time in the newest phase to `subject`.
     #[inline(never)]
-    pub(super) fn blame(&mut self, leaf: Leaf, subject: Subject, nanos: u64) {
+    pub(super) fn root_cause(&mut self, leaf: Leaf, subject: Subject, nanos: u64) {
         let (count, longest_ns) = self.in_gap((leaf, subject), nanos);
         let Some(last) = self.rows.last_mut() else { return };
         let full = last.causes.len() >= CAUSE_LIMIT && !last.causes.contains_key(&(leaf, subject));
@@ -200,8 +200,8 @@ impl Phases {
         }
         row.lead.merge(&lead);
         row.link.merge(&link);
-        for (key, tally) in causes {
-            row.causes.entry(key).or_default().add(tally);
+        for (key, totals) in causes {
+            row.causes.entry(key).or_default().add(totals);
         }
     }
 }
@@ -347,7 +347,7 @@ mod tests {
             let mut device = Self::new();
             device.operation(0, true);
             device.add(Leaf::HostCpu, 9_000);
-            device.phases.blame(Leaf::HostCpu, Subject::None, 9_000);
+            device.phases.root_cause(Leaf::HostCpu, Subject::None, 9_000);
             device.operation(9_000, true);
             for step in 0..100 {
                 device.add(Leaf::Compute, 10);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn joining_keeps_every_nanosecond_and_the_large_stretches() {
+    fn joining_keeps_every_nanosecond_and_the_large_intervals() {
         let mut device = Device::program();
         for novelty in 0..1_000 {
             device.add(Leaf::Dispatch, 1);

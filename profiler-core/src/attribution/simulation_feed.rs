@@ -12,7 +12,8 @@ use super::gap::InputWait;
 use super::operation::Operation;
 use crate::thresholds::CLOCK_SLACK_NANOS;
 use crate::whatif::{
-    self, CallClass, Ceiling, Launched, LaunchedBy, MOST_BYTES, OperationClass, Simulation, SmallGrid, Transfer, WhatIf,
+    self, BestCase, CallClass, Launched, LaunchedBy, MOST_BYTES, OperationClass, Simulation, SmallGrid, Transfer,
+    WhatIf,
 };
 
 /// Passes the required calls, operations and steps to the simulation.
@@ -41,7 +42,7 @@ impl SimulationFeed {
         &self,
         account: &DeviceAccount,
         remains: &dyn Fn(DeviceId, u32) -> f64,
-    ) -> Option<Ceiling> {
+    ) -> Option<BestCase> {
         self.whatif.with_shorter_kernels(account.id(), account.step_series(), remains)
     }
 

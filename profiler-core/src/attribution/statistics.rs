@@ -61,7 +61,7 @@ impl KernelStatistics {
 
 /// Counts of the kernels of one launch configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ConfigTally {
+pub struct ConfigTotals {
     /// Number of launches.
     pub count: u64,
     /// Sum of their durations, nanoseconds.
@@ -79,12 +79,12 @@ pub struct CopyStatistics {
     pub durations: Durations,
     /// By size: row `i` has copies of at least `2^i` bytes and less than twice that. At most 64 rows; empty
     /// copies are in none.
-    pub octaves: Vec<OctaveTally>,
+    pub octaves: Vec<OctaveTotals>,
 }
 
 /// Counts of copies of similar size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OctaveTally {
+pub struct OctaveTotals {
     /// Number of copies.
     pub count: u64,
     /// Bytes moved.
@@ -124,7 +124,7 @@ pub struct DeviceStatistics {
     other_kernels: KernelStatistics,
     kernel_table_overflow: u64,
     /// Each with the index in `kernels` of its newest kernel.
-    configs: Vec<(ConfigTally, u32)>,
+    configs: Vec<(ConfigTotals, u32)>,
     copies: FxHashMap<CopyPath, CopyStatistics>,
 }
 
@@ -136,9 +136,9 @@ impl DeviceStatistics {
     }
 
     /// Launch configurations that ran. Their sum may be less than that of [`kernels`](Self::kernels).
-    pub fn configs(&self) -> impl Iterator<Item = (LaunchConfigId, &ConfigTally)> {
-        let all = self.configs.iter().enumerate().map(|(index, (tally, _))| (LaunchConfigId(index as u32), tally));
-        all.filter(|(_, tally)| tally.count > 0)
+    pub fn configs(&self) -> impl Iterator<Item = (LaunchConfigId, &ConfigTotals)> {
+        let all = self.configs.iter().enumerate().map(|(index, (totals, _))| (LaunchConfigId(index as u32), totals));
+        all.filter(|(_, totals)| totals.count > 0)
     }
 
     /// Copies by path.
@@ -160,14 +160,14 @@ impl DeviceStatistics {
     ) {
         let index = config.0 as usize;
         if index < CONFIG_LIMIT && self.configs.len() <= index {
-            self.configs.resize(index + 1, (ConfigTally::default(), 0));
+            self.configs.resize(index + 1, (ConfigTotals::default(), 0));
         }
         let mut newest = 0;
-        if let Some((tally, place)) = self.configs.get_mut(index) {
-            tally.count += 1;
-            tally.total_ns = tally.total_ns.saturating_add(nanos);
+        if let Some((totals, place)) = self.configs.get_mut(index) {
+            totals.count += 1;
+            totals.total_ns = totals.total_ns.saturating_add(nanos);
             if nanos < TINY_NANOS {
-                tally.tiny_ns = tally.tiny_ns.saturating_add(nanos);
+                totals.tiny_ns = totals.tiny_ns.saturating_add(nanos);
             }
             newest = *place;
         }
@@ -209,12 +209,12 @@ impl DeviceStatistics {
         row.durations.add(nanos);
         let Some(octave) = bytes.checked_ilog2().map(|octave| octave as usize) else { return };
         if row.octaves.len() <= octave {
-            row.octaves.resize(octave + 1, OctaveTally::default());
+            row.octaves.resize(octave + 1, OctaveTotals::default());
         }
-        let tally = &mut row.octaves[octave];
-        tally.count += 1;
-        tally.bytes = tally.bytes.saturating_add(bytes);
-        tally.total_ns = tally.total_ns.saturating_add(nanos);
+        let totals = &mut row.octaves[octave];
+        totals.count += 1;
+        totals.bytes = totals.bytes.saturating_add(bytes);
+        totals.total_ns = totals.total_ns.saturating_add(nanos);
     }
 }
 

@@ -19,8 +19,8 @@ const KEPT: usize = 1_024;
 const COMMUNICATORS: usize = 1_024;
 const THREADS: usize = 64;
 /// Maximum number of communicators, and of operations of each, in a reply.
-const TOLD_COMMUNICATORS: usize = 64;
-const TOLD_OPERATIONS: usize = 16;
+const REPORTED_COMMUNICATORS: usize = 64;
+const REPORTED_OPERATIONS: usize = 16;
 
 /// A communicator and its operations.
 #[derive(Clone, Debug)]
@@ -91,9 +91,10 @@ impl Pending {
     pub fn state(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
         let mut told: Vec<&Tracked> = self.communicators.iter().collect();
         told.sort_by_key(|tracked| tracked.outstanding.is_empty());
-        Object::new()
-            .optional_text("line", self.line(dictionary).as_deref())
-            .objects("communicators", told.into_iter().take(TOLD_COMMUNICATORS).map(|one| one.state(now, dictionary)))
+        Object::new().optional_text("line", self.line(dictionary).as_deref()).objects(
+            "communicators",
+            told.into_iter().take(REPORTED_COMMUNICATORS).map(|one| one.state(now, dictionary)),
+        )
     }
 
     /// Location of the thread that queued last.
@@ -111,7 +112,7 @@ impl Pending {
 impl Tracked {
     fn state(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
         let first = self.outstanding.front().map_or(self.queued, |&(number, _)| number);
-        let operations = self.outstanding.iter().take(TOLD_OPERATIONS).map(|(number, operation)| {
+        let operations = self.outstanding.iter().take(REPORTED_OPERATIONS).map(|(number, operation)| {
             Object::new()
                 .number("number", *number)
                 .text("function", operation.function.name())

@@ -36,7 +36,7 @@ named! {
         /// A core clock below the highest.
         LoweredClock "lowered_clock",
         /// Not sampled, or unresolved by the samples.
-        NotToldApart "not_told_apart",
+        Unresolved "unresolved",
     }
 }
 
@@ -208,7 +208,7 @@ pub fn divide(total: u64, kernels: &[Weighed]) -> Division {
     let all: f64 = kernels.iter().map(|kernel| kernel.nanos as f64).sum();
     if all <= 0.0 {
         let mut times = LimitTimes::default();
-        times[Limit::NotToldApart as usize] = total;
+        times[Limit::Unresolved as usize] = total;
         return Division { times, ..Division::default() };
     }
     let mut sums = [0.0; Limit::ALL.len()];
@@ -226,7 +226,7 @@ pub fn divide(total: u64, kernels: &[Weighed]) -> Division {
     }
     // Concurrent kernels shrink to the available time: first the parts without work, then all parts equally.
     let total_f = total as f64;
-    let untold = sums[Limit::NotToldApart as usize] * (total_f / all).min(1.0);
+    let untold = sums[Limit::Unresolved as usize] * (total_f / all).min(1.0);
     let waits = [Limit::Latency as usize, Limit::Occupancy as usize, Limit::IdleMultiprocessors as usize];
     let work: f64 = [Limit::Tensor, Limit::Memory, Limit::Issue, Limit::LoweredClock]
         .iter()
@@ -239,7 +239,7 @@ pub fn divide(total: u64, kernels: &[Weighed]) -> Division {
     let idle_before = sums[Limit::IdleMultiprocessors as usize];
     for (limit, sum) in sums.iter_mut().enumerate() {
         *sum *= match limit {
-            _ if limit == Limit::NotToldApart as usize => scale(untold, *sum),
+            _ if limit == Limit::Unresolved as usize => scale(untold, *sum),
             _ if waits.contains(&limit) => scale(room - at_roofs, waited),
             _ => scale(at_roofs, work),
         };
@@ -259,7 +259,7 @@ pub fn whole(total: u64, sums: &[f64; Limit::ALL.len()]) -> LimitTimes {
     let all: f64 = sums.iter().sum();
     let mut times = LimitTimes::default();
     if all.is_nan() || all <= 0.0 {
-        times[Limit::NotToldApart as usize] = total;
+        times[Limit::Unresolved as usize] = total;
         return times;
     }
     let exact = sums.map(|sum| sum.max(0.0) / all * total as f64);
@@ -316,9 +316,9 @@ mod tests {
         let known = Weighed { limits: limits(Roof::Dram, 1.0, 0.0), nanos: 600, grid: None };
         let unknown = Weighed { limits: KernelLimits::UNKNOWN, nanos: 400, grid: None };
         let Division { times, .. } = divide(500, &[known, unknown]);
-        assert_eq!(times[Limit::NotToldApart as usize], 200);
+        assert_eq!(times[Limit::Unresolved as usize], 200);
         assert_eq!(times[Limit::Memory as usize], 300);
-        assert_eq!(divide(500, &[]).times[Limit::NotToldApart as usize], 500);
+        assert_eq!(divide(500, &[]).times[Limit::Unresolved as usize], 500);
     }
 
     proptest! {

@@ -116,7 +116,7 @@ mod tests {
             window_ns: 1,
             start_up_ns: 0,
             parts: vec![MonitoredPart { group, nanos: 1, low: 0.5, high: 0.6 }],
-            not_told_ns: 0,
+            unresolved_ns: 0,
             busy: (0.5, 0.5),
             covered: 1.0,
             samples: (1, 1),

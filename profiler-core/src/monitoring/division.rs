@@ -45,7 +45,7 @@ pub struct MonitoredPart {
     pub high: f64,
 }
 
-/// Division of a monitored time: the parts and [`not_told_ns`](Self::not_told_ns) sum to
+/// Division of a monitored time: the parts and [`unresolved_ns`](Self::unresolved_ns) sum to
 /// [`window_ns`](Self::window_ns).
 #[derive(Clone, Debug, PartialEq)]
 pub struct MonitoredTime {
@@ -56,7 +56,7 @@ pub struct MonitoredTime {
     /// Parts by cause.
     pub parts: Vec<MonitoredPart>,
     /// Time with an unresolved cause.
-    pub not_told_ns: u64,
+    pub unresolved_ns: u64,
     /// Fraction of the time in which kernels ran: smallest and largest, by the device's counters.
     pub busy: (f64, f64),
     /// Fraction of the time covered by host samples.
@@ -101,7 +101,7 @@ impl MonitoredTime {
         let mut time = Self {
             window_ns: window_ns.max(told),
             start_up_ns: start_up as u64,
-            not_told_ns: window_ns.saturating_sub(told),
+            unresolved_ns: window_ns.saturating_sub(told),
             parts: rows,
             busy: (busy.low, busy.high),
             covered: total.covered().min(1.0),

@@ -43,7 +43,7 @@ impl StepKinds {
     pub fn of(steps: &[Step]) -> Option<Self> {
         let durations: Vec<u64> = steps.iter().map(Step::duration).collect();
         if let Some(from) = split(&durations) {
-            return Some(Self::told_by(steps, &durations, from, None));
+            return Some(Self::recognized_by(steps, &durations, from, None));
         }
         let typical = median(durations)?;
         let largest_first = |group: &Group| std::cmp::Reverse(steps.iter().map(|step| time(*group, step)).sum::<u64>());
@@ -51,7 +51,7 @@ impl StepKinds {
         groups.sort_by_key(largest_first);
         groups.into_iter().find_map(|group| {
             let times: Vec<u64> = steps.iter().map(|step| time(group, step)).collect();
-            let kinds = Self::told_by(steps, &times, split(&times)?, Some(group));
+            let kinds = Self::recognized_by(steps, &times, split(&times)?, Some(group));
             let apart = kinds.more_of_group_ns - kinds.less_of_group_ns;
             (apart >= typical / LEAST_OF_STEP).then_some(kinds)
         })
@@ -59,7 +59,7 @@ impl StepKinds {
 
     /// Splits into steps whose value is at least `from`, and the others; they differ in `group`, if it is
     /// known.
-    fn told_by(steps: &[Step], values: &[u64], from: u64, group: Option<Group>) -> Self {
+    fn recognized_by(steps: &[Step], values: &[u64], from: u64, group: Option<Group>) -> Self {
         let by_duration = group.is_none();
         let kind = |is_more: bool| {
             let pairs = steps.iter().zip(values);

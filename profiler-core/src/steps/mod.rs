@@ -4,7 +4,7 @@
 //! marks contain run-ahead and would blur the device's activity.
 //!
 //! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `epoch`, `beats` and `inside`
-//! are its parts), `ledger` (from boundaries to steps), `steady` (typical steps, with `kinds`), `time_share`
+//! are its parts), `step_table` (from boundaries to steps), `steady` (typical steps, with `kinds`), `time_share`
 //! (inference from those to all steps).
 
 use gpuwhy_trace::named;
@@ -14,16 +14,16 @@ mod detector;
 mod epoch;
 mod inside;
 mod kinds;
-pub(crate) mod ledger;
 mod sequence;
 mod steady;
+pub(crate) mod step_table;
 mod time_share;
 
 pub use detector::StepDetector;
 pub use inside::Inside;
 pub use kinds::StepKinds;
-pub use ledger::{LoggedStep, OverflowSeries, OverflowStep, REMEMBERED, WINDOW_NANOS};
 pub use steady::{FEWEST_STEADY, Interval, Steady, UNUSUAL, WARM_UP_STEPS};
+pub use step_table::{LoggedStep, OverflowSeries, OverflowStep, REMEMBERED, WINDOW_NANOS};
 pub use time_share::TimeShare;
 
 use gpuwhy_trace::record::Timestamp;
@@ -86,7 +86,7 @@ pub enum LaunchKind {
 named! {
     /// Evidence that the operations that repeat are a complete step, and not a part of one.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum ToldBy: name {
+    pub enum RecognizedBy: name {
         /// A range that the program or its framework named.
         Range "range",
         /// An optimizer's kernel.

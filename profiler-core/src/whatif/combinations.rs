@@ -14,7 +14,7 @@ use gpuwhy_trace::record::DeviceId;
 
 use super::device::Progress;
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
-use super::worlds::{CHOSEN_COUNT, Removed};
+use super::variants::{CHOSEN_COUNT, Removed};
 use crate::steps::StepSeries;
 
 /// Number of costs that are combined: ten pairs.
@@ -66,7 +66,7 @@ pub(super) struct StepOf {
 
 impl StepOf {
     pub(super) fn between(last: &Progress, now: &Progress) -> Self {
-        let took = |world: usize| (now.clocks[world] - last.clocks[world]).max(0.0);
+        let took = |variant: usize| (now.clocks[variant] - last.clocks[variant]).max(0.0);
         Self { named: std::array::from_fn(took), chosen: std::array::from_fn(|place| took(SCENARIO_COUNT + place)) }
     }
 }

@@ -16,7 +16,7 @@ use super::input::{Call, Operation, OperationClass, READBACK_BYTES};
 use super::joined::{SMALL_COPY_NANOS, joined_nanos};
 use super::replay_log::{ReplayLog, ReplayedOperation};
 use super::scenario::{ScenarioKind, beside};
-use super::worlds::{Clocks, Origin, WORLD_COUNT, Worlds, as_clock, is_traced, later, latest, plus};
+use super::variants::{Clocks, Origin, VARIANT_COUNT, Variants, as_clock, is_traced, later, latest, plus};
 use crate::thresholds::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
 
 /// Longest time from the end of an operation to the start of one on another stream that waited for it: an
@@ -86,8 +86,8 @@ impl Stream {
             key,
             runs: [None, None],
             newest: 0,
-            beside: [f64::MIN; WORLD_COUNT],
-            leader: (None, [f64::MIN; WORLD_COUNT]),
+            beside: [f64::MIN; VARIANT_COUNT],
+            leader: (None, [f64::MIN; VARIANT_COUNT]),
         }
     }
 
@@ -103,7 +103,7 @@ impl Stream {
         ready: &Clocks,
         edges: &Edges,
         launch: Option<&Launch>,
-        worlds: &Worlds,
+        variants: &Variants,
     ) -> (Clocks, Clocks) {
         let (start, end) = (operation.start, operation.end.max(operation.start));
         let copies = operation.class.is_copy();
@@ -114,9 +114,9 @@ impl Stream {
             begin[base] = later(ready[base], run.free[base] + as_clock(edges.stream_lag));
             if !run.copy && !copies {
                 let lag = as_clock(between_nodes(edges.stream_lag, edges.usual).min(edges.untraced_stream_lag));
-                worlds
+                variants
                     .without(ScenarioKind::LaunchesFree)
-                    .for_each(|world| begin[world] = later(ready[world], run.free[world] + lag));
+                    .for_each(|variant| begin[variant] = later(ready[variant], run.free[variant] + lag));
             }
         }
         if let Some((free, lag)) = &edges.event {
@@ -124,10 +124,10 @@ impl Stream {
         }
         let newest = self.runs[self.newest].as_ref();
         let beside = beside(operation.class);
-        for world in beside.into_iter().flat_map(|kind| worlds.without(kind)) {
+        for variant in beside.into_iter().flat_map(|kind| variants.without(kind)) {
             // A copy from the host does not depend on computed data.
-            let after = if operation.class == OperationClass::CopyFromHost { ready[world] } else { begin[world] };
-            begin[world] = later(after, self.beside[world]);
+            let after = if operation.class == OperationClass::CopyFromHost { ready[variant] } else { begin[variant] };
+            begin[variant] = later(after, self.beside[variant]);
         }
         let leader = launch.and_then(|launch| Some((launch.thread, launch.leader?)));
         let batched = leader.is_some() && leader == self.leader.0 && edges.event.is_none();
@@ -135,22 +135,22 @@ impl Stream {
         let mut done = plus(&begin, nanos);
         match newest.filter(|_| batched) {
             // A joined copy adds the time for its bytes.
-            Some(newest) if copies => worlds.without(ScenarioKind::CopiesJoined).for_each(|world| {
-                begin[world] = self.leader.1[world];
-                done[world] = newest.done[world] + as_clock(joined_nanos(operation));
+            Some(newest) if copies => variants.without(ScenarioKind::CopiesJoined).for_each(|variant| {
+                begin[variant] = self.leader.1[variant];
+                done[variant] = newest.done[variant] + as_clock(joined_nanos(operation));
             }),
             // A batch ends with the last of its kernels.
-            Some(newest) => worlds.without(ScenarioKind::GridsFilled).for_each(|world| {
-                begin[world] = self.leader.1[world];
-                done[world] = later(begin[world] + as_clock(nanos), newest.done[world]);
+            Some(newest) => variants.without(ScenarioKind::GridsFilled).for_each(|variant| {
+                begin[variant] = self.leader.1[variant];
+                done[variant] = later(begin[variant] + as_clock(nanos), newest.done[variant]);
             }),
             None => {}
         }
         if copies {
-            shorten(operation, &begin, &mut done, worlds);
+            shorten(operation, &begin, &mut done, variants);
         } else if operation.excess != 0 {
             let at_roof = as_clock(nanos.saturating_sub(operation.excess.into()));
-            worlds.without(ScenarioKind::KernelsAtRoof).for_each(|world| done[world] = begin[world] + at_roof);
+            variants.without(ScenarioKind::KernelsAtRoof).for_each(|variant| done[variant] = begin[variant] + at_roof);
         }
         let mut free = done;
         // The newest operation ends after this one starts: two nodes of a graph run at once on what is
@@ -158,19 +158,19 @@ impl Stream {
         if let Some(newest) = newest.filter(|run| run.end > start) {
             free = latest(&done, &newest.free);
         }
-        for world in beside.into_iter().flat_map(|kind| worlds.without(kind)) {
-            free[world] = newest.map_or(f64::MIN, |run| run.free[world]);
+        for variant in beside.into_iter().flat_map(|kind| variants.without(kind)) {
+            free[variant] = newest.map_or(f64::MIN, |run| run.free[variant]);
         }
         if operation.class == OperationClass::CopyToHost && operation.bytes <= READBACK_BYTES {
             // It is removed: the next operation finds the stream as this one did.
-            for world in worlds.without(ScenarioKind::NoReadbacks) {
-                free[world] = newest.map_or(f64::MIN, |run| run.free[world]);
-                done[world] = newest.map_or(f64::MIN, |run| run.done[world]);
-                begin[world] = done[world];
+            for variant in variants.without(ScenarioKind::NoReadbacks) {
+                free[variant] = newest.map_or(f64::MIN, |run| run.free[variant]);
+                done[variant] = newest.map_or(f64::MIN, |run| run.done[variant]);
+                begin[variant] = done[variant];
             }
         }
-        for world in beside.into_iter().flat_map(|kind| worlds.without(kind)) {
-            self.beside[world] = later(self.beside[world], done[world]);
+        for variant in beside.into_iter().flat_map(|kind| variants.without(kind)) {
+            self.beside[variant] = later(self.beside[variant], done[variant]);
         }
         if !batched {
             self.leader = (launch.map(|launch| (launch.thread, launch.start)), begin);
@@ -215,15 +215,15 @@ struct Edges {
 }
 
 /// Moves `done` earlier where a copy that starts at `begin` takes less time than in reality.
-fn shorten(operation: &Operation, begin: &Clocks, done: &mut Clocks, worlds: &Worlds) {
+fn shorten(operation: &Operation, begin: &Clocks, done: &mut Clocks, variants: &Variants) {
     let nanos = operation.end.saturating_sub(operation.start);
     if operation.excess != 0 {
         let pinned = as_clock(nanos.saturating_sub(operation.excess.into()));
-        worlds.without(ScenarioKind::CopiesOverlapped).for_each(|world| done[world] = begin[world] + pinned);
+        variants.without(ScenarioKind::CopiesOverlapped).for_each(|variant| done[variant] = begin[variant] + pinned);
     }
     if operation.class == OperationClass::CopyToHost && operation.bytes > READBACK_BYTES {
         let small = as_clock(nanos.min(SMALL_COPY_NANOS));
-        worlds.without(ScenarioKind::ReadsReduced).for_each(|world| done[world] = begin[world] + small);
+        variants.without(ScenarioKind::ReadsReduced).for_each(|variant| done[variant] = begin[variant] + small);
     }
 }
 
@@ -240,7 +240,7 @@ pub(super) struct Progress {
 
 impl Default for Progress {
     fn default() -> Self {
-        Self { real: 0, clocks: [f64::MIN; WORLD_COUNT], unexplained: 0 }
+        Self { real: 0, clocks: [f64::MIN; VARIANT_COUNT], unexplained: 0 }
     }
 }
 
@@ -278,7 +278,7 @@ impl Streams {
         progress: &mut Progress,
         gaps: &mut QueuedGaps,
         origin: Origin,
-        worlds: &Worlds,
+        variants: &Variants,
     ) -> Option<Begun> {
         let place = self.place((operation.device, operation.stream));
         let edges = self.edges(place, operation, launch, progress, gaps);
@@ -287,19 +287,21 @@ impl Streams {
         let ready: Clocks = match launch {
             Some(launch) => {
                 let (traced, untraced) = (as_clock(edges.issue), as_clock(edges.untraced_issue));
-                let issue = |world: usize| if is_traced(world) { traced } else { untraced };
-                worlds.each(|world, gone| launch.entered[world] + if gone.launches_free() { 0.0 } else { issue(world) })
+                let issue = |variant: usize| if is_traced(variant) { traced } else { untraced };
+                variants.each(|variant, gone| {
+                    launch.entered[variant] + if gone.launches_free() { 0.0 } else { issue(variant) }
+                })
             }
             // Neither launch nor predecessor: it starts when all previous operations are done, or is the
             // first one.
-            None if edges.first && progress.real == 0 => [origin.clock(operation.start); WORLD_COUNT],
+            None if edges.first && progress.real == 0 => [origin.clock(operation.start); VARIANT_COUNT],
             None if edges.first => {
                 let start = origin.clock(operation.start);
                 progress.clocks.map(|done| if done < start { done } else { start })
             }
-            None => [f64::MIN; WORLD_COUNT],
+            None => [f64::MIN; VARIANT_COUNT],
         };
-        let (done, begin) = self.rows[place].append(operation, &ready, &edges, launch, worlds);
+        let (done, begin) = self.rows[place].append(operation, &ready, &edges, launch, variants);
         if let Some(log) = &mut self.log {
             log.note(operation, &begin, &done);
         }

@@ -3,12 +3,12 @@
 //! This module alone decides. It checks the simulation of the real run: if that does not reproduce the real
 //! step times, no other scenario is reliable either.
 
-use super::ceiling::Ceiling;
+use super::best_case::BestCase;
 use super::combinations::Combined;
 use super::intervals::{interval, spread};
 use super::scenario::ScenarioKind;
 use super::steps::StepTimes;
-use super::worlds::Removed;
+use super::variants::Removed;
 use crate::attribution::leaf::Leaves;
 use crate::attribution::quantile::lower_median;
 
@@ -57,7 +57,7 @@ pub struct WhatIf {
     /// without tracing.
     pub untraced: Option<f64>,
     /// One for each scenario with a result, except for the two that remove no cost of the program.
-    pub ceilings: Vec<Ceiling>,
+    pub best_cases: Vec<BestCase>,
     /// Results with several costs removed at once, as far as simulated.
     pub combined: Vec<Combined>,
 }
@@ -78,7 +78,7 @@ impl WhatIf {
             _ if unexplained >= UNEXPLAINED_LIMIT => Some(Refusal::Unexplained(unexplained)),
             _ => None,
         };
-        let (mut ceilings, mut untraced) = (Vec::new(), None);
+        let (mut best_cases, mut untraced) = (Vec::new(), None);
         if refused.is_none() {
             let replayed = |kind: ScenarioKind| sum(&|row| row.replayed[kind as usize]);
             let base = replayed(ScenarioKind::Base).max(1);
@@ -97,13 +97,13 @@ impl WhatIf {
                     (row.replayed[kind as usize] as f64, row.replayed[ScenarioKind::Untraced as usize] as f64)
                 };
                 let spread = spread(&rows.iter().map(pair).collect::<Vec<_>>());
-                ceilings.push(Ceiling::simulated(kind, now, possible(kind) as u64, spread));
+                best_cases.push(BestCase::simulated(kind, now, possible(kind) as u64, spread));
             }
         }
         let believed = |set: &&Combined| refused.is_none() && set.steps >= FEWEST_STEPS as u64;
         let combined = combined.iter().filter(believed).copied().collect();
         let mut answer =
-            Self { steps, represented_steps, covers_ns: real, base_error, refused, untraced, ceilings, combined };
+            Self { steps, represented_steps, covers_ns: real, base_error, refused, untraced, best_cases, combined };
         answer.raise_what_contains();
         answer
     }
@@ -111,10 +111,10 @@ impl WhatIf {
     /// No best case is smaller than that of a contained scenario. Scenarios differ in more than host costs:
     /// without launches, the gaps of the device are those of a graph.
     fn raise_what_contains(&mut self) {
-        for index in 0..self.ceilings.len() {
-            for &kind in self.ceilings[index].kind.contained() {
-                let Some(inner) = self.ceiling(kind).copied() else { continue };
-                let outer = &mut self.ceilings[index];
+        for index in 0..self.best_cases.len() {
+            for &kind in self.best_cases[index].kind.contained() {
+                let Some(inner) = self.best_case(kind).copied() else { continue };
+                let outer = &mut self.best_cases[index];
                 if inner.speedup > outer.speedup {
                     (outer.speedup, outer.step_ns) = (inner.speedup, inner.step_ns);
                 }
@@ -136,12 +136,12 @@ impl WhatIf {
     }
 
     /// Uses the additive bounds of `leaves` if the simulation was refused; `link_ns` as for
-    /// [`Ceiling::additive`].
+    /// [`BestCase::additive`].
     #[must_use]
     pub fn or_additive(mut self, leaves: &Leaves, link_ns: u64) -> Self {
         if self.refused.is_some() {
             self.untraced = None;
-            self.ceilings = Ceiling::additive(leaves, link_ns);
+            self.best_cases = BestCase::additive(leaves, link_ns);
         }
         self
     }
@@ -149,8 +149,8 @@ impl WhatIf {
     /// Mean real duration of the simulated steps, nanoseconds, computed from the two factors of a best case.
     /// `None` if nothing was simulated. Includes tracing if its overhead is known; best cases do not.
     pub fn step_ns(&self) -> Option<u64> {
-        let ceiling = self.ceilings.iter().find(|ceiling| ceiling.step_ns > 0)?;
-        let now = ceiling.step_ns as f64 * ceiling.speedup;
+        let best_case = self.best_cases.iter().find(|best_case| best_case.step_ns > 0)?;
+        let now = best_case.step_ns as f64 * best_case.speedup;
         self.refused.is_none().then(|| (now / self.untraced.unwrap_or(1.0)).round() as u64)
     }
 
@@ -158,7 +158,7 @@ impl WhatIf {
     /// combined gain builds on the first of `removed`.
     #[must_use]
     pub fn without(&self, removed: Removed) -> Option<(f64, (f64, f64))> {
-        let first = self.ceiling(removed.kinds().next()?)?;
+        let first = self.best_case(removed.kinds().next()?)?;
         if removed.count() == 1 {
             return Some((first.speedup, first.interval?));
         }
@@ -168,8 +168,8 @@ impl WhatIf {
     }
 
     /// Best case of one scenario, if it has a result.
-    pub fn ceiling(&self, kind: ScenarioKind) -> Option<&Ceiling> {
-        self.ceilings.iter().find(|ceiling| ceiling.kind == kind)
+    pub fn best_case(&self, kind: ScenarioKind) -> Option<&BestCase> {
+        self.best_cases.iter().find(|best_case| best_case.kind == kind)
     }
 }
 
@@ -195,8 +195,8 @@ mod tests {
         };
         let answer = WhatIf::of(&[row(1), row(1_001), row(2_001)], &[]);
         let [launches, device] = [ScenarioKind::LaunchesFree, ScenarioKind::DeviceOnly].map(|kind| {
-            let ceiling = answer.ceiling(kind).unwrap();
-            (ceiling.speedup, ceiling.step_ns, ceiling.interval.unwrap())
+            let best_case = answer.best_case(kind).unwrap();
+            (best_case.speedup, best_case.step_ns, best_case.interval.unwrap())
         });
         assert_eq!((launches.0, launches.1), (4.0, 250));
         assert_eq!((device.0, device.1), (4.0, 250), "as much as without launches, less than without copies");

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use super::input::{Call, CallClass, Launched};
 use super::joined::{Batches, CopyCall, CopyCalls};
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
-use super::worlds::{Clocks, Origin, WORLD_COUNT, Worlds, as_clock, earlier, later, latest};
+use super::variants::{Clocks, Origin, VARIANT_COUNT, Variants, as_clock, earlier, later, latest};
 use crate::thresholds::DISPATCH_NANOS;
 
 /// Launches after which a thread can hand over to another one. Watchdogs that only poll, and threads that
@@ -68,7 +68,14 @@ struct Newest {
 impl Thread {
     /// Adjusts `entered` in the scenarios in which the work of the open call is joined or removed; the call
     /// comes `own_gap` nanoseconds after the thread returned from the previous one.
-    fn join(&mut self, call: &Call, launched: Option<Launched>, own_gap: u64, entered: &mut Clocks, worlds: &Worlds) {
+    fn join(
+        &mut self,
+        call: &Call,
+        launched: Option<Launched>,
+        own_gap: u64,
+        entered: &mut Clocks,
+        variants: &Variants,
+    ) {
         let (grid, copy) = match launched {
             Some(Launched::Grid(grid)) => (Some(grid), None),
             Some(Launched::Copy(copy)) => (None, Some(copy)),
@@ -77,14 +84,14 @@ impl Thread {
         self.leader = None;
         if let Some((leader, returned)) = self.batches.enter(call, grid, own_gap) {
             self.leader = Some(leader);
-            worlds.without(ScenarioKind::GridsFilled).for_each(|world| entered[world] = returned[world]);
+            variants.without(ScenarioKind::GridsFilled).for_each(|variant| entered[variant] = returned[variant]);
         }
         if let Some((leader, returned)) = self.copies.enter(call, copy, own_gap) {
             self.leader = Some(leader);
-            worlds.without(ScenarioKind::CopiesJoined).for_each(|world| entered[world] = returned[world]);
+            variants.without(ScenarioKind::CopiesJoined).for_each(|variant| entered[variant] = returned[variant]);
         }
         if self.copies.open.of_readback && own_gap <= DISPATCH_NANOS {
-            worlds.without(ScenarioKind::NoReadbacks).for_each(|world| entered[world] = self.clocks[world]);
+            variants.without(ScenarioKind::NoReadbacks).for_each(|variant| entered[variant] = self.clocks[variant]);
         }
     }
 
@@ -122,32 +129,32 @@ impl Thread {
         may_have_waited: bool,
         released: Option<(&Clocks, u64)>,
         clocks: &mut Clocks,
-        worlds: &Worlds,
+        variants: &Variants,
     ) {
         let entered = &self.entered;
         let CopyCall { of_readback, large_read, joined } = self.copies.open;
         if joined {
             let (copied, wake_up) = released.filter(|_| call.class == CallClass::Wait).unwrap_or((entered, 0));
-            for world in worlds.without(ScenarioKind::CopiesJoined) {
-                clocks[world] = later(entered[world], copied[world] + as_clock(wake_up));
+            for variant in variants.without(ScenarioKind::CopiesJoined) {
+                clocks[variant] = later(entered[variant], copied[variant] + as_clock(wake_up));
             }
         } else if self.leader.is_some() {
             // Its kernel is part of another launch.
-            worlds.without(ScenarioKind::GridsFilled).for_each(|world| clocks[world] = entered[world]);
+            variants.without(ScenarioKind::GridsFilled).for_each(|variant| clocks[variant] = entered[variant]);
         } else if call.class == CallClass::Launch && self.begun.is_none() && self.batches.leave_room() {
-            for world in worlds.without(ScenarioKind::GridsFilled) {
-                clocks[world] = earlier(clocks[world], entered[world] + as_clock(SHORT_CALL_NANOS));
+            for variant in variants.without(ScenarioKind::GridsFilled) {
+                clocks[variant] = earlier(clocks[variant], entered[variant] + as_clock(SHORT_CALL_NANOS));
             }
         }
         if let Some(begun) = self.begun.as_ref().filter(|_| large_read && may_have_waited) {
             // It waits only for a small copy.
-            for world in worlds.without(ScenarioKind::ReadsReduced) {
-                let copied = later(entered[world], begun.clocks[world]) + as_clock(SHORT_CALL_NANOS);
-                clocks[world] = earlier(clocks[world], copied);
+            for variant in variants.without(ScenarioKind::ReadsReduced) {
+                let copied = later(entered[variant], begun.clocks[variant]) + as_clock(SHORT_CALL_NANOS);
+                clocks[variant] = earlier(clocks[variant], copied);
             }
         }
         if of_readback {
-            worlds.without(ScenarioKind::NoReadbacks).for_each(|world| clocks[world] = entered[world]);
+            variants.without(ScenarioKind::NoReadbacks).for_each(|variant| clocks[variant] = entered[variant]);
         }
     }
 
@@ -216,7 +223,7 @@ impl Threads {
         call: &Call,
         launched: Option<Launched>,
         origin: Origin,
-        worlds: &Worlds,
+        variants: &Variants,
     ) -> &Thread {
         let place = self.place(call.thread, call.start, origin);
         let thread = &mut self.rows[place];
@@ -243,12 +250,12 @@ impl Threads {
         // Costs are joined only with a previous call of the same thread.
         let joined_gap = if handed_over.is_some() { u64::MAX } else { own_gap };
         let clocks = handed_over.map_or(&thread.clocks, |newest| &newest.clocks);
-        let mut entered = worlds.each(|world, gone| clocks[world] + as_clock(gone.host_gap(host_gap, input)));
+        let mut entered = variants.each(|variant, gone| clocks[variant] + as_clock(gone.host_gap(host_gap, input)));
         if handed_over.is_some() && thread.returned < call.start {
             // Regardless of the thread it waited for, a thread cannot be earlier than itself.
             entered = latest(&entered, &thread.clocks);
         }
-        thread.join(call, launched, joined_gap, &mut entered, worlds);
+        thread.join(call, launched, joined_gap, &mut entered, variants);
         thread.add_costs(call, host_gap, input, &mut self.costs);
         thread.entered = entered;
         thread.open = Some(*call);
@@ -289,12 +296,12 @@ impl Threads {
         let thread = Thread {
             id,
             open: None,
-            entered: [0.0; WORLD_COUNT],
+            entered: [0.0; VARIANT_COUNT],
             begun: None,
             leader: None,
             staged: false,
             returned: at,
-            clocks: [origin.clock(at); WORLD_COUNT],
+            clocks: [origin.clock(at); VARIANT_COUNT],
             launches: 0,
             batches: Batches::default(),
             copies: CopyCalls::default(),

@@ -25,7 +25,7 @@
 use gpuwhy_trace::record::{DeviceId, StreamId};
 
 use super::input::{Call, CallClass, MOST_BYTES, Operation, SmallGrid, Transfer};
-use super::worlds::{Clocks, WORLD_COUNT};
+use super::variants::{Clocks, VARIANT_COUNT};
 use crate::thresholds::DISPATCH_NANOS;
 
 /// Approximate number of launches that a stream queues before the host has to wait.
@@ -77,7 +77,7 @@ impl Batches {
         }
         self.since_joined = self.since_joined.saturating_add(1);
         self.newest =
-            grid.map(|grid| Batch { grid, kernels: 1, leader: call.start, returned: [f64::MAX; WORLD_COUNT] });
+            grid.map(|grid| Batch { grid, kernels: 1, leader: call.start, returned: [f64::MAX; VARIANT_COUNT] });
         None
     }
 
@@ -184,7 +184,7 @@ impl CopyCalls {
             self.open.joined = true;
             return Some((joined.leader, joined.returned));
         }
-        let returned = [f64::MAX; WORLD_COUNT];
+        let returned = [f64::MAX; VARIANT_COUNT];
         self.newest = Some(Joined { device, stream, to_host, leader: call.start, returned, followed: false });
         None
     }

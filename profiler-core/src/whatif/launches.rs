@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use super::device::Launch;
 use super::input::{Call, Launched};
 use super::scenario::SCENARIO_COUNT;
-use super::worlds::{CHOSEN_COUNT, Clocks};
+use super::variants::{CHOSEN_COUNT, Clocks};
 use crate::collections::correlation_map::Correlated;
 
 /// Number of launching calls remembered (176 bytes each). A stream queues about a thousand launches before

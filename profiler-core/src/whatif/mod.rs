@@ -37,7 +37,7 @@
 //! Not here: detection of steps and of input waits, slower ranks (they require the records of other
 //! processes: `ranks` in `gpuwhy-report`), and the cost of a fix itself.
 
-mod ceiling;
+mod best_case;
 mod combinations;
 mod device;
 mod estimate;
@@ -53,9 +53,9 @@ mod sampling;
 mod scenario;
 mod shorter;
 mod steps;
-mod worlds;
+mod variants;
 
-pub use ceiling::{Ceiling, WORTH_DOING, WORTH_SHOWING};
+pub use best_case::{BestCase, WORTH_DOING, WORTH_SHOWING};
 pub use combinations::Combined;
 pub use estimate::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, Refusal, UNEXPLAINED_LIMIT, WhatIf};
 pub use input::{
@@ -65,7 +65,7 @@ pub use replay::RELEASE_NANOS;
 pub use replay_log::ReplayedOperation;
 pub use scenario::{SCENARIO_COUNT, ScenarioKind};
 pub use steps::StepTimes;
-pub use worlds::Removed;
+pub use variants::Removed;
 
 use gpuwhy_trace::record::{DeviceId, ThreadId};
 
@@ -276,16 +276,16 @@ impl Simulation {
         device: DeviceId,
         series: StepSeries,
         remains: &dyn Fn(DeviceId, u32) -> f64,
-    ) -> Option<Ceiling> {
+    ) -> Option<BestCase> {
         let answer = self.kept.as_ref()?.simulate(remains).what_if(device, series, 0)?;
         if answer.refused.is_some() {
             return None;
         }
         // No result unless a step became shorter.
-        let step_ns = answer.ceilings.first()?;
+        let step_ns = answer.best_cases.first()?;
         let now = (step_ns.step_ns as f64 * step_ns.speedup) as u64;
-        let unchanged = Ceiling::simulated(ScenarioKind::KernelsAtRoof, now, now, 0.0);
-        Some(answer.ceiling(ScenarioKind::KernelsAtRoof).copied().unwrap_or(unchanged))
+        let unchanged = BestCase::simulated(ScenarioKind::KernelsAtRoof, now, now, 0.0);
+        Some(answer.best_case(ScenarioKind::KernelsAtRoof).copied().unwrap_or(unchanged))
     }
 
     /// Stores an event, if events are kept.

@@ -14,7 +14,7 @@ use super::launches::{self, GraphNodes, Launches, Told};
 use super::sampling::Sampling;
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
 use super::steps::{StepTimes, Steps};
-use super::worlds::{CHOSEN_COUNT, Clocks, Origin, Removed, WORLD_COUNT, Worlds, as_clock, is_traced, later};
+use super::variants::{CHOSEN_COUNT, Clocks, Origin, Removed, VARIANT_COUNT, Variants, as_clock, is_traced, later};
 use crate::attribution::api::BLOCKING_COPY_NANOS;
 use crate::steps::StepSeries;
 
@@ -42,7 +42,7 @@ pub(super) struct Replay {
     launches: Launches,
     pub(super) nodes: GraphNodes,
     pub(super) told: Told,
-    worlds: Worlds,
+    variants: Variants,
     combinations: Combinations,
     pub(super) sampling: Sampling,
 }
@@ -71,7 +71,7 @@ impl Replay {
 
     pub(super) fn clocks(&self, device: DeviceId) -> Option<[u64; SCENARIO_COUNT]> {
         let clocks = self.device(device)?.progress.clocks;
-        Some(std::array::from_fn(|world| self.origin.time(clocks[world])))
+        Some(std::array::from_fn(|variant| self.origin.time(clocks[variant])))
     }
 
     fn device(&self, id: DeviceId) -> Option<&Device> {
@@ -100,7 +100,7 @@ impl Replay {
 
     /// From here on the chosen scenarios remove these sets; each starts as the named scenario paired with it.
     fn choose(&mut self, sets: [(Removed, usize); CHOSEN_COUNT]) {
-        self.worlds.chosen = sets.map(|(set, _)| set);
+        self.variants.chosen = sets.map(|(set, _)| set);
         let starts = sets.map(|(_, start)| start);
         let mut change = |clocks: &mut Clocks| launches::begin(clocks, starts);
         self.threads.change_clocks(&mut change);
@@ -118,7 +118,7 @@ impl Replay {
         self.streams.forget();
         for device in &mut self.devices {
             device.steps.break_off();
-            device.progress.clocks = [self.origin.clock(device.progress.real); WORLD_COUNT];
+            device.progress.clocks = [self.origin.clock(device.progress.real); VARIANT_COUNT];
         }
     }
 
@@ -147,7 +147,7 @@ impl Replay {
         let launched = self.told.take(call);
         let nodes = self.nodes.take(call);
         let call = Call { tracing_ns: call.tracing_ns.saturating_add(nodes), ..*call };
-        let thread = self.threads.enter(&call, launched, self.origin, &self.worlds);
+        let thread = self.threads.enter(&call, launched, self.origin, &self.variants);
         if call.class != CallClass::Other {
             let launch = Launch::of(&call, thread);
             self.launches.insert(call.correlation, launch);
@@ -180,20 +180,20 @@ impl Replay {
         // returns.
         let for_copy = stages || (thread.staged && call.class == CallClass::Wait);
         let mut clocks = match &released {
-            &Some(Released { at, clocks, .. }) => self.worlds.each(|world, gone| {
-                let entered = entered[world];
-                let from = if gone.never_waits(call.class) { entered } else { later(entered, clocks[world]) };
+            &Some(Released { at, clocks, .. }) => self.variants.each(|variant, gone| {
+                let entered = entered[variant];
+                let from = if gone.never_waits(call.class) { entered } else { later(entered, clocks[variant]) };
                 let returned = from + as_clock(gone.wake_up(call.end - at, call.class));
                 let issued = entered + as_clock(SHORT_CALL_NANOS);
                 if for_copy && gone.stages_nothing() && issued < returned { issued } else { returned }
             }),
-            None => self.worlds.each(|world, gone| {
-                let lasted = if is_traced(world) { lasted } else { untraced };
-                entered[world] + as_clock(gone.call(lasted, call.class))
+            None => self.variants.each(|variant, gone| {
+                let lasted = if is_traced(variant) { lasted } else { untraced };
+                entered[variant] + as_clock(gone.call(lasted, call.class))
             }),
         };
         let released = released.as_ref().map(|released| (released.clocks, call.end - released.at));
-        thread.correct_return(call, may_have_waited, released, &mut clocks, &self.worlds);
+        thread.correct_return(call, may_have_waited, released, &mut clocks, &self.variants);
         self.threads.leave(call, clocks, stages);
     }
 
@@ -226,7 +226,7 @@ impl Replay {
             self.threads.costs[ScenarioKind::CopiesOverlapped as usize] += took;
         }
         let begun =
-            self.streams.run(operation, launch, &mut device.progress, &mut device.gaps, self.origin, &self.worlds);
+            self.streams.run(operation, launch, &mut device.progress, &mut device.gaps, self.origin, &self.variants);
         if let (Some(begun), Some(launch)) = (begun, launch)
             && let Some(thread) = self.threads.get_mut(launch.thread)
             && thread.open.is_some_and(|call| Some(call.correlation) == launched_by)

@@ -7,7 +7,7 @@ use gpuwhy_trace::record::{DeviceId, StreamId, Timestamp};
 
 use super::input::{Operation, OperationClass};
 use super::scenario::SCENARIO_COUNT;
-use super::worlds::Clocks;
+use super::variants::Clocks;
 
 /// Maximum operations logged between two times that they are taken.
 const LIMIT: usize = 1 << 18;
@@ -54,7 +54,7 @@ impl ReplayLog {
                 class: operation.class,
                 start: Timestamp::from_nanos(start),
                 end: Timestamp::from_nanos(operation.end.max(start)),
-                replayed: std::array::from_fn(|world| (begin[world], done[world])),
+                replayed: std::array::from_fn(|variant| (begin[variant], done[variant])),
             });
         }
     }

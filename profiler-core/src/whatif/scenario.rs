@@ -2,7 +2,7 @@
 //! removed.
 //!
 //! A scenario is only a set of weights that become zero in the recurrence
-//! ([`Removed`](super::worlds::Removed)). So every edge that is not named there stays, and the result is
+//! ([`Removed`](super::variants::Removed)). So every edge that is not named there stays, and the result is
 //! monotone: a max-plus system with smaller weights cannot end later.
 
 use super::input::OperationClass;

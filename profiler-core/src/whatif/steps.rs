@@ -13,9 +13,9 @@
 use super::combinations::StepOf;
 use super::device::Progress;
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
-use super::worlds::Clocks;
+use super::variants::Clocks;
 use crate::steps::StepSeries;
-use crate::steps::ledger::SERIES_LIMIT;
+use crate::steps::step_table::SERIES_LIMIT;
 
 /// Rows kept per series (168 bytes each). Even, so that adjacent rows can be joined in pairs.
 const ROW_LIMIT: usize = 128;
@@ -160,7 +160,7 @@ impl Series {
 
 #[cfg(test)]
 mod tests {
-    use super::super::worlds::WORLD_COUNT;
+    use super::super::variants::VARIANT_COUNT;
     use super::*;
     use crate::steps::StepSource;
 
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn every_step_is_in_one_row_however_many_there_are() {
         let mut steps = Steps::default();
-        let mut now = Progress { real: 1_000, clocks: [0.0; WORLD_COUNT], ..Progress::default() };
+        let mut now = Progress { real: 1_000, clocks: [0.0; VARIANT_COUNT], ..Progress::default() };
         steps.boundary(&now, PERIOD, 1);
         for count in 1..=5_000u64 {
             now.real += count;

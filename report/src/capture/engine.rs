@@ -8,7 +8,7 @@ use profiler_core::collective::CollectiveEngine;
 use profiler_core::monitoring::Monitoring;
 
 use crate::run::CaptureRow;
-use crate::run::verdict::LiveVerdict;
+use crate::run::bottleneck::LiveBottleneck;
 
 #[derive(Debug)]
 pub(super) struct Capture {
@@ -18,7 +18,7 @@ pub(super) struct Capture {
     pub(super) monitoring: Monitoring,
     pub(super) collectives: CollectiveEngine,
     /// Bottleneck shown in the live line.
-    pub(super) live_verdict: LiveVerdict,
+    pub(super) live_bottleneck: LiveBottleneck,
 }
 
 impl Capture {
@@ -30,7 +30,7 @@ impl Capture {
             attributor,
             monitoring: Monitoring::default(),
             collectives: CollectiveEngine::new(at),
-            live_verdict: LiveVerdict::default(),
+            live_bottleneck: LiveBottleneck::default(),
         }
     }
 

@@ -291,7 +291,7 @@ impl Captures {
             totals.add(&capture.attributor, dictionary);
             totals.add_collectives(&capture.collectives);
         }
-        metrics::state(&report, self.name_now(&report, report.verdict.live), &totals, dictionary)
+        metrics::state(&report, self.name_now(&report, report.bottleneck.live), &totals, dictionary)
     }
 
     /// `simulated`: include the single kernels, and the simulations that only a report needs.
@@ -320,14 +320,14 @@ impl Captures {
             if shown.is_some_and(|capture| capture.row.number == MONITORED) {
                 report.bursts = Some(self.burst_table());
             }
-            report.verdict = monitor::verdict(&report, &attributor.sample_totals());
+            report.bottleneck = monitor::bottleneck(&report, &attributor.sample_totals());
             if let Some(bursts) = &report.bursts {
-                report.verdict.live = bursts.live();
+                report.bottleneck.live = bursts.live();
             } else if let Some(recent) = shown.and_then(|capture| capture.monitoring.recent_time()) {
-                report.verdict.live = monitor::live(&recent);
+                report.bottleneck.live = monitor::live(&recent);
             }
         } else if let Some(capture) = shown {
-            report.verdict.live = capture.live_verdict.clone().follow(attributor, &report.verdict);
+            report.bottleneck.live = capture.live_bottleneck.clone().follow(attributor, &report.bottleneck);
         }
         if self.marked {
             let open = self.open.iter().filter(|capture| capture.row.number != MONITORED).map(|capture| CaptureRow {
@@ -362,7 +362,7 @@ impl Captures {
         let number = self.shown().map(|capture| capture.row.number);
         let mut captures = self.open.iter_mut().chain(&mut self.kept);
         if let Some(capture) = captures.find(|capture| Some(capture.row.number) == number) {
-            capture.live_verdict.follow(&capture.attributor, &report.verdict);
+            capture.live_bottleneck.follow(&capture.attributor, &report.bottleneck);
         }
         report.live_line()
     }

@@ -64,9 +64,9 @@ fn of_one(sentences: &mut Vec<String>, side: Side, report: &Report) {
         let count = completeness.kernel_table_overflow;
         sentences.push(format!("{count} kernels of {side} have names beyond the table and are in one row."));
     }
-    if report.verdict.group == Group::CannotTell {
-        let reason = report.verdict.evidence.first().map_or("", String::as_str);
-        sentences.push(format!("{side} gives no verdict: {reason}"));
+    if report.bottleneck.group == Group::CannotTell {
+        let reason = report.bottleneck.evidence.first().map_or("", String::as_str);
+        sentences.push(format!("{side} gives no bottleneck: {reason}"));
     }
 }
 

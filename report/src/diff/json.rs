@@ -82,7 +82,7 @@ document! {
         actual_step_ns: from.actual_step_ns,
         actual_speedup: from.actual_speedup,
         base_error: from.base_error,
-        over_ceiling_ns: from.over_ceiling_ns(),
+        over_best_case_ns: from.over_best_case_ns(),
         other_leaf_changes: from.others.iter().map(|&(leaf, change)| Change(leaf.name(), change)).collect::<Vec<_>>(),
     }
     from: Representative {

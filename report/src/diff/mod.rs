@@ -66,7 +66,7 @@ impl Diff {
 /// If they cannot be compared: a run without work, or runs of different programs.
 pub fn compare(a: &Report, b: &Report) -> Result<Diff, Refusal> {
     for (side, report) in [(Side::A, a), (Side::B, b)] {
-        if report.verdict.group == Group::NoWork {
+        if report.bottleneck.group == Group::NoWork {
             return Err(Refusal::NoWork(side));
         }
     }

@@ -10,7 +10,7 @@
 
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::steps::StepSource;
-use profiler_core::whatif::{Ceiling, FEWEST_STEPS, ScenarioKind};
+use profiler_core::whatif::{BestCase, FEWEST_STEPS, ScenarioKind};
 
 use super::compared::{self, SAME_STEP};
 use super::unit::{self, Representative};
@@ -64,25 +64,25 @@ impl Prediction {
             .into_iter()
             .map(|group| (group, group.total(&before.leaves).saturating_sub(group.total(&after.leaves))))
             .max_by_key(|&(group, lost)| (lost, std::cmp::Reverse(group)))?;
-        let ceiling = what_if.ceiling(ScenarioKind::without(group)?).filter(|ceiling| ceiling.step_ns > 0)?;
+        let best_case = what_if.best_case(ScenarioKind::without(group)?).filter(|best_case| best_case.step_ns > 0)?;
         if !same_steps || actual_step_ns == 0 || (lost as f64) < before.unit_ns as f64 * WORTH_A_LINE {
             return None;
         }
         Some(Self {
-            kind: ceiling.kind,
+            kind: best_case.kind,
             group,
             step_ns,
-            predicted_step_ns: (step_ns as f64 / ceiling.speedup).round() as u64,
-            predicted_speedup: ceiling.speedup,
+            predicted_step_ns: (step_ns as f64 / best_case.speedup).round() as u64,
+            predicted_speedup: best_case.speedup,
             actual_step_ns,
             actual_speedup: step_ns as f64 / actual_step_ns as f64,
             base_error: what_if.base_error?,
-            others: others(ceiling, group, &before, &after),
+            others: others(best_case, group, &before, &after),
         })
     }
 
     /// Time by which the steps of B are shorter than the best case, nanoseconds; 0 when they are not.
-    pub fn over_ceiling_ns(&self) -> u64 {
+    pub fn over_best_case_ns(&self) -> u64 {
         self.predicted_step_ns.saturating_sub(self.actual_step_ns)
     }
 }
@@ -99,9 +99,9 @@ fn alike(first: u64, second: u64) -> bool {
     first.min(second) > 0 && (first.max(second) as f64) < SAME_STEP * first.min(second) as f64
 }
 
-fn others(ceiling: &Ceiling, group: Group, a: &Representative, b: &Representative) -> Vec<(Leaf, i64)> {
+fn others(best_case: &BestCase, group: Group, a: &Representative, b: &Representative) -> Vec<(Leaf, i64)> {
     // Without the host, no idle leaf remains that could change.
-    let is_gone = |leaf: Leaf| leaf.group() == group || (ceiling.kind == ScenarioKind::DeviceOnly && !leaf.is_busy());
+    let is_gone = |leaf: Leaf| leaf.group() == group || (best_case.kind == ScenarioKind::DeviceOnly && !leaf.is_busy());
     let kept: Vec<Leaf> = Leaf::ALL.into_iter().filter(|&leaf| !is_gone(leaf)).collect();
     compared::ranked(&kept, |leaf| compared::change(a.leaves[leaf as usize], b.leaves[leaf as usize]))
 }

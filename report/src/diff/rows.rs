@@ -152,24 +152,24 @@ pub fn similarity(a: &[DeviceReport], b: &[DeviceReport]) -> f64 {
 
 /// Kernels of both runs, the largest change of time first. `scale` is one unit as a fraction of each trace.
 pub fn kernels(a: &[KernelRow], b: &[KernelRow], scale: (f64, f64)) -> Vec<Row> {
-    let tally = |rows: &[KernelRow]| tallies(rows.iter().map(|row| (row.name.clone(), &row.durations, 0)));
-    aligned(&tally(a), &tally(b), scale)
+    let totals = |rows: &[KernelRow]| all_totals(rows.iter().map(|row| (row.name.clone(), &row.durations, 0)));
+    aligned(&totals(a), &totals(b), scale)
 }
 
 /// Copies of both runs, the largest change of time first. `scale` is one unit as a fraction of each trace.
 pub fn copies(a: &[CopyRow], b: &[CopyRow], scale: (f64, f64)) -> Vec<Row> {
-    let tally = |rows: &[CopyRow]| {
-        tallies(rows.iter().map(|row| (format!("copy {}", path_name(row.path)), &row.durations, row.bytes)))
+    let totals = |rows: &[CopyRow]| {
+        all_totals(rows.iter().map(|row| (format!("copy {}", path_name(row.path)), &row.durations, row.bytes)))
     };
-    aligned(&tally(a), &tally(b), scale)
+    aligned(&totals(a), &totals(b), scale)
 }
 
-fn tallies<'a>(rows: impl Iterator<Item = (String, &'a Durations, u64)>) -> BTreeMap<String, KernelTotals> {
-    let mut tallies = BTreeMap::<String, KernelTotals>::new();
+fn all_totals<'a>(rows: impl Iterator<Item = (String, &'a Durations, u64)>) -> BTreeMap<String, KernelTotals> {
+    let mut all_totals = BTreeMap::<String, KernelTotals>::new();
     for (name, durations, bytes) in rows {
-        tallies.entry(name).or_default().add(durations, bytes);
+        all_totals.entry(name).or_default().add(durations, bytes);
     }
-    tallies
+    all_totals
 }
 
 fn aligned(a: &BTreeMap<String, KernelTotals>, b: &BTreeMap<String, KernelTotals>, scale: (f64, f64)) -> Vec<Row> {
@@ -218,13 +218,13 @@ mod tests {
 
     /// Names and durations, as rows of a report.
     fn run(rows: &[(&str, &[u64])]) -> BTreeMap<String, KernelTotals> {
-        let mut tallies = BTreeMap::<String, KernelTotals>::new();
+        let mut all_totals = BTreeMap::<String, KernelTotals>::new();
         for (name, nanos) in rows {
             let mut durations = Durations::default();
             nanos.iter().for_each(|&nanos| durations.add(nanos));
-            tallies.entry((*name).to_owned()).or_default().add(&durations, 0);
+            all_totals.entry((*name).to_owned()).or_default().add(&durations, 0);
         }
-        tallies
+        all_totals
     }
 
     #[test]

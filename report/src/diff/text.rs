@@ -108,7 +108,7 @@ impl Prediction {
             self.actual_speedup,
             duration(self.actual_step_ns)
         );
-        let beyond = self.over_ceiling_ns();
+        let beyond = self.over_best_case_ns();
         if beyond == 0 {
             return text;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{CommunicatorState, Culprit, Finding, HangKind, HangReport, Outstanding, RunAnswers, Witness};
+use super::{CommunicatorState, Culprit, Finding, HangKind, HangReport, Outstanding, RankReport, RunAnswers};
 
 /// Minimum age of a suspicious operation, nanoseconds: checkpoints and evaluations of one rank take this
 /// long. PyTorch's own watchdog waits 600 s.
@@ -13,7 +13,7 @@ const LARGEST_JOB: u32 = 1 << 20;
 
 /// A rank's view of a communicator.
 struct View<'a> {
-    witness: &'a Witness,
+    rank_report: &'a RankReport,
     state: &'a CommunicatorState,
 }
 
@@ -28,14 +28,14 @@ impl View<'_> {
 }
 
 /// Finds the causes of a hang from the ranks' reports.
-pub fn judge(witnesses: &[Witness]) -> HangReport {
-    let mut runs: BTreeMap<&str, Vec<&Witness>> = BTreeMap::new();
-    for witness in witnesses {
-        runs.entry(&witness.run).or_default().push(witness);
+pub fn judge(rank_reports: &[RankReport]) -> HangReport {
+    let mut runs: BTreeMap<&str, Vec<&RankReport>> = BTreeMap::new();
+    for rank_report in rank_reports {
+        runs.entry(&rank_report.run).or_default().push(rank_report);
     }
     let mut report = HangReport::default();
-    for (run, witnesses) in runs {
-        judge_run(run, &witnesses, &mut report);
+    for (run, rank_reports) in runs {
+        judge_run(run, &rank_reports, &mut report);
     }
     report.findings.sort_by_key(|finding| (finding.is_passed_on, finding.kind, std::cmp::Reverse(finding.age_ns)));
     let young = |finding: &Finding| finding.age_ns.is_some_and(|age| age < SUSPECT_NANOS);
@@ -51,21 +51,21 @@ pub fn judge(witnesses: &[Witness]) -> HangReport {
     report
 }
 
-fn judge_run(run: &str, witnesses: &[&Witness], report: &mut HangReport) {
+fn judge_run(run: &str, rank_reports: &[&RankReport], report: &mut HangReport) {
     let mut communicators: BTreeMap<&str, Vec<View<'_>>> = BTreeMap::new();
-    for &witness in witnesses {
-        for state in &witness.communicators {
-            communicators.entry(&state.id).or_default().push(View { witness, state });
+    for &rank_report in rank_reports {
+        for state in &rank_report.communicators {
+            communicators.entry(&state.id).or_default().push(View { rank_report, state });
         }
     }
-    let ranks: BTreeSet<u32> = witnesses.iter().map(|witness| witness.rank).collect();
-    if ranks.len() < witnesses.len() {
+    let ranks: BTreeSet<u32> = rank_reports.iter().map(|rank_report| rank_report.rank).collect();
+    if ranks.len() < rank_reports.len() {
         let of_run = if run.is_empty() { String::new() } else { format!(" of run {run}") };
         report.doubts.push(format!(
             "Several answers{of_run} have the same rank: they may be of several jobs or attempts. Give the answers of one."
         ));
     }
-    let absent = absent(witnesses, &ranks);
+    let absent = absent(rank_reports, &ranks);
     let mut findings: Vec<Finding> =
         communicators.iter().filter_map(|(id, views)| finding(run, id, views, &absent)).collect();
     pass_on(&mut findings);
@@ -76,9 +76,10 @@ fn judge_run(run: &str, witnesses: &[&Witness], report: &mut HangReport) {
 
 /// Ranks of the job without a report. If the job's size is unknown, those that must exist because there are
 /// higher ranks or larger communicators.
-fn absent(witnesses: &[&Witness], ranks: &BTreeSet<u32>) -> Vec<u32> {
-    let of_communicators = witnesses.iter().flat_map(|witness| &witness.communicators).map(|state| state.size);
-    let said = witnesses.iter().map(|witness| witness.world_size).chain(of_communicators).max().unwrap_or(0);
+fn absent(rank_reports: &[&RankReport], ranks: &BTreeSet<u32>) -> Vec<u32> {
+    let of_communicators =
+        rank_reports.iter().flat_map(|rank_report| &rank_report.communicators).map(|state| state.size);
+    let said = rank_reports.iter().map(|rank_report| rank_report.world_size).chain(of_communicators).max().unwrap_or(0);
     let highest = ranks.last().map_or(0, |rank| rank.saturating_add(1));
     (0..said.max(highest).min(LARGEST_JOB)).filter(|rank| !ranks.contains(rank)).collect()
 }
@@ -95,7 +96,7 @@ fn finding(run: &str, id: &str, views: &[View<'_>], absent: &[u32]) -> Option<Fi
     let function = most(of_number.iter().map(|(_, operation)| operation.function.as_str()));
     let (kind, culprits) = reason(number, views, &of_number, absent);
     let blamed: BTreeSet<u32> = culprits.iter().map(|culprit| culprit.rank).collect();
-    let ranks = waiting.map(|view| view.witness.rank);
+    let ranks = waiting.map(|view| view.rank_report.rank);
     Some(Finding {
         run: run.to_owned(),
         communicator: id.to_owned(),
@@ -170,7 +171,7 @@ fn reason(
 /// Ranks of the communicator without a report. If its members are unknown, those of the job, if as many are
 /// missing here as in the job.
 fn silent(views: &[View<'_>], absent: &[u32]) -> Vec<Culprit> {
-    let known: BTreeSet<u32> = views.iter().map(|view| view.witness.rank).collect();
+    let known: BTreeSet<u32> = views.iter().map(|view| view.rank_report.rank).collect();
     let mut members: BTreeSet<u32> = views.iter().flat_map(|view| &view.state.ranks).copied().collect();
     let size = views.iter().map(|view| view.state.size).max().unwrap_or(0) as usize;
     if members.is_empty() && size.checked_sub(known.len()) == Some(absent.len()) {
@@ -181,9 +182,9 @@ fn silent(views: &[View<'_>], absent: &[u32]) -> Vec<Culprit> {
 
 fn culprit(view: &View<'_>, operation: Option<&Outstanding>) -> Culprit {
     Culprit {
-        rank: view.witness.rank,
-        place: view.witness.place.clone(),
-        line: operation.and_then(|operation| operation.line.clone()).or_else(|| view.witness.line.clone()),
+        rank: view.rank_report.rank,
+        place: view.rank_report.place.clone(),
+        line: operation.and_then(|operation| operation.line.clone()).or_else(|| view.rank_report.line.clone()),
         queued: operation.map(described),
         waits_in: None,
     }
@@ -266,17 +267,18 @@ mod tests {
         CommunicatorState { id, name, ranks, size, queued, finished, outstanding }
     }
 
-    fn witness(rank: u32, communicators: Vec<CommunicatorState>) -> Witness {
+    fn rank_report(rank: u32, communicators: Vec<CommunicatorState>) -> RankReport {
         let (place, line) = (format!("node{rank}"), Some(format!("train.py:{} step", rank + 10)));
-        Witness { rank, place, line, communicators, ..Witness::default() }
+        RankReport { rank, place, line, communicators, ..RankReport::default() }
     }
 
     const ALL: &[u32] = &[0, 1, 2, 3];
 
     #[test]
     fn the_rank_that_never_came_is_named_with_its_line() {
-        let waits = |rank| witness(rank, vec![state("a", ALL, 8, vec![operation(7, "all_reduce", "100", Some(true))])]);
-        let report = judge(&[waits(0), waits(1), witness(2, vec![state("a", ALL, 7, Vec::new())]), waits(3)]);
+        let waits =
+            |rank| rank_report(rank, vec![state("a", ALL, 8, vec![operation(7, "all_reduce", "100", Some(true))])]);
+        let report = judge(&[waits(0), waits(1), rank_report(2, vec![state("a", ALL, 7, Vec::new())]), waits(3)]);
         let [finding] = &report.findings[..] else { panic!("{report:?}") };
         assert_eq!((finding.kind, finding.number, &finding.waiting[..]), (HangKind::NeverCame, 7, &[0, 1, 3][..]));
         assert_eq!(finding.culprits.len(), 1);
@@ -292,12 +294,12 @@ mod tests {
         // Kernels 4 to 6 are done, and CUPTI holds back their records because of the running one.
         let waits = |rank| {
             let queued = (4..9).map(|number| operation(number, "all_reduce", "100", None)).collect();
-            witness(rank, vec![state("a", ALL, 9, queued)])
+            rank_report(rank, vec![state("a", ALL, 9, queued)])
         };
-        let report = judge(&[waits(0), waits(1), witness(2, vec![state("a", ALL, 7, Vec::new())]), waits(3)]);
+        let report = judge(&[waits(0), waits(1), rank_report(2, vec![state("a", ALL, 7, Vec::new())]), waits(3)]);
         assert_eq!((report.findings[0].kind, report.findings[0].number), (HangKind::NeverCame, 7));
         // A rank that has queued fewer operations and waits itself is not absent.
-        let behind = witness(2, vec![state("a", ALL, 7, vec![operation(6, "all_reduce", "100", None)])]);
+        let behind = rank_report(2, vec![state("a", ALL, 7, vec![operation(6, "all_reduce", "100", None)])]);
         let report = judge(&[waits(0), waits(1), behind, waits(3)]);
         assert_eq!((report.findings[0].kind, report.findings[0].number), (HangKind::Running, 4));
     }
@@ -305,12 +307,13 @@ mod tests {
     #[test]
     fn a_rank_that_waits_elsewhere_is_not_the_reason() {
         // 0 and 1 wait for 2, which waits in another communicator for 3, which has no report.
-        let a = |rank| witness(rank, vec![state("a", &[0, 1, 2], 5, vec![operation(4, "all_reduce", "8", None)])]);
+        let a = |rank| rank_report(rank, vec![state("a", &[0, 1, 2], 5, vec![operation(4, "all_reduce", "8", None)])]);
         let two = vec![
             state("a", &[0, 1, 2], 4, Vec::new()),
             state("b", &[2, 3], 2, vec![operation(1, "all_gather", "8", None)]),
         ];
-        let report = judge(&[a(0), a(1), witness(2, two), witness(3, vec![state("b", &[2, 3], 1, Vec::new())])]);
+        let report =
+            judge(&[a(0), a(1), rank_report(2, two), rank_report(3, vec![state("b", &[2, 3], 1, Vec::new())])]);
         let ids: Vec<_> =
             report.findings.iter().map(|finding| (&finding.communicator[..], finding.is_passed_on)).collect();
         assert_eq!(ids, [("b", false), ("a", true)]);
@@ -319,7 +322,7 @@ mod tests {
     }
 
     /// Groups of 8 for tensor parallelism, one group of all for gradients.
-    fn in_groups(rank: u32, tensors: u64, gradients: u64) -> Witness {
+    fn in_groups(rank: u32, tensors: u64, gradients: u64) -> RankReport {
         let group = rank / 8;
         let of = |id: &str, size, queued, waits| {
             let outstanding = if waits { vec![operation(9, "all_reduce", "8", None)] } else { Vec::new() };
@@ -328,7 +331,7 @@ mod tests {
         let dp = of("dp", 64, gradients, gradients == 10);
         // Ranks report the size of a communicator, not its members.
         let tp = of(&format!("tp{group}"), 8, tensors, group == 2 && tensors == 10);
-        Witness { world_size: 64, ..witness(rank, vec![dp, tp]) }
+        RankReport { world_size: 64, ..rank_report(rank, vec![dp, tp]) }
     }
 
     fn ranks(finding: &Finding) -> Vec<u32> {
@@ -364,7 +367,7 @@ mod tests {
         assert_eq!(report.runs[0].silent, [21]);
         assert!(report.text().contains("ranks: 63 of 64, without an answer from 21;"), "{}", report.text());
         // Any size of the job that a reply may contain.
-        let odd = Witness { rank: u32::MAX, world_size: u32::MAX, ..witness(0, Vec::new()) };
+        let odd = RankReport { rank: u32::MAX, world_size: u32::MAX, ..rank_report(0, Vec::new()) };
         assert_eq!(judge(&[odd]).runs[0].silent.len(), LARGEST_JOB as usize);
     }
 
@@ -373,7 +376,7 @@ mod tests {
         let of = |run: &str, rank, waits: bool| {
             let outstanding = if waits { vec![operation(7, "all_reduce", "8", None)] } else { Vec::new() };
             let (queued, run) = (if waits { 8 } else { 7 }, run.to_owned());
-            Witness { run, ..witness(rank, vec![state("0", &[0, 1], queued, outstanding)]) }
+            RankReport { run, ..rank_report(rank, vec![state("0", &[0, 1], queued, outstanding)]) }
         };
         let report = judge(&[of("a", 0, false), of("a", 1, false), of("b", 0, true), of("b", 1, false)]);
         assert!(report.doubts.is_empty(), "{report:?}");
@@ -385,7 +388,7 @@ mod tests {
 
     #[test]
     fn other_functions_sizes_and_types_are_a_mismatch() {
-        let of = |rank, what: Outstanding| witness(rank, vec![state("a", ALL, 8, vec![what])]);
+        let of = |rank, what: Outstanding| rank_report(rank, vec![state("a", ALL, 8, vec![what])]);
         let usual = || operation(7, "all_reduce", "100", Some(true));
         let byte = Outstanding { data_type: "int8".to_owned(), ..usual() };
         for odd in [operation(7, "all_gather", "100", None), operation(7, "all_reduce", "99", None), byte] {
@@ -404,7 +407,7 @@ mod tests {
 
     #[test]
     fn kernels_that_do_not_run_and_ranks_that_say_nothing_are_told_apart() {
-        let of = |rank, runs| witness(rank, vec![state("a", ALL, 8, vec![operation(7, "all_reduce", "1", runs)])]);
+        let of = |rank, runs| rank_report(rank, vec![state("a", ALL, 8, vec![operation(7, "all_reduce", "1", runs)])]);
         let report = judge(&[of(0, Some(true)), of(1, Some(false)), of(2, Some(true)), of(3, None)]);
         assert_eq!((report.findings[0].kind, report.findings[0].culprits[0].rank), (HangKind::NotRunning, 1));
         let report = judge(&[of(0, Some(true)), of(2, Some(true)), of(3, Some(true))]);
@@ -415,11 +418,11 @@ mod tests {
 
     #[test]
     fn who_waits_for_nothing_does_not_hang_and_young_operations_are_no_proof() {
-        let idle = |rank| witness(rank, vec![state("a", ALL, 8, Vec::new())]);
+        let idle = |rank| rank_report(rank, vec![state("a", ALL, 8, Vec::new())]);
         assert_eq!(judge(&[idle(0), idle(1)]).findings, []);
         assert!(judge(&[]).text().contains("no rank"), "{}", judge(&[]).text());
         let young = Outstanding { age_ns: Some(1_000_000_000), ..operation(7, "all_reduce", "1", None) };
-        let report = judge(&[witness(0, vec![state("a", &[0, 1], 8, vec![young])]), idle(0)]);
+        let report = judge(&[rank_report(0, vec![state("a", &[0, 1], 8, vec![young])]), idle(0)]);
         assert!(report.doubts.iter().any(|doubt| doubt.contains("30 s")), "{report:?}");
         assert!(report.doubts.iter().any(|doubt| doubt.contains("same rank")), "{report:?}");
     }

@@ -1,6 +1,6 @@
 //! Hanging jobs: finds the rank that did not reach a collective, or reached it with a different one.
 //!
-//! Each rank reports the operations that it queued and finished in each communicator ([`Witness`]). The
+//! Each rank reports the operations that it queued and finished in each communicator ([`RankReport`]). The
 //! operations of a communicator are numbered in queue order, which is the same on all of its ranks in a
 //! correct program. So the first operation that some rank has not finished shows what the communicator waits
 //! for: a rank that never queued it, ranks that queued something else, a kernel that is not running yet, or,
@@ -21,7 +21,7 @@ pub use judge::{SUSPECT_NANOS, judge};
 
 /// Hang report of one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Witness {
+pub struct RankReport {
     /// Name of its run; empty when unknown.
     pub run: String,
     /// Its rank in the job.

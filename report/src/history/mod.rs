@@ -78,9 +78,9 @@ pub struct Run {
     /// The trace file, if one was written.
     pub trace: Option<String>,
     /// The bottleneck: the name of a [`Group`].
-    pub verdict: String,
+    pub bottleneck: String,
     /// Its share of the time, 0 to 1.
-    pub verdict_share: f64,
+    pub bottleneck_share: f64,
     /// Total number of kernel executions.
     pub executions: u64,
     /// Kernels by executions, the most first: a hash of the name (FNV-1a folded to 32 bits) and the number of
@@ -121,7 +121,7 @@ impl Run {
     /// no device work was recorded, or it is not the first rank of its job.
     pub fn of(report: &Report, trace: Option<&str>) -> Option<Self> {
         let process = &report.process;
-        if report.devices.is_empty() || report.verdict.group == Group::NoWork || process.rank().unwrap_or(0) != 0 {
+        if report.devices.is_empty() || report.bottleneck.group == Group::NoWork || process.rank().unwrap_or(0) != 0 {
             return None;
         }
         let mut counts = BTreeMap::<u64, u64>::new();
@@ -144,8 +144,8 @@ impl Run {
             mode: report.cost.map_or("unknown", |cost| cost.mode.name()).to_owned(),
             command: process.command.iter().take(MOST_WORDS).map(|word| cut(word).to_owned()).collect(),
             trace: trace.map(str::to_owned),
-            verdict: report.verdict.group.name().to_owned(),
-            verdict_share: report.verdict.share,
+            bottleneck: report.bottleneck.group.name().to_owned(),
+            bottleneck_share: report.bottleneck.share,
             executions,
             kernels,
             devices: report.devices.iter().take(MOST_DEVICES).map(DeviceRun::of).collect(),
@@ -211,8 +211,8 @@ impl Run {
             .text("mode", &self.mode)
             .texts("command", self.command.iter().map(String::as_str))
             .optional_text("trace", self.trace.as_deref())
-            .text("verdict", &self.verdict)
-            .share("verdict_share", self.verdict_share)
+            .text("bottleneck", &self.bottleneck)
+            .share("bottleneck_share", self.bottleneck_share)
             .number("executions", self.executions)
             .rows("kernels", self.kernels.iter().map(|&(hash, count)| [hash, count]))
             .objects("devices", devices)

@@ -46,7 +46,7 @@ pub fn text(runs: &[Run], judged: &[Judged], rows: usize, style: Style) -> Strin
         "version",
         "step",
         "change",
-        "verdict",
+        "bottleneck",
         if hosts { format!("{:<14}", "host") } else { String::new() }
     );
     for (run, judged) in runs.iter().zip(judged).skip(runs.len().saturating_sub(rows)) {
@@ -58,7 +58,7 @@ pub fn text(runs: &[Run], judged: &[Judged], rows: usize, style: Style) -> Strin
             "{:<18}{:<8}{step:>9}{changed:>9}  {:<14}{host}{}",
             date(run.start_ns),
             shortened(&run.version, 7),
-            shortened(&run.verdict, 13),
+            shortened(&run.bottleneck, 13),
             shortened(&largest(run), room)
         );
         let _ = writeln!(out, "{}", row.trim_end());

@@ -43,8 +43,8 @@ pub fn candidates(attributor: &Attributor, dictionary: &Dictionary) -> Vec<Candi
             })
             .collect();
         let mut configs: Vec<_> = statistics.configs().collect();
-        configs.sort_by_key(|&(id, tally)| (Reverse(tally.total_ns), id));
-        found.extend(configs.into_iter().take(MOST).map(|(id, tally)| {
+        configs.sort_by_key(|&(id, totals)| (Reverse(totals.total_ns), id));
+        found.extend(configs.into_iter().take(MOST).map(|(id, totals)| {
             let launch = dictionary.launch_config(id);
             let (communication, graph_share) = names.get(&launch.name).copied().unwrap_or_default();
             Candidate {
@@ -54,8 +54,8 @@ pub fn candidates(attributor: &Attributor, dictionary: &Dictionary) -> Vec<Candi
                 name: dictionary.name(launch.name).to_owned(),
                 demangled: without_parameters(dictionary.name(launch.name)),
                 communication,
-                launches: tally.count,
-                total_ns: tally.total_ns,
+                launches: totals.count,
+                total_ns: totals.total_ns,
                 graph_share,
                 nearest_roof: sampled.as_ref().and_then(|(estimates, set)| {
                     let limits = KernelLimits::of(Activity::Kernel(id), estimates, set);

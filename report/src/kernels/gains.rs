@@ -7,7 +7,7 @@
 use gpuwhy_trace::record::{DeviceId, LaunchConfigId};
 use profiler_core::attribution::leaf::Group;
 use profiler_core::attribution::{Attributor, DeviceAccount};
-use profiler_core::whatif::Ceiling;
+use profiler_core::whatif::BestCase;
 use rustc_hash::FxHashMap;
 
 /// Number of standard errors that contain 90 % of a normal distribution: the level of all intervals of gains.
@@ -68,11 +68,11 @@ impl StepGain {
         let parts: FxHashMap<LaunchConfigId, f64> = shorter.iter().map(|row| (row.config, row.remains)).collect();
         let remains =
             |on: DeviceId, config: LaunchConfigId| parts.get(&config).copied().filter(|_| on == device).unwrap_or(1.0);
-        let ceiling = attributor.with_shorter_kernels(device, &remains)?;
+        let best_case = attributor.with_shorter_kernels(device, &remains)?;
         let gone: f64 = shorter.iter().map(Shorter::gone).sum();
         let error: f64 = shorter.iter().map(|row| row.nanos as f64 * row.error).sum();
         let relative = if gone > 0.0 { NINE_OF_TEN * error / gone } else { 0.0 };
-        Some(Self { speedup: ceiling.speedup, interval: Some(widened(&ceiling, relative)) })
+        Some(Self { speedup: best_case.speedup, interval: Some(widened(&best_case, relative)) })
     }
 
     /// Computes the gain of a step without the fraction `gone`, 0 to 1.
@@ -93,9 +93,9 @@ impl StepGain {
 
 /// Interval of a gain if the removed time has this relative error. The saving is proportional to the removed
 /// time; that error and the simulation's are independent.
-fn widened(ceiling: &Ceiling, relative: f64) -> (f64, f64) {
-    let (speedup, saved) = (ceiling.speedup, ceiling.saved());
-    let (low, high) = ceiling.interval.unwrap_or((speedup, speedup));
+fn widened(best_case: &BestCase, relative: f64) -> (f64, f64) {
+    let (speedup, saved) = (best_case.speedup, best_case.saved());
+    let (low, high) = best_case.interval.unwrap_or((speedup, speedup));
     let with = |part: f64| 1.0 / (1.0 - (saved * part).clamp(0.0, LARGEST_SAVED));
     let below = (speedup - low).hypot(speedup - with(1.0 - relative));
     let above = (high - speedup).hypot(with(1.0 + relative) - speedup);
@@ -134,17 +134,17 @@ mod tests {
 
     #[test]
     fn a_gain_is_as_sure_as_the_simulation_and_the_use_of_the_roof() {
-        let ceiling = |interval| Ceiling {
+        let best_case = |interval| BestCase {
             kind: ScenarioKind::KernelsAtRoof,
             step_ns: 80,
             speedup: 1.25,
             interval: Some(interval),
         };
-        assert_eq!(widened(&ceiling((1.2, 1.3)), 0.0), (1.2, 1.3));
-        let (low, high) = widened(&ceiling((1.25, 1.25)), 0.5);
+        assert_eq!(widened(&best_case((1.2, 1.3)), 0.0), (1.2, 1.3));
+        let (low, high) = widened(&best_case((1.25, 1.25)), 0.5);
         assert!((low - 1.0 / 0.9).abs() < 1e-12 && (high - 1.0 / 0.7).abs() < 1e-12, "{low} {high}");
-        assert_eq!(widened(&ceiling((1.0, 1.3)), 2.0).0, 1.0, "never slower");
-        assert!(widened(&ceiling((1.2, 1.3)), 50.0).1.is_finite());
+        assert_eq!(widened(&best_case((1.0, 1.3)), 2.0).0, 1.0, "never slower");
+        assert!(widened(&best_case((1.2, 1.3)), 50.0).1.is_finite());
     }
 
     #[test]

@@ -13,16 +13,16 @@
 //! ranks without a trace.
 //!
 //! Reading order: `rows`, `collectives` (rows of a rank from its records), `summary` (data kept per rank),
-//! `occasions` (the same collective on all ranks), `clocks`, `blame`, `straggler`, `path`, here, `text`.
+//! `instances` (the same collective on all ranks), `clocks`, `root_cause`, `straggler`, `path`, here, `text`.
 
-mod blame;
 mod clocks;
 mod collectives;
+mod instances;
 #[cfg(feature = "serde")]
 mod json;
 mod model;
-mod occasions;
 mod path;
+mod root_cause;
 mod rows;
 mod straggler;
 mod summary;
@@ -34,15 +34,15 @@ use profiler_core::collective::Basis;
 
 pub use clocks::HostClock;
 pub use collectives::Collectives;
+pub use instances::RowSource;
 pub use model::{CriticalPath, ExcessEvidence, RankRow, RankTrace, RanksReport, Straggler};
-pub use occasions::RowSource;
 pub use rows::{LeafTime, RankRows, Row, RowGroup};
 pub use summary::{KernelTime, LineTime, RankSummary};
 
 use crate::text_format::Style;
 
-use self::blame::{Blame, Compared, culprits};
-use self::occasions::{Judgment, Occasions};
+use self::instances::{Instances, Judgment};
+use self::root_cause::{Compared, RootCause, culprits};
 use self::straggler::Search;
 
 /// Maximum number of ranks for which every pair is listed; beyond it, each rank lists the 16 that it waited
@@ -81,21 +81,21 @@ impl RanksReport {
     /// Those of the source.
     pub fn compare<S: RowSource>(ranks: &[RankSummary], source: &mut S) -> Result<Self, S::Error> {
         let (hosts, of_ranks) = hosts(ranks);
-        let mut occasions = Occasions::new(ranks, of_ranks);
-        let clocks = occasions.gather_ends(source)?.clocks(&hosts);
+        let mut instances = Instances::new(ranks, of_ranks);
+        let clocks = instances.gather_ends(source)?.clocks(&hosts);
         let is_alone = ranks.len() < 2;
         if !is_alone {
-            occasions.add_all(source, &clocks)?;
+            instances.add_all(source, &clocks)?;
         }
-        let compared = Compared::new(ranks, &occasions, &clocks);
+        let compared = Compared::new(ranks, &instances, &clocks);
         let mut report = Self {
             world_size: ranks.iter().find_map(|rank| rank.world_size),
             rows: ranks.iter().map(RankRow::new).collect(),
             basis: ranks.iter().flat_map(|rank| &rank.groups).map(|group| group.basis).min().unwrap_or_default(),
-            collectives: occasions.count(Judgment::Told),
+            collectives: instances.count(Judgment::Told),
             collective_ns: 0,
-            missing: occasions.count(Judgment::Missing),
-            too_close: occasions.count(Judgment::TooClose),
+            missing: instances.count(Judgment::Missing),
+            too_close: instances.count(Judgment::TooClose),
             waits: if ranks.len() <= WAITS_SHOWN { vec![vec![0; ranks.len()]; ranks.len()] } else { Vec::new() },
             straggler: None,
             slow_host: None,
@@ -104,26 +104,26 @@ impl RanksReport {
             clocks: Vec::new(),
         };
         let waits = &mut report.waits;
-        let mut blame = Blame { occasions: &mut occasions, clocks: &clocks, compared };
-        let (own, collective_ns) = blame.pass(source, ranks, &mut report.rows, |who, whom, nanos| {
+        let mut root_cause = RootCause { instances: &mut instances, clocks: &clocks, compared };
+        let (own, collective_ns) = root_cause.pass(source, ranks, &mut report.rows, |who, whom, nanos| {
             if let Some(cell) = waits.get_mut(who).and_then(|row| row.get_mut(whom)) {
                 *cell += nanos;
             }
         })?;
         report.collective_ns = collective_ns;
-        for (culprit, occasion) in culprits(&occasions) {
-            report.rows[culprit].awaited_ns += occasion.waited;
+        for (culprit, instance) in culprits(&instances) {
+            report.rows[culprit].awaited_ns += instance.waited;
         }
         let search = Search { ranks, rows: &report.rows, own: &own, collective_ns };
-        report.straggler = search.straggler(&occasions, compared);
+        report.straggler = search.straggler(&instances, compared);
         report.slow_host = if report.straggler.is_none() { search.slow_host() } else { None };
-        report.critical_path = path::critical_path(source, &occasions, &clocks, compared, report.straggler.as_ref())?;
+        report.critical_path = path::critical_path(source, &instances, &clocks, compared, report.straggler.as_ref())?;
         report.clocks = clocks;
-        report.doubt(ranks, &occasions);
+        report.doubt(ranks, &instances);
         Ok(report)
     }
 
-    fn doubt(&mut self, ranks: &[RankSummary], occasions: &Occasions) {
+    fn doubt(&mut self, ranks: &[RankSummary], instances: &Instances) {
         let count = self.rows.len();
         if self.clocks.iter().any(|clock| clock.offset_ns.is_none()) {
             self.doubts.push(
@@ -132,7 +132,7 @@ impl RanksReport {
                     .to_owned(),
             );
         }
-        let apart = occasions.count(Judgment::Apart);
+        let apart = instances.count(Judgment::Apart);
         match self.basis {
             _ if apart == 0 => {}
             Basis::KernelName => self.doubts.push(format!(
@@ -162,7 +162,7 @@ impl RanksReport {
                 .push(format!("The job has {world} ranks and here are {count} traces: others may be waited for."));
         }
         let rows = |rank: &RankSummary| rank.groups.iter().map(|group| group.count).sum::<u64>() + rank.others;
-        let paired: u64 = occasions.all.iter().map(|occasion| u64::from(occasion.ranks)).sum();
+        let paired: u64 = instances.all.iter().map(|instance| u64::from(instance.ranks)).sum();
         let unpaired = ranks.iter().map(rows).sum::<u64>().saturating_sub(paired);
         if count > 1 && unpaired > 0 {
             self.doubts.push(format!(
@@ -174,7 +174,7 @@ impl RanksReport {
         if lost > 0 {
             self.doubts.push(format!("{lost} times by cause had no room: the causes of late ranks are told in part."));
         }
-        if count > 1 && occasions.all.is_empty() {
+        if count > 1 && instances.all.is_empty() {
             self.doubts.push(
                 "There is no collective that all ranks took part in: who waits for whom is not known.".to_owned(),
             );

@@ -9,10 +9,10 @@ use std::cmp::Reverse;
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
 use rustc_hash::FxHashMap;
 
-use super::blame::Compared;
 use super::clocks::HostClock;
+use super::instances::{Instances, Judgment, NONE, RowSource};
 use super::model::{CriticalPath, Straggler};
-use super::occasions::{Judgment, NONE, Occasions, RowSource};
+use super::root_cause::Compared;
 
 /// Maximum number of ranks listed for a path.
 const RANKS: usize = 16;
@@ -20,7 +20,7 @@ const RANKS: usize = 16;
 /// Work of a rank on the path, between two collectives.
 struct Work {
     /// The collective at its end.
-    occasion: u32,
+    instance: u32,
     from: i64,
     to: i64,
 }
@@ -28,41 +28,41 @@ struct Work {
 /// Returns the path through the compared time; `None` without a resolved collective in it.
 pub(super) fn critical_path<S: RowSource>(
     source: &mut S,
-    occasions: &Occasions,
+    instances: &Instances,
     clocks: &[HostClock],
     compared: Compared,
     straggler: Option<&Straggler>,
 ) -> Result<Option<CriticalPath>, S::Error> {
     let within = |number: &usize| {
-        let one = &occasions.all[*number];
+        let one = &instances.all[*number];
         one.judgment == Judgment::Told && one.last >= compared.from && one.last_end <= compared.to
     };
-    let last = (0..occasions.all.len()).filter(within).max_by_key(|&number| occasions.all[number].last_end);
+    let last = (0..instances.all.len()).filter(within).max_by_key(|&number| instances.all[number].last_end);
     let Some(mut number) = last else { return Ok(None) };
     let mut by_rank: FxHashMap<u32, Leaves> = FxHashMap::default();
     let mut charge = |rank: u32, leaf: Leaf, nanos: i64| {
         by_rank.entry(rank).or_insert([0; LEAF_COUNT])[leaf as usize] += nanos.max(0).unsigned_abs();
     };
-    let mut at = &occasions.all[number];
+    let mut at = &instances.all[number];
     let end = at.last_end;
     charge(at.last_end_rank, Leaf::Communication, at.last_end - at.last);
     let (mut work, mut collectives) = (Vec::new(), 1);
     while at.before != NONE {
-        let before = &occasions.all[at.before as usize];
+        let before = &instances.all[at.before as usize];
         if before.last >= at.last || before.last < compared.from {
             break;
         }
         // Clocks are not exact to the nanosecond: an end may seem to be before the last start.
-        let clock = &clocks[occasions.hosts[at.last_rank as usize]];
+        let clock = &clocks[instances.hosts[at.last_rank as usize]];
         let from = clock.common(at.before_end).clamp(before.last, at.last);
-        work.push(Work { occasion: number as u32, from, to: at.last });
+        work.push(Work { instance: number as u32, from, to: at.last });
         charge(at.last_rank, Leaf::Communication, from - before.last);
         collectives += 1;
         number = at.before as usize;
         at = before;
     }
     let total_ns = (end - at.last).max(0).unsigned_abs();
-    add_work(source, occasions, &mut work, &mut by_rank)?;
+    add_work(source, instances, &mut work, &mut by_rank)?;
     let mut leaves = [0; LEAF_COUNT];
     let mut ranks: Vec<(u32, u64)> = Vec::new();
     for (&rank, of_rank) in &by_rank {
@@ -82,21 +82,21 @@ pub(super) fn critical_path<S: RowSource>(
 /// Adds the work between collectives by leaf, rank by rank.
 fn add_work<S: RowSource>(
     source: &mut S,
-    occasions: &Occasions,
+    instances: &Instances,
     work: &mut [Work],
     by_rank: &mut FxHashMap<u32, Leaves>,
 ) -> Result<(), S::Error> {
-    let rank_of = |part: &Work| occasions.all[part.occasion as usize].last_rank;
-    work.sort_unstable_by_key(|part| (rank_of(part), part.occasion));
+    let rank_of = |part: &Work| instances.all[part.instance as usize].last_rank;
+    work.sort_unstable_by_key(|part| (rank_of(part), part.instance));
     for of_rank in work.chunk_by(|a, b| rank_of(a) == rank_of(b)) {
         let Some(rank) = of_rank.first().map(rank_of) else { continue };
         let sums = by_rank.entry(rank).or_insert([0; LEAF_COUNT]);
         source.rows(rank as usize, &mut |rows| {
             for row in &rows.rows {
-                let Some(number) = occasions.of(rows, row) else { continue };
-                let Ok(found) = of_rank.binary_search_by_key(&number, |part| part.occasion) else { continue };
+                let Some(number) = instances.of(rows, row) else { continue };
+                let Ok(found) = of_rank.binary_search_by_key(&number, |part| part.instance) else { continue };
                 let part = &of_rank[found];
-                let raw = rows.between(occasions.all[number as usize].before_end, row.start);
+                let raw = rows.between(instances.all[number as usize].before_end, row.start);
                 let wanted = (part.to - part.from).max(0).unsigned_abs();
                 sums.iter_mut().zip(fitted(raw, wanted)).for_each(|(sum, nanos)| *sum += nanos);
             }

@@ -12,10 +12,10 @@ use std::hash::{Hash as _, Hasher as _};
 use profiler_core::attribution::leaf::{Leaf, Leaves};
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::blame::{Compared, culprits};
 use super::clocks::quantile;
+use super::instances::Instances;
 use super::model::{ExcessEvidence, RankRow, Straggler};
-use super::occasions::Occasions;
+use super::root_cause::{Compared, culprits};
 use super::summary::{KernelTime, RankSummary};
 
 /// Minimum share of all waiting for a rank to be the straggler: more than all others together.
@@ -45,10 +45,10 @@ impl Search<'_> {
     }
 
     /// The rank that causes most of the waiting.
-    pub(super) fn straggler(&self, occasions: &Occasions, compared: Compared) -> Option<Straggler> {
+    pub(super) fn straggler(&self, instances: &Instances, compared: Compared) -> Option<Straggler> {
         let total: u64 = self.rows.iter().map(|row| row.awaited_ns).sum();
         let share = |place: usize| self.rows[place].awaited_ns as f64 / total.max(1) as f64;
-        let least = if occasions.has_unknown_groups() { self.communicates_least() } else { None };
+        let least = if instances.has_unknown_groups() { self.communicates_least() } else { None };
         let (place, communication) = match least {
             Some((place, own, median)) => (place, Some((own, median))),
             None => {
@@ -65,7 +65,7 @@ impl Search<'_> {
             row: place,
             communication,
             share: share(place),
-            tenths: tenths(place, occasions, compared),
+            tenths: tenths(place, instances, compared),
             role: peers.len() as u32,
             excess,
             steps: if compared.is_steady { self.ranks[place].steps } else { 0 },
@@ -173,17 +173,17 @@ fn role(rank: &RankSummary) -> u64 {
 
 /// Number of tenths of the compared time in which the rank is the root cause of most of the waiting, and
 /// number of tenths with any waiting.
-fn tenths(place: usize, occasions: &Occasions, compared: Compared) -> (u32, u32) {
+fn tenths(place: usize, instances: &Instances, compared: Compared) -> (u32, u32) {
     let mut waited = [(0_u64, 0_u64); TENTHS];
     let whole = (compared.to.saturating_sub(compared.from)).max(1);
-    for (culprit, occasion) in culprits(occasions) {
-        if occasion.last < compared.from || occasion.last >= compared.to {
+    for (culprit, instance) in culprits(instances) {
+        if instance.last < compared.from || instance.last >= compared.to {
             continue;
         }
-        let tenth = (occasion.last - compared.from) as f64 / whole as f64 * TENTHS as f64;
+        let tenth = (instance.last - compared.from) as f64 / whole as f64 * TENTHS as f64;
         let (own, all) = &mut waited[(tenth as usize).min(TENTHS - 1)];
-        *own += if culprit == place { occasion.waited } else { 0 };
-        *all += occasion.waited;
+        *own += if culprit == place { instance.waited } else { 0 };
+        *all += instance.waited;
     }
     let worst = waited.iter().filter(|(own, all)| *own as f64 > *all as f64 * STRAGGLER_SHARE).count();
     (worst as u32, waited.iter().filter(|(_, all)| *all > 0).count() as u32)

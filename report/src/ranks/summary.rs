@@ -34,7 +34,7 @@ pub struct RankSummary {
     /// Computation of that window by limit.
     pub limits: Option<LimitTimes>,
     /// Its bottleneck without the other ranks, and the share, 0 to 1.
-    pub verdict: Option<(Group, f64)>,
+    pub bottleneck: Option<(Group, f64)>,
     /// Starts and ends of steady time, nanoseconds on the clock of the trace; empty if no steps are known.
     pub steady: Vec<(i64, i64)>,
     /// Number of steps in the steady time.
@@ -95,7 +95,7 @@ impl RankSummary {
             window_ns: device.map_or(0, |device| device.window_ns),
             leaves: device.map_or_else(|| [0; Leaf::ALL.len()], |device| device.leaves),
             limits: device.and_then(limits),
-            verdict: Some((report.verdict.group, report.verdict.share)),
+            bottleneck: Some((report.bottleneck.group, report.bottleneck.share)),
             steady,
             steps,
             kernels: device.map_or_else(Vec::new, kernels),
@@ -131,13 +131,13 @@ fn steady(device: &DeviceReport) -> (Vec<(i64, i64)>, u64) {
         return Default::default();
     }
     let nanos = |at: gpuwhy_trace::record::Timestamp| i64::try_from(at.nanos()).unwrap_or(i64::MAX);
-    let mut stretches: Vec<(i64, i64)> = Vec::new();
+    let mut intervals: Vec<(i64, i64)> = Vec::new();
     for step in &steady.rows {
-        match stretches.last_mut() {
+        match intervals.last_mut() {
             Some((_, end)) if *end == nanos(step.start) => *end = nanos(step.end),
-            _ => stretches.push((nanos(step.start), nanos(step.end))),
+            _ => intervals.push((nanos(step.start), nanos(step.end))),
         }
     }
-    stretches.drain(..stretches.len().saturating_sub(STEADY));
-    (stretches, steady.rows.len() as u64)
+    intervals.drain(..intervals.len().saturating_sub(STEADY));
+    (intervals, steady.rows.len() as u64)
 }

@@ -36,7 +36,7 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
         );
         wrapped(&mut out, "collectives: ", &sentence);
     }
-    if let Some(sentence) = ceiling(report) {
+    if let Some(sentence) = best_case(report) {
         wrapped(&mut out, "best case: ", &sentence);
     }
     match &report.straggler {
@@ -114,7 +114,7 @@ fn table(out: &mut Page, report: &RanksReport) {
             duration(row.awaited_ns),
             row.last,
             duration(row.late_ns),
-            bottleneck(row.verdict.0),
+            bottleneck(row.bottleneck.0),
         );
     }
     if report.rows.len() > SHOWN {
@@ -256,7 +256,7 @@ fn limits_table(out: &mut Page, report: &RanksReport) {
 
 const fn bottleneck(group: Group) -> &'static str {
     match group {
-        Group::NoWork | Group::CannotTell => "no verdict",
+        Group::NoWork | Group::CannotTell => "no bottleneck",
         Group::Launch => "launches",
         Group::HostCpu => "CPU work",
         Group::Communication => "communication",
@@ -265,7 +265,7 @@ const fn bottleneck(group: Group) -> &'static str {
 }
 
 /// Possible gain of the rank that waits most.
-fn ceiling(report: &RanksReport) -> Option<String> {
+fn best_case(report: &RanksReport) -> Option<String> {
     let speedup = |row: &RankRow| row.window_ns as f64 / row.without_waiting_ns().max(1) as f64;
     let row = report.rows.iter().max_by(|a, b| speedup(a).total_cmp(&speedup(b)))?;
     (speedup(row) >= WORTH_SHOWING).then(|| {

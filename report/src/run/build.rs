@@ -7,11 +7,11 @@ use gpuwhy_trace::record::{Device, Loss};
 use gpuwhy_trace::utilization::Utilization;
 use profiler_core::attribution::{Attributor, DeviceAccount};
 
+use super::bottleneck::bottleneck_of;
 use super::compute;
 use super::library::Library;
 use super::limits::limits;
 use super::live_state::WINDOWS_KEPT;
-use super::verdict::verdict_of;
 use super::{
     ApiRow, CaptureTable, CopyOverlap, DeviceReport, HostReport, KernelLines, KernelRow, LibraryRow, MemoryReport,
     RangesReport, Report, Sequence, StepMeaning, TypicalSteps, Untraced, copies, gaps, names, waits,
@@ -59,7 +59,7 @@ impl Report {
         let mut ranges = RangesReport::of(attributor, dictionary);
         ranges.iter_mut().for_each(|ranges| ranges.divide(&devices));
         let host = HostReport::of(attributor, dictionary, &devices, completeness.loss.failed_samples);
-        let verdict = verdict_of(attributor, &devices, host.as_ref(), &completeness);
+        let bottleneck = bottleneck_of(attributor, &devices, host.as_ref(), &completeness);
         Self {
             process: session.clone(),
             observed_ns: attributor.observed_ns(),
@@ -71,7 +71,7 @@ impl Report {
             kernel_lines: KernelLines::of(attributor, dictionary),
             ranges,
             memory: MemoryReport::of(attributor, dictionary),
-            verdict,
+            bottleneck,
             cost: None,
             utilization: Utilization::default(),
             monitored: None,

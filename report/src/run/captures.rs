@@ -22,7 +22,7 @@ impl CaptureRow {
         }
         self.end = Some(end);
         self.kernels = report.completeness.kernels;
-        self.verdict = Some((report.verdict.group, report.verdict.share));
+        self.bottleneck = Some((report.bottleneck.group, report.bottleneck.share));
     }
 }
 
@@ -54,15 +54,15 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
             Some(end) => duration(end.since(row.begin)),
             None => "being taken".to_owned(),
         };
-        let verdict = row.verdict.map_or_else(String::new, |(group, share)| match group {
+        let bottleneck = row.bottleneck.map_or_else(String::new, |(group, share)| match group {
             Group::NoWork => ", no GPU work".to_owned(),
-            Group::CannotTell => ", no verdict".to_owned(),
+            Group::CannotTell => ", no bottleneck".to_owned(),
             group => format!(", {} {}", words::spent(group), percent(share)),
         });
         let after = duration(row.begin.since(report.process.start));
         let _ = writeln!(
             out,
-            "  {:>3} by {}: {length} from {after} on, {}{verdict}",
+            "  {:>3} by {}: {length} from {after} on, {}{bottleneck}",
             row.number,
             row.trigger.name(),
             counted(row.kernels, "kernel")

@@ -8,7 +8,7 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::geometry::{Geometry, Limiter, Multiprocessors};
 use gpuwhy_trace::record::{Device, NameId};
 use profiler_core::attribution::DeviceAccount;
-use profiler_core::attribution::statistics::{ConfigTally, TINY_NANOS};
+use profiler_core::attribution::statistics::{ConfigTotals, TINY_NANOS};
 use profiler_core::thresholds::WORTH_SHARE;
 use rustc_hash::FxHashMap;
 
@@ -54,12 +54,12 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, geometry: &Geometry, tally: &ConfigTally) {
-        let weight = tally.total_ns as f64;
+    fn add(&mut self, geometry: &Geometry, totals: &ConfigTotals) {
+        let weight = totals.total_ns as f64;
         self.configurations += 1;
-        self.nanos = self.nanos.saturating_add(tally.total_ns);
-        if self.largest.is_none_or(|(nanos, _)| tally.total_ns > nanos) {
-            self.largest = Some((tally.total_ns, geometry.limiter));
+        self.nanos = self.nanos.saturating_add(totals.total_ns);
+        if self.largest.is_none_or(|(nanos, _)| totals.total_ns > nanos) {
+            self.largest = Some((totals.total_ns, geometry.limiter));
         }
         self.theoretical_occupancy += weight * geometry.theoretical_occupancy;
         self.achieved_occupancy += weight * geometry.achieved_occupancy;
@@ -97,21 +97,21 @@ pub(super) fn split(
     let mut compute = ComputeSplit { multiprocessors: device.multiprocessors, ..ComputeSplit::default() };
     let mut of_device = Sums::default();
     let mut of_names: FxHashMap<NameId, Sums> = FxHashMap::default();
-    for (id, tally) in statistics.configs() {
+    for (id, totals) in statistics.configs() {
         let config = dictionary.launch_config(id);
         let geometry = multiprocessors.as_ref().and_then(|room| Geometry::of(&config, room));
         if let Some(geometry) = &geometry {
-            of_names.entry(config.name).or_default().add(geometry, tally);
+            of_names.entry(config.name).or_default().add(geometry, totals);
         }
         if communicating.get(&config.name).copied().unwrap_or(false) {
             continue;
         }
         let class = geometry.as_ref().map_or(GridClass::Unknown, GridClass::of);
-        for (class, nanos) in [(GridClass::Tiny, tally.tiny_ns), (class, tally.total_ns - tally.tiny_ns)] {
+        for (class, nanos) in [(GridClass::Tiny, totals.tiny_ns), (class, totals.total_ns - totals.tiny_ns)] {
             compute.classes[class as usize] = compute.classes[class as usize].saturating_add(nanos);
         }
         if let Some(geometry) = &geometry {
-            of_device.add(geometry, tally);
+            of_device.add(geometry, totals);
         }
     }
     let tallied = compute.total();

@@ -7,7 +7,7 @@
 
 use gpuwhy_trace::record::{CopyKind, MemoryKind, PcieLink};
 use profiler_core::attribution::leaf::{Leaf, Leaves, Overlap, Work};
-use profiler_core::attribution::statistics::{CopyPath, CopyStatistics, OctaveTally};
+use profiler_core::attribution::statistics::{CopyPath, CopyStatistics, OctaveTotals};
 
 use super::{CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport};
 use crate::text_format::{duration, percent, rate};
@@ -39,13 +39,13 @@ impl CopyFit {
     /// duration grows with it, and large copies would otherwise hide the fixed cost. Means suffice because
     /// the means of points on a straight line also lie on it. `None` when sizes differ by less than a factor
     /// of four or durations do not grow with them.
-    pub fn of(octaves: &[OctaveTally]) -> Option<Self> {
+    pub fn of(octaves: &[OctaveTotals]) -> Option<Self> {
         let points: Vec<_> = octaves
             .iter()
-            .filter(|tally| tally.count > 0 && tally.total_ns > 0)
-            .map(|tally| {
-                let count = tally.count as f64;
-                let (bytes, nanos) = (tally.bytes as f64 / count, tally.total_ns as f64 / count);
+            .filter(|totals| totals.count > 0 && totals.total_ns > 0)
+            .map(|totals| {
+                let count = totals.count as f64;
+                let (bytes, nanos) = (totals.bytes as f64 / count, totals.total_ns as f64 / count);
                 (count / (nanos * nanos), bytes, nanos)
             })
             .collect();
@@ -140,8 +140,8 @@ fn is_latency_bound(row: &CopyRow) -> bool {
 fn best_rate<'a>(paths: impl Iterator<Item = &'a (CopyPath, &'a CopyStatistics)>) -> Option<f64> {
     paths
         .flat_map(|(_, statistics)| statistics.octaves.iter().skip(LARGE_OCTAVE))
-        .filter(|tally| tally.total_ns > 0)
-        .map(|tally| tally.bytes as f64 / tally.total_ns as f64)
+        .filter(|totals| totals.total_ns > 0)
+        .map(|totals| totals.bytes as f64 / totals.total_ns as f64)
         .max_by(f64::total_cmp)
 }
 

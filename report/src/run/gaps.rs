@@ -55,7 +55,7 @@ impl GapRow {
             GapSubject::Awaited(producer) => format!("for an event after {}", waited_for(*producer)),
             GapSubject::Host(cause) => format!("while the launching thread was {}", words::activity(*cause)),
         };
-        let GapTotals { count, total_ns, longest_ns } = self.tally;
+        let GapTotals { count, total_ns, longest_ns } = self.totals;
         let longest = if count > 1 { format!(", the longest {}", duration(longest_ns)) } else { String::new() };
         format!("The GPU was idle {what} {}: {} in all{longest}.", counted(count, "time"), duration(total_ns))
     }
@@ -67,21 +67,21 @@ pub(super) fn gaps(account: &DeviceAccount, dictionary: &Dictionary) -> Vec<GapR
     let mut host: Vec<GapRow> = Vec::new();
     let mut rows_of = [0; Leaf::ALL.len()];
     let mut rows = Vec::new();
-    for (leaf, subject, tally) in account.all_causes() {
+    for (leaf, subject, totals) in account.all_causes() {
         let of_leaf = &mut rows_of[leaf as usize];
         if let Subject::Host(cause, _) = subject {
             // All lines of a host cause share one row.
             let subject = GapSubject::Host(cause);
             match host.iter_mut().find(|row| row.leaf == leaf && row.subject == subject) {
-                Some(row) => row.tally.add(tally),
-                None => host.push(GapRow { leaf, subject, tally }),
+                Some(row) => row.totals.add(totals),
+                None => host.push(GapRow { leaf, subject, totals }),
             }
         } else if *of_leaf < ROWS {
             *of_leaf += 1;
-            rows.push(GapRow { leaf, subject: GapSubject::of(subject, dictionary), tally });
+            rows.push(GapRow { leaf, subject: GapSubject::of(subject, dictionary), totals });
         }
     }
     rows.extend(host);
-    rows.sort_by_key(|row| std::cmp::Reverse(row.tally.total_ns));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.totals.total_ns));
     rows
 }

@@ -69,7 +69,7 @@ impl HostReport {
         causes.retain(|row| row.total_ns > 0);
         causes.sort_by_key(|row| (std::cmp::Reverse(row.total_ns), row.cause));
         let longest = devices.iter().max_by_key(|device| device.window_ns);
-        let told = longest.filter(|device| device.step_meaning.told_by.is_some());
+        let told = longest.filter(|device| device.step_meaning.recognized_by.is_some());
         let step = told.and_then(|device| device.steps.as_ref()).map(|steps| steps.duration_percentile(50));
         let row = |Called { line, cause, time, within_ns }: Called<'_>| {
             let share = time.total_ns as f64 / steady.max(1) as f64;
@@ -176,9 +176,9 @@ fn seen(attributor: &Attributor, leaves: &[Leaf]) -> Vec<Seen> {
     let causes = |account: &DeviceAccount| -> Vec<_> { leaves.iter().flat_map(|&leaf| account.causes(leaf)).collect() };
     let blamed = attributor.devices().flat_map(causes);
     blamed
-        .filter_map(|(subject, tally)| match subject {
+        .filter_map(|(subject, totals)| match subject {
             Subject::Host(cause, line) => {
-                let time = Time { samples: tally.count, sampled_ns: tally.total_ns, total_ns: tally.total_ns };
+                let time = Time { samples: totals.count, sampled_ns: totals.total_ns, total_ns: totals.total_ns };
                 Some(Seen { cause, line, time })
             }
             _ => None,

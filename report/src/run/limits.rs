@@ -45,14 +45,14 @@ pub(super) fn limits(
     let mut weighed = Vec::new();
     let mut by_name: FxHashMap<NameId, Vec<(LaunchConfigId, Weighed)>> = FxHashMap::default();
     let mut tallied = 0u64;
-    for (id, tally) in statistics.configs() {
+    for (id, totals) in statistics.configs() {
         let config = dictionary.launch_config(id);
         let limits = KernelLimits::of(Activity::Kernel(id), &estimates, estimator.set());
         let geometry = room.as_ref().and_then(|room| Geometry::of(&config, room));
-        let row = Weighed::new(limits, tally.total_ns, geometry.as_ref());
+        let row = Weighed::new(limits, totals.total_ns, geometry.as_ref());
         by_name.entry(config.name).or_default().push((id, row));
         if !communicating.get(&config.name).copied().unwrap_or(false) {
-            tallied = tallied.saturating_add(tally.total_ns);
+            tallied = tallied.saturating_add(totals.total_ns);
             weighed.push(row);
         }
     }
@@ -198,7 +198,7 @@ fn division_sentence(limits: &ComputeLimits) -> String {
         .filter(|(_, share)| *share >= MENTIONED)
         .map(|(limit, share)| format!("{} {}", words::limit(limit), percent(share)))
         .collect();
-    let untold = limits.share(Limit::NotToldApart);
+    let untold = limits.share(Limit::Unresolved);
     if untold >= MENTIONED {
         parts.push(format!("not told apart {}", percent(untold)));
     }
@@ -288,7 +288,7 @@ pub(super) fn advice(devices: &[DeviceReport]) -> Option<&'static str> {
             "The lowered clock is the largest limit: see which limit does that (power or temperature), raise it if you may, or use a lower \
              precision, which needs less power."
         }
-        Limit::NotToldApart => return None,
+        Limit::Unresolved => return None,
     })
 }
 

@@ -42,8 +42,8 @@ impl Report {
 
     /// Fields of the reply to `live` that come from the records. At most 64 kB for any program.
     pub fn live_state(&self) -> Object {
-        let verdict = &self.verdict;
-        let (group, share) = verdict.live;
+        let bottleneck = &self.bottleneck;
+        let (group, share) = bottleneck.live;
         let gain = self.best_case(group);
         let interval = gain.as_ref().and_then(|gain| gain.interval);
         let until = self.completeness.whole_until.map(|(until, _)| until.nanos());
@@ -57,11 +57,11 @@ impl Report {
             .number("observed_ns", self.shown_ns())
             .number("until_unix_ns", until.unwrap_or(self.process.start.nanos() + self.observed_ns))
             .flag("starting_up", text::is_starting_up(self))
-            .text("live_verdict", group.name())
+            .text("live_bottleneck", group.name())
             .share("live_share", share)
-            .optional_share("ceiling", gain.map(|gain| gain.speedup))
-            .optional_share("ceiling_low", interval.map(|(low, _)| low))
-            .optional_share("ceiling_high", interval.map(|(_, high)| high))
+            .optional_share("best_case", gain.map(|gain| gain.speedup))
+            .optional_share("best_case_low", interval.map(|(low, _)| low))
+            .optional_share("best_case_high", interval.map(|(_, high)| high))
             .optional_share("busy", self.live_busy())
             .optional_share("cost", self.cost.and_then(|cost| cost.share()))
             .optional_number("bursts", self.bursts.as_ref().and(self.cost).map(|cost| cost.bursts.into()))
@@ -69,17 +69,17 @@ impl Report {
             .object("steps", self.steps_state())
             .objects(
                 "ranking",
-                verdict.ranking.iter().map(|row| {
+                bottleneck.ranking.iter().map(|row| {
                     Object::new()
                         .text("group", row.group.name())
                         .share("share", row.share)
                         .share("recoverable", row.recoverable)
                 }),
             );
-        let object = sentences(object, "evidence", &verdict.evidence);
+        let object = sentences(object, "evidence", &bottleneck.evidence);
         let object = sentences(object, "missing", &[lost, counters].concat());
         object
-            .text("advice", &shortened(&verdict.recommendation, SENTENCE))
+            .text("advice", &shortened(&bottleneck.recommendation, SENTENCE))
             .texts("groups", Group::ALL.iter().map(|group| group.name()))
             .objects("devices", self.devices.iter().take(DEVICES).map(device))
             .number("devices_beyond", self.devices.len().saturating_sub(DEVICES) as u64)

@@ -5,8 +5,9 @@
 //! only ids. This module reads no clock and decides nothing about colors or destinations.
 //!
 //! Reading order: `model` (contents of a report), `build` and the neighboring files that build its parts,
-//! `verdict`, then the outputs.
+//! `bottleneck`, then the outputs.
 
+pub(crate) mod bottleneck;
 mod build;
 mod bursts;
 mod captures;
@@ -33,38 +34,37 @@ mod sequence;
 mod step_kinds;
 mod text;
 mod untraced;
-pub(crate) mod verdict;
 mod waits;
 
+pub use bottleneck::bottleneck_of;
 pub use live_state::{STARTING_UP, WINDOWS_KEPT};
 pub(crate) use model::loss_sentence;
 pub use model::{
-    ApiRow, Awaited, BurstRow, BurstTable, CaptureRow, CaptureTable, CauseRow, ComputeLimits, ComputeSplit, CopyClass,
-    CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry,
+    ApiRow, Awaited, Bottleneck, BurstRow, BurstTable, CaptureRow, CaptureTable, CauseRow, ComputeLimits, ComputeSplit,
+    CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry,
     KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LaunchSite, LibraryRow, LineRow, MemoryReport, MemoryRow,
     NamedLimits, Part, PeakBy, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Report, SampledTime, Sequence,
-    StepBasis, StepMeaning, TypicalSteps, Untraced, Verdict,
+    StepBasis, StepMeaning, TypicalSteps, Untraced,
 };
 pub use price::{Priced, Saving};
-pub use verdict::verdict_of;
 
 use std::fmt;
 
 use profiler_core::attribution::leaf::Group;
-use profiler_core::whatif::Ceiling;
+use profiler_core::whatif::BestCase;
 
 use crate::text_format::{Page, Style};
 
 impl Report {
     /// Best-case speedup of the program without the cost of `group`: the smallest over the devices, since all
     /// must reach it. `None` if it is unknown, as for copies of pageable memory over an unknown link.
-    pub fn ceiling(&self, group: Group) -> Option<f64> {
-        self.best_case(group).map(|ceiling| ceiling.speedup)
+    pub fn best_speedup(&self, group: Group) -> Option<f64> {
+        self.best_case(group).map(|best_case| best_case.speedup)
     }
 
-    /// Like [`ceiling`](Self::ceiling), with its interval.
-    pub(crate) fn best_case(&self, group: Group) -> Option<Ceiling> {
-        verdict::ceiling_if_fixed(group, &self.devices)
+    /// Like [`best_speedup`](Self::best_speedup), with its interval.
+    pub(crate) fn best_case(&self, group: Group) -> Option<BestCase> {
+        bottleneck::best_case_if_fixed(group, &self.devices)
     }
 
     /// The bottleneck, its cost, and the best case without it.

@@ -19,13 +19,13 @@ use profiler_core::attribution::leaf::Group;
 use profiler_core::monitoring::{MonitoredPart, MonitoredTime};
 use profiler_core::thresholds::WORTH_SHARE;
 
-use super::{BurstTable, Report, Verdict, bursts};
+use super::{Bottleneck, BurstTable, Report, bursts};
 use crate::text_format::{Page, counted, duration, percent, wrapped};
 use crate::words::{self, capitalized};
 
 /// Minimum fraction of the device's idle time that a thread activity must cover to be its likely cause; the
-/// same fraction as where idle time itself is examined (`verdict::host`).
-const SPEAKING_SHARE: f64 = 0.5;
+/// same fraction as where idle time itself is examined (`bottleneck::host`).
+const REPRESENTATIVE_SHARE: f64 = 0.5;
 /// Minimum share of busy multiprocessors for a device that is never idle to count as computing: at least half
 /// are at work.
 const FILLED_SHARE: f64 = 0.5;
@@ -52,7 +52,7 @@ const SEE_BURST: &str = "See the causes within a burst, with kernels and best ca
                          (--capture 2 for the second one).";
 
 /// Determines the bottleneck from hardware samples, or without them from utilization and host samples.
-pub(crate) fn verdict(report: &Report, samples: &SampleTotals) -> Verdict {
+pub(crate) fn bottleneck(report: &Report, samples: &SampleTotals) -> Bottleneck {
     let mut evidence = evidence(&report.utilization, samples);
     let (group, share, because) = match &report.monitored {
         Some(time) => {
@@ -72,7 +72,7 @@ pub(crate) fn verdict(report: &Report, samples: &SampleTotals) -> Verdict {
     let told = report.bursts.as_ref().and_then(|table| bursts::changes(table, report.process.start));
     let told: Vec<String> = told.into_iter().chain(report.monitored.as_ref().map(division)).collect();
     evidence.splice(1..1, told);
-    Verdict {
+    Bottleneck {
         group,
         share,
         ranking: Vec::new(),
@@ -131,7 +131,7 @@ fn division(time: &MonitoredTime) -> String {
     let share = |nanos: u64| format!("{:.0} %", nanos as f64 / time.window_ns.max(1) as f64 * 100.0);
     let mut parts: Vec<String> =
         told.map(|part| format!("{} {}", words::spent(part.group), share(part.nanos))).collect();
-    parts.push(format!("not told apart {}", share(time.not_told_ns)));
+    parts.push(format!("not told apart {}", share(time.unresolved_ns)));
     let (devices, hosts) = time.samples;
     let sampled = format!("{}, {}", counted(devices, "GPU sample"), counted(hosts, "CPU sample"));
     format!("The time divides into {} ({sampled}).", parts.join(", "))
@@ -176,7 +176,7 @@ fn judged(utilization: &Utilization, samples: &SampleTotals) -> (Group, String) 
     }
     let host_traffic =
         [Counter::PcieSent, Counter::PcieReceived].into_iter().filter_map(|way| utilization.counter(way)).sum::<f64>();
-    if busy - computing >= SPEAKING_SHARE * idle && host_traffic >= COPYING {
+    if busy - computing >= REPRESENTATIVE_SHARE * idle && host_traffic >= COPYING {
         let (busy, computing) = (busy * 100.0, computing * 100.0);
         let why = format!(
             "the GPU was busy {busy:.0} % of the time, with kernels {computing:.0} %, and moved {host_traffic:.1} GB/s over PCI \
@@ -189,13 +189,13 @@ fn judged(utilization: &Utilization, samples: &SampleTotals) -> (Group, String) 
     }
     let share = |nanos: u64| nanos as f64 / samples.covered_ns as f64;
     let loading = share(samples.data_loading_ns);
-    if loading >= SPEAKING_SHARE * idle {
+    if loading >= REPRESENTATIVE_SHARE * idle {
         let why = format!("the launching thread was in its data loader {:.0} % of the time", loading * 100.0);
         return likely(Group::DataLoading, format!("the GPU was idle {:.0} % of the time, and {why}", idle * 100.0));
     }
     let waits = CLEAR_WAITS.map(|(cause, words)| (share(samples.off_cpu_ns[cause as usize]), words));
     let longest = waits.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
-    if let Some((share, words)) = longest.filter(|(share, _)| *share >= SPEAKING_SHARE * idle) {
+    if let Some((share, words)) = longest.filter(|(share, _)| *share >= REPRESENTATIVE_SHARE * idle) {
         let why = format!("the launching thread was {words} {:.0} % of the time", share * 100.0);
         return likely(Group::HostCpu, format!("the GPU was idle {:.0} % of the time, and {why}", idle * 100.0));
     }

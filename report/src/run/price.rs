@@ -47,7 +47,7 @@ impl Report {
         causes.retain(|&(_, cost)| cost > 0.0);
         causes.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let saved = |speedup: f64| a_day * (1.0 - 1.0 / speedup.max(1.0));
-        let fixes = self.verdict.plan.iter().map(|fix| Saving {
+        let fixes = self.bottleneck.plan.iter().map(|fix| Saving {
             action: fix.action,
             a_day: saved(fix.speedup),
             interval: (saved(fix.interval.0), saved(fix.interval.1)),

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use gpuwhy_trace::dictionary::Dictionary;
 use profiler_core::attribution::leaf::Leaf;
-use profiler_core::attribution::{Attributor, RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, template};
+use profiler_core::attribution::{Attributor, RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTotals, template};
 
 use super::{RangeRow, RangesReport, names};
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
@@ -24,7 +24,7 @@ impl RangesReport {
     pub fn of(attributor: &Attributor, dictionary: &Dictionary) -> Option<Self> {
         let (counts, open) = attributor.range_counts();
         let mut rows: Vec<_> =
-            attributor.ranges().into_iter().map(|(tally, inside)| row(tally, inside, dictionary)).collect();
+            attributor.ranges().into_iter().map(|(totals, inside)| row(totals, inside, dictionary)).collect();
         if rows.is_empty() && open == 0 && counts == RangeCounts::default() {
             return None;
         }
@@ -204,8 +204,9 @@ impl RangeRow {
     }
 }
 
-fn row(tally: RangeTally, inside: RangeInside, dictionary: &Dictionary) -> RangeRow {
-    let RangeTally { key: RangeKey { style, domain, message }, host, projected, operations, levels, children } = tally;
+fn row(totals: RangeTotals, inside: RangeInside, dictionary: &Dictionary) -> RangeRow {
+    let RangeTotals { key: RangeKey { style, domain, message }, host, projected, operations, levels, children } =
+        totals;
     let instances = projected.durations.count().max(1) as f64;
     let mut kernels: Vec<_> =
         inside.kernels.into_iter().map(|(name, of)| (names::kernel(dictionary, name), of)).collect();

@@ -9,7 +9,7 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::DeviceId;
 use profiler_core::attribution::leaf::Leaf;
 use profiler_core::attribution::{Attributor, DeviceAccount, Subject, is_optimizer};
-use profiler_core::steps::{StepSource, ToldBy};
+use profiler_core::steps::{RecognizedBy, StepSource};
 
 use super::{Sequence, StepMeaning, names};
 
@@ -40,8 +40,8 @@ impl StepMeaning {
     pub(super) fn of(attributor: &Attributor, account: &DeviceAccount, sequence: Option<&Sequence>) -> Self {
         let series = account.step_series();
         match series.source {
-            StepSource::Annotated => return Self { told_by: Some(ToldBy::Range), inside: None },
-            StepSource::Anchor => return Self { told_by: Some(ToldBy::Rare), inside: None },
+            StepSource::Annotated => return Self { recognized_by: Some(RecognizedBy::Range), inside: None },
+            StepSource::Anchor => return Self { recognized_by: Some(RecognizedBy::Rare), inside: None },
             StepSource::Window => return Self::default(),
             StepSource::Period => {}
         }
@@ -53,19 +53,19 @@ impl StepMeaning {
         let inside = facts.and_then(|facts| facts.inside);
         // A copy delimits a step with other work; without other work, the copy itself is the repeating unit.
         let computes = has(&|leaf| !leaf.is_host_copy());
-        let told_by = if sequence.is_some_and(|sequence| sequence.names.iter().any(|name| is_optimizer(name))) {
-            Some(ToldBy::Optimizer)
+        let recognized_by = if sequence.is_some_and(|sequence| sequence.names.iter().any(|name| is_optimizer(name))) {
+            Some(RecognizedBy::Optimizer)
         } else if computes && has(&from_host) {
-            Some(ToldBy::Input)
+            Some(RecognizedBy::Input)
         } else if 2 * account.graph_operations() > account.operations() {
-            Some(ToldBy::Graph)
+            Some(RecognizedBy::Graph)
         } else if computes && has(&Leaf::is_host_copy) {
-            Some(ToldBy::Readback)
+            Some(RecognizedBy::Readback)
         } else if facts.is_some_and(|facts| facts.waits) {
-            Some(ToldBy::Wait)
+            Some(RecognizedBy::Wait)
         } else {
-            inside.filter(|inside| inside.all() < series.period).map(|_| ToldBy::Rare)
+            inside.filter(|inside| inside.all() < series.period).map(|_| RecognizedBy::Rare)
         };
-        Self { told_by, inside }
+        Self { recognized_by, inside }
     }
 }

@@ -9,20 +9,20 @@ use crate::text_format::{counted, duration};
 /// Waits of a device that events resolve, the longest first.
 pub(super) fn awaited(account: &DeviceAccount) -> Vec<Awaited> {
     let mut rows: Vec<Awaited> = Vec::new();
-    for (subject, tally) in [Leaf::DependencyWait, Leaf::GraphWait].iter().flat_map(|&leaf| account.causes(leaf)) {
+    for (subject, totals) in [Leaf::DependencyWait, Leaf::GraphWait].iter().flat_map(|&leaf| account.causes(leaf)) {
         let Subject::Awaited(producer) = subject else { continue };
         match rows.iter_mut().find(|row| row.producer == producer) {
-            Some(row) => row.tally.add(tally),
-            None => rows.push(Awaited { producer, tally }),
+            Some(row) => row.totals.add(totals),
+            None => rows.push(Awaited { producer, totals }),
         }
     }
-    rows.sort_by(|a, b| b.tally.total_ns.cmp(&a.tally.total_ns).then(a.producer.cmp(&b.producer)));
+    rows.sort_by(|a, b| b.totals.total_ns.cmp(&a.totals.total_ns).then(a.producer.cmp(&b.producer)));
     rows
 }
 
 pub(super) fn awaited_sentence(row: &Awaited) -> String {
-    let times = counted(row.tally.count, "time");
-    format!("{} {} ({times})", waited_for(row.producer), duration(row.tally.total_ns))
+    let times = counted(row.totals.count, "time");
+    format!("{} {} ({times})", waited_for(row.producer), duration(row.totals.total_ns))
 }
 
 pub(super) fn waited_for(producer: Producer) -> String {

@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn lines_cannot_control_the_terminal() {
-        assert_eq!(printable_lines("verdict:\n  \x1b]0;x\x07\tfine\n"), "verdict:\n  \\x1b]0;x\\x07\\tfine\n");
+        assert_eq!(printable_lines("bottleneck:\n  \x1b]0;x\x07\tfine\n"), "bottleneck:\n  \\x1b]0;x\\x07\\tfine\n");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use profiler_core::whatif::{
-    BASE_ERROR_LIMIT, COVERED_LEAST, Ceiling, FEWEST_STEPS, Refusal, ScenarioKind, UNEXPLAINED_LIMIT, WhatIf,
+    BASE_ERROR_LIMIT, BestCase, COVERED_LEAST, FEWEST_STEPS, Refusal, ScenarioKind, UNEXPLAINED_LIMIT, WhatIf,
 };
 
 /// Largest factor shown; larger ones only mean that almost nothing else remains.
@@ -101,11 +101,11 @@ pub fn not_simulated(refused: Refusal) -> String {
 
 /// One line for each best case worth showing, the largest first, and one for their basis.
 pub fn what_if(answer: &WhatIf) -> String {
-    let mut shown: Vec<&Ceiling> = answer.ceilings.iter().filter(|ceiling| ceiling.is_worth_showing()).collect();
+    let mut shown: Vec<&BestCase> = answer.best_cases.iter().filter(|best_case| best_case.is_worth_showing()).collect();
     shown.sort_by(|a, b| b.speedup.total_cmp(&a.speedup).then(a.kind.cmp(&b.kind)));
     let mut text = String::new();
-    for ceiling in &shown {
-        let _ = writeln!(text, "{} if {}", faster(ceiling.speedup, ceiling.interval), condition(ceiling.kind));
+    for best_case in &shown {
+        let _ = writeln!(text, "{} if {}", faster(best_case.speedup, best_case.interval), condition(best_case.kind));
     }
     let of = match answer.represented_steps {
         all if all > answer.steps => format!(" of {all}"),
@@ -155,8 +155,8 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_ceiling_and_how_good_the_replay_was() {
-        let ceiling = |kind, speedup, interval| Ceiling { kind, step_ns: 100, speedup, interval };
+    fn a_line_says_best_case_and_how_good_the_replay_was() {
+        let best_case = |kind, speedup, interval| BestCase { kind, step_ns: 100, speedup, interval };
         let answer = WhatIf {
             steps: 38,
             represented_steps: 38,
@@ -164,9 +164,9 @@ mod tests {
             base_error: Some(0.0),
             refused: None,
             untraced: None,
-            ceilings: vec![
-                ceiling(ScenarioKind::NoSyncs, 1.009, None),
-                ceiling(ScenarioKind::DataReady, 2.0, Some((1.8, 2.2))),
+            best_cases: vec![
+                best_case(ScenarioKind::NoSyncs, 1.009, None),
+                best_case(ScenarioKind::DataReady, 2.0, Some((1.8, 2.2))),
             ],
             combined: Vec::new(),
         };

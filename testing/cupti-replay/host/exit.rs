@@ -30,14 +30,14 @@ pub fn register(counts: bool) -> Result<(), String> {
 }
 
 extern "C" fn at_exit() {
-    if let Some(code) = verdict() {
+    if let Some(code) = bottleneck() {
         // SAFETY: ends the process; other handlers have run.
         unsafe { libc::_exit(code.into()) };
     }
 }
 
 /// Lists violations. Returns their exit code if there are any.
-fn verdict() -> Option<u8> {
+fn bottleneck() -> Option<u8> {
     let replay = Replay::found()?;
     let (host, counts) = *HOST.get()?;
     let who = if host == process::id() { "" } else { "forked child: " };
@@ -73,7 +73,7 @@ pub fn fork(then: Child) -> Result<(), String> {
                 }
                 Child::Nothing => {}
             }
-            let code = verdict().unwrap_or(0);
+            let code = bottleneck().unwrap_or(0);
             // SAFETY: ends the child.
             unsafe { libc::_exit(code.into()) }
         }
@@ -114,7 +114,7 @@ pub fn exit(how: ExitKind, exit_code: u8) {
         return;
     }
     // No exit handler will run, so list the violations now.
-    let code = verdict();
+    let code = bottleneck();
     match (how, code) {
         // SAFETY: ends the process without handlers, as requested.
         (_, Some(violated)) => unsafe { libc::_exit(violated.into()) },

@@ -42,12 +42,12 @@ def most_bursts(seconds: float, every: float) -> int:
 
 def table(report: dict, parts: dict[str, dict[str, float]]) -> str:
     """The bursts as Markdown."""
-    rows = ["| burst | begins after, s | why | lasts, s | verdict | share | kernels |", "|---|---|---|---|---|---|---|"]
+    rows = ["| burst | begins after, s | why | lasts, s | bottleneck | share | kernels |", "|---|---|---|---|---|---|---|"]
     begin = min(part["begun"] for part in parts.values())
     for burst in report["bursts"]["rows"]:
         lasts = (burst["end_unix_ns"] - burst["begin_unix_ns"]) / 1e9
         rows.append(f"| {burst['capture']} | {burst['begin_unix_ns'] / 1e9 - begin:.1f} | {burst['trigger']} | {lasts:.2f} | "
-                    f"{burst['verdict']} | {burst['share']:.2f} | {burst['kernels']} |")
+                    f"{burst['bottleneck']} | {burst['share']:.2f} | {burst['kernels']} |")
     return "\n".join(rows)
 
 

@@ -133,8 +133,8 @@ def no_kernels(suite: Suite) -> Iterator[Result]:
     yield from compare("cupti_sharing.no_kernels", bare, traced, with_stderr=True)
     trace = single(suite, traced)
     yield expect(
-        "cupti_sharing.no_kernels.verdict", trace.verdict in ("no_work", "cannot_tell") and trace.records("kernels") == 0,
-        trace.verdict_line())
+        "cupti_sharing.no_kernels.bottleneck", trace.bottleneck in ("no_work", "cannot_tell") and trace.records("kernels") == 0,
+        trace.bottleneck_line())
 
 
 def no_cuda(suite: Suite) -> Iterator[Result]:

@@ -105,7 +105,7 @@ def by_report(limits: dict) -> tuple[dict[str, float], float]:
     """Shares of the limits that a report distinguishes, and the unresolved share."""
     steady = limits["steady_ns"]
     total = sum(steady.values())
-    told = total - steady.get("not_told_apart", 0)
+    told = total - steady.get("unresolved", 0)
     if told <= 0:
         return {}, 1.0
     time = {

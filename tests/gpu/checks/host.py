@@ -35,7 +35,7 @@ def one_cause(name: str) -> Check:
         own = json.loads(run.stdout.strip().splitlines()[-1])
         trace = single(suite, run)
         if own["group"]:
-            yield expect(f"{prefix}.verdict", trace.verdict == own["group"], f"expected {own['group']}, got {trace.verdict_line()}")
+            yield expect(f"{prefix}.bottleneck", trace.bottleneck == own["group"], f"expected {own['group']}, got {trace.bottleneck_line()}")
 
         loads = name.startswith("loader") or own["group"] == "data_loading"
         leaves = trace.steady_leaves()

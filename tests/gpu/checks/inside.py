@@ -143,13 +143,13 @@ def judge(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Re
         return
     said = advice(measured, case.rules)
     row = {
-        "name": name, "fix": case.fix, "held_out": True, "expected": ["gpu_compute"], "verdict": trace.verdict, "plan": [],
+        "name": name, "fix": case.fix, "held_out": True, "expected": ["gpu_compute"], "bottleneck": trace.bottleneck, "plan": [],
         "bare_before": rates["before"], "bare_after": [case.work * value for value in rates["after"]],
         "traced_ns": 1e9 / rates["traced"][0], "scenario": ", ".join(said.rules) if said else None,
         "kernels": len(said.kernels) if said else 0, "speedup": said.speedup if said else None, "low": said.low if said else None,
         "high": said.high if said else None, "outcomes": outcomes, "stall_ns": sum(kernel["stall_ns"] for kernel in measured)}
     suite.record("inside", row)
-    yield expect(f"{prefix}.verdict", trace.verdict == "gpu_compute", f"expected gpu_compute, got {trace.verdict_line()}")
+    yield expect(f"{prefix}.bottleneck", trace.bottleneck == "gpu_compute", f"expected gpu_compute, got {trace.bottleneck_line()}")
     rules = {kernel["name"]: [one["rule"] for one in kernel["findings"] if one["applies"]] for kernel in measured}
     yield expect(
         f"{prefix}.advice", said is not None,
@@ -196,7 +196,7 @@ def table(rows: Sequence[dict], copies: Sequence[dict]) -> str:
         most = one.predicted if one.high is None else one.high
         held = "" if most is None or not is_bound(row) else "yes" if one.real <= most * (1 + SCATTER) else "no"
         lines.append([
-            f"`{one.name}`", one.fix, one.verdict, f"`{one.scenario}`, {row['kernels']} kernels" if one.scenario else "none",
+            f"`{one.name}`", one.fix, one.bottleneck, f"`{one.scenario}`, {row['kernels']} kernels" if one.scenario else "none",
             gains.times(one.predicted), f"{one.low:.2f} to {one.high:.2f}" if one.has_interval else "", gains.times(one.real),
             f"{one.real_low:.2f} to {one.real_high:.2f}", held])
     for row in copies:
@@ -204,7 +204,7 @@ def table(rows: Sequence[dict], copies: Sequence[dict]) -> str:
         lines.append([
             f"copy, {row['where']}", f"{row['used']:.0%} to {row['wanted']:.0%} of device memory", "", "nearest roof",
             gains.times(row["about"]), f"{row['low']:.2f} to {row['high']:.2f}", gains.times(row["real"]), "", held])
-    header = ["program", "fix", "verdict", "advice", "step, at most", "interval", "real", "turns", "held"]
+    header = ["program", "fix", "bottleneck", "advice", "step, at most", "interval", "real", "turns", "held"]
     return gains.table(header, lines)
 
 

@@ -65,8 +65,8 @@ def row(name: str, case: Intervention, rates: dict[str, list[float]], trace: Tra
     scenario = trace.scenarios().get(case.scenario or "", {})
     before, traced = statistics.median(rates["before"]), rates["traced"][0]
     return {
-        "name": name, "fix": case.fix, "held_out": case.held_out, "expected": list(case.verdicts), "verdict": trace.verdict,
-        "share": trace.report["verdict"].get("share"), "bare_before": rates["before"], "bare_after": rates["after"],
+        "name": name, "fix": case.fix, "held_out": case.held_out, "expected": list(case.bottlenecks), "bottleneck": trace.bottleneck,
+        "share": trace.report["bottleneck"].get("share"), "bare_before": rates["before"], "bare_after": rates["after"],
         "traced": traced, "scenario": case.scenario, "speedup": scenario.get("speedup"), "low": scenario.get("low"),
         "high": scenario.get("high"), "scenarios": {kind: one["speedup"] for kind, one in trace.scenarios().items()},
         "recorded_step_ns": trace.step_ns(), "untraced": trace.untraced(), "plan": trace.plan(), "evidence": trace.evidence,
@@ -112,8 +112,8 @@ def judge(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Re
         f"{case.fix}: {before:.1f} to {after:.1f} steps/s, {real:.2f}x; {prediction(found, real)}; "
         f"traced {rates['traced'][0]:.1f} steps/s; plan: {planned(found['plan'])}")
     yield expect(
-        f"{prefix}.verdict", trace.verdict in case.verdicts,
-        f"expected {' or '.join(case.verdicts)}, got {trace.verdict_line()}")
+        f"{prefix}.bottleneck", trace.bottleneck in case.bottlenecks,
+        f"expected {' or '.join(case.bottlenecks)}, got {trace.bottleneck_line()}")
 
 
 GROUP = Group("interventions", plans, list(INTERVENTIONS), SIZE)

@@ -30,7 +30,7 @@ SCATTER = 0.05
 # Intervals of this many seconds with monitor mode, and without. Sampling ends two seconds after a capture, and the time
 # before that is left out.
 PAIRS = 4
-STRETCH = 5.0
+INTERVAL = 5.0
 LEFT_OUT_AFTER = 2.5
 # Student's t, 3 degrees of freedom, 97.5 %: an interval of 95 % for the mean of four pairs.
 QUANTILE = 3.182
@@ -123,7 +123,7 @@ def counted(suite: Suite) -> Iterator[Result]:
                           f"{of_time}, with {base}; this system counts no instructions, and bare runs scatter by {scatter:.1%}")
 
 
-def by_stretch(found: list[Repetition], toggles: list[float]) -> list[float]:
+def by_interval(found: list[Repetition], toggles: list[float]) -> list[float]:
     """Nanoseconds per launch in each interval between two toggles: the median after the part that is left out."""
     parts = []
     for begin, end in zip(toggles, toggles[1:]):
@@ -136,16 +136,16 @@ def by_stretch(found: list[Repetition], toggles: list[float]) -> list[float]:
 
 def toggled(suite: Suite) -> Iterator[Result]:
     """Monitor mode on and off within one process."""
-    stretch_count = 2 * PAIRS
+    interval_count = 2 * PAIRS
     command = [
-        str(suite.microbench), "launch", "50000", "--reps", "1000000", "--seconds", str((stretch_count + 1) * STRETCH), "--measure"]
+        str(suite.microbench), "launch", "50000", "--reps", "1000000", "--seconds", str((interval_count + 1) * INTERVAL), "--measure"]
     began = time.monotonic()
     process, folder = suite.start(
         "launches-toggled", command, Mode.VARIABLE,
         {"GPUWHY_MODE": "monitor", "GPUWHY_GPU_METRICS": "on", "GPUWHY_CAPTURE_RANGE": "command", "GPUWHY_CAPTURE_RANGE_END": "none"})
-    time.sleep(STRETCH / 2)
+    time.sleep(INTERVAL / 2)
     toggles = []
-    for number in range(stretch_count):
+    for number in range(interval_count):
         told = suite.run("toggle", [suite.gpuwhy, "stop" if number % 2 else "start", str(process.pid)])
         if told.code != 0:
             process.kill()
@@ -153,10 +153,10 @@ def toggled(suite: Suite) -> Iterator[Result]:
             yield expect("launches.toggled", False, f"{told.ending()}: {(told.stdout + told.stderr).strip()[-200:]}")
             return
         toggles.append(time.monotonic())
-        time.sleep(STRETCH)
+        time.sleep(INTERVAL)
     toggles.append(time.monotonic())
     run = suite.finish(process, folder, began)
-    parts = by_stretch(repetitions(run.stdout), toggles)
+    parts = by_interval(repetitions(run.stdout), toggles)
     on, off = parts[0::2], parts[1::2]
     suite.record("toggled", {"on_ns": on, "off_ns": off})
     ratios = [one / other for one, other in zip(on, off)]

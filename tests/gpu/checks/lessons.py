@@ -1,7 +1,7 @@
 """The lessons of `examples/` show what they announce; times of sessions agree with those of do_bench.
 
 Lessons in Rust check themselves and end with 0. Python lessons that announce a bottleneck of the complete run are
-checked by `verdicts`; this file has the lessons that are run in another way.
+checked by `bottlenecks`; this file has the lessons that are run in another way.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def capture_range(suite: Suite) -> Iterator[Result]:
     run = suite.run("capture_range", [suite.gpuwhy, "run", "-c", "cudaProfilerApi", "--", sys.executable, script])
     stated = re.search(r"^(\d+) kernels", run.stdout, re.MULTILINE)
     trace = single(suite, run)
-    yield expect("lessons.python.capture_range.verdict", trace.verdict == "gpu_compute", trace.verdict_line())
+    yield expect("lessons.python.capture_range.bottleneck", trace.bottleneck == "gpu_compute", trace.bottleneck_line())
     kernels = trace.records("kernels")
     yield expect("lessons.python.capture_range.kernels", stated is not None and kernels == int(stated[1]),
                  f"{kernels} recorded, {stated[1] if stated else 'none'} stated")
@@ -90,9 +90,9 @@ def before_and_after(suite: Suite) -> Iterator[Result]:
         rates.append(rate(run.stdout))
         traces.append(Trace(suite, max(run.traces(), key=lambda path: path.stat().st_size)))
     before, after = traces
-    yield expect("lessons.python.before", before.verdict == "data_loading", before.verdict_line())
+    yield expect("lessons.python.before", before.bottleneck == "data_loading", before.bottleneck_line())
     yield expect("lessons.python.after", rates[1] >= BEFORE_AND_AFTER * rates[0],
-                 f"{rates[0]:.1f} and {rates[1]:.1f} steps/s; then {after.verdict_line()}")
+                 f"{rates[0]:.1f} and {rates[1]:.1f} steps/s; then {after.bottleneck_line()}")
 
 
 def times(suite: Suite) -> Iterator[Result]:

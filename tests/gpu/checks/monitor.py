@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 
 from checks import counters
-from checks.verdicts import EXAMPLES, promised_verdict
+from checks.bottlenecks import EXAMPLES, promised_bottleneck
 from harness import Check, Mode, Result, Suite, expect, skipped
 from trace_report import single
 
@@ -61,12 +61,12 @@ def programs(suite: Suite) -> dict[str, list[str]]:
     """Programs whose bottleneck is known by construction."""
     found = {name: suite.python("train.py", *arguments) for name, arguments in TRAINING.items()}
     for path in sorted(EXAMPLES.glob("[0-9]*.py")):
-        if promised_verdict(path.read_text(encoding="utf-8")):
+        if promised_bottleneck(path.read_text(encoding="utf-8")):
             found[path.stem] = [sys.executable, str(path), "--seconds", "8"]
     return found
 
 
-def verdicts(suite: Suite) -> Iterator[Result]:
+def bottlenecks(suite: Suite) -> Iterator[Result]:
     """The same cause as with records, or none; and the shares of recorded runs within the intervals."""
     same, told, within, shares = 0, 0, 0, 0
     for name, command in programs(suite).items():
@@ -75,9 +75,9 @@ def verdicts(suite: Suite) -> Iterator[Result]:
         report = single(suite, run).report
         time = report.get("monitored")
         if time is None:
-            yield skipped(f"monitor.verdict.{name}", f"no samples: {report['completeness'].get('counters')}")
+            yield skipped(f"monitor.bottleneck.{name}", f"no samples: {report['completeness'].get('counters')}")
             continue
-        found, right = time["bottleneck"], recorded["verdict"]["group"]
+        found, right = time["bottleneck"], recorded["bottleneck"]["group"]
         told += 1
         same += found == right
         groups = group_shares(recorded)
@@ -85,10 +85,10 @@ def verdicts(suite: Suite) -> Iterator[Result]:
         within, shares = within + sum(inside.values()), shares + len(inside)
         detail = ", ".join(f"{group} {groups.get(group, 0.0):.3f} in {part['low']:.3f} to {part['high']:.3f}"
                            for group, part in time["groups"].items())
-        yield expect(f"monitor.verdict.{name}", found in (right, "cannot_tell"),
-                     f"{found}, by records {right}; not told {time['not_told_apart_ns'] / time['window_ns']:.2f}; {detail}")
+        yield expect(f"monitor.bottleneck.{name}", found in (right, "cannot_tell"),
+                     f"{found}, by records {right}; not told {time['unresolved_ns'] / time['window_ns']:.2f}; {detail}")
     if told:
-        yield expect("monitor.verdicts.same", same >= SAME_GROUP * told, f"{same} of {told} programs")
+        yield expect("monitor.bottlenecks.same", same >= SAME_GROUP * told, f"{same} of {told} programs")
         yield expect("monitor.shares.within", within >= SHARES * shares, f"{within} of {shares} shares")
 
 
@@ -136,5 +136,5 @@ def checks() -> list[Check]:
     return [
         Check("monitor.engine", engine),
         Check("monitor.cost", cost, credit=240.0),
-        Check("monitor.verdicts", verdicts, exclusive=False, credit=240.0),
+        Check("monitor.bottlenecks", bottlenecks, exclusive=False, credit=240.0),
     ]

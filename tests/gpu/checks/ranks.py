@@ -42,7 +42,7 @@ class Rank:
 
     step: float
     leaves: dict[str, float]
-    verdict: str
+    bottleneck: str
 
     def sum(self, names: tuple[str, ...]) -> float:
         return sum(self.leaves.get(name, 0.0) for name in names)
@@ -66,7 +66,7 @@ def ranks_of(suite: Suite, case: str, dose: float) -> list[Rank]:
         trace = Trace(suite, path)
         leaves = trace.steady_leaves()
         scale = line["step_ns"] / max(1, sum(leaves.values()))
-        ranks.append(Rank(line["step_ns"], {name: value * scale for name, value in leaves.items()}, trace.verdict))
+        ranks.append(Rank(line["step_ns"], {name: value * scale for name, value in leaves.items()}, trace.bottleneck))
     return ranks
 
 
@@ -85,7 +85,7 @@ def one_case(case: str) -> Check:
             yield expect(
                 f"ranks.{case}.{number}", abs(error) <= TOLERANCE,
                 f"{'+'.join(names)} changed by {reported / 1e3:.1f} us, by its own clock {constructed / 1e3:.1f}: off by "
-                f"{error:+.2%} of the step; verdict {more.verdict}")
+                f"{error:+.2%} of the step; bottleneck {more.bottleneck}")
 
     return Check(f"ranks.{case}", check)
 

@@ -80,14 +80,14 @@ def host_gain(trace: Trace) -> tuple[str, float]:
 def problems(trace: Trace) -> list[str]:
     """Faults of a report, in words."""
     found = []
-    if trace.verdict == "cannot_tell" and trace.steps_seen() >= ENOUGH_STEPS:
-        found.append(f"no verdict though there are {trace.steps_seen()} steps: {'; '.join(trace.evidence)}")
+    if trace.bottleneck == "cannot_tell" and trace.steps_seen() >= ENOUGH_STEPS:
+        found.append(f"no bottleneck though there are {trace.steps_seen()} steps: {'; '.join(trace.evidence)}")
     kind, most = host_gain(trace)
     denial = DENIAL.search(" ".join([trace.advice, *trace.evidence]))
     if denial and most > GAIN:
         found.append(f"it says \"{denial[0]}\" beside {kind} {most:.2f}x")
     named = named_part(trace)
-    if trace.verdict == "host_cpu" and named is not None and named < NAMED:
+    if trace.bottleneck == "host_cpu" and named is not None and named < NAMED:
         found.append(f"only {named:.0%} of the host's time has a line")
     return found
 
@@ -96,7 +96,7 @@ def described(trace: Trace) -> dict:
     """Information that a person needs to judge a report."""
     lines = (trace.report.get("host") or {}).get("lines", [])
     return {
-        "verdict": trace.verdict, "share": trace.report["verdict"].get("share"), "evidence": trace.evidence,
+        "bottleneck": trace.bottleneck, "share": trace.report["bottleneck"].get("share"), "evidence": trace.evidence,
         "advice": trace.advice, "plan": trace.plan(), "named": named_part(trace), "steps": trace.steps_seen(),
         "step_ns": trace.step_ns(), "untraced": trace.untraced(),
         "scenarios": {kind: one["speedup"] for kind, one in trace.scenarios().items()},
@@ -122,9 +122,9 @@ def real_table(rows: list[dict]) -> str:
         share = f" {row['share']:.0%}" if isinstance(row["share"], float) else ""
         gains_said = ", ".join(f"{kind} {one:.2f}x" for kind, one in row["scenarios"].items() if one > GAIN)
         lines.append([cell(one) for one in (
-            f"`{row['name']}`", f"{row['verdict']}{share}", "<br>".join(row["evidence"]), row["advice"], plan_text(row["plan"]),
+            f"`{row['name']}`", f"{row['bottleneck']}{share}", "<br>".join(row["evidence"]), row["advice"], plan_text(row["plan"]),
             gains_said, "<br>".join(row["lines"]), "; ".join(row["problems"]) or "none")])
-    return gains.table(["program", "verdict", "evidence", "advice", "plan", "gains above 1.05x", "lines", "problems"], lines)
+    return gains.table(["program", "bottleneck", "evidence", "advice", "plan", "gains above 1.05x", "lines", "problems"], lines)
 
 
 def judge(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Result]:
@@ -143,7 +143,7 @@ def judge(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Re
     found = problems(trace)
     suite.record("real", {"name": name, "problems": found, **described(trace)})
     (suite.out / "real.md").write_text(real_table(suite.recorded("real")))
-    yield expect(f"{prefix}.report", not found, "; ".join([*found, trace.verdict_line()]))
+    yield expect(f"{prefix}.report", not found, "; ".join([*found, trace.bottleneck_line()]))
 
 
 GROUP = Group("real", plans, list(PROGRAMS), SIZE)

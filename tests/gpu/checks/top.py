@@ -27,8 +27,8 @@ def top(suite: Suite) -> Iterator[Result]:
     yield expect("top.sums", sum(device["leaves"].values()) == device["window_ns"], f"{device['window_ns']} ns")
     steps = answer["steps"]
     yield expect(
-        "top.shows", steps is not None and answer["verdict"] != "cannot_tell" and bool(answer["top_kernels"]),
-        f"{answer['line']}; {len(answer['lines'])} lines, {len(answer['ranges'])} ranges, {len(device['windows'])} stretches")
+        "top.shows", steps is not None and answer["bottleneck"] != "cannot_tell" and bool(answer["top_kernels"]),
+        f"{answer['line']}; {len(answer['lines'])} lines, {len(answer['ranges'])} ranges, {len(device['windows'])} intervals")
     for viewers in ("1", "8"):
         of = found[viewers]
         made = sum(of["state_ns"]) / of["seconds"] / 1e9

@@ -23,7 +23,7 @@ from trace_report import Trace, Unreadable, single
 # Maximum error of a change, as a part of the longer of the two steps.
 TOLERANCE = 0.02
 # Share of a cause from which gpuwhy names it before computation, and unresolved share from which it names none
-# (docs/reference/report.md, Verdict).
+# (docs/reference/report.md, Bottleneck).
 WORTH_SHARE, UNKNOWN_SHARE = 0.15, 0.20
 # Length of one run, seconds.
 SECONDS = "0.6"
@@ -58,8 +58,8 @@ class Outcome:
     step: float
     cost: float
     reported: float
-    expected_verdict: str
-    verdict: str
+    expected_bottleneck: str
+    bottleneck: str
     all_leaves: dict[str, float]
 
     def line(self) -> str:
@@ -68,7 +68,7 @@ class Outcome:
         return (
             f"  {self.dose:>7g} {self.unit:<11} step {self.step / 1e3:9.1f} us   own clock {self.cost / 1e3:9.1f}   "
             f"gpuwhy {self.reported / 1e3:9.1f}   off by {(self.reported - self.cost) / self.step:+7.2%}   "
-            f"{self.verdict} ({largest})")
+            f"{self.bottleneck} ({largest})")
 
 
 def outcome(run: Run, trace: Trace) -> Outcome:
@@ -86,7 +86,7 @@ def outcome(run: Run, trace: Trace) -> Outcome:
     return Outcome(
         own["dose"], own["unit"], own["leaves"], own["step_ns"], own["cost_ns"],
         sum(leaves.get(name, 0.0) for name in own["leaves"]), own["group"] if is_worth_naming else "gpu_compute",
-        trace.verdict, leaves)
+        trace.bottleneck, leaves)
 
 
 def compare_doses(program: str, outcomes: Sequence[Outcome]) -> Iterator[Result]:
@@ -118,7 +118,7 @@ def truth(suite: Suite) -> Iterator[Result]:
     if built.code != 0:
         return
 
-    verdicts: collections.Counter[tuple[str, str]] = collections.Counter()
+    bottlenecks: collections.Counter[tuple[str, str]] = collections.Counter()
     for program, doses in DOSES.items():
         outcomes = []
         for amount in doses:
@@ -130,16 +130,16 @@ def truth(suite: Suite) -> Iterator[Result]:
                 yield expect(f"truth.{program}.{amount:g}", False, str(error))
                 continue
             outcomes.append(found)
-            verdicts[found.expected_verdict, found.verdict] += 1
+            bottlenecks[found.expected_bottleneck, found.bottleneck] += 1
             yield expect(
-                f"truth.{program}.{amount:g}.verdict", found.verdict == found.expected_verdict,
-                f"expected {found.expected_verdict}, got {found.verdict}")
+                f"truth.{program}.{amount:g}.bottleneck", found.bottleneck == found.expected_bottleneck,
+                f"expected {found.expected_bottleneck}, got {found.bottleneck}")
         print(f"{program}: {'+'.join(outcomes[0].leaves) if outcomes else ''}")
         print(*(found.line() for found in outcomes), sep="\n", flush=True)
         yield from compare_doses(program, outcomes)
-    print(confusion(verdicts), flush=True)
-    right = sum(count for (expected, given), count in verdicts.items() if expected == given)
-    yield expect("truth.verdicts", right == verdicts.total() > 0, f"{right} of {verdicts.total()} right")
+    print(confusion(bottlenecks), flush=True)
+    right = sum(count for (expected, given), count in bottlenecks.items() if expected == given)
+    yield expect("truth.bottlenecks", right == bottlenecks.total() > 0, f"{right} of {bottlenecks.total()} right")
 
 
 def checks() -> list[Check]:

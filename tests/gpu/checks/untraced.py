@@ -74,7 +74,7 @@ def compare(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[
     suite.record("untraced", {
         "name": name, "bare_ns": measured, "traced_ns": own, "predicted_untraced_ns": predicted, "bare": bare,
         "traced": [own for own, _ in traced], "predictions": found, "untraced": [trace.untraced() for _, trace in traced],
-        "verdicts": [trace.verdict for _, trace in traced]})
+        "bottlenecks": [trace.bottleneck for _, trace in traced]})
     text = f"bare {measured / 1e3:.1f} us, traced {own / 1e3:.1f} us ({own / measured - 1:+.1%})"
     if predicted is None:
         yield skipped(prefix, f"no report has a step without tracing; {text}")

@@ -80,7 +80,7 @@ def small(rounds: int) -> dict:
     found = {}
     for size in SMALL:
         buffer = torch.ones(max(1, size // 4), device="cuda")
-        stretches = []
+        intervals = []
         for number in range(11):
             torch.cuda.synchronize()
             began = time.perf_counter_ns()
@@ -88,8 +88,8 @@ def small(rounds: int) -> dict:
                 distributed.all_reduce(buffer)
             torch.cuda.synchronize()
             if number:
-                stretches.append((time.perf_counter_ns() - began) / rounds)
-        found[str(size)] = sorted(stretches)[len(stretches) // 2]
+                intervals.append((time.perf_counter_ns() - began) / rounds)
+        found[str(size)] = sorted(intervals)[len(intervals) // 2]
     return {"nanoseconds": found}
 
 

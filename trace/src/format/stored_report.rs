@@ -117,7 +117,7 @@ mod tests {
         let text = |words: &str| words.repeat(50);
         StoredReport {
             gpuwhy_version: "0.1.0".to_owned(),
-            summary: text("verdict: launch "),
+            summary: text("bottleneck: launch "),
             full: text("kernel "),
             ranges: String::new(),
         }

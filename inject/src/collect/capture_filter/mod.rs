@@ -27,7 +27,7 @@ pub enum Membership {
     /// The record does not belong to the capture.
     Out,
     /// The filter keeps the record until more is known.
-    Waits,
+    Pending,
 }
 
 #[derive(Debug, Default)]
@@ -95,14 +95,14 @@ impl CaptureFilter {
             Record::Memory(event) => self.judge_time(event.at.nanos()),
             Record::Managed(event) => self.judge_time(event.start.nanos()),
         };
-        if decision != Membership::Waits {
+        if decision != Membership::Pending {
             return decision;
         }
         if self.waiting.len() + self.waited.len() >= WAITING_LIMIT {
             return Membership::In;
         }
         self.waiting.push(*record);
-        Membership::Waits
+        Membership::Pending
     }
 
     /// Handles a flush mark: everything that completed before it has been decided. Releases the records that
@@ -114,10 +114,10 @@ impl CaptureFilter {
                     Membership::In => release(record, true),
                     Membership::Out => release(record, false),
                     // Before the first call: its own call had the time of two marks to arrive.
-                    Membership::Waits if waited && self.is_before_first(&record) => {
+                    Membership::Pending if waited && self.is_before_first(&record) => {
                         release(record, self.is_in_by_time(&record));
                     }
-                    Membership::Waits => self.waited.push(record),
+                    Membership::Pending => self.waited.push(record),
                 }
             }
         }
@@ -175,7 +175,7 @@ impl CaptureFilter {
             return self.judge_time(start);
         }
         if self.begin.is_some() && self.first.is_none_or(|first| is_before(id, first)) {
-            return Membership::Waits;
+            return Membership::Pending;
         }
         let Some(end) = self.end else { return Membership::In };
         if self.beyond.is_some_and(|beyond| !is_before(id, beyond)) {
@@ -183,7 +183,7 @@ impl CaptureFilter {
         }
         let launched_by_then = start != 0 && start.saturating_add(CLOCK_SLACK_NANOS) <= end;
         let known = self.last.is_some_and(|last| !is_before(last, id));
-        if launched_by_then || known { Membership::In } else { Membership::Waits }
+        if launched_by_then || known { Membership::In } else { Membership::Pending }
     }
 
     fn judge_time(&self, at: u64) -> Membership {

@@ -58,11 +58,11 @@ fn where_calls_may_be_missing_kernels_belong_by_their_own_time() {
     for (may_be, belongs) in [(true, true), (false, false)] {
         let mut filter = filter().without_calls(may_be);
         assert_eq!(filter.judge(&kernel(5, BEGIN - 500_000)), Membership::Out);
-        assert_eq!(filter.judge(&kernel(6, BEGIN + 500_000)), Membership::Waits);
+        assert_eq!(filter.judge(&kernel(6, BEGIN + 500_000)), Membership::Pending);
         assert_eq!(released(&mut filter), []);
         assert_eq!(released(&mut filter), [(6, belongs)], "its call has had its time to come");
-        assert_eq!(filter.judge(&kernel(7, BEGIN + 600_000)), Membership::Waits);
-        assert_eq!(filter.judge(&kernel(8, END + 500_000)), Membership::Waits);
+        assert_eq!(filter.judge(&kernel(7, BEGIN + 600_000)), Membership::Pending);
+        assert_eq!(filter.judge(&kernel(8, END + 500_000)), Membership::Pending);
         filter.end(time(END));
         let mut got = Vec::new();
         filter.close(|record, inside| got.push((id_of(&record), inside)));
@@ -70,7 +70,7 @@ fn where_calls_may_be_missing_kernels_belong_by_their_own_time() {
     }
     // One call is enough to show that calls are recorded.
     let mut filter = filter().without_calls(true);
-    assert_eq!(filter.judge(&kernel(6, BEGIN + 500_000)), Membership::Waits);
+    assert_eq!(filter.judge(&kernel(6, BEGIN + 500_000)), Membership::Pending);
     assert_eq!(filter.judge(&call(10, BEGIN + 600_000)), Membership::In);
     assert_eq!(released(&mut filter), []);
     assert_eq!(released(&mut filter), [(6, false)]);
@@ -80,7 +80,7 @@ fn where_calls_may_be_missing_kernels_belong_by_their_own_time() {
 fn kernels_launched_before_the_begin_stay_out_whenever_they_run() {
     let mut filter = filter();
     assert_eq!(filter.judge(&kernel(5, BEGIN - 500_000)), Membership::Out, "it ran before the begin");
-    assert_eq!(filter.judge(&kernel(6, BEGIN + 500_000)), Membership::Waits, "it may be of a call that comes later");
+    assert_eq!(filter.judge(&kernel(6, BEGIN + 500_000)), Membership::Pending, "it may be of a call that comes later");
     assert_eq!(filter.judge(&call(10, BEGIN + 10)), Membership::In);
     assert_eq!(released(&mut filter), [], "its call may not have returned yet");
     assert_eq!(released(&mut filter), [(6, false)]);
@@ -89,13 +89,13 @@ fn kernels_launched_before_the_begin_stay_out_whenever_they_run() {
 #[test]
 fn a_kernel_that_comes_before_its_call_waits_for_it() {
     let mut filter = filter();
-    assert_eq!(filter.judge(&kernel(10, BEGIN + 20)), Membership::Waits);
+    assert_eq!(filter.judge(&kernel(10, BEGIN + 20)), Membership::Pending);
     assert_eq!(filter.judge(&call(10, BEGIN + 10)), Membership::In);
     assert_eq!(released(&mut filter), [(10, true)]);
 
     filter.end(time(END));
-    assert_eq!(filter.judge(&kernel(20, END + 100_000)), Membership::Waits);
-    assert_eq!(filter.judge(&kernel(22, END + 120_000)), Membership::Waits);
+    assert_eq!(filter.judge(&kernel(20, END + 100_000)), Membership::Pending);
+    assert_eq!(filter.judge(&kernel(22, END + 120_000)), Membership::Pending);
     assert_eq!(released(&mut filter), []);
     assert_eq!(filter.judge(&call(20, END - 100)), Membership::In);
     assert_eq!(filter.judge(&call(22, END + 100)), Membership::Out);
@@ -119,8 +119,8 @@ fn what_nobody_claims_belongs_to_the_capture_at_its_close() {
     let mut filter = filter();
     filter.judge(&call(10, BEGIN + 10));
     filter.end(time(END));
-    assert_eq!(filter.judge(&kernel(30, END + 100_000)), Membership::Waits);
-    assert_eq!(filter.judge(&kernel(3, END + 100_000)), Membership::Waits);
+    assert_eq!(filter.judge(&kernel(30, END + 100_000)), Membership::Pending);
+    assert_eq!(filter.judge(&kernel(3, END + 100_000)), Membership::Pending);
     let mut got = Vec::new();
     filter.close(|record, inside| got.push((id_of(&record), inside)));
     assert_eq!(got, [(30, true), (3, false)]);
@@ -151,7 +151,7 @@ fn a_whole_run_takes_everything_until_it_is_stopped() {
 fn memory_is_bounded() {
     let mut filter = filter();
     for id in 0..WAITING_LIMIT as u32 {
-        assert_eq!(filter.judge(&kernel(id + 1, BEGIN + 20)), Membership::Waits);
+        assert_eq!(filter.judge(&kernel(id + 1, BEGIN + 20)), Membership::Pending);
     }
     assert_eq!(filter.judge(&kernel(7, BEGIN + 20)), Membership::In);
 }

@@ -119,7 +119,7 @@ fn kernels_are_measured_one_after_the_other_a_pass_a_launch() {
     // The first group of both, two passes each; then the second group.
     for (now, other, passes) in [("a", "b", 2), ("b", "a", 2), ("a", "b", 1), ("b", "a", 1)] {
         for _ in 0..passes {
-            assert!(!run(&mut measurement, &launch(other)), "it is not its turn");
+            assert!(!run(&mut measurement, &launch(other)), "it is not its access");
             assert!(run(&mut measurement, &launch(now)));
         }
     }
@@ -188,7 +188,7 @@ fn passes_into_which_others_launched_are_repeated_a_few_times() {
     (0..8).for_each(|_| assert!(run(&mut always, &launch("a"))));
     let profile = &always.take_finished()[0];
     assert_eq!((profile.outcome, profile.launches, profile.discarded), (Outcome::Disturbed, 8, 8));
-    assert!(profile.values.is_empty() && run(&mut always, &launch("b")), "the next one has its turn");
+    assert!(profile.values.is_empty() && run(&mut always, &launch("b")), "the next one has its access");
 }
 
 #[test]

@@ -1,18 +1,18 @@
 //! PC sampling: one window per device, one after the other, before kernels are measured.
 //!
 //! The order matters. After ranges were measured in a process, samples had no program counters (seen once,
-//! H200, CUPTI 13.0), and together with sampling of complete devices the process crashed later: `turns` makes
+//! H200, CUPTI 13.0), and together with sampling of complete devices the process crashed later: `access_lock` makes
 //! them exclusive. Only in continuous mode: in serialized mode, a program of many small kernels did not end.
 //!
-//! Only in builds with the feature `pc-sampling`: the gate makes threads of the program wait, which no other
+//! Only in builds with the feature `pc-sampling`: the call blocker makes threads of the program wait, which no other
 //! part does.
 //!
-//! CUPTI's functions of PC sampling take locks in another order than a launch does: `gate`. So they are
+//! CUPTI's functions of PC sampling take locks in another order than a launch does: `call_blocker`. So they are
 //! called at the start of a launch of the program, on its thread, before the driver has taken a lock, and
 //! with no other thread inside a call. If that is not possible within [`PATIENCE`], the attempt is abandoned
 //! and repeated at a later launch. A program that launches no more keeps its window until the context is
-//! destroyed or the program ends. Then the samples are taken with the gate closed or, if it cannot be closed,
-//! abandoned. `tally` adds up the samples, and `modules` keeps the data for source lines.
+//! destroyed or the program ends. Then the samples are taken with the call blocker closed or, if it cannot be closed,
+//! abandoned. `sample_counts` adds up the samples, and `modules` keeps the data for source lines.
 //!
 //! The thread that takes a device out of the state closes it.
 
@@ -31,18 +31,18 @@ use gpuwhy_trace::record::{DeviceId, Timestamp};
 use parking_lot::Mutex;
 
 use crate::capture::controller::CaptureController;
-use crate::counters::turns::TURNS;
+use crate::counters::access_lock::COUNTER_ACCESS;
 use crate::counters::{close_before_libraries, library_calls};
 use crate::kernels::pc_sampling::modules::Modules;
-use crate::kernels::pc_sampling::tally::Tally;
+use crate::kernels::pc_sampling::sample_counts::SampleCounts;
 use crate::message::{Message, SampledWindow};
 use crate::sys::clock;
 
-mod gate;
+mod call_blocker;
 mod modules;
-mod tally;
+mod sample_counts;
 
-pub use gate::GATE;
+pub use call_blocker::CALL_BLOCKER;
 pub use modules::write as write_modules;
 
 /// Cycles between two samples, as a power of two: 2^18 had no measurable cost, and 2^14 took a third of a
@@ -51,9 +51,9 @@ const PERIOD: u32 = 18;
 /// Interval between two fetches in a long window: at 2^18 cycles, CUPTI's buffer is far from full then.
 const FETCH_EVERY: Duration = Duration::from_secs(2);
 /// Interval between two checks for the results of launches.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum wait for the sampling of complete devices to release the counters.
-const TURN_TIMEOUT: Duration = Duration::from_secs(5);
+const ACCESS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum wait of a launch, or of the end of a context or the program, until other threads have left their
 /// calls.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -101,7 +101,7 @@ struct State {
     has_told: bool,
 }
 
-/// Abandoned attempts to close the gate since the last successful one.
+/// Abandoned attempts to close the call blocker since the last successful one.
 #[derive(Debug, Default)]
 struct Attempts {
     given_up: u32,
@@ -131,7 +131,7 @@ impl Attempts {
 struct OpenWindow {
     context: ContextHandle,
     sampler: PcSampler,
-    tally: Tally,
+    sample_counts: SampleCounts,
     window: PcWindow,
     end: Instant,
     next_fetch: Instant,
@@ -206,7 +206,7 @@ impl PcSampling {
             tracing::warn!("program counters are not sampled: the program has loaded no module since gpuwhy began");
             return self.refuse_before_start(0, Outcome::NotLaunched, messages);
         };
-        let Some(turn) = TURNS.take(TURN_TIMEOUT) else {
+        let Some(access) = COUNTER_ACCESS.take(ACCESS_TIMEOUT) else {
             return self.refuse_before_start(first, Outcome::Busy, messages);
         };
         let calls = library_calls::enter();
@@ -235,12 +235,12 @@ impl PcSampling {
                 break;
             }
             drop(state);
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_INTERVAL);
         }
         self.is_armed.store(false, Ordering::Release);
         self.hand_on(messages);
         self.modules.close();
-        drop(turn);
+        drop(access);
     }
 
     fn refuse_before_start(&self, device: u32, outcome: Outcome, messages: &Sender<Message>) {
@@ -257,12 +257,12 @@ impl PcSampling {
     /// Called at the start of a launch, on the program's thread: the only place where sampling starts and
     /// normally ends. The launch is not nested in another call, and no lock of the driver is held.
     pub fn launch_begins(&self, context: ContextHandle) {
-        if !self.is_armed.load(Ordering::Acquire) || !GATE.is_outermost() {
+        if !self.is_armed.load(Ordering::Acquire) || !CALL_BLOCKER.is_outermost() {
             return;
         }
         let Some(mut state) = self.state.try_lock() else { return };
         let Some(work) = state.due(context, Instant::now()) else { return };
-        let Some(closed) = GATE.close(PATIENCE) else {
+        let Some(closed) = CALL_BLOCKER.close(PATIENCE) else {
             return state.give_up(work, Instant::now(), clock::now(self.cupti));
         };
         state.attempts.reset();
@@ -302,37 +302,38 @@ impl PcSampling {
         };
         state.waiting.retain(|&(known, _)| known != device);
         let (end, next_fetch) = (Instant::now() + self.length, Instant::now() + FETCH_EVERY);
-        state.open = Some(OpenWindow { context, sampler, tally: Tally::default(), window, end, next_fetch });
+        state.open =
+            Some(OpenWindow { context, sampler, sample_counts: SampleCounts::default(), window, end, next_fetch });
         Ok(())
     }
 
-    /// Ends sampling of a device, with the gate closed and its context current.
+    /// Ends sampling of a device, with the call blocker closed and its context current.
     fn close(&self, mut taken: OpenWindow) -> PcWindow {
         if let Err(error) = taken.sampler.stop() {
             tracing::debug!("{error}");
         }
         taken.window.end = clock::now(self.cupti);
         taken.fetch();
-        let OpenWindow { sampler, mut tally, mut window, .. } = taken;
+        let OpenWindow { sampler, mut sample_counts, mut window, .. } = taken;
         let reasons = sampler.reasons().to_vec();
-        match sampler.close(|sample| tally.take(&sample)) {
-            Ok(fetched) => tally.add(fetched),
+        match sampler.close(|sample| sample_counts.take(&sample)) {
+            Ok(fetched) => sample_counts.add(fetched),
             Err(error) => tracing::debug!("{error}"),
         }
         window.closed = clock::now(self.cupti);
-        tally.conclude(window, &reasons)
+        sample_counts.conclude(window, &reasons)
     }
 
     /// Abandons a window that cannot be closed because other threads are inside calls. CUPTI is not called,
     /// and keeps the memory that it writes to.
     fn leave(&self, taken: OpenWindow) -> PcWindow {
-        let OpenWindow { sampler, tally, mut window, .. } = taken;
+        let OpenWindow { sampler, sample_counts, mut window, .. } = taken;
         tracing::warn!("the last program counters are lost: other threads were inside CUDA at the end");
         let reasons = sampler.reasons().to_vec();
         sampler.abandon();
         window.end = clock::now(self.cupti);
         window.closed = window.end;
-        let window = tally.conclude(window, &reasons);
+        let window = sample_counts.conclude(window, &reasons);
         let outcome = if window.outcome == Outcome::NotLaunched { Outcome::Disturbed } else { window.outcome };
         PcWindow { outcome, ..window }
     }
@@ -348,7 +349,7 @@ impl PcSampling {
         }
         let Some(taken) = state.open.take_if(|open| open.context == context) else { return };
         // The context that is destroyed is current.
-        let window = match GATE.close(PATIENCE) {
+        let window = match CALL_BLOCKER.close(PATIENCE) {
             Some(_closed) => self.close(taken),
             None => self.leave(taken),
         };
@@ -372,7 +373,7 @@ impl PcSampling {
         self.refuse_all(&mut state, Outcome::NotLaunched);
         // The lock is held until the window is closed: the thread that waits for it may end the process.
         if let Some(taken) = state.open.take() {
-            let window = match GATE.close(PATIENCE) {
+            let window = match CALL_BLOCKER.close(PATIENCE) {
                 Some(_closed) => {
                     let _current = taken.context.make_current();
                     self.close(taken)
@@ -381,7 +382,10 @@ impl PcSampling {
             };
             state.done.push(window);
         }
-        tracing::debug!("waited for launches: {waited}; calls that passed the closed gate: {}", GATE.passed());
+        tracing::debug!(
+            "waited for launches: {waited}; calls that passed the closed call blocker: {}",
+            CALL_BLOCKER.passed()
+        );
         if state.done.is_empty() && !state.has_told {
             // The program ended before it had run enough.
             state.refuse(0, Outcome::NotLaunched, clock::now(self.cupti));
@@ -412,12 +416,12 @@ impl PcSampling {
 }
 
 impl OpenWindow {
-    /// Takes over the available samples, with the gate closed.
+    /// Takes over the available samples, with the call blocker closed.
     fn fetch(&mut self) {
-        let Self { sampler, tally, .. } = self;
-        match sampler.fetch(|sample| tally.take(&sample)) {
+        let Self { sampler, sample_counts, .. } = self;
+        match sampler.fetch(|sample| sample_counts.take(&sample)) {
             Ok(fetched) => {
-                tally.add(fetched);
+                sample_counts.add(fetched);
                 if fetched.full {
                     // After that no more samples arrive.
                     self.end = Instant::now();

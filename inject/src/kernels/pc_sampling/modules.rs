@@ -1,7 +1,7 @@
 //! Modules (cubins) that the program has loaded, kept until it is known which of them have samples.
 //!
 //! They are copied in the call that loads them, since CUPTI shows them only then. Only useful ones are kept:
-//! modules with line information, and small ones, which a disassembler turns into instructions. NVIDIA's
+//! modules with line information, and small ones, which a disassembler access lock into instructions. NVIDIA's
 //! libraries have hundreds of megabytes without lines.
 
 use std::collections::HashSet;

@@ -30,7 +30,7 @@ const FEWEST_SAMPLES: usize = 64;
 const AWAITED_LIMIT: usize = 16_384;
 const SAMPLES_OF_LAUNCH: usize = 64;
 /// Rows by work and place, 24 bytes each with their index.
-const TALLY_LIMIT: usize = 65_536;
+const TOTALS_LIMIT: usize = 65_536;
 /// Graphs whose kernels are summed.
 const GRAPH_LIMIT: usize = 4_096;
 
@@ -129,7 +129,7 @@ pub(crate) struct LaunchLines {
     awaited: FxHashMap<(u32, u64), Vec<PlaceId>>,
     /// The same launches in order of placement; some have been joined since.
     order: VecDeque<(u32, u64)>,
-    tallies: FxHashMap<(LaunchedWork, PlaceId), u64>,
+    all_totals: FxHashMap<(LaunchedWork, PlaceId), u64>,
     graphs: FxHashMap<u32, GraphKernels>,
     counts: LaunchSampleCounts,
 }
@@ -193,12 +193,12 @@ impl LaunchLines {
         // The first node of a graph takes the samples; later nodes find none.
         let Some(samples) = self.awaited.remove(&(launch.thread, launch.start)) else { return };
         for place in samples {
-            let full = self.tallies.len() >= TALLY_LIMIT;
-            match self.tallies.get_mut(&(work, place)) {
+            let full = self.all_totals.len() >= TOTALS_LIMIT;
+            match self.all_totals.get_mut(&(work, place)) {
                 Some(count) => *count += 1,
                 None if full => self.counts.overflow += 1,
                 None => {
-                    self.tallies.insert((work, place), 1);
+                    self.all_totals.insert((work, place), 1);
                 }
             }
         }
@@ -220,7 +220,7 @@ impl LaunchLines {
     pub(crate) fn rows(&self) -> impl Iterator<Item = (LaunchedWork, &LaunchPlace, u64)> {
         let row =
             |(&(work, place), &count): (&(LaunchedWork, PlaceId), &u64)| Some((work, self.places.place(place)?, count));
-        self.tallies.iter().filter_map(row)
+        self.all_totals.iter().filter_map(row)
     }
 
     /// Kernels of each graph, by CUPTI's graph id.

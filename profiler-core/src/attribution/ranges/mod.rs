@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use self::messages::{MessageClass, Messages};
 pub use self::messages::{is_step, template};
 use self::table::{Instance, Table};
-pub use self::table::{RangeKey, RangeStyle, RangeTally, Spread};
+pub use self::table::{RangeKey, RangeStyle, RangeTotals, Spread};
 use super::host_cause::HostCause;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves};
 use super::statistics::Durations;
@@ -315,9 +315,9 @@ impl Ranges {
     }
 
     /// Ranges by name, with the device work and idle time in them.
-    pub(super) fn rows(&self) -> Vec<(RangeTally, RangeInside)> {
+    pub(super) fn rows(&self) -> Vec<(RangeTotals, RangeInside)> {
         let inside = || RangeInside { device_ns: 0, idle: [0; LEAF_COUNT], kernels: FxHashMap::default() };
-        let mut rows: Vec<_> = self.table.tallies().into_iter().map(|tally| (tally, inside())).collect();
+        let mut rows: Vec<_> = self.table.all_totals().into_iter().map(|totals| (totals, inside())).collect();
         for (node, own) in self.table.nodes.iter().enumerate() {
             for name in self.names_around(node as u32) {
                 let (_, inside) = &mut rows[name as usize];

@@ -71,7 +71,7 @@ impl Spread {
 
 /// Statistics of the ranges of one name.
 #[derive(Clone, Debug)]
-pub struct RangeTally {
+pub struct RangeTotals {
     /// Identity of the ranges.
     pub key: RangeKey,
     /// Ended instances, on the host.
@@ -118,7 +118,7 @@ struct Slot {
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    names: Vec<RangeTally>,
+    names: Vec<RangeTotals>,
     name_ids: FxHashMap<RangeKey, u32>,
     pub(super) nodes: Vec<Node>,
     node_ids: FxHashMap<(Option<u32>, u32), u32>,
@@ -161,7 +161,7 @@ impl Table {
         }
         let id = self.names.len() as u32;
         let (host, projected) = (Spread::default(), Spread::default());
-        self.names.push(RangeTally { key, host, projected, operations: 0, levels: 0, children: 0 });
+        self.names.push(RangeTotals { key, host, projected, operations: 0, levels: 0, children: 0 });
         self.name_ids.insert(key, id);
         Some(id)
     }
@@ -250,7 +250,7 @@ impl Table {
     }
 
     /// Ranges by name, including those that still accept operations.
-    pub(super) fn tallies(&self) -> Vec<RangeTally> {
+    pub(super) fn all_totals(&self) -> Vec<RangeTotals> {
         let mut names = self.names.clone();
         for slot in &self.slots {
             slot.enter(&mut names);
@@ -264,7 +264,7 @@ impl Table {
 }
 
 impl Slot {
-    fn enter(&self, names: &mut [RangeTally]) {
+    fn enter(&self, names: &mut [RangeTotals]) {
         if self.operations == 0 {
             return;
         }

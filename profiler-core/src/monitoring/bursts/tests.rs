@@ -94,7 +94,7 @@ fn a_bottleneck_that_samples_name_needs_no_burst() {
 }
 
 #[test]
-fn an_open_verdict_has_one_burst_in_each_period_and_leaves_one_for_a_drift() {
+fn an_open_bottleneck_has_one_burst_in_each_period_and_leaves_one_for_a_drift() {
     let run = Run::of(1_200, LIMITS, |_, _| steady(false, 0.1));
     assert!(run.bursts.iter().all(|burst| burst.1 == Trigger::Open), "{:?}", run.bursts);
     assert!((9..=11).contains(&run.bursts.len()), "{:?}", run.bursts);
@@ -108,7 +108,7 @@ fn an_open_verdict_has_one_burst_in_each_period_and_leaves_one_for_a_drift() {
 }
 
 #[test]
-fn steps_that_the_program_names_tell_a_drift_though_the_verdict_names_one() {
+fn steps_that_the_program_names_tell_a_drift_though_the_bottleneck_names_one() {
     let step = |time: f64| if (100.0..200.0).contains(&time) { 26_000_000 } else { 20_000_000 };
     let run = Run::of(300, LIMITS, |time, _| Moment { step: step(time), ..steady(true, 0.05) });
     let found: Vec<_> = run.bursts.iter().map(|burst| (burst.1, burst.0 as u64 / 20)).collect();

@@ -54,7 +54,7 @@ document! {
     from: StepsOf<'_> {
         source: from.0.source,
         period: from.0.period,
-        told_by: from.1.told_by,
+        recognized_by: from.1.recognized_by,
         inside: from.1.inside,
         seen: from.0.seen,
         median_ns: from.0.duration_percentile(50),
@@ -66,7 +66,7 @@ document! {
         steps: from.0.steps,
         represented_steps: from.0.represented_steps,
         base_error: from.0.base_error,
-        scenarios: from.0.ceilings,
+        scenarios: from.0.best_cases,
     }
     from: GapSubject {
         kind: from.kind(),

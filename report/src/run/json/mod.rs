@@ -12,7 +12,7 @@ use gpuwhy_trace::document::document;
 use gpuwhy_trace::process_info::ProcessInfo;
 
 use self::limits::LossOf;
-use super::{CaptureRow, DeviceReport, PlanStep, Report, StepBasis, Verdict};
+use super::{Bottleneck, CaptureRow, DeviceReport, PlanStep, Report, StepBasis};
 
 const SCHEMA_VERSION: u32 = 1;
 
@@ -38,7 +38,7 @@ document! {
         utilization?: Some(&from.utilization).filter(|utilization| !utilization.is_empty()),
         monitored?: from.monitored,
         bursts?: from.bursts,
-        verdict: from.verdict,
+        bottleneck: from.bottleneck,
         capture: from.captures.shown,
         captures: from.captures.rows,
     }
@@ -91,10 +91,10 @@ document! {
         begin_unix_ns: from.begin,
         end_unix_ns: from.end,
         kernels: from.kernels,
-        verdict: from.verdict.map(|(group, _)| group),
-        share: from.verdict.map(|(_, share)| share),
+        bottleneck: from.bottleneck.map(|(group, _)| group),
+        share: from.bottleneck.map(|(_, share)| share),
     }
-    from: Verdict {
+    from: Bottleneck {
         group: from.group,
         share: from.share,
         ranking: from.ranking,

@@ -95,7 +95,7 @@ document! {
         begin_unix_ns: from.begin,
         end_unix_ns: from.end,
         kernels: from.kernels,
-        verdict: from.group,
+        bottleneck: from.group,
         share: from.share,
         window_ns: from.window_ns,
         groups_ns: from.groups.iter().map(|&(group, nanos)| (group.name(), nanos)).collect::<BTreeMap<_, _>>(),

@@ -29,5 +29,5 @@ pub struct CaptureRow {
     /// Number of kernels.
     pub kernels: u64,
     /// Its bottleneck and share, 0 to 1, once it has ended.
-    pub verdict: Option<(Group, f64)>,
+    pub bottleneck: Option<(Group, f64)>,
 }

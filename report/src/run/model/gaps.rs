@@ -15,7 +15,7 @@ pub struct GapRow {
     pub subject: GapSubject,
     /// Count and duration.
     #[cfg_attr(feature = "serde", serde(flatten))]
-    pub tally: GapTotals,
+    pub totals: GapTotals,
 }
 
 /// Subject to which idle time is attributed.
@@ -72,5 +72,5 @@ pub struct Awaited {
     pub producer: Producer,
     /// Count and duration.
     #[cfg_attr(feature = "serde", serde(flatten))]
-    pub tally: GapTotals,
+    pub totals: GapTotals,
 }

@@ -51,14 +51,14 @@ impl ComputeLimits {
     /// Limits by share, the largest first; the unresolved part is omitted.
     pub fn ranked(&self) -> Vec<(Limit, f64)> {
         let mut rows: Vec<_> = Limit::ALL.into_iter().map(|limit| (limit, self.share(limit))).collect();
-        rows.retain(|&(limit, share)| limit != Limit::NotToldApart && share > 0.0);
+        rows.retain(|&(limit, share)| limit != Limit::Unresolved && share > 0.0);
         rows.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         rows
     }
 
     /// True if the samples resolve enough of the computation for a sentence.
     pub fn tells(&self) -> bool {
-        self.share(Limit::NotToldApart) < 0.5
+        self.share(Limit::Unresolved) < 0.5
     }
 }
 

@@ -3,6 +3,7 @@
 //! How it is built is in `build` and the neighboring files; how it is written is in `text`, `tables` and
 //! `json`.
 
+mod bottleneck;
 mod bursts;
 mod captures;
 mod compute;
@@ -15,8 +16,8 @@ mod limits;
 mod memory;
 mod ranges;
 mod sequence;
-mod verdict;
 
+pub use bottleneck::{Bottleneck, PlanStep, Ranked, RecoverableBy, StepBasis};
 pub use bursts::{BurstRow, BurstTable};
 pub use captures::{CaptureRow, CaptureTable};
 pub use compute::{ComputeSplit, GridClass, KernelGeometry};
@@ -30,7 +31,6 @@ pub use limits::{ComputeLimits, NamedLimits};
 pub use memory::{MemoryReport, MemoryRow, PeakBy};
 pub use ranges::{RangeRow, RangesReport};
 pub use sequence::{Sequence, StepMeaning};
-pub use verdict::{PlanStep, Ranked, RecoverableBy, StepBasis, Verdict};
 
 use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::cost::Cost;
@@ -66,7 +66,7 @@ pub struct Report {
     /// Allocated memory; `None` when it was not recorded.
     pub memory: Option<MemoryReport>,
     /// The bottleneck, with evidence and advice.
-    pub verdict: Verdict,
+    pub bottleneck: Bottleneck,
     /// Overhead of tracing; `None` when the trace lacks it. Filled in by [`crate::capture`].
     pub cost: Option<Cost>,
     /// Utilization of the devices; empty when it was not read. Filled in by [`crate::capture`].

@@ -1,20 +1,20 @@
 //! Launch sequence of one step, position by position and with names, and the meaning of a detected step.
 
 use profiler_core::attribution::step_sequence::StepOperation;
-use profiler_core::steps::{Inside, ToldBy};
+use profiler_core::steps::{Inside, RecognizedBy};
 
 /// Meaning of a device's steps: steps of the program, or a repeating unit that may be part of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepMeaning {
     /// Evidence that they are steps of the program; `None` without evidence.
-    pub told_by: Option<ToldBy>,
+    pub recognized_by: Option<RecognizedBy>,
     /// Unit that repeats within each step.
     pub inside: Option<Inside>,
 }
 
 impl StepMeaning {
     pub(crate) const fn noun(self) -> &'static str {
-        if self.told_by.is_some() { "step" } else { "repeating unit" }
+        if self.recognized_by.is_some() { "step" } else { "repeating unit" }
     }
 }
 

@@ -16,11 +16,11 @@ use crate::words;
 /// Appends all sentences that do not fit on the first screen, the `hidden` evidence first.
 pub(super) fn write(out: &mut Page, report: &Report, hidden: &[String]) {
     let _ = writeln!(out, "\n== details");
-    for sentence in hidden.iter().chain(&report.verdict.details) {
+    for sentence in hidden.iter().chain(&report.bottleneck.details) {
         wrapped(out, "  - ", sentence);
     }
     for device in &report.devices {
-        device_lines(out, device, &report.verdict.evidence);
+        device_lines(out, device, &report.bottleneck.evidence);
     }
     if let Some(host) = &report.host {
         host.write(out);
@@ -39,7 +39,7 @@ fn device_lines(out: &mut Page, device: &DeviceReport, evidence: &[String]) {
     let _ = writeln!(out, "GPU {}:", device.device.id);
     let share = |nanos: u64| nanos as f64 / device.window_ns.max(1) as f64;
     if let Some(steps) = device.steps.as_ref().filter(|steps| steps.source != StepSource::Window) {
-        wrapped(out, "  - ", &step_sentence(steps, device.step_meaning.told_by.is_some()));
+        wrapped(out, "  - ", &step_sentence(steps, device.step_meaning.recognized_by.is_some()));
     }
     if let Some(untraced) = &device.untraced {
         wrapped(out, "  - ", &untraced::sentence(untraced));

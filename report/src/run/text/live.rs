@@ -22,7 +22,7 @@ const STARTING_UP: u64 = 5_000_000_000;
 /// launches (62 % of each step), about 4.1x faster without`.
 pub(in crate::run) fn live_line(report: &Report) -> String {
     let mut line = format!("gpuwhy [{}] ", seconds(report.shown_ns()));
-    let (group, share) = report.verdict.live;
+    let (group, share) = report.bottleneck.live;
     if report.is_watched() {
         line.push_str(&monitor::live_part(report).unwrap_or_else(|| "monitored".to_owned()));
         if group != Group::CannotTell {
@@ -44,10 +44,10 @@ pub(in crate::run) fn live_line(report: &Report) -> String {
     let _ = write!(line, "GPU busy {} | ", percent(busy_share(report)));
     match group {
         Group::NoWork => line.push_str("no GPU work"),
-        Group::CannotTell => line.push_str("no verdict"),
+        Group::CannotTell => line.push_str("no bottleneck"),
         group => {
             let _ = write!(line, "bottleneck: {} ({}", words::bottleneck(group), percent(share));
-            match report.verdict.basis {
+            match report.bottleneck.basis {
                 Some(_) => drop(write!(line, " of each {}", noun(report))),
                 None => line.push_str(" of the time"),
             }
@@ -55,7 +55,7 @@ pub(in crate::run) fn live_line(report: &Report) -> String {
                 let _ = write!(line, "; {limit}");
             }
             line.push(')');
-            let gain = report.best_case(group).filter(|ceiling| ceiling.kind != ScenarioKind::KernelsAtRoof);
+            let gain = report.best_case(group).filter(|best_case| best_case.kind != ScenarioKind::KernelsAtRoof);
             if let Some(gain) = gain.filter(|gain| gain.speedup >= WORTH_SHOWING) {
                 let _ = write!(line, ", {} faster without", about(gain.speedup, gain.interval));
             }
@@ -73,7 +73,7 @@ fn noun(report: &Report) -> &'static str {
 /// True if the current behavior does not yet predict the run: it has no steps, and has not run for long.
 pub(in crate::run) fn is_starting_up(report: &Report) -> bool {
     let warm = report.devices.iter().map(|device| device.steady_leaves.iter().sum::<u64>()).max().unwrap_or(0);
-    report.completeness.end == End::Abrupt && report.verdict.basis.is_none() && warm < STARTING_UP
+    report.completeness.end == End::Abrupt && report.bottleneck.basis.is_none() && warm < STARTING_UP
 }
 
 /// Formats a time of the run: `12.4 s`.

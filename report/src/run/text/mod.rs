@@ -13,15 +13,15 @@ mod tables;
 use std::fmt::Write;
 
 use profiler_core::attribution::leaf::Group;
-use profiler_core::steps::{StepKinds, StepSource, Steps, ToldBy};
+use profiler_core::steps::{RecognizedBy, StepKinds, StepSource, Steps};
 use profiler_core::whatif::ScenarioKind;
 
 pub(super) use self::completeness::missing;
 pub(super) use self::live::{is_starting_up, live_line};
 pub(super) use self::shares::busy_share;
 use self::shares::share_line;
-use super::verdict::copies_without_link;
-use super::{DeviceReport, Part, Report, StepMeaning, Verdict, captures, cost, untraced};
+use super::bottleneck::copies_without_link;
+use super::{Bottleneck, DeviceReport, Part, Report, StepMeaning, captures, cost, untraced};
 use crate::text_format::{Page, Paint, Style, counted, duration, shortened, wrapped, wrapped_as};
 use crate::words;
 
@@ -41,7 +41,7 @@ pub(super) fn short(report: &Report, style: Style) -> String {
 pub(super) fn full(report: &Report, kernels: usize, style: Style) -> String {
     let mut page = Page::new(style);
     first_screen(&mut page, report);
-    details::write(&mut page, report, hidden_evidence(&report.verdict));
+    details::write(&mut page, report, hidden_evidence(&report.bottleneck));
     tables::write(&mut page, report, kernels);
     page.into_text()
 }
@@ -57,15 +57,15 @@ fn first_screen(out: &mut Page, report: &Report) {
         wrapped(out, "part: ", &format!("from {from} to {to} after the start, of a run of {of}"));
     }
     captures::lines(out, report);
-    let verdict = &report.verdict;
+    let bottleneck = &report.bottleneck;
     wrapped_as(out, Paint::Bold, "", &conclusion(report));
-    for sentence in verdict.evidence.iter().skip(1).take(EVIDENCE_SHOWN) {
+    for sentence in bottleneck.evidence.iter().skip(1).take(EVIDENCE_SHOWN) {
         wrapped(out, "  - ", sentence);
     }
-    wrapped(out, "What to do: ", &verdict.recommendation);
+    wrapped(out, "What to do: ", &bottleneck.recommendation);
     // A single fix for the bottleneck adds nothing to the lines above.
-    if verdict.plan.len() > 1 || verdict.plan.iter().any(|step| step.because.is_some()) {
-        plan_lines(out, verdict);
+    if bottleneck.plan.len() > 1 || bottleneck.plan.iter().any(|step| step.because.is_some()) {
+        plan_lines(out, bottleneck);
     }
     for device in report.devices.iter().take(DEVICES_SHOWN) {
         share_line(out, report, device);
@@ -91,8 +91,8 @@ fn first_screen(out: &mut Page, report: &Report) {
 }
 
 /// Appends the fixes in order, each with its gain and the bottleneck after it.
-fn plan_lines(out: &mut Page, verdict: &Verdict) {
-    for (index, step) in verdict.plan.iter().enumerate() {
+fn plan_lines(out: &mut Page, bottleneck: &Bottleneck) {
+    for (index, step) in bottleneck.plan.iter().enumerate() {
         let because = step.because.map(|because| format!(" ({because})")).unwrap_or_default();
         let gain = step.gain(index == 0);
         let then =
@@ -103,30 +103,30 @@ fn plan_lines(out: &mut Page, verdict: &Verdict) {
 }
 
 /// Sentences that do not fit on the first screen.
-fn hidden_evidence(verdict: &Verdict) -> &[String] {
-    verdict.evidence.get(1 + EVIDENCE_SHOWN..).unwrap_or_default()
+fn hidden_evidence(bottleneck: &Bottleneck) -> &[String] {
+    bottleneck.evidence.get(1 + EVIDENCE_SHOWN..).unwrap_or_default()
 }
 
 /// The bottleneck, its cost, and the best case without it.
 pub(super) fn conclusion(report: &Report) -> String {
-    let verdict = &report.verdict;
-    let why = verdict.evidence.first().map_or("", String::as_str);
-    let lead = match verdict.group {
+    let bottleneck = &report.bottleneck;
+    let why = bottleneck.evidence.first().map_or("", String::as_str);
+    let lead = match bottleneck.group {
         Group::NoWork => "No GPU work.".to_owned(),
-        Group::CannotTell => "No verdict.".to_owned(),
+        Group::CannotTell => "No bottleneck.".to_owned(),
         group if report.is_watched() => format!("Probable bottleneck: {}.", words::bottleneck(group)),
         group => format!("Bottleneck: {}.", words::bottleneck(group)),
     };
-    let best = match (report.best_case(verdict.group), verdict.group) {
-        (Some(ceiling), _) if ceiling.kind == ScenarioKind::KernelsAtRoof && ceiling.is_worth_showing() => {
+    let best = match (report.best_case(bottleneck.group), bottleneck.group) {
+        (Some(best_case), _) if best_case.kind == ScenarioKind::KernelsAtRoof && best_case.is_worth_showing() => {
             format!(
                 " Best case: {} if {}.",
-                words::faster(ceiling.speedup, ceiling.interval),
-                words::condition(ceiling.kind)
+                words::faster(best_case.speedup, best_case.interval),
+                words::condition(best_case.kind)
             )
         }
-        (Some(ceiling), _) if ceiling.is_worth_showing() && ceiling.speedup.is_finite() => {
-            format!(" Best case without it: {}.", words::faster(ceiling.speedup, ceiling.interval))
+        (Some(best_case), _) if best_case.is_worth_showing() && best_case.speedup.is_finite() => {
+            format!(" Best case without it: {}.", words::faster(best_case.speedup, best_case.interval))
         }
         (None, Group::Copy) if report.devices.iter().any(copies_without_link) => {
             " Best case unknown: pinned memory is faster, but nothing describes the link.".to_owned()
@@ -152,7 +152,7 @@ fn step_sentence(steps: &Steps, device: &DeviceReport) -> (&'static str, String)
     let found = match steps.source {
         StepSource::Annotated => "named by the program".to_owned(),
         StepSource::Anchor => "detected by an operation that comes once in each".to_owned(),
-        StepSource::Period if meaning.told_by.is_some() => {
+        StepSource::Period if meaning.recognized_by.is_some() => {
             format!("detected: {operations}{}{}", inside(steps, meaning), reason(meaning))
         }
         StepSource::Period => {
@@ -195,13 +195,13 @@ fn inside(steps: &Steps, meaning: StepMeaning) -> String {
 }
 
 const fn reason(meaning: StepMeaning) -> &'static str {
-    match meaning.told_by {
-        Some(ToldBy::Optimizer) => ", with an optimizer",
-        Some(ToldBy::Input) => ", with a copy from the host",
-        Some(ToldBy::Graph) => ", launched by a CUDA graph",
-        Some(ToldBy::Readback) => ", with a copy to the host",
-        Some(ToldBy::Wait) => ", and the CPU waits for the GPU once in each",
-        Some(ToldBy::Range | ToldBy::Rare) | None => "",
+    match meaning.recognized_by {
+        Some(RecognizedBy::Optimizer) => ", with an optimizer",
+        Some(RecognizedBy::Input) => ", with a copy from the host",
+        Some(RecognizedBy::Graph) => ", launched by a CUDA graph",
+        Some(RecognizedBy::Readback) => ", with a copy to the host",
+        Some(RecognizedBy::Wait) => ", and the CPU waits for the GPU once in each",
+        Some(RecognizedBy::Range | RecognizedBy::Rare) | None => "",
     }
 }
 

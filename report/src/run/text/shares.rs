@@ -11,7 +11,7 @@ use crate::words;
 pub(super) fn share_line(out: &mut Page, report: &Report, device: &DeviceReport) {
     let name = if device.device.name.is_empty() { String::new() } else { format!(" ({})", device.device.name) };
     let (of, shares) = shares(report, device);
-    let items: Vec<_> = whole_percent(&shares, report.verdict.group)
+    let items: Vec<_> = whole_percent(&shares, report.bottleneck.group)
         .into_iter()
         .map(|(group, percent)| (paint(group), format!("{} {percent} %", words::spent(group))))
         .collect();
@@ -20,9 +20,9 @@ pub(super) fn share_line(out: &mut Page, report: &Report, device: &DeviceReport)
 
 /// Label of the time that the shares refer to, and that time by leaf.
 fn judged(report: &Report, device: &DeviceReport) -> (&'static str, Leaves) {
-    let steps = device.typical.filter(|_| report.verdict.basis.is_some()).map(|typical| typical.leaves);
+    let steps = device.typical.filter(|_| report.bottleneck.basis.is_some()).map(|typical| typical.leaves);
     match steps {
-        Some(leaves) if device.step_meaning.told_by.is_some() => ("each step", leaves),
+        Some(leaves) if device.step_meaning.recognized_by.is_some() => ("each step", leaves),
         Some(leaves) => ("each repeating unit", leaves),
         None if device.steady_leaves.iter().any(|&nanos| nanos > 0) => ("after warm-up", device.steady_leaves),
         None => ("whole run", device.leaves),
@@ -60,7 +60,7 @@ pub(in crate::run) fn busy_share(report: &Report) -> f64 {
         .devices
         .iter()
         .map(|device| {
-            let typical = device.typical.filter(|_| report.verdict.basis.is_some());
+            let typical = device.typical.filter(|_| report.bottleneck.basis.is_some());
             let leaves = typical.map_or(device.steady_leaves, |typical| typical.leaves);
             let idle: u64 =
                 Leaf::ALL.into_iter().filter(|leaf| !leaf.is_busy()).map(|leaf| leaves[leaf as usize]).sum();
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(of(&[0.617, 0.139, 0.244]), [62, 14, 24]);
         assert_eq!(of(&[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0]), [34, 33, 33]);
         assert_eq!(of(&[0.9999, 0.0001]), [100]);
-        assert_eq!(of(&[0.164, 0.153, 0.616, 0.067]), [16, 15, 62, 7], "the third is the verdict");
+        assert_eq!(of(&[0.164, 0.153, 0.616, 0.067]), [16, 15, 62, 7], "the third is the bottleneck");
         assert_eq!(of(&[0.169, 0.156, 0.604, 0.071]), [17, 16, 60, 7], "no more than it rounds to");
         assert_eq!(of(&[0.994, 0.003, 0.003]).iter().sum::<u32>(), 100);
         assert!(of(&[]).is_empty());

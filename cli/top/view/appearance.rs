@@ -1,0 +1,118 @@
+//! Colors and letters: every cause has both, so that the display is readable without color and for
+//! color-blind users.
+
+use profiler_core::attribution::leaf::Group;
+use ratatui::style::{Color, Modifier, Style};
+
+use crate::terminal;
+
+/// Appearance of the display on this terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appearance {
+    /// True if colors are wanted.
+    pub color: bool,
+    /// True if the terminal can show characters beyond ASCII.
+    pub unicode: bool,
+}
+
+impl Appearance {
+    /// Appearance from the environment: `NO_COLOR`, `TERM`, and the encoding of the locale.
+    pub fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let color = set("NO_COLOR").is_none() && !set("TERM").is_some_and(|term| term.ends_with("-m"));
+        Self { color, unicode: terminal::shows_unicode(set) }
+    }
+
+    /// Style of a cause's cell: one of the 16 colors that every terminal has.
+    pub fn cause(self, group: Group) -> Style {
+        if !self.color {
+            return Style::new();
+        }
+        let color = match group {
+            Group::DataLoading => Color::Magenta,
+            Group::HostCpu => Color::Red,
+            Group::Copy => Color::LightBlue,
+            Group::Launch => Color::Yellow,
+            Group::GpuCompute => Color::Green,
+            Group::Sync => Color::Cyan,
+            Group::Communication => Color::LightMagenta,
+            Group::Allocator => Color::LightRed,
+            Group::NoWork | Group::CannotTell => Color::Gray,
+        };
+        Style::new().fg(Color::Black).bg(color)
+    }
+
+    /// Style of titles.
+    pub fn strong(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    /// Style of the chosen row.
+    pub fn chosen(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    /// Style of ended or less important items.
+    pub fn quiet(self) -> Style {
+        if self.color { Style::new().fg(Color::DarkGray) } else { Style::new().add_modifier(Modifier::DIM) }
+    }
+
+    /// Style of items that need attention.
+    pub fn warning(self) -> Style {
+        if self.color { Style::new().fg(Color::Red) } else { Style::new().add_modifier(Modifier::BOLD) }
+    }
+
+    /// Character of a horizontal rule.
+    pub fn rule(self) -> &'static str {
+        if self.unicode { "─" } else { "-" }
+    }
+}
+
+/// Letter of a cause.
+pub const fn letter(group: Group) -> char {
+    match group {
+        Group::DataLoading => 'D',
+        Group::HostCpu => 'H',
+        Group::Copy => 'C',
+        Group::Launch => 'L',
+        Group::GpuCompute => 'G',
+        Group::Sync => 'S',
+        Group::Communication => 'X',
+        Group::Allocator => 'A',
+        Group::NoWork => '-',
+        Group::CannotTell => '?',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn causes_differ_by_letter_and_by_color() {
+        assert_eq!(Group::ALL.map(letter).into_iter().collect::<BTreeSet<_>>().len(), Group::ALL.len());
+        let appearance = Appearance { color: true, unicode: true };
+        let colors: Vec<_> = Group::ALL.map(|group| appearance.cause(group).bg.unwrap()).into_iter().collect();
+        for (index, color) in colors.iter().enumerate().take(8) {
+            assert!(!colors[..index].contains(color), "{color:?}");
+            assert!(!matches!(color, Color::Rgb(..) | Color::Indexed(_)), "every terminal has it");
+        }
+    }
+
+    #[test]
+    fn the_environment_decides() {
+        let appearance = |pairs: &[(&str, &str)]| {
+            Appearance::of(|name| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+        };
+        assert_eq!(appearance(&[("LANG", "en_US.UTF-8")]), Appearance { color: true, unicode: true });
+        assert_eq!(appearance(&[("NO_COLOR", "1"), ("LANG", "C.utf8")]), Appearance { color: false, unicode: true });
+        assert_eq!(
+            appearance(&[("NO_COLOR", ""), ("LC_ALL", "C"), ("LANG", "C.UTF-8")]),
+            Appearance { color: true, unicode: false }
+        );
+        let plain = appearance(&[("NO_COLOR", "1")]);
+        assert!(Group::ALL.iter().all(|&group| plain.cause(group) == Style::new()));
+    }
+}

@@ -1,0 +1,222 @@
+//! One piece of advice per cause, and the condition for it to help.
+//!
+//! Where possible, the condition is checked against the records: CUDA graphs are recommended only to a
+//! program that launches the same kernels with the same grids in every step, and does not already use graphs
+//! for it.
+
+use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
+use profiler_core::attribution::{Attributor, DeviceAccount};
+use profiler_core::whatif::{BestCase, WORTH_DOING};
+
+use crate::text_format::percent;
+use crate::words;
+
+/// Minimum share of launches that must equal those one period before for a captured graph to replace them. A
+/// step with two different launches in a hundred would have to be captured again each time.
+pub const GRAPH_MATCH: f64 = 0.98;
+
+/// How well the launches fit CUDA graphs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GraphFit {
+    /// Lowest match rate of the devices; `None` unless each has a known period.
+    match_rate: Option<f64>,
+    /// Share of the operations launched by graphs, 0 to 1.
+    by_graphs: f64,
+    /// Share of the device's busy time due to graphs, 0 to 1: a graph recorded as one unit is one operation.
+    time_of_graphs: f64,
+}
+
+impl GraphFit {
+    pub(super) fn of(attributor: &Attributor) -> Self {
+        let rates: Option<Vec<f64>> = attributor.devices().map(|account| account.match_rate()).collect();
+        let sum = |of: fn(&DeviceAccount) -> u64| attributor.devices().map(of).sum::<u64>();
+        let busy = |account: &DeviceAccount| {
+            Leaf::ALL.into_iter().filter(|leaf| leaf.is_busy()).map(|leaf| account.leaves()[leaf as usize]).sum()
+        };
+        Self {
+            time_of_graphs: (sum(DeviceAccount::graph_ns) as f64 / sum(busy).max(1) as f64).min(1.0),
+            match_rate: rates.and_then(|rates| rates.into_iter().reduce(f64::min)),
+            by_graphs: sum(DeviceAccount::graph_operations) as f64 / sum(DeviceAccount::operations).max(1) as f64,
+        }
+    }
+
+    /// True if the launches repeat well enough for a graph to replace them.
+    fn fits(self) -> bool {
+        self.match_rate.is_some_and(|rate| rate >= GRAPH_MATCH)
+    }
+
+    /// Short advice about launches.
+    pub(super) fn action(self) -> &'static str {
+        if self.used() {
+            "make the operations within the graphs fewer and larger"
+        } else if self.fits() {
+            "capture the step in a CUDA graph"
+        } else {
+            "launch fewer, larger operations (torch.compile)"
+        }
+    }
+
+    /// True if most of the work already comes from graphs.
+    fn used(self) -> bool {
+        self.by_graphs.max(self.time_of_graphs) > 0.5
+    }
+}
+
+/// For computation whose small grids could be batched.
+pub(super) const BATCH_GRIDS: &str = "Join equal small kernels into one (stacked tensors, torch.vmap, foreach functions), or run \
+     them on several streams. This helps where a kernel does not need the result of the one before it.";
+
+/// For launches that are mostly small copies.
+pub(super) const JOIN_COPIES: &str = "Join the small copies into one: one buffer for all of a step, or arguments of a kernel. Each \
+     copy costs a launch, whatever its size.";
+
+/// For copies that would not be hidden by overlapping them with computation.
+pub(super) const COPY_LESS: &str = "Copy less: reduce on the GPU before copying (argmax or sum there, copy the result, use \
+     smaller types), or keep the data there. There is little to run beside these copies.";
+
+/// For large copies to the host that it waits for.
+pub(super) const REDUCE_FIRST: &str = "Copy less to the CPU: reduce on the GPU first (argmax, sum or a slice there, then copy \
+     the result), or use smaller types. This helps when the CPU does not need all of what is copied.";
+
+/// Effect of reads of a few bytes on a CUDA graph.
+pub(super) const READS_FIRST: &str =
+    " First remove the reads of single values (.item(), .cpu()) from the step: a graph cannot contain them.";
+
+/// Sentence about the largest gain outside of kernels, if it justifies a step of a plan.
+pub(super) fn beside_compute(best_case: Option<&BestCase>) -> String {
+    match best_case.filter(|best_case| best_case.speedup >= WORTH_DOING) {
+        None => " Nothing on the CPU will make this faster.".to_owned(),
+        Some(best_case) => format!(
+            " Beside the kernels: {} if {}.",
+            words::faster(best_case.speedup, best_case.interval),
+            words::condition(best_case.kind)
+        ),
+    }
+}
+
+/// Sentence about how well the launches fit CUDA graphs.
+pub(super) fn graph_sentence(fit: GraphFit) -> String {
+    match fit.match_rate {
+        _ if fit.by_graphs > 0.5 => {
+            format!("CUDA graphs already launch {} of the GPU operations.", percent(fit.by_graphs))
+        }
+        _ if fit.used() => {
+            format!("CUDA graphs already take {} of the time in which the GPU works.", percent(fit.time_of_graphs))
+        }
+        Some(rate) => {
+            let (rate, needed) = (share_of_launches(rate), percent(GRAPH_MATCH));
+            if fit.fits() {
+                format!("{rate} of the launches are the same in every step, so a CUDA graph fits (it needs {needed}).")
+            } else {
+                format!("Only {rate} of the launches are the same in every step; a CUDA graph needs {needed}.")
+            }
+        }
+        None => "The launches do not repeat, so it is unknown whether a CUDA graph fits.".to_owned(),
+    }
+}
+
+/// Rounded down, so that a share below 100 % never shows as all, and a share below the threshold never shows
+/// as enough.
+fn share_of_launches(rate: f64) -> String {
+    format!("{:.0} %", (rate * 100.0 + 1e-9).floor())
+}
+
+fn launch_advice(fit: GraphFit) -> &'static str {
+    if fit.used() {
+        "Make the operations within the graphs fewer and larger: fused kernels (torch.compile), larger batches. Each \
+         node costs the GPU a moment, however it is launched."
+    } else if fit.fits() {
+        "Capture the step in a CUDA graph: torch.compile(model, mode=\"reduce-overhead\") or torch.cuda.graph(). Tensor \
+         addresses must stay the same too, and the CPU must not wait for the GPU within the step (no .item())."
+    } else {
+        "Launch fewer, larger operations: fused or batched ones (torch.compile, foreach or fused optimizers, larger \
+         batches). CUDA graphs need kernels and shapes that stay the same from step to step; here they do not, or it is \
+         unknown."
+    }
+}
+
+pub(super) fn advice(group: Group, steady: &Leaves, fit: GraphFit) -> &'static str {
+    let of = |leaf: Leaf| steady[leaf as usize];
+    match group {
+        Group::DataLoading => {
+            "Prepare batches in worker processes: DataLoader(..., num_workers=4, pin_memory=True). More workers help while \
+             CPU cores are free."
+        }
+        Group::HostCpu => {
+            "Find what the launching thread does in these gaps (gpuwhy run samples it) and move it out of the loop, into \
+             another thread or process."
+        }
+        Group::Copy if of(Leaf::CopyH2dPageable) + of(Leaf::CopyD2hPageable) > 0 => {
+            "Copy from pinned memory: DataLoader(..., pin_memory=True) and tensor.to(device, non_blocking=True), on a stream \
+             of its own where other work can run meanwhile. Do not call pin_memory() in the loop: it copies too."
+        }
+        Group::Copy => {
+            "Run the copies beside the kernels, on a stream of their own, or keep the data on the GPU. This helps when \
+             independent work exists. Join many small copies."
+        }
+        Group::Launch => launch_advice(fit),
+        Group::GpuCompute => {
+            "The GPU is busy: make the kernels above faster (lower precision, fused attention, better shapes)."
+        }
+        Group::Sync => {
+            "Read results less often: keep losses on the GPU and fetch them every n steps; remove .item(), .cpu() and \
+             torch.cuda.synchronize() from the loop. This helps when the next launches do not depend on the value."
+        }
+        Group::Communication => {
+            "Overlap collectives with computation (bucket size, another stream), and compare the ranks (gpuwhy merge): on one \
+             rank, waiting for a slow rank looks the same as a slow transfer."
+        }
+        Group::Allocator => {
+            "Allocate once and reuse: a caching or stream-ordered allocator (cudaMallocAsync), and fixed shapes so that \
+             cached blocks fit. cudaMalloc and cudaFree may wait for the GPU."
+        }
+        Group::NoWork => "Record a part of the run in which the program uses the GPU.",
+        Group::CannotTell => "Record a longer part of the program.",
+    }
+}
+
+/// True if the device was idle although this process had work queued.
+const fn is_queued(leaf: Leaf) -> bool {
+    matches!(leaf, Leaf::DependencyWait | Leaf::GraphWait)
+}
+
+/// Sentence about known and unknown facts if `largest` is most of the time without a cause, and how to learn
+/// more. `told`: true if events show what work waited for.
+pub(super) const fn without_cause(largest: Option<Leaf>, told: bool) -> &'static str {
+    match largest {
+        Some(leaf) if is_queued(leaf) && told => {
+            "The GPU was idle for this process while its work was queued behind the events above: have what they wait for \
+             ready earlier, or let streams wait for less."
+        }
+        Some(leaf) if is_queued(leaf) => {
+            "The GPU was idle for this process while its work was queued. Whether that work waited for an event, a function \
+             on the CPU, or other work on the same GPU, such as another process, was not recorded. GPUWHY_DEPENDENCIES=on \
+             records waits for events."
+        }
+        Some(Leaf::Profiler) => {
+            "Tracing itself kept the launching thread busy. Record less: --mode light, or a part of the run (gpuwhy run \
+             --delay 60 --duration 10)."
+        }
+        _ => "The launches of that work are missing. Record the program from its start (gpuwhy run).",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profiler_core::attribution::leaf::LEAF_COUNT;
+
+    #[test]
+    fn no_advice_sends_to_another_tool() {
+        let fit = GraphFit { match_rate: None, by_graphs: 0.0, time_of_graphs: 0.0 };
+        let groups = Group::ALL.into_iter().map(|group| advice(group, &[0; LEAF_COUNT], fit));
+        let leaves = Leaf::ALL.into_iter().map(Some).chain([None]);
+        let unknown = leaves.flat_map(|leaf| [without_cause(leaf, false), without_cause(leaf, true)]);
+        for text in groups.chain(unknown) {
+            for other in ["py-spy", "erfetto", "nsys", "Nsight", "ncu ", "nvidia-smi", "timeline"] {
+                assert!(!text.contains(other), "{other}: {text}");
+            }
+        }
+        assert!(without_cause(Some(Leaf::DependencyWait), false).contains("such as another process"));
+    }
+}

@@ -1,0 +1,405 @@
+//! Evidence for the bottleneck, in sentences with numbers.
+//!
+//! Causes, kernels and copies cover the complete steady time; statements about steps cover the steady ones.
+
+use gpuwhy_trace::record::CopyKind;
+use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
+use profiler_core::steps::Step;
+use profiler_core::thresholds::WORTH_SHARE;
+use profiler_core::whatif::{BestCase, ScenarioKind, WORTH_DOING, WORTH_SHOWING, WhatIf};
+
+use super::ranking::Ranking;
+use crate::run::compute::compute_evidence;
+use crate::run::copies::copy_evidence;
+use crate::run::{CopyClass, CopyRow, DeviceReport, GapRow, KernelRow, Ranked, RecoverableBy};
+use crate::text_format::names::short_names;
+use crate::text_format::{bytes, counted, duration, part_of, percent, rate};
+use crate::words::{self, capitalized};
+
+/// Maximum length of a kernel name in a sentence.
+const NAME_WIDTH: usize = 72;
+/// Minimum difference between a best case and a share for a comparison in words.
+const NOTABLE: f64 = 0.02;
+/// Maximum number of bytes of a copy to the host that counts as reading a value.
+const FEW_BYTES: u64 = 64;
+/// Maximum number of kernels per read of a value for reads to be mentioned. Training steps have some hundred
+/// kernels, so this is one read every few steps.
+const KERNELS_A_READ: u64 = 1_000;
+/// A best case that removes more of the step than this may be too low (docs/design/attribution.md, "When it
+/// is shown").
+const MOST_OF_IT: f64 = 0.9;
+
+/// Sentence about what the GPU does because of `group`, and for which share of its time.
+pub(super) fn headline(group: Group, ranking: &Ranking, devices: &[DeviceReport], whole: &Leaves) -> String {
+    let share = ranking.share(group).share;
+    let part = |of: u64| part_of((share * of as f64) as u64, of);
+    let (does, percent) = (words::what_the_gpu_does(group), percent(share));
+    let untraced = |of: u64| (of as f64 * ranking.untraced.first().copied().unwrap_or(1.0)).round() as u64;
+    let of = match ranking.steady.as_deref() {
+        Some([only]) if only.kinds.is_some() => {
+            format!("the time of all steps ({} in the mean)", part(untraced(only.mean_duration())))
+        }
+        Some([only]) => {
+            let noun = devices.first().map_or("step", |device| device.step_meaning.noun());
+            format!("every {noun} ({})", part(untraced(only.median_duration())))
+        }
+        Some(_) => format!("every step (mean of {} GPUs)", devices.len()),
+        None => {
+            let time = part(whole.iter().sum());
+            let over = if devices.len() > 1 { format!(", {} GPUs together", devices.len()) } else { String::new() };
+            format!("the time after warm-up ({time}{over})")
+        }
+    };
+    format!("The GPU {does} {percent} of {of}.")
+}
+
+/// Derivation of the numbers for `group`.
+pub(super) fn details(group: Group, ranking: &Ranking, devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
+    let mut sentences = step_sentences(group, ranking, devices);
+    sentences.extend(best_case_sentence(group, ranking.share(group).share, devices));
+    sentences.push(leaf_sentence(group, whole));
+    if ranking.untraced.iter().any(|part| *part < 1.0) {
+        sentences.push(
+            "Shares and gains are of steps without gpuwhy: what tracing adds is taken off the waits for launches first. \
+             Lengths of steps and causes in these details are as recorded."
+                .to_owned(),
+        );
+    }
+    sentences
+}
+
+/// How the share of `group` was measured: the steps, the confidence, and the excluded parts.
+fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> Vec<String> {
+    let Some(steady) = &ranking.steady else { return Vec::new() };
+    let share = ranking.share(group);
+    let count: usize = steady.iter().map(|steady| steady.rows.len()).sum();
+    let over = match &steady[..] {
+        [only] if only.kinds.is_some() => format!("{} of two kinds", counted(count as u64, "typical step")),
+        [only] => format!("{} of {}", counted(count as u64, "typical step"), duration(only.median_duration())),
+        _ => format!("{} on {} GPUs", counted(count as u64, "typical step"), devices.len()),
+    };
+    let mut sentences = vec![format!(
+        "Over {over}: {:.1} % of their time, 95 % confidence {:.1} to {:.1} %.",
+        share.share * 100.0,
+        share.low * 100.0,
+        share.high * 100.0,
+    )];
+    let mut unusual: Vec<&Step> = steady.iter().flat_map(|steady| &steady.set_aside).collect();
+    if !unusual.is_empty() {
+        unusual.sort_by_key(|step| (std::cmp::Reverse(step.duration()), step.start));
+        let list: Vec<_> = unusual.iter().take(3).map(|step| unusual_step(step)).collect();
+        let count = counted(unusual.len() as u64, "step");
+        let median = if steady.iter().any(|steady| steady.kinds.is_some()) {
+            "the median of the longer kind"
+        } else {
+            "the median"
+        };
+        sentences.push(format!("Not counted: {count} of over 1.5 times {median}: {}.", list.join(", ")));
+    }
+    sentences
+}
+
+/// Sentence about a cause that may be as large as `group`.
+pub(super) fn rival_sentence(group: Group, ranking: &Ranking) -> Option<String> {
+    let (rival, interval) = ranking.rival(group).filter(|_| group != Group::GpuCompute)?;
+    let (rival, share) = (words::bottleneck(rival), percent(interval.share));
+    Some(format!("The steps vary so much that this cannot be ranked safely against {rival} ({share})."))
+}
+
+/// Sentence about the possible gain of computation, or why no cause with a large share is the bottleneck
+/// instead.
+pub(super) fn compute_gain(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> Option<String> {
+    if group != Group::GpuCompute {
+        return None;
+    }
+    if let Some((_, best_case)) = small_grids(devices) {
+        return Some(format!(
+            "Many kernels are too small to fill the GPU: {} if {}. Less where memory is the limit.",
+            words::faster(best_case.speedup, best_case.interval),
+            words::condition(best_case.kind),
+        ));
+    }
+    let ranked = ranking.ranked();
+    let large = |row: &&Ranked| row.share >= WORTH_SHARE && row.by == RecoverableBy::Simulation;
+    let row = ranked.iter().filter(large).max_by(|a, b| a.share.total_cmp(&b.share))?;
+    Some(format!(
+        "{} takes {} of the time, but without it only {} would be saved (simulated): something else is as late.",
+        capitalized(words::bottleneck(row.group)),
+        percent(row.share),
+        percent(row.recoverable),
+    ))
+}
+
+/// Sentence about the best case of `group`, its basis, and why it differs from its `share`.
+fn best_case_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Option<String> {
+    let (what_if, best_case) = tightest_best_case(group, devices)?;
+    let (gain, condition) =
+        (capitalized(&words::faster(best_case.speedup, best_case.interval)), words::condition(best_case.kind));
+    if let Some(reason) = what_if.refused {
+        let bound = match group {
+            Group::Copy => "its time subtracted, down to what a known link needs for the bytes",
+            _ => "its time subtracted",
+        };
+        let why = words::not_simulated(reason);
+        return Some(format!("{gain} if {condition}: {bound} (a rough bound, not simulated: {why})."));
+    }
+    if best_case.kind == ScenarioKind::CopiesOverlapped && devices.iter().any(copies_without_link) {
+        return Some(format!(
+            "{gain} if copies ran beside the kernels at the same speed. From pinned memory they are faster; \
+             by how much is unknown without a description of the link."
+        ));
+    }
+    let saved = best_case.saved();
+    let own = percent(share);
+    let compared = if group == Group::GpuCompute {
+        String::new()
+    } else if saved > share + NOTABLE {
+        format!("; more than its own {own}, because a CPU that is further ahead hides other delays too")
+    } else if saved < share - NOTABLE {
+        let stays = match group {
+            Group::Copy => "the bytes must still be moved",
+            Group::Launch => "the GPU takes a moment between operations, however they are launched",
+            _ => "something else is late as well",
+        };
+        format!("; less than its own {own}, because {stays}")
+    } else {
+        String::new()
+    };
+    // The remaining work was measured with cold caches, because it ran along with the removed work.
+    let more = if saved > MOST_OF_IT { "; may be more, because what remains would run faster" } else { "" };
+    let rest = simulated(what_if, best_case);
+    Some(format!("{gain} if {condition}: {rest}{compared}{more}."))
+}
+
+/// Description of what `best_case` removes from the simulated steps.
+fn simulated(what_if: &WhatIf, best_case: &BestCase) -> String {
+    let of = if what_if.represented_steps > what_if.steps {
+        format!(" of {}", what_if.represented_steps)
+    } else {
+        String::new()
+    };
+    format!("{} less time in a simulation of {}{of} steps", percent(best_case.saved()), what_if.steps)
+}
+
+/// Best case with small grids made large, if it was simulated and is worth a bottleneck.
+pub(super) fn small_grids(devices: &[DeviceReport]) -> Option<(&WhatIf, &BestCase)> {
+    let best_case = tightest_of(ScenarioKind::GridsFilled, devices);
+    best_case.filter(|(what_if, best_case)| what_if.refused.is_none() && best_case.saved() >= WORTH_SHARE)
+}
+
+/// True if copies of pageable memory ran over an unknown link: no best case can predict the gain of pinned
+/// memory.
+pub(in crate::run) fn copies_without_link(device: &DeviceReport) -> bool {
+    device.pcie.is_none()
+        && Leaf::ALL.into_iter().any(|leaf| leaf.is_pageable() && device.steady_leaves[leaf as usize] > 0)
+}
+
+/// Best case without the cost that the advice on `group` removes; `None` if unknown.
+pub(in crate::run) fn best_case_if_fixed(group: Group, devices: &[DeviceReport]) -> Option<BestCase> {
+    let (_, best_case) = tightest_best_case(group, devices)?;
+    let unknown = best_case.kind == ScenarioKind::CopiesOverlapped && devices.iter().any(copies_without_link);
+    (!unknown).then_some(*best_case)
+}
+
+/// The smallest best case of `group` over the devices, since all must reach it, with its simulation: from the
+/// scenario of the cause itself, or from a more specific one that removes more of the cost.
+pub(super) fn tightest_best_case(group: Group, devices: &[DeviceReport]) -> Option<(&WhatIf, &BestCase)> {
+    let usual = match group {
+        Group::GpuCompute => small_grids(devices),
+        _ => tightest_of(ScenarioKind::without(group)?, devices),
+    };
+    let named: &[ScenarioKind] = match group {
+        Group::Copy => &[ScenarioKind::ReadsReduced, ScenarioKind::CopiesJoined],
+        Group::Sync => &[ScenarioKind::NoReadbacks],
+        Group::Launch if small_copies(devices).is_some() => &[ScenarioKind::CopiesJoined],
+        Group::GpuCompute => &[ScenarioKind::KernelsAtRoof],
+        _ => &[],
+    };
+    let simulated = |found: &(&WhatIf, &BestCase)| found.0.refused.is_none();
+    named.iter().filter_map(|&kind| tightest_of(kind, devices)).filter(simulated).fold(usual, |best, found| {
+        let better = best.is_none_or(|best| found.1.speedup > best.1.speedup.max(WORTH_SHOWING));
+        if better { Some(found) } else { best }
+    })
+}
+
+/// The largest best case outside of kernels. The one for the device alone gives less specific advice than the
+/// others, so it is used only if no other is worth it.
+pub(super) fn beside_compute(devices: &[DeviceReport]) -> Option<&BestCase> {
+    let largest = |kinds: &[ScenarioKind]| {
+        let of = kinds.iter().filter_map(|&kind| tightest_of(kind, devices)).map(|(_, best_case)| best_case);
+        of.max_by(|a, b| a.speedup.total_cmp(&b.speedup))
+    };
+    let kinds =
+        ScenarioKind::FIXES.map(|kind| if kind == ScenarioKind::GridsFilled { ScenarioKind::Base } else { kind });
+    let named = largest(&kinds).filter(|best_case| best_case.speedup >= WORTH_DOING);
+    named.or_else(|| largest(&[ScenarioKind::DeviceOnly]))
+}
+
+/// Small copies, if they are most of the launches: their number, the number of all operations, and their mean
+/// size in bytes.
+pub(super) fn small_copies(devices: &[DeviceReport]) -> Option<(u64, u64, u64)> {
+    let copies = || devices.iter().flat_map(|device| &device.copies);
+    let small = copies().filter(|row| row.class == CopyClass::Latency);
+    let (count, bytes) = small.fold((0u64, 0u64), |(count, bytes), row| {
+        (count.saturating_add(row.durations.count()), bytes.saturating_add(row.bytes))
+    });
+    let kernels = devices.iter().flat_map(|device| &device.kernels).map(|row| row.durations.count());
+    let all = kernels.chain(copies().map(|row| row.durations.count())).fold(0, u64::saturating_add);
+    (count > all / 2).then(|| (count, all, bytes / count.max(1)))
+}
+
+/// Reads of a few bytes by the host, if there is at least one per [`KERNELS_A_READ`] kernels: their number
+/// and their mean size in bytes.
+pub(super) fn small_reads(devices: &[DeviceReport]) -> Option<(u64, u64)> {
+    let reads = devices.iter().flat_map(|device| &device.copies).filter(|row| {
+        row.path.kind == CopyKind::DeviceToHost && row.bytes <= FEW_BYTES.saturating_mul(row.durations.count())
+    });
+    let (count, bytes) = reads.fold((0u64, 0u64), |(count, bytes), row| {
+        (count.saturating_add(row.durations.count()), bytes.saturating_add(row.bytes))
+    });
+    let kernels = devices.iter().flat_map(|device| &device.kernels).map(|row| row.durations.count());
+    (count > 0 && count >= kernels.fold(0, u64::saturating_add) / KERNELS_A_READ).then(|| (count, bytes / count))
+}
+
+fn tightest_of(kind: ScenarioKind, devices: &[DeviceReport]) -> Option<(&WhatIf, &BestCase)> {
+    let best_cases = devices.iter().filter_map(|device| {
+        let what_if = device.what_if.as_ref()?;
+        Some((what_if, what_if.best_case(kind).filter(|best_case| best_case.speedup.is_finite())?))
+    });
+    best_cases.min_by(|a, b| a.1.speedup.total_cmp(&b.1.speedup))
+}
+
+/// Duration and largest cause of a step.
+fn unusual_step(step: &Step) -> String {
+    let largest = Leaf::ALL.into_iter().max_by_key(|&leaf| step.leaves[leaf as usize]).unwrap_or(Leaf::Compute);
+    let nanos = step.leaves[largest as usize];
+    format!("{} ({} {})", duration(step.duration()), words::cause(largest), duration(nanos))
+}
+
+/// The four largest leaves of the cause, without those of less than 1 in 2,000.
+fn leaf_sentence(group: Group, steady: &Leaves) -> String {
+    let total: u64 = steady.iter().sum();
+    let mut leaves: Vec<_> = Leaf::ALL
+        .into_iter()
+        .filter(|leaf| leaf.group() == group && steady[*leaf as usize] > 0)
+        .map(|leaf| (steady[leaf as usize], leaf))
+        .collect();
+    leaves.sort_by(|a, b| b.cmp(a));
+    let notable = |nanos: u64| nanos as f64 >= 0.0005 * total as f64;
+    let count = leaves.iter().filter(|(nanos, _)| notable(*nanos)).count().clamp(1, 4);
+    let share = |nanos: u64| nanos as f64 / total.max(1) as f64 * 100.0;
+    let part = |&(nanos, leaf): &(u64, Leaf)| format!("{} ({}) {:.1} %", words::cause(leaf), leaf.name(), share(nanos));
+    let parts: Vec<_> = leaves.iter().take(count).map(part).collect();
+    format!("Of all {} after warm-up: {}.", duration(total), parts.join(", "))
+}
+
+/// Evidence for `group` in addition to its share, the strongest first.
+pub(super) fn group_evidence(group: Group, devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
+    let mut evidence = Vec::new();
+    match group {
+        Group::GpuCompute | Group::Communication => {
+            if group == Group::GpuCompute
+                && let Some(device) = devices.iter().max_by_key(|device| device.compute.total())
+            {
+                evidence.extend(compute_evidence(&device.compute).into_iter().take(1));
+            }
+            evidence.extend(kernel_sentences(group, devices));
+        }
+        Group::Copy => {
+            if let Some(device) = devices.iter().max_by_key(|device| device.copy_overlap.exposed_ns) {
+                evidence.extend(copy_evidence(device).into_iter().take(2));
+            }
+            let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.copies).collect();
+            rows.sort_by_key(|row| std::cmp::Reverse(row.durations.total()));
+            for row in rows.iter().take(3) {
+                let (count, time) = (row.durations.count(), duration(row.durations.total()));
+                evidence.push(format!(
+                    "{count} {}: {} in {time}, {}{}.",
+                    words::copies(row.path, count),
+                    bytes(row.bytes),
+                    rate(row.gigabytes_per_second()),
+                    if count == 1 { String::new() } else { format!(", {} each", bytes(row.bytes / count.max(1))) },
+                ));
+            }
+        }
+        Group::Launch => evidence.extend(launch_sentences(devices, whole)),
+        _ => {
+            if group == Group::DataLoading {
+                evidence.push(
+                    "Inferred from a pattern, not from the program's stack: the launching thread repeatedly left \
+                     CUDA for over 1 ms and came back with a copy from the host."
+                        .to_owned(),
+                );
+            }
+            if group == Group::Sync {
+                evidence.extend(read_sentence(devices));
+            }
+            evidence.extend(cause_sentences(group, devices));
+        }
+    }
+    evidence
+}
+
+/// The three kernels of the cause with the most time.
+fn kernel_sentences(group: Group, devices: &[DeviceReport]) -> Vec<String> {
+    let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.kernels).collect();
+    rows.retain(|row| row.communication == (group == Group::Communication));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.durations.total()));
+    rows.truncate(3);
+    let names = short_names(rows.iter().map(|row| row.name.as_str()), NAME_WIDTH);
+    let sentence = |(row, name): (&&KernelRow, &String)| {
+        let of = &row.durations;
+        let (times, total, median) = (counted(of.count(), "time"), duration(of.total()), duration(of.median()));
+        let median = if of.count() == 1 { String::new() } else { format!(", median {median}") };
+        format!("Kernel {name} ran {times}: {total}{median}.")
+    };
+    rows.iter().zip(&names).map(sentence).collect()
+}
+
+/// Sentence about how often the host read a value back, if it did so repeatedly.
+fn read_sentence(devices: &[DeviceReport]) -> Option<String> {
+    let (count, each) = small_reads(devices)?;
+    let (times, each) = (counted(count, "time"), bytes(each));
+    Some(format!("The CPU read a value from the GPU {times} ({each} each), as .item() does, and waited for it."))
+}
+
+/// Sentences about the launches, and how long the GPU waits for them.
+fn launch_sentences(devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
+    let mut evidence = Vec::new();
+    evidence.extend(read_sentence(devices));
+    let small_copies = small_copies(devices);
+    if let Some((small, all, each)) = small_copies {
+        let each = bytes(each);
+        evidence.push(format!("{small} of {all} operations are small copies, {each} each on average."));
+    }
+    // Only the most frequent kind of launch is mentioned.
+    let of = |counts: &mut dyn Iterator<Item = (u64, u64)>| {
+        counts.fold((0, 0_u64), |sum, (count, nanos)| (sum.0 + count, sum.1.saturating_add(nanos)))
+    };
+    let kernel = |row: &KernelRow| (row.durations.count(), row.durations.total());
+    let copy = |row: &CopyRow| (row.durations.count(), row.durations.total());
+    let kernels = of(&mut devices.iter().flat_map(|device| &device.kernels).map(kernel));
+    let copies = of(&mut devices.iter().flat_map(|device| &device.copies).map(copy));
+    let (what, (count, total)) = if copies.0 > kernels.0 { ("copy", copies) } else { ("kernel", kernels) };
+    // Launches are counted after start-up, like the waits.
+    let launched = devices.iter().map(|device| device.host_lead.launches()).sum::<u64>();
+    let waited = Group::Launch.total(whole);
+    if launched > 0 && count > 0 && small_copies.is_none() {
+        evidence.push(format!(
+            "A {what} runs for {} on average, and the GPU waits {} for each launch.",
+            duration(total / count.max(1)),
+            duration(waited / launched),
+        ));
+    }
+    let late = devices.iter().map(|device| device.host_lead.late()).sum::<u64>() as f64 / launched.max(1) as f64;
+    evidence.push(format!("At {} of the launches the GPU had nothing else to do.", percent(late.min(1.0))));
+    evidence
+}
+
+fn cause_sentences(group: Group, devices: &[DeviceReport]) -> Vec<String> {
+    let mut rows: Vec<_> =
+        devices.iter().flat_map(|device| &device.gaps).filter(|row| row.leaf.group() == group).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.totals.total_ns));
+    rows.truncate(3);
+    GapRow::sentences(&rows)
+}

@@ -1,0 +1,207 @@
+//! Evidence and advice from samples of the launching threads: the line, and what it waited for.
+//!
+//! A line is named with its cost; the advice follows the cause of most of the sampled time. If samples cover
+//! less than half of the cause's time, the inference without them is used.
+
+use profiler_core::attribution::host_cause::HostCause as Cause;
+use profiler_core::attribution::leaf::Group;
+use profiler_core::whatif::{ScenarioKind as Scenario, WORTH_DOING, WhatIf};
+
+use crate::run::{HostReport, LineRow};
+use crate::text_format::{counted, duration, percent};
+use crate::words::{about, activity, capitalized};
+
+/// Minimum share of a cause's time that host samples must cover to replace the inference without them.
+const REPRESENTATIVE_SHARE: f64 = 0.5;
+
+const WAITS: [Cause; 4] = [Cause::LoaderWait, Cause::LoaderWaitBusy, Cause::LoaderWaitIo, Cause::LoaderWaitIdle];
+const LOADER: [Cause; 7] = [
+    Cause::LoaderInline,
+    Cause::LoaderCollate,
+    Cause::LoaderReceive,
+    Cause::LoaderWait,
+    Cause::LoaderWaitBusy,
+    Cause::LoaderWaitIo,
+    Cause::LoaderWaitIdle,
+];
+
+/// The host report, if its samples cover most of `group_ns` nanoseconds of steady time.
+pub(super) fn representative(host: Option<&HostReport>, group: Group, group_ns: u64) -> Option<&HostReport> {
+    let host = host?;
+    let causes: Vec<Cause> = Cause::ALL.into_iter().filter(|cause| cause.leaf().group() == group).collect();
+    let seen = host.seen_with(&causes);
+    (seen > 0 && seen as f64 >= REPRESENTATIVE_SHARE * group_ns as f64).then_some(host)
+}
+
+/// Minimum number of samples of a thread waiting for workers from which the number of workers is derived.
+const FEWEST_WAITS: u64 = 10;
+
+/// Sentence about the number of data loader workers that would keep up. A batch is ready each time that the
+/// step continues, so in the time of a step the current workers prepare the batches of one step; twice as
+/// many workers prepare twice as many batches, given enough cores and storage bandwidth. The loader hands out
+/// further batches before it waits, so a waiting thread has given work to all workers.
+fn workers_sentence(host: &HostReport, what_if: &WhatIf) -> Option<String> {
+    let totals = &host.totals;
+    let (step, ready) = (what_if.step_ns()?, what_if.best_case(Scenario::DataReady)?.step_ns);
+    let waits: u64 = host.seen_with(&WAITS);
+    if totals.waits_for_workers < FEWEST_WAITS || 2 * waits < host.seen_with(&LOADER) || ready == 0 {
+        return None;
+    }
+    let workers = (totals.workers as f64 / totals.waits_for_workers as f64).round();
+    let enough = (workers * step as f64 / ready as f64).ceil();
+    (enough > workers).then(|| {
+        let (count, step, ready) = (counted(workers as u64, "worker"), duration(step), duration(ready));
+        let prepare = if workers > 1.0 { "prepare" } else { "prepares" };
+        format!(
+            "{count} {prepare} the data of a step in {step}, and the step takes {ready} without waiting: about \
+             {enough:.0} workers keep up."
+        )
+    })
+}
+
+/// Sentences about the samples, the strongest first. `what_if` is that of the device with the most time.
+pub(super) fn sentences(host: &HostReport, group: Group, what_if: Option<&WhatIf>) -> Vec<String> {
+    let most = what_if.and_then(|what_if| what_if.best_case(Scenario::DeviceOnly)).map_or(1.0, |most| most.speedup);
+    let without = |row: &LineRow| if group == Group::HostCpu { line_gain(row, most) } else { String::new() };
+    let lines = if group == Group::HostCpu { 3 } else { 2 };
+    let mut sentences: Vec<String> =
+        host.lines_of(group).take(lines).map(|row| line_sentence(row, &without(row))).collect();
+    if group == Group::DataLoading {
+        if sentences.is_empty() {
+            // No stack was sampled: the program's own ranges show it.
+            let of_group = host.causes.iter().filter(|row| row.cause.leaf().group() == group).take(2);
+            let parts: Vec<_> =
+                of_group.map(|row| format!("{} {}", activity(row.cause), duration(row.total_ns))).collect();
+            sentences.push(format!("By the program's own ranges around its data loader: {}.", parts.join(", ")));
+        }
+        let enough = what_if.and_then(|what_if| workers_sentence(host, what_if));
+        sentences.splice(sentences.len().min(1)..sentences.len().min(1), enough);
+        let waited = host.seen_with(&WAITS);
+        let known = waited - host.seen_with(&[Cause::LoaderWait]);
+        if known > 0 {
+            let percent = |cause: Cause| host.seen_with(&[cause]) as f64 / known as f64 * 100.0;
+            sentences.insert(
+                sentences.len().min(1),
+                format!(
+                    "While it waited for the loader, the worker processes were computing {:.0} %, only reading or writing \
+                     {:.0} %, and all idle {:.0} % of the time.",
+                    percent(Cause::LoaderWaitBusy),
+                    percent(Cause::LoaderWaitIo),
+                    percent(Cause::LoaderWaitIdle),
+                ),
+            );
+        }
+    } else {
+        let of_group = host.causes.iter().filter(|row| row.cause.leaf().group() == group).take(4);
+        let parts: Vec<_> = of_group.map(|row| format!("{} {}", activity(row.cause), duration(row.total_ns))).collect();
+        sentences.push(format!("While the GPU was idle, the launching thread was {}.", parts.join(", ")));
+    }
+    sentences
+}
+
+/// Possible gain of the program without a line: the device time that was idle because of it, limited to
+/// `most` (the gain without any host cost).
+fn line_gain(row: &LineRow, most: f64) -> String {
+    let speedup = (1.0 / (1.0 - row.share).max(f64::MIN_POSITIVE)).min(most);
+    if speedup < WORTH_DOING { String::new() } else { format!("; without it {} faster", about(speedup, None)) }
+}
+
+fn line_sentence(row: &LineRow, without: &str) -> String {
+    let (doing, place) = (capitalized(activity(row.cause)), row.place());
+    // Most of it is in gaps without a sample.
+    let estimate = if row.total_ns > 2 * row.sampled_ns {
+        format!(", estimated from {}", counted(row.samples, "sample"))
+    } else {
+        String::new()
+    };
+    match row.step_ns {
+        Some(nanos) => {
+            format!("{doing} at {place} takes {} a step ({}{estimate}){without}.", duration(nanos), percent(row.share))
+        }
+        None => format!("{doing} at {place} takes {} of the time{estimate}{without}.", percent(row.share)),
+    }
+}
+
+/// Advice for the cause of most of the sampled time of `group`; `None` if it adds nothing to the advice on
+/// the group.
+pub(super) fn advice(host: &HostReport, group: Group) -> Option<String> {
+    let advice = usual_advice(host, group)?;
+    let line = host.lines_of(group).next().map_or_else(|| "the line that does it".to_owned(), LineRow::place);
+    Some(advice.replace("{line}", &line))
+}
+
+/// Advice with `{line}` in place of the line that costs most.
+fn usual_advice(host: &HostReport, group: Group) -> Option<&'static str> {
+    let largest = host.causes.iter().find(|row| row.cause.leaf().group() == group)?.cause;
+    if group == Group::DataLoading {
+        // All waiting is compared as one sum with each kind of work: the activity of the workers only selects
+        // the advice.
+        let of = |causes: &[Cause]| host.seen_with(causes);
+        let work = LOADER.into_iter().filter(|cause| !WAITS.contains(cause)).max_by_key(|&cause| of(&[cause]))?;
+        if of(&[work]) >= of(&WAITS) {
+            return Some(loader_advice(work));
+        }
+        return Some(loader_advice(WAITS.into_iter().max_by_key(|&cause| of(&[cause]))?));
+    }
+    match largest {
+        Cause::GarbageCollection => Some(
+            "Keep Python's garbage collection out of the loop: gc.freeze() and gc.disable() after start-up with gc.collect() \
+             at the end of each epoch, or a larger gc.set_threshold(). This helps when few reference cycles are made.",
+        ),
+        Cause::InterpreterLock => Some(
+            "Free the interpreter's lock (GIL) for the launching thread: move the other Python threads (loaders, loggers, \
+             metrics) into processes.",
+        ),
+        Cause::Io | Cause::Disk => Some(
+            "Move the input or output at {line} to another thread (checkpoints, logs), and keep in memory what is read \
+             again.",
+        ),
+        Cause::Preempted => Some(
+            "Give the launching thread a free core: fewer worker processes or threads (OMP_NUM_THREADS), more cores, or \
+             pin it to one.",
+        ),
+        Cause::Lock | Cause::Poll | Cause::Child => Some(
+            "The launching thread waits for another thread or process at {line}: have the result ready earlier (a deeper \
+             queue, more workers), or find out what keeps the other one busy.",
+        ),
+        Cause::Sleep => Some("Remove the sleep at {line} from the loop."),
+        Cause::Memory => Some(
+            "Touch memory before the loop and reuse it: page faults and mappings on the launching thread come from fresh \
+             host buffers (or from too little memory).",
+        ),
+        Cause::Code => {
+            Some("Move the work at {line} out of the loop: do it less often, in another process, or on the GPU.")
+        }
+        _ => None,
+    }
+}
+
+fn loader_advice(cause: Cause) -> &'static str {
+    match cause {
+        Cause::LoaderInline => {
+            "Prepare batches in worker processes: DataLoader(..., num_workers=4, pin_memory=True). More workers help while \
+             CPU cores are free."
+        }
+        Cause::LoaderCollate => {
+            "Join and pin batches outside of the launching thread (num_workers > 0 joins them in the workers, pin_memory=True \
+             pins in a thread of its own), and join fewer, larger pieces."
+        }
+        Cause::LoaderReceive => {
+            "The batch is ready and taking it over costs: return tensors rather than Python objects from the workers, \
+             raise prefetch_factor, or pin in the loader's thread (pin_memory=True)."
+        }
+        Cause::LoaderWaitIo => {
+            "The workers wait for storage or the network. Use more of them (num_workers), so that more requests are under way \
+             at once; or faster or local storage, larger files (shards), a cache."
+        }
+        Cause::LoaderWaitIdle => {
+            "The workers were idle while the step waited. If they wait for the network or a server, use more of them \
+             (num_workers). If not, raise prefetch_factor, keep them alive between epochs (persistent_workers=True), and \
+             look for what they wait for (a lock, a queue, the main process)."
+        }
+        _ => {
+            "The workers do not keep up: more of them (num_workers) while free cores remain, or a cheaper transform \
+             (smaller decoding, on the device, done beforehand)."
+        }
+    }
+}

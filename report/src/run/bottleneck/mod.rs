@@ -1,0 +1,188 @@
+//! Selection of the bottleneck: the cause with the most recoverable time, its evidence, and one piece of
+//! advice.
+//!
+//! Causes are ranked by the time that removing them would recover; computation is the bottleneck when that is
+//! little for all of them. Shares refer to the time of steady steps if steps were found. If the records do
+//! not support a conclusion, the report states that and the reason.
+
+mod advice;
+mod evidence;
+mod host;
+mod live;
+mod plan;
+mod ranking;
+
+use gpuwhy_trace::completeness::Completeness;
+use profiler_core::attribution::Attributor;
+use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
+use profiler_core::whatif::ScenarioKind;
+
+use self::advice::GraphFit;
+pub(in crate::run) use self::evidence::{best_case_if_fixed, copies_without_link};
+pub(crate) use self::live::LiveBottleneck;
+use self::ranking::Ranking;
+use super::step_kinds::kinds_sentence;
+use super::waits::awaited_sentence;
+use super::{Bottleneck, DeviceReport, HostReport, StepBasis, limits};
+use crate::text_format::{counted, duration, percent};
+use crate::words;
+
+/// Maximum share of steady time without a known cause for which a bottleneck is named.
+pub const UNKNOWN_SHARE: f64 = 0.20;
+/// Maximum share of lost records for which a bottleneck is named.
+pub const LOSS_SHARE: f64 = 0.05;
+/// Minimum number of device operations.
+pub const FEWEST_OPERATIONS: u64 = 20;
+/// Minimum window, nanoseconds.
+pub const SHORTEST_WINDOW: u64 = 10_000_000;
+/// Minimum share of time that tracing cost the launching threads for it to be mentioned.
+const TRACING_SHARE: f64 = 0.05;
+
+/// Determines the bottleneck of the steady part of all devices' windows together.
+pub fn bottleneck_of(
+    attributor: &Attributor,
+    devices: &[DeviceReport],
+    host: Option<&HostReport>,
+    completeness: &Completeness,
+) -> Bottleneck {
+    let whole = sum(devices.iter().map(|device| &device.steady_leaves));
+    let total: u64 = whole.iter().sum();
+    let ranking = Ranking::new(attributor, devices);
+    let unknown = Group::CannotTell.total(&whole) as f64 / total.max(1) as f64;
+    if let Some((group, reason, advice)) = abstention(attributor, devices, completeness, unknown) {
+        let share = if group == Group::NoWork { 1.0 } else { unknown };
+        let (evidence, recommendation) = (vec![reason], advice.to_owned());
+        let (live, details, ranking, plan) = ((group, share), Vec::new(), Vec::new(), Vec::new());
+        return Bottleneck { group, share, ranking, basis: None, live, evidence, details, recommendation, plan };
+    }
+    let group = ranking.first();
+    let interval = ranking.share(group);
+    let graphs = GraphFit::of(attributor);
+    let mut evidence = vec![evidence::headline(group, &ranking, devices, &whole)];
+    evidence.extend(devices.iter().filter_map(|device| device.typical?.kinds).take(1).map(kinds_sentence));
+    if group == Group::GpuCompute {
+        evidence.extend(limits::evidence(devices));
+    }
+    let seen = host::representative(host, group, group.total(&whole));
+    match seen {
+        Some(seen) => {
+            let longest = devices.iter().max_by_key(|device| device.window_ns);
+            let what_if = longest.and_then(|device| device.what_if.as_ref());
+            evidence.extend(host::sentences(seen, group, what_if));
+        }
+        None => evidence.extend(evidence::group_evidence(group, devices, &whole).into_iter().take(3)),
+    }
+    if group == Group::Launch {
+        evidence.push(advice::graph_sentence(graphs));
+    }
+    evidence.extend(evidence::compute_gain(group, &ranking, devices));
+    let tracing = whole[Leaf::Profiler as usize] as f64 / total.max(1) as f64;
+    if tracing >= TRACING_SHARE {
+        evidence.push(format!("Tracing itself kept the launching threads busy {} of the time.", percent(tracing)));
+    }
+    evidence.extend(ranking.changed_by_tracing());
+    evidence.extend(evidence::rival_sentence(group, &ranking));
+    let details = evidence::details(group, &ranking, devices, &whole);
+    let basis = ranking.steady.as_ref().map(|devices| StepBasis {
+        steps: devices.iter().map(|steady| steady.rows.len() as u64).sum(),
+        set_aside: devices.iter().map(|steady| steady.set_aside.len() as u64).sum(),
+        share: interval,
+    });
+    let by_sight = seen.and_then(|seen| host::advice(seen, group));
+    let recommendation = match by_sight {
+        Some(advice) => advice,
+        None => without_samples(group, &whole, graphs, devices),
+    };
+    let (share, ranking) = (interval.share, ranking.ranked());
+    let plan = plan::plan(group, devices, graphs);
+    Bottleneck { group, share, ranking, basis, live: (group, share), evidence, details, recommendation, plan }
+}
+
+/// Advice without samples of the launching threads.
+fn without_samples(group: Group, whole: &Leaves, graphs: GraphFit, devices: &[DeviceReport]) -> String {
+    let usual = advice::advice(group, whole, graphs);
+    match group {
+        Group::GpuCompute if evidence::small_grids(devices).is_some() => advice::BATCH_GRIDS.to_owned(),
+        Group::GpuCompute => {
+            limits::advice(devices).unwrap_or(usual).to_owned()
+                + &advice::beside_compute(evidence::beside_compute(devices))
+        }
+        Group::Launch if evidence::small_copies(devices).is_some() => advice::JOIN_COPIES.to_owned(),
+        Group::Launch if evidence::small_reads(devices).is_some() => usual.to_owned() + advice::READS_FIRST,
+        Group::Copy => match best_case_if_fixed(group, devices) {
+            Some(best_case) if best_case.kind == ScenarioKind::CopiesJoined => advice::JOIN_COPIES.to_owned(),
+            Some(best_case) if best_case.kind == ScenarioKind::ReadsReduced => advice::REDUCE_FIRST.to_owned(),
+            Some(best_case) if !best_case.is_worth_showing() => advice::COPY_LESS.to_owned(),
+            _ => usual.to_owned(),
+        },
+        _ => usual.to_owned(),
+    }
+}
+
+fn sum<'a>(rows: impl Iterator<Item = &'a Leaves>) -> Leaves {
+    let mut total = [0; LEAF_COUNT];
+    for row in rows {
+        for (sum, nanos) in total.iter_mut().zip(row) {
+            *sum += nanos;
+        }
+    }
+    total
+}
+
+/// Reason why no bottleneck can be named, if there is one.
+fn abstention(
+    attributor: &Attributor,
+    devices: &[DeviceReport],
+    completeness: &Completeness,
+    unknown: f64,
+) -> Option<(Group, String, &'static str)> {
+    let received = completeness.kernels + completeness.copies + completeness.memsets + completeness.api_calls;
+    let lost = completeness.loss.dropped();
+    let operations: u64 = attributor.devices().map(|account| account.operations()).sum();
+    let window = devices.iter().map(|device| device.window_ns).max().unwrap_or(0);
+    let longer = "Record a longer part of the program: at least a few steps after its start-up.";
+    if operations == 0 && completeness.bad_timestamps == 0 && lost == 0 {
+        let calls = counted(completeness.api_calls, "CUDA call");
+        return Some((
+            Group::NoWork,
+            format!("No kernel, copy or memset was recorded, only {calls}."),
+            "Check that the traced process is the one that uses the GPU, and that it reached its first kernel.",
+        ));
+    }
+    if lost as f64 > LOSS_SHARE * received.saturating_add(lost) as f64 {
+        let share = lost as f64 / received.saturating_add(lost) as f64 * 100.0;
+        return Some((
+            Group::CannotTell,
+            format!("{lost} records ({share:.1} %) were lost, so what looks like idle time may be work."),
+            "Give gpuwhy more memory (--buffer-memory) or a free CPU core, and record again.",
+        ));
+    }
+    if operations < FEWEST_OPERATIONS || window < SHORTEST_WINDOW {
+        let millis = window as f64 / 1e6;
+        let reason = format!("Too little data: {} in {millis:.1} ms.", counted(operations, "GPU operation"));
+        return Some((Group::CannotTell, reason, longer));
+    }
+    if unknown > UNKNOWN_SHARE {
+        let mut causes = Vec::new();
+        for leaf in Leaf::ALL.into_iter().filter(|leaf| leaf.group() == Group::CannotTell) {
+            let nanos: u64 = devices.iter().map(|device| device.steady_leaves[leaf as usize]).sum();
+            if nanos > 0 {
+                causes.push((nanos, leaf, format!("{} {}", words::cause(leaf), duration(nanos))));
+            }
+        }
+        causes.sort_by_key(|&(nanos, leaf, _)| (std::cmp::Reverse(nanos), leaf));
+        let told = devices.iter().any(|device| !device.awaited.is_empty());
+        let advice = advice::without_cause(causes.first().map(|&(_, leaf, _)| leaf), told);
+        let causes: Vec<_> = causes.into_iter().map(|(.., cause)| cause).collect();
+        let events: Vec<_> = devices.iter().flat_map(|device| &device.awaited).map(awaited_sentence).collect();
+        let events =
+            if events.is_empty() { String::new() } else { format!(" Waits for events: {}.", events.join(", ")) };
+        let causes = causes.join(", ");
+        return Some((
+            Group::CannotTell,
+            format!("The cause of {:.1} % of the time is not in the records: {causes}.{events}", unknown * 100.0),
+            advice,
+        ));
+    }
+    None
+}

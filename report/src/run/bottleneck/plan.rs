@@ -1,0 +1,194 @@
+//! Plan of fixes: the order, the gain, and the bottleneck after each fix.
+//!
+//! The first step addresses the bottleneck; each further one is the fix that gains most in addition to those
+//! before it, as simulated without all their costs at once. A fix that gains less than [`WORTH_DOING`] is not
+//! a step. A CUDA graph cannot contain a wait, a read of a value or an allocation, so removing these comes
+//! before it if worth a step; and where copies are most of the launches, joining them does.
+
+use profiler_core::attribution::leaf::{Group, Leaves};
+use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING, WhatIf};
+
+use super::advice::GraphFit;
+use super::evidence::small_copies;
+use crate::run::{DeviceReport, PlanStep};
+
+/// Maximum number of steps of a plan; the simulation combines no more.
+const MOST_STEPS: usize = 3;
+/// Of two fixes for one cause, the one that names the change is preferred if its gain is at least this
+/// fraction of the other's.
+const NEARLY: f64 = 0.9;
+
+/// Returns up to three steps; none if nothing was simulated or no fix is worth a step.
+pub(super) fn plan(group: Group, devices: &[DeviceReport], graphs: GraphFit) -> Vec<PlanStep> {
+    let longest = devices.iter().max_by_key(|device| device.steady_leaves.iter().sum::<u64>());
+    let Some((device, what_if)) = longest.and_then(|device| Some((device, device.what_if.as_ref()?))) else {
+        return Vec::new();
+    };
+    if what_if.refused.is_some() {
+        return Vec::new();
+    }
+    let plan = Plan { what_if, leaves: &device.steady_leaves, copies: small_copies(devices).is_some() };
+    let mut steps = Vec::new();
+    let (mut gone, mut before, mut least) = (Removed::default(), 1.0, 1.0_f64);
+    while steps.len() < MOST_STEPS
+        && let Some(kind) = if steps.is_empty() { plan.first(group) } else { plan.next(gone, before) }
+        && let Some((speedup, interval)) = what_if.without(gone.and(kind))
+    {
+        let comes_first = steps.is_empty() && !fixes(group, plan.copies).contains(&kind);
+        let because = comes_first.then(|| reason(group, kind)).flatten();
+        (gone, before) = (gone.and(kind), speedup);
+        // The gain of several fixes has a larger error, but is not less than that of the first one.
+        let interval = (interval.0.max(least), interval.1);
+        least = interval.0;
+        steps.push(PlanStep { kind, action: action(kind, graphs), because, speedup, interval, then: None });
+    }
+    for index in 0..steps.len() {
+        let next = steps.get(index + 1).map(|next| group_of(next.kind));
+        steps[index].then = next.or_else(|| plan.rest(gone));
+    }
+    steps
+}
+
+struct Plan<'a> {
+    what_if: &'a WhatIf,
+    leaves: &'a Leaves,
+    /// Small copies are most of the launches.
+    copies: bool,
+}
+
+impl Plan<'_> {
+    fn alone(&self, kind: ScenarioKind) -> f64 {
+        self.what_if.best_case(kind).map_or(1.0, |best_case| best_case.speedup).min(f64::MAX)
+    }
+
+    /// Recoverable share of a cost: the simulated saving, limited to the time of the causes that contain it.
+    fn score(&self, kind: ScenarioKind) -> f64 {
+        let total = self.leaves.iter().sum::<u64>().max(1) as f64;
+        let share = |groups: &[Group]| groups.iter().map(|group| group.total(self.leaves) as f64 / total).sum::<f64>();
+        let limit = match kind {
+            ScenarioKind::GridsFilled => 1.0,
+            ScenarioKind::NoReadbacks | ScenarioKind::CopiesJoined | ScenarioKind::ReadsReduced => {
+                share(&[Group::Sync, Group::Launch, Group::Copy, Group::HostCpu])
+            }
+            _ => share(&[group_of(kind)]),
+        };
+        (1.0 - 1.0 / self.alone(kind)).min(limit)
+    }
+
+    /// The fix that must come before `kind`, if it is worth a separate step.
+    fn obstacle(&self, kind: ScenarioKind, gone: Removed) -> Option<ScenarioKind> {
+        let copies = self.copies.then_some(ScenarioKind::CopiesJoined);
+        let obstacles = [ScenarioKind::NoReadbacks, ScenarioKind::NoAllocations, ScenarioKind::NoSyncs];
+        let worth = |other: &ScenarioKind| !gone.has(*other) && self.alone(*other) >= WORTH_DOING;
+        if kind != ScenarioKind::LaunchesFree {
+            return None;
+        }
+        // A wait caused by a read disappears with the read.
+        let waits_only = |other: &ScenarioKind| *other != ScenarioKind::NoSyncs || !gone.has(ScenarioKind::NoReadbacks);
+        copies.into_iter().chain(obstacles).filter(worth).find(waits_only)
+    }
+
+    fn first(&self, group: Group) -> Option<ScenarioKind> {
+        let worth = |kind: &ScenarioKind| self.alone(*kind) >= WORTH_DOING;
+        let of_group = fixes(group, self.copies).iter().copied().filter(worth);
+        let best = of_group
+            .reduce(|best, kind| if self.alone(kind) - 1.0 > (self.alone(best) - 1.0) / NEARLY { kind } else { best })
+            // If the GPU is busy, the fix with the largest gain comes first, regardless of its cause.
+            .filter(|_| group != Group::GpuCompute);
+        let overall = || {
+            let kinds = ScenarioKind::FIXES.into_iter().filter(worth);
+            kinds.max_by(|&a, &b| self.score(a).total_cmp(&self.score(b)))
+        };
+        let kind = best.or_else(overall)?;
+        Some(self.obstacle(kind, Removed::default()).unwrap_or(kind))
+    }
+
+    fn next(&self, gone: Removed, before: f64) -> Option<ScenarioKind> {
+        let gain = |kind: ScenarioKind| {
+            let (after, _) = self.what_if.without(gone.and(kind))?;
+            Some((kind, after / before)).filter(|&(_, gain)| gain >= WORTH_DOING)
+        };
+        let kinds = ScenarioKind::FIXES.into_iter().filter(|&kind| !gone.has(kind));
+        let gains: Vec<_> = kinds.filter_map(gain).collect();
+        let (kind, _) = *gains.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let obstacle = self.obstacle(kind, gone).filter(|other| gains.iter().any(|(known, _)| known == other));
+        Some(obstacle.unwrap_or(kind))
+    }
+
+    /// Bottleneck after the last step: computation, if everything else with a cost was simulated.
+    fn rest(&self, gone: Removed) -> Option<Group> {
+        let first = gone.kinds().next()?;
+        let known = gone.count() == MOST_STEPS as u32
+            || self.what_if.combined.iter().any(|set| set.removed.has(first))
+            || ScenarioKind::FIXES.into_iter().all(|kind| gone.has(kind) || self.alone(kind) < WORTH_DOING);
+        let device = self.what_if.best_case(ScenarioKind::DeviceOnly)?.speedup;
+        let (reached, _) = self.what_if.without(gone)?;
+        // If the device alone would still be faster, it is not the bottleneck.
+        (known && device < reached * WORTH_DOING).then_some(Group::GpuCompute)
+    }
+}
+
+/// Fixes for a cause; those that name the change come first.
+const fn fixes(group: Group, copies: bool) -> &'static [ScenarioKind] {
+    match group {
+        Group::DataLoading => &[ScenarioKind::DataReady],
+        Group::HostCpu => &[ScenarioKind::NoHostWork],
+        Group::Copy => &[ScenarioKind::ReadsReduced, ScenarioKind::CopiesJoined, ScenarioKind::CopiesOverlapped],
+        Group::Launch if copies => &[ScenarioKind::CopiesJoined, ScenarioKind::LaunchesFree],
+        Group::Launch => &[ScenarioKind::LaunchesFree],
+        Group::GpuCompute => &[ScenarioKind::GridsFilled],
+        Group::Sync => &[ScenarioKind::NoReadbacks, ScenarioKind::NoSyncs],
+        Group::Communication => &[ScenarioKind::CommunicationHidden],
+        Group::Allocator => &[ScenarioKind::NoAllocations],
+        Group::NoWork | Group::CannotTell => &[],
+    }
+}
+
+/// The cause that a fix addresses.
+pub(super) const fn group_of(kind: ScenarioKind) -> Group {
+    match kind {
+        ScenarioKind::DataReady => Group::DataLoading,
+        ScenarioKind::LaunchesFree => Group::Launch,
+        ScenarioKind::NoSyncs | ScenarioKind::NoReadbacks => Group::Sync,
+        ScenarioKind::NoAllocations => Group::Allocator,
+        ScenarioKind::CopiesOverlapped | ScenarioKind::CopiesJoined | ScenarioKind::ReadsReduced => Group::Copy,
+        ScenarioKind::CommunicationHidden => Group::Communication,
+        ScenarioKind::NoHostWork | ScenarioKind::DeviceOnly => Group::HostCpu,
+        ScenarioKind::GridsFilled | ScenarioKind::KernelsAtRoof | ScenarioKind::Base | ScenarioKind::Untraced => {
+            Group::GpuCompute
+        }
+    }
+}
+
+/// Reason why a first step does not address the bottleneck `group`.
+fn reason(group: Group, kind: ScenarioKind) -> Option<&'static str> {
+    match (group, kind) {
+        (Group::Launch, ScenarioKind::NoReadbacks | ScenarioKind::NoSyncs) => {
+            Some("first, because a CUDA graph cannot contain a wait")
+        }
+        (Group::Launch, ScenarioKind::NoAllocations) => {
+            Some("first, because a CUDA graph cannot contain an allocation")
+        }
+        (Group::GpuCompute, _) => Some("beside the kernels"),
+        _ => Some("first, because removing the bottleneck alone gains less than 5 %"),
+    }
+}
+
+/// Recommended change, in words that follow a number.
+fn action(kind: ScenarioKind, graphs: GraphFit) -> &'static str {
+    match kind {
+        ScenarioKind::DataReady => "have each batch ready in time",
+        ScenarioKind::LaunchesFree => graphs.action(),
+        ScenarioKind::NoSyncs => "do not wait for the GPU within the step",
+        ScenarioKind::NoAllocations => "keep memory instead of allocating it again",
+        ScenarioKind::CopiesOverlapped => "copy from pinned memory, beside the kernels",
+        ScenarioKind::CommunicationHidden => "run communication beside the kernels",
+        ScenarioKind::GridsFilled => "join equal small kernels into one",
+        ScenarioKind::NoReadbacks => "read no single values back from the GPU (.item(), .cpu())",
+        ScenarioKind::CopiesJoined => "join the small copies into one",
+        ScenarioKind::ReadsReduced => "reduce results on the GPU before copying them",
+        ScenarioKind::NoHostWork => "move the CPU's other work out of the loop",
+        ScenarioKind::KernelsAtRoof => "make the kernels use the GPU better",
+        ScenarioKind::Base | ScenarioKind::Untraced | ScenarioKind::DeviceOnly => "",
+    }
+}

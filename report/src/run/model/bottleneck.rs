@@ -1,0 +1,97 @@
+//! The bottleneck and its evidence.
+
+use gpuwhy_trace::named;
+use profiler_core::attribution::leaf::Group;
+use profiler_core::steps::TimeShare;
+use profiler_core::whatif::ScenarioKind;
+
+use crate::words::faster;
+
+/// Conclusion of the report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bottleneck {
+    /// The cause that matters most.
+    pub group: Group,
+    /// Its share of steady time over all devices, 0 to 1; of the time of the typical steps if it is based on
+    /// them.
+    pub share: f64,
+    /// Recoverable time of each cause, the largest first; computation has no entry. Empty if no bottleneck
+    /// was found.
+    pub ranking: Vec<Ranked>,
+    /// The steps that the shares are based on; `None` when they are based on the complete steady time.
+    pub basis: Option<StepBasis>,
+    /// Bottleneck for a live display, and its current share. In a report built while the run continues, it
+    /// changes only when another cause has led for five seconds.
+    pub live: (Group, f64),
+    /// Reasons, in sentences with numbers: the first states what the device does and for what share, or why
+    /// no bottleneck was found.
+    pub evidence: Vec<String>,
+    /// Derivation of the numbers, in sentences, for verification.
+    pub details: Vec<String>,
+    /// Recommended change, and the condition for it to help.
+    pub recommendation: String,
+    /// Up to three fixes in the recommended order; empty if no fix could be simulated or none is worth it.
+    pub plan: Vec<PlanStep>,
+}
+
+/// One fix of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanStep {
+    /// The scenario without the cost that the fix removes.
+    pub kind: ScenarioKind,
+    /// Recommended change.
+    pub action: &'static str,
+    /// Reason why it comes first if it does not address the bottleneck.
+    pub because: Option<&'static str>,
+    /// Speedup over the current program with this fix and those before it.
+    pub speedup: f64,
+    /// Range that contains the true factor in nine of ten programs.
+    pub interval: (f64, f64),
+    /// Bottleneck after this fix; `None` if that was not simulated.
+    pub then: Option<Group>,
+}
+
+impl PlanStep {
+    /// The gain in words: `about 4.1x faster (3.7x to 4.5x)`, or `more than 10x faster`; fixes after the
+    /// first one add `faster in all`.
+    pub fn gain(&self, is_first: bool) -> String {
+        let gain = faster(self.speedup, Some(self.interval));
+        if is_first { gain } else { gain.replacen(" faster", " faster in all", 1) }
+    }
+}
+
+/// Steps from which the bottleneck was determined.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepBasis {
+    /// Number of steady steps of all devices.
+    pub steps: u64,
+    /// Number of excluded steps, which took over 1.5 times the median (of the longer kind, if there are two).
+    pub set_aside: u64,
+    /// Share of the bottleneck with its 95 % confidence interval.
+    pub share: TimeShare,
+}
+
+named! {
+    /// Basis of a recoverable time.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum RecoverableBy: name {
+        /// The simulation without this cause, limited to the time of the cause.
+        Simulation "simulation",
+        /// The time of the cause: the additive bound.
+        Additive "additive",
+    }
+}
+
+/// A cause with its time and its recoverable time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Ranked {
+    /// The cause.
+    pub group: Group,
+    /// Its share of steady time, 0 to 1.
+    pub share: f64,
+    /// Maximum share of steady time that removing the cause would recover, 0 to `share`.
+    pub recoverable: f64,
+    /// Basis of `recoverable`.
+    pub by: RecoverableBy,
+}

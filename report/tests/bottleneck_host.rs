@@ -1,0 +1,256 @@
+//! Sentences and advice of the conclusion with samples of the launching thread.
+
+use crate::support::{Scenario, gpu};
+use gpuwhy_report::run::{Bottleneck, CauseRow, HostReport, LineRow, bottleneck_of};
+use gpuwhy_trace::completeness::Completeness;
+use profiler_core::attribution::SampleTotals;
+use profiler_core::attribution::host_cause::HostCause as Cause;
+use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::whatif::{BestCase, ScenarioKind, WhatIf};
+
+const MS: u64 = 1_000_000;
+
+/// The conclusion for a device that computes for 400 of 1,000 ms and is idle for 600 ms with `leaf` as cause,
+/// with these sampled causes, milliseconds.
+fn judge(leaf: Leaf, seen: &[(Cause, u64)], lines: &[LineRow]) -> Bottleneck {
+    judge_simulated(leaf, seen, lines, SampleTotals::default(), None)
+}
+
+/// Like [`judge`], with samples of these totals, and steps of 100 ms that take this many ms without one kind
+/// of cost.
+fn judge_simulated(
+    leaf: Leaf,
+    seen: &[(Cause, u64)],
+    lines: &[LineRow],
+    totals: SampleTotals,
+    without: Option<(ScenarioKind, u64)>,
+) -> Bottleneck {
+    let mut scenario = Scenario::new();
+    for index in 0..20 {
+        let name = format!("kernel_{index}");
+        gpu(0).kernel(&name).at(1_000 * index + 10).lasting(500).launched(&mut scenario, 1, 1_000 * index, 5);
+    }
+    let attributor = scenario.run();
+    let mut device = scenario.report_of(&attributor).devices.remove(0);
+    device.steady_leaves.fill(0);
+    device.steady_leaves[Leaf::Compute as usize] = 400 * MS;
+    device.steady_leaves[leaf as usize] = 600 * MS;
+    (device.steps, device.what_if) = (None, None);
+    device.what_if = without.map(|(kind, millis)| WhatIf {
+        steps: 10,
+        represented_steps: 10,
+        covers_ns: 1_000 * MS,
+        base_error: Some(0.0),
+        refused: None,
+        untraced: None,
+        best_cases: vec![BestCase { kind, step_ns: millis * MS, speedup: 100.0 / millis as f64, interval: None }],
+        combined: Vec::new(),
+    });
+    let mut causes: Vec<_> = seen.iter().map(|&(cause, millis)| CauseRow { cause, total_ns: millis * MS }).collect();
+    causes.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
+    let host = HostReport {
+        totals: SampleTotals { samples: 100, ..totals },
+        failed: 0,
+        outside_cuda_ns: 600 * MS,
+        sampled_ns: causes.iter().map(|row| row.total_ns).sum(),
+        causes,
+        lines: lines.to_vec(),
+    };
+    let completeness = Completeness { kernels: 20, api_calls: 20, ..Completeness::default() };
+    bottleneck_of(&attributor, &[device], Some(&host), &completeness)
+}
+
+fn line(cause: Cause, line: u32, share: f64, step_ns: Option<u64>) -> LineRow {
+    LineRow {
+        cause,
+        file: "/home/u/train.py".to_owned(),
+        line,
+        function: "main".to_owned(),
+        within: None,
+        samples: 40,
+        sampled_ns: (share * 1e9) as u64,
+        total_ns: (share * 1e9) as u64,
+        within_ns: (share * 1e9) as u64,
+        share,
+        step_ns,
+    }
+}
+
+fn says(bottleneck: &Bottleneck, words: &str) -> bool {
+    bottleneck.evidence.iter().any(|sentence| sentence.contains(words))
+}
+
+#[test]
+fn looks_speak_from_half_of_the_time_on() {
+    let seen = |millis| says(&judge(Leaf::HostCpu, &[(Cause::Code, millis)], &[]), "the launching thread was");
+    assert!(seen(300) && !seen(299));
+    // Samples of another cause do not count for this one.
+    let other = judge(Leaf::HostCpu, &[(Cause::LoaderWait, 600)], &[]);
+    assert!(!says(&other, "the launching thread was"), "{:?}", other.evidence);
+    let inferred = judge(Leaf::DataLoading, &[(Cause::LoaderWait, 299)], &[]);
+    assert!(says(&inferred, "Inferred from a pattern"), "{:?}", inferred.evidence);
+    assert!(!says(&judge(Leaf::DataLoading, &[(Cause::LoaderWait, 300)], &[]), "Inferred from a pattern"));
+}
+
+#[test]
+fn three_lines_of_the_group_and_its_four_largest_causes_are_named() {
+    let lines = [
+        line(Cause::Code, 42, 0.3, Some(3_000_000)),
+        line(Cause::LoaderWait, 1, 0.2, None),
+        line(Cause::Disk, 43, 0.1, None),
+        line(Cause::Code, 44, 0.05, None),
+    ];
+    let seen = [
+        (Cause::Disk, 90),
+        (Cause::Code, 300),
+        (Cause::Io, 20),
+        (Cause::LoaderWait, 85),
+        (Cause::Lock, 80),
+        (Cause::Sleep, 10),
+    ];
+    let bottleneck = judge(Leaf::HostCpu, &seen, &lines);
+    let about_host: Vec<_> = bottleneck
+        .evidence
+        .iter()
+        .filter(|sentence| sentence.contains("train.py") || sentence.contains("the launching thread was"))
+        .collect();
+    assert_eq!(
+        about_host,
+        [
+            "Running code at train.py:42 (main) takes 3.0 ms a step (30 %).",
+            "Waiting for storage at train.py:43 (main) takes 10 % of the time.",
+            "Running code at train.py:44 (main) takes 5 % of the time.",
+            "While the GPU was idle, the launching thread was running code 300.0 ms, waiting for storage 90.0 ms, \
+         waiting for a lock or queue 80.0 ms, in input or output 20.0 ms."
+        ]
+    );
+}
+
+#[test]
+fn a_line_that_stands_for_gaps_without_a_sample_is_called_an_estimate() {
+    let mut mostly_unseen = line(Cause::Code, 42, 0.3, Some(3_000_000));
+    mostly_unseen.sampled_ns = mostly_unseen.total_ns / 3;
+    let bottleneck = judge(Leaf::HostCpu, &[(Cause::Code, 300)], &[mostly_unseen, line(Cause::Code, 43, 0.1, None)]);
+    for sentence in [
+        "at train.py:42 (main) takes 3.0 ms a step (30 %, estimated from 40 samples)",
+        "at train.py:43 (main) takes 10 % of the time",
+    ] {
+        assert!(says(&bottleneck, sentence), "{:?}", bottleneck.evidence);
+    }
+    assert!(!says(&bottleneck, "10 % of the time, estimated"), "{:?}", bottleneck.evidence);
+}
+
+#[test]
+fn what_the_workers_did_is_told_where_it_is_known() {
+    let workers = [
+        (Cause::LoaderWait, 100),
+        (Cause::LoaderWaitBusy, 200),
+        (Cause::LoaderWaitIo, 150),
+        (Cause::LoaderWaitIdle, 50),
+    ];
+    let bottleneck = judge(Leaf::DataLoading, &workers, &[line(Cause::LoaderWait, 42, 0.5, None)]);
+    let place = |words: &str| bottleneck.evidence.iter().position(|sentence| sentence.contains(words));
+    let known = "worker processes were computing 50 %, only reading or writing 38 %, and all idle 12 % of the time";
+    assert_eq!(place(known), place("train.py:42").map(|place| place + 1), "{:?}", bottleneck.evidence);
+    assert!(!says(&judge(Leaf::DataLoading, &workers[..1], &[]), "worker processes"), "of none of them it is known");
+    // Preparing the batch in the thread itself is not a wait for workers.
+    assert!(!says(&judge(Leaf::DataLoading, &[(Cause::LoaderInline, 500)], &[]), "worker processes"));
+}
+
+#[test]
+fn without_a_stack_the_ranges_of_the_program_say_it() {
+    let seen = [(Cause::LoaderWait, 400), (Cause::LoaderInline, 150), (Cause::LoaderCollate, 20)];
+    let bottleneck = judge(Leaf::DataLoading, &seen, &[]);
+    let named = "By the program's own ranges around its data loader: waiting for the data loader 400.0 ms, preparing the \
+                 batch on the launching thread 150.0 ms.";
+    assert!(says(&bottleneck, named), "{:?}", bottleneck.evidence);
+    let with_line = judge(Leaf::DataLoading, &seen, &[line(Cause::LoaderWait, 42, 0.5, None)]);
+    assert!(!says(&with_line, "By the program's own ranges"));
+    let busy = judge(Leaf::DataLoading, &[(Cause::LoaderWaitBusy, 400)], &[]);
+    let place = |words: &str| busy.evidence.iter().position(|sentence| sentence.contains(words)).unwrap();
+    assert!(place("By the program's own ranges") < place("computing 100 %"), "{:?}", busy.evidence);
+}
+
+/// The advice for the cause of `leaf`, with only these sampled causes.
+fn advice(leaf: Leaf, seen: &[(Cause, u64)]) -> String {
+    judge(leaf, seen, &[]).recommendation
+}
+
+#[test]
+fn each_cause_has_its_advice() {
+    for (cause, words) in [
+        (Cause::GarbageCollection, "gc.freeze()"),
+        (Cause::InterpreterLock, "interpreter's lock"),
+        (Cause::Io, "input or output at the line that does it to another thread"),
+        (Cause::Disk, "input or output at the line that does it to another thread"),
+        (Cause::Preempted, "a free core"),
+        (Cause::Lock, "waits for another thread or process"),
+        (Cause::Poll, "waits for another thread or process"),
+        (Cause::Child, "waits for another thread or process"),
+        (Cause::Sleep, "Remove the sleep"),
+        (Cause::Memory, "page faults"),
+        (Cause::Code, "Move the work at the line that does it"),
+        // No specific remedy is known for these alone.
+        (Cause::Driver, "Find what the launching thread does"),
+        (Cause::OtherWait, "Find what the launching thread does"),
+    ] {
+        assert_eq!(cause.leaf().group(), Group::HostCpu);
+        let advice = advice(cause.leaf(), &[(cause, 500), (Cause::LoaderInline, 550)]);
+        assert!(advice.contains(words), "{cause:?}: {advice}");
+    }
+    for (cause, words) in [
+        (Cause::LoaderInline, "Prepare batches in worker processes"),
+        (Cause::LoaderCollate, "Join and pin batches outside of the launching thread"),
+        (Cause::LoaderReceive, "taking it over costs"),
+        (Cause::LoaderWait, "do not keep up"),
+        (Cause::LoaderWaitBusy, "do not keep up"),
+        (Cause::LoaderWaitIo, "wait for storage or the network"),
+        (Cause::LoaderWaitIdle, "were idle while the step waited"),
+    ] {
+        let advice = advice(Leaf::DataLoading, &[(cause, 500)]);
+        assert!(advice.contains(words), "{cause:?}: {advice}");
+    }
+}
+
+#[test]
+fn all_waits_for_a_loader_together_stand_against_each_kind_of_work() {
+    let waits = [(Cause::LoaderWaitBusy, 150), (Cause::LoaderWaitIo, 160)];
+    let with_work = |millis| advice(Leaf::DataLoading, &[&waits[..], &[(Cause::LoaderInline, millis)]].concat());
+    assert!(with_work(309).contains("wait for storage"), "310 ms of waiting, most of it for workers that read");
+    assert!(with_work(310).starts_with("Prepare batches"));
+    // Two kinds of work are not added up.
+    let two = [&waits[..], &[(Cause::LoaderInline, 200), (Cause::LoaderCollate, 200)]].concat();
+    assert!(advice(Leaf::DataLoading, &two).contains("wait for storage"));
+}
+
+#[test]
+fn workers_that_keep_up_are_counted() {
+    let judged = |waits: u64, workers: u64, seen: &[(Cause, u64)], millis: u64| {
+        let totals = SampleTotals { waits_for_workers: waits, workers, ..SampleTotals::default() };
+        judge_simulated(Leaf::DataLoading, seen, &[], totals, Some((ScenarioKind::DataReady, millis)))
+    };
+    let waiting = [(Cause::LoaderWaitIdle, 600)];
+    // Two workers prepare a batch in 100 ms, so nine prepare one in 22.
+    let bottleneck = judged(40, 80, &waiting, 23);
+    let sentence = "2 workers prepare the data of a step in 100.0 ms, and the step takes 23.0 ms without waiting: about 9 \
+                    workers keep up.";
+    assert!(says(&bottleneck, sentence), "{:?}", bottleneck.evidence);
+    assert!(says(&judged(40, 40, &waiting, 23), "1 worker prepares the data"));
+    assert!(!says(&judged(9, 18, &waiting, 23), "keep up"), "too few samples");
+    assert!(!says(&judged(40, 80, &waiting, 100), "keep up"), "they do");
+    let inline = [(Cause::LoaderInline, 400), (Cause::LoaderWaitIdle, 200)];
+    assert!(!says(&judged(40, 80, &inline, 23), "keep up"), "the thread loads itself");
+}
+
+#[test]
+fn a_line_says_what_the_program_gains_without_it() {
+    let judged = |share: f64, without: u64| {
+        let lines = [line(Cause::Code, 42, share, Some(MS))];
+        let without = Some((ScenarioKind::DeviceOnly, without));
+        judge_simulated(Leaf::HostCpu, &[(Cause::Code, 600)], &lines, SampleTotals::default(), without)
+    };
+    assert!(says(&judged(0.5, 20), "(50 %); without it about 2.0x faster."), "{:?}", judged(0.5, 20).evidence);
+    // The device itself needs most of the time.
+    assert!(says(&judged(0.5, 80), "; without it about 1.25x faster."), "{:?}", judged(0.5, 80).evidence);
+    assert!(!says(&judged(0.04, 20), "without it"));
+}
