@@ -96,7 +96,7 @@ fn render(format: Format, file: &Path, report: &Report, judgment: &Judgment) -> 
                 trace: &trace,
                 passed: passed(judgment),
                 incomplete: judgment.incomplete.as_deref(),
-                bottleneck: report.bottleneck.group.name(),
+                bottleneck: report.bottleneck.cause.name(),
                 bottleneck_share: report.bottleneck.share,
                 rules: judgment.rules.iter().map(RuleJson::from).collect(),
             };

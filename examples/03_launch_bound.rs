@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         })?;
         let report = session.finish()?;
         promise_bottleneck(&report, "launch")?;
-        let best_case = report.best_speedup(report.bottleneck.group);
+        let best_case = report.best_speedup(report.bottleneck.cause);
 
         gpu.stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
         launch_all(Duration::ZERO)?;

@@ -16,7 +16,7 @@ use gpuwhy_report::words;
 use gpuwhy_trace::process_info::End;
 use gpuwhy_trace::record::{Loss, MemoryKind};
 use profiler_core::attribution::api::{ApiClass, without_suffix};
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 use crate::baseline::Baseline;
 use crate::run_rules::list;
@@ -63,9 +63,9 @@ enum Rule {
     Busy(f64),
     Kernel { name: String, at_most: Duration },
     KernelWithin { name: String, ratio: f64, baseline: Baseline },
-    Bottleneck(Vec<Group>),
-    BottleneckNot(Vec<Group>),
-    Share { group: Group, at_most: f64 },
+    Bottleneck(Vec<Cause>),
+    BottleneckNot(Vec<Cause>),
+    Share { cause: Cause, at_most: f64 },
     Step(Duration),
     StepWithin { ratio: f64, baseline: Baseline },
     NoSpills { name: String },
@@ -173,20 +173,20 @@ impl Expectations {
         self.and(Rule::KernelWithin { name: name.into(), ratio, baseline: baseline.clone() })
     }
 
-    /// The bottleneck is one of these causes. Traces of short regions often have [`Group::CannotTell`].
-    pub fn bottleneck_in(self, groups: impl Into<Vec<Group>>) -> Self {
-        self.and(Rule::Bottleneck(groups.into()))
+    /// The bottleneck is one of these causes. Traces of short regions often have [`Cause::CannotTell`].
+    pub fn bottleneck_in(self, causes: impl Into<Vec<Cause>>) -> Self {
+        self.and(Rule::Bottleneck(causes.into()))
     }
 
     /// The bottleneck is none of these causes.
-    pub fn bottleneck_not_in(self, groups: impl Into<Vec<Group>>) -> Self {
-        self.and(Rule::BottleneckNot(groups.into()))
+    pub fn bottleneck_not_in(self, causes: impl Into<Vec<Cause>>) -> Self {
+        self.and(Rule::BottleneckNot(causes.into()))
     }
 
     /// A cause takes at most this part of a typical step of each device, 0 to 1. Without steps, the time
     /// after start-up counts ([`Report::share_of`]).
-    pub fn share_at_most(self, group: Group, at_most: f64) -> Self {
-        self.and(Rule::Share { group, at_most })
+    pub fn share_at_most(self, cause: Cause, at_most: f64) -> Self {
+        self.and(Rule::Share { cause, at_most })
     }
 
     /// The median step of each device is at most this long. Fails if no steps were found.
@@ -330,9 +330,9 @@ impl Rule {
                 kernels(report, name)?.into_iter().try_for_each(|(_, row)| slower(row, limit, ""))
             }
             Self::KernelWithin { name, ratio, baseline } => within(report, name, *ratio, baseline),
-            Self::Bottleneck(groups) => run_rules::bottleneck(report, groups, true),
-            Self::BottleneckNot(groups) => run_rules::bottleneck(report, groups, false),
-            Self::Share { group, at_most } => run_rules::share(report, *group, *at_most),
+            Self::Bottleneck(causes) => run_rules::bottleneck(report, causes, true),
+            Self::BottleneckNot(causes) => run_rules::bottleneck(report, causes, false),
+            Self::Share { cause, at_most } => run_rules::share(report, *cause, *at_most),
             Self::Step(at_most) => run_rules::step(report, *at_most),
             Self::StepWithin { ratio, baseline } => return run_rules::step_within(report, *ratio, baseline),
             Self::NoSpills { name } => kernel_rules::no_spills(report, name),
@@ -356,9 +356,9 @@ impl fmt::Display for Rule {
             Self::KernelWithin { name, ratio, baseline } => {
                 write!(f, "kernel {name} takes at most {ratio} times what {} has", baseline.path().display())
             }
-            Self::Bottleneck(groups) => write!(f, "the bottleneck is {}", run_rules::names(groups, " or ")),
-            Self::BottleneckNot(groups) => write!(f, "the bottleneck is not {}", run_rules::names(groups, " or ")),
-            Self::Share { group, at_most } => write!(f, "{} takes at most {:.1} %", group.name(), at_most * 1e2),
+            Self::Bottleneck(causes) => write!(f, "the bottleneck is {}", run_rules::names(causes, " or ")),
+            Self::BottleneckNot(causes) => write!(f, "the bottleneck is not {}", run_rules::names(causes, " or ")),
+            Self::Share { cause, at_most } => write!(f, "{} takes at most {:.1} %", cause.name(), at_most * 1e2),
             Self::Step(at_most) => write!(f, "a step takes at most {at_most:?}"),
             Self::StepWithin { ratio, baseline } => {
                 write!(f, "a step takes at most {ratio} times what {} has", baseline.path().display())

@@ -32,7 +32,7 @@
 //! assert_eq!((device.window_ns, device.leaves.iter().sum()), (22_000, 22_000));
 //! assert_eq!(device.leaves[gpuwhy::Leaf::LaunchApi as usize], 5_000);
 //! // Two kernels are too few for a bottleneck, which says so.
-//! assert_eq!(report.bottleneck.group, gpuwhy::Group::CannotTell);
+//! assert_eq!(report.bottleneck.cause, gpuwhy::Cause::CannotTell);
 //!
 //! let json = serde_json::to_value(&report)?;
 //! assert_eq!(json["devices"][0]["window_ns"], 22_000);
@@ -116,7 +116,7 @@ pub use gpuwhy_report::kernels::Roof;
 pub use gpuwhy_report::run::Report;
 pub use gpuwhy_trace::format::TraceError;
 pub use profiler_core;
-pub use profiler_core::attribution::leaf::{Group, Leaf};
+pub use profiler_core::attribution::leaf::{Cause, Leaf};
 pub use range::Range;
 #[doc(hidden)]
 pub use session::fork;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gpuwhy_report::diff::{RUNS_DIFFER, within_runs};
 use gpuwhy_report::run::{DeviceReport, Report};
 use gpuwhy_report::text_format::duration;
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 
 use crate::baseline::Baseline;
 
@@ -14,35 +14,35 @@ const STEP: &str = "step";
 /// Maximum number of table rows in a failure.
 const SHOWN: usize = 5;
 
-pub(crate) fn names(groups: &[Group], between: &str) -> String {
-    groups.iter().map(|group| group.name()).collect::<Vec<_>>().join(between)
+pub(crate) fn names(causes: &[Cause], between: &str) -> String {
+    causes.iter().map(|cause| cause.name()).collect::<Vec<_>>().join(between)
 }
 
-/// Checks that the bottleneck is among `groups` or, without `must`, that it is not.
-pub(crate) fn bottleneck(report: &Report, groups: &[Group], must: bool) -> Result<(), String> {
+/// Checks that the bottleneck is among `causes` or, without `must`, that it is not.
+pub(crate) fn bottleneck(report: &Report, causes: &[Cause], must: bool) -> Result<(), String> {
     let bottleneck = &report.bottleneck;
-    if groups.contains(&bottleneck.group) == must {
+    if causes.contains(&bottleneck.cause) == must {
         return Ok(());
     }
     let expected = if must { "expected" } else { "which is excluded; excluded are" };
     let why = bottleneck.evidence.first().map_or(String::new(), |evidence| format!(": {evidence}"));
     Err(format!(
         "the bottleneck is {} ({:.1} %), {expected} {}{why}",
-        bottleneck.group.name(),
+        bottleneck.cause.name(),
         bottleneck.share * 1e2,
-        names(groups, ", ")
+        names(causes, ", ")
     ))
 }
 
-pub(crate) fn share(report: &Report, group: Group, at_most: f64) -> Result<(), String> {
+pub(crate) fn share(report: &Report, cause: Cause, at_most: f64) -> Result<(), String> {
     measured(report)?.iter().try_for_each(|device| {
-        let share = report.share_of(device, group);
+        let share = report.share_of(device, cause);
         if share <= at_most {
             return Ok(());
         }
         Err(format!(
             "{} takes {:.1} % of the time of device {}, at most {:.1} % expected",
-            group.name(),
+            cause.name(),
             share * 1e2,
             device.device.id.0,
             at_most * 1e2

@@ -78,7 +78,7 @@ fn both_changes_of_the_bottleneck_are_reported_soon_and_bursts_stand_beside_the_
     let after = |value: &Value, pointer: &str| (number(value, pointer) - start) as f64 / SECOND as f64;
     // The causes by samples cover the complete run, and sum to it.
     let monitored = &report["monitored"];
-    let told: u64 = monitored["groups"].as_object().unwrap().values().map(|part| number(part, "/ns")).sum();
+    let told: u64 = monitored["causes"].as_object().unwrap().values().map(|part| number(part, "/ns")).sum();
     assert_eq!(told + number(monitored, "/unresolved_ns"), number(monitored, "/window_ns"), "{monitored}");
     assert!(number(monitored, "/window_ns") > 160 * SECOND, "{monitored}");
     assert!(report["devices"].as_array().unwrap().is_empty() && report["capture"].is_null());
@@ -87,9 +87,9 @@ fn both_changes_of_the_bottleneck_are_reported_soon_and_bursts_stand_beside_the_
     let changes = rows(&report, "/bursts/changes");
     let recognized_by = |seconds: f64| {
         let newest = changes.iter().rfind(|change| after(change, "/at_unix_ns") <= seconds);
-        newest.map(|change| text(change, "/group"))
+        newest.map(|change| text(change, "/cause"))
     };
-    let last = changes.last().map(|change| text(change, "/group"));
+    let last = changes.last().map(|change| text(change, "/cause"));
     let told = [recognized_by(CHANGES[0] - 2.0), recognized_by(CHANGES[0] + 30.0), last];
     assert_eq!(told, [Some("sync"), Some("gpu_compute"), Some("sync")], "{said}");
     assert!(said.contains("The bottleneck changed"), "{said}");
@@ -99,8 +99,8 @@ fn both_changes_of_the_bottleneck_are_reported_soon_and_bursts_stand_beside_the_
     assert_eq!(text(&bursts[0], "/trigger"), "open", "{said}");
     assert!(known && (2..=2 + 220 / PERIOD as usize).contains(&bursts.len()), "{said}");
     for burst in bursts {
-        let groups = burst["groups_ns"].as_object().unwrap();
-        let sum: u64 = groups.values().map(|nanos| nanos.as_u64().unwrap()).sum();
+        let causes = burst["causes_ns"].as_object().unwrap();
+        let sum: u64 = causes.values().map(|nanos| nanos.as_u64().unwrap()).sum();
         assert_eq!(sum, number(burst, "/window_ns"), "{burst}");
         assert!(number(burst, "/kernels") > 100, "{burst}");
         let capture = number(burst, "/capture").to_string();
@@ -109,7 +109,7 @@ fn both_changes_of_the_bottleneck_are_reported_soon_and_bursts_stand_beside_the_
         let one: Value = serde_json::from_slice(&one.stdout).unwrap();
         assert_eq!(one["capture"], burst["capture"]);
         assert_eq!(one["completeness"]["records"]["kernels"], burst["kernels"]);
-        assert_eq!(one["bottleneck"]["group"], burst["bottleneck"]);
+        assert_eq!(one["bottleneck"]["cause"], burst["bottleneck"]);
         assert!(one["monitored"].is_null() && one["bursts"].is_null(), "{one:#}");
     }
     // The overhead covers the complete run and is within the budget.

@@ -44,7 +44,7 @@ fn loader_workers_are_a_gain_that_data_loading_explains() {
     let device = &document["devices"][0];
     assert_eq!(device["outcome"], "faster", "{}", device["headline"]);
     let change = device["change_ns"].as_i64().unwrap();
-    for list in ["leaf_changes", "group_changes"] {
+    for list in ["leaf_changes", "cause_changes"] {
         let (rows, sum) = changes(&device[list]);
         assert_eq!(sum, change);
         assert_eq!(rows[0].0, "data_loading", "{}", device["headline"]);
@@ -66,7 +66,7 @@ fn loader_workers_are_a_gain_that_data_loading_explains() {
     let prediction = &device["prediction"];
     let (nanos, factor) =
         (|key: &str| prediction[key].as_u64().unwrap(), |key: &str| prediction[key].as_f64().unwrap());
-    assert_eq!((&prediction["kind"], &prediction["group"]), (&"data_ready".into(), &"data_loading".into()));
+    assert_eq!((&prediction["kind"], &prediction["cause"]), (&"data_ready".into(), &"data_loading".into()));
     assert!((factor("predicted_speedup") - 5.67).abs() < 0.05 && (factor("actual_speedup") - 5.98).abs() < 0.05);
     assert!(nanos("actual_step_ns") < nanos("predicted_step_ns") && nanos("predicted_step_ns") < nanos("step_ns") / 5);
     let (others, sum) = changes(&prediction["other_leaf_changes"]);

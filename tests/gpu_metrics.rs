@@ -369,14 +369,14 @@ fn monitor_mode_divides_the_time_by_samples_alone() {
     let json = stage.report();
     let time = &json["monitored"];
     let number = |value: &serde_json::Value| value.as_u64().unwrap();
-    let told: u64 = time["groups"].as_object().unwrap().values().map(|part| number(&part["ns"])).sum();
+    let told: u64 = time["causes"].as_object().unwrap().values().map(|part| number(&part["ns"])).sum();
     assert_eq!(told + number(&time["unresolved_ns"]), number(&time["window_ns"]), "{time}");
     assert!(number(&time["window_ns"]) > 500_000_000 && number(&time["gpu_samples"]) > 100, "{time}");
     let busy = ["busy_low", "busy_high"].map(|bound| time[bound].as_f64().unwrap());
     assert!((busy[0] - 0.24).abs() < 0.002 && (busy[1] - 0.26).abs() < 0.002, "{time}");
-    let compute = &time["groups"]["gpu_compute"];
+    let compute = &time["causes"]["gpu_compute"];
     assert!(compute["low"].as_f64().unwrap() <= 0.25 && compute["high"].as_f64().unwrap() >= 0.25, "{time}");
-    assert_eq!(time["bottleneck"], json["bottleneck"]["group"]);
+    assert_eq!(time["bottleneck"], json["bottleneck"]["cause"]);
     // The output at exit, which the report of the trace must repeat.
     for wanted in ["The time divides into computing 2", "not told apart", "GPU samples"] {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");

@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use gpuwhy::{KinetoError, Report, import_kineto};
 use gpuwhy_trace::process_info::End;
 use gpuwhy_trace::record::{CopyKind, MemoryKind};
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::steps::StepSource;
 use serde_json::{Value, json};
 
@@ -193,7 +193,7 @@ fn newer_names_of_collectives_are_communication() {
         ["ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclKernel_SendRecv_RING"]
     {
         let report = import(&[launch(1000.0, 1), device("kernel", name, 1010.0, 10.0, 1)]);
-        assert_eq!(Group::Communication.total(&report.devices[0].leaves), 10_000, "{name}");
+        assert_eq!(Cause::Communication.total(&report.devices[0].leaves), 10_000, "{name}");
     }
 }
 

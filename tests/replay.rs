@@ -35,7 +35,7 @@ fn recorded_programs_get_their_bottleneck() {
         let stage = Stage::new();
         assert!(stage.host(fixture).status().unwrap().success(), "{fixture}");
         let report = stage.report();
-        assert_eq!(report.pointer("/bottleneck/group").unwrap(), bottleneck, "{fixture}: {:#}", report["bottleneck"]);
+        assert_eq!(report.pointer("/bottleneck/cause").unwrap(), bottleneck, "{fixture}: {:#}", report["bottleneck"]);
         assert!(!report["bottleneck"]["evidence"].as_array().unwrap().is_empty(), "{fixture}");
         assert_agrees(fixture, &report);
     }
@@ -58,7 +58,7 @@ fn assert_agrees(fixture: &str, report: &Value) {
         before = speedup;
     }
     let first = &bottleneck["plan"][0];
-    let fixes: &[&str] = match bottleneck["group"].as_str().unwrap() {
+    let fixes: &[&str] = match bottleneck["cause"].as_str().unwrap() {
         "data_loading" => &["data_ready"],
         "launch" => &["launches_free", "copies_joined"],
         "sync" => &["no_syncs", "no_readbacks"],
@@ -66,8 +66,8 @@ fn assert_agrees(fixture: &str, report: &Value) {
         "gpu_compute" => &["grids_filled"],
         other => panic!("{fixture}: {other}"),
     };
-    let of_group = first["kind"].as_str().is_none_or(|kind| fixes.contains(&kind));
-    assert!(of_group || first["because"].is_string(), "{fixture}: {bottleneck:#}");
+    let of_cause = first["kind"].as_str().is_none_or(|kind| fixes.contains(&kind));
+    assert!(of_cause || first["because"].is_string(), "{fixture}: {bottleneck:#}");
 }
 
 #[test]

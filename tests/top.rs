@@ -99,7 +99,7 @@ fn the_live_state_adds_up_and_costs_what_is_allowed() {
     let device = &live["devices"][0];
     assert_eq!(sum(&device["leaves"]), device["window_ns"].as_u64().unwrap(), "every nanosecond has one cause");
     for window in device["windows"].as_array().unwrap() {
-        assert_eq!(window.as_array().unwrap().len(), 1 + live["groups"].as_array().unwrap().len());
+        assert_eq!(window.as_array().unwrap().len(), 1 + live["causes"].as_array().unwrap().len());
     }
     let (cost, pause) = (live["cost_ns"].as_u64().unwrap(), live["pause_ms"].as_u64().unwrap());
     assert!(cost > 0 && pause >= 1_000 && cost * 500 <= (pause + 1) * 1_000_000, "{cost} ns every {pause} ms");
@@ -207,7 +207,7 @@ fn a_trace_plays_back_to_what_its_report_says() {
     let output = Command::new(GPUWHY).args(["top", "--json"]).arg(&trace).stdin(Stdio::null()).output().unwrap();
     let lines = lines(&output);
     let [live] = &lines[..] else { panic!("{lines:?}") };
-    assert_eq!(live["bottleneck"], report["bottleneck"]["group"]);
+    assert_eq!(live["bottleneck"], report["bottleneck"]["cause"]);
     assert_eq!(live["kernels"], report["completeness"]["records"]["kernels"]);
     assert_eq!(live["observed_ns"], report["observed_ns"]);
     let leaves = live["devices"][0]["leaves"].as_object().unwrap();

@@ -52,7 +52,7 @@ fn a_c_program_gets_its_report() {
     let output = run(&program, &[], &built("libcupti_replay.so"));
     assert!(output.status.success(), "{output:?}");
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["bottleneck"]["group"], "sync");
+    assert_eq!(report["bottleneck"]["cause"], "sync");
     let ranges = report["ranges"]["rows"].as_array().unwrap();
     assert!(["part", "step"].iter().all(|name| ranges.iter().any(|row| row["message"] == *name)), "{ranges:#?}");
     assert!(gpuwhy::open(folder.path().join("part.gpuwhy")).unwrap().completeness.kernels > 1000);

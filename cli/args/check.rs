@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use gpuwhy::{Baseline, Expectations, Group, Roof};
+use gpuwhy::{Baseline, Cause, Expectations, Roof};
 use gpuwhy_inject::config;
 
 use super::history::HistoryArgs;
@@ -92,13 +92,13 @@ pub struct LimitArgs {
     kernel_uses: Vec<(String, (Roof, f64))>,
     /// Require one of these bottlenecks, separated by commas
     #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = cause)]
-    bottleneck: Vec<Group>,
+    bottleneck: Vec<Cause>,
     /// Allow none of these bottlenecks, separated by commas
     #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = cause)]
-    not_bottleneck: Vec<Group>,
+    not_bottleneck: Vec<Cause>,
     /// Limit the part of a step that a cause takes
     #[arg(long, value_name = "CAUSE=PERCENT", value_parser = share)]
-    share_at_most: Vec<(Group, f64)>,
+    share_at_most: Vec<(Cause, f64)>,
     /// Limit the median step
     #[arg(long, value_name = "TIME", value_parser = time)]
     step_at_most: Option<Duration>,
@@ -177,8 +177,8 @@ impl LimitArgs {
         if !self.not_bottleneck.is_empty() {
             add(&mut |rules| rules.bottleneck_not_in(&*self.not_bottleneck));
         }
-        for &(group, most) in &self.share_at_most {
-            add(&mut |rules| rules.share_at_most(group, most));
+        for &(cause, most) in &self.share_at_most {
+            add(&mut |rules| rules.share_at_most(cause, most));
         }
         self.step_at_most.into_iter().for_each(|most| add(&mut |rules| rules.step_at_most(most)));
         if let Some(baseline) = &self.baseline {
@@ -208,9 +208,9 @@ fn ratio(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "expected a number above 0, such as 1.05".to_owned())
 }
 
-fn cause(text: &str) -> Result<Group, String> {
-    let names = || Group::ALL.map(Group::name).join(", ");
-    Group::ALL.into_iter().find(|group| group.name() == text).ok_or_else(|| format!("expected one of {}", names()))
+fn cause(text: &str) -> Result<Cause, String> {
+    let names = || Cause::ALL.map(Cause::name).join(", ");
+    Cause::ALL.into_iter().find(|cause| cause.name() == text).ok_or_else(|| format!("expected one of {}", names()))
 }
 
 /// Parses `NAME=VALUE`; kernel names may contain `=`.
@@ -239,7 +239,7 @@ fn use_of_unit(text: &str) -> Result<(String, (Roof, f64)), String> {
     })
 }
 
-fn share(text: &str) -> Result<(Group, f64), String> {
+fn share(text: &str) -> Result<(Cause, f64), String> {
     let (name, share) = named(text, part)?;
     Ok((cause(&name)?, share))
 }
@@ -256,7 +256,7 @@ mod tests {
         assert!(time("-1us").is_err() && time("nanus").is_err() && time("35 parsecs").is_err());
         assert_eq!(part("5%"), Ok(0.05));
         assert!(part("101").is_err() && part("-1").is_err() && part("NaN").is_err());
-        assert_eq!(share("data_loading=5"), Ok((Group::DataLoading, 0.05)));
+        assert_eq!(share("data_loading=5"), Ok((Cause::DataLoading, 0.05)));
         assert_eq!(use_of_unit("softmax=dram:80"), Ok(("softmax".to_owned(), (Roof::Dram, 0.8))));
         assert!(use_of_unit("softmax=ram:80").unwrap_err().contains("tensor, dram"));
         assert!(use_of_unit("softmax=dram").is_err() && use_of_unit("softmax=dram:101").is_err());

@@ -6,7 +6,7 @@
 use gpuwhy_report::words;
 use gpuwhy_trace::counters::Throttle;
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::counters::roofs::{Limit, Roof};
 use profiler_core::whatif::ScenarioKind;
 
@@ -87,15 +87,15 @@ impl Entry {
 
 /// Name of the cause, scenario, activity or limit that the report calls `phrase`.
 fn name_of(phrase: &str) -> Option<&'static str> {
-    let groups = Group::ALL.into_iter();
-    let groups = groups.flat_map(|of| [(words::bottleneck(of), of.name()), (words::spent(of), of.name())]);
+    let causes = Cause::ALL.into_iter();
+    let causes = causes.flat_map(|of| [(words::bottleneck(of), of.name()), (words::spent(of), of.name())]);
     let leaves = Leaf::ALL.into_iter().map(|of| (words::cause(of), of.name()));
     let scenarios = ScenarioKind::ALL.into_iter().map(|of| (words::condition(of), of.name()));
     let hosts = HostCause::ALL.into_iter().map(|of| (words::activity(of), of.name()));
     let limits = Limit::ALL.into_iter().map(|of| (words::limit(of), of.name()));
     let roofs = Roof::ALL.into_iter().map(|of| (words::roof(of), of.name()));
     let reasons = Throttle::ALL.into_iter().map(|of| (of.words(), of.name()));
-    let mut all = groups.chain(leaves).chain(scenarios).chain(hosts).chain(limits).chain(roofs).chain(reasons);
+    let mut all = causes.chain(leaves).chain(scenarios).chain(hosts).chain(limits).chain(roofs).chain(reasons);
     let phrase = key(phrase);
     all.find(|(words, _)| key(words) == phrase).map(|(_, name)| name)
 }
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn every_name_of_the_report_has_an_entry_that_is_a_sentence() {
         let entries = Entries::read();
-        let groups = Group::ALL.iter().flat_map(|of| [of.name(), words::bottleneck(*of), words::spent(*of)]);
+        let causes = Cause::ALL.iter().flat_map(|of| [of.name(), words::bottleneck(*of), words::spent(*of)]);
         let leaves = Leaf::ALL.iter().flat_map(|of| [of.name(), words::cause(*of)]);
         let scenarios = ScenarioKind::ALL.iter().flat_map(|of| [of.name(), words::condition(*of)]);
         let hosts = HostCause::ALL.iter().flat_map(|of| [of.name(), words::activity(*of)]);
@@ -228,7 +228,7 @@ mod tests {
         let roofs = Roof::ALL.iter().map(|roof| roof.name());
         let metrics = Metric::ALL.iter().filter(|metric| **metric != Metric::Unknown).map(|metric| metric.name());
         let reasons = Throttle::ALL.iter().filter(|reason| **reason != Throttle::Idle).map(|reason| reason.name());
-        let names = groups.chain(leaves).chain(scenarios).chain(hosts).chain(limits).chain(roofs).chain(metrics);
+        let names = causes.chain(leaves).chain(scenarios).chain(hosts).chain(limits).chain(roofs).chain(metrics);
         for name in names.chain(reasons) {
             assert!(!entries.about(name).is_empty(), "no entry for {name}");
         }

@@ -49,7 +49,7 @@ fn text(entry: &Entry) -> String {
     let mut text = format!("{}\n", style(entry.heading()).bold());
     let leaf = Leaf::ALL.iter().find(|leaf| entry.is_row && entry.names.iter().any(|name| name == leaf.name()));
     if let Some(leaf) = leaf {
-        text.push_str(&prose::wrapped(&format!("Counts as: {}", leaf.group().name()), 2));
+        text.push_str(&prose::wrapped(&format!("Counts as: {}", leaf.cause().name()), 2));
     }
     for paragraph in &entry.paragraphs {
         text.push_str(&prose::wrapped(paragraph, 2));

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use gpuwhy_report::run::STARTING_UP;
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 
 use super::node::{Known, ProcessState, Summary};
 use super::numbers::{DIRECTIONS, Device, FUNCTIONS, TRACING, losses};
@@ -121,9 +121,9 @@ fn devices<'a>(page: &mut Page, processes: impl Iterator<Item = &'a Known> + Clo
     let all = || processes.clone().flat_map(|known| known.numbers.devices.iter().map(move |device| (known, device)));
     for (known, device) in all() {
         let labels = Labels::of_device(known, device);
-        for group in Group::ALL {
-            let nanos = group.total(&device.leaves);
-            page.with(&DEVICE_SECONDS, &labels, &[("cause", group.name())], seconds(nanos));
+        for cause in Cause::ALL {
+            let nanos = cause.total(&device.leaves);
+            page.with(&DEVICE_SECONDS, &labels, &[("cause", cause.name())], seconds(nanos));
         }
     }
     for (known, device) in all().filter(|_| with_leaves) {
@@ -169,15 +169,15 @@ fn devices<'a>(page: &mut Page, processes: impl Iterator<Item = &'a Known> + Clo
 fn for_processes<'a>(page: &mut Page, processes: impl Iterator<Item = &'a Known> + Clone) {
     let all = || processes.clone().map(|known| (known, Labels::of_process(known)));
     for (known, labels) in all() {
-        for group in Group::ALL {
-            let named = f64::from(u8::from(known.numbers.bottleneck == Some(group)));
-            page.with(&BOTTLENECK, &labels, &[("bottleneck", group.name())], named);
+        for cause in Cause::ALL {
+            let named = f64::from(u8::from(known.numbers.bottleneck == Some(cause)));
+            page.with(&BOTTLENECK, &labels, &[("bottleneck", cause.name())], named);
         }
         page.with(&BOTTLENECK, &labels, &[("bottleneck", STARTING_UP)], f64::from(u8::from(known.numbers.starting_up)));
     }
     for (known, labels) in all() {
-        for (group, share) in &known.numbers.recoverable {
-            page.with(&RECOVERABLE, &labels, &[("cause", group.name())], *share);
+        for (cause, share) in &known.numbers.recoverable {
+            page.with(&RECOVERABLE, &labels, &[("cause", cause.name())], *share);
         }
     }
     for (known, labels) in all() {

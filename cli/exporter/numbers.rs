@@ -6,7 +6,7 @@
 
 use gpuwhy_report::run::STARTING_UP;
 use gpuwhy_trace::record::Loss;
-use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
+use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use serde_json::Value;
 
 const DEVICES: usize = 16;
@@ -47,11 +47,11 @@ pub struct Numbers {
     pub driver_version: String,
     pub cupti_version: u64,
     pub captures: u64,
-    pub bottleneck: Option<Group>,
+    pub bottleneck: Option<Cause>,
     /// True if it is too early for a bottleneck.
     pub starting_up: bool,
     /// 0 to 1, by cause.
-    pub recoverable: Vec<(Group, f64)>,
+    pub recoverable: Vec<(Cause, f64)>,
     /// In the order of [`losses`].
     pub lost: Vec<u64>,
     pub unobserved_ns: u64,
@@ -103,12 +103,12 @@ impl Numbers {
             driver_version: label(json, "driver_version"),
             cupti_version: number(json, "cupti_version"),
             captures: number(json, "captures"),
-            bottleneck: group(&json["live_bottleneck"]),
+            bottleneck: cause(&json["live_bottleneck"]),
             starting_up: json["live_bottleneck"] == STARTING_UP,
             recoverable: ranking
-                .filter_map(|row| group(&row["group"]).zip(row["recoverable"].as_f64()))
+                .filter_map(|row| cause(&row["cause"]).zip(row["recoverable"].as_f64()))
                 .filter(|(_, share)| (0.0..=1.0).contains(share))
-                .take(Group::ALL.len())
+                .take(Cause::ALL.len())
                 .collect(),
             lost: losses().map(|name| number(&json["loss"], name)).collect(),
             unobserved_ns: number(json, "unobserved_ns"),
@@ -200,8 +200,8 @@ fn function(row: &Value) -> usize {
     FUNCTIONS.iter().position(|&name| row["function"] == name).unwrap_or(FUNCTIONS.len() - 1)
 }
 
-fn group(name: &Value) -> Option<Group> {
-    Group::ALL.into_iter().find(|group| name.as_str() == Some(group.name()))
+fn cause(name: &Value) -> Option<Cause> {
+    Cause::ALL.into_iter().find(|cause| name.as_str() == Some(cause.name()))
 }
 
 /// Limited to half of the range, so that the sum of two values does not overflow.
@@ -230,7 +230,7 @@ mod tests {
         }
         let hostile = json!({
             "type": "metrics", "pid": -1, "run": "a\n\u{7}b".repeat(1_000), "rank": "x", "loss": 3, "tracing": [],
-            "live_bottleneck": "of_tomorrow", "ranking": [{"group": "sync", "recoverable": 7}, 3],
+            "live_bottleneck": "of_tomorrow", "ranking": [{"cause": "sync", "recoverable": 7}, 3],
             "devices": [3, {"leaves": {"compute": u64::MAX, "of_tomorrow": 1},
                             "collectives": [{"function": "of_tomorrow", "count": 2}, 1],
                             "operations": [{"function": "of_tomorrow", "bytes": 7}, {"function": 3, "bytes": -1}]}],

@@ -9,7 +9,7 @@ use super::numbers::Numbers;
 
 fn text(labels: serde_json::Value, with_leaves: bool) -> String {
     let mut json = json!({"type": "metrics", "pid": 7, "start_unix_ns": 1, "state": "capturing", "host": "n1",
-        "program": "train.py", "live_bottleneck": "sync", "ranking": [{"group": "sync", "recoverable": 0.25}],
+        "program": "train.py", "live_bottleneck": "sync", "ranking": [{"cause": "sync", "recoverable": 0.25}],
         "tracing": {"records_ns": 5}, "loss": {"dropped_by_cupti": 3},
         "devices": [{"id": 0, "uuid": "GPU-1", "leaves": {"compute": 1_500_000_000_u64, "host_cpu": 1},
             "kernels": 2, "steps": 3, "step_median_ns": 4_000_000, "copied_bytes": {"host_to_device": 9},

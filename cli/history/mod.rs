@@ -96,7 +96,7 @@ fn document(name: &str, runs: &[Run], judged: &[Judged]) -> Value {
         row["regression"] = judged.regression.into();
         row["compared_with"] = judged.held_against.into();
         row["change"] = judged.before.as_ref().map_or(Value::Null, |(before, change)| {
-            let causes: BTreeMap<_, _> = change.causes.iter().map(|&(group, ns)| (group.name(), ns)).collect();
+            let causes: BTreeMap<_, _> = change.causes.iter().map(|&(cause, ns)| (cause.name(), ns)).collect();
             json!({
                 "since_ns": runs.get(*before).map(|run| run.start_ns),
                 "outcome": match change.outcome() {

@@ -5,14 +5,14 @@
 //! for terminals here, once.
 
 use gpuwhy_report::text_format::printable;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use serde_json::Value;
 
 /// Maximum characters of a text.
 const TEXT: usize = 600;
 /// Maximum rows of a list.
 const ROWS: usize = 64;
-pub const CAUSES: usize = Group::ALL.len();
+pub const CAUSES: usize = Cause::ALL.len();
 
 /// Fields common to all responses.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -95,7 +95,7 @@ pub struct Device {
 pub struct Window {
     /// End of the interval, nanoseconds since the Unix epoch.
     pub end_ns: u64,
-    /// Microseconds by cause, in the order of [`Group::ALL`].
+    /// Microseconds by cause, in the order of [`Cause::ALL`].
     pub causes: [u64; CAUSES],
 }
 
@@ -141,7 +141,7 @@ fn status(json: &Value) -> Status {
 }
 
 fn live(json: &Value) -> Live {
-    let order = order(&json["groups"]);
+    let order = order(&json["causes"]);
     let interval = share(json, "best_case_low").zip(share(json, "best_case_high"));
     let steps = json["steps"].is_object().then(|| steps(&json["steps"]));
     let named =
@@ -173,9 +173,9 @@ fn live(json: &Value) -> Live {
 }
 
 /// Our cause for each number of a window.
-fn order(groups: &Value) -> Vec<Option<usize>> {
-    let known = |name: &Value| Group::ALL.iter().position(|group| name.as_str() == Some(group.name()));
-    groups.as_array().into_iter().flatten().take(ROWS).map(known).collect()
+fn order(causes: &Value) -> Vec<Option<usize>> {
+    let known = |name: &Value| Cause::ALL.iter().position(|cause| name.as_str() == Some(cause.name()));
+    causes.as_array().into_iter().flatten().take(ROWS).map(known).collect()
 }
 
 fn steps(json: &Value) -> Steps {
@@ -203,7 +203,7 @@ fn window(row: &Value, order: &[Option<usize>]) -> Option<Window> {
     let mut window = Window { end_ns: end.as_u64()?, ..Window::default() };
     for (time, place) in times.iter().zip(order) {
         // Causes that only a newer version knows count as unknown.
-        let place = place.unwrap_or(Group::CannotTell as usize);
+        let place = place.unwrap_or(Cause::CannotTell as usize);
         window.causes[place] = window.causes[place].saturating_add(time.as_u64()?);
     }
     Some(window)
@@ -264,7 +264,7 @@ mod tests {
             json!(null),
             json!([]),
             json!({"devices": {}, "pid": "x", "line": 7}),
-            json!({"devices": [1, null, {"windows": [[], [1], ["x"], [1, -2], 3]}], "groups": 3, "steps": {"newest_ns": ["x"]}}),
+            json!({"devices": [1, null, {"windows": [[], [1], ["x"], [1, -2], 3]}], "causes": 3, "steps": {"newest_ns": ["x"]}}),
             json!({"devices": [], "best_case": -1.0, "busy": "much", "top_kernels": [{}, 5], "lines": "x"}),
         ] {
             let answer = Answer::of(&hostile);
@@ -283,13 +283,13 @@ mod tests {
 
     #[test]
     fn windows_are_read_by_the_names_of_their_causes() {
-        let json = json!({"groups": ["sync", "of_tomorrow", "gpu_compute"],
+        let json = json!({"causes": ["sync", "of_tomorrow", "gpu_compute"],
                           "devices": [{"id": 3, "windows": [[9, 1, 2, 4]]}]});
         let live = Answer::of(&json).live.unwrap();
         let window = live.devices[0].windows[0];
         assert_eq!(window.end_ns, 9);
-        let of = |group: Group| window.causes[group as usize];
-        assert_eq!([Group::Sync, Group::CannotTell, Group::GpuCompute].map(of), [1, 2, 4]);
+        let of = |cause: Cause| window.causes[cause as usize];
+        assert_eq!([Cause::Sync, Cause::CannotTell, Cause::GpuCompute].map(of), [1, 2, 4]);
         assert_eq!(window.causes.iter().sum::<u64>(), 7);
     }
 }

@@ -169,7 +169,7 @@ fn line(trace: &Path, report: &Report, state: &str) -> (Key, String) {
         .text("command", &command)
         .text("state", state)
         .number("captures", captures)
-        .text("bottleneck", report.bottleneck.group.name())
+        .text("bottleneck", report.bottleneck.cause.name())
         .share("share", report.bottleneck.share)
         .text("line", &report.live_line())
         .number("kernels", report.completeness.kernels)

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 use super::answer::{Answer, CAUSES, Live, Row, Status, Window};
 
@@ -110,12 +110,12 @@ impl Process {
     }
 
     /// Bottleneck and its share; the cause is `None` for a name that only another version knows.
-    pub fn bottleneck(&self) -> (Option<Group>, f64) {
+    pub fn bottleneck(&self) -> (Option<Cause>, f64) {
         let (name, share) = match &self.live {
             Some(live) => (&live.bottleneck, live.share),
             None => (&self.status.bottleneck, self.status.share),
         };
-        (Group::ALL.into_iter().find(|group| group.name() == name), share)
+        (Cause::ALL.into_iter().find(|cause| cause.name() == name), share)
     }
 
     /// Time that the tables cover, nanoseconds: at most the last minute. Until two responses have arrived,

@@ -120,7 +120,7 @@ int main(void) {
     char *text = report(gpuwhy_report_text), *json = report(gpuwhy_report_json), records[32];
     puts(text);
     snprintf(records, sizeof records, "\"kernels\":%d,", KERNELS);
-    int kept = promise("the bottleneck is gpu_compute", strstr(json, "\"bottleneck\":{\"group\":\"gpu_compute\"") != NULL);
+    int kept = promise("the bottleneck is gpu_compute", strstr(json, "\"bottleneck\":{\"cause\":\"gpu_compute\"") != NULL);
     kept &= promise("every kernel is in the report", strstr(json, records) != NULL);
     kept &= promise("the range is in the report", strstr(json, "\"message\":\"kernels\"") != NULL);
     free(text);

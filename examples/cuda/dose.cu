@@ -81,10 +81,10 @@ double sleep_host(double nanoseconds) {
     return now_ns() - begin;
 }
 
-// Expected result of a run. `cost_ns` is the total time of `leaves`, and of the cause `group`, in one step.
+// Expected result of a run. `cost_ns` is the total time of `leaves`, and of the cause `cause`, in one step.
 struct Truth {
     std::vector<std::string> leaves;
-    std::string group;
+    std::string cause;
     double cost_ns = 0;
     double step_ns = 0;
 };
@@ -102,7 +102,7 @@ void launch(cudaStream_t stream, double nanoseconds, int blocks = 1, size_t shar
 void wait(cudaStream_t stream) { CHECK(cudaStreamSynchronize(stream)); }
 
 // Runs the steps. Each returns the cost of the dosed cause in it, if it can measure that itself.
-Truth measure(const Run &run, std::vector<std::string> leaves, std::string group, const std::function<double()> &step) {
+Truth measure(const Run &run, std::vector<std::string> leaves, std::string cause, const std::function<double()> &step) {
     step();
     CHECK(cudaDeviceSynchronize());
     measured_from_here<<<1, 1, 0, run.stream>>>();
@@ -112,7 +112,7 @@ Truth measure(const Run &run, std::vector<std::string> leaves, std::string group
     for (long i = 0; i < run.steps; ++i) cost += step();
     CHECK(cudaDeviceSynchronize());
     const double steps = static_cast<double>(run.steps);
-    return {std::move(leaves), std::move(group), cost / steps, (now_ns() - begin) / steps};
+    return {std::move(leaves), std::move(cause), cost / steps, (now_ns() - begin) / steps};
 }
 
 Truth compute(const Run &run) {
@@ -271,7 +271,7 @@ Truth small_copies(const Run &run) {
         copying += copied;
         return copied;
     });
-    if (issuing > kHostBound * copying) truth.group = "launch";
+    if (issuing > kHostBound * copying) truth.cause = "launch";
     return truth;
 }
 
@@ -373,7 +373,7 @@ void print(const Program &program, const Run &run, const Truth &truth) {
     std::printf("{\"program\":\"%s\",\"number\":\"%s\",\"dose\":%g,\"unit\":\"%s\",\"steps\":%ld,\"step_ns\":%.0f,\"leaves\":[",
                 program.name, program.number, run.dose, program.unit, run.steps, truth.step_ns);
     for (size_t i = 0; i < truth.leaves.size(); ++i) std::printf("%s\"%s\"", i ? "," : "", truth.leaves[i].c_str());
-    std::printf("],\"cost_ns\":%.0f,\"group\":\"%s\"}\n", truth.cost_ns, truth.group.c_str());
+    std::printf("],\"cost_ns\":%.0f,\"cause\":\"%s\"}\n", truth.cost_ns, truth.cause.c_str());
 }
 
 [[noreturn]] void fail(const std::string &message) {

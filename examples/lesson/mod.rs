@@ -73,9 +73,9 @@ pub fn promise(what: &str, holds: bool) -> Outcome {
 }
 
 /// Checks the expected bottleneck of the lesson.
-pub fn promise_bottleneck(report: &Report, group: &str) -> Outcome {
+pub fn promise_bottleneck(report: &Report, cause: &str) -> Outcome {
     println!("{report}");
-    promise(&format!("the bottleneck is {group}"), report.bottleneck.group.name() == group)
+    promise(&format!("the bottleneck is {cause}"), report.bottleneck.cause.name() == cause)
 }
 
 /// Calls `work` until the time is over; returns the rate per second.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use gpuwhy_report::run::{Part, Report};
 use gpuwhy_trace::format::{TraceError, TraceReader};
 use gpuwhy_trace::record::Timestamp;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 use crate::error::OpenError;
 use crate::format::Format;
@@ -166,7 +166,7 @@ fn part(input: &Input, from: Duration, to: Duration, progress: &mut Progress<'_>
         return Err(OpenError::interrupted(path));
     }
     report.part = Some(Part { from_ns: since_start(time(from)), to_ns: end, of_ns: length.as_nanos() as u64 });
-    if report.bottleneck.group == Group::NoWork {
+    if report.bottleneck.cause == Cause::NoWork {
         report.bottleneck.recommendation =
             "No device work in this part: the report of the whole run has more.".to_owned();
     }

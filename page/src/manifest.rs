@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuwhy_report::run::Report;
 use gpuwhy_report::words;
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::counters::roofs::{Limit, Roof};
 use profiler_core::steps::LoggedStep;
 use profiler_core::whatif::ScenarioKind;
@@ -31,7 +31,7 @@ pub(crate) struct Manifest<'a> {
     /// Data of the trace that is not in the page.
     left_out: Vec<String>,
     leaves: Vec<LeafWords>,
-    groups: Vec<GroupWords>,
+    causes: Vec<CauseWords>,
     /// Names and words of compute limits, and of kernel rooflines.
     limits: Vec<(&'static str, &'static str)>,
     roofs: Vec<(&'static str, &'static str)>,
@@ -50,12 +50,12 @@ pub(crate) struct Source {
 struct LeafWords {
     name: &'static str,
     words: &'static str,
-    group: usize,
+    cause: usize,
     busy: bool,
 }
 
 #[derive(Serialize)]
-struct GroupWords {
+struct CauseWords {
     name: &'static str,
     words: &'static str,
     mark: &'static str,
@@ -131,7 +131,7 @@ impl Timeline {
 
 impl<'a> Manifest<'a> {
     pub(crate) fn new(report: &'a Report, source: Source, left_out: Vec<String>, timeline: Option<Timeline>) -> Self {
-        let group_of = |leaf: Leaf| Group::ALL.iter().position(|&group| group == leaf.group()).unwrap_or(0);
+        let cause_of = |leaf: Leaf| Cause::ALL.iter().position(|&cause| cause == leaf.cause()).unwrap_or(0);
         Self {
             page_version: PAGE_VERSION,
             source,
@@ -143,17 +143,17 @@ impl<'a> Manifest<'a> {
                 .map(|leaf| LeafWords {
                     name: leaf.name(),
                     words: words::cause(leaf),
-                    group: group_of(leaf),
+                    cause: cause_of(leaf),
                     busy: leaf.is_busy(),
                 })
                 .collect(),
-            groups: Group::ALL
+            causes: Cause::ALL
                 .into_iter()
-                .map(|group| GroupWords {
-                    name: group.name(),
-                    words: words::bottleneck(group),
-                    mark: mark(group),
-                    without: ScenarioKind::without(group).map(ScenarioKind::name),
+                .map(|cause| CauseWords {
+                    name: cause.name(),
+                    words: words::bottleneck(cause),
+                    mark: mark(cause),
+                    without: ScenarioKind::without(cause).map(ScenarioKind::name),
                 })
                 .collect(),
             limits: Limit::ALL.into_iter().map(|limit| (limit.name(), words::limit(limit))).collect(),

@@ -117,7 +117,7 @@ fn chosen(report: &Report, prescan: &Prescan, origin: u64, last: u64) -> Vec<(u6
         windows.extend(typical.chain(slowest).map(|row| (row.start.nanos(), row.end.nanos())));
         windows.extend(rows.iter().map(|row| (row.start.nanos(), row.end.nanos())).min());
     }
-    let gaps = prescan.gaps().iter().chain(prescan.idle(report.bottleneck.group));
+    let gaps = prescan.gaps().iter().chain(prescan.idle(report.bottleneck.cause));
     windows.extend(gaps.map(|&(from, to)| (from.saturating_sub(AROUND), to.saturating_add(AROUND))));
     let clipped = windows.into_iter().map(|(from, to)| (from.max(origin) - origin, to.clamp(origin, last) - origin));
     joined(clipped.filter(|(from, to)| from < to).collect())

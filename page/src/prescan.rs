@@ -9,7 +9,7 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::{CaptureMark, Record};
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::attribution::segments::Segment;
 
 use crate::redact::{RangeTexts, redacted};
@@ -56,7 +56,7 @@ pub(crate) struct Prescan {
     extents: BTreeMap<u32, Extent>,
     gaps: Longest,
     /// Idle time by its cause.
-    idle: BTreeMap<Group, Longest>,
+    idle: BTreeMap<Cause, Longest>,
     /// First start and last end of device time.
     device_time: Option<(u64, u64)>,
     /// Texts to replace by placeholders, if requested.
@@ -102,8 +102,8 @@ impl Prescan {
     }
 
     /// The longest idle intervals of one cause, nanoseconds since the Unix epoch.
-    pub(crate) fn idle(&self, group: Group) -> &[(u64, u64)] {
-        self.idle.get(&group).map_or(&[], |longest| &longest.0)
+    pub(crate) fn idle(&self, cause: Cause) -> &[(u64, u64)] {
+        self.idle.get(&cause).map_or(&[], |longest| &longest.0)
     }
 }
 
@@ -159,7 +159,7 @@ impl Observer for Prescan {
                 let (from, to) = self.device_time.get_or_insert((time.from.nanos(), time.to.nanos()));
                 (*from, *to) = ((*from).min(time.from.nanos()), (*to).max(time.to.nanos()));
                 if !time.leaf.is_busy() {
-                    let idle = self.idle.entry(time.leaf.group()).or_default();
+                    let idle = self.idle.entry(time.leaf.cause()).or_default();
                     idle.take(time.from.nanos(), time.to.nanos());
                 }
             }

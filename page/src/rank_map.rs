@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gpuwhy_import::Observer;
 use gpuwhy_report::capture::Captures;
 use gpuwhy_trace::dictionary::Dictionary;
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::attribution::segments::Segment;
 
 /// Maximum number of columns of a rank. At least half of them are used: pairs are merged when the time
@@ -18,8 +18,8 @@ pub(crate) struct Column {
     /// Start on the common clock, nanoseconds since the Unix epoch.
     pub(crate) from: i64,
     pub(crate) nanos: u64,
-    /// In the order of `Group::ALL`.
-    pub(crate) groups: [u64; Group::ALL.len()],
+    /// In the order of `Cause::ALL`.
+    pub(crate) causes: [u64; Cause::ALL.len()],
 }
 
 #[derive(Debug, Default)]
@@ -34,13 +34,13 @@ struct Time {
     end: u64,
     /// Length of a column, nanoseconds.
     span: u64,
-    columns: Vec<[u64; Group::ALL.len()]>,
+    columns: Vec<[u64; Cause::ALL.len()]>,
     communication: u64,
 }
 
 impl Time {
     fn add(&mut self, leaf: Leaf, from: u64, to: u64) {
-        let Some(group) = Group::ALL.iter().position(|&group| group == leaf.group()) else { return };
+        let Some(cause) = Cause::ALL.iter().position(|&cause| cause == leaf.cause()) else { return };
         self.end = self.end.max(to);
         while (to.saturating_sub(self.origin)) / self.span >= COLUMNS as u64 {
             self.join();
@@ -49,18 +49,18 @@ impl Time {
         while at < to {
             let column = (at / self.span) as usize;
             let edge = ((column as u64 + 1) * self.span).min(to);
-            self.columns[column][group] += edge - at;
+            self.columns[column][cause] += edge - at;
             at = edge;
         }
     }
 
     fn take(&mut self, leaf: Leaf, from: u64, to: u64) {
-        let Some(group) = Group::ALL.iter().position(|&group| group == leaf.group()) else { return };
+        let Some(cause) = Cause::ALL.iter().position(|&cause| cause == leaf.cause()) else { return };
         let (mut at, to) = (from.saturating_sub(self.origin), to.saturating_sub(self.origin));
         while at < to && ((at / self.span) as usize) < COLUMNS {
             let column = (at / self.span) as usize;
             let edge = ((column as u64 + 1) * self.span).min(to);
-            let sum = &mut self.columns[column][group];
+            let sum = &mut self.columns[column][cause];
             *sum = sum.saturating_sub(edge - at);
             at = edge;
         }
@@ -70,9 +70,9 @@ impl Time {
     fn join(&mut self) {
         for column in 0..COLUMNS / 2 {
             let (a, b) = (self.columns[2 * column], self.columns[2 * column + 1]);
-            self.columns[column] = std::array::from_fn(|group| a[group] + b[group]);
+            self.columns[column] = std::array::from_fn(|cause| a[cause] + b[cause]);
         }
-        self.columns[COLUMNS / 2..].fill([0; Group::ALL.len()]);
+        self.columns[COLUMNS / 2..].fill([0; Cause::ALL.len()]);
         self.span *= 2;
     }
 }
@@ -97,11 +97,11 @@ impl RankTime {
     pub(crate) fn columns(&self) -> impl Iterator<Item = Column> {
         let time = self.shown();
         time.into_iter().flat_map(|time| {
-            let with = time.columns.iter().enumerate().filter(|(_, groups)| groups.iter().any(|&nanos| nanos > 0));
-            with.map(|(place, &groups)| Column {
+            let with = time.columns.iter().enumerate().filter(|(_, causes)| causes.iter().any(|&nanos| nanos > 0));
+            with.map(|(place, &causes)| Column {
                 from: (time.origin + place as u64 * time.span) as i64 + self.shift,
                 nanos: time.span,
-                groups,
+                causes,
             })
         })
     }
@@ -120,7 +120,7 @@ impl Observer for RankTime {
                     Segment::Moved { was, leaf, from, to } => (leaf, from.nanos(), to.nanos(), Some(was)),
                     Segment::Gap(_) => continue,
                 };
-                let columns = || vec![[0; Group::ALL.len()]; COLUMNS];
+                let columns = || vec![[0; Cause::ALL.len()]; COLUMNS];
                 let new = || Time { origin: from, end: to, span: 1_000, columns: columns(), communication: 0 };
                 let time = self.devices.entry(device.0).or_insert_with(new);
                 if let Some(was) = was {
@@ -139,17 +139,17 @@ mod tests {
 
     #[test]
     fn joined_columns_keep_every_nanosecond() {
-        let groups = [0; Group::ALL.len()];
-        let mut time = Time { origin: 100, end: 100, span: 10, columns: vec![groups; COLUMNS], communication: 0 };
-        let (mut at, mut wanted) = (100, groups);
+        let causes = [0; Cause::ALL.len()];
+        let mut time = Time { origin: 100, end: 100, span: 10, columns: vec![causes; COLUMNS], communication: 0 };
+        let (mut at, mut wanted) = (100, causes);
         for step in 0..5_000_u64 {
             let to = at + 1 + step * step % 97;
             let leaf = Leaf::ALL[(step % 27) as usize];
             time.add(leaf, at, to);
-            wanted[Group::ALL.iter().position(|&group| group == leaf.group()).unwrap()] += to - at;
+            wanted[Cause::ALL.iter().position(|&cause| cause == leaf.cause()).unwrap()] += to - at;
             at = to;
         }
-        let sums = |time: &Time| time.columns.iter().fold(groups, |a, b| std::array::from_fn(|i| a[i] + b[i]));
+        let sums = |time: &Time| time.columns.iter().fold(causes, |a, b| std::array::from_fn(|i| a[i] + b[i]));
         assert_eq!(sums(&time), wanted);
         assert!(time.span > 10 && time.end == at);
         time.take(Leaf::Compute, 100, 100);

@@ -121,11 +121,11 @@ fn windows_show_the_bottleneck() {
     let whole = stage.page(&options());
     let page = stage.page(&Options { detail: Detail::Windows, ..options() });
     let [all, part] = [&whole, &page].map(Page::manifest);
-    let group = all["report"]["bottleneck"]["group"].as_str().unwrap();
-    let number = all["groups"].as_array().unwrap().iter().position(|row| row["name"] == group).unwrap();
-    let is_of_group = |leaf: &Value| leaf["group"] == number && leaf["busy"] == false;
+    let cause = all["report"]["bottleneck"]["cause"].as_str().unwrap();
+    let number = all["causes"].as_array().unwrap().iter().position(|row| row["name"] == cause).unwrap();
+    let is_of_group = |leaf: &Value| leaf["cause"] == number && leaf["busy"] == false;
     let leaves: Vec<bool> = all["leaves"].as_array().unwrap().iter().map(is_of_group).collect();
-    assert!(leaves.contains(&true), "a program that {group} limits has no idle time by it");
+    assert!(leaves.contains(&true), "a program that {cause} limits has no idle time by it");
     let windows = part["timeline"]["windows"].as_array().unwrap();
     let mut idle: Vec<(u64, u64)> = lanes(&all, "device")
         .flat_map(|lane| whole.events(lane))

@@ -26,14 +26,14 @@ document! {
         leaves: leaves(&from.leaves),
     }
     from: StepKinds {
-        group: from.group,
-        more: StepKind(from.more, from.more_ns, from.more_of_group_ns),
-        less: StepKind(from.less, from.less_ns, from.less_of_group_ns),
+        cause: from.cause,
+        more: StepKind(from.more, from.more_ns, from.more_of_cause_ns),
+        less: StepKind(from.less, from.less_ns, from.less_of_cause_ns),
     }
     from: StepKind {
         steps: from.0,
         median_ns: from.1,
-        group_mean_ns: from.2,
+        cause_mean_ns: from.2,
     }
     from: BestCase {
         kind: from.kind,
@@ -99,6 +99,6 @@ document! {
         gpu_samples: from.samples.0,
         host_samples: from.samples.1,
         bottleneck: from.bottleneck,
-        groups: from.parts.iter().map(|part| (part.group.name(), part)).collect::<BTreeMap<_, _>>(),
+        causes: from.parts.iter().map(|part| (part.cause.name(), part)).collect::<BTreeMap<_, _>>(),
     }
 }

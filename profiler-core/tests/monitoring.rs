@@ -4,7 +4,7 @@
 use gpuwhy_trace::counters::{ChipName, CounterEvent, Metric, MetricList, MetricSet, Sample};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::*;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::monitoring::Monitoring;
 
 const START: u64 = 1_790_000_000_000_000_000;
@@ -44,7 +44,7 @@ struct Segment {
     end: u64,
     busy: bool,
     host: Host,
-    cause: Group,
+    cause: Cause,
 }
 
 /// A program with its truth.
@@ -58,7 +58,7 @@ impl Program {
         self.segments.last().map_or(START, |segment| segment.end)
     }
 
-    fn add(&mut self, nanos: u64, busy: bool, host: Host, cause: Group) {
+    fn add(&mut self, nanos: u64, busy: bool, host: Host, cause: Cause) {
         let end = self.end() + nanos.max(1);
         self.segments.push(Segment { end, busy, host, cause });
     }
@@ -70,22 +70,22 @@ impl Program {
         while self.end() < until {
             let (call, code) = (random.nanos(30_000, 60_000), random.nanos(50_000, 150_000));
             let kernel = (busy * (call + code) as f64) as u64;
-            self.add(code.saturating_sub(kernel), false, Host::Computes, Group::Launch);
-            self.add(kernel.min(code), true, Host::Computes, Group::GpuCompute);
-            self.add(call, false, Host::Launches, Group::Launch);
+            self.add(code.saturating_sub(kernel), false, Host::Computes, Cause::Launch);
+            self.add(kernel.min(code), true, Host::Computes, Cause::GpuCompute);
+            self.add(call, false, Host::Launches, Cause::Launch);
         }
     }
 
     /// The device computes while the thread waits for it.
     fn wait(&mut self, nanos: u64) {
-        self.add(nanos, true, Host::Synchronizes, Group::GpuCompute);
+        self.add(nanos, true, Host::Synchronizes, Cause::GpuCompute);
     }
 
     /// The thread is busy or asleep after a wait of `waited`: the wait caused that much of the time.
     fn late(&mut self, nanos: u64, host: Host, waited: u64) {
-        self.add(nanos.min(waited), false, host, Group::Sync);
+        self.add(nanos.min(waited), false, host, Cause::Sync);
         if nanos > waited {
-            self.add(nanos - waited, false, host, Group::HostCpu);
+            self.add(nanos - waited, false, host, Cause::HostCpu);
         }
     }
 
@@ -101,8 +101,8 @@ impl Program {
         })
     }
 
-    fn share(&self, group: Group) -> f64 {
-        let is_its = |segment: &Segment| if segment.busy { group == Group::GpuCompute } else { segment.cause == group };
+    fn share(&self, cause: Cause) -> f64 {
+        let is_its = |segment: &Segment| if segment.busy { cause == Cause::GpuCompute } else { segment.cause == cause };
         let nanos: u64 = self.parts(START, self.end()).filter(|(_, part)| is_its(part)).map(|part| part.0).sum();
         nanos as f64 / (self.end() - START) as f64
     }
@@ -129,7 +129,7 @@ fn program(kind: Kind, seed: u64) -> Program {
         let scaled = |nanos: u64| (nanos as f64 * scatter) as u64;
         match kind {
             Kind::Loader => {
-                program.add(scaled(loading), false, Host::Loads, Group::DataLoading);
+                program.add(scaled(loading), false, Host::Loads, Cause::DataLoading);
                 program.launch(&mut random, 2 * MILLI, 0.7);
                 program.wait(scaled(computing));
             }
@@ -144,7 +144,7 @@ fn program(kind: Kind, seed: u64) -> Program {
                 program.late(scaled(MILLI), Host::Computes, scaled(computing * 8));
             }
             Kind::Mixed => {
-                program.add(scaled(loading / 2), false, Host::Loads, Group::DataLoading);
+                program.add(scaled(loading / 2), false, Host::Loads, Cause::DataLoading);
                 program.launch(&mut random, scaled(computing / 2), busy);
                 program.wait(scaled(computing));
                 program.late(scaled(loading / 3), Host::Sleeps, scaled(computing));
@@ -249,7 +249,7 @@ fn monitored(program: &Program, sampling: Sampling, seed: u64) -> Monitoring {
 }
 
 /// Fraction of the shares that lie in their interval, mean unresolved share, and the bottlenecks.
-fn coverage(kind: Kind, sampling: Sampling) -> (f64, f64, Vec<Group>) {
+fn coverage(kind: Kind, sampling: Sampling) -> (f64, f64, Vec<Cause>) {
     let (mut within, mut all, mut not_told, mut named) = (0.0, 0.0, 0.0, Vec::new());
     for seed in 0..PROGRAMS {
         let program = program(kind, seed);
@@ -257,12 +257,12 @@ fn coverage(kind: Kind, sampling: Sampling) -> (f64, f64, Vec<Group>) {
         let sum: u64 = time.parts.iter().map(|part| part.nanos).sum();
         assert_eq!(sum + time.unresolved_ns, time.window_ns, "{time:?}");
         for part in &time.parts {
-            let truth = program.share(part.group);
+            let truth = program.share(part.cause);
             all += 1.0;
             if part.low <= truth && truth <= part.high {
                 within += 1.0;
             } else {
-                println!("{kind:?} {seed}: {:?} {truth:.4} is not in {:.4} to {:.4}", part.group, part.low, part.high);
+                println!("{kind:?} {seed}: {:?} {truth:.4} is not in {:.4} to {:.4}", part.cause, part.low, part.high);
             }
         }
         not_told += time.unresolved_ns as f64 / time.window_ns as f64 / PROGRAMS as f64;
@@ -277,15 +277,15 @@ const USUAL: Sampling = Sampling { interval: 5 * MILLI, native: true, engine: tr
 #[test]
 fn intervals_hold_the_truth_and_a_bottleneck_is_the_right_one() {
     for (kind, right, at_least) in [
-        (Kind::Loader, Group::DataLoading, 15),
-        (Kind::Launches, Group::Launch, 20),
-        (Kind::Sleeper, Group::HostCpu, 15),
-        (Kind::Computes, Group::GpuCompute, 20),
+        (Kind::Loader, Cause::DataLoading, 15),
+        (Kind::Launches, Cause::Launch, 20),
+        (Kind::Sleeper, Cause::HostCpu, 15),
+        (Kind::Computes, Cause::GpuCompute, 20),
     ] {
         let (within, _, named) = coverage(kind, USUAL);
         assert!(within >= 0.9, "{kind:?}: {within}");
-        let rights = named.iter().filter(|&&group| group == right).count();
-        assert!(named.iter().all(|&group| group == right || group == Group::CannotTell), "{kind:?}: {named:?}");
+        let rights = named.iter().filter(|&&cause| cause == right).count();
+        assert!(named.iter().all(|&cause| cause == right || cause == Cause::CannotTell), "{kind:?}: {named:?}");
         assert!(rights >= at_least, "{kind:?}: {rights} of {}: {named:?}", named.len());
     }
     let (within, ..) = coverage(Kind::Mixed, USUAL);
@@ -303,41 +303,41 @@ fn faster_samples_tell_more_apart() {
 fn what_a_program_loads_and_its_end_do_not_count() {
     const SECOND: u64 = 1000 * MILLI;
     let mut started = Program::default();
-    started.add(7 * SECOND, false, Host::Computes, Group::HostCpu);
+    started.add(7 * SECOND, false, Host::Computes, Cause::HostCpu);
     for _ in 0..100 {
         started.wait(28 * MILLI);
         started.late(2 * MILLI, Host::Computes, 28 * MILLI);
     }
     // Samples continue until 200 ms before the program ends.
-    started.add(SECOND + 200 * MILLI, false, Host::Computes, Group::HostCpu);
+    started.add(SECOND + 200 * MILLI, false, Host::Computes, Cause::HostCpu);
     let time = monitored(&started, USUAL, 1).time().expect("device samples came");
     // Blocks are up to 400 ms long.
     let near = |nanos: u64, seconds: f64| (nanos as f64 / SECOND as f64 - seconds).abs() <= 0.5;
     assert!(near(time.start_up_ns, 7.0) && near(time.window_ns, 3.0), "{time:?}");
-    assert_eq!(time.bottleneck, Group::GpuCompute, "{time:?}");
+    assert_eq!(time.bottleneck, Cause::GpuCompute, "{time:?}");
     // Without any work yet, there is no end.
     let mut idle = Program::default();
-    idle.add(SECOND + 700 * MILLI, false, Host::Computes, Group::HostCpu);
+    idle.add(SECOND + 700 * MILLI, false, Host::Computes, Cause::HostCpu);
     let time = monitored(&idle, USUAL, 1).time().expect("device samples came");
-    assert!(near(time.window_ns, 1.5) && time.bottleneck == Group::CannotTell, "{time:?}");
+    assert!(near(time.window_ns, 1.5) && time.bottleneck == Cause::CannotTell, "{time:?}");
     // Of a longer idle time at the end, all but two seconds and a block count.
-    started.add(2 * SECOND, false, Host::Computes, Group::HostCpu);
+    started.add(2 * SECOND, false, Host::Computes, Cause::HostCpu);
     let time = monitored(&started, USUAL, 1).time().expect("device samples came");
-    assert!(near(time.window_ns, 3.7) && time.bottleneck != Group::GpuCompute, "{time:?}");
+    assert!(near(time.window_ns, 3.7) && time.bottleneck != Cause::GpuCompute, "{time:?}");
 }
 
 #[test]
 fn less_evidence_widens_intervals_and_names_nothing_wrong() {
     for (kind, right) in
-        [(Kind::Launches, Group::Launch), (Kind::Sleeper, Group::HostCpu), (Kind::Mixed, Group::CannotTell)]
+        [(Kind::Launches, Cause::Launch), (Kind::Sleeper, Cause::HostCpu), (Kind::Mixed, Cause::CannotTell)]
     {
         for sampling in [Sampling { native: false, ..USUAL }, Sampling { engine: false, ..USUAL }] {
             let (within, _, named) = coverage(kind, sampling);
             assert!(within >= 0.9, "{kind:?} {sampling:?}: {within}");
-            let wrong = named.iter().filter(|&&group| group != right && group != Group::CannotTell).count();
+            let wrong = named.iter().filter(|&&cause| cause != right && cause != Cause::CannotTell).count();
             assert!(wrong == 0 || kind == Kind::Mixed, "{kind:?} {sampling:?}: {named:?}");
         }
     }
     let (_, _, named) = coverage(Kind::Launches, Sampling { native: false, ..USUAL });
-    assert!(named.iter().all(|&group| group == Group::CannotTell), "calls do not show without native functions");
+    assert!(named.iter().all(|&cause| cause == Cause::CannotTell), "calls do not show without native functions");
 }

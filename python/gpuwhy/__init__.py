@@ -8,7 +8,7 @@ Importing this module does nothing: no library is loaded and no process is start
         for batch in gpuwhy.steps(loader):
             with gpuwhy.range("forward"):
                 loss = model(batch)
-    p.report.bottleneck.group          # 'launch'
+    p.report.bottleneck.cause          # 'launch'
 
 All figures come from the command `gpuwhy` and the library `libprof.so`, which are in the same package.
 """

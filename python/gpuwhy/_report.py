@@ -17,7 +17,7 @@ class Bottleneck:
 
     def __init__(self, raw: BottleneckJson) -> None:
         self.raw = raw
-        self.group: str = raw["group"]
+        self.cause: str = raw["cause"]
         """The cause: `gpu_compute`, `launch`, `data_loading`, `host_cpu`, `copy`, `sync`, `communication`, `allocator`,
         `no_work` or `cannot_tell`."""
         self.share: float = raw["share"]
@@ -29,7 +29,7 @@ class Bottleneck:
         """What to do first, what it brings (`speedup`, with the interval `low` to `high`), and the bottleneck then."""
 
     def __repr__(self) -> str:
-        return f"<Bottleneck {self.group} {self.share:.0%}>"
+        return f"<Bottleneck {self.cause} {self.share:.0%}>"
 
 
 class Device:
@@ -172,7 +172,7 @@ class Report:
 
     def __repr__(self) -> str:
         devices = ", ".join(device.name for device in self.devices)
-        return f"<Report {self.bottleneck.group} {self.bottleneck.share:.0%}; {devices or 'no device'}>"
+        return f"<Report {self.bottleneck.cause} {self.bottleneck.share:.0%}; {devices or 'no device'}>"
 
     def __str__(self) -> str:
         return self.text

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, TypedDict
 
 
 class Ranked(TypedDict):
-    group: str
+    cause: str
     share: float
     recoverable: float
     by: str
@@ -31,7 +31,7 @@ class Basis(TypedDict):
 
 
 class BottleneckJson(TypedDict):
-    group: str
+    cause: str
     share: float
     ranking: List[Ranked]
     basis: Optional[Basis]

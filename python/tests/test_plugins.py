@@ -24,7 +24,7 @@ def play(millis=None):
 def test_right(gpu_profile):
     with gpu_profile:
         play(3300)
-    assert gpu_profile.report.bottleneck.group
+    assert gpu_profile.report.bottleneck.cause
 
 @pytest.mark.gpu_expect(launches_at_most=2, no_sync=True)
 def test_wrong(gpu_profile):

@@ -89,7 +89,7 @@ def test_types_fit_a_report_with_counters_and_find_what_does_not():
 
 def test_a_report_has_typed_figures(trace):
     report = gpuwhy.open(trace).report
-    assert report.bottleneck.group == "launch" and 0.5 < report.bottleneck.share < 0.7
+    assert report.bottleneck.cause == "launch" and 0.5 < report.bottleneck.share < 0.7
     assert report.bottleneck.plan[0]["action"] == "capture the step in a CUDA graph"
     device = report.devices[0]
     assert device.name == "NVIDIA H200" and device.step_ns == device.raw["steps"]["median_ns"]
@@ -223,7 +223,7 @@ def test_a_trace_whose_name_begins_with_a_dash_is_no_option(trace, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     shutil.copy(trace, "-x.gpuwhy")
     opened = gpuwhy.open("-x.gpuwhy")
-    assert opened.report.bottleneck.group == "launch" and opened.report.text
+    assert opened.report.bottleneck.cause == "launch" and opened.report.text
     assert opened.sql("SELECT count(*) AS n FROM kernels")[0]["n"] > 0
     assert gpuwhy.diff("-x.gpuwhy", "-x.gpuwhy").devices[0]["outcome"] == "unchanged"
     opened.html("-page.html")

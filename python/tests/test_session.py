@@ -17,7 +17,7 @@ def test_a_session_reports_what_the_device_did(program):
             play()
         assert violation() == "", violation()
         report = p.report
-        assert report.bottleneck.group == "launch"
+        assert report.bottleneck.cause == "launch"
         assert sum(report.devices[0].leaves.values()) == report.devices[0].window_ns
         assert sum(row["count"] for row in report.kernels) == report.completeness["records"]["kernels"] == 54081
         assert report.completeness["end"] == "clean"

@@ -199,7 +199,7 @@ pub fn state(
             "ranking",
             ranking
                 .iter()
-                .map(|row| Object::new().text("group", row.group.name()).share("recoverable", row.recoverable)),
+                .map(|row| Object::new().text("cause", row.cause.name()).share("recoverable", row.recoverable)),
         )
         .object("loss", Some(loss))
         .object("tracing", tracing)

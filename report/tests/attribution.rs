@@ -301,7 +301,7 @@ fn a_program_is_judged_once_it_has_left_its_start_up() {
         gpu(0).kernel("new_2").at(at).lasting(999).launched(&mut scenario, 1, at - 90, 5);
     }
     let report = scenario.report();
-    assert_eq!(report.bottleneck.group.name(), "gpu_compute");
+    assert_eq!(report.bottleneck.cause.name(), "gpu_compute");
     assert!(report.bottleneck.share > 0.8, "{:?}", report.bottleneck);
     assert!(report.devices[0].leaves[Leaf::RuntimeApi as usize] > 200_000_000);
 }

@@ -4,13 +4,13 @@ use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{RecoverableBy, Report};
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Device, Loss, MemoryKind};
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
 #[track_caller]
-fn assert_bottleneck(scenario: &Scenario, group: Group) -> Report {
+fn assert_bottleneck(scenario: &Scenario, cause: Cause) -> Report {
     let report = scenario.report();
-    assert_eq!(report.bottleneck.group, group, "\n{}", report.summary());
+    assert_eq!(report.bottleneck.cause, cause, "\n{}", report.summary());
     for line in report.summary().lines().chain([report.live_line().as_str()]) {
         let most = if line.starts_with("gpuwhy [") { 120 } else { 100 };
         assert!(line.chars().count() <= most, "{line}");
@@ -36,7 +36,7 @@ fn eager_mlp_is_launch_bound() {
     let scenario = steps(5_000, 20, |scenario, at| {
         gpu(0).kernel("elementwise").at(at + 7).lasting(3).launched(scenario, 1, at, 5);
     });
-    let report = assert_bottleneck(&scenario, Group::Launch);
+    let report = assert_bottleneck(&scenario, Cause::Launch);
     assert!(report.bottleneck.share > 0.8);
 }
 
@@ -45,7 +45,7 @@ fn gpt_is_compute_bound() {
     let scenario = steps(400, 1_000, |scenario, at| {
         gpu(0).kernel("flash_fwd_kernel").at(at + 500).lasting(998).launched(scenario, 1, at, 5);
     });
-    let report = assert_bottleneck(&scenario, Group::GpuCompute);
+    let report = assert_bottleneck(&scenario, Cause::GpuCompute);
     assert!(report.bottleneck.evidence.iter().any(|sentence| sentence.contains("flash_fwd_kernel")));
 }
 
@@ -66,7 +66,7 @@ fn rows(blocks: u32) -> Scenario {
 
 #[test]
 fn small_grids_in_a_row_are_to_be_batched() {
-    let report = assert_bottleneck(&rows(1), Group::GpuCompute);
+    let report = assert_bottleneck(&rows(1), Cause::GpuCompute);
     let what_if = report.devices[0].what_if.as_ref().expect("steps");
     let gain = what_if.best_case(ScenarioKind::GridsFilled).expect("replayed").speedup;
     // 6.6 ms become two kernels of 100 us, their launches, and a host that wakes up and starts again.
@@ -81,7 +81,7 @@ fn small_grids_in_a_row_are_to_be_batched() {
     );
     assert!(report.bottleneck.recommendation.starts_with("Join equal small kernels"), "{text}");
     // Grids too large for two to run concurrently have no gain.
-    let report = assert_bottleneck(&rows(67), Group::GpuCompute);
+    let report = assert_bottleneck(&rows(67), Cause::GpuCompute);
     let best_case = report.devices[0].what_if.as_ref().and_then(|what_if| what_if.best_case(ScenarioKind::GridsFilled));
     assert_eq!(best_case.map(|best_case| best_case.speedup), Some(1.0));
     assert!(report.bottleneck.recommendation.starts_with("The GPU is busy"), "{}", report.summary());
@@ -94,7 +94,7 @@ fn resnet_with_a_slow_loader_waits_for_data_even_when_it_reads_its_loss() {
         gpu(0).kernel("conv").at(at + 4_300).lasting(50_000).launched(scenario, 1, at + 4_260, 5);
         scenario.call(1, "cudaStreamSynchronize_v3020", at + 4_300, 50_010);
     });
-    let report = assert_bottleneck(&scenario, Group::DataLoading);
+    let report = assert_bottleneck(&scenario, Cause::DataLoading);
     assert!(report.bottleneck.evidence.iter().any(|sentence| sentence.contains("Inferred")));
 }
 
@@ -106,7 +106,7 @@ fn pageable_copies_in_a_loop_are_copy_bound() {
         gpu(0).kernel("sum").at(at + 25_020).lasting(4_970).launched(scenario, 1, at + 25_010, 5);
         scenario.call(1, "cudaDeviceSynchronize_v3020", at + 25_020, 4_975);
     });
-    let report = assert_bottleneck(&scenario, Group::Copy);
+    let report = assert_bottleneck(&scenario, Cause::Copy);
     assert!(report.bottleneck.recommendation.contains("pinned memory"));
     assert!(report.bottleneck.evidence.iter().any(|sentence| sentence.contains("GB/s")));
 }
@@ -125,13 +125,13 @@ fn item_in_every_iteration_is_sync_bound() {
         scenario.call(1, "cudaStreamSynchronize_v3020", at + 1_041, 3);
     });
     // The pause after each wait is far longer than the wait was: plain host time...
-    assert_bottleneck(&scenario, Group::HostCpu);
+    assert_bottleneck(&scenario, Cause::HostCpu);
     // ...and when the wait is as long as the pause, the wait is the cause.
     let scenario = steps(200, 2_000, |scenario, at| {
         gpu(0).kernel("layer").at(at + 10).lasting(1_000).launched(scenario, 1, at, 5);
         scenario.call(1, "cudaStreamSynchronize_v3020", at + 10, 1_005);
     });
-    let report = assert_bottleneck(&scenario, Group::Sync);
+    let report = assert_bottleneck(&scenario, Cause::Sync);
     assert!(report.bottleneck.evidence.iter().any(|sentence| sentence.contains("cudaStreamSynchronize")));
 }
 
@@ -145,10 +145,10 @@ fn waiting_for_each_kernel_is_sync_bound_though_the_device_waits_for_launches() 
             scenario.call(1, "cudaStreamSynchronize_v3020", at + 5, 33);
         }
     });
-    let report = assert_bottleneck(&scenario, Group::Sync);
+    let report = assert_bottleneck(&scenario, Cause::Sync);
     assert!((0.46..0.48).contains(&report.bottleneck.share), "18 of 38 us: {}", report.bottleneck.share);
     let [first, ..] = &report.bottleneck.ranking[..] else { panic!("{}", report.summary()) };
-    assert_eq!((first.group, first.by), (Group::Sync, RecoverableBy::Simulation), "{}", report.summary());
+    assert_eq!((first.cause, first.by), (Cause::Sync, RecoverableBy::Simulation), "{}", report.summary());
     assert!(first.recoverable > 0.43, "38 us become 20.9 us: {first:?}");
 }
 
@@ -163,7 +163,7 @@ fn a_collective_that_nothing_covers_is_communication() {
             5,
         );
     });
-    assert_bottleneck(&scenario, Group::Communication);
+    assert_bottleneck(&scenario, Cause::Communication);
 }
 
 /// The host needs a millisecond per step regardless of the device, so a collective that ends sooner has no
@@ -182,9 +182,9 @@ fn late_host(compute: u64, communication: u64) -> Scenario {
 
 #[test]
 fn groups_are_ranked_by_what_could_be_had_back() {
-    let report = assert_bottleneck(&late_host(250, 450), Group::HostCpu);
-    let row = |group| report.bottleneck.ranking.iter().find(|row| row.group == group).unwrap();
-    let (host, communication) = (row(Group::HostCpu), row(Group::Communication));
+    let report = assert_bottleneck(&late_host(250, 450), Cause::HostCpu);
+    let row = |cause| report.bottleneck.ranking.iter().find(|row| row.cause == cause).unwrap();
+    let (host, communication) = (row(Cause::HostCpu), row(Cause::Communication));
     assert!(communication.share > 0.44 && communication.share > host.share + 0.1);
     assert!(communication.recoverable < 0.01 && host.recoverable > 0.25, "{:?}", report.bottleneck.ranking);
     assert_eq!((communication.by, host.by), (RecoverableBy::Simulation, RecoverableBy::Simulation));
@@ -192,7 +192,7 @@ fn groups_are_ranked_by_what_could_be_had_back() {
     // Without steps there is no simulation, and the accounting decides.
     let mut irregular = late_host(250, 450);
     irregular.records.truncate(4 * 100);
-    let report = assert_bottleneck(&irregular, Group::Communication);
+    let report = assert_bottleneck(&irregular, Cause::Communication);
     assert!(
         report.bottleneck.ranking.iter().all(|row| row.by == RecoverableBy::Additive && row.recoverable == row.share)
     );
@@ -200,7 +200,7 @@ fn groups_are_ranked_by_what_could_be_had_back() {
 
 #[test]
 fn a_large_share_that_cannot_be_had_back_leaves_computation_first() {
-    let report = assert_bottleneck(&late_host(600, 290), Group::GpuCompute);
+    let report = assert_bottleneck(&late_host(600, 290), Cause::GpuCompute);
     let sentence =
         "Communication between GPUs takes 29 % of the time, but without it only 0 % would be saved (simulated)";
     assert!(
@@ -216,7 +216,7 @@ fn allocating_in_the_loop_is_the_allocator() {
         scenario.call(1, "cudaMalloc_v3020", at, 600);
         gpu(0).kernel("k").at(at + 610).lasting(300).launched(scenario, 1, at + 602, 5);
     });
-    let report = assert_bottleneck(&scenario, Group::Allocator);
+    let report = assert_bottleneck(&scenario, Cause::Allocator);
     assert!(report.bottleneck.evidence.iter().any(|sentence| sentence.contains("cudaMalloc")));
 }
 
@@ -225,7 +225,7 @@ fn python_between_launches_is_host_time() {
     let scenario = steps(200, 1_000, |scenario, at| {
         gpu(0).kernel("k").at(at + 10).lasting(300).launched(scenario, 1, at, 5);
     });
-    assert_bottleneck(&scenario, Group::HostCpu);
+    assert_bottleneck(&scenario, Cause::HostCpu);
 }
 
 #[test]
@@ -233,14 +233,14 @@ fn a_server_between_requests_has_no_work() {
     let scenario = steps(30, 15_000_000, |scenario, at| {
         gpu(0).kernel("request").at(at + 10).lasting(20_000).launched(scenario, 1, at, 5);
     });
-    assert_bottleneck(&scenario, Group::NoWork);
+    assert_bottleneck(&scenario, Cause::NoWork);
 }
 
 #[test]
 fn nothing_recorded_is_no_work() {
     let mut scenario = Scenario::new();
     scenario.call(1, "cuInit", 10, 100);
-    assert_bottleneck(&scenario, Group::NoWork);
+    assert_bottleneck(&scenario, Cause::NoWork);
 }
 
 #[test]
@@ -248,10 +248,10 @@ fn little_data_unknown_waits_and_losses_are_no_ground_for_a_bottleneck() {
     let few = steps(3, 1_000, |scenario, at| {
         gpu(0).kernel("k").at(at + 10).lasting(300).launched(scenario, 1, at, 5);
     });
-    assert_bottleneck(&few, Group::CannotTell);
+    assert_bottleneck(&few, Cause::CannotTell);
 
     let unlaunched = steps(200, 1_000, |scenario, at| scenario.add(gpu(0).kernel("k").at(at).lasting(300)));
-    let report = assert_bottleneck(&unlaunched, Group::CannotTell);
+    let report = assert_bottleneck(&unlaunched, Cause::CannotTell);
     assert!(report.bottleneck.evidence[0].contains("not recorded"));
 
     let busy = steps(200, 1_000, |scenario, at| {
@@ -266,7 +266,7 @@ fn little_data_unknown_waits_and_losses_are_no_ground_for_a_bottleneck() {
         End::Abrupt,
         vec!["a hole".to_owned()],
     );
-    assert_eq!(lossy.bottleneck.group, Group::CannotTell);
+    assert_eq!(lossy.bottleneck.cause, Cause::CannotTell);
     assert!(lossy.summary().contains("CUPTI dropped 1000 records."));
     assert!(lossy.summary().contains("The trace has no end"));
     assert!(lossy.summary().contains("Damaged: a hole"));

@@ -4,7 +4,7 @@
 use crate::support::{Scenario, assert_leaves, gpu};
 use gpuwhy_trace::record::{HostSample, InterpreterLock, MemoryKind, Record, StackId, ThreadState};
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
+use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, Subject};
 use proptest::prelude::*;
 
@@ -246,7 +246,7 @@ fn training(sample: HostSample, stack: &[(&str, &str, u32)]) -> Scenario {
 fn the_bottleneck_names_the_line_and_what_the_workers_did() {
     let busy = HostSample { children: 4, children_running: 4, ..sample(ThreadState::Futex, 0, 0) };
     let report = training(busy, &starved()).report();
-    assert_eq!(report.bottleneck.group, Group::DataLoading, "{:?}", report.bottleneck);
+    assert_eq!(report.bottleneck.cause, Cause::DataLoading, "{:?}", report.bottleneck);
     let evidence = report.bottleneck.evidence.join("\n");
     assert!(evidence.contains("train.py:42 (main), in threading.py"), "{evidence}");
     assert!(evidence.contains("worker processes were computing 100 %"), "{evidence}");
@@ -254,12 +254,12 @@ fn the_bottleneck_names_the_line_and_what_the_workers_did() {
     assert!(report.bottleneck.recommendation.contains("do not keep up"), "{}", report.bottleneck.recommendation);
 
     let report = training(sample(ThreadState::Running, 8_000, 0), &inline()).report();
-    assert_eq!(report.bottleneck.group, Group::DataLoading);
+    assert_eq!(report.bottleneck.cause, Cause::DataLoading);
     assert!(report.bottleneck.evidence.join("\n").contains("data.py:7 (Images.__getitem__)"));
     assert!(report.bottleneck.recommendation.contains("num_workers=4"));
 
     let report = training(sample(ThreadState::Running, 8_000, 0), &[TRAIN]).report();
-    assert_eq!(report.bottleneck.group, Group::HostCpu);
+    assert_eq!(report.bottleneck.cause, Cause::HostCpu);
     assert!(report.bottleneck.evidence.join("\n").contains("Running code at train.py:42 (main)"));
     let host = report.host.as_ref().unwrap();
     assert_eq!((host.totals.samples, host.lines.len(), host.lines[0].line), (1_000, 1, 42));
@@ -271,7 +271,7 @@ fn the_bottleneck_names_the_line_and_what_the_workers_did() {
 
     let gil = HostSample { interpreter_lock: InterpreterLock::OtherThread, ..sample(ThreadState::Futex, 0, 0) };
     let report = training(gil, &[TRAIN]).report();
-    assert_eq!(report.bottleneck.group, Group::HostCpu);
+    assert_eq!(report.bottleneck.cause, Cause::HostCpu);
     assert!(report.bottleneck.recommendation.contains("interpreter's lock"));
 }
 

@@ -107,9 +107,9 @@ wire! {
     World { kind: String, step_ns: u64, speedup: Option<f64>, low: Option<f64>, high: Option<f64> }
     Step { start_unix_ns: u64, duration_ns: u64, leaves: BTreeMap<String, u64> }
     Basis { steps: u64, set_aside: u64, share_low: f64, share_high: f64 }
-    StepKinds { group: String, more: StepKind, less: StepKind }
+    StepKinds { cause: String, more: StepKind, less: StepKind }
     Untraced { step_ns: u64, share_of_tracing: f64, source: String }
-    StepKind { steps: u64, median_ns: u64, group_mean_ns: u64 }
+    StepKind { steps: u64, median_ns: u64, cause_mean_ns: u64 }
     Overlap { top: String, beneath: String, ns: u64 }
     Kernel {
         name: String, library: Option<String>, communication: bool, count: u64, total_ns: u64, mean_ns: u64, median_ns: u64, min_ns: u64,
@@ -132,13 +132,13 @@ wire! {
     CopyOverlap { exposed_ns: u64, hidden_ns: u64, serial: bool }
     Api { name: String, calls: u64, failed: u64, total_ns: u64, max_ns: u64 }
     Bottleneck {
-        group: String, share: f64, ranking: Vec<Ranked>, basis: Option<Basis>, evidence: Vec<String>,
+        cause: String, share: f64, ranking: Vec<Ranked>, basis: Option<Basis>, evidence: Vec<String>,
         recommendation: String, plan: Vec<Fix>,
     }
     Fix {
         kind: String, action: String, because: Option<String>, speedup: f64, low: f64, high: f64, then: Option<String>,
     }
-    Ranked { group: String, share: f64, recoverable: f64, by: String }
+    Ranked { cause: String, share: f64, recoverable: f64, by: String }
 }
 
 fn read_back(scenario: &Scenario) -> Report {
@@ -159,7 +159,7 @@ fn every_field_is_declared_and_the_leaves_sum_to_the_window() {
     assert_eq!(report.schema_version, 1);
     assert_eq!((report.process.pid, report.completeness.end.as_str()), (42, "clean"));
     assert_eq!(report.completeness.records.kernels, 50);
-    assert_eq!(report.bottleneck.group, "host_cpu");
+    assert_eq!(report.bottleneck.cause, "host_cpu");
     let device = &report.devices[0];
     assert_eq!(device.leaves.len(), Leaf::ALL.len(), "leaves of zero are written too");
     assert_eq!(device.leaves.values().sum::<u64>(), device.window_ns);
@@ -235,7 +235,7 @@ fn steps_are_listed_with_their_leaves() {
     let free = what_if.scenarios.iter().find(|scenario| scenario.kind == "launches_free").unwrap();
     assert!(free.speedup.unwrap() > 1.5 && free.step_ns < steps.median_ns, "{what_if:?}");
     let basis = report.bottleneck.basis.unwrap();
-    assert_eq!((basis.set_aside, report.bottleneck.group.as_str()), (0, "host_cpu"));
+    assert_eq!((basis.set_aside, report.bottleneck.cause.as_str()), (0, "host_cpu"));
     assert!(basis.share_low <= report.bottleneck.share && report.bottleneck.share <= basis.share_high);
     assert!(basis.steps + 3 >= steps.seen && basis.steps <= steps.seen);
 }
@@ -244,5 +244,5 @@ fn steps_are_listed_with_their_leaves() {
 fn an_empty_run_is_a_document_too() {
     let report = read_back(&Scenario::new());
     assert!(report.devices.is_empty());
-    assert_eq!((report.bottleneck.group.as_str(), report.observed_ns), ("no_work", 0));
+    assert_eq!((report.bottleneck.cause.as_str(), report.observed_ns), ("no_work", 0));
 }

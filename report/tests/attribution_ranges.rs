@@ -3,7 +3,7 @@
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{RangeRow, RangesReport};
 use gpuwhy_trace::record::{MemoryKind, RangeEventKind as Kind, Record};
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::attribution::{Attributor, RangeStyle};
 use profiler_core::steps::StepSource;
 use proptest::prelude::*;
@@ -183,7 +183,7 @@ fn a_named_loader_is_data_loading_and_the_pattern_steps_back() {
         of(&unnamed, Leaf::HostCpu) + of(&unnamed, Leaf::DataLoading)
     );
     let report = named.report();
-    assert_eq!(report.bottleneck.group, Group::DataLoading);
+    assert_eq!(report.bottleneck.cause, Cause::DataLoading);
     let evidence = report.bottleneck.evidence.join("\n");
     assert!(evidence.contains("ranges around its data loader: preparing the batch"), "{evidence}");
 }

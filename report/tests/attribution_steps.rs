@@ -4,7 +4,7 @@ use crate::support::{Scenario, ZERO, gpu};
 use gpuwhy_report::run::StepMeaning;
 use gpuwhy_trace::record::{MemoryKind, ThreadId, Timestamp};
 use profiler_core::attribution::Attributor;
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::steps::{RecognizedBy, StepSource, Steps};
 
 /// Kernels of one step of [`train`].
@@ -201,7 +201,7 @@ fn the_bottleneck_rests_on_the_typical_step_and_lists_the_others() {
     let report = scenario.report();
     let bottleneck = &report.bottleneck;
     let basis = bottleneck.basis.expect("steady steps");
-    assert_eq!((bottleneck.group, basis.set_aside), (Group::HostCpu, 1), "{}", report.summary());
+    assert_eq!((bottleneck.cause, basis.set_aside), (Cause::HostCpu, 1), "{}", report.summary());
     // The pause between two calls is 1.2 ms; the device is idle for 1,202 us because of it.
     assert!((bottleneck.share - 0.6).abs() < 0.02, "{}", bottleneck.share);
     assert!(basis.share.low <= bottleneck.share && bottleneck.share <= basis.share.high);
@@ -239,7 +239,7 @@ fn decode(odd: impl Fn(u64) -> Option<u64>) -> Scenario {
 #[test]
 fn graphs_are_recommended_only_when_the_sequence_repeats() {
     let bottleneck = decode(|_| None).report().bottleneck;
-    assert_eq!(bottleneck.group, Group::Launch);
+    assert_eq!(bottleneck.cause, Cause::Launch);
     assert!(bottleneck.recommendation.contains("Capture the step in a CUDA graph"), "{}", bottleneck.recommendation);
     assert!(
         bottleneck.evidence.iter().any(|line| line.starts_with("100 % of the launches are the same in every step"))
@@ -255,14 +255,14 @@ fn graphs_are_recommended_only_when_the_sequence_repeats() {
         }
     }
     let bottleneck = scenario.report().bottleneck;
-    assert_eq!(bottleneck.group, Group::Launch, "{bottleneck:?}");
+    assert_eq!(bottleneck.cause, Cause::Launch, "{bottleneck:?}");
     assert!(bottleneck.recommendation.contains("within the graphs"), "{}", bottleneck.recommendation);
 
     // One kernel of each third step is different: 1 in 30 differs from the previous step, and 1 in 30 from
     // the next one.
     let report = decode(|step| (step % 3 == 0).then_some(step % 10)).report();
     let bottleneck = report.bottleneck;
-    assert_eq!(bottleneck.group, Group::Launch);
+    assert_eq!(bottleneck.cause, Cause::Launch);
     assert!(bottleneck.recommendation.contains("fused"), "{}", bottleneck.recommendation);
     assert!(
         bottleneck.evidence.iter().any(|line| line.starts_with("Only 93 % of the launches are the same")),
@@ -340,7 +340,7 @@ fn every_third_step_without_a_wait_makes_two_kinds() {
     let report = train(300, |step| if step % 3 == 0 { 0 } else { 6_000 }).report();
     let bottleneck = &report.bottleneck;
     let kinds = report.devices[0].typical.and_then(|typical| typical.kinds).expect("two kinds");
-    assert_eq!((kinds.more_ns, kinds.less_ns, kinds.group), (8_000_000, 2_000_000, Group::HostCpu));
+    assert_eq!((kinds.more_ns, kinds.less_ns, kinds.cause), (8_000_000, 2_000_000, Cause::HostCpu));
     let basis = bottleneck.basis.expect("steps");
     assert_eq!(basis.set_aside, 0, "the longer kind is not unusual");
     // Of three steps, 18 ms long, the host leaves the device without work for 15.6 ms.

@@ -9,7 +9,7 @@ use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::{TraceReader, TraceWriter};
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 fn at(micros: u64) -> Timestamp {
     Timestamp::from_nanos(ZERO + micros * 1_000)
@@ -84,7 +84,7 @@ fn the_report_is_about_the_whole_run_with_its_bursts_beside_it() {
         bursts.rows.iter().map(|row| (row.number, row.trigger, row.begin, row.end, row.kernels)).collect();
     assert_eq!(rows, [(1, Trigger::Open, at(100), at(200), 2), (2, Trigger::Drift, at(300), at(400), 1)]);
     for row in &bursts.rows {
-        assert_eq!(row.groups.iter().map(|group| group.1).sum::<u64>(), row.window_ns, "{row:?}");
+        assert_eq!(row.causes.iter().map(|cause| cause.1).sum::<u64>(), row.window_ns, "{row:?}");
     }
     let text = whole.full();
     for wanted in ["2 bursts, 200.0 us of the run", "as samples left the bottleneck open", "as the step time changed"] {
@@ -112,11 +112,11 @@ fn bursts_without_a_bottleneck_enter_no_bottleneck() {
     let whole = report(None, &items, &dictionary);
     let bursts = whole.bursts.as_ref().unwrap();
     assert!(
-        bursts.rows.iter().all(|row| row.group == Group::CannotTell),
+        bursts.rows.iter().all(|row| row.cause == Cause::CannotTell),
         "some microseconds say too little: {bursts:?}"
     );
-    assert_eq!((bursts.changes.len(), whole.bottleneck.group), (0, Group::CannotTell));
-    assert_eq!(whole.bottleneck.live.0, Group::CannotTell);
+    assert_eq!((bursts.changes.len(), whole.bottleneck.cause), (0, Cause::CannotTell));
+    assert_eq!(whole.bottleneck.live.0, Cause::CannotTell);
 }
 
 #[test]

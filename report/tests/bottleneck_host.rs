@@ -4,15 +4,15 @@ use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{Bottleneck, CauseRow, HostReport, LineRow, bottleneck_of};
 use gpuwhy_trace::completeness::Completeness;
 use profiler_core::attribution::SampleTotals;
-use profiler_core::attribution::host_cause::HostCause as Cause;
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::host_cause::HostCause;
+use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::whatif::{BestCase, ScenarioKind, WhatIf};
 
 const MS: u64 = 1_000_000;
 
 /// The conclusion for a device that computes for 400 of 1,000 ms and is idle for 600 ms with `leaf` as cause,
 /// with these sampled causes, milliseconds.
-fn judge(leaf: Leaf, seen: &[(Cause, u64)], lines: &[LineRow]) -> Bottleneck {
+fn judge(leaf: Leaf, seen: &[(HostCause, u64)], lines: &[LineRow]) -> Bottleneck {
     judge_simulated(leaf, seen, lines, SampleTotals::default(), None)
 }
 
@@ -20,7 +20,7 @@ fn judge(leaf: Leaf, seen: &[(Cause, u64)], lines: &[LineRow]) -> Bottleneck {
 /// of cost.
 fn judge_simulated(
     leaf: Leaf,
-    seen: &[(Cause, u64)],
+    seen: &[(HostCause, u64)],
     lines: &[LineRow],
     totals: SampleTotals,
     without: Option<(ScenarioKind, u64)>,
@@ -60,7 +60,7 @@ fn judge_simulated(
     bottleneck_of(&attributor, &[device], Some(&host), &completeness)
 }
 
-fn line(cause: Cause, line: u32, share: f64, step_ns: Option<u64>) -> LineRow {
+fn line(cause: HostCause, line: u32, share: f64, step_ns: Option<u64>) -> LineRow {
     LineRow {
         cause,
         file: "/home/u/train.py".to_owned(),
@@ -82,31 +82,31 @@ fn says(bottleneck: &Bottleneck, words: &str) -> bool {
 
 #[test]
 fn looks_speak_from_half_of_the_time_on() {
-    let seen = |millis| says(&judge(Leaf::HostCpu, &[(Cause::Code, millis)], &[]), "the launching thread was");
+    let seen = |millis| says(&judge(Leaf::HostCpu, &[(HostCause::Code, millis)], &[]), "the launching thread was");
     assert!(seen(300) && !seen(299));
     // Samples of another cause do not count for this one.
-    let other = judge(Leaf::HostCpu, &[(Cause::LoaderWait, 600)], &[]);
+    let other = judge(Leaf::HostCpu, &[(HostCause::LoaderWait, 600)], &[]);
     assert!(!says(&other, "the launching thread was"), "{:?}", other.evidence);
-    let inferred = judge(Leaf::DataLoading, &[(Cause::LoaderWait, 299)], &[]);
+    let inferred = judge(Leaf::DataLoading, &[(HostCause::LoaderWait, 299)], &[]);
     assert!(says(&inferred, "Inferred from a pattern"), "{:?}", inferred.evidence);
-    assert!(!says(&judge(Leaf::DataLoading, &[(Cause::LoaderWait, 300)], &[]), "Inferred from a pattern"));
+    assert!(!says(&judge(Leaf::DataLoading, &[(HostCause::LoaderWait, 300)], &[]), "Inferred from a pattern"));
 }
 
 #[test]
 fn three_lines_of_the_group_and_its_four_largest_causes_are_named() {
     let lines = [
-        line(Cause::Code, 42, 0.3, Some(3_000_000)),
-        line(Cause::LoaderWait, 1, 0.2, None),
-        line(Cause::Disk, 43, 0.1, None),
-        line(Cause::Code, 44, 0.05, None),
+        line(HostCause::Code, 42, 0.3, Some(3_000_000)),
+        line(HostCause::LoaderWait, 1, 0.2, None),
+        line(HostCause::Disk, 43, 0.1, None),
+        line(HostCause::Code, 44, 0.05, None),
     ];
     let seen = [
-        (Cause::Disk, 90),
-        (Cause::Code, 300),
-        (Cause::Io, 20),
-        (Cause::LoaderWait, 85),
-        (Cause::Lock, 80),
-        (Cause::Sleep, 10),
+        (HostCause::Disk, 90),
+        (HostCause::Code, 300),
+        (HostCause::Io, 20),
+        (HostCause::LoaderWait, 85),
+        (HostCause::Lock, 80),
+        (HostCause::Sleep, 10),
     ];
     let bottleneck = judge(Leaf::HostCpu, &seen, &lines);
     let about_host: Vec<_> = bottleneck
@@ -128,9 +128,10 @@ fn three_lines_of_the_group_and_its_four_largest_causes_are_named() {
 
 #[test]
 fn a_line_that_stands_for_gaps_without_a_sample_is_called_an_estimate() {
-    let mut mostly_unseen = line(Cause::Code, 42, 0.3, Some(3_000_000));
+    let mut mostly_unseen = line(HostCause::Code, 42, 0.3, Some(3_000_000));
     mostly_unseen.sampled_ns = mostly_unseen.total_ns / 3;
-    let bottleneck = judge(Leaf::HostCpu, &[(Cause::Code, 300)], &[mostly_unseen, line(Cause::Code, 43, 0.1, None)]);
+    let bottleneck =
+        judge(Leaf::HostCpu, &[(HostCause::Code, 300)], &[mostly_unseen, line(HostCause::Code, 43, 0.1, None)]);
     for sentence in [
         "at train.py:42 (main) takes 3.0 ms a step (30 %, estimated from 40 samples)",
         "at train.py:43 (main) takes 10 % of the time",
@@ -143,69 +144,69 @@ fn a_line_that_stands_for_gaps_without_a_sample_is_called_an_estimate() {
 #[test]
 fn what_the_workers_did_is_told_where_it_is_known() {
     let workers = [
-        (Cause::LoaderWait, 100),
-        (Cause::LoaderWaitBusy, 200),
-        (Cause::LoaderWaitIo, 150),
-        (Cause::LoaderWaitIdle, 50),
+        (HostCause::LoaderWait, 100),
+        (HostCause::LoaderWaitBusy, 200),
+        (HostCause::LoaderWaitIo, 150),
+        (HostCause::LoaderWaitIdle, 50),
     ];
-    let bottleneck = judge(Leaf::DataLoading, &workers, &[line(Cause::LoaderWait, 42, 0.5, None)]);
+    let bottleneck = judge(Leaf::DataLoading, &workers, &[line(HostCause::LoaderWait, 42, 0.5, None)]);
     let place = |words: &str| bottleneck.evidence.iter().position(|sentence| sentence.contains(words));
     let known = "worker processes were computing 50 %, only reading or writing 38 %, and all idle 12 % of the time";
     assert_eq!(place(known), place("train.py:42").map(|place| place + 1), "{:?}", bottleneck.evidence);
     assert!(!says(&judge(Leaf::DataLoading, &workers[..1], &[]), "worker processes"), "of none of them it is known");
     // Preparing the batch in the thread itself is not a wait for workers.
-    assert!(!says(&judge(Leaf::DataLoading, &[(Cause::LoaderInline, 500)], &[]), "worker processes"));
+    assert!(!says(&judge(Leaf::DataLoading, &[(HostCause::LoaderInline, 500)], &[]), "worker processes"));
 }
 
 #[test]
 fn without_a_stack_the_ranges_of_the_program_say_it() {
-    let seen = [(Cause::LoaderWait, 400), (Cause::LoaderInline, 150), (Cause::LoaderCollate, 20)];
+    let seen = [(HostCause::LoaderWait, 400), (HostCause::LoaderInline, 150), (HostCause::LoaderCollate, 20)];
     let bottleneck = judge(Leaf::DataLoading, &seen, &[]);
     let named = "By the program's own ranges around its data loader: waiting for the data loader 400.0 ms, preparing the \
                  batch on the launching thread 150.0 ms.";
     assert!(says(&bottleneck, named), "{:?}", bottleneck.evidence);
-    let with_line = judge(Leaf::DataLoading, &seen, &[line(Cause::LoaderWait, 42, 0.5, None)]);
+    let with_line = judge(Leaf::DataLoading, &seen, &[line(HostCause::LoaderWait, 42, 0.5, None)]);
     assert!(!says(&with_line, "By the program's own ranges"));
-    let busy = judge(Leaf::DataLoading, &[(Cause::LoaderWaitBusy, 400)], &[]);
+    let busy = judge(Leaf::DataLoading, &[(HostCause::LoaderWaitBusy, 400)], &[]);
     let place = |words: &str| busy.evidence.iter().position(|sentence| sentence.contains(words)).unwrap();
     assert!(place("By the program's own ranges") < place("computing 100 %"), "{:?}", busy.evidence);
 }
 
 /// The advice for the cause of `leaf`, with only these sampled causes.
-fn advice(leaf: Leaf, seen: &[(Cause, u64)]) -> String {
+fn advice(leaf: Leaf, seen: &[(HostCause, u64)]) -> String {
     judge(leaf, seen, &[]).recommendation
 }
 
 #[test]
 fn each_cause_has_its_advice() {
     for (cause, words) in [
-        (Cause::GarbageCollection, "gc.freeze()"),
-        (Cause::InterpreterLock, "interpreter's lock"),
-        (Cause::Io, "input or output at the line that does it to another thread"),
-        (Cause::Disk, "input or output at the line that does it to another thread"),
-        (Cause::Preempted, "a free core"),
-        (Cause::Lock, "waits for another thread or process"),
-        (Cause::Poll, "waits for another thread or process"),
-        (Cause::Child, "waits for another thread or process"),
-        (Cause::Sleep, "Remove the sleep"),
-        (Cause::Memory, "page faults"),
-        (Cause::Code, "Move the work at the line that does it"),
+        (HostCause::GarbageCollection, "gc.freeze()"),
+        (HostCause::InterpreterLock, "interpreter's lock"),
+        (HostCause::Io, "input or output at the line that does it to another thread"),
+        (HostCause::Disk, "input or output at the line that does it to another thread"),
+        (HostCause::Preempted, "a free core"),
+        (HostCause::Lock, "waits for another thread or process"),
+        (HostCause::Poll, "waits for another thread or process"),
+        (HostCause::Child, "waits for another thread or process"),
+        (HostCause::Sleep, "Remove the sleep"),
+        (HostCause::Memory, "page faults"),
+        (HostCause::Code, "Move the work at the line that does it"),
         // No specific remedy is known for these alone.
-        (Cause::Driver, "Find what the launching thread does"),
-        (Cause::OtherWait, "Find what the launching thread does"),
+        (HostCause::Driver, "Find what the launching thread does"),
+        (HostCause::OtherWait, "Find what the launching thread does"),
     ] {
-        assert_eq!(cause.leaf().group(), Group::HostCpu);
-        let advice = advice(cause.leaf(), &[(cause, 500), (Cause::LoaderInline, 550)]);
+        assert_eq!(cause.leaf().cause(), Cause::HostCpu);
+        let advice = advice(cause.leaf(), &[(cause, 500), (HostCause::LoaderInline, 550)]);
         assert!(advice.contains(words), "{cause:?}: {advice}");
     }
     for (cause, words) in [
-        (Cause::LoaderInline, "Prepare batches in worker processes"),
-        (Cause::LoaderCollate, "Join and pin batches outside of the launching thread"),
-        (Cause::LoaderReceive, "taking it over costs"),
-        (Cause::LoaderWait, "do not keep up"),
-        (Cause::LoaderWaitBusy, "do not keep up"),
-        (Cause::LoaderWaitIo, "wait for storage or the network"),
-        (Cause::LoaderWaitIdle, "were idle while the step waited"),
+        (HostCause::LoaderInline, "Prepare batches in worker processes"),
+        (HostCause::LoaderCollate, "Join and pin batches outside of the launching thread"),
+        (HostCause::LoaderReceive, "taking it over costs"),
+        (HostCause::LoaderWait, "do not keep up"),
+        (HostCause::LoaderWaitBusy, "do not keep up"),
+        (HostCause::LoaderWaitIo, "wait for storage or the network"),
+        (HostCause::LoaderWaitIdle, "were idle while the step waited"),
     ] {
         let advice = advice(Leaf::DataLoading, &[(cause, 500)]);
         assert!(advice.contains(words), "{cause:?}: {advice}");
@@ -214,22 +215,22 @@ fn each_cause_has_its_advice() {
 
 #[test]
 fn all_waits_for_a_loader_together_stand_against_each_kind_of_work() {
-    let waits = [(Cause::LoaderWaitBusy, 150), (Cause::LoaderWaitIo, 160)];
-    let with_work = |millis| advice(Leaf::DataLoading, &[&waits[..], &[(Cause::LoaderInline, millis)]].concat());
+    let waits = [(HostCause::LoaderWaitBusy, 150), (HostCause::LoaderWaitIo, 160)];
+    let with_work = |millis| advice(Leaf::DataLoading, &[&waits[..], &[(HostCause::LoaderInline, millis)]].concat());
     assert!(with_work(309).contains("wait for storage"), "310 ms of waiting, most of it for workers that read");
     assert!(with_work(310).starts_with("Prepare batches"));
     // Two kinds of work are not added up.
-    let two = [&waits[..], &[(Cause::LoaderInline, 200), (Cause::LoaderCollate, 200)]].concat();
+    let two = [&waits[..], &[(HostCause::LoaderInline, 200), (HostCause::LoaderCollate, 200)]].concat();
     assert!(advice(Leaf::DataLoading, &two).contains("wait for storage"));
 }
 
 #[test]
 fn workers_that_keep_up_are_counted() {
-    let judged = |waits: u64, workers: u64, seen: &[(Cause, u64)], millis: u64| {
+    let judged = |waits: u64, workers: u64, seen: &[(HostCause, u64)], millis: u64| {
         let totals = SampleTotals { waits_for_workers: waits, workers, ..SampleTotals::default() };
         judge_simulated(Leaf::DataLoading, seen, &[], totals, Some((ScenarioKind::DataReady, millis)))
     };
-    let waiting = [(Cause::LoaderWaitIdle, 600)];
+    let waiting = [(HostCause::LoaderWaitIdle, 600)];
     // Two workers prepare a batch in 100 ms, so nine prepare one in 22.
     let bottleneck = judged(40, 80, &waiting, 23);
     let sentence = "2 workers prepare the data of a step in 100.0 ms, and the step takes 23.0 ms without waiting: about 9 \
@@ -238,16 +239,16 @@ fn workers_that_keep_up_are_counted() {
     assert!(says(&judged(40, 40, &waiting, 23), "1 worker prepares the data"));
     assert!(!says(&judged(9, 18, &waiting, 23), "keep up"), "too few samples");
     assert!(!says(&judged(40, 80, &waiting, 100), "keep up"), "they do");
-    let inline = [(Cause::LoaderInline, 400), (Cause::LoaderWaitIdle, 200)];
+    let inline = [(HostCause::LoaderInline, 400), (HostCause::LoaderWaitIdle, 200)];
     assert!(!says(&judged(40, 80, &inline, 23), "keep up"), "the thread loads itself");
 }
 
 #[test]
 fn a_line_says_what_the_program_gains_without_it() {
     let judged = |share: f64, without: u64| {
-        let lines = [line(Cause::Code, 42, share, Some(MS))];
+        let lines = [line(HostCause::Code, 42, share, Some(MS))];
         let without = Some((ScenarioKind::DeviceOnly, without));
-        judge_simulated(Leaf::HostCpu, &[(Cause::Code, 600)], &lines, SampleTotals::default(), without)
+        judge_simulated(Leaf::HostCpu, &[(HostCause::Code, 600)], &lines, SampleTotals::default(), without)
     };
     assert!(says(&judged(0.5, 20), "(50 %); without it about 2.0x faster."), "{:?}", judged(0.5, 20).evidence);
     // The device itself needs most of the time.

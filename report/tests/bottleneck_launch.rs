@@ -2,7 +2,7 @@
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::Report;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 /// Steps of 20 kernels of 2 us that are launched every 8 us; `other` selects those with a different name than
 /// usual. The first `graph_nodes` kernels of a step are one graph, and the first one takes `longer`
@@ -37,7 +37,7 @@ fn program(graph_nodes: u64, longer: u64, other: impl Fn(u64, u64) -> bool) -> R
 
 #[track_caller]
 fn assert_told(report: &Report, sentence: &str, advice: &str) {
-    assert_eq!(report.bottleneck.group, Group::Launch, "{}", report.summary());
+    assert_eq!(report.bottleneck.cause, Cause::Launch, "{}", report.summary());
     assert!(report.bottleneck.evidence.iter().any(|line| line.contains(sentence)), "{:?}", report.bottleneck.evidence);
     assert!(report.bottleneck.recommendation.contains(advice), "{}", report.bottleneck.recommendation);
 }

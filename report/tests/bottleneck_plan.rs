@@ -3,7 +3,7 @@
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{PlanStep, Report};
 use gpuwhy_trace::record::MemoryKind;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
 /// `count` steps, one every `period` microseconds.
@@ -58,12 +58,12 @@ fn layers(reads: bool) -> Scenario {
 fn reads_go_before_the_graph_that_cannot_contain_them() {
     let report = layers(true).report();
     assert_sound(&report);
-    assert_eq!(report.bottleneck.group, Group::Launch, "{}", report.summary());
+    assert_eq!(report.bottleneck.cause, Cause::Launch, "{}", report.summary());
     assert_eq!(kinds(&report)[..2], [ScenarioKind::NoReadbacks, ScenarioKind::LaunchesFree], "{}", report.summary());
     let first = &report.bottleneck.plan[0];
     assert_eq!(
         (first.because, first.then),
-        (Some("first, because a CUDA graph cannot contain a wait"), Some(Group::Launch))
+        (Some("first, because a CUDA graph cannot contain a wait"), Some(Cause::Launch))
     );
     let text = report.summary().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
@@ -86,10 +86,10 @@ fn data_that_are_ready_uncover_the_launches() {
     });
     let report = scenario.report();
     assert_sound(&report);
-    assert_eq!(report.bottleneck.group, Group::DataLoading, "{}", report.summary());
+    assert_eq!(report.bottleneck.cause, Cause::DataLoading, "{}", report.summary());
     assert_eq!(kinds(&report), [ScenarioKind::DataReady, ScenarioKind::LaunchesFree], "{}", report.summary());
     let then: Vec<_> = report.bottleneck.plan.iter().map(|step| step.then).collect();
-    assert_eq!(then, [Some(Group::Launch), Some(Group::GpuCompute)], "{}", report.summary());
+    assert_eq!(then, [Some(Cause::Launch), Some(Cause::GpuCompute)], "{}", report.summary());
     let last = report.bottleneck.plan[1].speedup;
     assert!((10.0..20.0).contains(&last), "12 ms become 0.7 ms of kernels: {last}");
 }
@@ -107,7 +107,7 @@ fn small_copies_are_the_subject_where_they_are_most_of_the_operations() {
     assert_sound(&report);
     assert_eq!(kinds(&report)[0], ScenarioKind::CopiesJoined, "{}", report.summary());
     assert!(!report.summary().contains("A kernel runs for"), "{}", report.summary());
-    assert!(report.best_speedup(report.bottleneck.group).expect("simulated") > 2.0, "{}", report.summary());
+    assert!(report.best_speedup(report.bottleneck.cause).expect("simulated") > 2.0, "{}", report.summary());
 }
 
 #[test]
@@ -119,10 +119,10 @@ fn large_results_are_to_be_reduced_before_they_are_copied() {
     });
     let report = scenario.report();
     assert_sound(&report);
-    assert_eq!(report.bottleneck.group, Group::Copy, "{}", report.summary());
+    assert_eq!(report.bottleneck.cause, Cause::Copy, "{}", report.summary());
     assert_eq!(kinds(&report)[0], ScenarioKind::ReadsReduced, "{}", report.summary());
     assert!(report.bottleneck.recommendation.starts_with("Copy less to the CPU"), "{}", report.summary());
-    let gain = report.best_speedup(Group::Copy).expect("simulated");
+    let gain = report.best_speedup(Cause::Copy).expect("simulated");
     assert!((3.0..3.5).contains(&gain), "5 ms become 1.5 ms and what the host does: {gain}");
 }
 

@@ -3,7 +3,7 @@
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{Bottleneck, Report};
 use gpuwhy_trace::record::{Device, MemoryKind, PcieLink};
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
 /// The sentence of a conclusion that contains `words`.
@@ -43,7 +43,7 @@ fn unusual_steps_are_set_aside_and_the_longest_three_named() {
     };
     let report = stepping(1, (0..200).map(durations), |_| 5_000);
     let bottleneck = &report.bottleneck;
-    assert_eq!(bottleneck.group, Group::HostCpu, "{}", report.summary());
+    assert_eq!(bottleneck.cause, Cause::HostCpu, "{}", report.summary());
     let basis = bottleneck.basis.expect("steps");
     assert_eq!(basis.set_aside, 4);
     let seen = report.devices[0].steps.as_ref().expect("steps").seen;
@@ -83,7 +83,7 @@ fn a_group_that_may_be_as_large_is_named() {
     let close = report([3_000, 5_500]);
     assert!(says(&close.bottleneck, "cannot be ranked safely against"), "{}", close.summary());
     let clear = report([6_000, 6_500]);
-    assert_eq!(clear.bottleneck.group, Group::Allocator);
+    assert_eq!(clear.bottleneck.cause, Cause::Allocator);
     assert!(!says(&clear.bottleneck, "cannot be ranked safely against"), "{}", clear.summary());
 }
 

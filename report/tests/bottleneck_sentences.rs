@@ -7,7 +7,7 @@ use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{Bottleneck, DeviceReport, GapRow, GapSubject, KernelRow, RecoverableBy, bottleneck_of};
 use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::record::{Loss, PcieLink};
-use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
+use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, GapTotals};
 use profiler_core::whatif::{BestCase, Refusal, ScenarioKind, WhatIf};
 
@@ -109,7 +109,7 @@ fn the_first_sentence_names_the_four_largest_leaves_of_the_group() {
         (Leaf::CopyP2p, 49),
         (Leaf::Memset, 101),
     ])]);
-    assert_eq!(bottleneck.group, Group::Copy);
+    assert_eq!(bottleneck.cause, Cause::Copy);
     assert_eq!(
         bottleneck.evidence[0],
         "The GPU only copies memory 60 % of the time after warm-up (600.0 ms of 1.00 s)."
@@ -123,25 +123,25 @@ fn the_first_sentence_names_the_four_largest_leaves_of_the_group() {
         )
     );
     let busy = judge(&[device(&[(Leaf::Compute, 900), (Leaf::HostCpu, 100)])]);
-    assert_eq!((busy.group, busy.share), (Group::GpuCompute, 0.9));
+    assert_eq!((busy.cause, busy.share), (Cause::GpuCompute, 0.9));
     assert_eq!(busy.evidence[0], "The GPU computes 90 % of the time after warm-up (900.0 ms of 1.00 s).");
 }
 
 #[test]
 fn a_group_is_the_bottleneck_from_15_percent_on_or_when_it_has_more_than_computation() {
     let of = |compute, host, sync| {
-        judge(&[device(&[(Leaf::Compute, compute), (Leaf::HostCpu, host), (Leaf::SyncDrain, sync)])]).group
+        judge(&[device(&[(Leaf::Compute, compute), (Leaf::HostCpu, host), (Leaf::SyncDrain, sync)])]).cause
     };
-    assert_eq!(of(850, 150, 0), Group::HostCpu);
-    assert_eq!(of(851, 149, 0), Group::GpuCompute);
-    assert_eq!(of(600, 150, 250), Group::Sync, "the larger one");
+    assert_eq!(of(850, 150, 0), Cause::HostCpu);
+    assert_eq!(of(851, 149, 0), Cause::GpuCompute);
+    assert_eq!(of(600, 150, 250), Cause::Sync, "the larger one");
     // No remedy is known to help, but the device is mostly busy with it.
     let replayed = |compute, sync| {
         let rows = [(Leaf::Compute, compute), (Leaf::SyncDrain, sync)];
-        judge(&[saving(device(&rows), ScenarioKind::NoSyncs, 0.05)]).group
+        judge(&[saving(device(&rows), ScenarioKind::NoSyncs, 0.05)]).cause
     };
-    assert_eq!(replayed(500, 500), Group::GpuCompute);
-    assert_eq!(replayed(499, 501), Group::Sync);
+    assert_eq!(replayed(500, 500), Cause::GpuCompute);
+    assert_eq!(replayed(499, 501), Cause::Sync);
 }
 
 #[test]
@@ -149,9 +149,9 @@ fn devices_count_by_their_steady_time() {
     let busy = device(&[(Leaf::Compute, 300)]);
     let late = device(&[(Leaf::Compute, 20), (Leaf::HostCpu, 80)]);
     let bottleneck = judge(&[busy.clone(), late.clone()]);
-    assert_eq!((bottleneck.group, bottleneck.share), (Group::HostCpu, 0.2));
+    assert_eq!((bottleneck.cause, bottleneck.share), (Cause::HostCpu, 0.2));
     assert_eq!(bottleneck.ranking[0].recoverable, 0.2);
-    assert_eq!(judge(&[busy.clone(), busy, late]).group, Group::GpuCompute);
+    assert_eq!(judge(&[busy.clone(), busy, late]).cause, Cause::GpuCompute);
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn the_replay_is_asked_only_where_it_stands_for_the_same_steps() {
 fn launches_gain_what_the_replay_says_and_the_time_between_operations() {
     let rows = [(Leaf::LaunchApi, 30), (Leaf::InterKernel, 20)];
     let row = judge(&[saving(half_computing(&rows), ScenarioKind::LaunchesFree, 0.25)]).ranking[0];
-    assert_eq!((row.group, (row.recoverable * 1e3).round()), (Group::Launch, 450.0), "25 % and 20 %");
+    assert_eq!((row.cause, (row.recoverable * 1e3).round()), (Cause::Launch, 450.0), "25 % and 20 %");
     let row = judge(&[saving(half_computing(&rows), ScenarioKind::LaunchesFree, 0.45)]).ranking[0];
     assert_eq!(row.recoverable, row.share, "never more than it has");
     // Copies can be made faster and fewer, which no scenario does: the accounting decides.
@@ -316,7 +316,7 @@ fn too_little_or_too_much_missing_is_no_ground() {
         let mut device = device(&[(Leaf::Compute, 1_000 - unknown), (Leaf::GraphWait, unknown)]);
         device.window_ns = window;
         let bottleneck = bottleneck_of(&program(operations).run(), &[device], None, completeness);
-        (bottleneck.group == Group::CannotTell).then(|| bottleneck.evidence[0].clone())
+        (bottleneck.cause == Cause::CannotTell).then(|| bottleneck.evidence[0].clone())
     };
     let whole = counted();
     assert_eq!(reason(20, 10 * MS, &whole, 0), None);
@@ -348,10 +348,10 @@ fn too_little_or_too_much_missing_is_no_ground() {
 fn without_operations_nothing_ran_or_nothing_is_left() {
     let judged = |completeness: &Completeness| bottleneck_of(&Attributor::new(), &[], None, completeness);
     let idle = judged(&Completeness { api_calls: 7, ..Completeness::default() });
-    assert_eq!((idle.group, idle.share), (Group::NoWork, 1.0));
+    assert_eq!((idle.cause, idle.share), (Cause::NoWork, 1.0));
     assert_eq!(idle.evidence, ["No kernel, copy or memset was recorded, only 7 CUDA calls."]);
     let damaged = judged(&Completeness { kernels: 7, bad_timestamps: 7, ..Completeness::default() });
-    assert_eq!((damaged.group, damaged.share), (Group::CannotTell, 0.0));
+    assert_eq!((damaged.cause, damaged.share), (Cause::CannotTell, 0.0));
     let loss = Loss { dropped_by_cupti: 7, ..Loss::default() };
     let lost = judged(&Completeness { loss, ..Completeness::default() });
     assert!(lost.evidence[0].starts_with("7 records (100.0 %) were lost"), "{:?}", lost.evidence);
@@ -380,7 +380,7 @@ fn kernels_of_the_group_are_named_the_longest_first() {
         sentences.map(|sentence| sentence.split(' ').nth(1).unwrap().to_owned()).collect()
     };
     let communication = judge(&[device.clone()]);
-    assert_eq!(communication.group, Group::Communication);
+    assert_eq!(communication.cause, Cause::Communication);
     assert_eq!(named(&communication), ["ncclDevKernel_AllReduce"]);
     assert!(says(&communication, "ran 1 time: 900.0 us."));
     device.steady_leaves = leaves(&[(Leaf::Compute, 1_000)]);
@@ -449,7 +449,7 @@ fn the_replay_is_asked_only_where_its_steps_are_as_long() {
         (replay.best_cases[0].step_ns, replay.best_cases[0].speedup) = (micros * 500, 2.0);
         device.what_if = Some(replay);
         let bottleneck = bottleneck_of(&attributor, &[device], None, &report.completeness);
-        bottleneck.ranking.iter().find(|row| row.group == Group::HostCpu).expect("it is late").by
+        bottleneck.ranking.iter().find(|row| row.cause == Cause::HostCpu).expect("it is late").by
     };
     assert_eq!(
         [6_666, 6_667, 15_000, 15_001].map(by),

@@ -6,7 +6,7 @@ use gpuwhy_report::diff::{Basis, Diff, Fate, Launches, Outcome, Refusal, Side, S
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Loss, MemoryKind, Timestamp};
-use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf};
+use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf};
 use profiler_core::steps::{Step, StepSource, Steps};
 
 /// A training loop: a batch is copied after `loading` microseconds on the host, then two kernels run.
@@ -29,7 +29,7 @@ fn compared(a: &Report, b: &Report) -> Diff {
     let diff = compare(a, b).unwrap();
     for device in &diff.devices {
         assert_eq!(device.leaves.iter().map(|(_, nanos)| nanos).sum::<i64>(), device.change_ns());
-        assert_eq!(device.groups.iter().map(|(_, nanos)| nanos).sum::<i64>(), device.change_ns());
+        assert_eq!(device.causes.iter().map(|(_, nanos)| nanos).sum::<i64>(), device.change_ns());
         assert_eq!(device.a.leaves.iter().sum::<u64>(), device.a.unit_ns);
         assert_eq!(device.b.leaves.iter().sum::<u64>(), device.b.unit_ns);
     }
@@ -144,7 +144,7 @@ fn less_loading_is_a_gain_by_data_loading() {
     let device = &diff.devices[0];
     assert_eq!(device.outcome(), Outcome::Faster);
     assert_eq!(device.leaves[0].0, Leaf::DataLoading, "{}", diff.text(10));
-    assert_eq!(device.groups[0].0, Group::DataLoading);
+    assert_eq!(device.causes[0].0, Cause::DataLoading);
     let explained = device.leaves[0].1 as f64 / device.change_ns() as f64;
     assert!((0.9..1.1).contains(&explained), "{explained}: {}", diff.text(10));
     assert!(device.kernels.iter().chain(&device.copies).all(|row| !row.is_changed()), "{}", diff.text(10));
@@ -167,7 +167,7 @@ fn a_run_is_no_different_from_itself() {
     let diff = compared(&report, &report);
     let device = &diff.devices[0];
     assert_eq!((device.outcome(), device.change_ns()), (Outcome::Unchanged, 0));
-    assert!(device.leaves.is_empty() && device.groups.is_empty());
+    assert!(device.leaves.is_empty() && device.causes.is_empty());
     assert!(device.test.is_none_or(|test| test.p == 1.0));
     assert!(diff.headlines()[0].contains("has not changed"), "{:?}", diff.headlines());
     assert!((diff.similarity - 1.0).abs() < 1e-9);

@@ -5,7 +5,7 @@ use crate::support::{Scenario, gpu};
 use gpuwhy_report::diff::{Diff, Prediction, compare};
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::record::Timestamp;
-use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf};
+use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf};
 use profiler_core::steps::{Step, StepSource, Steps};
 use profiler_core::whatif::{BestCase, Refusal, ScenarioKind, WhatIf};
 
@@ -68,7 +68,7 @@ fn a_gain_within_the_best_case_is_told_in_one_line() {
     let b = run(&[(Leaf::Compute, 1_000), (Leaf::CopyH2dPageable, 300), (Leaf::DataLoading, 200)]);
     let diff = compare(&a, &b).unwrap();
     let got = prediction(&diff).unwrap();
-    assert_eq!((got.kind, got.group), (ScenarioKind::DataReady, Group::DataLoading));
+    assert_eq!((got.kind, got.cause), (ScenarioKind::DataReady, Cause::DataLoading));
     assert_eq!((got.step_ns, got.predicted_step_ns, got.actual_step_ns), (3_000_000, 1_200_000, 1_500_000));
     assert_eq!((got.predicted_speedup, got.actual_speedup, got.over_best_case_ns()), (2.5, 2.0, 0));
     assert!(got.others.is_empty(), "{:?}", got.others);
@@ -109,7 +109,7 @@ fn without_the_host_no_idle_leaf_is_another_one() {
     let a = replayed(a, ScenarioKind::DeviceOnly, 2_000, 1_050);
     let diff = compare(&a, &run(&[(Leaf::Compute, 1_000), (Leaf::Memset, 10), (Leaf::HostCpu, 100)])).unwrap();
     let got = prediction(&diff).unwrap();
-    assert_eq!((got.kind, got.group), (ScenarioKind::DeviceOnly, Group::HostCpu));
+    assert_eq!((got.kind, got.cause), (ScenarioKind::DeviceOnly, Cause::HostCpu));
     assert_eq!(got.others, [(Leaf::Memset, -40_000)]);
 }
 
@@ -125,7 +125,7 @@ fn nothing_is_predicted_where_no_replay_speaks_of_it() {
     refused.devices[0].what_if.as_mut().unwrap().refused = Some(Refusal::BaseError(0.2));
     cases.push(("refused", refused, fast.clone()));
     cases.push(("no replay", run(&SLOW), fast.clone()));
-    cases.push(("no best case of the group", replayed(run(&SLOW), ScenarioKind::NoSyncs, 3_000, 2_900), fast.clone()));
+    cases.push(("no best case of the cause", replayed(run(&SLOW), ScenarioKind::NoSyncs, 3_000, 2_900), fast.clone()));
     cases.push(("computation", a.clone(), run(&[(Leaf::Compute, 100), (Leaf::DataLoading, 1_700)])));
     cases.push(("nothing shrank", a.clone(), run(&SLOW)));
     // The simulation used different steps than the detected ones.

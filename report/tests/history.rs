@@ -8,7 +8,7 @@ use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::Style;
 use gpuwhy_trace::record::MemoryKind;
 #[cfg(feature = "serde")]
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 /// A training loop of two kernels whose synthetic steps wait `loading` microseconds for data.
 fn training(iterations: u64, loading: u64, kernel: &str) -> Report {
@@ -54,7 +54,7 @@ fn a_change_is_judged_as_diff_judges_it() {
         assert_eq!((before, change.outcome(), device.outcome()), (0, outcome, by_two_runs));
         assert_eq!(Some(change.test), device.test, "fewer than {MOST_DURATIONS} steps: the same test");
         assert_eq!((change.before_ns, change.after_ns), (device.a.unit_ns, device.b.unit_ns));
-        assert_eq!(change.causes, device.groups);
+        assert_eq!(change.causes, device.causes);
         assert_eq!(judged.regression, by_two_runs == Outcome::Slower, "one earlier run is no more than diff has");
     }
 }
@@ -167,7 +167,7 @@ fn a_line_comes_back_and_a_bad_one_is_refused() {
     assert!(serde_json::from_str::<Run>(&newer).unwrap_err().to_string().contains("version 2, known is 1"));
     let more = line.replace("{\"gpuwhy_history\"", "{\"later\":[1],\"gpuwhy_history\"").replace("gpu_compute", "later");
     let read = serde_json::from_str::<Run>(&more).unwrap();
-    assert!(read.devices[0].causes.iter().all(|(group, _)| *group != Group::GpuCompute));
+    assert!(read.devices[0].causes.iter().all(|(cause, _)| *cause != Cause::GpuCompute));
     for end in 0..line.trim_end().len() {
         if line.is_char_boundary(end) {
             assert!(serde_json::from_str::<Run>(&line[..end]).is_err());

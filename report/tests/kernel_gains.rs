@@ -6,7 +6,7 @@ use gpuwhy_trace::event::Event;
 use gpuwhy_trace::kernels::KernelProfile;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::steps::{StepSeries, StepSource};
 use profiler_core::whatif::{
     Call, CallClass, LaunchedBy, Operation, OperationClass, SCENARIO_COUNT, ScenarioKind, Simulation,
@@ -136,7 +136,7 @@ fn a_report_says_what_each_kernel_brings_and_the_bottleneck_then() {
         let (low, high) = found.interval.expect("it is simulated");
         assert!(low < wanted && wanted < high && high - low < 0.4, "{found:?}");
     }
-    assert_eq!(gains("flash_backward").then, Some(Group::GpuCompute));
+    assert_eq!(gains("flash_backward").then, Some(Cause::GpuCompute));
     // Already at 88 %, and not among those that lose most.
     assert!(gains("adam").at_80.speedup < 1.001 && gains("adam").at_90.speedup < 1.01);
     let text = report.full();

@@ -58,7 +58,7 @@ fn the_line_does_not_flap_and_the_report_at_the_end_does_not_care() {
     let (names, report) = lines(&flapping, true);
     assert!(names.len() >= 24 && names[5..].iter().all(|name| name == "kernel launches"), "{names:?}");
     let (_, unprinted) = lines(&flapping, false);
-    assert_eq!(report.bottleneck.group, unprinted.bottleneck.group);
+    assert_eq!(report.bottleneck.cause, unprinted.bottleneck.cause);
     assert_eq!(report.bottleneck.evidence, unprinted.bottleneck.evidence);
     assert_eq!(report.summary(), unprinted.summary());
 

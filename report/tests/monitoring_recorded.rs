@@ -11,7 +11,7 @@ use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceReader;
 use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::{HostSample, Record, Timestamp};
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::attribution::segments::Segment;
 use profiler_core::monitoring::{MonitoredTime, Monitoring};
 
@@ -100,8 +100,8 @@ impl Recorded {
     }
 
     /// Share of a cause according to the activity records.
-    fn truth(&self, group: Group, (from, to): (u64, u64)) -> f64 {
-        let its = self.segments.iter().filter(|segment| segment.0.group() == group);
+    fn truth(&self, cause: Cause, (from, to): (u64, u64)) -> f64 {
+        let its = self.segments.iter().filter(|segment| segment.0.cause() == cause);
         let nanos: f64 = its.map(|&(_, begin, end, sign)| overlap((begin, end), (from, to)) as f64 * sign).sum();
         nanos / (to - from) as f64
     }
@@ -143,10 +143,10 @@ fn shares_without_activity_records_are_those_with_them() {
             format!("engine {engine}, not told {:.1} %", time.unresolved_ns as f64 / time.window_ns as f64 * 1e2);
         let mut outside = 0;
         for part in &time.parts {
-            let truth = recorded.truth(part.group, window);
+            let truth = recorded.truth(part.cause, window);
             table += &format!(
                 "\n  {:13} {:5.1} % recorded, {:5.1} to {:5.1} % monitored",
-                part.group.name(),
+                part.cause.name(),
                 truth * 100.0,
                 part.low * 100.0,
                 part.high * 100.0
@@ -156,10 +156,10 @@ fn shares_without_activity_records_are_those_with_them() {
         println!("{table}\n  {:?}, samples {:?}, covered {:.2}", time.bottleneck, time.samples, time.covered);
         assert_eq!(outside, 0, "{table}");
         assert!(time.covered > 0.8, "{table}");
-        let compute = time.part(Group::GpuCompute).unwrap();
+        let compute = time.part(Cause::GpuCompute).unwrap();
         if engine {
             assert!(compute.high - compute.low < 0.03 && compute.low > 0.85, "{table}");
         }
-        assert!([Group::GpuCompute, Group::CannotTell].contains(&time.bottleneck), "{table}");
+        assert!([Cause::GpuCompute, Cause::CannotTell].contains(&time.bottleneck), "{table}");
     }
 }

@@ -6,7 +6,7 @@ use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::Style;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Loss, MemoryKind};
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 /// `steps` times `step(scenario, start in microseconds)`, `period` microseconds apart.
 fn steps(count: u64, period: u64, step: impl Fn(&mut Scenario, u64)) -> Scenario {
@@ -16,9 +16,9 @@ fn steps(count: u64, period: u64, step: impl Fn(&mut Scenario, u64)) -> Scenario
 }
 
 #[track_caller]
-fn of_group(scenario: &Scenario, group: Group) -> Report {
+fn of_cause(scenario: &Scenario, cause: Cause) -> Report {
     let report = scenario.report();
-    assert_eq!(report.bottleneck.group, group, "{}", report.summary());
+    assert_eq!(report.bottleneck.cause, cause, "{}", report.summary());
     report
 }
 
@@ -31,13 +31,13 @@ fn computing(lasting: u64) -> Scenario {
 
 #[test]
 fn nothing_to_gain_is_said_only_where_no_best_case_says_otherwise() {
-    let full = of_group(&computing(985), Group::GpuCompute);
+    let full = of_cause(&computing(985), Cause::GpuCompute);
     assert!(
         full.bottleneck.recommendation.ends_with("Nothing on the CPU will make this faster."),
         "{}",
         full.summary()
     );
-    let late = of_group(&computing(900), Group::GpuCompute);
+    let late = of_cause(&computing(900), Cause::GpuCompute);
     let advice = &late.bottleneck.recommendation;
     assert!(
         !advice.contains("Nothing on the CPU") && advice.contains("Beside the kernels: about 1.1"),
@@ -71,7 +71,7 @@ fn many_small_copies_are_to_be_joined() {
         }
         gpu(0).kernel("gemm").at(at + 340).lasting(20).launched(scenario, 1, at + 330, 6);
     });
-    let report = of_group(&scenario, Group::Launch);
+    let report = of_cause(&scenario, Cause::Launch);
     assert!(report.bottleneck.recommendation.starts_with("Join the small copies"), "{}", report.summary());
     let said = "6000 of 6300 operations are small copies, 4.1 kB each";
     assert!(report.bottleneck.evidence.iter().any(|sentence| sentence.contains(said)), "{}", report.summary());
@@ -86,7 +86,7 @@ fn values_that_the_host_reads_stand_in_the_way_of_a_graph() {
         }
         gpu(0).d2h(MemoryKind::Pinned, 4).at(at + 158).lasting(1).launched(scenario, 1, at + 150, 6);
     });
-    let report = of_group(&scenario, Group::Launch);
+    let report = of_cause(&scenario, Cause::Launch);
     assert!(report.bottleneck.recommendation.ends_with("a graph cannot contain them."), "{}", report.summary());
     let said = "The CPU read a value from the GPU 300 times (4 B each)";
     assert!(report.bottleneck.evidence.iter().any(|sentence| sentence.contains(said)), "{}", report.summary());
@@ -99,7 +99,7 @@ fn losses_beyond_every_number_are_losses() {
     let loss = Loss { undelivered_buffers: 1, ..loss };
     let session = ProcessInfo::default();
     let report = Report::new(&session, &scenario.run(), &scenario.dictionary, &loss, End::Clean, Vec::new());
-    assert_eq!(report.bottleneck.group, Group::CannotTell, "{}", report.summary());
+    assert_eq!(report.bottleneck.cause, Cause::CannotTell, "{}", report.summary());
     let warnings = compare(&scenario.report(), &report).unwrap().warnings.join("\n");
     assert!(warnings.contains(&format!("B lacks {} records", u64::MAX)), "{warnings}");
     let bottleneck = report.summary().lines().nth(1).map(str::to_owned);

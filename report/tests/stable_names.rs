@@ -4,7 +4,7 @@ use gpuwhy_report::run::{CopyClass, GridClass, RecoverableBy};
 use gpuwhy_report::words;
 use gpuwhy_trace::cost::Mode;
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Group, Leaf, Work};
+use profiler_core::attribution::leaf::{Cause, Leaf, Work};
 use profiler_core::steps::StepSource;
 use profiler_core::whatif::{OperationClass, ScenarioKind};
 
@@ -22,7 +22,7 @@ fn names_stay() {
          unobserved no_work"
     );
     assert_eq!(
-        joined(&Group::ALL, Group::name),
+        joined(&Cause::ALL, Cause::name),
         "data_loading host_cpu copy launch gpu_compute sync communication allocator no_work cannot_tell"
     );
     assert_eq!(joined(&Work::ALL, Work::name), "compute communication copy memset");
@@ -53,47 +53,47 @@ fn names_stay() {
 
 #[test]
 fn each_leaf_answers_one_question() {
-    let groups = [
-        (Group::GpuCompute, "compute"),
-        (Group::Communication, "communication"),
+    let causes = [
+        (Cause::GpuCompute, "compute"),
+        (Cause::Communication, "communication"),
         (
-            Group::Copy,
+            Cause::Copy,
             "copy_h2d_pageable copy_h2d_pinned copy_h2d_other copy_d2h_pageable copy_d2h_pinned copy_d2h_other \
              copy_p2p copy_d2d copy_other memset",
         ),
-        (Group::Sync, "sync_drain"),
-        (Group::Allocator, "allocator"),
-        (Group::HostCpu, "runtime_api host_cpu host_blocked"),
-        (Group::DataLoading, "data_loading"),
-        (Group::Launch, "dispatch launch_api launch_latency inter_kernel"),
-        (Group::CannotTell, "dependency_wait graph_wait profiler unobserved"),
-        (Group::NoWork, "no_work"),
+        (Cause::Sync, "sync_drain"),
+        (Cause::Allocator, "allocator"),
+        (Cause::HostCpu, "runtime_api host_cpu host_blocked"),
+        (Cause::DataLoading, "data_loading"),
+        (Cause::Launch, "dispatch launch_api launch_latency inter_kernel"),
+        (Cause::CannotTell, "dependency_wait graph_wait profiler unobserved"),
+        (Cause::NoWork, "no_work"),
     ];
-    for (group, leaves) in groups {
-        let of: Vec<Leaf> = Leaf::ALL.into_iter().filter(|leaf| leaf.group() == group).collect();
+    for (cause, leaves) in causes {
+        let of: Vec<Leaf> = Leaf::ALL.into_iter().filter(|leaf| leaf.cause() == cause).collect();
         assert_eq!(joined(&of, Leaf::name), leaves);
         let mut one_each = [0; Leaf::ALL.len()];
         of.iter().for_each(|&leaf| one_each[leaf as usize] = 1);
-        assert_eq!(group.total(&one_each), of.len() as u64);
+        assert_eq!(cause.total(&one_each), of.len() as u64);
     }
 }
 
 #[test]
 fn what_is_gone_in_each_world_is_said() {
-    let groups = [
-        (Group::DataLoading, ScenarioKind::DataReady, "data were always ready"),
-        (Group::Launch, ScenarioKind::LaunchesFree, "launches cost no time (CUDA graphs, larger kernels)"),
-        (Group::Sync, ScenarioKind::NoSyncs, "the CPU never waited for the GPU"),
-        (Group::Copy, ScenarioKind::CopiesOverlapped, "copies used pinned memory and ran beside the kernels"),
-        (Group::Communication, ScenarioKind::CommunicationHidden, "communication ran beside the kernels"),
-        (Group::Allocator, ScenarioKind::NoAllocations, "memory were kept instead of freed and allocated again"),
-        (Group::HostCpu, ScenarioKind::DeviceOnly, "the CPU cost no time at all"),
+    let causes = [
+        (Cause::DataLoading, ScenarioKind::DataReady, "data were always ready"),
+        (Cause::Launch, ScenarioKind::LaunchesFree, "launches cost no time (CUDA graphs, larger kernels)"),
+        (Cause::Sync, ScenarioKind::NoSyncs, "the CPU never waited for the GPU"),
+        (Cause::Copy, ScenarioKind::CopiesOverlapped, "copies used pinned memory and ran beside the kernels"),
+        (Cause::Communication, ScenarioKind::CommunicationHidden, "communication ran beside the kernels"),
+        (Cause::Allocator, ScenarioKind::NoAllocations, "memory were kept instead of freed and allocated again"),
+        (Cause::HostCpu, ScenarioKind::DeviceOnly, "the CPU cost no time at all"),
     ];
-    for (group, kind, condition) in groups {
-        assert_eq!((ScenarioKind::without(group), words::condition(kind)), (Some(kind), condition));
+    for (cause, kind, condition) in causes {
+        assert_eq!((ScenarioKind::without(cause), words::condition(kind)), (Some(kind), condition));
     }
-    for group in [Group::GpuCompute, Group::NoWork, Group::CannotTell] {
-        assert_eq!(ScenarioKind::without(group), None);
+    for cause in [Cause::GpuCompute, Cause::NoWork, Cause::CannotTell] {
+        assert_eq!(ScenarioKind::without(cause), None);
     }
     assert_eq!(words::condition(ScenarioKind::Base), "nothing changed");
     assert_eq!(words::condition(ScenarioKind::GridsFilled), "equal small kernels in a row were one");

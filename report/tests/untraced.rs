@@ -4,7 +4,7 @@ use gpuwhy_report::run::Report;
 use gpuwhy_trace::cost::{Calibration, PriceSource, Prices};
 use gpuwhy_trace::format::{TraceReader, TraceWriter};
 use gpuwhy_trace::process_info::ProcessInfo;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 use crate::support::{Scenario, gpu};
 
@@ -34,7 +34,7 @@ fn report(scenario: &Scenario, prices: Prices) -> Report {
 fn a_program_that_only_tracing_makes_launch_bound_is_bound_by_its_kernels() {
     let scenario = recurrent();
     let as_recorded = scenario.report();
-    assert_eq!(as_recorded.bottleneck.group, Group::Launch, "{as_recorded}");
+    assert_eq!(as_recorded.bottleneck.cause, Cause::Launch, "{as_recorded}");
     assert!(as_recorded.devices[0].untraced.is_none(), "no price is known");
 
     let prices = Prices { kernel_launch_cold: 1_500, kernel_gap: 216, ..Prices::default() };
@@ -44,7 +44,7 @@ fn a_program_that_only_tracing_makes_launch_bound_is_bound_by_its_kernels() {
     assert!((untraced.step_ns as f64 / 3_712_000.0 - 1.0).abs() < 0.01, "{untraced:?}");
     assert!((untraced.share_of_tracing - 0.094).abs() < 0.01, "{untraced:?}");
     assert_eq!(untraced.source, PriceSource::Measured);
-    assert_eq!(report.bottleneck.group, Group::GpuCompute, "{report}");
+    assert_eq!(report.bottleneck.cause, Cause::GpuCompute, "{report}");
     let text = report.full().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("Without gpuwhy a step takes about 3.7 ms (measured with it: 4.1 ms)"), "{text}");
     assert!(
@@ -54,7 +54,7 @@ fn a_program_that_only_tracing_makes_launch_bound_is_bound_by_its_kernels() {
 
     // With the overhead of the table: 3.72 ms without tracing.
     let by_table = self::report(&scenario, gpuwhy_trace::cost::prices::TABLE);
-    assert_eq!(by_table.bottleneck.group, Group::GpuCompute, "{by_table}");
+    assert_eq!(by_table.bottleneck.cause, Cause::GpuCompute, "{by_table}");
     let step = by_table.devices[0].untraced.unwrap().step_ns;
     assert!((step as f64 / 3_720_000.0 - 1.0).abs() < 0.03, "{step}");
     // If each launch were one of a sequence, it would cost less.
@@ -69,7 +69,7 @@ fn what_tracing_takes_is_not_mentioned_where_it_is_little() {
     assert!(untraced.share_of_tracing < 0.02 && untraced.share_of_tracing > 0.005, "{untraced:?}");
     assert!(!report.summary().contains("Without gpuwhy"), "{report}");
     assert!(report.full().contains("Without gpuwhy"), "{}", report.full());
-    assert_eq!(report.bottleneck.group, Group::Launch);
+    assert_eq!(report.bottleneck.cause, Cause::Launch);
 }
 
 #[test]

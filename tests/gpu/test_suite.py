@@ -25,7 +25,7 @@ from checks import auto, counters, inside, interventions, monitor, native_cost, 
 from gains_table import main as print_tables
 from harness import Mode, Result, Run, Status, Suite, read_lines
 from intervention_table import FIXES, INTERVENTIONS, SCENARIOS
-from prepared import Failed, Group, Missing, Plan, Prepared, finish_all
+from prepared import Failed, Cause, Missing, Plan, Prepared, finish_all
 from record_counters import convert
 from rehearse import KERNELS, REPORT
 from trace_report import Trace
@@ -210,19 +210,19 @@ class Turns(unittest.TestCase):
     def test_a_group_starts_those_that_are_selected_and_no_others(self) -> None:
         self.suite.selected = ["made.two", "made.three", "made.four"]
         plan = Plan(self.script, (), "json")
-        group = Group("made", lambda suite, name: {"one": plan}, ["one", "two", "three", "four"], 2)
-        programs = group.take(self.suite, "two")
-        self.assertEqual(set(group._started), {"two", "three"})
-        finish_all([*programs.values(), *group.take(self.suite, "three").values()])
+        cause = Cause("made", lambda suite, name: {"one": plan}, ["one", "two", "three", "four"], 2)
+        programs = cause.take(self.suite, "two")
+        self.assertEqual(set(cause._started), {"two", "three"})
+        finish_all([*programs.values(), *cause.take(self.suite, "three").values()])
 
     def test_one_that_fails_does_not_stop_its_group(self) -> None:
         self.suite.selected = ["made.bad", "made.good"]
         plans = {"bad": Plan(self.script, ("--fail",), "json", rehearse=""), "good": Plan(self.script, (), "json")}
-        group = Group("made", lambda suite, name: {"one": plans[name]}, ["bad", "good"], 2)
+        cause = Cause("made", lambda suite, name: {"one": plans[name]}, ["bad", "good"], 2)
         with self.assertRaises(Failed):
-            group.take(self.suite, "bad")
-        self.assertEqual(group.take(self.suite, "good")["one"].turn(), "10.0 steps/s\n")
-        finish_all(group.take(self.suite, "good").values())
+            cause.take(self.suite, "bad")
+        self.assertEqual(cause.take(self.suite, "good")["one"].turn(), "10.0 steps/s\n")
+        finish_all(cause.take(self.suite, "good").values())
 
     def started(self, **plans: Plan) -> dict[str, Prepared]:
         programs = {role: Prepared(self.suite, role, plan) for role, plan in plans.items()}
@@ -285,9 +285,9 @@ class Turns(unittest.TestCase):
             raise {"old": Missing, "broken": Failed}[name]("no such module")
             yield
 
-        group = Group("made", lambda suite, name: {}, ["old", "broken"], 2)
+        cause = Cause("made", lambda suite, name: {}, ["old", "broken"], 2)
         self.suite.selected = ["made.old", "made.broken"]
-        lines = [line for name in group.names for line in group.check(name, judge, 1.0).function(self.suite)]
+        lines = [line for name in cause.names for line in cause.check(name, judge, 1.0).function(self.suite)]
         self.assertEqual([(line.name, line.status, line.detail) for line in lines], [
             ("made.old", Status.SKIPPED, "no such module"), ("made.broken", Status.FAIL, "no such module")])
 
@@ -311,7 +311,7 @@ class Turns(unittest.TestCase):
     def test_shares_of_groups_sum_what_leaves_mean(self) -> None:
         devices = [{"steady_leaves": {"compute": 30, "dispatch": 10, "launch_api": 5}}, {"steady_leaves": {"host_blocked": 5}}]
         shares = monitor.group_shares({"devices": devices})
-        self.assertEqual([shares[group] for group in ("gpu_compute", "launch", "host_cpu", "sync")], [0.6, 0.3, 0.1, 0.0])
+        self.assertEqual([shares[cause] for cause in ("gpu_compute", "launch", "host_cpu", "sync")], [0.6, 0.3, 0.1, 0.0])
         self.assertEqual(monitor.group_shares({"devices": []})["copy"], 0.0)
 
     def test_mode_auto_is_judged_by_what_program_and_report_say(self) -> None:
@@ -320,7 +320,7 @@ class Turns(unittest.TestCase):
         parts = auto.parts_of(Run([], self.folder, 0, text, "", 1.0))
         self.assertEqual(parts["compute"], {"begun": 100.5, "steps": 12.0, "first": 9.5, "last": 9.25})
         self.assertEqual(list(parts), ["compute", "loading"])
-        changes = [{"at_unix_ns": int(at * 1e9), "group": group} for at, group in (
+        changes = [{"at_unix_ns": int(at * 1e9), "cause": cause} for at, cause in (
             (104.5, "gpu_compute"), (160.1, "data_loading"), (190.0, "gpu_compute"))]
         burst = {"capture": 1, "begin_unix_ns": int(150.5e9), "end_unix_ns": int(151e9), "trigger": "drift",
                  "bottleneck": "data_loading", "share": 0.8, "kernels": 7}
@@ -460,10 +460,10 @@ class Real(unittest.TestCase):
         self.assertEqual(real.problems(trace(devices=[device], **self.bottleneck(recommendation=denied.advice))), [])
 
     def test_no_bottleneck_with_steps(self) -> None:
-        self.assertIn("no bottleneck though there are 100 steps", real.problems(trace(**self.bottleneck(group="cannot_tell")))[0])
+        self.assertIn("no bottleneck though there are 100 steps", real.problems(trace(**self.bottleneck(cause="cannot_tell")))[0])
 
     def test_host_time_without_a_line(self) -> None:
-        host = self.bottleneck(group="host_cpu")
+        host = self.bottleneck(cause="host_cpu")
         self.assertEqual(real.problems(trace(**host)), [])
         unnamed = {**REPORT["host"], "lines": [{**REPORT["host"]["lines"][0], "share": 0.1}]}
         self.assertEqual(real.problems(trace(host=unnamed, **host)), ["only 35% of the host's time has a line"])

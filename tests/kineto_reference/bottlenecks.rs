@@ -3,14 +3,14 @@
 
 use gpuwhy::open;
 use gpuwhy_report::run::Report;
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::whatif::ScenarioKind;
 
 use super::oracle::{self, Kind, Span, Trace, merged, union, without};
 
 /// Busy time, computation and window equal the independent ones to the nanosecond, and all time is
 /// attributed.
-fn check(name: &str, bottleneck: Group) {
+fn check(name: &str, bottleneck: Cause) {
     let Some(trace) = Trace::load(name) else { return };
     let report = open(oracle::path(name)).unwrap();
     assert!(report.completeness.damage.is_empty(), "{:?}", report.completeness.damage);
@@ -26,7 +26,7 @@ fn check(name: &str, bottleneck: Group) {
     assert_eq!(busy, union(work) as u64);
     let computing = trace.device_rows().filter(|row| row.computes()).map(|row| row.span);
     assert_eq!(device.leaves[Leaf::Compute as usize], union(computing) as u64);
-    assert_eq!(report.bottleneck.group, bottleneck, "{:?}", report.bottleneck);
+    assert_eq!(report.bottleneck.cause, bottleneck, "{:?}", report.bottleneck);
     assert_agrees(&report);
 }
 
@@ -47,41 +47,41 @@ fn assert_agrees(report: &Report) {
         before = step.speedup;
     }
     if let Some(first) = bottleneck.plan.first() {
-        let of_group = ScenarioKind::without(bottleneck.group) == Some(first.kind)
-            || (bottleneck.group == Group::GpuCompute && first.kind == ScenarioKind::GridsFilled);
-        assert!(of_group || first.because.is_some() || bottleneck.group == Group::HostCpu, "{bottleneck:?}");
+        let of_cause = ScenarioKind::without(bottleneck.cause) == Some(first.kind)
+            || (bottleneck.cause == Cause::GpuCompute && first.kind == ScenarioKind::GridsFilled);
+        assert!(of_cause || first.because.is_some() || bottleneck.cause == Cause::HostCpu, "{bottleneck:?}");
     }
     assert!(report.summary().lines().count() <= 20, "{report}");
 }
 
 #[test]
 fn resnet50_that_loads_in_its_main_thread() {
-    check("resnet50_workers0", Group::DataLoading);
+    check("resnet50_workers0", Cause::DataLoading);
 }
 
 #[test]
 fn resnet50_with_four_loader_processes() {
-    check("resnet50_workers4", Group::GpuCompute);
+    check("resnet50_workers4", Cause::GpuCompute);
 }
 
 #[test]
 fn a_program_that_keeps_its_device_busy() {
-    check("hta_ns_resolution", Group::GpuCompute);
+    check("hta_ns_resolution", Cause::GpuCompute);
 }
 
 #[test]
 fn a_program_whose_host_is_slow_between_launches() {
-    check("hta_nccl", Group::HostCpu);
+    check("hta_nccl", Cause::HostCpu);
 }
 
 #[test]
 fn a_program_of_many_small_launches() {
-    check("hta_df_index_resolver", Group::Launch);
+    check("hta_df_index_resolver", Cause::Launch);
 }
 
 #[test]
 fn a_program_that_exchanges_embeddings() {
-    check("hta_trace_diff_control", Group::Communication);
+    check("hta_trace_diff_control", Cause::Communication);
 }
 
 /// Deviation from nsys: its rule adds the durations of concurrent operations, so utilization exceeds 100 %.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 
 use super::oracle::{Kind, Row, Span, Trace, union};
 
@@ -85,7 +85,7 @@ fn check_overlap(name: &str, theirs_percent: f64, tolerance_points: f64) {
     let Some(trace) = Trace::load(name).map(Trace::without_last_step) else { return };
     let device = &trace.import().devices[0];
     let beneath = device.overlap[0][1];
-    let exposed = Group::Communication.total(&device.leaves);
+    let exposed = Cause::Communication.total(&device.leaves);
     let percent = beneath as f64 / (beneath + exposed) as f64 * 100.0;
     println!("{name}: overlap {percent:.2} %, HTA {theirs_percent:.2} %");
     assert!((percent - theirs_percent).abs() <= tolerance_points, "{percent} and {theirs_percent}");

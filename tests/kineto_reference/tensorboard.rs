@@ -5,7 +5,7 @@
 //! to the device: a step ends when its mark or its last operation ends, the later of the two, and the next
 //! starts there.
 
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::steps::StepSource;
 
 use super::oracle::{Kind, Span, Trace, clipped, union, without};
@@ -65,7 +65,7 @@ fn the_table_of_resnet50_without_workers() {
     let leaf = |leaf: Leaf| device.leaves[leaf as usize];
     assert_eq!(leaf(Leaf::Compute), sum(0));
     assert_eq!(leaf(Leaf::Memset), sum(2));
-    assert_eq!(Group::Copy.total(&device.leaves), sum(1) + sum(2));
+    assert_eq!(Cause::Copy.total(&device.leaves), sum(1) + sum(2));
 
     // The named steps, cut on the device: the last one is open, because no step follows it.
     let steps = device.steps.as_ref().unwrap();

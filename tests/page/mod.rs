@@ -116,7 +116,7 @@ fn files_of_other_profilers_give_pages() {
         let (code, json) = report(&file);
         assert_eq!(code, 0);
         assert_eq!(shown["devices"][0]["leaves"], json["devices"][0]["leaves"], "{name}");
-        assert_eq!(shown["bottleneck"]["group"], json["bottleneck"]["group"], "{name}");
+        assert_eq!(shown["bottleneck"]["cause"], json["bottleneck"]["cause"], "{name}");
         assert_eq!(shown["completeness"]["records"], json["completeness"]["records"], "{name}");
     }
 }

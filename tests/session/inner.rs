@@ -15,7 +15,7 @@ fn whole_recording() {
     play_out();
     let report = session.finish().unwrap();
     assert_eq!(violation(), None);
-    assert_eq!(report.bottleneck.group.name(), "launch");
+    assert_eq!(report.bottleneck.cause.name(), "launch");
     assert!(report.to_string().contains("Bottleneck: kernel launches."), "{report}");
     let [device] = &*report.devices else { panic!("{:#?}", report.devices) };
     assert_eq!(device.leaves.iter().sum::<u64>(), device.window_ns);

@@ -1,7 +1,7 @@
 //! Colors and letters: every cause has both, so that the display is readable without color and for
 //! color-blind users.
 
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::terminal;
@@ -24,20 +24,20 @@ impl Appearance {
     }
 
     /// Style of a cause's cell: one of the 16 colors that every terminal has.
-    pub fn cause(self, group: Group) -> Style {
+    pub fn cause(self, cause: Cause) -> Style {
         if !self.color {
             return Style::new();
         }
-        let color = match group {
-            Group::DataLoading => Color::Magenta,
-            Group::HostCpu => Color::Red,
-            Group::Copy => Color::LightBlue,
-            Group::Launch => Color::Yellow,
-            Group::GpuCompute => Color::Green,
-            Group::Sync => Color::Cyan,
-            Group::Communication => Color::LightMagenta,
-            Group::Allocator => Color::LightRed,
-            Group::NoWork | Group::CannotTell => Color::Gray,
+        let color = match cause {
+            Cause::DataLoading => Color::Magenta,
+            Cause::HostCpu => Color::Red,
+            Cause::Copy => Color::LightBlue,
+            Cause::Launch => Color::Yellow,
+            Cause::GpuCompute => Color::Green,
+            Cause::Sync => Color::Cyan,
+            Cause::Communication => Color::LightMagenta,
+            Cause::Allocator => Color::LightRed,
+            Cause::NoWork | Cause::CannotTell => Color::Gray,
         };
         Style::new().fg(Color::Black).bg(color)
     }
@@ -69,18 +69,18 @@ impl Appearance {
 }
 
 /// Letter of a cause.
-pub const fn letter(group: Group) -> char {
-    match group {
-        Group::DataLoading => 'D',
-        Group::HostCpu => 'H',
-        Group::Copy => 'C',
-        Group::Launch => 'L',
-        Group::GpuCompute => 'G',
-        Group::Sync => 'S',
-        Group::Communication => 'X',
-        Group::Allocator => 'A',
-        Group::NoWork => '-',
-        Group::CannotTell => '?',
+pub const fn letter(cause: Cause) -> char {
+    match cause {
+        Cause::DataLoading => 'D',
+        Cause::HostCpu => 'H',
+        Cause::Copy => 'C',
+        Cause::Launch => 'L',
+        Cause::GpuCompute => 'G',
+        Cause::Sync => 'S',
+        Cause::Communication => 'X',
+        Cause::Allocator => 'A',
+        Cause::NoWork => '-',
+        Cause::CannotTell => '?',
     }
 }
 
@@ -92,9 +92,9 @@ mod tests {
 
     #[test]
     fn causes_differ_by_letter_and_by_color() {
-        assert_eq!(Group::ALL.map(letter).into_iter().collect::<BTreeSet<_>>().len(), Group::ALL.len());
+        assert_eq!(Cause::ALL.map(letter).into_iter().collect::<BTreeSet<_>>().len(), Cause::ALL.len());
         let appearance = Appearance { color: true, unicode: true };
-        let colors: Vec<_> = Group::ALL.map(|group| appearance.cause(group).bg.unwrap()).into_iter().collect();
+        let colors: Vec<_> = Cause::ALL.map(|cause| appearance.cause(cause).bg.unwrap()).into_iter().collect();
         for (index, color) in colors.iter().enumerate().take(8) {
             assert!(!colors[..index].contains(color), "{color:?}");
             assert!(!matches!(color, Color::Rgb(..) | Color::Indexed(_)), "every terminal has it");
@@ -113,6 +113,6 @@ mod tests {
             Appearance { color: true, unicode: false }
         );
         let plain = appearance(&[("NO_COLOR", "1")]);
-        assert!(Group::ALL.iter().all(|&group| plain.cause(group) == Style::new()));
+        assert!(Cause::ALL.iter().all(|&cause| plain.cause(cause) == Style::new()));
     }
 }

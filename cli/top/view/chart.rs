@@ -1,6 +1,6 @@
 //! Time by cause as columns of letters: one column for each interval of about a second.
 
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -12,17 +12,17 @@ use crate::top::process::sums;
 const LONGEST: usize = 180;
 
 /// Order from bottom to top: first work on the GPU, then the causes of idle time.
-const ORDER: [Group; CAUSES] = [
-    Group::GpuCompute,
-    Group::Communication,
-    Group::Copy,
-    Group::Launch,
-    Group::HostCpu,
-    Group::DataLoading,
-    Group::Sync,
-    Group::Allocator,
-    Group::NoWork,
-    Group::CannotTell,
+const ORDER: [Cause; CAUSES] = [
+    Cause::GpuCompute,
+    Cause::Communication,
+    Cause::Copy,
+    Cause::Launch,
+    Cause::HostCpu,
+    Cause::DataLoading,
+    Cause::Sync,
+    Cause::Allocator,
+    Cause::NoWork,
+    Cause::CannotTell,
 ];
 
 /// Splits intervals into columns of equal time: two per second if they fit the width, else one. Every
@@ -52,11 +52,11 @@ pub fn draw(buffer: &mut Buffer, area: Rect, windows: &[Window], appearance: App
     for (x, interval) in (area.left()..area.right()).rev().zip(intervals) {
         let mut row = area.bottom();
         let cells = cells(&interval, area.height);
-        for group in ORDER {
-            for _ in 0..cells[group as usize] {
+        for cause in ORDER {
+            for _ in 0..cells[cause as usize] {
                 row -= 1;
                 if let Some(cell) = buffer.cell_mut((x, row)) {
-                    cell.set_char(letter(group)).set_style(appearance.cause(group));
+                    cell.set_char(letter(cause)).set_style(appearance.cause(cause));
                 }
             }
         }
@@ -88,30 +88,30 @@ fn cells(times: &[u64; CAUSES], height: u16) -> [u16; CAUSES] {
 mod tests {
     use super::*;
 
-    fn times(pairs: &[(Group, u64)]) -> [u64; CAUSES] {
+    fn times(pairs: &[(Cause, u64)]) -> [u64; CAUSES] {
         let mut times = [0; CAUSES];
-        pairs.iter().for_each(|&(group, time)| times[group as usize] = time);
+        pairs.iter().for_each(|&(cause, time)| times[cause as usize] = time);
         times
     }
 
     #[test]
     fn cells_sum_to_the_height() {
-        let of = |pairs: &[(Group, u64)], height, group: Group| {
+        let of = |pairs: &[(Cause, u64)], height, cause: Cause| {
             let cells = cells(&times(pairs), height);
             assert_eq!(cells.iter().sum::<u16>(), if pairs.is_empty() { 0 } else { height });
-            cells[group as usize]
+            cells[cause as usize]
         };
-        let mixed = [(Group::Launch, 61), (Group::GpuCompute, 27), (Group::HostCpu, 12)];
-        assert_eq!(of(&mixed, 10, Group::Launch), 6);
-        assert_eq!(of(&mixed, 1, Group::Launch), 1, "the largest");
-        assert_eq!(of(&mixed, 3, Group::GpuCompute), 1);
-        assert_eq!(of(&[(Group::Sync, u64::MAX)], 7, Group::Sync), 7);
-        assert_eq!(of(&[], 7, Group::Sync), 0);
+        let mixed = [(Cause::Launch, 61), (Cause::GpuCompute, 27), (Cause::HostCpu, 12)];
+        assert_eq!(of(&mixed, 10, Cause::Launch), 6);
+        assert_eq!(of(&mixed, 1, Cause::Launch), 1, "the largest");
+        assert_eq!(of(&mixed, 3, Cause::GpuCompute), 1);
+        assert_eq!(of(&[(Cause::Sync, u64::MAX)], 7, Cause::Sync), 7);
+        assert_eq!(of(&[], 7, Cause::Sync), 0);
     }
 
     #[test]
     fn a_column_is_a_second_or_half_of_one() {
-        let lasting = |seconds: f64| Window { end_ns: 0, causes: times(&[(Group::Sync, (seconds * 1e6) as u64)]) };
+        let lasting = |seconds: f64| Window { end_ns: 0, causes: times(&[(Cause::Sync, (seconds * 1e6) as u64)]) };
         let count = |seconds: &[f64], width| {
             let windows: Vec<_> = seconds.iter().map(|&seconds| lasting(seconds)).collect();
             columns(&windows, width).len()
@@ -126,14 +126,14 @@ mod tests {
     #[test]
     fn the_newest_interval_is_to_the_right_and_old_ones_are_joined() {
         let appearance = Appearance { color: false, unicode: true };
-        let window = |group| Window { end_ns: 0, causes: times(&[(group, 1_000)]) };
+        let window = |cause| Window { end_ns: 0, causes: times(&[(cause, 1_000)]) };
         let drawn = |windows: &[Window], width| {
             let area = Rect::new(0, 0, width, 1);
             let mut buffer = Buffer::empty(area);
             draw(&mut buffer, area, windows, appearance);
             (0..width).map(|x| buffer.cell((x, 0)).unwrap().symbol().to_owned()).collect::<String>()
         };
-        let windows = [Group::Launch, Group::Launch, Group::Sync, Group::GpuCompute].map(window);
+        let windows = [Cause::Launch, Cause::Launch, Cause::Sync, Cause::GpuCompute].map(window);
         assert_eq!(drawn(&windows, 6), "  LLSG");
         assert_eq!(drawn(&windows[..3], 2), "LL", "two of three in one");
         assert_eq!(drawn(&windows, 0), "");

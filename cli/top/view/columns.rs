@@ -1,7 +1,7 @@
 //! Table of processes: its columns for a width, and their contents.
 
 use gpuwhy_report::text_format::duration;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 use crate::terminal::cut;
 use crate::top::process::{Presence, Process};
@@ -134,9 +134,9 @@ fn bottleneck(process: &Process) -> String {
     }
     match process.bottleneck() {
         (None, _) => process.status.bottleneck.clone(),
-        (Some(group @ (Group::NoWork | Group::CannotTell)), _) => group.name().to_owned(),
-        (Some(group), 0.0) => group.name().to_owned(),
-        (Some(group), share) => format!("{} {:.0} %", group.name(), share * 100.0),
+        (Some(cause @ (Cause::NoWork | Cause::CannotTell)), _) => cause.name().to_owned(),
+        (Some(cause), 0.0) => cause.name().to_owned(),
+        (Some(cause), share) => format!("{} {:.0} %", cause.name(), share * 100.0),
     }
 }
 

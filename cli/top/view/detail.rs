@@ -1,7 +1,7 @@
 //! The chosen process: its time by cause, evidence, advice, and the rows with the most time.
 
 use gpuwhy_report::text_format::{duration, lines};
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
@@ -132,9 +132,9 @@ fn draw_shares(buffer: &mut Buffer, area: Rect, device: &Device, appearance: App
     let lead =
         format!("last {} s: ", windows.iter().map(|window| window.causes.iter().sum::<u64>()).sum::<u64>() / 1_000_000);
     x = put(buffer, area, x, &lead, appearance.strong());
-    for (group, percent) in percents(&sums(windows)) {
-        x = put(buffer, area, x, &letter(group).to_string(), appearance.cause(group));
-        x = put(buffer, area, x, &format!(" {} {percent} %  ", group.name()), Style::new());
+    for (cause, percent) in percents(&sums(windows)) {
+        x = put(buffer, area, x, &letter(cause).to_string(), appearance.cause(cause));
+        x = put(buffer, area, x, &format!(" {} {percent} %  ", cause.name()), Style::new());
     }
 }
 
@@ -148,22 +148,22 @@ fn put(buffer: &mut Buffer, area: Rect, x: u16, text: &str, style: Style) -> u16
 }
 
 /// Whole percent that sum to 100, the largest first; causes below 1 are omitted.
-fn percents(times: &[u64; CAUSES]) -> Vec<(Group, u64)> {
+fn percents(times: &[u64; CAUSES]) -> Vec<(Cause, u64)> {
     let total: u64 = times.iter().sum();
     if total == 0 {
         return Vec::new();
     }
     let exact = |time: u64| time as f64 / total as f64 * 100.0;
-    let mut rows: Vec<_> = Group::ALL
+    let mut rows: Vec<_> = Cause::ALL
         .into_iter()
         .zip(times)
-        .map(|(group, &time)| (group, exact(time).floor() as u64, exact(time)))
+        .map(|(cause, &time)| (cause, exact(time).floor() as u64, exact(time)))
         .collect();
     rows.sort_by(|a, b| (b.2.fract()).total_cmp(&a.2.fract()));
     let missing = 100 - rows.iter().map(|row| row.1).sum::<u64>();
     rows.iter_mut().take(missing as usize).for_each(|row| row.1 += 1);
     rows.sort_by(|a, b| b.2.total_cmp(&a.2));
-    rows.into_iter().filter(|row| row.1 > 0).map(|(group, percent, _)| (group, percent)).collect()
+    rows.into_iter().filter(|row| row.1 > 0).map(|(cause, percent, _)| (cause, percent)).collect()
 }
 
 /// Lost data, then the evidence for the bottleneck, in at most `most` lines.
@@ -264,8 +264,8 @@ mod tests {
     fn percentages_sum_to_a_hundred() {
         let mut times = [0; CAUSES];
         assert!(percents(&times).is_empty());
-        (times[Group::Launch as usize], times[Group::GpuCompute as usize], times[Group::Sync as usize]) = (617, 382, 1);
-        assert_eq!(percents(&times), [(Group::Launch, 62), (Group::GpuCompute, 38)]);
+        (times[Cause::Launch as usize], times[Cause::GpuCompute as usize], times[Cause::Sync as usize]) = (617, 382, 1);
+        assert_eq!(percents(&times), [(Cause::Launch, 62), (Cause::GpuCompute, 38)]);
         times = [1; CAUSES];
         times[0] = 3;
         assert_eq!(percents(&times).iter().map(|row| row.1).sum::<u64>(), 100);

@@ -15,7 +15,7 @@ use crate::top::source::Event;
 
 const PLAIN: Appearance = Appearance { color: false, unicode: true };
 /// Causes in the order in which a process lists them.
-const GROUPS: [&str; 10] = [
+const CAUSES: [&str; 10] = [
     "data_loading",
     "host_cpu",
     "copy",
@@ -43,7 +43,7 @@ fn answer(pid: u64, seconds: u64) -> Value {
         "captures": 1, "bottleneck": "launch", "share": 0.58, "line": "gpuwhy [90.0 s] step 4.9 ms", "kernels": 54_081,
         "lost": 0, "trace": "/tmp/gpuwhy-4711.gpuwhy", "host": "node1", "rank": null, "mode": "light",
         "observed_ns": nanos, "starting_up": false, "live_bottleneck": "launch", "live_share": 0.614, "best_case": 3.82,
-        "best_case_low": 3.3, "best_case_high": 4.0, "busy": 0.381, "cost": 0.0163, "groups": GROUPS,
+        "best_case_low": 3.3, "best_case_high": 4.0, "busy": 0.381, "cost": 0.0163, "causes": CAUSES,
         "steps": {"noun": "step", "seen": 174, "median_ns": 4_912_345, "newest_ns": [4_900_000, 5_300_000, 4_850_000]},
         "evidence": [
             "The GPU waits for the next launch 58 % of every step (2.6 of 4.5 ms).",

@@ -35,7 +35,7 @@ table! {
             End::TimedOut => "timed_out",
             End::Abrupt => "abrupt",
         };
-        "bottleneck" Text "what holds the program back" = report.bottleneck.group.name();
+        "bottleneck" Text "what holds the program back" = report.bottleneck.cause.name();
         "bottleneck_share" Real "its share of steady device time, 0 to 1" = report.bottleneck.share;
         "capture" Integer "the capture that leaves, steps and completeness are about; empty without captures"
             = report.captures.shown;
@@ -76,7 +76,7 @@ table! {
     LEAVES, leaf(row: &DeviceReport, leaf: Leaf) {
         "device" Integer "ordinal of the device" = row.device.id.0;
         "leaf" Text "cause, as docs/reference/report.md defines it" = leaf.name();
-        "cause" Text "the question it belongs to" = leaf.group().name();
+        "cause" Text "the question it belongs to" = leaf.cause().name();
         "busy" Flag "whether something was running" = leaf.is_busy();
         "duration_ns" Integer "device time of this cause; sums to the window of the device" = row.leaves[leaf as usize];
         "steady_ns" Integer "of it, after start-up" = row.steady_leaves[leaf as usize];

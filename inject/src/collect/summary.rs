@@ -64,7 +64,7 @@ pub fn answer(detail: Detail, loss: &Loss, sinks: &Sinks, dictionary: &Dictionar
     StatusSummary {
         hang,
         live: fields.map(|fields| LiveState { fields, cost: spent().saturating_sub(before) }),
-        bottleneck: captures.name_now(&report, (report.bottleneck.group, report.bottleneck.share)),
+        bottleneck: captures.name_now(&report, (report.bottleneck.cause, report.bottleneck.share)),
         line: report.live_line(),
         summary: if detail == Detail::Summary { report.summary() } else { String::new() },
         kernels: report.completeness.kernels,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::duration;
 use gpuwhy_report::words;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 use super::escape::escaped;
 
@@ -40,8 +40,8 @@ pub(super) fn write(page: &mut String, report: &Report) {
         page.push_str("<ol class=\"plan\">\n");
         for (index, step) in bottleneck.plan.iter().enumerate() {
             let because = step.because.map(|because| format!(" ({because})")).unwrap_or_default();
-            let then = step.then.filter(|group| *group != Group::CannotTell);
-            let then = then.map(|group| format!(" Then the bottleneck is {}.", words::bottleneck(group)));
+            let then = step.then.filter(|cause| *cause != Cause::CannotTell);
+            let then = then.map(|cause| format!(" Then the bottleneck is {}.", words::bottleneck(cause)));
             let _ = writeln!(
                 page,
                 "<li>{}{}: {}.{}</li>",

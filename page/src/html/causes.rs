@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use gpuwhy_report::run::{DeviceReport, Report};
 use gpuwhy_report::text_format::duration;
 use gpuwhy_report::words;
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 
 use super::escape::escaped;
 use super::palette::{ROWS, bar, mark};
@@ -37,20 +37,20 @@ pub(super) fn write(page: &mut String, report: &Report) {
 
 fn leaf_table(page: &mut String, device: &DeviceReport) {
     page.push_str(
-        "<table><caption>Time by cause; the rows sum to the whole</caption><thead><tr><th>Group</th><th>Cause</th>\
+        "<table><caption>Time by cause; the rows sum to the whole</caption><thead><tr><th>Cause</th><th>Cause</th>\
          <th class=\"n\">Time</th><th class=\"n\">Share</th><th class=\"n\">After start-up</th></tr></thead><tbody>\n",
     );
     let mut rows: Vec<Leaf> = Leaf::ALL.into_iter().filter(|&leaf| device.leaves[leaf as usize] > 0).collect();
     rows.sort_by_key(|&leaf| std::cmp::Reverse(device.leaves[leaf as usize]));
     for leaf in rows {
-        let (nanos, group) = (device.leaves[leaf as usize], leaf.group());
+        let (nanos, cause) = (device.leaves[leaf as usize], leaf.cause());
         let _ = writeln!(
             page,
             "<tr><td><span class=\"mark m-{}\">{}</span> {}</td><td>{}</td><td class=\"n\">{}</td>\
              <td class=\"n\">{:.1} %</td><td class=\"n\">{}</td></tr>",
-            group.name(),
-            mark(group),
-            words::bottleneck(group),
+            cause.name(),
+            mark(cause),
+            words::bottleneck(cause),
             words::cause(leaf),
             duration(nanos),
             nanos as f64 / device.window_ns.max(1) as f64 * 100.0,
@@ -83,8 +83,8 @@ fn steps(page: &mut String, device: &DeviceReport) {
     );
     for (index, row) in rows.iter().enumerate() {
         let mut top = 100.0;
-        for group in Group::ALL {
-            let nanos = group.total(&row.leaves);
+        for cause in Cause::ALL {
+            let nanos = cause.total(&row.leaves);
             let height = nanos as f64 / longest as f64 * 100.0;
             top -= height;
             if nanos > 0 {
@@ -93,9 +93,9 @@ fn steps(page: &mut String, device: &DeviceReport) {
                     "<rect x=\"{}\" y=\"{top:.2}\" width=\"9\" height=\"{height:.2}\" class=\"f-{}\"><title>step: \
                      {}; {}: {}</title></rect>",
                     index * 10,
-                    group.name(),
+                    cause.name(),
                     duration(row.duration()),
-                    words::bottleneck(group),
+                    words::bottleneck(cause),
                     duration(nanos),
                 );
             }

@@ -89,13 +89,13 @@ fn device_section(page: &mut String, device: &DeviceDiff) {
 }
 
 fn leaf_row(page: &mut String, leaf: Leaf, [a, b]: [u64; 2], change: i64) {
-    let group = leaf.group();
+    let cause = leaf.cause();
     let _ = writeln!(
         page,
         "<tr><td><span class=\"mark m-{}\">{}</span> {}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
          <td class=\"n\">{}</td></tr>",
-        group.name(),
-        mark(group),
+        cause.name(),
+        mark(cause),
         words::cause(leaf),
         duration(a),
         duration(b),

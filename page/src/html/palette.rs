@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use gpuwhy_report::text_format::duration;
 use gpuwhy_report::words;
-use profiler_core::attribution::leaf::{Group, Leaves};
+use profiler_core::attribution::leaf::{Cause, Leaves};
 
 use super::escape::escaped;
 
@@ -12,25 +12,25 @@ use super::escape::escaped;
 pub(super) const ROWS: usize = 20;
 
 /// Two letters for a cause: color is never the only mark.
-pub(crate) const fn mark(group: Group) -> &'static str {
-    match group {
-        Group::DataLoading => "DL",
-        Group::HostCpu => "HC",
-        Group::Copy => "CP",
-        Group::Launch => "LA",
-        Group::GpuCompute => "GC",
-        Group::Sync => "SY",
-        Group::Communication => "CM",
-        Group::Allocator => "AL",
-        Group::NoWork => "NW",
-        Group::CannotTell => "--",
+pub(crate) const fn mark(cause: Cause) -> &'static str {
+    match cause {
+        Cause::DataLoading => "DL",
+        Cause::HostCpu => "HC",
+        Cause::Copy => "CP",
+        Cause::Launch => "LA",
+        Cause::GpuCompute => "GC",
+        Cause::Sync => "SY",
+        Cause::Communication => "CM",
+        Cause::Allocator => "AL",
+        Cause::NoWork => "NW",
+        Cause::CannotTell => "--",
     }
 }
 
 /// Hatch patterns of the causes, for all charts of the page.
 pub(crate) fn patterns() -> String {
     let mut svg = String::from("<svg width=\"0\" height=\"0\" aria-hidden=\"true\" class=\"defs\"><defs>");
-    for (index, group) in Group::ALL.into_iter().enumerate() {
+    for (index, cause) in Cause::ALL.into_iter().enumerate() {
         // Computation is plain; each other cause has lines with a separate direction and distance.
         let lines = match index % 5 {
             0 => "M0 8L8 0",
@@ -40,13 +40,13 @@ pub(crate) fn patterns() -> String {
             _ => "M0 8L8 0M0 0L8 8",
         };
         let size = if index < 5 { 8 } else { 5 };
-        let lines = if group == Group::GpuCompute { "" } else { lines };
+        let lines = if cause == Cause::GpuCompute { "" } else { lines };
         let _ = write!(
             svg,
             "<pattern id=\"h-{name}\" width=\"{size}\" height=\"{size}\" patternUnits=\"userSpaceOnUse\" \
              viewBox=\"0 0 8 8\"><rect width=\"8\" height=\"8\" class=\"f-{name}\"/><path d=\"{lines}\" \
              class=\"hatch\"/></pattern>",
-            name = group.name(),
+            name = cause.name(),
         );
     }
     svg.push_str("</defs></svg>");
@@ -62,16 +62,16 @@ pub(super) fn bar(page: &mut String, leaves: &Leaves, whole: u64, label: &str) {
     );
     let total = leaves.iter().sum::<u64>().max(1) as f64;
     let mut at = 0.0;
-    for group in Group::ALL {
-        let nanos = group.total(leaves);
+    for cause in Cause::ALL {
+        let nanos = cause.total(leaves);
         let width = nanos as f64 / whole.max(1) as f64 * 1000.0;
         if nanos > 0 {
             let _ = write!(
                 page,
                 "<rect x=\"{at:.3}\" y=\"0\" width=\"{width:.3}\" height=\"40\" fill=\"url(#h-{})\"><title>{}: {} \
                  ({:.1} %)</title></rect>",
-                group.name(),
-                words::bottleneck(group),
+                cause.name(),
+                words::bottleneck(cause),
                 duration(nanos),
                 nanos as f64 / total * 100.0,
             );

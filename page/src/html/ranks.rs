@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use gpuwhy_report::ranks::RanksReport;
 use gpuwhy_report::text_format::{Style, duration};
 use gpuwhy_report::words;
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 
 use super::escape::escaped;
 use super::palette::{bar, mark};
@@ -103,11 +103,11 @@ fn map(page: &mut String, of: &RanksReport, maps: &[RankTime]) {
             let x = (column.from - first) as f64 / whole * 1000.0;
             let width = column.nanos as f64 / whole * 1000.0;
             let mut y = (22 * number + 20) as f64;
-            for (group, nanos) in Group::ALL.into_iter().zip(column.groups) {
+            for (cause, nanos) in Cause::ALL.into_iter().zip(column.causes) {
                 let part = nanos as f64 / column.nanos.max(1) as f64 * 20.0;
                 y -= part;
                 if nanos > 0 {
-                    let class = group.name();
+                    let class = cause.name();
                     let _ = write!(
                         page,
                         "<rect class=\"f-{class}\" x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{part:.2}\"/>"

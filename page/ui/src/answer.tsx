@@ -22,8 +22,8 @@ function alike(page: Page, device: number, leaf: string, kind: string, name: str
 }
 
 /** Best case in the report without this cause. */
-function best_case(page: Page, device: number, group: number) {
-  const { without } = page.manifest.groups[group]!;
+function best_case(page: Page, device: number, cause: number) {
+  const { without } = page.manifest.causes[cause]!;
   const of = page.manifest.report.devices.find((row: { id: number }) => row.id === device);
   return of?.what_if?.scenarios?.find((row: { kind: string }) => row.kind === without) ?? null;
 }
@@ -47,7 +47,7 @@ function subjectWords(page: Page, subject: number): string {
 }
 
 function GapPanel({ gap, page, next, zoom }: { gap: Gap } & Actions) {
-  const { leaves, groups, report } = page.manifest;
+  const { leaves, causes, report } = page.manifest;
   // A long gap alternates between the same causes.
   const together = new Map<string, { leaf: number; subject: number; duration: number }>();
   for (const { leaf, subject, duration: nanos } of gap.parts) {
@@ -62,12 +62,12 @@ function GapPanel({ gap, page, next, zoom }: { gap: Gap } & Actions) {
     .sort((a, b) => b.duration - a.duration)[0];
   if (!largest) return <p>The segments of this gap are not in this page.</p>;
   const leaf = leaves[largest.leaf]!;
-  const group = groups[leaf.group]!;
+  const cause = causes[leaf.cause]!;
   const [kind, name] = page.subject(largest.subject);
   const like = alike(page, gap.device, leaf.name, kind, name) as
     | { count: number; total_ns: number; longest_ns: number }
     | undefined;
-  const best = best_case(page, gap.device, leaf.group) as {
+  const best = best_case(page, gap.device, leaf.cause) as {
     speedup: number | null; low: number | null; high: number | null; step_ns: number;
   } | null;
   const device = report.devices.find((row: { id: number }) => row.id === gap.device);
@@ -76,7 +76,7 @@ function GapPanel({ gap, page, next, zoom }: { gap: Gap } & Actions) {
   return (
     <div id="gap">
       <h2>
-        <Mark page={page} group={leaf.group} /> Gap of {duration(gap.to - gap.from)} <small>{gap.to - gap.from} ns</small>
+        <Mark page={page} cause={leaf.cause} /> Gap of {duration(gap.to - gap.from)} <small>{gap.to - gap.from} ns</small>
       </h2>
       <Leaves
         page={page}
@@ -127,7 +127,7 @@ function GapPanel({ gap, page, next, zoom }: { gap: Gap } & Actions) {
         <dt>gain at most</dt>
         <dd>
           {best?.speedup
-            ? `${best.speedup.toFixed(2)}x if ${group.words} cost nothing` +
+            ? `${best.speedup.toFixed(2)}x if ${cause.words} cost nothing` +
               (best.low && best.high ? ` (${best.low.toFixed(2)}x to ${best.high.toFixed(2)}x)` : "") +
               `: a step of ${duration(best.step_ns)}`
             : "no replay tells; the time above is the bound"}

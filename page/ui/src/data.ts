@@ -64,11 +64,11 @@ export interface ReplayEntry {
 export interface LeafWords {
   name: string;
   words: string;
-  group: number;
+  cause: number;
   busy: boolean;
 }
 
-export interface GroupWords {
+export interface CauseWords {
   name: string;
   words: string;
   mark: string;
@@ -86,7 +86,7 @@ export interface Manifest {
   missing: string[];
   left_out: string[];
   leaves: LeafWords[];
-  groups: GroupWords[];
+  causes: CauseWords[];
   /** Name and words. */
   limits: [string, string][];
   roofs: [string, string][];

@@ -258,12 +258,12 @@ function hoverText(page: Page, { row, at, slack }: Hit): string {
 function Legend({ page }: { page: Page }) {
   const used = new Set<number>();
   for (const device of page.manifest.report.devices) {
-    page.manifest.leaves.forEach((leaf) => device.leaves[leaf.name] > 0 && used.add(leaf.group));
+    page.manifest.leaves.forEach((leaf) => device.leaves[leaf.name] > 0 && used.add(leaf.cause));
   }
   return (
     <p class="legend">
-      {page.manifest.groups.map((group, index) =>
-        used.has(index) ? <span><Mark page={page} group={index} /> {group.words} </span> : null,
+      {page.manifest.causes.map((cause, index) =>
+        used.has(index) ? <span><Mark page={page} cause={index} /> {cause.words} </span> : null,
       )}
     </p>
   );

@@ -23,7 +23,7 @@ export interface Colors {
   quiet: string;
   line: string;
   accent: string;
-  groups: string[];
+  causes: string[];
   hatches: (CanvasPattern | string)[];
   kinds: string[];
 }
@@ -31,11 +31,11 @@ export interface Colors {
 export function colors(page: Page, context: CanvasRenderingContext2D): Colors {
   const style = getComputedStyle(document.documentElement);
   const of = (name: string) => style.getPropertyValue(`--${name}`).trim();
-  const groups = page.manifest.groups.map((group) => of(group.name));
+  const causes = page.manifest.causes.map((cause) => of(cause.name));
   return {
     ground: of("ground"), panel: of("panel"), text: of("text"), quiet: of("quiet"), line: of("line"),
-    accent: of("accent"), groups, kinds: KINDS.map(of),
-    hatches: groups.map((color, index) => hatch(context, color, of("hatch"), index, page.manifest.groups[index]!.name)),
+    accent: of("accent"), causes, kinds: KINDS.map(of),
+    hatches: causes.map((color, index) => hatch(context, color, of("hatch"), index, page.manifest.causes[index]!.name)),
   };
 }
 
@@ -89,7 +89,7 @@ export function columns(page: Page, sums: Sums, place: Place, leafOnly: number):
   const perPixel = (view.to - view.from) / width;
   const { leaves } = page.manifest;
   // Causes are adjacent, with the device's work at the bottom.
-  const rank = (leaf: number) => (leaves[leaf]!.busy ? 0 : 100) + leaves[leaf]!.group;
+  const rank = (leaf: number) => (leaves[leaf]!.busy ? 0 : 100) + leaves[leaf]!.cause;
   const order = [...sums.running.keys()].sort((a, b) => rank(a) - rank(b) || a - b);
   const step = Math.max(1, Math.ceil(sums.span / perPixel));
   let begin = sums.border(view.from);
@@ -101,20 +101,20 @@ export function columns(page: Page, sums: Sums, place: Place, leafOnly: number):
     const length = (last - begin) * sums.span;
     let y = top + height;
     let run = 0;
-    let group = -1;
+    let cause = -1;
     const flush = () => {
-      if (group < 0 || run <= 0) return;
+      if (cause < 0 || run <= 0) return;
       y -= run;
-      context.fillStyle = of.groups[group]!;
+      context.fillStyle = of.causes[cause]!;
       context.fillRect(left + Math.max(0, x0!), y, Math.min(width, x1!) - Math.max(0, x0!), run);
     };
     for (const leaf of order) {
       const nanos = sums.between(leaf, begin, last);
       if (nanos === 0 || (leafOnly >= 0 && leaf !== leafOnly)) continue;
-      const now = leaves[leaf]!.group;
-      if (now !== group) {
+      const now = leaves[leaf]!.cause;
+      if (now !== cause) {
         flush();
-        [group, run] = [now, 0];
+        [cause, run] = [now, 0];
       }
       run += (nanos / length) * height;
     }
@@ -182,7 +182,7 @@ export function density(sums: Sums, place: Place): void {
 export function segments(page: Page, lane: Lane, place: Place, leafOnly: number): boolean {
   const { context, colors: of, view, left, width, top, height } = place;
   if (!page.whole(lane, view.from, view.to) || page.estimate(lane, view.from, view.to) > MOST_EVENTS) return false;
-  const { leaves, groups } = page.manifest;
+  const { leaves, causes } = page.manifest;
   let all = true;
   for (const index of page.chunksIn(lane, view.from, view.to)) {
     const events = page.peek(lane, index);
@@ -194,12 +194,12 @@ export function segments(page: Page, lane: Lane, place: Place, leafOnly: number)
       const leaf = events.values[0]![i]! % GAP_END;
       const x0 = Math.max(0, (events.begin[i]! - view.from) * scale(place));
       const x1 = Math.min(width, (events.begin[i]! + events.duration[i]! - view.from) * scale(place));
-      const { group, busy } = leaves[leaf]!;
+      const { cause, busy } = leaves[leaf]!;
       context.globalAlpha = leafOnly < 0 || leaf === leafOnly ? 1 : 0.15;
-      context.fillStyle = busy || x1 - x0 < 3 ? of.groups[group]! : of.hatches[group]!;
+      context.fillStyle = busy || x1 - x0 < 3 ? of.causes[cause]! : of.hatches[cause]!;
       context.fillRect(left + x0, top, Math.max(x1 - x0, 0.3), height);
       if (x1 - x0 > LEAST_TEXT && !busy) {
-        label(place, left + x0, x1 - x0, `${groups[group]!.mark} ${leaves[leaf]!.words}`);
+        label(place, left + x0, x1 - x0, `${causes[cause]!.mark} ${leaves[leaf]!.words}`);
       }
     });
   }
@@ -226,7 +226,7 @@ export function events(page: Page, lane: Lane, place: Place, nameOnly: number, l
       const name = found.values[0]![i]!;
       const y = top + level * high;
       if (lane.kind === "samples") {
-        context.fillStyle = found.values[3]![i] === RUNNING ? of.groups[1]! : of.quiet;
+        context.fillStyle = found.values[3]![i] === RUNNING ? of.causes[1]! : of.quiet;
         context.fillRect(left + x1 - 1, y, Math.max(1, Math.min(3, x1 - x0)), high);
         return;
       }

@@ -136,7 +136,7 @@ export function ReplayView({ page, view, show }: { page: Page; view: View; show:
   const real = step.to - step.from;
   const then = variant === AS_IT_RAN ? real : step.ends[variant]!;
   const plan = report.bottleneck.plan.find((fix: { kind: string }) => fix.kind === entry.variants[variant]![0]);
-  const next = plan?.then ? page.manifest.groups.find((group) => group.name === plan.then)?.words : null;
+  const next = plan?.then ? page.manifest.causes.find((cause) => cause.name === plan.then)?.words : null;
   const scenario = device?.what_if?.scenarios?.find((row: { kind: string }) => row.kind === entry.variants[variant]![0]);
   // Scenarios without any effect are omitted from the switch.
   const useful = entry.variants.map((_, index) => index)
@@ -144,7 +144,7 @@ export function ReplayView({ page, view, show }: { page: Page; view: View; show:
   return (
     <div id="replay">
       <h2>A step if one cost were gone</h2>
-      <p class="buttons" role="group" aria-label="Variant">
+      <p class="buttons" role="cause" aria-label="Variant">
         {[AS_IT_RAN, ...useful].map((index) => (
           <button aria-pressed={index === variant} onClick={() => show({ ...view, variant: index })}>
             {index === AS_IT_RAN ? "as it ran" : entry.variants[index]![0].replace(/_/g, " ")}

@@ -186,8 +186,8 @@ async function linked(page: Page, lanes: Lane[], id: number, at: number, later: 
 }
 
 /** Mark of a cause: letters next to the color. */
-export function Mark({ page, group }: { page: Page; group: number }) {
-  const of = page.manifest.groups[group]!;
+export function Mark({ page, cause }: { page: Page; cause: number }) {
+  const of = page.manifest.causes[cause]!;
   return <span class={`mark m-${of.name}`}>{of.mark}</span>;
 }
 
@@ -199,7 +199,7 @@ export function Leaves({ page, of }: { page: Page; of: { leaf: number; nanos: nu
       <tbody>
         {of.map((row) => (
           <tr>
-            <td><Mark page={page} group={page.manifest.leaves[row.leaf]!.group} /></td>
+            <td><Mark page={page} cause={page.manifest.leaves[row.leaf]!.cause} /></td>
             <td>{page.manifest.leaves[row.leaf]!.words}</td>
             <td class="n" title={`${row.nanos} ns`}>{duration(row.nanos)}</td>
             <td class="n">{percent(row.nanos / total)}</td>

@@ -51,8 +51,8 @@ function Causes(props: ViewProps) {
     .filter((row) => row.ns > 0)
     .sort((a, b) => b.ns - a.ns);
   const columns: Column<(typeof rows)[0]>[] = [
-    { title: "Group", value: (row) => page.manifest.groups[row.group]!.words,
-      text: (row) => <span><Mark page={page} group={row.group} /> {page.manifest.groups[row.group]!.words}</span> },
+    { title: "Group", value: (row) => page.manifest.causes[row.cause]!.words,
+      text: (row) => <span><Mark page={page} cause={row.cause} /> {page.manifest.causes[row.cause]!.words}</span> },
     { title: "Cause", value: (row) => row.words },
     { title: "Time", value: (row) => row.ns, text: (row) => duration(row.ns) },
     { title: "Share", value: (row) => row.ns / device.window_ns, text: (row) => percent(row.ns / device.window_ns) },

@@ -84,7 +84,7 @@ function made(window: number): { page: Page; lane: Lane; sums: Sums; segments: [
     chunks: [{ block: 0, count: segments.length, first: 0, last: window }],
     sums: 1, events: segments.length, embedded: segments.length, refused: 0,
   };
-  const leaves = [0, 1, 2, 3].map((index) => ({ name: `${index}`, words: "", group: index, busy: index < 2 }));
+  const leaves = [0, 1, 2, 3].map((index) => ({ name: `${index}`, words: "", cause: index, busy: index < 2 }));
   const timeline = { windows: null, lanes: [lane], window_ns: window } as unknown as Manifest["timeline"];
   const page = new Page({ leaves, timeline } as Manifest, { names: [], configs: [], stacks: [], subjects: [] });
   const chunk = events(

@@ -75,9 +75,9 @@ test("colors stand out from the ground in both themes", () => {
       for (const text of ["text", "quiet", "accent", "good", "bad"]) {
         assert.ok(contrast(color(text), color(ground)) >= 4.5, `${text} on ${ground}: ${contrast(color(text), color(ground))}`);
       }
-      const groups = ["gpu_compute", "communication", "copy", "sync", "allocator", "host_cpu", "data_loading", "launch", "no_work", "cannot_tell"];
-      for (const group of groups) {
-        assert.ok(contrast(color(group), color(ground)) >= 3, `${group} on ${ground}: ${contrast(color(group), color(ground))}`);
+      const causes = ["gpu_compute", "communication", "copy", "sync", "allocator", "host_cpu", "data_loading", "launch", "no_work", "cannot_tell"];
+      for (const cause of causes) {
+        assert.ok(contrast(color(cause), color(ground)) >= 3, `${cause} on ${ground}: ${contrast(color(cause), color(ground))}`);
       }
     }
   }

@@ -2,7 +2,7 @@
 //!
 //! Every nanosecond of a device's window has exactly one leaf. While an operation runs, the leaf is the most
 //! valuable running kind (the order of the first twelve variants); while the device is idle, it is the reason
-//! that the next operation came no earlier. Leaves are observable mechanisms; a [`Group`] is a cause in the
+//! that the next operation came no earlier. Leaves are observable mechanisms; a [`Cause`] is a cause in the
 //! terms of a user.
 
 use gpuwhy_trace::named;
@@ -81,11 +81,11 @@ pub const BUSY_COUNT: usize = Leaf::Memset as usize + 1;
 pub type Leaves = [u64; LEAF_COUNT];
 
 impl Leaf {
-    /// Group that this leaf belongs to.
-    pub const fn group(self) -> Group {
+    /// Cause that this leaf belongs to.
+    pub const fn cause(self) -> Cause {
         match self {
-            Self::Compute => Group::GpuCompute,
-            Self::Communication => Group::Communication,
+            Self::Compute => Cause::GpuCompute,
+            Self::Communication => Cause::Communication,
             Self::CopyH2dPageable
             | Self::CopyH2dPinned
             | Self::CopyH2dOther
@@ -95,14 +95,14 @@ impl Leaf {
             | Self::CopyP2p
             | Self::CopyD2d
             | Self::CopyOther
-            | Self::Memset => Group::Copy,
-            Self::SyncDrain => Group::Sync,
-            Self::Allocator => Group::Allocator,
-            Self::RuntimeApi | Self::HostCpu | Self::HostBlocked => Group::HostCpu,
-            Self::DataLoading => Group::DataLoading,
-            Self::Dispatch | Self::LaunchApi | Self::LaunchLatency | Self::InterKernel => Group::Launch,
-            Self::DependencyWait | Self::GraphWait | Self::Profiler | Self::Unobserved => Group::CannotTell,
-            Self::NoWork => Group::NoWork,
+            | Self::Memset => Cause::Copy,
+            Self::SyncDrain => Cause::Sync,
+            Self::Allocator => Cause::Allocator,
+            Self::RuntimeApi | Self::HostCpu | Self::HostBlocked => Cause::HostCpu,
+            Self::DataLoading => Cause::DataLoading,
+            Self::Dispatch | Self::LaunchApi | Self::LaunchLatency | Self::InterKernel => Cause::Launch,
+            Self::DependencyWait | Self::GraphWait | Self::Profiler | Self::Unobserved => Cause::CannotTell,
+            Self::NoWork => Cause::NoWork,
         }
     }
 
@@ -156,7 +156,7 @@ pub type Overlap = [[u64; 4]; 4];
 named! {
     /// Cause in the terms of a user. The bottleneck is one of these.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum Group: name {
+    pub enum Cause: name {
         /// The device waits for input batches.
         DataLoading "data_loading",
         /// The device waits for other host code.
@@ -180,10 +180,10 @@ named! {
     }
 }
 
-impl Group {
+impl Cause {
     /// Nanoseconds of this cause in `leaves`.
     pub fn total(self, leaves: &Leaves) -> u64 {
-        Leaf::ALL.iter().filter(|leaf| leaf.group() == self).map(|&leaf| leaves[leaf as usize]).sum()
+        Leaf::ALL.iter().filter(|leaf| leaf.cause() == self).map(|&leaf| leaves[leaf as usize]).sum()
     }
 }
 

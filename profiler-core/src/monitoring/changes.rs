@@ -6,7 +6,7 @@
 
 use gpuwhy_trace::record::Timestamp;
 
-use crate::attribution::leaf::Group;
+use crate::attribution::leaf::Cause;
 use crate::monitoring::MonitoredTime;
 
 /// Interval between two evaluations of the samples, nanoseconds.
@@ -24,7 +24,7 @@ pub struct Change {
     #[cfg_attr(feature = "serde", serde(rename = "at_unix_ns"))]
     pub at: Timestamp,
     /// The bottleneck.
-    pub group: Group,
+    pub cause: Cause,
     /// Its share of the time, 0 to 1: the lower bound from samples, or the share in the burst.
     pub share: f64,
     /// Burst that determined it; `None` for samples.
@@ -52,16 +52,16 @@ impl Changes {
     /// Adds the result of the samples of the last 20 s before `at`.
     pub fn sampled(&mut self, at: Timestamp, recent: Option<&MonitoredTime>) {
         self.due = at.nanos().saturating_add(EVERY);
-        let bottleneck = recent.map_or(Group::CannotTell, |recent| recent.bottleneck);
-        self.names_one = bottleneck != Group::CannotTell;
+        let bottleneck = recent.map_or(Cause::CannotTell, |recent| recent.bottleneck);
+        self.names_one = bottleneck != Cause::CannotTell;
         if !self.names_one {
             self.named = None;
             return;
         }
         let share = recent.and_then(|recent| recent.part(bottleneck)).map_or(0.0, |part| part.low);
         let (mut change, times) = match self.named {
-            Some((change, times)) if change.group == bottleneck => (change, times.saturating_add(1)),
-            _ => (Change { at, group: bottleneck, share, burst: None }, 1),
+            Some((change, times)) if change.cause == bottleneck => (change, times.saturating_add(1)),
+            _ => (Change { at, cause: bottleneck, share, burst: None }, 1),
         };
         change.share = share;
         self.named = Some((change, times));
@@ -72,14 +72,14 @@ impl Changes {
 
     /// Adds the result of a burst.
     pub fn recorded(&mut self, change: Change) {
-        if !matches!(change.group, Group::CannotTell | Group::NoWork) {
+        if !matches!(change.cause, Cause::CannotTell | Cause::NoWork) {
             self.enter(change);
         }
     }
 
     fn enter(&mut self, change: Change) {
         match self.rows.last_mut() {
-            Some(last) if last.group == change.group => last.share = change.share,
+            Some(last) if last.cause == change.cause => last.share = change.share,
             _ => {
                 if self.rows.len() >= KEPT {
                     self.rows.remove(0);
@@ -111,16 +111,16 @@ mod tests {
     use super::*;
     use crate::monitoring::MonitoredPart;
 
-    fn named(group: Group) -> MonitoredTime {
+    fn named(cause: Cause) -> MonitoredTime {
         MonitoredTime {
             window_ns: 1,
             start_up_ns: 0,
-            parts: vec![MonitoredPart { group, nanos: 1, low: 0.5, high: 0.6 }],
+            parts: vec![MonitoredPart { cause, nanos: 1, low: 0.5, high: 0.6 }],
             unresolved_ns: 0,
             busy: (0.5, 0.5),
             covered: 1.0,
             samples: (1, 1),
-            bottleneck: group,
+            bottleneck: cause,
         }
     }
 
@@ -128,30 +128,30 @@ mod tests {
     fn samples_count_once_they_have_said_the_same_thrice_and_bursts_at_once() {
         let mut changes = Changes::default();
         let mut second = 0;
-        let mut see = |changes: &mut Changes, group: Group, times: u64| {
+        let mut see = |changes: &mut Changes, cause: Cause, times: u64| {
             for _ in 0..times {
                 second += 1;
                 let at = Timestamp::from_nanos(second * EVERY);
                 assert!(changes.is_due(at));
-                changes.sampled(at, Some(&named(group)));
+                changes.sampled(at, Some(&named(cause)));
                 assert!(!changes.is_due(at));
             }
         };
-        see(&mut changes, Group::Launch, 2);
-        see(&mut changes, Group::CannotTell, 1);
+        see(&mut changes, Cause::Launch, 2);
+        see(&mut changes, Cause::CannotTell, 1);
         assert!(changes.rows().is_empty() && !changes.names_one());
-        let burst = |group, number| Change { at: Timestamp::from_nanos(1), group, share: 0.4, burst: Some(number) };
-        changes.recorded(burst(Group::CannotTell, 1));
-        changes.recorded(burst(Group::Launch, 2));
-        see(&mut changes, Group::Launch, 5);
-        see(&mut changes, Group::DataLoading, 2);
-        see(&mut changes, Group::GpuCompute, 4);
-        let rows: Vec<_> = changes.rows().iter().map(|row| (row.group, row.burst, row.at.nanos() / EVERY)).collect();
-        assert_eq!(rows, [(Group::Launch, Some(2), 0), (Group::GpuCompute, None, 11)]);
+        let burst = |cause, number| Change { at: Timestamp::from_nanos(1), cause, share: 0.4, burst: Some(number) };
+        changes.recorded(burst(Cause::CannotTell, 1));
+        changes.recorded(burst(Cause::Launch, 2));
+        see(&mut changes, Cause::Launch, 5);
+        see(&mut changes, Cause::DataLoading, 2);
+        see(&mut changes, Cause::GpuCompute, 4);
+        let rows: Vec<_> = changes.rows().iter().map(|row| (row.cause, row.burst, row.at.nanos() / EVERY)).collect();
+        assert_eq!(rows, [(Cause::Launch, Some(2), 0), (Cause::GpuCompute, None, 11)]);
         assert_eq!(changes.rows()[0].share, 0.5, "the newest share of it");
         assert!(changes.names_one());
         for number in 0..100 {
-            changes.recorded(burst(if number % 2 == 0 { Group::Copy } else { Group::Sync }, number));
+            changes.recorded(burst(if number % 2 == 0 { Cause::Copy } else { Cause::Sync }, number));
         }
         assert_eq!((changes.rows().len(), changes.forgotten()), (KEPT, 38));
     }

@@ -1,11 +1,11 @@
 //! Division of a monitored time by cause, and the resulting bottleneck if the intervals allow one.
 
-use super::sums::{Between, GROUPS, IDLE, Shares, Sums};
-use crate::attribution::leaf::Group;
+use super::sums::{Between, CAUSES, IDLE, Shares, Sums};
+use crate::attribution::leaf::Cause;
 use crate::thresholds::WORTH_SHARE;
 
-/// Number of groups of blocks; one is left out at a time (jackknife). Adjacent times are similar, so the
-/// groups are few and long.
+/// Number of causes of blocks; one is left out at a time (jackknife). Adjacent times are similar, so the
+/// causes are few and long.
 const PARTS: usize = 12;
 /// With fewer parts the random error is unknown.
 const FEWEST_PARTS: usize = 6;
@@ -34,7 +34,7 @@ const WIND_DOWN: f64 = 2e9;
 pub struct MonitoredPart {
     /// Its cause.
     #[cfg_attr(feature = "serde", serde(skip))]
-    pub group: Group,
+    pub cause: Cause,
     /// Time that certainly belongs to the cause, except for random error; nanoseconds of device time.
     #[cfg_attr(feature = "serde", serde(rename = "ns"))]
     pub nanos: u64,
@@ -63,8 +63,8 @@ pub struct MonitoredTime {
     pub covered: f64,
     /// Number of samples of devices, and of the launching thread, that it is based on.
     pub samples: (u64, u64),
-    /// The bottleneck, if the intervals leave exactly one; else [`Group::CannotTell`].
-    pub bottleneck: Group,
+    /// The bottleneck, if the intervals leave exactly one; else [`Cause::CannotTell`].
+    pub bottleneck: Cause,
 }
 
 impl MonitoredTime {
@@ -85,12 +85,12 @@ impl MonitoredTime {
         let shares = total.shares();
         let intervals = intervals(&parts, &total, &shares);
         let window_ns = total.nanos() as u64;
-        let rows: Vec<MonitoredPart> = GROUPS
+        let rows: Vec<MonitoredPart> = CAUSES
             .into_iter()
             .zip(shares)
             .zip(intervals)
-            .map(|((group, share), interval)| MonitoredPart {
-                group,
+            .map(|((cause, share), interval)| MonitoredPart {
+                cause,
                 nanos: ((share.low * total.nanos()) as u64).min(window_ns),
                 low: interval.low,
                 high: interval.high,
@@ -106,7 +106,7 @@ impl MonitoredTime {
             busy: (busy.low, busy.high),
             covered: total.covered().min(1.0),
             samples: (total.device_samples, total.host_samples),
-            bottleneck: Group::CannotTell,
+            bottleneck: Cause::CannotTell,
         };
         if total.nanos() >= SHORTEST && parts.len() >= FEWEST_PARTS {
             time.bottleneck = time.named();
@@ -115,13 +115,13 @@ impl MonitoredTime {
     }
 
     /// Part of one cause.
-    pub fn part(&self, group: Group) -> Option<&MonitoredPart> {
-        self.parts.iter().find(|part| part.group == group)
+    pub fn part(&self, cause: Cause) -> Option<&MonitoredPart> {
+        self.parts.iter().find(|part| part.cause == cause)
     }
 
     /// Causes that may be the bottleneck, the one with the largest possible share first.
     pub fn possible(&self) -> Vec<&MonitoredPart> {
-        let others = self.parts.iter().filter(|part| part.group != Group::GpuCompute);
+        let others = self.parts.iter().filter(|part| part.cause != Cause::GpuCompute);
         let surest = others.clone().map(|part| part.low).fold(0.0, f64::max);
         let mut possible: Vec<_> = others.filter(|part| part.high >= WORTH_SHARE.max(surest)).collect();
         possible.sort_by(|one, other| other.high.total_cmp(&one.high));
@@ -129,12 +129,12 @@ impl MonitoredTime {
     }
 
     /// Same rule as for recorded runs: a cause other than computation that is worth fixing, else computation.
-    fn named(&self) -> Group {
-        let computing = self.part(Group::GpuCompute).map_or(0.0, |part| part.low);
+    fn named(&self) -> Cause {
+        let computing = self.part(Cause::GpuCompute).map_or(0.0, |part| part.low);
         match self.possible()[..] {
-            [] if computing >= MOSTLY => Group::GpuCompute,
-            [only] if only.low >= WORTH_SHARE && self.covered >= SEEN_SHARE => only.group,
-            _ => Group::CannotTell,
+            [] if computing >= MOSTLY => Cause::GpuCompute,
+            [only] if only.low >= WORTH_SHARE && self.covered >= SEEN_SHARE => only.cause,
+            _ => Cause::CannotTell,
         }
     }
 }
@@ -197,7 +197,7 @@ fn intervals(parts: &[Sums], total: &Sums, shares: &Shares) -> Shares {
     std::array::from_fn(|index| {
         let share = shares[index];
         let error = |bound: fn(&Between) -> f64| {
-            if matches!(GROUPS[index], Group::GpuCompute | Group::Copy) {
+            if matches!(CAUSES[index], Cause::GpuCompute | Cause::Copy) {
                 return DEVICE_ERROR;
             }
             if parts.len() < FEWEST_PARTS {
@@ -208,8 +208,8 @@ fn intervals(parts: &[Sums], total: &Sums, shares: &Shares) -> Shares {
             QUANTILE * ((count - 1.0) / count * squares).sqrt() + DEVICE_ERROR
         };
         let found = Between::new(share.low - error(|share| share.low), share.high + error(|share| share.high));
-        match GROUPS[index] {
-            Group::GpuCompute => found,
+        match CAUSES[index] {
+            Cause::GpuCompute => found,
             _ => Between::new(found.low, found.high.min(1.0 - total.busy().low + shares[0].width() + DEVICE_ERROR)),
         }
     })

@@ -3,7 +3,7 @@
 use crate::attribution::api::ApiClass;
 use crate::attribution::host_activity::{CallSeen, HostActivity};
 use crate::attribution::host_cause::HostCause;
-use crate::attribution::leaf::{Group, Leaf};
+use crate::attribution::leaf::{Cause, Leaf};
 
 /// Observed activity of a thread. The discriminant indexes [`SeenTimes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,27 +43,27 @@ const MOVING_TRAFFIC: f64 = 1.0;
 pub(super) type SeenTimes = [f64; SEEN_COUNT];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Groups(u16);
+pub(super) struct CauseSet(u16);
 
-impl Groups {
+impl CauseSet {
     const ALL: Self = Self(u16::MAX);
 
-    const fn of(group: Group) -> Self {
-        Self(1 << group as u16)
+    const fn of(cause: Cause) -> Self {
+        Self(1 << cause as u16)
     }
 
-    const fn with(self, group: Group) -> Self {
-        Self(self.0 | Self::of(group).0)
+    const fn with(self, cause: Cause) -> Self {
+        Self(self.0 | Self::of(cause).0)
     }
 
-    /// True if `group` is in the set.
-    pub(super) const fn has(self, group: Group) -> bool {
-        self.0 & Self::of(group).0 != 0
+    /// True if `cause` is in the set.
+    pub(super) const fn has(self, cause: Cause) -> bool {
+        self.0 & Self::of(cause).0 != 0
     }
 
-    /// True if the set contains only `group`.
-    pub(super) const fn is_only(self, group: Group) -> bool {
-        self.0 == Self::of(group).0
+    /// True if the set contains only `cause`.
+    pub(super) const fn is_only(self, cause: Cause) -> bool {
+        self.0 == Self::of(cause).0
     }
 }
 
@@ -84,20 +84,20 @@ impl Seen {
 
     /// Possible causes of idle device time during this state. While the device is `partly` busy, any idle
     /// time may be the short gaps between queued operations, which belong to launches.
-    pub(super) const fn groups(self, partly: bool) -> Groups {
+    pub(super) const fn causes(self, partly: bool) -> CauseSet {
         let own = match self {
-            Self::Loader => Groups::of(Group::DataLoading),
-            Self::HostOnly => Groups::of(Group::HostCpu),
-            Self::Launching => Groups::of(Group::Launch),
-            Self::Waiting => Groups::of(Group::Sync),
-            Self::Copying => Groups::of(Group::Copy).with(Group::Launch).with(Group::Sync),
-            Self::Moving => Groups::of(Group::Copy),
-            Self::Allocating => Groups::of(Group::Allocator),
-            Self::Code => Groups::of(Group::HostCpu),
-            Self::Unseen => Groups::of(Group::HostCpu).with(Group::Launch).with(Group::Allocator),
-            Self::Unclear => Groups::ALL,
+            Self::Loader => CauseSet::of(Cause::DataLoading),
+            Self::HostOnly => CauseSet::of(Cause::HostCpu),
+            Self::Launching => CauseSet::of(Cause::Launch),
+            Self::Waiting => CauseSet::of(Cause::Sync),
+            Self::Copying => CauseSet::of(Cause::Copy).with(Cause::Launch).with(Cause::Sync),
+            Self::Moving => CauseSet::of(Cause::Copy),
+            Self::Allocating => CauseSet::of(Cause::Allocator),
+            Self::Code => CauseSet::of(Cause::HostCpu),
+            Self::Unseen => CauseSet::of(Cause::HostCpu).with(Cause::Launch).with(Cause::Allocator),
+            Self::Unclear => CauseSet::ALL,
         };
-        if partly { own.with(Group::Launch) } else { own }
+        if partly { own.with(Cause::Launch) } else { own }
     }
 
     /// State of a copying call, given the traffic on the link to the host (bytes per nanosecond): without
@@ -180,11 +180,11 @@ mod tests {
     fn discriminants_follow_the_list_and_every_state_leaves_a_cause() {
         for (index, seen) in Seen::ALL.into_iter().enumerate() {
             assert_eq!(seen as usize, index);
-            assert_ne!(seen.groups(false).0, 0);
-            assert!(seen.groups(true).has(Group::Launch), "{seen:?}");
+            assert_ne!(seen.causes(false).0, 0);
+            assert!(seen.causes(true).has(Cause::Launch), "{seen:?}");
         }
-        assert!(Seen::Loader.groups(false).is_only(Group::DataLoading));
-        assert!(!Seen::Loader.groups(true).is_only(Group::DataLoading));
+        assert!(Seen::Loader.causes(false).is_only(Cause::DataLoading));
+        assert!(!Seen::Loader.causes(true).is_only(Cause::DataLoading));
     }
 
     #[test]

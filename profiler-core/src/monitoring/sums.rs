@@ -7,7 +7,7 @@
 //! fraction (strata): where the device was idle the entire time, or never, the bounds meet.
 
 use super::seen::{SEEN_COUNT, Seen, SeenTimes};
-use crate::attribution::leaf::Group;
+use crate::attribution::leaf::Cause;
 
 /// Strata: one for idle the entire time, the others by the fraction in which the device was certainly busy.
 const STRATA: usize = EDGES.len() + 2;
@@ -36,8 +36,8 @@ const AROUND_LAUNCHES: f64 = 0.5;
 const BUSY: f64 = 0.98;
 
 /// Causes with a share, in this order.
-pub(super) const GROUPS: [Group; 7] =
-    [Group::GpuCompute, Group::Copy, Group::DataLoading, Group::HostCpu, Group::Launch, Group::Sync, Group::Allocator];
+pub(super) const CAUSES: [Cause; 7] =
+    [Cause::GpuCompute, Cause::Copy, Cause::DataLoading, Cause::HostCpu, Cause::Launch, Cause::Sync, Cause::Allocator];
 
 /// Smallest and largest fraction of a time, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -99,8 +99,8 @@ pub(super) struct Sums {
     pub(super) host_samples: u64,
 }
 
-/// Shares of a time by cause, in the order of [`GROUPS`].
-pub(super) type Shares = [Between; GROUPS.len()];
+/// Shares of a time by cause, in the order of [`CAUSES`].
+pub(super) type Shares = [Between; CAUSES.len()];
 
 impl Sums {
     /// Adds a device sample.
@@ -210,7 +210,7 @@ impl Sums {
 
 /// Division of a stratum.
 struct Part {
-    /// In the order of [`GROUPS`]; idle time after waits is still assigned by the host's activity.
+    /// In the order of [`CAUSES`]; idle time after waits is still assigned by the host's activity.
     shares: Shares,
     /// Busy time in which the thread may have waited for the device.
     waited: f64,
@@ -253,18 +253,18 @@ impl Stratum {
         // The engine works for a moment before and after each kernel. If kernels wait for their launches,
         // that is part of the launch cost.
         let around = if busy.low < BUSY { (AROUND_LAUNCHES * state(Seen::Launching)).min(busy.low) } else { 0.0 };
-        let mut shares = GROUPS.map(|group| match group {
-            Group::GpuCompute => Between::new(busy.low - around, busy.high),
-            Group::Copy => {
+        let mut shares = CAUSES.map(|cause| match cause {
+            Cause::GpuCompute => Between::new(busy.low - around, busy.high),
+            Cause::Copy => {
                 let moving = of(state(Seen::Moving), state(Seen::Moving) + state(Seen::Copying));
                 Between::new(beside.low + moving.low, (beside.high + moving.high).min(1.0 - busy.low))
             }
-            Group::Sync => {
-                let (_, possible) = told(group, &states, gaps, code);
+            Cause::Sync => {
+                let (_, possible) = told(cause, &states, gaps, code);
                 Between::new(in_wait.low, in_wait.high + of(0.0, possible - waiting).high)
             }
-            group => {
-                let (certain, possible) = told(group, &states, gaps, code);
+            cause => {
+                let (certain, possible) = told(cause, &states, gaps, code);
                 of(certain, possible)
             }
         });
@@ -287,17 +287,17 @@ impl Stratum {
     }
 }
 
-/// Time in states for which `group` is the only possible cause, and time in states for which it is one of
+/// Time in states for which `cause` is the only possible cause, and time in states for which it is one of
 /// several. `code` is the fraction of code outside of CUDA that belongs to launches.
-fn told(group: Group, states: &[f64; SEEN_COUNT], gaps: bool, code: Between) -> (f64, f64) {
+fn told(cause: Cause, states: &[f64; SEEN_COUNT], gaps: bool, code: Between) -> (f64, f64) {
     let (mut certain, mut possible) = (0.0, 0.0);
     for seen in Seen::ALL {
-        let (time, groups) = (states[seen as usize], seen.groups(gaps));
-        let part = match (seen, group) {
-            (Seen::Code, Group::HostCpu) => Between::new(1.0 - code.high, 1.0 - code.low),
-            (Seen::Code, Group::Launch) if gaps => Between::new(code.low, 1.0),
-            (Seen::Code, Group::Launch) => code,
-            _ => Between::new(f64::from(u8::from(groups.is_only(group))), f64::from(u8::from(groups.has(group)))),
+        let (time, causes) = (states[seen as usize], seen.causes(gaps));
+        let part = match (seen, cause) {
+            (Seen::Code, Cause::HostCpu) => Between::new(1.0 - code.high, 1.0 - code.low),
+            (Seen::Code, Cause::Launch) if gaps => Between::new(code.low, 1.0),
+            (Seen::Code, Cause::Launch) => code,
+            _ => Between::new(f64::from(u8::from(causes.is_only(cause))), f64::from(u8::from(causes.has(cause)))),
         };
         certain += time * part.low;
         possible += time * part.high;
@@ -316,8 +316,8 @@ mod tests {
         DeviceSpan { begin: 0, end: 1_000, busy, copying, staged: 0.0, traffic: None, has_engine: true }
     }
 
-    fn share(sums: &Sums, group: Group) -> Between {
-        sums.shares()[GROUPS.iter().position(|&known| known == group).unwrap()]
+    fn share(sums: &Sums, cause: Cause) -> Between {
+        sums.shares()[CAUSES.iter().position(|&known| known == cause).unwrap()]
     }
 
     fn near(found: Between, low: f64, high: f64) {
@@ -331,10 +331,10 @@ mod tests {
             sums.device(&span(busy));
             sums.host(&span(busy), seen, 1_000.0);
         }
-        near(share(&sums, Group::GpuCompute), 0.25, 0.25);
-        near(share(&sums, Group::DataLoading), 0.5, 0.5);
-        near(share(&sums, Group::HostCpu), 0.25, 0.25);
-        near(share(&sums, Group::Sync), 0.0, 0.0);
+        near(share(&sums, Cause::GpuCompute), 0.25, 0.25);
+        near(share(&sums, Cause::DataLoading), 0.5, 0.5);
+        near(share(&sums, Cause::HostCpu), 0.25, 0.25);
+        near(share(&sums, Cause::Sync), 0.0, 0.0);
     }
 
     #[test]
@@ -348,16 +348,16 @@ mod tests {
             // Without the engine counter, the idle time may be the gaps between kernels, in addition to the
             // loader.
             let (certain, most) = if has_engine { (0.2, 0.3 + 0.15) } else { (0.0, 0.5 + 0.15) };
-            near(share(&sums, Group::DataLoading), certain, 0.5);
-            near(share(&sums, Group::Launch), 0.0, most);
-            near(share(&sums, Group::GpuCompute), 0.35, 0.5);
+            near(share(&sums, Cause::DataLoading), certain, 0.5);
+            near(share(&sums, Cause::Launch), 0.0, most);
+            near(share(&sums, Cause::GpuCompute), 0.35, 0.5);
         }
         let mut launching = Sums::default();
         launching.device(&span(0.4));
         launching.host(&span(0.4), Seen::Launching, 300.0);
         launching.host(&span(0.4), Seen::Code, 700.0);
-        near(share(&launching, Group::Launch), 0.6, 0.6 + 0.15);
-        near(share(&launching, Group::HostCpu), 0.0, 0.0);
+        near(share(&launching, Cause::Launch), 0.6, 0.6 + 0.15);
+        near(share(&launching, Cause::HostCpu), 0.0, 0.0);
     }
 
     #[test]
@@ -368,8 +368,8 @@ mod tests {
             sums.device(&span(busy));
             sums.host(&span(busy), seen, 1_000.0);
         }
-        near(share(&sums, Group::HostCpu), 0.5, 0.75);
-        near(share(&sums, Group::Sync), 0.0, 0.25);
+        near(share(&sums, Cause::HostCpu), 0.5, 0.75);
+        near(share(&sums, Cause::Sync), 0.0, 0.25);
     }
 
     #[test]
@@ -381,20 +381,20 @@ mod tests {
         sums.host(&span(0.5), Seen::Waiting, 500.0);
         sums.host(&span(0.5), Seen::Code, 500.0);
         let late = LATE_WAIT * 0.5;
-        near(share(&sums, Group::Sync), ALTERNATING * (0.5 - late), 0.5);
-        near(share(&sums, Group::HostCpu), 0.0, 0.5 - ALTERNATING * (0.5 - late));
+        near(share(&sums, Cause::Sync), ALTERNATING * (0.5 - late), 0.5);
+        near(share(&sums, Cause::HostCpu), 0.0, 0.5 - ALTERNATING * (0.5 - late));
     }
 
     #[test]
     fn a_call_that_copies_moves_bytes_or_waits() {
         let mut copying = DeviceSpan { copying: Between::new(0.1, 0.6), staged: 0.9, traffic: Some(7.0), ..span(0.1) };
-        for (traffic, group) in [(7.0, Group::Copy), (0.2, Group::Sync)] {
+        for (traffic, cause) in [(7.0, Cause::Copy), (0.2, Cause::Sync)] {
             copying.traffic = Some(traffic);
             let mut sums = Sums::default();
             sums.device(&DeviceSpan { copying: Between::default(), ..copying });
             sums.host(&copying, Seen::Copying.with_traffic(copying.traffic), 1_000.0);
-            let found = share(&sums, group);
-            assert!((found.high - 0.9).abs() < 1e-9 && found.low > 0.89, "{group:?}: {found:?}");
+            let found = share(&sums, cause);
+            assert!((found.high - 0.9).abs() < 1e-9 && found.low > 0.89, "{cause:?}: {found:?}");
         }
         assert_eq!(Seen::Copying.with_traffic(None), Seen::Copying);
         assert_eq!(Seen::Launching.with_traffic(Some(7.0)), Seen::Launching);
@@ -404,8 +404,8 @@ mod tests {
     fn without_host_samples_any_cause_is_possible_and_none_is_certain() {
         let mut sums = Sums::default();
         sums.device(&span(0.25));
-        for group in GROUPS.into_iter().skip(2) {
-            near(share(&sums, group), 0.0, 0.75);
+        for cause in CAUSES.into_iter().skip(2) {
+            near(share(&sums, cause), 0.0, 0.75);
         }
         assert_eq!(Sums::default().shares()[0], Between { low: 0.0, high: 1.0 });
     }

@@ -6,7 +6,7 @@
 //! narrower than the gap. If durations do not separate them, the time of each cause is used.
 
 use super::Step;
-use crate::attribution::leaf::Group;
+use crate::attribution::leaf::Cause;
 
 /// Minimum fraction of the steps in each kind, as a divisor...
 const LEAST_PART: usize = 10;
@@ -29,11 +29,11 @@ pub struct StepKinds {
     /// Median duration of the other kind, nanoseconds.
     pub less_ns: u64,
     /// The cause in which the two kinds differ most.
-    pub group: Group,
+    pub cause: Cause,
     /// Mean time of that cause in a step of the first kind, nanoseconds.
-    pub more_of_group_ns: u64,
+    pub more_of_cause_ns: u64,
     /// Mean time of that cause in a step of the other kind, nanoseconds.
-    pub less_of_group_ns: u64,
+    pub less_of_cause_ns: u64,
     /// True if the kinds differ in duration; otherwise only in the time of the cause.
     pub by_duration: bool,
 }
@@ -46,40 +46,40 @@ impl StepKinds {
             return Some(Self::recognized_by(steps, &durations, from, None));
         }
         let typical = median(durations)?;
-        let largest_first = |group: &Group| std::cmp::Reverse(steps.iter().map(|step| time(*group, step)).sum::<u64>());
-        let mut groups = Group::ALL;
-        groups.sort_by_key(largest_first);
-        groups.into_iter().find_map(|group| {
-            let times: Vec<u64> = steps.iter().map(|step| time(group, step)).collect();
-            let kinds = Self::recognized_by(steps, &times, split(&times)?, Some(group));
-            let apart = kinds.more_of_group_ns - kinds.less_of_group_ns;
+        let largest_first = |cause: &Cause| std::cmp::Reverse(steps.iter().map(|step| time(*cause, step)).sum::<u64>());
+        let mut causes = Cause::ALL;
+        causes.sort_by_key(largest_first);
+        causes.into_iter().find_map(|cause| {
+            let times: Vec<u64> = steps.iter().map(|step| time(cause, step)).collect();
+            let kinds = Self::recognized_by(steps, &times, split(&times)?, Some(cause));
+            let apart = kinds.more_of_cause_ns - kinds.less_of_cause_ns;
             (apart >= typical / LEAST_OF_STEP).then_some(kinds)
         })
     }
 
-    /// Splits into steps whose value is at least `from`, and the others; they differ in `group`, if it is
+    /// Splits into steps whose value is at least `from`, and the others; they differ in `cause`, if it is
     /// known.
-    fn recognized_by(steps: &[Step], values: &[u64], from: u64, group: Option<Group>) -> Self {
-        let by_duration = group.is_none();
+    fn recognized_by(steps: &[Step], values: &[u64], from: u64, cause: Option<Cause>) -> Self {
+        let by_duration = cause.is_none();
         let kind = |is_more: bool| {
             let pairs = steps.iter().zip(values);
             pairs.filter(move |(_, value)| (**value >= from) == is_more).map(|(step, _)| step)
         };
         let count = |is_more: bool| kind(is_more).count() as u64;
-        let mean = |is_more: bool, group: Group| {
-            kind(is_more).map(|step| time(group, step)).sum::<u64>() / count(is_more).max(1)
+        let mean = |is_more: bool, cause: Cause| {
+            kind(is_more).map(|step| time(cause, step)).sum::<u64>() / count(is_more).max(1)
         };
-        let apart = |group: &Group| mean(true, *group).saturating_sub(mean(false, *group));
-        let group = group.or_else(|| Group::ALL.into_iter().max_by_key(apart)).unwrap_or(Group::CannotTell);
+        let apart = |cause: &Cause| mean(true, *cause).saturating_sub(mean(false, *cause));
+        let cause = cause.or_else(|| Cause::ALL.into_iter().max_by_key(apart)).unwrap_or(Cause::CannotTell);
         let duration = |is_more: bool| median(kind(is_more).map(Step::duration).collect()).unwrap_or(0);
         Self {
             more: count(true),
             less: count(false),
             more_ns: duration(true),
             less_ns: duration(false),
-            group,
-            more_of_group_ns: mean(true, group),
-            less_of_group_ns: mean(false, group),
+            cause,
+            more_of_cause_ns: mean(true, cause),
+            less_of_cause_ns: mean(false, cause),
             by_duration,
         }
     }
@@ -91,8 +91,8 @@ impl StepKinds {
     }
 }
 
-fn time(group: Group, step: &Step) -> u64 {
-    group.total(&step.leaves)
+fn time(cause: Cause, step: &Step) -> u64 {
+    cause.total(&step.leaves)
 }
 
 /// Upper median.
@@ -139,8 +139,8 @@ mod tests {
     fn two_of_three_steps_wait() {
         let kinds =
             StepKinds::of(&steps((0..90).map(|n| (10 + n % 2, if n % 3 == 0 { 0 } else { 27 + n % 5 })))).unwrap();
-        assert_eq!((kinds.more, kinds.less, kinds.group), (60, 30, Group::DataLoading));
-        assert_eq!((kinds.more_of_group_ns, kinds.less_of_group_ns, kinds.less_ns), (29, 0, 11));
+        assert_eq!((kinds.more, kinds.less, kinds.cause), (60, 30, Cause::DataLoading));
+        assert_eq!((kinds.more_of_cause_ns, kinds.less_of_cause_ns, kinds.less_ns), (29, 0, 11));
         assert!(kinds.by_duration && (38..42).contains(&kinds.more_ns));
         assert_eq!(kinds.longest(1.5), Some(1.5 * kinds.more_ns as f64));
     }
@@ -150,7 +150,7 @@ mod tests {
         // In every second step the device computes for the time that it waits in the other.
         let kinds = StepKinds::of(&steps((0..40).map(|n| if n % 2 == 0 { (10, 30) } else { (38, 1) }))).unwrap();
         assert_eq!((kinds.more, kinds.less, kinds.by_duration, kinds.longest(1.5)), (20, 20, false, None));
-        assert!(matches!(kinds.group, Group::DataLoading | Group::GpuCompute), "{kinds:?}");
+        assert!(matches!(kinds.cause, Cause::DataLoading | Cause::GpuCompute), "{kinds:?}");
         // A cause that is a small part of the step makes no kind.
         assert_eq!(StepKinds::of(&steps((0..40).map(|n| (100, n % 2 * 15)))), None);
     }

@@ -6,7 +6,7 @@
 use gpuwhy_trace::record::Timestamp;
 
 use super::{Step, StepKinds, StepSource, Steps, TimeShare};
-use crate::attribution::leaf::{Group, Leaves};
+use crate::attribution::leaf::{Cause, Leaves};
 
 /// Named steps at the start of a run that are never steady: caches fill, libraries choose their algorithms.
 /// Before detected steps there are more that are not listed: those used for detection.
@@ -44,9 +44,9 @@ impl Steady {
         self.rows.iter().map(Step::duration).sum::<u64>() / (self.rows.len() as u64).max(1)
     }
 
-    /// Share of `group` in the time of the typical steps; `None` without any.
-    pub fn share(&self, group: Group) -> Option<TimeShare> {
-        let times: Vec<_> = self.rows.iter().map(|step| (group.total(&step.leaves), step.duration())).collect();
+    /// Share of `cause` in the time of the typical steps; `None` without any.
+    pub fn share(&self, cause: Cause) -> Option<TimeShare> {
+        let times: Vec<_> = self.rows.iter().map(|step| (cause.total(&step.leaves), step.duration())).collect();
         TimeShare::of(&times)
     }
 

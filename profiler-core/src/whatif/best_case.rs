@@ -11,7 +11,7 @@
 
 use super::intervals::interval;
 use super::scenario::ScenarioKind;
-use crate::attribution::leaf::{Group, Leaf, Leaves};
+use crate::attribution::leaf::{Cause, Leaf, Leaves};
 
 /// Gains below this are not shown.
 pub const WORTH_SHOWING: f64 = 1.01;
@@ -56,7 +56,7 @@ impl BestCase {
         };
         let total = sum(|leaf| leaf != Leaf::NoWork);
         let compute = nanos(Leaf::Compute);
-        let is_copy = |leaf: Leaf| leaf.is_busy() && leaf.group() == Group::Copy && leaf != Leaf::Memset;
+        let is_copy = |leaf: Leaf| leaf.is_busy() && leaf.cause() == Cause::Copy && leaf != Leaf::Memset;
         // At most as much can be hidden under compute as there is compute. The accounts do not show by how
         // much copies of pageable memory would become shorter: all of their time might go, down to the
         // minimum for the link.
@@ -64,7 +64,7 @@ impl BestCase {
         let hidden_copies = pageable + (sum(is_copy) - pageable).min(compute);
         let removable = [
             (ScenarioKind::DataReady, nanos(Leaf::DataLoading)),
-            (ScenarioKind::LaunchesFree, sum(|leaf| leaf.group() == Group::Launch)),
+            (ScenarioKind::LaunchesFree, sum(|leaf| leaf.cause() == Cause::Launch)),
             (ScenarioKind::NoSyncs, nanos(Leaf::SyncDrain)),
             (ScenarioKind::NoAllocations, nanos(Leaf::Allocator)),
             (ScenarioKind::CopiesOverlapped, hidden_copies.min(total.saturating_sub(link_ns))),

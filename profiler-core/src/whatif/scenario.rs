@@ -6,7 +6,7 @@
 //! monotone: a max-plus system with smaller weights cannot end later.
 
 use super::input::OperationClass;
-use crate::attribution::leaf::Group;
+use crate::attribution::leaf::Cause;
 use gpuwhy_trace::named;
 
 /// Number of scenarios, including the base.
@@ -77,18 +77,18 @@ impl ScenarioKind {
         Self::NoHostWork,
     ];
 
-    /// Scenario without the cost of `group`; `None` if that cannot be simulated.
+    /// Scenario without the cost of `cause`; `None` if that cannot be simulated.
     #[must_use]
-    pub const fn without(group: Group) -> Option<Self> {
-        match group {
-            Group::DataLoading => Some(Self::DataReady),
-            Group::Launch => Some(Self::LaunchesFree),
-            Group::Sync => Some(Self::NoSyncs),
-            Group::Copy => Some(Self::CopiesOverlapped),
-            Group::Communication => Some(Self::CommunicationHidden),
-            Group::Allocator => Some(Self::NoAllocations),
-            Group::HostCpu => Some(Self::DeviceOnly),
-            Group::GpuCompute | Group::NoWork | Group::CannotTell => None,
+    pub const fn without(cause: Cause) -> Option<Self> {
+        match cause {
+            Cause::DataLoading => Some(Self::DataReady),
+            Cause::Launch => Some(Self::LaunchesFree),
+            Cause::Sync => Some(Self::NoSyncs),
+            Cause::Copy => Some(Self::CopiesOverlapped),
+            Cause::Communication => Some(Self::CommunicationHidden),
+            Cause::Allocator => Some(Self::NoAllocations),
+            Cause::HostCpu => Some(Self::DeviceOnly),
+            Cause::GpuCompute | Cause::NoWork | Cause::CannotTell => None,
         }
     }
 

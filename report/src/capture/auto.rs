@@ -2,7 +2,7 @@
 //! display.
 
 use gpuwhy_trace::record::Timestamp;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::monitoring::{Change, MonitorView};
 
 use super::{Captures, MONITORED, ROW_LIMIT};
@@ -38,7 +38,7 @@ impl Captures {
         let burst = BurstRow::of(row, report);
         self.changes.recorded(Change {
             at: burst.begin,
-            group: burst.group,
+            cause: burst.cause,
             share: burst.share,
             burst: Some(burst.number),
         });
@@ -57,7 +57,7 @@ impl Captures {
 
     /// Bottleneck and share that a display shows now for this report: `named`, or that its capture is too
     /// young.
-    pub fn name_now(&self, report: &Report, named: (Group, f64)) -> (&'static str, f64) {
+    pub fn name_now(&self, report: &Report, named: (Cause, f64)) -> (&'static str, f64) {
         if self.open.is_empty() { (named.0.name(), named.1) } else { report.name_now(named) }
     }
 }

@@ -3,7 +3,7 @@
 //! No obstacle prevents the comparison. Each is a sentence that names the affected run.
 
 use gpuwhy_trace::process_info::End;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 use super::Side;
 use crate::run::Report;
@@ -64,7 +64,7 @@ fn of_one(sentences: &mut Vec<String>, side: Side, report: &Report) {
         let count = completeness.kernel_table_overflow;
         sentences.push(format!("{count} kernels of {side} have names beyond the table and are in one row."));
     }
-    if report.bottleneck.group == Group::CannotTell {
+    if report.bottleneck.cause == Cause::CannotTell {
         let reason = report.bottleneck.evidence.first().map_or("", String::as_str);
         sentences.push(format!("{side} gives no bottleneck: {reason}"));
     }

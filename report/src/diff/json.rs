@@ -48,7 +48,7 @@ document! {
         a: from.a,
         b: from.b,
         leaf_changes: from.leaves.iter().map(|&(leaf, change)| Change(leaf.name(), change)).collect::<Vec<_>>(),
-        group_changes: from.groups.iter().map(|&(group, change)| Change(group.name(), change)).collect::<Vec<_>>(),
+        cause_changes: from.causes.iter().map(|&(cause, change)| Change(cause.name(), change)).collect::<Vec<_>>(),
         compute_limits: from.limits,
         kernels: from.kernels,
         copies: from.copies,
@@ -75,7 +75,7 @@ document! {
     }
     from: Prediction {
         kind: from.kind,
-        group: from.group,
+        cause: from.cause,
         step_ns: from.step_ns,
         predicted_step_ns: from.predicted_step_ns,
         predicted_speedup: from.predicted_speedup,

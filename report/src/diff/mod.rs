@@ -41,7 +41,7 @@ pub(crate) use unit::{comparable, durations, representative};
 use crate::run::Report;
 use crate::text_format::Style;
 use pair::Run;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 impl Diff {
     /// Changes in one line per device.
@@ -66,7 +66,7 @@ impl Diff {
 /// If they cannot be compared: a run without work, or runs of different programs.
 pub fn compare(a: &Report, b: &Report) -> Result<Diff, Refusal> {
     for (side, report) in [(Side::A, a), (Side::B, b)] {
-        if report.bottleneck.group == Group::NoWork {
+        if report.bottleneck.cause == Cause::NoWork {
             return Err(Refusal::NoWork(side));
         }
     }

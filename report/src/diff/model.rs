@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use gpuwhy_trace::record::DeviceId;
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 
 use super::compared::SAME_PROGRAM;
 use super::limits::LimitChanges;
@@ -89,7 +89,7 @@ pub struct DeviceDiff {
     /// Leaves that changed, the largest change first. They sum to [`change_ns`](Self::change_ns) exactly.
     pub leaves: Vec<(Leaf, i64)>,
     /// Causes that changed, the largest change first. They sum to [`change_ns`](Self::change_ns) exactly.
-    pub groups: Vec<(Group, i64)>,
+    pub causes: Vec<(Cause, i64)>,
     /// Changes in the limits of computation; `None` unless both runs have hardware counter samples.
     pub limits: Option<LimitChanges>,
     /// Kernels, the largest change of time in one unit first.

@@ -3,7 +3,7 @@
 //! Steps are compared if both runs have them and they are comparable. A detector may combine two iterations
 //! of a program into one step in only one of the runs; then operations are compared.
 
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 
 use super::compared::{change, ranked, same_steps};
 use super::limits::{self, LimitChanges};
@@ -52,7 +52,7 @@ pub(super) fn compare(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> (DeviceDiff,
         ids: (a.device.device.id, b.device.device.id),
         basis,
         leaves: ranked(&Leaf::ALL, |leaf| change(before.leaves[leaf as usize], after.leaves[leaf as usize])),
-        groups: ranked(&Group::ALL, |group| change(group.total(&before.leaves), group.total(&after.leaves))),
+        causes: ranked(&Cause::ALL, |cause| change(cause.total(&before.leaves), cause.total(&after.leaves))),
         limits: LimitChanges::of((a.device.limits.as_ref(), &before), (b.device.limits.as_ref(), &after)),
         kernels: rows::kernels(&a.device.kernels, &b.device.kernels, scale),
         copies: rows::copies(&a.device.copies, &b.device.copies, scale),

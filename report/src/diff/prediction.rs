@@ -8,7 +8,7 @@
 //! of removing it completely, which B then does not reach; if B exceeds the best case, the other leaves that
 //! shrank are named.
 
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::steps::StepSource;
 use profiler_core::whatif::{BestCase, FEWEST_STEPS, ScenarioKind};
 
@@ -26,7 +26,7 @@ pub struct Prediction {
     /// The cost removed in the simulation.
     pub kind: ScenarioKind,
     /// The cause that shrank most.
-    pub group: Group,
+    pub cause: Cause,
     /// A typical step of A, nanoseconds: the mean of the steps between the quartiles. Like the others,
     /// without tracing if that is known for both runs.
     pub step_ns: u64,
@@ -60,24 +60,24 @@ impl Prediction {
         let scaled = |nanos: u64, part: f64| (nanos as f64 * part).round() as u64;
         let (step_ns, actual_step_ns) = (scaled(before.unit_ns, part_a), scaled(after.unit_ns, part_b));
         let same_steps = alike(before.operations, after.operations) && alike(simulated_ns, a_median);
-        let (group, lost) = Group::ALL
+        let (cause, lost) = Cause::ALL
             .into_iter()
-            .map(|group| (group, group.total(&before.leaves).saturating_sub(group.total(&after.leaves))))
-            .max_by_key(|&(group, lost)| (lost, std::cmp::Reverse(group)))?;
-        let best_case = what_if.best_case(ScenarioKind::without(group)?).filter(|best_case| best_case.step_ns > 0)?;
+            .map(|cause| (cause, cause.total(&before.leaves).saturating_sub(cause.total(&after.leaves))))
+            .max_by_key(|&(cause, lost)| (lost, std::cmp::Reverse(cause)))?;
+        let best_case = what_if.best_case(ScenarioKind::without(cause)?).filter(|best_case| best_case.step_ns > 0)?;
         if !same_steps || actual_step_ns == 0 || (lost as f64) < before.unit_ns as f64 * WORTH_A_LINE {
             return None;
         }
         Some(Self {
             kind: best_case.kind,
-            group,
+            cause,
             step_ns,
             predicted_step_ns: (step_ns as f64 / best_case.speedup).round() as u64,
             predicted_speedup: best_case.speedup,
             actual_step_ns,
             actual_speedup: step_ns as f64 / actual_step_ns as f64,
             base_error: what_if.base_error?,
-            others: others(best_case, group, &before, &after),
+            others: others(best_case, cause, &before, &after),
         })
     }
 
@@ -99,9 +99,9 @@ fn alike(first: u64, second: u64) -> bool {
     first.min(second) > 0 && (first.max(second) as f64) < SAME_STEP * first.min(second) as f64
 }
 
-fn others(best_case: &BestCase, group: Group, a: &Representative, b: &Representative) -> Vec<(Leaf, i64)> {
+fn others(best_case: &BestCase, cause: Cause, a: &Representative, b: &Representative) -> Vec<(Leaf, i64)> {
     // Without the host, no idle leaf remains that could change.
-    let is_gone = |leaf: Leaf| leaf.group() == group || (best_case.kind == ScenarioKind::DeviceOnly && !leaf.is_busy());
+    let is_gone = |leaf: Leaf| leaf.cause() == cause || (best_case.kind == ScenarioKind::DeviceOnly && !leaf.is_busy());
     let kept: Vec<Leaf> = Leaf::ALL.into_iter().filter(|&leaf| !is_gone(leaf)).collect();
     compared::ranked(&kept, |leaf| compared::change(a.leaves[leaf as usize], b.leaves[leaf as usize]))
 }

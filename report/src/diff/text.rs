@@ -102,7 +102,7 @@ impl Prediction {
         let mut text = format!(
             "Predicted from A: {} faster without {} ({} -> {}). Measured: {:.2}x ({}).",
             about(self.predicted_speedup, None),
-            words::bottleneck(self.group),
+            words::bottleneck(self.cause),
             duration(self.step_ns),
             duration(self.predicted_step_ns),
             self.actual_speedup,

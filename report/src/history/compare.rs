@@ -1,6 +1,6 @@
 //! Choice of the earlier run to compare a run with, and the change of its step.
 
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 use super::{DeviceRun, Run};
 use crate::diff::{Outcome, RankTest, SAME_PROGRAM, SIGNIFICANCE, mann_whitney, same_steps, within_runs};
@@ -55,7 +55,7 @@ pub struct Change {
     /// Rank test of the step durations: shows that these two runs differ, not that the programs do.
     pub test: RankTest,
     /// Causes that changed, the largest change first, nanoseconds per step.
-    pub causes: Vec<(Group, i64)>,
+    pub causes: Vec<(Cause, i64)>,
 }
 
 impl Change {
@@ -152,11 +152,11 @@ fn change(before: &Run, after: &Run, like: Like) -> Result<Change, Unlike> {
     Ok(Change { device, before_ns, after_ns, test, causes: causes(first, second) })
 }
 
-fn causes(before: &DeviceRun, after: &DeviceRun) -> Vec<(Group, i64)> {
-    let of = |device: &DeviceRun, group| {
-        device.causes.iter().find(|(known, _)| *known == group).map_or(0, |&(_, ns)| ns.cast_signed())
+fn causes(before: &DeviceRun, after: &DeviceRun) -> Vec<(Cause, i64)> {
+    let of = |device: &DeviceRun, cause| {
+        device.causes.iter().find(|(known, _)| *known == cause).map_or(0, |&(_, ns)| ns.cast_signed())
     };
-    let all = Group::ALL.into_iter().map(|group| (group, of(after, group).wrapping_sub(of(before, group))));
+    let all = Cause::ALL.into_iter().map(|cause| (cause, of(after, cause).wrapping_sub(of(before, cause))));
     let mut changed: Vec<_> = all.filter(|&(_, ns)| ns != 0).collect();
     changed.sort_by_key(|&(_, ns)| std::cmp::Reverse(ns.unsigned_abs()));
     changed

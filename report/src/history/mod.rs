@@ -20,7 +20,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use gpuwhy_trace::json_text::Object;
-use profiler_core::attribution::leaf::{Group, Leaves};
+use profiler_core::attribution::leaf::{Cause, Leaves};
 
 use crate::diff::{comparable, durations, representative};
 use crate::run::{DeviceReport, Report};
@@ -77,7 +77,7 @@ pub struct Run {
     pub command: Vec<String>,
     /// The trace file, if one was written.
     pub trace: Option<String>,
-    /// The bottleneck: the name of a [`Group`].
+    /// The bottleneck: the name of a [`Cause`].
     pub bottleneck: String,
     /// Its share of the time, 0 to 1.
     pub bottleneck_share: f64,
@@ -104,7 +104,7 @@ pub struct DeviceRun {
     pub operations: u64,
     /// The step by cause, nanoseconds; without steps, the time after start-up. Causes without time are
     /// omitted.
-    pub causes: Vec<(Group, u64)>,
+    pub causes: Vec<(Cause, u64)>,
     /// Durations of up to [`MOST_DURATIONS`] steps, nanoseconds, evenly selected in step order.
     pub durations_ns: Vec<u64>,
 }
@@ -121,7 +121,7 @@ impl Run {
     /// no device work was recorded, or it is not the first rank of its job.
     pub fn of(report: &Report, trace: Option<&str>) -> Option<Self> {
         let process = &report.process;
-        if report.devices.is_empty() || report.bottleneck.group == Group::NoWork || process.rank().unwrap_or(0) != 0 {
+        if report.devices.is_empty() || report.bottleneck.cause == Cause::NoWork || process.rank().unwrap_or(0) != 0 {
             return None;
         }
         let mut counts = BTreeMap::<u64, u64>::new();
@@ -144,7 +144,7 @@ impl Run {
             mode: report.cost.map_or("unknown", |cost| cost.mode.name()).to_owned(),
             command: process.command.iter().take(MOST_WORDS).map(|word| cut(word).to_owned()).collect(),
             trace: trace.map(str::to_owned),
-            bottleneck: report.bottleneck.group.name().to_owned(),
+            bottleneck: report.bottleneck.cause.name().to_owned(),
             bottleneck_share: report.bottleneck.share,
             executions,
             kernels,
@@ -190,7 +190,7 @@ impl Run {
     pub fn line(&self) -> String {
         let devices = self.devices.iter().map(|device| {
             let causes =
-                device.causes.iter().fold(Object::new(), |object, &(group, ns)| object.number(group.name(), ns));
+                device.causes.iter().fold(Object::new(), |object, &(cause, ns)| object.number(cause.name(), ns));
             Object::new()
                 .text("name", &device.name)
                 .optional_number("step_ns", device.step_ns)
@@ -223,7 +223,7 @@ impl Run {
 impl DeviceRun {
     fn of(device: &DeviceReport) -> Self {
         let causes = |leaves: &Leaves| {
-            let all = Group::ALL.into_iter().map(|group| (group, group.total(leaves)));
+            let all = Cause::ALL.into_iter().map(|cause| (cause, cause.total(leaves)));
             all.filter(|&(_, ns)| ns > 0).collect()
         };
         let name = device.device.name.clone();

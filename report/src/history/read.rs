@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use serde::Deserialize;
 
 use super::{DeviceRun, MOST_DURATIONS, Run, VERSION};
@@ -88,7 +88,7 @@ impl<'de> Deserialize<'de> for Run {
 impl From<DeviceLine> for DeviceRun {
     fn from(line: DeviceLine) -> Self {
         // Unknown causes of a later version are ignored.
-        let known = |name: &str| Group::ALL.into_iter().find(|group| group.name() == name);
+        let known = |name: &str| Cause::ALL.into_iter().find(|cause| cause.name() == name);
         let mut durations_ns = line.durations_ns;
         durations_ns.truncate(MOST_DURATIONS);
         Self {

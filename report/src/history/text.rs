@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 use super::{Change, Judged, Run, Unlike};
 use crate::diff::{Outcome, RUNS_DIFFER};
@@ -77,9 +77,9 @@ fn shown(change: &Change) -> String {
 
 fn largest(run: &Run) -> String {
     let Some((_, device)) = run.slowest() else { return String::new() };
-    let mut causes: Vec<&(Group, u64)> = device.causes.iter().collect();
+    let mut causes: Vec<&(Cause, u64)> = device.causes.iter().collect();
     causes.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-    let shown = causes.iter().take(3).map(|(group, ns)| format!("{} {}", group.name(), duration(*ns)));
+    let shown = causes.iter().take(3).map(|(cause, ns)| format!("{} {}", cause.name(), duration(*ns)));
     shown.collect::<Vec<_>>().join(", ")
 }
 
@@ -120,9 +120,9 @@ fn sentence(runs: &[Run], judged: &[Judged]) -> String {
 
 /// The causes that changed a step, the largest first.
 fn moved(change: &Change) -> String {
-    let shown = change.causes.iter().take(3).map(|&(group, ns)| {
+    let shown = change.causes.iter().take(3).map(|&(cause, ns)| {
         let sign = if ns < 0 { '-' } else { '+' };
-        format!("{} {sign}{}", words::bottleneck(group), duration(ns.unsigned_abs()))
+        format!("{} {sign}{}", words::bottleneck(cause), duration(ns.unsigned_abs()))
     });
     shown.collect::<Vec<_>>().join(", ")
 }

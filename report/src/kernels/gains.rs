@@ -5,7 +5,7 @@
 //! the gain is computed by subtracting the removed time from the step.
 
 use gpuwhy_trace::record::{DeviceId, LaunchConfigId};
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::whatif::BestCase;
 use rustc_hash::FxHashMap;
@@ -33,7 +33,7 @@ pub struct KernelGains {
     /// Gain at 90 % of the roofline.
     pub at_90: StepGain,
     /// Bottleneck at 90 %; `None` if unknown.
-    pub then: Option<Group>,
+    pub then: Option<Cause>,
 }
 
 /// Kernels of one launch configuration, shortened.
@@ -106,25 +106,25 @@ fn widened(best_case: &BestCase, relative: f64) -> (f64, f64) {
 ///
 /// Removed computation time that is not saved becomes idle time of unknown cause; `None` if that time
 /// decides.
-pub fn bottleneck_then(account: &DeviceAccount, shorter: &[Shorter], gain: f64) -> Option<Group> {
+pub fn bottleneck_then(account: &DeviceAccount, shorter: &[Shorter], gain: f64) -> Option<Cause> {
     let leaves = account.steady_leaves();
-    let total = leaves.iter().sum::<u64>().saturating_sub(Group::NoWork.total(&leaves)) as f64;
+    let total = leaves.iter().sum::<u64>().saturating_sub(Cause::NoWork.total(&leaves)) as f64;
     let all = account.statistics().kernels().filter(|(_, row)| !row.communication);
     let all = all.fold(0u64, |sum, (_, row)| sum.saturating_add(row.durations.total())) as f64;
     if total <= 0.0 || all <= 0.0 {
         return None;
     }
-    let computing = Group::GpuCompute.total(&leaves) as f64 / total;
+    let computing = Cause::GpuCompute.total(&leaves) as f64 / total;
     let gone = (shorter.iter().map(Shorter::gone).sum::<f64>() / all).min(1.0) * computing;
     let uncovered = (gone - (1.0 - 1.0 / gain.max(1.0))).max(0.0);
-    let others = Group::ALL.into_iter().filter(|group| !matches!(group, Group::GpuCompute | Group::NoWork));
-    let largest = others.map(|group| (group, group.total(&leaves) as f64 / total));
-    let (group, other) = largest.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let others = Cause::ALL.into_iter().filter(|cause| !matches!(cause, Cause::GpuCompute | Cause::NoWork));
+    let largest = others.map(|cause| (cause, cause.total(&leaves) as f64 / total));
+    let (cause, other) = largest.max_by(|a, b| a.1.total_cmp(&b.1))?;
     let left = computing - gone;
     if left >= other + uncovered {
-        return Some(Group::GpuCompute);
+        return Some(Cause::GpuCompute);
     }
-    (other > left && group != Group::CannotTell).then_some(group)
+    (other > left && cause != Cause::CannotTell).then_some(cause)
 }
 
 #[cfg(test)]

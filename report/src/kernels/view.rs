@@ -9,7 +9,7 @@ use gpuwhy_trace::kernels::KernelProfile;
 use gpuwhy_trace::kernels::PcWindow;
 use gpuwhy_trace::record::{Device, LaunchConfig};
 use profiler_core::attribution::Attributor;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 use super::candidates::candidates;
 use super::gains::{KernelGains, Shorter, StepGain, bottleneck_then};
@@ -194,7 +194,7 @@ fn share_of(row: &Candidate, attributor: &Attributor) -> Option<f64> {
     let account = attributor.devices().find(|account| account.id() == row.device)?;
     let leaves = account.steady_leaves();
     let all: u64 = leaves.iter().sum();
-    let group = if row.communication { Group::Communication } else { Group::GpuCompute };
+    let group = if row.communication { Cause::Communication } else { Cause::GpuCompute };
     let kernels = account.statistics().kernels().filter(|(_, other)| other.communication == row.communication);
     let of_kind = kernels.fold(0u64, |sum, (_, other)| sum.saturating_add(other.durations.total()));
     (all > 0 && of_kind > 0)

@@ -1,7 +1,7 @@
 //! Contents of a comparison of ranks.
 
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
+use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::collective::Basis;
 use profiler_core::counters::roofs::LimitTimes;
 
@@ -70,7 +70,7 @@ pub struct RankRow {
     /// without hardware counter samples. Sums to the leaf `compute` exactly.
     pub limits: Option<LimitTimes>,
     /// Its bottleneck without the other ranks, and the share, 0 to 1.
-    pub bottleneck: (Group, f64),
+    pub bottleneck: (Cause, f64),
     /// Time that it waited in collectives for a later rank, nanoseconds. Computation may have overlapped it.
     pub waited_ns: u64,
     /// Time that others waited because of this rank, nanoseconds, summed over them. If a rank was late only
@@ -94,7 +94,7 @@ impl RankRow {
             window_ns: summary.window_ns,
             leaves: summary.leaves,
             limits: summary.limits,
-            bottleneck: summary.bottleneck.unwrap_or((Group::CannotTell, 0.0)),
+            bottleneck: summary.bottleneck.unwrap_or((Cause::CannotTell, 0.0)),
             waited_ns: 0,
             awaited_ns: 0,
             waited_for: Vec::new(),

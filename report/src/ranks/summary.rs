@@ -1,7 +1,7 @@
 //! Data kept for each rank while all are compared: some kilobytes.
 
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
+use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::counters::roofs::LimitTimes;
 use profiler_core::steps::FEWEST_STEADY;
 
@@ -34,7 +34,7 @@ pub struct RankSummary {
     /// Computation of that window by limit.
     pub limits: Option<LimitTimes>,
     /// Its bottleneck without the other ranks, and the share, 0 to 1.
-    pub bottleneck: Option<(Group, f64)>,
+    pub bottleneck: Option<(Cause, f64)>,
     /// Starts and ends of steady time, nanoseconds on the clock of the trace; empty if no steps are known.
     pub steady: Vec<(i64, i64)>,
     /// Number of steps in the steady time.
@@ -95,7 +95,7 @@ impl RankSummary {
             window_ns: device.map_or(0, |device| device.window_ns),
             leaves: device.map_or_else(|| [0; Leaf::ALL.len()], |device| device.leaves),
             limits: device.and_then(limits),
-            bottleneck: Some((report.bottleneck.group, report.bottleneck.share)),
+            bottleneck: Some((report.bottleneck.cause, report.bottleneck.share)),
             steady,
             steps,
             kernels: device.map_or_else(Vec::new, kernels),

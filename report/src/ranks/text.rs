@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::fmt::Write;
 
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::collective::Basis;
 use profiler_core::counters::roofs::Limit;
 
@@ -108,7 +108,7 @@ fn table(out: &mut Page, report: &RanksReport) {
             row.rank,
             shortened(&row.host, 10),
             duration(row.window_ns),
-            share(Group::GpuCompute.total(&row.leaves)),
+            share(Cause::GpuCompute.total(&row.leaves)),
             share(row.leaves[Leaf::Communication as usize]),
             duration(row.waited_ns),
             duration(row.awaited_ns),
@@ -148,7 +148,7 @@ fn straggler_sentences(report: &RanksReport, straggler: &Straggler) -> String {
     let mut text = match straggler.communication {
         Some((own, median)) => format!(
             "rank {} communicates {:.1} % of its time, and ranks with the same part in the job {:.1} % (median): who \
-             arrives last communicates least. How long others wait for it is not known, because the groups are not.",
+             arrives last communicates least. How long others wait for it is not known, because the causes are not.",
             row.rank,
             own * 100.0,
             median * 100.0
@@ -254,13 +254,13 @@ fn limits_table(out: &mut Page, report: &RanksReport) {
     }
 }
 
-const fn bottleneck(group: Group) -> &'static str {
-    match group {
-        Group::NoWork | Group::CannotTell => "no bottleneck",
-        Group::Launch => "launches",
-        Group::HostCpu => "CPU work",
-        Group::Communication => "communication",
-        group => words::bottleneck(group),
+const fn bottleneck(cause: Cause) -> &'static str {
+    match cause {
+        Cause::NoWork | Cause::CannotTell => "no bottleneck",
+        Cause::Launch => "launches",
+        Cause::HostCpu => "CPU work",
+        Cause::Communication => "communication",
+        cause => words::bottleneck(cause),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use gpuwhy_trace::record::{Timestamp, Trigger};
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::monitoring::Change;
 use profiler_core::steps::StepSource;
 
@@ -22,7 +22,7 @@ const NAMED_SHARE: f64 = 0.05;
 impl BurstRow {
     /// Builds the row from the report of its capture.
     pub(crate) fn of(row: &CaptureRow, report: &Report) -> Self {
-        let total = |group: Group| report.devices.iter().map(|device| group.total(&device.leaves)).sum::<u64>();
+        let total = |cause: Cause| report.devices.iter().map(|device| cause.total(&device.leaves)).sum::<u64>();
         let longest = report.devices.iter().max_by_key(|device| device.window_ns);
         let steps = longest.and_then(|device| device.steps.as_ref()).filter(|steps| steps.source != StepSource::Window);
         Self {
@@ -31,10 +31,10 @@ impl BurstRow {
             begin: row.begin,
             end: row.end.unwrap_or(row.begin),
             kernels: row.kernels,
-            group: report.bottleneck.group,
+            cause: report.bottleneck.cause,
             share: report.bottleneck.share,
             window_ns: report.devices.iter().map(|device| device.window_ns).sum(),
-            groups: Group::ALL.map(|group| (group, total(group))).into_iter().filter(|&(_, ns)| ns > 0).collect(),
+            causes: Cause::ALL.map(|cause| (cause, total(cause))).into_iter().filter(|&(_, ns)| ns > 0).collect(),
             steps: steps.map_or((0, 0), |steps| (steps.seen, steps.duration_percentile(50))),
         }
     }
@@ -64,11 +64,11 @@ fn sentence(row: &BurstRow, start: Timestamp) -> String {
     };
     let (from, lasted) = (duration(row.begin.since(start)), duration(row.end.since(row.begin)));
     let share = |nanos: u64| nanos as f64 / row.window_ns.max(1) as f64;
-    let mut groups: Vec<_> = row.groups.iter().filter(|&&(_, nanos)| share(nanos) >= NAMED_SHARE).collect();
-    groups.sort_by_key(|&&(_, nanos)| std::cmp::Reverse(nanos));
-    let parts: Vec<_> = groups
+    let mut causes: Vec<_> = row.causes.iter().filter(|&&(_, nanos)| share(nanos) >= NAMED_SHARE).collect();
+    causes.sort_by_key(|&&(_, nanos)| std::cmp::Reverse(nanos));
+    let parts: Vec<_> = causes
         .into_iter()
-        .map(|&(group, nanos)| format!("{} {}", words::spent(group), percent(share(nanos))))
+        .map(|&(cause, nanos)| format!("{} {}", words::spent(cause), percent(share(nanos))))
         .collect();
     let parts = if parts.is_empty() { "no GPU work".to_owned() } else { parts.join(", ") };
     let steps = match row.steps {
@@ -82,7 +82,7 @@ fn sentence(row: &BurstRow, start: Timestamp) -> String {
 pub(super) fn changes(bursts: &BurstTable, start: Timestamp) -> Option<String> {
     let one = |change: &Change| {
         let by = change.burst.map_or_else(|| "samples".to_owned(), |number| format!("burst {number}"));
-        format!("{} from {} on ({by})", words::bottleneck(change.group), duration(change.at.since(start)))
+        format!("{} from {} on ({by})", words::bottleneck(change.cause), duration(change.at.since(start)))
     };
     let skipped = bursts.changes.len().saturating_sub(CHANGES_SHOWN);
     let rows: Vec<_> = bursts.changes.iter().skip(skipped).map(one).collect();

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use gpuwhy_trace::record::Timestamp;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 use super::{CaptureRow, Report, bursts};
 use crate::text_format::{Page, counted, duration, percent};
@@ -22,7 +22,7 @@ impl CaptureRow {
         }
         self.end = Some(end);
         self.kernels = report.completeness.kernels;
-        self.bottleneck = Some((report.bottleneck.group, report.bottleneck.share));
+        self.bottleneck = Some((report.bottleneck.cause, report.bottleneck.share));
     }
 }
 
@@ -54,10 +54,10 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
             Some(end) => duration(end.since(row.begin)),
             None => "being taken".to_owned(),
         };
-        let bottleneck = row.bottleneck.map_or_else(String::new, |(group, share)| match group {
-            Group::NoWork => ", no GPU work".to_owned(),
-            Group::CannotTell => ", no bottleneck".to_owned(),
-            group => format!(", {} {}", words::spent(group), percent(share)),
+        let bottleneck = row.bottleneck.map_or_else(String::new, |(cause, share)| match cause {
+            Cause::NoWork => ", no GPU work".to_owned(),
+            Cause::CannotTell => ", no bottleneck".to_owned(),
+            cause => format!(", {} {}", words::spent(cause), percent(share)),
         });
         let after = duration(row.begin.since(report.process.start));
         let _ = writeln!(

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::NameId;
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::attribution::{Attributor, DeviceAccount, HostLine, LineId, Subject, is_native};
 use rustc_hash::FxHashMap;
 
@@ -55,11 +55,11 @@ impl HostReport {
         if totals.samples == 0 && failed == 0 && seen.is_empty() {
             return None;
         }
-        let group_ns = |group: Group| {
-            let of_group = late.into_iter().filter(|leaf| leaf.group() == group);
-            of_group.flat_map(|leaf| devices.iter().map(move |device| device.steady_leaves[leaf as usize])).sum()
+        let cause_ns = |cause: Cause| {
+            let of_cause = late.into_iter().filter(|leaf| leaf.cause() == cause);
+            of_cause.flat_map(|leaf| devices.iter().map(move |device| device.steady_leaves[leaf as usize])).sum()
         };
-        let seen = estimate(seen, totals.covered_ns / totals.samples.max(1), group_ns);
+        let seen = estimate(seen, totals.covered_ns / totals.samples.max(1), cause_ns);
         let mut causes: Vec<CauseRow> =
             HostCause::ALL.into_iter().map(|cause| CauseRow { cause, total_ns: 0 }).collect();
         for row in &seen {
@@ -105,8 +105,8 @@ impl HostReport {
         })
     }
 
-    pub(super) fn lines_of(&self, group: Group) -> impl Iterator<Item = &LineRow> {
-        self.lines.iter().filter(move |row| row.cause.leaf().group() == group)
+    pub(super) fn lines_of(&self, cause: Cause) -> impl Iterator<Item = &LineRow> {
+        self.lines.iter().filter(move |row| row.cause.leaf().cause() == cause)
     }
 
     /// Idle time due to any of `causes`, nanoseconds; an estimate like [`CauseRow::total_ns`].
@@ -190,18 +190,18 @@ fn seen(attributor: &Attributor, leaves: &[Leaf]) -> Vec<Seen> {
 const ENOUGH_SAMPLES: u64 = 10;
 
 /// Distributes the idle time without a sample over the sampled causes. `spacing` is the mean interval between
-/// two samples of a thread, `group_ns` the total idle time of a cause, both in nanoseconds.
+/// two samples of a thread, `cause_ns` the total idle time of a cause, both in nanoseconds.
 ///
 /// Sample times are independent of the program, so each sample represents `spacing` of the thread's time. A
 /// sample in a shorter gap also represents other gaps of the same kind: a gap of length `l` has a sample with
 /// the probability `l / spacing`, so its weight is the inverse (Horvitz and Thompson, A Generalization of
 /// Sampling Without Replacement From a Finite Universe, 1952). The weights are scaled so that the parts sum
 /// to the cause's total.
-fn estimate(mut seen: Vec<Seen>, spacing: u64, group_ns: impl Fn(Group) -> u64) -> Vec<Seen> {
-    for group in [Group::HostCpu, Group::DataLoading] {
-        let mut rows: Vec<&mut Seen> = seen.iter_mut().filter(|row| row.cause.leaf().group() == group).collect();
+fn estimate(mut seen: Vec<Seen>, spacing: u64, cause_ns: impl Fn(Cause) -> u64) -> Vec<Seen> {
+    for cause in [Cause::HostCpu, Cause::DataLoading] {
+        let mut rows: Vec<&mut Seen> = seen.iter_mut().filter(|row| row.cause.leaf().cause() == cause).collect();
         let sum = |of: &dyn Fn(&Time) -> u64| rows.iter().map(|row| of(&row.time)).sum::<u64>();
-        let unseen = group_ns(group).saturating_sub(sum(&|time| time.sampled_ns));
+        let unseen = cause_ns(cause).saturating_sub(sum(&|time| time.sampled_ns));
         let weight = |time: &Time| time.samples.saturating_mul(spacing).saturating_sub(time.sampled_ns);
         let weights = sum(&weight);
         if sum(&|time| time.samples) < ENOUGH_SAMPLES || weights == 0 {
@@ -323,13 +323,13 @@ mod tests {
             row(HostCause::Code, 10, 10_000),
             row(HostCause::LoaderInline, 9, 900),
         ];
-        let group_ns = |group| if group == Group::HostCpu { 2_530_000 } else { 5_000 };
-        let rows = estimate(seen.clone(), 50_000, group_ns);
+        let cause_ns = |cause| if cause == Cause::HostCpu { 2_530_000 } else { 5_000 };
+        let rows = estimate(seen.clone(), 50_000, cause_ns);
         let totals: Vec<u64> = rows.iter().map(|row| row.time.total_ns).collect();
         assert_eq!(totals, [1_000_000, 1_020_000, 510_000, 900], "too few samples of the loader to say more");
         let few = estimate(seen[1..2].to_vec(), 50_000, |_| 1_000);
         assert_eq!(few[0].time.total_ns, 20_000, "nothing is without a sample");
-        assert!(estimate(Vec::new(), 0, group_ns).is_empty());
+        assert!(estimate(Vec::new(), 0, cause_ns).is_empty());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Predicted gain of a step if a kernel gets closer to its roofline: the simulations and their sentences.
 
 use gpuwhy_trace::record::{LaunchConfigId, NameId};
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::counters::roofs::{Roof, Weighed};
 use profiler_core::whatif::WORTH_SHOWING;
@@ -56,8 +56,8 @@ pub(super) fn simulate(
 /// `about 1.12x faster (1.08x to 1.15x), and the bottleneck then`: at 90 % of the roofline.
 pub(super) fn gain_words(gains: &KernelGains) -> String {
     let how = if gains.at_90.is_simulated() { "" } else { " (by subtraction)" };
-    let then = gains.then.filter(|group| *group != Group::GpuCompute);
-    let then = then.map_or(String::new(), |group| format!("; then the bottleneck is {}", words::bottleneck(group)));
+    let then = gains.then.filter(|cause| *cause != Cause::GpuCompute);
+    let then = then.map_or(String::new(), |cause| format!("; then the bottleneck is {}", words::bottleneck(cause)));
     format!("{}{how}{then}", gains.at_90.faster())
 }
 

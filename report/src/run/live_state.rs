@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use gpuwhy_trace::json_text::Object;
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::steps::{Step, StepSource};
 
 use super::text::{self, busy_share};
@@ -35,7 +35,7 @@ pub const STARTING_UP: &str = "starting_up";
 impl Report {
     /// Bottleneck and share that a display shows now for the report of a running capture: [`STARTING_UP`] and
     /// 0 while it is too early, else `named`.
-    pub(crate) fn name_now(&self, named: (Group, f64)) -> (&'static str, f64) {
+    pub(crate) fn name_now(&self, named: (Cause, f64)) -> (&'static str, f64) {
         let judged = self.is_watched() || self.devices.is_empty() || !text::is_starting_up(self);
         if judged { (named.0.name(), named.1) } else { (STARTING_UP, 0.0) }
     }
@@ -43,8 +43,8 @@ impl Report {
     /// Fields of the reply to `live` that come from the records. At most 64 kB for any program.
     pub fn live_state(&self) -> Object {
         let bottleneck = &self.bottleneck;
-        let (group, share) = bottleneck.live;
-        let gain = self.best_case(group);
+        let (cause, share) = bottleneck.live;
+        let gain = self.best_case(cause);
         let interval = gain.as_ref().and_then(|gain| gain.interval);
         let until = self.completeness.whole_until.map(|(until, _)| until.nanos());
         let lost: Vec<_> = losses(&self.completeness.loss).collect();
@@ -57,7 +57,7 @@ impl Report {
             .number("observed_ns", self.shown_ns())
             .number("until_unix_ns", until.unwrap_or(self.process.start.nanos() + self.observed_ns))
             .flag("starting_up", text::is_starting_up(self))
-            .text("live_bottleneck", group.name())
+            .text("live_bottleneck", cause.name())
             .share("live_share", share)
             .optional_share("best_case", gain.map(|gain| gain.speedup))
             .optional_share("best_case_low", interval.map(|(low, _)| low))
@@ -71,7 +71,7 @@ impl Report {
                 "ranking",
                 bottleneck.ranking.iter().map(|row| {
                     Object::new()
-                        .text("group", row.group.name())
+                        .text("cause", row.cause.name())
                         .share("share", row.share)
                         .share("recoverable", row.recoverable)
                 }),
@@ -80,7 +80,7 @@ impl Report {
         let object = sentences(object, "missing", &[lost, counters].concat());
         object
             .text("advice", &shortened(&bottleneck.recommendation, SENTENCE))
-            .texts("groups", Group::ALL.iter().map(|group| group.name()))
+            .texts("causes", Cause::ALL.iter().map(|cause| cause.name()))
             .objects("devices", self.devices.iter().take(DEVICES).map(device))
             .number("devices_beyond", self.devices.len().saturating_sub(DEVICES) as u64)
             .objects("top_kernels", self.kernels_state())
@@ -160,8 +160,8 @@ fn device(device: &DeviceReport) -> Object {
     let leaves = leaves.fold(Object::new(), |object, (leaf, nanos)| object.number(leaf.name(), nanos));
     // Microseconds: an interval has a million of them, and nanoseconds would only add digits.
     let window = |step: &Step| {
-        let groups = Group::ALL.map(|group| group.total(&step.leaves) / 1_000);
-        std::iter::once(step.end.nanos()).chain(groups)
+        let causes = Cause::ALL.map(|cause| cause.total(&step.leaves) / 1_000);
+        std::iter::once(step.end.nanos()).chain(causes)
     };
     Object::new()
         .number("id", device.device.id.0.into())

@@ -50,21 +50,21 @@ pub use price::{Priced, Saving};
 
 use std::fmt;
 
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::BestCase;
 
 use crate::text_format::{Page, Style};
 
 impl Report {
-    /// Best-case speedup of the program without the cost of `group`: the smallest over the devices, since all
+    /// Best-case speedup of the program without the cost of `cause`: the smallest over the devices, since all
     /// must reach it. `None` if it is unknown, as for copies of pageable memory over an unknown link.
-    pub fn best_speedup(&self, group: Group) -> Option<f64> {
-        self.best_case(group).map(|best_case| best_case.speedup)
+    pub fn best_speedup(&self, cause: Cause) -> Option<f64> {
+        self.best_case(cause).map(|best_case| best_case.speedup)
     }
 
     /// Like [`best_speedup`](Self::best_speedup), with its interval.
-    pub(crate) fn best_case(&self, group: Group) -> Option<BestCase> {
-        bottleneck::best_case_if_fixed(group, &self.devices)
+    pub(crate) fn best_case(&self, cause: Cause) -> Option<BestCase> {
+        bottleneck::best_case_if_fixed(cause, &self.devices)
     }
 
     /// The bottleneck, its cost, and the best case without it.

@@ -15,7 +15,7 @@ use gpuwhy_trace::record::Timestamp;
 use gpuwhy_trace::utilization::{Absence, Counter, DeviceUtilization, Utilization};
 use profiler_core::attribution::SampleTotals;
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::monitoring::{MonitoredPart, MonitoredTime};
 use profiler_core::thresholds::WORTH_SHARE;
 
@@ -54,30 +54,30 @@ const SEE_BURST: &str = "See the causes within a burst, with kernels and best ca
 /// Determines the bottleneck from hardware samples, or without them from utilization and host samples.
 pub(crate) fn bottleneck(report: &Report, samples: &SampleTotals) -> Bottleneck {
     let mut evidence = evidence(&report.utilization, samples);
-    let (group, share, because) = match &report.monitored {
+    let (cause, share, because) = match &report.monitored {
         Some(time) => {
             let processes = report.process.world_size().unwrap_or(1);
             divided(time, processes > 1)
         }
         None => {
-            let (group, because) = judged(&report.utilization, samples);
-            (group, 0.0, because)
+            let (cause, because) = judged(&report.utilization, samples);
+            (cause, 0.0, because)
         }
     };
-    let (group, share, because) = match report.bursts.as_ref().filter(|_| group == Group::CannotTell) {
-        Some(bursts) => recorded(bursts, report).unwrap_or((group, share, because)),
-        None => (group, share, because),
+    let (cause, share, because) = match report.bursts.as_ref().filter(|_| cause == Cause::CannotTell) {
+        Some(bursts) => recorded(bursts, report).unwrap_or((cause, share, because)),
+        None => (cause, share, because),
     };
     evidence.insert(0, because);
     let told = report.bursts.as_ref().and_then(|table| bursts::changes(table, report.process.start));
     let told: Vec<String> = told.into_iter().chain(report.monitored.as_ref().map(division)).collect();
     evidence.splice(1..1, told);
     Bottleneck {
-        group,
+        cause,
         share,
         ranking: Vec::new(),
         basis: None,
-        live: (group, share),
+        live: (cause, share),
         evidence,
         details: Vec::new(),
         recommendation: if report.bursts.is_some() { SEE_BURST } else { MEASURE }.to_owned(),
@@ -87,7 +87,7 @@ pub(crate) fn bottleneck(report: &Report, samples: &SampleTotals) -> Bottleneck 
 
 /// The bottleneck that bursts and the samples during bursts named for most of the run, for use if the samples
 /// of the complete run are inconclusive; with its share and the reason.
-fn recorded(bursts: &BurstTable, report: &Report) -> Option<(Group, f64, String)> {
+fn recorded(bursts: &BurstTable, report: &Report) -> Option<(Cause, f64, String)> {
     let end = Timestamp::from_nanos(report.process.start.nanos().saturating_add(report.shown_ns()));
     let (change, held) = bursts.longest(end)?;
     let by = match change.burst {
@@ -95,23 +95,23 @@ fn recorded(bursts: &BurstTable, report: &Report) -> Option<(Group, f64, String)
         None => format!("At least {} of 20 s, by samples", percent(change.share)),
     };
     let held = duration(held);
-    Some((change.group, change.share, format!("{by}, for {held}. Samples of the whole run leave the bottleneck open.")))
+    Some((change.cause, change.share, format!("{by}, for {held}. Samples of the whole run leave the bottleneck open.")))
 }
 
 /// Bottleneck for a live display, from the newest part of the run.
-pub(crate) fn live(recent: &MonitoredTime) -> (Group, f64) {
+pub(crate) fn live(recent: &MonitoredTime) -> (Cause, f64) {
     let share = recent.part(recent.bottleneck).map_or(0.0, |part| part.low);
     (recent.bottleneck, share)
 }
 
 /// Cause, smallest share and reason according to the division of the time.
-fn divided(time: &MonitoredTime, several: bool) -> (Group, f64, String) {
+fn divided(time: &MonitoredTime, several: bool) -> (Cause, f64, String) {
     let from = "Inferred from hardware and CPU samples: mode monitor records no GPU work";
-    let range = |part: &MonitoredPart| format!("{} {}", words::bottleneck(part.group), between(part.low, part.high));
-    if time.bottleneck == Group::GpuCompute && several {
+    let range = |part: &MonitoredPart| format!("{} {}", words::bottleneck(part.cause), between(part.low, part.high));
+    if time.bottleneck == Cause::GpuCompute && several {
         let why =
             "kernels ran nearly all the time, but whether they compute or communicate is not known without records";
-        return (Group::CannotTell, 0.0, format!("{}. {from}.", capitalized(why)));
+        return (Cause::CannotTell, 0.0, format!("{}. {from}.", capitalized(why)));
     }
     if let Some(part) = time.part(time.bottleneck) {
         let why = format!("{} of {}. {from}.", capitalized(&range(part)), duration(time.window_ns));
@@ -122,7 +122,7 @@ fn divided(time: &MonitoredTime, several: bool) -> (Group, f64, String) {
         true => "too little time was sampled, or no cause takes a large part of it".to_owned(),
         false => format!("these may be it, and samples do not tell which: {}", possible.join("; ")),
     };
-    (Group::CannotTell, 0.0, format!("The run was only monitored (mode monitor records no GPU work), and {why}."))
+    (Cause::CannotTell, 0.0, format!("The run was only monitored (mode monitor records no GPU work), and {why}."))
 }
 
 /// Sentence about how the time divides.
@@ -130,7 +130,7 @@ fn division(time: &MonitoredTime) -> String {
     let told = time.parts.iter().filter(|part| part.nanos * 200 >= time.window_ns);
     let share = |nanos: u64| format!("{:.0} %", nanos as f64 / time.window_ns.max(1) as f64 * 100.0);
     let mut parts: Vec<String> =
-        told.map(|part| format!("{} {}", words::spent(part.group), share(part.nanos))).collect();
+        told.map(|part| format!("{} {}", words::spent(part.cause), share(part.nanos))).collect();
     parts.push(format!("not told apart {}", share(time.unresolved_ns)));
     let (devices, hosts) = time.samples;
     let sampled = format!("{}, {}", counted(devices, "GPU sample"), counted(hosts, "CPU sample"));
@@ -142,12 +142,12 @@ fn between(low: f64, high: f64) -> String {
     format!("{:.0} to {:.0} %", low * 100.0, high * 100.0)
 }
 
-fn judged(utilization: &Utilization, samples: &SampleTotals) -> (Group, String) {
+fn judged(utilization: &Utilization, samples: &SampleTotals) -> (Cause, String) {
     const WATCHED: &str = "The run was only monitored (mode monitor records no GPU work), and";
-    let cannot = |why: &str| (Group::CannotTell, format!("{WATCHED} {why}."));
-    let likely = |group: Group, why: String| {
+    let cannot = |why: &str| (Cause::CannotTell, format!("{WATCHED} {why}."));
+    let likely = |cause: Cause, why: String| {
         let from = "Inferred from utilization and CPU samples: mode monitor records no GPU work";
-        (group, format!("{}. {from}.", capitalized(&why)))
+        (cause, format!("{}. {from}.", capitalized(&why)))
     };
     let Some(busy) = utilization.busy() else { return cannot("it is unknown how busy the GPU was") };
     let covered = utilization.devices.iter().map(|device| device.busy.over_ns).max().unwrap_or(0);
@@ -159,7 +159,7 @@ fn judged(utilization: &Utilization, samples: &SampleTotals) -> (Group, String) 
     if idle < WORTH_SHARE {
         return match utilization.counter(Counter::Multiprocessors) {
             Some(filled) if filled >= FILLED_SHARE => likely(
-                Group::GpuCompute,
+                Cause::GpuCompute,
                 format!(
                     "kernels ran {:.0} % of the time, on {:.0} % of the multiprocessors",
                     computing * 100.0,
@@ -182,7 +182,7 @@ fn judged(utilization: &Utilization, samples: &SampleTotals) -> (Group, String) 
             "the GPU was busy {busy:.0} % of the time, with kernels {computing:.0} %, and moved {host_traffic:.1} GB/s over PCI \
              Express"
         );
-        return likely(Group::Copy, why);
+        return likely(Cause::Copy, why);
     }
     if samples.covered_ns < SHORTEST {
         return cannot("the GPU was idle, but the launching thread was not sampled");
@@ -191,13 +191,13 @@ fn judged(utilization: &Utilization, samples: &SampleTotals) -> (Group, String) 
     let loading = share(samples.data_loading_ns);
     if loading >= REPRESENTATIVE_SHARE * idle {
         let why = format!("the launching thread was in its data loader {:.0} % of the time", loading * 100.0);
-        return likely(Group::DataLoading, format!("the GPU was idle {:.0} % of the time, and {why}", idle * 100.0));
+        return likely(Cause::DataLoading, format!("the GPU was idle {:.0} % of the time, and {why}", idle * 100.0));
     }
     let waits = CLEAR_WAITS.map(|(cause, words)| (share(samples.off_cpu_ns[cause as usize]), words));
     let longest = waits.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
     if let Some((share, words)) = longest.filter(|(share, _)| *share >= REPRESENTATIVE_SHARE * idle) {
         let why = format!("the launching thread was {words} {:.0} % of the time", share * 100.0);
-        return likely(Group::HostCpu, format!("the GPU was idle {:.0} % of the time, and {why}", idle * 100.0));
+        return likely(Cause::HostCpu, format!("the GPU was idle {:.0} % of the time, and {why}", idle * 100.0));
     }
     cannot("the launching thread was neither in a data loader nor in a wait of its own for most of the GPU's idle time")
 }
@@ -321,27 +321,27 @@ mod tests {
 
     #[test]
     fn a_cause_is_named_only_where_utilization_and_looks_agree() {
-        let group = |utilization: &Utilization, samples: &SampleTotals| judged(utilization, samples).0;
-        assert_eq!(group(&utilization(0.34, Some(0.12)), &samples(0.61, 0.0)), Group::DataLoading);
-        assert_eq!(group(&utilization(0.34, None), &samples(0.1, 0.5)), Group::HostCpu);
+        let cause = |utilization: &Utilization, samples: &SampleTotals| judged(utilization, samples).0;
+        assert_eq!(cause(&utilization(0.34, Some(0.12)), &samples(0.61, 0.0)), Cause::DataLoading);
+        assert_eq!(cause(&utilization(0.34, None), &samples(0.1, 0.5)), Cause::HostCpu);
         assert_eq!(
-            group(&utilization(0.34, None), &samples(0.1, 0.1)),
-            Group::CannotTell,
+            cause(&utilization(0.34, None), &samples(0.1, 0.1)),
+            Cause::CannotTell,
             "a busy thread may launch or wait"
         );
         assert_eq!(
-            group(&utilization(0.97, Some(0.8)), &samples(0.9, 0.0)),
-            Group::GpuCompute,
+            cause(&utilization(0.97, Some(0.8)), &samples(0.9, 0.0)),
+            Cause::GpuCompute,
             "loading that costs nothing"
         );
-        assert_eq!(group(&utilization(0.97, Some(0.05)), &samples(0.0, 0.0)), Group::CannotTell, "small kernels");
-        assert_eq!(group(&utilization(0.97, None), &samples(0.0, 0.0)), Group::CannotTell);
+        assert_eq!(cause(&utilization(0.97, Some(0.05)), &samples(0.0, 0.0)), Cause::CannotTell, "small kernels");
+        assert_eq!(cause(&utilization(0.97, None), &samples(0.0, 0.0)), Cause::CannotTell);
         assert_eq!(
-            group(&Utilization::default(), &samples(0.9, 0.0)),
-            Group::CannotTell,
+            cause(&Utilization::default(), &samples(0.9, 0.0)),
+            Cause::CannotTell,
             "an idle device was not seen"
         );
-        assert_eq!(group(&utilization(0.2, None), &SampleTotals::default()), Group::CannotTell, "nobody looked");
+        assert_eq!(cause(&utilization(0.2, None), &SampleTotals::default()), Cause::CannotTell, "nobody looked");
     }
 
     #[test]
@@ -350,12 +350,12 @@ mod tests {
         copying.devices[0].counters[Counter::Active as usize].add(RUN, 0.01);
         assert_eq!(
             judged(&copying, &samples(0.0, 0.0)).0,
-            Group::CannotTell,
+            Cause::CannotTell,
             "the rate is coarse: launches may be short"
         );
         copying.devices[0].counters[Counter::PcieReceived as usize].add(RUN, 55.0);
         let (found, why) = judged(&copying, &samples(0.0, 0.0));
-        assert_eq!(found, Group::Copy, "{why}");
+        assert_eq!(found, Cause::Copy, "{why}");
         assert!(why.contains("55.0 GB/s over PCI Express"), "{why}");
     }
 
@@ -379,7 +379,7 @@ mod tests {
         let mut short = utilization(0.1, None);
         short.devices[0].busy.over_ns = SHORTEST - 1;
         let (found, why) = judged(&short, &samples(0.9, 0.0));
-        assert_eq!(found, Group::CannotTell);
+        assert_eq!(found, Cause::CannotTell);
         assert!(why.contains("read over 2.50 s only"), "{why}");
     }
 }

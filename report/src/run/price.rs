@@ -4,7 +4,7 @@
 //! a program up by a factor `s` does the same work in `1/s` of the time, and saves `1 - 1/s` of the cost.
 //! Both assume a program that runs all day as it did in this run.
 
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 use crate::run::Report;
 use crate::text_format::{Page, Style, wrapped};
@@ -21,7 +21,7 @@ pub struct Priced {
     /// Cost of all GPUs of the run per day.
     pub a_day: f64,
     /// Cost of each cause per day, the largest first.
-    pub causes: Vec<(Group, f64)>,
+    pub causes: Vec<(Cause, f64)>,
     /// Savings per day by the fixes of the plan, each including those before it.
     pub fixes: Vec<Saving>,
 }
@@ -42,8 +42,8 @@ impl Report {
     pub fn priced(&self, per_hour: f64) -> Priced {
         let each = per_hour * HOURS;
         let a_day = each * self.devices.len() as f64;
-        let cost = |group| self.devices.iter().map(|device| self.share_of(device, group) * each).sum::<f64>();
-        let mut causes: Vec<_> = Group::ALL.into_iter().map(|group| (group, cost(group))).collect();
+        let cost = |cause| self.devices.iter().map(|device| self.share_of(device, cause) * each).sum::<f64>();
+        let mut causes: Vec<_> = Cause::ALL.into_iter().map(|cause| (cause, cost(cause))).collect();
         causes.retain(|&(_, cost)| cost > 0.0);
         causes.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let saved = |speedup: f64| a_day * (1.0 - 1.0 / speedup.max(1.0));
@@ -66,7 +66,7 @@ impl Report {
         };
         let small = priced.a_day * SMALL;
         let shown = priced.causes.iter().filter(|&&(_, cost)| cost >= small);
-        let causes: Vec<_> = shown.map(|&(group, cost)| format!("{} {}", words::spent(group), money(cost))).collect();
+        let causes: Vec<_> = shown.map(|&(cause, cost)| format!("{} {}", words::spent(cause), money(cost))).collect();
         let by = if causes.is_empty() { String::new() } else { format!(": {}", causes.join(", ")) };
         let text = format!("{gpus} at {} an hour: {} a day{by}.", money(per_hour), money(priced.a_day));
         wrapped(&mut out, "Price: ", &text);

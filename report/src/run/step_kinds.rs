@@ -1,6 +1,6 @@
 //! Sentence about two kinds of steps.
 
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::steps::StepKinds;
 
 use crate::text_format::{duration, percent};
@@ -15,24 +15,24 @@ const NEAR: f64 = 0.008;
 /// `Two of three steps wait 27 ms for data; the others do not (38 and 11 ms in the median).`
 pub(super) fn kinds_sentence(kinds: StepKinds) -> String {
     let (which, one) = which(kinds.more, kinds.less);
-    let more = duration(kinds.more_of_group_ns);
-    let (each, all, rest) = match kinds.group {
-        Group::DataLoading => ("waits", "wait", " for data"),
-        Group::HostCpu => ("waits", "wait", " for CPU work"),
-        Group::Copy => ("copies memory for", "copy memory for", ""),
-        Group::Launch => ("waits", "wait", " for launches"),
-        Group::GpuCompute => ("computes for", "compute for", ""),
-        Group::Sync => ("is idle for", "are idle for", " after synchronization"),
-        Group::Communication => ("communicates for", "communicate for", ""),
-        Group::Allocator => ("waits", "wait", " for memory allocation"),
-        Group::NoWork => ("has no work for", "have no work for", ""),
-        Group::CannotTell => ("waits", "wait", " for something that was not recorded"),
+    let more = duration(kinds.more_of_cause_ns);
+    let (each, all, rest) = match kinds.cause {
+        Cause::DataLoading => ("waits", "wait", " for data"),
+        Cause::HostCpu => ("waits", "wait", " for CPU work"),
+        Cause::Copy => ("copies memory for", "copy memory for", ""),
+        Cause::Launch => ("waits", "wait", " for launches"),
+        Cause::GpuCompute => ("computes for", "compute for", ""),
+        Cause::Sync => ("is idle for", "are idle for", " after synchronization"),
+        Cause::Communication => ("communicates for", "communicate for", ""),
+        Cause::Allocator => ("waits", "wait", " for memory allocation"),
+        Cause::NoWork => ("has no work for", "have no work for", ""),
+        Cause::CannotTell => ("waits", "wait", " for something that was not recorded"),
     };
     let verb = if one { each } else { all };
-    let waits = !matches!(kinds.group, Group::GpuCompute | Group::Copy | Group::Communication);
-    let others = match kinds.less_of_group_ns {
-        few if few <= kinds.more_of_group_ns / NOTHING && waits => {
-            if kinds.group == Group::Sync { "are not" } else { "do not" }.to_owned()
+    let waits = !matches!(kinds.cause, Cause::GpuCompute | Cause::Copy | Cause::Communication);
+    let others = match kinds.less_of_cause_ns {
+        few if few <= kinds.more_of_cause_ns / NOTHING && waits => {
+            if kinds.cause == Cause::Sync { "are not" } else { "do not" }.to_owned()
         }
         some => format!("only {}", duration(some)),
     };
@@ -62,15 +62,15 @@ fn which(more: u64, less: u64) -> (String, bool) {
 mod tests {
     use super::*;
 
-    fn kinds(more: u64, less: u64, group: Group, of_group: (u64, u64)) -> StepKinds {
+    fn kinds(more: u64, less: u64, cause: Cause, of_cause: (u64, u64)) -> StepKinds {
         StepKinds {
             more,
             less,
             more_ns: 38_000_000,
             less_ns: 11_000_000,
-            group,
-            more_of_group_ns: of_group.0,
-            less_of_group_ns: of_group.1,
+            cause,
+            more_of_cause_ns: of_cause.0,
+            less_of_cause_ns: of_cause.1,
             by_duration: true,
         }
     }
@@ -79,14 +79,14 @@ mod tests {
     fn kinds_are_described() {
         let waits = (27_000_000, 0);
         assert_eq!(
-            kinds_sentence(kinds(60, 30, Group::DataLoading, waits)),
+            kinds_sentence(kinds(60, 30, Cause::DataLoading, waits)),
             "Two of three steps wait 27.0 ms for data; the others do not (38.0 ms and 11.0 ms a step in the median)."
         );
         assert!(
-            kinds_sentence(kinds(20, 60, Group::Sync, waits))
+            kinds_sentence(kinds(20, 60, Cause::Sync, waits))
                 .starts_with("One of four steps is idle for 27.0 ms after")
         );
-        let some = kinds_sentence(kinds(50, 51, Group::Copy, (27_000_000, 9_000_000)));
+        let some = kinds_sentence(kinds(50, 51, Cause::Copy, (27_000_000, 9_000_000)));
         assert!(some.starts_with("Half of the steps copy memory for 27.0 ms; the others only 9.0 ms ("), "{some}");
         assert_eq!(which(46, 54), ("46 % of the steps".to_owned(), false));
         assert_eq!(which(8, 1), ("Eight of nine steps".to_owned(), false));

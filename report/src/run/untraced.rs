@@ -6,7 +6,7 @@
 //! shares refer to the shorter step, and still sum to 1.
 
 use gpuwhy_trace::cost::PriceSource;
-use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
+use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::steps::{StepSource, Steps};
 use profiler_core::whatif::WhatIf;
@@ -62,13 +62,13 @@ pub(super) fn longest(report: &Report) -> Option<&Untraced> {
 pub(super) struct WithoutTracing {
     /// Remaining fraction of a step, 0 to 1.
     pub(super) step: f64,
-    /// Share without tracing divided by the share with it, in the order of [`Group::ALL`].
-    factors: [f64; Group::ALL.len()],
+    /// Share without tracing divided by the share with it, in the order of [`Cause::ALL`].
+    factors: [f64; Cause::ALL.len()],
 }
 
 impl WithoutTracing {
     /// No change.
-    pub(super) const NOTHING: Self = Self { step: 1.0, factors: [1.0; Group::ALL.len()] };
+    pub(super) const NOTHING: Self = Self { step: 1.0, factors: [1.0; Cause::ALL.len()] };
 
     /// Returns the change for steps with these leaves.
     pub(super) fn of(device: &DeviceReport, leaves: &Leaves) -> Self {
@@ -88,8 +88,8 @@ impl WithoutTracing {
         let sum = |wanted: &dyn Fn(Leaf) -> bool| -> f64 {
             Leaf::ALL.into_iter().filter(|&leaf| wanted(leaf)).map(|leaf| leaves[leaf as usize]).sum::<u64>() as f64
         };
-        let launch = sum(&|leaf| leaf.group() == Group::Launch);
-        let other_idle = sum(&|leaf| !leaf.is_busy() && leaf.group() != Group::Launch);
+        let launch = sum(&|leaf| leaf.cause() == Cause::Launch);
+        let other_idle = sum(&|leaf| !leaf.is_busy() && leaf.cause() != Cause::Launch);
         let busy = sum(&Leaf::is_busy);
         // Fraction subtracted from each of the three.
         let mut rest = part * total;
@@ -99,12 +99,12 @@ impl WithoutTracing {
             if nanos > 0.0 { taken / nanos } else { 0.0 }
         });
         let kept = |leaf: Leaf| match leaf {
-            _ if leaf.group() == Group::Launch => 1.0 - launch,
+            _ if leaf.cause() == Cause::Launch => 1.0 - launch,
             _ if leaf.is_busy() => 1.0 - busy,
             _ => 1.0 - other_idle,
         };
-        let factors = Group::ALL.map(|group| {
-            let of = Leaf::ALL.into_iter().filter(|leaf| leaf.group() == group);
+        let factors = Cause::ALL.map(|cause| {
+            let of = Leaf::ALL.into_iter().filter(|leaf| leaf.cause() == cause);
             let (before, after) = of.fold((0.0, 0.0), |(before, after), leaf| {
                 let nanos = leaves[leaf as usize] as f64;
                 (before + nanos, after + nanos * kept(leaf))
@@ -114,17 +114,17 @@ impl WithoutTracing {
         Self { step: 1.0 - part, factors }
     }
 
-    /// Share of `group` without tracing, 0 to 1; `share` is the share with it.
-    pub(super) fn share(&self, group: Group, share: f64) -> f64 {
-        let place = Group::ALL.into_iter().position(|known| known == group);
+    /// Share of `cause` without tracing, 0 to 1; `share` is the share with it.
+    pub(super) fn share(&self, cause: Cause, share: f64) -> f64 {
+        let place = Cause::ALL.into_iter().position(|known| known == cause);
         (share * place.map_or(1.0, |place| self.factors[place])).min(1.0)
     }
 }
 
 /// Sentence about the ranking with tracing, where another cause leads: `first` has the share `with` of a step
 /// then, and `without` of a step without tracing.
-pub(super) fn made_by_tracing(first: Group, without: f64, with: f64) -> String {
-    let made = if first == Group::Launch {
+pub(super) fn made_by_tracing(first: Cause, without: f64, with: f64) -> String {
+    let made = if first == Cause::Launch {
         "makes this program launch-bound"
     } else {
         "hides what this program waits for most"
@@ -152,10 +152,10 @@ mod tests {
         let of = |part: f64| {
             let without = WithoutTracing::taking(part, &leaves);
             let total = leaves.iter().sum::<u64>() as f64;
-            let share = |group: Group| without.share(group, group.total(&leaves) as f64 / total);
-            let sum: f64 = Group::ALL.into_iter().map(share).sum();
+            let share = |cause: Cause| without.share(cause, cause.total(&leaves) as f64 / total);
+            let sum: f64 = Cause::ALL.into_iter().map(share).sum();
             assert!((sum - 1.0).abs() < 1e-12, "{sum}");
-            [Group::GpuCompute, Group::Launch, Group::Sync, Group::HostCpu].map(|group| (share(group) * 1e3).round())
+            [Cause::GpuCompute, Cause::Launch, Cause::Sync, Cause::HostCpu].map(|cause| (share(cause) * 1e3).round())
         };
         assert_eq!(of(0.0), [500.0, 100.0, 300.0, 100.0]);
         assert_eq!(of(0.05), [526.0, 53.0, 316.0, 105.0]);

@@ -10,57 +10,57 @@ use gpuwhy_trace::kernels::Outcome;
 use gpuwhy_trace::loss::LossKind;
 use gpuwhy_trace::record::{CopyKind, Loss, MemoryKind};
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::attribution::statistics::CopyPath;
 use profiler_core::counters::roofs::{Limit, Roof};
 
 use crate::text_format::{counted, duration};
 
 /// Name of a bottleneck: `Bottleneck: kernel launches.`
-pub const fn bottleneck(group: Group) -> &'static str {
-    match group {
-        Group::DataLoading => "data loading",
-        Group::HostCpu => "CPU work between launches",
-        Group::Copy => "memory copies",
-        Group::Launch => "kernel launches",
-        Group::GpuCompute => "GPU computation",
-        Group::Sync => "synchronization",
-        Group::Communication => "communication between GPUs",
-        Group::Allocator => "memory allocation",
-        Group::NoWork => "no GPU work",
-        Group::CannotTell => "unknown",
+pub const fn bottleneck(cause: Cause) -> &'static str {
+    match cause {
+        Cause::DataLoading => "data loading",
+        Cause::HostCpu => "CPU work between launches",
+        Cause::Copy => "memory copies",
+        Cause::Launch => "kernel launches",
+        Cause::GpuCompute => "GPU computation",
+        Cause::Sync => "synchronization",
+        Cause::Communication => "communication between GPUs",
+        Cause::Allocator => "memory allocation",
+        Cause::NoWork => "no GPU work",
+        Cause::CannotTell => "unknown",
     }
 }
 
 /// The same with its verb: `The GPU waits for the next launch 62 % of every step.`
-pub(crate) const fn what_the_gpu_does(group: Group) -> &'static str {
-    match group {
-        Group::DataLoading => "waits for the next batch of data",
-        Group::HostCpu => "waits for CPU work between launches",
-        Group::Copy => "only copies memory",
-        Group::Launch => "waits for the next launch",
-        Group::GpuCompute => "computes",
-        Group::Sync => "has nothing to do, because the CPU waited for it,",
-        Group::Communication => "only communicates with other GPUs",
-        Group::Allocator => "waits while memory is allocated or freed",
-        Group::NoWork => "has no work",
-        Group::CannotTell => "waits for something that was not recorded",
+pub(crate) const fn what_the_gpu_does(cause: Cause) -> &'static str {
+    match cause {
+        Cause::DataLoading => "waits for the next batch of data",
+        Cause::HostCpu => "waits for CPU work between launches",
+        Cause::Copy => "only copies memory",
+        Cause::Launch => "waits for the next launch",
+        Cause::GpuCompute => "computes",
+        Cause::Sync => "has nothing to do, because the CPU waited for it,",
+        Cause::Communication => "only communicates with other GPUs",
+        Cause::Allocator => "waits while memory is allocated or freed",
+        Cause::NoWork => "has no work",
+        Cause::CannotTell => "waits for something that was not recorded",
     }
 }
 
 /// Activity that a part of the GPU's time is spent on: `waiting for launches 62 %`.
-pub const fn spent(group: Group) -> &'static str {
-    match group {
-        Group::DataLoading => "waiting for data",
-        Group::HostCpu => "waiting for CPU work",
-        Group::Copy => "copying memory",
-        Group::Launch => "waiting for launches",
-        Group::GpuCompute => "computing",
-        Group::Sync => "idle after synchronization",
-        Group::Communication => "communicating",
-        Group::Allocator => "waiting for memory allocation",
-        Group::NoWork => "no work",
-        Group::CannotTell => "unknown",
+pub const fn spent(cause: Cause) -> &'static str {
+    match cause {
+        Cause::DataLoading => "waiting for data",
+        Cause::HostCpu => "waiting for CPU work",
+        Cause::Copy => "copying memory",
+        Cause::Launch => "waiting for launches",
+        Cause::GpuCompute => "computing",
+        Cause::Sync => "idle after synchronization",
+        Cause::Communication => "communicating",
+        Cause::Allocator => "waiting for memory allocation",
+        Cause::NoWork => "no work",
+        Cause::CannotTell => "unknown",
     }
 }
 

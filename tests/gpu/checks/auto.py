@@ -26,12 +26,12 @@ PART = re.compile(r"part (\w+) begun ([\d.]+) steps (\d+) first_ms ([\d.]+) last
 def parts_of(run: Run) -> dict[str, dict[str, float]]:
     """Data that the program prints for each part: start time, number of steps, and their medians in milliseconds."""
     names = ("begun", "steps", "first", "last")
-    return {found[1]: dict(zip(names, map(float, found.groups()[1:]))) for found in PART.finditer(run.stdout)}
+    return {found[1]: dict(zip(names, map(float, found.causes()[1:]))) for found in PART.finditer(run.stdout)}
 
 
-def told_after(report: dict, begun: float, group: str) -> float | None:
+def told_after(report: dict, begun: float, cause: str) -> float | None:
     """Seconds from `begun` until the report enters the bottleneck at or after it (5 s before count as well)."""
-    times = [change["at_unix_ns"] / 1e9 - begun for change in report["bursts"]["changes"] if change["group"] == group]
+    times = [change["at_unix_ns"] / 1e9 - begun for change in report["bursts"]["changes"] if change["cause"] == cause]
     return min((time for time in times if time > -5.0), default=None)
 
 
@@ -60,11 +60,11 @@ def changes(suite: Suite) -> Iterator[Result]:
         return
     report = single(suite, run).report
     print(table(report, parts), flush=True)
-    for name, group in EXPECTED.items():
-        after = told_after(report, parts[name]["begun"], group)
+    for name, cause in EXPECTED.items():
+        after = told_after(report, parts[name]["begun"], cause)
         # The first part includes start-up, and the samples, which name no bottleneck before 2.5 s.
-        yield expect(f"auto.changes.{name}", after is not None and after <= WITHIN, f"{group} after {after} s")
-    found = [change["group"] for change in report["bursts"]["changes"]]
+        yield expect(f"auto.changes.{name}", after is not None and after <= WITHIN, f"{cause} after {after} s")
+    found = [change["cause"] for change in report["bursts"]["changes"]]
     yield expect("auto.changes.others", set(found) <= set(EXPECTED.values()), str(found))
     bursts, most = report["cost"]["bursts"], most_bursts(3 * SECONDS + 30, EVERY)
     yield expect("auto.bursts.bounded", 0 < bursts <= most, f"{bursts} of at most {most}")

@@ -57,7 +57,7 @@ def repetitions(printed: str) -> list[Repetition]:
 
     Raises Failed if there is none.
     """
-    found = [Repetition(*map(float, match.groups())) for match in LINE.finditer(printed)]
+    found = [Repetition(*map(float, match.causes())) for match in LINE.finditer(printed)]
     if not found:
         raise Failed(f"no repetition in {printed[-150:]!r}")
     return found

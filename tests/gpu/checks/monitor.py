@@ -77,14 +77,14 @@ def bottlenecks(suite: Suite) -> Iterator[Result]:
         if time is None:
             yield skipped(f"monitor.bottleneck.{name}", f"no samples: {report['completeness'].get('counters')}")
             continue
-        found, right = time["bottleneck"], recorded["bottleneck"]["group"]
+        found, right = time["bottleneck"], recorded["bottleneck"]["cause"]
         told += 1
         same += found == right
-        groups = group_shares(recorded)
-        inside = {group: part["low"] <= groups.get(group, 0.0) <= part["high"] for group, part in time["groups"].items()}
+        causes = group_shares(recorded)
+        inside = {cause: part["low"] <= causes.get(cause, 0.0) <= part["high"] for cause, part in time["causes"].items()}
         within, shares = within + sum(inside.values()), shares + len(inside)
-        detail = ", ".join(f"{group} {groups.get(group, 0.0):.3f} in {part['low']:.3f} to {part['high']:.3f}"
-                           for group, part in time["groups"].items())
+        detail = ", ".join(f"{cause} {causes.get(cause, 0.0):.3f} in {part['low']:.3f} to {part['high']:.3f}"
+                           for cause, part in time["causes"].items())
         yield expect(f"monitor.bottleneck.{name}", found in (right, "cannot_tell"),
                      f"{found}, by records {right}; not told {time['unresolved_ns'] / time['window_ns']:.2f}; {detail}")
     if told:
@@ -92,9 +92,9 @@ def bottlenecks(suite: Suite) -> Iterator[Result]:
         yield expect("monitor.shares.within", within >= SHARES * shares, f"{within} of {shares} shares")
 
 
-# Causes by leaf: `Leaf::group` of profiler_core::attribution::leaf, except that memsets and copies within a device run
+# Causes by leaf: `Leaf::cause` of profiler_core::attribution::leaf, except that memsets and copies within a device run
 # on the engine, which samples count as computation.
-GROUPS = {
+CAUSES = {
     "gpu_compute": ("compute", "communication", "copy_d2d", "memset"),
     "copy": ("copy_h2d_pageable", "copy_h2d_pinned", "copy_h2d_other", "copy_d2h_pageable", "copy_d2h_pinned",
              "copy_d2h_other", "copy_p2p", "copy_other"),
@@ -113,7 +113,7 @@ def group_shares(report: dict) -> dict[str, float]:
         for leaf, nanos in device["steady_leaves"].items():
             leaves[leaf] = leaves.get(leaf, 0) + nanos
     total = sum(leaves.values()) or 1
-    return {group: sum(leaves.get(leaf, 0) for leaf in parts) / total for group, parts in GROUPS.items()}
+    return {cause: sum(leaves.get(leaf, 0) for leaf in parts) / total for cause, parts in CAUSES.items()}
 
 
 def engine(suite: Suite) -> Iterator[Result]:

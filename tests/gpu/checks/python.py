@@ -112,7 +112,7 @@ def command(suite: Suite) -> Iterator[Result]:
     if not trace.exists():
         return
     report = call(suite, "report", "-c", "import sys, json, gpuwhy; r = gpuwhy.open(sys.argv[1]).report; print(json.dumps("
-                  "{'kernels': len(r.kernels), 'frame': list(r.kernels.to_pandas().shape), 'bottleneck': r.bottleneck.group, "
+                  "{'kernels': len(r.kernels), 'frame': list(r.kernels.to_pandas().shape), 'bottleneck': r.bottleneck.cause, "
                   "'step': r.devices[0].step_ns}))", trace)
     found = last(report)
     yield expect("python.command.report", report.code == 0 and found.get("kernels", 0) > 0, why(report))

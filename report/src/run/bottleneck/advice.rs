@@ -4,7 +4,7 @@
 //! program that launches the same kernels with the same grids in every step, and does not already use graphs
 //! for it.
 
-use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
+use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::whatif::{BestCase, WORTH_DOING};
 
@@ -135,43 +135,43 @@ fn launch_advice(fit: GraphFit) -> &'static str {
     }
 }
 
-pub(super) fn advice(group: Group, steady: &Leaves, fit: GraphFit) -> &'static str {
+pub(super) fn advice(cause: Cause, steady: &Leaves, fit: GraphFit) -> &'static str {
     let of = |leaf: Leaf| steady[leaf as usize];
-    match group {
-        Group::DataLoading => {
+    match cause {
+        Cause::DataLoading => {
             "Prepare batches in worker processes: DataLoader(..., num_workers=4, pin_memory=True). More workers help while \
              CPU cores are free."
         }
-        Group::HostCpu => {
+        Cause::HostCpu => {
             "Find what the launching thread does in these gaps (gpuwhy run samples it) and move it out of the loop, into \
              another thread or process."
         }
-        Group::Copy if of(Leaf::CopyH2dPageable) + of(Leaf::CopyD2hPageable) > 0 => {
+        Cause::Copy if of(Leaf::CopyH2dPageable) + of(Leaf::CopyD2hPageable) > 0 => {
             "Copy from pinned memory: DataLoader(..., pin_memory=True) and tensor.to(device, non_blocking=True), on a stream \
              of its own where other work can run meanwhile. Do not call pin_memory() in the loop: it copies too."
         }
-        Group::Copy => {
+        Cause::Copy => {
             "Run the copies beside the kernels, on a stream of their own, or keep the data on the GPU. This helps when \
              independent work exists. Join many small copies."
         }
-        Group::Launch => launch_advice(fit),
-        Group::GpuCompute => {
+        Cause::Launch => launch_advice(fit),
+        Cause::GpuCompute => {
             "The GPU is busy: make the kernels above faster (lower precision, fused attention, better shapes)."
         }
-        Group::Sync => {
+        Cause::Sync => {
             "Read results less often: keep losses on the GPU and fetch them every n steps; remove .item(), .cpu() and \
              torch.cuda.synchronize() from the loop. This helps when the next launches do not depend on the value."
         }
-        Group::Communication => {
+        Cause::Communication => {
             "Overlap collectives with computation (bucket size, another stream), and compare the ranks (gpuwhy merge): on one \
              rank, waiting for a slow rank looks the same as a slow transfer."
         }
-        Group::Allocator => {
+        Cause::Allocator => {
             "Allocate once and reuse: a caching or stream-ordered allocator (cudaMallocAsync), and fixed shapes so that \
              cached blocks fit. cudaMalloc and cudaFree may wait for the GPU."
         }
-        Group::NoWork => "Record a part of the run in which the program uses the GPU.",
-        Group::CannotTell => "Record a longer part of the program.",
+        Cause::NoWork => "Record a part of the run in which the program uses the GPU.",
+        Cause::CannotTell => "Record a longer part of the program.",
     }
 }
 
@@ -209,10 +209,10 @@ mod tests {
     #[test]
     fn no_advice_sends_to_another_tool() {
         let fit = GraphFit { match_rate: None, by_graphs: 0.0, time_of_graphs: 0.0 };
-        let groups = Group::ALL.into_iter().map(|group| advice(group, &[0; LEAF_COUNT], fit));
+        let causes = Cause::ALL.into_iter().map(|cause| advice(cause, &[0; LEAF_COUNT], fit));
         let leaves = Leaf::ALL.into_iter().map(Some).chain([None]);
         let unknown = leaves.flat_map(|leaf| [without_cause(leaf, false), without_cause(leaf, true)]);
-        for text in groups.chain(unknown) {
+        for text in causes.chain(unknown) {
             for other in ["py-spy", "erfetto", "nsys", "Nsight", "ncu ", "nvidia-smi", "timeline"] {
                 assert!(!text.contains(other), "{other}: {text}");
             }

@@ -3,7 +3,7 @@
 //! Causes, kernels and copies cover the complete steady time; statements about steps cover the steady ones.
 
 use gpuwhy_trace::record::CopyKind;
-use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
+use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::steps::Step;
 use profiler_core::thresholds::WORTH_SHARE;
 use profiler_core::whatif::{BestCase, ScenarioKind, WORTH_DOING, WORTH_SHOWING, WhatIf};
@@ -29,11 +29,11 @@ const KERNELS_A_READ: u64 = 1_000;
 /// is shown").
 const MOST_OF_IT: f64 = 0.9;
 
-/// Sentence about what the GPU does because of `group`, and for which share of its time.
-pub(super) fn headline(group: Group, ranking: &Ranking, devices: &[DeviceReport], whole: &Leaves) -> String {
-    let share = ranking.share(group).share;
+/// Sentence about what the GPU does because of `cause`, and for which share of its time.
+pub(super) fn headline(cause: Cause, ranking: &Ranking, devices: &[DeviceReport], whole: &Leaves) -> String {
+    let share = ranking.share(cause).share;
     let part = |of: u64| part_of((share * of as f64) as u64, of);
-    let (does, percent) = (words::what_the_gpu_does(group), percent(share));
+    let (does, percent) = (words::what_the_gpu_does(cause), percent(share));
     let untraced = |of: u64| (of as f64 * ranking.untraced.first().copied().unwrap_or(1.0)).round() as u64;
     let of = match ranking.steady.as_deref() {
         Some([only]) if only.kinds.is_some() => {
@@ -53,11 +53,11 @@ pub(super) fn headline(group: Group, ranking: &Ranking, devices: &[DeviceReport]
     format!("The GPU {does} {percent} of {of}.")
 }
 
-/// Derivation of the numbers for `group`.
-pub(super) fn details(group: Group, ranking: &Ranking, devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
-    let mut sentences = step_sentences(group, ranking, devices);
-    sentences.extend(best_case_sentence(group, ranking.share(group).share, devices));
-    sentences.push(leaf_sentence(group, whole));
+/// Derivation of the numbers for `cause`.
+pub(super) fn details(cause: Cause, ranking: &Ranking, devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
+    let mut sentences = step_sentences(cause, ranking, devices);
+    sentences.extend(best_case_sentence(cause, ranking.share(cause).share, devices));
+    sentences.push(leaf_sentence(cause, whole));
     if ranking.untraced.iter().any(|part| *part < 1.0) {
         sentences.push(
             "Shares and gains are of steps without gpuwhy: what tracing adds is taken off the waits for launches first. \
@@ -68,10 +68,10 @@ pub(super) fn details(group: Group, ranking: &Ranking, devices: &[DeviceReport],
     sentences
 }
 
-/// How the share of `group` was measured: the steps, the confidence, and the excluded parts.
-fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> Vec<String> {
+/// How the share of `cause` was measured: the steps, the confidence, and the excluded parts.
+fn step_sentences(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]) -> Vec<String> {
     let Some(steady) = &ranking.steady else { return Vec::new() };
-    let share = ranking.share(group);
+    let share = ranking.share(cause);
     let count: usize = steady.iter().map(|steady| steady.rows.len()).sum();
     let over = match &steady[..] {
         [only] if only.kinds.is_some() => format!("{} of two kinds", counted(count as u64, "typical step")),
@@ -99,17 +99,17 @@ fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> 
     sentences
 }
 
-/// Sentence about a cause that may be as large as `group`.
-pub(super) fn rival_sentence(group: Group, ranking: &Ranking) -> Option<String> {
-    let (rival, interval) = ranking.rival(group).filter(|_| group != Group::GpuCompute)?;
+/// Sentence about a cause that may be as large as `cause`.
+pub(super) fn rival_sentence(cause: Cause, ranking: &Ranking) -> Option<String> {
+    let (rival, interval) = ranking.rival(cause).filter(|_| cause != Cause::GpuCompute)?;
     let (rival, share) = (words::bottleneck(rival), percent(interval.share));
     Some(format!("The steps vary so much that this cannot be ranked safely against {rival} ({share})."))
 }
 
 /// Sentence about the possible gain of computation, or why no cause with a large share is the bottleneck
 /// instead.
-pub(super) fn compute_gain(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> Option<String> {
-    if group != Group::GpuCompute {
+pub(super) fn compute_gain(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]) -> Option<String> {
+    if cause != Cause::GpuCompute {
         return None;
     }
     if let Some((_, best_case)) = small_grids(devices) {
@@ -124,20 +124,20 @@ pub(super) fn compute_gain(group: Group, ranking: &Ranking, devices: &[DeviceRep
     let row = ranked.iter().filter(large).max_by(|a, b| a.share.total_cmp(&b.share))?;
     Some(format!(
         "{} takes {} of the time, but without it only {} would be saved (simulated): something else is as late.",
-        capitalized(words::bottleneck(row.group)),
+        capitalized(words::bottleneck(row.cause)),
         percent(row.share),
         percent(row.recoverable),
     ))
 }
 
-/// Sentence about the best case of `group`, its basis, and why it differs from its `share`.
-fn best_case_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Option<String> {
-    let (what_if, best_case) = tightest_best_case(group, devices)?;
+/// Sentence about the best case of `cause`, its basis, and why it differs from its `share`.
+fn best_case_sentence(cause: Cause, share: f64, devices: &[DeviceReport]) -> Option<String> {
+    let (what_if, best_case) = tightest_best_case(cause, devices)?;
     let (gain, condition) =
         (capitalized(&words::faster(best_case.speedup, best_case.interval)), words::condition(best_case.kind));
     if let Some(reason) = what_if.refused {
-        let bound = match group {
-            Group::Copy => "its time subtracted, down to what a known link needs for the bytes",
+        let bound = match cause {
+            Cause::Copy => "its time subtracted, down to what a known link needs for the bytes",
             _ => "its time subtracted",
         };
         let why = words::not_simulated(reason);
@@ -151,14 +151,14 @@ fn best_case_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Opt
     }
     let saved = best_case.saved();
     let own = percent(share);
-    let compared = if group == Group::GpuCompute {
+    let compared = if cause == Cause::GpuCompute {
         String::new()
     } else if saved > share + NOTABLE {
         format!("; more than its own {own}, because a CPU that is further ahead hides other delays too")
     } else if saved < share - NOTABLE {
-        let stays = match group {
-            Group::Copy => "the bytes must still be moved",
-            Group::Launch => "the GPU takes a moment between operations, however they are launched",
+        let stays = match cause {
+            Cause::Copy => "the bytes must still be moved",
+            Cause::Launch => "the GPU takes a moment between operations, however they are launched",
             _ => "something else is late as well",
         };
         format!("; less than its own {own}, because {stays}")
@@ -194,25 +194,25 @@ pub(in crate::run) fn copies_without_link(device: &DeviceReport) -> bool {
         && Leaf::ALL.into_iter().any(|leaf| leaf.is_pageable() && device.steady_leaves[leaf as usize] > 0)
 }
 
-/// Best case without the cost that the advice on `group` removes; `None` if unknown.
-pub(in crate::run) fn best_case_if_fixed(group: Group, devices: &[DeviceReport]) -> Option<BestCase> {
-    let (_, best_case) = tightest_best_case(group, devices)?;
+/// Best case without the cost that the advice on `cause` removes; `None` if unknown.
+pub(in crate::run) fn best_case_if_fixed(cause: Cause, devices: &[DeviceReport]) -> Option<BestCase> {
+    let (_, best_case) = tightest_best_case(cause, devices)?;
     let unknown = best_case.kind == ScenarioKind::CopiesOverlapped && devices.iter().any(copies_without_link);
     (!unknown).then_some(*best_case)
 }
 
-/// The smallest best case of `group` over the devices, since all must reach it, with its simulation: from the
+/// The smallest best case of `cause` over the devices, since all must reach it, with its simulation: from the
 /// scenario of the cause itself, or from a more specific one that removes more of the cost.
-pub(super) fn tightest_best_case(group: Group, devices: &[DeviceReport]) -> Option<(&WhatIf, &BestCase)> {
-    let usual = match group {
-        Group::GpuCompute => small_grids(devices),
-        _ => tightest_of(ScenarioKind::without(group)?, devices),
+pub(super) fn tightest_best_case(cause: Cause, devices: &[DeviceReport]) -> Option<(&WhatIf, &BestCase)> {
+    let usual = match cause {
+        Cause::GpuCompute => small_grids(devices),
+        _ => tightest_of(ScenarioKind::without(cause)?, devices),
     };
-    let named: &[ScenarioKind] = match group {
-        Group::Copy => &[ScenarioKind::ReadsReduced, ScenarioKind::CopiesJoined],
-        Group::Sync => &[ScenarioKind::NoReadbacks],
-        Group::Launch if small_copies(devices).is_some() => &[ScenarioKind::CopiesJoined],
-        Group::GpuCompute => &[ScenarioKind::KernelsAtRoof],
+    let named: &[ScenarioKind] = match cause {
+        Cause::Copy => &[ScenarioKind::ReadsReduced, ScenarioKind::CopiesJoined],
+        Cause::Sync => &[ScenarioKind::NoReadbacks],
+        Cause::Launch if small_copies(devices).is_some() => &[ScenarioKind::CopiesJoined],
+        Cause::GpuCompute => &[ScenarioKind::KernelsAtRoof],
         _ => &[],
     };
     let simulated = |found: &(&WhatIf, &BestCase)| found.0.refused.is_none();
@@ -277,11 +277,11 @@ fn unusual_step(step: &Step) -> String {
 }
 
 /// The four largest leaves of the cause, without those of less than 1 in 2,000.
-fn leaf_sentence(group: Group, steady: &Leaves) -> String {
+fn leaf_sentence(cause: Cause, steady: &Leaves) -> String {
     let total: u64 = steady.iter().sum();
     let mut leaves: Vec<_> = Leaf::ALL
         .into_iter()
-        .filter(|leaf| leaf.group() == group && steady[*leaf as usize] > 0)
+        .filter(|leaf| leaf.cause() == cause && steady[*leaf as usize] > 0)
         .map(|leaf| (steady[leaf as usize], leaf))
         .collect();
     leaves.sort_by(|a, b| b.cmp(a));
@@ -293,19 +293,19 @@ fn leaf_sentence(group: Group, steady: &Leaves) -> String {
     format!("Of all {} after warm-up: {}.", duration(total), parts.join(", "))
 }
 
-/// Evidence for `group` in addition to its share, the strongest first.
-pub(super) fn group_evidence(group: Group, devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
+/// Evidence for `cause` in addition to its share, the strongest first.
+pub(super) fn cause_evidence(cause: Cause, devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
     let mut evidence = Vec::new();
-    match group {
-        Group::GpuCompute | Group::Communication => {
-            if group == Group::GpuCompute
+    match cause {
+        Cause::GpuCompute | Cause::Communication => {
+            if cause == Cause::GpuCompute
                 && let Some(device) = devices.iter().max_by_key(|device| device.compute.total())
             {
                 evidence.extend(compute_evidence(&device.compute).into_iter().take(1));
             }
-            evidence.extend(kernel_sentences(group, devices));
+            evidence.extend(kernel_sentences(cause, devices));
         }
-        Group::Copy => {
+        Cause::Copy => {
             if let Some(device) = devices.iter().max_by_key(|device| device.copy_overlap.exposed_ns) {
                 evidence.extend(copy_evidence(device).into_iter().take(2));
             }
@@ -322,28 +322,28 @@ pub(super) fn group_evidence(group: Group, devices: &[DeviceReport], whole: &Lea
                 ));
             }
         }
-        Group::Launch => evidence.extend(launch_sentences(devices, whole)),
+        Cause::Launch => evidence.extend(launch_sentences(devices, whole)),
         _ => {
-            if group == Group::DataLoading {
+            if cause == Cause::DataLoading {
                 evidence.push(
                     "Inferred from a pattern, not from the program's stack: the launching thread repeatedly left \
                      CUDA for over 1 ms and came back with a copy from the host."
                         .to_owned(),
                 );
             }
-            if group == Group::Sync {
+            if cause == Cause::Sync {
                 evidence.extend(read_sentence(devices));
             }
-            evidence.extend(cause_sentences(group, devices));
+            evidence.extend(cause_sentences(cause, devices));
         }
     }
     evidence
 }
 
 /// The three kernels of the cause with the most time.
-fn kernel_sentences(group: Group, devices: &[DeviceReport]) -> Vec<String> {
+fn kernel_sentences(cause: Cause, devices: &[DeviceReport]) -> Vec<String> {
     let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.kernels).collect();
-    rows.retain(|row| row.communication == (group == Group::Communication));
+    rows.retain(|row| row.communication == (cause == Cause::Communication));
     rows.sort_by_key(|row| std::cmp::Reverse(row.durations.total()));
     rows.truncate(3);
     let names = short_names(rows.iter().map(|row| row.name.as_str()), NAME_WIDTH);
@@ -383,7 +383,7 @@ fn launch_sentences(devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
     let (what, (count, total)) = if copies.0 > kernels.0 { ("copy", copies) } else { ("kernel", kernels) };
     // Launches are counted after start-up, like the waits.
     let launched = devices.iter().map(|device| device.host_lead.launches()).sum::<u64>();
-    let waited = Group::Launch.total(whole);
+    let waited = Cause::Launch.total(whole);
     if launched > 0 && count > 0 && small_copies.is_none() {
         evidence.push(format!(
             "A {what} runs for {} on average, and the GPU waits {} for each launch.",
@@ -396,9 +396,9 @@ fn launch_sentences(devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
     evidence
 }
 
-fn cause_sentences(group: Group, devices: &[DeviceReport]) -> Vec<String> {
+fn cause_sentences(cause: Cause, devices: &[DeviceReport]) -> Vec<String> {
     let mut rows: Vec<_> =
-        devices.iter().flat_map(|device| &device.gaps).filter(|row| row.leaf.group() == group).collect();
+        devices.iter().flat_map(|device| &device.gaps).filter(|row| row.leaf.cause() == cause).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.totals.total_ns));
     rows.truncate(3);
     GapRow::sentences(&rows)

@@ -3,8 +3,8 @@
 //! A line is named with its cost; the advice follows the cause of most of the sampled time. If samples cover
 //! less than half of the cause's time, the inference without them is used.
 
-use profiler_core::attribution::host_cause::HostCause as Cause;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::host_cause::HostCause;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::{ScenarioKind as Scenario, WORTH_DOING, WhatIf};
 
 use crate::run::{HostReport, LineRow};
@@ -14,23 +14,25 @@ use crate::words::{about, activity, capitalized};
 /// Minimum share of a cause's time that host samples must cover to replace the inference without them.
 const REPRESENTATIVE_SHARE: f64 = 0.5;
 
-const WAITS: [Cause; 4] = [Cause::LoaderWait, Cause::LoaderWaitBusy, Cause::LoaderWaitIo, Cause::LoaderWaitIdle];
-const LOADER: [Cause; 7] = [
-    Cause::LoaderInline,
-    Cause::LoaderCollate,
-    Cause::LoaderReceive,
-    Cause::LoaderWait,
-    Cause::LoaderWaitBusy,
-    Cause::LoaderWaitIo,
-    Cause::LoaderWaitIdle,
+const WAITS: [HostCause; 4] =
+    [HostCause::LoaderWait, HostCause::LoaderWaitBusy, HostCause::LoaderWaitIo, HostCause::LoaderWaitIdle];
+const LOADER: [HostCause; 7] = [
+    HostCause::LoaderInline,
+    HostCause::LoaderCollate,
+    HostCause::LoaderReceive,
+    HostCause::LoaderWait,
+    HostCause::LoaderWaitBusy,
+    HostCause::LoaderWaitIo,
+    HostCause::LoaderWaitIdle,
 ];
 
-/// The host report, if its samples cover most of `group_ns` nanoseconds of steady time.
-pub(super) fn representative(host: Option<&HostReport>, group: Group, group_ns: u64) -> Option<&HostReport> {
+/// The host report, if its samples cover most of `cause_ns` nanoseconds of steady time.
+pub(super) fn representative(host: Option<&HostReport>, cause: Cause, cause_ns: u64) -> Option<&HostReport> {
     let host = host?;
-    let causes: Vec<Cause> = Cause::ALL.into_iter().filter(|cause| cause.leaf().group() == group).collect();
+    let causes: Vec<HostCause> =
+        HostCause::ALL.into_iter().filter(|host_cause| host_cause.leaf().cause() == cause).collect();
     let seen = host.seen_with(&causes);
-    (seen > 0 && seen as f64 >= REPRESENTATIVE_SHARE * group_ns as f64).then_some(host)
+    (seen > 0 && seen as f64 >= REPRESENTATIVE_SHARE * cause_ns as f64).then_some(host)
 }
 
 /// Minimum number of samples of a thread waiting for workers from which the number of workers is derived.
@@ -60,40 +62,40 @@ fn workers_sentence(host: &HostReport, what_if: &WhatIf) -> Option<String> {
 }
 
 /// Sentences about the samples, the strongest first. `what_if` is that of the device with the most time.
-pub(super) fn sentences(host: &HostReport, group: Group, what_if: Option<&WhatIf>) -> Vec<String> {
+pub(super) fn sentences(host: &HostReport, cause: Cause, what_if: Option<&WhatIf>) -> Vec<String> {
     let most = what_if.and_then(|what_if| what_if.best_case(Scenario::DeviceOnly)).map_or(1.0, |most| most.speedup);
-    let without = |row: &LineRow| if group == Group::HostCpu { line_gain(row, most) } else { String::new() };
-    let lines = if group == Group::HostCpu { 3 } else { 2 };
+    let without = |row: &LineRow| if cause == Cause::HostCpu { line_gain(row, most) } else { String::new() };
+    let lines = if cause == Cause::HostCpu { 3 } else { 2 };
     let mut sentences: Vec<String> =
-        host.lines_of(group).take(lines).map(|row| line_sentence(row, &without(row))).collect();
-    if group == Group::DataLoading {
+        host.lines_of(cause).take(lines).map(|row| line_sentence(row, &without(row))).collect();
+    if cause == Cause::DataLoading {
         if sentences.is_empty() {
             // No stack was sampled: the program's own ranges show it.
-            let of_group = host.causes.iter().filter(|row| row.cause.leaf().group() == group).take(2);
+            let of_cause = host.causes.iter().filter(|row| row.cause.leaf().cause() == cause).take(2);
             let parts: Vec<_> =
-                of_group.map(|row| format!("{} {}", activity(row.cause), duration(row.total_ns))).collect();
+                of_cause.map(|row| format!("{} {}", activity(row.cause), duration(row.total_ns))).collect();
             sentences.push(format!("By the program's own ranges around its data loader: {}.", parts.join(", ")));
         }
         let enough = what_if.and_then(|what_if| workers_sentence(host, what_if));
         sentences.splice(sentences.len().min(1)..sentences.len().min(1), enough);
         let waited = host.seen_with(&WAITS);
-        let known = waited - host.seen_with(&[Cause::LoaderWait]);
+        let known = waited - host.seen_with(&[HostCause::LoaderWait]);
         if known > 0 {
-            let percent = |cause: Cause| host.seen_with(&[cause]) as f64 / known as f64 * 100.0;
+            let percent = |cause: HostCause| host.seen_with(&[cause]) as f64 / known as f64 * 100.0;
             sentences.insert(
                 sentences.len().min(1),
                 format!(
                     "While it waited for the loader, the worker processes were computing {:.0} %, only reading or writing \
                      {:.0} %, and all idle {:.0} % of the time.",
-                    percent(Cause::LoaderWaitBusy),
-                    percent(Cause::LoaderWaitIo),
-                    percent(Cause::LoaderWaitIdle),
+                    percent(HostCause::LoaderWaitBusy),
+                    percent(HostCause::LoaderWaitIo),
+                    percent(HostCause::LoaderWaitIdle),
                 ),
             );
         }
     } else {
-        let of_group = host.causes.iter().filter(|row| row.cause.leaf().group() == group).take(4);
-        let parts: Vec<_> = of_group.map(|row| format!("{} {}", activity(row.cause), duration(row.total_ns))).collect();
+        let of_cause = host.causes.iter().filter(|row| row.cause.leaf().cause() == cause).take(4);
+        let parts: Vec<_> = of_cause.map(|row| format!("{} {}", activity(row.cause), duration(row.total_ns))).collect();
         sentences.push(format!("While the GPU was idle, the launching thread was {}.", parts.join(", ")));
     }
     sentences
@@ -122,21 +124,21 @@ fn line_sentence(row: &LineRow, without: &str) -> String {
     }
 }
 
-/// Advice for the cause of most of the sampled time of `group`; `None` if it adds nothing to the advice on
-/// the group.
-pub(super) fn advice(host: &HostReport, group: Group) -> Option<String> {
-    let advice = usual_advice(host, group)?;
-    let line = host.lines_of(group).next().map_or_else(|| "the line that does it".to_owned(), LineRow::place);
+/// Advice for the cause of most of the sampled time of `cause`; `None` if it adds nothing to the advice on
+/// the cause.
+pub(super) fn advice(host: &HostReport, cause: Cause) -> Option<String> {
+    let advice = usual_advice(host, cause)?;
+    let line = host.lines_of(cause).next().map_or_else(|| "the line that does it".to_owned(), LineRow::place);
     Some(advice.replace("{line}", &line))
 }
 
 /// Advice with `{line}` in place of the line that costs most.
-fn usual_advice(host: &HostReport, group: Group) -> Option<&'static str> {
-    let largest = host.causes.iter().find(|row| row.cause.leaf().group() == group)?.cause;
-    if group == Group::DataLoading {
+fn usual_advice(host: &HostReport, cause: Cause) -> Option<&'static str> {
+    let largest = host.causes.iter().find(|row| row.cause.leaf().cause() == cause)?.cause;
+    if cause == Cause::DataLoading {
         // All waiting is compared as one sum with each kind of work: the activity of the workers only selects
         // the advice.
-        let of = |causes: &[Cause]| host.seen_with(causes);
+        let of = |causes: &[HostCause]| host.seen_with(causes);
         let work = LOADER.into_iter().filter(|cause| !WAITS.contains(cause)).max_by_key(|&cause| of(&[cause]))?;
         if of(&[work]) >= of(&WAITS) {
             return Some(loader_advice(work));
@@ -144,57 +146,57 @@ fn usual_advice(host: &HostReport, group: Group) -> Option<&'static str> {
         return Some(loader_advice(WAITS.into_iter().max_by_key(|&cause| of(&[cause]))?));
     }
     match largest {
-        Cause::GarbageCollection => Some(
+        HostCause::GarbageCollection => Some(
             "Keep Python's garbage collection out of the loop: gc.freeze() and gc.disable() after start-up with gc.collect() \
              at the end of each epoch, or a larger gc.set_threshold(). This helps when few reference cycles are made.",
         ),
-        Cause::InterpreterLock => Some(
+        HostCause::InterpreterLock => Some(
             "Free the interpreter's lock (GIL) for the launching thread: move the other Python threads (loaders, loggers, \
              metrics) into processes.",
         ),
-        Cause::Io | Cause::Disk => Some(
+        HostCause::Io | HostCause::Disk => Some(
             "Move the input or output at {line} to another thread (checkpoints, logs), and keep in memory what is read \
              again.",
         ),
-        Cause::Preempted => Some(
+        HostCause::Preempted => Some(
             "Give the launching thread a free core: fewer worker processes or threads (OMP_NUM_THREADS), more cores, or \
              pin it to one.",
         ),
-        Cause::Lock | Cause::Poll | Cause::Child => Some(
+        HostCause::Lock | HostCause::Poll | HostCause::Child => Some(
             "The launching thread waits for another thread or process at {line}: have the result ready earlier (a deeper \
              queue, more workers), or find out what keeps the other one busy.",
         ),
-        Cause::Sleep => Some("Remove the sleep at {line} from the loop."),
-        Cause::Memory => Some(
+        HostCause::Sleep => Some("Remove the sleep at {line} from the loop."),
+        HostCause::Memory => Some(
             "Touch memory before the loop and reuse it: page faults and mappings on the launching thread come from fresh \
              host buffers (or from too little memory).",
         ),
-        Cause::Code => {
+        HostCause::Code => {
             Some("Move the work at {line} out of the loop: do it less often, in another process, or on the GPU.")
         }
         _ => None,
     }
 }
 
-fn loader_advice(cause: Cause) -> &'static str {
+fn loader_advice(cause: HostCause) -> &'static str {
     match cause {
-        Cause::LoaderInline => {
+        HostCause::LoaderInline => {
             "Prepare batches in worker processes: DataLoader(..., num_workers=4, pin_memory=True). More workers help while \
              CPU cores are free."
         }
-        Cause::LoaderCollate => {
+        HostCause::LoaderCollate => {
             "Join and pin batches outside of the launching thread (num_workers > 0 joins them in the workers, pin_memory=True \
              pins in a thread of its own), and join fewer, larger pieces."
         }
-        Cause::LoaderReceive => {
+        HostCause::LoaderReceive => {
             "The batch is ready and taking it over costs: return tensors rather than Python objects from the workers, \
              raise prefetch_factor, or pin in the loader's thread (pin_memory=True)."
         }
-        Cause::LoaderWaitIo => {
+        HostCause::LoaderWaitIo => {
             "The workers wait for storage or the network. Use more of them (num_workers), so that more requests are under way \
              at once; or faster or local storage, larger files (shards), a cache."
         }
-        Cause::LoaderWaitIdle => {
+        HostCause::LoaderWaitIdle => {
             "The workers were idle while the step waited. If they wait for the network or a server, use more of them \
              (num_workers). If not, raise prefetch_factor, keep them alive between epochs (persistent_workers=True), and \
              look for what they wait for (a lock, a queue, the main process)."

@@ -9,7 +9,7 @@
 
 use gpuwhy_trace::record::Timestamp;
 use profiler_core::attribution::Attributor;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::steps::{Interval, Step, StepSource, WINDOW_NANOS};
 use profiler_core::thresholds::WORTH_SHARE;
 
@@ -27,9 +27,9 @@ pub(crate) const LEAD_UNITS: usize = 5;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LiveBottleneck {
     /// `None` before there are enough units.
-    named: Option<Group>,
+    named: Option<Cause>,
     /// First cause in the newest unit, and the number of consecutive units in which it was ahead of `named`.
-    leader: Option<Group>,
+    leader: Option<Cause>,
     lead: usize,
     /// End of the newest unit.
     until: Timestamp,
@@ -40,30 +40,30 @@ impl LiveBottleneck {
     ///
     /// Before there are enough units, this is the report's bottleneck. If the report has none, that shows at
     /// once, because it is a matter of reliability and not of size.
-    pub(crate) fn follow(&mut self, attributor: &Attributor, bottleneck: &Bottleneck) -> (Group, f64) {
-        let judged = (bottleneck.group, bottleneck.share);
+    pub(crate) fn follow(&mut self, attributor: &Attributor, bottleneck: &Bottleneck) -> (Cause, f64) {
+        let judged = (bottleneck.cause, bottleneck.share);
         let Some(account) = attributor.devices().max_by_key(|account| account.window_ns()) else { return judged };
         let steps = account.steps();
         let long = steps.source != StepSource::Window && steps.duration_percentile(50) >= WINDOW_NANOS;
         let units = if long { steps.rows } else { account.windows() };
-        let part = |group: Group| {
-            let row = bottleneck.ranking.iter().find(|row| row.group == group && row.share > 0.0);
+        let part = |cause: Cause| {
+            let row = bottleneck.ranking.iter().find(|row| row.cause == cause && row.share > 0.0);
             row.map_or(1.0, |row| row.recoverable / row.share)
         };
-        let withheld = matches!(bottleneck.group, Group::CannotTell | Group::NoWork);
+        let withheld = matches!(bottleneck.cause, Cause::CannotTell | Cause::NoWork);
         let Some(first) = units.len().checked_sub(LEAD_UNITS).filter(|_| !withheld) else { return judged };
-        let group = self.take(&units, bottleneck.group, part);
-        let shares = units[first..].iter().map(|unit| share_of(group, unit)).collect();
-        (group, Interval::of(shares).map_or(0.0, |interval| interval.median))
+        let cause = self.take(&units, bottleneck.cause, part);
+        let shares = units[first..].iter().map(|unit| share_of(cause, unit)).collect();
+        (cause, Interval::of(shares).map_or(0.0, |interval| interval.median))
     }
 
-    /// Adds the units that are new, and returns the bottleneck for the line: at first `group`. `part` is the
+    /// Adds the units that are new, and returns the bottleneck for the line: at first `cause`. `part` is the
     /// recoverable fraction of a cause's share.
-    fn take(&mut self, units: &[Step], group: Group, part: impl Fn(Group) -> f64) -> Group {
-        let mut named = self.named.unwrap_or(group);
+    fn take(&mut self, units: &[Step], cause: Cause, part: impl Fn(Cause) -> f64) -> Cause {
+        let mut named = self.named.unwrap_or(cause);
         for unit in units.iter().filter(|unit| unit.start >= self.until) {
-            let recoverable = |group: Group| share_of(group, unit) * part(group);
-            let now = first_of(|group| share_of(group, unit), recoverable);
+            let recoverable = |cause: Cause| share_of(cause, unit) * part(cause);
+            let now = first_of(|cause| share_of(cause, unit), recoverable);
             let leads = now != named && lead_of(now, named, recoverable) > LEAD_SHARE;
             self.lead = match leads {
                 true if self.leader == Some(now) => self.lead + 1,
@@ -82,10 +82,10 @@ impl LiveBottleneck {
 
 /// Lead of `now` over `named`, as a share of the unit. Computation is the default when nothing else is worth
 /// it, so its lead is the amount by which `named` falls short of that threshold.
-fn lead_of(now: Group, named: Group, recoverable: impl Fn(Group) -> f64) -> f64 {
+fn lead_of(now: Cause, named: Cause, recoverable: impl Fn(Cause) -> f64) -> f64 {
     match (now, named) {
-        (Group::GpuCompute, _) => WORTH_SHARE - recoverable(named),
-        (_, Group::GpuCompute) => recoverable(now),
+        (Cause::GpuCompute, _) => WORTH_SHARE - recoverable(named),
+        (_, Cause::GpuCompute) => recoverable(now),
         _ => recoverable(now) - recoverable(named),
     }
 }
@@ -111,8 +111,8 @@ mod tests {
         (1..).zip(shares).map(unit).collect()
     }
 
-    fn named(shares: &[(u64, u64)], part: impl Fn(Group) -> f64) -> Group {
-        LiveBottleneck::default().take(&units(shares), Group::Launch, part)
+    fn named(shares: &[(u64, u64)], part: impl Fn(Cause) -> f64) -> Cause {
+        LiveBottleneck::default().take(&units(shares), Cause::Launch, part)
     }
 
     const LAUNCH: (u64, u64) = (600, 0);
@@ -121,16 +121,16 @@ mod tests {
     #[test]
     fn another_group_is_named_after_five_units_in_a_row() {
         let all = |_| 1.0;
-        assert_eq!(named(&[SYNC; 4], all), Group::Launch);
-        assert_eq!(named(&[SYNC, SYNC, SYNC, SYNC, LAUNCH, SYNC, SYNC, SYNC, SYNC], all), Group::Launch);
-        assert_eq!(named(&[SYNC; 5], all), Group::Sync);
-        assert_eq!(named(&[(0, 0); 5], all), Group::GpuCompute);
-        assert_eq!(named(&[(0, 0), SYNC, (0, 0), SYNC, (0, 0), SYNC], all), Group::Launch, "never the same one ahead");
-        assert_eq!(named(&[(300, 340); 50], all), Group::Launch, "not by a margin");
+        assert_eq!(named(&[SYNC; 4], all), Cause::Launch);
+        assert_eq!(named(&[SYNC, SYNC, SYNC, SYNC, LAUNCH, SYNC, SYNC, SYNC, SYNC], all), Cause::Launch);
+        assert_eq!(named(&[SYNC; 5], all), Cause::Sync);
+        assert_eq!(named(&[(0, 0); 5], all), Cause::GpuCompute);
+        assert_eq!(named(&[(0, 0), SYNC, (0, 0), SYNC, (0, 0), SYNC], all), Cause::Launch, "never the same one ahead");
+        assert_eq!(named(&[(300, 340); 50], all), Cause::Launch, "not by a margin");
         // Computation leads when nothing else is worth naming: its lead is the distance to that threshold.
-        assert_eq!(named(&[(101, 0); 50], all), Group::Launch);
-        assert_eq!(named(&[(99, 0); 50], all), Group::GpuCompute);
-        assert_eq!(named(&[(340, 300); 50], |group| if group == Group::Launch { 0.2 } else { 1.0 }), Group::Sync);
+        assert_eq!(named(&[(101, 0); 50], all), Cause::Launch);
+        assert_eq!(named(&[(99, 0); 50], all), Cause::GpuCompute);
+        assert_eq!(named(&[(340, 300); 50], |cause| if cause == Cause::Launch { 0.2 } else { 1.0 }), Cause::Sync);
     }
 
     proptest! {
@@ -143,19 +143,19 @@ mod tests {
             let units = units(&shares);
             let mut each = LiveBottleneck::default();
             let mut some = LiveBottleneck::default();
-            let (mut before, mut changed) = (Group::Launch, 0);
+            let (mut before, mut changed) = (Cause::Launch, 0);
             for now in 1..=units.len() {
                 let seen = &units[now.saturating_sub(remembered)..now];
-                let group = each.take(seen, Group::Launch, |_| 1.0);
-                if group != before {
+                let cause = each.take(seen, Cause::Launch, |_| 1.0);
+                if cause != before {
                     prop_assert!(now >= changed + LEAD_UNITS, "two changes in {} units", now - changed);
                     for unit in &seen[seen.len() - LEAD_UNITS..] {
-                        prop_assert!(lead_of(group, before, |group| share_of(group, unit)) > LEAD_SHARE);
+                        prop_assert!(lead_of(cause, before, |cause| share_of(cause, unit)) > LEAD_SHARE);
                     }
-                    (before, changed) = (group, now);
+                    (before, changed) = (cause, now);
                 }
                 if now % every == 0 {
-                    prop_assert_eq!(some.take(seen, Group::Launch, |_| 1.0), group, "asked for less often");
+                    prop_assert_eq!(some.take(seen, Cause::Launch, |_| 1.0), cause, "asked for less often");
                 }
             }
         }
@@ -172,7 +172,7 @@ mod tests {
                 .collect();
             let (units, mut follower) = (units(&shares), LiveBottleneck::default());
             for now in 1..=units.len() {
-                prop_assert_eq!(follower.take(&units[..now], Group::Launch, |_| 1.0), Group::Launch);
+                prop_assert_eq!(follower.take(&units[..now], Cause::Launch, |_| 1.0), Cause::Launch);
             }
         }
     }

@@ -14,7 +14,7 @@ mod ranking;
 
 use gpuwhy_trace::completeness::Completeness;
 use profiler_core::attribution::Attributor;
-use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
+use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::whatif::ScenarioKind;
 
 use self::advice::GraphFit;
@@ -48,68 +48,68 @@ pub fn bottleneck_of(
     let whole = sum(devices.iter().map(|device| &device.steady_leaves));
     let total: u64 = whole.iter().sum();
     let ranking = Ranking::new(attributor, devices);
-    let unknown = Group::CannotTell.total(&whole) as f64 / total.max(1) as f64;
-    if let Some((group, reason, advice)) = abstention(attributor, devices, completeness, unknown) {
-        let share = if group == Group::NoWork { 1.0 } else { unknown };
+    let unknown = Cause::CannotTell.total(&whole) as f64 / total.max(1) as f64;
+    if let Some((cause, reason, advice)) = abstention(attributor, devices, completeness, unknown) {
+        let share = if cause == Cause::NoWork { 1.0 } else { unknown };
         let (evidence, recommendation) = (vec![reason], advice.to_owned());
-        let (live, details, ranking, plan) = ((group, share), Vec::new(), Vec::new(), Vec::new());
-        return Bottleneck { group, share, ranking, basis: None, live, evidence, details, recommendation, plan };
+        let (live, details, ranking, plan) = ((cause, share), Vec::new(), Vec::new(), Vec::new());
+        return Bottleneck { cause, share, ranking, basis: None, live, evidence, details, recommendation, plan };
     }
-    let group = ranking.first();
-    let interval = ranking.share(group);
+    let cause = ranking.first();
+    let interval = ranking.share(cause);
     let graphs = GraphFit::of(attributor);
-    let mut evidence = vec![evidence::headline(group, &ranking, devices, &whole)];
+    let mut evidence = vec![evidence::headline(cause, &ranking, devices, &whole)];
     evidence.extend(devices.iter().filter_map(|device| device.typical?.kinds).take(1).map(kinds_sentence));
-    if group == Group::GpuCompute {
+    if cause == Cause::GpuCompute {
         evidence.extend(limits::evidence(devices));
     }
-    let seen = host::representative(host, group, group.total(&whole));
+    let seen = host::representative(host, cause, cause.total(&whole));
     match seen {
         Some(seen) => {
             let longest = devices.iter().max_by_key(|device| device.window_ns);
             let what_if = longest.and_then(|device| device.what_if.as_ref());
-            evidence.extend(host::sentences(seen, group, what_if));
+            evidence.extend(host::sentences(seen, cause, what_if));
         }
-        None => evidence.extend(evidence::group_evidence(group, devices, &whole).into_iter().take(3)),
+        None => evidence.extend(evidence::cause_evidence(cause, devices, &whole).into_iter().take(3)),
     }
-    if group == Group::Launch {
+    if cause == Cause::Launch {
         evidence.push(advice::graph_sentence(graphs));
     }
-    evidence.extend(evidence::compute_gain(group, &ranking, devices));
+    evidence.extend(evidence::compute_gain(cause, &ranking, devices));
     let tracing = whole[Leaf::Profiler as usize] as f64 / total.max(1) as f64;
     if tracing >= TRACING_SHARE {
         evidence.push(format!("Tracing itself kept the launching threads busy {} of the time.", percent(tracing)));
     }
     evidence.extend(ranking.changed_by_tracing());
-    evidence.extend(evidence::rival_sentence(group, &ranking));
-    let details = evidence::details(group, &ranking, devices, &whole);
+    evidence.extend(evidence::rival_sentence(cause, &ranking));
+    let details = evidence::details(cause, &ranking, devices, &whole);
     let basis = ranking.steady.as_ref().map(|devices| StepBasis {
         steps: devices.iter().map(|steady| steady.rows.len() as u64).sum(),
         set_aside: devices.iter().map(|steady| steady.set_aside.len() as u64).sum(),
         share: interval,
     });
-    let by_sight = seen.and_then(|seen| host::advice(seen, group));
+    let by_sight = seen.and_then(|seen| host::advice(seen, cause));
     let recommendation = match by_sight {
         Some(advice) => advice,
-        None => without_samples(group, &whole, graphs, devices),
+        None => without_samples(cause, &whole, graphs, devices),
     };
     let (share, ranking) = (interval.share, ranking.ranked());
-    let plan = plan::plan(group, devices, graphs);
-    Bottleneck { group, share, ranking, basis, live: (group, share), evidence, details, recommendation, plan }
+    let plan = plan::plan(cause, devices, graphs);
+    Bottleneck { cause, share, ranking, basis, live: (cause, share), evidence, details, recommendation, plan }
 }
 
 /// Advice without samples of the launching threads.
-fn without_samples(group: Group, whole: &Leaves, graphs: GraphFit, devices: &[DeviceReport]) -> String {
-    let usual = advice::advice(group, whole, graphs);
-    match group {
-        Group::GpuCompute if evidence::small_grids(devices).is_some() => advice::BATCH_GRIDS.to_owned(),
-        Group::GpuCompute => {
+fn without_samples(cause: Cause, whole: &Leaves, graphs: GraphFit, devices: &[DeviceReport]) -> String {
+    let usual = advice::advice(cause, whole, graphs);
+    match cause {
+        Cause::GpuCompute if evidence::small_grids(devices).is_some() => advice::BATCH_GRIDS.to_owned(),
+        Cause::GpuCompute => {
             limits::advice(devices).unwrap_or(usual).to_owned()
                 + &advice::beside_compute(evidence::beside_compute(devices))
         }
-        Group::Launch if evidence::small_copies(devices).is_some() => advice::JOIN_COPIES.to_owned(),
-        Group::Launch if evidence::small_reads(devices).is_some() => usual.to_owned() + advice::READS_FIRST,
-        Group::Copy => match best_case_if_fixed(group, devices) {
+        Cause::Launch if evidence::small_copies(devices).is_some() => advice::JOIN_COPIES.to_owned(),
+        Cause::Launch if evidence::small_reads(devices).is_some() => usual.to_owned() + advice::READS_FIRST,
+        Cause::Copy => match best_case_if_fixed(cause, devices) {
             Some(best_case) if best_case.kind == ScenarioKind::CopiesJoined => advice::JOIN_COPIES.to_owned(),
             Some(best_case) if best_case.kind == ScenarioKind::ReadsReduced => advice::REDUCE_FIRST.to_owned(),
             Some(best_case) if !best_case.is_worth_showing() => advice::COPY_LESS.to_owned(),
@@ -135,7 +135,7 @@ fn abstention(
     devices: &[DeviceReport],
     completeness: &Completeness,
     unknown: f64,
-) -> Option<(Group, String, &'static str)> {
+) -> Option<(Cause, String, &'static str)> {
     let received = completeness.kernels + completeness.copies + completeness.memsets + completeness.api_calls;
     let lost = completeness.loss.dropped();
     let operations: u64 = attributor.devices().map(|account| account.operations()).sum();
@@ -144,7 +144,7 @@ fn abstention(
     if operations == 0 && completeness.bad_timestamps == 0 && lost == 0 {
         let calls = counted(completeness.api_calls, "CUDA call");
         return Some((
-            Group::NoWork,
+            Cause::NoWork,
             format!("No kernel, copy or memset was recorded, only {calls}."),
             "Check that the traced process is the one that uses the GPU, and that it reached its first kernel.",
         ));
@@ -152,7 +152,7 @@ fn abstention(
     if lost as f64 > LOSS_SHARE * received.saturating_add(lost) as f64 {
         let share = lost as f64 / received.saturating_add(lost) as f64 * 100.0;
         return Some((
-            Group::CannotTell,
+            Cause::CannotTell,
             format!("{lost} records ({share:.1} %) were lost, so what looks like idle time may be work."),
             "Give gpuwhy more memory (--buffer-memory) or a free CPU core, and record again.",
         ));
@@ -160,11 +160,11 @@ fn abstention(
     if operations < FEWEST_OPERATIONS || window < SHORTEST_WINDOW {
         let millis = window as f64 / 1e6;
         let reason = format!("Too little data: {} in {millis:.1} ms.", counted(operations, "GPU operation"));
-        return Some((Group::CannotTell, reason, longer));
+        return Some((Cause::CannotTell, reason, longer));
     }
     if unknown > UNKNOWN_SHARE {
         let mut causes = Vec::new();
-        for leaf in Leaf::ALL.into_iter().filter(|leaf| leaf.group() == Group::CannotTell) {
+        for leaf in Leaf::ALL.into_iter().filter(|leaf| leaf.cause() == Cause::CannotTell) {
             let nanos: u64 = devices.iter().map(|device| device.steady_leaves[leaf as usize]).sum();
             if nanos > 0 {
                 causes.push((nanos, leaf, format!("{} {}", words::cause(leaf), duration(nanos))));
@@ -179,7 +179,7 @@ fn abstention(
             if events.is_empty() { String::new() } else { format!(" Waits for events: {}.", events.join(", ")) };
         let causes = causes.join(", ");
         return Some((
-            Group::CannotTell,
+            Cause::CannotTell,
             format!("The cause of {:.1} % of the time is not in the records: {causes}.{events}", unknown * 100.0),
             advice,
         ));

@@ -5,7 +5,7 @@
 //! a step. A CUDA graph cannot contain a wait, a read of a value or an allocation, so removing these comes
 //! before it if worth a step; and where copies are most of the launches, joining them does.
 
-use profiler_core::attribution::leaf::{Group, Leaves};
+use profiler_core::attribution::leaf::{Cause, Leaves};
 use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING, WhatIf};
 
 use super::advice::GraphFit;
@@ -19,7 +19,7 @@ const MOST_STEPS: usize = 3;
 const NEARLY: f64 = 0.9;
 
 /// Returns up to three steps; none if nothing was simulated or no fix is worth a step.
-pub(super) fn plan(group: Group, devices: &[DeviceReport], graphs: GraphFit) -> Vec<PlanStep> {
+pub(super) fn plan(cause: Cause, devices: &[DeviceReport], graphs: GraphFit) -> Vec<PlanStep> {
     let longest = devices.iter().max_by_key(|device| device.steady_leaves.iter().sum::<u64>());
     let Some((device, what_if)) = longest.and_then(|device| Some((device, device.what_if.as_ref()?))) else {
         return Vec::new();
@@ -31,11 +31,11 @@ pub(super) fn plan(group: Group, devices: &[DeviceReport], graphs: GraphFit) -> 
     let mut steps = Vec::new();
     let (mut gone, mut before, mut least) = (Removed::default(), 1.0, 1.0_f64);
     while steps.len() < MOST_STEPS
-        && let Some(kind) = if steps.is_empty() { plan.first(group) } else { plan.next(gone, before) }
+        && let Some(kind) = if steps.is_empty() { plan.first(cause) } else { plan.next(gone, before) }
         && let Some((speedup, interval)) = what_if.without(gone.and(kind))
     {
-        let comes_first = steps.is_empty() && !fixes(group, plan.copies).contains(&kind);
-        let because = comes_first.then(|| reason(group, kind)).flatten();
+        let comes_first = steps.is_empty() && !fixes(cause, plan.copies).contains(&kind);
+        let because = comes_first.then(|| reason(cause, kind)).flatten();
         (gone, before) = (gone.and(kind), speedup);
         // The gain of several fixes has a larger error, but is not less than that of the first one.
         let interval = (interval.0.max(least), interval.1);
@@ -43,7 +43,7 @@ pub(super) fn plan(group: Group, devices: &[DeviceReport], graphs: GraphFit) -> 
         steps.push(PlanStep { kind, action: action(kind, graphs), because, speedup, interval, then: None });
     }
     for index in 0..steps.len() {
-        let next = steps.get(index + 1).map(|next| group_of(next.kind));
+        let next = steps.get(index + 1).map(|next| cause_of(next.kind));
         steps[index].then = next.or_else(|| plan.rest(gone));
     }
     steps
@@ -64,13 +64,13 @@ impl Plan<'_> {
     /// Recoverable share of a cost: the simulated saving, limited to the time of the causes that contain it.
     fn score(&self, kind: ScenarioKind) -> f64 {
         let total = self.leaves.iter().sum::<u64>().max(1) as f64;
-        let share = |groups: &[Group]| groups.iter().map(|group| group.total(self.leaves) as f64 / total).sum::<f64>();
+        let share = |causes: &[Cause]| causes.iter().map(|cause| cause.total(self.leaves) as f64 / total).sum::<f64>();
         let limit = match kind {
             ScenarioKind::GridsFilled => 1.0,
             ScenarioKind::NoReadbacks | ScenarioKind::CopiesJoined | ScenarioKind::ReadsReduced => {
-                share(&[Group::Sync, Group::Launch, Group::Copy, Group::HostCpu])
+                share(&[Cause::Sync, Cause::Launch, Cause::Copy, Cause::HostCpu])
             }
-            _ => share(&[group_of(kind)]),
+            _ => share(&[cause_of(kind)]),
         };
         (1.0 - 1.0 / self.alone(kind)).min(limit)
     }
@@ -88,13 +88,13 @@ impl Plan<'_> {
         copies.into_iter().chain(obstacles).filter(worth).find(waits_only)
     }
 
-    fn first(&self, group: Group) -> Option<ScenarioKind> {
+    fn first(&self, cause: Cause) -> Option<ScenarioKind> {
         let worth = |kind: &ScenarioKind| self.alone(*kind) >= WORTH_DOING;
-        let of_group = fixes(group, self.copies).iter().copied().filter(worth);
-        let best = of_group
+        let of_cause = fixes(cause, self.copies).iter().copied().filter(worth);
+        let best = of_cause
             .reduce(|best, kind| if self.alone(kind) - 1.0 > (self.alone(best) - 1.0) / NEARLY { kind } else { best })
             // If the GPU is busy, the fix with the largest gain comes first, regardless of its cause.
-            .filter(|_| group != Group::GpuCompute);
+            .filter(|_| cause != Cause::GpuCompute);
         let overall = || {
             let kinds = ScenarioKind::FIXES.into_iter().filter(worth);
             kinds.max_by(|&a, &b| self.score(a).total_cmp(&self.score(b)))
@@ -116,7 +116,7 @@ impl Plan<'_> {
     }
 
     /// Bottleneck after the last step: computation, if everything else with a cost was simulated.
-    fn rest(&self, gone: Removed) -> Option<Group> {
+    fn rest(&self, gone: Removed) -> Option<Cause> {
         let first = gone.kinds().next()?;
         let known = gone.count() == MOST_STEPS as u32
             || self.what_if.combined.iter().any(|set| set.removed.has(first))
@@ -124,52 +124,52 @@ impl Plan<'_> {
         let device = self.what_if.best_case(ScenarioKind::DeviceOnly)?.speedup;
         let (reached, _) = self.what_if.without(gone)?;
         // If the device alone would still be faster, it is not the bottleneck.
-        (known && device < reached * WORTH_DOING).then_some(Group::GpuCompute)
+        (known && device < reached * WORTH_DOING).then_some(Cause::GpuCompute)
     }
 }
 
 /// Fixes for a cause; those that name the change come first.
-const fn fixes(group: Group, copies: bool) -> &'static [ScenarioKind] {
-    match group {
-        Group::DataLoading => &[ScenarioKind::DataReady],
-        Group::HostCpu => &[ScenarioKind::NoHostWork],
-        Group::Copy => &[ScenarioKind::ReadsReduced, ScenarioKind::CopiesJoined, ScenarioKind::CopiesOverlapped],
-        Group::Launch if copies => &[ScenarioKind::CopiesJoined, ScenarioKind::LaunchesFree],
-        Group::Launch => &[ScenarioKind::LaunchesFree],
-        Group::GpuCompute => &[ScenarioKind::GridsFilled],
-        Group::Sync => &[ScenarioKind::NoReadbacks, ScenarioKind::NoSyncs],
-        Group::Communication => &[ScenarioKind::CommunicationHidden],
-        Group::Allocator => &[ScenarioKind::NoAllocations],
-        Group::NoWork | Group::CannotTell => &[],
+const fn fixes(cause: Cause, copies: bool) -> &'static [ScenarioKind] {
+    match cause {
+        Cause::DataLoading => &[ScenarioKind::DataReady],
+        Cause::HostCpu => &[ScenarioKind::NoHostWork],
+        Cause::Copy => &[ScenarioKind::ReadsReduced, ScenarioKind::CopiesJoined, ScenarioKind::CopiesOverlapped],
+        Cause::Launch if copies => &[ScenarioKind::CopiesJoined, ScenarioKind::LaunchesFree],
+        Cause::Launch => &[ScenarioKind::LaunchesFree],
+        Cause::GpuCompute => &[ScenarioKind::GridsFilled],
+        Cause::Sync => &[ScenarioKind::NoReadbacks, ScenarioKind::NoSyncs],
+        Cause::Communication => &[ScenarioKind::CommunicationHidden],
+        Cause::Allocator => &[ScenarioKind::NoAllocations],
+        Cause::NoWork | Cause::CannotTell => &[],
     }
 }
 
 /// The cause that a fix addresses.
-pub(super) const fn group_of(kind: ScenarioKind) -> Group {
+pub(super) const fn cause_of(kind: ScenarioKind) -> Cause {
     match kind {
-        ScenarioKind::DataReady => Group::DataLoading,
-        ScenarioKind::LaunchesFree => Group::Launch,
-        ScenarioKind::NoSyncs | ScenarioKind::NoReadbacks => Group::Sync,
-        ScenarioKind::NoAllocations => Group::Allocator,
-        ScenarioKind::CopiesOverlapped | ScenarioKind::CopiesJoined | ScenarioKind::ReadsReduced => Group::Copy,
-        ScenarioKind::CommunicationHidden => Group::Communication,
-        ScenarioKind::NoHostWork | ScenarioKind::DeviceOnly => Group::HostCpu,
+        ScenarioKind::DataReady => Cause::DataLoading,
+        ScenarioKind::LaunchesFree => Cause::Launch,
+        ScenarioKind::NoSyncs | ScenarioKind::NoReadbacks => Cause::Sync,
+        ScenarioKind::NoAllocations => Cause::Allocator,
+        ScenarioKind::CopiesOverlapped | ScenarioKind::CopiesJoined | ScenarioKind::ReadsReduced => Cause::Copy,
+        ScenarioKind::CommunicationHidden => Cause::Communication,
+        ScenarioKind::NoHostWork | ScenarioKind::DeviceOnly => Cause::HostCpu,
         ScenarioKind::GridsFilled | ScenarioKind::KernelsAtRoof | ScenarioKind::Base | ScenarioKind::Untraced => {
-            Group::GpuCompute
+            Cause::GpuCompute
         }
     }
 }
 
-/// Reason why a first step does not address the bottleneck `group`.
-fn reason(group: Group, kind: ScenarioKind) -> Option<&'static str> {
-    match (group, kind) {
-        (Group::Launch, ScenarioKind::NoReadbacks | ScenarioKind::NoSyncs) => {
+/// Reason why a first step does not address the bottleneck `cause`.
+fn reason(cause: Cause, kind: ScenarioKind) -> Option<&'static str> {
+    match (cause, kind) {
+        (Cause::Launch, ScenarioKind::NoReadbacks | ScenarioKind::NoSyncs) => {
             Some("first, because a CUDA graph cannot contain a wait")
         }
-        (Group::Launch, ScenarioKind::NoAllocations) => {
+        (Cause::Launch, ScenarioKind::NoAllocations) => {
             Some("first, because a CUDA graph cannot contain an allocation")
         }
-        (Group::GpuCompute, _) => Some("beside the kernels"),
+        (Cause::GpuCompute, _) => Some("beside the kernels"),
         _ => Some("first, because removing the bottleneck alone gains less than 5 %"),
     }
 }

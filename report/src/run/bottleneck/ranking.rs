@@ -13,7 +13,7 @@
 //! case.
 
 use profiler_core::attribution::Attributor;
-use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
+use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::steps::{FEWEST_STEADY, Steady, Step, TimeShare, UNUSUAL, WARM_UP_STEPS};
 use profiler_core::thresholds::WORTH_SHARE;
 use profiler_core::whatif::ScenarioKind;
@@ -31,12 +31,12 @@ pub(super) struct Ranking {
     /// traced steps.
     pub(super) untraced: Vec<f64>,
     /// The first cause if all shares referred to steps with tracing, and its share.
-    with_tracing: (Group, f64),
+    with_tracing: (Cause, f64),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    group: Group,
+    cause: Cause,
     share: TimeShare,
     recoverable: f64,
     by: RecoverableBy,
@@ -53,14 +53,14 @@ impl Ranking {
         };
         let without: Vec<_> = devices.iter().enumerate().map(of_device).collect();
         let rows = |without: &[WithoutTracing]| -> Vec<Row> {
-            Group::ALL.into_iter().map(|group| Row::of(group, steady.as_deref(), devices, without)).collect()
+            Cause::ALL.into_iter().map(|cause| Row::of(cause, steady.as_deref(), devices, without)).collect()
         };
         let untraced = without.iter().map(|without| without.step).collect();
         let mut ranking = Self {
             rows: rows(&vec![WithoutTracing::NOTHING; devices.len()]),
             steady: None,
             untraced,
-            with_tracing: (Group::CannotTell, 0.0),
+            with_tracing: (Cause::CannotTell, 0.0),
         };
         let first = ranking.first();
         ranking.with_tracing = (first, ranking.share(first).share);
@@ -75,70 +75,70 @@ impl Ranking {
         (first != self.first()).then(|| made_by_tracing(first, self.share(first).share, with))
     }
 
-    pub(super) fn share(&self, group: Group) -> TimeShare {
-        self.row(group).map_or_else(TimeShare::default, |row| row.share)
+    pub(super) fn share(&self, cause: Cause) -> TimeShare {
+        self.row(cause).map_or_else(TimeShare::default, |row| row.share)
     }
 
-    /// Recoverable share of `group`.
-    fn recoverable(&self, group: Group) -> f64 {
-        self.row(group).map_or(0.0, |row| row.recoverable)
+    /// Recoverable share of `cause`.
+    fn recoverable(&self, cause: Cause) -> f64 {
+        self.row(cause).map_or(0.0, |row| row.recoverable)
     }
 
-    fn row(&self, group: Group) -> Option<&Row> {
-        self.rows.iter().find(|row| row.group == group)
+    fn row(&self, cause: Cause) -> Option<&Row> {
+        self.rows.iter().find(|row| row.cause == cause)
     }
 
     /// The cause that matters most.
-    pub(super) fn first(&self) -> Group {
-        first_of(|group| self.share(group).share, |group| self.recoverable(group))
+    pub(super) fn first(&self) -> Cause {
+        first_of(|cause| self.share(cause).share, |cause| self.recoverable(cause))
     }
 
     /// Possible bottlenecks with any time, the most recoverable first.
     pub(super) fn ranked(&self) -> Vec<Ranked> {
-        let rows = self.rows.iter().filter(|row| can_be_first(row.group) && row.share.share > 0.0);
+        let rows = self.rows.iter().filter(|row| can_be_first(row.cause) && row.share.share > 0.0);
         let ranked =
-            |row: &Row| Ranked { group: row.group, share: row.share.share, recoverable: row.recoverable, by: row.by };
+            |row: &Row| Ranked { cause: row.cause, share: row.share.share, recoverable: row.recoverable, by: row.by };
         let mut rows: Vec<Ranked> = rows.map(ranked).collect();
         rows.sort_by(|a, b| b.recoverable.total_cmp(&a.recoverable).then(b.share.total_cmp(&a.share)));
         rows
     }
 
-    /// A cause whose size is not distinguishable from that of `group`: their intervals overlap.
-    pub(super) fn rival(&self, group: Group) -> Option<(Group, TimeShare)> {
-        let low = self.share(group).low;
+    /// A cause whose size is not distinguishable from that of `cause`: their intervals overlap.
+    pub(super) fn rival(&self, cause: Cause) -> Option<(Cause, TimeShare)> {
+        let low = self.share(cause).low;
         self.steady.as_ref()?;
-        let others = self.rows.iter().filter(|row| row.group != group && can_be_first(row.group));
-        let rivals = others.filter(|row| row.share.high > low).map(|row| (row.group, row.share));
+        let others = self.rows.iter().filter(|row| row.cause != cause && can_be_first(row.cause));
+        let rivals = others.filter(|row| row.share.high > low).map(|row| (row.cause, row.share));
         rivals.max_by(|a, b| a.1.share.total_cmp(&b.1.share))
     }
 }
 
 /// True if the time of a cause is recoverable.
-fn can_be_first(group: Group) -> bool {
-    !matches!(group, Group::GpuCompute | Group::CannotTell)
+fn can_be_first(cause: Cause) -> bool {
+    !matches!(cause, Cause::GpuCompute | Cause::CannotTell)
 }
 
 impl Row {
-    /// Computes the share of `group` on each device (of the time of its steady steps, else of its steady
+    /// Computes the share of `cause` on each device (of the time of its steady steps, else of its steady
     /// time) and the recoverable share, weighted by the steady time of the devices; `without` is the effect
     /// of tracing on each device. The ends of the interval are weighted as well, as if all devices were at
     /// the same end of theirs.
-    fn of(group: Group, steady: Option<&[Steady]>, devices: &[DeviceReport], without: &[WithoutTracing]) -> Self {
+    fn of(cause: Cause, steady: Option<&[Steady]>, devices: &[DeviceReport], without: &[WithoutTracing]) -> Self {
         let mut share = TimeShare::default();
         let (mut recoverable, mut by, mut weights) = (0.0, RecoverableBy::Simulation, 0.0);
         for (index, device) in devices.iter().enumerate() {
             let steady = steady.and_then(|steady| steady.get(index));
             let weight = device.steady_leaves.iter().sum::<u64>() as f64;
-            let whole = group.total(&device.steady_leaves) as f64 / weight.max(1.0);
-            let of_steps = steady.and_then(|steady| steady.share(group));
+            let whole = cause.total(&device.steady_leaves) as f64 / weight.max(1.0);
+            let of_steps = steady.and_then(|steady| steady.share(cause));
             let traced = of_steps.unwrap_or_else(|| TimeShare::exactly(whole));
             let without = without.get(index).unwrap_or(&WithoutTracing::NOTHING);
-            let [found, low, high] = [traced.share, traced.low, traced.high].map(|share| without.share(group, share));
+            let [found, low, high] = [traced.share, traced.low, traced.high].map(|share| without.share(cause, share));
             share.share += weight * found;
             share.low += weight * low;
             share.high += weight * high;
             recoverable += weight
-                * match gain(group, device, steady) {
+                * match gain(cause, device, steady) {
                     Some(gain) if without.step < 1.0 => gain.min(found),
                     Some(gain) => with_tracing(gain, device).min(found),
                     None => {
@@ -150,7 +150,7 @@ impl Row {
         }
         let weights: f64 = if weights > 0.0 { weights } else { 1.0 };
         let [share, low, high] = [share.share, share.low, share.high].map(|sum| sum / weights);
-        Self { group, share: TimeShare { share, low, high }, recoverable: recoverable / weights, by }
+        Self { cause, share: TimeShare { share, low, high }, recoverable: recoverable / weights, by }
     }
 }
 
@@ -160,32 +160,32 @@ fn with_tracing(gain: f64, device: &DeviceReport) -> f64 {
     1.0 - (1.0 - gain) * untraced.unwrap_or(1.0)
 }
 
-pub(super) fn share_of(group: Group, step: &Step) -> f64 {
-    group.total(&step.leaves) as f64 / step.duration().max(1) as f64
+pub(super) fn share_of(cause: Cause, step: &Step) -> f64 {
+    cause.total(&step.leaves) as f64 / step.duration().max(1) as f64
 }
 
 /// The cause with the most recoverable time, if that is worth it or if the cause has more time than
 /// computation (then the device is mostly busy with it, even if no single remedy is known to help); else
 /// computation.
-pub(super) fn first_of(share: impl Fn(Group) -> f64, recoverable: impl Fn(Group) -> f64) -> Group {
-    let worth = |group: &Group| recoverable(*group) >= WORTH_SHARE || share(*group) > share(Group::GpuCompute);
-    let others = Group::ALL.into_iter().filter(|&group| can_be_first(group)).filter(worth);
-    let order = |group: Group| (recoverable(group), share(group));
+pub(super) fn first_of(share: impl Fn(Cause) -> f64, recoverable: impl Fn(Cause) -> f64) -> Cause {
+    let worth = |cause: &Cause| recoverable(*cause) >= WORTH_SHARE || share(*cause) > share(Cause::GpuCompute);
+    let others = Cause::ALL.into_iter().filter(|&cause| can_be_first(cause)).filter(worth);
+    let order = |cause: Cause| (recoverable(cause), share(cause));
     let first = others.max_by(|&a, &b| {
         let (a, b) = (order(a), order(b));
         a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
     });
-    first.unwrap_or(Group::GpuCompute)
+    first.unwrap_or(Cause::GpuCompute)
 }
 
-/// Fraction of a step that the simulation of `device` gains without `group`, 0 to 1. `None` if there is none:
+/// Fraction of a step that the simulation of `device` gains without `cause`, 0 to 1. `None` if there is none:
 /// the simulation was refused, its steps are not those of the shares, or no scenario removes the cause.
 /// Without `steady` steps the shares refer to all steady time. The simulation covers enough of it or is
 /// refused; it then needs as many steps as the minimum of steady ones plus those before them.
 ///
 /// Copies have no scenario: the simulation moves them to another stream, where they still delay a host that
 /// waits for them. It does not make them faster or fewer, as pinned memory and joining them do.
-fn gain(group: Group, device: &DeviceReport, steady: Option<&Steady>) -> Option<f64> {
+fn gain(cause: Cause, device: &DeviceReport, steady: Option<&Steady>) -> Option<f64> {
     let what_if = device.what_if.as_ref().filter(|what_if| what_if.refused.is_none())?;
     let replayed = what_if.step_ns()? as f64;
     let alike = match steady {
@@ -198,14 +198,14 @@ fn gain(group: Group, device: &DeviceReport, steady: Option<&Steady>) -> Option<
     if !alike {
         return None;
     }
-    let kind = ScenarioKind::without(group).filter(|&kind| kind != ScenarioKind::CopiesOverlapped)?;
+    let kind = ScenarioKind::without(cause).filter(|&kind| kind != ScenarioKind::CopiesOverlapped)?;
     let mut gain = what_if.best_case(kind)?.saved();
     if kind == ScenarioKind::NoSyncs {
         // If the waits are for values that are read back, removing the reads also removes the rest of their
         // cost.
         gain = what_if.best_case(ScenarioKind::NoReadbacks).map_or(gain, |reads| gain.max(reads.saved()));
     }
-    Some(if group == Group::Launch { gain + between_kernels(device, steady) } else { gain })
+    Some(if cause == Cause::Launch { gain + between_kernels(device, steady) } else { gain })
 }
 
 /// Share of the device's own time between two operations, which fewer and larger operations reduce. No

@@ -91,11 +91,11 @@ document! {
         begin_unix_ns: from.begin,
         end_unix_ns: from.end,
         kernels: from.kernels,
-        bottleneck: from.bottleneck.map(|(group, _)| group),
+        bottleneck: from.bottleneck.map(|(cause, _)| cause),
         share: from.bottleneck.map(|(_, share)| share),
     }
     from: Bottleneck {
-        group: from.group,
+        cause: from.cause,
         share: from.share,
         ranking: from.ranking,
         basis: from.basis,

@@ -95,10 +95,10 @@ document! {
         begin_unix_ns: from.begin,
         end_unix_ns: from.end,
         kernels: from.kernels,
-        bottleneck: from.group,
+        bottleneck: from.cause,
         share: from.share,
         window_ns: from.window_ns,
-        groups_ns: from.groups.iter().map(|&(group, nanos)| (group.name(), nanos)).collect::<BTreeMap<_, _>>(),
+        causes_ns: from.causes.iter().map(|&(cause, nanos)| (cause.name(), nanos)).collect::<BTreeMap<_, _>>(),
         steps: from.steps.0,
         step_median_ns: Some(from.steps.1).filter(|&nanos| nanos > 0),
     }

@@ -1,7 +1,7 @@
 //! The bottleneck and its evidence.
 
 use gpuwhy_trace::named;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::steps::TimeShare;
 use profiler_core::whatif::ScenarioKind;
 
@@ -11,7 +11,7 @@ use crate::words::faster;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bottleneck {
     /// The cause that matters most.
-    pub group: Group,
+    pub cause: Cause,
     /// Its share of steady time over all devices, 0 to 1; of the time of the typical steps if it is based on
     /// them.
     pub share: f64,
@@ -22,7 +22,7 @@ pub struct Bottleneck {
     pub basis: Option<StepBasis>,
     /// Bottleneck for a live display, and its current share. In a report built while the run continues, it
     /// changes only when another cause has led for five seconds.
-    pub live: (Group, f64),
+    pub live: (Cause, f64),
     /// Reasons, in sentences with numbers: the first states what the device does and for what share, or why
     /// no bottleneck was found.
     pub evidence: Vec<String>,
@@ -48,7 +48,7 @@ pub struct PlanStep {
     /// Range that contains the true factor in nine of ten programs.
     pub interval: (f64, f64),
     /// Bottleneck after this fix; `None` if that was not simulated.
-    pub then: Option<Group>,
+    pub then: Option<Cause>,
 }
 
 impl PlanStep {
@@ -87,7 +87,7 @@ named! {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Ranked {
     /// The cause.
-    pub group: Group,
+    pub cause: Cause,
     /// Its share of steady time, 0 to 1.
     pub share: f64,
     /// Maximum share of steady time that removing the cause would recover, 0 to `share`.

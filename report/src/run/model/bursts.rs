@@ -1,7 +1,7 @@
 //! Bursts of a run in mode auto: detailed recordings while samples cover the complete run.
 
 use gpuwhy_trace::record::{Timestamp, Trigger};
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::monitoring::Change;
 
 /// Bursts of a run and its bottlenecks.
@@ -30,21 +30,21 @@ pub struct BurstRow {
     /// Number of kernels.
     pub kernels: u64,
     /// Its bottleneck.
-    pub group: Group,
+    pub cause: Cause,
     /// The bottleneck's share of its steps or time, 0 to 1.
     pub share: f64,
     /// Total device time of all devices, nanoseconds.
     pub window_ns: u64,
     /// The same divided by cause, nanoseconds; causes without time are omitted.
-    pub groups: Vec<(Group, u64)>,
+    pub causes: Vec<(Cause, u64)>,
     /// Number of steps and their median duration in nanoseconds; 0 if none were found.
     pub steps: (u64, u64),
 }
 
 impl BurstTable {
     /// Current bottleneck and its share, for displays of a run that is still going.
-    pub(crate) fn live(&self) -> (Group, f64) {
-        self.changes.last().map_or((Group::CannotTell, 0.0), |change| (change.group, change.share))
+    pub(crate) fn live(&self) -> (Cause, f64) {
+        self.changes.last().map_or((Cause::CannotTell, 0.0), |change| (change.cause, change.share))
     }
 
     /// The bottleneck that held longest up to `end`: its newest occurrence, and its total duration in
@@ -53,7 +53,7 @@ impl BurstTable {
         let ends = self.changes.iter().skip(1).map(|change| change.at).chain([end]);
         let spans: Vec<_> =
             self.changes.iter().zip(ends).map(|(change, end)| (*change, end.since(change.at))).collect();
-        let total = |group: Group| spans.iter().filter(|(change, _)| change.group == group).map(|(_, ns)| ns).sum();
-        spans.iter().map(|(change, _)| (*change, total(change.group))).max_by_key(|&(_, held)| held)
+        let total = |cause: Cause| spans.iter().filter(|(change, _)| change.cause == cause).map(|(_, ns)| ns).sum();
+        spans.iter().map(|(change, _)| (*change, total(change.cause))).max_by_key(|&(_, held)| held)
     }
 }

@@ -1,7 +1,7 @@
 //! Captures of a run.
 
 use gpuwhy_trace::record::{Timestamp, Trigger};
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 
 /// List of captures to choose from.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,5 +29,5 @@ pub struct CaptureRow {
     /// Number of kernels.
     pub kernels: u64,
     /// Its bottleneck and share, 0 to 1, once it has ended.
-    pub bottleneck: Option<(Group, f64)>,
+    pub bottleneck: Option<(Cause, f64)>,
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use gpuwhy_trace::process_info::End;
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::steps::StepSource;
 use profiler_core::whatif::{ScenarioKind, WORTH_SHOWING};
 
@@ -22,11 +22,11 @@ const STARTING_UP: u64 = 5_000_000_000;
 /// launches (62 % of each step), about 4.1x faster without`.
 pub(in crate::run) fn live_line(report: &Report) -> String {
     let mut line = format!("gpuwhy [{}] ", seconds(report.shown_ns()));
-    let (group, share) = report.bottleneck.live;
+    let (cause, share) = report.bottleneck.live;
     if report.is_watched() {
         line.push_str(&monitor::live_part(report).unwrap_or_else(|| "monitored".to_owned()));
-        if group != Group::CannotTell {
-            let _ = write!(line, " | probable bottleneck: {}", words::bottleneck(group));
+        if cause != Cause::CannotTell {
+            let _ = write!(line, " | probable bottleneck: {}", words::bottleneck(cause));
         }
         return shortened(&line, LONGEST);
     }
@@ -42,20 +42,20 @@ pub(in crate::run) fn live_line(report: &Report) -> String {
         let _ = write!(line, "{} {} | ", noun(report), duration(steps.duration_percentile(50)));
     }
     let _ = write!(line, "GPU busy {} | ", percent(busy_share(report)));
-    match group {
-        Group::NoWork => line.push_str("no GPU work"),
-        Group::CannotTell => line.push_str("no bottleneck"),
-        group => {
-            let _ = write!(line, "bottleneck: {} ({}", words::bottleneck(group), percent(share));
+    match cause {
+        Cause::NoWork => line.push_str("no GPU work"),
+        Cause::CannotTell => line.push_str("no bottleneck"),
+        cause => {
+            let _ = write!(line, "bottleneck: {} ({}", words::bottleneck(cause), percent(share));
             match report.bottleneck.basis {
                 Some(_) => drop(write!(line, " of each {}", noun(report))),
                 None => line.push_str(" of the time"),
             }
-            if let Some(limit) = limits::live_part(&report.devices).filter(|_| group == Group::GpuCompute) {
+            if let Some(limit) = limits::live_part(&report.devices).filter(|_| cause == Cause::GpuCompute) {
                 let _ = write!(line, "; {limit}");
             }
             line.push(')');
-            let gain = report.best_case(group).filter(|best_case| best_case.kind != ScenarioKind::KernelsAtRoof);
+            let gain = report.best_case(cause).filter(|best_case| best_case.kind != ScenarioKind::KernelsAtRoof);
             if let Some(gain) = gain.filter(|gain| gain.speedup >= WORTH_SHOWING) {
                 let _ = write!(line, ", {} faster without", about(gain.speedup, gain.interval));
             }

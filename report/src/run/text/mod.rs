@@ -12,7 +12,7 @@ mod tables;
 
 use std::fmt::Write;
 
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::steps::{RecognizedBy, StepKinds, StepSource, Steps};
 use profiler_core::whatif::ScenarioKind;
 
@@ -96,7 +96,7 @@ fn plan_lines(out: &mut Page, bottleneck: &Bottleneck) {
         let because = step.because.map(|because| format!(" ({because})")).unwrap_or_default();
         let gain = step.gain(index == 0);
         let then =
-            step.then.map(|group| format!(" Then the bottleneck is {}.", words::bottleneck(group))).unwrap_or_default();
+            step.then.map(|cause| format!(" Then the bottleneck is {}.", words::bottleneck(cause))).unwrap_or_default();
         let action = words::capitalized(step.action);
         wrapped(out, &format!("Fix {}: ", index + 1), &format!("{action}{because}: {gain}.{then}"));
     }
@@ -111,13 +111,13 @@ fn hidden_evidence(bottleneck: &Bottleneck) -> &[String] {
 pub(super) fn conclusion(report: &Report) -> String {
     let bottleneck = &report.bottleneck;
     let why = bottleneck.evidence.first().map_or("", String::as_str);
-    let lead = match bottleneck.group {
-        Group::NoWork => "No GPU work.".to_owned(),
-        Group::CannotTell => "No bottleneck.".to_owned(),
-        group if report.is_watched() => format!("Probable bottleneck: {}.", words::bottleneck(group)),
-        group => format!("Bottleneck: {}.", words::bottleneck(group)),
+    let lead = match bottleneck.cause {
+        Cause::NoWork => "No GPU work.".to_owned(),
+        Cause::CannotTell => "No bottleneck.".to_owned(),
+        cause if report.is_watched() => format!("Probable bottleneck: {}.", words::bottleneck(cause)),
+        cause => format!("Bottleneck: {}.", words::bottleneck(cause)),
     };
-    let best = match (report.best_case(bottleneck.group), bottleneck.group) {
+    let best = match (report.best_case(bottleneck.cause), bottleneck.cause) {
         (Some(best_case), _) if best_case.kind == ScenarioKind::KernelsAtRoof && best_case.is_worth_showing() => {
             format!(
                 " Best case: {} if {}.",
@@ -128,11 +128,11 @@ pub(super) fn conclusion(report: &Report) -> String {
         (Some(best_case), _) if best_case.is_worth_showing() && best_case.speedup.is_finite() => {
             format!(" Best case without it: {}.", words::faster(best_case.speedup, best_case.interval))
         }
-        (None, Group::Copy) if report.devices.iter().any(copies_without_link) => {
+        (None, Cause::Copy) if report.devices.iter().any(copies_without_link) => {
             " Best case unknown: pinned memory is faster, but nothing describes the link.".to_owned()
         }
-        (Some(_), Group::Copy) => " Running the copies beside the kernels would gain nothing.".to_owned(),
-        (Some(_), group) if group != Group::GpuCompute => {
+        (Some(_), Cause::Copy) => " Running the copies beside the kernels would gain nothing.".to_owned(),
+        (Some(_), cause) if cause != Cause::GpuCompute => {
             " Removing it alone gains nothing: something else is as late.".to_owned()
         }
         _ => String::new(),
@@ -229,9 +229,9 @@ mod tests {
             less: 2,
             more_ns: 38_000,
             less_ns: 11_000,
-            group: Group::Sync,
-            more_of_group_ns: 27_000,
-            less_of_group_ns: 0,
+            cause: Cause::Sync,
+            more_of_cause_ns: 27_000,
+            less_of_cause_ns: 0,
             by_duration: true,
         };
         assert_eq!(lengths(&steps(4), Some(kinds)), "4 of 11.0 us or 38.0 us (medians of two kinds)");

@@ -1,6 +1,6 @@
 //! Time of a GPU by cause, in percent.
 
-use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
+use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 
 use crate::run::untraced::WithoutTracing;
 use crate::run::{DeviceReport, Report};
@@ -11,9 +11,9 @@ use crate::words;
 pub(super) fn share_line(out: &mut Page, report: &Report, device: &DeviceReport) {
     let name = if device.device.name.is_empty() { String::new() } else { format!(" ({})", device.device.name) };
     let (of, shares) = shares(report, device);
-    let items: Vec<_> = whole_percent(&shares, report.bottleneck.group)
+    let items: Vec<_> = whole_percent(&shares, report.bottleneck.cause)
         .into_iter()
-        .map(|(group, percent)| (paint(group), format!("{} {percent} %", words::spent(group))))
+        .map(|(cause, percent)| (paint(cause), format!("{} {percent} %", words::spent(cause))))
         .collect();
     listed(out, &format!("GPU {}{name}, {of}: ", device.device.id), &items);
 }
@@ -30,12 +30,12 @@ fn judged(report: &Report, device: &DeviceReport) -> (&'static str, Leaves) {
 }
 
 /// Label of the time that the shares refer to, and the share of each cause with any time, 0 to 1.
-fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Group, f64)>) {
+fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Cause, f64)>) {
     let (of, leaves) = judged(report, device);
     let total = leaves.iter().sum::<u64>().max(1) as f64;
     let without = WithoutTracing::of(device, &leaves);
-    let share = |group: Group| (group, without.share(group, group.total(&leaves) as f64 / total));
-    let mut shares: Vec<_> = Group::ALL.into_iter().map(share).filter(|(_, share)| *share > 0.0).collect();
+    let share = |cause: Cause| (cause, without.share(cause, cause.total(&leaves) as f64 / total));
+    let mut shares: Vec<_> = Cause::ALL.into_iter().map(share).filter(|(_, share)| *share > 0.0).collect();
     shares.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     (of, shares)
 }
@@ -46,11 +46,11 @@ impl Report {
         judged(self, device).1
     }
 
-    /// Share of `group` in the time of `device`, 0 to 1, as shown on the first screen: of a typical step; of
+    /// Share of `cause` in the time of `device`, 0 to 1, as shown on the first screen: of a typical step; of
     /// the time after start-up if steps do not represent it; or of the complete run if no time after start-up
     /// is known.
-    pub fn share_of(&self, device: &DeviceReport, group: Group) -> f64 {
-        shares(self, device).1.into_iter().find(|&(other, _)| other == group).map_or(0.0, |(_, share)| share)
+    pub fn share_of(&self, device: &DeviceReport, cause: Cause) -> f64 {
+        shares(self, device).1.into_iter().find(|&(other, _)| other == cause).map_or(0.0, |(_, share)| share)
     }
 }
 
@@ -72,28 +72,28 @@ pub(in crate::run) fn busy_share(report: &Report) -> f64 {
 
 /// Converts shares to whole percent that sum to 100. `first` is rounded as elsewhere; the others are rounded
 /// down, and the remainder goes to those with the largest fractions. Values below 1 are omitted.
-fn whole_percent(shares: &[(Group, f64)], first: Group) -> Vec<(Group, u32)> {
+fn whole_percent(shares: &[(Cause, f64)], first: Cause) -> Vec<(Cause, u32)> {
     let total: f64 = shares.iter().map(|(_, share)| share).sum();
     let alone = shares.len() == 1;
-    let whole = |&(group, share): &(Group, f64)| {
+    let whole = |&(cause, share): &(Cause, f64)| {
         let exact = share / total.max(f64::MIN_POSITIVE) * 100.0;
-        let fixed = group == first && !alone;
-        if fixed { (group, exact.round() as u32, -1.0) } else { (group, exact.floor() as u32, exact.fract()) }
+        let fixed = cause == first && !alone;
+        if fixed { (cause, exact.round() as u32, -1.0) } else { (cause, exact.floor() as u32, exact.fract()) }
     };
-    let mut rows: Vec<(Group, u32, f64)> = shares.iter().map(whole).collect();
+    let mut rows: Vec<(Cause, u32, f64)> = shares.iter().map(whole).collect();
     let missing = 100_u32.saturating_sub(rows.iter().map(|(_, whole, _)| whole).sum());
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by(|&a, &b| rows[b].2.total_cmp(&rows[a].2));
     for &index in order.iter().take(missing as usize) {
         rows[index].1 += 1;
     }
-    rows.into_iter().filter(|(_, whole, _)| *whole > 0).map(|(group, whole, _)| (group, whole)).collect()
+    rows.into_iter().filter(|(_, whole, _)| *whole > 0).map(|(cause, whole, _)| (cause, whole)).collect()
 }
 
-const fn paint(group: Group) -> Paint {
-    match group {
-        Group::GpuCompute => Paint::Green,
-        Group::NoWork | Group::CannotTell => Paint::Plain,
+const fn paint(cause: Cause) -> Paint {
+    match cause {
+        Cause::GpuCompute => Paint::Green,
+        Cause::NoWork | Cause::CannotTell => Paint::Plain,
         _ => Paint::Yellow,
     }
 }
@@ -105,8 +105,8 @@ mod tests {
     #[test]
     fn percentages_sum_to_a_hundred_and_none_is_0() {
         let of = |shares: &[f64]| -> Vec<u32> {
-            let groups = Group::ALL.into_iter().zip(shares).map(|(group, &share)| (group, share)).collect::<Vec<_>>();
-            whole_percent(&groups, Group::Copy).into_iter().map(|(_, percent)| percent).collect()
+            let causes = Cause::ALL.into_iter().zip(shares).map(|(cause, &share)| (cause, share)).collect::<Vec<_>>();
+            whole_percent(&causes, Cause::Copy).into_iter().map(|(_, percent)| percent).collect()
         };
         assert_eq!(of(&[0.617, 0.139, 0.244]), [62, 14, 24]);
         assert_eq!(of(&[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0]), [34, 33, 33]);
