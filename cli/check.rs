@@ -26,7 +26,7 @@ const NOT_JUDGED: u8 = 3;
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct CheckJson<'a> {
     schema_version: u32,
     trace: &'a str,
     passed: bool,
@@ -91,7 +91,7 @@ fn render(format: Format, file: &Path, report: &Report, judgment: &Judgment) -> 
     let mut out = String::new();
     match format {
         Format::Json => {
-            let document = Document {
+            let document = CheckJson {
                 schema_version: SCHEMA,
                 trace: &trace,
                 passed: passed(judgment),

@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 
 use anyhow::Result;
 use gpuwhy_import::Request;
-use gpuwhy_report::diff::json::Document;
+use gpuwhy_report::diff::json::DiffJson;
 use gpuwhy_report::text_format::printable;
 
 use crate::args::diff::DiffArgs;
@@ -34,7 +34,7 @@ pub fn run(args: &DiffArgs) -> Result<u8> {
     };
     let outcome = gpuwhy::compare(&a, &b);
     if args.json {
-        io::stdout().write_all(terminal::json(&Document(&outcome))?.as_bytes())?;
+        io::stdout().write_all(terminal::json(&DiffJson(&outcome))?.as_bytes())?;
     }
     let diff = match outcome {
         Ok(diff) => diff,

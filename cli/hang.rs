@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_import::rank_report::RankReports;
-use gpuwhy_inject::control::address::Process;
+use gpuwhy_inject::control::address::ProcessName;
 use gpuwhy_report::hang::{HangReport, judge};
 use gpuwhy_report::text_format::{printable, printable_json};
 use serde_json::json;
@@ -107,12 +107,12 @@ fn print_answers() -> Result<u8> {
 }
 
 /// Process with its response or the reason why there is none.
-type Heard = (Process, Result<String, String>);
+type Heard = (ProcessName, Result<String, String>);
 
 /// Responses of this host's processes, or the reasons why there are none; and the folders that were skipped.
 fn local() -> (Vec<Heard>, Vec<String>) {
     let (processes, refused) = processes();
-    let heard = |(process, answer): (Process, Answered)| match answer {
+    let heard = |(process, answer): (ProcessName, Answered)| match answer {
         Ok(answer) => answer.map(|(line, _)| (process, Ok(line))),
         Err(error) => Some((process, Err(error.to_string()))),
     };

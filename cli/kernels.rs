@@ -19,7 +19,7 @@ use gpuwhy_report::kernels::{CsvPage, csv, svg, text};
 use gpuwhy_report::text_format::printable;
 use tempfile::TempDir;
 
-use crate::args::kernels::{KernelsArgs, Page};
+use crate::args::kernels::{CsvTable, KernelsArgs};
 use crate::args::run::{ReportMode, RunArgs};
 use crate::{inputs, interrupt, message, progress, run, source, terminal};
 
@@ -132,8 +132,8 @@ fn shown(args: &KernelsArgs, file: &Path, report: &Report) -> Result<String> {
     let source = args.source.then(|| source::read(file, &report.kernels));
     if args.csv {
         let page = match args.page {
-            Page::Raw => CsvPage::Raw,
-            Page::Details => CsvPage::Details,
+            CsvTable::Raw => CsvPage::Raw,
+            CsvTable::Details => CsvPage::Details,
         };
         let process = &report.process;
         let program = process.command.first().map_or("", String::as_str);

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail};
 use gpuwhy::Report;
 use gpuwhy_export::{Destination, Output, Shape};
 use gpuwhy_import::{TraceFile, stem};
-use gpuwhy_page::{Options, Outcome};
+use gpuwhy_page::{Options, PageResult};
 use gpuwhy_report::diff::Diff;
 use gpuwhy_report::ranks::RanksReport;
 
@@ -50,7 +50,7 @@ impl Target {
 }
 
 /// Writes the page of one trace. Fails when the trace cannot be read or the page may not or cannot be written.
-pub fn report(trace: &Path, pid: Option<u32>, options: &Options, target: &Target) -> Result<Outcome> {
+pub fn report(trace: &Path, pid: Option<u32>, options: &Options, target: &Target) -> Result<PageResult> {
     let to = Destination::new(&target.path, Shape::Stream, target.force, &[trace.to_owned()])?;
     let trace = inputs::open(trace, pid)?;
     let is_named = to.is_named();

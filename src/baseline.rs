@@ -56,14 +56,14 @@ pub struct Baseline {
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
+struct BaselineFile {
     gpuwhy_baseline: u32,
-    kernels: Vec<Entry>,
+    kernels: Vec<BaselineEntry>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct BaselineEntry {
     case: String,
     kernel: String,
     device: String,
@@ -137,7 +137,7 @@ impl Baseline {
             let basis = format!(" ({ratio} x {} of {})", duration(stored), self.path.display());
             return Ok(Some(Limit { nanos: (stored as f64 * ratio) as u64, stored, basis }));
         }
-        let entry = Entry {
+        let entry = BaselineEntry {
             case: self.case.clone(),
             kernel: kernel.to_owned(),
             device: device.to_owned(),
@@ -153,22 +153,22 @@ impl Baseline {
         Ok(None)
     }
 
-    fn read(&self) -> Result<Document, String> {
+    fn read(&self) -> Result<BaselineFile, String> {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Document { gpuwhy_baseline: VERSION, kernels: Vec::new() });
+                return Ok(BaselineFile { gpuwhy_baseline: VERSION, kernels: Vec::new() });
             }
             Err(error) => return Err(self.error(&error)),
         };
-        let document: Document = serde_json::from_str(&text).map_err(|error| self.error(&error))?;
+        let document: BaselineFile = serde_json::from_str(&text).map_err(|error| self.error(&error))?;
         if document.gpuwhy_baseline != VERSION {
             return Err(self.error(&format!("version {}, known is {VERSION}", document.gpuwhy_baseline)));
         }
         Ok(document)
     }
 
-    fn write(&self, document: &Document) -> Result<(), String> {
+    fn write(&self, document: &BaselineFile) -> Result<(), String> {
         let mut text = serde_json::to_string_pretty(document).map_err(|error| self.error(&error))?;
         text.push('\n');
         let mut beside = self.path.clone().into_os_string();

@@ -111,7 +111,7 @@ pub use gpuwhy_export as export;
 pub use gpuwhy_import::{
     KinetoError, OpenError, import_kineto, open, open_capture, open_watched, open_window, read, translate_kineto,
 };
-pub use gpuwhy_report::diff::{Diff, Refusal, compare};
+pub use gpuwhy_report::diff::{Diff, NotComparable, compare};
 pub use gpuwhy_report::kernels::Roof;
 pub use gpuwhy_report::run::Report;
 pub use gpuwhy_trace::format::TraceError;

@@ -64,12 +64,12 @@ pub(crate) fn pop() {
 /// Steps of a program: each is a range from one call to the next, on any thread, with a name that is
 /// recognized as a step.
 #[derive(Debug, Default)]
-pub(crate) struct Steps {
+pub(crate) struct StepRanges {
     /// Ids of the open range in both instances.
     open: Option<[u64; 2]>,
 }
 
-impl Steps {
+impl StepRanges {
     /// Ends the open step and starts the next.
     pub(crate) fn next(&mut self) {
         listen();

@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use gpuwhy_trace::counters::{CounterEvent, CounterLoss, GaugeReading, Metric, MetricSet, Refusal, Sample};
+use gpuwhy_trace::counters::{CounterEvent, CounterLoss, GaugeReading, Metric, MetricSet, Sample, UnavailableReason};
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceReader;
 use gpuwhy_trace::record::Record;
@@ -60,7 +60,7 @@ impl Seen {
         seen
     }
 
-    fn refused(&self) -> Option<Refusal> {
+    fn refused(&self) -> Option<UnavailableReason> {
         self.losses.last().and_then(|loss| loss.refused)
     }
 }
@@ -172,11 +172,11 @@ fn a_named_rate_is_sampled_at() {
 #[test]
 fn a_refusal_is_kept_and_said_only_to_those_who_asked() {
     for (fault, refusal, words) in [
-        ("cuptiPmSamplingGetCounterAvailability=26", Refusal::Busy, "another tool has the GPU's counters"),
-        ("cuptiPmSamplingSetConfig=26", Refusal::Busy, "dcgmi profile --pause"),
-        ("cuptiPmSamplingStart=35", Refusal::NotPermitted, "NVreg_RestrictProfilingToAdminUsers=0"),
-        ("cuptiPmSamplingEnable=43", Refusal::NotSupported, "use the whole GPU"),
-        ("cuptiProfilerInitialize=999", Refusal::Failed(999), "CUPTI answered UNKNOWN (999)"),
+        ("cuptiPmSamplingGetCounterAvailability=26", UnavailableReason::Busy, "another tool has the GPU's counters"),
+        ("cuptiPmSamplingSetConfig=26", UnavailableReason::Busy, "dcgmi profile --pause"),
+        ("cuptiPmSamplingStart=35", UnavailableReason::NotPermitted, "NVreg_RestrictProfilingToAdminUsers=0"),
+        ("cuptiPmSamplingEnable=43", UnavailableReason::NotSupported, "use the whole GPU"),
+        ("cuptiProfilerInitialize=999", UnavailableReason::Failed(999), "CUPTI answered UNKNOWN (999)"),
     ] {
         let stage = Stage::new();
         let mut host = program(&stage, NVML, Some(&recorded("GH100", "")));
@@ -195,7 +195,7 @@ fn a_library_without_counters_leaves_gauges() {
     let mut host = program(&stage, NVML, None);
     let (seen, text) = run(&stage, host.env("GPUWHY_GPU_METRICS", "auto"));
     // The replay library has the functions, and responds like a libcupti without counters.
-    assert_eq!((text.as_str(), seen.refused()), ("", Some(Refusal::TooOld)));
+    assert_eq!((text.as_str(), seen.refused()), ("", Some(UnavailableReason::TooOld)));
     assert!(seen.samples.is_empty() && seen.gauges.len() >= 4);
 }
 
@@ -225,7 +225,7 @@ fn nothing_is_read_where_that_is_asked_for() {
 #[test]
 fn an_overflow_and_errors_that_stay_end_sampling_alone() {
     for (fault, refused) in
-        [("cuptiPmSamplingDecodeData=8", None), ("cuptiPmSamplingDecodeData=999", Some(Refusal::Failed(999)))]
+        [("cuptiPmSamplingDecodeData=8", None), ("cuptiPmSamplingDecodeData=999", Some(UnavailableReason::Failed(999)))]
     {
         let stage = Stage::new();
         let mut host = program(&stage, NVML, Some(&recorded("GH100", "")));

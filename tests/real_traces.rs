@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Instant;
 
 use flate2::read::GzDecoder;
-use gpuwhy_export::named::{Kind, NamedQuery};
+use gpuwhy_export::named::{NamedQuery, QueryKind};
 use gpuwhy_export::tables::Table;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::{TraceReader, TraceWriter};
@@ -180,7 +180,7 @@ fn jobs(trace: &Path, folder: &Path, is_whole: bool) -> Vec<Job> {
     let copy = path("compact.gpuwhy");
     jobs.push(Job::new("export", &[&"--to", &"gpuwhy", &"-o", &copy, &trace], Wrote::Trace).at(&copy));
     if is_whole {
-        let statistics: Vec<_> = NamedQuery::all(Kind::Report).iter().map(|report| report.name).collect();
+        let statistics: Vec<_> = NamedQuery::all(QueryKind::Report).iter().map(|report| report.name).collect();
         let (ranks, merged) = (path("rank0.gpuwhy"), path("merged.perfetto-trace"));
         ranked(trace, &ranks);
         jobs.extend([
@@ -245,7 +245,7 @@ fn over(traces: &Path, whole: u64, told: &(dyn Fn(f64, &str) + Sync)) {
         all.extend(jobs(trace, &folder, *bytes <= whole));
     }
     let added: Vec<_> = added.into_iter().filter(|add| add.arguments.len() > 6).collect();
-    let recipes = NamedQuery::all(Kind::Recipe).into_iter();
+    let recipes = NamedQuery::all(QueryKind::Recipe).into_iter();
     let recipes = recipes.map(|recipe| Job::new("query", &[&"--json", &recipe.name, &lake], Wrote::Json));
     let compact = Job::new("lake", &[&"compact", &lake], Wrote::Tables).at(&lake);
     let rounds = [all, added, recipes.collect(), vec![compact]];

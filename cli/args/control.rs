@@ -2,7 +2,7 @@
 
 use clap::Args;
 use gpuwhy_inject::config::MAX_STEPS;
-use gpuwhy_inject::control::address::Process;
+use gpuwhy_inject::control::address::ProcessName;
 
 pub(super) const SWITCH_HELP: &str = "\
 With --all the command is for every process of this user, and their captures begin or end within milliseconds. Other
@@ -27,7 +27,7 @@ EXAMPLES:
 pub struct Whom {
     /// Process id as in `gpuwhy top` (4711; in containers also 4711-2)
     #[arg(value_name = "PID", required_unless_present = "all", conflicts_with = "all")]
-    pub process: Option<Process>,
+    pub process: Option<ProcessName>,
     /// Tell every process of this user
     #[arg(long)]
     pub all: bool,

@@ -66,7 +66,7 @@ pub struct KernelsArgs {
     pub csv: bool,
     /// Choose the table of --csv
     #[arg(long, value_name = "PAGE", default_value = "details", requires = "csv")]
-    pub page: Page,
+    pub page: CsvTable,
     /// Write the roofline of the first trace to this file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
@@ -77,7 +77,7 @@ pub struct KernelsArgs {
 
 /// The table of `--csv`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Page {
+pub enum CsvTable {
     /// A row for each metric of each kernel
     Details,
     /// A row for each kernel, a column for each metric

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use gpuwhy_inject::control::address::Process;
+use gpuwhy_inject::control::address::ProcessName;
 
 use super::values::interval;
 
@@ -68,7 +68,7 @@ fn speed(text: &str) -> Result<f64, String> {
 
 impl TopArgs {
     /// Processes of this host to show; empty for all.
-    pub fn processes(&self) -> Vec<Process> {
+    pub fn processes(&self) -> Vec<ProcessName> {
         match self.trace() {
             Some(_) => Vec::new(),
             None => self.targets.iter().filter_map(|target| target.parse().ok()).collect(),
@@ -77,6 +77,6 @@ impl TopArgs {
 
     /// Trace to play back instead of live processes.
     pub fn trace(&self) -> Option<&Path> {
-        self.targets.iter().find(|target| target.parse::<Process>().is_err()).map(Path::new)
+        self.targets.iter().find(|target| target.parse::<ProcessName>().is_err()).map(Path::new)
     }
 }

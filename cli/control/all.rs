@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::thread;
 
 use anyhow::Result;
-use gpuwhy_inject::control::address::Process;
+use gpuwhy_inject::control::address::ProcessName;
 use gpuwhy_report::text_format::printable;
 
-use super::{Answer, NO_ANSWER, answered, processes};
+use super::{CommandReply, NO_ANSWER, answered, processes};
 use crate::hang::output_and_status_of;
 use crate::message;
 use crate::top::remote::Launcher;
@@ -46,7 +46,7 @@ pub(super) fn tell(command: &str, arguments: &[&str], via: &[String], hosts: &[S
 }
 
 /// Sends the command to all processes at once, so that their captures start together.
-fn here(command: &str) -> Vec<(String, Result<Answer>)> {
+fn here(command: &str) -> Vec<(String, Result<CommandReply>)> {
     let found = processes();
     thread::scope(|scope| {
         let told: Vec<_> = found
@@ -62,14 +62,14 @@ fn here(command: &str) -> Vec<(String, Result<Answer>)> {
     })
 }
 
-fn elsewhere(launchers: &[Launcher], arguments: &[&str]) -> Vec<(String, Result<Answer>)> {
+fn elsewhere(launchers: &[Launcher], arguments: &[&str]) -> Vec<(String, Result<CommandReply>)> {
     thread::scope(|scope| {
         let ask = |launcher| {
             let (text, succeeded) = output_and_status_of(launcher, arguments)?;
             // The launcher's error messages have already been printed.
             match answers_in(&text, &launcher.host) {
                 answers if answers.is_empty() => Err(anyhow::anyhow!("no process has answered there")),
-                text => Ok(Answer { text, refused: !succeeded }),
+                text => Ok(CommandReply { text, refused: !succeeded }),
             }
         };
         let told: Vec<_> =
@@ -81,7 +81,7 @@ fn elsewhere(launchers: &[Launcher], arguments: &[&str]) -> Vec<(String, Result<
 /// Lines of `text` that are responses, which start with a process. Other lines, such as a login banner, are
 /// counted.
 fn answers_in(text: &str, host: &str) -> String {
-    let is_answer = |line: &&str| line.split_once(": ").is_some_and(|(who, _)| who.parse::<Process>().is_ok());
+    let is_answer = |line: &&str| line.split_once(": ").is_some_and(|(who, _)| who.parse::<ProcessName>().is_ok());
     let lines: Vec<_> = text.lines().filter(is_answer).take(ANSWERS).collect();
     let foreign = text.lines().count() - lines.len();
     if foreign > 0 {
@@ -91,7 +91,7 @@ fn answers_in(text: &str, host: &str) -> String {
     lines.iter().map(shown).collect::<Vec<_>>().join("\n")
 }
 
-fn joined(answer: thread::Result<Result<Answer>>) -> Result<Answer> {
+fn joined(answer: thread::Result<Result<CommandReply>>) -> Result<CommandReply> {
     answer.unwrap_or_else(|_| Err(anyhow::anyhow!("the question has panicked")))
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpuwhy_inject::control::address::{self, Process};
+use gpuwhy_inject::control::address::{self, ProcessName};
 use gpuwhy_report::text_format::printable;
 use serde_json::Value;
 use tracing::{debug, info};
@@ -29,7 +29,7 @@ const SIGNAL_POLL: Duration = Duration::from_millis(100);
 /// This user's processes with their sockets, from all folders: a process may have been started without the
 /// variables of this terminal. Skips folders that another user could have created; the second list gives the
 /// reasons.
-pub fn processes() -> (Vec<(Process, PathBuf)>, Vec<String>) {
+pub fn processes() -> (Vec<(ProcessName, PathBuf)>, Vec<String>) {
     let user = address::user();
     let (mut found, mut refused) = (Vec::new(), Vec::new());
     for folder in address::folders(user) {
@@ -123,7 +123,7 @@ pub type Answered = io::Result<Option<(String, Value)>>;
 
 /// Sends one request to several processes at once and returns their responses in the same order. A stopped
 /// process does not delay the others.
-pub fn ask_all(processes: Vec<(Process, PathBuf)>, line: &str) -> Vec<(Process, Answered)> {
+pub fn ask_all(processes: Vec<(ProcessName, PathBuf)>, line: &str) -> Vec<(ProcessName, Answered)> {
     let deadline = Instant::now() + ROUND_TIMEOUT;
     thread::scope(|scope| {
         let asked: Vec<_> = processes

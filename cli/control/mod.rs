@@ -10,7 +10,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use gpuwhy_inject::control::address::Process;
+use gpuwhy_inject::control::address::ProcessName;
 use gpuwhy_report::text_format::printable;
 use serde_json::Value;
 
@@ -55,13 +55,13 @@ fn run(whom: &Whom, command: &str, arguments: &[&str]) -> Result<u8> {
 }
 
 /// This user's processes with their sockets. Reports the folders that are not used.
-fn processes() -> Vec<(Process, PathBuf)> {
+fn processes() -> Vec<(ProcessName, PathBuf)> {
     let (found, refused) = connection::processes();
     refused.iter().for_each(|why| message::say(why));
     found
 }
 
-fn socket(process: Process) -> Result<PathBuf> {
+fn socket(process: ProcessName) -> Result<PathBuf> {
     match processes().into_iter().find(|(found, _)| *found == process) {
         Some((_, socket)) => Ok(socket),
         None => Err(nobody(process)),
@@ -69,20 +69,20 @@ fn socket(process: Process) -> Result<PathBuf> {
 }
 
 /// Error for a process that does not exist.
-pub fn nobody(process: Process) -> anyhow::Error {
+pub fn nobody(process: ProcessName) -> anyhow::Error {
     anyhow!("no process {process} of this user runs with gpuwhy; `gpuwhy top` lists those that do")
 }
 
 /// Sends a protocol command to a process and prints the response in words. Fails when the process does not
 /// respond, or stdout cannot be written.
-pub fn tell(process: Process, command: &str) -> Result<u8> {
+pub fn tell(process: ProcessName, command: &str) -> Result<u8> {
     let answer = answered(process, &socket(process)?, command)?;
     writeln!(io::stdout(), "{}", answer.text)?;
     Ok(if answer.refused { NO_ANSWER } else { 0 })
 }
 
 /// Response of a process to a command.
-struct Answer {
+struct CommandReply {
     text: String,
     /// True if the process cannot execute the command.
     refused: bool,
@@ -90,11 +90,11 @@ struct Answer {
 
 /// Sends a protocol command to a process and returns the response in words. Fails when the process does not
 /// respond.
-pub fn told(process: Process, socket: &Path, command: &str) -> Result<String> {
+pub fn told(process: ProcessName, socket: &Path, command: &str) -> Result<String> {
     answered(process, socket, command).map(|answer| answer.text)
 }
 
-fn answered(process: Process, socket: &Path, command: &str) -> Result<Answer> {
+fn answered(process: ProcessName, socket: &Path, command: &str) -> Result<CommandReply> {
     let answer = ask(socket, command).with_context(|| format!("process {process} does not answer"))?;
     let Some((_, answer)) = answer else { return Err(nobody(process)) };
     if answer["type"] == "error" {
@@ -104,10 +104,10 @@ fn answered(process: Process, socket: &Path, command: &str) -> Result<Answer> {
     if word == AT_STEP {
         return Ok(at_step(process, numbers, &answer));
     }
-    Ok(Answer { text: in_words(process, word, &answer), refused: false })
+    Ok(CommandReply { text: in_words(process, word, &answer), refused: false })
 }
 
-fn in_words(process: Process, command: &str, answer: &Value) -> String {
+fn in_words(process: ProcessName, command: &str, answer: &Value) -> String {
     if command == "snapshot" {
         let text = answer["text"].as_str().unwrap_or_default().lines().map(printable);
         let trace = answer["trace"].as_str().map(|trace| format!("trace: {}", printable(trace)).into());
@@ -128,7 +128,7 @@ fn in_words(process: Process, command: &str, answer: &Value) -> String {
 }
 
 /// Response to [`AT_STEP`]. `numbers` are those of the command.
-fn at_step(process: Process, numbers: &str, answer: &Value) -> Answer {
+fn at_step(process: ProcessName, numbers: &str, answer: &Value) -> CommandReply {
     let rank = answer["rank"].as_u64().map_or(String::new(), |rank| format!(" (rank {rank})"));
     let (first, count) = numbers.split_once(' ').map_or((numbers, None), |(first, count)| (first, Some(count)));
     let seen = answer["steps"].as_u64().unwrap_or(0);
@@ -142,7 +142,7 @@ fn at_step(process: Process, numbers: &str, answer: &Value) -> Answer {
                 Some(count) => format!("for {count} steps"),
             };
             let text = format!("capture {capture} begins at step {first}{rank}, {steps}; {seen} steps have begun");
-            return Answer { text, refused: false };
+            return CommandReply { text, refused: false };
         }
         "past" => format!("process {process}{rank} is past step {first}: {seen} steps have begun"),
         "not_counted" => format!(
@@ -151,5 +151,5 @@ fn at_step(process: Process, numbers: &str, answer: &Value) -> Answer {
         ),
         _ => format!("process {process}{rank} is {state}: a capture at a step can only begin while none is active"),
     };
-    Answer { text: format!("nothing changed: {why}"), refused: true }
+    CommandReply { text: format!("nothing changed: {why}"), refused: true }
 }

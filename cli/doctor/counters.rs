@@ -4,15 +4,15 @@
 //! of the kernel module shows in advance whether counters are restricted to administrators. Readings of
 //! power, clocks and temperature need none of this.
 
-use cupti_sys::counters::refusal::{Refusal, restricted_to_administrators};
+use cupti_sys::counters::refusal::{CounterError, restricted_to_administrators};
 
 use super::check::Check;
-use super::probe::Outcome;
+use super::probe::ProbeResult;
 
 const NAME: &str = "GPU counters";
 
 /// Check of the counters; `None` when CUPTI itself does not work.
-pub fn assess(outcome: &Outcome) -> Option<Check> {
+pub fn assess(outcome: &ProbeResult) -> Option<Check> {
     outcome.counters.as_ref().map(|counters| words(counters, restricted_to_administrators()))
 }
 
@@ -27,7 +27,7 @@ fn words(counters: &Result<String, String>, restricted: Option<bool>) -> Check {
         Err(why) => {
             // The reason and the advice are in one sentence.
             let (finding, advice) = why.split_once("; ").unwrap_or((why, "see docs/guide/troubleshooting.md"));
-            let is_permission = Refusal::Permission.to_string() == *why;
+            let is_permission = CounterError::Permission.to_string() == *why;
             let parameters = if is_permission { "" } else { parameters };
             Check::warn(NAME, format!("{finding}{parameters}; gauges are read all the same"), advice)
         }
@@ -43,11 +43,11 @@ mod tests {
     fn what_was_found_and_what_to_do_are_told_apart() {
         let good = words(&Ok("of GH100: 12 quantities".into()), Some(false));
         assert!(good.status == Status::Ok && good.finding.ends_with("is 0: all users may)"), "{good:?}");
-        let busy = words(&Err(Refusal::Busy.to_string()), None);
+        let busy = words(&Err(CounterError::Busy.to_string()), None);
         assert_eq!(busy.status, Status::Warn);
         assert!(busy.finding.starts_with("another tool has the GPU's counters; gauges"), "{busy:?}");
         assert!(busy.advice.unwrap().contains("dcgmi profile --pause"));
-        let forbidden = words(&Err(Refusal::Permission.to_string()), Some(true));
+        let forbidden = words(&Err(CounterError::Permission.to_string()), Some(true));
         assert!(!forbidden.finding.contains("RmProfiling"), "{forbidden:?}");
         assert!(forbidden.advice.unwrap().contains("NVreg_RestrictProfilingToAdminUsers=0"));
     }

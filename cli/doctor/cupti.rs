@@ -8,12 +8,12 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use cupti_sys::{Candidate, FoundBy, Search, Skip, discover};
+use cupti_sys::{FoundBy, Location, Search, Skip, discover};
 
 use super::check::Check;
 use super::counters;
 use super::driver;
-use super::probe::{self, Outcome};
+use super::probe::{self, ProbeResult};
 
 const NAME: &str = "libcupti";
 
@@ -69,17 +69,18 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
     checks.extend(passed_over);
 }
 
-fn described(candidate: &Candidate) -> String {
+fn described(candidate: &Location) -> String {
     format!("{} ({})", candidate.path.display(), candidate.found_by)
 }
 
 /// Outcome of the child process, including a failure to start it.
-fn probed(path: &Path) -> Outcome {
-    probe::probe(path).unwrap_or_else(|error| Outcome { error: Some(format!("{error:#}")), ..Outcome::default() })
+fn probed(path: &Path) -> ProbeResult {
+    probe::probe(path)
+        .unwrap_or_else(|error| ProbeResult { error: Some(format!("{error:#}")), ..ProbeResult::default() })
 }
 
 /// Describes an outcome.
-fn assess(path: &Path, found_by: &FoundBy, outcome: &Outcome, cuda_version: Option<u32>) -> Check {
+fn assess(path: &Path, found_by: &FoundBy, outcome: &ProbeResult, cuda_version: Option<u32>) -> Check {
     let shown = match &outcome.loaded {
         Some(loaded) => loaded.clone(),
         None => path.display().to_string(),
@@ -125,12 +126,12 @@ mod tests {
     use super::*;
     use crate::doctor::check::Status;
 
-    fn assessed(outcome: &Outcome, cuda_version: Option<u32>) -> Check {
+    fn assessed(outcome: &ProbeResult, cuda_version: Option<u32>) -> Check {
         assess(Path::new("/x/libcupti.so.13"), &FoundBy::Override, outcome, cuda_version)
     }
 
-    fn loaded(error: Option<&str>) -> Outcome {
-        Outcome {
+    fn loaded(error: Option<&str>) -> ProbeResult {
+        ProbeResult {
             loaded: Some("/x/libcupti.so.13".into()),
             version: Some("130001".into()),
             subscribed: error.is_none(),
@@ -149,12 +150,12 @@ mod tests {
 
     #[test]
     fn the_advice_fits_the_cause() {
-        let advice = |outcome: &Outcome, cuda_version| assessed(outcome, cuda_version).advice.unwrap();
-        let busy = Outcome { busy: true, ..loaded(Some("cuptiSubscribe answered 39")) };
+        let advice = |outcome: &ProbeResult, cuda_version| assessed(outcome, cuda_version).advice.unwrap();
+        let busy = ProbeResult { busy: true, ..loaded(Some("cuptiSubscribe answered 39")) };
         assert!(advice(&busy, Some(13_000)).contains("another profiler"));
         assert!(advice(&loaded(Some("answered 999")), None).contains("needs the driver"));
         assert!(advice(&loaded(Some("answered 15")), Some(12_080)).contains("12.8 or older"));
-        let not_loaded = Outcome { error: Some("invalid ELF header".into()), ..Outcome::default() };
+        let not_loaded = ProbeResult { error: Some("invalid ELF header".into()), ..ProbeResult::default() };
         assert!(advice(&not_loaded, Some(13_000)).contains("--cupti-path"));
     }
 }

@@ -25,7 +25,7 @@ use check::{Check, FAILED, Status};
 
 /// JSON output.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct DoctorJson<'a> {
     version: &'static str,
     usable: bool,
     checks: &'a [Check],
@@ -45,7 +45,7 @@ pub fn run(args: &DoctorArgs) -> Result<u8> {
 
     let usable = checks.iter().all(|check| check.status != Status::Fail);
     let text = if args.json {
-        let answer = Answer { version: env!("GPUWHY_VERSION"), usable, checks: &checks };
+        let answer = DoctorJson { version: env!("GPUWHY_VERSION"), usable, checks: &checks };
         serde_json::to_string_pretty(&answer)? + "\n"
     } else {
         text(&checks, console::colors_enabled())

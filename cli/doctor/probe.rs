@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use cupti_sys::counters::Counters;
-use cupti_sys::counters::refusal::Refusal;
+use cupti_sys::counters::refusal::CounterError;
 use cupti_sys::counters::sets::{self, Links};
 use cupti_sys::{Cupti, CuptiResult, FoundBy, ResourceHandler, Search};
 
@@ -88,9 +88,9 @@ fn counters(cupti: &'static Cupti) -> Result<String, String> {
     const FIRST: u32 = 0;
     let counters = Counters::of(cupti);
     if !counters.can_sample() {
-        return Err(Refusal::OldLibrary.to_string());
+        return Err(CounterError::OldLibrary.to_string());
     }
-    let refusal = |error: cupti_sys::Error| Refusal::of(&error).to_string();
+    let refusal = |error: cupti_sys::Error| CounterError::of(&error).to_string();
     // Without this CUPTI returns UNKNOWN for all following calls (H100, CUPTI 13.0).
     if !cupti_sys::initialize_driver() {
         return Err("the driver does not initialize; see the other lines".to_owned());
@@ -104,7 +104,7 @@ fn counters(cupti: &'static Cupti) -> Result<String, String> {
     let links = Links { pcie: true, nvlink: true, engine: false };
     match sets::choose(counters, &chip, links) {
         Ok(Some(set)) => Ok(format!("of {chip}: {} quantities in one pass, free and permitted", set.quantities.len())),
-        Ok(None) | Err(_) => Err(Refusal::NoMetrics.to_string()),
+        Ok(None) | Err(_) => Err(CounterError::NoMetrics.to_string()),
     }
 }
 
@@ -125,7 +125,7 @@ fn load(path: PathBuf) -> Result<&'static Cupti, String> {
 
 /// Steps that the child completed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ProbeResult {
     /// Path of the mapped file.
     pub loaded: Option<String>,
     /// CUPTI's API version.
@@ -141,7 +141,7 @@ pub struct Outcome {
 }
 
 /// Parent process: probes `libcupti` in a child process. Fails when the child cannot be started.
-pub fn probe(libcupti: &Path) -> Result<Outcome> {
+pub fn probe(libcupti: &Path) -> Result<ProbeResult> {
     let program = env::current_exe().context("cannot find this program")?;
     let mut child = Command::new(&program)
         .arg(SUBCOMMAND)
@@ -173,8 +173,8 @@ pub fn probe(libcupti: &Path) -> Result<Outcome> {
 
 /// Derives the outcome from the child's output. `status` is `None` for a child that was killed after the time
 /// limit.
-fn interpret(text: &str, status: Option<ExitStatus>) -> Outcome {
-    let mut outcome = Outcome::default();
+fn interpret(text: &str, status: Option<ExitStatus>) -> ProbeResult {
+    let mut outcome = ProbeResult::default();
     for line in text.lines() {
         let (step, value) = line.split_once(' ').unwrap_or((line, ""));
         match step {

@@ -20,7 +20,7 @@ const MOST_EDITS: usize = 3;
 
 /// Glossary entry.
 #[derive(Debug)]
-pub struct Entry {
+pub struct GlossaryEntry {
     /// The term; for a row, its words.
     pub title: String,
     /// Names in JSON and tables; for a row, all its words.
@@ -33,19 +33,19 @@ pub struct Entry {
 
 /// All entries, terms first.
 #[derive(Debug)]
-pub struct Entries(Vec<Entry>);
+pub struct Entries(Vec<GlossaryEntry>);
 
 impl Entries {
     /// Reads the embedded glossary.
     pub fn read() -> Self {
-        let mut entries: Vec<Entry> = GLOSSARY.split("\n## ").skip(1).filter_map(term).collect();
+        let mut entries: Vec<GlossaryEntry> = GLOSSARY.split("\n## ").skip(1).filter_map(term).collect();
         entries.extend(GLOSSARY.lines().filter_map(row));
         Self(entries)
     }
 
     /// Entries for a word: a term, a name or a phrase of the report.
-    pub fn about(&self, word: &str) -> Vec<&Entry> {
-        let found = |word: &str| -> Vec<&Entry> {
+    pub fn about(&self, word: &str) -> Vec<&GlossaryEntry> {
+        let found = |word: &str| -> Vec<&GlossaryEntry> {
             let word = key(word);
             self.0.iter().filter(|entry| entry.words().any(|own| key(own) == word)).collect()
         };
@@ -59,18 +59,18 @@ impl Entries {
     pub fn nearest(&self, word: &str) -> Option<&str> {
         let word = key(word);
         let most = MOST_EDITS.min(word.chars().count() / 2);
-        let words = self.0.iter().flat_map(Entry::words);
+        let words = self.0.iter().flat_map(GlossaryEntry::words);
         let near = words.map(|known| (edits(&key(known), &word), known)).filter(|(edits, _)| *edits <= most);
         near.min().map(|(_, known)| known)
     }
 
     /// The terms with their names or, with `rows`, the words of all rows.
     pub fn titles(&self, rows: bool) -> Vec<String> {
-        self.0.iter().filter(|entry| entry.is_row == rows).map(Entry::heading).collect()
+        self.0.iter().filter(|entry| entry.is_row == rows).map(GlossaryEntry::heading).collect()
     }
 }
 
-impl Entry {
+impl GlossaryEntry {
     /// The title, followed by the names of a term.
     pub fn heading(&self) -> String {
         match self.names.as_slice() {
@@ -110,7 +110,7 @@ fn key(word: &str) -> String {
     }
 }
 
-fn term(section: &str) -> Option<Entry> {
+fn term(section: &str) -> Option<GlossaryEntry> {
     let (heading, text) = section.split_once('\n')?;
     if text.contains("\n| word |") {
         return None;
@@ -119,15 +119,15 @@ fn term(section: &str) -> Option<Entry> {
     let paragraphs = text.split("\n\n").filter(|text| !text.trim_start().starts_with('|')).map(plain);
     let names = heading.split('`').skip(1).step_by(2).map(str::to_owned).collect();
     let paragraphs = paragraphs.filter(|paragraph| !paragraph.is_empty()).collect();
-    Some(Entry { title, names, is_row: false, paragraphs })
+    Some(GlossaryEntry { title, names, is_row: false, paragraphs })
 }
 
-fn row(line: &str) -> Option<Entry> {
+fn row(line: &str) -> Option<GlossaryEntry> {
     let cells = line.strip_prefix("| ")?.strip_suffix(" |")?;
     let (words, meaning) = cells.split_once(" | ").filter(|(words, _)| *words != "word")?;
     let title = plain(words);
     let names = title.split(", ").map(str::to_owned).collect();
-    Some(Entry { title, names, is_row: true, paragraphs: vec![plain(meaning)] })
+    Some(GlossaryEntry { title, names, is_row: true, paragraphs: vec![plain(meaning)] })
 }
 
 /// Markdown as plain text on one line: link targets and the markers of code and bold type are removed.

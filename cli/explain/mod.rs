@@ -12,7 +12,7 @@ use gpuwhy_report::text_format::printable;
 use profiler_core::attribution::leaf::Leaf;
 
 use crate::{message, prose};
-use entries::{Entries, Entry, FILE};
+use entries::{Entries, FILE, GlossaryEntry};
 
 /// Exit code when the term is unknown.
 const UNKNOWN: u8 = 2;
@@ -45,7 +45,7 @@ fn unknown(entries: &Entries, word: &str) -> String {
     format!("there is no entry for {:?}; {hint}", printable(word))
 }
 
-fn text(entry: &Entry) -> String {
+fn text(entry: &GlossaryEntry) -> String {
     let mut text = format!("{}\n", style(entry.heading()).bold());
     let leaf = Leaf::ALL.iter().find(|leaf| entry.is_row && entry.names.iter().any(|name| name == leaf.name()));
     if let Some(leaf) = leaf {

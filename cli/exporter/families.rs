@@ -10,7 +10,7 @@ use gpuwhy_report::run::STARTING_UP;
 use profiler_core::attribution::leaf::{Cause, Leaf};
 
 use super::node::{Known, ProcessState, Summary};
-use super::numbers::{DIRECTIONS, Device, FUNCTIONS, TRACING, losses};
+use super::numbers::{DIRECTIONS, DeviceMetrics, FUNCTIONS, TRACING, losses};
 
 /// Content type of Prometheus's text format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -101,7 +101,7 @@ pub const FAMILIES: [&Family; 26] = [
 
 /// Text with the metrics of all processes and of the exporter itself.
 pub fn text<'a>(processes: impl Iterator<Item = &'a Known> + Clone, summary: &Summary, with_leaves: bool) -> String {
-    let mut page = Page::default();
+    let mut page = MetricsText::default();
     devices(&mut page, processes.clone(), with_leaves);
     for_processes(&mut page, processes);
     for (state, count) in &summary.states {
@@ -117,7 +117,7 @@ pub fn text<'a>(processes: impl Iterator<Item = &'a Known> + Clone, summary: &Su
     page.text
 }
 
-fn devices<'a>(page: &mut Page, processes: impl Iterator<Item = &'a Known> + Clone, with_leaves: bool) {
+fn devices<'a>(page: &mut MetricsText, processes: impl Iterator<Item = &'a Known> + Clone, with_leaves: bool) {
     let all = || processes.clone().flat_map(|known| known.numbers.devices.iter().map(move |device| (known, device)));
     for (known, device) in all() {
         let labels = Labels::of_device(known, device);
@@ -166,7 +166,7 @@ fn devices<'a>(page: &mut Page, processes: impl Iterator<Item = &'a Known> + Clo
     }
 }
 
-fn for_processes<'a>(page: &mut Page, processes: impl Iterator<Item = &'a Known> + Clone) {
+fn for_processes<'a>(page: &mut MetricsText, processes: impl Iterator<Item = &'a Known> + Clone) {
     let all = || processes.clone().map(|known| (known, Labels::of_process(known)));
     for (known, labels) in all() {
         for cause in Cause::ALL {
@@ -241,7 +241,7 @@ impl Labels {
         Self(labels)
     }
 
-    fn of_device(known: &Known, device: &Device) -> Self {
+    fn of_device(known: &Known, device: &DeviceMetrics) -> Self {
         let mut labels = Self::of_process(known);
         labels.0.push(("ordinal", device.id.to_string()));
         labels.0.push(("UUID", device.uuid.clone()));
@@ -251,12 +251,12 @@ impl Labels {
 
 /// Text being written. The lines of a family must be contiguous.
 #[derive(Default)]
-struct Page {
+struct MetricsText {
     text: String,
     family: &'static str,
 }
 
-impl Page {
+impl MetricsText {
     fn with(&mut self, family: &Family, labels: &Labels, more: &[(&str, &str)], value: f64) {
         let labels = labels.0.iter().map(|(name, value)| (*name, value.as_str()));
         let all: Vec<_> = labels.chain(more.iter().copied()).collect();

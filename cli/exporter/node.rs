@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use gpuwhy_inject::control::address::{self, Process};
+use gpuwhy_inject::control::address::{self, ProcessName};
 use gpuwhy_inject::control::last_numbers::{self, FRESH, KEPT};
 
 use super::numbers::Numbers;
@@ -90,7 +90,7 @@ pub struct Summary {
 }
 
 /// Response of a socket.
-enum Answer {
+enum SocketReply {
     Numbers(Box<Numbers>),
     /// The process does not know the `metrics` command.
     OtherVersion,
@@ -154,28 +154,28 @@ impl Node {
         let answers: Vec<_> = thread::scope(|scope| {
             let patient = asked.iter().map(|socket| (socket, begin + self.patience(socket, begin)));
             let asking: Vec<_> = patient.map(|(socket, deadline)| scope.spawn(move || ask(socket, deadline))).collect();
-            asking.into_iter().map(|thread| thread.join().unwrap_or(Answer::Silent)).collect()
+            asking.into_iter().map(|thread| thread.join().unwrap_or(SocketReply::Silent)).collect()
         });
         self.answered_in = begin.elapsed();
         self.left_out = sockets.len() - asked.len();
         for (socket, answer) in asked.iter().zip(answers) {
-            if matches!(answer, Answer::Silent) {
+            if matches!(answer, SocketReply::Silent) {
                 self.is_silent(socket, begin);
             } else {
                 self.silent.remove(socket);
             }
             match answer {
-                Answer::Numbers(numbers) => {
+                SocketReply::Numbers(numbers) => {
                     let state = ProcessState::of(&numbers);
                     self.take(socket, *numbers, state, None);
                 }
-                Answer::OtherVersion => self.left_out += 1,
-                Answer::Silent => {
+                SocketReply::OtherVersion => self.left_out += 1,
+                SocketReply::Silent => {
                     if let Some(known) = self.known.get_mut(socket).filter(|known| known.gone.is_none()) {
                         known.state = ProcessState::Silent;
                     }
                 }
-                Answer::Nobody => self.gone(socket),
+                SocketReply::Nobody => self.gone(socket),
             }
         }
         self.follow_up(&folders, &sockets);
@@ -257,7 +257,7 @@ impl Node {
         self.ended_left_out = 0;
         for folder in folders {
             let Ok((newest, beyond)) = last_numbers::newest(folder, address::user(), MAX_PROCESSES) else { continue };
-            let socket = |process: &Process| folder.join(format!("{process}.sock"));
+            let socket = |process: &ProcessName| folder.join(format!("{process}.sock"));
             self.ended_left_out += beyond.iter().filter(|process| !self.known.contains_key(&socket(process))).count();
             for (process, age, text) in newest {
                 let numbers = serde_json::from_str(&text).ok().and_then(|json| Numbers::of(&json));
@@ -349,15 +349,17 @@ impl Node {
     }
 }
 
-fn ask(socket: &Path, deadline: Instant) -> Answer {
+fn ask(socket: &Path, deadline: Instant) -> SocketReply {
     let answer = Connection::open(socket, "metrics", deadline).and_then(|connection| {
         let Some(mut connection) = connection else { return Ok(None) };
         connection.line(deadline).and_then(|line| parsed(&line)).map(Some)
     });
     match answer {
-        Ok(None) => Answer::Nobody,
-        Ok(Some(json)) => Numbers::of(&json).map_or(Answer::OtherVersion, |numbers| Answer::Numbers(Box::new(numbers))),
-        Err(_) => Answer::Silent,
+        Ok(None) => SocketReply::Nobody,
+        Ok(Some(json)) => {
+            Numbers::of(&json).map_or(SocketReply::OtherVersion, |numbers| SocketReply::Numbers(Box::new(numbers)))
+        }
+        Err(_) => SocketReply::Silent,
     }
 }
 

@@ -57,13 +57,13 @@ pub struct Numbers {
     pub unobserved_ns: u64,
     /// Nanoseconds, in the order of [`TRACING`].
     pub tracing: Option<[u64; TRACING.len()]>,
-    pub devices: Vec<Device>,
+    pub devices: Vec<DeviceMetrics>,
     pub devices_beyond: u64,
 }
 
 /// Metrics of a device in one process.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Device {
+pub struct DeviceMetrics {
     /// Ordinal in the process.
     pub id: u64,
     /// Empty when unknown.
@@ -166,7 +166,7 @@ impl Numbers {
     }
 }
 
-fn device(json: &Value) -> Device {
+fn device(json: &Value) -> DeviceMetrics {
     let mut leaves = [0; LEAF_COUNT];
     for leaf in Leaf::ALL {
         leaves[leaf as usize] = number(&json["leaves"], leaf.name());
@@ -182,7 +182,7 @@ fn device(json: &Value) -> Device {
         let numbers = ["count", "bytes", "exposed_ns"].map(|name| number(row, name));
         operations[function(row)].iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
     }
-    Device {
+    DeviceMetrics {
         id: number(json, "id"),
         uuid: label(json, "uuid"),
         leaves,

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use gpuwhy::Report;
-use gpuwhy_report::diff::Outcome;
+use gpuwhy_report::diff::StepChange;
 use gpuwhy_report::history::{self, Judged, Like, Run};
 use serde_json::{Value, json};
 
@@ -100,10 +100,10 @@ fn document(name: &str, runs: &[Run], judged: &[Judged]) -> Value {
             json!({
                 "since_ns": runs.get(*before).map(|run| run.start_ns),
                 "outcome": match change.outcome() {
-                    Outcome::Faster => "faster",
-                    Outcome::Slower => "slower",
-                    Outcome::Unchanged => "unchanged",
-                    Outcome::Inconclusive => "inconclusive",
+                    StepChange::Faster => "faster",
+                    StepChange::Slower => "slower",
+                    StepChange::Unchanged => "unchanged",
+                    StepChange::Inconclusive => "inconclusive",
                 },
                 "device": change.device,
                 "before_ns": change.before_ns,

@@ -5,28 +5,28 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_export::lake::Lake;
-use gpuwhy_export::named::{Kind, NamedQuery};
+use gpuwhy_export::named::{NamedQuery, QueryKind};
 
 use crate::args::query::{Engine, OfRecipes, OfReports, QueryArgs};
 use crate::nearest::edits;
 
 /// The kinds in list order, with descriptions.
-const KINDS: [(Kind, &str); 3] = [
-    (Kind::Report, "Reports, the tables of nsys stats"),
-    (Kind::Rule, "Rules, the checks of nsys analyze"),
-    (Kind::Recipe, "Recipes, questions about runs"),
+const KINDS: [(QueryKind, &str); 3] = [
+    (QueryKind::Report, "Reports, the tables of nsys stats"),
+    (QueryKind::Rule, "Rules, the checks of nsys analyze"),
+    (QueryKind::Recipe, "Recipes, questions about runs"),
 ];
 /// Default output of the nsys subcommands, as far as a gpuwhy trace has the data: kind, name, description,
 /// query names.
-const SETS: [(Kind, &str, &str, &str); 2] = [
+const SETS: [(QueryKind, &str, &str, &str); 2] = [
     (
-        Kind::Report,
+        QueryKind::Report,
         "stats",
         "The four that nsys stats prints by default",
         "cuda_api_sum,cuda_gpu_kern_sum,cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum",
     ),
     (
-        Kind::Rule,
+        QueryKind::Rule,
         "analyze",
         "All of these",
         "cuda_memcpy_async,cuda_memcpy_sync,cuda_memset_sync,cuda_api_sync,gpu_gaps,gpu_time_util,gpu_idle_causes",
@@ -57,7 +57,7 @@ impl Choice {
             for (name, value) in &args.values {
                 set(&mut queries, name, value)?;
             }
-            match queries.iter().position(|query| query.kind == Kind::Recipe) {
+            match queries.iter().position(|query| query.kind == QueryKind::Recipe) {
                 None => Self::Reports(queries),
                 Some(_) if queries.len() == 1 => Self::Recipe(queries.remove(0)),
                 Some(place) => bail!("{} is a recipe, which cannot be asked together with others", queries[place].name),
@@ -245,7 +245,7 @@ mod tests {
     fn sets_are_names_and_rules_are_all_in_one() {
         let names = |list: &str| named(list).unwrap().iter().map(|query| query.name).collect::<Vec<_>>();
         assert_eq!(names("stats").len(), 4);
-        assert_eq!(names("analyze"), NamedQuery::all(Kind::Rule).iter().map(|rule| rule.name).collect::<Vec<_>>());
+        assert_eq!(names("analyze"), NamedQuery::all(QueryKind::Rule).iter().map(|rule| rule.name).collect::<Vec<_>>());
         assert_eq!(names("gpu_gaps:gap=10,cuda_api_sum"), ["gpu_gaps", "cuda_api_sum"]);
         for wrong in ["gpu_gap", "gpu_gaps:gap", "gpu_gaps:chunks=3", "", "stats,"] {
             assert!(named(wrong).is_err(), "{wrong}");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_export::named::NamedQuery;
 use gpuwhy_export::nsys::Reports;
-use gpuwhy_export::stats::{Document, Subject};
+use gpuwhy_export::stats::{Subject, TableWriter};
 use gpuwhy_export::tables::labels;
 use gpuwhy_export::{OpenError, TraceFile};
 
@@ -38,7 +38,7 @@ pub fn run(args: &QueryArgs, reports: &[NamedQuery], paths: &[PathBuf]) -> Resul
     let loaded = progress::shown(|progress| Reports::load(subjects, reports, progress))?;
     let options = args.options();
     let names = reports.iter().map(|report| report.name.to_owned());
-    let mut output = Document::new(BufWriter::new(io::stdout().lock()), options.format, names);
+    let mut output = TableWriter::new(BufWriter::new(io::stdout().lock()), options.format, names);
     let mut said: Vec<String> = Vec::new();
     let mut say = |notes: &[String]| {
         for note in notes {

@@ -16,7 +16,7 @@ pub const CAUSES: usize = Cause::ALL.len();
 
 /// Fields common to all responses.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Status {
+pub struct ReplyStatus {
     pub pid: u64,
     pub command: String,
     /// `waiting`, `capturing` or `finished`.
@@ -60,20 +60,20 @@ pub struct Live {
     pub cost: Option<f64>,
     /// Number of bursts in mode auto.
     pub bursts: Option<u64>,
-    pub steps: Option<Steps>,
+    pub steps: Option<StepsView>,
     pub evidence: Vec<String>,
     pub missing: Vec<String>,
     pub advice: String,
-    pub devices: Vec<Device>,
+    pub devices: Vec<DeviceView>,
     pub devices_beyond: u64,
-    pub kernels: Vec<Row>,
-    pub lines: Vec<Row>,
-    pub ranges: Vec<Row>,
+    pub kernels: Vec<TotalsRow>,
+    pub lines: Vec<TotalsRow>,
+    pub ranges: Vec<TotalsRow>,
 }
 
 /// Steps of the device with the longest window.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Steps {
+pub struct StepsView {
     pub noun: String,
     pub seen: u64,
     pub median_ns: u64,
@@ -82,7 +82,7 @@ pub struct Steps {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Device {
+pub struct DeviceView {
     pub id: u64,
     pub name: String,
     pub window_ns: u64,
@@ -101,20 +101,20 @@ pub struct Window {
 
 /// A kernel, a line of code or a range, with its totals since the start.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Row {
+pub struct TotalsRow {
     pub name: String,
     pub count: Option<u64>,
     pub total_ns: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
-    pub status: Status,
+pub struct StatusReply {
+    pub status: ReplyStatus,
     /// `None` for a library that does not know `live`, and after measuring is finished.
     pub live: Option<Live>,
 }
 
-impl Answer {
+impl StatusReply {
     /// Parses a response to `live`, `watch` or `status`.
     pub fn of(json: &Value) -> Self {
         let live = json["devices"].is_array().then(|| live(json));
@@ -122,8 +122,8 @@ impl Answer {
     }
 }
 
-fn status(json: &Value) -> Status {
-    Status {
+fn status(json: &Value) -> ReplyStatus {
+    ReplyStatus {
         pid: number(json, "pid"),
         command: text(json, "command"),
         state: text(json, "state"),
@@ -144,8 +144,11 @@ fn live(json: &Value) -> Live {
     let order = order(&json["causes"]);
     let interval = share(json, "best_case_low").zip(share(json, "best_case_high"));
     let steps = json["steps"].is_object().then(|| steps(&json["steps"]));
-    let named =
-        |row: &Value| Row { name: text(row, "name"), count: row["count"].as_u64(), total_ns: number(row, "total_ns") };
+    let named = |row: &Value| TotalsRow {
+        name: text(row, "name"),
+        count: row["count"].as_u64(),
+        total_ns: number(row, "total_ns"),
+    };
     Live {
         host: text(json, "host"),
         run: text(json, "run"),
@@ -178,9 +181,9 @@ fn order(causes: &Value) -> Vec<Option<usize>> {
     causes.as_array().into_iter().flatten().take(ROWS).map(known).collect()
 }
 
-fn steps(json: &Value) -> Steps {
+fn steps(json: &Value) -> StepsView {
     let newest = json["newest_ns"].as_array().into_iter().flatten().take(ROWS).filter_map(Value::as_u64);
-    Steps {
+    StepsView {
         noun: text(json, "noun"),
         seen: number(json, "seen"),
         median_ns: number(json, "median_ns"),
@@ -188,9 +191,9 @@ fn steps(json: &Value) -> Steps {
     }
 }
 
-fn device(json: &Value, order: &[Option<usize>]) -> Device {
+fn device(json: &Value, order: &[Option<usize>]) -> DeviceView {
     let windows = list(json, "windows").filter_map(|row| window(row, order));
-    Device {
+    DeviceView {
         id: number(json, "id"),
         name: text(json, "name"),
         window_ns: number(json, "window_ns"),
@@ -209,20 +212,20 @@ fn window(row: &Value, order: &[Option<usize>]) -> Option<Window> {
     Some(window)
 }
 
-fn line(row: &Value) -> Row {
+fn line(row: &Value) -> TotalsRow {
     let file = text(row, "file");
     let file = file.rsplit('/').next().unwrap_or(&file).to_owned();
     let name = match (number(row, "line"), text(row, "function")) {
         (0, function) => format!("{file} {function}"),
         (line, function) => format!("{file}:{line} {function}"),
     };
-    Row { name, count: None, total_ns: number(row, "total_ns") }
+    TotalsRow { name, count: None, total_ns: number(row, "total_ns") }
 }
 
-fn range(row: &Value) -> Row {
+fn range(row: &Value) -> TotalsRow {
     let (domain, name) = (text(row, "domain"), text(row, "name"));
     let name = if domain.is_empty() { name } else { format!("{domain}: {name}") };
-    Row { name, count: row["count"].as_u64(), total_ns: number(row, "device_ns") }
+    TotalsRow { name, count: row["count"].as_u64(), total_ns: number(row, "device_ns") }
 }
 
 fn list<'a>(json: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
@@ -267,7 +270,7 @@ mod tests {
             json!({"devices": [1, null, {"windows": [[], [1], ["x"], [1, -2], 3]}], "causes": 3, "steps": {"newest_ns": ["x"]}}),
             json!({"devices": [], "best_case": -1.0, "busy": "much", "top_kernels": [{}, 5], "lines": "x"}),
         ] {
-            let answer = Answer::of(&hostile);
+            let answer = StatusReply::of(&hostile);
             assert_eq!(
                 (answer.status.pid, answer.live.as_ref().and_then(|live| live.best_case)),
                 (0, None),
@@ -276,7 +279,7 @@ mod tests {
         }
         let long =
             json!({"command": "x\u{1b}[2J\u{202e}".repeat(100_000), "devices": [], "evidence": vec!["y"; 1_000]});
-        let answer = Answer::of(&long);
+        let answer = StatusReply::of(&long);
         assert!(answer.status.command.chars().count() <= TEXT && !answer.status.command.contains('\u{1b}'));
         assert_eq!(answer.live.unwrap().evidence.len(), ROWS);
     }
@@ -285,7 +288,7 @@ mod tests {
     fn windows_are_read_by_the_names_of_their_causes() {
         let json = json!({"causes": ["sync", "of_tomorrow", "gpu_compute"],
                           "devices": [{"id": 3, "windows": [[9, 1, 2, 4]]}]});
-        let live = Answer::of(&json).live.unwrap();
+        let live = StatusReply::of(&json).live.unwrap();
         let window = live.devices[0].windows[0];
         assert_eq!(window.end_ns, 9);
         let of = |cause: Cause| window.causes[cause as usize];

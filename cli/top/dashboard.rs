@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::answer::{Answer, harmless};
-use super::process::{Key, Presence, Process, Table};
+use super::answer::{StatusReply, harmless};
+use super::process::{Presence, ProcessKey, ProcessTable, ProcessView};
 
 /// Protocol command for the report up to now.
 pub const REPORT: &str = "snapshot";
@@ -17,11 +17,11 @@ const SCROLL: usize = 10;
 /// Update from a source.
 #[derive(Debug)]
 pub enum Update {
-    Answer(Key, Box<Answer>),
+    Answer(ProcessKey, Box<StatusReply>),
     /// A process does not respond; with the reason.
-    Silent(Key, String),
+    Silent(ProcessKey, String),
     /// A process has ended.
-    Ended(Key),
+    Ended(ProcessKey),
     /// A host cannot be reached; with the reason.
     Unreachable(String, String),
     /// A host responds.
@@ -41,9 +41,9 @@ pub enum Update {
 pub enum Action {
     Quit,
     /// Sends a protocol command to a process.
-    Tell(Key, &'static str),
+    Tell(ProcessKey, &'static str),
     /// Writes the page of a process's trace.
-    Page(Key, String),
+    Page(ProcessKey, String),
     /// Pauses or resumes the display and a playback.
     Pause(bool),
 }
@@ -65,9 +65,9 @@ pub struct Dashboard {
     /// True if a trace is played back.
     pub playback: bool,
     pub played: Option<(u64, u64)>,
-    processes: BTreeMap<Key, Process>,
-    selected: Option<Key>,
-    pub table: Table,
+    processes: BTreeMap<ProcessKey, ProcessView>,
+    selected: Option<ProcessKey>,
+    pub table: ProcessTable,
     /// Index of the device that is shown, within the process.
     device: usize,
     pub filter: String,
@@ -113,11 +113,11 @@ impl Dashboard {
             // A paused playback sends no updates; live updates are shown again after the pause.
             Update::Answer(key, _) if self.paused && self.processes.contains_key(&key) => {}
             Update::Answer(key, answer) => {
-                let process = self.processes.entry(key.clone()).or_insert_with(|| Process::new(key));
+                let process = self.processes.entry(key.clone()).or_insert_with(|| ProcessView::new(key));
                 process.take(*answer);
             }
             Update::Silent(key, why) => {
-                let process = self.processes.entry(key.clone()).or_insert_with(|| Process::new(key));
+                let process = self.processes.entry(key.clone()).or_insert_with(|| ProcessView::new(key));
                 process.presence = Presence::Silent(harmless(&why));
             }
             Update::Ended(key) => {
@@ -150,7 +150,7 @@ impl Dashboard {
 
     /// Drops all but the newest ended processes; process ids approximate the order.
     fn forget_ended(&mut self) {
-        let ended = |process: &&Process| process.presence == Presence::Ended;
+        let ended = |process: &&ProcessView| process.presence == Presence::Ended;
         let surplus = self.processes.values().filter(ended).count().saturating_sub(ENDED_KEPT);
         let chosen = self.selected.clone();
         let old: Vec<_> = self.processes.values().filter(ended).map(|process| process.key.clone()).collect();
@@ -161,7 +161,7 @@ impl Dashboard {
 
     /// Processes that pass the filter, by run and rank, so that those of a job stay together. Processes
     /// without a run come last, by host.
-    pub fn visible(&self) -> Vec<&Process> {
+    pub fn visible(&self) -> Vec<&ProcessView> {
         let wanted = self.filter.to_lowercase();
         let mut processes: Vec<_> = self
             .processes
@@ -186,12 +186,12 @@ impl Dashboard {
         self.processes.is_empty()
     }
 
-    pub fn chosen(&self) -> Option<&Process> {
+    pub fn chosen(&self) -> Option<&ProcessView> {
         self.visible().into_iter().find(|process| Some(&process.key) == self.selected.as_ref())
     }
 
     /// Index of the device that is shown, in the process's list of devices.
-    pub fn device(&self, process: &Process) -> usize {
+    pub fn device(&self, process: &ProcessView) -> usize {
         let devices = process.live.as_ref().map_or(0, |live| live.devices.len());
         if devices == 0 { 0 } else { self.device % devices }
     }
@@ -221,9 +221,9 @@ impl Dashboard {
             KeyCode::PageDown => self.choose(SCROLL as isize),
             KeyCode::Tab => {
                 self.table = match self.table {
-                    Table::Kernels => Table::Lines,
-                    Table::Lines => Table::Ranges,
-                    Table::Ranges => Table::Kernels,
+                    ProcessTable::Kernels => ProcessTable::Lines,
+                    ProcessTable::Lines => ProcessTable::Ranges,
+                    ProcessTable::Ranges => ProcessTable::Kernels,
                 }
             }
             KeyCode::Char('g') => self.device = self.device.wrapping_add(1),
@@ -327,7 +327,7 @@ impl Dashboard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::answer::{Live, Status};
+    use crate::top::answer::{Live, ReplyStatus};
 
     fn dashboard(processes: &[(&str, &str, &str)]) -> Dashboard {
         let mut dashboard = Dashboard::new("here".to_owned(), false);
@@ -338,10 +338,10 @@ mod tests {
     }
 
     fn answer(dashboard: &mut Dashboard, process: &str, command: &str, state: &str) {
-        let key = Key { host: String::new(), process: process.to_owned() };
+        let key = ProcessKey { host: String::new(), process: process.to_owned() };
         let (command, state) = (command.to_owned(), state.to_owned());
-        let status = Status { command, state, trace: Some("/t".to_owned()), ..Status::default() };
-        dashboard.take(Update::Answer(key, Box::new(Answer { status, live: None })));
+        let status = ReplyStatus { command, state, trace: Some("/t".to_owned()), ..ReplyStatus::default() };
+        dashboard.take(Update::Answer(key, Box::new(StatusReply { status, live: None })));
     }
 
     fn press(dashboard: &mut Dashboard, keys: &str) -> Vec<Action> {
@@ -369,9 +369,9 @@ mod tests {
     fn ranks_of_a_job_stay_together() {
         let mut dashboard = Dashboard::new(String::new(), false);
         for (process, run, rank) in [("1", "b", 1), ("2", "a", 10), ("3", "", 0), ("4", "b", 0), ("5", "a", 9)] {
-            let key = Key { host: "n".to_owned(), process: process.to_owned() };
+            let key = ProcessKey { host: "n".to_owned(), process: process.to_owned() };
             let live = Some(Live { run: run.to_owned(), rank: Some(rank), ..Live::default() });
-            dashboard.take(Update::Answer(key, Box::new(Answer { status: Status::default(), live })));
+            dashboard.take(Update::Answer(key, Box::new(StatusReply { status: ReplyStatus::default(), live })));
         }
         let shown: Vec<_> = dashboard.visible().iter().map(|process| process.key.process.clone()).collect();
         assert_eq!(shown, ["5", "2", "4", "1", "3"]);
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn keys_ask_the_chosen_process() {
         let mut dashboard = dashboard(&[("1", "a", "capturing"), ("2", "b", "waiting"), ("3", "c", "finished")]);
-        let key = |process: &str| Key { host: String::new(), process: process.to_owned() };
+        let key = |process: &str| ProcessKey { host: String::new(), process: process.to_owned() };
         assert_eq!(press(&mut dashboard, "s"), [Action::Tell(key("1"), "stop")]);
         assert_eq!(press(&mut dashboard, "js"), [Action::Tell(key("2"), "start")]);
         assert_eq!(press(&mut dashboard, "n"), [Action::Tell(key("2"), REPORT)]);
@@ -414,7 +414,7 @@ mod tests {
         let mut dashboard = Dashboard::new(String::new(), false);
         for process in 0..300 {
             answer(&mut dashboard, &process.to_string(), "a", "capturing");
-            dashboard.take(Update::Ended(Key { host: String::new(), process: process.to_string() }));
+            dashboard.take(Update::Ended(ProcessKey { host: String::new(), process: process.to_string() }));
         }
         assert!(dashboard.visible().len() <= ENDED_KEPT + 1);
         assert!(dashboard.chosen().is_some());
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn a_host_that_cannot_be_reached_is_said_until_it_answers() {
         let mut dashboard = Dashboard::new(String::new(), false);
-        let key = Key { host: "node7".to_owned(), process: "1".to_owned() };
+        let key = ProcessKey { host: "node7".to_owned(), process: "1".to_owned() };
         dashboard.take(Update::Answer(key, Box::default()));
         dashboard.take(Update::Unreachable("node7".to_owned(), "exit 255".to_owned()));
         assert!(matches!(dashboard.chosen().unwrap().presence, Presence::Silent(_)));

@@ -8,13 +8,13 @@ use gpuwhy_report::text_format::printable;
 use serde_json::{Value, json};
 
 use super::dashboard::{Dashboard, Update};
-use super::process::{Key, Process};
-use super::source::{self, Event};
+use super::process::{ProcessKey, ProcessView};
+use super::source::{self, SourceEvent};
 use super::view::columns::{Columns, cells};
 use crate::{interrupt, message, terminal};
 
 /// Prints one line of JSON for each response.
-pub fn json(events: Vec<Event>) -> Result<()> {
+pub fn json(events: Vec<SourceEvent>) -> Result<()> {
     for event in events {
         print(event, false)?;
     }
@@ -22,7 +22,7 @@ pub fn json(events: Vec<Event>) -> Result<()> {
 }
 
 /// Prints lines of JSON as they arrive, until the sources or the reader end.
-pub fn follow(events: &Receiver<Event>) -> Result<()> {
+pub fn follow(events: &Receiver<SourceEvent>) -> Result<()> {
     while let Some(events) = source::events(events) {
         if interrupt::state().is_break() {
             return Ok(());
@@ -36,25 +36,25 @@ pub fn follow(events: &Receiver<Event>) -> Result<()> {
 
 /// Writes an event as a line. `with_others` includes events that are not responses, for a reader that merges
 /// hosts.
-fn print(event: Event, with_others: bool) -> Result<()> {
-    let named = |kind: &str, key: &Key, why: &str| json!({"type": kind, "process": key.process, "on": key.host, "message": why});
+fn print(event: SourceEvent, with_others: bool) -> Result<()> {
+    let named = |kind: &str, key: &ProcessKey, why: &str| json!({"type": kind, "process": key.process, "on": key.host, "message": why});
     let line = match event {
-        Event::Answer(key, mut answer) => {
+        SourceEvent::Answer(key, mut answer) => {
             if let Value::Object(fields) = &mut *answer {
                 fields.insert("process".to_owned(), key.process.into());
                 fields.insert("on".to_owned(), key.host.into());
             }
             *answer
         }
-        Event::Round(processes) if with_others => json!({"type": "host", "processes": processes}),
-        Event::Update(Update::Ended(key)) if with_others => named("ended", &key, "the process has ended"),
-        Event::Update(Update::Silent(key, why)) if with_others => named("silent", &key, &why),
-        Event::Update(Update::Note(text)) if with_others => json!({"type": "note", "message": text}),
-        Event::Update(update) => {
+        SourceEvent::Round(processes) if with_others => json!({"type": "host", "processes": processes}),
+        SourceEvent::Update(Update::Ended(key)) if with_others => named("ended", &key, "the process has ended"),
+        SourceEvent::Update(Update::Silent(key, why)) if with_others => named("silent", &key, &why),
+        SourceEvent::Update(Update::Note(text)) if with_others => json!({"type": "note", "message": text}),
+        SourceEvent::Update(update) => {
             complain(&update);
             return Ok(());
         }
-        Event::Round(_) => return Ok(()),
+        SourceEvent::Round(_) => return Ok(()),
     };
     let mut out = io::stdout().lock();
     out.write_all(terminal::json(&line)?.as_bytes())?;
@@ -73,7 +73,7 @@ fn complain(update: &Update) {
 }
 
 /// Prints the table of processes.
-pub fn table(events: Vec<Event>, width: usize) -> Result<()> {
+pub fn table(events: Vec<SourceEvent>, width: usize) -> Result<()> {
     let mut dashboard = Dashboard::new(String::new(), false);
     for event in events {
         if let Some(update) = event.into_update() {
@@ -87,7 +87,7 @@ pub fn table(events: Vec<Event>, width: usize) -> Result<()> {
 
 /// The table as text: a row for each process, followed by its current state and the path of its trace.
 fn text(dashboard: &Dashboard, width: usize) -> String {
-    let processes: Vec<&Process> = dashboard.visible();
+    let processes: Vec<&ProcessView> = dashboard.visible();
     if processes.is_empty() {
         return "no process of this user runs with gpuwhy\n".to_owned();
     }
@@ -135,8 +135,8 @@ mod tests {
         let answer = json!({"pid": 7, "command": "python train.py", "state": "capturing", "line": "gpuwhy [1.0 s] x",
                             "bottleneck": "launch", "share": 0.61, "captures": 2, "starts_at_step": 9, "steps_begun": 4,
                             "trace": "/x\u{1b}.gpuwhy"});
-        let key = Key { host: String::new(), process: "7".to_owned() };
-        let event = Event::Answer(key, Box::new(answer));
+        let key = ProcessKey { host: String::new(), process: "7".to_owned() };
+        let event = SourceEvent::Answer(key, Box::new(answer));
         dashboard.take(event.into_update().unwrap());
         let text = text(&dashboard, 80);
         let lines: Vec<_> = text.lines().collect();

@@ -22,13 +22,13 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use gpuwhy_inject::control::address::Process as ProcessName;
+use gpuwhy_inject::control::address::ProcessName;
 
 use self::dashboard::{Action, Dashboard, REPORT, Update};
 use self::playback::Steering;
-use self::process::Key;
+use self::process::ProcessKey;
 use self::remote::{Launcher, Running};
-use self::source::Event;
+use self::source::SourceEvent;
 use crate::args::top::TopArgs;
 use crate::{control, interrupt, terminal};
 
@@ -66,7 +66,7 @@ pub fn run(args: &TopArgs) -> Result<u8> {
 }
 
 /// One response of each process; for a trace, its last state.
-fn once(args: &TopArgs, launchers: &[Launcher], running: &Running) -> Result<Vec<Event>> {
+fn once(args: &TopArgs, launchers: &[Launcher], running: &Running) -> Result<Vec<SourceEvent>> {
     if let Some(trace) = args.trace() {
         return Ok(vec![playback::end(trace)?]);
     }
@@ -75,7 +75,8 @@ fn once(args: &TopArgs, launchers: &[Launcher], running: &Running) -> Result<Vec
         let hosts: Vec<_> = launchers.iter().map(|launcher| scope.spawn(|| remote::once(launcher, running))).collect();
         events.extend(hosts.into_iter().filter_map(|host| host.join().ok()).flatten());
     });
-    let is_there = |event: &Event| matches!(event, Event::Answer(..) | Event::Update(Update::Silent(..)));
+    let is_there =
+        |event: &SourceEvent| matches!(event, SourceEvent::Answer(..) | SourceEvent::Update(Update::Silent(..)));
     if let [first, ..] = args.processes()[..]
         && !events.iter().any(is_there)
     {
@@ -134,7 +135,7 @@ fn display(args: &TopArgs, launchers: Vec<Launcher>, running: &Running) -> Resul
             let sender = sender.clone();
             thread::spawn(move || {
                 if let Err(error) = playback::play(&trace, speed, interval, sender.clone(), &steering) {
-                    let _ = sender.send(Event::Update(Update::Note(format!("{error:#}"))));
+                    let _ = sender.send(SourceEvent::Update(Update::Note(format!("{error:#}"))));
                 }
             });
         }
@@ -155,7 +156,7 @@ fn is_local(args: &TopArgs, launchers: &[Launcher]) -> bool {
 }
 
 /// Starts the sources.
-fn begin(args: &TopArgs, launchers: Vec<Launcher>, running: &Running, events: Sender<Event>) {
+fn begin(args: &TopArgs, launchers: Vec<Launcher>, running: &Running, events: Sender<SourceEvent>) {
     let interval = args.interval;
     if is_local(args, &launchers) {
         let (events, only) = (events.clone(), args.processes());
@@ -168,7 +169,7 @@ fn begin(args: &TopArgs, launchers: Vec<Launcher>, running: &Running, events: Se
 }
 
 /// Performs the action of a key on a separate thread. The result is an update.
-fn act(action: Action, launchers: &[Launcher], events: &Sender<Event>) {
+fn act(action: Action, launchers: &[Launcher], events: &Sender<SourceEvent>) {
     let (key, arguments) = match action {
         Action::Tell(key, command) => {
             let process = key.process.clone();
@@ -195,12 +196,12 @@ fn act(action: Action, launchers: &[Launcher], events: &Sender<Event>) {
             Ok(text) => Update::Done(text.lines().last().unwrap_or_default().to_owned()),
             Err(error) => Update::Done(format!("{error:#}")),
         };
-        let _ = events.send(Event::Update(update));
+        let _ = events.send(SourceEvent::Update(update));
     });
 }
 
 /// Runs a command for a process of this host, or writes the page of its trace.
-fn here(key: &Key, arguments: &[String]) -> Result<String> {
+fn here(key: &ProcessKey, arguments: &[String]) -> Result<String> {
     if let [_, _, trace] = arguments {
         return page(Path::new(trace));
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use gpuwhy::Report;
-use gpuwhy_import::{Observer, Seen, TraceFile};
+use gpuwhy_import::{Observer, RunState, TraceFile};
 use gpuwhy_report::capture::Captures;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event;
@@ -21,8 +21,8 @@ use gpuwhy_trace::json_text::Object;
 use gpuwhy_trace::record::Timestamp;
 
 use super::dashboard::Update;
-use super::process::Key;
-use super::source::Event;
+use super::process::ProcessKey;
+use super::source::SourceEvent;
 use crate::control::connection::parsed;
 use crate::interrupt;
 
@@ -39,7 +39,13 @@ pub struct Steering {
 }
 
 /// Plays a trace to its end. Fails when the file cannot be read.
-pub fn play(trace: &Path, speed: f64, interval: Duration, events: Sender<Event>, steering: &Steering) -> Result<()> {
+pub fn play(
+    trace: &Path,
+    speed: f64,
+    interval: Duration,
+    events: Sender<SourceEvent>,
+    steering: &Steering,
+) -> Result<()> {
     let file = TraceFile::open(trace)?;
     let run = length(&file)?;
     let mut player = Player {
@@ -68,10 +74,10 @@ pub fn play(trace: &Path, speed: f64, interval: Duration, events: Sender<Event>,
 }
 
 /// Last state of a trace, which [`play`] sends last. Fails when the file cannot be read.
-pub fn end(trace: &Path) -> Result<Event> {
+pub fn end(trace: &Path) -> Result<SourceEvent> {
     let report = TraceFile::open(trace)?.report(None, &mut |_, _| interrupt::state())?;
     let (key, line) = line(trace, &report, "finished");
-    Ok(Event::Answer(key, Box::new(parsed(&line)?)))
+    Ok(SourceEvent::Answer(key, Box::new(parsed(&line)?)))
 }
 
 /// Times of the first and the last flush of a trace.
@@ -95,7 +101,7 @@ struct Player {
     every: Duration,
     /// Start and end of the run.
     run: (Timestamp, Timestamp),
-    events: Sender<Event>,
+    events: Sender<SourceEvent>,
     steering: Steering,
     /// Start of the run on this clock.
     begun: Option<Instant>,
@@ -106,7 +112,7 @@ struct Player {
 impl Observer for Player {
     fn begin(&mut self, _captures: &mut Captures) {}
 
-    fn flushed(&mut self, at: Timestamp, seen: Seen<'_>) {
+    fn flushed(&mut self, at: Timestamp, seen: RunState<'_>) {
         if at < self.next || self.is_stopped() {
             return;
         }
@@ -149,9 +155,9 @@ impl Player {
         let (key, line) = line(&self.trace, report, state);
         let (from, to) = self.run;
         let played = Update::Played(at.since(from), to.since(from));
-        let json = parsed(&line).map(|json| Event::Answer(key, Box::new(json)));
+        let json = parsed(&line).map(|json| SourceEvent::Answer(key, Box::new(json)));
         // The receiver may be gone, which is detected elsewhere.
-        let _ = self.events.send(Event::Update(played));
+        let _ = self.events.send(SourceEvent::Update(played));
         if let Ok(event) = json {
             let _ = self.events.send(event);
         }
@@ -159,7 +165,7 @@ impl Player {
 }
 
 /// Response that the process would have sent to `live`; see docs/guide/control.md.
-fn line(trace: &Path, report: &Report, state: &str) -> (Key, String) {
+fn line(trace: &Path, report: &Report, state: &str) -> (ProcessKey, String) {
     let session = &report.process;
     let loss = &report.completeness.loss;
     let command: String = session.command.join(" ").chars().take(200).collect();
@@ -177,6 +183,6 @@ fn line(trace: &Path, report: &Report, state: &str) -> (Key, String) {
         .number("unobserved_ns", loss.unobserved_ns)
         .flag("holds_cupti", false)
         .text("trace", &trace.to_string_lossy());
-    let key = Key { host: String::new(), process: session.process_id.to_string() };
+    let key = ProcessKey { host: String::new(), process: session.process_id.to_string() };
     (key, fields.with(&report.live_state()).end())
 }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use profiler_core::attribution::leaf::Cause;
 
-use super::answer::{Answer, CAUSES, Live, Row, Status, Window};
+use super::answer::{CAUSES, Live, ReplyStatus, StatusReply, TotalsRow, Window};
 
 /// Number of totals kept: a minute at one response per second.
 const KEPT: usize = 61;
@@ -15,12 +15,12 @@ const MINUTE_NS: u64 = 60_000_000_000;
 
 /// Identifies a process: its host, as the source calls it (empty for this host), and its name on that host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub struct ProcessKey {
     pub host: String,
     pub process: String,
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for ProcessKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.host.as_str() {
             "" => f.write_str(&self.process),
@@ -42,7 +42,7 @@ pub enum Presence {
 
 /// Tables of the last minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Table {
+pub enum ProcessTable {
     #[default]
     Kernels,
     Lines,
@@ -66,26 +66,26 @@ struct Totals {
     observed_ns: u64,
     /// Sum of the windows of all devices.
     devices_ns: u64,
-    tables: [Vec<Row>; 3],
+    tables: [Vec<TotalsRow>; 3],
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Process {
-    pub key: Key,
+pub struct ProcessView {
+    pub key: ProcessKey,
     pub presence: Presence,
-    pub status: Status,
+    pub status: ReplyStatus,
     /// Most recent response to `live`; kept after measuring is finished.
     pub live: Option<Live>,
     totals: VecDeque<Totals>,
 }
 
-impl Process {
+impl ProcessView {
     /// Creates a process without data.
-    pub fn new(key: Key) -> Self {
+    pub fn new(key: ProcessKey) -> Self {
         Self { key, ..Self::default() }
     }
 
-    pub fn take(&mut self, answer: Answer) {
+    pub fn take(&mut self, answer: StatusReply) {
         self.presence = Presence::Here;
         self.status = answer.status;
         let Some(live) = answer.live else { return };
@@ -130,13 +130,13 @@ impl Process {
     }
 
     /// Rows of the last minute, longest time first; rows without time are omitted.
-    pub fn recent(&self, table: Table) -> Vec<Recent> {
+    pub fn recent(&self, table: ProcessTable) -> Vec<Recent> {
         let Some((before, now)) = self.ends() else { return Vec::new() };
         let devices_ns = now.devices_ns - before.devices_ns;
         let old = &before.tables[table as usize];
         // A row that was not listed had less time than the last listed row.
         let unlisted = if old.len() >= 16 { old.last().map_or(0, |row| row.total_ns) } else { 0 };
-        let recent = |row: &Row| {
+        let recent = |row: &TotalsRow| {
             let then = old.iter().find(|then| then.name == row.name);
             let nanos = row.total_ns.saturating_sub(then.map_or(unlisted, |then| then.total_ns));
             let count = row.count.map(|count| count.saturating_sub(then.and_then(|then| then.count).unwrap_or(0)));
@@ -175,52 +175,53 @@ pub fn sums(windows: &[Window]) -> [u64; CAUSES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::answer::Device;
+    use crate::top::answer::DeviceView;
 
-    fn answer(observed_s: u64, rows: &[(&str, u64)]) -> Answer {
-        let row = |&(name, total_ns): &(&str, u64)| Row { name: name.to_owned(), count: Some(total_ns), total_ns };
+    fn answer(observed_s: u64, rows: &[(&str, u64)]) -> StatusReply {
+        let row =
+            |&(name, total_ns): &(&str, u64)| TotalsRow { name: name.to_owned(), count: Some(total_ns), total_ns };
         let observed_ns = observed_s * 1_000_000_000;
-        let devices = vec![Device { window_ns: observed_ns, ..Device::default() }];
+        let devices = vec![DeviceView { window_ns: observed_ns, ..DeviceView::default() }];
         let kernels = rows.iter().map(row).collect();
-        Answer { live: Some(Live { observed_ns, devices, kernels, ..Live::default() }), ..Answer::default() }
+        StatusReply { live: Some(Live { observed_ns, devices, kernels, ..Live::default() }), ..StatusReply::default() }
     }
 
     #[test]
     fn a_table_is_about_the_last_minute_at_most() {
-        let mut process = Process::default();
+        let mut process = ProcessView::default();
         process.take(answer(100, &[("a", 50)]));
         assert!(process.is_whole());
-        assert_eq!(process.recent(Table::Kernels)[0].nanos, 50, "all there is");
+        assert_eq!(process.recent(ProcessTable::Kernels)[0].nanos, 50, "all there is");
         for second in 101..=200 {
             process.take(answer(second, &[("a", 50), ("b", 1_000_000_000 * (second - 100))]));
         }
         assert_eq!(process.recent_ns(), MINUTE_NS);
-        let rows = process.recent(Table::Kernels);
+        let rows = process.recent(ProcessTable::Kernels);
         assert_eq!((rows.len(), rows[0].name.as_str(), rows[0].nanos), (1, "b", MINUTE_NS));
         assert!(rows[0].share.is_some_and(|share| (share - 1.0).abs() < 1e-9) && !process.is_whole());
         assert!(process.totals.len() <= KEPT);
-        assert!(process.recent(Table::Lines).is_empty());
+        assert!(process.recent(ProcessTable::Lines).is_empty());
     }
 
     #[test]
     fn a_table_that_is_ahead_of_the_time_has_no_shares() {
-        let mut process = Process::default();
+        let mut process = ProcessView::default();
         process.take(answer(0, &[("a", 50)]));
-        assert_eq!(process.recent(Table::Kernels)[0].share, None);
+        assert_eq!(process.recent(ProcessTable::Kernels)[0].share, None);
         process.take(answer(100, &[("a", 70)]));
-        assert_eq!((process.is_whole(), process.recent(Table::Kernels)[0].nanos), (true, 70), "not 20");
+        assert_eq!((process.is_whole(), process.recent(ProcessTable::Kernels)[0].nanos), (true, 70), "not 20");
     }
 
     #[test]
     fn another_capture_begins_anew_and_the_end_keeps_what_was_known() {
-        let mut process = Process::default();
+        let mut process = ProcessView::default();
         process.take(answer(100, &[("a", 50)]));
         process.take(answer(101, &[("a", 60)]));
         process.take(answer(3, &[("a", 7)]));
-        assert_eq!((process.is_whole(), process.recent(Table::Kernels)[0].nanos), (true, 7));
-        let status = Status { state: "finished".to_owned(), ..Status::default() };
-        process.take(Answer { status, live: None });
-        assert_eq!((process.status.state.as_str(), process.recent(Table::Kernels).len()), ("finished", 1));
+        assert_eq!((process.is_whole(), process.recent(ProcessTable::Kernels)[0].nanos), (true, 7));
+        let status = ReplyStatus { state: "finished".to_owned(), ..ReplyStatus::default() };
+        process.take(StatusReply { status, live: None });
+        assert_eq!((process.status.state.as_str(), process.recent(ProcessTable::Kernels).len()), ("finished", 1));
     }
 
     #[test]

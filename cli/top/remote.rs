@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use super::answer::harmless;
 use super::dashboard::Update;
-use super::process::Key;
-use super::source::Event;
+use super::process::ProcessKey;
+use super::source::SourceEvent;
 use crate::control::connection::MAX_LINE;
 
 /// Placeholder for the host in the launcher's command.
@@ -137,14 +137,14 @@ fn end(child: &mut Child) {
 }
 
 /// Forwards the output of a host, and restarts the launcher when it ends, until the receiver is gone.
-pub fn watch(launcher: &Launcher, interval: Duration, events: &Sender<Event>, running: &Running) {
+pub fn watch(launcher: &Launcher, interval: Duration, events: &Sender<SourceEvent>, running: &Running) {
     let milliseconds = format!("{}ms", interval.as_millis());
     while !running.is_over() {
         let why = match follow(launcher, &["top", "--follow", "--interval", &milliseconds], events, running) {
             Ok(why) => why,
             Err(error) => format!("{error:#}"),
         };
-        if events.send(Event::Update(Update::Unreachable(launcher.host.clone(), why))).is_err() {
+        if events.send(SourceEvent::Update(Update::Unreachable(launcher.host.clone(), why))).is_err() {
             return;
         }
         thread::sleep(AGAIN);
@@ -152,7 +152,7 @@ pub fn watch(launcher: &Launcher, interval: Duration, events: &Sender<Event>, ru
 }
 
 /// One response of each process on a host.
-pub fn once(launcher: &Launcher, running: &Running) -> Vec<Event> {
+pub fn once(launcher: &Launcher, running: &Running) -> Vec<SourceEvent> {
     let (events, heard) = std::sync::mpsc::channel();
     let outcome = follow(launcher, &["top", "--json"], &events, running);
     drop(events);
@@ -162,12 +162,12 @@ pub fn once(launcher: &Launcher, running: &Running) -> Vec<Event> {
         Ok(why) => why,
         Err(error) => format!("{error:#}"),
     };
-    heard.push(Event::Update(Update::Unreachable(launcher.host.clone(), why)));
+    heard.push(SourceEvent::Update(Update::Unreachable(launcher.host.clone(), why)));
     heard
 }
 
 /// Runs the launcher to its end. Returns its exit status and the last line that it wrote to stderr.
-fn follow(launcher: &Launcher, arguments: &[&str], events: &Sender<Event>, running: &Running) -> Result<String> {
+fn follow(launcher: &Launcher, arguments: &[&str], events: &Sender<SourceEvent>, running: &Running) -> Result<String> {
     let mut command = launcher.command(arguments);
     let mut child = command
         .stdout(Stdio::piped())
@@ -186,7 +186,7 @@ fn follow(launcher: &Launcher, arguments: &[&str], events: &Sender<Event>, runni
             continue;
         };
         if !std::mem::replace(&mut reached, true) {
-            let _ = events.send(Event::Update(Update::Reached(launcher.host.clone())));
+            let _ = events.send(SourceEvent::Update(Update::Reached(launcher.host.clone())));
         }
         if let Some(event) = event(&launcher.host, json)
             && events.send(event).is_err()
@@ -203,19 +203,21 @@ fn follow(launcher: &Launcher, arguments: &[&str], events: &Sender<Event>, runni
 }
 
 /// Parses a line of `gpuwhy top --follow`; `None` for lines that need no action.
-fn event(host: &str, json: Value) -> Option<Event> {
+fn event(host: &str, json: Value) -> Option<SourceEvent> {
     let process = json["process"].as_str().map(harmless).filter(|process| process.len() <= 40);
-    let key = |process| Key { host: host.to_owned(), process };
+    let key = |process| ProcessKey { host: host.to_owned(), process };
     match (json["type"].as_str(), process) {
-        (Some("ended"), Some(process)) => Some(Event::Update(Update::Ended(key(process)))),
+        (Some("ended"), Some(process)) => Some(SourceEvent::Update(Update::Ended(key(process)))),
         (Some("silent"), Some(process)) => {
             let why = json["message"].as_str().unwrap_or_default().to_owned();
-            Some(Event::Update(Update::Silent(key(process), why)))
+            Some(SourceEvent::Update(Update::Silent(key(process), why)))
         }
-        (Some("live" | "bottleneck" | "status"), Some(process)) => Some(Event::Answer(key(process), Box::new(json))),
+        (Some("live" | "bottleneck" | "status"), Some(process)) => {
+            Some(SourceEvent::Answer(key(process), Box::new(json)))
+        }
         (Some("note"), _) => {
             let text = json["message"].as_str().unwrap_or_default();
-            Some(Event::Update(Update::Note(format!("{host}: {text}"))))
+            Some(SourceEvent::Update(Update::Note(format!("{host}: {text}"))))
         }
         _ => None,
     }
@@ -294,7 +296,7 @@ mod tests {
             assert!(event("h", serde_json::from_str(text).unwrap()).is_none(), "{text}");
         }
         let ended = event("h", serde_json::json!({"type": "ended", "process": "7\u{1b}"}));
-        let Some(Event::Update(Update::Ended(key))) = ended else { panic!("{ended:?}") };
-        assert_eq!(key, Key { host: "h".to_owned(), process: "7\\x1b".to_owned() });
+        let Some(SourceEvent::Update(Update::Ended(key))) = ended else { panic!("{ended:?}") };
+        assert_eq!(key, ProcessKey { host: "h".to_owned(), process: "7\\x1b".to_owned() });
     }
 }

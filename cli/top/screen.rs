@@ -16,7 +16,7 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{self, EnterAlternateScreen};
 
 use super::dashboard::{Action, Dashboard, Update};
-use super::source::Event;
+use super::source::SourceEvent;
 use super::view;
 use super::view::appearance::Appearance;
 use crate::interrupt;
@@ -122,7 +122,7 @@ impl Drop for Screen {
 
 /// Shows the dashboard until the user quits. `act` performs the actions of keys. Fails when the terminal cannot
 /// be read or written.
-pub fn show(dashboard: &mut Dashboard, events: &Receiver<Event>, mut act: impl FnMut(Action)) -> Result<()> {
+pub fn show(dashboard: &mut Dashboard, events: &Receiver<SourceEvent>, mut act: impl FnMut(Action)) -> Result<()> {
     interrupt::watch()?;
     let mut screen = Screen::new().context("this terminal cannot be used; try --once")?;
     let appearance = Appearance::of(|name| env::var(name).ok());

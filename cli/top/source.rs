@@ -10,12 +10,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpuwhy_inject::control::address::Process;
+use gpuwhy_inject::control::address::ProcessName;
 use serde_json::Value;
 
-use super::answer::Answer;
+use super::answer::StatusReply;
 use super::dashboard::Update;
-use super::process::Key;
+use super::process::ProcessKey;
 use crate::control::connection::{self, ANSWER_TIMEOUT, Connection, parsed};
 
 /// Interval between scans for new processes.
@@ -25,20 +25,20 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Event from a source.
 #[derive(Debug)]
-pub enum Event {
+pub enum SourceEvent {
     /// A process has responded; with the line as received.
-    Answer(Key, Box<Value>),
+    Answer(ProcessKey, Box<Value>),
     /// Any other update.
     Update(Update),
     /// A scan is complete; with the number of processes that are watched.
     Round(usize),
 }
 
-impl Event {
+impl SourceEvent {
     /// Update for the display, if the event changes it.
     pub fn into_update(self) -> Option<Update> {
         match self {
-            Self::Answer(key, json) => Some(Update::Answer(key, Box::new(Answer::of(&json)))),
+            Self::Answer(key, json) => Some(Update::Answer(key, Box::new(StatusReply::of(&json)))),
             Self::Update(update) => Some(update),
             Self::Round(_) => None,
         }
@@ -46,20 +46,20 @@ impl Event {
 }
 
 /// Watches processes of this host: all until the receiver is gone, or those in `only` until they have ended.
-pub fn watch(events: Sender<Event>, interval: Duration, only: Vec<Process>) {
+pub fn watch(events: Sender<SourceEvent>, interval: Duration, only: Vec<ProcessName>) {
     let (ended, ends) = channel();
-    let mut watched: BTreeSet<Process> = BTreeSet::new();
+    let mut watched: BTreeSet<ProcessName> = BTreeSet::new();
     let mut told = BTreeSet::new();
     let mut first = true;
     loop {
         let (found, refused) = connection::processes();
         for why in refused.into_iter().filter(|why| told.insert(why.clone())) {
-            let _ = events.send(Event::Update(Update::Note(why)));
+            let _ = events.send(SourceEvent::Update(Update::Note(why)));
         }
         for process in ends.try_iter() {
             watched.remove(&process);
         }
-        let wanted = |process: &Process| only.is_empty() || only.contains(process);
+        let wanted = |process: &ProcessName| only.is_empty() || only.contains(process);
         for (process, socket) in found.into_iter().filter(|(process, _)| wanted(process)) {
             if watched.insert(process) {
                 let (events, ended) = (events.clone(), ended.clone());
@@ -72,14 +72,14 @@ pub fn watch(events: Sender<Event>, interval: Duration, only: Vec<Process>) {
         if first {
             for process in only.iter().filter(|process| !watched.contains(process)) {
                 let why = format!("no process {process} of this user runs with gpuwhy");
-                let _ = events.send(Event::Update(Update::Note(why)));
+                let _ = events.send(SourceEvent::Update(Update::Note(why)));
             }
             first = false;
         }
         if !only.is_empty() && watched.is_empty() {
             return;
         }
-        if events.send(Event::Round(watched.len())).is_err() {
+        if events.send(SourceEvent::Round(watched.len())).is_err() {
             return;
         }
         thread::sleep(APPEARANCE.max(interval));
@@ -87,9 +87,9 @@ pub fn watch(events: Sender<Event>, interval: Duration, only: Vec<Process>) {
 }
 
 /// Forwards the lines of one process until it ends.
-fn follow(process: Process, socket: &Path, interval: Duration, events: &Sender<Event>) {
-    let key = Key { host: String::new(), process: process.to_string() };
-    let send = |update| events.send(Event::Update(update)).is_ok();
+fn follow(process: ProcessName, socket: &Path, interval: Duration, events: &Sender<SourceEvent>) {
+    let key = ProcessKey { host: String::new(), process: process.to_string() };
+    let send = |update| events.send(SourceEvent::Update(update)).is_ok();
     let deadline = Instant::now() + ANSWER_TIMEOUT;
     let mut connection = match Connection::open(socket, &format!("live {}", interval.as_millis()), deadline) {
         Ok(Some(connection)) => connection,
@@ -118,7 +118,7 @@ fn follow(process: Process, socket: &Path, interval: Duration, events: &Sender<E
             }
             Ok(json) => {
                 answered = true;
-                if events.send(Event::Answer(key.clone(), Box::new(json))).is_err() {
+                if events.send(SourceEvent::Answer(key.clone(), Box::new(json))).is_err() {
                     return;
                 }
             }
@@ -153,40 +153,39 @@ fn is_closed(error: &io::Error) -> bool {
 }
 
 /// Socket of a process on this host.
-pub fn socket(process: Process) -> Option<PathBuf> {
+pub fn socket(process: ProcessName) -> Option<PathBuf> {
     let (found, _) = connection::processes();
     found.into_iter().find(|(found, _)| *found == process).map(|(_, socket)| socket)
 }
 
 /// One response of each process, or the reason why there is none.
-pub fn once(only: &[Process]) -> Vec<Event> {
+pub fn once(only: &[ProcessName]) -> Vec<SourceEvent> {
     let (found, refused) = connection::processes();
-    let notes = refused.into_iter().map(|why| Event::Update(Update::Note(why)));
-    let missing = only
-        .iter()
-        .filter(|process| !found.iter().any(|(found, _)| found == *process))
-        .map(|process| Event::Update(Update::Note(format!("no process {process} of this user runs with gpuwhy"))));
+    let notes = refused.into_iter().map(|why| SourceEvent::Update(Update::Note(why)));
+    let missing = only.iter().filter(|process| !found.iter().any(|(found, _)| found == *process)).map(|process| {
+        SourceEvent::Update(Update::Note(format!("no process {process} of this user runs with gpuwhy")))
+    });
     let mut events: Vec<_> = notes.chain(missing).collect();
     let asked: Vec<_> = found.into_iter().filter(|(process, _)| only.is_empty() || only.contains(process)).collect();
     let sockets: BTreeMap<_, _> = asked.iter().cloned().collect();
     for (process, live) in connection::ask_all(asked, "live") {
-        let key = Key { host: String::new(), process: process.to_string() };
+        let key = ProcessKey { host: String::new(), process: process.to_string() };
         let answer = match live {
             // The library is older than `live`.
             Ok(Some((_, json))) if json["type"] == "error" => connection::ask(&sockets[&process], "status"),
             live => live,
         };
         match answer {
-            Ok(Some((_, json))) => events.push(Event::Answer(key, Box::new(json))),
+            Ok(Some((_, json))) => events.push(SourceEvent::Answer(key, Box::new(json))),
             Ok(None) => {}
-            Err(error) => events.push(Event::Update(Update::Silent(key, error.to_string()))),
+            Err(error) => events.push(SourceEvent::Update(Update::Silent(key, error.to_string()))),
         }
     }
     events
 }
 
 /// Waits for events, at most `TICK`, and returns all that have arrived; `None` when no source is left.
-pub fn events(from: &Receiver<Event>) -> Option<Vec<Event>> {
+pub fn events(from: &Receiver<SourceEvent>) -> Option<Vec<SourceEvent>> {
     use std::sync::mpsc::RecvTimeoutError;
     match from.recv_timeout(TICK) {
         Ok(first) => Some(std::iter::once(first).chain(from.try_iter()).collect()),

@@ -47,6 +47,6 @@ pub use driver::{
 };
 pub use library::{LoadError, is_no_file};
 pub use record::Record;
-pub use search::{Candidate, FoundBy, Search, Skip, discover, loaded_copies};
+pub use search::{FoundBy, Location, Search, Skip, discover, loaded_copies};
 pub use subscriber::Subscriber;
 pub use walk::{Broken, RecordSizes, Records};

@@ -5,7 +5,7 @@
 
 pub use crate::cupti::Cupti;
 pub use crate::driver::{driver_cuda_version, driver_cuda_version_by_loading, kernel_driver_version};
-pub use crate::search::{Candidate, FoundBy, Search, Skip, discover};
+pub use crate::search::{FoundBy, Location, Search, Skip, discover};
 
 use crate::symbols::Symbols;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -44,7 +44,7 @@ impl fmt::Display for Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadError {
     /// All candidates in search order, and what was wrong with each.
-    pub tried: Vec<(Candidate, Failure)>,
+    pub tried: Vec<(Location, Failure)>,
 }
 
 impl fmt::Display for LoadError {
@@ -87,7 +87,7 @@ pub fn is_no_file(path: &Path) -> bool {
     path.components().count() > 1 && path.metadata().is_ok_and(|found| !found.is_file())
 }
 
-fn open(candidate: &Candidate) -> Result<Cupti, Failure> {
+fn open(candidate: &Location) -> Result<Cupti, Failure> {
     if let Some(skip) = &candidate.skip {
         return Err(Failure::Skipped(skip.clone()));
     }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_library_without_cupti_functions_is_refused_by_name() {
-        let libc = Candidate { path: "libc.so.6".into(), found_by: FoundBy::Override, skip: None };
+        let libc = Location { path: "libc.so.6".into(), found_by: FoundBy::Override, skip: None };
         let Err(Failure::MissingFunctions(names)) = open(&libc) else { panic!("libc is no libcupti") };
         assert!(names.contains(&"cuptiGetVersion"));
     }

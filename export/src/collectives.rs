@@ -11,14 +11,14 @@ use rustc_hash::FxHashMap;
 const LIMIT: usize = 1 << 20;
 
 /// Identifies a kernel by its call and its graph node.
-type Key = (u32, u64);
+type KernelKey = (u32, u64);
 
 /// Collective operations by kernel.
 #[derive(Debug, Default)]
 pub struct Collectives {
     joiner: Joiner,
     /// The first operation of a kernel, and the bytes of all of its operations.
-    known: FxHashMap<Key, (Collective, u64)>,
+    known: FxHashMap<KernelKey, (Collective, u64)>,
 }
 
 /// A value in the description of a kernel.
@@ -75,7 +75,7 @@ impl Collectives {
     }
 }
 
-fn keep(known: &mut FxHashMap<Key, (Collective, u64)>, row: &Collective) {
+fn keep(known: &mut FxHashMap<KernelKey, (Collective, u64)>, row: &Collective) {
     let key = (row.correlation.0, row.graph_node);
     let has_room = known.len() < LIMIT;
     match known.get_mut(&key) {

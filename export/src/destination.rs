@@ -40,11 +40,11 @@ pub enum Shape {
 #[derive(Debug)]
 pub struct Destination {
     path: PathBuf,
-    kind: Kind,
+    kind: DestinationKind,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum DestinationKind {
     /// A regular file, or a folder.
     Named {
         replace: bool,
@@ -70,27 +70,31 @@ impl Destination {
                 return refused(NO_STREAM);
             }
             let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(ExportError::output)?;
-            return Ok(Self { path: "standard output".into(), kind: Kind::Stdout(stdout.into()) });
+            return Ok(Self { path: "standard output".into(), kind: DestinationKind::Stdout(stdout.into()) });
         }
         let Some(found) = found(path)? else {
             let parent = folder(path);
             return if parent.is_dir() {
-                at(Kind::Named { replace })
+                at(DestinationKind::Named { replace })
             } else {
                 Err(ExportError::foreign(parent, MISSING))
             };
         };
         if shape == Shape::Folder {
-            return if found.is_dir() { at(Kind::Named { replace }) } else { refused(NO_FOLDER) };
+            return if found.is_dir() { at(DestinationKind::Named { replace }) } else { refused(NO_FOLDER) };
         }
         if is_stream(found.file_type()) {
-            return if shape == Shape::Stream { at(Kind::Stream(opened(path)?)) } else { refused(NO_STREAM) };
+            return if shape == Shape::Stream {
+                at(DestinationKind::Stream(opened(path)?))
+            } else {
+                refused(NO_STREAM)
+            };
         }
         if inputs.iter().any(|input| is_same(input, &found)) {
             return refused(INPUT);
         }
         admit(path, &found, replace)?;
-        at(Kind::Named { replace })
+        at(DestinationKind::Named { replace })
     }
 
     /// Name for messages: the path, or `standard output`.
@@ -103,25 +107,25 @@ impl Destination {
     /// failure.
     #[must_use]
     pub fn is_named(&self) -> bool {
-        matches!(self.kind, Kind::Named { .. })
+        matches!(self.kind, DestinationKind::Named { .. })
     }
 
     /// True if it is standard output.
     #[must_use]
     pub fn is_stdout(&self) -> bool {
-        matches!(self.kind, Kind::Stdout(_))
+        matches!(self.kind, DestinationKind::Stdout(_))
     }
 
     /// True if an existing file is replaced.
     pub(crate) fn replaces(&self) -> bool {
-        matches!(self.kind, Kind::Named { replace: true })
+        matches!(self.kind, DestinationKind::Named { replace: true })
     }
 
     /// The open stream, if it is one.
     pub(crate) fn into_stream(self) -> Result<File, Self> {
         match self.kind {
-            Kind::Stream(file) | Kind::Stdout(file) => Ok(file),
-            Kind::Named { .. } => Err(self),
+            DestinationKind::Stream(file) | DestinationKind::Stdout(file) => Ok(file),
+            DestinationKind::Named { .. } => Err(self),
         }
     }
 }

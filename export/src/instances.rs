@@ -16,7 +16,7 @@ use gpuwhy_trace::record::{ApiCall, NameId, RangeEventKind, Record, ThreadId, Ti
 use rustc_hash::FxHashMap;
 
 use crate::error::ExportError;
-use crate::ranges::{OpenRanges, Range};
+use crate::ranges::{ClosedRange, OpenRanges};
 use gpuwhy_import::{Passed, Progress, TraceFile};
 
 /// Maximum number of ranges, 250 MB.
@@ -73,7 +73,7 @@ impl Instances {
         let mut open = OpenRanges::default();
         let mut all = Vec::new();
         let (mut last, mut beyond, mut elsewhere) = (Timestamp::ZERO, 0u64, 0u64);
-        let mut take = |range: &Range| {
+        let mut take = |range: &ClosedRange| {
             let started = range.begin.kind == RangeEventKind::Start;
             if started && wanted == Wanted::Pushed {
                 return;

@@ -10,12 +10,12 @@ use rustc_hash::FxHashMap;
 
 /// Readable names by id. `make` applies the differences between formats (escaping, shortening).
 #[derive(Debug)]
-pub struct Names {
+pub struct ReadableNames {
     made: FxHashMap<NameId, String>,
     make: fn(&str) -> String,
 }
 
-impl Names {
+impl ReadableNames {
     /// Creates a table whose names are converted by `make` from the dictionary's form to the output form.
     pub fn new(make: fn(&str) -> String) -> Self {
         Self { made: FxHashMap::default(), make }

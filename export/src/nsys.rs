@@ -19,7 +19,7 @@ use crate::error::ExportError;
 use crate::named::NamedQuery;
 use crate::query::{Database, Query, Used, failed};
 use crate::stats::{
-    Cell, Column, Heading, Printer, RowSink as _, StatsOptions, Subject, TableFormat, TimeFilter, TimeUnit, Widths,
+    Cell, Heading, Printer, RowSink as _, StatsColumn, StatsOptions, Subject, TableFormat, TimeFilter, TimeUnit, Widths,
 };
 use gpuwhy_import::Progress;
 
@@ -88,7 +88,7 @@ impl<'t> Reports<'t> {
         if several {
             names.splice(0..0, ["Run", "Rank"].map(str::to_owned));
         }
-        let columns = names.into_iter().map(|name| Column { name, is_text: false }).collect();
+        let columns = names.into_iter().map(|name| StatsColumn { name, is_text: false }).collect();
         let note = Some(report.notes.join("\n")).filter(|note| !note.is_empty());
         let mut heading = Heading { title: report.about, name: report.name, note, columns };
 
@@ -251,15 +251,15 @@ impl Unit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::named::Kind;
+    use crate::named::QueryKind;
 
     #[test]
     fn every_report_is_a_query_of_the_tables() {
-        for report in NamedQuery::all(Kind::Report).into_iter().chain(NamedQuery::all(Kind::Rule)) {
+        for report in NamedQuery::all(QueryKind::Report).into_iter().chain(NamedQuery::all(QueryKind::Rule)) {
             let name = report.name;
             let (query, lacks) = queries(&report).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert!(!query.columns().is_empty() && lacks.iter().all(|(_, query)| query.columns().len() == 1), "{name}");
-            assert!(report.none.is_some() == (report.kind == Kind::Rule), "{name}: what a rule says of nothing");
+            assert!(report.none.is_some() == (report.kind == QueryKind::Rule), "{name}: what a rule says of nothing");
         }
     }
 

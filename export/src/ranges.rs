@@ -11,7 +11,7 @@ const OPEN_LIMIT: usize = 1 << 16;
 
 /// A range with its start and end.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Range {
+pub struct ClosedRange {
     /// Event that started it.
     pub begin: RangeEvent,
     pub end: Timestamp,
@@ -29,7 +29,7 @@ pub struct OpenRanges {
 
 impl OpenRanges {
     /// Processes an event. Returns the range that it completes, if it does.
-    pub fn take(&mut self, event: &RangeEvent) -> Option<Range> {
+    pub fn take(&mut self, event: &RangeEvent) -> Option<ClosedRange> {
         let begin = match event.kind {
             RangeEventKind::Push | RangeEventKind::Start if self.open >= OPEN_LIMIT => {
                 self.beyond_limit += 1;
@@ -53,16 +53,16 @@ impl OpenRanges {
             return None;
         };
         self.open -= 1;
-        Some(Range { begin, end: event.at, end_thread: event.thread })
+        Some(ClosedRange { begin, end: event.at, end_thread: event.thread })
     }
 
     /// Returns the open ranges, outermost first, as if they ended at `at`.
-    pub fn finish(&mut self, at: Timestamp) -> Vec<Range> {
+    pub fn finish(&mut self, at: Timestamp) -> Vec<ClosedRange> {
         let stacked = self.stacks.drain().flat_map(|(_, stack)| stack);
         let mut left: Vec<RangeEvent> = stacked.chain(self.started.drain().map(|(_, begin)| begin)).collect();
         left.sort_by_key(|begin| begin.at);
         self.open = 0;
-        left.into_iter().map(|begin| Range { begin, end: at.max(begin.at), end_thread: begin.thread }).collect()
+        left.into_iter().map(|begin| ClosedRange { begin, end: at.max(begin.at), end_thread: begin.thread }).collect()
     }
 
     /// Describes range events that could not be matched, for the user.

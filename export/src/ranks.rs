@@ -60,10 +60,10 @@ pub fn merge(
     progress: &mut Progress<'_>,
 ) -> Result<ExportOutcome, ExportError> {
     let shifts = compared.shifts();
-    let ranks: Vec<perfetto::Part<'_>> = traces
+    let ranks: Vec<perfetto::TracePart<'_>> = traces
         .iter()
         .zip(shifts)
-        .map(|((trace, label), shift)| perfetto::Part { trace, shift, name: format!("rank {}: ", label.rank) })
+        .map(|((trace, label), shift)| perfetto::TracePart { trace, shift, name: format!("rank {}: ", label.rank) })
         .collect();
     perfetto::write_all(&ranks, to, progress)
 }

@@ -70,13 +70,18 @@ impl RowSource for RowStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuwhy_report::ranks::{Row, RowGroup};
+    use gpuwhy_report::ranks::{CollectiveRow, RowGroup};
 
     #[test]
     fn rows_come_back_from_memory_and_from_a_file() {
         let group = RowGroup { communicator: 7, size: 2, ..RowGroup::default() };
         let of_rank = |rank: i64| {
-            let rows = (0..50).map(|at| Row { group: 0, sequence: at, start: rank + at as i64 * 10, end: 500 + rank });
+            let rows = (0..50).map(|at| CollectiveRow {
+                group: 0,
+                sequence: at,
+                start: rank + at as i64 * 10,
+                end: 500 + rank,
+            });
             RankRows::new(vec![group], rows.collect(), &[])
         };
         for limit in [1 << 20, 6_000, 0] {

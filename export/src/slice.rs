@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 
 use crate::correlations::Correlations;
 use crate::error::ExportError;
-use crate::ranges::{OpenRanges, Range};
+use crate::ranges::{ClosedRange, OpenRanges};
 use crate::stats::TimeFilter;
 use gpuwhy_import::{Progress, TraceFile, scratch};
 
@@ -28,7 +28,7 @@ pub fn slice(
     filter: TimeFilter,
     progress: &mut Progress<'_>,
 ) -> Result<(TraceFile, Vec<String>), ExportError> {
-    let mut kept = Kept { origin: trace.session().start, filter, ..Kept::default() };
+    let mut kept = WindowContents { origin: trace.session().start, filter, ..WindowContents::default() };
     trace.pass(&mut |done, total| progress(done / 2, total), |event, _| {
         if let Event::Record(record) = event {
             kept.look(record);
@@ -49,7 +49,7 @@ pub fn slice(
 
 /// Contents of a trace that belong to the window.
 #[derive(Default)]
-struct Kept {
+struct WindowContents {
     origin: Timestamp,
     filter: TimeFilter,
     /// Correlations of kept device work, whose calls are kept, too.
@@ -62,7 +62,7 @@ struct Kept {
     last: Timestamp,
 }
 
-impl Kept {
+impl WindowContents {
     fn overlaps(&self, start: Timestamp, end: Timestamp) -> bool {
         self.filter.admits(self.origin, start, end)
     }
@@ -86,7 +86,7 @@ impl Kept {
         }
     }
 
-    fn range(&mut self, range: &Range) {
+    fn range(&mut self, range: &ClosedRange) {
         if self.overlaps(range.begin.at, range.end) {
             self.ends.insert((range.begin.thread, range.begin.at, true));
             self.ends.insert((range.end_thread, range.end, false));

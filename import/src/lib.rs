@@ -34,5 +34,5 @@ pub use input::Input;
 pub use kineto::{KinetoError, import_kineto, translate_kineto};
 pub use open::{Request, open, open_capture, open_watched, open_window, read};
 pub use progress::{Progress, share, unwatched};
-pub use recompute::{Observer, Seen};
+pub use recompute::{Observer, RunState};
 pub use trace_file::{Passed, Scope, TraceFile, stem};

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use gpuwhy_report::run::{Part, Report};
+use gpuwhy_report::run::{Report, RunPart};
 use gpuwhy_trace::format::{TraceError, TraceReader};
 use gpuwhy_trace::record::Timestamp;
 use profiler_core::attribution::leaf::Cause;
@@ -165,7 +165,7 @@ fn part(input: &Input, from: Duration, to: Duration, progress: &mut Progress<'_>
     if interrupted.get() {
         return Err(OpenError::interrupted(path));
     }
-    report.part = Some(Part { from_ns: since_start(time(from)), to_ns: end, of_ns: length.as_nanos() as u64 });
+    report.part = Some(RunPart { from_ns: since_start(time(from)), to_ns: end, of_ns: length.as_nanos() as u64 });
     if report.bottleneck.cause == Cause::NoWork {
         report.bottleneck.recommendation =
             "No device work in this part: the report of the whole run has more.".to_owned();

@@ -29,7 +29,7 @@ const AHEAD: usize = 2;
 
 /// State of a run at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct RunState<'a> {
     /// The engine.
     pub captures: &'a Captures,
     /// The traced process.
@@ -38,7 +38,7 @@ pub struct Seen<'a> {
     pub dictionary: &'a Dictionary,
 }
 
-impl Seen<'_> {
+impl RunState<'_> {
     /// Makes the report that the program itself would have made at this moment.
     #[must_use]
     pub fn report(&self) -> Report {
@@ -55,7 +55,7 @@ pub trait Observer: Send {
     fn event(&mut self, _event: &Event, _dictionary: &Dictionary) {}
 
     /// Called once the engine has taken everything up to `at`.
-    fn flushed(&mut self, _at: Timestamp, _seen: Seen<'_>) {}
+    fn flushed(&mut self, _at: Timestamp, _seen: RunState<'_>) {}
 
     /// Called once the engine has taken the events of some blocks. `is_last`: these were the last ones.
     fn taken(&mut self, captures: &mut Captures, dictionary: &Dictionary, is_last: bool);
@@ -201,7 +201,7 @@ impl<'a> Accounts<'a> {
                 Event::Flush(at) => {
                     self.last = self.last.max(at);
                     if let Some(observer) = &mut self.observer {
-                        observer.flushed(at, Seen { captures: &self.captures, session, dictionary });
+                        observer.flushed(at, RunState { captures: &self.captures, session, dictionary });
                     }
                 }
                 Event::End(how, at) => {

@@ -10,10 +10,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use gpuwhy_trace::record::Timestamp;
-use nvtx_sys::{Domain, Event, Handler as _, MAX_TEXT, Message, Text as Name};
+use nvtx_sys::{Attributes, Domain, Handler as _, MAX_TEXT, Message, Text as Name};
 
 use crate::runtime::{SessionError, Start, StartError};
-use crate::session::{self, Functions, Text};
+use crate::session::{self, SessionFunctions, Text};
 use crate::{lifecycle, log, nccl, nvtx};
 
 /// The driver calls this during `cuInit`, on the thread that called it, if `CUDA_INJECTION64_PATH` names this
@@ -69,8 +69,8 @@ pub static ncclProfiler_v5: nccl_sys::PluginV5 = nccl_sys::plugin_v5::<nccl::Plu
 pub static ncclProfiler_v6: nccl_sys::PluginV5 = nccl_sys::plugin_v6::<nccl::Plugin>();
 
 /// Functions for a program that finds this library in its process.
-static SESSION_FUNCTIONS: Functions = Functions {
-    size: size_of::<Functions>(),
+static SESSION_FUNCTIONS: SessionFunctions = SessionFunctions {
+    size: size_of::<SessionFunctions>(),
     begin: session_begin,
     flush: session_flush,
     end: session_end,
@@ -100,13 +100,13 @@ static VERSION_SECTION: [u8; VERSION.len()] = match VERSION.first_chunk() {
 /// Returns the functions for sessions; they stay valid until the process ends.
 // SAFETY: the name has our prefix and the same meaning in every version of this library.
 #[unsafe(no_mangle)]
-pub extern "C" fn gpuwhy_session_functions() -> *const Functions {
+pub extern "C" fn gpuwhy_session_functions() -> *const SessionFunctions {
     &raw const SESSION_FUNCTIONS
 }
 
 /// Functions for sessions of a program that has linked this library.
 #[must_use]
-pub fn session_functions() -> &'static Functions {
+pub fn session_functions() -> &'static SessionFunctions {
     &SESSION_FUNCTIONS
 }
 
@@ -188,8 +188,8 @@ fn with_ranges<T>(work: impl FnOnce() -> T) -> Option<T> {
     .ok()
 }
 
-fn event(name: Name<'_>) -> Event<'_> {
-    Event { message: Message::Text(name), ..Event::default() }
+fn event(name: Name<'_>) -> Attributes<'_> {
+    Attributes { message: Message::Text(name), ..Attributes::default() }
 }
 
 /// Returns the text at `name`, truncated like NVTX's texts; empty if it is NULL.

@@ -19,7 +19,7 @@ use gpuwhy_trace::process_info::End;
 use gpuwhy_trace::record::Timestamp;
 
 use crate::capture::controller::CaptureController;
-use crate::capture::plan::Event;
+use crate::capture::plan::CaptureEvent;
 use crate::counters::library_calls::STOP_TIMEOUT;
 use crate::cupti::other_tool::OtherToolDetector;
 use crate::log;
@@ -56,7 +56,7 @@ pub fn run(
         let stopping = obey(commands.recv_timeout(controller.wait(period)), controller);
         if !stopping {
             warn_of_missed_events(controller);
-            controller.event(Event::Tick);
+            controller.event(CaptureEvent::Tick);
             if controller.stop_if_done(&mut detector)
                 && let Some(over) = over.take()
             {

@@ -16,13 +16,13 @@ use std::{env, thread};
 use gpuwhy_trace::cost::Mode;
 use gpuwhy_trace::process_info::End;
 
-use crate::config::request::{Range, Request};
+use crate::config::request::{CaptureRange, Request};
 use crate::config::{self, Graphs, ReportStyle, Settings, SettingsError};
 use crate::control::server;
 use crate::counters::library_calls;
 use crate::message::{FlusherCommand, Message, RunOutcome};
 use crate::nvtx::{self, range_watch};
-use crate::runtime::{NO_EXIT_HANDLER, Profiler, Start, StartError, State};
+use crate::runtime::{LibraryState, NO_EXIT_HANDLER, Profiler, Start, StartError};
 use crate::sys::{clock, process};
 use crate::worker::Worker;
 use crate::{history, log};
@@ -54,7 +54,7 @@ fn warn_of(errors: &[SettingsError]) {
 /// # Errors
 /// As [`start`], or the error of an earlier start.
 pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
-    if State::now() != State::Idle {
+    if LibraryState::now() != LibraryState::Idle {
         return FAILURE.get().map_or(Ok(()), |failure| Err(failure.clone()));
     }
     if how == Start::Injected {
@@ -62,7 +62,7 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     }
     let (settings, errors) = Settings::from_env();
     warn_of(&errors);
-    let capture = Request { range: Range::Nothing, ..Request::default() };
+    let capture = Request { range: CaptureRange::Nothing, ..Request::default() };
     let silent = Settings { output: None, report: ReportStyle::Off, live: None, history: None, ..settings };
     let mode = silent.mode.max(Mode::Light);
     let mut graphs = if silent.graphs == Graphs::Auto { Graphs::Nodes } else { silent.graphs };
@@ -84,11 +84,11 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
 /// # Errors
 /// Fails if no usable libcupti is found, if another tool holds CUPTI, or if the library was started before.
 fn start(settings: &Settings, late: bool) -> Result<(), StartError> {
-    if !State::Idle.advance(State::Starting) {
+    if !LibraryState::Idle.advance(LibraryState::Starting) {
         return Err(StartError::AlreadyStarted);
     }
     let started = crate::start::start(settings, late, measured).map(|()| watch_the_end());
-    let state = if started.is_ok() { State::Running } else { State::Finished };
+    let state = if started.is_ok() { LibraryState::Running } else { LibraryState::Finished };
     if let Err(error) = &started {
         nvtx::stop();
         let _ = FAILURE.set(error.clone());
@@ -96,7 +96,7 @@ fn start(settings: &Settings, late: bool) -> Result<(), StartError> {
         log::write_waiting();
     }
     // A fork in the meantime takes precedence.
-    let _ = State::Starting.advance(state);
+    let _ = LibraryState::Starting.advance(state);
     started
 }
 
@@ -125,13 +125,13 @@ pub fn watch_forks() {
 /// silent. If CUDA was not used before, the child may use it, and is then measured like any process.
 fn forked() {
     library_calls::forked();
-    if State::now() == State::Idle {
+    if LibraryState::now() == LibraryState::Idle {
         nvtx::forked();
     } else {
         nvtx::stop();
         range_watch::disarm();
         log::silence();
-        State::Forked.set();
+        LibraryState::Forked.set();
         server::forked();
     }
 }
@@ -172,7 +172,8 @@ fn finish() {
     server::leave_last_numbers();
     let timeout = Profiler::installed().map_or(Duration::ZERO, |profiler| profiler.exit_timeout);
     let deadline = Instant::now() + timeout;
-    while REPORTING.load(Ordering::Acquire) && State::now() != State::Forked && Instant::now() < deadline {
+    while REPORTING.load(Ordering::Acquire) && LibraryState::now() != LibraryState::Forked && Instant::now() < deadline
+    {
         thread::sleep(Duration::from_millis(1));
     }
     log::write_waiting();
@@ -203,7 +204,7 @@ fn report(outcome: Option<RunOutcome>) {
 /// not processed within the exit timeout; the trace then ends abruptly.
 fn end(order: FlusherCommand) -> Option<RunOutcome> {
     let profiler = Profiler::installed()?;
-    if !State::Running.advance(State::Finishing) {
+    if !LibraryState::Running.advance(LibraryState::Finishing) {
         return None;
     }
     // Most of the time is for CUPTI's flush; a part is reserved to close the trace if CUPTI does not return.
@@ -221,7 +222,7 @@ fn end(order: FlusherCommand) -> Option<RunOutcome> {
     if let Some(outcome) = &mut outcome {
         server::keep_last_numbers(std::mem::take(&mut outcome.metrics));
     }
-    State::Finished.set();
+    LibraryState::Finished.set();
     nvtx::stop();
     if outcome.is_none() {
         tracing::error!("no report: the last records were not processed in time; the trace ends abruptly");

@@ -82,7 +82,7 @@ pub fn begin(level: Level) {
     // Here and not at the first message, which may be inside a CUDA call.
     waiting();
     // Fails if this copy of `tracing` has a subscriber: that of the program which has linked this crate.
-    let _ = tracing::subscriber::set_global_default(Lines);
+    let _ = tracing::subscriber::set_global_default(LineFormat);
 }
 
 /// Stops all output in the child of a fork.
@@ -91,9 +91,9 @@ pub fn silence() {
 }
 
 /// Formats events as lines. There are no spans.
-struct Lines;
+struct LineFormat;
 
-impl Lines {
+impl LineFormat {
     fn level(metadata: &Metadata<'_>) -> Level {
         match *metadata.level() {
             tracing::Level::ERROR => Level::Error,
@@ -104,7 +104,7 @@ impl Lines {
     }
 }
 
-impl Subscriber for Lines {
+impl Subscriber for LineFormat {
     // Called once per call site; caching its result needs no lock and no allocation.
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         if self.enabled(metadata) { Interest::always() } else { Interest::never() }

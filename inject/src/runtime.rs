@@ -21,12 +21,12 @@ use crate::sys::process;
 static PROFILER: OnceLock<Profiler> = OnceLock::new();
 
 /// A [`State`]. `Acquire`/`Release`: a thread that sees `Running` sees the complete profiler.
-static STATE: AtomicU8 = AtomicU8::new(State::Idle as u8);
+static STATE: AtomicU8 = AtomicU8::new(LibraryState::Idle as u8);
 
 /// State of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum State {
+pub enum LibraryState {
     /// Not started.
     Idle,
     /// About to measure, or to fail.
@@ -41,7 +41,7 @@ pub enum State {
     Forked,
 }
 
-impl State {
+impl LibraryState {
     pub fn now() -> Self {
         let state = STATE.load(Ordering::Acquire);
         let all = [Self::Idle, Self::Starting, Self::Running, Self::Finishing, Self::Finished, Self::Forked];
@@ -95,18 +95,19 @@ impl Profiler {
 
     /// The profiler, while its callbacks are active.
     pub fn running() -> Option<&'static Self> {
-        let runs = matches!(State::now(), State::Starting | State::Running | State::Finishing);
+        let runs =
+            matches!(LibraryState::now(), LibraryState::Starting | LibraryState::Running | LibraryState::Finishing);
         runs.then(|| PROFILER.get())?
     }
 
     /// True if captures can still start and end.
     pub fn is_measuring() -> bool {
-        State::now() == State::Running
+        LibraryState::now() == LibraryState::Running
     }
 
     /// True if measuring is about to start, or to fail.
     pub fn is_starting() -> bool {
-        State::now() == State::Starting
+        LibraryState::now() == LibraryState::Starting
     }
 
     /// The profiler, while it measures or could.

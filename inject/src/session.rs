@@ -46,7 +46,7 @@ const OTHER_TOOL_PERIOD: Duration = Duration::from_millis(5);
 /// without a terminating zero, to `capacity` bytes at `text`; `length` is set to the full length.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Functions {
+pub struct SessionFunctions {
     /// Size of this struct, bytes.
     pub size: usize,
     /// Starts a session whose trace goes into the file of the descriptor, which this library closes. The

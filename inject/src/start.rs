@@ -9,10 +9,10 @@ use gpuwhy_trace::cost::Mode;
 
 use crate::capture::controller::CaptureController;
 use crate::collect::collector::Collector;
-use crate::config::request::Range;
+use crate::config::request::CaptureRange;
 use crate::config::{self, CuptiSharing, Sampling, Settings};
 use crate::control::server::Control;
-use crate::counters::Reader;
+use crate::counters::ReaderConfig;
 use crate::cupti::callbacks::Callbacks;
 use crate::cupti::kinds;
 use crate::cupti::ownership::CuptiOwnership;
@@ -85,7 +85,7 @@ pub fn start(settings: &Settings, late: bool, over: fn()) -> Result<(), StartErr
     let session = process_info::describe(cupti, clock::now(cupti), settings.run.as_deref(), notes);
     let collector =
         Collector::new(cupti, settings, session, Arc::clone(&shared), Arc::clone(&controller), kernels.clone());
-    let work = Work { cupti, shared, controller, kernels: kernels.zip(chosen), sampler };
+    let work = ThreadWork { cupti, shared, controller, kernels: kernels.zip(chosen), sampler };
     work.begin(threads, settings, (collector, received, outcomes), (ordered, over));
     Ok(())
 }
@@ -109,7 +109,7 @@ fn require_memory() -> Result<(), StartError> {
 fn own_cupti(cupti: &'static Cupti, settings: &Settings) -> Result<(CuptiOwnership, CuptiSharing), StartError> {
     // The subscriber receives cudaProfilerStart. Monitor mode does without: a subscriber that is never called
     // slows eight launching threads down by a tenth.
-    let held = settings.capture.range == Range::ProfilerApi;
+    let held = settings.capture.range == CaptureRange::ProfilerApi;
     let sharing = if held { CuptiSharing::Exclusive } else { settings.cupti_sharing };
     let ownership = match settings.mode {
         Mode::Monitor if !held => CuptiOwnership::left_alone::<Callbacks>(cupti),
@@ -199,7 +199,7 @@ struct Threads {
     collect: Worker,
     flush: Worker,
     sample: Option<Worker>,
-    counters: Option<(Reader, Worker)>,
+    counters: Option<(ReaderConfig, Worker)>,
     kernels: Option<Worker>,
     control: Option<Worker>,
 }
@@ -213,7 +213,7 @@ impl Threads {
             collect: start("gpuwhy-collect")?,
             flush: start("gpuwhy-flush")?,
             sample: start_if(settings.sampling != Sampling::Off, "gpuwhy-sample")?,
-            counters: match Reader::prepare(settings) {
+            counters: match ReaderConfig::prepare(settings) {
                 Some(reader) => Some((reader, start("gpuwhy-counters")?)),
                 None => None,
             },
@@ -224,7 +224,7 @@ impl Threads {
 }
 
 /// State that the threads need.
-struct Work {
+struct ThreadWork {
     cupti: &'static Cupti,
     shared: Arc<Shared>,
     controller: Arc<CaptureController>,
@@ -232,7 +232,7 @@ struct Work {
     sampler: Option<Sampler>,
 }
 
-impl Work {
+impl ThreadWork {
     /// Assigns each thread its work.
     fn begin(
         self,

@@ -43,7 +43,7 @@ pub enum OperationKind {
 
 /// An operation of a communicator. Texts have at most [`MAX_TEXT`](crate::plugin::MAX_TEXT) bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Operation<'a> {
+pub struct NcclOperation<'a> {
     /// Kind of the operation.
     pub kind: OperationKind,
     /// `AllReduce` and others.
@@ -77,7 +77,7 @@ pub trait Handler: 'static {
     fn end(context: u32);
     /// An operation was queued, or captured. Called after the launch of its kernel, except for captured
     /// operations.
-    fn operation(context: u32, operation: &Operation<'_>);
+    fn operation(context: u32, operation: &NcclOperation<'_>);
     /// A kernel is about to be launched. Never with version 4.
     fn launch_begin(context: u32);
     /// The kernel was launched. May be called twice, or on another thread.

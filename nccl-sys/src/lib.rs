@@ -24,5 +24,5 @@ pub mod handler;
 pub mod plugin;
 
 pub use abi::{PluginV4, PluginV5};
-pub use handler::{Communicator, Handler, Operation, OperationKind, Version};
+pub use handler::{Communicator, Handler, NcclOperation, OperationKind, Version};
 pub use plugin::{plugin_v4, plugin_v5, plugin_v6};

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use crate::abi::{self, Head, Plugin, PluginV4, PluginV5, SUCCESS, event};
-use crate::handler::{Communicator, Handler, Operation, OperationKind, Version};
+use crate::handler::{Communicator, Handler, NcclOperation, OperationKind, Version};
 
 /// Maximum length of a text in bytes; longer texts are cut. NCCL's own names are shorter, names of
 /// communicators are unbounded.
@@ -179,8 +179,8 @@ unsafe fn start<H: Handler>(
 /// # Safety
 /// `body` is at [`abi::BODY`] of a descriptor of `version` whose event is `kind`. Its texts are constants of
 /// NCCL.
-unsafe fn operation<'a>(version: Version, kind: u64, body: *const c_void) -> Option<Operation<'a>> {
-    let plain = Operation {
+unsafe fn operation<'a>(version: Version, kind: u64, body: *const c_void) -> Option<NcclOperation<'a>> {
+    let plain = NcclOperation {
         kind: OperationKind::Captured,
         function: &[],
         count: 0,
@@ -196,7 +196,7 @@ unsafe fn operation<'a>(version: Version, kind: u64, body: *const c_void) -> Opt
         Some(match (kind, version) {
             (event::COLL, _) => {
                 let coll = &*body.cast::<abi::Coll>();
-                Operation {
+                NcclOperation {
                     kind: OperationKind::Collective,
                     function: read_text(coll.function),
                     count: coll.count as u64,
@@ -210,7 +210,7 @@ unsafe fn operation<'a>(version: Version, kind: u64, body: *const c_void) -> Opt
             }
             (event::P2P, _) => {
                 let p2p = &*body.cast::<abi::P2p>();
-                Operation {
+                NcclOperation {
                     kind: OperationKind::PointToPoint,
                     function: read_text(p2p.function),
                     count: p2p.count as u64,
@@ -222,7 +222,7 @@ unsafe fn operation<'a>(version: Version, kind: u64, body: *const c_void) -> Opt
             }
             (event::CE_COLL, Version::V6) => {
                 let coll = &*body.cast::<abi::CeColl>();
-                Operation {
+                NcclOperation {
                     kind: OperationKind::CopyEngine,
                     function: read_text(coll.function),
                     count: coll.count as u64,
@@ -238,7 +238,7 @@ unsafe fn operation<'a>(version: Version, kind: u64, body: *const c_void) -> Opt
                     return None;
                 }
                 let (function, data_type) = (read_text((*call).function), read_text((*call).data_type));
-                Operation { function, data_type, count: (*call).count as u64, root_or_peer: (*call).root, ..plain }
+                NcclOperation { function, data_type, count: (*call).count as u64, root_or_peer: (*call).root, ..plain }
             }
             (event::P2P_API, Version::V5 | Version::V6) => {
                 let call = body.cast::<abi::P2pApi>();
@@ -246,7 +246,7 @@ unsafe fn operation<'a>(version: Version, kind: u64, body: *const c_void) -> Opt
                     return None;
                 }
                 let (function, data_type) = (read_text((*call).function), read_text((*call).data_type));
-                Operation { function, data_type, count: (*call).count as u64, ..plain }
+                NcclOperation { function, data_type, count: (*call).count as u64, ..plain }
             }
             _ => return None,
         })

@@ -6,7 +6,7 @@ use std::ptr::{null, null_mut};
 use std::sync::Mutex;
 
 use nccl_sys::abi::{BODY, Coll, CollApi, event};
-use nccl_sys::{Communicator, Handler, Operation, plugin_v4, plugin_v5, plugin_v6};
+use nccl_sys::{Communicator, Handler, NcclOperation, plugin_v4, plugin_v5, plugin_v6};
 
 /// Calls that the handler received. All tests of this file share it, so there is only one.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -29,10 +29,10 @@ impl Handler for Recorder {
         TOLD.lock().unwrap().push(format!("end {context}"));
     }
 
-    fn operation(context: u32, operation: &Operation<'_>) {
+    fn operation(context: u32, operation: &NcclOperation<'_>) {
         assert!(operation.count != 13, "a handler that fails");
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        let Operation { kind, count, sequence, root_or_peer, channels, .. } = operation;
+        let NcclOperation { kind, count, sequence, root_or_peer, channels, .. } = operation;
         TOLD.lock().unwrap().push(format!(
             "{context} {kind:?} {} {count} {} {sequence:?} {root_or_peer} {} {} {channels}",
             text(operation.function),

@@ -45,7 +45,7 @@ pub struct FieldReading {
 
 /// Pointers to the functions; each may be missing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Functions {
+pub(crate) struct NvmlFunctions {
     pub power: Option<GetNumber>,
     pub temperature: Option<GetOfKind>,
     pub clock: Option<GetOfKind>,
@@ -56,7 +56,7 @@ pub(crate) struct Functions {
     pub fields: Option<GetFieldValues>,
 }
 
-impl Functions {
+impl NvmlFunctions {
     pub(crate) fn of(library: &Library) -> Self {
         Self {
             power: function(library, "nvmlDeviceGetPowerUsage"),

@@ -43,7 +43,7 @@ impl Metric {
 
 /// The functions of GPM, which all came with the same driver.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Functions {
+pub(crate) struct GpmFunctions {
     query_support: QuerySupport,
     sample_alloc: SampleAlloc,
     sample_free: SampleFree,
@@ -51,7 +51,7 @@ pub(crate) struct Functions {
     metrics_get: MetricsGet,
 }
 
-impl Functions {
+impl GpmFunctions {
     /// The functions of a library; `None` if it is too old.
     pub(crate) fn of(library: &Library) -> Option<Self> {
         Some(Self {
@@ -67,7 +67,7 @@ impl Functions {
 /// A reading of a device's counters; made by [`Device::sample`].
 #[derive(Debug)]
 pub struct Sample {
-    functions: Functions,
+    functions: GpmFunctions,
     handle: *mut c_void,
 }
 
@@ -79,7 +79,7 @@ impl Drop for Sample {
 }
 
 impl Nvml {
-    fn gpm(&self) -> Result<Functions, Status> {
+    fn gpm(&self) -> Result<GpmFunctions, Status> {
         self.gpm.ok_or(Status::FUNCTION_NOT_FOUND)
     }
 }

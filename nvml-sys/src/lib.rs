@@ -84,8 +84,8 @@ pub struct Nvml {
     mig_mode: Option<abi::GetMigMode>,
     link_generation: Option<abi::GetNumber>,
     link_lanes: Option<abi::GetNumber>,
-    gpm: Option<gpm::Functions>,
-    gauges: gauge_table::Functions,
+    gpm: Option<gpm::GpmFunctions>,
+    gauges: gauge_table::NvmlFunctions,
 }
 
 impl Nvml {
@@ -103,8 +103,8 @@ impl Nvml {
             mig_mode: function(&library, "nvmlDeviceGetMigMode"),
             link_generation: function(&library, "nvmlDeviceGetMaxPcieLinkGeneration"),
             link_lanes: function(&library, "nvmlDeviceGetMaxPcieLinkWidth"),
-            gpm: gpm::Functions::of(&library),
-            gauges: gauge_table::Functions::of(&library),
+            gpm: gpm::GpmFunctions::of(&library),
+            gauges: gauge_table::NvmlFunctions::of(&library),
         };
         // The function pointers are valid as long as the library is loaded.
         std::mem::forget(library);

@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::abi::{ExportTableCallbacks, ExportTableVersionInfo, GetExportTable, VERSION, export_table, module};
-use crate::callbacks::{self, Entry};
+use crate::callbacks::{self, Slot};
 use crate::handler::Handler;
 
 /// Why a copy of NVTX cannot be used.
@@ -73,7 +73,7 @@ pub unsafe fn attach<H: Handler>(get_export_table: GetExportTable) -> Result<(),
 ///
 /// # Safety
 /// Each function may be called through its slot.
-unsafe fn fill(callbacks: &ExportTableCallbacks, module: i32, entries: &[Entry]) -> bool {
+unsafe fn fill(callbacks: &ExportTableCallbacks, module: i32, entries: &[Slot]) -> bool {
     let Some(get) = callbacks.get_module_function_table else { return false };
     let (mut table, mut size) = (ptr::null_mut(), 0);
     // SAFETY: both pointers are to live locals.

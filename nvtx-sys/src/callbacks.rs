@@ -7,17 +7,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use crate::abi::{EventAttributes, core, core2};
-use crate::event::{Event, Text};
+use crate::event::{Attributes, Text};
 use crate::handler::{Domain, Handler};
 
 /// Return value of push and pop when the tool does not count: `NVTX_NO_PUSH_POP_TRACKING`.
 const NO_TRACKING: c_int = -2;
 
 /// Slot in a table, and the function that goes there.
-pub type Entry = (usize, *const c_void);
+pub type Slot = (usize, *const c_void);
 
 /// Functions for the table of [`module::CORE`](crate::abi::module::CORE).
-pub fn core<H: Handler>() -> [Entry; 15] {
+pub fn core<H: Handler>() -> [Slot; 15] {
     [
         (core::MARK_EX, mark_ex::<H> as *const c_void),
         (core::MARK_A, mark_a::<H> as *const c_void),
@@ -38,7 +38,7 @@ pub fn core<H: Handler>() -> [Entry; 15] {
 }
 
 /// Functions for the table of [`module::CORE2`](crate::abi::module::CORE2).
-pub fn core2<H: Handler>() -> [Entry; 11] {
+pub fn core2<H: Handler>() -> [Slot; 11] {
     [
         (core2::DOMAIN_MARK_EX, domain_mark_ex::<H> as *const c_void),
         (core2::DOMAIN_RANGE_START_EX, domain_start_ex::<H> as *const c_void),
@@ -84,26 +84,26 @@ macro_rules! callbacks {
 }
 
 callbacks! {
-    fn mark_ex(event: *const EventAttributes) -> (), (); H::mark(Domain::DEFAULT, &Event::read(event));
-    fn mark_a(text: *const c_char) -> (), (); H::mark(Domain::DEFAULT, &Event::of(Text::narrow(text)));
-    fn mark_w(text: *const u32) -> (), (); H::mark(Domain::DEFAULT, &Event::of(Text::wide(text)));
-    fn start_ex(event: *const EventAttributes) -> u64, 0; H::start(Domain::DEFAULT, &Event::read(event));
-    fn start_a(text: *const c_char) -> u64, 0; H::start(Domain::DEFAULT, &Event::of(Text::narrow(text)));
-    fn start_w(text: *const u32) -> u64, 0; H::start(Domain::DEFAULT, &Event::of(Text::wide(text)));
-    fn push_ex(event: *const EventAttributes) -> c_int, NO_TRACKING; H::push(Domain::DEFAULT, &Event::read(event));
-    fn push_a(text: *const c_char) -> c_int, NO_TRACKING; H::push(Domain::DEFAULT, &Event::of(Text::narrow(text)));
-    fn push_w(text: *const u32) -> c_int, NO_TRACKING; H::push(Domain::DEFAULT, &Event::of(Text::wide(text)));
+    fn mark_ex(event: *const EventAttributes) -> (), (); H::mark(Domain::DEFAULT, &Attributes::read(event));
+    fn mark_a(text: *const c_char) -> (), (); H::mark(Domain::DEFAULT, &Attributes::of(Text::narrow(text)));
+    fn mark_w(text: *const u32) -> (), (); H::mark(Domain::DEFAULT, &Attributes::of(Text::wide(text)));
+    fn start_ex(event: *const EventAttributes) -> u64, 0; H::start(Domain::DEFAULT, &Attributes::read(event));
+    fn start_a(text: *const c_char) -> u64, 0; H::start(Domain::DEFAULT, &Attributes::of(Text::narrow(text)));
+    fn start_w(text: *const u32) -> u64, 0; H::start(Domain::DEFAULT, &Attributes::of(Text::wide(text)));
+    fn push_ex(event: *const EventAttributes) -> c_int, NO_TRACKING; H::push(Domain::DEFAULT, &Attributes::read(event));
+    fn push_a(text: *const c_char) -> c_int, NO_TRACKING; H::push(Domain::DEFAULT, &Attributes::of(Text::narrow(text)));
+    fn push_w(text: *const u32) -> c_int, NO_TRACKING; H::push(Domain::DEFAULT, &Attributes::of(Text::wide(text)));
     fn name_category_a(category: u32, name: *const c_char) -> (), ();
         H::name_category(Domain::DEFAULT, category, Text::narrow(name));
     fn name_category_w(category: u32, name: *const u32) -> (), ();
         H::name_category(Domain::DEFAULT, category, Text::wide(name));
     fn name_thread_a(thread: u32, name: *const c_char) -> (), (); H::name_thread(thread, Text::narrow(name));
     fn name_thread_w(thread: u32, name: *const u32) -> (), (); H::name_thread(thread, Text::wide(name));
-    fn domain_mark_ex(of: Handle, event: *const EventAttributes) -> (), (); H::mark(domain(of), &Event::read(event));
+    fn domain_mark_ex(of: Handle, event: *const EventAttributes) -> (), (); H::mark(domain(of), &Attributes::read(event));
     fn domain_start_ex(of: Handle, event: *const EventAttributes) -> u64, 0;
-        H::start(domain(of), &Event::read(event));
+        H::start(domain(of), &Attributes::read(event));
     fn domain_push_ex(of: Handle, event: *const EventAttributes) -> c_int, NO_TRACKING;
-        H::push(domain(of), &Event::read(event));
+        H::push(domain(of), &Attributes::read(event));
     fn domain_name_category_a(of: Handle, category: u32, name: *const c_char) -> (), ();
         H::name_category(domain(of), category, Text::narrow(name));
     fn domain_name_category_w(of: Handle, category: u32, name: *const u32) -> (), ();

@@ -114,7 +114,7 @@ const MAX_STRUCTS: i32 = 64;
 
 /// Attributes of a range or mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Event<'a> {
+pub struct Attributes<'a> {
     /// The text.
     pub message: Message<'a>,
     /// Id of the category in its domain; 0 is none.
@@ -125,7 +125,7 @@ pub struct Event<'a> {
     pub payload: Payload,
 }
 
-impl<'a> Event<'a> {
+impl<'a> Attributes<'a> {
     /// An event with only a text.
     pub(crate) fn of(text: Text<'a>) -> Self {
         Self { message: Message::Text(text), ..Self::default() }

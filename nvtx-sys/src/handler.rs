@@ -1,6 +1,6 @@
 //! Interface that a tool implements.
 
-use crate::event::{Event, RegisteredString, Text};
+use crate::event::{Attributes, RegisteredString, Text};
 
 /// The tool's id of a domain; its handle in the program is this number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -18,14 +18,14 @@ impl Domain {
 /// strings may be unknown to the handler: a program can pass ids that another tool returned.
 pub trait Handler: 'static {
     /// `nvtxMark...`, `nvtxDomainMarkEx`
-    fn mark(domain: Domain, event: &Event<'_>);
+    fn mark(domain: Domain, event: &Attributes<'_>);
     /// `nvtxRangePush...`: returns the number of ranges that were open in this thread and domain before it;
     /// negative if unknown.
-    fn push(domain: Domain, event: &Event<'_>) -> i32;
+    fn push(domain: Domain, event: &Attributes<'_>) -> i32;
     /// `nvtxRangePop`: returns the value that its push returned; negative if there was none.
     fn pop(domain: Domain) -> i32;
     /// `nvtxRangeStart...`: returns a number unique in the process, or 0 for a range that is not tracked.
-    fn start(domain: Domain, event: &Event<'_>) -> u64;
+    fn start(domain: Domain, event: &Attributes<'_>) -> u64;
     /// `nvtxRangeEnd`, with the value that [`start`](Self::start) returned.
     fn end(range: u64);
     /// `nvtxNameCategory...`

@@ -36,5 +36,5 @@ pub mod program;
 
 pub use abi::GetExportTable;
 pub use attach::{AttachError, attach};
-pub use event::{EXTENDED_WORDS, Event, Extended, MAX_TEXT, Message, Payload, RegisteredString, Text};
+pub use event::{Attributes, EXTENDED_WORDS, Extended, MAX_TEXT, Message, Payload, RegisteredString, Text};
 pub use handler::{Domain, Handler};

@@ -72,18 +72,18 @@ unsafe extern "C" fn set_version<const COPY: usize>(version: u32) {
 }
 
 /// The addresses of function pointers, as an array that the tool reads.
-struct Table(Box<[*mut *const c_void]>);
+struct OwnedTable(Box<[*mut *const c_void]>);
 // SAFETY: the addresses are of statics, which are only used as atomics.
-unsafe impl Send for Table {}
+unsafe impl Send for OwnedTable {}
 // SAFETY: as above; the array itself is never changed.
-unsafe impl Sync for Table {}
+unsafe impl Sync for OwnedTable {}
 
 unsafe extern "C" fn get_module_function_table<const COPY: usize>(
     module: c_int,
     table: *mut FunctionTable,
     size: *mut c_uint,
 ) -> c_int {
-    static TABLES: [[OnceLock<Table>; 2]; 2] = [const { [const { OnceLock::new() }; 2] }; 2];
+    static TABLES: [[OnceLock<OwnedTable>; 2]; 2] = [const { [const { OnceLock::new() }; 2] }; 2];
     let (functions, which): (&[AtomicPtr<c_void>], _) = match module {
         module::CORE => (&GLOBALS[COPY].core, 0),
         module::CORE2 => (&GLOBALS[COPY].core2, 1),
@@ -92,7 +92,9 @@ unsafe extern "C" fn get_module_function_table<const COPY: usize>(
     // Slot 0 is not a function.
     let address = |function: &AtomicPtr<c_void>| function.as_ptr().cast::<*const c_void>();
     let made = TABLES[COPY][which].get_or_init(|| {
-        Table(functions.iter().enumerate().map(|(at, f)| if at == 0 { ptr::null_mut() } else { address(f) }).collect())
+        OwnedTable(
+            functions.iter().enumerate().map(|(at, f)| if at == 0 { ptr::null_mut() } else { address(f) }).collect(),
+        )
     });
     // SAFETY: the tool passes the addresses of its variables.
     unsafe {

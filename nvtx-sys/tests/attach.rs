@@ -9,7 +9,7 @@ use nvtx_sys::abi::{
     EventAttributes, PayloadData, STATIC_SCHEMAS, color_type, export_table, message_type, payload_type,
 };
 use nvtx_sys::program::Program;
-use nvtx_sys::{AttachError, Domain, Event, Extended, Handler, Message, Payload, RegisteredString, Text, attach};
+use nvtx_sys::{AttachError, Attributes, Domain, Extended, Handler, Message, Payload, RegisteredString, Text, attach};
 
 static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// The handler and the copies are global to the process, so the tests run one at a time.
@@ -23,7 +23,7 @@ fn heard() -> Vec<String> {
     std::mem::take(&mut *HEARD.lock().unwrap())
 }
 
-fn say(event: &Event<'_>) -> String {
+fn say(event: &Attributes<'_>) -> String {
     let message = match event.message {
         Message::None => "-".to_owned(),
         Message::Text(text) => format!("{:?}", text.to_string_lossy()),
@@ -39,13 +39,13 @@ fn say(event: &Event<'_>) -> String {
 struct Notebook;
 
 impl Handler for Notebook {
-    fn mark(domain: Domain, event: &Event<'_>) {
+    fn mark(domain: Domain, event: &Attributes<'_>) {
         if event.message == Message::Text(Text::Narrow(b"panic")) {
             panic!("as asked");
         }
         hear(format!("mark {} {}", domain.0, say(event)));
     }
-    fn push(domain: Domain, event: &Event<'_>) -> i32 {
+    fn push(domain: Domain, event: &Attributes<'_>) -> i32 {
         hear(format!("push {} {}", domain.0, say(event)));
         3
     }
@@ -53,7 +53,7 @@ impl Handler for Notebook {
         hear(format!("pop {}", domain.0));
         4
     }
-    fn start(domain: Domain, event: &Event<'_>) -> u64 {
+    fn start(domain: Domain, event: &Attributes<'_>) -> u64 {
         hear(format!("start {} {}", domain.0, say(event)));
         1 << 40
     }

@@ -130,7 +130,7 @@ impl Sum {
 
 /// A launching call in the table of the newest calls by number.
 #[derive(Clone, Copy, Debug, Default)]
-struct Launched {
+struct LaunchEntry {
     correlation: u32,
     /// End of the call, nanoseconds after the origin.
     at: u64,
@@ -145,7 +145,7 @@ pub(crate) struct Curves {
     sums: BTreeMap<(DeviceId, Shown), Sum>,
     sets: BTreeMap<DeviceId, MetricSet>,
     read: BTreeMap<DeviceId, u64>,
-    calls: Vec<Launched>,
+    calls: Vec<LaunchEntry>,
     /// Device and start of operations whose call has not arrived, by its number: a graph has many.
     early: FxHashMap<u32, Vec<(DeviceId, u64)>>,
     early_count: usize,
@@ -192,8 +192,8 @@ impl Curves {
             return;
         }
         let at = self.since(call.end);
-        self.calls.resize(CALLS, Launched::default());
-        self.calls[correlation as usize % CALLS] = Launched { correlation, at };
+        self.calls.resize(CALLS, LaunchEntry::default());
+        self.calls[correlation as usize % CALLS] = LaunchEntry { correlation, at };
         for (device, begun) in self.early.remove(&correlation).into_iter().flatten() {
             self.early_count -= 1;
             self.queued(device, at, begun);
@@ -205,7 +205,7 @@ impl Curves {
         let call = self.calls.get(correlation as usize % CALLS).filter(|call| call.correlation == correlation);
         if correlation == 0 {
             self.launches_unknown += 1;
-        } else if let Some(&Launched { at, .. }) = call {
+        } else if let Some(&LaunchEntry { at, .. }) = call {
             self.queued(device, at, begun);
         } else if self.early_count < EARLY {
             // Its call may arrive with later records.

@@ -13,10 +13,10 @@ use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
 use profiler_core::attribution::segments::{GapEnd, Segment, TimeSegment};
 
 use crate::block::Blocks;
-use crate::lane::{Event, Kept, Lane};
+use crate::lane::{KeptEvents, Lane, LaneEvent};
 use crate::lost::Lost;
-use crate::names::Names;
-use crate::sums::{Intervals, Sums};
+use crate::names::PageNames;
+use crate::sums::{IntervalSums, Intervals};
 
 /// Maximum number of waiting segments. The engine changes only the newest 4,096 idle ones; busy ones may be
 /// between them, and one segment of the engine may be several here.
@@ -27,7 +27,7 @@ const WAITING_IDLE: usize = 2 * 4_096;
 #[derive(Debug)]
 pub(crate) struct DeviceLane {
     pub(crate) segments: Lane,
-    sums: Sums,
+    sums: IntervalSums,
     waiting: VecDeque<Waiting>,
     /// Information about the newest gap that ended; segments without a gap end repeat it, which takes no
     /// bytes.
@@ -52,9 +52,9 @@ const GAP_END: u64 = 32;
 /// State shared by all lanes for writing.
 pub(crate) struct Context<'a, 'b> {
     pub(crate) origin: u64,
-    pub(crate) kept: &'a Kept,
+    pub(crate) kept: &'a KeptEvents,
     pub(crate) blocks: &'a mut Blocks<'b>,
-    pub(crate) names: &'a mut Names,
+    pub(crate) names: &'a mut PageNames,
     pub(crate) dictionary: &'a Dictionary,
 }
 
@@ -63,7 +63,7 @@ impl DeviceLane {
         let columns = &["leaf", "subject", "stack", "operation", "stream", "thread", "correlation"];
         Self {
             segments: Lane::new("device", Some(device), device.into(), columns).named(label),
-            sums: Sums::new(intervals, LEAF_COUNT),
+            sums: IntervalSums::new(intervals, LEAF_COUNT),
             waiting: VecDeque::new(),
             waiting_idle: 0,
             ended: [0; 4],
@@ -139,7 +139,7 @@ impl DeviceLane {
         self.ended = ends.unwrap_or(self.ended);
         let [operation, stream, thread, correlation] = self.ended;
         let leaf = segment.leaf as u64 + if ends.is_some() { GAP_END } else { 0 };
-        let event = Event { begin, duration: segment.to.since(segment.from), ..Event::default() };
+        let event = LaneEvent { begin, duration: segment.to.since(segment.from), ..LaneEvent::default() };
         let event = event.with([leaf, subject.into(), stack.into(), operation, stream, thread, correlation]);
         self.segments.continues = ends.is_none() && !segment.leaf.is_busy();
         self.segments.push(event, with.kept, with.blocks)

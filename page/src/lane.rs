@@ -18,7 +18,7 @@ const VALUES: usize = 7;
 
 /// An event with a duration.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Event {
+pub(crate) struct LaneEvent {
     /// Nanoseconds after the origin of the page.
     pub(crate) begin: u64,
     pub(crate) duration: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Event {
     pub(crate) values: [u64; VALUES],
 }
 
-impl Event {
+impl LaneEvent {
     /// Returns the same time with these values.
     pub(crate) fn with<const N: usize>(mut self, values: [u64; N]) -> Self {
         self.values[..N].copy_from_slice(&values);
@@ -67,12 +67,12 @@ pub(crate) struct Lane {
     #[serde(skip)]
     pub(crate) split: u64,
     #[serde(skip)]
-    pending: Vec<Event>,
+    pending: Vec<LaneEvent>,
 }
 
 /// Selection of the events in a page.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct KeptEvents {
     /// Only events that overlap one of these, nanoseconds after the origin: disjoint, in order. `None`
     /// selects all.
     pub(crate) windows: Option<Vec<(u64, u64)>>,
@@ -80,8 +80,8 @@ pub(crate) struct Kept {
     pub(crate) most_bytes: u64,
 }
 
-impl Kept {
-    fn holds(&self, event: &Event) -> bool {
+impl KeptEvents {
+    fn holds(&self, event: &LaneEvent) -> bool {
         let Some(windows) = &self.windows else { return true };
         let (begin, end) = (event.begin, event.begin + event.duration);
         let index = windows.partition_point(|&(_, to)| to <= begin);
@@ -100,7 +100,7 @@ impl Lane {
     }
 
     /// Adds an event; a full chunk is written to `blocks`.
-    pub(crate) fn push(&mut self, event: Event, kept: &Kept, blocks: &mut Blocks<'_>) -> io::Result<()> {
+    pub(crate) fn push(&mut self, event: LaneEvent, kept: &KeptEvents, blocks: &mut Blocks<'_>) -> io::Result<()> {
         self.events += 1;
         if kept.holds(&event) {
             self.pending.push(event);
@@ -113,7 +113,7 @@ impl Lane {
     }
 
     /// Writes the remaining events.
-    pub(crate) fn flush(&mut self, kept: &Kept, blocks: &mut Blocks<'_>) -> io::Result<()> {
+    pub(crate) fn flush(&mut self, kept: &KeptEvents, blocks: &mut Blocks<'_>) -> io::Result<()> {
         let mut events = std::mem::take(&mut self.pending);
         let (Some(first), Some(last)) = (
             events.iter().map(|event| event.begin).min(),
@@ -144,7 +144,7 @@ impl Lane {
 }
 
 /// The columns of the events, in order of their start.
-fn packed(events: &[Event], columns: usize) -> Vec<Vec<u8>> {
+fn packed(events: &[LaneEvent], columns: usize) -> Vec<Vec<u8>> {
     let mut parts = Vec::new();
     // Relative to the end of the previous event: events of a row are mostly adjacent, or have equal pauses.
     let mut position = 0_u64;
@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn a_window_keeps_what_overlaps_it() {
-        let kept = Kept { windows: Some(vec![(10, 20), (40, 50)]), most_bytes: 0 };
-        let holds = |begin, duration| kept.holds(&Event { begin, duration, ..Event::default() });
+        let kept = KeptEvents { windows: Some(vec![(10, 20), (40, 50)]), most_bytes: 0 };
+        let holds = |begin, duration| kept.holds(&LaneEvent { begin, duration, ..LaneEvent::default() });
         assert!(holds(0, 11) && holds(19, 1) && holds(15, 0) && holds(20, 21) && holds(49, 100));
         assert!(!holds(0, 10) && !holds(20, 20) && !holds(20, 0) && !holds(50, 1));
     }
@@ -186,9 +186,9 @@ mod tests {
         let mut out = Vec::new();
         let mut blocks = Blocks::new(&mut out);
         let mut lane = Lane::new("stream", Some(0), 7, &["name"]);
-        let kept = Kept { windows: None, most_bytes: 80 };
+        let kept = KeptEvents { windows: None, most_bytes: 80 };
         for begin in [30, 10, 20] {
-            lane.push(Event { begin, duration: 5, values: [1; VALUES] }, &kept, &mut blocks).unwrap();
+            lane.push(LaneEvent { begin, duration: 5, values: [1; VALUES] }, &kept, &mut blocks).unwrap();
         }
         lane.flush(&kept, &mut blocks).unwrap();
         lane.written(blocks.finish().unwrap());
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!((lane.chunks[0].first, lane.chunks[0].last), (10, 35));
         for begin in 0..1000 {
             let values = [begin * 7919 % 1013; VALUES];
-            lane.push(Event { begin, duration: begin % 91, values }, &kept, &mut blocks).unwrap();
+            lane.push(LaneEvent { begin, duration: begin % 91, values }, &kept, &mut blocks).unwrap();
         }
         lane.flush(&kept, &mut blocks).unwrap();
         lane.written(blocks.finish().unwrap());
@@ -208,16 +208,16 @@ mod tests {
         let mut out = Vec::new();
         let mut blocks = Blocks::new(&mut out);
         let mut lane = Lane::new("device", Some(0), 0, &["leaf"]);
-        let kept = Kept { windows: None, most_bytes: u64::MAX };
+        let kept = KeptEvents { windows: None, most_bytes: u64::MAX };
         for begin in 0..CHUNK as u64 + 9 {
             lane.continues = (CHUNK as u64 - 9..CHUNK as u64 + 5).contains(&begin);
-            lane.push(Event { begin, duration: 1, ..Event::default() }, &kept, &mut blocks).unwrap();
+            lane.push(LaneEvent { begin, duration: 1, ..LaneEvent::default() }, &kept, &mut blocks).unwrap();
         }
         let counts = |lane: &Lane| lane.chunks.iter().map(|chunk| chunk.count).collect::<Vec<_>>();
         assert_eq!((counts(&lane), lane.split), (vec![CHUNK + 6], 0));
         lane.continues = true;
         for begin in 0..2 * CHUNK as u64 {
-            lane.push(Event { begin, duration: 1, ..Event::default() }, &kept, &mut blocks).unwrap();
+            lane.push(LaneEvent { begin, duration: 1, ..LaneEvent::default() }, &kept, &mut blocks).unwrap();
         }
         assert_eq!((counts(&lane), lane.split), (vec![CHUNK + 6, 2 * CHUNK], 1));
     }

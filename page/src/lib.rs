@@ -42,8 +42,8 @@ use gpuwhy_report::run::Report;
 
 use self::block::Blocks;
 pub use self::error::PageError;
-use self::manifest::{Manifest, Source, Timeline};
-pub use self::options::{Detail, MAX_BYTES, Options, Outcome, PAGE_VERSION};
+use self::manifest::{Manifest, PageSource, Timeline};
+pub use self::options::{Detail, MAX_BYTES, Options, PAGE_VERSION, PageResult};
 use self::plan::Plan;
 use self::prescan::Prescan;
 use self::rank_map::RankTime;
@@ -59,7 +59,7 @@ pub fn write_report(
     options: &Options,
     mut out: impl Write + Send,
     progress: &mut Progress<'_>,
-) -> Result<Outcome, PageError> {
+) -> Result<PageResult, PageError> {
     let mut prescan = Prescan::new(options.redact);
     let report = trace.observe(options.capture, &mut prescan, progress)?;
     let plan = Plan::new(&report, &prescan, options);
@@ -85,12 +85,12 @@ pub fn write_report(
     timeline.curves = curves;
     let file = trace.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let file = if options.redact { "TRACE".to_owned() } else { file };
-    let mut manifest = Manifest::new(&report, Source { title, file }, left_out.clone(), Some(timeline));
+    let mut manifest = Manifest::new(&report, PageSource { title, file }, left_out.clone(), Some(timeline));
     manifest.sources = sources.excerpts;
     blocks.named("names", serde_json::to_vec(&names).map_err(io::Error::from)?)?;
     blocks.named("doc", serde_json::to_vec(&manifest).map_err(io::Error::from)?)?;
     html::end(&mut out)?;
-    Ok(Outcome { damage: report.completeness.damage, left_out, events, records: plan.records })
+    Ok(PageResult { damage: report.completeness.damage, left_out, events, records: plan.records })
 }
 
 /// Writes the page of a comparison to `out`: `diff` of the runs `a` and `b`, each with its name. It has no

@@ -24,7 +24,7 @@ use crate::sources::Excerpt;
 #[derive(Serialize)]
 pub(crate) struct Manifest<'a> {
     page_version: u32,
-    source: Source,
+    source: PageSource,
     report: &'a Report,
     /// Missing or doubtful data of the trace.
     missing: Vec<String>,
@@ -41,7 +41,7 @@ pub(crate) struct Manifest<'a> {
 
 /// Origin of a page, for display.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Source {
+pub(crate) struct PageSource {
     pub(crate) title: String,
     pub(crate) file: String,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Timeline {
     /// Nanoseconds after the origin; `None` if events of the complete run are included.
     windows: Option<Vec<(u64, u64)>>,
     lanes: Vec<Lane>,
-    steps: Vec<Steps>,
+    steps: Vec<StepDifferences>,
     lost: Lost,
     uncorrected_ns: u64,
     pub(crate) replay: Option<Replay>,
@@ -83,7 +83,7 @@ pub(crate) struct Timeline {
 
 /// The steps of a device, as differences: from the end of the previous step to the start, and the duration.
 #[derive(Serialize)]
-struct Steps {
+struct StepDifferences {
     device: u32,
     rows: Vec<(u64, u64)>,
 }
@@ -110,7 +110,7 @@ impl Timeline {
                 position = start + row.1;
                 row
             });
-            Some(Steps { device, rows: rows.collect() })
+            Some(StepDifferences { device, rows: rows.collect() })
         };
         Self {
             origin_unix_ns: plan.origin.to_string(),
@@ -130,7 +130,12 @@ impl Timeline {
 }
 
 impl<'a> Manifest<'a> {
-    pub(crate) fn new(report: &'a Report, source: Source, left_out: Vec<String>, timeline: Option<Timeline>) -> Self {
+    pub(crate) fn new(
+        report: &'a Report,
+        source: PageSource,
+        left_out: Vec<String>,
+        timeline: Option<Timeline>,
+    ) -> Self {
         let cause_of = |leaf: Leaf| Cause::ALL.iter().position(|&cause| cause == leaf.cause()).unwrap_or(0);
         Self {
             page_version: PAGE_VERSION,

@@ -6,7 +6,7 @@ use gpuwhy_trace::demangle::without_parameters;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{ApiFunctionId, LaunchConfigId, NameId, StackId};
 use profiler_core::attribution::api::{ApiClass, without_suffix};
-use profiler_core::attribution::leaf::Work;
+use profiler_core::attribution::leaf::WorkKind;
 use profiler_core::attribution::{LineId, Subject, is_communication};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -41,14 +41,14 @@ impl NameKind {
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum Key {
+enum NameKey {
     Id(NameKind, u32),
     Text(NameKind, String),
 }
 
 /// Tables of the page other than events.
 #[derive(Debug, Serialize)]
-pub(crate) struct Names {
+pub(crate) struct PageNames {
     names: Vec<(String, u8)>,
     /// Name, grid, block, registers per thread, static and dynamic shared bytes.
     configs: Vec<[u64; 10]>,
@@ -57,7 +57,7 @@ pub(crate) struct Names {
     /// Kind of subject, and its name.
     subjects: Vec<(&'static str, u32)>,
     #[serde(skip)]
-    known: FxHashMap<Key, u32>,
+    known: FxHashMap<NameKey, u32>,
     #[serde(skip)]
     known_configs: FxHashMap<LaunchConfigId, (u32, NameKind)>,
     #[serde(skip)]
@@ -66,7 +66,7 @@ pub(crate) struct Names {
     known_subjects: FxHashMap<Subject, u32>,
 }
 
-impl Names {
+impl PageNames {
     pub(crate) fn new() -> Self {
         Self {
             names: vec![("(one of many more names)".to_owned(), NameKind::OtherCall as u8)],
@@ -80,7 +80,7 @@ impl Names {
         }
     }
 
-    fn intern(&mut self, key: Key, text: impl FnOnce() -> (String, NameKind)) -> u32 {
+    fn intern(&mut self, key: NameKey, text: impl FnOnce() -> (String, NameKind)) -> u32 {
         if let Some(&known) = self.known.get(&key) {
             return known;
         }
@@ -95,15 +95,15 @@ impl Names {
     }
 
     pub(crate) fn text(&mut self, kind: NameKind, text: &str) -> u32 {
-        self.intern(Key::Text(kind, text.to_owned()), || (text.to_owned(), kind))
+        self.intern(NameKey::Text(kind, text.to_owned()), || (text.to_owned(), kind))
     }
 
     pub(crate) fn name(&mut self, kind: NameKind, id: NameId, dictionary: &Dictionary) -> u32 {
-        self.intern(Key::Id(kind, id.0), || (dictionary.name(id).to_owned(), kind))
+        self.intern(NameKey::Id(kind, id.0), || (dictionary.name(id).to_owned(), kind))
     }
 
     pub(crate) fn kernel(&mut self, id: NameId, dictionary: &Dictionary) -> (u32, NameKind) {
-        let index = self.intern(Key::Id(NameKind::Compute, id.0), || {
+        let index = self.intern(NameKey::Id(NameKind::Compute, id.0), || {
             let raw = dictionary.name(id);
             let kind = if is_communication(raw) { NameKind::Communication } else { NameKind::Compute };
             (without_parameters(raw), kind)
@@ -138,7 +138,7 @@ impl Names {
             ApiClass::Memory => NameKind::Memory,
             _ => NameKind::OtherCall,
         };
-        let index = self.intern(Key::Id(NameKind::OtherCall, id.0), || {
+        let index = self.intern(NameKey::Id(NameKind::OtherCall, id.0), || {
             let raw = dictionary.api_function(id).map_or("?", |function| dictionary.name(function.name));
             (without_suffix(raw).to_owned(), kind(raw))
         });
@@ -196,10 +196,10 @@ impl Names {
             Subject::Awaited(producer) => {
                 let place = if producer.other_device { " on another GPU" } else { "" };
                 let kind = match producer.work {
-                    Work::Compute => NameKind::Compute,
-                    Work::Communication => NameKind::Communication,
-                    Work::Copy => NameKind::Copy,
-                    Work::Memset => NameKind::Memset,
+                    WorkKind::Compute => NameKind::Compute,
+                    WorkKind::Communication => NameKind::Communication,
+                    WorkKind::Copy => NameKind::Copy,
+                    WorkKind::Memset => NameKind::Memset,
                 };
                 ("event", self.text(kind, &format!("{}{place}", producer.work.name())))
             }

@@ -46,7 +46,7 @@ pub enum Detail {
 
 /// Result of writing a page.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct PageResult {
     /// Parts that the trace lacks, one sentence each.
     pub damage: Vec<String>,
     /// Parts of the trace that are not in the page, one sentence each.

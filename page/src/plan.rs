@@ -9,7 +9,7 @@ use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::{bytes, duration};
 use gpuwhy_trace::dictionary::Dictionary;
 
-use crate::lane::Kept;
+use crate::lane::KeptEvents;
 use crate::options::{Detail, Options};
 use crate::prescan::{Extent, Prescan};
 use crate::replay::ReplayPlan;
@@ -37,7 +37,7 @@ pub(crate) struct Plan {
     pub(crate) origin: u64,
     pub(crate) window: u64,
     pub(crate) shown: Option<u32>,
-    pub(crate) kept: Kept,
+    pub(crate) kept: KeptEvents,
     pub(crate) intervals: Intervals,
     pub(crate) replay: ReplayPlan,
     /// Names that replace those of the trace.
@@ -93,7 +93,7 @@ impl Plan {
             origin,
             window,
             shown,
-            kept: Kept { windows, most_bytes: options.max_bytes },
+            kept: KeptEvents { windows, most_bytes: options.max_bytes },
             intervals,
             replay: ReplayPlan::new(report),
             marked: prescan.marked().cloned(),

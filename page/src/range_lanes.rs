@@ -7,7 +7,7 @@ use gpuwhy_trace::record::{NameId, RangeEvent, RangeEventKind};
 use rustc_hash::FxHashMap;
 
 use crate::device::Context;
-use crate::lane::{Event, Lane};
+use crate::lane::{Lane, LaneEvent};
 use crate::lost::Lost;
 use crate::names::NameKind;
 
@@ -100,7 +100,7 @@ impl RangeLanes {
             Lane::new("ranges", None, if by_number { 0 } else { thread }, &["name", "level"]).named(label)
         });
         let name = with.names.name(NameKind::Range, message, with.dictionary);
-        let event = Event { begin, duration: end.saturating_sub(begin), ..Event::default() };
+        let event = LaneEvent { begin, duration: end.saturating_sub(begin), ..LaneEvent::default() };
         lane.push(event.with([name.into(), level as u64]), with.kept, with.blocks)
     }
 

@@ -14,7 +14,7 @@ const COLUMNS: usize = 240;
 
 /// Time of one column, nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Column {
+pub(crate) struct MapColumn {
     /// Start on the common clock, nanoseconds since the Unix epoch.
     pub(crate) from: i64,
     pub(crate) nanos: u64,
@@ -94,11 +94,11 @@ impl RankTime {
         self.shown().map(|time| (time.origin as i64 + self.shift, time.end as i64 + self.shift))
     }
 
-    pub(crate) fn columns(&self) -> impl Iterator<Item = Column> {
+    pub(crate) fn columns(&self) -> impl Iterator<Item = MapColumn> {
         let time = self.shown();
         time.into_iter().flat_map(|time| {
             let with = time.columns.iter().enumerate().filter(|(_, causes)| causes.iter().any(|&nanos| nanos > 0));
-            with.map(|(place, &causes)| Column {
+            with.map(|(place, &causes)| MapColumn {
                 from: (time.origin + place as u64 * time.span) as i64 + self.shift,
                 nanos: time.span,
                 causes,

@@ -101,7 +101,7 @@ fn unzigzag(value: u64) -> i64 {
 
 /// An event with a duration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Event {
+pub struct PageEvent {
     /// Nanoseconds after the origin of the timeline.
     pub begin: u64,
     /// Duration, nanoseconds.
@@ -112,7 +112,7 @@ pub struct Event {
 
 /// Reads the `count` events of a chunk of a lane with this many `columns`. Panics if it is damaged.
 #[must_use]
-pub fn events(bytes: &[u8], count: usize, columns: usize) -> Vec<Event> {
+pub fn events(bytes: &[u8], count: usize, columns: usize) -> Vec<PageEvent> {
     let mut numbers = Numbers(bytes);
     let pauses = numbers.column(count);
     let durations = numbers.column(count);
@@ -120,9 +120,9 @@ pub fn events(bytes: &[u8], count: usize, columns: usize) -> Vec<Event> {
     let times = pauses.into_iter().zip(durations).map(|(pause, duration)| {
         let begin = end.wrapping_add_signed(unzigzag(pause));
         end = begin + duration;
-        Event { begin, duration, values: Vec::with_capacity(columns) }
+        PageEvent { begin, duration, values: Vec::with_capacity(columns) }
     });
-    let mut events: Vec<Event> = times.collect();
+    let mut events: Vec<PageEvent> = times.collect();
     for _ in 0..columns {
         let mut value = 0_i64;
         for (event, change) in events.iter_mut().zip(numbers.column(count)) {

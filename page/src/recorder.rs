@@ -17,13 +17,13 @@ use crate::block::Blocks;
 use crate::counter_lanes::{CounterLane, CounterLanes};
 use crate::curves::{Curve, Curves};
 use crate::device::{Context, DeviceLane};
-use crate::lane::{Event, Lane};
+use crate::lane::{Lane, LaneEvent};
 use crate::lost::Lost;
-use crate::names::{NameKind, Names};
+use crate::names::{NameKind, PageNames};
 use crate::plan::Plan;
 use crate::prescan::Selected;
 use crate::range_lanes::RangeLanes;
-use crate::sums::Sums;
+use crate::sums::IntervalSums;
 
 /// Maximum number of lanes of one kind; of more threads or streams, the first are kept.
 const LANES: usize = 64;
@@ -37,10 +37,10 @@ const WORK: &[&str] = &["name", "detail", "correlation"];
 pub(crate) struct Recorder<'a> {
     plan: &'a Plan,
     blocks: Blocks<'a>,
-    names: Names,
+    names: PageNames,
     selected: Selected,
     devices: BTreeMap<u32, DeviceLane>,
-    lanes: BTreeMap<Place, (Lane, Option<Sums>)>,
+    lanes: BTreeMap<LanePosition, (Lane, Option<IntervalSums>)>,
     ranges: RangeLanes,
     steps: BTreeMap<u32, Vec<LoggedStep>>,
     replayed: Vec<ReplayedOperation>,
@@ -52,7 +52,7 @@ pub(crate) struct Recorder<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum LanePosition {
     Stream(u32, u32),
     Thread(u32),
     Samples(u32),
@@ -61,7 +61,7 @@ enum Place {
 /// Result of the second pass.
 pub(crate) struct Recorded<'a> {
     pub(crate) blocks: Blocks<'a>,
-    pub(crate) names: Names,
+    pub(crate) names: PageNames,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) steps: BTreeMap<u32, Vec<LoggedStep>>,
     pub(crate) replayed: Vec<ReplayedOperation>,
@@ -76,7 +76,7 @@ impl<'a> Recorder<'a> {
         Self {
             plan,
             blocks,
-            names: Names::new(),
+            names: PageNames::new(),
             selected: Selected::default(),
             devices: BTreeMap::new(),
             lanes: BTreeMap::new(),
@@ -150,20 +150,20 @@ impl<'a> Recorder<'a> {
                 self.curves.began(kernel.device, start, kernel.correlation);
                 let (name, kind, config) = self.names.config(kernel.config, dictionary);
                 let event = event.with([name.into(), config.into(), kernel.correlation.0.into()]);
-                self.push(Place::Stream(kernel.device.0, kernel.stream.0), kind, event, dictionary)
+                self.push(LanePosition::Stream(kernel.device.0, kernel.stream.0), kind, event, dictionary)
             }
             Record::Copy(copy) => {
                 self.curves.began(copy.device, start, copy.correlation);
                 let name = self.names.text(NameKind::Copy, &copy_name(copy));
                 let event = event.with([name.into(), copy.bytes, copy.correlation.0.into()]);
-                let place = Place::Stream(copy.device.0, copy.stream.0);
+                let place = LanePosition::Stream(copy.device.0, copy.stream.0);
                 self.push(place, NameKind::Copy, event, dictionary)
             }
             Record::Memset(memset) => {
                 self.curves.began(memset.device, start, memset.correlation);
                 let name = self.names.text(NameKind::Memset, "memset");
                 let event = event.with([name.into(), memset.bytes, memset.correlation.0.into()]);
-                let place = Place::Stream(memset.device.0, memset.stream.0);
+                let place = LanePosition::Stream(memset.device.0, memset.stream.0);
                 self.push(place, NameKind::Memset, event, dictionary)
             }
             Record::Api(call) => {
@@ -172,12 +172,12 @@ impl<'a> Recorder<'a> {
                     self.curves.launched(call);
                 }
                 let event = event.with([name.into(), call.return_value.into(), call.correlation.0.into()]);
-                self.push(Place::Thread(call.thread.0), kind, event, dictionary)
+                self.push(LanePosition::Thread(call.thread.0), kind, event, dictionary)
             }
             Record::Sample(sample) => {
                 let stack = self.names.stack(sample.stack, dictionary);
                 let event = event.with([stack.into(), sample.on_cpu, sample.runnable, sample.state as u64]);
-                self.push(Place::Samples(sample.thread.0), NameKind::Code, event, dictionary)
+                self.push(LanePosition::Samples(sample.thread.0), NameKind::Code, event, dictionary)
             }
             Record::Range(range) => {
                 let (origin, kept) = (self.plan.origin, &self.plan.kept);
@@ -190,14 +190,20 @@ impl<'a> Recorder<'a> {
     }
 
     /// Event at this time; `None` outside the run.
-    fn placed(&self, start: Timestamp, end: Timestamp) -> Option<Event> {
+    fn placed(&self, start: Timestamp, end: Timestamp) -> Option<LaneEvent> {
         let (start, end) = (start.nanos(), end.nanos());
         let last = self.plan.origin + self.plan.window;
         let inside = start >= self.plan.origin && start <= end && end <= last;
-        inside.then(|| Event { begin: start - self.plan.origin, duration: end - start, ..Event::default() })
+        inside.then(|| LaneEvent { begin: start - self.plan.origin, duration: end - start, ..LaneEvent::default() })
     }
 
-    fn push(&mut self, place: Place, kind: NameKind, event: Event, dictionary: &Dictionary) -> io::Result<()> {
+    fn push(
+        &mut self,
+        place: LanePosition,
+        kind: NameKind,
+        event: LaneEvent,
+        dictionary: &Dictionary,
+    ) -> io::Result<()> {
         if !self.lanes.contains_key(&place) && !self.add_lane(place, dictionary) {
             self.lost.without_row += 1;
             return Ok(());
@@ -209,8 +215,8 @@ impl<'a> Recorder<'a> {
         lane.push(event, &self.plan.kept, &mut self.blocks)
     }
 
-    fn add_lane(&mut self, place: Place, dictionary: &Dictionary) -> bool {
-        let alike = |known: &&Place| std::mem::discriminant(*known) == std::mem::discriminant(&place);
+    fn add_lane(&mut self, place: LanePosition, dictionary: &Dictionary) -> bool {
+        let alike = |known: &&LanePosition| std::mem::discriminant(*known) == std::mem::discriminant(&place);
         if self.lanes.keys().filter(alike).count() >= LANES {
             return false;
         }
@@ -218,18 +224,18 @@ impl<'a> Recorder<'a> {
             let named = dictionary.thread_name(id).map(|name| format!(" {}", crate::html::shown(name)));
             format!("thread {id}{}", named.unwrap_or_default())
         };
-        let sums = || Some(Sums::new(self.plan.intervals, NameKind::COUNT));
+        let sums = || Some(IntervalSums::new(self.plan.intervals, NameKind::COUNT));
         let lane = match place {
-            Place::Stream(device, stream) => {
+            LanePosition::Stream(device, stream) => {
                 let label = format!("GPU {device} stream {stream}");
                 (Lane::new("stream", Some(device), stream.into(), WORK).named(label), sums())
             }
-            Place::Thread(id) => {
+            LanePosition::Thread(id) => {
                 let columns = &["name", "result", "correlation"];
                 let label = thread(gpuwhy_trace::record::ThreadId(id));
                 (Lane::new("thread", None, id.into(), columns).named(label), sums())
             }
-            Place::Samples(id) => {
+            LanePosition::Samples(id) => {
                 let columns = &["stack", "on_cpu", "runnable", "state"];
                 let label = thread(gpuwhy_trace::record::ThreadId(id));
                 (Lane::new("samples", None, id.into(), columns).named(label), None)

@@ -19,7 +19,7 @@ const OPERATIONS: u64 = 1 << 16;
 
 /// Step on a device, nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Candidate {
+struct StepCandidate {
     device: DeviceId,
     /// Start of the previous step: its operations determine the time of each scenario at the start of this
     /// one.
@@ -32,7 +32,7 @@ struct Candidate {
 /// Candidate steps.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayPlan {
-    candidates: Vec<Candidate>,
+    candidates: Vec<StepCandidate>,
 }
 
 /// A step in every scenario.
@@ -119,7 +119,7 @@ impl ReplayPlan {
 }
 
 /// Typical steps of a device with a validated simulation, spread over the steps that are kept.
-fn tried(device: &DeviceReport) -> Vec<Candidate> {
+fn tried(device: &DeviceReport) -> Vec<StepCandidate> {
     let Some(steps) = &device.steps else { return Vec::new() };
     if device.what_if.as_ref().is_none_or(|what_if| what_if.refused.is_some()) {
         return Vec::new();
@@ -135,7 +135,7 @@ fn tried(device: &DeviceReport) -> Vec<Candidate> {
     let stride = typical.len().div_ceil(most.max(1)).max(1);
     let chosen = typical.iter().step_by(stride).take(most);
     chosen
-        .map(|pair| Candidate {
+        .map(|pair| StepCandidate {
             device: device.device.id,
             before: pair[0].start.nanos(),
             from: pair[1].start.nanos(),

@@ -23,13 +23,13 @@ impl Intervals {
 
 /// Nanoseconds by key in each interval.
 #[derive(Debug)]
-pub(crate) struct Sums {
+pub(crate) struct IntervalSums {
     intervals: Intervals,
     /// By key; empty for a key without time.
     columns: Vec<Vec<u64>>,
 }
 
-impl Sums {
+impl IntervalSums {
     pub(crate) fn new(intervals: Intervals, keys: usize) -> Self {
         Self { intervals, columns: vec![Vec::new(); keys] }
     }
@@ -90,7 +90,7 @@ mod tests {
     fn time_is_divided_to_the_nanosecond() {
         let intervals = Intervals::of(1000, 16);
         assert_eq!(intervals, Intervals { count: 16, span: 63 });
-        let mut sums = Sums::new(intervals, 2);
+        let mut sums = IntervalSums::new(intervals, 2);
         let mut state = 1_u64;
         let mut total = 0;
         for _ in 0..200 {

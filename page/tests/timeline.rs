@@ -1,7 +1,7 @@
 //! The timeline of a page equals the report to the nanosecond.
 
 use gpuwhy_import::unwatched;
-use gpuwhy_page::read::{self, Event, Numbers};
+use gpuwhy_page::read::{self, Numbers, PageEvent};
 use gpuwhy_page::{Detail, Options};
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
 use serde_json::Value;
@@ -43,7 +43,7 @@ fn assert_lanes_are_the_report(stage: &Stage, options: &Options) -> Page {
         if whole {
             let (mut leaves, mut gaps) = ([0; LEAF_COUNT], 0);
             let mut end = None;
-            for Event { begin, duration, values } in page.events(lane) {
+            for PageEvent { begin, duration, values } in page.events(lane) {
                 assert!(end.is_none_or(|end| end == begin), "segments touch");
                 end = Some(begin + duration);
                 leaves[values[0] as usize % GAP_END] += duration;

@@ -2,7 +2,7 @@
 
 use crate::whatif_program::{Act, DEVICE, MACHINE, Machine, Recording};
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
-use profiler_core::whatif::{BestCase, OperationClass, Refusal, ScenarioKind, WhatIf};
+use profiler_core::whatif::{BestCase, OperationClass, ScenarioKind, SimulationProblem, WhatIf};
 
 const STEPS: usize = 120;
 const MS: u64 = 1_000_000;
@@ -195,7 +195,10 @@ fn a_copy_that_outlasts_its_blocking_call_releases_the_host_by_beginning() {
 fn what_nothing_explains_is_refused_and_the_books_answer() {
     let step = [Act::Unexplained(3 * MS), kernel(5 * MS), Act::Synchronize];
     let answer = answer(&MACHINE.run(&step, STEPS));
-    assert!(matches!(answer.refused, Some(Refusal::BaseError(_) | Refusal::Unexplained(_))), "{answer:?}");
+    assert!(
+        matches!(answer.refused, Some(SimulationProblem::BaseError(_) | SimulationProblem::Unexplained(_))),
+        "{answer:?}"
+    );
     assert!(answer.best_cases.is_empty());
     let mut leaves = [0; LEAF_COUNT];
     leaves[Leaf::Compute as usize] = 5 * MS;
@@ -211,7 +214,7 @@ fn what_nothing_explains_is_refused_and_the_books_answer() {
 fn few_steps_are_refused() {
     let answer = answer(&MACHINE.run(&[kernel(MS)], 4));
     // Four boundaries delimit three steps, the first of which has no predecessor.
-    assert_eq!(answer.refused, Some(Refusal::FewSteps(2)));
+    assert_eq!(answer.refused, Some(SimulationProblem::FewSteps(2)));
 }
 
 #[test]

@@ -438,7 +438,7 @@ fn a_gain_is_worth_a_line_from_one_percent_on() {
 
 #[test]
 fn a_replay_that_leaves_5_percent_unexplained_or_is_more_than_5_percent_off_is_refused() {
-    use profiler_core::whatif::Refusal;
+    use profiler_core::whatif::SimulationProblem;
     let series = StepSeries { source: StepSource::Annotated, period: 0 };
     // A launch every millisecond, whose kernel starts `late` microseconds later than a launch explains.
     let judged = |late: [u64; 2]| {
@@ -457,11 +457,11 @@ fn a_replay_that_leaves_5_percent_unexplained_or_is_more_than_5_percent_off_is_r
     assert_eq!(judged([0, 0]), (None, SCENARIO_COUNT - 3, 0.0));
     assert_eq!(judged([49, 49]).0, None);
     // With a constant delay, the steps have their real length, but the device still had an unexplained wait.
-    assert_eq!(judged([50, 50]), (Some(Refusal::Unexplained(0.05)), 0, 0.0));
+    assert_eq!(judged([50, 50]), (Some(SimulationProblem::Unexplained(0.05)), 0, 0.0));
     // With an occasional delay, half of the steps are longer and half are shorter than simulated.
     assert_eq!(judged([0, 40]).0, None);
     let (refused, best_cases, error) = judged([0, 60]);
-    assert_eq!((refused, best_cases), (Some(Refusal::BaseError(error)), 0));
+    assert_eq!((refused, best_cases), (Some(SimulationProblem::BaseError(error)), 0));
     assert!((error - 60.0 / 1_060.0).abs() < 1e-9, "{error}");
 }
 

@@ -3,7 +3,7 @@
 use crate::reference_trace::load;
 use gpuwhy_trace::record::DeviceId;
 use profiler_core::steps::{StepSeries, StepSource};
-use profiler_core::whatif::{Operation, Refusal, ScenarioKind, Simulation, WhatIf};
+use profiler_core::whatif::{Operation, ScenarioKind, Simulation, SimulationProblem, WhatIf};
 
 const STEPS: StepSeries = StepSeries { source: StepSource::Annotated, period: 0 };
 
@@ -80,7 +80,7 @@ fn free_launches_almost_double_a_launch_bound_program() {
 #[test]
 fn two_steps_are_too_few() {
     let Some(answer) = reproduces("hta_nccl") else { return };
-    assert_eq!(answer.refused, Some(Refusal::FewSteps(2)));
+    assert_eq!(answer.refused, Some(SimulationProblem::FewSteps(2)));
     assert!(answer.best_cases.is_empty());
 }
 

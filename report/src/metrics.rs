@@ -34,7 +34,7 @@ const DIRECTIONS: [CopyKind; 6] = [
 /// Function of a communication kernel, from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Function {
+enum CollectiveFunction {
     AllReduce,
     AllGather,
     ReduceScatter,
@@ -45,7 +45,7 @@ enum Function {
     Other,
 }
 
-impl Function {
+impl CollectiveFunction {
     /// Each function with its name in metrics and the identifying part of a kernel's name, in lower case and
     /// without underscores. The order matters: `reduce` is a part of others.
     const ALL: [(Self, &'static str, &'static str); 8] = [
@@ -96,9 +96,9 @@ struct DeviceTotals {
     kernels: u64,
     steps: u64,
     copied: [u64; DIRECTIONS.len()],
-    collectives: [CountAndTime; Function::ALL.len()],
+    collectives: [CountAndTime; CollectiveFunction::ALL.len()],
     /// From NCCL if available, else from the names of kernels.
-    operations: [FunctionTotal; Function::ALL.len()],
+    operations: [FunctionTotal; CollectiveFunction::ALL.len()],
 }
 
 /// Totals of all devices of a process over all captures.
@@ -120,7 +120,8 @@ impl Totals {
             for (name, row) in account.statistics().kernels() {
                 totals.kernels += row.durations.count();
                 if row.communication {
-                    let function = name.map_or(Function::Other, |name| Function::of_kernel(dictionary.name(name)));
+                    let function = name
+                        .map_or(CollectiveFunction::Other, |name| CollectiveFunction::of_kernel(dictionary.name(name)));
                     let count_and_time = &mut totals.collectives[function as usize];
                     count_and_time.count += row.durations.count();
                     count_and_time.total_ns = count_and_time.total_ns.saturating_add(row.durations.total());
@@ -136,7 +137,7 @@ impl Totals {
     /// Adds the collectives of a capture, complete or still running.
     pub fn add_collectives(&mut self, collectives: &CollectiveEngine) {
         for ((device, function), total) in collectives.totals() {
-            let sum = &mut self.device(device).operations[Function::of_operation(function) as usize];
+            let sum = &mut self.device(device).operations[CollectiveFunction::of_operation(function) as usize];
             sum.operations += total.operations;
             sum.bytes = sum.bytes.saturating_add(total.bytes);
             sum.exposed_ns = sum.exposed_ns.saturating_add(total.exposed_ns);
@@ -214,8 +215,9 @@ fn of_device(totals: &DeviceTotals, report: &Report, dictionary: &Dictionary) ->
     let leaves = leaves.filter(|&(_, nanos)| nanos > 0);
     let copied = DIRECTIONS.iter().zip(totals.copied).filter(|&(_, bytes)| bytes > 0);
     let collectives =
-        Function::ALL.into_iter().map(|(function, name, _)| (name, totals.collectives[function as usize]));
-    let operations = Function::ALL.into_iter().map(|(function, name, _)| (name, totals.operations[function as usize]));
+        CollectiveFunction::ALL.into_iter().map(|(function, name, _)| (name, totals.collectives[function as usize]));
+    let operations =
+        CollectiveFunction::ALL.into_iter().map(|(function, name, _)| (name, totals.operations[function as usize]));
     Object::new()
         .number("id", totals.id.0.into())
         .optional_text("uuid", dictionary.device(totals.id).and_then(Device::uuid_text).as_deref())
@@ -255,24 +257,27 @@ mod tests {
     #[test]
     fn kernels_say_what_they_communicate() {
         for (name, function) in [
-            ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", Function::AllReduce),
-            ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_SIMPLE", Function::ReduceScatter),
-            ("ncclDevKernel_Reduce_Sum_f32_RING_LL", Function::Reduce),
-            ("ncclDevKernel_SendRecv", Function::SendRecv),
-            ("one_shot_all_reduce_kernel", Function::AllReduce),
-            ("ncclDevKernel_Generic_1", Function::Other),
+            (
+                "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+                CollectiveFunction::AllReduce,
+            ),
+            ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_SIMPLE", CollectiveFunction::ReduceScatter),
+            ("ncclDevKernel_Reduce_Sum_f32_RING_LL", CollectiveFunction::Reduce),
+            ("ncclDevKernel_SendRecv", CollectiveFunction::SendRecv),
+            ("one_shot_all_reduce_kernel", CollectiveFunction::AllReduce),
+            ("ncclDevKernel_Generic_1", CollectiveFunction::Other),
         ] {
-            assert_eq!(Function::of_kernel(name), function, "{name}");
+            assert_eq!(CollectiveFunction::of_kernel(name), function, "{name}");
         }
     }
 
     #[test]
     fn each_function_and_direction_has_a_place() {
-        for (index, (function, ..)) in Function::ALL.into_iter().enumerate() {
-            assert!((function as usize) < Function::ALL.len(), "{index}");
+        for (index, (function, ..)) in CollectiveFunction::ALL.into_iter().enumerate() {
+            assert!((function as usize) < CollectiveFunction::ALL.len(), "{index}");
         }
-        let mut places: Vec<_> = Function::ALL.iter().map(|(function, ..)| *function as usize).collect();
+        let mut places: Vec<_> = CollectiveFunction::ALL.iter().map(|(function, ..)| *function as usize).collect();
         places.sort_unstable();
-        assert_eq!(places, (0..Function::ALL.len()).collect::<Vec<_>>());
+        assert_eq!(places, (0..CollectiveFunction::ALL.len()).collect::<Vec<_>>());
     }
 }

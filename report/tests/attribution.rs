@@ -3,7 +3,7 @@
 use crate::support::{Scenario, assert_leaves, gpu};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{MemoryKind, Timestamp};
-use profiler_core::attribution::leaf::{Leaf, Work};
+use profiler_core::attribution::leaf::{Leaf, WorkKind};
 use profiler_core::attribution::{Attributor, Producer};
 
 /// A kernel of 100 us at 0 launched just before; the test adds the rest.
@@ -26,11 +26,15 @@ fn computation_covers_communication_and_copies() {
         &[(Leaf::Compute, 50), (Leaf::Communication, 30), (Leaf::CopyH2dPinned, 20), (Leaf::Memset, 5)],
     );
     let overlap = *attributor.devices().next().unwrap().overlap();
-    assert_eq!(overlap[Work::Compute as usize][Work::Communication as usize], 30_000);
-    assert_eq!(overlap[Work::Compute as usize][Work::Copy as usize], 10_000);
-    assert_eq!(overlap[Work::Communication as usize][Work::Copy as usize], 30_000);
-    assert_eq!(overlap[Work::Compute as usize][Work::Compute as usize], 0);
-    assert_eq!(overlap[Work::Communication as usize][Work::Compute as usize], 0, "of two, computation comes first");
+    assert_eq!(overlap[WorkKind::Compute as usize][WorkKind::Communication as usize], 30_000);
+    assert_eq!(overlap[WorkKind::Compute as usize][WorkKind::Copy as usize], 10_000);
+    assert_eq!(overlap[WorkKind::Communication as usize][WorkKind::Copy as usize], 30_000);
+    assert_eq!(overlap[WorkKind::Compute as usize][WorkKind::Compute as usize], 0);
+    assert_eq!(
+        overlap[WorkKind::Communication as usize][WorkKind::Compute as usize],
+        0,
+        "of two, computation comes first"
+    );
 }
 
 #[test]
@@ -351,7 +355,7 @@ fn an_event_names_what_a_queued_operation_waited_for() {
     let report = program(true).report();
     let rows = &report.devices[0].awaited;
     assert_eq!(rows.len(), 1, "{rows:?}");
-    assert_eq!(rows[0].producer, Producer { work: Work::Communication, other_device: true });
+    assert_eq!(rows[0].producer, Producer { work: WorkKind::Communication, other_device: true });
     assert_eq!((rows[0].totals.count, rows[0].totals.total_ns), (40, 40 * 413_000));
     assert!(
         report.full().contains("Queued work waited for events of: communication on another GPU 16.5 ms (40 times).")

@@ -9,7 +9,7 @@ use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::record::{Loss, PcieLink};
 use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, GapTotals};
-use profiler_core::whatif::{BestCase, Refusal, ScenarioKind, WhatIf};
+use profiler_core::whatif::{BestCase, ScenarioKind, SimulationProblem, WhatIf};
 
 const MS: u64 = 1_000_000;
 
@@ -196,7 +196,7 @@ fn a_replay_of_a_part_says_what_it_stands_for() {
 fn a_refused_replay_leaves_the_totals_and_its_reason() {
     let refused = |rows: &[(Leaf, u64)], kind| {
         let mut device = saving(half_computing(rows), kind, 0.5);
-        device.what_if.as_mut().unwrap().refused = Some(Refusal::FewSteps(2));
+        device.what_if.as_mut().unwrap().refused = Some(SimulationProblem::FewSteps(2));
         judge(&[device])
     };
     let sync = refused(&[(Leaf::SyncDrain, 50)], ScenarioKind::NoSyncs);
@@ -250,7 +250,7 @@ fn small_grids_are_worth_words_from_15_percent_on() {
     let little = with(0.14);
     assert!(!says(&little, "equal small kernels") && !little.recommendation.starts_with("Join equal"));
     let mut refused = saving(device(&[(Leaf::Compute, 100)]), ScenarioKind::GridsFilled, 0.5);
-    refused.what_if.as_mut().unwrap().refused = Some(Refusal::FewSteps(1));
+    refused.what_if.as_mut().unwrap().refused = Some(SimulationProblem::FewSteps(1));
     assert!(!says(&judge(&[refused]), "equal small kernels"));
 }
 

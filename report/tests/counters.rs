@@ -4,7 +4,8 @@
 use gpuwhy_report::capture::Captures;
 use gpuwhy_report::run::{DeviceReport, Report};
 use gpuwhy_trace::counters::{
-    ChipName, CounterEvent, CounterLoss, GaugeReading, Metric, MetricList, MetricSet, Refusal, Sample, Throttle,
+    ChipName, CounterEvent, CounterLoss, GaugeReading, Metric, MetricList, MetricSet, Sample, Throttle,
+    UnavailableReason,
 };
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
@@ -440,7 +441,7 @@ fn gauges_say_that_the_clock_is_lowered_and_by_what() {
         };
         program.items.push((at, Event::from(CounterEvent::Gauges(reading))));
     }
-    let refused = CounterLoss { refused: Some(Refusal::Busy), ..CounterLoss::default() };
+    let refused = CounterLoss { refused: Some(UnavailableReason::Busy), ..CounterLoss::default() };
     program.items.push((START, Event::from(CounterEvent::Loss(refused))));
     // Readings before the first record belong to no capture.
     let report = report(&program.delivered(100_000_000));

@@ -54,7 +54,7 @@ fn less_use_of_memory_is_a_change_of_that_limit() {
     assert!(text.contains("memory (memory)") && text.contains("sum, computing (compute)"), "{text}");
     #[cfg(feature = "serde")]
     {
-        let json = serde_json::to_value(gpuwhy_report::diff::json::Document(&Ok(diff))).unwrap();
+        let json = serde_json::to_value(gpuwhy_report::diff::json::DiffJson(&Ok(diff))).unwrap();
         assert_eq!(json["devices"][0]["compute_limits"]["changes"][0]["name"], "memory");
         assert_eq!(json["devices"][0]["compute_limits"]["changes"][0]["change_ns"], found);
     }

@@ -2,7 +2,7 @@
 //! refused.
 
 use crate::support::{Scenario, gpu};
-use gpuwhy_report::diff::{Basis, Diff, Fate, Launches, Outcome, Refusal, Side, Speed, compare};
+use gpuwhy_report::diff::{Basis, Diff, Fate, Launches, NotComparable, Side, Speed, StepChange, compare};
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Loss, MemoryKind, Timestamp};
@@ -69,7 +69,7 @@ fn steps_are_compared_by_rank_and_divided_exactly_whatever_the_outliers() {
     let b = with_steps(report, 3, &uneven(23, 1_000, 200));
     let diff = compared(&a, &b);
     let device = &diff.devices[0];
-    assert_eq!((device.basis, device.outcome()), (Basis::Step, Outcome::Inconclusive));
+    assert_eq!((device.basis, device.outcome()), (Basis::Step, StepChange::Inconclusive));
     assert_eq!((device.a.considered, device.a.averaged, device.b.considered, device.b.averaged), (40, 20, 20, 10));
     assert_eq!((device.a.median_ns, device.b.median_ns), (Some(1_502_000), Some(1_202_000)));
     assert_eq!(device.leaves[0], (Leaf::DataLoading, -300_000));
@@ -88,15 +88,18 @@ fn steps_are_compared_by_rank_and_divided_exactly_whatever_the_outliers() {
 #[test]
 fn one_run_each_shows_no_difference_that_runs_of_one_program_have() {
     let report = training(60, 500, 1_000).report();
-    for (b, outcome) in
-        [(1_000, Outcome::Unchanged), (1_420, Outcome::Inconclusive), (1_440, Outcome::Slower), (690, Outcome::Faster)]
-    {
+    for (b, outcome) in [
+        (1_000, StepChange::Unchanged),
+        (1_420, StepChange::Inconclusive),
+        (1_440, StepChange::Slower),
+        (690, StepChange::Faster),
+    ] {
         let diff =
             compared(&with_steps(report.clone(), 3, &[(1_000, 0); 40]), &with_steps(report.clone(), 3, &[(b, 0); 40]));
         assert_eq!(diff.devices[0].outcome(), outcome, "{b}");
         let text = diff.text(10);
         assert!(!text.contains("p <") && !text.contains("p ="), "steps of one run are no sample of runs: {text}");
-        assert_eq!(text.contains("One run each"), outcome == Outcome::Inconclusive, "{text}");
+        assert_eq!(text.contains("One run each"), outcome == StepChange::Inconclusive, "{text}");
     }
 }
 
@@ -109,7 +112,7 @@ fn a_difference_that_chance_explains_is_no_change() {
     let device = &diff.devices[0];
     assert_ne!(device.change_ns(), 0);
     assert!(device.test.unwrap().p > 0.05, "{:?}", device.test);
-    assert_eq!(device.outcome(), Outcome::Unchanged);
+    assert_eq!(device.outcome(), StepChange::Unchanged);
     assert!(diff.headlines()[0].starts_with("B's step has not changed"), "{:?}", diff.headlines());
 }
 
@@ -142,7 +145,7 @@ fn less_loading_is_a_gain_by_data_loading() {
     let (a, b) = (training(60, 3_000, 1_000).report(), training(90, 1_000, 1_000).report());
     let diff = compared(&a, &b);
     let device = &diff.devices[0];
-    assert_eq!(device.outcome(), Outcome::Faster);
+    assert_eq!(device.outcome(), StepChange::Faster);
     assert_eq!(device.leaves[0].0, Leaf::DataLoading, "{}", diff.text(10));
     assert_eq!(device.causes[0].0, Cause::DataLoading);
     let explained = device.leaves[0].1 as f64 / device.change_ns() as f64;
@@ -155,7 +158,7 @@ fn less_loading_is_a_gain_by_data_loading() {
 fn a_slower_kernel_is_named_and_its_cause_is_computation() {
     let diff = compared(&training(60, 200, 1_000).report(), &training(60, 200, 1_300).report());
     let device = &diff.devices[0];
-    assert_eq!((device.outcome(), device.leaves[0].0), (Outcome::Inconclusive, Leaf::Compute), "{}", diff.text(10));
+    assert_eq!((device.outcome(), device.leaves[0].0), (StepChange::Inconclusive, Leaf::Compute), "{}", diff.text(10));
     assert_eq!((device.kernels[0].name.as_str(), device.kernels[0].speed), ("gemm", Speed::Slower));
     assert_eq!(device.kernels[0].launches, Launches::Same);
     assert_eq!(device.kernels[1].speed, Speed::Same);
@@ -166,7 +169,7 @@ fn a_run_is_no_different_from_itself() {
     let report = training(60, 500, 1_000).report();
     let diff = compared(&report, &report);
     let device = &diff.devices[0];
-    assert_eq!((device.outcome(), device.change_ns()), (Outcome::Unchanged, 0));
+    assert_eq!((device.outcome(), device.change_ns()), (StepChange::Unchanged, 0));
     assert!(device.leaves.is_empty() && device.causes.is_empty());
     assert!(device.test.is_none_or(|test| test.p == 1.0));
     assert!(diff.headlines()[0].contains("has not changed"), "{:?}", diff.headlines());
@@ -194,13 +197,13 @@ fn other_programs_and_idle_ones_are_refused() {
         gpu(0).kernel("softmax").at(1_010 + index * 300).lasting(200).launched(&mut other, 1, 1_000 + index * 300, 5);
     }
     let refusal = compare(&training, &other.report()).unwrap_err();
-    assert_eq!(refusal, Refusal::DifferentPrograms(0.0));
+    assert_eq!(refusal, NotComparable::DifferentPrograms(0.0));
     assert!(refusal.to_string().contains("different programs"));
 
     let mut idle = Scenario::new();
     idle.call(1, "cuInit", 10, 100);
-    assert_eq!(compare(&training, &idle.report()).unwrap_err(), Refusal::NoWork(Side::B));
-    assert_eq!(compare(&idle.report(), &training).unwrap_err(), Refusal::NoWork(Side::A));
+    assert_eq!(compare(&training, &idle.report()).unwrap_err(), NotComparable::NoWork(Side::B));
+    assert_eq!(compare(&idle.report(), &training).unwrap_err(), NotComparable::NoWork(Side::A));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use gpuwhy_report::run::Report;
 use gpuwhy_trace::record::Timestamp;
 use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf};
 use profiler_core::steps::{Step, StepSource, Steps};
-use profiler_core::whatif::{BestCase, Refusal, ScenarioKind, WhatIf};
+use profiler_core::whatif::{BestCase, ScenarioKind, SimulationProblem, WhatIf};
 
 /// A run of forty equal steps of 90 operations, the leaves of one in microseconds.
 fn run(leaves: &[(Leaf, u64)]) -> Report {
@@ -122,7 +122,7 @@ fn nothing_is_predicted_where_no_replay_speaks_of_it() {
     let mut cases = Vec::new();
     // Additive bounds are not a simulation.
     let mut refused = a.clone();
-    refused.devices[0].what_if.as_mut().unwrap().refused = Some(Refusal::BaseError(0.2));
+    refused.devices[0].what_if.as_mut().unwrap().refused = Some(SimulationProblem::BaseError(0.2));
     cases.push(("refused", refused, fast.clone()));
     cases.push(("no replay", run(&SLOW), fast.clone()));
     cases.push(("no best case of the cause", replayed(run(&SLOW), ScenarioKind::NoSyncs, 3_000, 2_900), fast.clone()));

@@ -2,7 +2,7 @@
 
 use crate::diff::{uneven, with_steps};
 use crate::support::{Scenario, gpu};
-use gpuwhy_report::diff::{Outcome, compare};
+use gpuwhy_report::diff::{StepChange, compare};
 use gpuwhy_report::history::{EARLIER_RUNS, Judged, Like, MOST_DURATIONS, Run, Unlike, judged, text};
 use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::Style;
@@ -41,10 +41,10 @@ fn newest(runs: &[Run]) -> Judged {
 #[test]
 fn a_change_is_judged_as_diff_judges_it() {
     for (loading, outcome, by_two_runs) in [
-        (500, Outcome::Unchanged, Outcome::Unchanged),
-        (560, Outcome::Slower, Outcome::Inconclusive),
-        (440, Outcome::Faster, Outcome::Inconclusive),
-        (1_500, Outcome::Slower, Outcome::Slower),
+        (500, StepChange::Unchanged, StepChange::Unchanged),
+        (560, StepChange::Slower, StepChange::Inconclusive),
+        (440, StepChange::Faster, StepChange::Inconclusive),
+        (1_500, StepChange::Slower, StepChange::Slower),
     ] {
         let (a, b) = (training(60, 500, "gemm"), training(60, loading, "gemm"));
         let diff = compare(&a, &b).unwrap();
@@ -55,7 +55,7 @@ fn a_change_is_judged_as_diff_judges_it() {
         assert_eq!(Some(change.test), device.test, "fewer than {MOST_DURATIONS} steps: the same test");
         assert_eq!((change.before_ns, change.after_ns), (device.a.unit_ns, device.b.unit_ns));
         assert_eq!(change.causes, device.causes);
-        assert_eq!(judged.regression, by_two_runs == Outcome::Slower, "one earlier run is no more than diff has");
+        assert_eq!(judged.regression, by_two_runs == StepChange::Slower, "one earlier run is no more than diff has");
     }
 }
 
@@ -112,7 +112,7 @@ fn a_regression_is_slower_than_each_of_the_runs_before() {
     // A machine on which one of the last runs was equally slow: runs vary this much.
     runs[5] = run(&slow, 5);
     let found = newest(&runs);
-    assert_eq!((found.regression, found.before.unwrap().1.outcome()), (false, Outcome::Slower));
+    assert_eq!((found.regression, found.before.unwrap().1.outcome()), (false, StepChange::Slower));
     // The run after a regression is not one itself.
     runs.push(run(&slow, 9));
     assert!(!newest(&runs).regression);

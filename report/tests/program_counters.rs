@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use gpuwhy_report::capture::Captures;
-use gpuwhy_report::kernels::source::{Place, SourceMap, SourceReport};
+use gpuwhy_report::kernels::source::{SourceLine, SourceMap, SourceReport};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::compact::compact;
@@ -90,15 +90,16 @@ fn write_golden_program_counters() {
 struct Map;
 
 impl SourceMap for Map {
-    fn place(&self, module: u64, _: &str, offset: u64) -> Option<Place> {
-        (module == 0xfeed_0000_0000_0001 && offset == 0xc0).then(|| Place { file: "gather.cu".to_owned(), line: 4 })
+    fn place(&self, module: u64, _: &str, offset: u64) -> Option<SourceLine> {
+        (module == 0xfeed_0000_0000_0001 && offset == 0xc0)
+            .then(|| SourceLine { file: "gather.cu".to_owned(), line: 4 })
     }
 
     fn instruction(&self, _: u64, _: &str, _: u64) -> Option<String> {
         None
     }
 
-    fn text(&self, _: &Place) -> Option<String> {
+    fn text(&self, _: &SourceLine) -> Option<String> {
         None
     }
 }

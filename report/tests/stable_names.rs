@@ -4,7 +4,7 @@ use gpuwhy_report::run::{CopyClass, GridClass, RecoverableBy};
 use gpuwhy_report::words;
 use gpuwhy_trace::cost::Mode;
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Cause, Leaf, Work};
+use profiler_core::attribution::leaf::{Cause, Leaf, WorkKind};
 use profiler_core::steps::StepSource;
 use profiler_core::whatif::{OperationClass, ScenarioKind};
 
@@ -25,7 +25,7 @@ fn names_stay() {
         joined(&Cause::ALL, Cause::name),
         "data_loading host_cpu copy launch gpu_compute sync communication allocator no_work cannot_tell"
     );
-    assert_eq!(joined(&Work::ALL, Work::name), "compute communication copy memset");
+    assert_eq!(joined(&WorkKind::ALL, WorkKind::name), "compute communication copy memset");
     assert_eq!(
         joined(&HostCause::ALL, HostCause::name),
         "code garbage_collection interpreter_lock lock poll io disk sleep child memory driver preempted other_wait \

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::os::fd::IntoRawFd;
 use std::sync::OnceLock;
 
-use gpuwhy_inject::session::{Functions, Text};
+use gpuwhy_inject::session::{SessionFunctions, Text};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::error::{SessionError, SessionErrorKind};
@@ -25,7 +25,7 @@ const TEXT_BYTES: usize = 8192;
 /// Interface to the collector.
 #[derive(Clone, Copy, Debug)]
 pub struct Collector {
-    functions: &'static Functions,
+    functions: &'static SessionFunctions,
     linked: bool,
 }
 
@@ -76,7 +76,7 @@ impl Collector {
 
 /// Functions of the library that the driver injects, if it is ours. Loads the library, as the driver does, if
 /// the driver has not done so yet.
-fn injected() -> Option<&'static Functions> {
+fn injected() -> Option<&'static SessionFunctions> {
     let path = env::var_os(CUDA_INJECTION).filter(|path| !path.is_empty())?;
     // SAFETY: the user requested that this library's initializers run in this process.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
@@ -85,10 +85,11 @@ fn injected() -> Option<&'static Functions> {
     // The driver never unloads it either.
     let library = Box::leak(Box::new(library));
     // SAFETY: a function with this name has this type in every version of the library.
-    let functions = unsafe { library.get::<extern "C" fn() -> *const Functions>("gpuwhy_session_functions") }.ok()?;
+    let functions =
+        unsafe { library.get::<extern "C" fn() -> *const SessionFunctions>("gpuwhy_session_functions") }.ok()?;
     // SAFETY: points to a static of a library that stays loaded. The static starts with its size.
     let functions = unsafe { functions().as_ref() };
-    let usable = functions.filter(|functions| functions.size >= size_of::<Functions>());
+    let usable = functions.filter(|functions| functions.size >= size_of::<SessionFunctions>());
     if usable.is_none() {
         tracing::warn!(path = %path.display(), "this libprof.so is older than the program and is not used");
     }

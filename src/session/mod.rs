@@ -19,7 +19,7 @@ use gpuwhy_report::run::Report;
 use parking_lot::Mutex;
 
 use self::functions::Collector;
-use crate::range::{self, Range, Steps};
+use crate::range::{self, Range, StepRanges};
 
 pub use self::error::{SessionError, SessionErrorKind};
 
@@ -62,7 +62,7 @@ pub struct Session {
     /// The file that the collector writes, opened again for reading with a separate offset.
     trace: File,
     path: Option<PathBuf>,
-    steps: Mutex<Steps>,
+    steps: Mutex<StepRanges>,
     open: bool,
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 
-use gpuwhy_export::named::{Kind, NamedQuery};
+use gpuwhy_export::named::{NamedQuery, QueryKind};
 use serde_json::{Value, json};
 
 use super::{gpuwhy, play, play_rank};
@@ -94,7 +94,7 @@ fn the_list_has_every_query_by_kind_in_a_line_and_describes_one() {
     let list = said(&[&"query", &"--list"]);
     let headings: Vec<_> = list.lines().filter(|line| line.ends_with(':')).collect();
     assert_eq!(headings.len(), 3, "{list}");
-    for kind in [Kind::Report, Kind::Rule, Kind::Recipe] {
+    for kind in [QueryKind::Report, QueryKind::Rule, QueryKind::Recipe] {
         for query in NamedQuery::all(kind) {
             let mut lines = list.lines().filter(|line| line.split_whitespace().next() == Some(query.name));
             assert!(lines.next().is_some_and(|line| line.ends_with(query.about)), "{}: {list}", query.name);

@@ -45,10 +45,10 @@ const FURTHER_NAMES: &str = "<names beyond the table>";
 pub struct Dictionary {
     name_bytes: usize,
     beyond: u64,
-    names: Table<Arc<str>>,
-    launch_configs: Table<LaunchConfig>,
-    api_functions: Table<ApiFunction>,
-    frames: Table<Frame>,
+    names: UniqueRows<Arc<str>>,
+    launch_configs: UniqueRows<LaunchConfig>,
+    api_functions: UniqueRows<ApiFunction>,
+    frames: UniqueRows<Frame>,
     devices: Vec<Device>,
     contexts: Vec<Context>,
     links: Vec<PcieLink>,
@@ -250,18 +250,18 @@ fn add<T: PartialEq>(rows: &mut Vec<T>, row: T, limit: usize, beyond: &mut u64) 
 
 /// Rows in order of appearance, and a map from each row to its index.
 #[derive(Debug)]
-struct Table<T> {
+struct UniqueRows<T> {
     rows: Vec<T>,
     ids: HashMap<T, u32, FxBuildHasher>,
 }
 
-impl<T> Default for Table<T> {
+impl<T> Default for UniqueRows<T> {
     fn default() -> Self {
         Self { rows: Vec::new(), ids: HashMap::default() }
     }
 }
 
-impl<T: Clone + Eq + Hash> Table<T> {
+impl<T: Clone + Eq + Hash> UniqueRows<T> {
     fn intern(&mut self, row: T) -> u32 {
         match self.ids.get(&row) {
             Some(&id) => id,

@@ -42,7 +42,7 @@ again:
 ";
 
 type Handle = *mut c_void;
-type Launch = unsafe extern "C" fn(
+type LaunchFunction = unsafe extern "C" fn(
     Handle,
     c_uint,
     c_uint,
@@ -58,7 +58,7 @@ type Launch = unsafe extern "C" fn(
 
 /// A device with a context and a stream.
 pub struct Driver {
-    launch: Launch,
+    launch: LaunchFunction,
     synchronize: unsafe extern "C" fn(Handle) -> c_int,
     copy: unsafe extern "C" fn(u64, *const c_void, usize, Handle) -> c_int,
     set: unsafe extern "C" fn(u64, c_uint, usize, Handle) -> c_int,

@@ -4,19 +4,19 @@ use gpuwhy_report::text_format::duration;
 use profiler_core::attribution::leaf::Cause;
 
 use crate::terminal::cut;
-use crate::top::process::{Presence, Process};
+use crate::top::process::{Presence, ProcessView};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Column {
+pub struct ViewColumn {
     title: &'static str,
     /// Characters; 0 for the remaining width.
     pub width: usize,
     pub right: bool,
-    kind: Kind,
+    kind: ColumnKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ColumnKind {
     Host,
     Process,
     Rank,
@@ -31,23 +31,23 @@ enum Kind {
     Command,
 }
 
-const fn column(title: &'static str, width: usize, right: bool, kind: Kind) -> Column {
-    Column { title, width, right, kind }
+const fn column(title: &'static str, width: usize, right: bool, kind: ColumnKind) -> ViewColumn {
+    ViewColumn { title, width, right, kind }
 }
 
-const ALL: [Column; 12] = [
-    column("HOST", 12, false, Kind::Host),
-    column("PID", 7, true, Kind::Process),
-    column("RANK", 4, true, Kind::Rank),
-    column("GPUS", 4, true, Kind::Gpus),
-    column("STATE", 9, false, Kind::State),
-    column("STEP", 8, true, Kind::Step),
-    column("BUSY", 5, true, Kind::Busy),
-    column("BOTTLENECK", 18, false, Kind::Bottleneck),
-    column("BEST_CASE", 7, true, Kind::BestCase),
-    column("COST", 5, true, Kind::Cost),
-    column("LOST", 4, true, Kind::Lost),
-    column("COMMAND", 0, false, Kind::Command),
+const ALL: [ViewColumn; 12] = [
+    column("HOST", 12, false, ColumnKind::Host),
+    column("PID", 7, true, ColumnKind::Process),
+    column("RANK", 4, true, ColumnKind::Rank),
+    column("GPUS", 4, true, ColumnKind::Gpus),
+    column("STATE", 9, false, ColumnKind::State),
+    column("STEP", 8, true, ColumnKind::Step),
+    column("BUSY", 5, true, ColumnKind::Busy),
+    column("BOTTLENECK", 18, false, ColumnKind::Bottleneck),
+    column("BEST_CASE", 7, true, ColumnKind::BestCase),
+    column("COST", 5, true, ColumnKind::Cost),
+    column("LOST", 4, true, ColumnKind::Lost),
+    column("COMMAND", 0, false, ColumnKind::Command),
 ];
 
 /// Minimum number of characters for the command.
@@ -55,26 +55,34 @@ const COMMAND: usize = 7;
 
 /// Columns of a table.
 #[derive(Clone, Debug)]
-pub struct Columns(Vec<Column>);
+pub struct Columns(Vec<ViewColumn>);
 
 impl Columns {
     /// Columns that are useful for these processes and fit into `width` characters.
-    pub fn fitting(width: usize, processes: &[&Process]) -> Self {
+    pub fn fitting(width: usize, processes: &[&ProcessView]) -> Self {
         let hosts = processes.iter().any(|process| !process.key.host.is_empty());
         let ranks = processes.iter().any(|process| process.live.as_ref().is_some_and(|live| live.rank.is_some()));
         let several = processes.iter().any(|process| process.live.as_ref().is_some_and(|live| live.devices.len() > 1));
         let mut columns: Vec<_> = ALL
             .into_iter()
             .filter(|column| match column.kind {
-                Kind::Host => hosts,
-                Kind::Rank => ranks,
-                Kind::Gpus => several || width >= 110,
+                ColumnKind::Host => hosts,
+                ColumnKind::Rank => ranks,
+                ColumnKind::Gpus => several || width >= 110,
                 _ => true,
             })
             .collect();
         // Drop columns, the least important first, until the command has enough space.
-        let taken = |columns: &[Column]| columns.iter().map(|column| column.width + 1).sum::<usize>();
-        for kind in [Kind::Gpus, Kind::Busy, Kind::Cost, Kind::Step, Kind::Rank, Kind::State, Kind::Host] {
+        let taken = |columns: &[ViewColumn]| columns.iter().map(|column| column.width + 1).sum::<usize>();
+        for kind in [
+            ColumnKind::Gpus,
+            ColumnKind::Busy,
+            ColumnKind::Cost,
+            ColumnKind::Step,
+            ColumnKind::Rank,
+            ColumnKind::State,
+            ColumnKind::Host,
+        ] {
             if taken(&columns) + COMMAND <= width {
                 break;
             }
@@ -84,7 +92,7 @@ impl Columns {
     }
 
     /// The columns in display order.
-    pub fn all(&self) -> &[Column] {
+    pub fn all(&self) -> &[ViewColumn] {
         &self.0
     }
 
@@ -94,41 +102,41 @@ impl Columns {
 }
 
 /// Cells of a process's row.
-pub fn cells(columns: &Columns, process: &Process) -> Vec<String> {
+pub fn cells(columns: &Columns, process: &ProcessView) -> Vec<String> {
     columns.all().iter().map(|column| cell(column.kind, process)).collect()
 }
 
-fn cell(kind: Kind, process: &Process) -> String {
+fn cell(kind: ColumnKind, process: &ProcessView) -> String {
     let live = process.live.as_ref();
     let percent = |share: f64, places: usize| format!("{:.places$} %", share * 100.0);
     let told = match kind {
-        Kind::Host => Some(cut(&process.key.host, 12)),
-        Kind::Process => Some(process.key.process.clone()),
-        Kind::Rank => live.and_then(|live| live.rank).map(|rank| rank.to_string()),
-        Kind::Gpus => live.map(|live| (live.devices.len() as u64 + live.devices_beyond).to_string()),
-        Kind::State => Some(match &process.presence {
+        ColumnKind::Host => Some(cut(&process.key.host, 12)),
+        ColumnKind::Process => Some(process.key.process.clone()),
+        ColumnKind::Rank => live.and_then(|live| live.rank).map(|rank| rank.to_string()),
+        ColumnKind::Gpus => live.map(|live| (live.devices.len() as u64 + live.devices_beyond).to_string()),
+        ColumnKind::State => Some(match &process.presence {
             Presence::Here => process.status.state.clone(),
             Presence::Silent(_) => "silent".to_owned(),
             Presence::Ended => "ended".to_owned(),
         }),
-        Kind::Step => live.and_then(|live| live.steps.as_ref()).map(|steps| duration(steps.median_ns)),
-        Kind::Busy => live.and_then(|live| live.busy).map(|busy| percent(busy, 0)),
-        Kind::Bottleneck => Some(bottleneck(process)),
-        Kind::BestCase => {
+        ColumnKind::Step => live.and_then(|live| live.steps.as_ref()).map(|steps| duration(steps.median_ns)),
+        ColumnKind::Busy => live.and_then(|live| live.busy).map(|busy| percent(busy, 0)),
+        ColumnKind::Bottleneck => Some(bottleneck(process)),
+        ColumnKind::BestCase => {
             live.filter(|live| !live.starting_up).and_then(|live| live.best_case).map(|best_case| match best_case {
                 best_case if best_case >= 1_000.0 => ">1000x".to_owned(),
                 best_case => format!("{best_case:.1}x"),
             })
         }
-        Kind::Cost => live.and_then(|live| live.cost).map(|cost| percent(cost, 1)),
-        Kind::Lost => Some(few_letters(process.status.lost)),
-        Kind::Command => Some(program(&process.status.command)),
+        ColumnKind::Cost => live.and_then(|live| live.cost).map(|cost| percent(cost, 1)),
+        ColumnKind::Lost => Some(few_letters(process.status.lost)),
+        ColumnKind::Command => Some(program(&process.status.command)),
     };
     told.filter(|told| !told.is_empty()).unwrap_or_else(|| "-".to_owned())
 }
 
 /// Bottleneck by its JSON name, with its share.
-fn bottleneck(process: &Process) -> String {
+fn bottleneck(process: &ProcessView) -> String {
     if process.live.as_ref().is_some_and(|live| live.starting_up) {
         return "starting up".to_owned();
     }
@@ -173,13 +181,13 @@ fn few_letters(count: u64) -> String {
 mod tests {
     use super::*;
     use crate::top::answer::Live;
-    use crate::top::process::Key;
+    use crate::top::process::ProcessKey;
 
     #[test]
     fn columns_fit_and_say_something() {
-        let mut ranked = Process::default();
+        let mut ranked = ProcessView::default();
         ranked.live = Some(Live { rank: Some(3), ..Live::default() });
-        let elsewhere = Process::new(Key { host: "node7".to_owned(), process: "1".to_owned() });
+        let elsewhere = ProcessView::new(ProcessKey { host: "node7".to_owned(), process: "1".to_owned() });
         for processes in [&[][..], &[&ranked], &[&ranked, &elsewhere]] {
             for width in [60, 80, 120, 200] {
                 let columns = Columns::fitting(width, processes);
@@ -201,7 +209,7 @@ mod tests {
         assert_eq!((cut_inside("abcd", 4), cut_inside("abcd", 1)), ("abcd".to_owned(), "~".to_owned()));
         assert_eq!(program("/opt/bin/python /a/train.py"), "python /a/train.py");
         assert_eq!((program("./x"), program("")), ("x".to_owned(), String::new()));
-        let row = cells(&Columns::fitting(80, &[]), &Process::default());
+        let row = cells(&Columns::fitting(80, &[]), &ProcessView::default());
         assert_eq!(row.last().unwrap(), "-");
     }
 }

@@ -10,9 +10,9 @@ use super::appearance::{Appearance, letter};
 use super::columns::{cut_inside, program};
 use super::{chart, line, rule};
 use crate::terminal::cut;
-use crate::top::answer::{CAUSES, Device, Live, Steps, harmless};
+use crate::top::answer::{CAUSES, DeviceView, Live, StepsView, harmless};
 use crate::top::dashboard::Dashboard;
-use crate::top::process::{Presence, Process, Recent, Table, last_minute, sums};
+use crate::top::process::{Presence, ProcessTable, ProcessView, Recent, last_minute, sums};
 
 /// Minimum width for three tables side by side.
 const WIDE: u16 = 120;
@@ -21,7 +21,7 @@ const ROOMY: usize = 60;
 /// Columns before the chart: `GPU 0 `.
 const LABEL: u16 = 7;
 
-pub fn draw(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, process: &Process, appearance: Appearance) {
+pub fn draw(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, process: &ProcessView, appearance: Appearance) {
     let Some(live) = &process.live else {
         draw_short(buffer, area, process, appearance);
         return;
@@ -60,7 +60,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, process: &Pr
 }
 
 /// Number of steps, and durations of the most recent ones.
-fn steps_text(steps: &Steps) -> String {
+fn steps_text(steps: &StepsView) -> String {
     let noun = if steps.noun.is_empty() { "step" } else { &steps.noun };
     let mut text = format!("{noun}s: {}, median {}", steps.seen, duration(steps.median_ns));
     if let (Some(&shortest), Some(&longest)) = (steps.newest_ns.iter().min(), steps.newest_ns.iter().max()) {
@@ -71,7 +71,7 @@ fn steps_text(steps: &Steps) -> String {
 }
 
 /// Draws the little that is known about a process whose library does not know `live`.
-fn draw_short(buffer: &mut Buffer, area: Rect, process: &Process, appearance: Appearance) {
+fn draw_short(buffer: &mut Buffer, area: Rect, process: &ProcessView, appearance: Appearance) {
     rule(buffer, Rect { height: 1, ..area }, &format!("{}  {}", process.key, process.status.command), appearance);
     let why = match &process.presence {
         Presence::Silent(why) => why.clone(),
@@ -83,7 +83,7 @@ fn draw_short(buffer: &mut Buffer, area: Rect, process: &Process, appearance: Ap
 }
 
 /// Title of the process: identity and state.
-fn title_of(process: &Process, live: &Live) -> String {
+fn title_of(process: &ProcessView, live: &Live) -> String {
     let mut parts = vec![format!("{}  {}", process.key, cut(&program(&process.status.command), 50))];
     match &process.presence {
         Presence::Here => {}
@@ -107,7 +107,7 @@ fn title_of(process: &Process, live: &Live) -> String {
     parts.join(", ")
 }
 
-fn draw_chart(buffer: &mut Buffer, area: Rect, device: &Device, devices: u64, appearance: Appearance) {
+fn draw_chart(buffer: &mut Buffer, area: Rect, device: &DeviceView, devices: u64, appearance: Appearance) {
     let label = format!("GPU {}", device.id);
     line(buffer, Rect { width: LABEL.min(area.width), height: 1, ..area }, &label, appearance.strong());
     if devices > 1 && area.height > 1 {
@@ -123,7 +123,7 @@ fn draw_chart(buffer: &mut Buffer, area: Rect, device: &Device, devices: u64, ap
 }
 
 /// Draws the causes of the last minute in whole percent.
-fn draw_shares(buffer: &mut Buffer, area: Rect, device: &Device, appearance: Appearance) {
+fn draw_shares(buffer: &mut Buffer, area: Rect, device: &DeviceView, appearance: Appearance) {
     let windows = last_minute(&device.windows);
     if windows.is_empty() {
         return;
@@ -195,7 +195,7 @@ fn wrapped(lead: &str, sentence: &str, width: usize, most: usize) -> Vec<String>
     lines.into_iter().map(|line| cut(&line, width)).collect()
 }
 
-fn draw_tables(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, process: &Process, appearance: Appearance) {
+fn draw_tables(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, process: &ProcessView, appearance: Appearance) {
     if area.height < 2 {
         return;
     }
@@ -204,18 +204,25 @@ fn draw_tables(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, process: 
         return;
     }
     let areas: [Rect; 3] = Layout::horizontal([Constraint::Fill(1); 3]).spacing(2).areas(area);
-    for (area, table) in areas.into_iter().zip([Table::Kernels, Table::Lines, Table::Ranges]) {
+    for (area, table) in areas.into_iter().zip([ProcessTable::Kernels, ProcessTable::Lines, ProcessTable::Ranges]) {
         draw_rows(buffer, area, table, process, appearance, false);
     }
 }
 
 /// Draws a table of the last minute. `alone`: the other tables are reached with a key.
-fn draw_rows(buffer: &mut Buffer, area: Rect, table: Table, process: &Process, appearance: Appearance, alone: bool) {
+fn draw_rows(
+    buffer: &mut Buffer,
+    area: Rect,
+    table: ProcessTable,
+    process: &ProcessView,
+    appearance: Appearance,
+    alone: bool,
+) {
     let span = if process.is_whole() { "so far".to_owned() } else { format!("last {}", duration(process.recent_ns())) };
     let (name, of) = match table {
-        Table::Kernels => ("kernels", "share of elapsed time"),
-        Table::Lines => ("lines of code", "GPU time lost"),
-        Table::Ranges => ("ranges", "GPU time within"),
+        ProcessTable::Kernels => ("kernels", "share of elapsed time"),
+        ProcessTable::Lines => ("lines of code", "GPU time lost"),
+        ProcessTable::Ranges => ("ranges", "GPU time within"),
     };
     let title = if alone { format!("{name}, {of}, {span}  (tab: others)") } else { format!("{name}, {of}") };
     rule(buffer, Rect { height: 1, ..area }, &title, appearance);
@@ -242,17 +249,17 @@ fn row_text(row: &Recent, width: usize) -> String {
 }
 
 /// Reason why a table is empty.
-fn nothing(table: Table, process: &Process) -> &'static str {
+fn nothing(table: ProcessTable, process: &ProcessView) -> &'static str {
     let before = process.live.as_ref().is_some_and(|live| match table {
-        Table::Kernels => !live.kernels.is_empty(),
-        Table::Lines => !live.lines.is_empty(),
-        Table::Ranges => !live.ranges.is_empty(),
+        ProcessTable::Kernels => !live.kernels.is_empty(),
+        ProcessTable::Lines => !live.lines.is_empty(),
+        ProcessTable::Ranges => !live.ranges.is_empty(),
     });
     match (before, table) {
         (true, _) => "none in this time",
-        (false, Table::Kernels) => "no kernel has run",
-        (false, Table::Lines) => "no GPU time was lost outside of CUDA calls",
-        (false, Table::Ranges) => "the program names no ranges (NVTX)",
+        (false, ProcessTable::Kernels) => "no kernel has run",
+        (false, ProcessTable::Lines) => "no GPU time was lost outside of CUDA calls",
+        (false, ProcessTable::Ranges) => "the program names no ranges (NVTX)",
     }
 }
 

@@ -17,7 +17,7 @@ use ratatui::widgets::{Clear, Paragraph, Widget as _};
 use self::appearance::Appearance;
 use self::columns::{Columns, cells};
 use super::dashboard::{Dashboard, Overlay};
-use super::process::{Presence, Process};
+use super::process::{Presence, ProcessView};
 use crate::terminal::cut;
 
 /// Minimum size; smaller terminals show only a message.
@@ -31,7 +31,7 @@ pub fn draw(frame: &mut Frame<'_>, dashboard: &Dashboard, appearance: Appearance
         line(buffer, area, "the terminal is too small: 80x24 is enough", appearance.warning());
         return;
     }
-    let processes: Vec<&Process> = dashboard.visible();
+    let processes: Vec<&ProcessView> = dashboard.visible();
     let notices = usize::from(dashboard.unreachable().next().is_some());
     // The table gets at most a third of the display, the chosen process the rest.
     let rows = processes.len().clamp(1, (usize::from(area.height) / 3).saturating_sub(2 + notices).max(1));
@@ -75,7 +75,13 @@ fn draw_title(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, processes:
     line(buffer, area, &parts.join("   "), appearance.strong());
 }
 
-fn draw_table(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, processes: &[&Process], appearance: Appearance) {
+fn draw_table(
+    buffer: &mut Buffer,
+    area: Rect,
+    dashboard: &Dashboard,
+    processes: &[&ProcessView],
+    appearance: Appearance,
+) {
     let width = usize::from(area.width).saturating_sub(1);
     let columns = Columns::fitting(width, processes);
     row(buffer, Rect { height: 1, ..area }, " ", &columns.titles(), &columns, appearance.quiet());

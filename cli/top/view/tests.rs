@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::top::dashboard::Update;
-use crate::top::process::Key;
-use crate::top::source::Event;
+use crate::top::process::ProcessKey;
+use crate::top::source::SourceEvent;
 
 const PLAIN: Appearance = Appearance { color: false, unicode: true };
 /// Causes in the order in which a process lists them.
@@ -64,8 +64,8 @@ fn answer(pid: u64, seconds: u64) -> Value {
 }
 
 fn take(dashboard: &mut Dashboard, host: &str, process: &str, answer: Value) {
-    let key = Key { host: host.to_owned(), process: process.to_owned() };
-    dashboard.take(Event::Answer(key, Box::new(answer)).into_update().unwrap());
+    let key = ProcessKey { host: host.to_owned(), process: process.to_owned() };
+    dashboard.take(SourceEvent::Answer(key, Box::new(answer)).into_update().unwrap());
 }
 
 /// Three processes: one of a minute and a half, one that has ended, one with an old library.
@@ -74,7 +74,7 @@ fn dashboard() -> Dashboard {
     take(&mut dashboard, "", "4711", answer(4711, 80));
     take(&mut dashboard, "", "4711", answer(4711, 90));
     take(&mut dashboard, "", "4712", answer(4712, 20));
-    dashboard.take(Update::Ended(Key { host: String::new(), process: "4712".to_owned() }));
+    dashboard.take(Update::Ended(ProcessKey { host: String::new(), process: "4712".to_owned() }));
     let old = json!({"pid": 9, "command": "./simulate", "state": "waiting", "bottleneck": "no_work", "lost": 12_345,
                      "line": "gpuwhy [1.0 s] no GPU work yet"});
     take(&mut dashboard, "", "9", old);

@@ -60,12 +60,12 @@ pub struct MetricProperties {
 
 /// Names of metrics that are collected together.
 #[derive(Debug)]
-pub struct Names {
+pub struct MetricNames {
     texts: Vec<CString>,
     pointers: Vec<*const c_char>,
 }
 
-impl Names {
+impl MetricNames {
     /// These names, in this order. A name that contains a NUL ends there, as in C.
     #[must_use]
     pub fn new(names: &[&str]) -> Self {
@@ -195,7 +195,7 @@ impl Host {
     ///
     /// # Errors
     /// [`CuptiResult::UNKNOWN`] and others if the chip lacks one of the metrics.
-    pub fn configure(&mut self, names: &Names) -> Result<Configuration, Error> {
+    pub fn configure(&mut self, names: &MetricNames) -> Result<Configuration, Error> {
         let functions = &self.counters.functions;
         let (object, count) = (self.object, names.len());
         let mut add = HostConfigAddMetrics { object, names: names.as_ptr(), count, ..HostConfigAddMetrics::new() };
@@ -220,7 +220,13 @@ impl Host {
     /// # Errors
     /// [`CuptiResult::INVALID_PARAMETER`] if `names` and `values` differ in length, and others if the
     /// counters do not contain the metrics.
-    pub fn evaluate(&self, counters: &[u8], index: usize, names: &Names, values: &mut [f64]) -> Result<(), Error> {
+    pub fn evaluate(
+        &self,
+        counters: &[u8],
+        index: usize,
+        names: &MetricNames,
+        values: &mut [f64],
+    ) -> Result<(), Error> {
         let function = &self.counters.functions.host_evaluate;
         if values.len() != names.len() {
             return Err(Error { function: function.name(), code: CuptiResult::INVALID_PARAMETER });

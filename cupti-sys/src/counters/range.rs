@@ -14,7 +14,7 @@ use super::abi::{
     RangeGetCounterDataInfo, RangeGetCounterDataSize, RangeImageInitialize, RangeSetConfig, RangeStart, RangeStop,
     USER_REPLAY,
 };
-use super::host::{Collection, Configuration, Host, Names};
+use super::host::{Collection, Configuration, Host, MetricNames};
 use crate::abi::{Context, CuptiResult};
 use crate::cupti::Error;
 
@@ -36,7 +36,7 @@ impl ContextHandle {
 struct Group {
     host: Host,
     metrics: Vec<String>,
-    names: Names,
+    names: MetricNames,
     configuration: Configuration,
     image: Vec<u8>,
 }
@@ -132,7 +132,7 @@ impl RangePlan {
 fn configured(counters: &'static Counters, chip: &str, metrics: &[String]) -> Result<Result<Group, Error>, Error> {
     let mut host = Host::open(counters, Collection::Ranges, chip, None)?;
     let names: Vec<&str> = metrics.iter().map(String::as_str).collect();
-    let names = Names::new(&names);
+    let names = MetricNames::new(&names);
     let configuration = host.configure(&names);
     Ok(configuration.map(|configuration| Group {
         host,

@@ -13,7 +13,7 @@ const ADMINISTRATORS_ONLY: &str = "RmProfilingAdminOnly:";
 
 /// Reason why hardware counters are unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum CounterError {
     /// Another tool or process has the counters of the device.
     Busy,
     /// Only administrators may use counters.
@@ -36,7 +36,7 @@ pub enum Refusal {
     Other(CuptiResult),
 }
 
-impl Refusal {
+impl CounterError {
     /// Reason for an error that CUPTI returned.
     #[must_use]
     pub const fn of(error: &Error) -> Self {
@@ -80,7 +80,7 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for CounterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Busy => {
@@ -130,11 +130,11 @@ mod tests {
 
     #[test]
     fn every_answer_has_a_sentence_of_its_own_kind() {
-        let of = |code| Refusal::of(&Error { function: "cuptiPmSamplingSetConfig", code });
-        assert_eq!(of(CuptiResult::HARDWARE_BUSY), Refusal::Busy);
-        assert_eq!(of(CuptiResult::INSUFFICIENT_PRIVILEGES), Refusal::Permission);
-        assert_eq!(of(CuptiResult(40)), Refusal::Virtual);
-        assert_eq!(of(CuptiResult::UNKNOWN), Refusal::Other(CuptiResult::UNKNOWN));
+        let of = |code| CounterError::of(&Error { function: "cuptiPmSamplingSetConfig", code });
+        assert_eq!(of(CuptiResult::HARDWARE_BUSY), CounterError::Busy);
+        assert_eq!(of(CuptiResult::INSUFFICIENT_PRIVILEGES), CounterError::Permission);
+        assert_eq!(of(CuptiResult(40)), CounterError::Virtual);
+        assert_eq!(of(CuptiResult::UNKNOWN), CounterError::Other(CuptiResult::UNKNOWN));
         assert!(of(CuptiResult(777)).to_string().contains("777"));
         for &code in CuptiResult::ALL {
             let sentence = of(code).to_string();

@@ -11,7 +11,7 @@ use super::abi::{
     KEEP_LATEST, Object, PmDecodeData, PmDisable, PmEnable, PmGetCounterDataInfo, PmGetCounterDataSize,
     PmGetSampleInfo, PmImageInitialize, PmSetConfig, PmStart, PmStop, STOPPED_FULL, TRIGGER_GPU_TIME, TRIGGER_SYSCLK,
 };
-use super::host::{Configuration, Host, Names};
+use super::host::{Configuration, Host, MetricNames};
 use crate::abi::CuptiResult;
 use crate::cupti::Error;
 
@@ -70,7 +70,7 @@ pub struct Sampler {
     counters: &'static Counters,
     object: Object,
     host: Host,
-    names: Names,
+    names: MetricNames,
     configuration: Configuration,
     image: Vec<u8>,
     values: Vec<f64>,
@@ -95,7 +95,7 @@ impl Sampler {
         counters: &'static Counters,
         device: u32,
         host: Host,
-        names: Names,
+        names: MetricNames,
         configuration: Configuration,
         settings: Settings,
     ) -> Result<Self, Error> {

@@ -5,7 +5,7 @@
 //! informative first. This needs no GPU. `testing/layout-check` has the results for released libraries.
 
 use super::Counters;
-use super::host::{Collection, Configuration, Host, Names};
+use super::host::{Collection, Configuration, Host, MetricNames};
 use crate::cupti::Error;
 
 /// Quantity that a sampled metric measures.
@@ -118,7 +118,7 @@ pub struct SampledSet {
     /// Quantities that its metrics measure, in the same order.
     pub quantities: Vec<Quantity>,
     /// Names of the metrics.
-    pub names: Names,
+    pub names: MetricNames,
     /// Metrics of the chip, which compute the values of samples.
     pub host: Host,
     /// Configuration for the device.
@@ -161,7 +161,7 @@ fn one_pass(
 ) -> Result<Option<SampledSet>, Error> {
     let mut host = Host::open(counters, Collection::Samples, chip, None)?;
     let (quantities, names): (Vec<_>, Vec<_>) = metrics.iter().copied().unzip();
-    let names = Names::new(&names);
+    let names = MetricNames::new(&names);
     // A chip that lacks one of the metrics refuses here, with different codes.
     let fitting = host.configure(&names).ok().filter(|configuration| configuration.passes() == 1);
     Ok(fitting.map(|configuration| SampledSet { quantities, names, host, configuration }))

@@ -130,7 +130,7 @@ impl fmt::Display for Skip {
 
 /// One candidate location.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct Location {
     /// A file, a bare name for the dynamic linker, or a folder without a libcupti.
     pub path: PathBuf,
     /// Why it is a candidate.
@@ -141,7 +141,7 @@ pub struct Candidate {
 
 /// Lists all candidates, in the order in which they are tried, without loading anything.
 #[must_use]
-pub fn discover(search: &Search) -> Vec<Candidate> {
+pub fn discover(search: &Search) -> Vec<Location> {
     let mut list = List { driver: search.driver_cuda_version, candidates: Vec::new() };
     let mapped = search.mapped.iter().find(|path| is_libcupti(path));
     match (mapped, &search.override_path) {
@@ -183,14 +183,14 @@ pub fn discover(search: &Search) -> Vec<Candidate> {
 
 struct List {
     driver: Option<u32>,
-    candidates: Vec<Candidate>,
+    candidates: Vec<Location>,
 }
 
 impl List {
     fn file(&mut self, path: PathBuf, found_by: FoundBy, skip: Option<Skip>) {
         let seen = || self.candidates.iter().any(|other| same_file(&other.path, &path));
         let skip = skip.or_else(|| seen().then_some(Skip::Duplicate));
-        self.candidates.push(Candidate { path, found_by, skip });
+        self.candidates.push(Location { path, found_by, skip });
     }
 
     fn folder(&mut self, folder: &Path, found_by: &FoundBy) {

@@ -29,7 +29,7 @@ use crate::prescan::Prescan;
 use crate::projection::projected_ranges;
 use gpuwhy_import::{Progress, TraceFile, share};
 
-use self::rows::Rows;
+use self::rows::ChromeRows;
 use self::steps::FoundSteps;
 
 /// Writes `trace` as Chrome JSON.
@@ -49,7 +49,7 @@ pub fn write(
     let mut outcome = ExportOutcome { notes: passed.notes(), ..ExportOutcome::default() };
     let header = header(&mut output, &passed.session, passed.dictionary.devices(), &prescan, options);
     header.map_err(|error| output.failed(error))?;
-    let mut rows = Rows::new(&prescan, &passed.session, options);
+    let mut rows = ChromeRows::new(&prescan, &passed.session, options);
     rows.metadata(&mut output, &passed.dictionary).map_err(|error| output.failed(error))?;
     let mut values = CounterValues::default();
     trace.pass(&mut share(progress, 40..90), |event, scope| {

@@ -18,11 +18,11 @@ use super::steps::HostStep;
 use crate::correlations::Correlations;
 use crate::counters::CounterValue;
 use crate::json::{Micros, quoted};
-use crate::names::{Names, demangled};
+use crate::names::{ReadableNames, demangled};
 use crate::options::Options;
 use crate::prescan::Prescan;
 use crate::projection::ProjectedRange;
-use crate::ranges::{OpenRanges, Range};
+use crate::ranges::{ClosedRange, OpenRanges};
 use crate::tracks::Tracks;
 use crate::{kineto_names, process_names};
 
@@ -33,13 +33,13 @@ const EVENTS_LIMIT: usize = 1 << 16;
 /// Difference between the numbers of a stream's lines. CUPTI numbers streams by context, starting at 7.
 const NEXT_LINE: u32 = 1_000_000;
 
-pub struct Rows<'a> {
+pub struct ChromeRows<'a> {
     prescan: &'a Prescan,
     session: &'a ProcessInfo,
     options: &'a Options,
-    kernel_names: Names,
-    api_names: Names,
-    texts: Names,
+    kernel_names: ReadableNames,
+    api_names: ReadableNames,
+    texts: ReadableNames,
     shapes: FxHashMap<(DeviceId, LaunchConfigId), String>,
     stream_tracks: FxHashMap<(DeviceId, StreamId), Tracks>,
     arrows_from: Correlations,
@@ -52,15 +52,15 @@ pub struct Rows<'a> {
     steps: u64,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> ChromeRows<'a> {
     pub fn new(prescan: &'a Prescan, session: &'a ProcessInfo, options: &'a Options) -> Self {
         Self {
             prescan,
             session,
             options,
-            kernel_names: Names::new(|name| quoted(&demangled(name))),
-            api_names: Names::new(|name| quoted(without_suffix(name))),
-            texts: Names::new(quoted),
+            kernel_names: ReadableNames::new(|name| quoted(&demangled(name))),
+            api_names: ReadableNames::new(|name| quoted(without_suffix(name))),
+            texts: ReadableNames::new(quoted),
             shapes: FxHashMap::default(),
             stream_tracks: FxHashMap::default(),
             arrows_from: Correlations::default(),
@@ -371,8 +371,8 @@ impl<'a> Rows<'a> {
 
     /// Pushed ranges nest on the line of their thread. Started ranges may overlap, which that line cannot
     /// show.
-    fn range(&mut self, output: &mut impl Write, range: &Range, dictionary: &Dictionary) -> io::Result<()> {
-        let Range { begin, end, .. } = range;
+    fn range(&mut self, output: &mut impl Write, range: &ClosedRange, dictionary: &Dictionary) -> io::Result<()> {
+        let ClosedRange { begin, end, .. } = range;
         let process = self.session.process_id;
         let name = self.texts.get(begin.message, dictionary).to_owned();
         let arguments = annotation(begin, dictionary);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::part::{Part, plain};
+use super::part::{PendingFiles, plain};
 use super::place::{Lake, date};
 use crate::error::ExportError;
 use crate::tables::{Cell, Label, STEPS_LEFT_OUT, Sink, Table, produce};
@@ -78,9 +78,9 @@ pub fn add(
     for (run, ranks) in runs {
         let Some((first, _)) = ranks.iter().min_by_key(|(trace, _)| trace.session().start) else { continue };
         let start = first.session().start.nanos();
-        let mut part = Part::new(lake, &date(start), run, part_name(&first.session().host, start));
+        let mut part = PendingFiles::new(lake, &date(start), run, part_name(&first.session().host, start));
         for (trace, rank) in ranks {
-            let mut rows = Rows::new(&mut part, rank, options);
+            let mut rows = RowWriter::new(&mut part, rank, options);
             let mut progress = |done, total| progress(total / count * number + done / count, total);
             let notes = produce(trace, &mut rows, &mut progress)?;
             outcome.steps += rows.steps;
@@ -117,21 +117,21 @@ fn part_name(host: &str, start: u64) -> String {
 }
 
 /// Writes the rows of a trace to a part.
-struct Rows<'p> {
-    part: &'p mut Part,
+struct RowWriter<'p> {
+    part: &'p mut PendingFiles,
     rank: u32,
     options: AddOptions,
     steps: u64,
     steps_left_out: u64,
 }
 
-impl<'p> Rows<'p> {
-    fn new(part: &'p mut Part, rank: u32, options: AddOptions) -> Self {
+impl<'p> RowWriter<'p> {
+    fn new(part: &'p mut PendingFiles, rank: u32, options: AddOptions) -> Self {
         Self { part, rank, options, steps: 0, steps_left_out: 0 }
     }
 }
 
-impl Sink for Rows<'_> {
+impl Sink for RowWriter<'_> {
     fn wants(&self, table: Table) -> bool {
         self.options.tier.has(table)
     }

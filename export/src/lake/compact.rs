@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::RANK;
-use super::part::Part;
+use super::part::PendingFiles;
 use super::place::{Lake, PartFile};
 use super::read::{columns, visit};
 use crate::error::ExportError;
@@ -101,7 +101,7 @@ fn join(
 ) -> Result<(), ExportError> {
     let folder = lake.partition(table, date, run);
     let name = free_name(&folder);
-    let mut part = Part::new(lake, date, run, name.clone()).grouped(GROUP_ROWS);
+    let mut part = PendingFiles::new(lake, date, run, name.clone()).grouped(GROUP_ROWS);
     let names: Vec<&str> = RANK.iter().chain(table.columns()).map(|column| column.name).collect();
     for (path, _) in files {
         if let Some(unknown) = columns(path)?.iter().find(|column| !names.contains(&column.as_str())) {

@@ -16,17 +16,17 @@ mod read;
 #[cfg(any(test, feature = "testing"))]
 pub mod simulated;
 
-use crate::tables::{Column, Kind, Table};
+use crate::tables::{Column, ColumnType, Table};
 
 pub use add::{AddOptions, LakeOutcome, Tier, add};
 pub use compact::{CompactOptions, Compacted, compact};
-pub use part::Part;
+pub use part::PendingFiles;
 pub use place::{Lake, date};
 pub use read::visit;
 
 /// Precedes the columns of every table. `date` and `run` are in the path.
 pub(crate) const RANK: [Column; 1] =
-    [Column { name: "rank", kind: Kind::Integer, about: "of the process in its job; 0 when it is in none" }];
+    [Column { name: "rank", kind: ColumnType::Integer, about: "of the process in its job; 0 when it is in none" }];
 
 /// Sort order of a file's rows: joins then read adjacent data, and columns compress well.
 pub(crate) const fn order(table: Table) -> &'static [&'static str] {

@@ -18,7 +18,7 @@ const EXISTS: &str = "this part of the lake exists already, and it is left as it
 
 /// Files being written. They get their names when all are complete and are removed on failure: if a table of
 /// a part were missing, a query would read it as if it had no rows.
-pub struct Part {
+pub struct PendingFiles {
     lake: Lake,
     date: String,
     run: String,
@@ -32,7 +32,7 @@ pub struct Part {
     folders: MadeFolders,
 }
 
-impl Part {
+impl PendingFiles {
     /// Creates a part of the run that started on `date`. `name` is the file name without extension.
     #[must_use]
     pub fn new(lake: &Lake, date: &str, run: &str, name: String) -> Self {

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use super::part::Part;
+use super::part::PendingFiles;
 use super::place::{Lake, date};
 use crate::error::ExportError;
 use crate::tables::{Cell, Table};
@@ -68,7 +68,7 @@ impl Job {
         let mut files = Vec::new();
         for node in 0..self.ranks.div_ceil(NODE) {
             let name = format!("part-node{node}-{}", START / 1_000_000);
-            let mut part = Part::new(lake, &date(START), &self.run, name);
+            let mut part = PendingFiles::new(lake, &date(START), &self.run, name);
             for rank in node * NODE..(node * NODE + NODE).min(self.ranks) {
                 self.rank(rank, node, &spans[rank as usize], &mut part)?;
             }
@@ -108,7 +108,7 @@ impl Job {
         spans
     }
 
-    fn rank(&self, rank: u32, node: u32, spans: &[Span], part: &mut Part) -> Result<(), ExportError> {
+    fn rank(&self, rank: u32, node: u32, spans: &[Span], part: &mut PendingFiles) -> Result<(), ExportError> {
         let mut row = |table: Table, values: &[(&str, Cell<'_>)]| {
             let cell = |name: &str| values.iter().find(|(of, _)| *of == name).map_or(Cell::Empty, |&(_, cell)| cell);
             let cells: Vec<Cell<'_>> = table.columns().iter().map(|column| cell(column.name)).collect();

@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::{Map, Value};
 
 use crate::error::ExportError;
-use crate::stats::{Cell, Column, Heading, Printer, RowSink as _, StatsOptions, TableFormat, Widths};
+use crate::stats::{Cell, Heading, Printer, RowSink as _, StatsColumn, StatsOptions, TableFormat, Widths};
 
 /// Prints rows, which are objects keyed by column name, in the output forms of `gpuwhy query`.
 ///
@@ -23,7 +23,7 @@ pub fn print(
     let columns = columns
         .iter()
         .enumerate()
-        .map(|(place, name)| Column { name: name.clone(), is_text: is_text(place) })
+        .map(|(place, name)| StatsColumn { name: name.clone(), is_text: is_text(place) })
         .collect();
     let heading = Heading { title: "", name: "query", note: None, columns };
     let mut widths = Widths::new(options.width);

@@ -116,7 +116,7 @@ files! {
 
 /// Kind of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum QueryKind {
     /// A report of `nsys stats`.
     Report,
     /// A rule of `nsys analyze`.
@@ -131,7 +131,7 @@ pub struct NamedQuery {
     /// Its name.
     pub name: &'static str,
     /// Kind of the query.
-    pub kind: Kind,
+    pub kind: QueryKind,
     /// The question it answers, in one line.
     pub about: &'static str,
     /// Notes on the result, one sentence per line.
@@ -163,11 +163,11 @@ pub struct Parameter {
 impl NamedQuery {
     /// All queries of a kind, in recommended reading order.
     #[must_use]
-    pub fn all(kind: Kind) -> Vec<Self> {
+    pub fn all(kind: QueryKind) -> Vec<Self> {
         let files = match kind {
-            Kind::Report => REPORTS,
-            Kind::Rule => RULES,
-            Kind::Recipe => RECIPES,
+            QueryKind::Report => REPORTS,
+            QueryKind::Rule => RULES,
+            QueryKind::Recipe => RECIPES,
         };
         files.iter().map(|&(name, file)| Self::parsed(kind, name, file)).collect()
     }
@@ -175,11 +175,11 @@ impl NamedQuery {
     /// Query with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        let all = [Kind::Report, Kind::Rule, Kind::Recipe].into_iter().flat_map(Self::all);
+        let all = [QueryKind::Report, QueryKind::Rule, QueryKind::Recipe].into_iter().flat_map(Self::all);
         all.into_iter().find(|query| query.name == name)
     }
 
-    fn parsed(kind: Kind, name: &'static str, file: &'static str) -> Self {
+    fn parsed(kind: QueryKind, name: &'static str, file: &'static str) -> Self {
         let header: usize = file.lines().take_while(|line| line.starts_with("--")).map(|line| line.len() + 1).sum();
         let (header, sql) = file.split_at(header);
         let mut queries = sql.split("\n-- lacks ");
@@ -195,7 +195,7 @@ impl NamedQuery {
                 _ => query.notes.push(line),
             }
         }
-        if kind == Kind::Rule {
+        if kind == QueryKind::Rule {
             query.parameters.extend(Parameter::parsed(RULE_ROWS));
         }
         query
@@ -248,7 +248,7 @@ impl NamedQuery {
 
     /// Maximum number of rows per trace that a rule shows.
     pub(crate) fn most_rows(&self) -> Option<u64> {
-        let rows = self.parameters.iter().find(|parameter| self.kind == Kind::Rule && parameter.name == "rows");
+        let rows = self.parameters.iter().find(|parameter| self.kind == QueryKind::Rule && parameter.name == "rows");
         rows.and_then(|rows| rows.value.parse().ok())
     }
 }
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn every_recipe_is_one_query_of_the_tables_and_says_what_it_answers() {
-        for recipe in NamedQuery::all(Kind::Recipe) {
+        for recipe in NamedQuery::all(QueryKind::Recipe) {
             let query = recipe.query().unwrap_or_else(|error| panic!("{}: {error}", recipe.name));
             assert!(!query.tables().is_empty() && !query.columns().is_empty(), "{}", recipe.name);
             assert!(!recipe.about.is_empty() && !recipe.about.ends_with('.'), "{}", recipe.name);
@@ -345,7 +345,7 @@ mod tests {
             "NATURAL",
             "EXCEPT",
         ];
-        for recipe in NamedQuery::all(Kind::Recipe) {
+        for recipe in NamedQuery::all(QueryKind::Recipe) {
             let sql = recipe.sql();
             let words: Vec<&str> = sql.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
             for word in ELSEWHERE {
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn names_are_found_and_differ() {
-        let all = [Kind::Report, Kind::Rule, Kind::Recipe].into_iter().flat_map(NamedQuery::all);
+        let all = [QueryKind::Report, QueryKind::Rule, QueryKind::Recipe].into_iter().flat_map(NamedQuery::all);
         for query in all {
             assert_eq!(NamedQuery::named(query.name), Some(query));
         }

@@ -5,7 +5,7 @@
 
 use crate::error::ExportError;
 use crate::lake::{Lake, RANK};
-use crate::tables::{Column, Kind, Table};
+use crate::tables::{Column, ColumnType, Table};
 
 /// Columns from the path.
 const PATH: [&str; 2] = ["date", "run"];
@@ -50,18 +50,18 @@ pub fn spark_schema(table: Table) -> String {
     columns.join(", ")
 }
 
-const fn duckdb_type(kind: Kind) -> &'static str {
+const fn duckdb_type(kind: ColumnType) -> &'static str {
     match kind {
-        Kind::Integer => "BIGINT",
-        Kind::Real => "DOUBLE",
-        Kind::Flag => "BOOLEAN",
-        Kind::Text => "VARCHAR",
+        ColumnType::Integer => "BIGINT",
+        ColumnType::Real => "DOUBLE",
+        ColumnType::Flag => "BOOLEAN",
+        ColumnType::Text => "VARCHAR",
     }
 }
 
-const fn spark_type(kind: Kind) -> &'static str {
+const fn spark_type(kind: ColumnType) -> &'static str {
     match kind {
-        Kind::Text => "STRING",
+        ColumnType::Text => "STRING",
         kind => duckdb_type(kind),
     }
 }

@@ -19,7 +19,7 @@ use ::parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use super::texts::Texts;
 use crate::error::ExportError;
-use crate::tables::{Cell, Column, Kind, Table};
+use crate::tables::{Cell, Column, ColumnType, Table};
 
 /// Rows per row group: DuckDB's default, whose threads process one row group each.
 pub const GROUP_ROWS: usize = 122_880;
@@ -156,10 +156,10 @@ impl Typed {
 impl Values {
     fn of(column: &Column) -> Self {
         let values = match column.kind {
-            Kind::Integer => Typed::Integers(Vec::new()),
-            Kind::Real => Typed::Reals(Vec::new()),
-            Kind::Flag => Typed::Flags(Vec::new()),
-            Kind::Text => Typed::Texts(Vec::new()),
+            ColumnType::Integer => Typed::Integers(Vec::new()),
+            ColumnType::Real => Typed::Reals(Vec::new()),
+            ColumnType::Flag => Typed::Flags(Vec::new()),
+            ColumnType::Text => Typed::Texts(Vec::new()),
         };
         Self { present: Vec::new(), values }
     }
@@ -242,14 +242,16 @@ fn permutation(columns: &[Values], order: &[usize]) -> Vec<usize> {
 fn schema(layout: &Layout) -> Result<TypePtr> {
     let field = |column: &&Column| {
         let physical = match column.kind {
-            Kind::Integer => Physical::INT64,
-            Kind::Real => Physical::DOUBLE,
-            Kind::Flag => Physical::BOOLEAN,
-            Kind::Text => Physical::BYTE_ARRAY,
+            ColumnType::Integer => Physical::INT64,
+            ColumnType::Real => Physical::DOUBLE,
+            ColumnType::Flag => Physical::BOOLEAN,
+            ColumnType::Text => Physical::BYTE_ARRAY,
         };
         let field = Type::primitive_type_builder(column.name, physical).with_repetition(Repetition::OPTIONAL);
         let field = match column.kind {
-            Kind::Text => field.with_logical_type(Some(LogicalType::String)).with_converted_type(ConvertedType::UTF8),
+            ColumnType::Text => {
+                field.with_logical_type(Some(LogicalType::String)).with_converted_type(ConvertedType::UTF8)
+            }
             _ => field,
         };
         field.build().map(Arc::new)
@@ -263,7 +265,7 @@ fn properties(layout: &Layout) -> WriterPropertiesPtr {
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_created_by(concat!("gpuwhy ", env!("CARGO_PKG_VERSION")).to_owned());
     // Delta encoding only applies to integers; some times are reals.
-    let is_time = |column: &&&Column| column.kind == Kind::Integer && column.name.ends_with("_ns");
+    let is_time = |column: &&&Column| column.kind == ColumnType::Integer && column.name.ends_with("_ns");
     for column in layout.columns.iter().filter(is_time) {
         let path = ColumnPath::from(column.name);
         properties = properties

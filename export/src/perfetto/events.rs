@@ -16,7 +16,7 @@ use super::packets::{Arrow, Note, Packets, Track, TrackOrigin};
 use super::wire::{Message, field};
 use crate::correlations::Correlations;
 use crate::counters::CounterValue;
-use crate::names::{Names, demangled};
+use crate::names::{ReadableNames, demangled};
 use crate::order::Order;
 use crate::prescan::Prescan;
 use crate::tracks::Tracks;
@@ -50,8 +50,8 @@ pub struct Events<'a, W> {
     place: TrackOrigin<'a>,
     prescan: &'a Prescan,
     session: &'a ProcessInfo,
-    kernels: Names,
-    calls: Names,
+    kernels: ReadableNames,
+    calls: ReadableNames,
     stream_tracks: FxHashMap<(DeviceId, StreamId), Tracks>,
     ranges: FxHashSet<(ThreadId, NameId)>,
     arrows_from: Correlations,
@@ -71,8 +71,8 @@ impl<'a, W: Write> Events<'a, W> {
             place,
             prescan,
             session,
-            kernels: Names::new(demangled),
-            calls: Names::new(|name| without_suffix(name).to_owned()),
+            kernels: ReadableNames::new(demangled),
+            calls: ReadableNames::new(|name| without_suffix(name).to_owned()),
             stream_tracks: FxHashMap::default(),
             ranges: FxHashSet::default(),
             arrows_from: Correlations::default(),

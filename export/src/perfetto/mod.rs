@@ -28,11 +28,11 @@ use self::packets::TrackOrigin;
 
 /// Writes `trace` in Perfetto's format.
 pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) -> Result<ExportOutcome, ExportError> {
-    write_all(&[Part { trace, shift: 0, name: String::new() }], to, progress)
+    write_all(&[TracePart { trace, shift: 0, name: String::new() }], to, progress)
 }
 
 /// A trace on a common timeline.
-pub struct Part<'a> {
+pub struct TracePart<'a> {
     pub trace: &'a TraceFile,
     /// Offset added to its times, nanoseconds.
     pub shift: i64,
@@ -42,7 +42,7 @@ pub struct Part<'a> {
 
 /// Writes several traces to one file, one process for each.
 pub fn write_all(
-    parts: &[Part<'_>],
+    parts: &[TracePart<'_>],
     to: Destination,
     progress: &mut Progress<'_>,
 ) -> Result<ExportOutcome, ExportError> {

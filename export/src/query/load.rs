@@ -17,7 +17,7 @@ use super::connection::prepare;
 use super::plan::{PLACE_COLUMNS, Used, columns};
 use crate::error::ExportError;
 use crate::lake::{Lake, visit};
-use crate::tables::{Cell, Kind, Label, Sink, Table, produce};
+use crate::tables::{Cell, ColumnType, Label, Sink, Table, produce};
 use gpuwhy_import::{OpenError, Progress, TraceFile};
 
 /// SQLite's cache, KiB; data beyond it goes to a file in the temporary folder.
@@ -97,7 +97,7 @@ impl Database {
         Ok(())
     }
 
-    fn rows(&mut self, run: &str, rank: i64) -> Result<Rows<'_>, ExportError> {
+    fn rows(&mut self, run: &str, rank: i64) -> Result<TableLoader<'_>, ExportError> {
         let Self { connection, used, texts, .. } = self;
         let texts =
             Texts { ids: texts, insert: connection.prepare("INSERT INTO texts VALUES (?, ?)").map_err(failed)? };
@@ -108,7 +108,7 @@ impl Database {
             let inline = columns(table).map(|column| is_key(table, column.name)).collect();
             statements.push(Insert { table, used, inline, statement: connection.prepare(&insert).map_err(failed)? });
         }
-        Ok(Rows { statements, texts, run: run.to_owned(), rank })
+        Ok(TableLoader { statements, texts, run: run.to_owned(), rank })
     }
 
     /// Returns the connection for queries.
@@ -158,7 +158,7 @@ fn definition(table: Table, used: &[bool]) -> String {
     for (number, (column, used)) in columns(table).zip(used).enumerate() {
         let value = match (used, column.kind) {
             (false, _) => "NULL".to_owned(),
-            (true, Kind::Text) if !is_key(table, column.name) => {
+            (true, ColumnType::Text) if !is_key(table, column.name) => {
                 format!("(SELECT text FROM texts WHERE id = c{number})")
             }
             (true, _) => format!("c{number}"),
@@ -187,14 +187,14 @@ struct Insert<'c> {
 }
 
 /// Fills the tables of a query.
-struct Rows<'c> {
+struct TableLoader<'c> {
     statements: Vec<Insert<'c>>,
     texts: Texts<'c>,
     run: String,
     rank: i64,
 }
 
-impl Sink for Rows<'_> {
+impl Sink for TableLoader<'_> {
     fn wants(&self, table: Table) -> bool {
         self.statements.iter().any(|insert| insert.table == table)
     }

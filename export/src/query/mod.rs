@@ -19,7 +19,7 @@ use rusqlite::{Connection, Row};
 
 use crate::error::ExportError;
 use crate::lake::Lake;
-use crate::stats::{Cell, Column, Heading, Printer, RowSink, StatsOptions, TableFormat, Widths};
+use crate::stats::{Cell, Heading, Printer, RowSink, StatsColumn, StatsOptions, TableFormat, Widths};
 use crate::tables::{Label, Table};
 use gpuwhy_import::{Progress, TraceFile};
 
@@ -136,7 +136,7 @@ impl Query {
     ) -> Result<Answered, ExportError> {
         let mut statement = connection.prepare(&self.sql).map_err(|error| failed(&error))?;
         let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
-        let columns = names.into_iter().map(|name| Column { name, is_text: false }).collect();
+        let columns = names.into_iter().map(|name| StatsColumn { name, is_text: false }).collect();
         let mut heading = Heading { title: "", name: "query", note: None, columns };
         let mut widths = Widths::new(options.width);
         if options.format == TableFormat::Table {

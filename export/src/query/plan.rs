@@ -13,12 +13,12 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 use super::connection::{failed, prepare};
 use crate::error::ExportError;
-use crate::tables::{Column, Kind, Table};
+use crate::tables::{Column, ColumnType, Table};
 
 /// Leading columns of every table: the origin of its rows.
 const PLACE: [Column; 2] = [
-    Column { name: "run", kind: Kind::Text, about: "the job, or the trace when it is of none" },
-    Column { name: "rank", kind: Kind::Integer, about: "of the process in its job; 0 when it is in none" },
+    Column { name: "run", kind: ColumnType::Text, about: "the job, or the trace when it is of none" },
+    Column { name: "rank", kind: ColumnType::Integer, about: "of the process in its job; 0 when it is in none" },
 ];
 
 pub const PLACE_COLUMNS: usize = PLACE.len();

@@ -15,7 +15,7 @@ use super::facts::{global_pid, global_tid};
 use super::insert::insert;
 use super::managed;
 use crate::names::{base, demangled};
-use crate::ranges::{OpenRanges, Range};
+use crate::ranges::{ClosedRange, OpenRanges};
 use gpuwhy_import::{Passed, Scope};
 
 /// Ids of texts that are not names of the trace: the trace format permits 4 Mi names.
@@ -120,7 +120,7 @@ impl<'c> Inserts<'c> {
             Record::Overhead(row) => self.overhead(row, scope)?,
             Record::Range(row) if row.kind == RangeEventKind::Mark => self.range(row, None, scope)?,
             Record::Range(row) => {
-                if let Some(Range { begin, end, end_thread }) = self.ranges.take(row) {
+                if let Some(ClosedRange { begin, end, end_thread }) = self.ranges.take(row) {
                     self.range(&begin, Some((end, end_thread)), scope)?;
                 }
             }

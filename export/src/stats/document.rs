@@ -7,7 +7,7 @@ use crate::json::quoted;
 
 /// Separates tables as the format requires: an empty line in CSV and TSV, and in JSON an object with a member
 /// for each table, because consecutive arrays are not a valid document. A single table is unchanged.
-pub struct Document<W> {
+pub struct TableWriter<W> {
     output: W,
     format: TableFormat,
     /// Names of the tables, if there are several.
@@ -20,7 +20,7 @@ pub struct Document<W> {
     pending: String,
 }
 
-impl<W: Write> Document<W> {
+impl<W: Write> TableWriter<W> {
     /// Creates a document of tables with these names.
     pub fn new(output: W, format: TableFormat, names: impl IntoIterator<Item = String>) -> Self {
         Self { output, format, names: unique(names), begun: 0, has_written: false, pending: String::new() }
@@ -68,7 +68,7 @@ impl<W: Write> Document<W> {
     }
 }
 
-impl<W: Write> Write for Document<W> {
+impl<W: Write> Write for TableWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.output.write_all(std::mem::take(&mut self.pending).as_bytes())?;
         self.has_written |= !bytes.is_empty();
@@ -98,7 +98,7 @@ mod tests {
     fn written(format: TableFormat, tables: &[(&str, &str)]) -> String {
         let mut text = Vec::new();
         let names = tables.iter().map(|(name, _)| (*name).to_owned());
-        let mut document = Document::new(&mut text, format, names);
+        let mut document = TableWriter::new(&mut text, format, names);
         for (_, table) in tables {
             document.next_table().unwrap();
             document.write_all(table.as_bytes()).unwrap();

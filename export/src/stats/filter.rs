@@ -11,7 +11,7 @@ use gpuwhy_trace::event::Event;
 use gpuwhy_trace::record::{Record, Timestamp};
 
 use crate::error::ExportError;
-use crate::ranges::{OpenRanges, Range};
+use crate::ranges::{ClosedRange, OpenRanges};
 use gpuwhy_import::{Progress, TraceFile};
 
 /// A time interval, nanoseconds since the start of tracing.
@@ -119,7 +119,7 @@ impl RangeFilter {
         Ok(found.get(self.index).map(|&(start, end)| TimeFilter { start: since(start), end: since(end) }))
     }
 
-    fn names(&self, range: &Range, dictionary: &Dictionary) -> bool {
+    fn names(&self, range: &ClosedRange, dictionary: &Dictionary) -> bool {
         dictionary.name(range.begin.message) == self.text && dictionary.name(range.begin.domain) == self.domain
     }
 }

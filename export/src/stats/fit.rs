@@ -141,7 +141,7 @@ pub(super) fn cut(text: Cow<'_, str>, width: usize) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::Column;
+    use super::super::table::StatsColumn;
     use super::*;
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_line_fits_unless_its_numbers_do_not() {
-        let column = |name: &str, is_text| Column { name: name.to_owned(), is_text };
+        let column = |name: &str, is_text| StatsColumn { name: name.to_owned(), is_text };
         let columns = vec![column("Time (ns)", false), column("Name", true), column("API", true)];
         let heading = Heading { title: "", name: "", note: None, columns };
         let fitted = |limit| {

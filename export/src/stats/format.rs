@@ -170,7 +170,7 @@ fn field(text: &str, separator: char) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::Column;
+    use super::super::table::StatsColumn;
     use super::*;
 
     fn printed(format: TableFormat) -> String {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     fn with(options: &StatsOptions, rows: &[[Cell; 2]]) -> String {
-        let column = |name: &str, is_text| Column { name: name.to_owned(), is_text };
+        let column = |name: &str, is_text| StatsColumn { name: name.to_owned(), is_text };
         let heading = Heading {
             title: "Some Summary",
             name: "some_sum",

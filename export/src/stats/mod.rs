@@ -11,7 +11,7 @@ mod number;
 mod subject;
 mod table;
 
-pub use document::Document;
+pub use document::TableWriter;
 pub use filter::{RangeFilter, TimeFilter};
 pub use fit::TableWidth;
 pub use format::{StatsOptions, TableFormat};
@@ -20,4 +20,4 @@ pub use table::TimeUnit;
 
 pub(crate) use fit::Widths;
 pub(crate) use format::Printer;
-pub(crate) use table::{Cell, Column, Heading, RowSink};
+pub(crate) use table::{Cell, Heading, RowSink, StatsColumn};

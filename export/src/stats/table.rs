@@ -99,11 +99,11 @@ pub struct Heading {
     pub name: &'static str,
     /// Text between title and table, for display only.
     pub note: Option<String>,
-    pub columns: Vec<Column>,
+    pub columns: Vec<StatsColumn>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Column {
+pub struct StatsColumn {
     /// Name with its unit, as in nsys.
     pub name: String,
     /// True if the cells are texts, which are left-aligned.

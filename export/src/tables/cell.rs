@@ -2,7 +2,7 @@
 
 /// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnType {
     /// Signed 64-bit integers.
     Integer,
     /// 64-bit floating point.
@@ -13,7 +13,7 @@ pub enum Kind {
     Text,
 }
 
-impl Kind {
+impl ColumnType {
     /// Display name.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -32,7 +32,7 @@ pub struct Column {
     /// Its name.
     pub name: &'static str,
     /// Type of its values.
-    pub kind: Kind,
+    pub kind: ColumnType,
     /// Description, with the unit if the name has none.
     pub about: &'static str,
 }

@@ -27,11 +27,11 @@ use crate::counters::CounterValues;
 use crate::error::ExportError;
 use crate::instances::{Instances, Wanted};
 use crate::launches::{join, operations};
-use crate::names::Names;
+use crate::names::ReadableNames;
 use crate::ranges::OpenRanges;
 use gpuwhy_import::{Passed, Progress, TraceFile};
 
-pub use cell::{Cell, Column, Kind};
+pub use cell::{Cell, Column, ColumnType};
 use collectives::CollectiveRows;
 pub use labels::{Label, labels};
 use records::KernelName;
@@ -280,7 +280,7 @@ fn records_of(
 ) -> Result<(Passed, Vec<String>), ExportError> {
     let mut ranges = OpenRanges::default();
     let mut kernels: FxHashMap<NameId, KernelName> = FxHashMap::default();
-    let mut calls = Names::new(|name| without_suffix(name).to_owned());
+    let mut calls = ReadableNames::new(|name| without_suffix(name).to_owned());
     let mut stacks = records::Stacks::default();
     let mut counters = CounterValues::default();
     let mut last = Timestamp::ZERO;

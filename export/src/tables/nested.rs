@@ -3,7 +3,7 @@
 
 use gpuwhy_trace::dictionary::Dictionary;
 
-use super::cell::{Cell, Column, Kind};
+use super::cell::{Cell, Column, ColumnType};
 use super::records::table;
 use crate::instances::Instance;
 

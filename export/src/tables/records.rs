@@ -11,7 +11,7 @@ use gpuwhy_trace::record::{
 use profiler_core::attribution::is_communication;
 use rustc_hash::FxHashMap;
 
-use super::cell::{Cell, Column, Kind};
+use super::cell::{Cell, Column, ColumnType};
 use crate::counters::CounterValue;
 use crate::names::demangled;
 use crate::{enum_names, kineto_names};
@@ -29,7 +29,7 @@ macro_rules! table {
             $($name:literal $kind:ident $about:literal = $value:expr;)*
         }
     ) => {
-        pub const $columns: &[Column] = &[$(Column { name: $name, kind: Kind::$kind, about: $about },)*];
+        pub const $columns: &[Column] = &[$(Column { name: $name, kind: ColumnType::$kind, about: $about },)*];
 
         $(#[$doc])*
         pub fn $fill<'a>($($argument: $of,)* cells: &mut Vec<Cell<'a>>) {

@@ -12,7 +12,7 @@ use profiler_core::counters::roofs::Limit;
 use profiler_core::steps::{Step, StepSource};
 use serde_json::Value;
 
-use super::cell::{Cell, Column, Kind};
+use super::cell::{Cell, Column, ColumnType};
 use super::records::table;
 use super::{Sink, Table};
 use crate::earlier_steps::EarlierSteps;
@@ -215,7 +215,7 @@ pub fn rows(
     let beside = beside.iter().map(|&(name, value)| (name.to_owned(), i64::try_from(value).unwrap_or(i64::MAX)));
     counters.extend(beside);
     for &table in wanted {
-        let mut rows = Rows { cells: Vec::with_capacity(table.columns().len()), table, sink };
+        let mut rows = RowSender { cells: Vec::with_capacity(table.columns().len()), table, sink };
         match table {
             Table::Processes => rows.hand(|cells| process(&report.process, report, &file, &command, cells))?,
             Table::Threads | Table::Devices => described(table, dictionary, sink)?,
@@ -273,7 +273,7 @@ pub fn rows(
 
 /// Passes the rows of a table that describes devices or threads to `sink`.
 pub fn described(table: Table, dictionary: &Dictionary, sink: &mut dyn Sink) -> Result<(), ExportError> {
-    let mut rows = Rows { cells: Vec::with_capacity(table.columns().len()), table, sink };
+    let mut rows = RowSender { cells: Vec::with_capacity(table.columns().len()), table, sink };
     if table == Table::Threads {
         dictionary.thread_names().iter().try_for_each(|row| rows.hand(|cells| thread(row, dictionary, cells)))
     } else {
@@ -282,13 +282,13 @@ pub fn described(table: Table, dictionary: &Dictionary, sink: &mut dyn Sink) -> 
 }
 
 /// Passes on rows of one table.
-struct Rows<'a, 's> {
+struct RowSender<'a, 's> {
     cells: Vec<Cell<'a>>,
     table: Table,
     sink: &'s mut dyn Sink,
 }
 
-impl<'a> Rows<'a, '_> {
+impl<'a> RowSender<'a, '_> {
     fn hand(&mut self, fill: impl FnOnce(&mut Vec<Cell<'a>>)) -> Result<(), ExportError> {
         self.cells.clear();
         fill(&mut self.cells);

@@ -48,7 +48,7 @@ pub struct Function {
 /// Cached names of functions.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    tables: HashMap<u64, Table, FxBuildHasher>,
+    tables: HashMap<u64, SymbolTable, FxBuildHasher>,
     symbols: usize,
     /// By start address.
     functions: HashMap<u64, Arc<Function>, FxBuildHasher>,
@@ -70,7 +70,7 @@ impl Symbols {
         let at = module.address_in_file(address);
         let left = MAX_SYMBOLS - self.symbols;
         let table = self.tables.entry(module.base).or_insert_with(|| {
-            let table = Table::of(memory, module, left);
+            let table = SymbolTable::of(memory, module, left);
             self.symbols += table.symbols.len();
             table
         });
@@ -127,13 +127,13 @@ struct Symbol {
 
 /// Functions of a file, by address.
 #[derive(Debug, Default)]
-struct Table {
+struct SymbolTable {
     symbols: Vec<Symbol>,
-    names: Names,
+    names: SymbolNames,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Names {
+enum SymbolNames {
     #[default]
     None,
     /// Address in the process and number of bytes.
@@ -152,7 +152,7 @@ impl Identity {
     }
 }
 
-impl Table {
+impl SymbolTable {
     fn of(memory: &Memory, module: &Module, limit: usize) -> Self {
         let mut table = from_file(module, limit).unwrap_or_default();
         if table.symbols.is_empty()
@@ -180,9 +180,11 @@ impl Table {
         let mut bytes = [0; MAX_MANGLED];
         let offset = u64::from(symbol.name);
         let read = match self.names {
-            Names::None => return None,
-            Names::Memory(names, size) if offset < size => memory.read_some(names.checked_add(offset)?, &mut bytes),
-            Names::File(names, size, identity) if offset < size => {
+            SymbolNames::None => return None,
+            SymbolNames::Memory(names, size) if offset < size => {
+                memory.read_some(names.checked_add(offset)?, &mut bytes)
+            }
+            SymbolNames::File(names, size, identity) if offset < size => {
                 let file = File::open(&module.path).ok().filter(|file| Identity::of(file) == Some(identity))?;
                 file.read_at(&mut bytes, names.checked_add(offset)?).ok()?
             }
@@ -226,7 +228,7 @@ impl SymbolList {
     }
 }
 
-fn from_memory(memory: &Memory, dynamic: DynamicSymbols, limit: usize) -> Table {
+fn from_memory(memory: &Memory, dynamic: DynamicSymbols, limit: usize) -> SymbolTable {
     let mut list = SymbolList::default();
     let mut bytes = vec![0; CHUNK * ENTRY];
     let mut address = dynamic.table;
@@ -241,10 +243,10 @@ fn from_memory(memory: &Memory, dynamic: DynamicSymbols, limit: usize) -> Table 
         address = address.wrapping_add(bytes.len() as u64);
         left -= entries;
     }
-    Table { symbols: list.finish(), names: Names::Memory(dynamic.names, dynamic.names_size) }
+    SymbolTable { symbols: list.finish(), names: SymbolNames::Memory(dynamic.names, dynamic.names_size) }
 }
 
-fn from_file(module: &Module, limit: usize) -> Option<Table> {
+fn from_file(module: &Module, limit: usize) -> Option<SymbolTable> {
     /// `SHT_SYMTAB` and `SHT_NOTE`
     const SYMBOLS: u32 = 2;
     const NOTES: u32 = 7;
@@ -282,8 +284,8 @@ fn from_file(module: &Module, limit: usize) -> Option<Table> {
         list.add(bytes);
         at += length as u64;
     }
-    let names = Names::File(u64_at(names, 24)?, u64_at(names, 32)?, identity);
-    Some(Table { symbols: list.finish(), names })
+    let names = SymbolNames::File(u64_at(names, 24)?, u64_at(names, 32)?, identity);
+    Some(SymbolTable { symbols: list.finish(), names })
 }
 
 #[cfg(test)]
@@ -293,7 +295,8 @@ mod tests {
     #[test]
     fn an_address_belongs_to_the_symbol_that_covers_it() {
         let symbol = |begin, size| Symbol { begin, size, name: 0 };
-        let table = Table { symbols: vec![symbol(10, 20), symbol(15, 2), symbol(40, 5)], names: Names::None };
+        let table =
+            SymbolTable { symbols: vec![symbol(10, 20), symbol(15, 2), symbol(40, 5)], names: SymbolNames::None };
         let at = |at| table.covering(at).map(|symbol| symbol.begin);
         assert_eq!(
             [9, 10, 16, 17, 29, 30, 40, 44, 45].map(at),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxBuildHasher;
 
 use super::layout::Layout;
-use super::lines::Lines;
+use super::lines::CodeLines;
 use super::object::{self, Types};
 use crate::memory::{Memory, u32_at, u64_at};
 
@@ -20,7 +20,7 @@ pub struct Code {
     pub function: Arc<str>,
     pub file: Arc<str>,
     first_line: u32,
-    lines: Lines,
+    lines: CodeLines,
     mark: Mark,
 }
 
@@ -71,7 +71,7 @@ impl Codes {
             function: function.into(),
             file: file.into(),
             first_line,
-            lines: Lines::decode(layout.code.line_format, &table, first_line),
+            lines: CodeLines::decode(layout.code.line_format, &table, first_line),
             mark,
         });
         if self.0.len() >= MAX_KEPT {

@@ -7,12 +7,12 @@ const MAX_RANGES: usize = 1 << 16;
 
 /// Ranges of bytecode and their lines, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Lines {
+pub struct CodeLines {
     /// End of the range in bytes, exclusive, and its line; 0 if it has none.
     ranges: Vec<(u32, u32)>,
 }
 
-impl Lines {
+impl CodeLines {
     /// Decodes the table of a code object that starts at line `first`.
     #[must_use]
     pub fn decode(format: LineFormat, table: &[u8], first: u32) -> Self {
@@ -104,20 +104,20 @@ fn signed(bytes: &mut impl Iterator<Item = u8>) -> i32 {
 mod tests {
     use super::*;
 
-    fn at(lines: &Lines, offsets: &[u32]) -> Vec<Option<u32>> {
+    fn at(lines: &CodeLines, offsets: &[u32]) -> Vec<Option<u32>> {
         offsets.iter().map(|&offset| lines.at(offset)).collect()
     }
 
     #[test]
     fn lnotab_goes_forward_and_back() {
         // From 3.9: six bytes of line 10, then 300 lines forward in three steps, then one line back.
-        let lines = Lines::decode(LineFormat::Lnotab, &[6, 127, 0, 127, 0, 46, 8, 0xff], 10);
+        let lines = CodeLines::decode(LineFormat::Lnotab, &[6, 127, 0, 127, 0, 46, 8, 0xff], 10);
         assert_eq!(at(&lines, &[0, 5, 6, 13, 14, 99]), [10, 10, 310, 310, 309, 309].map(Some));
     }
 
     #[test]
     fn ranges_without_a_line_have_none() {
-        let lines = Lines::decode(LineFormat::Ranges, &[4, 1, 2, 0x80, 6, 3], 10);
+        let lines = CodeLines::decode(LineFormat::Ranges, &[4, 1, 2, 0x80, 6, 3], 10);
         assert_eq!(at(&lines, &[0, 3, 4, 6, 11, 12]), [Some(11), Some(11), None, Some(14), Some(14), None]);
     }
 
@@ -139,7 +139,7 @@ mod tests {
             1,
             1, // plus 4
         ];
-        let lines = Lines::decode(LineFormat::Locations, &table, 200);
+        let lines = CodeLines::decode(LineFormat::Locations, &table, 200);
         assert_eq!(
             at(&lines, &[0, 2, 5, 6, 8, 10, 25, 26]),
             [Some(201), Some(201), Some(201), None, Some(105), Some(109), Some(109), None]
@@ -157,7 +157,7 @@ mod tests {
             .collect();
         for format in [LineFormat::Lnotab, LineFormat::Ranges, LineFormat::Locations] {
             for length in [0, 1, 2, 77, 4096] {
-                let lines = Lines::decode(format, &noise[..length], u32::MAX - 5);
+                let lines = CodeLines::decode(format, &noise[..length], u32::MAX - 5);
                 assert!(lines.ranges.is_sorted());
             }
         }

@@ -59,12 +59,12 @@ struct Step {
 struct RawFrame {
     address: u64,
     code: u64,
-    place: Place,
+    place: CodePosition,
 }
 
 /// Position of a frame in its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum CodePosition {
     /// Number of bytes after the first instruction.
     Offset(u32),
     Address(u64),
@@ -241,9 +241,10 @@ impl Walker {
         let place = match layout.instruction {
             Instruction::Index(offset, unit) => {
                 let index = u32_at(bytes, offset).ok_or(Unreadable(address))?.cast_signed();
-                u32::try_from(index).map_or(Place::Begin, |index| Place::Offset(index.saturating_mul(unit)))
+                u32::try_from(index)
+                    .map_or(CodePosition::Begin, |index| CodePosition::Offset(index.saturating_mul(unit)))
             }
-            Instruction::Pointer(offset) => Place::Address(word(offset)?),
+            Instruction::Pointer(offset) => CodePosition::Address(word(offset)?),
         };
         let frame = RawFrame { address, code: word(layout.code)? & !TAG_BITS, place };
         Ok(Step { frame: Some(frame), is_generator, previous })
@@ -279,12 +280,12 @@ fn common<'a>(
 impl Layout {
     fn frame(&self, raw: &RawFrame, code: &Code) -> Frame {
         let at = match raw.place {
-            Place::Offset(offset) => Some(offset),
-            Place::Address(address) => {
+            CodePosition::Offset(offset) => Some(offset),
+            CodePosition::Address(address) => {
                 let begin = raw.code.saturating_add(self.code.instructions as u64);
                 address.checked_sub(begin).and_then(|offset| u32::try_from(offset).ok())
             }
-            Place::Begin => None,
+            CodePosition::Begin => None,
         };
         Frame { function: code.function.clone(), file: code.file.clone(), line: code.line(at) }
     }

@@ -22,7 +22,7 @@ const SECTION_SHIFT: u32 = 32;
 
 /// Covers the code from `offset` up to the next row.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct LineTableRow {
     offset: u64,
     /// Index into the files, and line; `None` if unknown from here on.
     line: Option<(u32, u32)>,
@@ -30,12 +30,12 @@ struct Row {
 
 /// Line table of a module.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub struct LineTable {
     files: Vec<String>,
-    functions: HashMap<String, Vec<Row>>,
+    functions: HashMap<String, Vec<LineTableRow>>,
 }
 
-impl Lines {
+impl LineTable {
     /// Reads the lines of the module `bytes`. Empty if it has none or is not a module.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
@@ -78,7 +78,7 @@ impl Lines {
         }
         let table = DebugLine::new(&bytes, LittleEndian);
         let (mut at, mut count) = (0, 0);
-        let mut rows: HashMap<usize, Vec<Row>> = HashMap::new();
+        let mut rows: HashMap<usize, Vec<LineTableRow>> = HashMap::new();
         while let Some(length) = unit_length(&bytes, at) {
             let program = table.program(DebugLineOffset(at), 8, None, None);
             if let Ok(program) = program {
@@ -91,7 +91,7 @@ impl Lines {
                     }
                     let section = usize::try_from(row.address() >> SECTION_SHIFT).ok()?;
                     let offset = row.address() & ((1 << SECTION_SHIFT) - 1);
-                    rows.entry(section).or_default().push(Row { offset, line: line(row, &files) });
+                    rows.entry(section).or_default().push(LineTableRow { offset, line: line(row, &files) });
                 }
             }
             at += length;

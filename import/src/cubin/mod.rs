@@ -11,10 +11,10 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gpuwhy_report::kernels::source::{Place, SourceMap};
+use gpuwhy_report::kernels::source::{SourceLine, SourceMap};
 use gpuwhy_trace::kernels::PcWindow;
 
-pub use lines::Lines;
+pub use lines::LineTable;
 pub use sass::Sass;
 
 /// Suffix that is appended to the name of a trace.
@@ -35,7 +35,7 @@ pub struct Modules {
 #[derive(Debug, Default)]
 struct Module {
     path: PathBuf,
-    lines: Lines,
+    lines: LineTable,
     sass: Sass,
 }
 
@@ -56,7 +56,7 @@ impl Modules {
         for function in windows.flat_map(|window| &window.functions) {
             modules.entry(function.module).or_insert_with(|| {
                 let path = file_of(trace, function.module);
-                let lines = read(&path, MAX_MODULE).map(|bytes| Lines::of(&bytes)).unwrap_or_default();
+                let lines = read(&path, MAX_MODULE).map(|bytes| LineTable::of(&bytes)).unwrap_or_default();
                 Module { path, lines, sass: Sass::default() }
             });
         }
@@ -77,16 +77,16 @@ impl Modules {
 }
 
 impl SourceMap for Modules {
-    fn place(&self, module: u64, function: &str, offset: u64) -> Option<Place> {
+    fn place(&self, module: u64, function: &str, offset: u64) -> Option<SourceLine> {
         let (file, line) = self.modules.get(&module)?.lines.place(function, offset)?;
-        Some(Place { file: file.to_owned(), line })
+        Some(SourceLine { file: file.to_owned(), line })
     }
 
     fn instruction(&self, module: u64, function: &str, offset: u64) -> Option<String> {
         self.modules.get(&module)?.sass.instruction(function, offset).map(str::to_owned)
     }
 
-    fn text(&self, place: &Place) -> Option<String> {
+    fn text(&self, place: &SourceLine) -> Option<String> {
         let mut sources = self.sources.borrow_mut();
         let lines = sources.entry(place.file.clone()).or_insert_with(|| {
             let bytes = read(Path::new(&place.file), MAX_SOURCE)?;

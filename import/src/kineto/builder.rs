@@ -15,7 +15,7 @@ use gpuwhy_trace::record::{
 use serde_json::value::RawValue;
 
 use super::collective::ProcessGroups;
-use super::row::{Category, Row};
+use super::row::{Category, KinetoRow};
 use super::scalar::Scalar;
 use super::{copy_name, time};
 
@@ -29,7 +29,7 @@ const NAMED: [&str; 3] = [STEP, "enumerate(DataLoader)#", "enumerate(DataPipe)#"
 
 /// A range on a host thread; times relative to [`Builder::base_ns`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
+pub(super) struct HostRange {
     pub(super) thread: ThreadId,
     pub(super) name: NameId,
     pub(super) start: Timestamp,
@@ -48,7 +48,7 @@ pub(super) struct Builder {
     /// Thread, start and end of each `ProfilerStep#N` range, relative to `base_ns`.
     pub(super) steps: Vec<(ThreadId, Timestamp, Timestamp)>,
     /// Ranges that show what the program was doing, in file order.
-    pub(super) ranges: Vec<Range>,
+    pub(super) ranges: Vec<HostRange>,
     /// True if the file has an array of rows.
     pub(super) found_rows: bool,
     pub(super) rows: u64,
@@ -66,7 +66,7 @@ pub(super) struct Builder {
 
 impl Builder {
     /// Takes an element of `traceEvents`; `None` if it is not an object.
-    pub(super) fn take(&mut self, row: Option<Row>) {
+    pub(super) fn take(&mut self, row: Option<KinetoRow>) {
         self.rows += 1;
         let Some(row) = row else {
             self.count("not an object");
@@ -87,7 +87,7 @@ impl Builder {
         *self.unusable.entry(reason).or_default() += 1;
     }
 
-    fn convert(&mut self, row: &Row) -> Result<(), Unusable> {
+    fn convert(&mut self, row: &KinetoRow) -> Result<(), Unusable> {
         let (start, end) = times(row)?;
         let record = match row.category {
             Category::Kernel => Record::Kernel(self.kernel(row, start, end)?),
@@ -98,7 +98,8 @@ impl Builder {
             Category::Sync => Record::Sync(sync(row, start, end)?),
             Category::Overhead => Record::Overhead(overhead(row, start, end)),
             Category::Range => {
-                let range = Range { thread: thread(row)?, name: self.dictionary.intern_name(&row.name), start, end };
+                let range =
+                    HostRange { thread: thread(row)?, name: self.dictionary.intern_name(&row.name), start, end };
                 if row.name.starts_with(STEP) {
                     self.steps.push((range.thread, start, end));
                 }
@@ -111,7 +112,7 @@ impl Builder {
         Ok(())
     }
 
-    fn kernel(&mut self, row: &Row, start: Timestamp, end: Timestamp) -> Result<Kernel, Unusable> {
+    fn kernel(&mut self, row: &KinetoRow, start: Timestamp, end: Timestamp) -> Result<Kernel, Unusable> {
         let arguments = &row.arguments;
         let config = LaunchConfig {
             name: self.dictionary.intern_name(&row.name),
@@ -137,7 +138,13 @@ impl Builder {
         })
     }
 
-    fn call(&mut self, row: &Row, domain: ApiDomain, start: Timestamp, end: Timestamp) -> Result<ApiCall, Unusable> {
+    fn call(
+        &mut self,
+        row: &KinetoRow,
+        domain: ApiDomain,
+        start: Timestamp,
+        end: Timestamp,
+    ) -> Result<ApiCall, Unusable> {
         let name = self.dictionary.intern_name(&row.name);
         let callback_id = row.arguments.callback_id.within().unwrap_or(0);
         if self.process_id == 0 {
@@ -164,7 +171,7 @@ struct DeviceWorkIds {
 }
 
 impl DeviceWorkIds {
-    fn of(row: &Row) -> Result<Self, Unusable> {
+    fn of(row: &KinetoRow) -> Result<Self, Unusable> {
         let arguments = &row.arguments;
         // Rows of a device have its ordinal as process and its stream as thread.
         let device = arguments.device.within().or_else(|| row.process.within());
@@ -178,7 +185,7 @@ impl DeviceWorkIds {
     }
 }
 
-fn copy(row: &Row, start: Timestamp, end: Timestamp) -> Result<Copy, Unusable> {
+fn copy(row: &KinetoRow, start: Timestamp, end: Timestamp) -> Result<Copy, Unusable> {
     let ids = DeviceWorkIds::of(row)?;
     let (kind, source, destination) = copy_name::path_of(&row.name);
     Ok(Copy {
@@ -199,7 +206,7 @@ fn copy(row: &Row, start: Timestamp, end: Timestamp) -> Result<Copy, Unusable> {
     })
 }
 
-fn memset(row: &Row, start: Timestamp, end: Timestamp) -> Result<Memset, Unusable> {
+fn memset(row: &KinetoRow, start: Timestamp, end: Timestamp) -> Result<Memset, Unusable> {
     let ids = DeviceWorkIds::of(row)?;
     Ok(Memset {
         start,
@@ -218,7 +225,7 @@ fn memset(row: &Row, start: Timestamp, end: Timestamp) -> Result<Memset, Unusabl
 }
 
 /// A `cuda_sync` row appears under a stream like device work, but is a wait of the host.
-fn sync(row: &Row, start: Timestamp, end: Timestamp) -> Result<Sync, Unusable> {
+fn sync(row: &KinetoRow, start: Timestamp, end: Timestamp) -> Result<Sync, Unusable> {
     let written = row.arguments.sync_kind.text();
     let kind = match if written.is_empty() { row.name.as_str() } else { written } {
         "Event Sync" => SyncKind::Event,
@@ -239,7 +246,7 @@ fn sync(row: &Row, start: Timestamp, end: Timestamp) -> Result<Sync, Unusable> {
     })
 }
 
-fn overhead(row: &Row, start: Timestamp, end: Timestamp) -> Overhead {
+fn overhead(row: &KinetoRow, start: Timestamp, end: Timestamp) -> Overhead {
     let kind = match row.name.as_str() {
         "Driver Compiler" => OverheadKind::DriverCompiler,
         "Buffer Flush" => OverheadKind::BufferFlush,
@@ -256,7 +263,7 @@ fn overhead(row: &Row, start: Timestamp, end: Timestamp) -> Overhead {
     Overhead { start, end, kind, thread: thread(row).unwrap_or_default(), correlation: CorrelationId(0) }
 }
 
-fn times(row: &Row) -> Result<(Timestamp, Timestamp), Unusable> {
+fn times(row: &KinetoRow) -> Result<(Timestamp, Timestamp), Unusable> {
     let nanos = |value: &Option<Box<RawValue>>| value.as_ref().and_then(|raw| time::nanoseconds(raw.get()));
     if !row.complete {
         return Err("begin and end in rows of their own");
@@ -268,7 +275,7 @@ fn times(row: &Row) -> Result<(Timestamp, Timestamp), Unusable> {
 }
 
 /// Correlation id; an error if the row has one that is not a valid id.
-fn correlation(row: &Row) -> Result<Option<CorrelationId>, Unusable> {
+fn correlation(row: &KinetoRow) -> Result<Option<CorrelationId>, Unusable> {
     match &row.arguments.correlation {
         Scalar::Absent => Ok(None),
         value => value.within().map(|id| Some(CorrelationId(id))).ok_or("with a correlation that is no 32-bit number"),
@@ -276,6 +283,6 @@ fn correlation(row: &Row) -> Result<Option<CorrelationId>, Unusable> {
 }
 
 /// Thread as a number. Kineto truncates ids to signed 32-bit numbers; the bits are kept.
-fn thread(row: &Row) -> Result<ThreadId, Unusable> {
+fn thread(row: &KinetoRow) -> Result<ThreadId, Unusable> {
     row.thread.integer().map(|id| ThreadId(id as u32)).ok_or("without a thread number")
 }

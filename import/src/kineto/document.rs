@@ -12,7 +12,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::builder::Builder;
 use super::lenient::{Lenient, Shape};
-use super::row::Row;
+use super::row::KinetoRow;
 use super::scalar::Scalar;
 
 /// Maximum number of devices of a process.
@@ -20,9 +20,9 @@ const MAX_DEVICES: usize = 256;
 
 /// Reads a document into the builder. Two forms exist: an object with `traceEvents`, and a bare array of
 /// rows.
-pub(super) struct Document<'a>(pub(super) &'a mut Builder);
+pub(super) struct TraceDocument<'a>(pub(super) &'a mut Builder);
 
-impl<'de> DeserializeSeed<'de> for Document<'_> {
+impl<'de> DeserializeSeed<'de> for TraceDocument<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -30,7 +30,7 @@ impl<'de> DeserializeSeed<'de> for Document<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Document<'_> {
+impl<'de> Visitor<'de> for TraceDocument<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,16 +38,16 @@ impl<'de> Visitor<'de> for Document<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<Key>()? {
+        while let Some(key) = map.next_key::<ThreadKey>()? {
             match key {
-                Key::TraceEvents => map.next_value_seed(Rows(self.0))?,
-                Key::DeviceProperties => {
+                ThreadKey::TraceEvents => map.next_value_seed(TraceEvents(self.0))?,
+                ThreadKey::DeviceProperties => {
                     let devices = map.next_value::<Lenient<Devices>>()?.0;
                     for device in devices.map(|devices| devices.0).unwrap_or_default() {
                         self.0.dictionary.add_device(device);
                     }
                 }
-                Key::DistributedInfo => {
+                ThreadKey::DistributedInfo => {
                     let job = map.next_value::<Lenient<Job>>()?.0.unwrap_or_default();
                     for (variable, number) in [("RANK", job.rank), ("WORLD_SIZE", job.world_size)] {
                         if let Some(number) = number.within::<u64>() {
@@ -55,9 +55,9 @@ impl<'de> Visitor<'de> for Document<'_> {
                         }
                     }
                 }
-                Key::BaseTimeNanoseconds => self.0.base_ns = map.next_value::<Scalar>()?.integer().unwrap_or(0),
-                Key::HostName => self.0.host = map.next_value::<Scalar>()?.into_text(),
-                Key::Other => {
+                ThreadKey::BaseTimeNanoseconds => self.0.base_ns = map.next_value::<Scalar>()?.integer().unwrap_or(0),
+                ThreadKey::HostName => self.0.host = map.next_value::<Scalar>()?.into_text(),
+                ThreadKey::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
@@ -66,13 +66,13 @@ impl<'de> Visitor<'de> for Document<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<(), A::Error> {
-        Rows(self.0).visit_seq(seq)
+        TraceEvents(self.0).visit_seq(seq)
     }
 }
 
 #[derive(Deserialize)]
 #[serde(field_identifier, rename_all = "camelCase")]
-enum Key {
+enum ThreadKey {
     TraceEvents,
     DeviceProperties,
     DistributedInfo,
@@ -83,9 +83,9 @@ enum Key {
     Other,
 }
 
-struct Rows<'a>(&'a mut Builder);
+struct TraceEvents<'a>(&'a mut Builder);
 
-impl<'de> DeserializeSeed<'de> for Rows<'_> {
+impl<'de> DeserializeSeed<'de> for TraceEvents<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -93,7 +93,7 @@ impl<'de> DeserializeSeed<'de> for Rows<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Rows<'_> {
+impl<'de> Visitor<'de> for TraceEvents<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -102,7 +102,7 @@ impl<'de> Visitor<'de> for Rows<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         self.0.found_rows = true;
-        while let Some(Lenient(row)) = seq.next_element::<Lenient<Row>>()? {
+        while let Some(Lenient(row)) = seq.next_element::<Lenient<KinetoRow>>()? {
             self.0.take(row);
         }
         Ok(())

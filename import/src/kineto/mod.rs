@@ -37,8 +37,8 @@ use gpuwhy_trace::record::{Loss, NameId, RangeEvent, RangeEventKind, Record, Thr
 use profiler_core::attribution::Attributor;
 use serde::de::DeserializeSeed;
 
-use self::builder::{Builder, Range};
-use self::document::Document;
+use self::builder::{Builder, HostRange};
+use self::document::TraceDocument;
 pub use self::error::KinetoError;
 use self::guard::Guard;
 use crate::progress::Ticks;
@@ -93,7 +93,7 @@ impl Imported {
         let position = Rc::<Cell<u64>>::default();
         let mut builder = Builder::default();
         let mut deserializer = serde_json::Deserializer::from_reader(Counted::new(guarded, Rc::clone(&position)));
-        let outcome = Document(&mut builder).deserialize(&mut deserializer).and_then(|()| deserializer.end());
+        let outcome = TraceDocument(&mut builder).deserialize(&mut deserializer).and_then(|()| deserializer.end());
         let stopped = outcome.err().map(|error| (position.get(), describe(&error)));
         match stopped {
             None if !builder.found_rows => return Err(KinetoError::NotATrace),
@@ -178,10 +178,10 @@ impl Imported {
 /// Splits ranges into start and end events, ordered so that each end matches the newest start of its thread:
 /// of ranges that start together the longest comes first, and ends come before starts. Ranges of zero length
 /// are omitted.
-fn range_events(mut ranges: Vec<Range>, empty: NameId) -> Vec<RangeEvent> {
+fn range_events(mut ranges: Vec<HostRange>, empty: NameId) -> Vec<RangeEvent> {
     ranges.retain(|range| range.start < range.end);
     ranges.sort_by_key(|range| (range.start, std::cmp::Reverse(range.end)));
-    let event = |range: &Range, at, kind, message| RangeEvent {
+    let event = |range: &HostRange, at, kind, message| RangeEvent {
         at,
         thread: range.thread,
         kind,
@@ -284,7 +284,7 @@ mod tests {
     fn each_end_meets_the_newest_begin_of_its_thread() {
         let at = Timestamp::from_nanos;
         let range =
-            |name, start, end| Range { thread: ThreadId(1), name: NameId(name), start: at(start), end: at(end) };
+            |name, start, end| HostRange { thread: ThreadId(1), name: NameId(name), start: at(start), end: at(end) };
         let ranges = vec![range(3, 20, 30), range(1, 10, 30), range(2, 10, 20), range(4, 30, 40), range(5, 35, 35)];
         let mut open = Vec::new();
         let mut closed = Vec::new();

@@ -52,7 +52,7 @@ impl Category {
 
 /// A row. Missing fields are absent or empty.
 #[derive(Debug, Default)]
-pub(super) struct Row {
+pub(super) struct KinetoRow {
     /// `"ph": "X"`: start and duration in one row.
     pub(super) complete: bool,
     pub(super) category: Category,
@@ -159,7 +159,7 @@ enum ArgumentKey {
     Other,
 }
 
-impl Shape for Row {
+impl Shape for KinetoRow {
     fn members<'de, A: MapAccess<'de>>(mut map: A) -> Result<Option<Self>, A::Error> {
         let mut row = Self::default();
         let mut categorized = false;

@@ -18,7 +18,7 @@ const START_UNKNOWN: u64 = 1_000_000_000;
 const NAMED: usize = 8;
 
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct ProcessFacts {
     /// Hardware, virtual machine and process in one number; `None` if the file does not distinguish
     /// processes.
     global_pid: Option<i64>,
@@ -26,7 +26,7 @@ pub(super) struct Process {
     others: Vec<String>,
 }
 
-impl Process {
+impl ProcessFacts {
     /// Chooses the process `pid`, or the first one. If `found` is empty, the file does not distinguish
     /// processes. If the file has no process `pid`, the error lists those that it has.
     pub(super) fn choose(mut found: Vec<Candidate>, pid: Option<u32>) -> Result<Self, String> {
@@ -122,7 +122,12 @@ fn process_name(connection: &Connection, schema: &Schema, global_pid: i64) -> Re
 }
 
 /// Describes the traced process.
-pub(super) fn session(connection: &Connection, schema: &Schema, process: &Process, path: &Path) -> Result<ProcessInfo> {
+pub(super) fn session(
+    connection: &Connection,
+    schema: &Schema,
+    process: &ProcessFacts,
+    path: &Path,
+) -> Result<ProcessInfo> {
     let text = |query: &str| -> Result<Option<String>> {
         Ok(connection.query_row(query, [], |row| row.get(0)).optional()?.flatten())
     };
@@ -173,7 +178,7 @@ const IDS: [&str; 4] = ["deviceId", "contextId", "streamId", "correlationId"];
 const SIZES: [&str; 2] = ["bytes", "localMemoryPoolSize"];
 
 /// Counts rows with numbers out of range, which are read as absent: sentences for the user.
-pub(super) fn impossible(connection: &Connection, schema: &Schema, process: &Process) -> Result<Vec<String>> {
+pub(super) fn impossible(connection: &Connection, schema: &Schema, process: &ProcessFacts) -> Result<Vec<String>> {
     let mut notes = Vec::new();
     for table in schema.present() {
         let of = |columns: &[&'static str]| -> Vec<&str> {
@@ -203,7 +208,7 @@ pub(super) fn impossible(connection: &Connection, schema: &Schema, process: &Pro
 pub(super) fn describe(
     connection: &Connection,
     schema: &Schema,
-    process: &Process,
+    process: &ProcessFacts,
     dictionary: &mut Dictionary,
 ) -> Result<()> {
     if schema.has("TARGET_INFO_GPU") {

@@ -4,18 +4,18 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{Record, Timestamp};
 use rusqlite::{Connection, Result, Rows};
 
-use super::queries::{Source, Statements};
-use super::rows::{Fields, Reader};
+use super::queries::{RowSource, Statements};
+use super::rows::{Fields, RowReader};
 use super::schema::Schema;
 
 /// Rows of all tables in one order.
 pub(super) struct Merge<'s> {
     cursors: Vec<Cursor<'s>>,
-    reader: Reader<'s>,
+    reader: RowReader<'s>,
 }
 
 struct Cursor<'s> {
-    source: Source,
+    source: RowSource,
     rows: Rows<'s>,
     /// Next row, and the time at which it was complete.
     next: Option<(Timestamp, Record)>,
@@ -30,7 +30,7 @@ impl<'s> Merge<'s> {
         start: Timestamp,
         dictionary: &mut Dictionary,
     ) -> Result<Self> {
-        let mut reader = Reader::new(connection, schema, start)?;
+        let mut reader = RowReader::new(connection, schema, start)?;
         let mut cursors = Vec::new();
         for (source, statement) in &mut statements.0 {
             let mut cursor = Cursor { source: *source, rows: statement.query([])?, next: None };
@@ -51,7 +51,7 @@ impl<'s> Merge<'s> {
 }
 
 impl Cursor<'_> {
-    fn advance(&mut self, reader: &mut Reader<'_>, dictionary: &mut Dictionary) -> Result<()> {
+    fn advance(&mut self, reader: &mut RowReader<'_>, dictionary: &mut Dictionary) -> Result<()> {
         self.next = match self.rows.next()? {
             Some(row) => Some(reader.record(self.source, &mut Fields::of(row), dictionary)?),
             None => None,

@@ -28,7 +28,7 @@ use gpuwhy_trace::process_info::End;
 use gpuwhy_trace::record::{Loss, Timestamp};
 
 pub(crate) use self::database::Database;
-use self::facts::Process;
+use self::facts::ProcessFacts;
 use self::merge::Merge;
 use self::samples::{Sampled, Samples};
 use self::schema::Schema;
@@ -58,7 +58,7 @@ pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Pr
         ));
     }
     let found = facts::processes(connection, &schema).map_err(failed)?;
-    let process = Process::choose(found, pid).map_err(|which| OpenError::refused(path, which))?;
+    let process = ProcessFacts::choose(found, pid).map_err(|which| OpenError::refused(path, which))?;
     let mut dictionary = Dictionary::new();
     facts::describe(connection, &schema, &process, &mut dictionary).map_err(failed)?;
     let mut session = facts::session(connection, &schema, &process, path).map_err(failed)?;

@@ -5,12 +5,12 @@
 use rusqlite::{Connection, Result, Statement};
 use rustc_hash::FxHashMap;
 
-use super::facts::Process;
+use super::facts::ProcessFacts;
 use super::schema::Schema;
 
 /// A table, and the kind of its rows.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Source {
+pub(super) enum RowSource {
     Kernel,
     Copy,
     Memset,
@@ -26,54 +26,58 @@ pub(super) enum Source {
 
 /// Table, kind of its rows, columns that are read. All but events, host page faults and ranges are returned
 /// in the order of their end.
-const TABLES: [(&str, Source, &str); 9] = [
+const TABLES: [(&str, RowSource, &str); 9] = [
     (
         "CUPTI_ACTIVITY_KIND_KERNEL",
-        Source::Kernel,
+        RowSource::Kernel,
         "end, start, deviceId, contextId, streamId, correlationId, graphId, graphNodeId, mangledName, demangledName, \
          gridX, gridY, gridZ, blockX, blockY, blockZ, clusterX, clusterY, clusterZ, registersPerThread, \
          staticSharedMemory, dynamicSharedMemory, sharedMemoryExecuted, localMemoryPerThread, launchType",
     ),
     (
         "CUPTI_ACTIVITY_KIND_MEMCPY",
-        Source::Copy,
+        RowSource::Copy,
         "end, start, deviceId, contextId, streamId, correlationId, graphId, graphNodeId, bytes, copyKind, srcKind, \
          dstKind, srcDeviceId, dstDeviceId, virtualAddress, migrationCause",
     ),
     (
         "CUPTI_ACTIVITY_KIND_MEMSET",
-        Source::Memset,
+        RowSource::Memset,
         "end, start, deviceId, contextId, streamId, correlationId, graphId, graphNodeId, bytes, memKind, value",
     ),
     (
         "CUPTI_ACTIVITY_KIND_RUNTIME",
-        Source::Call,
+        RowSource::Call,
         "end, start, globalTid, correlationId, eventClass, nameId, returnValue",
     ),
     (
         "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-        Source::Sync,
+        RowSource::Sync,
         "end, start, contextId, streamId, correlationId, syncType, eventId, eventSyncId",
     ),
-    ("CUPTI_ACTIVITY_KIND_OVERHEAD", Source::Overhead, "end, start, globalTid, correlationId, overheadType"),
-    ("CUDA_UM_CPU_PAGE_FAULT_EVENTS", Source::HostFault, "start, address, originalFaultPc"),
+    ("CUPTI_ACTIVITY_KIND_OVERHEAD", RowSource::Overhead, "end, start, globalTid, correlationId, overheadType"),
+    ("CUDA_UM_CPU_PAGE_FAULT_EVENTS", RowSource::HostFault, "start, address, originalFaultPc"),
     (
         "CUDA_UM_GPU_PAGE_FAULT_EVENTS",
-        Source::DeviceFault,
+        RowSource::DeviceFault,
         "end, start, deviceId, address, numberOfPageFaults, faultAccessType",
     ),
     (
         "CUDA_GPU_MEMORY_USAGE_EVENTS",
-        Source::Memory,
+        RowSource::Memory,
         "start, memoryOperationType, memKind, deviceId, contextId, streamId, correlationId, address, bytes, name, \
          localMemoryPoolAddress, localMemoryPoolSize, localMemoryPoolUtilizedSize, localMemoryPoolReleaseThreshold",
     ),
 ];
 
 /// Queries of the tables that the file has.
-pub(super) struct Statements<'c>(pub(super) Vec<(Source, Statement<'c>)>);
+pub(super) struct Statements<'c>(pub(super) Vec<(RowSource, Statement<'c>)>);
 
-pub(super) fn statements<'c>(connection: &'c Connection, schema: &Schema, process: &Process) -> Result<Statements<'c>> {
+pub(super) fn statements<'c>(
+    connection: &'c Connection,
+    schema: &Schema,
+    process: &ProcessFacts,
+) -> Result<Statements<'c>> {
     let mut all = Vec::new();
     for (table, source, columns) in TABLES {
         // A table of overheads without their kind has no usable data.
@@ -84,16 +88,16 @@ pub(super) fn statements<'c>(connection: &'c Connection, schema: &Schema, proces
         }
     }
     if let Some(query) = events(schema, process) {
-        all.push((Source::Event, connection.prepare(&query)?));
+        all.push((RowSource::Event, connection.prepare(&query)?));
     }
     if schema.has("NVTX_EVENTS") {
-        all.push((Source::Range, connection.prepare(&ranges(schema, process))?));
+        all.push((RowSource::Range, connection.prepare(&ranges(schema, process))?));
     }
     Ok(Statements(all))
 }
 
 /// Event records have no time: they take the time of the call that made them.
-fn events(schema: &Schema, process: &Process) -> Option<String> {
+fn events(schema: &Schema, process: &ProcessFacts) -> Option<String> {
     let table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
     if !schema.has(table) || !schema.has("CUPTI_ACTIVITY_KIND_RUNTIME") {
         return None;
@@ -110,7 +114,7 @@ fn events(schema: &Schema, process: &Process) -> Option<String> {
 
 /// Returns each range twice, at its start and at its end. At equal times, ends come before starts, ends
 /// innermost first, starts outermost first, and the end of a range of zero length comes after its start.
-fn ranges(schema: &Schema, process: &Process) -> String {
+fn ranges(schema: &Schema, process: &ProcessFacts) -> String {
     let columns = schema.columns(
         "NVTX_EVENTS",
         "start, end, eventType, globalTid, endGlobalTid, rangeId, color, text, textId, domainId, uint64Value, \

@@ -10,7 +10,7 @@ use rusqlite::types::FromSql;
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Result, Row};
 use rustc_hash::FxHashMap;
 
-use super::queries::{Source, domains};
+use super::queries::{RowSource, domains};
 use super::schema::Schema;
 
 /// Keeps calls without correlation from being matched with device work without correlation.
@@ -63,7 +63,7 @@ impl<'r> Fields<'r> {
 }
 
 /// Leading columns of every device operation, in the order of the queries.
-struct Operation {
+struct OperationColumns {
     end: Timestamp,
     start: Timestamp,
     device: DeviceId,
@@ -75,14 +75,14 @@ struct Operation {
 }
 
 /// Converts rows to records.
-pub(super) struct Reader<'c> {
+pub(super) struct RowReader<'c> {
     text: CachedStatement<'c>,
     texts: FxHashMap<i64, NameId>,
     domains: FxHashMap<i64, String>,
     start: Timestamp,
 }
 
-impl<'c> Reader<'c> {
+impl<'c> RowReader<'c> {
     pub(super) fn new(connection: &'c Connection, schema: &Schema, start: Timestamp) -> Result<Self> {
         Ok(Self {
             text: connection.prepare_cached("SELECT value FROM StringIds WHERE id = ?")?,
@@ -95,27 +95,27 @@ impl<'c> Reader<'c> {
     /// Converts a row of `source`; returns the time at which it was complete, and the record.
     pub(super) fn record(
         &mut self,
-        source: Source,
+        source: RowSource,
         row: &mut Fields<'_>,
         dictionary: &mut Dictionary,
     ) -> Result<(Timestamp, Record)> {
         Ok(match source {
-            Source::Kernel => self.kernel(row, dictionary)?,
-            Source::Copy => self.copy(row)?,
-            Source::Memset => self.memset(row)?,
-            Source::Call => self.call(row, dictionary)?,
-            Source::Sync => self.sync(row)?,
-            Source::Event => self.event(row)?,
-            Source::Overhead => self.overhead(row)?,
-            Source::Memory => self.memory(row, dictionary)?,
-            Source::HostFault => self.host_fault(row)?,
-            Source::DeviceFault => self.device_fault(row)?,
-            Source::Range => self.range(row, dictionary)?,
+            RowSource::Kernel => self.kernel(row, dictionary)?,
+            RowSource::Copy => self.copy(row)?,
+            RowSource::Memset => self.memset(row)?,
+            RowSource::Call => self.call(row, dictionary)?,
+            RowSource::Sync => self.sync(row)?,
+            RowSource::Event => self.event(row)?,
+            RowSource::Overhead => self.overhead(row)?,
+            RowSource::Memory => self.memory(row, dictionary)?,
+            RowSource::HostFault => self.host_fault(row)?,
+            RowSource::DeviceFault => self.device_fault(row)?,
+            RowSource::Range => self.range(row, dictionary)?,
         })
     }
 
-    fn operation(&self, row: &mut Fields<'_>) -> Result<Operation> {
-        Ok(Operation {
+    fn operation(&self, row: &mut Fields<'_>) -> Result<OperationColumns> {
+        Ok(OperationColumns {
             end: self.time(row)?,
             start: self.time(row)?,
             device: DeviceId(row.small()?),
@@ -128,7 +128,7 @@ impl<'c> Reader<'c> {
     }
 
     fn kernel(&mut self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<(Timestamp, Record)> {
-        let Operation { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
+        let OperationColumns { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
             self.operation(row)?;
         let (mangled, readable) = (row.get::<i64>()?, row.get::<i64>()?);
         let config = LaunchConfig {
@@ -150,7 +150,7 @@ impl<'c> Reader<'c> {
     }
 
     fn copy(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
-        let Operation { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
+        let OperationColumns { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
             self.operation(row)?;
         let bytes = row.size()?;
         let kind = match row.small()? {
@@ -221,7 +221,7 @@ impl<'c> Reader<'c> {
     }
 
     fn memset(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
-        let Operation { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
+        let OperationColumns { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
             self.operation(row)?;
         let (bytes, memory, value, is_async) = (row.size()?, memory_kind(row.get()?), row.small()?, false);
         let memset = Memset {

@@ -244,13 +244,13 @@ pub(super) struct Samples<'s> {
     sampled: Sampled,
     rows: Option<Rows<'s>>,
     /// First row of the next sample.
-    row: Option<Row>,
+    row: Option<SampleRow>,
     start: u64,
 }
 
 /// A row of the table.
 #[derive(Clone, Copy)]
-struct Row {
+struct SampleRow {
     at: i64,
     number: i64,
     kind: i64,
@@ -270,7 +270,7 @@ impl<'s> Samples<'s> {
     fn advance(&mut self) -> Result<()> {
         let Some(rows) = &mut self.rows else { return Ok(()) };
         self.row = match rows.next()? {
-            Some(row) => Some(Row {
+            Some(row) => Some(SampleRow {
                 at: row.get(0)?,
                 number: row.get(1)?,
                 kind: row.get(2)?,

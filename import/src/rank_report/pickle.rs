@@ -20,7 +20,7 @@ const COPIES_A_BYTE: usize = 64;
 /// A value on the stack, and its nesting depth.
 type Item = (Value, u16);
 
-struct Reader<'a> {
+struct PickleReader<'a> {
     bytes: &'a [u8],
     at: usize,
     stack: Vec<Item>,
@@ -35,7 +35,7 @@ struct Reader<'a> {
 pub(super) fn read(bytes: &[u8]) -> Result<Value, String> {
     let copies = COPIES.saturating_add(bytes.len().saturating_mul(COPIES_A_BYTE));
     let mut reader =
-        Reader { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), values: 0, copies };
+        PickleReader { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), values: 0, copies };
     loop {
         let at = reader.at;
         match reader.step() {
@@ -46,7 +46,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Value, String> {
     }
 }
 
-impl Reader<'_> {
+impl PickleReader<'_> {
     /// Executes one instruction; `false` at the end.
     fn step(&mut self) -> Result<bool, String> {
         match self.number::<1>()? as u8 {

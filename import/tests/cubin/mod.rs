@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use gpuwhy_import::cubin::{Lines, Modules, Sass, file_of};
-use gpuwhy_report::kernels::source::{Place, SourceMap as _};
+use gpuwhy_import::cubin::{LineTable, Modules, Sass, file_of};
+use gpuwhy_report::kernels::source::{SourceLine, SourceMap as _};
 use gpuwhy_trace::kernels::{PcFunction, PcWindow};
 
 /// Reads a file of the recorded modules.
@@ -24,7 +24,7 @@ fn lines_are_those_that_cupti_tells_by_nvrtc_and_by_triton() {
     let mut compared = 0;
     while let Some(head) = told.next() {
         let [module, function, size] = head.split(' ').collect::<Vec<_>>()[..] else { panic!("{head}") };
-        let lines = Lines::of(&fixture(module));
+        let lines = LineTable::of(&fixture(module));
         while let Some(row) = told.next_if(|row| row.starts_with("0x")) {
             let [offset, file, line] = row.split(' ').collect::<Vec<_>>()[..] else { panic!("{row}") };
             let next = told.peek().filter(|row| row.starts_with("0x")).and_then(|row| row.split(' ').next());
@@ -42,9 +42,9 @@ fn lines_are_those_that_cupti_tells_by_nvrtc_and_by_triton() {
 fn what_is_cut_or_changed_tells_less_and_harms_nobody() {
     let whole = gather();
     for length in (0..whole.len()).step_by(97) {
-        let _ = Lines::of(&whole[..length]);
+        let _ = LineTable::of(&whole[..length]);
     }
-    assert!(Lines::of(&whole[..200]).is_empty() && Lines::of(b"\x7fELF").is_empty());
+    assert!(LineTable::of(&whole[..200]).is_empty() && LineTable::of(b"\x7fELF").is_empty());
     let mut seed = 1_u64;
     for _ in 0..2_000 {
         let mut bytes = whole.clone();
@@ -53,7 +53,7 @@ fn what_is_cut_or_changed_tells_less_and_harms_nobody() {
             let at = usize::try_from(seed >> 33).unwrap() % bytes.len();
             bytes[at] = (seed >> 17) as u8;
         }
-        let _ = Lines::of(&bytes).place("gather", 0xc0);
+        let _ = LineTable::of(&bytes).place("gather", 0xc0);
     }
 }
 
@@ -76,7 +76,7 @@ fn modules_are_found_beside_the_trace_with_the_text_of_lines() {
     assert!(modules.place(7, "gather", 0xc0).is_some() && modules.place(8, "gather", 0xc0).is_none());
     let source = folder.path().join("x.cu");
     fs::write(&source, "first\n   second  \n").unwrap();
-    let text = |file: &Path, line| modules.text(&Place { file: file.to_string_lossy().into_owned(), line });
+    let text = |file: &Path, line| modules.text(&SourceLine { file: file.to_string_lossy().into_owned(), line });
     assert_eq!((text(&source, 2).as_deref(), text(&source, 3), text(&source, 0)), (Some("second"), None, None));
     assert_eq!(text(Path::new("/dev/zero"), 1), None, "no ordinary file");
 }

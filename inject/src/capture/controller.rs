@@ -23,9 +23,9 @@ use gpuwhy_trace::cost::Mode;
 use gpuwhy_trace::record::{CaptureMark, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::capture::plan::{Action, AtStep, AtStepAnswer, Event, Plan};
+use crate::capture::plan::{Action, AtStep, AtStepAnswer, CaptureEvent, Plan};
 use crate::capture::state::{CaptureState, PendingMark};
-use crate::config::request::{Range, RangeName, Request};
+use crate::config::request::{CaptureRange, RangeName, Request};
 use crate::cupti::recorder::{ActivityRecorder, ProfilerCall, ProfilerCalls};
 use crate::cupti::toggle::SwitchOutcome;
 use crate::message::{FlusherCommand, Message};
@@ -75,7 +75,7 @@ impl CaptureController {
         Self {
             cupti,
             switch,
-            has_bursts: request.range == Range::Bursts,
+            has_bursts: request.range == CaptureRange::Bursts,
             missed_events: AtomicU64::new(0),
             marks_are_left: AtomicBool::new(false),
             state: Mutex::new(CaptureState::new(Plan::new(request, clock::now(cupti)))),
@@ -96,11 +96,11 @@ impl CaptureController {
         let (wants_records, at_once) = {
             let plan = &mut self.state().plan;
             if plan.request().is_whole() {
-                plan.on(Event::Tick, clock::now(self.cupti));
+                plan.on(CaptureEvent::Tick, clock::now(self.cupti));
                 self.open.fetch_add(1, Ordering::Relaxed);
             }
             // A session of the program starts right after this.
-            (plan.wants_records(), plan.wants_records() || plan.request().range == Range::Nothing)
+            (plan.wants_records(), plan.wants_records() || plan.request().range == CaptureRange::Nothing)
         };
         // While a process waits for its first capture, launches pass through no tracing, so there are no
         // notes.
@@ -118,7 +118,7 @@ impl CaptureController {
 
     /// True if `cudaProfilerStart` starts captures.
     pub fn wants_profiler_calls(&self) -> bool {
-        self.state().plan.request().range == Range::ProfilerApi
+        self.state().plan.request().range == CaptureRange::ProfilerApi
     }
 
     /// Enables callbacks for the calls of the profiler API, for as long as this library holds the subscriber.
@@ -152,8 +152,8 @@ impl CaptureController {
     /// Handles a call with an enabled callback. On the calling thread, inside a CUPTI callback.
     pub fn api_called(&self, domain: Domain, id: u32, site: CallbackSite) {
         let event = match self.profiler_calls.get().and_then(|calls| calls.meaning(domain, id, site)) {
-            Some(ProfilerCall::Start) => Event::ProfilerStart,
-            Some(ProfilerCall::Stop) => Event::ProfilerStop,
+            Some(ProfilerCall::Start) => CaptureEvent::ProfilerStart,
+            Some(ProfilerCall::Stop) => CaptureEvent::ProfilerStop,
             None => return,
         };
         self.event(event);
@@ -161,7 +161,7 @@ impl CaptureController {
 
     /// Handles an event that may start or end a capture. If it starts one, the next calls of this thread are
     /// recorded. Returns true if it changed the state.
-    pub fn event(&self, event: Event) -> bool {
+    pub fn event(&self, event: CaptureEvent) -> bool {
         // Before the lock: this thread may be inside a CUPTI callback, and the lock must not be held during a
         // call that could wait for a lock of another thread.
         let at = clock::now(self.cupti);
@@ -237,7 +237,7 @@ impl CaptureController {
 
     /// True if only commands start captures.
     pub fn waits_for_commands(&self) -> bool {
-        matches!(self.state().plan.request().range, Range::Commands(_))
+        matches!(self.state().plan.request().range, CaptureRange::Commands(_))
     }
 
     /// Handles a command to start a capture at a step.

@@ -11,7 +11,7 @@ use gpuwhy_trace::record::CaptureMark;
 use gpuwhy_trace::record::Timestamp;
 
 use crate::capture::controller::CaptureController;
-use crate::capture::plan::{Action, Event};
+use crate::capture::plan::{Action, CaptureEvent};
 use crate::config;
 use crate::cupti::other_tool::OtherToolDetector;
 use crate::sys::clock;
@@ -41,7 +41,7 @@ impl CaptureController {
             "another tool has taken over CUPTI; recording pauses until it has finished, and the time is counted as unobserved"
         );
         let mut state = self.state();
-        if let Action::End { number } = state.plan.on(Event::Lost, at) {
+        if let Action::End { number } = state.plan.on(CaptureEvent::Lost, at) {
             state.unobserved.begin(since);
             self.end(number, since);
         }
@@ -72,7 +72,7 @@ impl CaptureController {
         let mut state = self.state();
         let at = state.in_order(at);
         state.observe(at, true);
-        if let Action::Begin { number, trigger } = state.plan.on(Event::Regained, at) {
+        if let Action::Begin { number, trigger } = state.plan.on(CaptureEvent::Regained, at) {
             self.open.fetch_add(1, Ordering::Relaxed);
             self.send(CaptureMark::Begin { number, at, trigger });
         }

@@ -84,7 +84,7 @@ impl Unobserved {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::plan::{Action, Event};
+    use crate::capture::plan::{Action, CaptureEvent};
     use crate::config::request::Request;
 
     fn at(nanos: u64) -> Timestamp {
@@ -94,7 +94,7 @@ mod tests {
     /// A capture of the complete run is in progress.
     fn taking() -> CaptureState {
         let mut state = CaptureState::new(Plan::new(Request::default(), at(0)));
-        assert!(matches!(state.plan.on(Event::Tick, at(0)), Action::Begin { number: 1, .. }));
+        assert!(matches!(state.plan.on(CaptureEvent::Tick, at(0)), Action::Begin { number: 1, .. }));
         state
     }
 
@@ -124,7 +124,7 @@ mod tests {
     fn outside_of_captures_nothing_is_missed() {
         let mut state = taking();
         state.observe(at(10), false);
-        assert_eq!(state.plan.on(Event::CommandStop, at(15)), Action::End { number: 1 });
+        assert_eq!(state.plan.on(CaptureEvent::CommandStop, at(15)), Action::End { number: 1 });
         state.observe(at(20), false);
         state.observe(at(90), false);
         assert_eq!(state.unobserved.until(at(99)), 10);

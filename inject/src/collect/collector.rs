@@ -31,7 +31,7 @@ use crate::collect::sources::Sources;
 use crate::collect::summary::{self, Live};
 use crate::collect::trace_file::TraceFile;
 use crate::collect::triggers::Triggers;
-use crate::config::request::Range;
+use crate::config::request::CaptureRange;
 use crate::config::{self, Settings};
 use crate::cupti::decode::{Decoded, Decoder};
 use crate::cupti::recorder;
@@ -84,7 +84,7 @@ impl Collector {
         let mut captures = Captures::new(None);
         captures.set_calibrations(&session);
         // Sessions have no best case.
-        let simulates = settings.capture.range != Range::Nothing;
+        let simulates = settings.capture.range != CaptureRange::Nothing;
         if !simulates {
             captures.stop_what_if();
         }

@@ -27,13 +27,13 @@ const UTILIZATION_WRITTEN_EVERY: Duration = Duration::from_secs(1);
 
 /// The file, and the totals that are written at intervals.
 pub struct TraceFile {
-    state: State,
+    state: FileState,
     utilization: Utilization,
     utilization_due: Timestamp,
 }
 
 /// State of the file.
-enum State {
+enum FileState {
     /// No event to write yet: a process that only queries the GPU leaves no file.
     Waiting(PathBuf),
     /// Being written.
@@ -45,7 +45,7 @@ enum State {
 impl TraceFile {
     /// Sets the path from the settings, expanded for this process.
     pub fn new(settings: &Settings, session: &ProcessInfo) -> Self {
-        let state = settings.output.as_ref().map_or(State::Off, |pattern| {
+        let state = settings.output.as_ref().map_or(FileState::Off, |pattern| {
             let Expanded { path, unset } = pattern.expand(session.process_id, &session.host);
             for name in unset {
                 tracing::warn!(
@@ -56,29 +56,29 @@ impl TraceFile {
             }
             // Relative to the working directory at the start; the program may change it before its first
             // kernel.
-            State::Waiting(std::path::absolute(&path).unwrap_or(path))
+            FileState::Waiting(std::path::absolute(&path).unwrap_or(path))
         });
         Self::of(state)
     }
 
-    fn of(state: State) -> Self {
+    fn of(state: FileState) -> Self {
         Self { state, utilization: Utilization::default(), utilization_due: Timestamp::ZERO }
     }
 
     /// True if there has been no event to write yet.
     #[inline]
     pub fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Waiting(_))
+        matches!(self.state, FileState::Waiting(_))
     }
 
     /// Path of the file once it exists.
     pub fn path(&self) -> Option<&Path> {
-        if let State::Open(_, path) = &self.state { Some(path) } else { None }
+        if let FileState::Open(_, path) = &self.state { Some(path) } else { None }
     }
 
     /// Creates the file for the first event, unless that was tried before.
     pub fn open(&mut self, session: &ProcessInfo) {
-        if let State::Waiting(path) = &mut self.state {
+        if let FileState::Waiting(path) = &mut self.state {
             self.state = create(mem::take(path), session);
         }
     }
@@ -108,16 +108,16 @@ impl TraceFile {
 
     #[inline]
     fn write(&mut self, write: impl FnOnce(&mut TraceWriter<Own<File>>) -> io::Result<()>) {
-        let State::Open(writer, path) = &mut self.state else { return };
+        let FileState::Open(writer, path) = &mut self.state else { return };
         if let Err(error) = write(writer) {
             tracing::warn!("{}: {error}; the trace ends here, the report goes on", path.display());
-            self.state = State::Off;
+            self.state = FileState::Off;
         }
     }
 
     /// Writes the last part, which is `end`. Returns the path of the file, if there is one.
     pub fn finish(self, end: &Event, dictionary: &Dictionary) -> Option<PathBuf> {
-        let State::Open(mut writer, path) = self.state else { return None };
+        let FileState::Open(mut writer, path) = self.state else { return None };
         if let Err(error) = writer.event(end, dictionary).and_then(|()| writer.close(dictionary)) {
             tracing::warn!("{}: {error}; the trace lacks its last part", path.display());
         } else if !path.exists() {
@@ -137,13 +137,13 @@ impl Sink for TraceFile {
     }
 }
 
-fn create(path: PathBuf, session: &ProcessInfo) -> State {
+fn create(path: PathBuf, session: &ProcessInfo) -> FileState {
     let created = files::create_new(path.clone())
         .and_then(|(file, path)| Ok((TraceWriter::new(Own::of_file(file)?, session)?, path)));
     match created {
         Ok((writer, path)) => {
             tracing::info!("writing {}", path.display());
-            State::Open(Box::new(writer), path)
+            FileState::Open(Box::new(writer), path)
         }
         Err(error) => {
             tracing::warn!(
@@ -151,7 +151,7 @@ fn create(path: PathBuf, session: &ProcessInfo) -> State {
                 path.display(),
                 config::OUTPUT
             );
-            State::Off
+            FileState::Off
         }
     }
 }
@@ -162,8 +162,8 @@ mod tests {
 
     #[test]
     fn an_unwritable_place_switches_the_trace_off() {
-        let mut trace = TraceFile::of(State::Waiting(PathBuf::from("/proc/no-such-folder/x.gpuwhy")));
+        let mut trace = TraceFile::of(FileState::Waiting(PathBuf::from("/proc/no-such-folder/x.gpuwhy")));
         trace.open(&ProcessInfo::default());
-        assert!(matches!(trace.state, State::Off));
+        assert!(matches!(trace.state, FileState::Off));
     }
 }

@@ -6,7 +6,7 @@ use profiler_core::attribution::Attributor;
 use profiler_core::monitoring::{BurstDecision, BurstLimits, BurstPlanner, MonitorView};
 
 use crate::capture::controller::CaptureController;
-use crate::capture::plan::Event;
+use crate::capture::plan::CaptureEvent;
 use crate::config::Settings;
 use crate::cost::CostTracker;
 
@@ -51,7 +51,7 @@ impl Triggers {
         let Some(steps) = &mut self.steps else { return };
         steps.flushed(before, dictionary);
         let seen = steps.devices().map(|account| account.steps().seen).max().unwrap_or(0);
-        controller.event(Event::StepsDetected(seen));
+        controller.event(CaptureEvent::StepsDetected(seen));
     }
 
     /// Starts and ends bursts.
@@ -64,8 +64,8 @@ impl Triggers {
     ) {
         let Some(planner) = &mut self.bursts else { return };
         let event = match planner.decide(now, view, &account.cost()) {
-            Some(BurstDecision::Begin(trigger)) => Some(Event::BurstBegins(trigger)),
-            Some(BurstDecision::End) => Some(Event::BurstEnds),
+            Some(BurstDecision::Begin(trigger)) => Some(CaptureEvent::BurstBegins(trigger)),
+            Some(BurstDecision::End) => Some(CaptureEvent::BurstEnds),
             None => None,
         };
         // A burst that did not start returns its credit; a burst may also have been ended by another event.

@@ -22,7 +22,7 @@ use gpuwhy_trace::cost::Mode;
 use profiler_core::monitoring::BurstLimits;
 
 use crate::config::pattern::Pattern;
-use crate::config::request::{AtEnd, Range, RangeKind, Request};
+use crate::config::request::{AtEnd, CaptureRange, RangeKind, Request};
 use crate::config::setting::Setting;
 
 pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling};
@@ -106,7 +106,7 @@ impl Settings {
     #[must_use]
     pub fn from_variables(variables: &[(OsString, OsString)]) -> (Self, Vec<SettingsError>) {
         let unknown = variables.iter().filter_map(|(name, _)| error::unknown(name)).collect();
-        let mut reader = Reader { variables, errors: unknown };
+        let mut reader = VariableReader { variables, errors: unknown };
         let mode = reader.get(&table::MODE);
         let max_overhead = reader.get(&table::MAX_OVERHEAD);
         let native_stacks = reader.get(&table::NATIVE_STACKS);
@@ -140,7 +140,7 @@ impl Settings {
             command_line: reader.get(&table::COMMAND_LINE),
             capture: read_capture(&mut reader, mode),
         };
-        let Reader { mut errors, .. } = reader;
+        let VariableReader { mut errors, .. } = reader;
         let patterns = [(OUTPUT, &settings.output), (RAW_RECORDING, &settings.record)];
         errors.extend(patterns.into_iter().filter_map(|(variable, pattern)| {
             let placeholder = pattern.as_ref()?.unknown_placeholder()?;
@@ -206,12 +206,12 @@ pub fn expected(variable: &str, value: &str) -> Option<&'static str> {
 }
 
 /// Reads variables, and collects their errors.
-struct Reader<'a> {
+struct VariableReader<'a> {
     variables: &'a [(OsString, OsString)],
     errors: Vec<SettingsError>,
 }
 
-impl Reader<'_> {
+impl VariableReader<'_> {
     /// True if a variable has a value.
     fn is_set(&self, variable: &str) -> bool {
         self.variables.iter().rev().find(|(name, _)| name == variable).is_some_and(|(_, value)| !value.is_empty())
@@ -236,7 +236,7 @@ impl Reader<'_> {
 }
 
 /// Reads all variables, so that every invalid one is reported.
-fn read_kernels(reader: &mut Reader<'_>) -> Option<KernelRequest> {
+fn read_kernels(reader: &mut VariableReader<'_>) -> Option<KernelRequest> {
     let chosen = reader.get(&table::KERNELS);
     let mut source = reader.get(&table::KERNEL_SOURCE);
     if source.is_some() && !cfg!(feature = "pc-sampling") {
@@ -250,20 +250,20 @@ fn read_kernels(reader: &mut Reader<'_>) -> Option<KernelRequest> {
 
 /// Reads the parts of the run to measure. A range without a name is an error; the complete run is measured
 /// then.
-fn read_capture(reader: &mut Reader<'_>, mode: Mode) -> Request {
+fn read_capture(reader: &mut VariableReader<'_>, mode: Mode) -> Request {
     let kind = reader.get(&table::CAPTURE_RANGE);
     let name = reader.get(&table::NVTX_CAPTURE);
     let steps = reader.get(&table::STEPS);
     let range = match (steps, kind, name) {
-        (Some(schedule), _, name) => Range::Steps(schedule, name),
-        (None, RangeKind::ProfilerApi, _) => Range::ProfilerApi,
-        (None, RangeKind::Nvtx, Some(name)) => Range::Named(name),
+        (Some(schedule), _, name) => CaptureRange::Steps(schedule, name),
+        (None, RangeKind::ProfilerApi, _) => CaptureRange::ProfilerApi,
+        (None, RangeKind::Nvtx, Some(name)) => CaptureRange::Named(name),
         (None, RangeKind::Nvtx, None) => {
             reader.errors.push(SettingsError::RangeWithoutName);
-            Range::Whole
+            CaptureRange::Whole
         }
-        (None, RangeKind::Command, name) => Range::Commands(name),
-        (None, RangeKind::None, _) => Range::Whole,
+        (None, RangeKind::Command, name) => CaptureRange::Commands(name),
+        (None, RangeKind::None, _) => CaptureRange::Whole,
     };
     let request = Request {
         range,
@@ -276,7 +276,7 @@ fn read_capture(reader: &mut Reader<'_>, mode: Mode) -> Request {
     }
     let asked = [CAPTURE_RANGE, STEPS, DELAY, DURATION].map(|variable| reader.is_set(variable).then_some(variable));
     reader.errors.extend(asked.into_iter().flatten().map(|variable| SettingsError::CaptureWithAuto { variable }));
-    Request { range: Range::Bursts, at_end: AtEnd::Repeat(None), ..Request::default() }
+    Request { range: CaptureRange::Bursts, at_end: AtEnd::Repeat(None), ..Request::default() }
 }
 
 #[cfg(test)]
@@ -394,7 +394,7 @@ mod tests {
             parse(&[(MODE, "auto"), (MAX_OVERHEAD, "2%"), (GPU_METRICS, "gauges"), (DURATION, "5s"), (STEPS, "1")]);
         let said: Vec<_> = bad.iter().map(SettingsError::to_string).collect();
         assert!(said.len() == 2 && said[0].contains(STEPS) && said[1].contains("GPUWHY_MODE=auto"), "{said:?}");
-        assert_eq!((settings.capture.range, settings.capture.duration), (Range::Bursts, None));
+        assert_eq!((settings.capture.range, settings.capture.duration), (CaptureRange::Bursts, None));
         assert_eq!((settings.gpu_metrics, settings.max_overhead), (GpuMetrics::Gauges, None));
         assert_eq!(settings.bursts.map(|limits| limits.budget), Some(0.02));
         assert_eq!(parse(&[(MODE, "light"), (MAX_OVERHEAD, "2%")]).0.bursts, None);
@@ -411,7 +411,7 @@ mod tests {
         ]);
         assert!(bad.is_empty(), "{bad:?}");
         let capture = settings.capture;
-        assert_eq!(capture.range, Range::Named(RangeName::parse("epoch@train").unwrap()));
+        assert_eq!(capture.range, CaptureRange::Named(RangeName::parse("epoch@train").unwrap()));
         assert_eq!(capture.at_end, AtEnd::Repeat(Some(3)));
         assert_eq!(capture.duration, Some(Duration::from_secs(2)));
         let (settings, bad) = parse(&[(CAPTURE_RANGE, "nvtx")]);

@@ -11,7 +11,7 @@ const UNSET: &str = "unset";
 pub struct Pattern(String);
 
 /// A part of a pattern.
-enum Part<'a> {
+enum PatternPart<'a> {
     /// Literal text.
     Text(&'a str),
     ProcessId,
@@ -37,16 +37,16 @@ impl Pattern {
         Self(text.to_owned())
     }
 
-    fn parts(&self) -> Vec<Part<'_>> {
+    fn parts(&self) -> Vec<PatternPart<'_>> {
         let mut parts = Vec::new();
         let mut rest = self.0.as_str();
         while let Some(at) = rest.find('%') {
-            parts.push(Part::Text(&rest[..at]));
+            parts.push(PatternPart::Text(&rest[..at]));
             let (part, length) = placeholder(&rest[at..]);
             parts.push(part);
             rest = &rest[at + length..];
         }
-        parts.push(Part::Text(rest));
+        parts.push(PatternPart::Text(rest));
         parts
     }
 
@@ -54,7 +54,7 @@ impl Pattern {
     #[must_use]
     pub fn unknown_placeholder(&self) -> Option<String> {
         self.parts().into_iter().find_map(|part| match part {
-            Part::Unknown(text) => Some(text.to_owned()),
+            PatternPart::Unknown(text) => Some(text.to_owned()),
             _ => None,
         })
     }
@@ -63,10 +63,10 @@ impl Pattern {
     #[must_use]
     pub fn shown(&self) -> String {
         let parts = self.parts().into_iter().map(|part| match part {
-            Part::Text(text) | Part::Unknown(text) => text.to_owned(),
-            Part::ProcessId => "<pid>".to_owned(),
-            Part::Host => "<host>".to_owned(),
-            Part::Variable(name) => format!("<{name}>"),
+            PatternPart::Text(text) | PatternPart::Unknown(text) => text.to_owned(),
+            PatternPart::ProcessId => "<pid>".to_owned(),
+            PatternPart::Host => "<host>".to_owned(),
+            PatternPart::Variable(name) => format!("<{name}>"),
         });
         parts.collect()
     }
@@ -80,10 +80,10 @@ impl Pattern {
     fn expand_with(&self, process_id: u32, host: &str, variable: impl Fn(&str) -> String) -> Expanded {
         let mut unset = Vec::new();
         let parts = self.parts().into_iter().map(|part| match part {
-            Part::Text(text) | Part::Unknown(text) => text.to_owned(),
-            Part::ProcessId => process_id.to_string(),
-            Part::Host => host.to_owned(),
-            Part::Variable(name) => match variable(name) {
+            PatternPart::Text(text) | PatternPart::Unknown(text) => text.to_owned(),
+            PatternPart::ProcessId => process_id.to_string(),
+            PatternPart::Host => host.to_owned(),
+            PatternPart::Variable(name) => match variable(name) {
                 value if value.is_empty() => {
                     unset.push(name.to_owned());
                     UNSET.to_owned()
@@ -99,17 +99,17 @@ impl Pattern {
 }
 
 /// Parses the placeholder at the start of a text; returns its length too.
-fn placeholder(text: &str) -> (Part<'_>, usize) {
+fn placeholder(text: &str) -> (PatternPart<'_>, usize) {
     let after = &text[1..];
     match after.chars().next() {
-        Some('p') => (Part::ProcessId, 2),
-        Some('h') => (Part::Host, 2),
-        Some('%') => (Part::Text("%"), 2),
+        Some('p') => (PatternPart::ProcessId, 2),
+        Some('h') => (PatternPart::Host, 2),
+        Some('%') => (PatternPart::Text("%"), 2),
         Some(letter) => match after.strip_prefix("q{").and_then(|name| name.split_once('}')) {
-            Some((name, _)) => (Part::Variable(name), name.len() + 4),
-            None => (Part::Unknown(&text[..1 + letter.len_utf8()]), 1 + letter.len_utf8()),
+            Some((name, _)) => (PatternPart::Variable(name), name.len() + 4),
+            None => (PatternPart::Unknown(&text[..1 + letter.len_utf8()]), 1 + letter.len_utf8()),
         },
-        None => (Part::Unknown(text), 1),
+        None => (PatternPart::Unknown(text), 1),
     }
 }
 

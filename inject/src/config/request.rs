@@ -13,7 +13,7 @@ pub const MAX_STEPS: u64 = (1 << 40) - 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Events that start and end a capture.
-    pub range: Range,
+    pub range: CaptureRange,
     /// Action after the end of a capture.
     pub at_end: AtEnd,
     /// Time from the start before which no capture starts.
@@ -24,7 +24,7 @@ pub struct Request {
 
 impl Default for Request {
     fn default() -> Self {
-        Self { range: Range::Whole, at_end: AtEnd::StopShutdown, delay: Duration::ZERO, duration: None }
+        Self { range: CaptureRange::Whole, at_end: AtEnd::StopShutdown, delay: Duration::ZERO, duration: None }
     }
 }
 
@@ -32,26 +32,28 @@ impl Request {
     /// True if the run is measured from its start to its end.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.range == Range::Whole && self.delay.is_zero() && self.duration.is_none()
+        self.range == CaptureRange::Whole && self.delay.is_zero() && self.duration.is_none()
     }
 
     /// True if steps are detected from the records.
     #[must_use]
     pub fn detects_steps(&self) -> bool {
-        matches!(self.range, Range::Steps(_, None))
+        matches!(self.range, CaptureRange::Steps(_, None))
     }
 
     /// Range of the program that starts and ends captures, or is a step.
     #[must_use]
     pub fn range_name(&self) -> Option<&RangeName> {
         match &self.range {
-            Range::Named(name) | Range::Steps(_, Some(name)) | Range::Commands(Some(name)) => Some(name),
-            Range::Whole
-            | Range::ProfilerApi
-            | Range::Steps(_, None)
-            | Range::Commands(None)
-            | Range::Nothing
-            | Range::Bursts => None,
+            CaptureRange::Named(name) | CaptureRange::Steps(_, Some(name)) | CaptureRange::Commands(Some(name)) => {
+                Some(name)
+            }
+            CaptureRange::Whole
+            | CaptureRange::ProfilerApi
+            | CaptureRange::Steps(_, None)
+            | CaptureRange::Commands(None)
+            | CaptureRange::Nothing
+            | CaptureRange::Bursts => None,
         }
     }
 
@@ -59,14 +61,14 @@ impl Request {
     #[must_use]
     pub fn describe(&self) -> Option<String> {
         let range = match &self.range {
-            Range::Whole if self.is_whole() => return None,
-            Range::Nothing | Range::Bursts => return None,
-            Range::Whole => "a part of the run, chosen by time".to_owned(),
-            Range::ProfilerApi => "between cudaProfilerStart and cudaProfilerStop".to_owned(),
-            Range::Named(_) => "while a range of the program is open".to_owned(),
-            Range::Commands(_) => "what commands asked for (gpuwhy start)".to_owned(),
-            Range::Steps(_, Some(_)) => "chosen steps, named by the program".to_owned(),
-            Range::Steps(_, None) => {
+            CaptureRange::Whole if self.is_whole() => return None,
+            CaptureRange::Nothing | CaptureRange::Bursts => return None,
+            CaptureRange::Whole => "a part of the run, chosen by time".to_owned(),
+            CaptureRange::ProfilerApi => "between cudaProfilerStart and cudaProfilerStop".to_owned(),
+            CaptureRange::Named(_) => "while a range of the program is open".to_owned(),
+            CaptureRange::Commands(_) => "what commands asked for (gpuwhy start)".to_owned(),
+            CaptureRange::Steps(_, Some(_)) => "chosen steps, named by the program".to_owned(),
+            CaptureRange::Steps(_, None) => {
                 "chosen steps, which are detected: so tracing is on also while nothing is captured".to_owned()
             }
         };
@@ -76,7 +78,7 @@ impl Request {
 
 /// Events that start and end a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Range {
+pub enum CaptureRange {
     /// The complete program: from its start, or after the delay.
     Whole,
     /// `cudaProfilerStart` and `cudaProfilerStop`.
@@ -198,7 +200,7 @@ pub struct Schedule {
 
 /// Role of a step in the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum StepRole {
     /// Not traced.
     Free,
     /// Traced, but its records are discarded.
@@ -227,18 +229,18 @@ impl Schedule {
 
     /// Role of step number `step`, counted from 0.
     #[must_use]
-    pub fn place(&self, step: u64) -> Place {
-        let Some(behind) = step.checked_sub(self.skip) else { return Place::Free };
+    pub fn place(&self, step: u64) -> StepRole {
+        let Some(behind) = step.checked_sub(self.skip) else { return StepRole::Free };
         let length = self.wait + self.warmup + self.active;
         let (cycle, within) = (behind / length, behind % length);
         if self.repeat > 0 && cycle >= self.repeat {
-            Place::Over
+            StepRole::Over
         } else if within < self.wait {
-            Place::Free
+            StepRole::Free
         } else if within < self.wait + self.warmup {
-            Place::Warmup
+            StepRole::Warmup
         } else {
-            Place::Active(cycle)
+            StepRole::Active(cycle)
         }
     }
 }
@@ -280,7 +282,7 @@ mod tests {
     fn a_schedule_places_steps_as_torch_does() {
         let schedule = Schedule::parse("2,1,1,2,2").unwrap();
         let places: Vec<_> = (0..11).map(|step| schedule.place(step)).collect();
-        use Place::{Active, Free, Over, Warmup};
+        use StepRole::{Active, Free, Over, Warmup};
         assert_eq!(places, [Free, Free, Free, Warmup, Active(0), Active(0), Free, Warmup, Active(1), Active(1), Over]);
         assert_eq!(Schedule::parse("5").unwrap().place(5), Active(0));
         for bad in ["1,1,1,0", "1,2,3,4,5,6", "a", "", "1,,1", "99999999999999999"] {

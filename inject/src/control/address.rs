@@ -45,14 +45,14 @@ pub fn folders(user: u32) -> Vec<PathBuf> {
 /// A process as its socket names it: `4711`, or `4711-2` for the second one with this id, in another
 /// container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Process {
+pub struct ProcessName {
     /// Process id.
     pub id: u32,
     /// 1, or more if others have the same id.
     pub number: u32,
 }
 
-impl fmt::Display for Process {
+impl fmt::Display for ProcessName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self { id, number: 1 } => write!(f, "{id}"),
@@ -61,7 +61,7 @@ impl fmt::Display for Process {
     }
 }
 
-impl FromStr for Process {
+impl FromStr for ProcessName {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -74,7 +74,7 @@ impl FromStr for Process {
 /// Lists the sockets in a folder that passed [`check`], with the process of each, ascending. Ignores
 /// everything that is not a socket of `user`.
 #[must_use]
-pub fn sockets(folder: &Path, user: u32) -> Vec<(Process, PathBuf)> {
+pub fn sockets(folder: &Path, user: u32) -> Vec<(ProcessName, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<_> = entries
         .filter_map(|entry| {
@@ -141,13 +141,13 @@ fn denied(why: &str) -> io::Error {
 
 /// Socket file that this process listens on.
 #[derive(Debug)]
-pub struct Place {
+pub struct SocketFile {
     path: PathBuf,
     user: u32,
     inode: Inode,
 }
 
-impl Place {
+impl SocketFile {
     /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -165,7 +165,7 @@ impl Place {
 ///
 /// # Errors
 /// If none is usable, returns the error of the first one.
-pub fn listen(user: u32, process: u32) -> io::Result<(UnixListener, Place)> {
+pub fn listen(user: u32, process: u32) -> io::Result<(UnixListener, SocketFile)> {
     let mut failure = None;
     for folder in folders(user) {
         match make_private(&folder, user).and_then(|()| bind(&folder, user, process)) {
@@ -191,7 +191,7 @@ pub fn make_private(folder: &Path, user: u32) -> io::Result<()> {
 
 /// Listens in `folder`. Between binding and listening, a socket refuses connections like that of a killed
 /// process, which clients remove. So it listens before it gets the name that clients search for.
-fn bind(folder: &Path, user: u32, id: u32) -> io::Result<(UnixListener, Place)> {
+fn bind(folder: &Path, user: u32, id: u32) -> io::Result<(UnixListener, SocketFile)> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let unnamed = folder.join(format!("{id}.{}", now.subsec_nanos()));
     let listener = UnixListener::bind(&unnamed)?;
@@ -203,9 +203,9 @@ fn bind(folder: &Path, user: u32, id: u32) -> io::Result<(UnixListener, Place)> 
 
 /// Gives the socket the first name that has no listener: a process of another container may have the same
 /// process id and folder.
-fn name(unnamed: &Path, folder: &Path, user: u32, id: u32) -> io::Result<Place> {
+fn name(unnamed: &Path, folder: &Path, user: u32, id: u32) -> io::Result<SocketFile> {
     for number in 1..=NAMESAKES {
-        let path = folder.join(format!("{}.sock", Process { id, number }));
+        let path = folder.join(format!("{}.sock", ProcessName { id, number }));
         if !matches!(connect(&path, user, Duration::ZERO), Ok(None)) {
             continue;
         }
@@ -215,7 +215,7 @@ fn name(unnamed: &Path, folder: &Path, user: u32, id: u32) -> io::Result<Place> 
             linked => linked?,
         }
         let inode = inode(&path, user).ok_or(io::ErrorKind::NotFound)?;
-        return Ok(Place { path, user, inode });
+        return Ok(SocketFile { path, user, inode });
     }
     let taken = format!("{}: {NAMESAKES} processes have the id {id} here", folder.display());
     Err(io::Error::new(io::ErrorKind::AddrInUse, taken))
@@ -304,10 +304,10 @@ mod tests {
     #[test]
     fn processes_are_named_as_they_are_read() {
         for name in ["4711", "1-2"] {
-            assert_eq!(name.parse::<Process>().unwrap().to_string(), name);
+            assert_eq!(name.parse::<ProcessName>().unwrap().to_string(), name);
         }
         for name in ["", "x", "-1", "1-", "1-x", "99999999999"] {
-            assert!(name.parse::<Process>().is_err(), "{name}");
+            assert!(name.parse::<ProcessName>().is_err(), "{name}");
         }
     }
 

@@ -41,14 +41,14 @@ pub enum ControlCommand {
     /// Send the unfinished operations of communicators.
     Hang,
     /// Send a line per interval from now on.
-    Watch(Lines),
+    Watch(StatusLines),
     /// Any other text.
     Unknown,
 }
 
 /// Lines that are sent periodically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lines {
+pub enum StatusLines {
     /// The bottleneck.
     Bottleneck,
     /// Everything that a live display shows.
@@ -58,7 +58,7 @@ pub enum Lines {
 /// Subscription of a client.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
-    lines: Lines,
+    lines: StatusLines,
     interval: Duration,
     due: Instant,
 }
@@ -96,7 +96,7 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// Returns the kind of line that is due; the next one is then scheduled from now.
-    pub fn due_lines(&mut self, now: Instant) -> Option<Lines> {
+    pub fn due_lines(&mut self, now: Instant) -> Option<StatusLines> {
         let watch = self.watch.as_mut().filter(|watch| watch.due <= now)?;
         watch.due = now + watch.interval;
         Some(watch.lines)
@@ -135,13 +135,13 @@ impl<S: Read + Write> Client<S> {
             "snapshot" => ControlCommand::Snapshot,
             "metrics" => ControlCommand::Metrics,
             "hang" => ControlCommand::Hang,
-            "watch" => self.watch(Lines::Bottleneck, rest, FASTEST_WATCH),
-            "live" => self.watch(Lines::Live, rest, FASTEST_LIVE),
+            "watch" => self.watch(StatusLines::Bottleneck, rest, FASTEST_WATCH),
+            "live" => self.watch(StatusLines::Live, rest, FASTEST_LIVE),
             _ => ControlCommand::Unknown,
         }
     }
 
-    fn watch(&mut self, lines: Lines, wish: &str, fastest: Duration) -> ControlCommand {
+    fn watch(&mut self, lines: StatusLines, wish: &str, fastest: Duration) -> ControlCommand {
         let wish = wish.trim().parse().map_or(WATCH, Duration::from_millis);
         let interval = wish.clamp(fastest, Duration::from_secs(3600));
         self.watch = Some(Watch { lines, interval, due: Instant::now() + interval });
@@ -241,7 +241,7 @@ mod tests {
         let mut client = client("status\nstart\r\n stop \nsnapshot\nwatch 5\nfly\nsta", 0);
         let commands: Vec<_> = std::iter::from_fn(|| client.command()).collect();
         use ControlCommand::{Snapshot, Start, Status, Stop, Unknown, Watch};
-        assert_eq!(commands, [Status, Start, Stop, Snapshot, Watch(Lines::Bottleneck), Unknown]);
+        assert_eq!(commands, [Status, Start, Stop, Snapshot, Watch(StatusLines::Bottleneck), Unknown]);
         assert_eq!(client.watch.unwrap().interval, FASTEST_WATCH, "no faster than that");
         assert!(client.is_alive(Instant::now()));
     }
@@ -261,11 +261,11 @@ mod tests {
     fn live_lines_come_once_a_second_at_most() {
         let mut client = client("live 5\n", 0);
         let before = Instant::now();
-        assert_eq!(client.command(), Some(ControlCommand::Watch(Lines::Live)));
+        assert_eq!(client.command(), Some(ControlCommand::Watch(StatusLines::Live)));
         let due = client.due().unwrap();
         assert!(due >= before + FASTEST_LIVE);
         assert_eq!(client.due_lines(due - Duration::from_nanos(1)), None, "one was the answer");
-        assert_eq!(client.due_lines(due), Some(Lines::Live));
+        assert_eq!(client.due_lines(due), Some(StatusLines::Live));
         assert_eq!(client.due(), Some(due + FASTEST_LIVE));
     }
 
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn who_does_not_read_loses_lines_and_then_the_connection() {
         let mut client = client("watch 100\nstatus\n", 10);
-        assert_eq!(client.command(), Some(ControlCommand::Watch(Lines::Bottleneck)));
+        assert_eq!(client.command(), Some(ControlCommand::Watch(StatusLines::Bottleneck)));
         for _ in 0..10_000 {
             client.answer(&"y".repeat(1000));
             client.write();

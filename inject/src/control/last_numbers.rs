@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::control::address::{self, Process};
+use crate::control::address::{self, ProcessName};
 
 /// File by which an exporter announces that it reads the folder.
 const ANNOUNCEMENT: &str = "exporter";
@@ -57,29 +57,29 @@ pub fn leave(socket: &Path, line: &str) -> io::Result<bool> {
 }
 
 /// A process that has ended, the time since then, and its last numbers.
-pub type Ended = (Process, Duration, String);
+pub type Ended = (ProcessName, Duration, String);
 
 /// Returns the last numbers of the `most` processes in a folder that ended most recently, with their ages;
 /// and the processes beyond that number. Removes files older than [`KEPT`] and unfinished ones.
 ///
 /// # Errors
 /// Fails if the folder does not belong to this user alone.
-pub fn newest(folder: &Path, user: u32, most: usize) -> io::Result<(Vec<Ended>, Vec<Process>)> {
+pub fn newest(folder: &Path, user: u32, most: usize) -> io::Result<(Vec<Ended>, Vec<ProcessName>)> {
     let mut files = files(folder, user)?;
     files.sort_by_key(|&(process, age, _)| (age, process));
     let beyond = files.split_off(files.len().min(most));
-    let read = |(process, age, path): (Process, Duration, PathBuf)| Some((process, age, read(&path).ok()?));
+    let read = |(process, age, path): (ProcessName, Duration, PathBuf)| Some((process, age, read(&path).ok()?));
     Ok((files.into_iter().filter_map(read).collect(), beyond.into_iter().map(|(process, ..)| process).collect()))
 }
 
 /// Files for [`newest`].
-fn files(folder: &Path, user: u32) -> io::Result<Vec<(Process, Duration, PathBuf)>> {
+fn files(folder: &Path, user: u32) -> io::Result<Vec<(ProcessName, Duration, PathBuf)>> {
     address::check(folder, user)?;
     let mut found = Vec::new();
     for path in fs::read_dir(folder)?.flatten().map(|entry| entry.path()) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let Some((process, ending)) = name.split_once('.') else { continue };
-        let Ok(process) = process.parse::<Process>() else { continue };
+        let Ok(process) = process.parse::<ProcessName>() else { continue };
         let unfinished = ending.starts_with(&format!("{ENDING}."));
         if ending != ENDING && !unfinished {
             continue;

@@ -17,10 +17,10 @@ use gpuwhy_trace::json_text::Object;
 use host_sampler::own::{Identity, Own};
 
 use crate::capture::controller::CaptureController;
-use crate::capture::plan::{AtStep, AtStepAnswer, Event};
+use crate::capture::plan::{AtStep, AtStepAnswer, CaptureEvent};
 use crate::command_line;
-use crate::control::address::{self, Place};
-use crate::control::client::{Client, ControlCommand, Lines};
+use crate::control::address::{self, SocketFile};
+use crate::control::client::{Client, ControlCommand, StatusLines};
 use crate::control::last_numbers;
 use crate::message::{Detail, LiveState, Message, Question, StatusSummary};
 use crate::runtime::Profiler;
@@ -46,7 +46,7 @@ const LIVE_COST_PARTS: u32 = 500;
 
 /// Socket file of this process.
 struct Socket {
-    place: Place,
+    place: SocketFile,
     /// Process that created it.
     owner: u32,
     /// Its descriptor, and the identity of the file that it must refer to.
@@ -97,8 +97,8 @@ impl Control {
                     client.answer(&answer);
                 }
                 match client.due_lines(now) {
-                    Some(Lines::Bottleneck) => client.answer(&handler.state("bottleneck")),
-                    Some(Lines::Live) => client.answer(handler.live(now)),
+                    Some(StatusLines::Bottleneck) => client.answer(&handler.state("bottleneck")),
+                    Some(StatusLines::Live) => client.answer(handler.live(now)),
                     None => {}
                 }
                 client.write();
@@ -195,8 +195,8 @@ impl<'a> CommandHandler<'a> {
     fn answer(&mut self, command: ControlCommand) -> String {
         match command {
             ControlCommand::Status => self.state("status"),
-            ControlCommand::Watch(Lines::Bottleneck) => self.state("bottleneck"),
-            ControlCommand::Watch(Lines::Live) => self.live(Instant::now()).to_owned(),
+            ControlCommand::Watch(StatusLines::Bottleneck) => self.state("bottleneck"),
+            ControlCommand::Watch(StatusLines::Live) => self.live(Instant::now()).to_owned(),
             ControlCommand::Metrics => self.metrics(Instant::now()).to_owned(),
             ControlCommand::Snapshot => {
                 self.ask(Detail::Summary);
@@ -213,12 +213,12 @@ impl<'a> CommandHandler<'a> {
                 // If the collector does not respond in time, the missing rank indicates that.
                 self.last.hang.take().map_or(answer.clone(), |fields| answer.with(&fields)).end()
             }
-            ControlCommand::Start => self.switch(Event::CommandStart),
+            ControlCommand::Start => self.switch(CaptureEvent::CommandStart),
             ControlCommand::StartAtStep(wanted) => self.start_at_step(wanted),
-            ControlCommand::Stop => self.switch(Event::CommandStop),
+            ControlCommand::Stop => self.switch(CaptureEvent::CommandStop),
             ControlCommand::Release => {
                 self.controller.yield_slot();
-                self.switch(Event::CommandStop)
+                self.switch(CaptureEvent::CommandStop)
             }
             ControlCommand::Unknown => Object::of_type("error")
                 .text(
@@ -256,7 +256,7 @@ impl<'a> CommandHandler<'a> {
             .optional_number("starts_at_step", awaited)
     }
 
-    fn switch(&mut self, event: Event) -> String {
+    fn switch(&mut self, event: CaptureEvent) -> String {
         let (_, awaited) = self.controller.steps();
         let changed = Profiler::is_measuring() && self.controller.event(event);
         if changed {
@@ -264,7 +264,7 @@ impl<'a> CommandHandler<'a> {
             self.live = None;
         }
         tracing::debug!("{event:?} from outside: changed {changed}");
-        let canceled = event == Event::CommandStop && awaited.is_some() && self.controller.steps().1.is_none();
+        let canceled = event == CaptureEvent::CommandStop && awaited.is_some() && self.controller.steps().1.is_none();
         self.switched(changed).flag("canceled", canceled).end()
     }
 

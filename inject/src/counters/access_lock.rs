@@ -8,19 +8,19 @@
 use std::time::{Duration, Instant};
 
 use cupti_sys::counters::Counters;
-use cupti_sys::counters::refusal::Refusal;
+use cupti_sys::counters::refusal::CounterError;
 use parking_lot::{Condvar, Mutex};
 
 /// Access to the counters of this process, for all devices together.
 #[derive(Debug)]
 pub struct AccessLock {
-    state: Mutex<State>,
+    state: Mutex<LockState>,
     /// Signals that the counters are free or requested.
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct LockState {
     /// True if the counters are in use.
     is_taken: bool,
     /// Number of users that wait for sampling to release the counters.
@@ -42,7 +42,7 @@ impl Drop for CounterAccess<'_> {
 
 impl AccessLock {
     const fn new() -> Self {
-        Self { state: Mutex::new(State { is_taken: false, waiting: 0 }), changed: Condvar::new() }
+        Self { state: Mutex::new(LockState { is_taken: false, waiting: 0 }), changed: Condvar::new() }
     }
 
     /// Acquires the counters for sampling, unless another user has or needs them.
@@ -79,9 +79,9 @@ impl AccessLock {
 impl CounterAccess<'_> {
     /// Checks with CUPTI that the counters of a device are free of other tools and processes, and permitted.
     /// Fails if they are not, or if CUPTI's profiler cannot be initialized.
-    pub fn ask(&self, counters: &Counters, device: u32) -> Result<(), Refusal> {
+    pub fn ask(&self, counters: &Counters, device: u32) -> Result<(), CounterError> {
         let asked = counters.initialize().and_then(|()| counters.sampling_availability(device));
-        asked.map_err(|error| Refusal::of(&error))
+        asked.map_err(|error| CounterError::of(&error))
     }
 }
 

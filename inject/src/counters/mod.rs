@@ -76,7 +76,7 @@ pub fn close_for_exit(counters: &Stop) {
 
 /// Configuration of the thread, before it starts.
 #[derive(Clone, Copy, Debug)]
-pub struct Reader {
+pub struct ReaderConfig {
     wanted: GpuMetrics,
     samples: bool,
     /// Device work is not recorded, so samples must show the busy time, and no buffer ever arrives.
@@ -84,8 +84,8 @@ pub struct Reader {
 }
 
 /// State of the thread.
-struct Thread<'a> {
-    reader: Reader,
+struct ReaderThread<'a> {
+    reader: ReaderConfig,
     cupti: &'static Cupti,
     shared: &'a Shared,
     controller: &'a CaptureController,
@@ -111,7 +111,7 @@ struct Thread<'a> {
     told: Vec<counters::CounterLoss>,
 }
 
-impl Reader {
+impl ReaderConfig {
     /// Applies the settings. `None` if they request no readings.
     pub fn prepare(settings: &Settings) -> Option<Self> {
         let (wanted, monitors) = (settings.gpu_metrics, settings.mode.monitors());
@@ -126,7 +126,7 @@ impl Reader {
         shared.meters.add_this_thread();
         let now = Instant::now();
         let rate = if let GpuMetrics::On(rate) = self.wanted { rate } else { None };
-        let mut thread = Thread {
+        let mut thread = ReaderThread {
             reader: self,
             cupti,
             shared,
@@ -156,7 +156,7 @@ impl Reader {
     }
 }
 
-impl Thread<'_> {
+impl ReaderThread<'_> {
     /// Pause between two rounds.
     fn rest(&self) -> Duration {
         match self.reader.wanted {
@@ -270,14 +270,14 @@ impl Thread<'_> {
     fn open(&mut self) {
         if memory::left().is_some_and(|left| left < MEMORY_TO_SAMPLE) {
             tracing::warn!("GPU counters are not sampled: the limits of this process leave too little memory");
-            self.sampled.iter_mut().for_each(|device| device.refuse(counters::Refusal::Failed(8)));
+            self.sampled.iter_mut().for_each(|device| device.refuse(counters::UnavailableReason::Failed(8)));
             return;
         }
         if self.access.is_none() {
             self.access = COUNTER_ACCESS.for_sampling();
         }
         let Some(access) = &self.access else {
-            self.sampled.iter_mut().for_each(|device| device.refuse(counters::Refusal::GivenAway));
+            self.sampled.iter_mut().for_each(|device| device.refuse(counters::UnavailableReason::GivenAway));
             self.open_due = Some(Instant::now() + GAUGES_EVERY);
             return;
         };
@@ -362,7 +362,7 @@ impl Thread<'_> {
         for device in &mut self.sampled {
             if device.is_open() {
                 device.close(&mut self.events);
-                device.refuse(counters::Refusal::GivenAway);
+                device.refuse(counters::UnavailableReason::GivenAway);
             }
         }
         self.access = None;
@@ -437,7 +437,7 @@ mod tests {
     fn what_is_read_follows_the_settings_and_the_mode() {
         let samples = |variables: &[(&str, &str)]| {
             let variables: Vec<_> = variables.iter().map(|&(name, value)| (name.into(), value.into())).collect();
-            Reader::prepare(&Settings::from_variables(&variables).0).map(|reader| reader.samples)
+            ReaderConfig::prepare(&Settings::from_variables(&variables).0).map(|reader| reader.samples)
         };
         let metrics = |wanted, mode| samples(&[(config::GPU_METRICS, wanted), (config::MODE, mode)]);
         assert_eq!(metrics("off", "light"), None);

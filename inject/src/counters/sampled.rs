@@ -1,7 +1,7 @@
 //! One sampled device: opened with the largest set of metrics that completes, decoded, closed.
 
 use cupti_sys::counters::Counters;
-use cupti_sys::counters::refusal::Refusal;
+use cupti_sys::counters::refusal::CounterError;
 use cupti_sys::counters::sampling::{Interval, SampleTime, Sampler, Settings};
 use cupti_sys::counters::sets::{self, Links, Quantity};
 use cupti_sys::{CuptiResult, DriverDevice, Error};
@@ -90,7 +90,7 @@ impl SampledDevice {
     }
 
     /// Sets the reason why it is not sampled, as far as known.
-    pub fn refuse(&mut self, why: counters::Refusal) {
+    pub fn refuse(&mut self, why: counters::UnavailableReason) {
         self.loss.refused = Some(why);
     }
 
@@ -103,20 +103,20 @@ impl SampledDevice {
         access: &CounterAccess<'_>,
         counters: &'static Counters,
         sampling_rate: &SamplingRate,
-    ) -> Result<MetricSet, Refusal> {
+    ) -> Result<MetricSet, CounterError> {
         if !counters.can_sample() {
-            return Err(Refusal::OldLibrary);
+            return Err(CounterError::OldLibrary);
         }
         let ordinal = self.device.ordinal;
         access.ask(counters, ordinal)?;
-        let refusal = |error: Error| Refusal::of(&error);
+        let refusal = |error: Error| CounterError::of(&error);
         let chip = counters.chip_name(ordinal).map_err(refusal)?;
-        let no_metrics = |error: Error| match Refusal::of(&error) {
-            _ if counters.missing_library().is_some() => Refusal::NoMetricLibrary,
-            Refusal::Other(CuptiResult::NOT_SUPPORTED | CuptiResult::INVALID_PARAMETER) => Refusal::NoMetrics,
+        let no_metrics = |error: Error| match CounterError::of(&error) {
+            _ if counters.missing_library().is_some() => CounterError::NoMetricLibrary,
+            CounterError::Other(CuptiResult::NOT_SUPPORTED | CuptiResult::INVALID_PARAMETER) => CounterError::NoMetrics,
             refusal => refusal,
         };
-        let set = sets::choose(counters, &chip, self.links).map_err(no_metrics)?.ok_or(Refusal::NoMetrics)?;
+        let set = sets::choose(counters, &chip, self.links).map_err(no_metrics)?.ok_or(CounterError::NoMetrics)?;
         self.interval_nanos = sampling_rate.interval_nanos();
         let interval = if self.device.compute_capability >= FIRST_TIMED {
             Interval::Time(self.interval_nanos)
@@ -202,7 +202,7 @@ impl SampledDevice {
                 }
                 if self.errors >= CONSECUTIVE_ERRORS {
                     tracing::warn!("GPU counters of device {} are no longer sampled: {error}", device.0);
-                    self.loss.refused = Some(refused(Refusal::of(&error)));
+                    self.loss.refused = Some(refused(CounterError::of(&error)));
                     self.sampler = None;
                 }
                 false
@@ -224,7 +224,7 @@ impl SampledDevice {
         }
         self.sampler = None;
         let Some(fewer) = self.links.without_one() else {
-            self.loss.refused = Some(counters::Refusal::Incomplete);
+            self.loss.refused = Some(counters::UnavailableReason::Incomplete);
             return Some(false);
         };
         self.links = fewer;
@@ -270,16 +270,16 @@ fn metric(quantity: Quantity) -> Metric {
 }
 
 /// Converts a refusal to the trace format.
-pub fn refused(refusal: Refusal) -> counters::Refusal {
+pub fn refused(refusal: CounterError) -> counters::UnavailableReason {
     match refusal {
-        Refusal::Busy => counters::Refusal::Busy,
-        Refusal::Permission => counters::Refusal::NotPermitted,
-        Refusal::Divided | Refusal::Virtual | Refusal::Confidential | Refusal::Device => {
-            counters::Refusal::NotSupported
+        CounterError::Busy => counters::UnavailableReason::Busy,
+        CounterError::Permission => counters::UnavailableReason::NotPermitted,
+        CounterError::Divided | CounterError::Virtual | CounterError::Confidential | CounterError::Device => {
+            counters::UnavailableReason::NotSupported
         }
-        Refusal::OldLibrary => counters::Refusal::TooOld,
-        Refusal::NoMetricLibrary => counters::Refusal::NoLibrary,
-        Refusal::NoMetrics => counters::Refusal::UnknownChip,
-        Refusal::Other(code) => counters::Refusal::Failed(code.0),
+        CounterError::OldLibrary => counters::UnavailableReason::TooOld,
+        CounterError::NoMetricLibrary => counters::UnavailableReason::NoLibrary,
+        CounterError::NoMetrics => counters::UnavailableReason::UnknownChip,
+        CounterError::Other(code) => counters::UnavailableReason::Failed(code.0),
     }
 }

@@ -10,12 +10,12 @@ use parking_lot::{Condvar, Mutex};
 /// State shared by the two threads.
 #[derive(Debug, Default)]
 pub struct Stop {
-    state: Mutex<State>,
+    state: Mutex<StopState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StopState {
     /// True once the thread has started its work.
     runs: bool,
     asked: bool,

@@ -42,22 +42,22 @@ const METRICS: [Metric; Counter::ALL.len()] = [
 pub struct UtilizationReader {
     begun: Instant,
     due: Instant,
-    state: State,
+    state: DeviceState,
     /// True if the time between the last reading and the next does not count.
     paused: bool,
 }
 
 #[derive(Debug)]
-enum State {
+enum DeviceState {
     /// There is no context yet.
     Waiting,
-    Open(Open),
+    Open(OpenReader),
     /// Unavailable for the rest of the run.
     Absent,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenReader {
     /// Contexts for which the meters were opened.
     contexts: u64,
     meters: Vec<Meter>,
@@ -83,7 +83,7 @@ impl UtilizationReader {
     /// Creates a reader without any open device.
     pub fn new() -> Self {
         let now = Instant::now();
-        Self { begun: now, due: now, state: State::Waiting, paused: false }
+        Self { begun: now, due: now, state: DeviceState::Waiting, paused: false }
     }
 
     /// Notes that the program is not watched at the moment.
@@ -101,23 +101,23 @@ impl UtilizationReader {
         self.due = now + PERIOD;
         let paused = std::mem::take(&mut self.paused);
         match &mut self.state {
-            State::Waiting if contexts == 0 && now - self.begun < CONTEXT_TIMEOUT => {}
-            State::Waiting => {
+            DeviceState::Waiting if contexts == 0 && now - self.begun < CONTEXT_TIMEOUT => {}
+            DeviceState::Waiting => {
                 let devices = Devices::find(found).ok_or(Absence::NoDevice);
                 match devices.and_then(|devices| devices.nvml.map(|_| devices)) {
                     Ok(devices) => {
-                        let mut open = Open::default();
+                        let mut open = OpenReader::default();
                         open.add(devices, contexts, &mut hand_over);
-                        self.state = State::Open(open);
+                        self.state = DeviceState::Open(open);
                     }
                     Err(why) => {
                         tracing::info!("utilization is not read: {}", why.words());
                         hand_over(UtilizationReading::Absent(why));
-                        self.state = State::Absent;
+                        self.state = DeviceState::Absent;
                     }
                 }
             }
-            State::Open(open) => {
+            DeviceState::Open(open) => {
                 for meter in open.meters.iter_mut().filter(|meter| uses(contexts, meter.totals.device)) {
                     if paused {
                         meter.begin_again();
@@ -132,7 +132,7 @@ impl UtilizationReader {
                     open.add(devices, contexts, &mut hand_over);
                 }
             }
-            State::Absent => {}
+            DeviceState::Absent => {}
         }
     }
 }
@@ -143,7 +143,7 @@ fn uses(contexts: u64, device: DeviceId) -> bool {
     contexts == 0 || device.0 >= u64::BITS || contexts & (1 << device.0) != 0
 }
 
-impl Open {
+impl OpenReader {
     /// Adds devices that have come into use; reports absent ones at once.
     fn add(&mut self, devices: &mut Devices, contexts: u64, hand_over: &mut impl FnMut(UtilizationReading)) {
         for device in devices.driver.clone() {

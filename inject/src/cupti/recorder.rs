@@ -338,19 +338,21 @@ impl ActivityRecorder {
         let calls = self.calls.iter().flat_map(|Calls { domain, ids, rest, all }| {
             // The complete kind only if it was on: disabling it might also disable the one function that must
             // stay.
-            let kind = all.load(Ordering::Relaxed).then(|| Part::Kind(whole(*domain)));
-            ids.iter().chain(rest).map(|&id| Part::Call(*domain, id)).chain(kind)
+            let kind = all.load(Ordering::Relaxed).then(|| Recording::Kind(whole(*domain)));
+            ids.iter().chain(rest).map(|&id| Recording::Call(*domain, id)).chain(kind)
         });
-        let kinds = self.kinds.iter().copied().filter(|kind| !self.stays.contains(kind)).map(Part::Kind);
+        let kinds = self.kinds.iter().copied().filter(|kind| !self.stays.contains(kind)).map(Recording::Kind);
         // Last of all: kernel records that are still on then belong to another tool.
-        let last = iter::repeat_n(Part::Rest, MAX_LEFTOVER_BUFFERS).chain([Part::CuptiOwnership]).filter(|_| yielded);
+        let last = iter::repeat_n(Recording::Rest, MAX_LEFTOVER_BUFFERS)
+            .chain([Recording::CuptiOwnership])
+            .filter(|_| yielded);
         let parts = calls.chain(kinds).chain(last).map(|part| {
             move || {
                 let _ = match part {
-                    Part::Call(domain, id) => self.cupti.disable_api(domain, id),
-                    Part::Kind(kind) => self.cupti.disable(kind),
-                    Part::Rest => return self.fetch_leftover(),
-                    Part::CuptiOwnership => return self.ownership.leave(),
+                    Recording::Call(domain, id) => self.cupti.disable_api(domain, id),
+                    Recording::Kind(kind) => self.cupti.disable(kind),
+                    Recording::Rest => return self.fetch_leftover(),
+                    Recording::CuptiOwnership => return self.ownership.leave(),
                 };
             }
         });
@@ -360,7 +362,7 @@ impl ActivityRecorder {
 
 /// One item that can be switched off.
 #[derive(Clone, Copy)]
-enum Part {
+enum Recording {
     Call(Domain, u32),
     Kind(Kind),
     /// Buffers that [`ActivityRecorder::fetch_leftover`] fetches.

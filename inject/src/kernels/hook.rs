@@ -11,7 +11,7 @@ use cupti_sys::counters::range::{Collected, RangeProfiler};
 use cupti_sys::{CallbackSite, Domain, KernelLaunch};
 use rustc_hash::FxHasher;
 
-use crate::kernels::measurement::{Counter, Launch};
+use crate::kernels::measurement::{Counter, LaunchShape};
 use crate::kernels::thread::KernelProfiler;
 
 thread_local! {
@@ -101,7 +101,7 @@ pub fn kernel_launched(profiler: &KernelProfiler, launch: &KernelLaunch<'_>) {
     if PASS.get().is_some() {
         return;
     }
-    let shape = Launch {
+    let shape = LaunchShape {
         symbol,
         context: launch.context_id,
         grid: launch.grid,

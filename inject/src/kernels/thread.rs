@@ -20,7 +20,7 @@ use crate::capture::controller::CaptureController;
 use crate::config::KernelRequest;
 use crate::counters::access_lock::{COUNTER_ACCESS, CounterAccess};
 use crate::counters::{close_before_libraries, library_calls};
-use crate::kernels::measurement::{Launch, Limits, Measurement};
+use crate::kernels::measurement::{LaunchShape, Limits, Measurement};
 #[cfg(feature = "pc-sampling")]
 use crate::kernels::pc_sampling::PcSampling;
 use crate::message::Message;
@@ -53,7 +53,7 @@ pub struct KernelProfiler {
     is_armed: AtomicBool,
     /// True if everything is over. `Relaxed`: seeing it a moment later is fine.
     is_over: AtomicBool,
-    state: Mutex<Option<State>>,
+    state: Mutex<Option<MeasurementState>>,
     /// PC sampling, if requested.
     #[cfg(feature = "pc-sampling")]
     pub pc_sampling: Option<PcSampling>,
@@ -63,7 +63,7 @@ pub struct KernelProfiler {
 }
 
 #[derive(Debug)]
-struct State {
+struct MeasurementState {
     measurement: Measurement<RangeProfiler>,
     /// Metrics to measure, until they are opened in the context of the first launch.
     plan: Option<RangePlan>,
@@ -136,7 +136,7 @@ impl KernelProfiler {
         let measurement = Measurement::new(&chosen.choices, &chosen.contexts, LIMITS);
         let device = chosen.choices.first().map_or(0, |choice| choice.candidate.device.0);
         // From here on `finish` reports the state of each kernel, even if the program ends early.
-        *self.state.lock() = Some(State { measurement, plan: None });
+        *self.state.lock() = Some(MeasurementState { measurement, plan: None });
         let prepared = self.prepare(device);
         let mut locked = self.state.lock();
         let Some(state) = locked.as_mut() else { return };
@@ -200,7 +200,7 @@ impl KernelProfiler {
         loop {
             thread::sleep(PERIOD);
             let mut state = self.state.lock();
-            let Some(State { measurement, .. }) = state.as_mut() else { return };
+            let Some(MeasurementState { measurement, .. }) = state.as_mut() else { return };
             // Between two captures no kernel is measured, and none is skipped.
             let is_on = controller.is_on() && !self.is_over.load(Ordering::Relaxed);
             self.is_armed.store(is_on, Ordering::Release);
@@ -220,7 +220,7 @@ impl KernelProfiler {
 
     /// Called before a launch. True if it is measured: then [`end_pass`](Self::end_pass) must follow on this
     /// thread.
-    pub(super) fn begin_pass(&self, launch: &Launch<'_>, context: ContextHandle) -> bool {
+    pub(super) fn begin_pass(&self, launch: &LaunchShape<'_>, context: ContextHandle) -> bool {
         if !self.is_armed.load(Ordering::Acquire) {
             return false;
         }

@@ -21,10 +21,10 @@ mod variable;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpuwhy_trace::collective::{Algorithm, DataType, Function, Protocol, Way};
-use nccl_sys::{Communicator, Handler, Operation, OperationKind};
+use nccl_sys::{Communicator, Handler, NcclOperation, OperationKind};
 
 use crate::nvtx::nccl_ring::{NcclEvent, OperationWords};
-use crate::nvtx::table::Table;
+use crate::nvtx::table::RowTable;
 use crate::nvtx::writer;
 
 pub use operations::Operations;
@@ -39,7 +39,7 @@ pub struct CommunicatorRow {
 }
 
 /// Communicators of this process; the number of the first is 1. At most 16 Ki, including destroyed ones.
-static COMMUNICATORS: Table<CommunicatorRow, 16> = Table::new();
+static COMMUNICATORS: RowTable<CommunicatorRow, 16> = RowTable::new();
 
 /// Number of dropped events. `Relaxed`: a statistic.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
@@ -78,7 +78,7 @@ impl Handler for Plugin {
     /// Its row stays: operations of this communicator may be waiting.
     fn end(_context: u32) {}
 
-    fn operation(context: u32, operation: &Operation<'_>) {
+    fn operation(context: u32, operation: &NcclOperation<'_>) {
         let way = match operation.kind {
             OperationKind::Collective | OperationKind::PointToPoint => Way::Kernel,
             OperationKind::CopyEngine => Way::CopyEngine,

@@ -14,7 +14,7 @@ use crate::nvtx::nccl_ring::{NcclEvent, ReadEvent};
 
 /// Newest launch of a thread.
 #[derive(Clone, Copy, Debug, Default)]
-struct Launch {
+struct NewestLaunch {
     number: u16,
     context: u32,
     begin: Timestamp,
@@ -25,7 +25,7 @@ struct Launch {
 #[derive(Debug, Default)]
 pub struct Operations {
     /// By ring: its thread, and the thread's last launch.
-    launches: Vec<(u32, Launch)>,
+    launches: Vec<(u32, NewestLaunch)>,
     communicators: usize,
     ranges: Ranges,
     made: Vec<CollectiveEvent>,
@@ -49,11 +49,11 @@ impl Operations {
         }
         let Some((known, launch)) = self.launches.get_mut(ring) else { return };
         if *known != thread {
-            (*known, *launch) = (thread, Launch::default());
+            (*known, *launch) = (thread, NewestLaunch::default());
         }
         match read.event {
             NcclEvent::LaunchBegin(context) => {
-                *launch = Launch { number: read.launch, context, begin: read.at, end: Timestamp::ZERO };
+                *launch = NewestLaunch { number: read.launch, context, begin: read.at, end: Timestamp::ZERO };
             }
             NcclEvent::LaunchEnd(context) => {
                 let is_open = launch.begin != Timestamp::ZERO && launch.end == Timestamp::ZERO;

@@ -33,7 +33,7 @@ const NUMBERED: u32 = 24;
 
 /// An open range.
 #[derive(Clone, Copy, Debug)]
-enum Open {
+enum OpenRange {
     Operation(QueuedOperation),
     GroupStart,
     GroupEnd,
@@ -41,8 +41,8 @@ enum Open {
 }
 
 #[derive(Debug, Default)]
-struct Thread {
-    open: Vec<(Timestamp, Open)>,
+struct ThreadRanges {
+    open: Vec<(Timestamp, OpenRange)>,
     /// Number of open ranges beyond the maximum depth.
     beyond: usize,
     groups: u32,
@@ -52,7 +52,7 @@ struct Thread {
 /// Ranges of all threads.
 #[derive(Debug, Default)]
 pub struct Ranges {
-    threads: HashMap<u32, Thread, FxBuildHasher>,
+    threads: HashMap<u32, ThreadRanges, FxBuildHasher>,
     communicators: HashMap<u64, u32, FxBuildHasher>,
 }
 
@@ -74,14 +74,16 @@ impl Ranges {
             RangeEventKind::Push => {
                 let open = match (name, payload.and_then(operation)) {
                     (_, Some((id, operation))) => match self.communicator(id, made) {
-                        Some(communicator) => {
-                            Open::Operation(QueuedOperation { communicator, thread: ThreadId(thread), ..operation })
-                        }
-                        None => Open::Other,
+                        Some(communicator) => OpenRange::Operation(QueuedOperation {
+                            communicator,
+                            thread: ThreadId(thread),
+                            ..operation
+                        }),
+                        None => OpenRange::Other,
                     },
-                    (GROUP_START, _) => Open::GroupStart,
-                    (GROUP_END, _) => Open::GroupEnd,
-                    _ => Open::Other,
+                    (GROUP_START, _) => OpenRange::GroupStart,
+                    (GROUP_END, _) => OpenRange::GroupEnd,
+                    _ => OpenRange::Other,
                 };
                 let known = self.threads.entry(thread).or_default();
                 if known.open.len() < DEPTH { known.open.push((at, open)) } else { known.beyond += 1 }
@@ -104,7 +106,7 @@ impl Ranges {
     }
 }
 
-impl Thread {
+impl ThreadRanges {
     fn pop(&mut self, at: Timestamp, made: &mut Vec<CollectiveEvent>) {
         if self.beyond > 0 {
             self.beyond -= 1;
@@ -113,13 +115,13 @@ impl Thread {
         // A pop without a push belongs to a range from before this library was attached.
         let Some((begin, open)) = self.open.pop() else { return };
         match open {
-            Open::Operation(operation) if self.groups == 0 => {
+            OpenRange::Operation(operation) if self.groups == 0 => {
                 made.push(told(operation, Some((begin, at)), at));
             }
-            Open::Operation(operation) if self.queued.len() < GROUPED => self.queued.push(operation),
-            Open::Operation(operation) => made.push(told(operation, None, at)),
-            Open::GroupStart => self.groups = self.groups.saturating_add(1),
-            Open::GroupEnd => {
+            OpenRange::Operation(operation) if self.queued.len() < GROUPED => self.queued.push(operation),
+            OpenRange::Operation(operation) => made.push(told(operation, None, at)),
+            OpenRange::GroupStart => self.groups = self.groups.saturating_add(1),
+            OpenRange::GroupEnd => {
                 self.groups = self.groups.saturating_sub(1);
                 if self.groups == 0 {
                     let first = self.queued.first().map(|operation| operation.communicator);
@@ -128,7 +130,7 @@ impl Thread {
                     made.extend(self.queued.drain(..).map(|operation| told(operation, launch, at)));
                 }
             }
-            Open::Other => {}
+            OpenRange::Other => {}
         }
     }
 }

@@ -37,8 +37,8 @@ pub mod writer;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gpuwhy_trace::record::{RangeEventKind, ThreadId};
-use nvtx_sys::{Domain, Event, Handler, Message, RegisteredString, Text};
-use table::Table;
+use nvtx_sys::{Attributes, Domain, Handler, Message, RegisteredString, Text};
+use table::RowTable;
 
 use crate::config::request::RangeName;
 
@@ -48,15 +48,15 @@ pub use lanes::{forked, stop};
 pub use writer::dropped;
 
 /// Names of domains; the handle of the first is 1. One table segment, whose last rows are never used.
-static DOMAINS: Table<Box<str>, 1> = Table::new();
+static DOMAINS: RowTable<Box<str>, 1> = RowTable::new();
 /// Registered strings; the handle of the first is 1. At most 64 Ki.
-static STRINGS: Table<Box<str>, 64> = Table::new();
+static STRINGS: RowTable<Box<str>, 64> = RowTable::new();
 /// Names of categories, in the order of their definition; the last one for a number counts. At most 16 Ki.
-static CATEGORIES: Table<Category, 16> = Table::new();
+static CATEGORIES: RowTable<Category, 16> = RowTable::new();
 
 /// Names of threads, in the order of their definition; the last one for a thread counts. At most 1 Ki, the
 /// limit of the dictionary.
-static THREADS: Table<(ThreadId, Box<str>), 1> = Table::new();
+static THREADS: RowTable<(ThreadId, Box<str>), 1> = RowTable::new();
 
 /// Handle of the strings beyond the table's limit.
 const FURTHER_STRING: u32 = u32::MAX;
@@ -91,11 +91,11 @@ const NO_TRACKING: i32 = -2;
 const NOTHING_TO_POP: i32 = -1;
 
 impl Handler for Ranges {
-    fn mark(domain: Domain, event: &Event<'_>) {
+    fn mark(domain: Domain, event: &Attributes<'_>) {
         writer::with(|writer| writer.begin(RangeEventKind::Mark, stacks::index(domain.0), 0, event));
     }
 
-    fn push(domain: Domain, event: &Event<'_>) -> i32 {
+    fn push(domain: Domain, event: &Attributes<'_>) -> i32 {
         if range_watch::is_armed() {
             let domain = stacks::index(domain.0);
             range_watch::pushing(domain, |wanted| is_meant(wanted, domain, event));
@@ -116,7 +116,7 @@ impl Handler for Ranges {
         }
     }
 
-    fn start(domain: Domain, event: &Event<'_>) -> u64 {
+    fn start(domain: Domain, event: &Attributes<'_>) -> u64 {
         let domain = stacks::index(domain.0);
         let range = RANGES.fetch_add(1, Ordering::Relaxed) << DOMAIN_BITS | u64::from(domain);
         if range_watch::is_armed() {
@@ -168,7 +168,7 @@ impl Handler for Ranges {
 }
 
 /// True if a range is the one to capture: by its complete message, or without the numbers in it.
-fn is_meant(wanted: &RangeName, domain: u32, event: &Event<'_>) -> bool {
+fn is_meant(wanted: &RangeName, domain: u32, event: &Attributes<'_>) -> bool {
     let domain = domain_name(domain);
     match event.message {
         Message::Text(text) => {

@@ -8,7 +8,7 @@
 //! first bytes. A pop takes two words, a push with a name of 24 characters five.
 
 use gpuwhy_trace::record::{RangeEventKind, Timestamp};
-use nvtx_sys::{EXTENDED_WORDS, Event, Extended, Message, Payload, Text};
+use nvtx_sys::{Attributes, EXTENDED_WORDS, Extended, Message, Payload, Text};
 
 use crate::nvtx::ring::{Fill, Ring};
 
@@ -62,9 +62,9 @@ pub fn write_thread(ring: &Ring, thread: u32) -> bool {
 
 impl Packed {
     /// Packs an event of the program.
-    pub fn new(kind: RangeEventKind, at: Timestamp, domain: u32, range: u64, event: &Event<'_>) -> Self {
+    pub fn new(kind: RangeEventKind, at: Timestamp, domain: u32, range: u64, event: &Attributes<'_>) -> Self {
         let registered = if let Message::Registered(string) = event.message { string.0 } else { 0 };
-        let &Event { category, color, payload, .. } = event;
+        let &Attributes { category, color, payload, .. } = event;
         Self { kind, at, domain, category, color, range, registered, payload }
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::capture::plan::Event;
+use crate::capture::plan::CaptureEvent;
 use crate::config::request::RangeName;
 use crate::runtime::Profiler;
 use crate::sync::CALLBACK_LOCK_TIMEOUT;
@@ -50,7 +50,7 @@ pub fn is_armed() -> bool {
 /// Called before this thread pushes a range; `name` compares its message and domain.
 pub fn pushing(domain: u32, name: impl FnOnce(&RangeName) -> bool) {
     let thread = threads::thread_id();
-    tell_if(Event::RangeOpened, |followed| match followed {
+    tell_if(CaptureEvent::RangeOpened, |followed| match followed {
         Some(Followed::Pushed { thread: by, domain: within, above }) if (*by, *within) == (thread, domain) => {
             *above += 1;
             false
@@ -63,7 +63,7 @@ pub fn pushing(domain: u32, name: impl FnOnce(&RangeName) -> bool) {
 /// Called after this thread has popped a range.
 pub fn popped(domain: u32) {
     let thread = threads::thread_id();
-    tell_if(Event::RangeClosed, |followed| match followed {
+    tell_if(CaptureEvent::RangeClosed, |followed| match followed {
         Some(Followed::Pushed { thread: by, domain: within, above }) if (*by, *within) == (thread, domain) => {
             let closed = *above == 0;
             *above = above.saturating_sub(1);
@@ -78,11 +78,15 @@ pub fn popped(domain: u32) {
 
 /// Called before a range with this number is started.
 pub fn starting(range: u64, name: impl FnOnce(&RangeName) -> bool) {
-    tell_if(Event::RangeOpened, |followed| followed.is_none() && open(followed, Followed::Started { range }, name));
+    tell_if(CaptureEvent::RangeOpened, |followed| {
+        followed.is_none() && open(followed, Followed::Started { range }, name)
+    });
 }
 
 pub fn ended(range: u64) {
-    tell_if(Event::RangeClosed, |followed| followed.take_if(|open| *open == Followed::Started { range }).is_some());
+    tell_if(CaptureEvent::RangeClosed, |followed| {
+        followed.take_if(|open| *open == Followed::Started { range }).is_some()
+    });
 }
 
 /// Follows the range if it is the requested one.
@@ -95,7 +99,7 @@ fn open(followed: &mut Option<Followed>, range: Followed, name: impl FnOnce(&Ran
 }
 
 /// Reports `event` to the plan if `change` returns true; without the lock.
-fn tell_if(event: Event, change: impl FnOnce(&mut Option<Followed>) -> bool) {
+fn tell_if(event: CaptureEvent, change: impl FnOnce(&mut Option<Followed>) -> bool) {
     let Some(changed) = followed().map(|mut followed| change(&mut followed)) else { return };
     if changed && let Some(profiler) = Profiler::running() {
         profiler.controller().event(event);

@@ -13,13 +13,13 @@ type Segment<T> = Box<[OnceLock<T>]>;
 
 /// At most `1024 * SEGMENTS` rows.
 #[derive(Debug)]
-pub struct Table<T, const SEGMENTS: usize> {
+pub struct RowTable<T, const SEGMENTS: usize> {
     router: [OnceLock<Segment<T>>; SEGMENTS],
     /// Number of assigned rows. `Relaxed`: the rows themselves are published by their `OnceLock`.
     used: AtomicUsize,
 }
 
-impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
+impl<T, const SEGMENTS: usize> RowTable<T, SEGMENTS> {
     pub const fn new() -> Self {
         Self { router: [const { OnceLock::new() }; SEGMENTS], used: AtomicUsize::new(0) }
     }
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn rows_are_found_where_they_were_put_until_the_table_is_full() {
-        let table = Table::<String, 2>::new();
+        let table = RowTable::<String, 2>::new();
         assert_eq!((table.get(0), table.from(0).count()), (None, 0));
         for number in 0..2 * SEGMENT {
             assert_eq!(table.add(number.to_string()), Some(number));
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn threads_get_places_of_their_own() {
-        let table = Table::<usize, 4>::new();
+        let table = RowTable::<usize, 4>::new();
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let table = &table;

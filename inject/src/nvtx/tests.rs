@@ -2,14 +2,14 @@
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{RangeEvent, RangeEventKind, Timestamp};
-use nvtx_sys::{Domain, Event, Handler, Message, Text};
+use nvtx_sys::{Attributes, Domain, Handler, Message, Text};
 
 use crate::nvtx::{Drain, NOTHING_TO_POP, Ranges, dropped};
 
 const EVER: Timestamp = Timestamp::from_nanos(u64::MAX);
 
-fn named(text: &str) -> Event<'_> {
-    Event { message: Message::Text(Text::Narrow(text.as_bytes())), ..Event::default() }
+fn named(text: &str) -> Attributes<'_> {
+    Attributes { message: Message::Text(Text::Narrow(text.as_bytes())), ..Attributes::default() }
 }
 
 fn count(events: &[RangeEvent], kind: RangeEventKind) -> u64 {

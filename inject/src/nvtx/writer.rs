@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpuwhy_trace::record::RangeEventKind;
-use nvtx_sys::{Event, Message, Text};
+use nvtx_sys::{Attributes, Message, Text};
 
 use crate::nvtx::lanes::{self, ThreadRing};
 use crate::nvtx::nccl_ring::{NcclEvent, ReadEvent};
@@ -96,7 +96,7 @@ impl Writer {
     }
 
     /// Records a mark, or the start of a range with this number. `false` if it was dropped.
-    pub fn begin(&mut self, kind: RangeEventKind, domain: u32, range: u64, event: &Event<'_>) -> bool {
+    pub fn begin(&mut self, kind: RangeEventKind, domain: u32, range: u64, event: &Attributes<'_>) -> bool {
         self.outlet.begin(kind, domain, range, event)
     }
 
@@ -117,7 +117,7 @@ impl Writer {
     }
 
     /// Records a push. Returns its depth.
-    pub fn push(&mut self, domain: u32, event: &Event<'_>) -> u32 {
+    pub fn push(&mut self, domain: u32, event: &Attributes<'_>) -> u32 {
         let Self { stacks, outlet } = self;
         if stacks.is_suppressed(domain) {
             drop_events(1);
@@ -138,7 +138,7 @@ impl Writer {
 }
 
 impl Outlet {
-    fn begin(&mut self, kind: RangeEventKind, domain: u32, range: u64, event: &Event<'_>) -> bool {
+    fn begin(&mut self, kind: RangeEventKind, domain: u32, range: u64, event: &Attributes<'_>) -> bool {
         let text = if let Message::Text(text) = event.message { text } else { Text::Narrow(&[]) };
         let written = self.write_pending().is_some_and(|lane| {
             let packed = Packed::new(kind, wall_clock(), domain, range, event);

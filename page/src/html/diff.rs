@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use gpuwhy_report::diff::{ChangedPlace, DeviceDiff, Diff, Fate, Row, align};
+use gpuwhy_report::diff::{ChangedPlace, DeviceDiff, Diff, DiffRow, Fate, align};
 use gpuwhy_report::run::{Report, Sequence};
 use gpuwhy_report::text_format::{Style, duration};
 use gpuwhy_report::words;
@@ -216,7 +216,7 @@ fn places(page: &mut String, device: &DeviceDiff) {
     page.push_str("</tbody></table></section>\n");
 }
 
-fn rows(page: &mut String, title: &str, rows: &[Row]) {
+fn rows(page: &mut String, title: &str, rows: &[DiffRow]) {
     if rows.is_empty() {
         return;
     }

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use gpuwhy_import::{TraceFile, unwatched};
-use gpuwhy_page::read::{self, Event};
-use gpuwhy_page::{Options, Outcome, write_report};
+use gpuwhy_page::read::{self, PageEvent};
+use gpuwhy_page::{Options, PageResult, write_report};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event;
 use gpuwhy_trace::format::TraceWriter;
@@ -26,7 +26,7 @@ pub struct Stage {
 /// A page and its decoded blocks.
 pub struct Page {
     pub text: String,
-    pub outcome: Outcome,
+    pub outcome: PageResult,
 }
 
 impl Stage {
@@ -55,7 +55,7 @@ impl Page {
     }
 
     /// The events of a lane in time order.
-    pub fn events(&self, lane: &Value) -> Vec<Event> {
+    pub fn events(&self, lane: &Value) -> Vec<PageEvent> {
         let columns = lane["columns"].as_array().unwrap().len();
         let mut all = Vec::new();
         for chunk in lane["chunks"].as_array().unwrap() {

@@ -6,10 +6,10 @@
 
 use gpuwhy_trace::record::{DeviceId, StackId, ThreadId, Timestamp};
 
-use super::host::launches::Launch;
+use super::host::launches::LaunchCall;
 use super::host_cause::{GapTotals, Subject};
-use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
-use super::operation::Operation;
+use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, WorkKind};
+use super::operation::DeviceOperation;
 use super::phases::{Causes, HostLead, Phases};
 use super::segments::{GapEnd, GapLaunch, Idle, IdleLog, Segment, SegmentLog};
 use super::statistics::DeviceStatistics;
@@ -222,7 +222,7 @@ impl DeviceAccount {
     }
 
     /// An operation starts at the current position. A kernel's first appearance is part of start-up.
-    pub(super) fn begin(&mut self, operation: &Operation, cut: Option<Cut>) {
+    pub(super) fn begin(&mut self, operation: &DeviceOperation, cut: Option<Cut>) {
         let marked = operation.status.marked;
         let mut novel = false;
         if let Subject::Kernel(name) = operation.subject
@@ -264,7 +264,7 @@ impl DeviceAccount {
     }
 
     /// The operation that started last is the first of `launch`; see [`HostLead`].
-    pub(super) fn launched(&mut self, launch: &Launch, busy_until: u64) {
+    pub(super) fn launched(&mut self, launch: &LaunchCall, busy_until: u64) {
         self.phases.launched(launch, busy_until);
     }
 
@@ -293,7 +293,7 @@ impl DeviceAccount {
     #[inline(never)]
     fn overlaps(&mut self, top: Leaf, mut beneath: u32, nanos: u64) {
         let Some(work) = top.work() else { return };
-        let mut counted = [false; Work::ALL.len()];
+        let mut counted = [false; WorkKind::ALL.len()];
         counted[work as usize] = true;
         while beneath != 0 {
             if let Some(other) = Leaf::ALL[beneath.trailing_zeros() as usize].work()
@@ -322,7 +322,7 @@ impl DeviceAccount {
     /// Closes the gap that started at `from`: `operation`, launched by `thread`, starts at the current
     /// position.
     #[inline]
-    pub(super) fn end_gap(&mut self, from: u64, operation: &Operation, thread: Option<ThreadId>) {
+    pub(super) fn end_gap(&mut self, from: u64, operation: &DeviceOperation, thread: Option<ThreadId>) {
         let Some(log) = &mut self.segments else { return };
         let launch = operation.launch.as_ref().zip(thread).map(|(launch, thread)| GapLaunch::of(launch, thread));
         log.push(Segment::Gap(GapEnd {

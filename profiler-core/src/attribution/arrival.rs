@@ -11,7 +11,7 @@ use gpuwhy_trace::record::{Copy, Kernel, Memset};
 use super::api::ApiClass;
 use super::devices::Devices;
 use super::host::Host;
-use super::operation::{Delivery, KernelClasses, Operation, is_no_time};
+use super::operation::{Delivery, DeviceOperation, KernelClasses, is_no_time};
 use super::statistics::CopyPath;
 use crate::counters::estimate::Activity;
 use crate::thresholds::FUTURE_NANOS;
@@ -43,7 +43,7 @@ impl Arrivals {
     ) {
         delivery.completeness.kernels += 1;
         let class = self.kernel_classes.get(kernel.config, dictionary);
-        let mut operation = Operation::of_kernel(kernel, &class, dictionary);
+        let mut operation = DeviceOperation::of_kernel(kernel, &class, dictionary);
         if devices.counters.is_sampled() {
             let nanos = kernel.end.since(kernel.start);
             operation.at_roof = devices.counters.at_roof(kernel.device, kernel.config, nanos);
@@ -67,7 +67,7 @@ impl Arrivals {
         dictionary: &Dictionary,
     ) {
         delivery.completeness.copies += 1;
-        let operation = Operation::of_copy(copy, dictionary);
+        let operation = DeviceOperation::of_copy(copy, dictionary);
         if let Some((index, nanos)) = self.arrive(operation, host, devices, delivery) {
             devices.sampled(&operation, Activity::Copy);
             let path = CopyPath { kind: copy.kind, source: copy.source, destination: copy.destination };
@@ -83,7 +83,7 @@ impl Arrivals {
         delivery: &mut Delivery,
     ) {
         delivery.completeness.memsets += 1;
-        let operation = Operation::of_memset(memset);
+        let operation = DeviceOperation::of_memset(memset);
         if self.arrive(operation, host, devices, delivery).is_some() {
             devices.sampled(&operation, Activity::Memset);
         }
@@ -92,7 +92,7 @@ impl Arrivals {
     /// Sets an operation aside. Returns the index of its timeline and its duration if it has times.
     fn arrive(
         &mut self,
-        mut operation: Operation,
+        mut operation: DeviceOperation,
         host: &mut Host,
         devices: &mut Devices,
         delivery: &mut Delivery,
@@ -200,7 +200,7 @@ fn enter(place: u32, host: &mut Host, devices: &mut Devices, delivery: &mut Deli
             delivery.completeness.clamped_clocks += u64::from(operation.start != 0 && operation.start < launch.start);
         }
     }
-    let Operation { device, stream, correlation, start, end, leaf, .. } = *operation;
+    let DeviceOperation { device, stream, correlation, start, end, leaf, .. } = *operation;
     if start == 0 {
         devices.operations.remove(place);
         return;

@@ -14,7 +14,7 @@ use super::host::Host;
 use super::host_cause::Subject;
 use super::launch_order::LaunchOrder;
 use super::leaf::{BUSY_COUNT, Leaf};
-use super::operation::{LONGEST_WINDOW, Operation};
+use super::operation::{DeviceOperation, LONGEST_WINDOW};
 use super::ranges::Ranges;
 use super::segments::Idle;
 use super::simulation_feed::SimulationFeed;
@@ -38,7 +38,7 @@ pub(super) struct Devices {
     /// By ordinal.
     pub(super) timelines: Vec<Timeline>,
     /// All waiting operations: for their launch, then for the watermark.
-    pub(super) operations: Slab<Operation>,
+    pub(super) operations: Slab<DeviceOperation>,
     pub(super) simulation: SimulationFeed,
     pub(super) counters: Counters,
     segments_logged: bool,
@@ -106,7 +106,7 @@ impl Devices {
 
     /// Passes an operation to the counters, if any are sampled.
     #[inline]
-    pub(super) fn sampled(&mut self, operation: &Operation, activity: Activity) {
+    pub(super) fn sampled(&mut self, operation: &DeviceOperation, activity: Activity) {
         if self.counters.is_sampled() {
             self.counters.ran(operation.device, activity, operation.start, operation.end);
         }
@@ -197,7 +197,7 @@ impl Timeline {
     pub(super) fn push(
         &mut self,
         place: u32,
-        operations: &mut Slab<Operation>,
+        operations: &mut Slab<DeviceOperation>,
         simulation: &mut SimulationFeed,
     ) -> Late {
         let operation = &operations[place];
@@ -216,7 +216,12 @@ impl Timeline {
     }
 
     #[cold]
-    fn push_late(&mut self, place: u32, operations: &mut Slab<Operation>, simulation: &mut SimulationFeed) -> Late {
+    fn push_late(
+        &mut self,
+        place: u32,
+        operations: &mut Slab<DeviceOperation>,
+        simulation: &mut SimulationFeed,
+    ) -> Late {
         let operation = &mut operations[place];
         simulation.operation(operation);
         let position = self.account.position();
@@ -236,7 +241,7 @@ impl Timeline {
     }
 
     /// Sorts the pushed operations; to be called before the next advance.
-    pub(super) fn sort(&mut self, operations: &Slab<Operation>) {
+    pub(super) fn sort(&mut self, operations: &Slab<DeviceOperation>) {
         // Operations that start together get a fixed order, so that the one that ends a gap does not depend
         // on the order of delivery.
         self.pending.sort(|a, b| match a.0.cmp(&b.0) {
@@ -264,7 +269,7 @@ impl Timeline {
     pub(super) fn advance(
         &mut self,
         watermark: u64,
-        operations: &mut Slab<Operation>,
+        operations: &mut Slab<DeviceOperation>,
         host: &Host,
         simulation: &mut SimulationFeed,
         ranges: &mut Ranges,
@@ -304,7 +309,7 @@ impl Timeline {
 
     /// Start of the first operation before `watermark` that was not shown. None starts more than the clock
     /// slack before its position in launch order.
-    fn first_hidden(&self, operations: &Slab<Operation>, watermark: u64) -> Option<u64> {
+    fn first_hidden(&self, operations: &Slab<DeviceOperation>, watermark: u64) -> Option<u64> {
         let waiting = self.pending.waiting();
         let from = waiting.partition_point(|&(start, _)| start < watermark.saturating_sub(CLOCK_SLACK_NANOS));
         let mut near = waiting[from..].iter().take_while(|&&(start, _)| start < watermark);
@@ -324,7 +329,7 @@ impl Timeline {
         }
     }
 
-    fn begin(&mut self, operation: &Operation, cut: Option<Cut>, host: &Host, ranges: &mut Ranges) {
+    fn begin(&mut self, operation: &DeviceOperation, cut: Option<Cut>, host: &Host, ranges: &mut Ranges) {
         let start = operation.start;
         let from = self.account.position();
         let running = self.running.leaves();

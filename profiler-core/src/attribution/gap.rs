@@ -17,7 +17,7 @@ use super::host::samples::SampleEvidence;
 use super::host::threads::{Call, HostThread};
 use super::host_cause::{Producer, Subject};
 use super::leaf::Leaf;
-use super::operation::Operation;
+use super::operation::DeviceOperation;
 use crate::thresholds::{
     DISPATCH_NANOS, INPUT_GAP_NANOS, INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS, PARKED_NANOS, SYNC_SLACK_NANOS,
 };
@@ -25,7 +25,7 @@ use crate::thresholds::{
 /// The operation that ends a gap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Next<'a> {
-    pub(super) operation: &'a Operation,
+    pub(super) operation: &'a DeviceOperation,
     /// Operation that an event made it wait for.
     pub(super) producer: Option<Producer>,
 }

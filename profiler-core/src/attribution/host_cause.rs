@@ -9,7 +9,7 @@ use gpuwhy_trace::named;
 use gpuwhy_trace::record::{ApiFunctionId, NameId, ThreadState};
 
 use super::host::stacks::LineId;
-use super::leaf::{Leaf, Work};
+use super::leaf::{Leaf, WorkKind};
 
 named! {
     /// A cause seen by sampling the launching thread.
@@ -137,7 +137,7 @@ impl GapTotals {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Producer {
     /// Kind of its work.
-    pub work: Work,
+    pub work: WorkKind,
     /// True if it ran on another device than the one that waited.
     pub other_device: bool,
 }

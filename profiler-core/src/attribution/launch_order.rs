@@ -12,7 +12,7 @@ use gpuwhy_trace::record::{ApiFunctionId, CorrelationId, StreamId, ThreadId, Tim
 use rustc_hash::FxHashMap;
 
 use super::leaf::Leaf;
-use super::operation::{LaunchStatus, Operation};
+use super::operation::{DeviceOperation, LaunchStatus};
 use super::step_sequence::StepSequence;
 use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;
@@ -80,12 +80,12 @@ pub(super) struct LaunchOrder {
 
 impl LaunchOrder {
     /// Adds an operation at slab index `index` that waits to be shown.
-    pub(super) fn push(&mut self, operation: &Operation, index: u32) {
+    pub(super) fn push(&mut self, operation: &DeviceOperation, index: u32) {
         self.hidden.push((place(operation), index));
     }
 
     /// Sorts the pushed operations by launch order.
-    pub(super) fn sort(&mut self, pending: &Slab<Operation>) {
+    pub(super) fn sort(&mut self, pending: &Slab<DeviceOperation>) {
         self.hidden.sort(|a, b| match a.0.cmp(&b.0) {
             Ordering::Equal => between_equals(&pending[a.1]).cmp(&between_equals(&pending[b.1])),
             unequal => unequal,
@@ -93,7 +93,7 @@ impl LaunchOrder {
     }
 
     /// Shows the operations before `watermark` in launch order.
-    pub(super) fn show(&mut self, pending: &mut Slab<Operation>, watermark: u64, marks: &StepMarks) {
+    pub(super) fn show(&mut self, pending: &mut Slab<DeviceOperation>, watermark: u64, marks: &StepMarks) {
         self.next_wait = marks.waits.next_after(self.waited);
         let mut hidden = std::mem::take(&mut self.hidden);
         for &(_, index) in hidden.take_while(|&(place, _)| place < watermark || watermark == u64::MAX) {
@@ -120,7 +120,7 @@ impl LaunchOrder {
     }
 
     #[inline]
-    fn status(&mut self, operation: &Operation, marks: &StepMarks) -> (LaunchStatus, Option<Cut>) {
+    fn status(&mut self, operation: &DeviceOperation, marks: &StepMarks) -> (LaunchStatus, Option<Cut>) {
         let (called, returned) = operation.launch.map_or((operation.start, operation.start), |l| (l.start, l.end));
         let passed = marks.passed(self.mark, called);
         self.mark = passed.unwrap_or(self.mark);
@@ -160,7 +160,7 @@ impl LaunchOrder {
     /// Passes to the detector the function in which the launching thread waited last before its call at
     /// `called`.
     #[inline(never)]
-    fn look_at_waits(&mut self, operation: &Operation, called: u64, waits: &HostWaits) {
+    fn look_at_waits(&mut self, operation: &DeviceOperation, called: u64, waits: &HostWaits) {
         let newest = operation.launch.and_then(|launch| waits.newest(launch.thread, self.waited, called));
         if let Some(function) = newest {
             self.detector.waited(function.0);
@@ -176,13 +176,13 @@ impl LaunchOrder {
 
 /// Position in launch order. Operations unknown at a watermark come after it, because an unknown call has not
 /// returned and its work has not started.
-fn place(operation: &Operation) -> u64 {
+fn place(operation: &DeviceOperation) -> u64 {
     let latest = operation.start.saturating_add(CLOCK_SLACK_NANOS);
     operation.launch.map_or(operation.start, |launch| launch.end.min(latest))
 }
 
 /// Order of operations that share a position in launch order.
-fn between_equals(operation: &Operation) -> (u64, CorrelationId, u64, StreamId, u64) {
+fn between_equals(operation: &DeviceOperation) -> (u64, CorrelationId, u64, StreamId, u64) {
     let called = operation.launch.map_or(operation.start, |launch| launch.start);
     (called, operation.correlation, operation.start, operation.stream, operation.end)
 }

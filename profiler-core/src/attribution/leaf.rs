@@ -118,16 +118,16 @@ impl Leaf {
 
     /// True for a copy from or to the host.
     pub fn is_host_copy(self) -> bool {
-        self.work() == Some(Work::Copy) && !matches!(self, Self::CopyP2p | Self::CopyD2d | Self::CopyOther)
+        self.work() == Some(WorkKind::Copy) && !matches!(self, Self::CopyP2p | Self::CopyD2d | Self::CopyOther)
     }
 
     /// Kind of work for the overlap matrix; `None` for idle leaves.
-    pub const fn work(self) -> Option<Work> {
+    pub const fn work(self) -> Option<WorkKind> {
         match self {
-            Self::Compute => Some(Work::Compute),
-            Self::Communication => Some(Work::Communication),
-            Self::Memset => Some(Work::Memset),
-            _ if self.is_busy() => Some(Work::Copy),
+            Self::Compute => Some(WorkKind::Compute),
+            Self::Communication => Some(WorkKind::Communication),
+            Self::Memset => Some(WorkKind::Memset),
+            _ if self.is_busy() => Some(WorkKind::Copy),
             _ => None,
         }
     }
@@ -137,7 +137,7 @@ named! {
     /// Kinds of device work between which overlap is counted. The discriminant indexes [`Overlap`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[repr(u8)]
-    pub enum Work: name {
+    pub enum WorkKind: name {
         /// Kernels that compute.
         Compute "compute",
         /// Kernels that communicate.

@@ -11,7 +11,7 @@ use gpuwhy_trace::record::{
 };
 use rustc_hash::FxHasher;
 
-use super::host::launches::Launch;
+use super::host::launches::LaunchCall;
 use super::host_cause::Subject;
 use super::leaf::Leaf;
 use crate::thresholds::{FUTURE_NANOS, INPUT_BYTES};
@@ -38,10 +38,10 @@ pub(super) fn is_no_time(nanos: u64) -> bool {
 
 /// A kernel, copy or memset on its way to the timeline.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Operation {
+pub(super) struct DeviceOperation {
     pub(super) start: u64,
     pub(super) end: u64,
-    pub(super) launch: Option<Launch>,
+    pub(super) launch: Option<LaunchCall>,
     pub(super) device: DeviceId,
     pub(super) stream: StreamId,
     pub(super) correlation: CorrelationId,
@@ -75,7 +75,7 @@ pub(super) struct Operation {
     pub(super) bytes: u16,
 }
 
-impl Operation {
+impl DeviceOperation {
     /// An operation for which only its time and place are known.
     #[inline]
     pub(super) fn new(

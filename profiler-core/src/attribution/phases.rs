@@ -13,7 +13,7 @@
 use rustc_hash::FxHashMap;
 
 use super::api::{ApiClass, BLOCKING_COPY_NANOS};
-use super::host::launches::Launch;
+use super::host::launches::LaunchCall;
 use super::host_cause::{GapTotals, Subject};
 use super::leaf::{LEAF_COUNT, Leaf, Leaves};
 use super::quantile::Durations;
@@ -117,7 +117,7 @@ impl Phases {
     }
 
     /// An operation of the newest phase is the first of `launch`; see [`HostLead`].
-    pub(super) fn launched(&mut self, launch: &Launch, busy_until: u64) {
+    pub(super) fn launched(&mut self, launch: &LaunchCall, busy_until: u64) {
         if let Some(last) = self.rows.last_mut() {
             last.lead.add(launch, busy_until);
         }
@@ -277,7 +277,7 @@ pub struct HostLead {
 impl HostLead {
     /// An operation launched by `launch` starts; `busy_until` is the end of the work before it, or its own
     /// start if that work is still running.
-    fn add(&mut self, launch: &Launch, busy_until: u64) {
+    fn add(&mut self, launch: &LaunchCall, busy_until: u64) {
         let lead = busy_until.saturating_sub(launch.end);
         self.leads.add(lead);
         self.late += u64::from(lead == 0);
@@ -332,12 +332,12 @@ mod tests {
     use super::*;
 
     /// Phases with the accounts of their device.
-    struct Device {
+    struct DevicePhases {
         phases: Phases,
         leaves: Leaves,
     }
 
-    impl Device {
+    impl DevicePhases {
         fn new() -> Self {
             Self { phases: Phases::new(0), leaves: [0; LEAF_COUNT] }
         }
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn start_up_is_what_comes_before_the_last_new_kernel_of_the_first_half() {
-        let device = Device::program();
+        let device = DevicePhases::program();
         let steady = device.phases.steady_leaves(&device.leaves);
         assert_eq!(device.phases.steady_start(), 9_000);
         assert_eq!((steady[Leaf::HostCpu as usize], steady[Leaf::Compute as usize]), (0, 1_000));
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn joining_keeps_every_nanosecond_and_the_large_intervals() {
-        let mut device = Device::program();
+        let mut device = DevicePhases::program();
         for novelty in 0..1_000 {
             device.add(Leaf::Dispatch, 1);
             device.operation(20_000 + novelty, true);
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn the_busier_direction_of_the_link_counts_and_joining_keeps_it() {
-        let mut device = Device::new();
+        let mut device = DevicePhases::new();
         for at in 0..1_000 {
             device.operation(at, true);
             device.phases.crossed(Leaf::CopyH2dPageable, 2);
@@ -416,10 +416,10 @@ mod tests {
 
     #[test]
     fn a_transfer_crosses_boundaries() {
-        let compute = |device: &Device| -> Vec<u64> {
+        let compute = |device: &DevicePhases| -> Vec<u64> {
             device.times().iter().map(|leaves| leaves[Leaf::Compute as usize]).collect()
         };
-        let mut device = Device::new();
+        let mut device = DevicePhases::new();
         for at in [0, 100, 200] {
             device.operation(at, true);
             device.add(Leaf::HostCpu, 100);
@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_is_told_from_a_slow_launch() {
-        let launch = |start, end, class| Launch { start, end, thread: 0, class, sampled: false };
+        let launch = |start, end, class| LaunchCall { start, end, thread: 0, class, sampled: false };
         let mut lead = HostLead::default();
         lead.add(&launch(0, 5_000, ApiClass::KernelLaunch), 905_000);
         lead.add(&launch(10_000, 110_000, ApiClass::KernelLaunch), 910_000);

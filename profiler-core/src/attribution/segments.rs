@@ -8,7 +8,7 @@
 
 use gpuwhy_trace::record::{CorrelationId, StackId, StreamId, ThreadId, Timestamp};
 
-use super::host::launches::Launch;
+use super::host::launches::LaunchCall;
 use super::host_cause::Subject;
 use super::leaf::Leaf;
 
@@ -76,7 +76,7 @@ pub struct GapLaunch {
 }
 
 impl GapLaunch {
-    pub(super) fn of(launch: &Launch, thread: ThreadId) -> Self {
+    pub(super) fn of(launch: &LaunchCall, thread: ThreadId) -> Self {
         let (start, end) = (Timestamp::from_nanos(launch.start), Timestamp::from_nanos(launch.end));
         Self { thread, start, end }
     }

@@ -9,7 +9,7 @@ use gpuwhy_trace::record::{ApiCall, DeviceId, StreamId, ThreadId};
 use super::account::DeviceAccount;
 use super::api::ApiClass;
 use super::gap::InputWait;
-use super::operation::Operation;
+use super::operation::DeviceOperation;
 use crate::thresholds::CLOCK_SLACK_NANOS;
 use crate::whatif::{
     self, BestCase, CallClass, Launched, LaunchedBy, MOST_BYTES, OperationClass, Simulation, SmallGrid, Transfer,
@@ -83,8 +83,8 @@ impl SimulationFeed {
 
     /// An operation was joined with its launch, which the watermark has not passed.
     #[inline]
-    pub(super) fn launched(&mut self, operation: &Operation) {
-        let Operation { device, stream, symbol: kernel, fit, bytes, graph, .. } = *operation;
+    pub(super) fn launched(&mut self, operation: &DeviceOperation) {
+        let DeviceOperation { device, stream, symbol: kernel, fit, bytes, graph, .. } = *operation;
         let Some(launch) = operation.launch else { return };
         let thread = simulated_thread(launch.thread as usize);
         if graph {
@@ -109,7 +109,7 @@ impl SimulationFeed {
 
     /// An operation is on its way to its timeline.
     #[inline]
-    pub(super) fn operation(&mut self, operation: &Operation) {
+    pub(super) fn operation(&mut self, operation: &DeviceOperation) {
         // Most of a long run is not simulated: skip the computation then.
         let begin = operation.launch.map_or(operation.start, |launch| launch.start.max(operation.start));
         if self.whatif.skips(begin) {
@@ -134,7 +134,7 @@ impl SimulationFeed {
     }
 
     /// Tracing overhead in the gap before an operation that was queued, nanoseconds.
-    fn before(&mut self, operation: &Operation, class: OperationClass) -> u16 {
+    fn before(&mut self, operation: &DeviceOperation, class: OperationClass) -> u16 {
         let Prices { kernel_gap, node_gap, memset_node_gap, copy_gap, .. } = self.prices;
         let stream = Some((operation.device, operation.stream));
         let memset = class == OperationClass::Memset;

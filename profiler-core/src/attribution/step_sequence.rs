@@ -30,18 +30,18 @@ pub struct StepOperation {
 
 /// An operation of the open step.
 #[derive(Clone, Copy, Debug)]
-struct Launched {
+struct OpenStepOperation {
     leaf: Leaf,
     subject: Subject,
     nanos: u64,
 }
 
 impl StepOperation {
-    fn new(&Launched { leaf, subject, nanos }: &Launched) -> Self {
+    fn new(&OpenStepOperation { leaf, subject, nanos }: &OpenStepOperation) -> Self {
         Self { leaf, subject, total_ns: nanos, min_ns: nanos, max_ns: nanos }
     }
 
-    fn is_like(&self, other: &Launched) -> bool {
+    fn is_like(&self, other: &OpenStepOperation) -> bool {
         (self.leaf, self.subject) == (other.leaf, other.subject)
     }
 
@@ -56,7 +56,7 @@ impl StepOperation {
 pub(super) struct StepSequence {
     kept: Vec<StepOperation>,
     steps: u64,
-    open: Option<Vec<Launched>>,
+    open: Option<Vec<OpenStepOperation>>,
     different: u32,
 }
 
@@ -87,7 +87,7 @@ impl StepSequence {
     pub(super) fn push(&mut self, leaf: Leaf, subject: Subject, nanos: u64) {
         let Some(open) = &mut self.open else { return };
         if open.len() < PLACE_LIMIT {
-            open.push(Launched { leaf, subject, nanos });
+            open.push(OpenStepOperation { leaf, subject, nanos });
         } else {
             self.open = None;
         }

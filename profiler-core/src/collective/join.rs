@@ -58,7 +58,7 @@ pub struct Unjoined {
 
 /// A call that launched a kernel.
 #[derive(Clone, Copy, Debug)]
-struct Launch {
+struct KernelLaunch {
     thread: ThreadId,
     start: u64,
     end: u64,
@@ -79,7 +79,7 @@ pub struct Joiner {
     classes: FxHashMap<LaunchConfigId, Class>,
     /// By function id: true if the function launches a kernel.
     launching: Vec<Option<bool>>,
-    launches: Vec<Launch>,
+    launches: Vec<KernelLaunch>,
     /// Operations that wait for a flush mark.
     told: Vec<QueuedOperation>,
     /// Operations whose kernel is known from its call.
@@ -175,7 +175,7 @@ impl Joiner {
         }
         if self.launches.len() < WAITING_LIMIT {
             let (start, end) = (call.start.nanos(), call.end.nanos());
-            self.launches.push(Launch { thread: call.thread, start, end, correlation: call.correlation });
+            self.launches.push(KernelLaunch { thread: call.thread, start, end, correlation: call.correlation });
         } else {
             self.unjoined.dropped += 1;
         }
@@ -237,8 +237,8 @@ impl Joiner {
     /// The call that launched the kernel of an operation. If the launch was reported: the call of the thread
     /// that lies in it, or the nearest one within the clock error. Otherwise: the last call before the
     /// operation was reported.
-    fn launch_of(&self, operation: &QueuedOperation) -> Option<(Launch, Basis)> {
-        let of_thread = |launch: &&Launch| launch.thread == operation.thread;
+    fn launch_of(&self, operation: &QueuedOperation) -> Option<(KernelLaunch, Basis)> {
+        let of_thread = |launch: &&KernelLaunch| launch.thread == operation.thread;
         let key = |time: u64| {
             self.launches.partition_point(|launch| (launch.thread, launch.start) < (operation.thread, time))
         };
@@ -258,14 +258,14 @@ impl Joiner {
         if operation.by_range {
             // The only call in the range; if the clocks disagree, the only one near it.
             let only = |slack: u64| {
-                let inside = |launch: &&Launch| launch.start + slack >= begin && launch.end <= end + slack;
+                let inside = |launch: &&KernelLaunch| launch.start + slack >= begin && launch.end <= end + slack;
                 let mut inside = near.clone().filter(inside);
                 let first = inside.next()?;
                 inside.all(|launch| launch.correlation == first.correlation).then_some((*first, Basis::Range))
             };
             return only(CLOCK_SLACK_NANOS).or_else(|| only(0));
         }
-        let outside = |launch: &&Launch| begin.saturating_sub(launch.start) + launch.end.saturating_sub(end);
+        let outside = |launch: &&KernelLaunch| begin.saturating_sub(launch.start) + launch.end.saturating_sub(end);
         near.min_by_key(outside).map(|launch| (*launch, Basis::Plugin))
     }
 

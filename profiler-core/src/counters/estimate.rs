@@ -14,7 +14,7 @@ use gpuwhy_trace::counters::{METRIC_LIMIT, Metric, MetricSet, Sample, Unit};
 use gpuwhy_trace::record::LaunchConfigId;
 use rustc_hash::FxHashMap;
 
-use super::grouped::{GROUPS, Grouped, Sums};
+use super::grouped::{GROUPS, Grouped, WeightedSums};
 use super::regression::{Solution, Values};
 
 /// Maximum samples that wait for records, 84 bytes each: 40 s at 200 Hz.
@@ -58,7 +58,7 @@ const IDLE: usize = 0;
 const JOINED: usize = 1;
 
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct KernelRun {
     start: u64,
     end: u64,
     activity: Activity,
@@ -90,7 +90,7 @@ impl SampleUse {
 pub struct Estimator {
     set: MetricSet,
     samples: VecDeque<Sample>,
-    runs: Vec<Run>,
+    runs: Vec<KernelRun>,
     /// Operations that ended by this time may be missing.
     complete_from: u64,
     /// End of the newest sample in the equations.
@@ -196,7 +196,7 @@ impl Estimator {
         if self.runs.len() >= RUN_LIMIT {
             self.forget_half();
         }
-        self.runs.push(Run { start, end, activity });
+        self.runs.push(KernelRun { start, end, activity });
     }
 
     #[cold]
@@ -236,7 +236,7 @@ impl Estimator {
         self.runs.retain(|run| run.end > position);
     }
 
-    fn enter<'a>(&mut self, sample: &Sample, runs: impl Iterator<Item = &'a Run>) {
+    fn enter<'a>(&mut self, sample: &Sample, runs: impl Iterator<Item = &'a KernelRun>) {
         let (begin, end) = (sample.begin.nanos(), sample.end.nanos());
         let count = self.set.metrics.as_slice().len();
         if sample.values[..count].iter().any(|value| !value.is_finite()) {
@@ -279,7 +279,7 @@ impl Estimator {
         sum += idle as f64 / length;
         let row: Vec<(usize, f64)> = self.parts.iter().copied().enumerate().filter(|&(_, part)| part > 0.0).collect();
         let mut values = [0.0; METRIC_LIMIT];
-        let mut sums = Sums { nanos: length, busy: length - idle as f64, ..Sums::default() };
+        let mut sums = WeightedSums { nanos: length, busy: length - idle as f64, ..WeightedSums::default() };
         for (column, metric) in self.set.metrics.as_slice().iter().enumerate() {
             let value = f64::from(sample.values[column]);
             // A clock does not add up over concurrent operations: each has the full value.

@@ -40,13 +40,13 @@ pub(super) struct Grouped {
 #[derive(Clone, Debug, Default)]
 struct Block {
     equations: Equations,
-    sums: Sums,
+    sums: WeightedSums,
     samples: u64,
 }
 
 /// Sums over samples, each weighted by its length.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sums {
+pub(super) struct WeightedSums {
     /// Values times nanoseconds.
     pub(super) values: Values,
     /// Use of tensor pipes times clock, times nanoseconds.
@@ -57,7 +57,7 @@ pub(super) struct Sums {
     pub(super) busy: f64,
 }
 
-impl Sums {
+impl WeightedSums {
     fn add(&mut self, other: &Self) {
         self.values.iter_mut().zip(other.values).for_each(|(sum, value)| *sum += value);
         self.tensor_clock += other.tensor_clock;
@@ -88,7 +88,7 @@ impl Grouped {
     }
 
     /// Counts a sample that is not a row.
-    pub(super) fn add_to_sums(&mut self, sums: &Sums) {
+    pub(super) fn add_to_sums(&mut self, sums: &WeightedSums) {
         let block = self.block();
         block.sums.add(sums);
         block.samples += 1;
@@ -101,7 +101,13 @@ impl Grouped {
 
     /// Adds a sample: the fraction of each unknown in it, its values, its contribution to the sums, and the
     /// groups of the activities at its start and at its end.
-    pub(super) fn add(&mut self, row: &[(usize, f64)], values: &Values, sums: &Sums, (begin, end): (usize, usize)) {
+    pub(super) fn add(
+        &mut self,
+        row: &[(usize, f64)],
+        values: &Values,
+        sums: &WeightedSums,
+        (begin, end): (usize, usize),
+    ) {
         self.idle += u64::from(row.iter().all(|&(unknown, _)| unknown == 0));
         self.all.add(row, values);
         for (groups, group) in [(&mut self.begins, begin), (&mut self.ends, end)] {
@@ -200,8 +206,8 @@ impl Grouped {
     }
 
     /// Sums over all samples.
-    pub(super) fn sums(&self) -> Sums {
-        let mut all = Sums::default();
+    pub(super) fn sums(&self) -> WeightedSums {
+        let mut all = WeightedSums::default();
         self.times.iter().for_each(|block| all.add(&block.sums));
         all
     }
@@ -209,9 +215,10 @@ impl Grouped {
     /// Standard error of the time mean of `of` applied to the sums, given the busy fraction of the device: by
     /// time groups (batch means; Law, Simulation Modeling and Analysis, section 9.5.3), as a ratio to their
     /// busy time. `None` with fewer than three groups.
-    pub(super) fn error_of_mean(&self, of: impl Fn(&Sums) -> f64) -> Option<f64> {
+    pub(super) fn error_of_mean(&self, of: impl Fn(&WeightedSums) -> f64) -> Option<f64> {
         let all = self.sums();
-        let busy: Vec<&Sums> = self.times.iter().map(|block| &block.sums).filter(|sums| sums.busy > 0.0).collect();
+        let busy: Vec<&WeightedSums> =
+            self.times.iter().map(|block| &block.sums).filter(|sums| sums.busy > 0.0).collect();
         let ratio = of(&all) / all.busy;
         if busy.len() < FEWEST_GROUPS || !ratio.is_finite() {
             return None;
@@ -256,7 +263,7 @@ mod tests {
         let mut grouped = Grouped::default();
         grouped.grow();
         for sample in 1..=5_000u64 {
-            let sums = Sums { nanos: 2.0, ..Sums::default() };
+            let sums = WeightedSums { nanos: 2.0, ..WeightedSums::default() };
             grouped.add(&[(0, 1.0)], &left(1.0), &sums, (0, 0));
             assert!(grouped.times.len() <= GROUPS);
             assert_eq!(grouped.times.iter().map(|block| block.samples).sum::<u64>(), sample);
@@ -276,7 +283,7 @@ mod tests {
                     random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 }
                 let value = 50.0 + 10.0 * ((random >> 33) as f64 / (1u64 << 31) as f64 - 0.5);
-                let mut sums = Sums { nanos: 1.0, busy: 1.0, ..Sums::default() };
+                let mut sums = WeightedSums { nanos: 1.0, busy: 1.0, ..WeightedSums::default() };
                 sums.values[0] = value;
                 grouped.add(&[(0, 1.0)], &left(value), &sums, (sample as usize, 0));
             }
@@ -294,7 +301,7 @@ mod tests {
         let mut grouped = Grouped::default();
         grouped.grow();
         for sample in 0..4u64 {
-            grouped.add(&[(0, 1.0)], &left(50.0 + (sample % 2) as f64), &Sums::default(), (0, 0));
+            grouped.add(&[(0, 1.0)], &left(50.0 + (sample % 2) as f64), &WeightedSums::default(), (0, 0));
         }
         let error = grouped.solve(&[100.0; METRIC_LIMIT]).unwrap().errors[0][0];
         assert!((error - (1.0f64 / 3.0 / 4.0).sqrt()).abs() < 1e-6, "{error}");

@@ -19,7 +19,7 @@ const KEPT: usize = 64;
 /// A bottleneck and when it started.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Change {
+pub struct BottleneckChange {
     /// Start, as far as known.
     #[cfg_attr(feature = "serde", serde(rename = "at_unix_ns"))]
     pub at: Timestamp,
@@ -35,12 +35,12 @@ pub struct Change {
 /// Bottlenecks of a run in order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    rows: Vec<Change>,
+    rows: Vec<BottleneckChange>,
     forgotten: u64,
     due: u64,
     names_one: bool,
     /// Bottleneck by samples, since when, and the number of consecutive evaluations that found it.
-    named: Option<(Change, u32)>,
+    named: Option<(BottleneckChange, u32)>,
 }
 
 impl Changes {
@@ -61,7 +61,7 @@ impl Changes {
         let share = recent.and_then(|recent| recent.part(bottleneck)).map_or(0.0, |part| part.low);
         let (mut change, times) = match self.named {
             Some((change, times)) if change.cause == bottleneck => (change, times.saturating_add(1)),
-            _ => (Change { at, cause: bottleneck, share, burst: None }, 1),
+            _ => (BottleneckChange { at, cause: bottleneck, share, burst: None }, 1),
         };
         change.share = share;
         self.named = Some((change, times));
@@ -71,13 +71,13 @@ impl Changes {
     }
 
     /// Adds the result of a burst.
-    pub fn recorded(&mut self, change: Change) {
+    pub fn recorded(&mut self, change: BottleneckChange) {
         if !matches!(change.cause, Cause::CannotTell | Cause::NoWork) {
             self.enter(change);
         }
     }
 
-    fn enter(&mut self, change: Change) {
+    fn enter(&mut self, change: BottleneckChange) {
         match self.rows.last_mut() {
             Some(last) if last.cause == change.cause => last.share = change.share,
             _ => {
@@ -96,7 +96,7 @@ impl Changes {
     }
 
     /// Newest changes, in order.
-    pub fn rows(&self) -> &[Change] {
+    pub fn rows(&self) -> &[BottleneckChange] {
         &self.rows
     }
 
@@ -140,7 +140,8 @@ mod tests {
         see(&mut changes, Cause::Launch, 2);
         see(&mut changes, Cause::CannotTell, 1);
         assert!(changes.rows().is_empty() && !changes.names_one());
-        let burst = |cause, number| Change { at: Timestamp::from_nanos(1), cause, share: 0.4, burst: Some(number) };
+        let burst =
+            |cause, number| BottleneckChange { at: Timestamp::from_nanos(1), cause, share: 0.4, burst: Some(number) };
         changes.recorded(burst(Cause::CannotTell, 1));
         changes.recorded(burst(Cause::Launch, 2));
         see(&mut changes, Cause::Launch, 5);

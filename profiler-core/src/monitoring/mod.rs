@@ -23,7 +23,7 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{DeviceId, HostSample, Record, ThreadId, ThreadState};
 
 pub use bursts::{BurstDecision, BurstLimits, BurstPlanner, MonitorView};
-pub use changes::Change;
+pub use changes::BottleneckChange;
 pub use changes::Changes;
 pub use division::{MonitoredPart, MonitoredTime};
 
@@ -62,7 +62,7 @@ const ENGINE_ERROR: f64 = 0.01;
 /// Joins samples of devices and of the launching thread. Memory is bounded.
 #[derive(Debug, Default)]
 pub struct Monitoring {
-    devices: Vec<Device>,
+    devices: Vec<MonitoredDevice>,
     /// The launching thread, as far as known: the first one of the process.
     thread: Option<ThreadId>,
     activities: HostActivities,
@@ -77,7 +77,7 @@ pub struct Monitoring {
 }
 
 #[derive(Debug)]
-struct Device {
+struct MonitoredDevice {
     id: DeviceId,
     set: MetricSet,
     spans: VecDeque<DeviceSpan>,
@@ -130,7 +130,7 @@ impl Monitoring {
         if let Some(device) = self.devices.iter_mut().find(|device| device.id == set.device) {
             device.set = *set;
         } else if self.devices.len() < DEVICE_LIMIT {
-            self.devices.push(Device {
+            self.devices.push(MonitoredDevice {
                 id: set.device,
                 set: *set,
                 spans: VecDeque::new(),
@@ -231,7 +231,7 @@ impl Monitoring {
     }
 }
 
-impl Device {
+impl MonitoredDevice {
     /// Bounds derived from a sample; `None` if it has no value for the busy time.
     fn span(&self, sample: &Sample) -> Option<DeviceSpan> {
         let (begin, end) = (sample.begin.nanos(), sample.end.nanos());

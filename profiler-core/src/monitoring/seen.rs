@@ -8,7 +8,7 @@ use crate::attribution::leaf::{Cause, Leaf};
 /// Observed activity of a thread. The discriminant indexes [`SeenTimes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Seen {
+pub(super) enum ThreadActivity {
     /// In a data loader.
     Loader,
     /// Certainly outside CUDA, and for a long time: asleep, in I/O, waiting for a child or a core, collecting
@@ -33,7 +33,7 @@ pub(super) enum Seen {
 }
 
 /// Number of states.
-pub(super) const SEEN_COUNT: usize = Seen::Unclear as usize + 1;
+pub(super) const SEEN_COUNT: usize = ThreadActivity::Unclear as usize + 1;
 
 /// Traffic over the link to the host, bytes per nanosecond, above which a copying call counts as moving data:
 /// twice that of launches alone. Copies from pageable memory move 3 to 12 (docs/design/monitoring.md).
@@ -67,7 +67,7 @@ impl CauseSet {
     }
 }
 
-impl Seen {
+impl ThreadActivity {
     /// All states, in the order of their discriminants.
     pub(super) const ALL: [Self; SEEN_COUNT] = [
         Self::Loader,
@@ -136,7 +136,7 @@ impl Seen {
 /// Time since the previous sample by observed state, nanoseconds. `moment` is the state at the sample itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeenParts {
-    pub(super) parts: [(Seen, u64); 3],
+    pub(super) parts: [(ThreadActivity, u64); 3],
     /// True if the thread was off the cores, in the same place, the entire time.
     pub(super) is_still: bool,
 }
@@ -146,22 +146,22 @@ impl SeenParts {
     pub(super) fn new(activity: &HostActivity, ran: bool) -> Self {
         let [on, ready, off] = activity.parts;
         let by_cause = |cause: HostCause| match cause {
-            cause if cause.leaf() == Leaf::DataLoading => Seen::Loader,
+            cause if cause.leaf() == Leaf::DataLoading => ThreadActivity::Loader,
             HostCause::GarbageCollection
             | HostCause::Preempted
             | HostCause::Io
             | HostCause::Disk
             | HostCause::Sleep
-            | HostCause::Child => Seen::HostOnly,
-            HostCause::Code => Seen::Unseen,
-            _ => Seen::Unclear,
+            | HostCause::Child => ThreadActivity::HostOnly,
+            HostCause::Code => ThreadActivity::Unseen,
+            _ => ThreadActivity::Unclear,
         };
         // The stack is from that moment: the rest of the time is classified by the thread's CPU times alone.
         let by_stack = |cause: HostCause| match by_cause(cause) {
-            Seen::Loader => Seen::Loader,
+            ThreadActivity::Loader => ThreadActivity::Loader,
             seen => match activity.call {
-                CallSeen::Inside(_) | CallSeen::InsideUnknown => Seen::of_call(activity.call),
-                CallSeen::Outside if cause == HostCause::Code => Seen::Code,
+                CallSeen::Inside(_) | CallSeen::InsideUnknown => ThreadActivity::of_call(activity.call),
+                CallSeen::Outside if cause == HostCause::Code => ThreadActivity::Code,
                 CallSeen::Outside | CallSeen::Unseen => seen,
             },
         };
@@ -178,13 +178,13 @@ mod tests {
 
     #[test]
     fn discriminants_follow_the_list_and_every_state_leaves_a_cause() {
-        for (index, seen) in Seen::ALL.into_iter().enumerate() {
+        for (index, seen) in ThreadActivity::ALL.into_iter().enumerate() {
             assert_eq!(seen as usize, index);
             assert_ne!(seen.causes(false).0, 0);
             assert!(seen.causes(true).has(Cause::Launch), "{seen:?}");
         }
-        assert!(Seen::Loader.causes(false).is_only(Cause::DataLoading));
-        assert!(!Seen::Loader.causes(true).is_only(Cause::DataLoading));
+        assert!(ThreadActivity::Loader.causes(false).is_only(Cause::DataLoading));
+        assert!(!ThreadActivity::Loader.causes(true).is_only(Cause::DataLoading));
     }
 
     #[test]
@@ -192,12 +192,18 @@ mod tests {
         let launch = CallSeen::Inside(ApiClass::KernelLaunch);
         let parts = [(HostCause::Code, 30), (HostCause::Preempted, 0), (HostCause::Lock, 70)];
         let seen = |call, ran| SeenParts::new(&HostActivity { parts, call }, ran).parts.map(|part| part.0);
-        assert_eq!(seen(launch, true), [Seen::Launching, Seen::HostOnly, Seen::Unclear]);
-        assert_eq!(seen(launch, false), [Seen::Unseen, Seen::HostOnly, Seen::Launching]);
-        assert_eq!(seen(CallSeen::Outside, true), [Seen::Code, Seen::HostOnly, Seen::Unclear]);
-        assert_eq!(seen(CallSeen::Outside, false), [Seen::Unseen, Seen::HostOnly, Seen::Unclear]);
+        assert_eq!(seen(launch, true), [ThreadActivity::Launching, ThreadActivity::HostOnly, ThreadActivity::Unclear]);
+        assert_eq!(seen(launch, false), [ThreadActivity::Unseen, ThreadActivity::HostOnly, ThreadActivity::Launching]);
+        assert_eq!(
+            seen(CallSeen::Outside, true),
+            [ThreadActivity::Code, ThreadActivity::HostOnly, ThreadActivity::Unclear]
+        );
+        assert_eq!(
+            seen(CallSeen::Outside, false),
+            [ThreadActivity::Unseen, ThreadActivity::HostOnly, ThreadActivity::Unclear]
+        );
         let loading = [(HostCause::LoaderInline, 30), (HostCause::LoaderInline, 0), (HostCause::LoaderWait, 70)];
         let loader = SeenParts::new(&HostActivity { parts: loading, call: launch }, true);
-        assert_eq!(loader.parts.map(|part| part.0), [Seen::Loader; 3], "its copies belong to it");
+        assert_eq!(loader.parts.map(|part| part.0), [ThreadActivity::Loader; 3], "its copies belong to it");
     }
 }

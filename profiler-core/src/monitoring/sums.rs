@@ -6,7 +6,7 @@
 //! bounds). These hold for any set of moments. Here the sets are device samples with about the same busy
 //! fraction (strata): where the device was idle the entire time, or never, the bounds meet.
 
-use super::seen::{SEEN_COUNT, Seen, SeenTimes};
+use super::seen::{SEEN_COUNT, SeenTimes, ThreadActivity};
 use crate::attribution::leaf::Cause;
 
 /// Strata: one for idle the entire time, the others by the fraction in which the device was certainly busy.
@@ -118,7 +118,7 @@ impl Sums {
     }
 
     /// Adds time of a thread in a state, within `span`.
-    pub(super) fn host(&mut self, span: &DeviceSpan, seen: Seen, nanos: f64) {
+    pub(super) fn host(&mut self, span: &DeviceSpan, seen: ThreadActivity, nanos: f64) {
         self.strata[span.stratum()].seen[seen as usize] += nanos;
     }
 
@@ -202,14 +202,15 @@ impl Sums {
     /// Fraction of launching calls in the time of launching calls and code, while the device is partly busy.
     /// `None` if neither was seen.
     fn launching(&self) -> Option<f64> {
-        let sum = |seen: Seen| self.strata[1..].iter().map(|stratum| stratum.seen[seen as usize]).sum::<f64>();
-        let (calls, code) = (sum(Seen::Launching), sum(Seen::Code));
+        let sum =
+            |seen: ThreadActivity| self.strata[1..].iter().map(|stratum| stratum.seen[seen as usize]).sum::<f64>();
+        let (calls, code) = (sum(ThreadActivity::Launching), sum(ThreadActivity::Code));
         (calls + code > 0.0).then(|| calls / (calls + code))
     }
 }
 
 /// Division of a stratum.
-struct Part {
+struct StratumShare {
     /// In the order of [`CAUSES`]; idle time after waits is still assigned by the host's activity.
     shares: Shares,
     /// Busy time in which the thread may have waited for the device.
@@ -221,21 +222,22 @@ struct Part {
 impl Stratum {
     /// Divides the stratum. `partly`: the device may have been busy in it; `covered`: the fraction of the
     /// total time covered by host samples.
-    fn part(&self, partly: bool, covered: f64, launching: Option<f64>) -> Part {
+    fn part(&self, partly: bool, covered: f64, launching: Option<f64>) -> StratumShare {
         let part = |sum: Between| Between::new(sum.low / self.nanos, sum.high / self.nanos);
         let (busy, copying) = (part(self.busy), part(self.copying));
         let seen: f64 = self.seen.iter().sum();
         let states = self.seen.map(|nanos| if seen > 0.0 { nanos / seen * covered.min(1.0) } else { 0.0 });
         let unknown = 1.0 - states.iter().sum::<f64>();
-        let state = |seen: Seen| states[seen as usize];
+        let state = |seen: ThreadActivity| states[seen as usize];
         // Copies without a thread seen in them: where a thread moves bytes itself, it explains the traffic.
-        let hidden = (self.staged / self.nanos).min(state(Seen::Unseen) + state(Seen::Unclear) + unknown);
-        let [low, high] = [copying.low, copying.high].map(|part| (part - state(Seen::Moving)).max(0.0));
+        let hidden =
+            (self.staged / self.nanos).min(state(ThreadActivity::Unseen) + state(ThreadActivity::Unclear) + unknown);
+        let [low, high] = [copying.low, copying.high].map(|part| (part - state(ThreadActivity::Moving)).max(0.0));
         let beside = Between::new(low, high + hidden);
         // While a thread waits for the device, the device works, except for the moments until the thread
         // continues.
         let idle = Between::new(1.0 - busy.high - beside.high, 1.0 - busy.low - beside.low);
-        let (waiting, free) = (state(Seen::Waiting), 1.0 - state(Seen::Waiting));
+        let (waiting, free) = (state(ThreadActivity::Waiting), 1.0 - state(ThreadActivity::Waiting));
         let in_wait = Between::new(idle.low - free, idle.high.min(LATE_WAIT * waiting).max(idle.low - free));
         let freely = Between::new(idle.low - in_wait.high, idle.high - in_wait.low);
         let of = |certain: f64, possible: f64| {
@@ -252,11 +254,13 @@ impl Stratum {
         };
         // The engine works for a moment before and after each kernel. If kernels wait for their launches,
         // that is part of the launch cost.
-        let around = if busy.low < BUSY { (AROUND_LAUNCHES * state(Seen::Launching)).min(busy.low) } else { 0.0 };
+        let around =
+            if busy.low < BUSY { (AROUND_LAUNCHES * state(ThreadActivity::Launching)).min(busy.low) } else { 0.0 };
         let mut shares = CAUSES.map(|cause| match cause {
             Cause::GpuCompute => Between::new(busy.low - around, busy.high),
             Cause::Copy => {
-                let moving = of(state(Seen::Moving), state(Seen::Moving) + state(Seen::Copying));
+                let moving =
+                    of(state(ThreadActivity::Moving), state(ThreadActivity::Moving) + state(ThreadActivity::Copying));
                 Between::new(beside.low + moving.low, (beside.high + moving.high).min(1.0 - busy.low))
             }
             Cause::Sync => {
@@ -270,7 +274,10 @@ impl Stratum {
         });
         // Idle time after a wait. Here the thread and the device alternated, so it follows waits in this
         // stratum. A thread in an unknown call may wait itself, which is the same cause.
-        let own = [Seen::HostOnly, Seen::Launching, Seen::Code, Seen::Unseen].map(state).iter().sum();
+        let own = [ThreadActivity::HostOnly, ThreadActivity::Launching, ThreadActivity::Code, ThreadActivity::Unseen]
+            .map(state)
+            .iter()
+            .sum();
         let after = ALTERNATING * (waiting - in_wait.high).min(busy.low).min(of(own, own).low).max(0.0);
         let [_, _, _, host, launch, sync, _] = &mut shares;
         let high = (host.high + launch.high).max(f64::MIN_POSITIVE);
@@ -281,9 +288,9 @@ impl Stratum {
         sync.low += after;
         sync.high += after;
         launch.high += around;
-        let may_wait: f64 = Seen::ALL.iter().filter(|seen| seen.may_wait()).map(|&seen| state(seen)).sum();
-        let after_waits = idle.high.min(1.0 - state(Seen::Loader));
-        Part { shares, waited: busy.high.min(may_wait + unknown), after_waits }
+        let may_wait: f64 = ThreadActivity::ALL.iter().filter(|seen| seen.may_wait()).map(|&seen| state(seen)).sum();
+        let after_waits = idle.high.min(1.0 - state(ThreadActivity::Loader));
+        StratumShare { shares, waited: busy.high.min(may_wait + unknown), after_waits }
     }
 }
 
@@ -291,12 +298,12 @@ impl Stratum {
 /// several. `code` is the fraction of code outside of CUDA that belongs to launches.
 fn told(cause: Cause, states: &[f64; SEEN_COUNT], gaps: bool, code: Between) -> (f64, f64) {
     let (mut certain, mut possible) = (0.0, 0.0);
-    for seen in Seen::ALL {
+    for seen in ThreadActivity::ALL {
         let (time, causes) = (states[seen as usize], seen.causes(gaps));
         let part = match (seen, cause) {
-            (Seen::Code, Cause::HostCpu) => Between::new(1.0 - code.high, 1.0 - code.low),
-            (Seen::Code, Cause::Launch) if gaps => Between::new(code.low, 1.0),
-            (Seen::Code, Cause::Launch) => code,
+            (ThreadActivity::Code, Cause::HostCpu) => Between::new(1.0 - code.high, 1.0 - code.low),
+            (ThreadActivity::Code, Cause::Launch) if gaps => Between::new(code.low, 1.0),
+            (ThreadActivity::Code, Cause::Launch) => code,
             _ => Between::new(f64::from(u8::from(causes.is_only(cause))), f64::from(u8::from(causes.has(cause)))),
         };
         certain += time * part.low;
@@ -327,7 +334,12 @@ mod tests {
     #[test]
     fn where_the_device_is_idle_throughout_the_state_is_the_cause() {
         let mut sums = Sums::default();
-        for (busy, seen) in [(0.0, Seen::Loader), (0.0, Seen::Loader), (0.0, Seen::HostOnly), (1.0, Seen::Launching)] {
+        for (busy, seen) in [
+            (0.0, ThreadActivity::Loader),
+            (0.0, ThreadActivity::Loader),
+            (0.0, ThreadActivity::HostOnly),
+            (1.0, ThreadActivity::Launching),
+        ] {
             sums.device(&span(busy));
             sums.host(&span(busy), seen, 1_000.0);
         }
@@ -343,8 +355,8 @@ mod tests {
             let mut sums = Sums::default();
             let span = DeviceSpan { has_engine, ..span(0.5) };
             sums.device(&span);
-            sums.host(&span, Seen::Loader, 700.0);
-            sums.host(&span, Seen::Launching, 300.0);
+            sums.host(&span, ThreadActivity::Loader, 700.0);
+            sums.host(&span, ThreadActivity::Launching, 300.0);
             // Without the engine counter, the idle time may be the gaps between kernels, in addition to the
             // loader.
             let (certain, most) = if has_engine { (0.2, 0.3 + 0.15) } else { (0.0, 0.5 + 0.15) };
@@ -354,8 +366,8 @@ mod tests {
         }
         let mut launching = Sums::default();
         launching.device(&span(0.4));
-        launching.host(&span(0.4), Seen::Launching, 300.0);
-        launching.host(&span(0.4), Seen::Code, 700.0);
+        launching.host(&span(0.4), ThreadActivity::Launching, 300.0);
+        launching.host(&span(0.4), ThreadActivity::Code, 700.0);
         near(share(&launching, Cause::Launch), 0.6, 0.6 + 0.15);
         near(share(&launching, Cause::HostCpu), 0.0, 0.0);
     }
@@ -363,8 +375,12 @@ mod tests {
     #[test]
     fn a_wait_while_the_device_is_busy_may_be_the_cause_of_idle_time_after_it() {
         let mut sums = Sums::default();
-        for (busy, seen) in [(1.0, Seen::Waiting), (0.0, Seen::HostOnly), (0.0, Seen::HostOnly), (0.0, Seen::HostOnly)]
-        {
+        for (busy, seen) in [
+            (1.0, ThreadActivity::Waiting),
+            (0.0, ThreadActivity::HostOnly),
+            (0.0, ThreadActivity::HostOnly),
+            (0.0, ThreadActivity::HostOnly),
+        ] {
             sums.device(&span(busy));
             sums.host(&span(busy), seen, 1_000.0);
         }
@@ -378,8 +394,8 @@ mod tests {
         // not.
         let mut sums = Sums::default();
         sums.device(&span(0.5));
-        sums.host(&span(0.5), Seen::Waiting, 500.0);
-        sums.host(&span(0.5), Seen::Code, 500.0);
+        sums.host(&span(0.5), ThreadActivity::Waiting, 500.0);
+        sums.host(&span(0.5), ThreadActivity::Code, 500.0);
         let late = LATE_WAIT * 0.5;
         near(share(&sums, Cause::Sync), ALTERNATING * (0.5 - late), 0.5);
         near(share(&sums, Cause::HostCpu), 0.0, 0.5 - ALTERNATING * (0.5 - late));
@@ -392,12 +408,12 @@ mod tests {
             copying.traffic = Some(traffic);
             let mut sums = Sums::default();
             sums.device(&DeviceSpan { copying: Between::default(), ..copying });
-            sums.host(&copying, Seen::Copying.with_traffic(copying.traffic), 1_000.0);
+            sums.host(&copying, ThreadActivity::Copying.with_traffic(copying.traffic), 1_000.0);
             let found = share(&sums, cause);
             assert!((found.high - 0.9).abs() < 1e-9 && found.low > 0.89, "{cause:?}: {found:?}");
         }
-        assert_eq!(Seen::Copying.with_traffic(None), Seen::Copying);
-        assert_eq!(Seen::Launching.with_traffic(Some(7.0)), Seen::Launching);
+        assert_eq!(ThreadActivity::Copying.with_traffic(None), ThreadActivity::Copying);
+        assert_eq!(ThreadActivity::Launching.with_traffic(Some(7.0)), ThreadActivity::Launching);
     }
 
     #[test]
@@ -427,7 +443,7 @@ mod tests {
                 span.busy.high = low + (1.0 - low) * random() * random();
                 span.copying.high = (1.0 - low) * random() * random();
                 sums.device(&span);
-                let seen = Seen::ALL[(random() * SEEN_COUNT as f64) as usize];
+                let seen = ThreadActivity::ALL[(random() * SEEN_COUNT as f64) as usize];
                 sums.host(&span, seen, 1_000.0 * random());
             }
             let shares = sums.shares();

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use super::beats::{Exchanges, GraphBeat, LONGEST_UNIT, WaitBeats, repeats_exactly};
 use super::epoch::{Anchor, Lags, find_anchor};
 use super::inside::Inside;
-use super::sequence::{CAPACITY, Launched, Sequence};
+use super::sequence::{CAPACITY, Sequence, SequenceItem};
 use super::{Boundary, Cut, LaunchKind, PeriodFacts, StepSource};
 
 /// Launches of the first epoch, and minimum length.
@@ -43,13 +43,13 @@ const TELLING: usize = 64;
 const ANCHOR_PART: u32 = 10;
 
 #[derive(Clone, Copy, Debug)]
-enum Finding {
+enum DetectedPeriod {
     Period(u32),
     Anchor(Anchor),
     Nothing,
 }
 
-impl Finding {
+impl DetectedPeriod {
     fn agrees_with(self, other: Self) -> bool {
         match (self, other) {
             (Self::Period(a), Self::Period(b)) => a == b,
@@ -68,7 +68,7 @@ pub struct StepDetector {
     /// Number of the first launch of the epoch.
     epoch: u64,
     length: u64,
-    previous: Finding,
+    previous: DetectedPeriod,
     tracker: Option<Tracker>,
     graphs: GraphBeat,
     exchanges: Exchanges,
@@ -88,7 +88,7 @@ impl Default for StepDetector {
             lags: Lags::default(),
             epoch: 0,
             length: SHORTEST_EPOCH,
-            previous: Finding::Nothing,
+            previous: DetectedPeriod::Nothing,
             tracker: None,
             graphs: GraphBeat::default(),
             exchanges: Exchanges::default(),
@@ -110,7 +110,7 @@ impl StepDetector {
     /// time since the previous launch returned, nanoseconds. Returns the cut if a step starts with it or
     /// breaks off.
     pub fn push(&mut self, symbol: u32, pause: u32, kind: LaunchKind) -> Option<Cut> {
-        let number = self.sequence.push(Launched { symbol, pause });
+        let number = self.sequence.push(SequenceItem { symbol, pause });
         self.lags.observe(&self.sequence, number, symbol, self.epoch);
         let waited = self.waited.take();
         let mut cut = self.tracker.as_mut().and_then(|tracker| tracker.next(&self.sequence, number, symbol, waited));
@@ -220,7 +220,7 @@ impl StepDetector {
     /// it. Launch `number`, the newest, may start the first step.
     fn begin_with(&mut self, period: u32, number: u64, symbol: u32) -> Option<Cut> {
         self.lags.close_epoch(self.sequence.count() - self.epoch, &self.sequence);
-        self.previous = Finding::Period(period);
+        self.previous = DetectedPeriod::Period(period);
         self.epoch = self.sequence.count();
         self.length = (EPOCH_PERIODS * u64::from(period)).clamp(SHORTEST_EPOCH, u64::from(CAPACITY));
         self.follow(period);
@@ -236,7 +236,7 @@ impl StepDetector {
     fn close_epoch(&mut self) -> bool {
         let (found, sure) = self.find();
         let finding = match found {
-            Finding::Period(period) => Finding::Period(self.step_within(period)),
+            DetectedPeriod::Period(period) => DetectedPeriod::Period(self.step_within(period)),
             other => other,
         };
         let agreed = finding.agrees_with(self.previous);
@@ -244,49 +244,57 @@ impl StepDetector {
         self.epoch = self.sequence.count();
         let longer = 2 * self.length;
         self.length = match found {
-            Finding::Period(period) if sure => EPOCH_PERIODS * u64::from(period),
-            Finding::Period(period) => (EPOCH_PERIODS * u64::from(period)).max(longer.min(UNSURE_EPOCH)),
-            Finding::Anchor(anchor) => (EPOCH_ANCHORS * u64::from(anchor.distance)).max(longer.min(UNSURE_EPOCH)),
-            Finding::Nothing => longer,
+            DetectedPeriod::Period(period) if sure => EPOCH_PERIODS * u64::from(period),
+            DetectedPeriod::Period(period) => (EPOCH_PERIODS * u64::from(period)).max(longer.min(UNSURE_EPOCH)),
+            DetectedPeriod::Anchor(anchor) => {
+                (EPOCH_ANCHORS * u64::from(anchor.distance)).max(longer.min(UNSURE_EPOCH))
+            }
+            DetectedPeriod::Nothing => longer,
         }
         .clamp(SHORTEST_EPOCH, u64::from(CAPACITY));
         let published = self.tracker.as_ref().map(|tracker| (tracker.source(), tracker.period, tracker.marker));
         match (finding, published) {
             _ if !agreed => return false,
-            (Finding::Nothing, _) => self.tracker = None,
-            (Finding::Period(period), Some((StepSource::Period, same, _))) if period == same => return false,
-            (Finding::Period(period), _) if self.tracker.as_ref().is_some_and(|tracker| tracker.is_around(period)) => {
+            (DetectedPeriod::Nothing, _) => self.tracker = None,
+            (DetectedPeriod::Period(period), Some((StepSource::Period, same, _))) if period == same => return false,
+            (DetectedPeriod::Period(period), _)
+                if self.tracker.as_ref().is_some_and(|tracker| tracker.is_around(period)) =>
+            {
                 return false;
             }
-            (Finding::Anchor(anchor), Some((StepSource::Anchor, _, Some(symbol)))) if symbol == anchor.symbol => {
+            (DetectedPeriod::Anchor(anchor), Some((StepSource::Anchor, _, Some(symbol))))
+                if symbol == anchor.symbol =>
+            {
                 return false;
             }
-            (Finding::Period(period), _) => self.follow(period),
-            (Finding::Anchor(anchor), _) => self.tracker = Some(Tracker::of_anchor(anchor.symbol, anchor.distance)),
+            (DetectedPeriod::Period(period), _) => self.follow(period),
+            (DetectedPeriod::Anchor(anchor), _) => {
+                self.tracker = Some(Tracker::of_anchor(anchor.symbol, anchor.distance))
+            }
         }
         published.is_some()
     }
 
     /// Result of the epoch, and true if it leaves no doubt.
-    fn find(&mut self) -> (Finding, bool) {
+    fn find(&mut self) -> (DetectedPeriod, bool) {
         let length = self.sequence.count() - self.epoch;
         let period = self.lags.close_epoch(length, &self.sequence);
         if let Some((period, score)) = period
             && score >= SURE_SCORE
         {
-            return (Finding::Period(period), true);
+            return (DetectedPeriod::Period(period), true);
         }
         let current = match (&self.tracker, self.previous) {
             (Some(tracker), _) if tracker.source() == StepSource::Anchor => tracker.marker,
-            (_, Finding::Anchor(anchor)) => Some(anchor.symbol),
+            (_, DetectedPeriod::Anchor(anchor)) => Some(anchor.symbol),
             _ => None,
         };
         let symbols: Vec<u32> = self.sequence.since(self.epoch).map(|launched| launched.symbol).collect();
         let finding = match (period, find_anchor(&symbols, current)) {
-            (Some((period, _)), Some(anchor)) if anchor.distance < 2 * period => Finding::Period(period),
-            (_, Some(anchor)) => Finding::Anchor(anchor),
-            (Some((period, _)), None) => Finding::Period(period),
-            (None, None) => Finding::Nothing,
+            (Some((period, _)), Some(anchor)) if anchor.distance < 2 * period => DetectedPeriod::Period(period),
+            (_, Some(anchor)) => DetectedPeriod::Anchor(anchor),
+            (Some((period, _)), None) => DetectedPeriod::Period(period),
+            (None, None) => DetectedPeriod::Nothing,
         };
         (finding, false)
     }
@@ -324,7 +332,7 @@ impl Tracker {
     /// between steps.
     fn of_period(period: u32, sequence: &Sequence) -> Self {
         let first = sequence.count().saturating_sub(u64::from(period));
-        let newest: Vec<(u64, Launched)> = (first..).zip(sequence.since(first)).collect();
+        let newest: Vec<(u64, SequenceItem)> = (first..).zip(sequence.since(first)).collect();
         let mut appearances: FxHashMap<u32, u32> = FxHashMap::default();
         for (_, launched) in &newest {
             *appearances.entry(launched.symbol).or_default() += 1;

@@ -37,14 +37,14 @@ const LONGEST: u32 = CAPACITY - CHUNK;
 const CREDIT: u64 = 64;
 
 #[derive(Clone, Copy, Debug)]
-struct Candidate {
+struct EpochCandidate {
     lag: u32,
     votes: u32,
     hits: u32,
     trials: u32,
 }
 
-impl Candidate {
+impl EpochCandidate {
     /// Approximate number of launches that the votes cover, if each is for a symbol that occurs once per
     /// period.
     fn weight(&self) -> u64 {
@@ -58,7 +58,7 @@ pub(super) struct Lags {
     /// Number of the newest launch of each symbol. There are few symbols.
     last_seen: Correlated<u64>,
     votes: FxHashMap<u32, u32>,
-    candidates: Vec<Candidate>,
+    candidates: Vec<EpochCandidate>,
     /// Candidate with the newest vote.
     voted: usize,
     /// Number of the first unscored launch.
@@ -107,7 +107,7 @@ impl Lags {
         if *votes < 2 {
             return;
         }
-        let mut candidate = Candidate { lag: gap, votes: *votes, hits: 0, trials: 0 };
+        let mut candidate = EpochCandidate { lag: gap, votes: *votes, hits: 0, trials: 0 };
         let lightest = (0..self.candidates.len()).min_by_key(|&index| self.candidates[index].weight());
         let evicted = lightest.filter(|_| self.candidates.len() >= CANDIDATES);
         if evicted.is_some_and(|index| self.candidates[index].weight() >= candidate.weight()) {
@@ -137,7 +137,7 @@ impl Lags {
     /// their repetition need not be a step.
     pub(super) fn has_perfect(&self, repeats: u64, length: u64, sequence: &Sequence) -> bool {
         let (newest, longest) = (sequence.count(), length / repeats);
-        let perfect = |candidate: &&Candidate| {
+        let perfect = |candidate: &&EpochCandidate| {
             let lag = u64::from(candidate.lag);
             // The first repetition has no previous one to be compared with.
             let trials = ((repeats - 1) * lag).max(3 * length / 4);
@@ -153,7 +153,7 @@ impl Lags {
     /// its score.
     pub(super) fn close_epoch(&mut self, length: u64, sequence: &Sequence) -> Option<(u32, f64)> {
         self.score(sequence, sequence.count());
-        let scored = |candidate: &Candidate| {
+        let scored = |candidate: &EpochCandidate| {
             let trials = u64::from(candidate.trials);
             let enough = u64::from(LEAST_TRIALS).max(u64::from(candidate.lag).min(length / 3));
             let share = f64::from(candidate.hits) / f64::from(candidate.trials.max(1));

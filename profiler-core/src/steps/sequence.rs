@@ -9,7 +9,7 @@ use std::ops::Range;
 pub(super) const CAPACITY: u32 = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Launched {
+pub(super) struct SequenceItem {
     /// Equal for equivalent launches.
     pub(super) symbol: u32,
     /// Time from the return of the previous launch to this one, nanoseconds, at most 4.29 s.
@@ -19,13 +19,13 @@ pub(super) struct Launched {
 /// A ring of launches, numbered from 0.
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
-    ring: Vec<Launched>,
+    ring: Vec<SequenceItem>,
     count: u64,
 }
 
 impl Sequence {
     /// Adds a launch and returns its number.
-    pub(super) fn push(&mut self, launched: Launched) -> u64 {
+    pub(super) fn push(&mut self, launched: SequenceItem) -> u64 {
         let number = self.count;
         if self.ring.len() < CAPACITY as usize {
             self.ring.push(launched);
@@ -45,7 +45,7 @@ impl Sequence {
         self.count.saturating_sub(u64::from(CAPACITY))
     }
 
-    pub(super) fn get(&self, number: u64) -> Option<Launched> {
+    pub(super) fn get(&self, number: u64) -> Option<SequenceItem> {
         if number < self.oldest() || number >= self.count { None } else { self.ring.get(Self::place(number)).copied() }
     }
 
@@ -82,7 +82,7 @@ impl Sequence {
     }
 
     /// Remembered launches from `from` on, oldest first.
-    pub(super) fn since(&self, from: u64) -> impl Iterator<Item = Launched> {
+    pub(super) fn since(&self, from: u64) -> impl Iterator<Item = SequenceItem> {
         (from.max(self.oldest())..self.count).map_while(|number| self.get(number))
     }
 
@@ -99,7 +99,7 @@ mod tests {
     fn only_the_newest_are_remembered() {
         let mut sequence = Sequence::default();
         for number in 0..u64::from(CAPACITY) + 10 {
-            assert_eq!(sequence.push(Launched { symbol: number as u32, pause: 0 }), number);
+            assert_eq!(sequence.push(SequenceItem { symbol: number as u32, pause: 0 }), number);
         }
         assert_eq!(sequence.oldest(), 10);
         assert_eq!(sequence.get(9), None);
@@ -115,7 +115,7 @@ mod tests {
         let mut sequence = Sequence::default();
         let count = 2 * u64::from(CAPACITY) + 300;
         for number in 0..count {
-            sequence.push(Launched { symbol: (number % 7 * (number % 50)) as u32, pause: 0 });
+            sequence.push(SequenceItem { symbol: (number % 7 * (number % 50)) as u32, pause: 0 });
         }
         for (lag, back) in [(7, 1_000), (50, 400), (350, 350), (CAPACITY - 64, 64), (1, u64::from(CAPACITY) - 1)] {
             let numbers = count - back..count;

@@ -63,13 +63,13 @@ pub struct OverflowSeries {
 
 /// Accounts at the start of a step.
 #[derive(Debug)]
-struct Open {
+struct OpenStep {
     start: u64,
     operations: u64,
     leaves: Leaves,
 }
 
-impl Open {
+impl OpenStep {
     /// Time recorded since then. Modulo 2^64, so that moving past time about never underflows in between.
     fn since(&self, leaves: &Leaves) -> Leaves {
         std::array::from_fn(|leaf| leaves[leaf].wrapping_sub(self.leaves[leaf]))
@@ -88,7 +88,7 @@ struct Series {
     launches: u64,
     matched: u64,
     rows: VecDeque<Step>,
-    open: Option<Open>,
+    open: Option<OpenStep>,
     /// Time of forgotten steps that was found to belong to another leaf afterwards, nanoseconds.
     moved_too_late_ns: u64,
 }
@@ -101,9 +101,9 @@ impl Series {
     }
 
     /// Starts a step; the open one ends there and is logged.
-    fn begin(&mut self, now: &Open, log: Option<&mut Vec<LoggedStep>>, overflow: Option<&mut Vec<OverflowStep>>) {
-        let &Open { start: at, operations, leaves } = now;
-        let Some(open) = self.open.replace(Open { start: at, operations, leaves }) else { return };
+    fn begin(&mut self, now: &OpenStep, log: Option<&mut Vec<LoggedStep>>, overflow: Option<&mut Vec<OverflowStep>>) {
+        let &OpenStep { start: at, operations, leaves } = now;
+        let Some(open) = self.open.replace(OpenStep { start: at, operations, leaves }) else { return };
         if let Some(log) = log.filter(|log| log.len() < LOG_LIMIT) {
             let (start, end) = (Timestamp::from_nanos(open.start), Timestamp::from_nanos(at));
             log.push(LoggedStep { series: StepSeries { source: self.source, period: self.period }, start, end });
@@ -150,7 +150,7 @@ impl StepTable {
     pub(crate) fn operation(&mut self, at: u64, annotated: bool, cut: Option<Cut>, leaves: &Leaves) {
         let window_ends = at >= self.window_end;
         if annotated || cut.is_some() || window_ends {
-            let now = Open { start: at, operations: self.operations, leaves: *leaves };
+            let now = OpenStep { start: at, operations: self.operations, leaves: *leaves };
             if annotated {
                 let index = self.find_or_add(StepSource::Annotated, 0);
                 self.series[index].begin(&now, self.log.as_mut(), self.overflow.as_mut());
@@ -168,7 +168,7 @@ impl StepTable {
         self.operations += 1;
     }
 
-    fn begin(&mut self, boundary: Boundary, now: &Open) {
+    fn begin(&mut self, boundary: Boundary, now: &OpenStep) {
         let Boundary { source, period, launches, matched } = boundary;
         self.close_found(Some((source, period)));
         let index = self.find_or_add(source, period);
@@ -305,12 +305,12 @@ mod tests {
     use crate::attribution::leaf::LEAF_COUNT;
 
     /// A step table with the accounts of its device.
-    struct Device {
+    struct DeviceSteps {
         step_table: StepTable,
         leaves: Leaves,
     }
 
-    impl Device {
+    impl DeviceSteps {
         fn new() -> Self {
             Self { step_table: StepTable::default(), leaves: [0; LEAF_COUNT] }
         }
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_step_has_what_was_entered_between_its_boundaries() {
-        let mut device = Device::new();
+        let mut device = DeviceSteps::new();
         for step in 0..3 {
             device.operation(100 * step, false, period(2));
             device.add(Leaf::Compute, 60);
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_late_operation_changes_steps_that_are_over() {
-        let mut device = Device::new();
+        let mut device = DeviceSteps::new();
         for step in 0..4 {
             device.operation(100 * step, false, period(1));
             device.add(Leaf::HostCpu, 100);
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn the_trustworthy_speak_when_they_cover_enough() {
-        let mut device = Device::new();
+        let mut device = DeviceSteps::new();
         let second = WINDOW_NANOS;
         for at in 0..3 {
             device.operation(at, false, period(15));
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_can_be_taken_and_sums_with_what_is_remembered() {
-        let mut device = Device::new();
+        let mut device = DeviceSteps::new();
         device.step_table.keep_overflow();
         let mut taken = Vec::new();
         for step in 0..5_000 {
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_series_that_comes_again_has_another_number() {
-        let mut device = Device::new();
+        let mut device = DeviceSteps::new();
         device.step_table.keep_overflow();
         for at in 0..2_000 {
             device.operation(at, false, period(7));
@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn no_more_is_kept_than_the_limits_allow() {
-        let mut device = Device::new();
+        let mut device = DeviceSteps::new();
         for step in 0..10_000 {
             device.operation(step, true, period(1 + (step / 1_000) as u32));
         }

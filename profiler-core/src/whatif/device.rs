@@ -11,7 +11,7 @@ use gpuwhy_trace::record::{DeviceId, StreamId, ThreadId};
 use rustc_hash::FxHashMap;
 
 use super::gaps::{QueuedGaps, between_nodes, untraced};
-use super::host::{Begun, Thread};
+use super::host::{Begun, SimulatedThread};
 use super::input::{Call, Operation, OperationClass, READBACK_BYTES};
 use super::joined::{SMALL_COPY_NANOS, joined_nanos};
 use super::replay_log::{ReplayLog, ReplayedOperation};
@@ -31,7 +31,7 @@ const STREAM_LIMIT: usize = 256;
 
 /// Data about a launching call that its operations need.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Launch {
+pub(super) struct SimulatedLaunch {
     pub(super) thread: ThreadId,
     pub(super) start: u64,
     pub(super) end: u64,
@@ -44,9 +44,9 @@ pub(super) struct Launch {
     tracing: u32,
 }
 
-impl Launch {
-    pub(super) fn of(call: &Call, thread: &Thread) -> Self {
-        let Thread { entered, leader, .. } = *thread;
+impl SimulatedLaunch {
+    pub(super) fn of(call: &Call, thread: &SimulatedThread) -> Self {
+        let SimulatedThread { entered, leader, .. } = *thread;
         let tracing = call.tracing_ns;
         Self { thread: call.thread, start: call.start, end: call.end, entered, leader, tracing }
     }
@@ -54,7 +54,7 @@ impl Launch {
 
 /// An operation that has started.
 #[derive(Clone, Debug)]
-struct Run {
+struct StartedOperation {
     start: u64,
     end: u64,
     copy: bool,
@@ -70,7 +70,7 @@ struct Stream {
     key: (DeviceId, StreamId),
     /// The newest one and the one before: an operation that is still running was preceded by one that ended
     /// before it.
-    runs: [Option<Run>; 2],
+    runs: [Option<StartedOperation>; 2],
     /// Index of the newest one.
     newest: usize,
     /// End of the last operation that ran in parallel with the stream.
@@ -92,7 +92,7 @@ impl Stream {
     }
 
     /// The newest operation that ended before `start`.
-    fn before(&self, start: u64) -> Option<&Run> {
+    fn before(&self, start: u64) -> Option<&StartedOperation> {
         self.runs().find(|run| run.end <= start)
     }
 
@@ -102,7 +102,7 @@ impl Stream {
         operation: &Operation,
         ready: &Clocks,
         edges: &Edges,
-        launch: Option<&Launch>,
+        launch: Option<&SimulatedLaunch>,
         variants: &Variants,
     ) -> (Clocks, Clocks) {
         let (start, end) = (operation.start, operation.end.max(operation.start));
@@ -176,7 +176,7 @@ impl Stream {
             self.leader = (launch.map(|launch| (launch.thread, launch.start)), begin);
         }
         self.newest = 1 - self.newest;
-        self.runs[self.newest] = Some(Run { start, end, copy: copies, done, free });
+        self.runs[self.newest] = Some(StartedOperation { start, end, copy: copies, done, free });
         (done, begin)
     }
 
@@ -190,7 +190,7 @@ impl Stream {
     }
 
     /// Newest first.
-    fn runs(&self) -> impl Iterator<Item = &Run> {
+    fn runs(&self) -> impl Iterator<Item = &StartedOperation> {
         [&self.runs[self.newest], &self.runs[1 - self.newest]].into_iter().flatten()
     }
 }
@@ -274,7 +274,7 @@ impl Streams {
     pub(super) fn run(
         &mut self,
         operation: &Operation,
-        launch: Option<&Launch>,
+        launch: Option<&SimulatedLaunch>,
         progress: &mut Progress,
         gaps: &mut QueuedGaps,
         origin: Origin,
@@ -318,7 +318,7 @@ impl Streams {
         &self,
         place: usize,
         operation: &Operation,
-        launch: Option<&Launch>,
+        launch: Option<&SimulatedLaunch>,
         progress: &mut Progress,
         gaps: &mut QueuedGaps,
     ) -> Edges {

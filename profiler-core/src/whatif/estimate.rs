@@ -26,7 +26,7 @@ pub const COVERED_LEAST: f64 = 0.5;
 
 /// Reason for not using the simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Refusal {
+pub enum SimulationProblem {
     /// Only this many steps were simulated from start to end, fewer than [`FEWEST_STEPS`].
     FewSteps(u64),
     /// The error of the base simulation is this fraction of the step, more than [`BASE_ERROR_LIMIT`].
@@ -51,7 +51,7 @@ pub struct WhatIf {
     /// means of adjacent steps if there are more than 128). `None` without steps.
     pub base_error: Option<f64>,
     /// Reason that the best cases are additive bounds (or missing) instead of simulated.
-    pub refused: Option<Refusal>,
+    pub refused: Option<SimulationProblem>,
     /// Fraction of a step that remains without tracing in the simulation, 0 to 1; 1 if the overhead of
     /// tracing is unknown. `None` if the simulation is refused. Simulated best cases are relative to a step
     /// without tracing.
@@ -73,9 +73,9 @@ impl WhatIf {
         let base_error = lower_median(&base_errors);
         let unexplained = if real == 0 { 0.0 } else { sum(&|row| row.unexplained) as f64 / real as f64 };
         let refused = match base_error {
-            _ if steps < FEWEST_STEPS as u64 => Some(Refusal::FewSteps(steps)),
-            Some(error) if error > BASE_ERROR_LIMIT => Some(Refusal::BaseError(error)),
-            _ if unexplained >= UNEXPLAINED_LIMIT => Some(Refusal::Unexplained(unexplained)),
+            _ if steps < FEWEST_STEPS as u64 => Some(SimulationProblem::FewSteps(steps)),
+            Some(error) if error > BASE_ERROR_LIMIT => Some(SimulationProblem::BaseError(error)),
+            _ if unexplained >= UNEXPLAINED_LIMIT => Some(SimulationProblem::Unexplained(unexplained)),
             _ => None,
         };
         let (mut best_cases, mut untraced) = (Vec::new(), None);
@@ -130,7 +130,7 @@ impl WhatIf {
     pub(crate) fn only_if_it_covers(mut self, judged: u64) -> Self {
         let part = self.covers_ns as f64 / judged.max(1) as f64;
         if self.refused.is_none() && part < COVERED_LEAST {
-            self.refused = Some(Refusal::Covered(part));
+            self.refused = Some(SimulationProblem::Covered(part));
         }
         self
     }

@@ -28,7 +28,7 @@ const INPUT_LIMIT: usize = 1_024;
 pub(super) const SHORT_CALL_NANOS: u64 = 12_000;
 
 #[derive(Clone, Debug)]
-pub(super) struct Thread {
+pub(super) struct SimulatedThread {
     id: ThreadId,
     pub(super) open: Option<Call>,
     /// Its time of entry in every scenario.
@@ -65,7 +65,7 @@ struct Newest {
     clocks: Clocks,
 }
 
-impl Thread {
+impl SimulatedThread {
     /// Adjusts `entered` in the scenarios in which the work of the open call is joined or removed; the call
     /// comes `own_gap` nanoseconds after the thread returned from the previous one.
     fn join(
@@ -172,7 +172,7 @@ impl Thread {
 /// All threads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Threads {
-    rows: Vec<Thread>,
+    rows: Vec<SimulatedThread>,
     places: FxHashMap<ThreadId, usize>,
     newest: Option<Newest>,
     /// Index of the thread requested last.
@@ -211,7 +211,7 @@ impl Threads {
     }
 
     /// A thread that was seen before and is not forgotten.
-    pub(super) fn get_mut(&mut self, id: ThreadId) -> Option<&mut Thread> {
+    pub(super) fn get_mut(&mut self, id: ThreadId) -> Option<&mut SimulatedThread> {
         let place = self.find(id)?;
         self.rows.get_mut(place)
     }
@@ -224,7 +224,7 @@ impl Threads {
         launched: Option<Launched>,
         origin: Origin,
         variants: &Variants,
-    ) -> &Thread {
+    ) -> &SimulatedThread {
         let place = self.place(call.thread, call.start, origin);
         let thread = &mut self.rows[place];
         let own_gap = call.start.saturating_sub(thread.returned);
@@ -293,7 +293,7 @@ impl Threads {
         if let Some(place) = self.find(id) {
             return place;
         }
-        let thread = Thread {
+        let thread = SimulatedThread {
             id,
             open: None,
             entered: [0.0; VARIANT_COUNT],

@@ -217,7 +217,7 @@ const PENDING_LIMIT: usize = 500_000;
 
 /// Event at one instant.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Event<'a> {
+pub(super) enum InputEvent<'a> {
     /// A step of this device starts, or the current one is discarded.
     Step(DeviceId, StepMark),
     /// The outermost call of this thread returns.
@@ -306,7 +306,7 @@ impl Queue {
     /// Next event before `watermark`, or the oldest one while too many wait. Input added since
     /// [`sort`](Self::sort) is ignored.
     #[inline]
-    pub(super) fn next(&mut self, watermark: u64) -> Option<(u64, Event<'_>)> {
+    pub(super) fn next(&mut self, watermark: u64) -> Option<(u64, InputEvent<'_>)> {
         let step = self.steps.waiting().first().map_or(u64::MAX, |&(at, ..)| at);
         let back = self.returns.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
         let call = self.calls.waiting().first().map_or(u64::MAX, |call| call.start);
@@ -319,20 +319,20 @@ impl Queue {
         // At one instant, ends come before starts, and a mark comes before the operation that caused it.
         let event = if step == at {
             let &(_, mark, device) = self.steps.take()?;
-            Event::Step(device, mark)
+            InputEvent::Step(device, mark)
         } else if back == at {
             let Reverse((_, thread)) = self.returns.pop()?;
-            Event::Return(thread)
+            InputEvent::Return(thread)
         } else if call == at {
             let call = self.calls.take()?;
             // A call that returns immediately is over at the next event.
             if call.end > call.start {
                 self.returns.push(Reverse((call.end, call.thread)));
             }
-            Event::Enter(call)
+            InputEvent::Enter(call)
         } else {
             let (_, operation) = self.operations.take()?;
-            Event::Operation(operation)
+            InputEvent::Operation(operation)
         };
         Some((at, event))
     }

@@ -11,7 +11,7 @@
 use gpuwhy_trace::record::{CorrelationId, ThreadId};
 use rustc_hash::FxHashMap;
 
-use super::device::Launch;
+use super::device::SimulatedLaunch;
 use super::input::{Call, Launched};
 use super::scenario::SCENARIO_COUNT;
 use super::variants::{CHOSEN_COUNT, Clocks};
@@ -25,7 +25,7 @@ const LAUNCH_LIMIT: usize = 16_384;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Launches {
     places: Correlated<u32>,
-    ring: Vec<Entry>,
+    ring: Vec<CallEntry>,
     /// Index of the oldest entry once the ring is full.
     oldest: usize,
     /// Named scenario that each chosen one starts as.
@@ -35,17 +35,17 @@ pub(super) struct Launches {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct CallEntry {
     correlation: CorrelationId,
     /// Number of such changes that its clocks include.
     changes: u32,
-    launch: Launch,
+    launch: SimulatedLaunch,
 }
 
 impl Launches {
     /// Stores a launching call. An older one with the same id is no longer found.
-    pub(super) fn insert(&mut self, correlation: CorrelationId, launch: Launch) {
-        let entry = Entry { correlation, changes: self.changes, launch };
+    pub(super) fn insert(&mut self, correlation: CorrelationId, launch: SimulatedLaunch) {
+        let entry = CallEntry { correlation, changes: self.changes, launch };
         let place = if self.ring.len() < LAUNCH_LIMIT {
             self.ring.push(entry);
             self.ring.len() - 1
@@ -62,9 +62,9 @@ impl Launches {
         self.places.insert(correlation.0, place as u32);
     }
 
-    pub(super) fn get(&mut self, correlation: CorrelationId) -> Option<&Launch> {
+    pub(super) fn get(&mut self, correlation: CorrelationId) -> Option<&SimulatedLaunch> {
         let place = *self.places.get(correlation.0)? as usize;
-        let Entry { changes, launch, .. } = self.ring.get_mut(place)?;
+        let CallEntry { changes, launch, .. } = self.ring.get_mut(place)?;
         if *changes != self.changes {
             *changes = self.changes;
             begin(&mut launch.entered, self.starts);

@@ -57,7 +57,7 @@ mod variants;
 
 pub use best_case::{BestCase, WORTH_DOING, WORTH_SHOWING};
 pub use combinations::Combined;
-pub use estimate::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, Refusal, UNEXPLAINED_LIMIT, WhatIf};
+pub use estimate::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, SimulationProblem, UNEXPLAINED_LIMIT, WhatIf};
 pub use input::{
     Call, CallClass, Launched, LaunchedBy, MOST_BYTES, Operation, OperationClass, READBACK_BYTES, SmallGrid, Transfer,
 };
@@ -69,7 +69,7 @@ pub use variants::Removed;
 
 use gpuwhy_trace::record::{DeviceId, ThreadId};
 
-use self::input::{Event, Queue, StepMark};
+use self::input::{InputEvent, Queue, StepMark};
 use self::replay::Replay;
 use self::shorter::{EventLog, Taken};
 use crate::steps::StepSeries;
@@ -201,7 +201,7 @@ impl Simulation {
                 continue;
             }
             match event {
-                Event::Step(device, mark) => {
+                InputEvent::Step(device, mark) => {
                     self.keep(Taken::Step(at, device, mark));
                     match mark {
                         StepMark::Begin(series) => {
@@ -212,15 +212,15 @@ impl Simulation {
                         StepMark::Break => self.replay.break_off(device),
                     }
                 }
-                Event::Return(thread) => {
+                InputEvent::Return(thread) => {
                     self.keep(Taken::Return(at, thread));
                     self.replay.leave(thread, at);
                 }
-                Event::Enter(call) => {
+                InputEvent::Enter(call) => {
                     let call = self.replay.enter(call);
                     self.keep(Taken::Enter(call));
                 }
-                Event::Operation(operation) => {
+                InputEvent::Operation(operation) => {
                     self.keep(Taken::Operation(*operation));
                     self.replay.run(operation);
                 }

@@ -5,7 +5,7 @@
 use gpuwhy_trace::record::{DeviceId, ThreadId};
 
 use super::combinations::Combinations;
-use super::device::{Launch, Progress, Streams};
+use super::device::{Progress, SimulatedLaunch, Streams};
 use super::estimate::WhatIf;
 use super::gaps::QueuedGaps;
 use super::host::{Begun, SHORT_CALL_NANOS, Threads};
@@ -13,7 +13,7 @@ use super::input::{Call, CallClass, Operation, OperationClass, READBACK_BYTES};
 use super::launches::{self, GraphNodes, Launches, Told};
 use super::sampling::Sampling;
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
-use super::steps::{StepTimes, Steps};
+use super::steps::{SimulatedSteps, StepTimes};
 use super::variants::{CHOSEN_COUNT, Clocks, Origin, Removed, VARIANT_COUNT, Variants, as_clock, is_traced, later};
 use crate::attribution::api::BLOCKING_COPY_NANOS;
 use crate::steps::StepSeries;
@@ -25,11 +25,11 @@ pub const RELEASE_NANOS: u64 = 40_000;
 const DEVICE_LIMIT: usize = 256;
 
 #[derive(Clone, Debug, Default)]
-struct Device {
+struct SimulatedDevice {
     id: DeviceId,
     progress: Progress,
     gaps: QueuedGaps,
-    steps: Steps,
+    steps: SimulatedSteps,
 }
 
 /// See the [module](self).
@@ -37,7 +37,7 @@ struct Device {
 pub(super) struct Replay {
     threads: Threads,
     pub(super) streams: Streams,
-    devices: Vec<Device>,
+    devices: Vec<SimulatedDevice>,
     pub(super) origin: Origin,
     launches: Launches,
     pub(super) nodes: GraphNodes,
@@ -74,7 +74,7 @@ impl Replay {
         Some(std::array::from_fn(|variant| self.origin.time(clocks[variant])))
     }
 
-    fn device(&self, id: DeviceId) -> Option<&Device> {
+    fn device(&self, id: DeviceId) -> Option<&SimulatedDevice> {
         self.devices.iter().find(|device| device.id == id)
     }
 
@@ -137,7 +137,7 @@ impl Replay {
             && let Some(outer) = thread.open
         {
             if call.start < outer.end {
-                let launch = Launch::of(&outer, thread);
+                let launch = SimulatedLaunch::of(&outer, thread);
                 self.launches.insert(call.correlation, launch);
                 return *call;
             }
@@ -149,7 +149,7 @@ impl Replay {
         let call = Call { tracing_ns: call.tracing_ns.saturating_add(nodes), ..*call };
         let thread = self.threads.enter(&call, launched, self.origin, &self.variants);
         if call.class != CallClass::Other {
-            let launch = Launch::of(&call, thread);
+            let launch = SimulatedLaunch::of(&call, thread);
             self.launches.insert(call.correlation, launch);
         }
         call
@@ -203,7 +203,7 @@ impl Replay {
             if place == DEVICE_LIMIT {
                 return;
             }
-            self.devices.push(Device { id: operation.device, ..Device::default() });
+            self.devices.push(SimulatedDevice { id: operation.device, ..SimulatedDevice::default() });
         }
         let device = &mut self.devices[place];
         let launched_by = operation.launch.map(|launch| launch.correlation);

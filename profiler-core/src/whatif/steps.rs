@@ -59,7 +59,7 @@ impl StepTimes {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Steps {
+pub(super) struct SimulatedSteps {
     /// Open step: progress at its start.
     last: Option<(StepSeries, Progress)>,
     series: Vec<Series>,
@@ -74,7 +74,7 @@ struct Series {
     joined: u32,
 }
 
-impl Steps {
+impl SimulatedSteps {
     /// A step of `id` starts: all earlier work is in `now`, and the previous step represents `stands_for`
     /// steps. Time between steps of different series is not a step. Returns the previous step, if there was
     /// one.
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn every_step_is_in_one_row_however_many_there_are() {
-        let mut steps = Steps::default();
+        let mut steps = SimulatedSteps::default();
         let mut now = Progress { real: 1_000, clocks: [0.0; VARIANT_COUNT], ..Progress::default() };
         steps.boundary(&now, PERIOD, 1);
         for count in 1..=5_000u64 {
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn neither_what_broke_off_nor_what_is_between_two_series_is_a_step() {
         let other = StepSeries { period: 7, ..PERIOD };
-        let mut steps = Steps::default();
+        let mut steps = SimulatedSteps::default();
         let mut at = |real, id| _ = steps.boundary(&Progress { real, ..Progress::default() }, id, 1);
         at(10, PERIOD);
         at(20, PERIOD);

@@ -3,7 +3,7 @@
 
 use gpuwhy_trace::record::Timestamp;
 use profiler_core::attribution::leaf::Cause;
-use profiler_core::monitoring::{Change, MonitorView};
+use profiler_core::monitoring::{BottleneckChange, MonitorView};
 
 use super::{Captures, MONITORED, ROW_LIMIT};
 use crate::run::{BurstRow, BurstTable, CaptureRow, Report};
@@ -36,7 +36,7 @@ impl Captures {
             return;
         }
         let burst = BurstRow::of(row, report);
-        self.changes.recorded(Change {
+        self.changes.recorded(BottleneckChange {
             at: burst.begin,
             cause: burst.cause,
             share: burst.share,

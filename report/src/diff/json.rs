@@ -4,32 +4,32 @@ use gpuwhy_trace::document::document;
 use profiler_core::document::leaves;
 
 use super::prediction::Prediction;
-use super::rows::Row;
+use super::rows::DiffRow;
 use super::unit::Representative;
-use super::{DeviceDiff, Diff, LimitChanges, Places, Refusal};
+use super::{DeviceDiff, Diff, LimitChanges, NotComparable, Places};
 use crate::document::limits;
 
 const SCHEMA_VERSION: u32 = 2;
 
 /// The complete document: a comparison, or the reason why there is none.
 #[derive(Debug)]
-pub struct Document<'a>(pub &'a Result<Diff, Refusal>);
+pub struct DiffJson<'a>(pub &'a Result<Diff, NotComparable>);
 
-impl Document<'_> {
+impl DiffJson<'_> {
     fn similarity(&self) -> Option<f64> {
         match self.0 {
             Ok(diff) => Some(diff.similarity),
-            Err(Refusal::DifferentPrograms(similarity)) => Some(*similarity),
-            Err(Refusal::NoWork(_)) => None,
+            Err(NotComparable::DifferentPrograms(similarity)) => Some(*similarity),
+            Err(NotComparable::NoWork(_)) => None,
         }
     }
 }
 
 /// A name and the change of its time, nanoseconds.
-struct Change(&'static str, i64);
+struct TimeChange(&'static str, i64);
 
 document! {
-    from: Document<'_> {
+    from: DiffJson<'_> {
         schema_version: SCHEMA_VERSION,
         refused: from.0.as_ref().err().map(ToString::to_string),
         similarity: from.similarity(),
@@ -47,8 +47,8 @@ document! {
         longer_pairs: from.test.map(|test| test.larger),
         a: from.a,
         b: from.b,
-        leaf_changes: from.leaves.iter().map(|&(leaf, change)| Change(leaf.name(), change)).collect::<Vec<_>>(),
-        cause_changes: from.causes.iter().map(|&(cause, change)| Change(cause.name(), change)).collect::<Vec<_>>(),
+        leaf_changes: from.leaves.iter().map(|&(leaf, change)| TimeChange(leaf.name(), change)).collect::<Vec<_>>(),
+        cause_changes: from.causes.iter().map(|&(cause, change)| TimeChange(cause.name(), change)).collect::<Vec<_>>(),
         compute_limits: from.limits,
         kernels: from.kernels,
         copies: from.copies,
@@ -56,14 +56,14 @@ document! {
         places_refused: from.places.as_ref().err(),
         prediction: from.prediction,
     }
-    from: Change {
+    from: TimeChange {
         name: from.0,
         change_ns: from.1,
     }
     from: LimitChanges {
         a_ns: limits(&from.a),
         b_ns: limits(&from.b),
-        changes: from.changes.iter().map(|&(limit, change)| Change(limit.name(), change)).collect::<Vec<_>>(),
+        changes: from.changes.iter().map(|&(limit, change)| TimeChange(limit.name(), change)).collect::<Vec<_>>(),
     }
     from: Places {
         operations_a: from.operations.0,
@@ -83,7 +83,7 @@ document! {
         actual_speedup: from.actual_speedup,
         base_error: from.base_error,
         over_best_case_ns: from.over_best_case_ns(),
-        other_leaf_changes: from.others.iter().map(|&(leaf, change)| Change(leaf.name(), change)).collect::<Vec<_>>(),
+        other_leaf_changes: from.others.iter().map(|&(leaf, change)| TimeChange(leaf.name(), change)).collect::<Vec<_>>(),
     }
     from: Representative {
         unit_ns: from.unit_ns,
@@ -94,7 +94,7 @@ document! {
         step_source: from.source,
         leaves: leaves(&from.leaves),
     }
-    from: Row {
+    from: DiffRow {
         name: from.name,
         launches: from.launches,
         speed: from.speed,

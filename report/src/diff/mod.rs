@@ -30,17 +30,17 @@ pub use alignment::{MOST_EDITS, align};
 pub use compared::SAME_PROGRAM;
 pub(crate) use compared::same_steps;
 pub use limits::LimitChanges;
-pub use model::{DeviceDiff, Diff, Outcome, RUNS_DIFFER, Refusal, Side, within_runs};
+pub use model::{DeviceDiff, Diff, NotComparable, RUNS_DIFFER, Side, StepChange, within_runs};
 pub use places::{ChangedPlace, Fate, Places};
 pub use prediction::Prediction;
-pub use rows::{LAUNCHES_SHARE, Launches, Row, SLOWER_SHARE, Speed, Usage};
+pub use rows::{DiffRow, LAUNCHES_SHARE, Launches, SLOWER_SHARE, Speed, Usage};
 pub use significance::{RankTest, SIGNIFICANCE, mann_whitney};
 pub use unit::{Basis, FEWEST_STEPS, OPERATIONS, Representative, WARM_UP_STEPS};
 pub(crate) use unit::{comparable, durations, representative};
 
 use crate::run::Report;
 use crate::text_format::Style;
-use pair::Run;
+use pair::DiffRun;
 use profiler_core::attribution::leaf::Cause;
 
 impl Diff {
@@ -64,20 +64,20 @@ impl Diff {
 ///
 /// # Errors
 /// If they cannot be compared: a run without work, or runs of different programs.
-pub fn compare(a: &Report, b: &Report) -> Result<Diff, Refusal> {
+pub fn compare(a: &Report, b: &Report) -> Result<Diff, NotComparable> {
     for (side, report) in [(Side::A, a), (Side::B, b)] {
         if report.bottleneck.cause == Cause::NoWork {
-            return Err(Refusal::NoWork(side));
+            return Err(NotComparable::NoWork(side));
         }
     }
     let similarity = rows::similarity(&a.devices, &b.devices);
     if similarity < SAME_PROGRAM {
-        return Err(Refusal::DifferentPrograms(similarity));
+        return Err(NotComparable::DifferentPrograms(similarity));
     }
     let mut warnings = caveats::caveats(a, b);
     let mut devices = Vec::new();
     for (first, second) in a.devices.iter().zip(&b.devices) {
-        let (first, second) = (Run::new(a, first), Run::new(b, second));
+        let (first, second) = (DiffRun::new(a, first), DiffRun::new(b, second));
         let (diff, sentences) = pair::compare(&first, &second, similarity);
         warnings.extend(sentences);
         devices.push(diff);

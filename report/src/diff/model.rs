@@ -10,7 +10,7 @@ use super::compared::SAME_PROGRAM;
 use super::limits::LimitChanges;
 use super::places::Places;
 use super::prediction::Prediction;
-use super::rows::Row;
+use super::rows::DiffRow;
 use super::significance::{RankTest, SIGNIFICANCE};
 use super::unit::{Basis, Representative};
 
@@ -38,14 +38,14 @@ impl fmt::Display for Side {
 
 /// Reason not to compare two runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Refusal {
+pub enum NotComparable {
     /// A run launched no device work.
     NoWork(Side),
     /// They execute different kernels. Contains the similarity, 0 to 1.
     DifferentPrograms(f64),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for NotComparable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoWork(side) => write!(f, "{side} asked nothing of the device for (nearly) all of the time"),
@@ -59,7 +59,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl Error for Refusal {}
+impl Error for NotComparable {}
 
 /// Differences between two runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,9 +93,9 @@ pub struct DeviceDiff {
     /// Changes in the limits of computation; `None` unless both runs have hardware counter samples.
     pub limits: Option<LimitChanges>,
     /// Kernels, the largest change of time in one unit first.
-    pub kernels: Vec<Row>,
+    pub kernels: Vec<DiffRow>,
     /// Copies, the largest change of time in one unit first.
-    pub copies: Vec<Row>,
+    pub copies: Vec<DiffRow>,
     /// Changes by position in the step, or the reason why only names can be compared.
     pub places: Result<Places, String>,
     /// Prediction for B by the simulation of A, if there is one.
@@ -105,7 +105,7 @@ pub struct DeviceDiff {
 /// Change in the duration of one unit, as far as one run of each shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
-pub enum Outcome {
+pub enum StepChange {
     /// B takes less time.
     Faster,
     /// B takes more time.
@@ -123,14 +123,14 @@ impl DeviceDiff {
     }
 
     /// Outcome for the duration. Without steps there is no test.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> StepChange {
         let is_chance = self.test.is_some_and(|test| test.p >= SIGNIFICANCE);
         match self.change_ns() {
-            0 => Outcome::Unchanged,
-            _ if is_chance => Outcome::Unchanged,
-            _ if within_runs(self.a.unit_ns, self.b.unit_ns) => Outcome::Inconclusive,
-            ..0 => Outcome::Faster,
-            1.. => Outcome::Slower,
+            0 => StepChange::Unchanged,
+            _ if is_chance => StepChange::Unchanged,
+            _ if within_runs(self.a.unit_ns, self.b.unit_ns) => StepChange::Inconclusive,
+            ..0 => StepChange::Faster,
+            1.. => StepChange::Slower,
         }
     }
 }

@@ -15,12 +15,12 @@ use super::significance::{RankTest, mann_whitney};
 use super::unit::{self, Basis, DeviceSum, OPERATIONS, Representative};
 use crate::run::{DeviceReport, Report};
 
-pub(super) struct Run<'a> {
+pub(super) struct DiffRun<'a> {
     device: &'a DeviceReport,
     operations: u64,
 }
 
-impl<'a> Run<'a> {
+impl<'a> DiffRun<'a> {
     /// Memsets are counted for all devices together; each device gets a part in proportion to its other
     /// operations.
     pub(super) fn new(report: &Report, device: &'a DeviceReport) -> Self {
@@ -38,7 +38,7 @@ fn kernels_and_copies(device: &DeviceReport) -> u64 {
 
 /// Compares one device of each run; returns sentences if the comparison is not by steps, or if counters are
 /// not comparable. `similarity` is that of the runs.
-pub(super) fn compare(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> (DeviceDiff, Vec<String>) {
+pub(super) fn compare(a: &DiffRun<'_>, b: &DiffRun<'_>, similarity: f64) -> (DeviceDiff, Vec<String>) {
     let (basis, before, after, test, reason) = match by_steps(a, b, similarity) {
         Ok((before, after, test)) => (Basis::Step, before, after, test, None),
         Err(reason) => {
@@ -46,7 +46,7 @@ pub(super) fn compare(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> (DeviceDiff,
             (Basis::Operations, before, after, None, Some(sentence))
         }
     };
-    let part = |unit: &Representative, run: &Run<'_>| unit.operations as f64 / run.operations.max(1) as f64;
+    let part = |unit: &Representative, run: &DiffRun<'_>| unit.operations as f64 / run.operations.max(1) as f64;
     let scale = (part(&before, a), part(&after, b));
     let diff = DeviceDiff {
         ids: (a.device.device.id, b.device.device.id),
@@ -69,7 +69,7 @@ pub(super) fn compare(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> (DeviceDiff,
 
 type BySteps = (Representative, Representative, Option<RankTest>);
 
-fn by_steps(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> Result<BySteps, String> {
+fn by_steps(a: &DiffRun<'_>, b: &DiffRun<'_>, similarity: f64) -> Result<BySteps, String> {
     let missing = |which: &str| Err(format!("{which} fewer than {} comparable steps", unit::FEWEST_STEPS));
     let (first, second) = match (unit::comparable(a.device.steps.as_ref()), unit::comparable(b.device.steps.as_ref())) {
         (Some(first), Some(second)) => (first, second),
@@ -88,15 +88,15 @@ fn by_steps(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> Result<BySteps, String
 
 /// Returns the time of equally many operations, and the sentence that describes them. Start-up is excluded if
 /// both runs can separate it.
-fn by_operations(a: &Run<'_>, b: &Run<'_>, reason: &str) -> (Representative, Representative, String) {
-    let step = |run: &Run<'_>| {
+fn by_operations(a: &DiffRun<'_>, b: &DiffRun<'_>, reason: &str) -> (Representative, Representative, String) {
+    let step = |run: &DiffRun<'_>| {
         unit::comparable(run.device.steps.as_ref()).map(|(source, rows)| unit::representative(source, rows))
     };
     let operations = match (step(a), step(b)) {
         (Some(step), None) | (None, Some(step)) if step.operations > 0 => step.operations,
         _ => OPERATIONS,
     };
-    let warm = |run: &Run<'_>| DeviceSum::warm(run.device);
+    let warm = |run: &DiffRun<'_>| DeviceSum::warm(run.device);
     let (first, second, start_up) = match warm(a).zip(warm(b)) {
         Some((first, second)) => (first, second, "left out"),
         None => (DeviceSum::whole(a.device, a.operations), DeviceSum::whole(b.device, b.operations), "included"),

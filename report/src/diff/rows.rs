@@ -67,7 +67,7 @@ pub struct Usage {
 
 /// A kernel or a kind of copy in both runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct DiffRow {
     /// Name of the kernel, or direction and memory of the copy.
     pub name: String,
     /// In the first run.
@@ -82,7 +82,7 @@ pub struct Row {
     pub p: Option<f64>,
 }
 
-impl Row {
+impl DiffRow {
     /// Change of the time in one unit, nanoseconds; negative when the second run takes less.
     pub fn change_ns(&self) -> f64 {
         self.b.unit_ns - self.a.unit_ns
@@ -151,13 +151,13 @@ pub fn similarity(a: &[DeviceReport], b: &[DeviceReport]) -> f64 {
 }
 
 /// Kernels of both runs, the largest change of time first. `scale` is one unit as a fraction of each trace.
-pub fn kernels(a: &[KernelRow], b: &[KernelRow], scale: (f64, f64)) -> Vec<Row> {
+pub fn kernels(a: &[KernelRow], b: &[KernelRow], scale: (f64, f64)) -> Vec<DiffRow> {
     let totals = |rows: &[KernelRow]| all_totals(rows.iter().map(|row| (row.name.clone(), &row.durations, 0)));
     aligned(&totals(a), &totals(b), scale)
 }
 
 /// Copies of both runs, the largest change of time first. `scale` is one unit as a fraction of each trace.
-pub fn copies(a: &[CopyRow], b: &[CopyRow], scale: (f64, f64)) -> Vec<Row> {
+pub fn copies(a: &[CopyRow], b: &[CopyRow], scale: (f64, f64)) -> Vec<DiffRow> {
     let totals = |rows: &[CopyRow]| {
         all_totals(rows.iter().map(|row| (format!("copy {}", path_name(row.path)), &row.durations, row.bytes)))
     };
@@ -172,7 +172,7 @@ fn all_totals<'a>(rows: impl Iterator<Item = (String, &'a Durations, u64)>) -> B
     all_totals
 }
 
-fn aligned(a: &BTreeMap<String, KernelTotals>, b: &BTreeMap<String, KernelTotals>, scale: (f64, f64)) -> Vec<Row> {
+fn aligned(a: &BTreeMap<String, KernelTotals>, b: &BTreeMap<String, KernelTotals>, scale: (f64, f64)) -> Vec<DiffRow> {
     // Bonferroni: each row has a test, so the significance level holds for all tests together.
     let level = SIGNIFICANCE / a.keys().filter(|name| b.contains_key(*name)).count().max(1) as f64;
     let absent = KernelTotals::default();
@@ -183,7 +183,7 @@ fn aligned(a: &BTreeMap<String, KernelTotals>, b: &BTreeMap<String, KernelTotals
             let p = mean_shift(&first.spread(), &second.spread());
             let (a, b) = (first.usage(scale.0), second.usage(scale.1));
             let speed = speed(a.mean_ns, b.mean_ns, p.is_some_and(|p| p < level));
-            Row { name: name.clone(), a, b, launches: launches(&a, &b), speed, p }
+            DiffRow { name: name.clone(), a, b, launches: launches(&a, &b), speed, p }
         })
         .collect();
     rows.sort_by(|x, y| y.change_ns().abs().total_cmp(&x.change_ns().abs()).then_with(|| x.name.cmp(&y.name)));

@@ -7,9 +7,9 @@ use std::fmt::Write;
 use profiler_core::counters::roofs::LimitTimes;
 
 use super::compared::change;
-use super::rows::{Launches, Row, Speed, Usage};
+use super::rows::{DiffRow, Launches, Speed, Usage};
 use super::unit::{Basis, Representative};
-use super::{DeviceDiff, Diff, Fate, LimitChanges, Outcome, Prediction, RUNS_DIFFER};
+use super::{DeviceDiff, Diff, Fate, LimitChanges, Prediction, RUNS_DIFFER, StepChange};
 use crate::text_format::names::short_name;
 use crate::text_format::{Page, Paint, Style, counted, duration, wrapped, wrapped_as};
 use crate::words::{self, about};
@@ -32,7 +32,7 @@ pub(super) fn headline(diff: &DeviceDiff) -> String {
     let times = format!("({} -> {})", duration(a), duration(b));
     let outcome = diff.outcome();
     let mut line = match outcome {
-        Outcome::Unchanged => return format!("{what} has not changed {times}"),
+        StepChange::Unchanged => return format!("{what} has not changed {times}"),
         _ if b < a => format!("{what} is {} faster {times}", factor(a, b)),
         _ => format!("{what} is {} slower {times}", factor(b, a)),
     };
@@ -47,7 +47,7 @@ pub(super) fn headline(diff: &DeviceDiff) -> String {
     if !parts.is_empty() {
         let _ = write!(line, ": {}", parts.join(", "));
     }
-    if outcome == Outcome::Inconclusive {
+    if outcome == StepChange::Inconclusive {
         let _ = write!(line, ". {}", one_run_each());
     }
     line
@@ -183,7 +183,7 @@ fn leaf_line(out: &mut Page, name: &str, a: &str, b: &str, nanos: i64) {
     let _ = writeln!(out, "  {a:>10}{b:>12}{:>13}  {name}", signed(nanos as f64));
 }
 
-fn row_table(out: &mut Page, title: &str, rows: &[Row], limit: usize, device: &DeviceDiff) {
+fn row_table(out: &mut Page, title: &str, rows: &[DiffRow], limit: usize, device: &DeviceDiff) {
     let least = device.a.unit_ns.max(device.b.unit_ns) as f64 * WORTH_A_LINE;
     let changed: Vec<_> =
         rows.iter().filter(|row| row.is_changed() && row.change_ns().abs() >= least).take(limit).collect();
@@ -239,7 +239,7 @@ fn place_table(out: &mut Page, device: &DeviceDiff, limit: usize) {
     }
 }
 
-fn row_text(row: &Row, columns: usize) -> String {
+fn row_text(row: &DiffRow, columns: usize) -> String {
     let usage = |usage: &Usage| format!("{:.1} x {}", usage.per_unit, duration(usage.mean_ns.round() as u64));
     let mut what = match row.launches {
         Launches::Added => format!("added, {}", usage(&row.b)),

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{CommunicatorState, Culprit, Finding, HangKind, HangReport, Outstanding, RankReport, RunAnswers};
+use super::{
+    CommunicatorState, Culprit, HangKind, HangReport, Outstanding, RankReport, RunAnswers, WaitingCommunicator,
+};
 
 /// Minimum age of a suspicious operation, nanoseconds: checkpoints and evaluations of one rank take this
 /// long. PyTorch's own watchdog waits 600 s.
@@ -38,7 +40,7 @@ pub fn judge(rank_reports: &[RankReport]) -> HangReport {
         judge_run(run, &rank_reports, &mut report);
     }
     report.findings.sort_by_key(|finding| (finding.is_passed_on, finding.kind, std::cmp::Reverse(finding.age_ns)));
-    let young = |finding: &Finding| finding.age_ns.is_some_and(|age| age < SUSPECT_NANOS);
+    let young = |finding: &WaitingCommunicator| finding.age_ns.is_some_and(|age| age < SUSPECT_NANOS);
     if !report.findings.is_empty() && report.findings.iter().all(young) {
         report.doubts.push(
             "No operation is older than 30 s: the job may go on by itself. Ask again, and compare the numbers."
@@ -66,7 +68,7 @@ fn judge_run(run: &str, rank_reports: &[&RankReport], report: &mut HangReport) {
         ));
     }
     let absent = absent(rank_reports, &ranks);
-    let mut findings: Vec<Finding> =
+    let mut findings: Vec<WaitingCommunicator> =
         communicators.iter().filter_map(|(id, views)| finding(run, id, views, &absent)).collect();
     pass_on(&mut findings);
     findings.iter_mut().for_each(|finding| finding.culprits.truncate(CULPRITS));
@@ -85,7 +87,7 @@ fn absent(rank_reports: &[&RankReport], ranks: &BTreeSet<u32>) -> Vec<u32> {
 }
 
 /// Problem of a communicator; `None` when no rank waits in it. `absent`: ranks of the job without a report.
-fn finding(run: &str, id: &str, views: &[View<'_>], absent: &[u32]) -> Option<Finding> {
+fn finding(run: &str, id: &str, views: &[View<'_>], absent: &[u32]) -> Option<WaitingCommunicator> {
     let number = first_mismatch(views).or_else(|| never_queued(views)).or_else(|| first_outstanding(views))?;
     let of_number: Vec<(&View<'_>, &Outstanding)> =
         views.iter().filter_map(|view| Some((view, view.operation(number)?))).collect();
@@ -97,7 +99,7 @@ fn finding(run: &str, id: &str, views: &[View<'_>], absent: &[u32]) -> Option<Fi
     let (kind, culprits) = reason(number, views, &of_number, absent);
     let blamed: BTreeSet<u32> = culprits.iter().map(|culprit| culprit.rank).collect();
     let ranks = waiting.map(|view| view.rank_report.rank);
-    Some(Finding {
+    Some(WaitingCommunicator {
         run: run.to_owned(),
         communicator: id.to_owned(),
         name: views.iter().map(|view| view.state.name.as_str()).find(|name| !name.is_empty()).unwrap_or("").to_owned(),
@@ -216,7 +218,7 @@ fn most<T: AsRef<str>>(texts: impl Iterator<Item = T>) -> String {
 }
 
 /// Finds culprits that wait in another communicator themselves, and sorts them after those that do not.
-fn pass_on(findings: &mut [Finding]) {
+fn pass_on(findings: &mut [WaitingCommunicator]) {
     let mut waits: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (place, finding) in findings.iter().enumerate() {
         for &rank in &finding.waiting {
@@ -334,7 +336,7 @@ mod tests {
         RankReport { world_size: 64, ..rank_report(rank, vec![dp, tp]) }
     }
 
-    fn ranks(finding: &Finding) -> Vec<u32> {
+    fn ranks(finding: &WaitingCommunicator) -> Vec<u32> {
         finding.culprits.iter().map(|culprit| culprit.rank).collect()
     }
 

@@ -80,7 +80,7 @@ pub struct HangReport {
     /// Runs with at least one reply, by name.
     pub runs: Vec<RunAnswers>,
     /// Waiting communicators, those that explain others first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<WaitingCommunicator>,
     /// Sentences about processes and hosts that were queried and did not reply. They may be the cause of a
     /// hang.
     pub silent: Vec<String>,
@@ -103,7 +103,7 @@ pub struct RunAnswers {
 /// A waiting communicator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Finding {
+pub struct WaitingCommunicator {
     /// Name of its run; empty when unknown.
     pub run: String,
     /// Its identity.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Culprit, Finding, HangKind, HangReport, RunAnswers};
+use super::{Culprit, HangKind, HangReport, RunAnswers, WaitingCommunicator};
 use crate::text_format::{Page, Style, duration, shortened, wrapped};
 
 /// Maximum number of findings and culprits shown; the others are counted.
@@ -81,7 +81,7 @@ fn named(run: &str) -> String {
     if run.is_empty() { "without a name".to_owned() } else { shortened_text(run) }
 }
 
-fn sentence(finding: &Finding) -> String {
+fn sentence(finding: &WaitingCommunicator) -> String {
     let name = if finding.name.is_empty() { &finding.communicator } else { &finding.name };
     let function = if finding.function.is_empty() { "operation" } else { finding.function.as_str() };
     let age = finding.age_ns.map_or_else(String::new, |age| format!(" for {}", duration(age)));

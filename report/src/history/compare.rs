@@ -3,7 +3,7 @@
 use profiler_core::attribution::leaf::Cause;
 
 use super::{DeviceRun, Run};
-use crate::diff::{Outcome, RankTest, SAME_PROGRAM, SIGNIFICANCE, mann_whitney, same_steps, within_runs};
+use crate::diff::{RankTest, SAME_PROGRAM, SIGNIFICANCE, StepChange, mann_whitney, same_steps, within_runs};
 
 /// Number of earlier runs (fewer if there are fewer) that a regression must be slower than: two runs of one
 /// program differ by more than their steps do, and a single earlier run does not show that variation.
@@ -45,7 +45,7 @@ pub enum Unlike {
 
 /// Change of the step from one run to a later one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct StepTrend {
     /// The device whose steps are compared: the slowest of the later run.
     pub device: usize,
     /// The step of the earlier run, nanoseconds.
@@ -58,7 +58,7 @@ pub struct Change {
     pub causes: Vec<(Cause, i64)>,
 }
 
-impl Change {
+impl StepTrend {
     /// Change in percent of the earlier step; positive when the later run is slower.
     pub fn percent(&self) -> f64 {
         (self.after_ns as f64 - self.before_ns as f64) / self.before_ns.max(1) as f64 * 100.0
@@ -66,12 +66,12 @@ impl Change {
 
     /// Result of the rank test alone: a change with a probability by chance above one in a hundred counts as
     /// unchanged. Never inconclusive; the earlier runs decide if it is a regression.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> StepChange {
         match self.after_ns.cmp(&self.before_ns) {
-            _ if self.test.p >= SIGNIFICANCE => Outcome::Unchanged,
-            std::cmp::Ordering::Less => Outcome::Faster,
-            std::cmp::Ordering::Equal => Outcome::Unchanged,
-            std::cmp::Ordering::Greater => Outcome::Slower,
+            _ if self.test.p >= SIGNIFICANCE => StepChange::Unchanged,
+            std::cmp::Ordering::Less => StepChange::Faster,
+            std::cmp::Ordering::Equal => StepChange::Unchanged,
+            std::cmp::Ordering::Greater => StepChange::Slower,
         }
     }
 }
@@ -82,7 +82,7 @@ pub struct Judged {
     /// Index in the input.
     pub run: usize,
     /// The newest comparable earlier run, and the change since then.
-    pub before: Option<(usize, Change)>,
+    pub before: Option<(usize, StepTrend)>,
     /// Number of earlier runs it was compared with, at most [`EARLIER_RUNS`].
     pub held_against: usize,
     /// True if it is slower, by the test, than each of these; compared with a single run, by more than two
@@ -102,7 +102,7 @@ pub fn judged(runs: &[Run], like: Like) -> Vec<Judged> {
             match change(&runs[earlier], run, like) {
                 Ok(change) => {
                     found.held_against += 1;
-                    slower += usize::from(change.outcome() == Outcome::Slower);
+                    slower += usize::from(change.outcome() == StepChange::Slower);
                     found.before.get_or_insert((earlier, change));
                 }
                 Err(why) => {
@@ -113,7 +113,7 @@ pub fn judged(runs: &[Run], like: Like) -> Vec<Judged> {
                 break;
             }
         }
-        let is_alone = |(_, change): &(usize, Change)| within_runs(change.before_ns, change.after_ns);
+        let is_alone = |(_, change): &(usize, StepTrend)| within_runs(change.before_ns, change.after_ns);
         let is_within = found.held_against == 1 && found.before.as_ref().is_some_and(is_alone);
         found.regression = found.held_against > 0 && slower == found.held_against && !is_within;
         if found.before.is_some() {
@@ -124,7 +124,7 @@ pub fn judged(runs: &[Run], like: Like) -> Vec<Judged> {
     (0..runs.len()).map(judge).collect()
 }
 
-fn change(before: &Run, after: &Run, like: Like) -> Result<Change, Unlike> {
+fn change(before: &Run, after: &Run, like: Like) -> Result<StepTrend, Unlike> {
     if like.same_host && before.host != after.host {
         return Err(Unlike::Host);
     }
@@ -149,7 +149,7 @@ fn change(before: &Run, after: &Run, like: Like) -> Result<Change, Unlike> {
         return Err(Unlike::Steps);
     }
     let test = mann_whitney(&first.durations_ns, &second.durations_ns).ok_or(Unlike::NoSteps)?;
-    Ok(Change { device, before_ns, after_ns, test, causes: causes(first, second) })
+    Ok(StepTrend { device, before_ns, after_ns, test, causes: causes(first, second) })
 }
 
 fn causes(before: &DeviceRun, after: &DeviceRun) -> Vec<(Cause, i64)> {

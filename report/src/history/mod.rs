@@ -10,7 +10,7 @@ mod compare;
 mod read;
 mod text;
 
-pub use compare::{Change, EARLIER_RUNS, Judged, Like, Unlike, judged};
+pub use compare::{EARLIER_RUNS, Judged, Like, StepTrend, Unlike, judged};
 #[cfg(feature = "serde")]
 pub use read::BadLine;
 pub use text::{date, text};

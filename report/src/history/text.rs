@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use profiler_core::attribution::leaf::Cause;
 
-use super::{Change, Judged, Run, Unlike};
-use crate::diff::{Outcome, RUNS_DIFFER};
+use super::{Judged, Run, StepTrend, Unlike};
+use crate::diff::{RUNS_DIFFER, StepChange};
 use crate::text_format::{Page, Style, counted, duration, percent, shortened, wrapped};
 use crate::words;
 
@@ -68,10 +68,10 @@ pub fn text(runs: &[Run], judged: &[Judged], rows: usize, style: Style) -> Strin
 }
 
 /// The change in a row; `=` if it could be chance.
-fn shown(change: &Change) -> String {
+fn shown(change: &StepTrend) -> String {
     match change.outcome() {
-        Outcome::Unchanged => "=".to_owned(),
-        Outcome::Faster | Outcome::Slower | Outcome::Inconclusive => format!("{:+.1} %", change.percent()),
+        StepChange::Unchanged => "=".to_owned(),
+        StepChange::Faster | StepChange::Slower | StepChange::Inconclusive => format!("{:+.1} %", change.percent()),
     }
 }
 
@@ -96,13 +96,13 @@ fn sentence(runs: &[Run], judged: &[Judged]) -> String {
     let steps = format!("{} -> {}", duration(change.before_ns), duration(change.after_ns));
     let by = change.percent().abs();
     match change.outcome() {
-        Outcome::Unchanged => {
+        StepChange::Unchanged => {
             format!("No change since the run of {since} ({steps}).")
         }
-        Outcome::Faster => {
+        StepChange::Faster => {
             format!("The newest run is {by:.1} % faster than that of {since} ({steps}): {}.", moved(change))
         }
-        Outcome::Slower | Outcome::Inconclusive => {
+        StepChange::Slower | StepChange::Inconclusive => {
             let all = match (last.regression, last.held_against) {
                 (true, 1) => "It is the only earlier run like it".to_owned(),
                 (true, count) => format!("Regression: it is slower than each of the {count} runs before it"),
@@ -119,7 +119,7 @@ fn sentence(runs: &[Run], judged: &[Judged]) -> String {
 }
 
 /// The causes that changed a step, the largest first.
-fn moved(change: &Change) -> String {
+fn moved(change: &StepTrend) -> String {
     let shown = change.causes.iter().take(3).map(|&(cause, ns)| {
         let sign = if ns < 0 { '-' } else { '+' };
         format!("{} {sign}{}", words::bottleneck(cause), duration(ns.unsigned_abs()))

@@ -12,7 +12,7 @@ use profiler_core::counters::estimate::Activity;
 use profiler_core::counters::roofs::KernelLimits;
 use rustc_hash::FxHashMap;
 
-use super::Candidate;
+use super::LaunchConfiguration;
 
 /// Number of steps after which kernels are chosen for measurement: the first steps are start-up.
 const STEPS_TO_CHOOSE: u64 = 5;
@@ -29,7 +29,7 @@ const MOST: usize = 128;
 
 /// Returns the kernels of all devices with the most time, each with its time on its device. The distance of a
 /// kernel from its roofline is known if the device was sampled and the samples resolve the kernel.
-pub fn candidates(attributor: &Attributor, dictionary: &Dictionary) -> Vec<Candidate> {
+pub fn candidates(attributor: &Attributor, dictionary: &Dictionary) -> Vec<LaunchConfiguration> {
     let mut found = Vec::new();
     for account in attributor.devices() {
         let statistics = account.statistics();
@@ -47,7 +47,7 @@ pub fn candidates(attributor: &Attributor, dictionary: &Dictionary) -> Vec<Candi
         found.extend(configs.into_iter().take(MOST).map(|(id, totals)| {
             let launch = dictionary.launch_config(id);
             let (communication, graph_share) = names.get(&launch.name).copied().unwrap_or_default();
-            Candidate {
+            LaunchConfiguration {
                 device: account.id(),
                 config: id,
                 launch,

@@ -11,7 +11,7 @@ use gpuwhy_trace::record::{DeviceId, LaunchConfig, LaunchConfigId};
 
 /// A launch configuration of a kernel on one device.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Candidate {
+pub struct LaunchConfiguration {
     /// Device on which it runs.
     pub device: DeviceId,
     /// Id of its name, shape and resources.
@@ -60,7 +60,7 @@ const COMMUNICATING: [&str; 6] = ["nccl", "nvshmem", "rccl", "deep_ep", "allredu
 /// Minimum share of a kernel's time in CUDA graphs for it to count as launched by them.
 const GRAPH_SHARE: f64 = 0.5;
 
-impl Candidate {
+impl LaunchConfiguration {
     /// Returns the reason not to measure it; `None` if it may be measured.
     pub fn excluded(&self) -> Option<Excluded> {
         let name = self.name.to_ascii_lowercase();
@@ -89,7 +89,7 @@ impl Candidate {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// The kernel.
-    pub candidate: Candidate,
+    pub candidate: LaunchConfiguration,
     /// Its share of the time of all candidates, 0 to 1.
     pub share: f64,
 }
@@ -97,12 +97,12 @@ pub struct Choice {
 /// Returns the `most` most valuable kernels, and the excluded ones that would have been among them. Considers
 /// only kernels whose demangled or mangled name `is_wanted` accepts.
 pub fn choose(
-    candidates: &[Candidate],
+    candidates: &[LaunchConfiguration],
     most: usize,
     is_wanted: impl Fn(&str) -> bool,
-) -> (Vec<Choice>, Vec<(Candidate, Excluded)>) {
+) -> (Vec<Choice>, Vec<(LaunchConfiguration, Excluded)>) {
     let all: u64 = candidates.iter().map(|candidate| candidate.total_ns).fold(0, u64::saturating_add);
-    let wanted = |candidate: &&Candidate| is_wanted(&candidate.demangled) || is_wanted(&candidate.name);
+    let wanted = |candidate: &&LaunchConfiguration| is_wanted(&candidate.demangled) || is_wanted(&candidate.name);
     let mut ranked: Vec<_> = candidates.iter().filter(wanted).collect();
     ranked.sort_by(|a, b| {
         b.score()
@@ -129,8 +129,8 @@ pub fn choose(
 mod tests {
     use super::*;
 
-    fn candidate(config: u32, name: &str, total_ns: u64) -> Candidate {
-        Candidate {
+    fn candidate(config: u32, name: &str, total_ns: u64) -> LaunchConfiguration {
+        LaunchConfiguration {
             device: DeviceId(0),
             config: LaunchConfigId(config),
             launch: LaunchConfig::default(),
@@ -150,13 +150,13 @@ mod tests {
 
     #[test]
     fn share_and_distance_from_the_roof_decide() {
-        let at_roof = Candidate { nearest_roof: Some(0.95), ..candidate(1, "gemm", 1_000) };
-        let far = Candidate { nearest_roof: Some(0.2), ..candidate(2, "softmax", 300) };
+        let at_roof = LaunchConfiguration { nearest_roof: Some(0.95), ..candidate(1, "gemm", 1_000) };
+        let far = LaunchConfiguration { nearest_roof: Some(0.2), ..candidate(2, "softmax", 300) };
         let all = [at_roof, far, candidate(3, "small", 20)];
         let (chosen, excluded) = choose(&all, 2, |_| true);
         assert_eq!(names(&chosen), ["softmax", "gemm"]);
         assert!((chosen[0].share - 300.0 / 1_320.0).abs() < 1e-12 && excluded.is_empty());
-        let without: Vec<_> = all.iter().map(|of| Candidate { nearest_roof: None, ..of.clone() }).collect();
+        let without: Vec<_> = all.iter().map(|of| LaunchConfiguration { nearest_roof: None, ..of.clone() }).collect();
         assert_eq!(names(&choose(&without, 2, |_| true).0), ["gemm", "softmax"], "by share alone");
     }
 
@@ -164,15 +164,15 @@ mod tests {
     fn kernels_that_wait_for_others_are_never_chosen() {
         let all = [
             candidate(1, "ncclDevKernel_AllReduce_Sum_bf16", 9_000),
-            Candidate { communication: true, ..candidate(2, "my_exchange", 8_000) },
+            LaunchConfiguration { communication: true, ..candidate(2, "my_exchange", 8_000) },
             candidate(3, "nvshmemi_transfer", 7_000),
-            Candidate {
+            LaunchConfiguration {
                 launch: LaunchConfig { launch_type: 1, ..LaunchConfig::default() },
                 ..candidate(4, "coop", 6_000)
             },
-            Candidate { launches: 3, ..candidate(5, "server_loop", 3 * LONGEST_NANOS) },
-            Candidate { graph_share: 0.9, ..candidate(6, "node", 5_000) },
-            Candidate { launches: 1, ..candidate(7, "set_up", 4_000) },
+            LaunchConfiguration { launches: 3, ..candidate(5, "server_loop", 3 * LONGEST_NANOS) },
+            LaunchConfiguration { graph_share: 0.9, ..candidate(6, "node", 5_000) },
+            LaunchConfiguration { launches: 1, ..candidate(7, "set_up", 4_000) },
             candidate(8, "plain", 10),
         ];
         let (chosen, excluded) = choose(&all, 5, |_| true);

@@ -11,7 +11,7 @@ use super::{KernelView, KernelsReport};
 
 /// Selects one of the two tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Page {
+pub enum CsvKind {
     /// One row per kernel, one column per metric, and the units in the second row.
     Raw,
     /// One row per kernel and metric.
@@ -95,13 +95,13 @@ fn line(out: &mut String, cells: impl IntoIterator<Item = String>) {
 }
 
 /// Formats the table of all measured kernels; `process` is the process's id, program and host.
-pub fn csv(report: &KernelsReport, page: Page, process: (u32, &str, &str)) -> String {
+pub fn csv(report: &KernelsReport, page: CsvKind, process: (u32, &str, &str)) -> String {
     let mut out = String::new();
     let measured = report.measured.iter().filter(|view| !view.profile.values.is_empty());
     let rows: Vec<_> = measured.map(|view| (view, metrics(view))).collect();
     let columns = COLUMNS.iter().map(|&column| column.to_owned());
     match page {
-        Page::Details => {
+        CsvKind::Details => {
             let last = ["Section Name", "Metric Name", "Metric Unit", "Metric Value"];
             line(&mut out, columns.chain(last.map(str::to_owned)));
             for (id, (view, metrics)) in rows.iter().enumerate() {
@@ -112,7 +112,7 @@ pub fn csv(report: &KernelsReport, page: Page, process: (u32, &str, &str)) -> St
                 }
             }
         }
-        Page::Raw => {
+        CsvKind::Raw => {
             let mut names: Vec<_> =
                 rows.iter().flat_map(|(_, metrics)| metrics.iter().map(|of| (&of.0, of.1))).collect();
             names.sort();

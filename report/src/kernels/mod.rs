@@ -28,8 +28,8 @@ mod view;
 
 pub use axes::{DataType, Level};
 pub use candidates::{candidates, has_run_enough};
-pub use choice::{Candidate, Choice, Excluded, choose};
-pub use csv::{Page as CsvPage, csv};
+pub use choice::{Choice, Excluded, LaunchConfiguration, choose};
+pub use csv::{CsvKind as CsvPage, csv};
 pub use figures::{Figures, MemoryTable, Pipe, Roof, StallReason};
 pub use gains::{KernelGains, Shorter, StepGain, bottleneck_then};
 pub use occupancy::{Reduction, Resource, reductions};

@@ -11,7 +11,7 @@ use gpuwhy_trace::record::Device;
 use super::DataType;
 
 /// Operations per multiprocessor and cycle.
-struct Row {
+struct UnitRates {
     capability: [u32; 2],
     fp32: u32,
     /// BF16 and FP16. TF32 has half this rate, FP8 (from 8.9 on) and INT8 have twice this rate.
@@ -19,11 +19,11 @@ struct Row {
     tensor_fp64: u32,
 }
 
-const fn row(capability: [u32; 2], fp32: u32, tensor_half: u32, tensor_fp64: u32) -> Row {
-    Row { capability, fp32, tensor_half, tensor_fp64 }
+const fn row(capability: [u32; 2], fp32: u32, tensor_half: u32, tensor_fp64: u32) -> UnitRates {
+    UnitRates { capability, fp32, tensor_half, tensor_fp64 }
 }
 
-const TABLE: [Row; 5] = [
+const TABLE: [UnitRates; 5] = [
     row([8, 0], 128, 2_048, 128),
     row([8, 6], 256, 1_024, 0),
     row([8, 9], 256, 1_024, 0),

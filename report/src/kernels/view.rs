@@ -15,7 +15,7 @@ use super::candidates::candidates;
 use super::gains::{KernelGains, Shorter, StepGain, bottleneck_then};
 use super::occupancy::{Reduction, reductions};
 use super::rules::{Evidence, Finding, findings};
-use super::{Candidate, Excluded, Figures, Peaks, Roofline};
+use super::{Excluded, Figures, LaunchConfiguration, Peaks, Roofline};
 
 /// Maximum number of kernels listed without a profile.
 const LISTED: usize = 20;
@@ -59,7 +59,12 @@ pub struct KernelView {
 }
 
 impl KernelView {
-    fn new(profile: &KernelProfile, row: Option<&Candidate>, share: Option<f64>, dictionary: &Dictionary) -> Self {
+    fn new(
+        profile: &KernelProfile,
+        row: Option<&LaunchConfiguration>,
+        share: Option<f64>,
+        dictionary: &Dictionary,
+    ) -> Self {
         let launch = dictionary.launch_config(profile.config);
         let device = dictionary.device(profile.device).cloned();
         let device = device.unwrap_or_else(|| Device { id: profile.device, ..Device::default() });
@@ -134,7 +139,7 @@ impl KernelView {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unmeasured {
     /// Data from its records.
-    pub kernel: Candidate,
+    pub kernel: LaunchConfiguration,
     /// Its share of the run's steady time, 0 to 1.
     pub share: Option<f64>,
     /// Reason why it is never measured; `None` if it could have been.
@@ -159,9 +164,10 @@ impl KernelsReport {
     /// some milliseconds for each measured kernel and finding.
     pub fn of(attributor: &Attributor, dictionary: &Dictionary, profiles: &[Arc<KernelProfile>]) -> Self {
         let rows = candidates(attributor, dictionary);
-        let share = |row: &Candidate| share_of(row, attributor);
-        let is_of =
-            |row: &Candidate, profile: &KernelProfile| row.config == profile.config && row.device == profile.device;
+        let share = |row: &LaunchConfiguration| share_of(row, attributor);
+        let is_of = |row: &LaunchConfiguration, profile: &KernelProfile| {
+            row.config == profile.config && row.device == profile.device
+        };
         let mut measured: Vec<_> = profiles
             .iter()
             .map(|profile| {
@@ -190,7 +196,7 @@ impl KernelsReport {
 
 /// A kernel's share of its device's steady time: the time attributed to kernels of its kind (computing or
 /// communicating), divided in proportion to their durations.
-fn share_of(row: &Candidate, attributor: &Attributor) -> Option<f64> {
+fn share_of(row: &LaunchConfiguration, attributor: &Attributor) -> Option<f64> {
     let account = attributor.devices().find(|account| account.id() == row.device)?;
     let leaves = account.steady_leaves();
     let all: u64 = leaves.iter().sum();

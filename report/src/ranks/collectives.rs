@@ -14,7 +14,7 @@ use profiler_core::collective::{Basis, Collective};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::Hasher as _;
 
-use super::rows::{LeafTime, RankRows, Row, RowGroup, needs_everybody};
+use super::rows::{CollectiveRow, LeafTime, RankRows, RowGroup, needs_everybody};
 use super::summary::RankSummary;
 use crate::run::Report;
 
@@ -30,14 +30,14 @@ const TIMES_LIMIT: usize = 1 << 22;
 pub struct Collectives {
     places: FxHashMap<NameId, CollectiveClass>,
     groups: Vec<RowGroup>,
-    rows: Vec<Row>,
+    rows: Vec<CollectiveRow>,
     devices: Vec<(DeviceId, u64)>,
     times: FxHashMap<DeviceId, Vec<LeafTime>>,
     times_kept: usize,
     others: u64,
     times_lost: u64,
     /// Rows of the profiler plugin and their groups.
-    told: Vec<Row>,
+    told: Vec<CollectiveRow>,
     told_groups: Vec<RowGroup>,
 }
 
@@ -70,7 +70,7 @@ impl Collectives {
                 let (start, end) = (nanos(kernel.start.nanos()), nanos(kernel.end.nanos()));
                 self.groups[group as usize].count += 1;
                 if self.rows.len() < ROWS_LIMIT {
-                    self.rows.push(Row { group, sequence: 0, start, end });
+                    self.rows.push(CollectiveRow { group, sequence: 0, start, end });
                 }
                 match self.devices.iter_mut().find(|(device, _)| *device == kernel.device) {
                     Some((_, count)) => *count += 1,
@@ -102,7 +102,7 @@ impl Collectives {
         (group.count, group.basis) = (group.count + 1, group.basis.max(of.basis));
         // Operations that NCCL does not count are identified by their order alone.
         let sequence = of.sequence.unwrap_or(of.ordinal);
-        self.told.push(Row { group: place as u32, sequence, start, end });
+        self.told.push(CollectiveRow { group: place as u32, sequence, start, end });
     }
 
     /// Adds device time as returned by [`Captures::take_segments`](crate::capture::Captures::take_segments).
@@ -177,7 +177,7 @@ impl Collectives {
             *next += 1;
         }
         let first = groups.len() as u32;
-        rows.extend(self.told.iter().map(|row| Row { group: first + row.group, ..*row }));
+        rows.extend(self.told.iter().map(|row| CollectiveRow { group: first + row.group, ..*row }));
         groups.extend(&self.told_groups);
         let device = self.devices.iter().max_by_key(|&&(device, count)| (count, std::cmp::Reverse(device.0)));
         let times = device.and_then(|(device, _)| self.times.get(device)).map(Vec::as_slice);

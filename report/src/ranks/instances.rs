@@ -11,7 +11,7 @@ use profiler_core::thresholds::CLOCK_SLACK_NANOS;
 use rustc_hash::FxHashMap;
 
 use super::clocks::{ClockGraph, HostClock};
-use super::rows::{RankRows, Row};
+use super::rows::{CollectiveRow, RankRows};
 use super::summary::RankSummary;
 
 /// Maximum number of collectives compared, the first ones found: about 130 bytes each.
@@ -180,7 +180,7 @@ impl Instances {
     }
 
     /// Number of the group of a row; `None` when kernels of a name cannot be matched by order.
-    pub(super) fn group(&self, rows: &RankRows, row: &Row) -> Option<u32> {
+    pub(super) fn group(&self, rows: &RankRows, row: &CollectiveRow) -> Option<u32> {
         let group = rows.groups.get(row.group as usize)?;
         let number = *self.numbers.get(&(group.communicator, group.function))?;
         let known = &self.groups[number as usize];
@@ -189,7 +189,7 @@ impl Instances {
     }
 
     /// Index of the collective of a row.
-    pub(super) fn of(&self, rows: &RankRows, row: &Row) -> Option<u32> {
+    pub(super) fn of(&self, rows: &RankRows, row: &CollectiveRow) -> Option<u32> {
         self.index.get(&(self.group(rows, row)?, row.sequence)).copied()
     }
 

@@ -36,7 +36,7 @@ pub use clocks::HostClock;
 pub use collectives::Collectives;
 pub use instances::RowSource;
 pub use model::{CriticalPath, ExcessEvidence, RankRow, RankTrace, RanksReport, Straggler};
-pub use rows::{LeafTime, RankRows, Row, RowGroup};
+pub use rows::{CollectiveRow, LeafTime, RankRows, RowGroup};
 pub use summary::{KernelTime, LineTime, RankSummary};
 
 use crate::text_format::Style;
@@ -49,9 +49,9 @@ use self::straggler::Search;
 /// for longest.
 pub const WAITS_SHOWN: usize = 64;
 
-struct Kept(Vec<RankRows>);
+struct KeptRows(Vec<RankRows>);
 
-impl RowSource for Kept {
+impl RowSource for KeptRows {
     type Error = Infallible;
 
     fn rows(&mut self, place: usize, visit: &mut dyn FnMut(&RankRows)) -> Result<(), Infallible> {
@@ -65,7 +65,7 @@ impl RowSource for Kept {
 impl RanksReport {
     /// Compares `ranks`, with their rows in memory.
     pub fn of(ranks: &[RankTrace<'_>]) -> Self {
-        let mut kept = Kept(ranks.iter().map(|rank| rank.collectives.rows()).collect());
+        let mut kept = KeptRows(ranks.iter().map(|rank| rank.collectives.rows()).collect());
         let summaries: Vec<RankSummary> = ranks
             .iter()
             .zip(&kept.0)

@@ -18,7 +18,7 @@ use super::root_cause::Compared;
 const RANKS: usize = 16;
 
 /// Work of a rank on the path, between two collectives.
-struct Work {
+struct RankWork {
     /// The collective at its end.
     instance: u32,
     from: i64,
@@ -55,7 +55,7 @@ pub(super) fn critical_path<S: RowSource>(
         // Clocks are not exact to the nanosecond: an end may seem to be before the last start.
         let clock = &clocks[instances.hosts[at.last_rank as usize]];
         let from = clock.common(at.before_end).clamp(before.last, at.last);
-        work.push(Work { instance: number as u32, from, to: at.last });
+        work.push(RankWork { instance: number as u32, from, to: at.last });
         charge(at.last_rank, Leaf::Communication, from - before.last);
         collectives += 1;
         number = at.before as usize;
@@ -83,10 +83,10 @@ pub(super) fn critical_path<S: RowSource>(
 fn add_work<S: RowSource>(
     source: &mut S,
     instances: &Instances,
-    work: &mut [Work],
+    work: &mut [RankWork],
     by_rank: &mut FxHashMap<u32, Leaves>,
 ) -> Result<(), S::Error> {
-    let rank_of = |part: &Work| instances.all[part.instance as usize].last_rank;
+    let rank_of = |part: &RankWork| instances.all[part.instance as usize].last_rank;
     work.sort_unstable_by_key(|part| (rank_of(part), part.instance));
     for of_rank in work.chunk_by(|a, b| rank_of(a) == rank_of(b)) {
         let Some(rank) = of_rank.first().map(rank_of) else { continue };

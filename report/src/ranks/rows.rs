@@ -33,7 +33,7 @@ pub struct RowGroup {
 
 /// One collective on one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Row {
+pub struct CollectiveRow {
     /// Index of its group in [`RankRows::groups`].
     pub group: u32,
     /// Its number in its group, the same on all ranks.
@@ -50,7 +50,7 @@ pub struct RankRows {
     /// Communicators and functions.
     pub groups: Vec<RowGroup>,
     /// Rows by start.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CollectiveRow>,
     pieces: Pieces,
 }
 
@@ -67,7 +67,7 @@ struct Pieces {
 impl RankRows {
     /// Builds the rows from these, in any order, with the times by leaf `segments`: start, end, leaf; a
     /// negative one subtracts time. Groups with a count of 0 get the number of their rows.
-    pub fn new(mut groups: Vec<RowGroup>, mut rows: Vec<Row>, segments: &[LeafTime]) -> Self {
+    pub fn new(mut groups: Vec<RowGroup>, mut rows: Vec<CollectiveRow>, segments: &[LeafTime]) -> Self {
         rows.retain(|row| (row.group as usize) < groups.len() && row.start <= row.end);
         rows.sort_unstable_by_key(|row| (row.start, row.end, row.group, row.sequence));
         let mut counts = vec![0; groups.len()];
@@ -145,7 +145,7 @@ impl RankRows {
             basis: BASES.get((packed >> 40) as usize).copied().unwrap_or_default(),
         };
         let groups: Vec<_> = (0..groups).map(|_| group([next(), next(), next()])).collect();
-        let rows = (0..rows).map(|_| Row {
+        let rows = (0..rows).map(|_| CollectiveRow {
             group: next() as u32,
             sequence: next(),
             start: next().cast_signed(),
@@ -177,7 +177,7 @@ pub struct LeafTime {
 }
 
 impl Pieces {
-    fn new(rows: &[Row], segments: &[LeafTime]) -> Self {
+    fn new(rows: &[CollectiveRow], segments: &[LeafTime]) -> Self {
         let mut bounds: Vec<i64> = rows.iter().flat_map(|row| [row.start, row.end]).collect();
         bounds.sort_unstable();
         bounds.dedup();
@@ -220,7 +220,7 @@ mod tests {
 
     fn sample() -> RankRows {
         let group = |communicator| RowGroup { communicator, function: Function::AllReduce, ..RowGroup::default() };
-        let row = |group, sequence, start, end| Row { group, sequence, start, end };
+        let row = |group, sequence, start, end| CollectiveRow { group, sequence, start, end };
         let time = |from, to, leaf, taken| LeafTime { from, to, leaf, taken };
         let segments = [
             time(0, 120, Leaf::Compute, false),

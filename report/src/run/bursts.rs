@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use gpuwhy_trace::record::{Timestamp, Trigger};
 use profiler_core::attribution::leaf::Cause;
-use profiler_core::monitoring::Change;
+use profiler_core::monitoring::BottleneckChange;
 use profiler_core::steps::StepSource;
 
 use super::{BurstRow, BurstTable, CaptureRow, Report};
@@ -80,7 +80,7 @@ fn sentence(row: &BurstRow, start: Timestamp) -> String {
 
 /// Sentence that lists the bottlenecks over time; `None` while none is known.
 pub(super) fn changes(bursts: &BurstTable, start: Timestamp) -> Option<String> {
-    let one = |change: &Change| {
+    let one = |change: &BottleneckChange| {
         let by = change.burst.map_or_else(|| "samples".to_owned(), |number| format!("burst {number}"));
         format!("{} from {} on ({by})", words::bottleneck(change.cause), duration(change.at.since(start)))
     };

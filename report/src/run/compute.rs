@@ -41,7 +41,7 @@ impl GridClass {
 
 /// Duration-weighted sums of the geometry figures.
 #[derive(Debug, Default)]
-struct Sums {
+struct GeometrySums {
     configurations: u64,
     nanos: u64,
     /// Time and limiter of the configuration with the most time.
@@ -53,7 +53,7 @@ struct Sums {
     tail_loss: f64,
 }
 
-impl Sums {
+impl GeometrySums {
     fn add(&mut self, geometry: &Geometry, totals: &ConfigTotals) {
         let weight = totals.total_ns as f64;
         self.configurations += 1;
@@ -95,8 +95,8 @@ pub(super) fn split(
     let communicating: FxHashMap<_, _> =
         statistics.kernels().filter_map(|(name, row)| Some((name?, row.communication))).collect();
     let mut compute = ComputeSplit { multiprocessors: device.multiprocessors, ..ComputeSplit::default() };
-    let mut of_device = Sums::default();
-    let mut of_names: FxHashMap<NameId, Sums> = FxHashMap::default();
+    let mut of_device = GeometrySums::default();
+    let mut of_names: FxHashMap<NameId, GeometrySums> = FxHashMap::default();
     for (id, totals) in statistics.configs() {
         let config = dictionary.launch_config(id);
         let geometry = multiprocessors.as_ref().and_then(|room| Geometry::of(&config, room));

@@ -6,7 +6,7 @@
 //! the former, because the records do not show their route (NVLink, a switch, or through the host).
 
 use gpuwhy_trace::record::{CopyKind, MemoryKind, PcieLink};
-use profiler_core::attribution::leaf::{Leaf, Leaves, Overlap, Work};
+use profiler_core::attribution::leaf::{Leaf, Leaves, Overlap, WorkKind};
 use profiler_core::attribution::statistics::{CopyPath, CopyStatistics, OctaveTotals};
 
 use super::{CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport};
@@ -74,9 +74,9 @@ impl CopyFit {
 impl CopyOverlap {
     pub(super) fn of(leaves: &Leaves, overlap: &Overlap) -> Self {
         let window: u64 = leaves.iter().sum();
-        let copies = Leaf::ALL.into_iter().filter(|leaf| leaf.work() == Some(Work::Copy));
+        let copies = Leaf::ALL.into_iter().filter(|leaf| leaf.work() == Some(WorkKind::Copy));
         let exposed_ns: u64 = copies.map(|leaf| leaves[leaf as usize]).sum();
-        let hidden_ns = overlap[Work::Compute as usize][Work::Copy as usize];
+        let hidden_ns = overlap[WorkKind::Compute as usize][WorkKind::Copy as usize];
         let matters = |nanos: u64| nanos as f64 >= SERIAL_SHARE * window.max(1) as f64;
         let serial = matters(exposed_ns)
             && matters(leaves[Leaf::Compute as usize])

@@ -157,7 +157,7 @@ struct Time {
 
 /// Idle time with one cause at one line.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct SampledLine {
     cause: HostCause,
     line: LineId,
     time: Time,
@@ -172,14 +172,14 @@ impl Time {
 }
 
 /// Returns the sampled steady idle time of all devices in `leaves`, by cause and line.
-fn seen(attributor: &Attributor, leaves: &[Leaf]) -> Vec<Seen> {
+fn seen(attributor: &Attributor, leaves: &[Leaf]) -> Vec<SampledLine> {
     let causes = |account: &DeviceAccount| -> Vec<_> { leaves.iter().flat_map(|&leaf| account.causes(leaf)).collect() };
     let blamed = attributor.devices().flat_map(causes);
     blamed
         .filter_map(|(subject, totals)| match subject {
             Subject::Host(cause, line) => {
                 let time = Time { samples: totals.count, sampled_ns: totals.total_ns, total_ns: totals.total_ns };
-                Some(Seen { cause, line, time })
+                Some(SampledLine { cause, line, time })
             }
             _ => None,
         })
@@ -197,9 +197,9 @@ const ENOUGH_SAMPLES: u64 = 10;
 /// the probability `l / spacing`, so its weight is the inverse (Horvitz and Thompson, A Generalization of
 /// Sampling Without Replacement From a Finite Universe, 1952). The weights are scaled so that the parts sum
 /// to the cause's total.
-fn estimate(mut seen: Vec<Seen>, spacing: u64, cause_ns: impl Fn(Cause) -> u64) -> Vec<Seen> {
+fn estimate(mut seen: Vec<SampledLine>, spacing: u64, cause_ns: impl Fn(Cause) -> u64) -> Vec<SampledLine> {
     for cause in [Cause::HostCpu, Cause::DataLoading] {
-        let mut rows: Vec<&mut Seen> = seen.iter_mut().filter(|row| row.cause.leaf().cause() == cause).collect();
+        let mut rows: Vec<&mut SampledLine> = seen.iter_mut().filter(|row| row.cause.leaf().cause() == cause).collect();
         let sum = |of: &dyn Fn(&Time) -> u64| rows.iter().map(|row| of(&row.time)).sum::<u64>();
         let unseen = cause_ns(cause).saturating_sub(sum(&|time| time.sampled_ns));
         let weight = |time: &Time| time.samples.saturating_mul(spacing).saturating_sub(time.sampled_ns);
@@ -216,18 +216,18 @@ fn estimate(mut seen: Vec<Seen>, spacing: u64, cause_ns: impl Fn(Cause) -> u64) 
 }
 
 /// Sums by line, each with its largest cause.
-fn lines_of(mut rows: Vec<Seen>) -> Vec<Seen> {
+fn lines_of(mut rows: Vec<SampledLine>) -> Vec<SampledLine> {
     rows.sort_by_key(|row| (row.line, row.cause));
-    let mut lines: Vec<Seen> = Vec::new();
+    let mut lines: Vec<SampledLine> = Vec::new();
     for same in rows.chunk_by(|a, b| a.line == b.line) {
-        let sum = |rows: &[Seen]| {
+        let sum = |rows: &[SampledLine]| {
             let mut time = Time::default();
             rows.iter().for_each(|row| time.add(row.time));
             time
         };
         let by_cause = same.chunk_by(|a, b| a.cause == b.cause).map(|rows| (sum(rows).total_ns, rows[0].cause));
         let most = by_cause.max_by_key(|&(nanos, cause)| (nanos, std::cmp::Reverse(cause)));
-        lines.extend(most.map(|(_, cause)| Seen { cause, line: same[0].line, time: sum(same) }));
+        lines.extend(most.map(|(_, cause)| SampledLine { cause, line: same[0].line, time: sum(same) }));
     }
     lines
 }
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn samples_stand_for_the_gaps_without_one() {
-        let row = |cause, samples, sampled_ns| Seen {
+        let row = |cause, samples, sampled_ns| SampledLine {
             cause,
             line: LineId::NONE,
             time: Time { samples, sampled_ns, total_ns: sampled_ns },

@@ -151,7 +151,7 @@ fn library_of_file(file: &str) -> String {
 
 /// A kernel at a place, before names are resolved.
 #[derive(Clone, Copy, Debug)]
-struct Part<'a> {
+struct PlacedKernel<'a> {
     work: LaunchedWork,
     place: &'a LaunchPlace,
     time: SampledTime,
@@ -179,11 +179,17 @@ impl KernelLines {
         for (work, _, count) in attributor.launch_lines() {
             *samples.entry(work).or_default() += count;
         }
-        let mut parts: Vec<Part<'_>> = attributor
+        let mut parts: Vec<PlacedKernel<'_>> = attributor
             .launch_lines()
             .map(|(work, place, count)| {
                 let (kernel_samples, kernel_ns) = (samples[&work], time_of(work));
-                Part { work, place, time: SampledTime::of(count, kernel_samples, kernel_ns), kernel_samples, kernel_ns }
+                PlacedKernel {
+                    work,
+                    place,
+                    time: SampledTime::of(count, kernel_samples, kernel_ns),
+                    kernel_samples,
+                    kernel_ns,
+                }
             })
             .collect();
         parts.sort_by(|a, b| {
@@ -207,8 +213,8 @@ impl KernelLines {
 
 /// Sums by line: the rows with the most time, and the total number of lines. `parts` is sorted, the largest
 /// first.
-fn lines(parts: &[Part<'_>], kernel_ns: u64, dictionary: &Dictionary) -> (Vec<LaunchLineRow>, u64) {
-    let mut by_line: FxHashMap<(NameId, u32, NameId), Vec<&Part<'_>>> = FxHashMap::default();
+fn lines(parts: &[PlacedKernel<'_>], kernel_ns: u64, dictionary: &Dictionary) -> (Vec<LaunchLineRow>, u64) {
+    let mut by_line: FxHashMap<(NameId, u32, NameId), Vec<&PlacedKernel<'_>>> = FxHashMap::default();
     for part in parts {
         let place = part.place;
         by_line.entry((place.file, place.line, place.function)).or_default().push(part);
@@ -219,7 +225,7 @@ fn lines(parts: &[Part<'_>], kernel_ns: u64, dictionary: &Dictionary) -> (Vec<La
         .collect();
     sums.sort_by(|a, b| b.0.total_ns.total_cmp(&a.0.total_ns).then_with(|| a.1.cmp(&b.1)));
     let count = sums.len() as u64;
-    let row = |(time, _, parts): (SampledTime, _, Vec<&Part<'_>>)| {
+    let row = |(time, _, parts): (SampledTime, _, Vec<&PlacedKernel<'_>>)| {
         let mut works: Vec<LaunchedWork> = parts.iter().map(|part| part.work).collect();
         works.sort_unstable();
         works.dedup();
@@ -235,7 +241,7 @@ fn lines(parts: &[Part<'_>], kernel_ns: u64, dictionary: &Dictionary) -> (Vec<La
     (sums.into_iter().take(LINES).map(row).collect(), count)
 }
 
-fn row(part: &Part<'_>, dictionary: &Dictionary) -> KernelLineRow {
+fn row(part: &PlacedKernel<'_>, dictionary: &Dictionary) -> KernelLineRow {
     let (graph, library) = match part.work {
         LaunchedWork::Kernel(name) => (None, Library::of_kernel(dictionary.name(name))),
         LaunchedWork::Graph(graph) => (Some(graph), None),

@@ -63,7 +63,7 @@ impl Library {
             readable.as_str()
         };
         let path = path_of(whole);
-        let fits = |places: &[Place]| places.iter().any(|place| place.fits(path, whole));
+        let fits = |places: &[NamePart]| places.iter().any(|place| place.fits(path, whole));
         RULES.iter().find(|(_, places)| fits(places)).map(|&(library, _)| library)
     }
 
@@ -77,7 +77,7 @@ impl Library {
 
 /// The part of a name that a rule checks.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum NamePart {
     /// Prefix of the function's path.
     Begin(&'static str),
     /// Substring of the function's path.
@@ -90,7 +90,7 @@ enum Place {
     TritonArguments,
 }
 
-impl Place {
+impl NamePart {
     fn fits(self, path: &str, whole: &str) -> bool {
         match self {
             Self::Begin(part) => path.starts_with(part),
@@ -106,7 +106,7 @@ impl Place {
     }
 }
 
-use Place::{Anywhere, Begin, End, TritonArguments, Within};
+use NamePart::{Anywhere, Begin, End, TritonArguments, Within};
 
 /// The first matching rule wins: namespaces come before parts of names, which also occur in template
 /// arguments.
@@ -119,7 +119,7 @@ use Place::{Anywhere, Begin, End, TritonArguments, Within};
 /// (`ncclDevKernel_...`), CuPy's `_core/_kernel.pyx` (`cupy_add__...`), Numba's `cuda/compiler.py`
 /// (`cudapy`), FBGEMM's `codegen` (`split_embedding_...`), Apex's `csrc/multi_tensor_apply.cuh`, and the
 /// CUTLASS library's names of instances, which cuBLAS uses (`cutlass::Kernel<cutlass_80_...>`).
-const RULES: [(Library, &[Place]); 34] = [
+const RULES: [(Library, &[NamePart]); 34] = [
     (Library::FlashAttention, &[Begin("pytorch_flash::"), Begin("flash::"), Begin("flash_fwd"), Begin("flash_bwd")]),
     (Library::FlashInfer, &[Begin("flashinfer::")]),
     (Library::Vllm, &[Begin("vllm::")]),

@@ -43,8 +43,8 @@ pub use model::{
     ApiRow, Awaited, Bottleneck, BurstRow, BurstTable, CaptureRow, CaptureTable, CauseRow, ComputeLimits, ComputeSplit,
     CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry,
     KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LaunchSite, LibraryRow, LineRow, MemoryReport, MemoryRow,
-    NamedLimits, Part, PeakBy, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Report, SampledTime, Sequence,
-    StepBasis, StepMeaning, TypicalSteps, Untraced,
+    NamedLimits, PeakBy, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Report, RunPart, SampledTime,
+    Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced,
 };
 pub use price::{Priced, Saving};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use profiler_core::whatif::{
-    BASE_ERROR_LIMIT, BestCase, COVERED_LEAST, FEWEST_STEPS, Refusal, ScenarioKind, UNEXPLAINED_LIMIT, WhatIf,
+    BASE_ERROR_LIMIT, BestCase, COVERED_LEAST, FEWEST_STEPS, ScenarioKind, SimulationProblem, UNEXPLAINED_LIMIT, WhatIf,
 };
 
 /// Largest factor shown; larger ones only mean that almost nothing else remains.
@@ -74,24 +74,24 @@ fn end_of(end: f64, digits_of_estimate: usize) -> String {
 }
 
 /// Reason why a simulation was refused.
-pub fn not_simulated(refused: Refusal) -> String {
+pub fn not_simulated(refused: SimulationProblem) -> String {
     match refused {
-        Refusal::FewSteps(0) => format!("no step was simulated as a whole, {FEWEST_STEPS} are needed"),
-        Refusal::FewSteps(1) => format!("only 1 step was simulated as a whole, {FEWEST_STEPS} are needed"),
-        Refusal::FewSteps(steps) => {
+        SimulationProblem::FewSteps(0) => format!("no step was simulated as a whole, {FEWEST_STEPS} are needed"),
+        SimulationProblem::FewSteps(1) => format!("only 1 step was simulated as a whole, {FEWEST_STEPS} are needed"),
+        SimulationProblem::FewSteps(steps) => {
             format!("only {steps} steps were simulated as a whole, {FEWEST_STEPS} are needed")
         }
-        Refusal::BaseError(error) => format!(
+        SimulationProblem::BaseError(error) => format!(
             "the simulation of the unmodified run is {:.1} % off, the limit is {:.0} %",
             error * 1e2,
             BASE_ERROR_LIMIT * 1e2
         ),
-        Refusal::Unexplained(part) => format!(
+        SimulationProblem::Unexplained(part) => format!(
             "for {:.1} % of the step the GPU waited for something that was not recorded, the limit is {:.0} %",
             part * 1e2,
             UNEXPLAINED_LIMIT * 1e2
         ),
-        Refusal::Covered(part) => format!(
+        SimulationProblem::Covered(part) => format!(
             "the steps cover {:.0} % of the time after warm-up, at least {:.0} % are needed",
             part * 1e2,
             COVERED_LEAST * 1e2
@@ -175,7 +175,7 @@ mod tests {
             "about 2.0x faster (1.8x to 2.2x) if data were always ready\n\
              simulated from 38 steps; the simulation of the unmodified run is 0.0 % off\n"
         );
-        let bounds = WhatIf { refused: Some(Refusal::FewSteps(1)), represented_steps: 40, ..answer };
+        let bounds = WhatIf { refused: Some(SimulationProblem::FewSteps(1)), represented_steps: 40, ..answer };
         assert!(what_if(&bounds).ends_with(
             "rough bounds, because the steps cannot be simulated: only 1 step was simulated as a whole, 3 are needed\n"
         ));

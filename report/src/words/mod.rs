@@ -5,7 +5,7 @@ mod gains;
 
 pub use gains::{about, condition, faster, not_simulated, what_if};
 
-use gpuwhy_trace::counters::Refusal;
+use gpuwhy_trace::counters::UnavailableReason;
 use gpuwhy_trace::kernels::Outcome;
 use gpuwhy_trace::loss::LossKind;
 use gpuwhy_trace::record::{CopyKind, Loss, MemoryKind};
@@ -204,31 +204,31 @@ pub fn lost(kind: &LossKind) -> Option<String> {
 }
 
 /// Sentence about why hardware counters were not sampled, and the remedy.
-pub fn refusal(refused: Refusal) -> String {
+pub fn refusal(refused: UnavailableReason) -> String {
     match refused {
-        Refusal::Busy => {
+        UnavailableReason::Busy => {
             "another tool or process uses the GPU's counters (ncu, nsys, DCGM or a second gpuwhy): stop it, or \
                        pause DCGM with `dcgmi profile --pause`"
                 .to_owned()
         }
-        Refusal::NotPermitted => {
+        UnavailableReason::NotPermitted => {
             "the driver allows counters to administrators only: run as root, or load the kernel module \
                                nvidia with NVreg_RestrictProfilingToAdminUsers=0"
                 .to_owned()
         }
-        Refusal::NoLibrary => {
+        UnavailableReason::NoLibrary => {
             "libnvperf_host.so was not found beside libcupti: install the CUPTI package of CUDA 12.6 or later"
                 .to_owned()
         }
-        Refusal::TooOld => "the CUPTI in use cannot sample counters: use CUDA 12.6 or later".to_owned(),
-        Refusal::UnknownChip => "no set of counters is known for this GPU".to_owned(),
-        Refusal::NotSupported => {
+        UnavailableReason::TooOld => "the CUPTI in use cannot sample counters: use CUDA 12.6 or later".to_owned(),
+        UnavailableReason::UnknownChip => "no set of counters is known for this GPU".to_owned(),
+        UnavailableReason::NotSupported => {
             "the GPU does not allow it (MIG, vGPU, MPS or confidential computing): use a whole GPU".to_owned()
         }
-        Refusal::GivenAway => "the counters were in use for kernel profiles of this run".to_owned(),
-        Refusal::Incomplete => "samples never completed: a unit of the GPU sent nothing".to_owned(),
-        Refusal::Failed(code) => format!("CUPTI refused (error {code}): see `gpuwhy doctor`"),
-        Refusal::Unknown => "for a reason that this version does not know: update gpuwhy".to_owned(),
+        UnavailableReason::GivenAway => "the counters were in use for kernel profiles of this run".to_owned(),
+        UnavailableReason::Incomplete => "samples never completed: a unit of the GPU sent nothing".to_owned(),
+        UnavailableReason::Failed(code) => format!("CUPTI refused (error {code}): see `gpuwhy doctor`"),
+        UnavailableReason::Unknown => "for a reason that this version does not know: update gpuwhy".to_owned(),
     }
 }
 

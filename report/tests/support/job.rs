@@ -3,7 +3,7 @@
 //
 // Rows of a rank are generated on request, so that a test can measure the memory of the comparison itself.
 
-use gpuwhy_report::ranks::{KernelTime, LeafTime, RankRows, RankSummary, Row, RowGroup, RowSource};
+use gpuwhy_report::ranks::{CollectiveRow, KernelTime, LeafTime, RankRows, RankSummary, RowGroup, RowSource};
 use gpuwhy_trace::collective::Function;
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
 use profiler_core::collective::Basis;
@@ -90,7 +90,7 @@ impl Job {
     /// on; then it computes and reduces with the same rank of all other groups. Because the late group is
     /// late there, all others wait for it: eight ranks are last in their data parallel groups, because of
     /// one.
-    fn spans(&self, rank: u32) -> (Vec<Row>, Vec<LeafTime>) {
+    fn spans(&self, rank: u32) -> (Vec<CollectiveRow>, Vec<LeafTime>) {
         let (mut rows, mut times) = (Vec::new(), Vec::new());
         let is_late_group = rank / GROUP == self.late / GROUP;
         for step in 0..self.steps {
@@ -108,14 +108,14 @@ impl Job {
                 due = begin.max(due) + self.compute + if is_late_group { excess } else { 0 } + MOVE;
                 let end = due + Self::jitter(rank, step * (self.layers + 1) + layer);
                 run(Leaf::Communication, begins, end);
-                rows.push(Row { group: 0, sequence: step * self.layers + layer, start: begins, end });
+                rows.push(CollectiveRow { group: 0, sequence: step * self.layers + layer, start: begins, end });
                 at = end;
             }
             let begins = due + self.compute;
             run(Leaf::Compute, at, begins);
             let end = begin + self.step() + Self::jitter(rank, step * (self.layers + 1) + self.layers);
             run(Leaf::Communication, begins, end);
-            rows.push(Row { group: 1, sequence: step, start: begins, end });
+            rows.push(CollectiveRow { group: 1, sequence: step, start: begins, end });
         }
         (rows, times)
     }

@@ -4,7 +4,7 @@ use crate::record::DeviceId;
 
 /// Why hardware counters were not sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum UnavailableReason {
     /// Another tool or process uses the counters of the device (CUPTI error 26).
     Busy,
     /// The driver restricts counters to administrators (CUPTI error 35).
@@ -41,7 +41,7 @@ pub struct CounterLoss {
     /// Number of times the rate was lowered to stay within the cost limit.
     pub slowed: u64,
     /// Why sampling stopped or never started.
-    pub refused: Option<Refusal>,
+    pub refused: Option<UnavailableReason>,
 }
 
 impl CounterLoss {

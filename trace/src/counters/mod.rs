@@ -14,6 +14,6 @@ mod sample;
 
 pub use event::CounterEvent;
 pub use gauge::{GaugeReading, Throttle};
-pub use loss::{CounterLoss, Refusal};
+pub use loss::{CounterLoss, UnavailableReason};
 pub use metric::{METRIC_LIMIT, Metric, MetricList, Unit};
 pub use sample::{ChipName, MetricSet, Sample};

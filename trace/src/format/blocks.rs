@@ -10,7 +10,7 @@ use std::sync::Arc;
 use zstd::bulk::Decompressor;
 
 use super::block::{Header, MUST_UNDERSTAND, ZSTD, kind};
-use super::source::Source;
+use super::source::ByteSource;
 use super::varint::Malformed;
 use super::{Damage, TraceError, collectives, counters, events, kernels, meta, pack, program_counters, utilization};
 use crate::counters::CounterEvent;
@@ -78,7 +78,7 @@ pub(super) enum Content {
 
 /// Iterates over the blocks of a trace. Ends after the last complete block or after an error.
 pub struct BlockReader<R> {
-    source: Source<R>,
+    source: ByteSource<R>,
     decompressor: Decompressor<'static>,
     /// Record blocks entirely outside this window are not decoded.
     window: Option<(Timestamp, Timestamp)>,
@@ -104,7 +104,7 @@ impl<R: Read> BlockReader<R> {
     /// # Errors
     /// If the bytes are not a trace, or are of a newer major version.
     pub fn new(source: R) -> Result<Self, TraceError> {
-        let source = Source::new(source)?;
+        let source = ByteSource::new(source)?;
         let decompressor = Decompressor::new().map_err(|source| TraceError::Io { offset: 0, source })?;
         Ok(Self { source, decompressor, window: None, spare: Vec::new(), ended: false, position: FilePosition::Begin })
     }

@@ -139,7 +139,7 @@ impl Lengths {
 /// Appends rows to columns.
 pub(super) struct Encoder {
     predictor: Predictor,
-    columns: [Column; MAX_COLUMNS],
+    columns: [ColumnWriter; MAX_COLUMNS],
     /// Compressor used to find the smaller form of each column.
     trial: Option<Packer>,
 }
@@ -161,7 +161,7 @@ const BATCH: usize = 256;
 /// Half of the columns of a kernel are constant within a block, so encoding starts at the first row that
 /// differs.
 #[derive(Default)]
-struct Column {
+struct ColumnWriter {
     /// Values that are not encoded yet, at most [`BATCH`].
     waiting: Vec<u64>,
     form: Form,
@@ -174,7 +174,7 @@ struct Column {
     varies: bool,
 }
 
-impl Column {
+impl ColumnWriter {
     #[inline]
     fn push(&mut self, value: u64, form: Form, both: bool) {
         self.form = form;
@@ -262,7 +262,7 @@ impl Encoder {
     /// Removes all rows; the predicted start of the first lane becomes `base`.
     pub(super) fn reset(&mut self, base: u64) {
         self.predictor.reset(base);
-        self.columns.iter_mut().for_each(Column::clear);
+        self.columns.iter_mut().for_each(ColumnWriter::clear);
     }
 
     /// Appends the column directory and then the column bytes. A column that is 0 in every row is omitted.

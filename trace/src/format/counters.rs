@@ -8,7 +8,8 @@ use super::column::Field;
 use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
 use super::wire::Wire;
 use crate::counters::{
-    ChipName, CounterEvent, CounterLoss, GaugeReading, METRIC_LIMIT, Metric, MetricList, MetricSet, Refusal, Sample,
+    ChipName, CounterEvent, CounterLoss, GaugeReading, METRIC_LIMIT, Metric, MetricList, MetricSet, Sample,
+    UnavailableReason,
 };
 use crate::record::{DeviceId, Timestamp};
 
@@ -206,23 +207,23 @@ gauges! {
 
 /// Numbers start at 1 and are never reused; 0 means no refusal. [`Refusal::Failed`] has the number after the
 /// last one.
-const REFUSALS: [Refusal; 9] = [
-    Refusal::Unknown,
-    Refusal::Busy,
-    Refusal::NotPermitted,
-    Refusal::NoLibrary,
-    Refusal::TooOld,
-    Refusal::UnknownChip,
-    Refusal::NotSupported,
-    Refusal::GivenAway,
-    Refusal::Incomplete,
+const REFUSALS: [UnavailableReason; 9] = [
+    UnavailableReason::Unknown,
+    UnavailableReason::Busy,
+    UnavailableReason::NotPermitted,
+    UnavailableReason::NoLibrary,
+    UnavailableReason::TooOld,
+    UnavailableReason::UnknownChip,
+    UnavailableReason::NotSupported,
+    UnavailableReason::GivenAway,
+    UnavailableReason::Incomplete,
 ];
 const FAILED: u64 = REFUSALS.len() as u64 + 1;
 
 fn put_loss(loss: &CounterLoss, group: &mut Vec<u8>) {
     let (refusal, code) = match loss.refused {
         None => (0, 0),
-        Some(Refusal::Failed(code)) => (FAILED, code),
+        Some(UnavailableReason::Failed(code)) => (FAILED, code),
         Some(why) => (varint::place(&REFUSALS, why), 0),
     };
     let counts = [loss.lost, loss.incomplete, loss.first_dropped, loss.slowed];
@@ -234,8 +235,8 @@ fn loss(group: &mut Cursor<'_>) -> Result<CounterLoss, Malformed> {
     let device = DeviceId(group.varint32()?);
     let refused = match (group.varint()?, group.varint32()?) {
         (0, _) => None,
-        (FAILED, code) => Some(Refusal::Failed(code)),
-        (number, _) => Some(varint::at_place(&REFUSALS, number).unwrap_or(Refusal::Unknown)),
+        (FAILED, code) => Some(UnavailableReason::Failed(code)),
+        (number, _) => Some(varint::at_place(&REFUSALS, number).unwrap_or(UnavailableReason::Unknown)),
     };
     let mut count = || group.optional();
     Ok(CounterLoss { device, lost: count()?, incomplete: count()?, first_dropped: count()?, slowed: count()?, refused })
@@ -298,16 +299,16 @@ mod tests {
         ];
         let refusals = [
             None,
-            Some(Refusal::Unknown),
-            Some(Refusal::Busy),
-            Some(Refusal::NotPermitted),
-            Some(Refusal::NoLibrary),
-            Some(Refusal::TooOld),
-            Some(Refusal::UnknownChip),
-            Some(Refusal::NotSupported),
-            Some(Refusal::GivenAway),
-            Some(Refusal::Incomplete),
-            Some(Refusal::Failed(999)),
+            Some(UnavailableReason::Unknown),
+            Some(UnavailableReason::Busy),
+            Some(UnavailableReason::NotPermitted),
+            Some(UnavailableReason::NoLibrary),
+            Some(UnavailableReason::TooOld),
+            Some(UnavailableReason::UnknownChip),
+            Some(UnavailableReason::NotSupported),
+            Some(UnavailableReason::GivenAway),
+            Some(UnavailableReason::Incomplete),
+            Some(UnavailableReason::Failed(999)),
         ];
         events.extend(refusals.map(|refused| CounterEvent::Loss(loss(refused))));
         events

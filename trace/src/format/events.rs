@@ -9,7 +9,7 @@ use std::io;
 
 use super::column::{Decoder, Directory, Encoder};
 use super::marks::Marks;
-use super::row::Row;
+use super::row::RecordRow;
 use super::varint::{self, Cursor, Malformed};
 use crate::event::Event;
 use crate::record::{
@@ -168,7 +168,7 @@ impl Rows {
     }
 }
 
-fn encode_group<R: Row>(
+fn encode_group<R: RecordRow>(
     rows: &[R],
     base: u64,
     encoder: &mut Encoder,
@@ -239,7 +239,7 @@ pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Event)) -> Res
 }
 
 /// Returns the number of rows in an encoding unknown to this version: all or none.
-fn decode_group<R: Row>(
+fn decode_group<R: RecordRow>(
     rows: u64,
     directory: Directory<'_>,
     base: u64,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::TraceReader;
 use super::block::kind;
-use super::source::Source;
+use super::source::ByteSource;
 use crate::collective::CollectiveEvent;
 use crate::counters::CounterEvent;
 use crate::event::Event;
@@ -41,7 +41,7 @@ fn all() -> BTreeSet<&'static str> {
 fn of(path: &Path) -> BTreeSet<&'static str> {
     let bytes = fs::read(path).unwrap();
     let mut found = BTreeSet::new();
-    let mut source = Source::new(&bytes[..]).unwrap();
+    let mut source = ByteSource::new(&bytes[..]).unwrap();
     while let Some(header) = source.next_block().unwrap() {
         found.extend(kind::ALL.iter().find(|&&(kind, _)| kind == header.kind).map(|&(_, name)| name));
     }

@@ -14,7 +14,7 @@ use crate::record::{
 };
 
 /// A kind of record as rows of columns.
-pub(super) trait Row: Default + std::marker::Copy + Into<Record> {
+pub(super) trait RecordRow: Default + std::marker::Copy + Into<Record> {
     /// Number of the kind in the file.
     const KIND: u8;
     /// Number of columns known to this version; ids start at 0.
@@ -25,7 +25,7 @@ pub(super) trait Row: Default + std::marker::Copy + Into<Record> {
 
 macro_rules! rows {
     ($($number:literal $kind:ident $variant:ident $columns:literal |$row:ident, $codec:ident| $transfer:block)*) => {$(
-        impl Row for $kind {
+        impl RecordRow for $kind {
             const KIND: u8 = $number;
             const COLUMNS: usize = $columns;
 

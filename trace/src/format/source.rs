@@ -18,7 +18,7 @@ const READ: usize = 64 << 10;
 /// Maximum bytes of invalid bodies that are checked; beyond it, such a body is skipped entirely.
 const WASTE: u64 = 256 << 20;
 
-pub(super) struct Source<R> {
+pub(super) struct ByteSource<R> {
     inner: R,
     buffer: Vec<u8>,
     /// Start of the unread bytes in `buffer`.
@@ -36,7 +36,7 @@ pub(super) struct Source<R> {
     pub(super) damage: Damage,
 }
 
-impl<R: Read> Source<R> {
+impl<R: Read> ByteSource<R> {
     /// Reads and checks the file header.
     pub(super) fn new(inner: R) -> Result<Self, TraceError> {
         let mut source = Self {

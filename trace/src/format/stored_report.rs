@@ -12,7 +12,7 @@ use zstd::bulk::Decompressor;
 use super::TraceError;
 use super::block::{Header, MAX_BODY, ZSTD, kind};
 use super::pack;
-use super::source::Source;
+use super::source::ByteSource;
 use super::varint::{self, Cursor, Malformed};
 
 /// Minimum number of records of a run whose report is stored. In smaller traces, the report would be a
@@ -40,7 +40,7 @@ impl StoredReport {
     /// # Errors
     /// If `source` cannot be read, is not a trace, or is of a newer major version.
     pub fn read(source: impl Read) -> Result<Option<Self>, TraceError> {
-        let mut source = Source::new(source)?;
+        let mut source = ByteSource::new(source)?;
         let (mut answer, mut ended) = (None, false);
         while let Some(header) = source.next_block()? {
             match header.kind {

@@ -19,19 +19,19 @@ pub const PARTITIONS: u32 = 4;
 const KIB: u32 = 1024;
 
 /// Resident limits of a compute capability.
-struct Row {
+struct ResidentLimits {
     capability: [u32; 2],
     warps: u32,
     blocks: u32,
     shared_kib: u32,
 }
 
-const fn row(major: u32, minor: u32, warps: u32, blocks: u32, shared_kib: u32) -> Row {
-    Row { capability: [major, minor], warps, blocks, shared_kib }
+const fn row(major: u32, minor: u32, warps: u32, blocks: u32, shared_kib: u32) -> ResidentLimits {
+    ResidentLimits { capability: [major, minor], warps, blocks, shared_kib }
 }
 
 /// All have 65,536 registers.
-const TABLE: [Row; 12] = [
+const TABLE: [ResidentLimits; 12] = [
     row(7, 0, 64, 32, 96),
     row(7, 2, 64, 32, 96),
     row(7, 5, 32, 16, 64),

@@ -4,7 +4,8 @@
 //! that file.
 
 use gpuwhy_trace::counters::{
-    ChipName, CounterEvent, CounterLoss, GaugeReading, Metric, MetricList, MetricSet, Refusal, Sample, Throttle,
+    ChipName, CounterEvent, CounterLoss, GaugeReading, Metric, MetricList, MetricSet, Sample, Throttle,
+    UnavailableReason,
 };
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
@@ -45,7 +46,7 @@ pub fn events() -> [CounterEvent; 8] {
         energy_mj: Some(987_654_321_000),
     };
     let loss = CounterLoss { device: DeviceId(0), lost: 2, incomplete: 1, first_dropped: 1, slowed: 1, refused: None };
-    let refused = CounterLoss { device: DeviceId(1), refused: Some(Refusal::Busy), ..CounterLoss::default() };
+    let refused = CounterLoss { device: DeviceId(1), refused: Some(UnavailableReason::Busy), ..CounterLoss::default() };
     [
         CounterEvent::Set(set),
         sample(0, [1.71e9, 93.5, 37.25, 1.25e12]),

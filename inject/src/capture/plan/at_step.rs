@@ -5,7 +5,7 @@
 //! exactly. Detected steps are known only once they are over, several at a time, so a capture starts and ends
 //! at that point.
 
-use super::{Action, Event, Phase, Plan};
+use super::{Action, CaptureEvent, Phase, Plan};
 use gpuwhy_trace::record::{Timestamp, Trigger};
 
 /// Steps that a command requests.
@@ -88,16 +88,16 @@ impl Plan {
     }
 
     /// Counts the steps in `event`; returns the start or end of a capture if it causes one.
-    pub(super) fn count_steps(&mut self, event: Event, now: Timestamp) -> Option<Action> {
+    pub(super) fn count_steps(&mut self, event: CaptureEvent, now: Timestamp) -> Option<Action> {
         let by_name = self.request.range_name().is_some();
         match event {
-            Event::RangeOpened if by_name => {
+            CaptureEvent::RangeOpened if by_name => {
                 let number = self.count.seen;
                 self.count.seen += 1;
                 self.begin_at(number, number, now)
             }
-            Event::RangeClosed if by_name => self.end_at(),
-            Event::StepsDetected(seen) if self.request.detects_steps() => {
+            CaptureEvent::RangeClosed if by_name => self.end_at(),
+            CaptureEvent::StepsDetected(seen) if self.request.detects_steps() => {
                 self.count.seen = seen;
                 // Counts the requested steps from the current step, so that the capture has the full number.
                 self.end_at().or_else(|| self.begin_at(seen, seen, now))

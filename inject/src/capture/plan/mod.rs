@@ -17,12 +17,12 @@ use gpuwhy_trace::record::{Timestamp, Trigger};
 
 pub use at_step::{AtStep, AtStepAnswer};
 
-use crate::config::request::{AtEnd, Place, Range, Request};
+use crate::config::request::{AtEnd, CaptureRange, Request, StepRole};
 use crate::sys::clock::nanos;
 
 /// An event that may start or end a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum CaptureEvent {
     /// `cudaProfilerStart` is about to return.
     ProfilerStart,
     /// `cudaProfilerStop` was called.
@@ -140,14 +140,14 @@ impl Plan {
     pub fn deadline(&self) -> Option<Timestamp> {
         let after = |from: Timestamp, time| Timestamp::from_nanos(from.nanos().saturating_add(nanos(time)));
         match self.phase {
-            Phase::Waiting if self.request.range == Range::Whole => Some(after(self.start, self.request.delay)),
+            Phase::Waiting if self.request.range == CaptureRange::Whole => Some(after(self.start, self.request.delay)),
             Phase::Taking { since, .. } => self.request.duration.map(|duration| after(since, duration)),
             _ => None,
         }
     }
 
     /// Handles an event at time `now`.
-    pub fn on(&mut self, event: Event, now: Timestamp) -> Action {
+    pub fn on(&mut self, event: CaptureEvent, now: Timestamp) -> Action {
         match self.count_steps(event, now) {
             None => self.decide(event, now),
             Some(action) => {
@@ -161,70 +161,74 @@ impl Plan {
         }
     }
 
-    fn decide(&mut self, event: Event, now: Timestamp) -> Action {
+    fn decide(&mut self, event: CaptureEvent, now: Timestamp) -> Action {
         match (self.phase, event) {
             (Phase::Over, _) => Action::None,
-            (Phase::Taking { number, .. }, Event::Lost) if !self.lost => {
+            (Phase::Taking { number, .. }, CaptureEvent::Lost) if !self.lost => {
                 self.lost = true;
                 Action::End { number }
             }
-            (Phase::Taking { since, trigger, cycle, .. }, Event::Regained) if self.lost => {
+            (Phase::Taking { since, trigger, cycle, .. }, CaptureEvent::Regained) if self.lost => {
                 self.begun += 1;
                 self.lost = false;
                 self.phase = Phase::Taking { number: self.begun, since, trigger, cycle };
                 Action::Begin { number: self.begun, trigger }
             }
-            (_, Event::Lost | Event::Regained) => Action::None,
-            (Phase::Taking { trigger, .. }, Event::CommandStop) => {
+            (_, CaptureEvent::Lost | CaptureEvent::Regained) => Action::None,
+            (Phase::Taking { trigger, .. }, CaptureEvent::CommandStop) => {
                 // After a stop by command, only a command starts again.
                 let next = if trigger == Trigger::Command { self.next_of_commands() } else { Phase::Idle };
                 self.end(next)
             }
-            (_, Event::CommandStop) => {
+            (_, CaptureEvent::CommandStop) => {
                 if self.count.cancel() {
                     Action::Canceled
                 } else {
                     Action::None
                 }
             }
-            (Phase::Taking { trigger, .. }, Event::BurstEnds) if trigger.is_burst() => self.end(Phase::Waiting),
-            (Phase::Waiting, Event::BurstBegins(trigger)) if self.request.range == Range::Bursts => {
+            (Phase::Taking { trigger, .. }, CaptureEvent::BurstEnds) if trigger.is_burst() => self.end(Phase::Waiting),
+            (Phase::Waiting, CaptureEvent::BurstBegins(trigger)) if self.request.range == CaptureRange::Bursts => {
                 self.begin(trigger, 0, now)
             }
-            (_, Event::BurstBegins(_) | Event::BurstEnds) => Action::None,
-            (Phase::Taking { .. }, Event::CommandStart) => Action::None,
-            (_, Event::CommandStart) => self.begin(Trigger::Command, 0, now),
-            (Phase::Taking { since, trigger, .. }, Event::Tick) => match self.request.duration {
+            (_, CaptureEvent::BurstBegins(_) | CaptureEvent::BurstEnds) => Action::None,
+            (Phase::Taking { .. }, CaptureEvent::CommandStart) => Action::None,
+            (_, CaptureEvent::CommandStart) => self.begin(Trigger::Command, 0, now),
+            (Phase::Taking { since, trigger, .. }, CaptureEvent::Tick) => match self.request.duration {
                 Some(duration) if now.since(since) >= nanos(duration) => self.end_of_range(trigger, true),
                 _ => Action::None,
             },
             _ if now.since(self.start) < nanos(self.request.delay) => Action::None,
             (Phase::Idle, _) => Action::None,
-            (Phase::Waiting, Event::Tick) if self.request.range == Range::Whole => {
+            (Phase::Waiting, CaptureEvent::Tick) if self.request.range == CaptureRange::Whole => {
                 let delayed = !self.request.delay.is_zero();
                 self.begin(if delayed { Trigger::Delay } else { Trigger::Start }, 0, now)
             }
-            (_, Event::Tick) => Action::None,
-            (phase, Event::ProfilerStart | Event::ProfilerStop) => {
-                self.range_event(phase, Trigger::ProfilerApi, event == Event::ProfilerStart, now)
+            (_, CaptureEvent::Tick) => Action::None,
+            (phase, CaptureEvent::ProfilerStart | CaptureEvent::ProfilerStop) => {
+                self.range_event(phase, Trigger::ProfilerApi, event == CaptureEvent::ProfilerStart, now)
             }
-            (phase, Event::RangeOpened | Event::RangeClosed) => {
-                let opened = event == Event::RangeOpened;
-                if let Range::Steps(..) = self.request.range {
+            (phase, CaptureEvent::RangeOpened | CaptureEvent::RangeClosed) => {
+                let opened = event == CaptureEvent::RangeOpened;
+                if let CaptureRange::Steps(..) = self.request.range {
                     self.step_event(phase, opened, now)
                 } else {
                     self.range_event(phase, Trigger::Range, opened, now)
                 }
             }
-            (phase, Event::StepsDetected(steps)) => self.steps_detected(phase, steps, now),
+            (phase, CaptureEvent::StepsDetected(steps)) => self.steps_detected(phase, steps, now),
         }
     }
 
     fn range_event(&mut self, phase: Phase, by: Trigger, opened: bool, now: Timestamp) -> Action {
         let chosen = match self.request.range {
-            Range::ProfilerApi => by == Trigger::ProfilerApi,
-            Range::Named(_) => by == Trigger::Range,
-            Range::Whole | Range::Steps(..) | Range::Commands(_) | Range::Nothing | Range::Bursts => false,
+            CaptureRange::ProfilerApi => by == Trigger::ProfilerApi,
+            CaptureRange::Named(_) => by == Trigger::Range,
+            CaptureRange::Whole
+            | CaptureRange::Steps(..)
+            | CaptureRange::Commands(_)
+            | CaptureRange::Nothing
+            | CaptureRange::Bursts => false,
         };
         match phase {
             _ if !chosen => Action::None,
@@ -236,22 +240,22 @@ impl Plan {
 
     /// Handles the start or end of a step of the program.
     fn step_event(&mut self, phase: Phase, opened: bool, now: Timestamp) -> Action {
-        let Range::Steps(schedule, _) = self.request.range else { return Action::None };
+        let CaptureRange::Steps(schedule, _) = self.request.range else { return Action::None };
         if opened {
             let place = schedule.place(self.steps);
             self.steps += 1;
             return match (place, phase) {
-                (Place::Warmup, Phase::Waiting) => {
+                (StepRole::Warmup, Phase::Waiting) => {
                     self.warm = true;
                     Action::Warm
                 }
-                (Place::Active(cycle), Phase::Waiting) => self.begin(Trigger::Steps, cycle, now),
+                (StepRole::Active(cycle), Phase::Waiting) => self.begin(Trigger::Steps, cycle, now),
                 _ => Action::None,
             };
         }
         match phase {
             Phase::Taking { trigger: Trigger::Steps, cycle, .. }
-                if schedule.place(self.steps) != Place::Active(cycle) =>
+                if schedule.place(self.steps) != StepRole::Active(cycle) =>
             {
                 self.end_of_cycle(schedule.place(self.steps))
             }
@@ -261,13 +265,13 @@ impl Plan {
 
     /// Steps are known only once they are over, several at a time: a capture starts and ends at that point.
     fn steps_detected(&mut self, phase: Phase, steps: u64, now: Timestamp) -> Action {
-        let Range::Steps(schedule, None) = self.request.range else { return Action::None };
+        let CaptureRange::Steps(schedule, None) = self.request.range else { return Action::None };
         match (schedule.place(steps), phase) {
-            (Place::Active(cycle), Phase::Waiting) => self.begin(Trigger::Steps, cycle, now),
-            (place, Phase::Taking { trigger: Trigger::Steps, cycle, .. }) if place != Place::Active(cycle) => {
+            (StepRole::Active(cycle), Phase::Waiting) => self.begin(Trigger::Steps, cycle, now),
+            (place, Phase::Taking { trigger: Trigger::Steps, cycle, .. }) if place != StepRole::Active(cycle) => {
                 self.end_of_cycle(place)
             }
-            (Place::Over, Phase::Waiting) => {
+            (StepRole::Over, Phase::Waiting) => {
                 self.phase = Phase::Idle;
                 Action::None
             }
@@ -275,8 +279,8 @@ impl Plan {
         }
     }
 
-    fn end_of_cycle(&mut self, next: Place) -> Action {
-        if next != Place::Over {
+    fn end_of_cycle(&mut self, next: StepRole) -> Action {
+        if next != StepRole::Over {
             self.taken += 1;
             return self.end(Phase::Waiting);
         }
@@ -298,7 +302,7 @@ impl Plan {
             AtEnd::None | AtEnd::Stop => Phase::Idle,
             AtEnd::StopShutdown => Phase::Over,
             // The complete run starts only once, so time alone does not start another capture.
-            AtEnd::Repeat(_) if self.request.range == Range::Whole => Phase::Idle,
+            AtEnd::Repeat(_) if self.request.range == CaptureRange::Whole => Phase::Idle,
             AtEnd::Repeat(Some(times)) if self.taken >= times => Phase::Idle,
             AtEnd::Repeat(_) => Phase::Waiting,
         };
@@ -311,7 +315,7 @@ impl Plan {
             AtEnd::Repeat(times) => times.is_none_or(|times| self.taken < times),
             _ => self.taken == 0,
         };
-        if more && self.request.range != Range::Whole { Phase::Waiting } else { Phase::Idle }
+        if more && self.request.range != CaptureRange::Whole { Phase::Waiting } else { Phase::Idle }
     }
 
     fn begin(&mut self, trigger: Trigger, cycle: u64, now: Timestamp) -> Action {

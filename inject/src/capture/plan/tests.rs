@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::capture::plan::*;
 use crate::config::request::{RangeName, Schedule};
 
-const START: Event = Event::ProfilerStart;
-const STOP: Event = Event::ProfilerStop;
-const OPEN: Event = Event::RangeOpened;
-const CLOSE: Event = Event::RangeClosed;
-const TICK: Event = Event::Tick;
-const BEGIN: Event = Event::CommandStart;
-const END: Event = Event::CommandStop;
+const START: CaptureEvent = CaptureEvent::ProfilerStart;
+const STOP: CaptureEvent = CaptureEvent::ProfilerStop;
+const OPEN: CaptureEvent = CaptureEvent::RangeOpened;
+const CLOSE: CaptureEvent = CaptureEvent::RangeClosed;
+const TICK: CaptureEvent = CaptureEvent::Tick;
+const BEGIN: CaptureEvent = CaptureEvent::CommandStart;
+const END: CaptureEvent = CaptureEvent::CommandStop;
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp::from_nanos(1_000 + seconds * 1_000_000_000)
@@ -19,13 +19,13 @@ fn at(seconds: u64) -> Timestamp {
 
 /// Actions of events one second apart, as text: `+1` starts capture 1, `-1` ends it, `w` warms up, `c`
 /// cancels the awaited step, `.` is no action.
-fn play(request: Request, events: &[Event]) -> (String, Plan) {
+fn play(request: Request, events: &[CaptureEvent]) -> (String, Plan) {
     let mut plan = Plan::new(request, at(0));
     let text = played(&mut plan, events);
     (text, plan)
 }
 
-fn played(plan: &mut Plan, events: &[Event]) -> String {
+fn played(plan: &mut Plan, events: &[CaptureEvent]) -> String {
     let mut text = String::new();
     for (second, &event) in (0..).zip(events) {
         match plan.on(event, at(second)) {
@@ -40,7 +40,7 @@ fn played(plan: &mut Plan, events: &[Event]) -> String {
 }
 
 fn api(at_end: AtEnd) -> Request {
-    Request { range: Range::ProfilerApi, at_end, ..Request::default() }
+    Request { range: CaptureRange::ProfilerApi, at_end, ..Request::default() }
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn what_follows_the_end_of_a_range() {
 
 #[test]
 fn only_the_chosen_kind_of_range_counts() {
-    let named = Range::Named(RangeName::parse("epoch").unwrap());
+    let named = CaptureRange::Named(RangeName::parse("epoch").unwrap());
     let request = Request { range: named, at_end: AtEnd::Repeat(None), ..Request::default() };
     assert_eq!(play(request, &[START, STOP, OPEN, CLOSE, OPEN, CLOSE]).0, "..+1-1+2-2");
     assert_eq!(play(api(AtEnd::Stop), &[TICK, OPEN, CLOSE]).0, "...");
@@ -85,13 +85,13 @@ fn delay_and_duration() {
     let (text, plan) = play(stop, &[TICK; 9]);
     assert_eq!((text.as_str(), plan.is_over()), ("..+1..-1...", false));
     // Ranges before the delay do not count, and the duration cuts a range.
-    let request = Request { range: Range::ProfilerApi, at_end: AtEnd::Repeat(None), ..request };
+    let request = Request { range: CaptureRange::ProfilerApi, at_end: AtEnd::Repeat(None), ..request };
     assert_eq!(play(request, &[START, STOP, START, TICK, TICK, TICK, STOP, START]).0, "..+1..-1.+2");
 }
 
 #[test]
 fn steps_that_have_a_name() {
-    let steps = Range::Steps(Schedule::parse("1,1,1,2,1").unwrap(), RangeName::parse("step"));
+    let steps = CaptureRange::Steps(Schedule::parse("1,1,1,2,1").unwrap(), RangeName::parse("step"));
     let request = Request { range: steps, at_end: AtEnd::Stop, ..Request::default() };
     let (text, plan) = play(request.clone(), &[OPEN, CLOSE].repeat(7));
     // skip, wait, warmup, the capture from the start of the fourth step to the end of the fifth.
@@ -99,34 +99,34 @@ fn steps_that_have_a_name() {
     assert!(!plan.is_over() && !plan.wants_records());
     let request = Request { at_end: AtEnd::StopShutdown, ..request };
     assert!(play(request.clone(), &[OPEN, CLOSE].repeat(7)).1.is_over());
-    let every = Range::Steps(Schedule::parse("0,0,0,1").unwrap(), RangeName::parse("step"));
+    let every = CaptureRange::Steps(Schedule::parse("0,0,0,1").unwrap(), RangeName::parse("step"));
     let (text, _) = play(Request { range: every, ..request }, &[OPEN, CLOSE, OPEN, CLOSE, OPEN]);
     assert_eq!(text, "+1-1+2-2+3");
 }
 
 #[test]
 fn steps_that_are_detected_need_records_until_they_are_over() {
-    let steps = Range::Steps(Schedule::parse("3,1,0,2,1").unwrap(), None);
+    let steps = CaptureRange::Steps(Schedule::parse("3,1,0,2,1").unwrap(), None);
     let request = Request { range: steps, at_end: AtEnd::Stop, ..Request::default() };
     let mut plan = Plan::new(request, at(0));
     assert!(plan.wants_records());
-    assert_eq!(plan.on(Event::StepsDetected(3), at(1)), Action::None);
-    assert_eq!(plan.on(Event::StepsDetected(5), at(2)), Action::Begin { number: 1, trigger: Trigger::Steps });
-    assert_eq!(plan.on(Event::StepsDetected(5), at(3)), Action::None);
-    assert_eq!(plan.on(Event::StepsDetected(8), at(4)), Action::End { number: 1 });
+    assert_eq!(plan.on(CaptureEvent::StepsDetected(3), at(1)), Action::None);
+    assert_eq!(plan.on(CaptureEvent::StepsDetected(5), at(2)), Action::Begin { number: 1, trigger: Trigger::Steps });
+    assert_eq!(plan.on(CaptureEvent::StepsDetected(5), at(3)), Action::None);
+    assert_eq!(plan.on(CaptureEvent::StepsDetected(8), at(4)), Action::End { number: 1 });
     assert!(!plan.wants_records());
 }
 
 #[test]
 fn bursts_begin_and_end_beside_commands() {
-    let begins = Event::BurstBegins(Trigger::Drift);
-    let auto = Request { range: Range::Bursts, ..Request::default() };
+    let begins = CaptureEvent::BurstBegins(Trigger::Drift);
+    let auto = Request { range: CaptureRange::Bursts, ..Request::default() };
     assert_eq!(
-        play(auto.clone(), &[TICK, START, begins, begins, Event::BurstEnds, Event::BurstEnds, begins]).0,
+        play(auto.clone(), &[TICK, START, begins, begins, CaptureEvent::BurstEnds, CaptureEvent::BurstEnds, begins]).0,
         "..+1.-1.+2"
     );
     // A command's capture is not a burst. After a stop by command, only a command starts again.
-    assert_eq!(play(auto, &[BEGIN, begins, Event::BurstEnds, END, begins, END, begins]).0, "+1..-1+2-2.");
+    assert_eq!(play(auto, &[BEGIN, begins, CaptureEvent::BurstEnds, END, begins, END, begins]).0, "+1..-1+2-2.");
     assert_eq!(play(Request::default(), &[TICK, begins, END, begins]).0, "+1.-1.");
 }
 
@@ -142,7 +142,7 @@ fn commands_begin_and_end_beside_the_request() {
 
 /// A program whose steps are the ranges `step`, waiting for commands.
 fn for_commands() -> Plan {
-    Plan::new(Request { range: Range::Commands(RangeName::parse("step")), ..Request::default() }, at(0))
+    Plan::new(Request { range: CaptureRange::Commands(RangeName::parse("step")), ..Request::default() }, at(0))
 }
 
 fn steps(first: u64, count: impl Into<Option<u64>>) -> AtStep {
@@ -198,8 +198,8 @@ fn steps_count_where_something_counts_them() {
     let not_counted = [
         Request::default(),
         api(AtEnd::Stop),
-        Request { range: Range::Commands(None), ..Request::default() },
-        Request { range: Range::Nothing, ..Request::default() },
+        Request { range: CaptureRange::Commands(None), ..Request::default() },
+        Request { range: CaptureRange::Nothing, ..Request::default() },
     ];
     for request in not_counted {
         let whole = request.is_whole();
@@ -217,11 +217,11 @@ fn steps_count_where_something_counts_them() {
 #[test]
 fn a_command_at_a_step_stands_beside_a_schedule() {
     // Steps 1 and 4 are captured by the schedule, 2 and 3 by the command; the schedule counts them all.
-    let range = Range::Steps(Schedule::parse("1,0,0,1,1").unwrap(), RangeName::parse("step"));
+    let range = CaptureRange::Steps(Schedule::parse("1,0,0,1,1").unwrap(), RangeName::parse("step"));
     let mut plan = Plan::new(Request { range, at_end: AtEnd::Stop, ..Request::default() }, at(0));
     assert_eq!(plan.start_at_step(steps(2, 2)), AtStepAnswer::Waits);
     assert_eq!(played(&mut plan, &[OPEN, CLOSE].repeat(5)), "..+1-1+2..-2..");
-    let range = Range::Steps(Schedule::parse("3,0,0,1,1").unwrap(), RangeName::parse("step"));
+    let range = CaptureRange::Steps(Schedule::parse("3,0,0,1,1").unwrap(), RangeName::parse("step"));
     let mut plan = Plan::new(Request { range, at_end: AtEnd::Stop, ..Request::default() }, at(0));
     assert_eq!(plan.start_at_step(steps(0, 2)), AtStepAnswer::Waits);
     assert_eq!(played(&mut plan, &[OPEN, CLOSE].repeat(5)), "+1..-1..+2-2..");
@@ -229,16 +229,16 @@ fn a_command_at_a_step_stands_beside_a_schedule() {
 
 #[test]
 fn detected_steps_begin_and_end_when_they_are_known() {
-    let range = Range::Steps(Schedule::parse("1000,0,0,1").unwrap(), None);
+    let range = CaptureRange::Steps(Schedule::parse("1000,0,0,1").unwrap(), None);
     let mut plan = Plan::new(Request { range, at_end: AtEnd::Stop, ..Request::default() }, at(0));
-    let seen = Event::StepsDetected;
+    let seen = CaptureEvent::StepsDetected;
     assert_eq!(played(&mut plan, &[seen(3)]), ".");
     assert_eq!(plan.start_at_step(steps(2, 4)), AtStepAnswer::Past);
     assert_eq!(plan.start_at_step(steps(8, 4)), AtStepAnswer::Waits);
     // When the eighth is known, ten are: four more follow.
     assert_eq!(played(&mut plan, &[seen(7), seen(10), seen(12), seen(15), seen(20)]), ".+1.-1.");
     assert!(plan.wants_records(), "the schedule still waits for its own");
-    let range = Range::Steps(Schedule::parse("0,0,0,1,1").unwrap(), None);
+    let range = CaptureRange::Steps(Schedule::parse("0,0,0,1,1").unwrap(), None);
     let mut plan = Plan::new(Request { range, at_end: AtEnd::Stop, ..Request::default() }, at(0));
     assert_eq!(plan.start_at_step(steps(8, 4)), AtStepAnswer::Waits);
     assert_eq!(played(&mut plan, &[seen(0), seen(1)]), "+1-1");

@@ -48,7 +48,7 @@ pub trait Counter {
 
 /// Relevant properties of a launch.
 #[derive(Clone, Copy, Debug)]
-pub struct Launch<'a> {
+pub struct LaunchShape<'a> {
     /// Mangled name.
     pub symbol: &'a [u8],
     pub context: u32,
@@ -105,7 +105,7 @@ struct Target {
 }
 
 impl Target {
-    fn matches(&mut self, launch: &Launch<'_>) -> bool {
+    fn matches(&mut self, launch: &LaunchShape<'_>) -> bool {
         self.symbol.as_bytes() == launch.symbol
             && (self.grid, self.block, self.shared_bytes) == (launch.grid, launch.block, launch.shared_bytes)
             && self.contexts.contains(&launch.context)
@@ -193,7 +193,7 @@ impl<C: Counter> Measurement<C> {
     }
 
     /// True if this launch is to be measured. False while a pass is open.
-    pub fn wants(&mut self, launch: &Launch<'_>) -> bool {
+    pub fn wants(&mut self, launch: &LaunchShape<'_>) -> bool {
         self.pass.is_none() && self.targets.front_mut().is_some_and(|target| target.matches(launch))
     }
 
@@ -222,7 +222,7 @@ impl<C: Counter> Measurement<C> {
 
     /// Called before a launch that [`wants`](Self::wants) accepted, at time `now`. Returns true if a pass
     /// started; [`end_pass`](Self::end_pass) must then follow after the launch.
-    pub fn begin_pass(&mut self, launch: &Launch<'_>, now: u64) -> bool {
+    pub fn begin_pass(&mut self, launch: &LaunchShape<'_>, now: u64) -> bool {
         let Some(target) = self.targets.front_mut() else { return false };
         if launch.cooperative {
             self.finish(Outcome::Unsuitable);

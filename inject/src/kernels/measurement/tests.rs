@@ -1,6 +1,6 @@
 use std::cell::Cell;
 
-use gpuwhy_report::kernels::Candidate;
+use gpuwhy_report::kernels::LaunchConfiguration;
 use gpuwhy_trace::record::{ContextId, DeviceId, LaunchConfig, LaunchConfigId};
 
 use super::*;
@@ -60,7 +60,7 @@ impl Counter for Fake {
 fn choice(config: u32, name: &str) -> Choice {
     let launch =
         LaunchConfig { grid: [10, 1, 1], block: [128, 1, 1], dynamic_shared_bytes: 64, ..LaunchConfig::default() };
-    let candidate = Candidate {
+    let candidate = LaunchConfiguration {
         device: DeviceId(0),
         config: LaunchConfigId(config),
         launch,
@@ -75,8 +75,8 @@ fn choice(config: u32, name: &str) -> Choice {
     Choice { candidate, share: 0.5 }
 }
 
-fn launch(name: &str) -> Launch<'_> {
-    Launch {
+fn launch(name: &str) -> LaunchShape<'_> {
+    LaunchShape {
         symbol: name.as_bytes(),
         context: 1,
         grid: [10, 1, 1],
@@ -99,7 +99,7 @@ const LIMITS: Limits = Limits { launches: 100, stall_ns: 1_000_000 };
 thread_local!(static TIME: Cell<u64> = const { Cell::new(0) });
 
 /// Runs a launch of `name` that takes 10 ns; true if it was measured.
-fn run(measurement: &mut Measurement<Fake>, launch: &Launch<'_>) -> bool {
+fn run(measurement: &mut Measurement<Fake>, launch: &LaunchShape<'_>) -> bool {
     let now = TIME.get() + 10;
     TIME.set(now);
     // A hash that occurs once may be a position that does not occur again.
@@ -139,16 +139,16 @@ fn another_shape_context_or_name_is_left_alone() {
     let right = launch("a");
     for wrong in [
         launch("aa"),
-        Launch { context: 2, ..right },
-        Launch { grid: [10, 1, 2], ..right },
-        Launch { block: [64, 2, 1], ..right },
-        Launch { shared_bytes: 0, ..right },
-        Launch { behind: None, ..right },
+        LaunchShape { context: 2, ..right },
+        LaunchShape { grid: [10, 1, 2], ..right },
+        LaunchShape { block: [64, 2, 1], ..right },
+        LaunchShape { shared_bytes: 0, ..right },
+        LaunchShape { behind: None, ..right },
     ] {
         assert!(!run(&mut measurement, &wrong), "{wrong:?}");
     }
     assert!(run(&mut measurement, &right));
-    assert!(!run(&mut measurement, &Launch { behind: Some(8), ..right }), "other work, perhaps");
+    assert!(!run(&mut measurement, &LaunchShape { behind: Some(8), ..right }), "other work, perhaps");
     assert!(run(&mut measurement, &right));
 }
 
@@ -156,7 +156,7 @@ fn another_shape_context_or_name_is_left_alone() {
 fn launches_that_are_short_beside_the_mean_give_way_to_others() {
     // The choice has a mean of 1 ns.
     let fake = || Fake { durations: vec![0.5, 0.2, 0.8], ..Fake::default() };
-    let of = |behind| Launch { behind: Some(behind), ..launch("a") };
+    let of = |behind| LaunchShape { behind: Some(behind), ..launch("a") };
     let mut measurement_of = measurement(fake(), LIMITS);
     for behind in [1, 1, 2, 2, 3, 3] {
         assert!(run(&mut measurement_of, &of(behind)));
@@ -222,7 +222,7 @@ fn a_refusal_is_told_and_ends_it() {
 #[test]
 fn a_cooperative_launch_is_never_measured() {
     let mut measurement = measurement(Fake::default(), LIMITS);
-    assert!(!run(&mut measurement, &Launch { cooperative: true, ..launch("a") }));
+    assert!(!run(&mut measurement, &LaunchShape { cooperative: true, ..launch("a") }));
     assert_eq!(measurement.take_finished()[0].outcome, Outcome::Unsuitable);
 }
 

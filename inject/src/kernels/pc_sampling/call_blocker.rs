@@ -23,13 +23,13 @@ thread_local! {
 
 #[derive(Debug)]
 pub struct CallBlocker {
-    state: Mutex<State>,
+    state: Mutex<BlockerState>,
     /// Signals that the call blocker was opened, or that a thread has left its call.
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct BlockerState {
     /// Number of threads inside a call.
     inside: usize,
     is_closed: bool,
@@ -50,7 +50,7 @@ impl Drop for Closed<'_> {
 
 impl CallBlocker {
     const fn new() -> Self {
-        let state = State { inside: 0, is_closed: false, passed: 0 };
+        let state = BlockerState { inside: 0, is_closed: false, passed: 0 };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 

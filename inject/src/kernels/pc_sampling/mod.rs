@@ -78,7 +78,7 @@ pub struct PcSampling {
     length: Duration,
     /// Modules that the program has loaded.
     pub modules: Modules,
-    state: Mutex<State>,
+    state: Mutex<SamplingState>,
     /// Held while windows that were taken out of the state are sent to the collector; locked before the
     /// state. Checksums of modules take a tenth of a second, for which no launch and no context must wait.
     sending: Mutex<()>,
@@ -89,7 +89,7 @@ pub struct PcSampling {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SamplingState {
     /// Devices that remain to be sampled.
     waiting: Vec<(u32, ContextHandle)>,
     open: Option<OpenWindow>,
@@ -139,30 +139,32 @@ struct OpenWindow {
 
 /// Action of a launch before it continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
+enum LaunchAction {
     Open(u32),
     Fetch,
     Close,
 }
 
-impl State {
+impl SamplingState {
     /// Action that is due at a launch in a context.
-    fn due(&self, context: ContextHandle, now: Instant) -> Option<Work> {
+    fn due(&self, context: ContextHandle, now: Instant) -> Option<LaunchAction> {
         if !self.attempts.is_due(now) {
             return None;
         }
         match &self.open {
             Some(open) if open.context != context => None,
-            Some(open) if now >= open.end || self.is_stopping => Some(Work::Close),
-            Some(open) => (now >= open.next_fetch).then_some(Work::Fetch),
-            None => self.waiting.iter().find(|(_, known)| *known == context).map(|&(device, _)| Work::Open(device)),
+            Some(open) if now >= open.end || self.is_stopping => Some(LaunchAction::Close),
+            Some(open) => (now >= open.next_fetch).then_some(LaunchAction::Fetch),
+            None => {
+                self.waiting.iter().find(|(_, known)| *known == context).map(|&(device, _)| LaunchAction::Open(device))
+            }
         }
     }
 
     /// Abandons an attempt because other threads were inside calls.
-    fn give_up(&mut self, work: Work, now: Instant, at: Timestamp) {
+    fn give_up(&mut self, work: LaunchAction, now: Instant, at: Timestamp) {
         if self.attempts.give_up(now)
-            && let Work::Open(device) = work
+            && let LaunchAction::Open(device) = work
         {
             tracing::warn!(
                 "program counters of device {device} are not sampled: other threads were always inside CUDA"
@@ -248,7 +250,7 @@ impl PcSampling {
         self.hand_on(messages);
     }
 
-    fn refuse_all(&self, state: &mut State, outcome: Outcome) {
+    fn refuse_all(&self, state: &mut SamplingState, outcome: Outcome) {
         for (device, _) in std::mem::take(&mut state.waiting) {
             state.refuse(device, outcome, clock::now(self.cupti));
         }
@@ -267,7 +269,7 @@ impl PcSampling {
         };
         state.attempts.reset();
         match work {
-            Work::Open(device) => {
+            LaunchAction::Open(device) => {
                 if let Err(error) = self.open(&mut state, device, context) {
                     tracing::warn!("program counters of device {device} are not sampled: {error}");
                     let busy = error.code == CuptiResult::HARDWARE_BUSY;
@@ -275,8 +277,8 @@ impl PcSampling {
                     state.refuse(device, outcome, clock::now(self.cupti));
                 }
             }
-            Work::Fetch => state.open.iter_mut().for_each(OpenWindow::fetch),
-            Work::Close => {
+            LaunchAction::Fetch => state.open.iter_mut().for_each(OpenWindow::fetch),
+            LaunchAction::Close => {
                 let taken = state.open.take();
                 state.done.extend(taken.map(|taken| self.close(taken)));
             }
@@ -285,7 +287,7 @@ impl PcSampling {
     }
 
     /// Prepares a device and starts sampling. The context is current.
-    fn open(&self, state: &mut State, device: u32, context: ContextHandle) -> Result<(), Error> {
+    fn open(&self, state: &mut SamplingState, device: u32, context: ContextHandle) -> Result<(), Error> {
         let opened = clock::now(self.cupti);
         let sampler = PcSampler::open(Counters::of(self.cupti), context, PcSettings { period: PERIOD });
         close_before_libraries();

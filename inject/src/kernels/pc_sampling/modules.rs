@@ -29,10 +29,10 @@ const CONTEXTS: usize = 64;
 
 /// Modules loaded up to now.
 #[derive(Debug, Default)]
-pub struct Modules(Mutex<State>);
+pub struct Modules(Mutex<ModuleState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct ModuleState {
     /// Contexts in which modules were loaded, in the order of the first load.
     contexts: Vec<ContextHandle>,
     modules: Vec<Arc<[u8]>>,

@@ -6,14 +6,14 @@ use cupti_sys::counters::pc::{Fetched, PcSample};
 use gpuwhy_trace::kernels::{Outcome, PcCount, PcFunction, PcWindow, limit};
 
 /// A function, an offset in it, and CUPTI's number of a stall reason.
-type Key = (u32, u64, u32);
+type SampleKey = (u32, u64, u32);
 
 /// Counts of samples. Memory is bounded by [`limit`].
 #[derive(Debug, Default)]
 pub struct SampleCounts {
     functions: HashMap<u64, HashMap<String, u32>>,
     function_count: u32,
-    counts: HashMap<Key, u64>,
+    counts: HashMap<SampleKey, u64>,
     fetched: Fetched,
     overflow: u64,
     full: u64,

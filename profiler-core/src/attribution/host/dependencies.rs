@@ -15,8 +15,8 @@ use gpuwhy_trace::record::{CudaEvent, DeviceId, StreamId, Sync, SyncKind};
 use rustc_hash::FxHashMap;
 
 use crate::attribution::host_cause::Producer;
-use crate::attribution::leaf::Work;
-use crate::attribution::operation::Operation;
+use crate::attribution::leaf::WorkKind;
+use crate::attribution::operation::DeviceOperation;
 
 /// Number of event records and waits that are remembered (the newest).
 const REMEMBERED: usize = 65_536;
@@ -30,7 +30,7 @@ const EVENT_NANOS: u64 = 15_000;
 #[derive(Clone, Copy, Debug)]
 struct Ran {
     device: DeviceId,
-    work: Work,
+    work: WorkKind,
     end: u64,
 }
 
@@ -81,7 +81,7 @@ impl Dependencies {
     }
 
     /// Records an operation with a known launch.
-    pub(crate) fn ran(&mut self, device: DeviceId, stream: StreamId, correlation: u32, work: Work, end: u64) {
+    pub(crate) fn ran(&mut self, device: DeviceId, stream: StreamId, correlation: u32, work: WorkKind, end: u64) {
         if self.events.is_empty() && self.waits.is_empty() {
             return;
         }
@@ -102,13 +102,13 @@ impl Dependencies {
     /// Producer for which the operation that ends a gap from `from` waited, if an event names one; of
     /// several, the one that ended last.
     #[inline]
-    pub(crate) fn producer(&self, next: &Operation, from: u64) -> Option<Producer> {
+    pub(crate) fn producer(&self, next: &DeviceOperation, from: u64) -> Option<Producer> {
         if self.waits.is_empty() { None } else { self.newest_producer(next, from) }
     }
 
     #[inline(never)]
-    fn newest_producer(&self, next: &Operation, from: u64) -> Option<Producer> {
-        let &Operation { device, stream, correlation, start, .. } = next;
+    fn newest_producer(&self, next: &DeviceOperation, from: u64) -> Option<Producer> {
+        let &DeviceOperation { device, stream, correlation, start, .. } = next;
         let since = self.ran.get(&stream).and_then(|ran| ran.range(..correlation.0).next_back());
         let since = since.map_or(0, |(&correlation, _)| correlation);
         let waits = self.waits.get(&stream)?.range(since..correlation.0);
@@ -145,21 +145,21 @@ mod tests {
         let mut ran = |stream, correlation, work, end| {
             dependencies.ran(DeviceId(0), StreamId(stream), correlation, work, end);
         };
-        ran(20, 3, Work::Compute, 100_000);
-        ran(20, 4, Work::Copy, 500_000);
-        ran(20, 8, Work::Communication, 900_000);
-        ran(7, 2, Work::Compute, 50_000);
+        ran(20, 3, WorkKind::Compute, 100_000);
+        ran(20, 4, WorkKind::Copy, 500_000);
+        ran(20, 8, WorkKind::Communication, 900_000);
+        ran(7, 2, WorkKind::Compute, 50_000);
         let producer = |dependencies: &Dependencies, correlation, from, to| {
             let (device, stream, correlation) = (DeviceId(1), StreamId(7), CorrelationId(correlation));
             let (start, end) = (Timestamp::from_nanos(to), Timestamp::from_nanos(to));
-            dependencies.producer(&Operation::new(start, end, device, stream, correlation), from)
+            dependencies.producer(&DeviceOperation::new(start, end, device, stream, correlation), from)
         };
-        let copy = Some(Producer { work: Work::Copy, other_device: true });
+        let copy = Some(Producer { work: WorkKind::Copy, other_device: true });
         assert_eq!(producer(&dependencies, 7, 60_000, 505_000), copy);
         assert_eq!(producer(&dependencies, 7, 514_000, 600_000), copy, "just before the gap");
         assert_eq!(producer(&dependencies, 7, 600_000, 700_000), None, "long over");
         assert_eq!(producer(&dependencies, 5, 60_000, 505_000), None, "launched before the wait");
-        dependencies.ran(DeviceId(1), StreamId(7), 7, Work::Compute, 510_000);
+        dependencies.ran(DeviceId(1), StreamId(7), 7, WorkKind::Compute, 510_000);
         assert_eq!(producer(&dependencies, 9, 60_000, 505_000), None, "the operation before waited already");
     }
 
@@ -169,7 +169,7 @@ mod tests {
         for id in 1..200_000 {
             dependencies.recorded(&event(u64::from(id), id % 7, id));
             dependencies.waited(&wait(u64::from(id), id % 7, id));
-            dependencies.ran(DeviceId(0), StreamId(id % 500), id, Work::Compute, 1);
+            dependencies.ran(DeviceId(0), StreamId(id % 500), id, WorkKind::Compute, 1);
         }
         assert_eq!((dependencies.events.len(), dependencies.event_order.len()), (REMEMBERED, REMEMBERED));
         assert_eq!(dependencies.waits.values().map(BTreeMap::len).sum::<usize>(), REMEMBERED);

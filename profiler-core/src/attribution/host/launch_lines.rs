@@ -15,11 +15,11 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{Frame, NameId, StackId};
 use rustc_hash::FxHashMap;
 
-use super::launches::Launch;
+use super::launches::LaunchCall;
 use super::stacks::{self, is_library};
 use crate::attribution::api::ApiClass;
 use crate::attribution::host_cause::Subject;
-use crate::attribution::operation::Operation;
+use crate::attribution::operation::DeviceOperation;
 use crate::thresholds::DISPATCH_NANOS;
 
 /// Total samples of all threads that wait for their call (16 bytes each), split equally, but at least
@@ -183,7 +183,7 @@ impl LaunchLines {
     /// An operation joined a launch that samples fell into.
     #[cold]
     #[inline(never)]
-    pub(crate) fn joined(&mut self, launch: &Launch, operation: &Operation) {
+    pub(crate) fn joined(&mut self, launch: &LaunchCall, operation: &DeviceOperation) {
         let work = match (launch.class, operation.subject) {
             (ApiClass::GraphLaunch, _) => LaunchedWork::Graph(operation.graph_id),
             (_, Subject::Kernel(name)) => LaunchedWork::Kernel(name),

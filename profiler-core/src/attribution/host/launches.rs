@@ -45,7 +45,7 @@ const GRAPH_STREAM_LIMIT: usize = 4_096;
 
 /// The outermost call of a launch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Launch {
+pub(crate) struct LaunchCall {
     pub(crate) start: u64,
     pub(crate) end: u64,
     /// Index of the calling thread.
@@ -79,7 +79,7 @@ impl QueueSlot {
 /// A launch that has left its queue, or that a call inside it refers to by a separate id.
 #[derive(Clone, Copy, Debug)]
 struct DequeuedLaunch {
-    launch: Launch,
+    launch: LaunchCall,
     /// Sequence number in the thread's queue, which may have dropped it.
     sequence: u64,
     /// True if counted as a launch without activity.
@@ -103,8 +103,8 @@ struct QueuedCall {
 }
 
 impl QueuedCall {
-    fn launch(&self, thread: u32) -> Launch {
-        Launch { start: self.start, end: self.end, thread, class: self.class, sampled: self.sampled }
+    fn launch(&self, thread: u32) -> LaunchCall {
+        LaunchCall { start: self.start, end: self.end, thread, class: self.class, sampled: self.sampled }
     }
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct Launches {
     lost: VecDeque<LostLaunch>,
     flush: u64,
     /// The newest graph node joined during this flush: later nodes need only its launch.
-    newest_node: Option<(CorrelationId, DeviceId, StreamId, Launch)>,
+    newest_node: Option<(CorrelationId, DeviceId, StreamId, LaunchCall)>,
     pub(crate) without_activity: u64,
 }
 
@@ -161,7 +161,7 @@ impl Launches {
     /// Adds a successful launching call. `captured` means into a graph, so no record has to follow. Returns
     /// its sequence number.
     #[inline]
-    pub(crate) fn insert(&mut self, correlation: CorrelationId, launch: Launch, captured: bool) -> u64 {
+    pub(crate) fn insert(&mut self, correlation: CorrelationId, launch: LaunchCall, captured: bool) -> u64 {
         self.newest_node = None;
         let thread = launch.thread as usize;
         if self.queues.len() <= thread {
@@ -203,7 +203,7 @@ impl Launches {
     }
 
     /// A launching call inside the launch `sequence`: its own id, if any, maps to the same launch.
-    pub(crate) fn alias(&mut self, correlation: CorrelationId, launch: Launch, sequence: u64) {
+    pub(crate) fn alias(&mut self, correlation: CorrelationId, launch: LaunchCall, sequence: u64) {
         if self.places.get(correlation.0).is_none() && !self.kept.contains_key(&correlation.0) {
             self.kept.insert(correlation.0, DequeuedLaunch { launch, sequence, lost: false });
             self.remember(correlation.0, launch.thread, sequence);
@@ -213,7 +213,12 @@ impl Launches {
     /// Finds the launch of an operation on `stream`. A kernel launch is found once; a graph launch any number
     /// of times.
     #[inline]
-    pub(crate) fn join(&mut self, correlation: CorrelationId, device: DeviceId, stream: StreamId) -> Option<Launch> {
+    pub(crate) fn join(
+        &mut self,
+        correlation: CorrelationId,
+        device: DeviceId,
+        stream: StreamId,
+    ) -> Option<LaunchCall> {
         // Fast path for all nodes of a graph after the first.
         if let Some((newest, on, of, launch)) = self.newest_node
             && (newest, on, of) == (correlation, device, stream)
@@ -242,7 +247,7 @@ impl Launches {
     }
 
     #[cold]
-    fn join_kept(&mut self, correlation: CorrelationId, device: DeviceId, stream: StreamId) -> Option<Launch> {
+    fn join_kept(&mut self, correlation: CorrelationId, device: DeviceId, stream: StreamId) -> Option<LaunchCall> {
         let &DequeuedLaunch { launch, sequence, lost } = self.kept.get(&correlation.0)?;
         if launch.class == ApiClass::GraphLaunch {
             let flush = self.flush as u32;
@@ -263,7 +268,7 @@ impl Launches {
     }
 
     /// A stream runs in order, so an operation of a later launch means that the graph before it is complete.
-    fn close_older_graph(&mut self, launch: &Launch, sequence: u64, device: DeviceId, stream: StreamId) {
+    fn close_older_graph(&mut self, launch: &LaunchCall, sequence: u64, device: DeviceId, stream: StreamId) {
         let graph = launch.class == ApiClass::GraphLaunch;
         let key = (device, stream);
         if let Some(&(thread, older)) = self.newest_graph.get(&key) {
@@ -406,7 +411,7 @@ mod tests {
     fn what_waits_is_bounded_over_all_threads() {
         let mut launches = Launches::default();
         for id in 0..WAITING_LIMIT as u32 + 4 {
-            let launch = Launch { start: 1, end: 2, thread: id % 4, class: ApiClass::KernelLaunch, sampled: false };
+            let launch = LaunchCall { start: 1, end: 2, thread: id % 4, class: ApiClass::KernelLaunch, sampled: false };
             launches.insert(CorrelationId(id), launch, false);
         }
         assert_eq!(launches.oldest_waiting(3), Some(1));

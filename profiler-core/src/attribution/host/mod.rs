@@ -23,7 +23,7 @@ use gpuwhy_trace::record::{ApiCall, HostSample, MemoryEvent, Overhead, OverheadK
 
 use self::dependencies::Dependencies;
 use self::launch_lines::{LaunchLines, LaunchSampleCounts, SampledCall};
-use self::launches::{Launch, Launches};
+use self::launches::{LaunchCall, Launches};
 use self::memory::Memory;
 use self::samples::HostSampleView;
 use self::stacks::Stacks;
@@ -31,7 +31,7 @@ use self::threads::{HostThread, Nesting, ThreadTable};
 use super::api::{ApiClass, ApiClasses};
 use super::launch_order::StepMarks;
 use super::operation::{Delivery, LONGEST_WINDOW, is_no_time};
-use super::ranges::{Finding, Ranges};
+use super::ranges::{RangeFact, Ranges};
 use super::simulation_feed::SimulationFeed;
 use super::statistics::ApiTable;
 use crate::thresholds::FUTURE_NANOS;
@@ -161,7 +161,7 @@ impl Host {
         &mut self,
         index: usize,
         call: &ApiCall,
-        newest_launch: &mut Option<(Launch, u64)>,
+        newest_launch: &mut Option<(LaunchCall, u64)>,
         simulation: &mut SimulationFeed,
         delivery: &mut Delivery,
         dictionary: &Dictionary,
@@ -194,7 +194,7 @@ impl Host {
                     }
                     if class.launches() {
                         thread.launches = true;
-                        let launch = Launch { start, end, thread: index as u32, class, sampled };
+                        let launch = LaunchCall { start, end, thread: index as u32, class, sampled };
                         let sequence = self.launches.insert(call.correlation, launch, thread.capturing);
                         *newest_launch = Some((launch, sequence));
                     }
@@ -213,7 +213,7 @@ impl Host {
                     }
                     _ => {
                         // A launch inside a call that is not known to launch.
-                        let launch = Launch { start, end, thread: index as u32, class, sampled: false };
+                        let launch = LaunchCall { start, end, thread: index as u32, class, sampled: false };
                         let sequence = self.launches.insert(call.correlation, launch, thread.capturing);
                         *newest_launch = Some((launch, sequence));
                     }
@@ -226,11 +226,11 @@ impl Host {
     pub(super) fn place_ranges(&mut self, horizon: u64, ranges: &mut Ranges) {
         for finding in ranges.advance(horizon) {
             match finding {
-                Finding::Step { thread, at } => self.marks.push(thread, Timestamp::from_nanos(at)),
-                Finding::LoaderBegins { thread, at, cause } => {
+                RangeFact::Step { thread, at } => self.marks.push(thread, Timestamp::from_nanos(at)),
+                RangeFact::LoaderBegins { thread, at, cause } => {
                     self.threads.rows[thread as usize].samples.enter_loader(at, cause);
                 }
-                Finding::LoaderEnds { thread, at } => self.threads.rows[thread as usize].samples.leave_loader(at),
+                RangeFact::LoaderEnds { thread, at } => self.threads.rows[thread as usize].samples.leave_loader(at),
             }
         }
         self.memory.place(|thread, at| ranges.innermost(thread, at));

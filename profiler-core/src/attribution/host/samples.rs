@@ -49,11 +49,11 @@ pub(crate) struct HostSampleView {
 pub(crate) struct SampleEvidence {
     pub(crate) from: u64,
     pub(crate) to: u64,
-    source: Source,
+    source: SampleSource,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Source {
+enum SampleSource {
     HostSampleView(HostSampleView),
     Range(HostCause),
 }
@@ -181,23 +181,23 @@ impl SampleEvidence {
     /// Source line of the sample.
     pub(crate) fn line(&self) -> LineId {
         match self.source {
-            Source::HostSampleView(sample) => sample.line,
-            Source::Range(_) => LineId::NONE,
+            SampleSource::HostSampleView(sample) => sample.line,
+            SampleSource::Range(_) => LineId::NONE,
         }
     }
 
     pub(crate) fn stack(&self) -> StackId {
         match self.source {
-            Source::HostSampleView(sample) => sample.stack,
-            Source::Range(_) => StackId::NONE,
+            SampleSource::HostSampleView(sample) => sample.stack,
+            SampleSource::Range(_) => StackId::NONE,
         }
     }
 
     /// True if the thread was in a data loader.
     pub(crate) fn is_loader(&self) -> bool {
         match self.source {
-            Source::HostSampleView(sample) => sample.is_loader(),
-            Source::Range(_) => true,
+            SampleSource::HostSampleView(sample) => sample.is_loader(),
+            SampleSource::Range(_) => true,
         }
     }
 
@@ -205,8 +205,8 @@ impl SampleEvidence {
     pub(crate) fn parts(&self, from: u64, to: u64) -> [(HostCause, u64); 3] {
         let nanos = self.to.min(to).saturating_sub(self.from.max(from));
         match self.source {
-            Source::HostSampleView(sample) => sample.split(nanos),
-            Source::Range(cause) => [(cause, nanos), (cause, 0), (cause, 0)],
+            SampleSource::HostSampleView(sample) => sample.split(nanos),
+            SampleSource::Range(cause) => [(cause, nanos), (cause, 0), (cause, 0)],
         }
     }
 }
@@ -298,7 +298,7 @@ impl HostSamples {
         let mut claims = seen;
         for (from, to, cause) in named {
             let parts = without((from, to), &seen_times);
-            claims.extend(parts.map(|(from, to)| SampleEvidence { from, to, source: Source::Range(cause) }));
+            claims.extend(parts.map(|(from, to)| SampleEvidence { from, to, source: SampleSource::Range(cause) }));
         }
         for claim in other {
             let parts = without((claim.from, claim.to), &named_times);
@@ -317,7 +317,7 @@ impl HostSamples {
             let end = sample.at.saturating_add(sample.length()).min(ahead);
             for (from, to) in [(sample.since.max(position), sample.at), (sample.at, end)] {
                 if from < to {
-                    claims.push(SampleEvidence { from, to, source: Source::HostSampleView(sample) });
+                    claims.push(SampleEvidence { from, to, source: SampleSource::HostSampleView(sample) });
                     position = to;
                 }
             }

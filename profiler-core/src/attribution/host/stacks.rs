@@ -149,15 +149,15 @@ enum PathPattern {
     Within(&'static str),
 }
 
-struct Entry {
+struct StackEntry {
     place: PathPattern,
     /// Last components of qualified function names; empty for any.
     functions: &'static [&'static str],
     stage: Stage,
 }
 
-const fn entry(place: PathPattern, functions: &'static [&'static str], stage: Stage) -> Entry {
-    Entry { place, functions, stage }
+const fn entry(place: PathPattern, functions: &'static [&'static str], stage: Stage) -> StackEntry {
+    StackEntry { place, functions, stage }
 }
 
 /// Data loaders as they appear in a Python stack. The first entry that matches a frame counts. The table
@@ -170,7 +170,7 @@ const fn entry(place: PathPattern, functions: &'static [&'static str], stage: St
 /// `iterable_dataset.py`), NVIDIA DALI (`plugin/base_iterator.py`, `plugin/pytorch`), FFCV (`loader/`),
 /// `MosaicML` Streaming (`base/dataset.py`), Grain and TensorFlow's `tf.data`
 /// (`python/data/ops/iterator_ops.py`).
-const LOADERS: [Entry; 14] = [
+const LOADERS: [StackEntry; 14] = [
     entry(PathPattern::File("torch/utils/data/_utils/pin_memory.py"), &[], Stage::Collate),
     entry(PathPattern::File("torch/utils/data/_utils/collate.py"), &[], Stage::Collate),
     entry(PathPattern::File("torch/utils/data/_utils/fetch.py"), &[], Stage::Inline),
@@ -197,7 +197,7 @@ const TENSORFLOW: &str = "tensorflow/python/data/ops/iterator_ops.py";
 /// Stage that a frame represents, if it belongs to a data loader.
 fn stage_of(file: &str, function: &str) -> Option<Stage> {
     let (class, last) = function.rsplit_once('.').unwrap_or(("", function));
-    let fits = |entry: &&Entry| {
+    let fits = |entry: &&StackEntry| {
         let here = match entry.place {
             PathPattern::File(end) => file.ends_with(end),
             PathPattern::Within(part) => file.contains(part),

@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 
 use self::messages::{MessageClass, Messages};
 pub use self::messages::{is_step, template};
-use self::table::{Instance, Table};
+use self::table::{Instance, RangeTable};
 pub use self::table::{RangeKey, RangeStyle, RangeTotals, Spread};
 use super::host_cause::HostCause;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves};
@@ -66,7 +66,7 @@ pub struct RangeInside {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Event {
+struct PairedEvent {
     at: u64,
     id: ThreadId,
     /// Index of the thread.
@@ -79,7 +79,7 @@ struct Event {
 
 /// Fact derived from a range for the rest of the engine; times on the clock of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
+pub(super) enum RangeFact {
     /// A step starts on this thread.
     Step { thread: ThreadId, at: u64 },
     /// This thread enters a data loader.
@@ -90,7 +90,7 @@ pub(super) enum Finding {
 
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
-    pending: Vec<Event>,
+    pending: Vec<PairedEvent>,
     messages: Messages,
     lanes: Vec<OpenRangeStack>,
     /// By thread and domain; lane 0 is the stack.
@@ -102,7 +102,7 @@ pub(super) struct Ranges {
     loaders: FxHashMap<(u32, NameId), Vec<bool>>,
     /// Name and domain accepted as the step, and its number of occurrences.
     step: Option<(NameId, NameId, u64)>,
-    table: Table,
+    table: RangeTable,
     counts: RangeCounts,
 }
 
@@ -120,7 +120,7 @@ impl Ranges {
         let class = self.messages.get(event.message, dictionary);
         let (kind, domain, range_id) = (event.kind, event.domain, event.range_id);
         let (at, id) = (event.at.nanos(), event.thread);
-        self.pending.push(Event { at, id, thread, kind, domain, range_id, class });
+        self.pending.push(PairedEvent { at, id, thread, kind, domain, range_id, class });
     }
 
     /// Times of the events that wait for a flush.
@@ -130,7 +130,7 @@ impl Ranges {
 
     /// Places the events up to `horizon`; no earlier ones will come. Returns the findings for the rest of the
     /// engine, in order.
-    pub(super) fn advance(&mut self, horizon: u64) -> Vec<Finding> {
+    pub(super) fn advance(&mut self, horizon: u64) -> Vec<RangeFact> {
         // Stable: events of one thread and time keep the order in which they were made.
         self.pending.sort_by_key(|event| (event.at, event.id));
         let count = self.pending.partition_point(|event| event.at <= horizon);
@@ -144,8 +144,8 @@ impl Ranges {
         findings
     }
 
-    fn place(&mut self, event: &Event, findings: &mut Vec<Finding>) {
-        let &Event { at, id, thread, kind, domain, range_id, class } = event;
+    fn place(&mut self, event: &PairedEvent, findings: &mut Vec<RangeFact>) {
+        let &PairedEvent { at, id, thread, kind, domain, range_id, class } = event;
         match kind {
             RangeEventKind::Push => {
                 self.begin_loader(event, findings);
@@ -182,13 +182,13 @@ impl Ranges {
             if (*name, *of) == (class.name, domain) {
                 *count += 1;
                 if *count >= BELIEVED {
-                    findings.push(Finding::Step { thread: id, at });
+                    findings.push(RangeFact::Step { thread: id, at });
                 }
             }
         }
     }
 
-    fn begin(&mut self, lane: Option<usize>, event: &Event, style: RangeStyle) {
+    fn begin(&mut self, lane: Option<usize>, event: &PairedEvent, style: RangeStyle) {
         let Some(lane) = lane.map(|lane| &mut self.lanes[lane]) else {
             self.counts.table_overflow += 1;
             return;
@@ -201,8 +201,8 @@ impl Ranges {
         let around = lane.innermost();
         let key = RangeKey { style, domain: event.domain, message: event.class.name };
         let node = self.table.node(around.map(|open| open.node), key);
-        let open =
-            node.map(|node| Open { node, instance: self.table.open(node, around.map(|open| open.instance), event.at) });
+        let open = node
+            .map(|node| OpenRow { node, instance: self.table.open(node, around.map(|open| open.instance), event.at) });
         lane.stack.push(open);
         lane.changed(event.at);
     }
@@ -225,7 +225,7 @@ impl Ranges {
     }
 
     /// Loaders are identified among the ranges of their stack by position, so that a pop is known to end one.
-    fn begin_loader(&mut self, event: &Event, findings: &mut Vec<Finding>) {
+    fn begin_loader(&mut self, event: &PairedEvent, findings: &mut Vec<RangeFact>) {
         let key = (event.thread, event.domain);
         if let Some(cause) = event.class.loader {
             let known = self.loaders.len() < LANE_LIMIT || self.loaders.contains_key(&key);
@@ -233,7 +233,7 @@ impl Ranges {
                 return;
             }
             self.loaders.entry(key).or_default().push(true);
-            findings.push(Finding::LoaderBegins { thread: event.thread, at: event.at, cause });
+            findings.push(RangeFact::LoaderBegins { thread: event.thread, at: event.at, cause });
         } else if let Some(open) = self.loaders.get_mut(&key).filter(|open| !open.is_empty()) {
             open.push(false);
             // Ranges that are never popped: it is no longer known which of these are loaders.
@@ -243,10 +243,10 @@ impl Ranges {
         }
     }
 
-    fn end_loader(&mut self, event: &Event, findings: &mut Vec<Finding>) {
+    fn end_loader(&mut self, event: &PairedEvent, findings: &mut Vec<RangeFact>) {
         let open = self.loaders.get_mut(&(event.thread, event.domain));
         if open.and_then(Vec::pop) == Some(true) {
-            findings.push(Finding::LoaderEnds { thread: event.thread, at: event.at });
+            findings.push(RangeFact::LoaderEnds { thread: event.thread, at: event.at });
         }
     }
 
@@ -351,16 +351,16 @@ impl Ranges {
 
 /// An open range with a row.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenRow {
     node: u32,
     instance: Instance,
 }
 
 /// From `at` on, `open` is the innermost range.
 #[derive(Clone, Copy, Debug)]
-struct Change {
+struct RangeChange {
     at: u64,
-    open: Option<Open>,
+    open: Option<OpenRow>,
 }
 
 /// The stack of one thread and domain, or one lane for a range that is started and ended. Device work comes
@@ -369,24 +369,24 @@ struct Change {
 #[derive(Debug, Default)]
 struct OpenRangeStack {
     /// Open ranges, innermost last; `None` for one without a row.
-    stack: Vec<Option<Open>>,
+    stack: Vec<Option<OpenRow>>,
     /// Number of pushes beyond the maximum depth.
     too_deep: u64,
-    changes: VecDeque<Change>,
+    changes: VecDeque<RangeChange>,
     /// True if changes were forgotten.
     forgot: bool,
 }
 
 impl OpenRangeStack {
     /// Innermost open range with a row.
-    fn innermost(&self) -> Option<Open> {
+    fn innermost(&self) -> Option<OpenRow> {
         self.stack.iter().rev().find_map(|open| *open)
     }
 
     /// The stack changed at `at`, which is not before the previous change.
     fn changed(&mut self, at: u64) {
         let open = self.innermost();
-        self.changes.push_back(Change { at, open });
+        self.changes.push_back(RangeChange { at, open });
         if self.changes.len() > CHANGE_LIMIT {
             self.changes.pop_front();
             self.forgot = true;
@@ -394,7 +394,7 @@ impl OpenRangeStack {
     }
 
     /// Innermost range at `time`; an error if that was forgotten.
-    fn at(&self, time: u64) -> Result<Option<Open>, Forgotten> {
+    fn at(&self, time: u64) -> Result<Option<OpenRow>, Forgotten> {
         let index = self.changes.partition_point(|change| change.at <= time);
         match index.checked_sub(1).and_then(|index| self.changes.get(index)) {
             Some(change) => Ok(change.open),
@@ -404,7 +404,7 @@ impl OpenRangeStack {
     }
 
     /// Innermost ranges between `from` and `to` with their times; intervals without one are left out.
-    fn between(&self, from: u64, to: u64) -> impl Iterator<Item = (Open, u64, u64)> {
+    fn between(&self, from: u64, to: u64) -> impl Iterator<Item = (OpenRow, u64, u64)> {
         let index = self.changes.partition_point(|change| change.at <= from).saturating_sub(1);
         let ends = self
             .changes

@@ -117,7 +117,7 @@ struct Slot {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct RangeTable {
     names: Vec<RangeTotals>,
     name_ids: FxHashMap<RangeKey, u32>,
     pub(super) nodes: Vec<Node>,
@@ -132,7 +132,7 @@ pub(super) struct Table {
     pub(super) kernel_overflow: u64,
 }
 
-impl Table {
+impl RangeTable {
     /// Path of a range within `parent`; `None` if the tables are full.
     pub(super) fn node(&mut self, parent: Option<u32>, key: RangeKey) -> Option<u32> {
         let Some(name) = self.name(key) else {

@@ -10,5 +10,7 @@ mod json;
 mod report;
 mod text;
 
-pub use report::{FunctionSource, InstructionSource, LineSource, Place, SampledShare, SourceMap, SourceReport, Stall};
+pub use report::{
+    FunctionSource, InstructionSource, LineSource, SampledShare, SourceLine, SourceMap, SourceReport, Stall,
+};
 pub use text::source_text;

@@ -22,7 +22,7 @@ const MATTERS: f64 = 0.05;
 
 /// A line of a source file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct SourceLine {
     /// Path of the file as recorded by the compiler.
     pub file: String,
     /// Counted from 1.
@@ -32,11 +32,11 @@ pub struct Place {
 /// Source information about the instructions of modules.
 pub trait SourceMap {
     /// Returns the source line of the instruction `offset` bytes after the start of `function`.
-    fn place(&self, module: u64, function: &str, offset: u64) -> Option<Place>;
+    fn place(&self, module: u64, function: &str, offset: u64) -> Option<SourceLine>;
     /// Returns the disassembled instruction (SASS).
     fn instruction(&self, module: u64, function: &str, offset: u64) -> Option<String>;
     /// Returns the text of a line, without surrounding spaces.
-    fn text(&self, place: &Place) -> Option<String>;
+    fn text(&self, place: &SourceLine) -> Option<String>;
 }
 
 /// Share of samples, with its 95 % confidence interval for independent samples.
@@ -78,7 +78,7 @@ pub struct InstructionSource {
     /// By reason, most samples first.
     pub stalls: Vec<Stall>,
     /// Its source line, if known.
-    pub place: Option<Place>,
+    pub place: Option<SourceLine>,
     /// The disassembled instruction, if known.
     pub text: Option<String>,
 }
@@ -87,7 +87,7 @@ pub struct InstructionSource {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineSource {
     /// The line.
-    pub place: Place,
+    pub place: SourceLine,
     /// Share of the samples of its function.
     pub share: SampledShare,
     /// Share of the waiting samples of its function.
@@ -230,7 +230,7 @@ fn function(
     map: &dyn SourceMap,
 ) -> FunctionSource {
     let mut reasons = Reasons::new();
-    let mut lines: BTreeMap<Place, Reasons<'_>> = BTreeMap::new();
+    let mut lines: BTreeMap<SourceLine, Reasons<'_>> = BTreeMap::new();
     let own: u64 = of.values().map(sum).sum();
     let mut instructions: Vec<_> = of
         .iter()
@@ -283,16 +283,16 @@ mod tests {
     struct Map;
 
     impl SourceMap for Map {
-        fn place(&self, module: u64, function: &str, offset: u64) -> Option<Place> {
+        fn place(&self, module: u64, function: &str, offset: u64) -> Option<SourceLine> {
             let line = if offset < 0x20 { 10 } else { 20 };
-            (module == 7 && function == "_Z1fv").then(|| Place { file: "f.cu".to_owned(), line })
+            (module == 7 && function == "_Z1fv").then(|| SourceLine { file: "f.cu".to_owned(), line })
         }
 
         fn instruction(&self, module: u64, _: &str, offset: u64) -> Option<String> {
             (module == 7 && offset == 0x20).then(|| "LDG.E R0, [R2]".to_owned())
         }
 
-        fn text(&self, place: &Place) -> Option<String> {
+        fn text(&self, place: &SourceLine) -> Option<String> {
             (place.line == 20).then(|| "y = x[i];".to_owned())
         }
     }

@@ -197,7 +197,7 @@ fn advice(reason: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::source::Place;
+    use crate::kernels::source::SourceLine;
     use gpuwhy_trace::kernels::Outcome;
 
     fn share(samples: u64, all: u64) -> SampledShare {
@@ -209,7 +209,7 @@ mod tests {
         let stalls = |of: &[(&str, u64)]| {
             of.iter().map(|&(reason, samples)| Stall { reason: reason.to_owned(), samples }).collect::<Vec<_>>()
         };
-        let place = Place { file: "/src/gather\x1b[2J.cu".to_owned(), line: 4 };
+        let place = SourceLine { file: "/src/gather\x1b[2J.cu".to_owned(), line: 4 };
         let waits = stalls(&[("long_scoreboard", 700), ("selected", 100)]);
         SourceReport {
             outcomes: vec![Outcome::Measured],

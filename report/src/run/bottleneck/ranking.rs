@@ -24,7 +24,7 @@ use crate::run::{DeviceReport, Ranked, RecoverableBy};
 /// Ranking of the causes over all devices.
 #[derive(Debug)]
 pub(super) struct Ranking {
-    rows: Vec<Row>,
+    rows: Vec<RankedCause>,
     /// Steady steps of each device, in device order, if the shares refer to them.
     pub(super) steady: Option<Vec<Steady>>,
     /// Fraction of a step that remains without tracing, by device, 0 to 1; 1 where shares and gains refer to
@@ -35,7 +35,7 @@ pub(super) struct Ranking {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct RankedCause {
     cause: Cause,
     share: TimeShare,
     recoverable: f64,
@@ -52,8 +52,8 @@ impl Ranking {
             WithoutTracing::of(device, &leaves)
         };
         let without: Vec<_> = devices.iter().enumerate().map(of_device).collect();
-        let rows = |without: &[WithoutTracing]| -> Vec<Row> {
-            Cause::ALL.into_iter().map(|cause| Row::of(cause, steady.as_deref(), devices, without)).collect()
+        let rows = |without: &[WithoutTracing]| -> Vec<RankedCause> {
+            Cause::ALL.into_iter().map(|cause| RankedCause::of(cause, steady.as_deref(), devices, without)).collect()
         };
         let untraced = without.iter().map(|without| without.step).collect();
         let mut ranking = Self {
@@ -84,7 +84,7 @@ impl Ranking {
         self.row(cause).map_or(0.0, |row| row.recoverable)
     }
 
-    fn row(&self, cause: Cause) -> Option<&Row> {
+    fn row(&self, cause: Cause) -> Option<&RankedCause> {
         self.rows.iter().find(|row| row.cause == cause)
     }
 
@@ -96,8 +96,12 @@ impl Ranking {
     /// Possible bottlenecks with any time, the most recoverable first.
     pub(super) fn ranked(&self) -> Vec<Ranked> {
         let rows = self.rows.iter().filter(|row| can_be_first(row.cause) && row.share.share > 0.0);
-        let ranked =
-            |row: &Row| Ranked { cause: row.cause, share: row.share.share, recoverable: row.recoverable, by: row.by };
+        let ranked = |row: &RankedCause| Ranked {
+            cause: row.cause,
+            share: row.share.share,
+            recoverable: row.recoverable,
+            by: row.by,
+        };
         let mut rows: Vec<Ranked> = rows.map(ranked).collect();
         rows.sort_by(|a, b| b.recoverable.total_cmp(&a.recoverable).then(b.share.total_cmp(&a.share)));
         rows
@@ -118,7 +122,7 @@ fn can_be_first(cause: Cause) -> bool {
     !matches!(cause, Cause::GpuCompute | Cause::CannotTell)
 }
 
-impl Row {
+impl RankedCause {
     /// Computes the share of `cause` on each device (of the time of its steady steps, else of its steady
     /// time) and the recoverable share, weighted by the steady time of the devices; `without` is the effect
     /// of tracing on each device. The ends of the interval are weighted as well, as if all devices were at

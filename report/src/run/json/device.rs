@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpuwhy_trace::document::document;
-use profiler_core::attribution::leaf::Work;
+use profiler_core::attribution::leaf::WorkKind;
 use profiler_core::document::leaves;
 use profiler_core::steps::Steps;
 use profiler_core::whatif::WhatIf;
@@ -21,7 +21,7 @@ struct StepsOf<'a>(&'a Steps, StepMeaning);
 struct WhatIfOf<'a>(&'a WhatIf);
 
 /// Overlap of two kinds of work, nanoseconds.
-struct Beneath(Work, Work, u64);
+struct Beneath(WorkKind, WorkKind, u64);
 
 document! {
     from: DeviceReport {
@@ -38,10 +38,10 @@ document! {
         host_lead: from.host_lead,
         gaps: from.gaps,
         awaited: from.awaited,
-        overlap: Work::ALL
+        overlap: WorkKind::ALL
             .into_iter()
             .zip(&from.overlap)
-            .flat_map(|(top, row)| Work::ALL.into_iter().zip(row).map(move |(beneath, &ns)| Beneath(top, beneath, ns)))
+            .flat_map(|(top, row)| WorkKind::ALL.into_iter().zip(row).map(move |(beneath, &ns)| Beneath(top, beneath, ns)))
             .filter(|&Beneath(.., ns)| ns > 0)
             .collect::<Vec<_>>(),
         kernels: from.kernels,

@@ -16,14 +16,14 @@ use super::{Bottleneck, CaptureRow, DeviceReport, PlanStep, Report, StepBasis};
 
 const SCHEMA_VERSION: u32 = 1;
 
-struct Process<'a>(&'a ProcessInfo, &'a [DeviceReport]);
+struct ProcessJson<'a>(&'a ProcessInfo, &'a [DeviceReport]);
 
 struct Missing<'a>(&'a Completeness, &'a [CounterLoss]);
 
 document! {
     from: Report {
         schema_version: SCHEMA_VERSION,
-        process: Process(&from.process, &from.devices),
+        process: ProcessJson(&from.process, &from.devices),
         observed_ns: from.observed_ns,
         completeness: Missing(&from.completeness, &from.counter_losses),
         devices: from.devices,
@@ -42,7 +42,7 @@ document! {
         capture: from.captures.shown,
         captures: from.captures.rows,
     }
-    from: Process<'_> {
+    from: ProcessJson<'_> {
         pid: from.0.process_id,
         parent_pid: from.0.parent_process_id,
         command: from.0.command,

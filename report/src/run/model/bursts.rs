@@ -2,7 +2,7 @@
 
 use gpuwhy_trace::record::{Timestamp, Trigger};
 use profiler_core::attribution::leaf::Cause;
-use profiler_core::monitoring::Change;
+use profiler_core::monitoring::BottleneckChange;
 
 /// Bursts of a run and its bottlenecks.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -11,7 +11,7 @@ pub struct BurstTable {
     /// One row for each of the first [`ROW_LIMIT`](crate::capture::ROW_LIMIT) bursts that have ended.
     pub rows: Vec<BurstRow>,
     /// Bottlenecks in chronological order, from samples and bursts; the newest 64.
-    pub changes: Vec<Change>,
+    pub changes: Vec<BottleneckChange>,
     /// Number of earlier changes that were dropped.
     pub earlier_changes: u64,
 }
@@ -49,7 +49,7 @@ impl BurstTable {
 
     /// The bottleneck that held longest up to `end`: its newest occurrence, and its total duration in
     /// nanoseconds.
-    pub(crate) fn longest(&self, end: Timestamp) -> Option<(Change, u64)> {
+    pub(crate) fn longest(&self, end: Timestamp) -> Option<(BottleneckChange, u64)> {
         let ends = self.changes.iter().skip(1).map(|change| change.at).chain([end]);
         let spans: Vec<_> =
             self.changes.iter().zip(ends).map(|(change, end)| (*change, end.since(change.at))).collect();

@@ -85,14 +85,14 @@ pub struct Report {
     pub kernels: KernelsReport,
     /// The part of the run that the report covers; `None` for the complete run. Filled in by the reader of
     /// the part.
-    pub part: Option<Part>,
+    pub part: Option<RunPart>,
     /// The captures of the run; empty when it was not split. Filled in by [`crate::capture`].
     pub captures: CaptureTable,
 }
 
 /// Part of a run, in nanoseconds after the run's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct RunPart {
     /// Start.
     pub from_ns: u64,
     /// End.

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use profiler_core::attribution::HostLead;
-use profiler_core::attribution::leaf::{Leaf, Work};
+use profiler_core::attribution::leaf::{Leaf, WorkKind};
 use profiler_core::steps::{StepSource, Steps};
 use profiler_core::thresholds::WORTH_SHARE;
 
@@ -67,8 +67,8 @@ fn device_lines(out: &mut Page, device: &DeviceReport, evidence: &[String]) {
         let _ = writeln!(out, "  - Copies and kernels take turns: less than 10 % of the copy time is beneath kernels.");
     }
     let mut beneath = Vec::new();
-    for (top, row) in Work::ALL.into_iter().zip(&device.overlap) {
-        for (under, &nanos) in Work::ALL.into_iter().zip(row) {
+    for (top, row) in WorkKind::ALL.into_iter().zip(&device.overlap) {
+        for (under, &nanos) in WorkKind::ALL.into_iter().zip(row) {
             if share(nanos) >= 0.0005 {
                 beneath.push(format!("{} beneath {} {:.1} %", work(under), work(top), share(nanos) * 100.0));
             }
@@ -79,12 +79,12 @@ fn device_lines(out: &mut Page, device: &DeviceReport, evidence: &[String]) {
     }
 }
 
-const fn work(work: Work) -> &'static str {
+const fn work(work: WorkKind) -> &'static str {
     match work {
-        Work::Compute => "kernels",
-        Work::Communication => "communication",
-        Work::Copy => "copies",
-        Work::Memset => "memsets",
+        WorkKind::Compute => "kernels",
+        WorkKind::Communication => "communication",
+        WorkKind::Copy => "copies",
+        WorkKind::Memset => "memsets",
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) use self::live::{is_starting_up, live_line};
 pub(super) use self::shares::busy_share;
 use self::shares::share_line;
 use super::bottleneck::copies_without_link;
-use super::{Bottleneck, DeviceReport, Part, Report, StepMeaning, captures, cost, untraced};
+use super::{Bottleneck, DeviceReport, Report, RunPart, StepMeaning, captures, cost, untraced};
 use crate::text_format::{Page, Paint, Style, counted, duration, shortened, wrapped, wrapped_as};
 use crate::words;
 
@@ -52,7 +52,7 @@ fn first_screen(out: &mut Page, report: &Report) {
     let place = report.process.place().map(|place| format!(", {}", shortened(&place, 30))).unwrap_or_default();
     let observed = duration(report.shown_ns());
     wrapped(out, "gpuwhy: ", &format!("process {} ({command}){place}, {observed}", report.process.process_id));
-    if let Some(Part { from_ns, to_ns, of_ns }) = report.part {
+    if let Some(RunPart { from_ns, to_ns, of_ns }) = report.part {
         let [from, to, of] = [from_ns, to_ns, of_ns].map(duration);
         wrapped(out, "part: ", &format!("from {from} to {to} after the start, of a run of {of}"));
     }

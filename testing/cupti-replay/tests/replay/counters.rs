@@ -5,7 +5,7 @@ use std::fs;
 
 use cupti_sys::counters::Counters;
 use cupti_sys::counters::abi::{Function, PmDecodeData, PmEnable, PmStart, PmStop};
-use cupti_sys::counters::host::{Collection, Configuration, Host, Names};
+use cupti_sys::counters::host::{Collection, Configuration, Host, MetricNames};
 use cupti_sys::counters::sampling::{Decoded, Interval, SampleTime, Sampler, Settings};
 use cupti_sys::counters::sets::{self, Links};
 use cupti_sys::{Cupti, CuptiResult, Error, Search};
@@ -28,9 +28,9 @@ fn recorded() -> String {
     format!("chip GH100\ninterval 10\nmetrics {}\nsilent {SILENT}\n{samples}", METRICS.join(" "))
 }
 
-fn set(counters: &'static Counters, names: &[&str]) -> (Host, Names, Configuration) {
+fn set(counters: &'static Counters, names: &[&str]) -> (Host, MetricNames, Configuration) {
     let mut host = Host::open(counters, Collection::Samples, "GH100", None).unwrap();
-    let names = Names::new(names);
+    let names = MetricNames::new(names);
     let configuration = host.configure(&names).unwrap();
     (host, names, configuration)
 }
@@ -82,7 +82,7 @@ fn counters_are_played_in_their_order() {
     let refused = Sampler::open(counters, 0, host, names, twice, SETTINGS);
     assert_eq!(code(refused.map(drop)), CuptiResult::NOT_SUPPORTED);
     let mut host = Host::open(counters, Collection::Samples, "GH100", None).unwrap();
-    assert_eq!(code(host.configure(&Names::new(&["there_is_no_such.sum"])).map(drop)), CuptiResult::UNKNOWN);
+    assert_eq!(code(host.configure(&MetricNames::new(&["there_is_no_such.sum"])).map(drop)), CuptiResult::UNKNOWN);
 
     // The order: configure before start, start before decode and stop.
     let functions = counters.functions();
