@@ -33,7 +33,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     for (place, trace) in destinations.into_iter().enumerate().zip(&traces) {
         match opened(args, trace) {
             Ok((trace, notes)) => {
-                worst = worst.max(told(&trace, &notes));
+                worst = worst.max(print_notes(&trace, &notes));
                 files.push(trace);
                 places.push(place);
             }
@@ -58,7 +58,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
         let name = to.path().display().to_string();
         match progress::shown(|progress| gpuwhy_export::export(trace, format, to, &options, progress)) {
             Ok(outcome) => {
-                worst = worst.max(told(trace, &outcome.notes));
+                worst = worst.max(print_notes(trace, &outcome.notes));
                 message::note(&format!("{name}: {}", described(format, &outcome)));
             }
             Err(error) if error.is_interrupted() || interrupt::exit_code().is_some() => return Err(error.into()),
@@ -86,7 +86,7 @@ fn opened(args: &ExportArgs, path: &Path) -> Result<(TraceFile, Vec<String>)> {
 }
 
 /// Prints the notes on missing data and returns the matching exit code.
-fn told(trace: &TraceFile, notes: &[String]) -> u8 {
+fn print_notes(trace: &TraceFile, notes: &[String]) -> u8 {
     for note in notes {
         message::say(&format!("{}: {note}", trace.path().display()));
     }

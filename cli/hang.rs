@@ -17,7 +17,7 @@ use gpuwhy_report::text_format::{printable, printable_json};
 use serde_json::json;
 
 use crate::args::hang::HangArgs;
-use crate::control::connection::{Answered, ask_all, processes};
+use crate::control::connection::{Answered, query_all, processes};
 use crate::top::remote::{self, Launcher};
 use crate::{message, terminal};
 
@@ -116,7 +116,7 @@ fn local() -> (Vec<Heard>, Vec<String>) {
         Ok(answer) => answer.map(|(line, _)| (process, Ok(line))),
         Err(error) => Some((process, Err(error.to_string()))),
     };
-    (ask_all(processes, QUESTION).into_iter().filter_map(heard).collect(), refused)
+    (query_all(processes, QUESTION).into_iter().filter_map(heard).collect(), refused)
 }
 
 /// Queries the other hosts in parallel. Returns those that do not respond.

@@ -74,7 +74,7 @@ impl std::error::Error for NotFound {}
 pub fn library() -> Result<PathBuf, NotFound> {
     let found = match std::env::var_os(LIBRARY_VARIABLE).filter(|value| !value.is_empty()) {
         Some(path) => named(LIBRARY, path.as_ref(), LIBRARY_VARIABLE),
-        None => beside_executable(LIBRARY),
+        None => next_to_executable(LIBRARY),
     }?;
     let command = std::env::current_exe().unwrap_or_else(|_| "gpuwhy".into());
     if let Some(text) = other_version(&command, &found) {
@@ -101,7 +101,7 @@ fn other_version(command: &Path, library: &Path) -> Option<String> {
 }
 
 /// Absolute path of a file that is delivered with gpuwhy.
-pub fn beside_executable(file: &str) -> Result<PathBuf, NotFound> {
+pub fn next_to_executable(file: &str) -> Result<PathBuf, NotFound> {
     let places = executable_folder().map(|folder| places(&folder)).unwrap_or_default();
     first_file(file, &places)
 }

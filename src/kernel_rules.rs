@@ -38,7 +38,7 @@ pub(crate) fn uses_at_least(report: &Report, name: &str, unit: Roof, least: f64)
         }
         failures.extend(found.into_iter().filter_map(|row| sampled(row, unit, least).err()));
     }
-    told(failures)
+    into_result(failures)
 }
 
 /// Checks by samples, which show the unit that a kernel uses most: it uses all others less.
@@ -96,10 +96,10 @@ pub(crate) fn no_spills(report: &Report, name: &str) -> Result<(), String> {
             _ => format!("no kernel has {name:?} in its name, or none of those with the most time"),
         });
     }
-    told(failures)
+    into_result(failures)
 }
 
-fn told(failures: Vec<String>) -> Result<(), String> {
+fn into_result(failures: Vec<String>) -> Result<(), String> {
     if failures.is_empty() { Ok(()) } else { Err(list(failures.into_iter())) }
 }
 

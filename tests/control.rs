@@ -454,11 +454,11 @@ fn all_processes_are_told_at_once_here_and_through_a_launcher() {
     let mut first = first;
     first.child.kill().unwrap();
     first.child.wait().unwrap();
-    let (code, _, said) = told_nobody(&first);
+    let (code, _, said) = nobody_notified(&first);
     assert_eq!(code, Some(1), "{said}");
 }
 
-fn told_nobody(program: &Program) -> (Option<i32>, Vec<u8>, String) {
+fn nobody_notified(program: &Program) -> (Option<i32>, Vec<u8>, String) {
     let output = program.gpuwhy(&["start", "--all"]);
     (output.status.code(), output.stdout.clone(), stderr(&output))
 }

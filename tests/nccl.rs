@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use gpuwhy_trace::collective::{CollectiveEvent, Function, QueuedOperation, Way};
+use gpuwhy_trace::collective::{CollectiveEvent, Function, QueuedOperation, Execution};
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceReader;
 use gpuwhy_trace::record::Timestamp;
@@ -52,7 +52,7 @@ fn operations_of_each_version_are_joined_to_their_kernels() {
         assert!(output.status.success(), "{version}: {}", stderr(&output));
         let (operations, rows) = rows(&stage);
 
-        let captured = operations.iter().filter(|operation| operation.way == Way::Captured).count();
+        let captured = operations.iter().filter(|operation| operation.way == Execution::Captured).count();
         assert_eq!((operations.len(), captured), if version == 4 { (76, 0) } else { (81, 5) }, "version {version}");
         assert!(operations.is_sorted_by_key(|operation| operation.at));
 

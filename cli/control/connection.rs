@@ -123,7 +123,7 @@ pub type Answered = io::Result<Option<(String, Value)>>;
 
 /// Sends one request to several processes at once and returns their responses in the same order. A stopped
 /// process does not delay the others.
-pub fn ask_all(processes: Vec<(ProcessName, PathBuf)>, line: &str) -> Vec<(ProcessName, Answered)> {
+pub fn query_all(processes: Vec<(ProcessName, PathBuf)>, line: &str) -> Vec<(ProcessName, Answered)> {
     let deadline = Instant::now() + ROUND_TIMEOUT;
     thread::scope(|scope| {
         let asked: Vec<_> = processes

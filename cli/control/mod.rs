@@ -90,7 +90,7 @@ struct CommandReply {
 
 /// Sends a protocol command to a process and returns the response in words. Fails when the process does not
 /// respond.
-pub fn told(process: ProcessName, socket: &Path, command: &str) -> Result<String> {
+pub fn send_command(process: ProcessName, socket: &Path, command: &str) -> Result<String> {
     answered(process, socket, command).map(|answer| answer.text)
 }
 

@@ -170,8 +170,8 @@ impl Stage {
     fn find() -> Result<Self, install_paths::NotFound> {
         Ok(Self {
             library: install_paths::library()?,
-            host: install_paths::beside_executable(HOST)?,
-            replay: install_paths::beside_executable(REPLAY_LIBRARY)?,
+            host: install_paths::next_to_executable(HOST)?,
+            replay: install_paths::next_to_executable(REPLAY_LIBRARY)?,
         })
     }
 

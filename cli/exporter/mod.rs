@@ -86,7 +86,7 @@ pub fn run(args: &ExporterArgs) -> Result<u8> {
         write_textfile(folder, &exporter.page())?;
     } else {
         // From here on, processes that end save their last numbers.
-        exporter.node.lock().glance();
+        exporter.node.lock().scan();
     }
     interrupt::watch()?;
     let (mut asked, mut glanced) = (Instant::now(), Instant::now());
@@ -95,7 +95,7 @@ pub fn run(args: &ExporterArgs) -> Result<u8> {
         thread::sleep(TICK);
         if glanced.elapsed() >= GLANCE {
             glanced = Instant::now();
-            exporter.node.lock().glance();
+            exporter.node.lock().scan();
         }
         if let Some(folder) = &args.textfile
             && asked.elapsed() >= args.interval

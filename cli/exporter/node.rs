@@ -200,7 +200,7 @@ impl Node {
     }
 
     /// Finds processes that have ended, without querying any.
-    pub fn glance(&mut self) {
+    pub fn scan(&mut self) {
         let (folders, sockets) = self.sockets();
         self.follow_up(&folders, &sockets);
     }

@@ -207,7 +207,7 @@ fn here(key: &ProcessKey, arguments: &[String]) -> Result<String> {
     }
     let process: ProcessName = key.process.parse().map_err(|why: &str| anyhow!(why))?;
     let socket = source::socket(process).with_context(|| format!("process {process} has ended"))?;
-    control::told(process, &socket, &arguments[0])
+    control::send_command(process, &socket, &arguments[0])
 }
 
 /// Writes the page of a trace, and opens it if there is a display, like `gpuwhy report --open`.

@@ -168,7 +168,7 @@ pub fn once(only: &[ProcessName]) -> Vec<SourceEvent> {
     let mut events: Vec<_> = notes.chain(missing).collect();
     let asked: Vec<_> = found.into_iter().filter(|(process, _)| only.is_empty() || only.contains(process)).collect();
     let sockets: BTreeMap<_, _> = asked.iter().cloned().collect();
-    for (process, live) in connection::ask_all(asked, "live") {
+    for (process, live) in connection::query_all(asked, "live") {
         let key = ProcessKey { host: String::new(), process: process.to_string() };
         let answer = match live {
             // The library is older than `live`.

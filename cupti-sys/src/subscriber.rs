@@ -95,7 +95,7 @@ impl Subscriber {
     ///
     /// # Errors
     /// If CUPTI refuses.
-    pub fn hear_all(&self, on: bool) -> Result<(), Error> {
+    pub fn enable_all_callbacks(&self, on: bool) -> Result<(), Error> {
         let name = "cuptiEnableDomain";
         let function = self.cupti.symbols.enable_domain.ok_or(absent(name))?;
         for domain in [Domain::DRIVER, Domain::RUNTIME] {

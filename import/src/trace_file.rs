@@ -280,11 +280,11 @@ impl TraceFile {
             }
             visit(&event, &Scope { session: reader.session(), dictionary: reader.dictionary() })?;
             if ticks.is_due() {
-                self.told(progress, position.get())?;
+                self.report_progress(progress, position.get())?;
             }
         }
         let (session, dictionary, damage) = reader.into_parts();
-        self.told(progress, self.bytes)?;
+        self.report_progress(progress, self.bytes)?;
         let passed = Passed { session, dictionary, loss, end, damage, stopped };
         tracing::debug!(file = %self.path.display(), bytes = self.bytes, "read from front to back");
         for damage in passed.damaged() {
@@ -294,7 +294,7 @@ impl TraceFile {
     }
 
     /// Reports the number of bytes read.
-    fn told(&self, progress: &mut Progress<'_>, done: u64) -> Result<(), OpenError> {
+    fn report_progress(&self, progress: &mut Progress<'_>, done: u64) -> Result<(), OpenError> {
         if progress(done, self.bytes).is_break() { Err(OpenError::interrupted(&self.path)) } else { Ok(()) }
     }
 

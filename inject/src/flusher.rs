@@ -53,7 +53,7 @@ pub fn run(
     let mut flusher = Flusher::new(cupti, shared);
     loop {
         log::write_waiting();
-        let stopping = obey(commands.recv_timeout(controller.wait(period)), controller);
+        let stopping = execute(commands.recv_timeout(controller.wait(period)), controller);
         if !stopping {
             warn_of_missed_events(controller);
             controller.event(CaptureEvent::Tick);
@@ -87,7 +87,7 @@ pub fn run(
 }
 
 /// Carries out a command. Returns true if the thread is to end.
-fn obey(command: Result<FlusherCommand, RecvTimeoutError>, controller: &CaptureController) -> bool {
+fn execute(command: Result<FlusherCommand, RecvTimeoutError>, controller: &CaptureController) -> bool {
     match command {
         Err(RecvTimeoutError::Timeout) | Ok(FlusherCommand::FlushNow) => return false,
         Ok(FlusherCommand::LowerMode(mode)) => {

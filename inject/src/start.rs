@@ -161,7 +161,7 @@ fn listen_for_modules(ownership: &CuptiOwnership, settings: &Settings) -> Result
             .into_iter()
             .try_for_each(|callback| subscriber.enable_resource(callback))
             // From the first call on: the call blocker must know of all threads that are inside a call.
-            .and_then(|()| subscriber.hear_all(true))
+            .and_then(|()| subscriber.enable_all_callbacks(true))
     };
     ownership.with(enable).unwrap_or(Ok(()))
 }

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use gpuwhy_report::capture::Captures;
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::collective::{
-    Algorithm, CollectiveEvent, Communicator, DataType, Function, Protocol, QueuedOperation, Way,
+    Algorithm, CollectiveEvent, Communicator, DataType, Function, Protocol, QueuedOperation, Execution,
 };
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
@@ -70,7 +70,7 @@ fn program() -> (Vec<Event>, Dictionary) {
             count: 1 << 24,
             sequence: Some(step),
             root_or_peer: 0,
-            way: Way::Kernel,
+            way: Execution::Kernel,
             by_range: false,
         })));
         for (config, correlation, stream, span) in

@@ -61,7 +61,7 @@ pub fn used(sql: &str) -> Result<(Used, Vec<String>), ExportError> {
     match columns {
         Ok(names) if names.is_empty() => Err(ExportError::query("there is no SELECT in it".to_owned())),
         Ok(names) => Ok((found.used.clone(), names)),
-        Err(error) => Err(ExportError::query(told(&error) + &hint(&error, &named))),
+        Err(error) => Err(ExportError::query(error_text(&error) + &hint(&error, &named))),
     }
 }
 
@@ -104,7 +104,7 @@ impl Found {
 }
 
 /// SQLite's message and the position of the mistake.
-fn told(error: &rusqlite::Error) -> String {
+fn error_text(error: &rusqlite::Error) -> String {
     match error {
         rusqlite::Error::SqlInputError { msg, offset, .. } if *offset >= 0 => format!("{msg} (at character {offset})"),
         rusqlite::Error::SqlInputError { msg, .. } | rusqlite::Error::SqliteFailure(_, Some(msg)) => msg.clone(),

@@ -18,9 +18,9 @@ table! {
         "sequence" Integer "operations of this function in the communicator before it, as NCCL counts, equal on all ranks; empty if not known" = row.sequence;
         "ordinal" Integer "rows of this communicator and function before it in this trace" = row.ordinal;
         "bytes" Integer "size as nccl-tests counts it; empty if not known" = known(row.bytes);
-        "data_type" Text "float32 and others; empty if not known" = told(row.data_type != DataType::Unknown, row.data_type.name());
-        "algorithm" Text "ring and others; empty if not known" = told(row.algorithm != Algorithm::Unknown, row.algorithm.name());
-        "protocol" Text "ll, ll128, simple; empty if not known" = told(row.protocol != Protocol::Unknown, row.protocol.name());
+        "data_type" Text "float32 and others; empty if not known" = known_name(row.data_type != DataType::Unknown, row.data_type.name());
+        "algorithm" Text "ring and others; empty if not known" = known_name(row.algorithm != Algorithm::Unknown, row.algorithm.name());
+        "protocol" Text "ll, ll128, simple; empty if not known" = known_name(row.protocol != Protocol::Unknown, row.protocol.name());
         "channels" Integer "empty if not known" = known(u64::from(row.channels));
         "root_or_peer" Integer "rank of the root, or of the other side of a send or receive; empty for other functions" = root_or_peer(row);
         "operations_in_kernel" Integer "operations that the same kernel did, this one included; empty if not known" = known(u64::from(row.operations_in_kernel));
@@ -41,7 +41,7 @@ table! {
     /// `id` is its id as text.
     COMMUNICATORS, communicator(row: &Communicator, id: &'a str, dictionary: &'a Dictionary) {
         "communicator" Text "16 hexadecimal digits, equal on all ranks" = id;
-        "name" Text "what the program calls it; empty without" = told(!dictionary.name(row.name).is_empty(), dictionary.name(row.name));
+        "name" Text "what the program calls it; empty without" = known_name(!dictionary.name(row.name).is_empty(), dictionary.name(row.name));
         "ranks" Integer "ranks" = row.ranks;
         "nodes" Integer "hosts" = row.nodes;
         "rank_in_communicator" Integer "rank of the process in it; empty if not known" = Some(row.rank).filter(|&rank| rank < row.ranks);
@@ -52,7 +52,7 @@ fn known(number: u64) -> Option<u64> {
     Some(number).filter(|&number| number != 0)
 }
 
-fn told(known: bool, name: &str) -> Option<&str> {
+fn known_name(known: bool, name: &str) -> Option<&str> {
     Some(name).filter(|_| known)
 }
 

@@ -133,9 +133,9 @@ impl CaptureController {
 
     /// Disables callbacks for API calls, unless captures need some of them.
     #[cfg(feature = "pc-sampling")]
-    pub fn hear_no_more(&self) {
+    pub fn disable_callbacks(&self) {
         if !self.wants_profiler_calls() {
-            let told = self.switch.ownership().with(|subscriber| subscriber.hear_all(false));
+            let told = self.switch.ownership().with(|subscriber| subscriber.enable_all_callbacks(false));
             if let Some(Err(error)) = told {
                 tracing::debug!("calls are still told: {error}");
             }
@@ -143,7 +143,7 @@ impl CaptureController {
     }
 
     /// Enables or disables the callback for a function; `None` while the subscriber is left to other tools.
-    pub fn listen_to(&self, domain: Domain, id: u32, on: bool) -> Option<Result<(), Error>> {
+    pub fn set_callback(&self, domain: Domain, id: u32, on: bool) -> Option<Result<(), Error>> {
         self.switch
             .ownership()
             .with(|subscriber| if on { subscriber.enable_api(domain, id) } else { subscriber.disable_api(domain, id) })

@@ -55,7 +55,7 @@ impl CaptureController {
         if !ownership.is_taken() {
             return true;
         }
-        let free = detector.is_done(ownership.is_somebody_recording(), at);
+        let free = detector.is_done(ownership.is_another_tool_recording(), at);
         if free {
             let _ = self.cupti.flush(false);
         }

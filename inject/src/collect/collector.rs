@@ -466,7 +466,7 @@ impl Collector {
         self.sinks.trace.write_utilization(at, self.sources.dictionary());
         self.event(&(at, self.costs.account.cost()).into());
         let captured_nothing =
-            (self.controller.captures() == 0 && !self.controller.has_bursts()).then(|| self.waited_in_vain());
+            (self.controller.captures() == 0 && !self.controller.has_bursts()).then(|| self.no_capture_reason());
         let dictionary = self.sources.dictionary();
         let Sinks { captures, session, mut trace, .. } = self.sinks;
         let report = captures.report(&session, dictionary, end, Vec::new());
@@ -479,7 +479,7 @@ impl Collector {
     }
 
     /// Explains why there was no capture.
-    fn waited_in_vain(&self) -> String {
+    fn no_capture_reason(&self) -> String {
         if self.controller.waits_for_commands() {
             return "no capture began: `gpuwhy start` asked for none".to_owned();
         }

@@ -16,7 +16,7 @@ use crate::counters::sampling_rate::SamplingRate;
 const FIRST_TIMED: [u32; 2] = [8, 0];
 const SYSTEM_CLOCK_HZ: u64 = 1_000_000_000;
 /// Number of incomplete samples, without a complete one, after which a unit counts as silent.
-const HOPELESS: u64 = 40;
+const SILENT_UNIT_SAMPLES: u64 = 40;
 /// Maximum number of decodings after the end of sampling.
 const DECODINGS_AT_END: u32 = 8;
 /// Minimum number of decodings before a unit counts as silent.
@@ -218,7 +218,7 @@ impl SampledDevice {
     /// Checks for a unit that sends no data, so that no sample completes. If there is one, closes the device and
     /// chooses a smaller set of metrics; `Some(false)` if there is no smaller set.
     pub fn gives_up_a_unit(&mut self) -> Option<bool> {
-        if self.sampler.is_none() || self.taken > 0 || self.unfinished < HOPELESS || self.decodings < DECODINGS_TO_TELL
+        if self.sampler.is_none() || self.taken > 0 || self.unfinished < SILENT_UNIT_SAMPLES || self.decodings < DECODINGS_TO_TELL
         {
             return None;
         }

@@ -114,7 +114,7 @@ impl CuptiOwnership {
                 "another tool has left its own clock in CUPTI; recording stays off, and the time is counted as unobserved"
             );
         }
-        if foreign_clock || self.is_somebody_recording() {
+        if foreign_clock || self.is_another_tool_recording() {
             self.taken.store(true, Ordering::Relaxed);
             return Err(Error {
                 function: "cuptiActivityEnable",
@@ -174,7 +174,7 @@ impl CuptiOwnership {
     }
 
     /// True if kernel records are on. Only meaningful while this library's are off.
-    pub fn is_somebody_recording(&self) -> bool {
+    pub fn is_another_tool_recording(&self) -> bool {
         match self.cupti.enable(Kind::KERNEL) {
             Ok(()) => {
                 let _ = self.cupti.disable(Kind::KERNEL);

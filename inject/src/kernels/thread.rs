@@ -121,7 +121,7 @@ impl KernelProfiler {
         #[cfg(feature = "pc-sampling")]
         if let Some(sampling) = &self.pc_sampling {
             sampling.run(controller, messages);
-            controller.hear_no_more();
+            controller.disable_callbacks();
         }
         if chosen.choices.is_empty() || self.is_over.load(Ordering::Relaxed) {
             return;
@@ -189,7 +189,7 @@ impl KernelProfiler {
     fn listen(&self, controller: &CaptureController, on: bool) {
         for (domain, id, name) in LAUNCHES {
             // Older libraries lack some of these functions.
-            if let Some(Err(error)) = controller.listen_to(domain, id, on) {
+            if let Some(Err(error)) = controller.set_callback(domain, id, on) {
                 tracing::debug!("launches by {name} are not seen: {error}");
             }
         }

@@ -20,7 +20,7 @@ mod variable;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gpuwhy_trace::collective::{Algorithm, DataType, Function, Protocol, Way};
+use gpuwhy_trace::collective::{Algorithm, DataType, Function, Protocol, Execution};
 use nccl_sys::{Communicator, Handler, NcclOperation, OperationKind};
 
 use crate::nvtx::nccl_ring::{NcclEvent, OperationWords};
@@ -55,7 +55,7 @@ pub fn communicators(from: usize) -> impl Iterator<Item = &'static CommunicatorR
 }
 
 /// True if NCCL has reported a communicator to the plugin: its NVTX ranges are then redundant.
-pub fn is_told() -> bool {
+pub fn is_reported() -> bool {
     COMMUNICATORS.from(0).next().is_some()
 }
 
@@ -80,9 +80,9 @@ impl Handler for Plugin {
 
     fn operation(context: u32, operation: &NcclOperation<'_>) {
         let way = match operation.kind {
-            OperationKind::Collective | OperationKind::PointToPoint => Way::Kernel,
-            OperationKind::CopyEngine => Way::CopyEngine,
-            OperationKind::Captured => Way::Captured,
+            OperationKind::Collective | OperationKind::PointToPoint => Execution::Kernel,
+            OperationKind::CopyEngine => Execution::CopyEngine,
+            OperationKind::Captured => Execution::Captured,
         };
         write(NcclEvent::Operation(
             context,

@@ -64,7 +64,7 @@ impl Operations {
             NcclEvent::Operation(context, words) => {
                 let is_own = launch.begin != Timestamp::ZERO
                     && (launch.number, launch.context) == (read.launch, context)
-                    && words.way == gpuwhy_trace::collective::Way::Kernel;
+                    && words.way == gpuwhy_trace::collective::Execution::Kernel;
                 let (launch_begin, launch_end) = if is_own { (launch.begin, launch.end) } else { Default::default() };
                 self.made.push(CollectiveEvent::Operation(QueuedOperation {
                     communicator: context,
@@ -89,7 +89,7 @@ impl Operations {
 
     /// Takes a range of NCCL's domain, unless the plugin reports all operations.
     pub fn range(&mut self, thread: u32, what: (RangeEventKind, Timestamp), name: &str, payload: Option<&Extended>) {
-        if !nccl::is_told() {
+        if !nccl::is_reported() {
             self.ranges.take(thread, what, name, payload, &mut self.made);
         }
     }

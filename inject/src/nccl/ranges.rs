@@ -116,10 +116,10 @@ impl ThreadRanges {
         let Some((begin, open)) = self.open.pop() else { return };
         match open {
             OpenRange::Operation(operation) if self.groups == 0 => {
-                made.push(told(operation, Some((begin, at)), at));
+                made.push(operation_event(operation, Some((begin, at)), at));
             }
             OpenRange::Operation(operation) if self.queued.len() < GROUPED => self.queued.push(operation),
-            OpenRange::Operation(operation) => made.push(told(operation, None, at)),
+            OpenRange::Operation(operation) => made.push(operation_event(operation, None, at)),
             OpenRange::GroupStart => self.groups = self.groups.saturating_add(1),
             OpenRange::GroupEnd => {
                 self.groups = self.groups.saturating_sub(1);
@@ -127,7 +127,7 @@ impl ThreadRanges {
                     let first = self.queued.first().map(|operation| operation.communicator);
                     let is_one = self.queued.iter().all(|operation| Some(operation.communicator) == first);
                     let launch = is_one.then_some((begin, at));
-                    made.extend(self.queued.drain(..).map(|operation| told(operation, launch, at)));
+                    made.extend(self.queued.drain(..).map(|operation| operation_event(operation, launch, at)));
                 }
             }
             OpenRange::Other => {}
@@ -135,7 +135,7 @@ impl ThreadRanges {
     }
 }
 
-fn told(operation: QueuedOperation, launch: Option<(Timestamp, Timestamp)>, at: Timestamp) -> CollectiveEvent {
+fn operation_event(operation: QueuedOperation, launch: Option<(Timestamp, Timestamp)>, at: Timestamp) -> CollectiveEvent {
     let (launch_begin, launch_end) = launch.unwrap_or_default();
     CollectiveEvent::Operation(QueuedOperation { at, launch_begin, launch_end, ..operation })
 }

@@ -6,7 +6,7 @@
 //! ```
 //! A launch takes two words, an operation six.
 
-use gpuwhy_trace::collective::{Algorithm, DataType, Function, Protocol, Way};
+use gpuwhy_trace::collective::{Algorithm, DataType, Function, Protocol, Execution};
 use gpuwhy_trace::record::Timestamp;
 
 use crate::nvtx::packed::NCCL;
@@ -35,7 +35,7 @@ pub enum NcclEvent {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperationWords {
     /// Way in which it is executed.
-    pub way: Way,
+    pub way: Execution,
     pub function: Function,
     /// Type of the elements.
     pub data_type: DataType,
@@ -71,9 +71,9 @@ impl ReadEvent {
         let head = NCCL | what << 4 | u64::from(self.launch) << 8 | u64::from(context) << 24;
         let Some(words) = words else { return ring.write(&[head, self.at.nanos()], &[]) };
         let way = match words.way {
-            Way::Kernel => 0,
-            Way::Captured => 1,
-            Way::CopyEngine => 2,
+            Execution::Kernel => 0,
+            Execution::Captured => 1,
+            Execution::CopyEngine => 2,
         };
         let codes = u64::from(words.function.code())
             | u64::from(words.data_type.code()) << 8
@@ -105,9 +105,9 @@ impl ReadEvent {
                 let (codes, sequence, count, root_or_peer) = (word(), word(), word(), word());
                 let code = |shift: u32| codes >> shift & 0xff;
                 let way = match code(40) {
-                    1 => Way::Captured,
-                    2 => Way::CopyEngine,
-                    _ => Way::Kernel,
+                    1 => Execution::Captured,
+                    2 => Execution::CopyEngine,
+                    _ => Execution::Kernel,
                 };
                 #[expect(clippy::cast_possible_truncation, reason = "as above")]
                 let words = OperationWords {
@@ -137,7 +137,7 @@ mod tests {
     fn events_are_read_as_they_were_written() {
         let ring = Ring::new();
         let words = OperationWords {
-            way: Way::CopyEngine,
+            way: Execution::CopyEngine,
             function: Function::Scatter,
             data_type: DataType::Float8E5m2,
             algorithm: Algorithm::Pat,
@@ -147,7 +147,7 @@ mod tests {
             count: u64::MAX,
             root_or_peer: -1,
         };
-        let captured = OperationWords { way: Way::Captured, sequence: None, root_or_peer: i32::MAX, ..words };
+        let captured = OperationWords { way: Execution::Captured, sequence: None, root_or_peer: i32::MAX, ..words };
         let events = [
             NcclEvent::LaunchBegin(u32::MAX),
             NcclEvent::LaunchEnd(7),

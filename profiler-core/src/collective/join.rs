@@ -16,7 +16,7 @@
 
 use std::collections::VecDeque;
 
-use gpuwhy_trace::collective::{CollectiveEvent, Communicator, Function, QueuedOperation, Way};
+use gpuwhy_trace::collective::{CollectiveEvent, Communicator, Function, QueuedOperation, Execution};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{ApiCall, CorrelationId, Kernel, LaunchConfigId, Record, ThreadId, Timestamp};
 use rustc_hash::FxHashMap;
@@ -107,10 +107,10 @@ impl Joiner {
                 }
             }
             CollectiveEvent::Operation(operation) => match operation.way {
-                Way::Captured => self.unjoined.captured += 1,
-                Way::CopyEngine => self.unjoined.copy_engine += 1,
-                Way::Kernel if self.told.len() < WAITING_LIMIT => self.told.push(operation),
-                Way::Kernel => self.unjoined.dropped += 1,
+                Execution::Captured => self.unjoined.captured += 1,
+                Execution::CopyEngine => self.unjoined.copy_engine += 1,
+                Execution::Kernel if self.told.len() < WAITING_LIMIT => self.told.push(operation),
+                Execution::Kernel => self.unjoined.dropped += 1,
             },
         }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use gpuwhy_trace::collective::{CollectiveEvent, Communicator, QueuedOperation, Way};
+use gpuwhy_trace::collective::{CollectiveEvent, Communicator, QueuedOperation, Execution};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::json_text::Object;
 use gpuwhy_trace::record::{HostSample, NameId, Record, Timestamp};
@@ -51,8 +51,8 @@ impl Pending {
                 self.newest_caller = Some(operation);
                 let number = operation.communicator;
                 let tracked = self.communicators.iter_mut().find(|tracked| tracked.known.number == number);
-                let Some(tracked) = tracked.filter(|_| operation.way != Way::Captured) else { return };
-                if operation.way == Way::Kernel {
+                let Some(tracked) = tracked.filter(|_| operation.way != Execution::Captured) else { return };
+                if operation.way == Execution::Kernel {
                     if tracked.outstanding.len() == KEPT {
                         tracked.outstanding.pop_front();
                     }
@@ -141,7 +141,7 @@ mod tests {
         Timestamp::from_nanos(seconds * 1_000_000_000)
     }
 
-    fn queue(pending: &mut Pending, communicator: u32, sequence: u64, way: Way) {
+    fn queue(pending: &mut Pending, communicator: u32, sequence: u64, way: Execution) {
         let (thread, at, sequence) = (ThreadId(5), at(10 + sequence), Some(sequence));
         let (function, count) = (Function::AllReduce, 64);
         let operation =
@@ -157,11 +157,11 @@ mod tests {
             let known = Communicator { number, id, name, ranks: 4, ..Communicator::default() };
             pending.event(&CollectiveEvent::Communicator(known));
         }
-        (0..5).for_each(|sequence| queue(&mut pending, 1, sequence, Way::Kernel));
-        queue(&mut pending, 1, 9, Way::Captured);
-        queue(&mut pending, 2, 0, Way::CopyEngine);
+        (0..5).for_each(|sequence| queue(&mut pending, 1, sequence, Execution::Kernel));
+        queue(&mut pending, 1, 9, Execution::Captured);
+        queue(&mut pending, 2, 0, Execution::CopyEngine);
         // Of an unknown communicator.
-        queue(&mut pending, 7, 0, Way::Kernel);
+        queue(&mut pending, 7, 0, Execution::Kernel);
         let row = Collective {
             communicator: 0xab,
             function: Function::AllReduce,

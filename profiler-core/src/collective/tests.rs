@@ -1,7 +1,7 @@
 //! Joins, sizes and times of synthetic programs.
 
 use gpuwhy_trace::collective::{
-    Algorithm, CollectiveEvent, Communicator, DataType, Function, Protocol, QueuedOperation, Way,
+    Algorithm, CollectiveEvent, Communicator, DataType, Function, Protocol, QueuedOperation, Execution,
 };
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{
@@ -91,7 +91,7 @@ impl Program {
             count: 1 << 20,
             sequence: Some(sequence),
             root_or_peer: 0,
-            way: Way::Kernel,
+            way: Execution::Kernel,
             by_range: false,
         }));
     }
@@ -243,7 +243,7 @@ fn host_functions_join_by_order_and_graphs_are_told_by_name() {
     program.operation(3, 9, MS, None);
     program.kernel(nccl, (2 * MS, 3 * MS), 40, 8);
     program.kernel(nccl, (4 * MS, 5 * MS), 40, 8);
-    let captured = QueuedOperation { way: Way::Captured, ..QueuedOperation::default() };
+    let captured = QueuedOperation { way: Execution::Captured, ..QueuedOperation::default() };
     program.joiner.event(&CollectiveEvent::Operation(captured));
     let rows = program.finish();
     let told: Vec<_> = rows.iter().map(|row| (row.sequence, row.graph, row.basis)).collect();

@@ -121,7 +121,7 @@ impl Estimates {
     }
 
     /// Kernels that are estimated separately.
-    pub fn told(&self) -> impl Iterator<Item = LaunchConfigId> {
+    pub fn resolved(&self) -> impl Iterator<Item = LaunchConfigId> {
         self.rows
             .keys()
             .filter_map(|activity| if let Activity::Kernel(config) = activity { Some(*config) } else { None })

@@ -264,11 +264,11 @@ impl Stratum {
                 Between::new(beside.low + moving.low, (beside.high + moving.high).min(1.0 - busy.low))
             }
             Cause::Sync => {
-                let (_, possible) = told(cause, &states, gaps, code);
+                let (_, possible) = bounds_of(cause, &states, gaps, code);
                 Between::new(in_wait.low, in_wait.high + of(0.0, possible - waiting).high)
             }
             cause => {
-                let (certain, possible) = told(cause, &states, gaps, code);
+                let (certain, possible) = bounds_of(cause, &states, gaps, code);
                 of(certain, possible)
             }
         });
@@ -296,7 +296,7 @@ impl Stratum {
 
 /// Time in states for which `cause` is the only possible cause, and time in states for which it is one of
 /// several. `code` is the fraction of code outside of CUDA that belongs to launches.
-fn told(cause: Cause, states: &[f64; SEEN_COUNT], gaps: bool, code: Between) -> (f64, f64) {
+fn bounds_of(cause: Cause, states: &[f64; SEEN_COUNT], gaps: bool, code: Between) -> (f64, f64) {
     let (mut certain, mut possible) = (0.0, 0.0);
     for seen in ThreadActivity::ALL {
         let (time, causes) = (states[seen as usize], seen.causes(gaps));

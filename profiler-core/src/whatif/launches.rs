@@ -153,13 +153,13 @@ const TOLD_LIMIT: usize = 1 << 17;
 /// Work launched by calls, reported before the calls are simulated: a scenario that joins or drops this work
 /// must know it when the call is entered, and the operation starts later.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct AnnouncedLaunches {
     by_call: FxHashMap<(ThreadId, u64), Launched>,
     /// Number of further entries until the next scan of the table.
     due: usize,
 }
 
-impl Told {
+impl AnnouncedLaunches {
     /// The call that `thread` enters at `start` launches this; calls before `position` have been simulated or
     /// left out.
     pub(super) fn tell(&mut self, thread: ThreadId, start: u64, launched: Launched, position: u64) {

@@ -10,7 +10,7 @@ use super::estimate::WhatIf;
 use super::gaps::QueuedGaps;
 use super::host::{Begun, SHORT_CALL_NANOS, Threads};
 use super::input::{Call, CallClass, Operation, OperationClass, READBACK_BYTES};
-use super::launches::{self, GraphNodes, Launches, Told};
+use super::launches::{self, GraphNodes, Launches, AnnouncedLaunches};
 use super::sampling::Sampling;
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
 use super::steps::{SimulatedSteps, StepTimes};
@@ -41,7 +41,7 @@ pub(super) struct Replay {
     pub(super) origin: Origin,
     launches: Launches,
     pub(super) nodes: GraphNodes,
-    pub(super) told: Told,
+    pub(super) told: AnnouncedLaunches,
     variants: Variants,
     combinations: Combinations,
     pub(super) sampling: Sampling,

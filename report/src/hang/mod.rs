@@ -135,7 +135,7 @@ named! {
         /// Ranks queued a different function, size or type.
         Mismatch "mismatch",
         /// Ranks never queued the operation.
-        NeverCame "never_came",
+        NotReached "never_came",
         /// Ranks of the communicator did not reply: their process has ended, or was not queried.
         Silent "silent",
         /// All queued it, but its kernel is not running on some ranks.

@@ -87,10 +87,10 @@ fn sentence(finding: &WaitingCommunicator) -> String {
     let age = finding.age_ns.map_or_else(String::new, |age| format!(" for {}", duration(age)));
     let reason = match finding.kind {
         HangKind::Mismatch => "these ranks queued something else than the others: an error of the program",
-        HangKind::NeverCame if finding.is_passed_on => {
+        HangKind::NotReached if finding.is_passed_on => {
             "these ranks never queued it, because they wait in another communicator"
         }
-        HangKind::NeverCame => "these ranks never queued it",
+        HangKind::NotReached => "these ranks never queued it",
         HangKind::Silent if finding.culprits.is_empty() => {
             "all that answer queued it, but not all ranks answer: ask those, or look whether they have ended"
         }

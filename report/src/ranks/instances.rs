@@ -41,11 +41,11 @@ pub trait RowSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgment {
     /// The waiting is resolved by rank.
-    Told,
+    Resolved,
     /// Ranks are missing.
     Missing,
     /// A rank finished before another one started, so that the ranks did not all wait for each other.
-    Apart,
+    NotSynchronized,
     /// The clocks are not exact enough.
     TooClose,
     /// Clocks that cannot be aligned.
@@ -263,21 +263,21 @@ impl Instances {
                 () if instance.ranks < group.size || instance.ranks < 2 => Judgment::Missing,
                 () if instance.host == NONE && has_unknown => Judgment::UnknownClocks,
                 () if instance.last > instance.first_end.saturating_add(CLOCK_SLACK_NANOS.cast_signed()) => {
-                    Judgment::Apart
+                    Judgment::NotSynchronized
                 }
                 () if instance.host == NONE && spread < ERRORS * error => Judgment::TooClose,
-                () => Judgment::Told,
+                () => Judgment::Resolved,
             };
-            of_group.0 += u64::from(matches!(instance.judgment, Judgment::Told | Judgment::TooClose));
+            of_group.0 += u64::from(matches!(instance.judgment, Judgment::Resolved | Judgment::TooClose));
         }
         for instance in &mut self.all {
             let (fitting, of) = together[instance.group as usize];
             let by_order = self.groups[instance.group as usize].basis == Basis::KernelName;
             if by_order
                 && (fitting as f64) < of as f64 * TOGETHER_SHARE
-                && matches!(instance.judgment, Judgment::Told | Judgment::TooClose)
+                && matches!(instance.judgment, Judgment::Resolved | Judgment::TooClose)
             {
-                instance.judgment = Judgment::Apart;
+                instance.judgment = Judgment::NotSynchronized;
             }
         }
     }
@@ -285,7 +285,7 @@ impl Instances {
     /// True if there are collectives of unnamed groups of ranks.
     pub(super) fn has_unknown_groups(&self) -> bool {
         let is_unknown = |instance: &Instance| self.groups[instance.group as usize].basis == Basis::KernelName;
-        self.all.iter().any(|instance| instance.judgment == Judgment::Apart && is_unknown(instance))
+        self.all.iter().any(|instance| instance.judgment == Judgment::NotSynchronized && is_unknown(instance))
     }
 
     pub(super) fn count(&self, judgment: Judgment) -> u64 {

@@ -92,7 +92,7 @@ impl RanksReport {
             world_size: ranks.iter().find_map(|rank| rank.world_size),
             rows: ranks.iter().map(RankRow::new).collect(),
             basis: ranks.iter().flat_map(|rank| &rank.groups).map(|group| group.basis).min().unwrap_or_default(),
-            collectives: instances.count(Judgment::Told),
+            collectives: instances.count(Judgment::Resolved),
             collective_ns: 0,
             missing: instances.count(Judgment::Missing),
             too_close: instances.count(Judgment::TooClose),
@@ -132,7 +132,7 @@ impl RanksReport {
                     .to_owned(),
             );
         }
-        let apart = instances.count(Judgment::Apart);
+        let apart = instances.count(Judgment::NotSynchronized);
         match self.basis {
             _ if apart == 0 => {}
             Basis::KernelName => self.doubts.push(format!(

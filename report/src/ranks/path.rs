@@ -35,7 +35,7 @@ pub(super) fn critical_path<S: RowSource>(
 ) -> Result<Option<CriticalPath>, S::Error> {
     let within = |number: &usize| {
         let one = &instances.all[*number];
-        one.judgment == Judgment::Told && one.last >= compared.from && one.last_end <= compared.to
+        one.judgment == Judgment::Resolved && one.last >= compared.from && one.last_end <= compared.to
     };
     let last = (0..instances.all.len()).filter(within).max_by_key(|&number| instances.all[number].last_end);
     let Some(mut number) = last else { return Ok(None) };

@@ -46,7 +46,7 @@ pub use model::{
     NamedLimits, PeakBy, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Report, RunPart, SampledTime,
     Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced,
 };
-pub use price::{Priced, Saving};
+pub use price::{RunCost, Saving};
 
 use std::fmt;
 

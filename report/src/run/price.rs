@@ -17,7 +17,7 @@ const SMALL: f64 = 0.005;
 
 /// Cost of a run in money.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Priced {
+pub struct RunCost {
     /// Cost of all GPUs of the run per day.
     pub a_day: f64,
     /// Cost of each cause per day, the largest first.
@@ -39,7 +39,7 @@ pub struct Saving {
 
 impl Report {
     /// Returns the cost of the run, at `per_hour` for each GPU and hour.
-    pub fn priced(&self, per_hour: f64) -> Priced {
+    pub fn priced(&self, per_hour: f64) -> RunCost {
         let each = per_hour * HOURS;
         let a_day = each * self.devices.len() as f64;
         let cost = |cause| self.devices.iter().map(|device| self.share_of(device, cause) * each).sum::<f64>();
@@ -52,7 +52,7 @@ impl Report {
             a_day: saved(fix.speedup),
             interval: (saved(fix.interval.0), saved(fix.interval.1)),
         });
-        Priced { a_day, causes, fixes: fixes.collect() }
+        RunCost { a_day, causes, fixes: fixes.collect() }
     }
 
     /// Formats [`priced`](Self::priced) in sentences; `unit` is the currency, which may be empty.

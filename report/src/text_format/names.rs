@@ -8,7 +8,7 @@ use super::{printable, shortened};
 /// and the part from the first difference to its most similar name.
 pub(crate) fn short_names<'a>(names: impl Iterator<Item = &'a str>, width: usize) -> Vec<String> {
     let names: Vec<&str> = names.collect();
-    let plain = told_apart(&names, width);
+    let plain = distinguished(&names, width);
     // The most similar name is adjacent in sorted order.
     let mut order: Vec<&String> = plain.iter().collect();
     order.sort_unstable();
@@ -29,7 +29,7 @@ pub(crate) fn short_names<'a>(names: impl Iterator<Item = &'a str>, width: usize
 
 /// Removes the least distinguishing parts of the names; a part that is the only difference between two names
 /// stays.
-fn told_apart(names: &[&str], width: usize) -> Vec<String> {
+fn distinguished(names: &[&str], width: usize) -> Vec<String> {
     let forms: [fn(&str, usize) -> String; 3] = [
         without_noise,
         |name, width| without_namespaces(&printable(name), width),

@@ -90,7 +90,7 @@ impl Clock {
     }
 
     /// The time that clients see.
-    pub fn told(&self) -> u64 {
+    pub fn client_time(&self) -> u64 {
         self.replaced.get().map_or_else(|| self.now(), |clock| clock())
     }
 

@@ -22,7 +22,7 @@ use crate::player::Player;
 use crate::violation::Rule;
 
 /// CUDA 12.4, from which on an unknown kind has its own error code.
-const KINDS_ARE_TOLD_APART: u32 = 22;
+const UNKNOWN_KIND_VERSION: u32 = 22;
 /// CUDA 12.5.
 const FUNCTIONS_CAN_BE_CHOSEN: u32 = 23;
 /// CUDA 12.8.
@@ -83,7 +83,7 @@ pub extern "C" fn cuptiActivityRegisterTimestampCallback(clock: Option<Timestamp
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetTimestamp(timestamp: *mut u64) -> CuptiResult {
     // SAFETY: guaranteed by the caller.
-    answer("cuptiGetTimestamp", |player| unsafe { put(timestamp, player.clock.told()) })
+    answer("cuptiGetTimestamp", |player| unsafe { put(timestamp, player.clock.client_time()) })
 }
 
 /// `cuptiGetCallbackName`: the names in the recording.
@@ -299,7 +299,7 @@ unsafe fn step(player: &Player, buffer: *const u8, valid: usize, offset: usize) 
     // SAFETY: at least four bytes are left at `offset` of the readable part.
     let kind = unsafe { buffer.add(offset).cast::<u32>().read_unaligned() };
     let size = size_of_kind(player, kind).map_err(|unknown| {
-        if player.session.origin.version < KINDS_ARE_TOLD_APART { CuptiResult::UNKNOWN } else { unknown }
+        if player.session.origin.version < UNKNOWN_KIND_VERSION { CuptiResult::UNKNOWN } else { unknown }
     })?;
     if size <= left { Ok(size) } else { Err(CuptiResult::MAX_LIMIT_REACHED) }
 }

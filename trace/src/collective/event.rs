@@ -51,7 +51,7 @@ pub struct QueuedOperation {
     /// Root rank, or the peer of a send or receive.
     pub root_or_peer: i32,
     /// How the operation is executed.
-    pub way: Way,
+    pub way: Execution,
     /// True if the operation was reported by an NVTX range of NCCL or PyTorch's profiler instead of the
     /// plugin. `count` is then the buffer size in bytes, the launch is the range or the call, and algorithm
     /// and sequence are unknown.
@@ -60,7 +60,7 @@ pub struct QueuedOperation {
 
 /// How an operation is executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Way {
+pub enum Execution {
     /// A kernel was launched, possibly for several operations at once.
     #[default]
     Kernel,

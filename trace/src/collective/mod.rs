@@ -3,5 +3,5 @@
 mod event;
 mod names;
 
-pub use event::{CollectiveEvent, Communicator, QueuedOperation, Way};
+pub use event::{CollectiveEvent, Communicator, QueuedOperation, Execution};
 pub use names::{Algorithm, DataType, Function, Protocol};

@@ -6,7 +6,7 @@
 
 use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
 use super::wire::{Wire, wire};
-use crate::collective::{Algorithm, CollectiveEvent, Communicator, DataType, Function, Protocol, QueuedOperation, Way};
+use crate::collective::{Algorithm, CollectiveEvent, Communicator, DataType, Function, Protocol, QueuedOperation, Execution};
 use crate::record::{ThreadId, Timestamp};
 
 /// Contents of a group. Numbers are never reused.
@@ -101,9 +101,9 @@ fn put_operations(operations: &[QueuedOperation], base: u64, group: &mut Vec<u8>
             | if begin == 0 { 0 } else { flag::LAUNCH }
             | if end == 0 { 0 } else { flag::ENDED }
             | match operation.way {
-                Way::Kernel => 0,
-                Way::Captured => flag::CAPTURED,
-                Way::CopyEngine => flag::COPY_ENGINE,
+                Execution::Kernel => 0,
+                Execution::Captured => flag::CAPTURED,
+                Execution::CopyEngine => flag::COPY_ENGINE,
             };
         let numbers = [
             flags,
@@ -173,11 +173,11 @@ fn operations(
         operation.launch_begin = time(flag::LAUNCH)?;
         operation.launch_end = time(flag::ENDED)?;
         operation.way = if flags & flag::CAPTURED != 0 {
-            Way::Captured
+            Execution::Captured
         } else if flags & flag::COPY_ENGINE != 0 {
-            Way::CopyEngine
+            Execution::CopyEngine
         } else {
-            Way::Kernel
+            Execution::Kernel
         };
         events.push(CollectiveEvent::Operation(operation));
     }
@@ -209,12 +209,12 @@ mod tests {
             count: 1 << 40,
             sequence: Some(5),
             root_or_peer: -1,
-            way: Way::Kernel,
+            way: Execution::Kernel,
             by_range: false,
         };
         let range = QueuedOperation { by_range: true, sequence: None, ..full };
-        let bare = QueuedOperation { at: at(5), way: Way::Captured, ..QueuedOperation::default() };
-        let back = QueuedOperation { sequence: Some(0), root_or_peer: i32::MAX, way: Way::CopyEngine, ..full };
+        let bare = QueuedOperation { at: at(5), way: Execution::Captured, ..QueuedOperation::default() };
+        let back = QueuedOperation { sequence: Some(0), root_or_peer: i32::MAX, way: Execution::CopyEngine, ..full };
         let largest = QueuedOperation { count: u64::MAX, sequence: Some(u64::MAX), launch_end: at(0), ..full };
         let operations = [full, range, bare, back, largest].map(CollectiveEvent::Operation);
         let mut events = vec![CollectiveEvent::Communicator(communicator)];

@@ -400,7 +400,7 @@ mod tests {
     const ADDMM: (&str, &str, u32) = ("libtorch_cpu.so", "_ZN2at4_ops5addmm4callERKNS_6TensorE", 0);
 
     /// Line, function, within, module, operator and binary.
-    fn told(frames: &[(&str, &str, u32)]) -> [String; 6] {
+    fn columns(frames: &[(&str, &str, u32)]) -> [String; 6] {
         let mut dictionary = Dictionary::new();
         let stack = frames.iter().rev().fold(StackId::NONE, |caller, &(file, function, line)| {
             let (function, file) = (dictionary.intern_name(function), dictionary.intern_name(file));
@@ -424,17 +424,17 @@ mod tests {
     #[test]
     fn the_line_is_the_programs_own_and_the_module_the_innermost() {
         assert_eq!(
-            told(&[LINEAR, CALL, MODEL, CALL, TRAIN]),
+            columns(&[LINEAR, CALL, MODEL, CALL, TRAIN]),
             ["/home/u/model.py:31", "Block.forward", "Linear.forward", "Linear.forward", "-", "-"]
         );
-        assert_eq!(told(&[TRAIN]), ["/home/u/train.py:42", "main", "-", "-", "-", "-"]);
-        assert_eq!(told(&[LINEAR])[..2], [format!("{}:125", LINEAR.0), "Linear.forward".to_owned()]);
+        assert_eq!(columns(&[TRAIN]), ["/home/u/train.py:42", "main", "-", "-", "-", "-"]);
+        assert_eq!(columns(&[LINEAR])[..2], [format!("{}:125", LINEAR.0), "Linear.forward".to_owned()]);
     }
 
     #[test]
     fn native_frames_add_the_operator_and_the_library_and_change_no_line() {
         assert_eq!(
-            told(&[LAUNCH, CUBLAS, ADDMM, LINEAR, CALL, MODEL, TRAIN]),
+            columns(&[LAUNCH, CUBLAS, ADDMM, LINEAR, CALL, MODEL, TRAIN]),
             ["/home/u/model.py:31", "Block.forward", "Linear.forward", "Linear.forward", ADDMM.1, CUBLAS.0]
         );
     }
@@ -442,10 +442,10 @@ mod tests {
     #[test]
     fn a_thread_without_an_interpreter_names_its_own_code() {
         let solver = ("solver", "step()", 0);
-        assert_eq!(told(&[LAUNCH, CUBLAS, solver])[..2], ["solver:0", "step()"]);
-        assert_eq!(told(&[LAUNCH, CUBLAS, ADDMM])[..2], ["libtorch_cpu.so:0", ADDMM.1], "the backward thread");
-        assert_eq!(told(&[LAUNCH, CUBLAS])[..2], ["libcublasLt.so.12:0", "cublasLtMatmul"]);
-        assert_eq!(told(&[LAUNCH])[..2], ["libcudart.so.12:0", "cudaLaunchKernel"]);
+        assert_eq!(columns(&[LAUNCH, CUBLAS, solver])[..2], ["solver:0", "step()"]);
+        assert_eq!(columns(&[LAUNCH, CUBLAS, ADDMM])[..2], ["libtorch_cpu.so:0", ADDMM.1], "the backward thread");
+        assert_eq!(columns(&[LAUNCH, CUBLAS])[..2], ["libcublasLt.so.12:0", "cublasLtMatmul"]);
+        assert_eq!(columns(&[LAUNCH])[..2], ["libcudart.so.12:0", "cudaLaunchKernel"]);
     }
 
     #[test]
