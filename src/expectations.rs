@@ -461,7 +461,7 @@ mod tests {
     use super::allocates;
 
     #[test]
-    fn allocations_are_told_by_name() {
+    fn allocations_are_reported_by_name() {
         for name in
             ["cudaMalloc", "cudaMallocAsync_ptsz", "cuMemAlloc_v2", "cuMemAllocAsync", "cuMemCreate", "cudaHostAlloc"]
         {

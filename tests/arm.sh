@@ -52,5 +52,5 @@ env -u NVTX_INJECTION64_PATH CUDA_INJECTION64_PATH="$library" GPUWHY_CUPTI_PATH=
 grep -q 'Bottleneck: kernel launches' said
 # The command reads the trace.
 "${qemu[@]}" "$built/gpuwhy" --version
-"${qemu[@]}" "$built/gpuwhy" report --recompute --json arm.gpuwhy | grep -q '"group":"launch"'
+"${qemu[@]}" "$built/gpuwhy" report --recompute --json arm.gpuwhy | grep -q '"cause":"launch"'
 echo "libprof.so and gpuwhy for Arm ran under qemu-user: built, not run on a GPU"

@@ -78,8 +78,8 @@ fn both_changes_of_the_bottleneck_are_reported_soon_and_bursts_stand_beside_the_
     let after = |value: &Value, pointer: &str| (number(value, pointer) - start) as f64 / SECOND as f64;
     // The causes by samples cover the complete run, and sum to it.
     let monitored = &report["monitored"];
-    let told: u64 = monitored["causes"].as_object().unwrap().values().map(|part| number(part, "/ns")).sum();
-    assert_eq!(told + number(monitored, "/unresolved_ns"), number(monitored, "/window_ns"), "{monitored}");
+    let reported: u64 = monitored["causes"].as_object().unwrap().values().map(|part| number(part, "/ns")).sum();
+    assert_eq!(reported + number(monitored, "/unresolved_ns"), number(monitored, "/window_ns"), "{monitored}");
     assert!(number(monitored, "/window_ns") > 160 * SECOND, "{monitored}");
     assert!(report["devices"].as_array().unwrap().is_empty() && report["capture"].is_null());
     // Each bottleneck is reported within 30 s of its start. A burst across a change may name another cause
@@ -90,8 +90,8 @@ fn both_changes_of_the_bottleneck_are_reported_soon_and_bursts_stand_beside_the_
         newest.map(|change| text(change, "/cause"))
     };
     let last = changes.last().map(|change| text(change, "/cause"));
-    let told = [recognized_by(CHANGES[0] - 2.0), recognized_by(CHANGES[0] + 30.0), last];
-    assert_eq!(told, [Some("sync"), Some("gpu_compute"), Some("sync")], "{said}");
+    let reported = [recognized_by(CHANGES[0] - 2.0), recognized_by(CHANGES[0] + 30.0), last];
+    assert_eq!(reported, [Some("sync"), Some("gpu_compute"), Some("sync")], "{said}");
     assert!(said.contains("The bottleneck changed"), "{said}");
     // Bursts: the causes of each sum to its device time, and its own report has the same values.
     let bursts = rows(&report, "/bursts/rows");

@@ -349,7 +349,7 @@ fn the_own_library_and_an_empty_variable_are_no_obstacle() {
 }
 
 #[test]
-fn a_terminal_is_told_once_what_to_expect() {
+fn a_terminal_is_reported_once_what_to_expect() {
     // Only stderr is a terminal; its output is printed.
     let terminal = "import os, pty, subprocess, sys\n\
                     ours, theirs = pty.openpty()\n\
@@ -411,7 +411,7 @@ fn a_value_that_needs_an_equals_sign_is_not_started_as_the_program() {
 }
 
 #[test]
-fn a_negative_time_is_told_as_a_wrong_value_and_hidden_verbs_are_not_suggested() {
+fn a_negative_time_is_reported_as_a_wrong_value_and_hidden_verbs_are_not_suggested() {
     for line in [
         &["run", "--live", "-1s", "--", "echo"][..],
         &["run", "--delay", "-1s", "--", "echo"],

@@ -64,7 +64,7 @@ fn a_whole_run_can_be_stopped_and_a_second_capture_taken() {
 }
 
 #[test]
-fn a_process_can_be_told_to_let_others_have_cupti() {
+fn a_process_can_be_reported_to_let_others_have_cupti() {
     // CUPTI is released 0.2 s of play after the stop.
     let program = Program::playing("multi_stream", &[(600, "told"), (900, "released")], &[]);
     program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 10);
@@ -421,7 +421,7 @@ fn what_is_no_process_id_is_said_in_words() {
 }
 
 #[test]
-fn all_processes_are_told_at_once_here_and_through_a_launcher() {
+fn all_processes_are_reported_at_once_here_and_through_a_launcher() {
     let waiting = ("GPUWHY_CAPTURE_RANGE", "cudaProfilerApi");
     let first = Program::start(&[waiting]);
     let other = Stage::new();
@@ -429,7 +429,7 @@ fn all_processes_are_told_at_once_here_and_through_a_launcher() {
     stays(&mut host, END, "end").env("GPUWHY_CONTROL", first.stage.sockets()).envs([waiting]);
     let mut second = host.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     first.wait_for(|| first.stage.socket(second.id()).exists());
-    let told = |arguments: &[&str]| {
+    let reported = |arguments: &[&str]| {
         let output = first.gpuwhy(arguments);
         let mut lines: Vec<_> = String::from_utf8(output.stdout.clone()).unwrap().lines().map(str::to_owned).collect();
         lines.sort();
@@ -437,18 +437,18 @@ fn all_processes_are_told_at_once_here_and_through_a_launcher() {
     };
     let mut ids = [first.child.id(), second.id()];
     ids.sort_by_key(|id| id.to_string());
-    let (code, lines, _) = told(&["start", "--all"]);
+    let (code, lines, _) = reported(&["start", "--all"]);
     assert_eq!((code, lines), (Some(0), ids.map(|id| format!("{id}: capture 1 has begun")).to_vec()));
     // `env` serves as the launcher.
     let via = format!("env {GPUWHY}");
-    let (code, lines, said) = told(&["stop", "--all", "--via", &via]);
+    let (code, lines, said) = reported(&["stop", "--all", "--via", &via]);
     assert_eq!((code, lines.len()), (Some(0), 2), "{said}");
     assert!(lines.iter().all(|line| line.starts_with("env: ") && line.ends_with("capture 1 has ended")), "{lines:?}");
-    let (code, lines, said) = told(&["start", "--all", "--via", "false x"]);
+    let (code, lines, said) = reported(&["start", "--all", "--via", "false x"]);
     assert_eq!((code, lines.len()), (Some(1), 0));
     assert!(said.contains("x: no process has answered there"), "{said}");
-    assert_eq!(told(&["start"]).0, Some(2), "nobody is meant");
-    assert_eq!(told(&["start", "7", "--all"]).0, Some(2));
+    assert_eq!(reported(&["start"]).0, Some(2), "nobody is meant");
+    assert_eq!(reported(&["start", "7", "--all"]).0, Some(2));
     second.kill().unwrap();
     second.wait().unwrap();
     let mut first = first;

@@ -207,7 +207,7 @@ fn a_cupti_that_fails_meanwhile_costs_records_and_nothing_else() {
 }
 
 #[test]
-fn a_program_that_announces_its_captures_to_cupti_is_told_that_it_cannot_yield() {
+fn a_program_that_announces_its_captures_to_cupti_is_reported_that_it_cannot_yield() {
     let stage = Stage::new();
     let mut host = stage.host("multi_stream");
     for call in ["300:cudaProfilerStart", "500:cudaProfilerStop", "900:otherTool=begin"] {

@@ -250,7 +250,7 @@ fn node_exporter_gets_a_whole_file() {
 }
 
 #[test]
-fn ranks_of_one_run_and_children_of_a_rank_are_told_apart() {
+fn ranks_of_one_run_and_children_of_a_rank_are_distinguished() {
     let first = Program::start(&RANK);
     let sockets = first.stage.sockets().to_owned();
     // A second process of rank 3, and one of rank 4, with the sockets of the first one.
@@ -276,7 +276,7 @@ fn ranks_of_one_run_and_children_of_a_rank_are_told_apart() {
 }
 
 #[test]
-fn collectives_have_the_operations_and_bytes_that_nccl_told_and_their_exposed_time() {
+fn collectives_have_the_operations_and_bytes_that_nccl_reported_and_their_exposed_time() {
     let stage = Stage::new();
     let exporter = Exporter::start(&stage, &["--listen", "127.0.0.1:0"]);
     wait_for("the announcement", || stage.sockets().join("exporter").exists());

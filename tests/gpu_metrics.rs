@@ -369,8 +369,8 @@ fn monitor_mode_divides_the_time_by_samples_alone() {
     let json = stage.report();
     let time = &json["monitored"];
     let number = |value: &serde_json::Value| value.as_u64().unwrap();
-    let told: u64 = time["causes"].as_object().unwrap().values().map(|part| number(&part["ns"])).sum();
-    assert_eq!(told + number(&time["unresolved_ns"]), number(&time["window_ns"]), "{time}");
+    let reported: u64 = time["causes"].as_object().unwrap().values().map(|part| number(&part["ns"])).sum();
+    assert_eq!(reported + number(&time["unresolved_ns"]), number(&time["window_ns"]), "{time}");
     assert!(number(&time["window_ns"]) > 500_000_000 && number(&time["gpu_samples"]) > 100, "{time}");
     let busy = ["busy_low", "busy_high"].map(|bound| time[bound].as_f64().unwrap());
     assert!((busy[0] - 0.24).abs() < 0.002 && (busy[1] - 0.26).abs() < 0.002, "{time}");

@@ -46,7 +46,7 @@ fn a_running_process_answers_and_the_command_collects_its_answer() {
         BufReader::new(stream).read_line(&mut line).ok()?;
         serde_json::from_str::<Value>(&line).ok()
     };
-    let told = loop {
+    let reported = loop {
         let answer = ask().unwrap_or_default();
         if answer["communicators"].as_array().is_some_and(|all| all.iter().any(|one| one["queued"].as_u64() > Some(0)))
         {
@@ -58,9 +58,9 @@ fn a_running_process_answers_and_the_command_collects_its_answer() {
     let output = hang(&stage, &["--answers"]);
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!((&told["type"], &told["rank"]), (&json!("hang"), &json!(0)));
-    assert_eq!((&told["run"], &told["world_size"]), (&json!("gpt"), &json!(2)));
-    let communicators = told["communicators"].as_array().unwrap();
+    assert_eq!((&reported["type"], &reported["rank"]), (&json!("hang"), &json!(0)));
+    assert_eq!((&reported["run"], &reported["world_size"]), (&json!("gpt"), &json!(2)));
+    let communicators = reported["communicators"].as_array().unwrap();
     let dp = communicators.iter().find(|one| one["communicator"] == "000000d000000001").unwrap();
     assert!(dp["ranks"].as_u64() > Some(1) && dp["finished"].as_u64() <= dp["queued"].as_u64(), "{dp}");
     for operation in dp["outstanding"].as_array().unwrap() {
@@ -70,7 +70,7 @@ fn a_running_process_answers_and_the_command_collects_its_answer() {
     // Other processes of this user may respond too.
     let lines = String::from_utf8(output.stdout).unwrap();
     let mut answers = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let own = answers.find(|answer| answer["pid"] == told["pid"]).unwrap();
+    let own = answers.find(|answer| answer["pid"] == reported["pid"]).unwrap();
     assert_eq!((&own["type"], &own["rank"]), (&json!("hang"), &json!(0)));
 }
 
@@ -160,7 +160,7 @@ fn what_a_launcher_complains_of_is_escaped_and_bounded() {
 }
 
 #[test]
-fn two_jobs_on_a_node_are_told_apart() {
+fn two_jobs_on_a_node_are_distinguished() {
     let stage = Stage::new();
     let of = |run: &str, rank, queued, waits| {
         let mut answer = answer(rank, queued, waits, "train.py:10 step");

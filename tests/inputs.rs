@@ -58,15 +58,15 @@ fn opening_tells_how_far_it_is() {
         if name.ends_with("gz") {
             fs::write(&file, packed(&fs::read(stage.path("trace.gpuwhy")).unwrap())).unwrap();
         }
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         gpuwhy::open_watched(&file, None, &mut |done, total| {
-            told.push((done, total));
+            reported.push((done, total));
             ControlFlow::Continue(())
         })
         .unwrap();
         let bytes = fs::metadata(&file).unwrap().len();
-        assert!(told.is_sorted() && told.iter().all(|&(_, total)| total == bytes), "{told:?}");
-        assert_eq!(told.last(), Some(&(bytes, bytes)), "{name}");
+        assert!(reported.is_sorted() && reported.iter().all(|&(_, total)| total == bytes), "{reported:?}");
+        assert_eq!(reported.last(), Some(&(bytes, bytes)), "{name}");
     }
 }
 

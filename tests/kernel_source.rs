@@ -133,11 +133,11 @@ fn program_counters_are_sampled_and_modules_kept() {
     assert_eq!(fs::read(&kept).unwrap(), fs::read(module()).unwrap());
     assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600, "for the user alone");
     assert_eq!(fs::metadata(kept.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
-    assert_eq!(stage.report().pointer("/bottleneck/group").unwrap(), "gpu_compute");
+    assert_eq!(stage.report().pointer("/bottleneck/cause").unwrap(), "gpu_compute");
 }
 
 #[test]
-fn program_counters_are_told_by_source_line() {
+fn program_counters_are_reported_by_source_line() {
     let stage = Stage::new();
     write(&stage);
     let report = json(&stage);
@@ -197,7 +197,7 @@ fn kernels_are_measured_after_program_counters() {
 
 #[test]
 #[cfg_attr(not(feature = "pc-sampling"), ignore = "SKIPPED: needs --features pc-sampling")]
-fn a_refusal_is_told_and_everything_else_is_as_without() {
+fn a_refusal_is_reported_and_everything_else_is_as_without() {
     for (fault, outcome, reason) in [
         ("cuptiPCSamplingEnable=35", "refused", "may not read the counters"),
         ("cuptiProfilerGetCounterAvailability=26", "busy", "holds its counters"),
@@ -220,7 +220,7 @@ fn a_refusal_is_told_and_everything_else_is_as_without() {
         assert_eq!((&source["outcomes"][0], &source["samples"]), (&outcome.into(), &0.into()), "{fault}: {source:#}");
         assert!(source["reasons"][0].as_str().unwrap().contains(reason), "{fault}: {source:#}");
         assert!(text(&stage).contains("not sampled: "), "{fault}");
-        assert_eq!(stage.report().pointer("/bottleneck/group").unwrap(), "gpu_compute", "{fault}");
+        assert_eq!(stage.report().pointer("/bottleneck/cause").unwrap(), "gpu_compute", "{fault}");
     }
     // A failure after sampling is over loses no samples.
     let stage = Stage::new();
@@ -310,14 +310,14 @@ fn a_build_without_pc_sampling_says_how_to_make_one() {
 #[cfg_attr(not(feature = "pc-sampling"), ignore = "SKIPPED: needs --features pc-sampling")]
 fn the_option_sets_the_variable_and_keeps_a_duration_that_is_set() {
     let stage = Stage::new();
-    let told = |options: &[&str], set: Option<&str>| {
+    let reported = |options: &[&str], set: Option<&str>| {
         let _ = fs::remove_file(stage.path("told"));
         let mut command = Command::new(GPUWHY);
         command.arg("kernels").args(options).args(["--", "sh", "-c", "echo $GPUWHY_KERNEL_SOURCE > told"]);
         command.env_remove("GPUWHY_KERNEL_SOURCE").envs(set.map(|value| ("GPUWHY_KERNEL_SOURCE", value)));
         let output = command.current_dir(stage.path(".")).output().unwrap();
-        let told = fs::read_to_string(stage.path("told")).ok().map(|told| told.trim().to_owned());
-        (told, output.status.code(), stderr(&output))
+        let reported = fs::read_to_string(stage.path("told")).ok().map(|reported| reported.trim().to_owned());
+        (reported, output.status.code(), stderr(&output))
     };
     for (options, set, wanted) in [
         (&["--source"][..], None, "on"),
@@ -327,11 +327,11 @@ fn the_option_sets_the_variable_and_keeps_a_duration_that_is_set() {
         (&[], Some("2s"), "2s"),
         (&[], None, ""),
     ] {
-        let (told, _, said) = told(options, set);
-        assert_eq!(told.as_deref(), Some(wanted), "{options:?} {set:?}: {said}");
+        let (reported, _, said) = reported(options, set);
+        assert_eq!(reported.as_deref(), Some(wanted), "{options:?} {set:?}: {said}");
     }
     // An invalid value is reported before the program starts.
-    let (told, code, said) = told(&["--source"], Some("2h"));
-    assert!(told.is_none() && code == Some(2), "{told:?} {code:?}");
+    let (reported, code, said) = reported(&["--source"], Some("2h"));
+    assert!(reported.is_none() && code == Some(2), "{reported:?} {code:?}");
     assert!(said.contains("GPUWHY_KERNEL_SOURCE=\"2h\"") && said.contains("50ms to 1m"), "{said}");
 }

@@ -218,7 +218,7 @@ fn a_program_that_ends_early_leaves_what_was_measured() {
 }
 
 #[test]
-fn a_refusal_is_told_and_everything_else_is_as_without() {
+fn a_refusal_is_reported_and_everything_else_is_as_without() {
     let shapes = shapes(ENOUGH);
     for (fault, outcome, reason) in [
         ("cuptiRangeProfilerStart=35", "refused", "may not read the counters"),
@@ -234,7 +234,7 @@ fn a_refusal_is_told_and_everything_else_is_as_without() {
         assert_eq!(first["outcome"], outcome, "{fault}: {first:#}");
         assert!(first["reason"].as_str().unwrap().contains(reason), "{fault}: {}", first["reason"]);
         assert!(text(&stage, &[]).contains("not measured: "), "{fault}");
-        assert_eq!(stage.report().pointer("/bottleneck/group").unwrap(), "gpu_compute", "{fault}");
+        assert_eq!(stage.report().pointer("/bottleneck/cause").unwrap(), "gpu_compute", "{fault}");
     }
 }
 

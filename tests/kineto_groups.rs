@@ -27,7 +27,7 @@ fn trace(rank: u32, with_groups: bool) -> Value {
     };
     let group = rank / 4;
     let members: Vec<u32> = (group * 4..group * 4 + 4).collect();
-    let told = |name: &str, description: &str, ranks: &[u32], elements: u64| match with_groups {
+    let reported = |name: &str, description: &str, ranks: &[u32], elements: u64| match with_groups {
         false => json!({}),
         true => json!({"Collective name": "allreduce", "In msg nelems": elements, "Out msg nelems": elements,
             "Cause size": ranks.len(), "dtype": "BFloat16", "In split size": "[]", "Out split size": "[]",
@@ -41,8 +41,8 @@ fn trace(rank: u32, with_groups: bool) -> Value {
         let of_group = begin + if group == 1 { 2_600.0 } else { 600.0 };
         let of_all = begin + 2_700.0 + 100.0;
         run(begin, own, "void gemm<float>(float*)", json!({}));
-        run(own, of_group + 100.0, reduce, told(&format!("{}", 1 + group), "mesh_tp", &members, 1_000));
-        run(of_group + 100.0, of_all + 200.0, reduce, told("0", "default_pg", &(0..16).collect::<Vec<_>>(), 50_000));
+        run(own, of_group + 100.0, reduce, reported(&format!("{}", 1 + group), "mesh_tp", &members, 1_000));
+        run(of_group + 100.0, of_all + 200.0, reduce, reported("0", "default_pg", &(0..16).collect::<Vec<_>>(), 50_000));
     }
     json!({"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 16}, "traceEvents": rows})
 }

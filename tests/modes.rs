@@ -56,9 +56,9 @@ fn the_link_is_what_nvml_tells_where_linux_does_not() {
         assert!(output.status.success(), "{}", stderr(&output));
         stage.report()["devices"][0]["pcie"].clone()
     };
-    let told = link("generation=5,lanes=16");
-    assert!(told["generation"] == 5 && told["lanes"] == 16, "{told}");
-    assert!(told["gigabytes_per_second"].as_f64().is_some_and(|rate| (rate - 63.0).abs() < 0.1), "{told}");
+    let reported = link("generation=5,lanes=16");
+    assert!(reported["generation"] == 5 && reported["lanes"] == 16, "{reported}");
+    assert!(reported["gigabytes_per_second"].as_f64().is_some_and(|rate| (rate - 63.0).abs() < 0.1), "{reported}");
     for says in ["", "lanes=16", "generation=5,lanes=16,refuses", "generation=9,lanes=16"] {
         assert!(link(says).is_null(), "{says}");
     }
@@ -117,7 +117,7 @@ fn a_watched_run_says_how_busy_the_device_was_and_keeps_it() {
 }
 
 #[test]
-fn utilization_that_is_not_there_is_told_with_its_reason() {
+fn utilization_that_is_not_there_is_reported_with_its_reason() {
     for (says, wanted) in [
         (None, "there is no libnvidia-ml.so.1"),
         (Some("refuses"), "NVML refused (error 9)"),

@@ -38,7 +38,7 @@ fn monitored_programs_get_their_bottleneck_or_none() {
         named += usize::from(found == bottleneck);
         let mut sum = time["unresolved_ns"].as_u64().unwrap();
         for (group, share) in GROUPS.into_iter().zip(shares) {
-            let part = &time["groups"][group];
+            let part = &time["causes"][group];
             sum += part["ns"].as_u64().unwrap();
             let [low, high] = ["low", "high"].map(|bound| part[bound].as_f64().unwrap());
             if low <= share && share <= high {

@@ -77,7 +77,7 @@ fn operations_of_each_version_are_joined_to_their_kernels() {
 }
 
 #[test]
-fn the_report_adds_up_what_nccl_told() {
+fn the_report_adds_up_what_nccl_reported() {
     let stage = Stage::new();
     assert!(host(&stage, 5).status().unwrap().success());
     let report = stage.report();
@@ -144,12 +144,12 @@ fn without_a_plugin_the_ranges_of_nccl_tell_communicator_and_bytes() {
     assert!(output.status.success(), "{}", stderr(&output));
     let (operations, rows) = rows(&stage);
     assert_eq!((operations.len(), operations.iter().filter(|of| of.by_range).count()), (77, 77));
-    let told: Vec<_> = rows.iter().filter(|row| row.basis == Basis::Range).collect();
+    let reported: Vec<_> = rows.iter().filter(|row| row.basis == Basis::Range).collect();
     let by_name = rows.iter().filter(|row| row.basis == Basis::KernelName).count();
     // Known only by name: two communicators in a group, a struct without a communicator, and one of unknown
     // size.
-    assert_eq!((told.len(), by_name, rows.len()), (75, 4, 79));
-    let dp: Vec<_> = told.iter().filter(|row| row.communicator == 0xd0_0000_0001).collect();
+    assert_eq!((reported.len(), by_name, rows.len()), (75, 4, 79));
+    let dp: Vec<_> = reported.iter().filter(|row| row.communicator == 0xd0_0000_0001).collect();
     for (index, row) in dp[..50].iter().enumerate() {
         assert_eq!((row.correlation.0, row.ordinal, row.sequence), (2 * index as u32 + 1, index as u64, None));
         assert_eq!((row.function, row.bytes, row.operations_in_kernel), (Function::AllReduce, 4 << 20, 1));
@@ -159,9 +159,9 @@ fn without_a_plugin_the_ranges_of_nccl_tell_communicator_and_bytes() {
         dp[53..].iter().map(|row| (row.function, row.bytes, row.root_or_peer, row.correlation.0)).collect();
     assert_eq!(both, [(Function::Send, 1000, 3, 102), (Function::Receive, 3000, 3, 102)]);
     // The total size needs the number of ranks, which no range has.
-    let tp: Vec<_> = told.iter().filter(|row| row.communicator == 0x7_0000_0002).collect();
+    let tp: Vec<_> = reported.iter().filter(|row| row.communicator == 0x7_0000_0002).collect();
     assert!(tp.len() == 20 && tp.iter().all(|row| (row.function, row.bytes, row.ranks) == (Function::AllGather, 0, 0)));
-    assert!(told.iter().all(|row| row.queued < row.start && row.exposed_ns == 10_000), "{told:?}");
+    assert!(reported.iter().all(|row| row.queued < row.start && row.exposed_ns == 10_000), "{reported:?}");
 
     let collectives = &stage.report()["collectives"];
     let found = collectives["rows"].as_array().unwrap();
@@ -234,7 +234,7 @@ fn tables_have_the_operations_and_their_communicators() {
 }
 
 #[test]
-fn exported_kernels_say_what_nccl_told() {
+fn exported_kernels_say_what_nccl_reported() {
     let stage = Stage::new();
     assert!(host(&stage, 5).status().unwrap().success());
     let mut command = Command::new(crate::support::GPUWHY);

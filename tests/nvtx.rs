@@ -14,7 +14,7 @@ fn count(ranges: &[RangeEvent], kind: RangeEventKind) -> usize {
 }
 
 /// Checks the ranges of the host program, see `testing/cupti-replay/host/ranges.rs`.
-fn assert_whole(trace: &Path) {
+fn assert_complete(trace: &Path) {
     let (ranges, names) = ranges(trace);
     let counts =
         [RangeEventKind::Push, RangeEventKind::Pop, RangeEventKind::Start, RangeEventKind::End, RangeEventKind::Mark];
@@ -52,7 +52,7 @@ fn ranges_from_before_and_after_the_start_are_in_the_trace() {
         let stage = Stage::new();
         let output = stage.host("multi_stream").args(["--ranges", when]).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
-        assert_whole(&stage.path("trace.gpuwhy"));
+        assert_complete(&stage.path("trace.gpuwhy"));
         assert!(!stderr(&output).contains("no NVTX ranges"), "{}", stderr(&output));
     }
 }
@@ -65,7 +65,7 @@ fn ranges_of_the_end_are_in_the_trace_of_a_monitored_run() {
     let output = host.args(["--ranges", "after"]).envs([("GPUWHY_MODE", "auto"), ("GPUWHY_FLUSH", "10s")]).output();
     let output = output.unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert_whole(&stage.path("trace.gpuwhy"));
+    assert_complete(&stage.path("trace.gpuwhy"));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn with_the_cuda_variable_alone_ranges_are_seen_from_there_on() {
     let output =
         stage.host("multi_stream").env_remove("NVTX_INJECTION64_PATH").args(["--ranges", "after"]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert_whole(&stage.path("trace.gpuwhy"));
+    assert_complete(&stage.path("trace.gpuwhy"));
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_forked_child_adds_nothing() {
         let output = host.args(["--fork", when, "--child", child, "--ranges", first]).output().unwrap();
         assert!(output.status.success(), "{when} {child}: {}", stderr(&output));
         assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 1, "{when} {child}");
-        assert_whole(&stage.path("trace.gpuwhy"));
+        assert_complete(&stage.path("trace.gpuwhy"));
     }
 }
 

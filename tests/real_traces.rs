@@ -156,8 +156,8 @@ fn ranked(trace: &Path, out: &Path) {
     writer.close(reader.dictionary()).unwrap();
 }
 
-/// Every command on one trace; without `is_whole` only those that take at most seconds in a debug build.
-fn jobs(trace: &Path, folder: &Path, is_whole: bool) -> Vec<Job> {
+/// Every command on one trace; without `is_complete` only those that take at most seconds in a debug build.
+fn jobs(trace: &Path, folder: &Path, is_complete: bool) -> Vec<Job> {
     let path = |name: &str| folder.join(name);
     let page = path("page.html");
     let mut jobs = vec![
@@ -179,7 +179,7 @@ fn jobs(trace: &Path, folder: &Path, is_whole: bool) -> Vec<Job> {
     ];
     let copy = path("compact.gpuwhy");
     jobs.push(Job::new("export", &[&"--to", &"gpuwhy", &"-o", &copy, &trace], Wrote::Trace).at(&copy));
-    if is_whole {
+    if is_complete {
         let statistics: Vec<_> = NamedQuery::all(QueryKind::Report).iter().map(|report| report.name).collect();
         let (ranks, merged) = (path("rank0.gpuwhy"), path("merged.perfetto-trace"));
         ranked(trace, &ranks);
@@ -205,7 +205,7 @@ fn jobs(trace: &Path, folder: &Path, is_whole: bool) -> Vec<Job> {
 }
 
 /// Runs all jobs, some in parallel. Returns the errors, and passes the time of each to the callback.
-fn run(jobs: Vec<Job>, cache: &Path, told: &(dyn Fn(f64, &str) + Sync)) -> Vec<String> {
+fn run(jobs: Vec<Job>, cache: &Path, reported: &(dyn Fn(f64, &str) + Sync)) -> Vec<String> {
     let (jobs, wrong) = (Mutex::new(jobs.into_iter()), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..WORKERS {
@@ -217,7 +217,7 @@ fn run(jobs: Vec<Job>, cache: &Path, told: &(dyn Fn(f64, &str) + Sync)) -> Vec<S
                     if let Err(why) = job.run(cache) {
                         wrong.lock().unwrap().push(format!("gpuwhy {}\n  {why}", arguments.join(" ")));
                     }
-                    told(begun.elapsed().as_secs_f64(), &arguments.join(" "));
+                    reported(begun.elapsed().as_secs_f64(), &arguments.join(" "));
                 }
             });
         }
@@ -226,7 +226,7 @@ fn run(jobs: Vec<Job>, cache: &Path, told: &(dyn Fn(f64, &str) + Sync)) -> Vec<S
 }
 
 /// Runs every command on the traces of a folder; on those of more than `whole` bytes only the quick ones.
-fn over(traces: &Path, whole: u64, told: &(dyn Fn(f64, &str) + Sync)) {
+fn over(traces: &Path, whole: u64, reported: &(dyn Fn(f64, &str) + Sync)) {
     let entries = fs::read_dir(traces).unwrap().map(|entry| entry.unwrap().path());
     let traces = entries.filter(|path| path.extension() == Some("gpuwhy".as_ref()));
     let mut traces: Vec<_> = traces.map(|trace| (fs::metadata(&trace).unwrap().len(), trace)).collect();
@@ -249,7 +249,7 @@ fn over(traces: &Path, whole: u64, told: &(dyn Fn(f64, &str) + Sync)) {
     let recipes = recipes.map(|recipe| Job::new("query", &[&"--json", &recipe.name, &lake], Wrote::Json));
     let compact = Job::new("lake", &[&"compact", &lake], Wrote::Tables).at(&lake);
     let rounds = [all, added, recipes.collect(), vec![compact]];
-    let wrong: Vec<_> = rounds.into_iter().flat_map(|jobs| run(jobs, place.path(), told)).collect();
+    let wrong: Vec<_> = rounds.into_iter().flat_map(|jobs| run(jobs, place.path(), reported)).collect();
     assert!(wrong.is_empty(), "{} commands failed:\n{}", wrong.len(), wrong.join("\n"));
 }
 

@@ -67,7 +67,7 @@ fn the_child_of_a_fork_is_refused_and_waits_for_no_lock() {
 }
 
 #[test]
-fn without_a_library_it_is_told_why() {
+fn without_a_library_it_is_reported_why() {
     let folder = tempfile::tempdir().unwrap();
     let program = compiled("tests/program.c", folder.path());
     let output = run(&program, &["--without-cupti"], Path::new("/nowhere/libcupti.so.13"));

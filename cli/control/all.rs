@@ -49,11 +49,11 @@ pub(super) fn tell(command: &str, arguments: &[&str], via: &[String], hosts: &[S
 fn here(command: &str) -> Vec<(String, Result<CommandReply>)> {
     let found = processes();
     thread::scope(|scope| {
-        let told: Vec<_> = found
+        let reported: Vec<_> = found
             .iter()
             .map(|(process, socket)| (process.to_string(), scope.spawn(|| answered(*process, socket, command))))
             .collect();
-        let answers = told.into_iter().map(|(process, thread)| (process, joined(thread.join())));
+        let answers = reported.into_iter().map(|(process, thread)| (process, joined(thread.join())));
         // The socket of a killed process is removed by the client that finds it. Such a process is not
         // missing.
         let sockets = found.iter().map(|(_, socket)| socket);
@@ -72,9 +72,9 @@ fn elsewhere(launchers: &[Launcher], arguments: &[&str]) -> Vec<(String, Result<
                 text => Ok(CommandReply { text, refused: !succeeded }),
             }
         };
-        let told: Vec<_> =
+        let reported: Vec<_> =
             launchers.iter().map(|launcher| (launcher.host.clone(), scope.spawn(move || ask(launcher)))).collect();
-        told.into_iter().map(|(host, thread)| (host, joined(thread.join()))).collect()
+        reported.into_iter().map(|(host, thread)| (host, joined(thread.join()))).collect()
     })
 }
 

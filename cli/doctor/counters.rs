@@ -40,7 +40,7 @@ mod tests {
     use crate::doctor::check::Status;
 
     #[test]
-    fn what_was_found_and_what_to_do_are_told_apart() {
+    fn what_was_found_and_what_to_do_are_distinguished() {
         let good = words(&Ok("of GH100: 12 quantities".into()), Some(false));
         assert!(good.status == Status::Ok && good.finding.ends_with("is 0: all users may)"), "{good:?}");
         let busy = words(&Err(CounterError::Busy.to_string()), None);

@@ -116,7 +116,7 @@ pub struct Node {
     announced: Vec<PathBuf>,
     last_announcement: Option<Instant>,
     /// Messages already printed.
-    told: Vec<String>,
+    reported: Vec<String>,
 }
 
 impl Node {
@@ -342,9 +342,9 @@ impl Node {
     }
 
     fn tell(&mut self, what: &str) {
-        if !self.told.iter().any(|told| told == what) {
+        if !self.reported.iter().any(|reported| reported == what) {
             message::say(what);
-            self.told.push(what.to_owned());
+            self.reported.push(what.to_owned());
         }
     }
 }

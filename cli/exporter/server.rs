@@ -132,8 +132,8 @@ fn head(mut stream: &TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut piece = [0; 1024];
     loop {
         // Some clients end lines with a bare LF.
-        let is_whole = [&b"\r\n\r\n"[..], b"\n\n"].iter().any(|end| head.windows(end.len()).any(|part| part == *end));
-        if is_whole || head.len() > MAX_HEAD {
+        let is_complete = [&b"\r\n\r\n"[..], b"\n\n"].iter().any(|end| head.windows(end.len()).any(|part| part == *end));
+        if is_complete || head.len() > MAX_HEAD {
             return Ok(head);
         }
         let left = deadline.saturating_duration_since(Instant::now());
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ninth_request_is_told_to_come_again() {
+    fn a_ninth_request_is_reported_to_come_again() {
         // Nine participants: the page function of eight requests waits until the ninth has been turned away.
         let all = Arc::new(std::sync::Barrier::new(MAX_CLIENTS + 1));
         let (begun, made) = std::sync::mpsc::channel();

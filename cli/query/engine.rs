@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_fails_is_told_with_the_end_of_its_complaint() {
+    fn a_program_that_fails_is_reported_with_the_end_of_its_complaint() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo first >&2; echo 'Error: no such view' >&2; exit 3"]);
         let error = rows(command, "input", "hint").unwrap_err().to_string();

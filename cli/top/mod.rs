@@ -181,7 +181,7 @@ fn act(action: Action, launchers: &[Launcher], events: &Sender<SourceEvent>) {
     let launcher = launchers.iter().find(|launcher| launcher.host == key.host).cloned();
     let events = events.clone();
     thread::spawn(move || {
-        let told = match launcher {
+        let reported = match launcher {
             Some(launcher) => {
                 let mut words: Vec<_> = arguments.iter().map(String::as_str).collect();
                 if words[0] == REPORT {
@@ -191,7 +191,7 @@ fn act(action: Action, launchers: &[Launcher], events: &Sender<SourceEvent>) {
             }
             None => here(&key, &arguments),
         };
-        let update = match told {
+        let update = match reported {
             Ok(text) if arguments[0] == REPORT => Update::Page(format!("report of {key}"), text),
             Ok(text) => Update::Done(text.lines().last().unwrap_or_default().to_owned()),
             Err(error) => Update::Done(format!("{error:#}")),

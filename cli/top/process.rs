@@ -125,7 +125,7 @@ impl ProcessView {
     }
 
     /// True if [`recent`](Self::recent) covers the complete run.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.ends().is_none_or(|(before, _)| before.observed_ns == 0)
     }
 
@@ -190,7 +190,7 @@ mod tests {
     fn a_table_is_about_the_last_minute_at_most() {
         let mut process = ProcessView::default();
         process.take(answer(100, &[("a", 50)]));
-        assert!(process.is_whole());
+        assert!(process.is_complete());
         assert_eq!(process.recent(ProcessTable::Kernels)[0].nanos, 50, "all there is");
         for second in 101..=200 {
             process.take(answer(second, &[("a", 50), ("b", 1_000_000_000 * (second - 100))]));
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(process.recent_ns(), MINUTE_NS);
         let rows = process.recent(ProcessTable::Kernels);
         assert_eq!((rows.len(), rows[0].name.as_str(), rows[0].nanos), (1, "b", MINUTE_NS));
-        assert!(rows[0].share.is_some_and(|share| (share - 1.0).abs() < 1e-9) && !process.is_whole());
+        assert!(rows[0].share.is_some_and(|share| (share - 1.0).abs() < 1e-9) && !process.is_complete());
         assert!(process.totals.len() <= KEPT);
         assert!(process.recent(ProcessTable::Lines).is_empty());
     }
@@ -209,7 +209,7 @@ mod tests {
         process.take(answer(0, &[("a", 50)]));
         assert_eq!(process.recent(ProcessTable::Kernels)[0].share, None);
         process.take(answer(100, &[("a", 70)]));
-        assert_eq!((process.is_whole(), process.recent(ProcessTable::Kernels)[0].nanos), (true, 70), "not 20");
+        assert_eq!((process.is_complete(), process.recent(ProcessTable::Kernels)[0].nanos), (true, 70), "not 20");
     }
 
     #[test]
@@ -218,14 +218,14 @@ mod tests {
         process.take(answer(100, &[("a", 50)]));
         process.take(answer(101, &[("a", 60)]));
         process.take(answer(3, &[("a", 7)]));
-        assert_eq!((process.is_whole(), process.recent(ProcessTable::Kernels)[0].nanos), (true, 7));
+        assert_eq!((process.is_complete(), process.recent(ProcessTable::Kernels)[0].nanos), (true, 7));
         let status = ReplyStatus { state: "finished".to_owned(), ..ReplyStatus::default() };
         process.take(StatusReply { status, live: None });
         assert_eq!((process.status.state.as_str(), process.recent(ProcessTable::Kernels).len()), ("finished", 1));
     }
 
     #[test]
-    fn intervals_of_the_last_minute_are_told_by_their_ends() {
+    fn intervals_of_the_last_minute_are_reported_by_their_ends() {
         let window = |second: u64| Window { end_ns: second * 1_000_000_000, causes: [1; CAUSES] };
         let windows: Vec<_> = [1, 30, 61, 62, 90].map(window).to_vec();
         assert_eq!(last_minute(&windows).len(), 3);

@@ -49,11 +49,11 @@ impl SourceEvent {
 pub fn watch(events: Sender<SourceEvent>, interval: Duration, only: Vec<ProcessName>) {
     let (ended, ends) = channel();
     let mut watched: BTreeSet<ProcessName> = BTreeSet::new();
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     let mut first = true;
     loop {
         let (found, refused) = connection::processes();
-        for why in refused.into_iter().filter(|why| told.insert(why.clone())) {
+        for why in refused.into_iter().filter(|why| reported.insert(why.clone())) {
             let _ = events.send(SourceEvent::Update(Update::Note(why)));
         }
         for process in ends.try_iter() {

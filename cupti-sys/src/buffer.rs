@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_lent_buffer_is_told_by_its_mark() {
+    fn the_oldest_lent_buffer_is_reported_by_its_mark() {
         mark_lent(7);
         let (old, _) = Buffer::new(64).unwrap().lend(Purpose::Deliver);
         mark_lent(9);

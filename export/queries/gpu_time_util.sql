@@ -1,7 +1,7 @@
 -- GPU Time Utilization
 -- Intervals in which a device ran anything for less than the threshold. In use does not mean that it was full.
 -- none Every interval is above the threshold.
--- parameter threshold 50.0 0 100 Utilization below which a interval is shown, percent
+-- parameter threshold 50.0 0 100 Utilization below which an interval is shown, percent
 -- parameter chunks 30 1 1000000 Equal parts of the time of a device
 WITH RECURSIVE {busy_devices},
 divided AS (

@@ -16,7 +16,7 @@ use host_sampler::thread::Thread;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let id: u32 = arguments.next().ok_or("look PID [LOOKS]")?.parse()?;
-    let looks: u32 = arguments.next().map_or(Ok(10_000), |looks| looks.parse())?;
+    let samples: u32 = arguments.next().map_or(Ok(10_000), |samples| samples.parse())?;
     let thread: u32 = arguments.next().map_or(Ok(id), |thread| thread.parse())?;
     let process = Process::with_id(id);
     if let Some((sp, pc)) = Thread::open(&process, thread)?.place() {
@@ -40,32 +40,32 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let (mut failed, mut frames) = (0_u32, 0);
     let begin = Instant::now();
-    for _ in 0..looks {
+    for _ in 0..samples {
         match python.sample(id) {
             Ok(sample) => frames += sample.frames.len(),
             Err(_) => failed += 1,
         }
     }
-    let each = begin.elapsed() / looks;
-    let frames = frames as f64 / f64::from(looks - failed);
-    println!("stack: {each:?} a look, {frames:.1} frames, {failed} of {looks} failed");
+    let each = begin.elapsed() / samples;
+    let frames = frames as f64 / f64::from(samples - failed);
+    println!("stack: {each:?} a sample, {frames:.1} frames, {failed} of {samples} failed");
 
     let thread = Thread::open(&process, id)?;
     let begin = Instant::now();
-    (0..looks).try_for_each(|_| thread.times().map(drop))?;
-    println!("times: {:?} a look, now {:?}", begin.elapsed() / looks, thread.times()?);
+    (0..samples).try_for_each(|_| thread.times().map(drop))?;
+    println!("times: {:?} a look, now {:?}", begin.elapsed() / samples, thread.times()?);
     let begin = Instant::now();
-    (0..looks).try_for_each(|_| thread.state().map(drop))?;
-    println!("state: {:?} a look, now {:?}", begin.elapsed() / looks, thread.state()?);
+    (0..samples).try_for_each(|_| thread.state().map(drop))?;
+    println!("state: {:?} a look, now {:?}", begin.elapsed() / samples, thread.state()?);
     let memory = Memory::open(&process)?;
     let mut page = [0; 4096];
     let somewhere = host_sampler::maps::files(&process)?.first().ok_or("nothing is mapped")?.address;
     let begin = Instant::now();
-    (0..looks).try_for_each(|_| memory.u64(somewhere).map(drop))?;
-    println!("8 bytes: {:?} a read", begin.elapsed() / looks);
+    (0..samples).try_for_each(|_| memory.u64(somewhere).map(drop))?;
+    println!("8 bytes: {:?} a read", begin.elapsed() / samples);
     let begin = Instant::now();
-    (0..looks).try_for_each(|_| memory.read(somewhere, &mut page))?;
-    println!("4 KiB: {:?} a read", begin.elapsed() / looks);
+    (0..samples).try_for_each(|_| memory.read(somewhere, &mut page))?;
+    println!("4 KiB: {:?} a read", begin.elapsed() / samples);
     let mut children = Children::of(process);
     println!("children: {:?}", children.child_counts());
     let begin = Instant::now();

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_thread_that_waits_is_told() {
+    fn the_place_of_a_thread_that_waits_is_reported() {
         for (line, expected) in [
             ("running", None),
             ("-1 0x7ffd10 0x7f0020", Some((0x7f_fd10, 0x7f_0020))),

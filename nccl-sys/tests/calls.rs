@@ -9,10 +9,10 @@ use nccl_sys::abi::{BODY, Coll, CollApi, event};
 use nccl_sys::{Communicator, Handler, NcclOperation, plugin_v4, plugin_v5, plugin_v6};
 
 /// Calls that the handler received. All tests of this file share it, so there is only one.
-static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static REPORTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-fn told() -> Vec<String> {
-    std::mem::take(&mut *TOLD.lock().unwrap())
+fn reported() -> Vec<String> {
+    std::mem::take(&mut *REPORTED.lock().unwrap())
 }
 
 struct Recorder;
@@ -21,19 +21,19 @@ impl Handler for Recorder {
     fn begin(communicator: &Communicator<'_>) -> Option<u32> {
         let name = String::from_utf8_lossy(communicator.name).into_owned();
         let Communicator { id, nodes, ranks, rank, version, .. } = communicator;
-        TOLD.lock().unwrap().push(format!("begin {id:x} {name} {nodes} {ranks} {rank} {version:?}"));
+        REPORTED.lock().unwrap().push(format!("begin {id:x} {name} {nodes} {ranks} {rank} {version:?}"));
         (*ranks > 1).then_some(7)
     }
 
     fn end(context: u32) {
-        TOLD.lock().unwrap().push(format!("end {context}"));
+        REPORTED.lock().unwrap().push(format!("end {context}"));
     }
 
     fn operation(context: u32, operation: &NcclOperation<'_>) {
         assert!(operation.count != 13, "a handler that fails");
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         let NcclOperation { kind, count, sequence, root_or_peer, channels, .. } = operation;
-        TOLD.lock().unwrap().push(format!(
+        REPORTED.lock().unwrap().push(format!(
             "{context} {kind:?} {} {count} {} {sequence:?} {root_or_peer} {} {} {channels}",
             text(operation.function),
             text(operation.data_type),
@@ -43,11 +43,11 @@ impl Handler for Recorder {
     }
 
     fn launch_begin(context: u32) {
-        TOLD.lock().unwrap().push(format!("launch {context}"));
+        REPORTED.lock().unwrap().push(format!("launch {context}"));
     }
 
     fn launch_end(context: u32) {
-        TOLD.lock().unwrap().push(format!("launched {context}"));
+        REPORTED.lock().unwrap().push(format!("launched {context}"));
     }
 }
 
@@ -77,7 +77,7 @@ fn coll(count: usize) -> Coll {
 }
 
 #[test]
-fn the_handler_is_told_what_nccl_says_and_nccl_always_succeeds() {
+fn the_handler_is_reported_what_nccl_says_and_nccl_always_succeeds() {
     let (v4, v5, v6) = (plugin_v4::<Recorder>(), plugin_v5::<Recorder>(), plugin_v6::<Recorder>());
     let (mut context, mut mask) = (null_mut(), 0);
     // SAFETY: as NCCL calls: variables of this function, NUL-terminated texts.
@@ -89,7 +89,7 @@ fn the_handler_is_told_what_nccl_says_and_nccl_always_succeeds() {
         assert_eq!((v6.init)(&raw mut context, 2, &raw mut mask, c"".as_ptr(), 2, 8, 3, null()), 0);
         assert_eq!((context.addr(), mask), (7, 7686));
     }
-    assert_eq!(told(), ["begin abc dp 1 2 1 V4", "begin 1  2 8 3 V5", "begin 2  2 8 3 V6"]);
+    assert_eq!(reported(), ["begin abc dp 1 2 1 V4", "begin 1  2 8 3 V5", "begin 2  2 8 3 V6"]);
 
     assert_eq!(std::mem::offset_of!(Descriptor<Coll>, body), BODY);
     // In version 4 only the first byte is the event.
@@ -104,7 +104,7 @@ fn the_handler_is_told_what_nccl_says_and_nccl_always_succeeds() {
         assert_eq!((v5.stop)(null_mut()), 0);
     }
     let expected = |count: u64| format!("7 Collective AllReduce {count} ncclFloat32 Some(41) -1 RING SIMPLE 24");
-    assert_eq!(told(), [expected(1024), expected(1 << 40)]);
+    assert_eq!(reported(), [expected(1024), expected(1 << 40)]);
 
     let launch = Descriptor { kind: event::KERNEL_LAUNCH, parent: null(), rank: 0, body: coll(0) };
     let broken = Descriptor { kind: event::COLL, parent: null(), rank: 0, body: coll(13) };
@@ -121,7 +121,7 @@ fn the_handler_is_told_what_nccl_says_and_nccl_always_succeeds() {
         assert_eq!((v5.start)(context, null_mut(), (&raw const launch).cast()), 0);
         assert_eq!((v5.start)(context, &raw mut handle, (&raw const broken).cast()), 0);
     }
-    assert_eq!(told(), ["launch 7", "launched 7", "launched 7", "launch 7"]);
+    assert_eq!(reported(), ["launch 7", "launched 7", "launched 7", "launch 7"]);
 
     let call = |captured| CollApi {
         function: c"AllGather".as_ptr(),
@@ -135,7 +135,7 @@ fn the_handler_is_told_what_nccl_says_and_nccl_always_succeeds() {
         let call = Descriptor { kind: event::COLL_API, parent: null(), rank: 0, body: call(captured) };
         // SAFETY: as above.
         unsafe { assert_eq!((v5.start)(context, &raw mut handle, (&raw const call).cast()), 0) };
-        assert_eq!(told(), expected);
+        assert_eq!(reported(), expected);
     }
     // SAFETY: as above.
     unsafe {
@@ -145,5 +145,5 @@ fn the_handler_is_told_what_nccl_says_and_nccl_always_succeeds() {
         assert_eq!((v6.finalize)(context), 0);
         assert_eq!((v6.finalize)(null_mut::<c_void>().wrapping_byte_add(7)), 0);
     }
-    assert_eq!(told(), ["begin 3  1 1 0 V6", "end 7"]);
+    assert_eq!(reported(), ["begin 3  1 1 0 V6", "end 7"]);
 }

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_in_words_where_they_are_known() {
+    fn refusals_are_reported_in_words_where_they_are_known() {
         assert_eq!(Status::NOT_SUPPORTED.to_string(), "not supported (NVML error 3)");
         assert_eq!(Status(999).to_string(), "NVML error 999");
     }

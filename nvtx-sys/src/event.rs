@@ -209,7 +209,7 @@ impl Payload {
         // SAFETY: the caller guarantees one descriptor, and it is aligned.
         let PayloadData { schema, size, payload } = unsafe { place.read() };
         // Without an explicit size, only the schema determines the length, and schemas are not read.
-        let (Some(schema), Ok(told)) = (schema.checked_sub(STATIC_SCHEMAS), u32::try_from(size)) else {
+        let (Some(schema), Ok(reported)) = (schema.checked_sub(STATIC_SCHEMAS), u32::try_from(size)) else {
             return Self::None;
         };
         let (Ok(schema), false) = (u32::try_from(schema), payload.is_null()) else { return Self::None };
@@ -221,7 +221,7 @@ impl Payload {
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
         }
-        Self::Extended(Extended { schema, size: told, words })
+        Self::Extended(Extended { schema, size: reported, words })
     }
 
     fn from_bits(payload_type: i32, bits: u64) -> Self {

@@ -34,7 +34,7 @@ pub(crate) struct DeviceLane {
     ended: [u64; 4],
     waiting_idle: usize,
     /// Number of gaps with an unknown end.
-    untold: u64,
+    unresolved: u64,
     /// Time that was corrected too late for the page's segments, nanoseconds.
     pub(crate) uncorrected_ns: u64,
 }
@@ -67,7 +67,7 @@ impl DeviceLane {
             waiting: VecDeque::new(),
             waiting_idle: 0,
             ended: [0; 4],
-            untold: 0,
+            unresolved: 0,
             uncorrected_ns: 0,
         }
     }
@@ -118,7 +118,7 @@ impl DeviceLane {
             let (begin, end) = (segment.from.max(from), segment.to.min(to));
             found += end.since(begin);
             // The rest before the operation is a gap that it ends, without further information.
-            self.untold += u64::from(segment.from < begin && !segment.leaf.is_busy());
+            self.unresolved += u64::from(segment.from < begin && !segment.leaf.is_busy());
             new.push((TimeSegment { to: begin, ..segment }, None));
             new.push((TimeSegment { leaf, from: begin, to: end, subject: Subject::None, stack: StackId::NONE }, None));
             new.push((TimeSegment { from: end, ..segment }, ends));
@@ -146,7 +146,7 @@ impl DeviceLane {
     }
 
     pub(crate) fn lost(&self) -> Lost {
-        Lost { gap_ends: self.untold, gaps_split: self.segments.split, ..Lost::default() }
+        Lost { gap_ends: self.unresolved, gaps_split: self.segments.split, ..Lost::default() }
     }
 
     /// Marks the newest segments as a gap with this end.
@@ -156,7 +156,7 @@ impl DeviceLane {
         if let Some(newest) = self.waiting.back_mut().filter(|newest| newest.time.to == gap.to) {
             newest.ends = Some([operation.into(), gap.stream.0.into(), thread, gap.correlation.0.into()]);
         } else {
-            self.untold += 1;
+            self.unresolved += 1;
         }
     }
 

@@ -41,7 +41,7 @@ impl Lost {
 
     /// A sentence for each nonzero kind. Records outside the run are only counted.
     pub(crate) fn sentences(&self) -> Vec<String> {
-        let told = [
+        let reported = [
             (self.without_row, "records have no row: the timeline has 64 of each kind, those that come first"),
             (self.ranges_too_many, "ranges began while 4,096 were open and are not shown"),
             (self.ranges_unmatched, "begins or ends of ranges have no counterpart and are not shown"),
@@ -50,7 +50,7 @@ impl Lost {
             (self.gaps_split, "gaps have too many parts and are shown as several"),
             (self.launches_unknown, "operations have no launch and are not among those that have not begun"),
         ];
-        let met = told.into_iter().filter(|&(count, _)| count > 0);
+        let met = reported.into_iter().filter(|&(count, _)| count > 0);
         met.map(|(count, what)| format!("In the timeline, {count} {what}.")).collect()
     }
 }

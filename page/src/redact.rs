@@ -108,7 +108,7 @@ pub(crate) fn redacted(
         let id = NameId(index as u32);
         let secret = !name.is_empty() && !shown.contains(&id);
         // A native function without a symbol has the name of its file.
-        let told = if files.contains(&id) || (shown.contains(&id) && name.starts_with('/')) {
+        let reported = if files.contains(&id) || (shown.contains(&id) && name.starts_with('/')) {
             marks.path(name)
         } else if secret && ranges.messages.contains(&id) {
             marks.of("range", name)
@@ -117,7 +117,7 @@ pub(crate) fn redacted(
         } else {
             name.to_string()
         };
-        words.append_name(&told);
+        words.append_name(&reported);
     }
     dictionary.launch_configs().iter().for_each(|&config| _ = words.append_launch_config(config));
     dictionary.api_functions().iter().for_each(|&function| _ = words.append_api_function(function));
@@ -128,8 +128,8 @@ pub(crate) fn redacted(
     // Thread names are omitted, because the program chooses them like texts of ranges; threads show numbers.
     let host = &session.host;
     let numeric = |(name, value): &(String, String)| {
-        let told = if value.trim().parse::<u64>().is_ok() { value.clone() } else { "<value>".to_owned() };
-        (name.clone(), told)
+        let reported = if value.trim().parse::<u64>().is_ok() { value.clone() } else { "<value>".to_owned() };
+        (name.clone(), reported)
     };
     let process = ProcessInfo {
         command: vec!["<command>".to_owned()],
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_have_marks_and_libraries_are_told() {
+    fn folders_have_marks_and_libraries_are_reported() {
         let mut marks = Marks::default();
         assert_eq!(marks.path("/home/alice/model/train.py"), "<folder 1>/train.py");
         assert_eq!(marks.path("/home/alice/model/data.py"), "<folder 1>/data.py");
@@ -163,8 +163,8 @@ mod tests {
     fn notes_keep_their_words() {
         let mut marks = Marks::default();
         let note = "no samples: \"/home/alice/a b\" and/or 10/s on node7; see /data/alice/log.txt.";
-        let told = marks.sentence(note, "node7");
-        assert_eq!(told, "no samples: \"<folder 1>/a b\" and/or 10/s on <host>; see <folder 2>/log.txt.");
+        let reported = marks.sentence(note, "node7");
+        assert_eq!(reported, "no samples: \"<folder 1>/a b\" and/or 10/s on <host>; see <folder 2>/log.txt.");
         assert_eq!(marks.sentence("nothing here", ""), "nothing here");
         assert_eq!(marks.sentence("GPUWHY_OUTPUT=/home/alice/t is set", "n"), "GPUWHY_OUTPUT=<folder 1>/t is set");
     }
@@ -187,8 +187,8 @@ mod tests {
         let session = ProcessInfo { host: "node7".into(), command: vec!["secret".into()], ..ProcessInfo::default() };
         let (process, words) = redacted(&session, &dictionary, &ranges);
         assert_eq!((process.command.join(" "), process.host.as_str()), ("<command>".to_owned(), "<host>"));
-        let told = [kernel, file, function, secret, shared, domain].map(|id| words.name(id).to_owned());
-        assert_eq!(told, ["gemm", "<folder 1>/train.py", "step", "<range 1>", "<range 2>", "<range 3>"]);
+        let reported = [kernel, file, function, secret, shared, domain].map(|id| words.name(id).to_owned());
+        assert_eq!(reported, ["gemm", "<folder 1>/train.py", "step", "<range 1>", "<range 2>", "<range 3>"]);
         assert_eq!(words.stack(stack).collect::<Vec<_>>(), [frame]);
         assert_eq!(words.thread_name(ThreadId(5)), None);
         assert_eq!(words.launch_configs(), dictionary.launch_configs());

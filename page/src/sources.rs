@@ -145,16 +145,16 @@ mod tests {
         assert_eq!((found.first, found.text.len(), found.text[1].starts_with("line 2")), (1, 5, true));
         assert!(!found.text[1].contains('\u{202e}'), "nothing moves text about");
         assert_eq!(at("train.py", 9).unwrap().text.len(), 4);
-        let told = |why: Refused| Err(why as u8);
-        assert_eq!(at("train.py", 10), told(Refused::Unreadable));
-        assert_eq!(at("train.py", u32::MAX), told(Refused::Unreadable));
-        assert_eq!(at("none.py", 1), told(Refused::Unreadable));
-        assert_eq!(at("secret.pem", 1), told(Refused::Other));
+        let reported = |why: Refused| Err(why as u8);
+        assert_eq!(at("train.py", 10), reported(Refused::Unreadable));
+        assert_eq!(at("train.py", u32::MAX), reported(Refused::Unreadable));
+        assert_eq!(at("none.py", 1), reported(Refused::Unreadable));
+        assert_eq!(at("secret.pem", 1), reported(Refused::Other));
         fs::create_dir(path("folder.py")).unwrap();
-        assert_eq!(at("folder.py", 1), told(Refused::Unreadable));
+        assert_eq!(at("folder.py", 1), reported(Refused::Unreadable));
         let before = excerpt(&path("train.py"), 1, Timestamp::from_nanos(1)).map_err(|why| why as u8);
-        assert_eq!(before, told(Refused::Changed));
+        assert_eq!(before, reported(Refused::Changed));
         let relative = excerpt("train.py", 1, later).map_err(|why| why as u8);
-        assert_eq!(relative, told(Refused::Other));
+        assert_eq!(relative, reported(Refused::Other));
     }
 }

@@ -58,7 +58,7 @@ fn ranges_without_a_place_are_counted() {
     let lanes = manifest["timeline"]["lanes"].as_array().unwrap();
     let first = lanes.iter().find(|lane| lane["kind"] == "ranges" && lane["id"] == 1).unwrap();
     assert_eq!(first["events"], 1 + 4_096);
-    let told = page.outcome.left_out.iter().filter(|note| note.contains("In the timeline")).count();
+    let reported = page.outcome.left_out.iter().filter(|note| note.contains("In the timeline")).count();
     // The kernel has no launch.
-    assert_eq!((told, &lost["launches_unknown"]), (4, &1.into()), "{:?}", page.outcome.left_out);
+    assert_eq!((reported, &lost["launches_unknown"]), (4, &1.into()), "{:?}", page.outcome.left_out);
 }

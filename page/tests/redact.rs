@@ -103,15 +103,15 @@ fn a_page_for_strangers_tells_nothing_of_its_user() {
         assert!(open.contains(secret), "the test has no {secret}");
     }
     let page = stage.page(&Options { redact: true, ..options() });
-    let told = everything(&page);
+    let reported = everything(&page);
     for secret in SECRETS {
-        let place = told.find(secret).map(|at| &told[at.saturating_sub(200)..told.len().min(at + 80)]);
+        let place = reported.find(secret).map(|at| &reported[at.saturating_sub(200)..reported.len().min(at + 80)]);
         assert_eq!(place, None, "{secret}");
     }
     for kept in ["my_gemm", "cudaLaunchKernel", "augment", "/site-packages/torch/nn/module.py"] {
-        assert!(told.contains(kept), "{kept}");
+        assert!(reported.contains(kept), "{kept}");
     }
-    assert!(told.contains("/train.py") && told.contains("<range 1>") && told.contains("&lt;command&gt;"));
+    assert!(reported.contains("/train.py") && reported.contains("<range 1>") && reported.contains("&lt;command&gt;"));
 }
 
 /// Steps are detected by ranges, and lines by folders: neither depends on the placeholders.

@@ -62,7 +62,7 @@ fn a_trace_that_is_cut_off_gives_a_page_that_says_so() {
 #[test]
 fn damage_anywhere_gives_a_page_that_says_so_or_an_error() {
     let whole = launches(600, "my_kernel", "train");
-    let (mut told, mut refused) = (0, 0);
+    let (mut reported, mut refused) = (0, 0);
     for place in (0..whole.len()).step_by(whole.len() / 60) {
         let mut damaged = whole.clone();
         let end = damaged.len().min(place + 9);
@@ -83,9 +83,9 @@ fn damage_anywhere_gives_a_page_that_says_so_or_an_error() {
         let manifest: Value = serde_json::from_slice(&read::block(&text, "doc").unwrap()).unwrap();
         let says = !outcome.damage.is_empty() || !manifest["missing"].as_array().unwrap().is_empty();
         assert!(says, "damage at {place} of {} is not told", whole.len());
-        told += 1;
+        reported += 1;
     }
-    assert!(told > 20 && refused > 0, "{told} pages, {refused} errors");
+    assert!(reported > 20 && refused > 0, "{reported} pages, {refused} errors");
 }
 
 /// A step of the system clock shifts everything after it; the page is complete, and equals the report.

@@ -59,7 +59,7 @@ fn assert_lanes_are_the_report(stage: &Stage, options: &Options) -> Page {
 }
 
 #[test]
-fn a_regular_program_is_told_exactly() {
+fn a_regular_program_is_reported_exactly() {
     let page = assert_lanes_are_the_report(&Stage::of(&launches(3000, "my_kernel", "train")), &options());
     let manifest = page.manifest();
     let stream = lanes(&manifest, "stream").next().unwrap();
@@ -74,7 +74,7 @@ fn a_regular_program_is_told_exactly() {
 }
 
 #[test]
-fn random_programs_with_late_records_are_told_exactly() {
+fn random_programs_with_late_records_are_reported_exactly() {
     let mut corrected = 0;
     for seed in 0..40 {
         let stage = Stage::of(&random_program(seed, 600));

@@ -250,7 +250,7 @@ fn monitored(program: &Program, sampling: Sampling, seed: u64) -> Monitoring {
 
 /// Fraction of the shares that lie in their interval, mean unresolved share, and the bottlenecks.
 fn coverage(kind: Kind, sampling: Sampling) -> (f64, f64, Vec<Cause>) {
-    let (mut within, mut all, mut not_told, mut named) = (0.0, 0.0, 0.0, Vec::new());
+    let (mut within, mut all, mut not_reported, mut named) = (0.0, 0.0, 0.0, Vec::new());
     for seed in 0..PROGRAMS {
         let program = program(kind, seed);
         let time = monitored(&program, sampling, seed).whole_time().expect("device samples came");
@@ -265,11 +265,11 @@ fn coverage(kind: Kind, sampling: Sampling) -> (f64, f64, Vec<Cause>) {
                 println!("{kind:?} {seed}: {:?} {truth:.4} is not in {:.4} to {:.4}", part.cause, part.low, part.high);
             }
         }
-        not_told += time.unresolved_ns as f64 / time.window_ns as f64 / PROGRAMS as f64;
+        not_reported += time.unresolved_ns as f64 / time.window_ns as f64 / PROGRAMS as f64;
         named.push(time.bottleneck);
     }
-    println!("{kind:?} {sampling:?}: {:.3} within, not told {not_told:.3}, {named:?}", within / all);
-    (within / all, not_told, named)
+    println!("{kind:?} {sampling:?}: {:.3} within, not told {not_reported:.3}, {named:?}", within / all);
+    (within / all, not_reported, named)
 }
 
 const USUAL: Sampling = Sampling { interval: 5 * MILLI, native: true, engine: true };

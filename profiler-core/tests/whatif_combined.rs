@@ -75,7 +75,7 @@ fn what_costs_little_is_in_no_set() {
 }
 
 #[test]
-fn sets_do_not_depend_on_when_things_are_told() {
+fn sets_do_not_depend_on_when_things_are_reported() {
     let recording = MACHINE.run(&program(true, true, true), 700);
     let answers = [recording.replay(), recording.replay_by(30_000_000)];
     let [whole, parts] = answers.map(|replay| replay.what_if(DEVICE, STEPS, 0).expect("operations ran"));

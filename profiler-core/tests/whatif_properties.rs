@@ -57,9 +57,9 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_told_is_not_joined(step in step()) {
+    fn what_is_not_reported_is_not_joined(step in step()) {
         let mut recording = MACHINE.run(&step, 8);
-        recording.told.clear();
+        recording.reported.clear();
         let clocks = recording.replay().clocks(DEVICE).expect("operations ran");
         for kind in [ScenarioKind::GridsFilled, ScenarioKind::CopiesJoined] {
             prop_assert_eq!(clocks[kind as usize], clocks[ScenarioKind::Base as usize], "{}", kind.name());
@@ -101,7 +101,7 @@ proptest! {
         let mut to = 1_000_000_000;
         while from < end {
             let within = |at: u64| at >= from && at < to;
-            shuffled.told.iter().filter(|told| within(told.1)).for_each(|&(id, at, launched)| parts.launches(id, at, launched));
+            shuffled.reported.iter().filter(|reported| within(reported.1)).for_each(|&(id, at, launched)| parts.launches(id, at, launched));
             shuffled.operations.iter().filter(|op| within(op.start)).for_each(|op| parts.operation(op));
             shuffled.calls.iter().filter(|call| within(call.start)).for_each(|call| parts.call(call));
             shuffled.inputs.iter().filter(|input| within(input.1)).for_each(|&(id, start, end)| parts.input_wait(id, start, end));

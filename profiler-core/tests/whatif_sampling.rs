@@ -146,7 +146,7 @@ fn parts_of_recorded_steps() {
 }
 
 #[test]
-fn pauses_do_not_depend_on_when_things_are_told() {
+fn pauses_do_not_depend_on_when_things_are_reported() {
     let step = [Act::Work(5_000), kernel(200_000), Act::Work(20_000), kernel(300_000)];
     let recording = MACHINE.run(&step, 6_000);
     let whole = recording.replay();

@@ -63,10 +63,10 @@ def options_with_value() -> set[str]:
     for line in said.splitlines():
         match = re.match(r"\s+(?:(-\w), )?(--[\w-]+)? <", line)
         if match:
-            found.update(name for name in match.causes() if name)
+            found.update(name for name in match.groups() if name)
         match = re.match(r"\s+(-\w) <", line)
         if match:
-            found.add(match.cause(1))
+            found.add(match.group(1))
     return found
 
 

@@ -5,7 +5,7 @@
 //! report would cover. They contain no names of kernels, lines or arguments. `docs/guide/control.md` defines
 //! every field.
 
-use gpuwhy_trace::collective::Function as Told;
+use gpuwhy_trace::collective::Function as Reported;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::json_text::Object;
 use gpuwhy_trace::record::{CopyKind, Device, DeviceId};
@@ -61,16 +61,16 @@ impl CollectiveFunction {
 
     /// The function with the same name in metrics. Sends and receives are one function, because they share
     /// kernels.
-    const fn of_operation(function: Told) -> Self {
+    const fn of_operation(function: Reported) -> Self {
         match function {
-            Told::AllReduce => Self::AllReduce,
-            Told::AllGather => Self::AllGather,
-            Told::ReduceScatter => Self::ReduceScatter,
-            Told::Broadcast => Self::Broadcast,
-            Told::Reduce => Self::Reduce,
-            Told::AllToAll => Self::AllToAll,
-            Told::Send | Told::Receive | Told::SendReceive => Self::SendRecv,
-            Told::Gather | Told::Scatter | Told::Unknown => Self::Other,
+            Reported::AllReduce => Self::AllReduce,
+            Reported::AllGather => Self::AllGather,
+            Reported::ReduceScatter => Self::ReduceScatter,
+            Reported::Broadcast => Self::Broadcast,
+            Reported::Reduce => Self::Reduce,
+            Reported::AllToAll => Self::AllToAll,
+            Reported::Send | Reported::Receive | Reported::SendReceive => Self::SendRecv,
+            Reported::Gather | Reported::Scatter | Reported::Unknown => Self::Other,
         }
     }
 

@@ -107,7 +107,7 @@ fn a_wait_while_work_is_queued_costs_nothing() {
 }
 
 #[test]
-fn allocation_and_loading_are_told_apart() {
+fn allocation_and_loading_are_distinguished() {
     let mut scenario = after_a_kernel();
     scenario.call(1, "cudaMalloc_v3020", 195, 105);
     scenario.call(1, "cuModuleLoadData", 300, 400);

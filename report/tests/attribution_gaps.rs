@@ -180,7 +180,7 @@ fn a_capture_begin_is_dispatch_while_short() {
 }
 
 #[test]
-fn tracing_is_told_apart_in_short_holes_too_but_not_within_waits() {
+fn tracing_is_distinguished_in_short_holes_too_but_not_within_waits() {
     let mut scenario = busy_until_200();
     scenario.call(1, SHORT, 190, 5);
     scenario.overhead(1, 205, 10);

@@ -314,7 +314,7 @@ fn a_unit_that_nothing_tells_from_a_layer_is_no_step() {
 
 #[test]
 fn what_a_layer_hardly_has_tells_a_step() {
-    let told = |special: &str| {
+    let reported = |special: &str| {
         let (mut scenario, mut at) = (Scenario::new(), 1_000);
         for launch in 0..6_000 {
             let work = match special {
@@ -328,10 +328,10 @@ fn what_a_layer_hardly_has_tells_a_step() {
         }
         scenario.report().devices[0].step_meaning.recognized_by
     };
-    assert_eq!(told("input"), Some(RecognizedBy::Input));
-    assert_eq!(told("multi_tensor_apply_kernel"), Some(RecognizedBy::Optimizer));
-    assert_eq!(told(""), None);
-    assert_eq!(told("copies"), None, "a copy that repeats is not the begin of a step");
+    assert_eq!(reported("input"), Some(RecognizedBy::Input));
+    assert_eq!(reported("multi_tensor_apply_kernel"), Some(RecognizedBy::Optimizer));
+    assert_eq!(reported(""), None);
+    assert_eq!(reported("copies"), None, "a copy that repeats is not the begin of a step");
 }
 
 #[test]

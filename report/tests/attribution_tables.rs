@@ -115,7 +115,7 @@ fn copies_are_counted_by_path_and_by_power_of_two() {
 }
 
 #[test]
-fn devices_are_told_apart_in_whatever_order_they_come() {
+fn devices_are_distinguished_in_whatever_order_they_come() {
     let mut scenario = Scenario::new();
     for (index, device) in (0..).zip([3, 0, 7, 1, 3, 0, 0]) {
         let at = 100 * index;

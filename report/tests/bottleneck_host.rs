@@ -142,7 +142,7 @@ fn a_line_that_stands_for_gaps_without_a_sample_is_called_an_estimate() {
 }
 
 #[test]
-fn what_the_workers_did_is_told_where_it_is_known() {
+fn what_the_workers_did_is_reported_where_it_is_known() {
     let workers = [
         (HostCause::LoaderWait, 100),
         (HostCause::LoaderWaitBusy, 200),

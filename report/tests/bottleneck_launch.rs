@@ -36,7 +36,7 @@ fn program(graph_nodes: u64, longer: u64, other: impl Fn(u64, u64) -> bool) -> R
 }
 
 #[track_caller]
-fn assert_told(report: &Report, sentence: &str, advice: &str) {
+fn assert_reported(report: &Report, sentence: &str, advice: &str) {
     assert_eq!(report.bottleneck.cause, Cause::Launch, "{}", report.summary());
     assert!(report.bottleneck.evidence.iter().any(|line| line.contains(sentence)), "{:?}", report.bottleneck.evidence);
     assert!(report.bottleneck.recommendation.contains(advice), "{}", report.bottleneck.recommendation);
@@ -45,14 +45,14 @@ fn assert_told(report: &Report, sentence: &str, advice: &str) {
 #[test]
 fn launches_that_repeat_are_to_be_captured() {
     let report = program(0, 0, |_, _| false);
-    assert_told(&report, "100 % of the launches are the same in every step", "Capture the step");
+    assert_reported(&report, "100 % of the launches are the same in every step", "Capture the step");
 }
 
 #[test]
 fn launches_of_which_some_differ_each_step_are_not() {
     // One of twenty differs, in otherwise equal steps.
     let report = program(0, 0, |_, kernel| kernel == 7);
-    assert_told(
+    assert_reported(
         &report,
         "of the launches are the same in every step; a CUDA graph needs 98 %.",
         "CUDA graphs need kernels and shapes that stay the same",
@@ -60,20 +60,20 @@ fn launches_of_which_some_differ_each_step_are_not() {
 }
 
 #[test]
-fn a_program_without_a_period_is_told_so() {
+fn a_program_without_a_period_is_reported_so() {
     let report = program(0, 0, |step, kernel| (step * 31 + kernel * kernel * 17 + step * step) % 3 != 0);
     let sentence =
         &report.bottleneck.evidence.iter().find(|line| line.contains("launches")).expect("one of two sentences");
     let words = "here they do not, or it is unknown";
-    assert_told(&report, sentence, words);
+    assert_reported(&report, sentence, words);
 }
 
 #[test]
 fn from_half_of_the_operations_on_graphs_are_in_use_already() {
     let most = program(11, 0, |_, _| false);
-    assert_told(&most, "CUDA graphs already launch 55 % of the GPU operations.", "operations within the graphs fewer");
+    assert_reported(&most, "CUDA graphs already launch 55 % of the GPU operations.", "operations within the graphs fewer");
     let half = program(10, 0, |_, _| false);
-    assert_told(
+    assert_reported(
         &half,
         "of the launches are the same in every step, so a CUDA graph fits (it needs 98 %).",
         "Capture the step",
@@ -85,8 +85,8 @@ fn graphs_that_take_most_of_the_time_are_in_use_whatever_their_number() {
     // 52 of 90 us, as one operation of twenty; then 32 of 70.
     let most = program(1, 50, |_, _| false);
     let sentence = "CUDA graphs already take 58 % of the time in which the GPU works.";
-    assert_told(&most, sentence, "operations within the graphs fewer");
-    assert_told(
+    assert_reported(&most, sentence, "operations within the graphs fewer");
+    assert_reported(
         &program(1, 30, |_, _| false),
         "of the launches are the same in every step, so a CUDA graph fits (it needs 98 %).",
         "Capture the step",

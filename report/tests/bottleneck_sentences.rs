@@ -415,7 +415,7 @@ fn the_three_largest_causes_of_the_group_are_named() {
 }
 
 #[test]
-fn a_launch_bound_program_is_told_what_a_launch_costs() {
+fn a_launch_bound_program_is_reported_what_a_launch_costs() {
     let mut device = half_computing(&[(Leaf::LaunchApi, 40), (Leaf::Dispatch, 10)]);
     device.kernels = vec![kernel("a", 10, 3), kernel("b", 20, 1)];
     let bottleneck = judge(&[device.clone(), device]);

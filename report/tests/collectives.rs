@@ -98,8 +98,8 @@ fn program_with_ranges() -> (Vec<Event>, Dictionary) {
             Event::Collective(CollectiveEvent::Communicator(known)) => {
                 *known = Communicator { number: 1, id: known.id, ..Communicator::default() };
             }
-            Event::Collective(CollectiveEvent::Operation(told)) => {
-                let QueuedOperation { communicator, thread, launch_begin, launch_end, function, .. } = *told;
+            Event::Collective(CollectiveEvent::Operation(reported)) => {
+                let QueuedOperation { communicator, thread, launch_begin, launch_end, function, .. } = *reported;
                 let (at, count, by_range) = (launch_end, 32 << 20, true);
                 let ranged = QueuedOperation {
                     communicator,
@@ -112,7 +112,7 @@ fn program_with_ranges() -> (Vec<Event>, Dictionary) {
                     by_range,
                     ..Default::default()
                 };
-                *told = ranged;
+                *reported = ranged;
             }
             _ => {}
         }

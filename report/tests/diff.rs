@@ -246,7 +246,7 @@ fn layers(third: u64, clip: bool) -> Scenario {
 }
 
 #[test]
-fn changes_are_told_by_their_place_in_the_step() {
+fn changes_are_reported_by_their_place_in_the_step() {
     let diff = compared(&layers(60, false).report(), &layers(90, true).report());
     let places = diff.devices[0].places.as_ref().unwrap();
     assert_eq!((places.operations, places.aligned), ((9, 10), 9));

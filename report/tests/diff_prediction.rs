@@ -63,7 +63,7 @@ fn text(diff: &Diff) -> String {
 const SLOW: [(Leaf, u64); 3] = [(Leaf::Compute, 1_000), (Leaf::CopyH2dPageable, 300), (Leaf::DataLoading, 1_700)];
 
 #[test]
-fn a_gain_within_the_best_case_is_told_in_one_line() {
+fn a_gain_within_the_best_case_is_reported_in_one_line() {
     let a = replayed(run(&SLOW), ScenarioKind::DataReady, 3_000, 1_200);
     let b = run(&[(Leaf::Compute, 1_000), (Leaf::CopyH2dPageable, 300), (Leaf::DataLoading, 200)]);
     let diff = compare(&a, &b).unwrap();

@@ -191,7 +191,7 @@ fn a_link_that_is_known_is_the_measure() {
 }
 
 #[test]
-fn copies_and_kernels_that_take_turns_are_told_from_those_that_overlap() {
+fn copies_and_kernels_that_take_turns_are_distinguished_from_those_that_overlap() {
     let program = |kernel_at: u64| {
         let mut scenario = Scenario::new();
         for step in 0..10 {

@@ -23,7 +23,7 @@ fn lines(scenario: &Scenario) -> KernelLines {
 }
 
 /// File, line, samples and microseconds.
-fn told(row: &LaunchLineRow) -> (&str, u32, u64, u64) {
+fn reported(row: &LaunchLineRow) -> (&str, u32, u64, u64) {
     (&row.place.file, row.place.line, row.time.samples, (row.time.total_ns / 1e3).round() as u64)
 }
 
@@ -50,8 +50,8 @@ fn the_time_of_a_kernel_is_divided_over_its_lines() {
     assert_eq!((lines.kernel_ns, lines.not_sampled_ns), (1_500_000, 500_000));
     assert_eq!((lines.samples, lines.counts.in_launches, lines.distinct_lines), (4, 4, 2));
     let [first, second] = &lines.lines[..] else { panic!("{lines:?}") };
-    assert_eq!(told(first), ("/home/u/model.py", 31, 3, 750));
-    assert_eq!(told(second), ("/home/u/train.py", 50, 1, 250));
+    assert_eq!(reported(first), ("/home/u/model.py", 31, 3, 750));
+    assert_eq!(reported(second), ("/home/u/train.py", 50, 1, 250));
     assert!((first.share - 0.5).abs() < 1e-9 && first.largest == "gemm" && first.kernels == 1);
     let place = &first.place;
     assert_eq!((place.function.as_str(), place.module.as_deref()), ("Block.forward", Some("Linear")));
@@ -118,7 +118,7 @@ fn samples_of_other_threads_tell_nothing() {
 }
 
 #[test]
-fn a_graph_is_told_as_the_graph_and_its_kernels_are_no_others() {
+fn a_graph_is_reported_as_the_graph_and_its_kernels_are_no_others() {
     let mut scenario = Scenario::new();
     // Alone, `node` runs for 100 us; in graph 3 twice for 10 us each time.
     gpu(0).kernel("node").at(120).lasting(100).launched(&mut scenario, 1, 100, 8);
@@ -136,7 +136,7 @@ fn a_graph_is_told_as_the_graph_and_its_kernels_are_no_others() {
     let rows: Vec<_> = lines.rows.iter().map(|row| (row.kernel.as_str(), row.graph, row.kernel_ns)).collect();
     assert_eq!(rows, [("node", None, 100_000), ("CUDA graph 3", Some(3), 40_000)]);
     assert_eq!((lines.kernel_ns, lines.not_sampled_ns), (140_000, 0));
-    assert_eq!(told(&lines.lines[1]), ("/home/u/train.py", 42, 2, 40));
+    assert_eq!(reported(&lines.lines[1]), ("/home/u/train.py", 42, 2, 40));
 }
 
 #[test]

@@ -64,14 +64,14 @@ fn read() -> Recorded {
         }
     }
     captures.finish(last, &session, reader.dictionary());
-    let (mut busy, mut told): (Vec<(u64, u64)>, Vec<_>) = (Vec::new(), Vec::new());
+    let (mut busy, mut reported): (Vec<(u64, u64)>, Vec<_>) = (Vec::new(), Vec::new());
     for (_, segments) in captures.take_segments() {
         for segment in segments {
             match segment {
-                Segment::Time(time) => told.push((time.leaf, time.from.nanos(), time.to.nanos(), 1.0)),
+                Segment::Time(time) => reported.push((time.leaf, time.from.nanos(), time.to.nanos(), 1.0)),
                 Segment::Moved { was, leaf, from, to } => {
-                    told.push((was, from.nanos(), to.nanos(), -1.0));
-                    told.push((leaf, from.nanos(), to.nanos(), 1.0));
+                    reported.push((was, from.nanos(), to.nanos(), -1.0));
+                    reported.push((leaf, from.nanos(), to.nanos(), 1.0));
                 }
                 Segment::Gap(_) => {}
             }
@@ -84,7 +84,7 @@ fn read() -> Recorded {
             _ => busy.push((start, end)),
         }
     }
-    Recorded { reader, set: set.unwrap(), samples, host, busy, segments: told }
+    Recorded { reader, set: set.unwrap(), samples, host, busy, segments: reported }
 }
 
 fn overlap(one: (u64, u64), other: (u64, u64)) -> u64 {
@@ -122,8 +122,8 @@ impl Recorded {
             let (from, to) = (sample.begin.nanos(), sample.end.nanos());
             let memory = sample.value(&self.set, Metric::Dram).unwrap();
             let values = [self.busy(from, to) as f32 * 100.0, memory, 3e7, 3e7];
-            let told = Sample::new(sample.device, sample.begin, sample.end, &values);
-            monitoring.counters(&CounterEvent::Sample(if engine { told } else { *sample }));
+            let reported = Sample::new(sample.device, sample.begin, sample.end, &values);
+            monitoring.counters(&CounterEvent::Sample(if engine { reported } else { *sample }));
         }
         let window = (samples[0].begin.nanos(), samples.last().unwrap().end.nanos());
         for sample in self.host.iter().filter(|sample| sample.at.nanos() >= window.0) {

@@ -172,7 +172,7 @@ fn one_host_without_a_name_has_one_clock() {
 /// Two ranks; one multiplies one more matrix in each step, and did other work once, long before. The work at
 /// its start is not the reason why the other one waits.
 #[test]
-fn more_work_in_each_step_is_told_as_computation_whatever_happened_at_the_start() {
+fn more_work_in_each_step_is_reported_as_computation_whatever_happened_at_the_start() {
     let mut ranks = [Rank::new("a"), Rank::new("a")];
     for rank in &mut ranks {
         rank.run("warm_up", BEGIN - 4_000 * MS, BEGIN - 3_999 * MS);

@@ -87,7 +87,7 @@ fn ten_thousand_ranks_are_compared() {
 }
 
 #[test]
-fn lateness_below_the_error_of_the_clocks_is_not_told() {
+fn lateness_below_the_error_of_the_clocks_is_not_reported() {
     let report = compared(&Job { excess: 100, ..job(64) });
     assert_eq!(report.straggler, None);
     assert!(report.too_close > 0 && report.doubts.iter().any(|doubt| doubt.contains("too close")), "{report:?}");

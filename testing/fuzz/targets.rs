@@ -86,13 +86,13 @@ pub fn walk(bytes: &[u8]) {
 
 /// An untrusted client of the control socket: sends these bytes, some at a time, and reads a few now and
 /// then.
-struct Stranger<'a> {
+struct OtherTool<'a> {
     sent: &'a [u8],
     at_a_time: usize,
     reads: usize,
 }
 
-impl Read for Stranger<'_> {
+impl Read for OtherTool<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let (now, later) = self.sent.split_at(self.at_a_time.min(self.sent.len()));
         let (now, kept) = now.split_at(buffer.len().min(now.len()));
@@ -102,7 +102,7 @@ impl Read for Stranger<'_> {
     }
 }
 
-impl Write for Stranger<'_> {
+impl Write for OtherTool<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.reads == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(bytes.len().min(self.reads)) }
     }
@@ -116,8 +116,8 @@ impl Write for Stranger<'_> {
 /// set how much the client sends and reads at a time.
 pub fn control(bytes: &[u8]) {
     let [first, second, sent @ ..] = bytes else { return };
-    let stranger = Stranger { sent, at_a_time: usize::from(*first) + 1, reads: usize::from(*second) };
-    let mut client = Client::new(stranger);
+    let other_tool = OtherTool { sent, at_a_time: usize::from(*first) + 1, reads: usize::from(*second) };
+    let mut client = Client::new(other_tool);
     let now = Instant::now();
     // Each round takes a command, bytes, or neither while replies wait to be read; then the connection ends
     // as idle.

@@ -19,7 +19,7 @@ fn our_own_import_of_the_export_gives_every_nanosecond_the_same_cause() {
             assert_eq!(ours["window_ns"], theirs["window_ns"], "{fixture}");
             assert_eq!(ours["leaves"], theirs["leaves"], "{fixture}");
         }
-        assert_eq!(original["bottleneck"]["group"], exported["bottleneck"]["group"], "{fixture}");
+        assert_eq!(original["bottleneck"]["cause"], exported["bottleneck"]["cause"], "{fixture}");
     }
 }
 

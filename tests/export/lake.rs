@@ -94,7 +94,7 @@ fn a_rank_is_added_once_and_secrets_are_not() {
 }
 
 #[test]
-fn what_is_no_lake_recipe_or_engine_is_told() {
+fn what_is_no_lake_recipe_or_engine_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let nothing = folder.path().join("none");
     let refused = |arguments: &[&dyn AsRef<OsStr>], what: &str| {

@@ -72,7 +72,7 @@ fn statistics_and_tables_say_what_the_report_says() {
     let report = asked(&[&"report", &"--json", &trace]);
     assert_eq!(report["kernel_lines"]["not_sampled_ns"], 200_000);
     let rows = asked(&[&"query", &"cuda_kern_line_sum", &"-f", &"json", &trace]);
-    let told: Vec<Value> = rows
+    let reported: Vec<Value> = rows
         .as_array()
         .unwrap()
         .iter()
@@ -105,7 +105,7 @@ fn statistics_and_tables_say_what_the_report_says() {
             "ampere_sgemm_32x32_nn"
         ])
     };
-    assert_eq!(told, [row(60.0, 600_000, 3, 42), row(20.0, 200_000, 1, 50)]);
+    assert_eq!(reported, [row(60.0, 600_000, 3, 42), row(20.0, 200_000, 1, 50)]);
     let tables = asked(&[
         &"query",
         &"--format",
@@ -120,13 +120,13 @@ fn statistics_and_tables_say_what_the_report_says() {
     );
 
     let rows = asked(&[&"query", &"cuda_kern_library_sum", &"-f", &"json", &trace]);
-    let told: Vec<Value> = rows
+    let reported: Vec<Value> = rows
         .as_array()
         .unwrap()
         .iter()
         .map(|row| json!([row["Time (%)"], row["Total Time (ns)"], row["Instances"], row["Kernels"], row["Library"]]))
         .collect();
-    assert_eq!(told, [json!([80.0, 800_000, 8, 1, "cuBLAS"]), json!([20.0, 200_000, 1, 1, null])]);
+    assert_eq!(reported, [json!([80.0, 800_000, 8, 1, "cuBLAS"]), json!([20.0, 200_000, 1, 1, null])]);
     let tables = asked(&[&"query", &"--format", &"json", &trace, &"SELECT library, duration_ns FROM kernel_libraries"]);
     assert_eq!(
         tables,

@@ -24,7 +24,7 @@ fn ranks_are_compared_and_what_is_not_known_is_said() {
         assert_eq!((&row["rank"], &row["window_ns"]), (&json!(rank), &report["devices"][0]["window_ns"]));
         assert_eq!(
             (&row["bottleneck"], &row["leaves"]),
-            (&report["bottleneck"]["group"], &report["devices"][0]["leaves"])
+            (&report["bottleneck"]["cause"], &report["devices"][0]["leaves"])
         );
     }
     let text = String::from_utf8(gpuwhy(&[&"merge", &folder]).stdout).unwrap();

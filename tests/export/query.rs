@@ -34,7 +34,7 @@ fn the_tables_hold_what_the_report_says() {
     let counters = asked(&trace, "SELECT value FROM completeness WHERE counter = 'records.kernels'");
     assert_eq!(counters, [json!({"value": report["completeness"]["records"]["kernels"]})]);
     let processes = asked(&trace, "SELECT process, bottleneck, run, rank FROM processes");
-    let process = json!({"process": report["process"]["pid"], "bottleneck": report["bottleneck"]["group"], "run": "trace", "rank": 0});
+    let process = json!({"process": report["process"]["pid"], "bottleneck": report["bottleneck"]["cause"], "run": "trace", "rank": 0});
     assert_eq!(processes, [process]);
 }
 
@@ -74,7 +74,7 @@ fn a_folder_is_all_its_ranks_and_a_rank_that_comes_twice_is_a_run_of_its_own() {
 }
 
 #[test]
-fn mistakes_are_told_before_a_trace_is_read() {
+fn mistakes_are_reported_before_a_trace_is_read() {
     for (sql, wanted) in [
         ("SELECT dur FROM kernels", "duration_ns"),
         ("SELECT * FROM kernel", "no such table: kernel"),

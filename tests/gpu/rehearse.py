@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # A report with everything that the checks read.
 REPORT = {
     "bottleneck": {
-        "group": "copy", "share": 0.5, "evidence": ["A made-up report."], "recommendation": "None.", "ranking": [],
+        "cause": "copy", "share": 0.5, "evidence": ["A made-up report."], "recommendation": "None.", "ranking": [],
         "basis": None, "plan": [{
             "kind": "copies_overlapped", "action": "use pinned memory", "because": None, "speedup": 2.0, "low": 1.5, "high": 2.5,
             "then": "launch"}]},

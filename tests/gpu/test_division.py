@@ -50,8 +50,8 @@ class Shares(unittest.TestCase):
         self.assertEqual(division.by_samples(samples, [], 0.0), {})
 
     def test_what_a_report_tells_apart(self) -> None:
-        shares, untold = division.by_report({"steady_ns": {"tensor": 40, "latency": 30, "occupancy": 10, "unresolved": 20}})
-        self.assertEqual((shares["tensor"], shares["waiting"], round(untold, 3)), (0.5, 0.5, 0.2))
+        shares, unresolved = division.by_report({"steady_ns": {"tensor": 40, "latency": 30, "occupancy": 10, "unresolved": 20}})
+        self.assertEqual((shares["tensor"], shares["waiting"], round(unresolved, 3)), (0.5, 0.5, 0.2))
         self.assertEqual(division.by_report({"steady_ns": {"unresolved": 5}}), ({}, 1.0))
 
 
@@ -106,7 +106,7 @@ class Judged(unittest.TestCase):
         self.assertEqual(lines[-1].status, Status.FAIL)
         self.assertIn("nothing is told apart", lines[-1].detail)
 
-    def test_no_samples_are_told(self) -> None:
+    def test_no_samples_are_reported(self) -> None:
         lines, *_ = self.lines({"tensor": 50, "latency": 50}, samples=0)
         self.assertEqual([line.status for line in lines], [Status.FAIL, Status.FAIL])
 

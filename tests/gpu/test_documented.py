@@ -34,7 +34,7 @@ class Documented(unittest.TestCase):
         self.assertEqual([line.kind for line in lines].count("python"), 4)
         self.assertEqual([line.kind for line in lines].count("notebook"), 1)
 
-    def test_lines_are_told_from_comments_and_go_on(self) -> None:
+    def test_lines_are_distinguished_from_comments_and_go_on(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             page = pathlib.Path(folder) / "page.md"
             page.write_text(

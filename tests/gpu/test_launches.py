@@ -26,7 +26,7 @@ class Launches(unittest.TestCase):
         names = ["bare", "light", "floor"]
         self.assertEqual([launches.in_turn(names, number)[0] for number in range(4)], [*names, "bare"])
 
-    def test_the_beginning_of_a_interval_is_left_out(self) -> None:
+    def test_the_beginning_of_an_interval_is_left_out(self) -> None:
         printed = "".join(line(10.0 + 0.5 * index, 2000.0 if index < 10 else 2200.0) for index in range(20))
         found = launches.repetitions(printed)
         self.assertEqual(launches.by_interval(found, [10.0, 15.0, 20.0]), [2000.0, 2200.0])

@@ -52,7 +52,7 @@ class Gains(unittest.TestCase):
         self.assertTrue(found.covered)
         self.assertFalse(found.exceeded)
 
-    def test_what_is_above_the_interval_is_told(self) -> None:
+    def test_what_is_above_the_interval_is_reported(self) -> None:
         summary = gains.summarize(gains.gains([row("one", 2.0, 1.5, 1.4, 1.6), row("two", 1.0, 1.5, 1.4, 1.6)]))
         self.assertEqual((summary.intervals, summary.covered, summary.exceeded), (2, 0, ("one",)))
         self.assertIn("more than predicted at most: one", summary.text())
@@ -84,7 +84,7 @@ class Gains(unittest.TestCase):
         summary = gains.summarize(gains.gains([row("one", 2.0, 2.08, 2.05, 2.2), row("two", 2.0, 2.5, 2.4, 2.6)]))
         self.assertEqual((summary.covered, summary.reached), (0, 1))
 
-    def test_the_halves_are_told_apart(self) -> None:
+    def test_the_halves_are_distinguished(self) -> None:
         text = gains.gains_table(gains.gains([row("one", 2.0, 2.0, 1.9, 2.1), row("two", 3.0, 2.0, 1.9, 2.1, held_out=True)]))
         first, second = text.split("**Held out:**")
         self.assertIn("`one`", first)
@@ -173,7 +173,7 @@ class Turns(unittest.TestCase):
         self.addCleanup(program.finish)
         return program
 
-    def test_a_program_runs_when_it_is_told_and_not_before(self) -> None:
+    def test_a_program_runs_when_it_is_reported_and_not_before(self) -> None:
         program = self.prepared()
         program.wait_ready(time.monotonic() + 30)
         self.assertEqual((program.folder / "stdout").read_text(), "")
@@ -325,11 +325,11 @@ class Turns(unittest.TestCase):
         burst = {"capture": 1, "begin_unix_ns": int(150.5e9), "end_unix_ns": int(151e9), "trigger": "drift",
                  "bottleneck": "data_loading", "share": 0.8, "kernels": 7}
         report = {"bursts": {"changes": changes, "rows": [burst]}}
-        self.assertAlmostEqual(auto.told_after(report, 100.5, "gpu_compute"), 4.0, places=3)
-        self.assertAlmostEqual(auto.told_after(report, 145.6, "data_loading"), 14.5, places=3)
-        self.assertAlmostEqual(auto.told_after(report, 145.6, "gpu_compute"), 44.4, places=3)
-        self.assertIsNone(auto.told_after(report, 145.6, "launch"))
-        self.assertIsNone(auto.told_after(report, 170.0, "data_loading"))
+        self.assertAlmostEqual(auto.reported_after(report, 100.5, "gpu_compute"), 4.0, places=3)
+        self.assertAlmostEqual(auto.reported_after(report, 145.6, "data_loading"), 14.5, places=3)
+        self.assertAlmostEqual(auto.reported_after(report, 145.6, "gpu_compute"), 44.4, places=3)
+        self.assertIsNone(auto.reported_after(report, 145.6, "launch"))
+        self.assertIsNone(auto.reported_after(report, 170.0, "data_loading"))
         self.assertEqual(auto.most_bursts(165, 30), 7)
         self.assertIn("| 1 | 50.0 | drift | 0.50 | data_loading | 0.80 | 7 |", auto.table(report, parts))
 

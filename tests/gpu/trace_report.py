@@ -79,7 +79,7 @@ class Trace:
 
     @property
     def bottleneck(self) -> str:
-        return self.report["bottleneck"]["group"]
+        return self.report["bottleneck"]["cause"]
 
     @property
     def evidence(self) -> list[str]:
@@ -129,7 +129,7 @@ class Trace:
         bottleneck = self.report["bottleneck"]
         evidence = bottleneck.get("evidence") or [""]
         share = bottleneck.get("share")
-        return f"{bottleneck['group']}" + (f" {share:.0%}" if isinstance(share, float) else "") + f" ({evidence[0]})"
+        return f"{bottleneck['cause']}" + (f" {share:.0%}" if isinstance(share, float) else "") + f" ({evidence[0]})"
 
 
 def single(suite: Suite, run: Run) -> Trace:

@@ -17,14 +17,14 @@ use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::{HostSample, InterpreterLock, Loss, Record, ThreadState, Timestamp};
 
 /// Host samples of a trace.
-struct Looks {
+struct Samples {
     samples: Vec<HostSample>,
     loss: Loss,
     session: ProcessInfo,
     dictionary: Dictionary,
 }
 
-impl Looks {
+impl Samples {
     fn read(trace: &Path) -> Self {
         let mut reader = TraceReader::new(File::open(trace).unwrap()).unwrap();
         let (mut samples, mut loss, mut mark) = (Vec::new(), Loss::default(), Timestamp::ZERO);
@@ -72,11 +72,11 @@ fn a_python_program_is_seen_where_it_works_and_where_it_waits() {
     let output = program.output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
 
-    let looks = Looks::read(&stage.path("trace.gpuwhy"));
-    assert!(!looks.session.notes.iter().any(|note| note.contains("Python")), "{:?}", looks.session.notes);
+    let samples = Samples::read(&stage.path("trace.gpuwhy"));
+    assert!(!samples.session.notes.iter().any(|note| note.contains("Python")), "{:?}", samples.session.notes);
     let mut time = BTreeMap::<(&str, ThreadState), [u64; 2]>::new();
-    for sample in &looks.samples {
-        let stack = looks.stack(sample);
+    for sample in &samples.samples {
+        let stack = samples.stack(sample);
         let Some(place) = stack.iter().position(|name| *name == "train") else { continue };
         assert_eq!(stack[place + 1..], ["main", "<module>"]);
         let inner = if place == 0 { "train" } else { stack[place - 1] };
@@ -84,7 +84,7 @@ fn a_python_program_is_seen_where_it_works_and_where_it_waits() {
         *wall += sample.at.since(sample.since);
         *ready += sample.on_cpu + sample.runnable;
     }
-    println!("{} samples, {} failed: {time:?}", looks.samples.len(), looks.loss.failed_samples);
+    println!("{} samples, {} failed: {time:?}", samples.samples.len(), samples.loss.failed_samples);
     // One function sleeps and the other works, on a core or waiting for one: on a busy machine both wait for
     // cores.
     let [asleep, working] = [("load_batch", ThreadState::Sleep), ("compute", ThreadState::Running)].map(|key| {
@@ -97,15 +97,15 @@ fn a_python_program_is_seen_where_it_works_and_where_it_waits() {
     if Path::new("/proc/thread-self/children").exists() {
         let is_one_in_a_read =
             |sample: &HostSample| (sample.children, sample.children_running, sample.children_in_io) == (1, 0, 1);
-        assert!(looks.samples.iter().any(is_one_in_a_read));
+        assert!(samples.samples.iter().any(is_one_in_a_read));
     }
     assert_eq!(std::fs::read_dir(stage.folder.path()).unwrap().count(), 1);
 
     // One thread: each sample starts where the previous one ended, unless that one was too late for its flush
     // mark.
-    let gaps = looks.samples.windows(2).filter(|pair| pair[0].at != pair[1].since).count() as u64;
-    assert!(gaps <= looks.loss.failed_samples, "{gaps} gaps, {:?}", looks.loss);
-    assert!(looks.samples.iter().any(|sample| sample.interpreter_lock == InterpreterLock::ThisThread));
+    let gaps = samples.samples.windows(2).filter(|pair| pair[0].at != pair[1].since).count() as u64;
+    assert!(gaps <= samples.loss.failed_samples, "{gaps} gaps, {:?}", samples.loss);
+    assert!(samples.samples.iter().any(|sample| sample.interpreter_lock == InterpreterLock::ThisThread));
 }
 
 #[test]
@@ -116,18 +116,18 @@ fn switched_off_nothing_is_looked_at() {
     program.arg("-S").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sampling/train.py"));
     program.env("GPUWHY_SAMPLING", "off").env("UNTIL", "1500000000").env("GPUWHY_REPLAY_SPEED", "10");
     assert!(program.output().unwrap().status.success());
-    assert!(Looks::read(&stage.path("trace.gpuwhy")).samples.is_empty());
+    assert!(Samples::read(&stage.path("trace.gpuwhy")).samples.is_empty());
 }
 
 #[test]
-fn a_program_without_python_is_told_so_in_a_note() {
+fn a_program_without_python_is_reported_so_in_a_note() {
     let stage = Stage::new();
     let output = stage.host("sync_item").env("GPUWHY_SAMPLING", "on").output().unwrap();
     assert!(output.status.success());
-    let looks = Looks::read(&stage.path("trace.gpuwhy"));
+    let samples = Samples::read(&stage.path("trace.gpuwhy"));
     let note = "no Python stacks: no Python interpreter in this process";
-    assert!(looks.session.notes.iter().any(|said| said == note), "{:?}", looks.session.notes);
+    assert!(samples.session.notes.iter().any(|said| said == note), "{:?}", samples.session.notes);
     assert!(stderr(&output).starts_with(&format!("gpuwhy: {note}")), "{}", stderr(&output));
     // The threads of the recording are not in this process.
-    assert!(looks.samples.is_empty());
+    assert!(samples.samples.is_empty());
 }

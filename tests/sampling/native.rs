@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use gpuwhy_trace::record::ThreadState;
 
-use super::{Looks, python};
+use super::{Samples, python};
 use crate::support::{Stage, stderr};
 
 const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
@@ -24,28 +24,28 @@ fn built(stage: &Stage, source: &str, options: &[&str], name: &str) -> Option<Pa
     works.then_some(target)
 }
 
-fn play(stage: &Stage, command: &mut Command) -> Looks {
+fn play(stage: &Stage, command: &mut Command) -> Samples {
     command.env("GPUWHY_NATIVE_STACKS", "auto").env("GPUWHY_REPLAY_SPEED", "1").env("UNTIL", "1500000000");
     let output: Output = command.env("GPUWHY_REPORT", "off").output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{} {}", output.status, stderr(&output));
-    Looks::read(&stage.path("trace.gpuwhy"))
+    Samples::read(&stage.path("trace.gpuwhy"))
 }
 
 /// Number of samples by state and stack, with the functions from `outermost` inwards.
-fn seen(looks: &Looks, outermost: &str) -> BTreeMap<(ThreadState, String), u32> {
+fn seen(samples: &Samples, outermost: &str) -> BTreeMap<(ThreadState, String), u32> {
     let mut seen = BTreeMap::new();
-    for sample in &looks.samples {
-        let stack = looks.stack(sample);
+    for sample in &samples.samples {
+        let stack = samples.stack(sample);
         let Some(at) = stack.iter().position(|name| *name == outermost) else { continue };
         let stack: Vec<_> = stack[..=at].iter().rev().take(4).copied().collect();
         *seen.entry((sample.state, stack.join(" "))).or_default() += 1;
     }
-    println!("{} samples: {seen:#?}", looks.samples.len());
+    println!("{} samples: {seen:#?}", samples.samples.len());
     seen
 }
 
-fn perf_events_are_allowed(looks: &Looks) -> bool {
-    let refused = looks.session.notes.iter().any(|note| note.contains("native stacks of waiting threads only"));
+fn perf_events_are_allowed(samples: &Samples) -> bool {
+    let refused = samples.session.notes.iter().any(|note| note.contains("native stacks of waiting threads only"));
     if refused {
         println!("SKIPPED in part: this system allows no perf events");
     }
@@ -64,13 +64,13 @@ fn c_program(stage: &Stage) -> Option<Command> {
 fn a_c_program_is_seen_where_it_spins_and_where_it_waits() {
     let stage = Stage::new();
     let Some(mut program) = c_program(&stage) else { return };
-    let looks = play(&stage, &mut program);
-    let seen = seen(&looks, "outer");
+    let samples = play(&stage, &mut program);
+    let seen = seen(&samples, "outer");
     assert!(seen.keys().any(|(state, stack)| *state == ThreadState::Sleep && stack == "outer middle inner rest"));
-    if perf_events_are_allowed(&looks) {
+    if perf_events_are_allowed(&samples) {
         assert!(seen.keys().any(|(state, stack)| *state == ThreadState::Running && stack == "outer middle inner spin"));
         // The library is a different one each time, and may be unloaded by now.
-        let in_plugin = looks.samples.iter().filter(|sample| looks.stack(sample).contains(&"plugin_entry")).count();
+        let in_plugin = samples.samples.iter().filter(|sample| samples.stack(sample).contains(&"plugin_entry")).count();
         println!("{in_plugin} in the plugin");
         assert!(in_plugin > 0);
     }
@@ -85,9 +85,9 @@ fn a_c_program_is_seen_where_it_spins_and_where_it_waits() {
 fn without_perf_events_waiting_threads_are_still_seen_and_the_reason_is_noted() {
     let stage = Stage::new();
     let Some(mut program) = c_program(&stage) else { return };
-    let looks = play(&stage, program.env("DENY", "1"));
-    assert!(!perf_events_are_allowed(&looks), "{:?}", looks.session.notes);
-    let states: Vec<_> = seen(&looks, "outer").into_keys().map(|(state, _)| state).collect();
+    let samples = play(&stage, program.env("DENY", "1"));
+    assert!(!perf_events_are_allowed(&samples), "{:?}", samples.session.notes);
+    let states: Vec<_> = seen(&samples, "outer").into_keys().map(|(state, _)| state).collect();
     assert!(states.contains(&ThreadState::Sleep) && !states.contains(&ThreadState::Running), "{states:?}");
 }
 
@@ -110,7 +110,7 @@ fn a_filter_that_ends_the_program_is_not_tried_unasked() {
     };
     let output = run("");
     assert!(output.status.success() && output.stderr.is_empty(), "{} {}", output.status, stderr(&output));
-    let notes = Looks::read(&stage.path("trace.gpuwhy")).session.notes;
+    let notes = Samples::read(&stage.path("trace.gpuwhy")).session.notes;
     assert!(notes.iter().any(|note| note.contains("a filter of system calls holds")), "{notes:?}");
     assert_eq!(run("auto").status.signal(), Some(SIGSYS), "who asks for them gets them tried");
 }
@@ -121,13 +121,13 @@ fn native_functions_go_on_top_of_the_python_functions_that_called_them() {
     let stage = Stage::new();
     let mut program = stage.program("resnet_workers0", python);
     program.arg("-S").arg(Path::new(SOURCES).join("tests/sampling/native.py"));
-    let looks = play(&stage, &mut program);
+    let samples = play(&stage, &mut program);
     if !cfg!(target_arch = "x86_64") {
         return;
     }
     let called = |function: &str, inner: &[&str]| {
-        looks.samples.iter().any(|sample| {
-            let stack = looks.stack(sample);
+        samples.samples.iter().any(|sample| {
+            let stack = samples.stack(sample);
             let at = stack.iter().position(|name| *name == function);
             at.is_some_and(|at| {
                 assert_eq!(stack[at + 1..], ["main", "<module>"]);
@@ -137,7 +137,7 @@ fn native_functions_go_on_top_of_the_python_functions_that_called_them() {
         })
     };
     assert!(called("wait", &["PyThread_acquire_lock_timed", "acquire_timed", "lock_PyThread_acquire_lock"]));
-    if perf_events_are_allowed(&looks) {
+    if perf_events_are_allowed(&samples) {
         assert!(called("order", &["list_sort_impl", "builtin_sorted", "PyList_Sort", "list_sort", "list_extend"]));
     }
 }

@@ -48,7 +48,7 @@ pub struct Completeness {
     pub kernel_table_overflow: u64,
     /// After an abrupt end: time of the newest flush mark and the nanoseconds since the one before it.
     /// Everything that completed before the newest mark is present.
-    pub whole_until: Option<(Timestamp, u64)>,
+    pub complete_until: Option<(Timestamp, u64)>,
     /// How the trace ended.
     pub end: End,
     /// Damage found by the reader of the trace, one sentence each.

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_told_without_folder_and_arguments() {
+    fn a_program_is_reported_without_folder_and_arguments() {
         for (command, program) in [
             ("/opt/app/simulate --token=x", "simulate"),
             ("/usr/bin/python3.11 -u -W ignore /home/u/train.py --key x", "train.py"),

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gauge_that_reads_nothing_is_told_from_one_that_is_not_there() {
+    fn a_gauge_that_reads_nothing_is_distinguished_from_one_that_is_not_there() {
         let mut total = Total::default();
         assert_eq!(total.mean(), None);
         total.add(1_000, f64::NAN);

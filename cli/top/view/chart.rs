@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(count(&[1.0, 1.2, 2.6], 80), 10);
         assert_eq!(count(&[1.0; 60], 80), 60);
         assert_eq!(count(&[1.0; 60], 120), 120);
-        assert_eq!(count(&[1e9, 1.0], 80), LONGEST + 1, "however long a interval is");
+        assert_eq!(count(&[1e9, 1.0], 80), LONGEST + 1, "however long an interval is");
         assert_eq!(count(&[], 80), 0);
     }
 

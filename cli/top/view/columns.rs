@@ -109,7 +109,7 @@ pub fn cells(columns: &Columns, process: &ProcessView) -> Vec<String> {
 fn cell(kind: ColumnKind, process: &ProcessView) -> String {
     let live = process.live.as_ref();
     let percent = |share: f64, places: usize| format!("{:.places$} %", share * 100.0);
-    let told = match kind {
+    let reported = match kind {
         ColumnKind::Host => Some(cut(&process.key.host, 12)),
         ColumnKind::Process => Some(process.key.process.clone()),
         ColumnKind::Rank => live.and_then(|live| live.rank).map(|rank| rank.to_string()),
@@ -132,7 +132,7 @@ fn cell(kind: ColumnKind, process: &ProcessView) -> String {
         ColumnKind::Lost => Some(few_letters(process.status.lost)),
         ColumnKind::Command => Some(program(&process.status.command)),
     };
-    told.filter(|told| !told.is_empty()).unwrap_or_else(|| "-".to_owned())
+    reported.filter(|reported| !reported.is_empty()).unwrap_or_else(|| "-".to_owned())
 }
 
 /// Bottleneck by its JSON name, with its share.

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cooperative_launch_is_told() {
+    fn a_cooperative_launch_is_reported() {
         let attribute = |number: u32, value: u32| [two(number, 0), u64::from(value), 0, 0, 0, 0, 0, 0, 0];
         for (value, expected) in [(1, true), (0, false)] {
             let attributes = [attribute(4, 1), attribute(COOPERATIVE, value)];

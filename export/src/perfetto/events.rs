@@ -133,7 +133,7 @@ impl<'a, W: Write> Events<'a, W> {
                 let name = self.kernels.get(config.name, dictionary).to_owned();
                 let extent = |[x, y, z]: [u32; 3]| format!("{x} x {y} x {z}");
                 let (grid, block) = (extent(config.grid), extent(config.block));
-                let told = self.prescan.collectives.notes(row);
+                let reported = self.prescan.collectives.notes(row);
                 let mut notes = vec![
                     Note::Number("correlation", row.correlation.0.into()),
                     Note::Text("grid", &grid),
@@ -143,7 +143,7 @@ impl<'a, W: Write> Events<'a, W> {
                     Note::Number("dynamic shared bytes", config.dynamic_shared_bytes.into()),
                     Note::Number("graph", row.graph_id.into()),
                 ];
-                notes.extend(told.iter().map(|(name, note)| match note {
+                notes.extend(reported.iter().map(|(name, note)| match note {
                     collectives::Note::Text(text) => Note::Text(name, text.as_str()),
                     collectives::Note::Number(number) => Note::Number(name, *number),
                 }));

@@ -351,10 +351,10 @@ fn records_of(
         sink.row(Table::Nvtx, &cells)?;
     }
     if let Some(collectives) = collectives {
-        let (rows, told) = collectives.finish();
+        let (rows, reported) = collectives.finish();
         rows.iter().try_for_each(|row| collective(row, sink))?;
         if sink.wants(Table::Communicators) {
-            communicators(&told, &passed.dictionary, sink)?;
+            communicators(&reported, &passed.dictionary, sink)?;
         }
     }
     let mut notes = passed.notes();

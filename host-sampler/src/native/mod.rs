@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_told_from_other_instructions() {
+    fn calls_are_distinguished_from_other_instructions() {
         for (bytes, is_call) in [
             ([0, 0, 0, 0xe8, 1, 2, 3, 4], true),
             ([0, 0, 0, 0xe9, 1, 2, 3, 4], false),

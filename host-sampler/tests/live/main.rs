@@ -16,7 +16,7 @@ use host_sampler::python::{Lock, MAX_FRAMES, Miss, Sample};
 use interpreter::{Program, interpreters};
 
 /// Minimum number of samples of a moving program, and the pause between them.
-const LOOKS: u32 = 500;
+const SAMPLES: u32 = 500;
 /// Number of stacks in [`LOOKS`] that may be wrong. The interpreter links a new frame by several stores; a
 /// thread that loses its core between two of them has the same half-linked stack however often it is read.
 /// Observed: 2 in 61,500 samples on a machine with more busy threads than cores.
@@ -25,16 +25,16 @@ const PAUSE: Duration = Duration::from_micros(100);
 
 /// Samples until `enough` is true. On a busy machine, a program stays in the same place for a long time, so
 /// the number of samples is not limited. Returns it.
-fn look_until(mut look: impl FnMut(), mut enough: impl FnMut() -> bool) -> u32 {
+fn sample_until(mut look: impl FnMut(), mut enough: impl FnMut() -> bool) -> u32 {
     let deadline = Instant::now() + Duration::from_secs(60);
-    let mut looks = 0;
-    while looks < LOOKS || !enough() {
-        assert!(Instant::now() < deadline, "not seen in {looks} looks");
+    let mut samples = 0;
+    while samples < SAMPLES || !enough() {
+        assert!(Instant::now() < deadline, "not seen in {samples} looks");
         sleep(PAUSE);
         look();
-        looks += 1;
+        samples += 1;
     }
-    looks
+    samples
 }
 
 /// A stack as text, outermost first, in the same form as the programs print theirs.
@@ -101,14 +101,14 @@ fn a_busy_program_is_hardly_ever_shown_in_a_function_that_was_not_called_from_th
             }
             *seen.borrow_mut().entry(names[0].to_owned()).or_default() += 1;
         };
-        let looks = look_until(look, || seen.borrow().len() > 2);
-        println!("{interpreter}: {looks} looks, {} torn, innermost {:?}", torn.get(), seen.borrow());
-        assert!(wrong.borrow().len() <= WRONG, "{interpreter}: {:?} in {looks} looks", wrong.borrow());
+        let samples = sample_until(look, || seen.borrow().len() > 2);
+        println!("{interpreter}: {samples} looks, {} torn, innermost {:?}", torn.get(), seen.borrow());
+        assert!(wrong.borrow().len() <= WRONG, "{interpreter}: {:?} in {samples} looks", wrong.borrow());
     }
 }
 
 #[test]
-fn the_holder_of_the_lock_is_told_from_those_who_wait() {
+fn the_holder_of_the_lock_is_distinguished_from_those_who_wait() {
     for interpreter in interpreters() {
         let mut program = Program::start(&interpreter, "contend.py");
         let mut python = program.attach();
@@ -124,10 +124,10 @@ fn the_holder_of_the_lock_is_told_from_those_who_wait() {
             held.set([0, 1].map(|index: usize| held.get()[index] + u32::from(holds[index])));
             both.set(both.get() + u32::from(holds == [true; 2]));
         };
-        let looks = look_until(look, || held.get().iter().all(|&held| held > LOOKS / 20));
-        println!("{interpreter}: lock held by {:?} of {looks} looks, by both {}", held.get(), both.get());
+        let samples = sample_until(look, || held.get().iter().all(|&held| held > SAMPLES / 20));
+        println!("{interpreter}: lock held by {:?} of {samples} looks, by both {}", held.get(), both.get());
         // Two samples are some microseconds apart; the lock changes its holder every 5 ms.
-        assert!(both.get() < looks / 20, "{interpreter}");
+        assert!(both.get() < samples / 20, "{interpreter}");
     }
 }
 
@@ -144,6 +144,6 @@ fn garbage_collection_is_seen() {
             let is_collecting = python.sample(thread).is_ok_and(|sample| sample.is_collecting);
             collecting.set(collecting.get() + u32::from(is_collecting));
         };
-        look_until(look, || collecting.get() > LOOKS / 20);
+        sample_until(look, || collecting.get() > SAMPLES / 20);
     }
 }

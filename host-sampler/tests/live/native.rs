@@ -117,7 +117,7 @@ fn threads_that_wait_are_seen_below_the_functions_that_they_called() {
 }
 
 #[test]
-fn a_library_without_names_is_told_by_its_build_id_and_unloaded_without_harm() {
+fn a_library_without_names_is_reported_by_its_build_id_and_unloaded_without_harm() {
     let Some(mut program) = Waits::start("plugin") else { return };
     let threads = program.threads();
     let mut native = Native::new(&program.process()).unwrap();

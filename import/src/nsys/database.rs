@@ -125,8 +125,8 @@ mod tests {
         let database = Database::open(&path, &path).unwrap();
         let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
         let error = database.connection.query_row(endless, [], |_| Ok(())).unwrap_err();
-        let told = database.failed(&error).to_string();
-        assert!(told.contains("x?.sqlite: reading it takes more than 100 steps"), "{told}");
+        let reported = database.failed(&error).to_string();
+        assert!(reported.contains("x?.sqlite: reading it takes more than 100 steps"), "{reported}");
         let long = database.connection.query_row("SELECT length(hex(zeroblob(9000000)))", [], |_| Ok(()));
         assert!(long.unwrap_err().to_string().contains("too big"));
         assert!(database.connection.execute("DELETE FROM a", []).is_err());

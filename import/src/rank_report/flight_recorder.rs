@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_told_apart_by_name_and_have_their_ranks() {
+    fn groups_are_distinguished_by_name_and_have_their_ranks() {
         let shape = json!([[1]]);
         let mut entries: Vec<_> = (0..4).map(|number| entry(number, "nccl:all_reduce", &shape, "scheduled")).collect();
         entries[1]["process_group"] = json!(["1", "tp"]);

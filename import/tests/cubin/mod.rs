@@ -18,16 +18,16 @@ fn gather() -> Vec<u8> {
 
 #[test]
 fn lines_are_those_that_cupti_tells_by_nvrtc_and_by_triton() {
-    let told = String::from_utf8(fixture("cubin_lines.txt")).unwrap();
-    let mut told = told.lines().filter(|line| !line.starts_with('#')).peekable();
+    let reported = String::from_utf8(fixture("cubin_lines.txt")).unwrap();
+    let mut reported = reported.lines().filter(|line| !line.starts_with('#')).peekable();
     let number = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap();
     let mut compared = 0;
-    while let Some(head) = told.next() {
+    while let Some(head) = reported.next() {
         let [module, function, size] = head.split(' ').collect::<Vec<_>>()[..] else { panic!("{head}") };
         let lines = LineTable::of(&fixture(module));
-        while let Some(row) = told.next_if(|row| row.starts_with("0x")) {
+        while let Some(row) = reported.next_if(|row| row.starts_with("0x")) {
             let [offset, file, line] = row.split(' ').collect::<Vec<_>>()[..] else { panic!("{row}") };
-            let next = told.peek().filter(|row| row.starts_with("0x")).and_then(|row| row.split(' ').next());
+            let next = reported.peek().filter(|row| row.starts_with("0x")).and_then(|row| row.split(' ').next());
             for offset in (number(offset)..next.map_or(number(size), number)).step_by(16) {
                 assert_eq!(lines.place(function, offset), Some((file, line.parse().unwrap())), "{head}: {offset:#x}");
                 compared += 1;

@@ -95,7 +95,7 @@ impl CaptureController {
     pub fn start(&self) -> Result<Vec<String>, Error> {
         let (wants_records, at_once) = {
             let plan = &mut self.state().plan;
-            if plan.request().is_whole() {
+            if plan.request().is_complete() {
                 plan.on(CaptureEvent::Tick, clock::now(self.cupti));
                 self.open.fetch_add(1, Ordering::Relaxed);
             }
@@ -135,8 +135,8 @@ impl CaptureController {
     #[cfg(feature = "pc-sampling")]
     pub fn disable_callbacks(&self) {
         if !self.wants_profiler_calls() {
-            let told = self.switch.ownership().with(|subscriber| subscriber.enable_all_callbacks(false));
-            if let Some(Err(error)) = told {
+            let reported = self.switch.ownership().with(|subscriber| subscriber.enable_all_callbacks(false));
+            if let Some(Err(error)) = reported {
                 tracing::debug!("calls are still told: {error}");
             }
         }

@@ -79,7 +79,7 @@ impl Collector {
             let path = pattern.expand(session.process_id, &session.host).path;
             RawRecording::create(path, cupti, &shared.sizes, &session)
         });
-        let (is_whole, monitored) = (settings.capture.is_whole(), controller.has_bursts());
+        let (is_complete, monitored) = (settings.capture.is_complete(), controller.has_bursts());
         let sources = Sources::new(Decoder::new(cupti));
         let mut captures = Captures::new(None);
         captures.set_calibrations(&session);
@@ -89,10 +89,10 @@ impl Collector {
             captures.stop_what_if();
         }
         let mut costs = Costs::new(settings, controller.has_whole_graphs());
-        if is_whole || monitored {
+        if is_complete || monitored {
             costs.account.begun(session.start);
         }
-        let router = match (is_whole, monitored) {
+        let router = match (is_complete, monitored) {
             (true, _) => Router::of_whole_run(),
             (false, true) => Router::of_monitored_run(),
             (false, false) => Router::default(),
@@ -242,7 +242,7 @@ impl Collector {
     /// Takes over the program's ranges and marks up to now. They do not start a trace: until there is a CUPTI
     /// record they stay in their rings, unless they can only lie before a capture.
     fn ranges(&mut self, until: Timestamp) {
-        if self.sinks.trace.is_waiting() && self.router.is_whole() && !self.controller.monitors() {
+        if self.sinks.trace.is_waiting() && self.router.is_complete() && !self.controller.monitors() {
             return;
         }
         let mut events = mem::take(&mut self.events);

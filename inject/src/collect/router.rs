@@ -93,7 +93,7 @@ impl Router {
 
     /// True as long as the run is measured completely.
     #[must_use]
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.open.front().is_some_and(|(_, filter)| filter.takes_everything())
     }
 

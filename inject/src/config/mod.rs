@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn what_is_measured_is_read() {
-        assert!(parse(&[]).0.capture.is_whole());
+        assert!(parse(&[]).0.capture.is_complete());
         let (settings, bad) = parse(&[
             (CAPTURE_RANGE, "nvtx"),
             (NVTX_CAPTURE, "epoch@train"),
@@ -415,7 +415,7 @@ mod tests {
         assert_eq!(capture.at_end, AtEnd::Repeat(Some(3)));
         assert_eq!(capture.duration, Some(Duration::from_secs(2)));
         let (settings, bad) = parse(&[(CAPTURE_RANGE, "nvtx")]);
-        assert!(settings.capture.is_whole() && bad == [SettingsError::RangeWithoutName]);
+        assert!(settings.capture.is_complete() && bad == [SettingsError::RangeWithoutName]);
         assert!(parse(&[(STEPS, "1,0,0,2")]).0.capture.detects_steps());
     }
 }

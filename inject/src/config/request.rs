@@ -31,7 +31,7 @@ impl Default for Request {
 impl Request {
     /// True if the run is measured from its start to its end.
     #[must_use]
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.range == CaptureRange::Whole && self.delay.is_zero() && self.duration.is_none()
     }
 
@@ -61,7 +61,7 @@ impl Request {
     #[must_use]
     pub fn describe(&self) -> Option<String> {
         let range = match &self.range {
-            CaptureRange::Whole if self.is_whole() => return None,
+            CaptureRange::Whole if self.is_complete() => return None,
             CaptureRange::Nothing | CaptureRange::Bursts => return None,
             CaptureRange::Whole => "a part of the run, chosen by time".to_owned(),
             CaptureRange::ProfilerApi => "between cudaProfilerStart and cudaProfilerStop".to_owned(),

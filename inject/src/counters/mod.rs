@@ -108,7 +108,7 @@ struct ReaderThread<'a> {
     worked: Option<Instant>,
     /// True if records are being made: readings at other times belong to no capture.
     is_on: bool,
-    told: Vec<counters::CounterLoss>,
+    reported: Vec<counters::CounterLoss>,
 }
 
 impl ReaderConfig {
@@ -145,7 +145,7 @@ impl ReaderConfig {
             gauges_due: now,
             worked: None,
             is_on: false,
-            told: Vec::new(),
+            reported: Vec::new(),
         };
         while !stop.wait(thread.rest()) {
             let _calls = library_calls::enter();
@@ -384,9 +384,9 @@ impl ReaderThread<'_> {
 
     fn hand_over(&mut self) {
         let losses: Vec<_> = self.sampled.iter().map(SampledDevice::loss).collect();
-        if losses != self.told {
+        if losses != self.reported {
             self.events.extend(losses.iter().copied().map(CounterEvent::Loss));
-            self.told = losses;
+            self.reported = losses;
         }
         if !self.is_on {
             self.events.retain(|event| !is_reading(event));

@@ -229,8 +229,8 @@ impl Decoder {
 /// `/sys`, without a library, which is read first; most virtual machines leave that empty, and NVML is
 /// queried then. Loading NVML takes milliseconds, so do not call this on a thread of the program.
 fn pcie_links(devices: &[DriverDevice]) -> impl Iterator<Item = PcieLink> {
-    let is_told = devices.iter().all(|device| device.link.is_some());
-    let nvml = if is_told { None } else { Nvml::load().ok() };
+    let is_reported = devices.iter().all(|device| device.link.is_some());
+    let nvml = if is_reported { None } else { Nvml::load().ok() };
     devices.iter().filter_map(move |device| {
         let by_nvml = || {
             let (generation, lanes) = nvml?.device(device.uuid).ok()?.best_link()?;

@@ -131,11 +131,11 @@ impl ActivityRecorder {
         note(&mut notes, "CUDA graphs are recorded by nodes", enabled);
         if whole_graphs {
             // CUPTI reports the number of nodes only when a graph is instantiated.
-            let told = ownership.with(|subscriber| {
+            let reported = ownership.with(|subscriber| {
                 subscriber.enable_resource(ResourceCallback::GRAPHNODE_CLONED)?;
                 subscriber.enable_resource(ResourceCallback::GRAPHEXEC_CREATED)
             });
-            note(&mut notes, "node counts of CUDA graphs are unknown", told.unwrap_or(Ok(())));
+            note(&mut notes, "node counts of CUDA graphs are unknown", reported.unwrap_or(Ok(())));
         }
         let switch = Self {
             cupti,

@@ -119,13 +119,13 @@ mod tests {
 
     /// Sequence, and start and end of the launch.
     fn made(operations: &mut Operations) -> Vec<(u64, u64, u64)> {
-        let told = operations.drain().filter_map(|event| match event {
+        let reported = operations.drain().filter_map(|event| match event {
             CollectiveEvent::Communicator(_) => None,
-            CollectiveEvent::Operation(told) => {
-                Some((told.sequence.unwrap_or(0), told.launch_begin.nanos(), told.launch_end.nanos()))
+            CollectiveEvent::Operation(reported) => {
+                Some((reported.sequence.unwrap_or(0), reported.launch_begin.nanos(), reported.launch_end.nanos()))
             }
         });
-        told.collect()
+        reported.collect()
     }
 
     #[test]

@@ -180,7 +180,7 @@ mod tests {
     }
 
     /// Communicator, function, bytes, root or peer, start and end of the launch.
-    type Told = (u32, Function, u64, i32, u64, u64);
+    type Reported = (u32, Function, u64, i32, u64, u64);
 
     #[derive(Default)]
     struct Program {
@@ -207,18 +207,18 @@ mod tests {
             self.pop(thread);
         }
 
-        fn told(&mut self) -> Vec<Told> {
+        fn reported(&mut self) -> Vec<Reported> {
             let operations = self.made.drain(..).filter_map(|event| match event {
-                CollectiveEvent::Operation(told) => Some(told),
+                CollectiveEvent::Operation(reported) => Some(reported),
                 CollectiveEvent::Communicator(_) => None,
             });
-            let told = operations.map(|told| {
-                assert!(told.by_range && told.sequence.is_none());
+            let reported = operations.map(|reported| {
+                assert!(reported.by_range && reported.sequence.is_none());
                 let QueuedOperation { communicator, function, count, root_or_peer, launch_begin, launch_end, .. } =
-                    told;
+                    reported;
                 (communicator, function, count, root_or_peer, launch_begin.nanos(), launch_end.nanos())
             });
-            told.collect()
+            reported.collect()
         }
     }
 
@@ -231,7 +231,7 @@ mod tests {
             program.made[0],
             CollectiveEvent::Communicator(Communicator { number: FIRST_NUMBER, id: 0xabc, ..Default::default() })
         );
-        assert_eq!(program.told(), [(FIRST_NUMBER, Function::AllReduce, 4096, 0, 10, 20)]);
+        assert_eq!(program.reported(), [(FIRST_NUMBER, Function::AllReduce, 4096, 0, 10, 20)]);
         // A nested group: the outer end launches.
         program.call(1, "ncclGroupStart", None);
         program.call(1, "ncclGroupStart", None);
@@ -239,7 +239,7 @@ mod tests {
         program.call(2, "ncclAllGather", Some(payload(4, 16, [0xabc, 20, 0])));
         program.call(1, "ncclGroupEnd", None);
         assert_eq!(
-            program.told(),
+            program.reported(),
             [(FIRST_NUMBER, Function::AllGather, 20, 0, 90, 100)],
             "another thread is in no group"
         );
@@ -249,15 +249,15 @@ mod tests {
         let expected = [(Function::Send, 10, 7), (Function::Receive, 30, -1)];
         let expected =
             expected.map(|(function, bytes, peer)| (FIRST_NUMBER, function, bytes, peer, launch.0, launch.1));
-        assert_eq!(program.told(), expected);
+        assert_eq!(program.reported(), expected);
         // Two communicators: the kernels cannot be assigned to them.
         program.call(1, "ncclGroupStart", None);
         program.call(1, "ncclAllReduce", reduce(0xabc));
         program.call(1, "ncclAllReduce", reduce(0xdef));
         program.call(1, "ncclGroupEnd", None);
-        let told = program.told();
+        let reported = program.reported();
         assert_eq!(
-            told.iter().map(|told| (told.0, told.4, told.5)).collect::<Vec<_>>(),
+            reported.iter().map(|reported| (reported.0, reported.4, reported.5)).collect::<Vec<_>>(),
             [(FIRST_NUMBER, 0, 0), (FIRST_NUMBER + 1, 0, 0)]
         );
     }
@@ -284,15 +284,15 @@ mod tests {
         (0..2 * DEPTH).for_each(|_| program.pop(1));
         assert_eq!(program.made, []);
         program.call(1, "ncclAllReduce", Some(payload(5, 24, [1, 2, 3])));
-        assert_eq!(program.told().len(), 1, "ranges are whole again");
+        assert_eq!(program.reported().len(), 1, "ranges are whole again");
         // More operations than a group may have, and more threads.
         program.call(1, "ncclGroupStart", None);
         for _ in 0..GROUPED + 1 {
             program.call(1, "ncclSend", Some(payload(9, 24, [1, 1, 1])));
         }
-        assert_eq!(program.told().len(), 1, "told without a launch");
+        assert_eq!(program.reported().len(), 1, "told without a launch");
         program.call(1, "ncclGroupEnd", None);
-        assert_eq!(program.told().len(), GROUPED);
+        assert_eq!(program.reported().len(), GROUPED);
         for thread in 0..2 * LIMIT as u32 {
             program.call(thread, "ncclSend", Some(payload(9, 24, [u64::from(thread) + 1, 1, 1])));
         }

@@ -294,8 +294,8 @@ mod tests {
             while seen < 100 && Instant::now() < deadline {
                 if let Some(copied) = samples.newest(threads::thread_cpu_time(id).unwrap()) {
                     let sp = copied.registers.get(7).unwrap_or(0) as usize;
-                    let is_whole = copied.registers.get(16).is_some() && copied.age < Duration::from_secs(1);
-                    wrong += u32::from(!is_whole || !(sp..sp + copied.stack.len()).contains(&local));
+                    let is_complete = copied.registers.get(16).is_some() && copied.age < Duration::from_secs(1);
+                    wrong += u32::from(!is_complete || !(sp..sp + copied.stack.len()).contains(&local));
                     seen += 1;
                 }
                 thread::sleep(Duration::from_millis(1));

@@ -45,7 +45,7 @@ export function Limits({ page, view, find }: ViewProps) {
         ]} />
       )}
       {kernels.some((row) => !row.limits.own) && (
-        <p>Kernels marked "pooled" are too short to be told apart; they share one estimate.</p>
+        <p>Kernels marked "pooled" are too short to be reported apart; they share one estimate.</p>
       )}
       {device.gauges && <Gauges of={device.gauges} />}
     </div>

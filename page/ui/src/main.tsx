@@ -15,7 +15,7 @@ import { around, clamp, fromFragment, toFragment, type View } from "./view";
 
 const KEYS: [string, string][] = [
   ["W S, arrows up and down, wheel", "zoom"], ["A D, arrows, shift and wheel", "move"], ["F", "the whole run"],
-  ["drag", "select a interval: its exact breakdown"], ["click", "ask about a gap, kernel or call"],
+  ["drag", "select an interval: its exact breakdown"], ["click", "ask about a gap, kernel or call"],
   ["[ ]", "the gap of the same cause before and behind"], ["Enter", "zoom to the selection"],
   ["/", "search a name"], ["Esc", "clear"], ["?", "these keys"],
 ];

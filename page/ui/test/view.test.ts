@@ -43,7 +43,7 @@ test("all keys of the timeline", () => {
   assert.equal(key(near, "q", TOTAL), null);
 });
 
-test("marks of an axis can be told apart", () => {
+test("marks of an axis can be reported apart", () => {
   for (const [from, to] of [[0, 1e9], [3_123_328_671, 3_125_964_907], [0, 150], [7, 8]] as [number, number][]) {
     const all = marks(from, to, 10);
     assert.ok(all.length <= 11 && all.every((at) => at >= from && at <= to));
@@ -83,7 +83,7 @@ test("colors stand out from the ground in both themes", () => {
   }
 });
 
-test("a kernel's largest limits are told in words", () => {
+test("a kernel's largest limits are reported in words", () => {
   const words: [string, string][] = [["memory", "memory"], ["issue", "instruction issue"], ["latency", "latency"]];
   assert.equal(largest({ issue: 0.42, latency: 0.476, memory: 0.049 }, words), "latency 48 %, instruction issue 42 %");
   assert.equal(wordsOf(words, "issue"), "instruction issue");

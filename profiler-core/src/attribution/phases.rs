@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_is_told_from_a_slow_launch() {
+    fn a_full_queue_is_distinguished_from_a_slow_launch() {
         let launch = |start, end, class| LaunchCall { start, end, thread: 0, class, sampled: false };
         let mut lead = HostLead::default();
         lead.add(&launch(0, 5_000, ApiClass::KernelLaunch), 905_000);

@@ -81,7 +81,7 @@ pub struct Joiner {
     launching: Vec<Option<bool>>,
     launches: Vec<KernelLaunch>,
     /// Operations that wait for a flush mark.
-    told: Vec<QueuedOperation>,
+    reported: Vec<QueuedOperation>,
     /// Operations whose kernel is known from its call.
     placed: FxHashMap<CorrelationId, Vec<(QueuedOperation, Basis)>>,
     /// Operations that join by order.
@@ -109,7 +109,7 @@ impl Joiner {
             CollectiveEvent::Operation(operation) => match operation.way {
                 Execution::Captured => self.unjoined.captured += 1,
                 Execution::CopyEngine => self.unjoined.copy_engine += 1,
-                Execution::Kernel if self.told.len() < WAITING_LIMIT => self.told.push(operation),
+                Execution::Kernel if self.reported.len() < WAITING_LIMIT => self.reported.push(operation),
                 Execution::Kernel => self.unjoined.dropped += 1,
             },
         }
@@ -198,9 +198,9 @@ impl Joiner {
         if self.active {
             self.place(u64::MAX);
             self.take(u64::MAX, &mut row);
-            self.told.clear();
+            self.reported.clear();
             self.unplaced.retain(|operation| queued(operation) <= end.nanos());
-            self.placed.values_mut().for_each(|operations| operations.retain(|(told, _)| queued(told) <= end.nanos()));
+            self.placed.values_mut().for_each(|operations| operations.retain(|(reported, _)| queued(reported) <= end.nanos()));
             self.give_up(u64::MAX);
             self.launches.clear();
         }
@@ -208,12 +208,12 @@ impl Joiner {
 
     /// Finds the calls of the operations that were reported before `before`.
     fn place(&mut self, before: u64) {
-        if self.told.is_empty() {
+        if self.reported.is_empty() {
             return;
         }
         self.launches.sort_unstable_by_key(|launch| (launch.thread, launch.start));
-        let mut told = std::mem::take(&mut self.told);
-        told.retain(|operation| {
+        let mut reported = std::mem::take(&mut self.reported);
+        reported.retain(|operation| {
             if operation.at.nanos() >= before {
                 return true;
             }
@@ -230,7 +230,7 @@ impl Joiner {
             }
             false
         });
-        self.told = told;
+        self.reported = reported;
         self.unplaced.make_contiguous().sort_by_key(|operation| operation.at);
     }
 

@@ -89,11 +89,11 @@ impl Pending {
 
     /// Fields of the reply to `hang`. `docs/guide/control.md` defines them.
     pub fn state(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
-        let mut told: Vec<&Tracked> = self.communicators.iter().collect();
-        told.sort_by_key(|tracked| tracked.outstanding.is_empty());
+        let mut reported: Vec<&Tracked> = self.communicators.iter().collect();
+        reported.sort_by_key(|tracked| tracked.outstanding.is_empty());
         Object::new().optional_text("line", self.line(dictionary).as_deref()).objects(
             "communicators",
-            told.into_iter().take(REPORTED_COMMUNICATORS).map(|one| one.state(now, dictionary)),
+            reported.into_iter().take(REPORTED_COMMUNICATORS).map(|one| one.state(now, dictionary)),
         )
     }
 
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_goes_with_all_before_it_and_the_rest_is_told_with_its_line() {
+    fn what_is_done_goes_with_all_before_it_and_the_rest_is_reported_with_its_line() {
         let (mut pending, mut dictionary) = (Pending::default(), Dictionary::new());
         let name = dictionary.intern_name("dp");
         for (number, id) in [(1, 0xab), (2, 0xcd)] {
@@ -184,10 +184,10 @@ mod tests {
         let [first, second] = [&state["communicators"][0], &state["communicators"][1]];
         assert_eq!((&first["communicator"], &first["name"]), (&"00000000000000ab".into(), &"dp".into()));
         assert_eq!((&first["queued"], &first["finished"], &first["ranks"]), (&5.into(), &3.into(), &4.into()));
-        let told = first["outstanding"].as_array().unwrap();
-        let numbers: Vec<_> = told.iter().map(|one| one["number"].as_u64().unwrap()).collect();
+        let reported = first["outstanding"].as_array().unwrap();
+        let numbers: Vec<_> = reported.iter().map(|one| one["number"].as_u64().unwrap()).collect();
         assert_eq!(numbers, [3, 4]);
-        assert_eq!((&told[0]["age_ns"], &told[0]["count"]), (&87_000_000_000_u64.into(), &64.into()));
+        assert_eq!((&reported[0]["age_ns"], &reported[0]["count"]), (&87_000_000_000_u64.into(), &64.into()));
         assert_eq!((&second["queued"], &second["finished"]), (&1.into(), &1.into()), "a copy has no kernel that ends");
     }
 }

@@ -75,12 +75,12 @@ impl Program {
         self.joiner.push(&Record::Kernel(kernel), &self.dictionary);
     }
 
-    fn operation(&mut self, sequence: u64, thread: u32, told: u64, launch: Option<(u64, u64)>) {
+    fn operation(&mut self, sequence: u64, thread: u32, reported: u64, launch: Option<(u64, u64)>) {
         let (begin, end) = launch.map_or_else(Default::default, |(begin, end)| (at(begin), at(end)));
         self.joiner.event(&CollectiveEvent::Operation(QueuedOperation {
             communicator: 1,
             thread: ThreadId(thread),
-            at: at(told),
+            at: at(reported),
             launch_begin: begin,
             launch_end: end,
             function: Function::AllReduce,
@@ -189,9 +189,9 @@ fn an_operation_of_a_range_has_the_only_launch_in_it_and_is_guessed_nowhere_else
         program.kernel(nccl, (start, start + 500_000), correlation, 0);
     }
     let rows = program.finish();
-    let told: Vec<_> = rows.iter().map(|row| (row.correlation.0, row.basis, row.communicator, row.bytes)).collect();
+    let reported: Vec<_> = rows.iter().map(|row| (row.correlation.0, row.basis, row.communicator, row.bytes)).collect();
     let by_name = |correlation| (correlation, Basis::KernelName, 0, 0);
-    assert_eq!(told, [(1, Basis::Range, 0xabc, 4_096), by_name(2), by_name(3), by_name(4), by_name(5)]);
+    assert_eq!(reported, [(1, Basis::Range, 0xabc, 4_096), by_name(2), by_name(3), by_name(4), by_name(5)]);
     assert_eq!((rows[0].ranks, rows[0].data_type, rows[0].sequence), (0, DataType::Unknown, None));
     assert_eq!(program.joiner.unjoined(), Unjoined { operations: 4, kernels: 4, ..Unjoined::default() });
 }
@@ -236,7 +236,7 @@ fn operations_of_one_launch_are_one_kernel_and_its_time_counts_once() {
 }
 
 #[test]
-fn host_functions_join_by_order_and_graphs_are_told_by_name() {
+fn host_functions_join_by_order_and_graphs_are_reported_by_name() {
     let mut program = Program::new();
     let nccl = program.nccl;
     // Reported on a thread that launches nothing.
@@ -246,8 +246,8 @@ fn host_functions_join_by_order_and_graphs_are_told_by_name() {
     let captured = QueuedOperation { way: Execution::Captured, ..QueuedOperation::default() };
     program.joiner.event(&CollectiveEvent::Operation(captured));
     let rows = program.finish();
-    let told: Vec<_> = rows.iter().map(|row| (row.sequence, row.graph, row.basis)).collect();
-    assert_eq!(told, [(Some(3), 8, Basis::Order), (None, 8, Basis::KernelName)]);
+    let reported: Vec<_> = rows.iter().map(|row| (row.sequence, row.graph, row.basis)).collect();
+    assert_eq!(reported, [(Some(3), 8, Basis::Order), (None, 8, Basis::KernelName)]);
     let unjoined = program.joiner.unjoined();
     assert_eq!(unjoined, Unjoined { captured: 1, kernels: 1, graph_kernels: 1, ..Unjoined::default() });
 }
@@ -327,8 +327,8 @@ fn both_directions_of_one_kernel_have_the_size_of_the_larger_one() {
     table.add(&row(Function::AllReduce, 100, 5000));
     table.add(&row(Function::Broadcast, 100, 5000));
     let rows = table.rows();
-    let told: Vec<_> = rows.iter().map(|row| (row.function, row.bytes, row.sized_ns)).collect();
-    assert_eq!(told, [(Function::Unknown, 0, 0), (Function::SendReceive, 900, 1000)]);
+    let reported: Vec<_> = rows.iter().map(|row| (row.function, row.bytes, row.sized_ns)).collect();
+    assert_eq!(reported, [(Function::Unknown, 0, 0), (Function::SendReceive, 900, 1000)]);
 }
 
 #[test]

@@ -41,8 +41,8 @@ impl DeviceCounters {
         if used >= self.due {
             let estimates = estimator.solve();
             let limits = |config| KernelLimits::of(Activity::Kernel(config), &estimates, estimator.set());
-            let told = estimates.resolved().map(|config| (config, limits(config)));
-            let known = told.filter(|(_, limits)| limits.roof.is_some());
+            let reported = estimates.resolved().map(|config| (config, limits(config)));
+            let known = reported.filter(|(_, limits)| limits.roof.is_some());
             self.at_roof = known.map(|(config, limits)| (config, limits.at_roof(REACHABLE) as f32)).collect();
             self.due = used + (used / 2).max(FIRST_ESTIMATE);
         }

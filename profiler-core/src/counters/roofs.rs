@@ -226,20 +226,20 @@ pub fn divide(total: u64, kernels: &[Weighed]) -> Division {
     }
     // Concurrent kernels shrink to the available time: first the parts without work, then all parts equally.
     let total_f = total as f64;
-    let untold = sums[Limit::Unresolved as usize] * (total_f / all).min(1.0);
+    let unresolved = sums[Limit::Unresolved as usize] * (total_f / all).min(1.0);
     let waits = [Limit::Latency as usize, Limit::Occupancy as usize, Limit::IdleMultiprocessors as usize];
     let work: f64 = [Limit::Tensor, Limit::Memory, Limit::Issue, Limit::LoweredClock]
         .iter()
         .map(|&limit| sums[limit as usize])
         .sum();
-    let room = total_f - untold;
+    let room = total_f - unresolved;
     let at_roofs = work.min(room);
     let waited: f64 = waits.iter().map(|&limit| sums[limit]).sum();
     let scale = |sum: f64, of: f64| if of > 0.0 { sum / of } else { 0.0 };
     let idle_before = sums[Limit::IdleMultiprocessors as usize];
     for (limit, sum) in sums.iter_mut().enumerate() {
         *sum *= match limit {
-            _ if limit == Limit::Unresolved as usize => scale(untold, *sum),
+            _ if limit == Limit::Unresolved as usize => scale(unresolved, *sum),
             _ if waits.contains(&limit) => scale(room - at_roofs, waited),
             _ => scale(at_roofs, work),
         };
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_sample_told_stays_apart() {
+    fn what_no_sample_reported_stays_apart() {
         let known = Weighed { limits: limits(Roof::Dram, 1.0, 0.0), nanos: 600, grid: None };
         let unknown = Weighed { limits: KernelLimits::UNKNOWN, nanos: 400, grid: None };
         let Division { times, .. } = divide(500, &[known, unknown]);

@@ -96,12 +96,12 @@ impl MonitoredTime {
                 high: interval.high,
             })
             .collect();
-        let told: u64 = rows.iter().map(|row| row.nanos).sum();
+        let reported: u64 = rows.iter().map(|row| row.nanos).sum();
         let busy = total.busy();
         let mut time = Self {
-            window_ns: window_ns.max(told),
+            window_ns: window_ns.max(reported),
             start_up_ns: start_up as u64,
-            unresolved_ns: window_ns.saturating_sub(told),
+            unresolved_ns: window_ns.saturating_sub(reported),
             parts: rows,
             busy: (busy.low, busy.high),
             covered: total.covered().min(1.0),

@@ -68,7 +68,7 @@ impl History {
     }
 
     /// Newest one-second block that gets no more device samples, with its start.
-    pub(super) fn newest_whole(&self) -> Option<(u64, &Sums)> {
+    pub(super) fn newest_complete(&self) -> Option<(u64, &Sums)> {
         let (number, sums) = self.recent.iter().rev().nth(1)?;
         Some((self.begin?.saturating_add(number * RECENT_LENGTH), sums))
     }

@@ -221,7 +221,7 @@ impl Monitoring {
 
     /// Newest completed second: its start in nanoseconds, and the fraction of it in which devices were busy.
     pub fn busy_second(&self) -> Option<(u64, f64)> {
-        self.history.newest_whole().map(|(begin, sums)| (begin, sums.busy().low.midpoint(sums.busy().high)))
+        self.history.newest_complete().map(|(begin, sums)| (begin, sums.busy().low.midpoint(sums.busy().high)))
     }
 
     /// Number of unusable samples: host samples without a device sample of the same time, and device samples

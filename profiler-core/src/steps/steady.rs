@@ -59,9 +59,9 @@ impl Steady {
     /// Removes steps that the profiler itself disturbed: those that touch one of these intervals.
     #[must_use]
     pub(crate) fn without(mut self, disturbed: &[(Timestamp, Timestamp)]) -> Self {
-        let is_whole = |step: &Step| disturbed.iter().all(|&(from, to)| step.end < from || step.start > to);
-        self.rows.retain(is_whole);
-        self.set_aside.retain(is_whole);
+        let is_complete = |step: &Step| disturbed.iter().all(|&(from, to)| step.end < from || step.start > to);
+        self.rows.retain(is_complete);
+        self.set_aside.retain(is_complete);
         self
     }
 

@@ -90,7 +90,7 @@ pub(super) fn begin(clocks: &mut Clocks, starts: [usize; CHOSEN_COUNT]) {
 /// Launches of graphs that wait to be simulated (24 bytes each); the cost of further ones is unknown.
 const NODES_LIMIT: usize = 1 << 16;
 /// Minimum number of new entries between two scans of a table for calls that were never simulated.
-const TOLD_USUAL: usize = 1 << 10;
+const REPORTED_USUAL: usize = 1 << 10;
 
 /// Tracing overhead that the records of a graph's operations add to the call that launches it.
 ///
@@ -125,7 +125,7 @@ impl GraphNodes {
         let Some((call, nanos)) = self.newest.take() else { return };
         if self.due == 0 {
             self.by_call.retain(|&(_, start), _| start >= position);
-            self.due = self.by_call.len().max(TOLD_USUAL);
+            self.due = self.by_call.len().max(REPORTED_USUAL);
         }
         self.due -= 1;
         if self.by_call.len() < NODES_LIMIT || self.by_call.contains_key(&call) {
@@ -148,7 +148,7 @@ impl GraphNodes {
 
 /// Launches that wait for their call to be simulated (40 bytes each); further ones are simulated like any
 /// other call.
-const TOLD_LIMIT: usize = 1 << 17;
+const REPORTED_LIMIT: usize = 1 << 17;
 
 /// Work launched by calls, reported before the calls are simulated: a scenario that joins or drops this work
 /// must know it when the call is entered, and the operation starts later.
@@ -165,10 +165,10 @@ impl AnnouncedLaunches {
     pub(super) fn tell(&mut self, thread: ThreadId, start: u64, launched: Launched, position: u64) {
         if self.due == 0 {
             self.by_call.retain(|&(_, start), _| start >= position);
-            self.due = self.by_call.len().max(TOLD_USUAL);
+            self.due = self.by_call.len().max(REPORTED_USUAL);
         }
         self.due -= 1;
-        if start >= position && self.by_call.len() < TOLD_LIMIT {
+        if start >= position && self.by_call.len() < REPORTED_LIMIT {
             self.by_call.insert((thread, start), launched);
         }
     }
@@ -207,7 +207,7 @@ mod tests {
         let mut nodes = GraphNodes::default();
         for launch in 0..200_000u64 {
             nodes.tell(ThreadId(1), launch, 1, launch.saturating_sub(100));
-            assert!(nodes.by_call.len() <= 4 * TOLD_USUAL);
+            assert!(nodes.by_call.len() <= 4 * REPORTED_USUAL);
         }
         for launch in 200_000..300_000u64 {
             nodes.tell(ThreadId(1), launch, 1, 0);

@@ -139,7 +139,7 @@ impl Simulation {
     /// the call, or if the call itself is never added.
     pub fn launches(&mut self, thread: ThreadId, launch: u64, launched: Launched) {
         if !self.skips(launch) {
-            self.replay.told.tell(thread, launch, launched, self.position);
+            self.replay.reported.tell(thread, launch, launched, self.position);
         }
     }
 

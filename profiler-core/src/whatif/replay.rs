@@ -41,7 +41,7 @@ pub(super) struct Replay {
     pub(super) origin: Origin,
     launches: Launches,
     pub(super) nodes: GraphNodes,
-    pub(super) told: AnnouncedLaunches,
+    pub(super) reported: AnnouncedLaunches,
     variants: Variants,
     combinations: Combinations,
     pub(super) sampling: Sampling,
@@ -144,7 +144,7 @@ impl Replay {
             // The open call returned at the instant this one was entered, or returns now.
             self.close(&outer);
         }
-        let launched = self.told.take(call);
+        let launched = self.reported.take(call);
         let nodes = self.nodes.take(call);
         let call = Call { tracing_ns: call.tracing_ns.saturating_add(nodes), ..*call };
         let thread = self.threads.enter(&call, launched, self.origin, &self.variants);

@@ -75,7 +75,7 @@ pub struct Recording {
     pub operations: Vec<Operation>,
     pub inputs: Vec<(ThreadId, u64, u64)>,
     /// Thread and entry of the launching call, and its work.
-    pub told: Vec<(ThreadId, u64, Launched)>,
+    pub reported: Vec<(ThreadId, u64, Launched)>,
     /// Start of the first operation of each step.
     pub boundaries: Vec<u64>,
     /// Time at which the device was idle at the end of each step.
@@ -109,12 +109,12 @@ impl Machine {
                 let (act, moved) = match act {
                     Act::Small(stream, nanos, fit) => {
                         let grid = SmallGrid { device: DEVICE, stream: StreamId(stream), kernel: fit, fit };
-                        seen.told.push((ThreadId(thread), now, Launched::Grid(grid)));
+                        seen.reported.push((ThreadId(thread), now, Launched::Grid(grid)));
                         (Act::Launch(stream, nanos, OperationClass::Compute), 0)
                     }
                     Act::Copy(stream, nanos, bytes, to_host) | Act::BlockingCopy(stream, nanos, bytes, to_host) => {
                         let copy = Transfer { device: DEVICE, stream: StreamId(stream), to_host, bytes };
-                        seen.told.push((ThreadId(thread), now, Launched::Copy(copy)));
+                        seen.reported.push((ThreadId(thread), now, Launched::Copy(copy)));
                         let class = if to_host { OperationClass::CopyToHost } else { OperationClass::CopyFromHost };
                         (Act::Launch(stream, nanos, class), bytes)
                     }
@@ -211,7 +211,7 @@ impl Recording {
     }
 
     fn replayed(&self, mut replay: Simulation) -> Simulation {
-        self.told.iter().for_each(|&(thread, launch, launched)| replay.launches(thread, launch, launched));
+        self.reported.iter().for_each(|&(thread, launch, launched)| replay.launches(thread, launch, launched));
         self.operations.iter().for_each(|operation| replay.operation(operation));
         self.calls.iter().for_each(|call| replay.call(call));
         self.inputs.iter().for_each(|&(thread, start, end)| replay.input_wait(thread, start, end));
@@ -229,13 +229,13 @@ impl Recording {
         let mut to = ORIGIN;
         let (mut calls, mut operations, mut boundaries) =
             (self.calls.iter().peekable(), self.operations.iter().peekable(), self.boundaries.iter().peekable());
-        let mut told = self.told.iter().peekable();
+        let mut reported = self.reported.iter().peekable();
         let mut inputs = self.inputs.iter().peekable();
         while from < end {
             while let Some(call) = calls.next_if(|call| call.start < to) {
                 replay.call(call);
             }
-            while let Some(&(thread, launch, launched)) = told.next_if(|&&(_, launch, _)| launch < to) {
+            while let Some(&(thread, launch, launched)) = reported.next_if(|&&(_, launch, _)| launch < to) {
                 replay.launches(thread, launch, launched);
             }
             while let Some(&(thread, start, end)) = inputs.next_if(|&&(_, start, _)| start < to) {

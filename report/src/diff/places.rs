@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_many_kernels_of_a_name_is_told_by_its_place() {
+    fn one_of_many_kernels_of_a_name_is_reported_by_its_place() {
         let a =
             run(&[("load", 50), ("gemm", 100), ("relu", 10), ("gemm", 100), ("relu", 10), ("gemm", 100), ("adam", 20)]);
         let b =

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_went_and_changed_is_told_apart() {
+    fn what_came_went_and_changed_is_distinguished() {
         let a = run(&[("gone", &[10; 20]), ("slow", &[100; 20]), ("more", &[7; 20]), ("same", &[50, 51, 52, 50, 51])]);
         let b = run(&[
             ("new", &[10; 40]),

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_that_do_not_run_and_ranks_that_say_nothing_are_told_apart() {
+    fn kernels_that_do_not_run_and_ranks_that_say_nothing_are_distinguished() {
         let of = |rank, runs| rank_report(rank, vec![state("a", ALL, 8, vec![operation(7, "all_reduce", "1", runs)])]);
         let report = judge(&[of(0, Some(true)), of(1, Some(false)), of(2, Some(true)), of(3, None)]);
         assert_eq!((report.findings[0].kind, report.findings[0].culprits[0].rank), (HangKind::NotRunning, 1));

@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_are_told_by_pipe() {
+    fn instructions_are_reported_by_pipe() {
         let of = |values: &[(&str, f64)]| Figures::of(&profile(values));
         let mut values = vec![("sm__inst_executed.sum", 1_000.0)];
         values.extend([("sm__inst_executed_pipe_lsu.sum", 200.0), ("sm__inst_executed_pipe_alu.sum", 500.0)]);
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_told_by_type() {
+    fn operations_are_reported_by_type() {
         let figures = Figures::of(&profile(&[
             ("sm__ops_path_tensor_src_bf16_dst_fp32.sum", 1e12),
             ("sm__ops_path_tensor_src_fp8.sum", 0.0),

@@ -48,7 +48,7 @@ fn busy() -> [(&'static str, f64); 2] {
 }
 
 #[test]
-fn nobody_is_told_to_change_the_code_of_a_closed_library() {
+fn nobody_is_reported_to_change_the_code_of_a_closed_library() {
     let with_advice = |symbol: &str| {
         let mut view = view(symbol, 0.5, &busy());
         view.findings = vec![finding("at_roof", 0.9), finding("theoretical_occupancy", 0.5)];
@@ -81,7 +81,7 @@ fn the_use_of_one_part_of_a_unit_is_called_a_lower_bound() {
 }
 
 #[test]
-fn shares_above_everything_are_told_as_inconsistent() {
+fn shares_above_everything_are_reported_as_inconsistent() {
     let says = |values: &[(&str, f64)]| page(vec![view("kernel", 0.5, values)]).contains("inconsistent shares above");
     assert!(!says(&busy()) && !says(&[(Roof::Dram.metric(), 108.0)]), "counters overshoot a little");
     assert!(says(&[(Roof::Dram.metric(), 112.0)]));

@@ -37,8 +37,8 @@ pub struct Collectives {
     others: u64,
     times_lost: u64,
     /// Rows of the profiler plugin and their groups.
-    told: Vec<CollectiveRow>,
-    told_groups: Vec<RowGroup>,
+    reported: Vec<CollectiveRow>,
+    reported_groups: Vec<RowGroup>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -83,26 +83,26 @@ impl Collectives {
     /// Adds an operation with a known communicator; others are ignored. Its kernel must be passed to
     /// [`push`](Self::push) as well.
     pub fn operation(&mut self, of: &Collective) {
-        if of.basis == Basis::KernelName || of.communicator == 0 || self.told.len() >= ROWS_LIMIT {
+        if of.basis == Basis::KernelName || of.communicator == 0 || self.reported.len() >= ROWS_LIMIT {
             return;
         }
         let nanos = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
         let (start, end) = (nanos(of.start.nanos()), nanos(of.end.nanos()));
         // One kernel can do several operations, the same on all ranks: the first represents it.
-        if self.told.last().is_some_and(|last| (last.start, last.end) == (start, end)) {
+        if self.reported.last().is_some_and(|last| (last.start, last.end) == (start, end)) {
             return;
         }
         let is_group = |group: &RowGroup| (group.communicator, group.function) == (of.communicator, of.function);
-        let place = self.told_groups.iter().position(is_group).unwrap_or_else(|| {
+        let place = self.reported_groups.iter().position(is_group).unwrap_or_else(|| {
             let (communicator, function, size) = (of.communicator, of.function, of.ranks);
-            self.told_groups.push(RowGroup { communicator, function, size, count: 0, basis: of.basis });
-            self.told_groups.len() - 1
+            self.reported_groups.push(RowGroup { communicator, function, size, count: 0, basis: of.basis });
+            self.reported_groups.len() - 1
         });
-        let group = &mut self.told_groups[place];
+        let group = &mut self.reported_groups[place];
         (group.count, group.basis) = (group.count + 1, group.basis.max(of.basis));
         // Operations that NCCL does not count are identified by their order alone.
         let sequence = of.sequence.unwrap_or(of.ordinal);
-        self.told.push(CollectiveRow { group: place as u32, sequence, start, end });
+        self.reported.push(CollectiveRow { group: place as u32, sequence, start, end });
     }
 
     /// Adds device time as returned by [`Captures::take_segments`](crate::capture::Captures::take_segments).
@@ -161,12 +161,12 @@ impl Collectives {
     pub fn rows(&self) -> RankRows {
         let mut rows = self.rows.clone();
         let mut groups = self.groups.clone();
-        if !self.told.is_empty() {
-            let told: FxHashSet<(i64, i64)> = self.told.iter().map(|row| (row.start, row.end)).collect();
+        if !self.reported.is_empty() {
+            let reported: FxHashSet<(i64, i64)> = self.reported.iter().map(|row| (row.start, row.end)).collect();
             rows.retain(|row| {
-                let is_told = told.contains(&(row.start, row.end));
-                groups[row.group as usize].count -= u64::from(is_told);
-                !is_told
+                let is_reported = reported.contains(&(row.start, row.end));
+                groups[row.group as usize].count -= u64::from(is_reported);
+                !is_reported
             });
         }
         rows.sort_unstable_by_key(|row| (row.start, row.end));
@@ -177,8 +177,8 @@ impl Collectives {
             *next += 1;
         }
         let first = groups.len() as u32;
-        rows.extend(self.told.iter().map(|row| CollectiveRow { group: first + row.group, ..*row }));
-        groups.extend(&self.told_groups);
+        rows.extend(self.reported.iter().map(|row| CollectiveRow { group: first + row.group, ..*row }));
+        groups.extend(&self.reported_groups);
         let device = self.devices.iter().max_by_key(|&&(device, count)| (count, std::cmp::Reverse(device.0)));
         let times = device.and_then(|(device, _)| self.times.get(device)).map(Vec::as_slice);
         RankRows::new(groups, rows, times.unwrap_or_default())

@@ -45,8 +45,8 @@ impl Compared {
         {
             return Self { from, to, is_steady: true };
         }
-        let told = instances.all.iter().filter(|instance| instance.judgment == Judgment::Resolved);
-        let (from, to) = told.fold((i64::MAX, i64::MIN), |(from, to), one| (from.min(one.first), to.max(one.last_end)));
+        let reported = instances.all.iter().filter(|instance| instance.judgment == Judgment::Resolved);
+        let (from, to) = reported.fold((i64::MAX, i64::MIN), |(from, to), one| (from.min(one.first), to.max(one.last_end)));
         Self { from, to, is_steady: false }
     }
 }
@@ -82,11 +82,11 @@ impl RootCause<'_> {
         for (place, row) in rows.iter_mut().enumerate() {
             source.rows(place, &mut |of_rank| {
                 own[place] = self.own_time(place, of_rank, &ranks[place]);
-                let told = self.resolved_rows(place, of_rank);
+                let reported = self.resolved_rows(place, of_rank);
                 collective_ns +=
-                    told.iter().map(|one| one.end.saturating_sub(one.start).max(0).unsigned_abs()).sum::<u64>();
-                self.waits(place, &told, row, &mut wait);
-                self.reasons(place, &told);
+                    reported.iter().map(|one| one.end.saturating_sub(one.start).max(0).unsigned_abs()).sum::<u64>();
+                self.waits(place, &reported, row, &mut wait);
+                self.reasons(place, &reported);
             })?;
         }
         Ok((own, collective_ns))
@@ -94,21 +94,21 @@ impl RootCause<'_> {
 
     fn resolved_rows(&self, place: usize, rows: &RankRows) -> Vec<ResolvedRow> {
         let clock = &self.clocks[self.instances.hosts[place]];
-        let told = rows.rows.iter().filter_map(|row| {
+        let reported = rows.rows.iter().filter_map(|row| {
             let number = self.instances.of(rows, row)?;
             let instance = &self.instances.all[number as usize];
             let (start, end) = (clock.common(row.start), clock.common(row.end));
             let waited = instance.waiting(start, end);
-            let told = ResolvedRow { number, start, end, raw_end: row.end, waited };
-            (instance.judgment == Judgment::Resolved).then_some(told)
+            let reported = ResolvedRow { number, start, end, raw_end: row.end, waited };
+            (instance.judgment == Judgment::Resolved).then_some(reported)
         });
-        told.collect()
+        reported.collect()
     }
 
-    fn waits(&mut self, place: usize, told: &[ResolvedRow], row: &mut RankRow, wait: &mut impl FnMut(usize, usize, u64)) {
+    fn waits(&mut self, place: usize, reported: &[ResolvedRow], row: &mut RankRow, wait: &mut impl FnMut(usize, usize, u64)) {
         let mut waited_for: FxHashMap<u32, u64> = FxHashMap::default();
-        let mut late: Vec<i64> = Vec::with_capacity(told.len());
-        for one in told {
+        let mut late: Vec<i64> = Vec::with_capacity(reported.len());
+        for one in reported {
             let instance = &mut self.instances.all[one.number as usize];
             instance.waited += one.waited;
             late.push(one.start.saturating_sub(instance.first));
@@ -127,21 +127,21 @@ impl RootCause<'_> {
 
     /// For each collective that this rank was the last to start: the previous collective, and the reason for
     /// the lateness.
-    fn reasons(&mut self, place: usize, told: &[ResolvedRow]) {
-        let mut by_end: Vec<usize> = (0..told.len()).collect();
-        by_end.sort_unstable_by_key(|&index| told[index].end);
+    fn reasons(&mut self, place: usize, reported: &[ResolvedRow]) {
+        let mut by_end: Vec<usize> = (0..reported.len()).collect();
+        by_end.sort_unstable_by_key(|&index| reported[index].end);
         let mut newest_of_group: FxHashMap<u32, i64> = FxHashMap::default();
-        for (index, one) in told.iter().enumerate() {
+        for (index, one) in reported.iter().enumerate() {
             let instance = self.instances.all[one.number as usize];
             let since = newest_of_group.insert(instance.group, one.end).unwrap_or(i64::MIN);
             if instance.last_rank as usize != place {
                 continue;
             }
-            let before = by_end.partition_point(|&other| told[other].end <= one.start);
-            let before = before.checked_sub(1).map(|place| &told[by_end[place]]);
+            let before = by_end.partition_point(|&other| reported[other].end <= one.start);
+            let before = before.checked_sub(1).map(|place| &reported[by_end[place]]);
             let mut waited = 0_u64;
             let mut most: Option<&ResolvedRow> = None;
-            for other in told[..index].iter().rev().take_while(|other| other.start >= since) {
+            for other in reported[..index].iter().rev().take_while(|other| other.start >= since) {
                 waited += other.waited;
                 if other.waited > most.map_or(0, |most| most.waited) {
                     most = Some(other);
@@ -177,8 +177,8 @@ impl RootCause<'_> {
 
 /// Rank that is the root cause of the lateness of each resolved collective, with the collective.
 pub(super) fn culprits(instances: &Instances) -> impl Iterator<Item = (usize, &super::instances::Instance)> {
-    let told = instances.all.iter().filter(|instance| instance.judgment == Judgment::Resolved);
-    told.map(|instance| {
+    let reported = instances.all.iter().filter(|instance| instance.judgment == Judgment::Resolved);
+    reported.map(|instance| {
         let mut at = instance;
         for _ in 0..HOPS {
             match instances.all.get(at.because_of as usize) {

@@ -155,11 +155,11 @@ impl RankRows {
         let bounds_read: Vec<_> = (0..bounds).map(|_| next().cast_signed()).collect();
         let ends: Vec<_> = (0..bounds).map(|_| next() as u32).collect();
         let times_read: Vec<_> = (0..times).map(|_| next()).map(|word| (word as u8, word >> 8)).collect();
-        let is_whole = rows.iter().all(|row| (row.group as usize) < groups.len())
+        let is_complete = rows.iter().all(|row| (row.group as usize) < groups.len())
             && ends.is_sorted()
             && ends.last().is_none_or(|&last| last as usize == times_read.len())
             && times_read.iter().all(|&(leaf, _)| (leaf as usize) < LEAF_COUNT);
-        is_whole.then_some(Self { groups, rows, pieces: Pieces { bounds: bounds_read, ends, times: times_read } })
+        is_complete.then_some(Self { groups, rows, pieces: Pieces { bounds: bounds_read, ends, times: times_read } })
     }
 }
 
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn time_between_rows_is_told_by_cause_and_sums() {
+    fn time_between_rows_is_reported_by_cause_and_sums() {
         let rows = sample();
         let leaves = rows.between(200, 300);
         assert_eq!(leaves[Leaf::HostBlocked as usize], 70);

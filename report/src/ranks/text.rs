@@ -242,11 +242,11 @@ fn limits_table(out: &mut Page, report: &RanksReport) {
     let _ = writeln!(out, "  rank   tensor   memory    issue  latency few warps idle SMs low clock not told");
     for (rank, times) in rows.iter().take(SHOWN) {
         let total = times.iter().sum::<u64>().max(1) as f64;
-        let [tensor, memory, issue, latency, warps, idle, clock, untold] =
+        let [tensor, memory, issue, latency, warps, idle, clock, unresolved] =
             Limit::ALL.map(|limit| format!("{:.1}", 100.0 * times[limit as usize] as f64 / total));
         let _ = writeln!(
             out,
-            "  {rank:>4} {tensor:>8} {memory:>8} {issue:>8} {latency:>8} {warps:>9} {idle:>8} {clock:>9} {untold:>8}"
+            "  {rank:>4} {tensor:>8} {memory:>8} {issue:>8} {latency:>8} {warps:>9} {idle:>8} {clock:>9} {unresolved:>8}"
         );
     }
     if rows.len() > SHOWN {

@@ -52,8 +52,8 @@ impl Report {
         (end, damage): (End, Vec<String>),
         simulated: bool,
     ) -> Self {
-        let whole_until = attributor.last_flush().filter(|_| end == End::Abrupt);
-        let completeness = Completeness { loss: *loss, whole_until, end, damage, ..attributor.completeness() };
+        let complete_until = attributor.last_flush().filter(|_| end == End::Abrupt);
+        let completeness = Completeness { loss: *loss, complete_until, end, damage, ..attributor.completeness() };
         let devices: Vec<_> =
             attributor.devices().map(|account| device_report(account, attributor, dictionary, simulated)).collect();
         let mut ranges = RangesReport::of(attributor, dictionary);

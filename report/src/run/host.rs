@@ -69,8 +69,8 @@ impl HostReport {
         causes.retain(|row| row.total_ns > 0);
         causes.sort_by_key(|row| (std::cmp::Reverse(row.total_ns), row.cause));
         let longest = devices.iter().max_by_key(|device| device.window_ns);
-        let told = longest.filter(|device| device.step_meaning.recognized_by.is_some());
-        let step = told.and_then(|device| device.steps.as_ref()).map(|steps| steps.duration_percentile(50));
+        let reported = longest.filter(|device| device.step_meaning.recognized_by.is_some());
+        let step = reported.and_then(|device| device.steps.as_ref()).map(|steps| steps.duration_percentile(50));
         let row = |Called { line, cause, time, within_ns }: Called<'_>| {
             let share = time.total_ns as f64 / steady.max(1) as f64;
             let name = |id: NameId| dictionary.name(id).to_owned();

@@ -198,9 +198,9 @@ fn division_sentence(limits: &ComputeLimits) -> String {
         .filter(|(_, share)| *share >= MENTIONED)
         .map(|(limit, share)| format!("{} {}", words::limit(limit), percent(share)))
         .collect();
-    let untold = limits.share(Limit::Unresolved);
-    if untold >= MENTIONED {
-        parts.push(format!("not told apart {}", percent(untold)));
+    let unresolved = limits.share(Limit::Unresolved);
+    if unresolved >= MENTIONED {
+        parts.push(format!("not told apart {}", percent(unresolved)));
     }
     let clock = limits.kernel_clock_hz.filter(|_| limits.set.highest_clock_hz > 0).map_or(String::new(), |clock| {
         format!(", at {:.2} of {:.2} GHz by counted cycles", clock / 1e9, limits.set.highest_clock_hz as f64 / 1e9)

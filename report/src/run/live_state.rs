@@ -46,7 +46,7 @@ impl Report {
         let (cause, share) = bottleneck.live;
         let gain = self.best_case(cause);
         let interval = gain.as_ref().and_then(|gain| gain.interval);
-        let until = self.completeness.whole_until.map(|(until, _)| until.nanos());
+        let until = self.completeness.complete_until.map(|(until, _)| until.nanos());
         let lost: Vec<_> = losses(&self.completeness.loss).collect();
         let counters: Vec<_> = self.counter_losses.iter().filter_map(loss_sentence).collect();
         let object = Object::new()

@@ -69,9 +69,9 @@ pub(crate) fn bottleneck(report: &Report, samples: &SampleTotals) -> Bottleneck 
         None => (cause, share, because),
     };
     evidence.insert(0, because);
-    let told = report.bursts.as_ref().and_then(|table| bursts::changes(table, report.process.start));
-    let told: Vec<String> = told.into_iter().chain(report.monitored.as_ref().map(division)).collect();
-    evidence.splice(1..1, told);
+    let reported = report.bursts.as_ref().and_then(|table| bursts::changes(table, report.process.start));
+    let reported: Vec<String> = reported.into_iter().chain(report.monitored.as_ref().map(division)).collect();
+    evidence.splice(1..1, reported);
     Bottleneck {
         cause,
         share,
@@ -127,10 +127,10 @@ fn divided(time: &MonitoredTime, several: bool) -> (Cause, f64, String) {
 
 /// Sentence about how the time divides.
 fn division(time: &MonitoredTime) -> String {
-    let told = time.parts.iter().filter(|part| part.nanos * 200 >= time.window_ns);
+    let reported = time.parts.iter().filter(|part| part.nanos * 200 >= time.window_ns);
     let share = |nanos: u64| format!("{:.0} %", nanos as f64 / time.window_ns.max(1) as f64 * 100.0);
     let mut parts: Vec<String> =
-        told.map(|part| format!("{} {}", words::spent(part.cause), share(part.nanos))).collect();
+        reported.map(|part| format!("{} {}", words::spent(part.cause), share(part.nanos))).collect();
     parts.push(format!("not told apart {}", share(time.unresolved_ns)));
     let (devices, hosts) = time.samples;
     let sampled = format!("{}, {}", counted(devices, "GPU sample"), counted(hosts, "CPU sample"));

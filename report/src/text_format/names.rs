@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernels_are_told_apart_by_what_differs() {
+    fn kernels_are_distinguished_by_what_differs() {
         let of = |functor: &str| {
             let functor = format!("at::native::{functor}<float>");
             format!("void at::native::vectorized_kernel<4, {functor}, std::array<char*, 2ul> >(int, {functor})")

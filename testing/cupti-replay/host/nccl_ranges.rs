@@ -29,13 +29,13 @@ const REDUCE_KERNEL: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
 
 /// A struct with its reported size.
 #[derive(Clone, Copy)]
-struct Told {
+struct Reported {
     schema: u64,
     words: [u64; 3],
     size: usize,
 }
 
-impl Told {
+impl Reported {
     /// Communicator, bytes, and root, peer or reduction.
     fn numbered(schema: u64, communicator: u64, bytes: u64, number: u32) -> Self {
         Self { schema, words: [communicator, bytes, number.into()], size: 24 }
@@ -54,28 +54,28 @@ pub fn communicate(recording: &std::ffi::OsStr) -> Result<(), String> {
     // SAFETY: a text that ends with NUL.
     let nccl = Nccl { domain: unsafe { NCCL.domain_create_a(c"NCCL".as_ptr()) }.addr() };
     let mut recorded = Recording::new();
-    let reduce = Told::numbered(ALL_REDUCE, DP, 4 << 20, 3);
+    let reduce = Reported::numbered(ALL_REDUCE, DP, 4 << 20, 3);
     for _ in 0..50 {
         nccl.call(c"ncclAllReduce", Some(reduce), || launch(&mut recorded, REDUCE_KERNEL))?;
         // A launch of another library right afterwards.
         launch(&mut recorded, "gemm")?;
     }
-    nccl.group(&[(c"ncclAllReduce", Told::numbered(ALL_REDUCE, DP, 1 << 10, 3)); 3], || {
+    nccl.group(&[(c"ncclAllReduce", Reported::numbered(ALL_REDUCE, DP, 1 << 10, 3)); 3], || {
         launch(&mut recorded, REDUCE_KERNEL)
     })?;
-    let both = [(c"ncclSend", Told::numbered(SEND, DP, 1000, 3)), (c"ncclRecv", Told::numbered(RECEIVE, DP, 3000, 3))];
+    let both = [(c"ncclSend", Reported::numbered(SEND, DP, 1000, 3)), (c"ncclRecv", Reported::numbered(RECEIVE, DP, 3000, 3))];
     nccl.group(&both, || launch(&mut recorded, "ncclDevKernel_SendRecv"))?;
     // Two communicators in a group, with one kernel each.
-    let two = [DP, TP].map(|communicator| (c"ncclAllReduce", Told::numbered(ALL_REDUCE, communicator, 8, 3)));
+    let two = [DP, TP].map(|communicator| (c"ncclAllReduce", Reported::numbered(ALL_REDUCE, communicator, 8, 3)));
     nccl.group(&two, || (0..2).try_for_each(|_| launch(&mut recorded, REDUCE_KERNEL)))?;
     // Without a communicator, as before NCCL 2.25; and with a size that only the schema determines.
-    let old = Told { size: 16, ..Told::numbered(ALL_REDUCE, 4096, 3, 0) };
-    for told in [old, Told { size: usize::MAX, ..reduce }] {
-        nccl.call(c"ncclAllReduce", Some(told), || launch(&mut recorded, REDUCE_KERNEL))?;
+    let old = Reported { size: 16, ..Reported::numbered(ALL_REDUCE, 4096, 3, 0) };
+    for reported in [old, Reported { size: usize::MAX, ..reduce }] {
+        nccl.call(c"ncclAllReduce", Some(reported), || launch(&mut recorded, REDUCE_KERNEL))?;
     }
     let recorded = std::thread::scope(|scope| {
         let worker = scope.spawn(move || -> Result<Recording, String> {
-            let gather = Told { schema: ALL_GATHER, words: [TP, 1 << 14, 0], size: 16 };
+            let gather = Reported { schema: ALL_GATHER, words: [TP, 1 << 14, 0], size: 16 };
             for _ in 0..20 {
                 let kernel = "ncclDevKernel_AllGather_RING_LL";
                 nccl.call(c"ncclAllGather", Some(gather), || launch(&mut recorded, kernel))?;
@@ -97,15 +97,15 @@ fn launch(recorded: &mut Recording, kernel: &str) -> Result<(), String> {
 
 impl Nccl {
     /// A call with its range; `inside` is the work of the call.
-    fn call(self, name: &CStr, told: Option<Told>, inside: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    fn call(self, name: &CStr, reported: Option<Reported>, inside: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
         let domain: Handle = std::ptr::without_provenance(self.domain);
         // SAFETY: a text that ends with NUL.
         let name = unsafe { NCCL.register_string_a(domain, name.as_ptr()) };
         let plain =
             EventAttributes { message_type: message_type::REGISTERED, message: name.cast(), ..EventAttributes::new() };
-        let places = told.as_ref().map(|told| {
-            let payload = (&raw const told.words).cast();
-            [PayloadData { schema: STATIC_SCHEMAS + told.schema, size: told.size, payload }]
+        let places = reported.as_ref().map(|reported| {
+            let payload = (&raw const reported.words).cast();
+            [PayloadData { schema: STATIC_SCHEMAS + reported.schema, size: reported.size, payload }]
         });
         let attributes = match &places {
             None => plain,
@@ -125,9 +125,9 @@ impl Nccl {
     }
 
     /// Calls in a group, whose end launches them all.
-    fn group(self, calls: &[(&CStr, Told)], launches: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    fn group(self, calls: &[(&CStr, Reported)], launches: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
         self.call(c"ncclGroupStart", None, || Ok(()))?;
-        calls.iter().try_for_each(|(name, told)| self.call(name, Some(*told), || Ok(())))?;
+        calls.iter().try_for_each(|(name, reported)| self.call(name, Some(*reported), || Ok(())))?;
         self.call(c"ncclGroupEnd", None, launches)
     }
 }

@@ -28,8 +28,8 @@ def by_rank(table):
 
 
 def critical_path(analysis, rank, annotation):
-    graph, is_whole = analysis.critical_path_analysis(rank=rank, annotation=annotation, instance_id=1)
-    if not is_whole:
+    graph, is_complete = analysis.critical_path_analysis(rank=rank, annotation=annotation, instance_id=1)
+    if not is_complete:
         raise ValueError("no critical path")
     return len(graph.get_critical_path_breakdown())
 

@@ -26,10 +26,10 @@ PART = re.compile(r"part (\w+) begun ([\d.]+) steps (\d+) first_ms ([\d.]+) last
 def parts_of(run: Run) -> dict[str, dict[str, float]]:
     """Data that the program prints for each part: start time, number of steps, and their medians in milliseconds."""
     names = ("begun", "steps", "first", "last")
-    return {found[1]: dict(zip(names, map(float, found.causes()[1:]))) for found in PART.finditer(run.stdout)}
+    return {found[1]: dict(zip(names, map(float, found.groups()[1:]))) for found in PART.finditer(run.stdout)}
 
 
-def told_after(report: dict, begun: float, cause: str) -> float | None:
+def reported_after(report: dict, begun: float, cause: str) -> float | None:
     """Seconds from `begun` until the report enters the bottleneck at or after it (5 s before count as well)."""
     times = [change["at_unix_ns"] / 1e9 - begun for change in report["bursts"]["changes"] if change["cause"] == cause]
     return min((time for time in times if time > -5.0), default=None)
@@ -61,7 +61,7 @@ def changes(suite: Suite) -> Iterator[Result]:
     report = single(suite, run).report
     print(table(report, parts), flush=True)
     for name, cause in EXPECTED.items():
-        after = told_after(report, parts[name]["begun"], cause)
+        after = reported_after(report, parts[name]["begun"], cause)
         # The first part includes start-up, and the samples, which name no bottleneck before 2.5 s.
         yield expect(f"auto.changes.{name}", after is not None and after <= WITHIN, f"{cause} after {after} s")
     found = [change["cause"] for change in report["bursts"]["changes"]]
@@ -111,11 +111,11 @@ def after(suite: Suite) -> Iterator[Result]:
     report = single(suite, run).report
     own, without = (part["launch"]["last"] / part["launch"]["first"] for part in (found, bare))
     low, high = (report["cost"].get(f"slowed_since_bursts_{end}") for end in ("low", "high"))
-    told = f"{own:.3f} by the program ({without:.3f} without gpuwhy), {low} to {high} by the report"
+    reported = f"{own:.3f} by the program ({without:.3f} without gpuwhy), {low} to {high} by the report"
     print(f"| launches after a burst | {told} |", flush=True)
     yield expect("auto.after.burst", report["cost"]["bursts"] == 1, str(report["cost"]))
     # 32 steps on each side, far apart: 3 % for other activity on the host.
-    yield expect("auto.after.told", low is not None and low - 0.03 <= own <= high + 0.03, told)
+    yield expect("auto.after.told", low is not None and low - 0.03 <= own <= high + 0.03, reported)
 
 
 def checks() -> list[Check]:

@@ -105,13 +105,13 @@ def by_report(limits: dict) -> tuple[dict[str, float], float]:
     """Shares of the limits that a report distinguishes, and the unresolved share."""
     steady = limits["steady_ns"]
     total = sum(steady.values())
-    told = total - steady.get("unresolved", 0)
-    if told <= 0:
+    reported = total - steady.get("unresolved", 0)
+    if reported <= 0:
         return {}, 1.0
     time = {
         **{name: steady.get(name, 0) for name in ("tensor", "memory", "issue", "lowered_clock")},
         "waiting": steady.get("latency", 0) + steady.get("occupancy", 0), "idle": steady.get("idle_multiprocessors", 0)}
-    return {name: time[name] / told for name in PARTS}, 1 - told / total
+    return {name: time[name] / reported for name in PARTS}, 1 - reported / total
 
 
 def samples_of(suite: Suite, trace: Trace) -> list[Sample]:
@@ -144,8 +144,8 @@ def table(rows: Sequence[dict]) -> str:
     """All programs with both methods, in percent of the time of kernels."""
     lines = []
     for row in rows:
-        lines.append(row_of(row["name"], "1 kHz and kernel records", row["ours"], f"{100 * row['untold']:.1f}"))
-        lines.append(row_of(row["name"], "10 kHz and kernel records", row["fast"], f"{100 * row['fast_untold']:.1f}"))
+        lines.append(row_of(row["name"], "1 kHz and kernel records", row["ours"], f"{100 * row['unresolved']:.1f}"))
+        lines.append(row_of(row["name"], "10 kHz and kernel records", row["fast"], f"{100 * row['fast_unresolved']:.1f}"))
         lines.append(row_of(row["name"], "10 kHz samples alone", row["alone"], ""))
     return gains.table(["program", "from", "tensor", "memory", "issue", "latency, occupancy", "idle", "lowered clock", "not told apart"], lines)
 
@@ -181,18 +181,18 @@ def judged(suite: Suite, prefix: str, name: str, usual: Trace, fast: Trace) -> I
         f"{prefix}.samples", len(samples) >= FEWEST and 0 < length <= SHORT, f"{len(samples)} samples of {length / 1e3:.0f} us")
     kernels = [(int(start), int(end)) for start, end in query(suite, fast, "select start_ns, end_ns from kernels order by start_ns")]
     alone = by_samples(samples, merged(kernels), float(fast_limits.get("highest_clock_hz") or 0))
-    (ours, untold), (theirs, fast_untold) = by_report(limits), by_report(fast_limits)
+    (ours, unresolved), (theirs, fast_unresolved) = by_report(limits), by_report(fast_limits)
     if not theirs or not ours or not alone:
         yield expect(prefix, False, f"nothing is told apart: {limits['steady_ns']}, {len(kernels)} kernels, {len(samples)} samples")
         return
-    suite.record("division", {"name": name, "ours": ours, "untold": untold, "fast": theirs, "fast_untold": fast_untold, "alone": alone,
+    suite.record("division", {"name": name, "ours": ours, "unresolved": unresolved, "fast": theirs, "fast_unresolved": fast_unresolved, "alone": alone,
                               "samples": len(samples)})
     points = differences(ours, theirs)
     worst = PARTS[points.index(max(points))]
     yield expect(
         prefix, statistics.median(points) <= LIMIT,
         f"median difference of the parts {statistics.median(points):.1f} points, largest {max(points):.1f} ({worst}), limit {LIMIT}; "
-        f"not told apart {untold:.1%} and {fast_untold:.1%}")
+        f"not told apart {unresolved:.1%} and {fast_unresolved:.1%}")
 
 
 def write_table(suite: Suite) -> Iterator[Result]:

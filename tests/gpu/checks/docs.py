@@ -108,7 +108,7 @@ def judge(line: Line, run: Run, name: str) -> Result:
     said = run.stdout + run.stderr
     lacking = OPTIONAL.search(run.stderr)
     if run.code != 0 and lacking:
-        return skipped(name, f"{line.text.splitlines()[0]}: {next(filter(None, lacking.causes()))} is not installed")
+        return skipped(name, f"{line.text.splitlines()[0]}: {next(filter(None, lacking.groups()))} is not installed")
     codes = (*how.codes, 124, 130) if how.interrupt is not None else how.codes
     right = run.code in codes and re.search(how.says, said) is not None
     last = (run.stderr.strip() or run.stdout.strip()).splitlines()[-1:] or [""]
@@ -126,13 +126,13 @@ def snippet(folder: Folder, line: Line, name: str) -> Iterator[Result]:
         place = f"docs.{dataclasses.replace(line, number=line.number + row['line'] - 1).place}"
         lacking = OPTIONAL.search(row["error"])
         if lacking:
-            yield skipped(place, f"{row['statement']}: {next(filter(None, lacking.causes()))} is not installed")
+            yield skipped(place, f"{row['statement']}: {next(filter(None, lacking.groups()))} is not installed")
         else:
             yield expect(place, not row["error"], f"{row['statement']}{': ' if row['error'] else ''}{row['error'][-400:]}")
     if not rows or run.code != 0:
         lacking = OPTIONAL.search(run.stderr)
         if lacking and not rows:
-            yield skipped(f"docs.{line.place}", f"{next(filter(None, lacking.causes()))} is not installed")
+            yield skipped(f"docs.{line.place}", f"{next(filter(None, lacking.groups()))} is not installed")
         else:
             yield expect(f"docs.{line.place}", False, f"{run.ending()}: {(run.stdout + run.stderr).strip()[-400:]}")
 

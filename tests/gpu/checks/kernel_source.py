@@ -47,14 +47,14 @@ def marked(source: pathlib.Path) -> dict[str, int]:
 
 def judged(name: str, report: dict, source: pathlib.Path) -> Iterator[Result]:
     """Results for the kernels of a source file in `gpuwhy kernels --source --json`."""
-    told = report.get("source") or {}
-    outcomes, samples = told.get("outcomes"), told.get("samples", 0)
-    lost = told.get("lost_samples", 0) + told.get("foreign_samples", 0)
+    reported = report.get("source") or {}
+    outcomes, samples = reported.get("outcomes"), reported.get("samples", 0)
+    lost = reported.get("lost_samples", 0) + reported.get("foreign_samples", 0)
     yield expect(f"kernels.source.{name}.sampled", outcomes == ["measured"] and samples >= FEW,
                  f"{outcomes}, {told.get('reasons')}, {samples} samples, {lost} lost or of others, "
                  f"{told.get('buffer_overflows')} overflows, {told.get('lost_modules')} modules lost")
     for kernel, line in marked(source).items():
-        function = next((of for of in told.get("functions", []) if of["name"].startswith(kernel)), None)
+        function = next((of for of in reported.get("functions", []) if of["name"].startswith(kernel)), None)
         if function is None or not function["lines"]:
             yield expect(f"kernels.source.{name}.{kernel}", False, "no samples" if function is None else "no lines")
             continue
@@ -67,7 +67,7 @@ def judged(name: str, report: dict, source: pathlib.Path) -> Iterator[Result]:
                      f"{function['samples']} samples; SASS {'there' if function['instructions'][0]['sass'] else 'not there'}")
 
 
-    if barrier := next((of for of in told.get("functions", []) if of["name"].startswith("k_barrier")), None):
+    if barrier := next((of for of in reported.get("functions", []) if of["name"].startswith("k_barrier")), None):
         waits = {reason: count for reason, count in barrier["stalls"].items() if reason != "selected"}
         yield expect(f"kernels.source.{name}.k_barrier", max(waits, key=waits.get, default=None) == "barrier",
                      f"{sorted(waits.items(), key=lambda of: -of[1])[:3]}")
@@ -159,8 +159,8 @@ def samples_of(suite: Suite, run: Run) -> tuple[list[str], int]:
     shown = suite.run("kernel-source-shown", [suite.gpuwhy, "kernels", "--source", "--json", traces[0]])
     if shown.code != 0:
         return [f"not readable: {shown.stderr.strip()[-100:]}"], 0
-    told = json.loads(shown.stdout)["source"]
-    return told["outcomes"], told["samples"]
+    reported = json.loads(shown.stdout)["source"]
+    return reported["outcomes"], reported["samples"]
 
 
 def judged_runs(name: str, bare: Run, runs: Sequence[Run], found: Sequence[tuple[list[str], int]]) -> Iterator[Result]:
@@ -174,8 +174,8 @@ def judged_runs(name: str, bare: Run, runs: Sequence[Run], found: Sequence[tuple
     seconds = sorted(run.seconds for run in runs)
     yield expect(f"{name}.time", seconds[-1] <= TIMES_BARE * bare.seconds,
                  f"bare {bare.seconds:.2f} s, with program counters {seconds[0]:.2f} to {seconds[-1]:.2f} s")
-    told = ", ".join(f"{samples} ({' '.join(outcomes)})" for outcomes, samples in found)
-    yield expect(f"{name}.samples", all(outcomes == ["measured"] and samples >= FEW for outcomes, samples in found), told)
+    reported = ", ".join(f"{samples} ({' '.join(outcomes)})" for outcomes, samples in found)
+    yield expect(f"{name}.samples", all(outcomes == ["measured"] and samples >= FEW for outcomes, samples in found), reported)
 
 
 def repeated(suite: Suite) -> Iterator[Result]:

@@ -53,13 +53,13 @@ def rows(measured: Sequence[dict], live: Sequence[dict], ncu: dict[str, dict[str
         if kernel["outcome"] != "measured" or names.count(kernel["name"]) > 1 or not kernel["roofs"]:
             continue
         own = limits.get(kernel["name"]) or {}
-        told = own.get("roof") if own.get("own") else None
-        roof = told or kernel["nearest_roof"]
+        reported = own.get("roof") if own.get("own") else None
+        roof = reported or kernel["nearest_roof"]
         if roof not in kernel["roofs"]:
             continue
         found.append(Row(
-            kernel["name"], (kernel["duration_ns"] or 0) / 1e3, roof, 100 * own["used"] if told else None,
-            100 * own["standard_error"] if told else None, 100 * kernel["roofs"][roof],
+            kernel["name"], (kernel["duration_ns"] or 0) / 1e3, roof, 100 * own["used"] if reported else None,
+            100 * own["standard_error"] if reported else None, 100 * kernel["roofs"][roof],
             ncu.get(kernel["symbol"], {}).get(ROOFS[roof])))
     return found
 

@@ -57,7 +57,7 @@ def repetitions(printed: str) -> list[Repetition]:
 
     Raises Failed if there is none.
     """
-    found = [Repetition(*map(float, match.causes())) for match in LINE.finditer(printed)]
+    found = [Repetition(*map(float, match.groups())) for match in LINE.finditer(printed)]
     if not found:
         raise Failed(f"no repetition in {printed[-150:]!r}")
     return found
@@ -146,8 +146,8 @@ def toggled(suite: Suite) -> Iterator[Result]:
     time.sleep(INTERVAL / 2)
     toggles = []
     for number in range(interval_count):
-        told = suite.run("toggle", [suite.gpuwhy, "stop" if number % 2 else "start", str(process.pid)])
-        if told.code != 0:
+        reported = suite.run("toggle", [suite.gpuwhy, "stop" if number % 2 else "start", str(process.pid)])
+        if reported.code != 0:
             process.kill()
             suite.finish(process, folder, began)
             yield expect("launches.toggled", False, f"{told.ending()}: {(told.stdout + told.stderr).strip()[-200:]}")

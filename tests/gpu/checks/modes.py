@@ -19,7 +19,7 @@ NODES = 1000
 # Overhead of a node in a report's estimate, nanoseconds: `GRAPH_NODE_NANOS` of profiler_core::cost.
 NODE_NANOS = 831
 WHOLE = "[CUDA graph"
-NOT_WHOLE = "this CUPTI is older than 13.2 and records no whole graphs: give --other-cupti"
+INCOMPLETE = "this CUPTI is older than 13.2 and records no whole graphs: give --other-cupti"
 
 
 def with_whole_graphs(suite: Suite, level: str) -> dict[str, str]:
@@ -27,7 +27,7 @@ def with_whole_graphs(suite: Suite, level: str) -> dict[str, str]:
     return {"GPUWHY_CUDA_GRAPH_TRACE": level, **({"GPUWHY_CUPTI_PATH": suite.other_cupti} if suite.other_cupti else {})}
 
 
-def is_whole(trace: Trace) -> bool:
+def is_complete(trace: Trace) -> bool:
     """True if the run began with complete graphs."""
     return trace.report["cost"]["whole_graphs"]
 
@@ -37,8 +37,8 @@ def whole_graphs(suite: Suite) -> Iterator[Result]:
     program = programs(suite)["graph"]
     nodes = single(suite, suite.run("modes-nodes", program.quiet(), Mode.VARIABLE, extra={"GPUWHY_CUDA_GRAPH_TRACE": "node"})).kernel_counts()
     run = suite.run("modes-graphs", program.quiet(), Mode.VARIABLE, extra=with_whole_graphs(suite, "graph"))
-    if not is_whole(single(suite, run)):
-        yield skipped("modes.graphs", NOT_WHOLE)
+    if not is_complete(single(suite, run)):
+        yield skipped("modes.graphs", INCOMPLETE)
         return
     whole = single(suite, run).kernel_counts()
     launches = sum(count for name, count in whole.items() if name.startswith(WHOLE))
@@ -55,8 +55,8 @@ def late_graphs(suite: Suite) -> Iterator[Result]:
     extra = {**with_whole_graphs(suite, "graph"), "GPUWHY_DELAY": "1s", "GPUWHY_DURATION": "500ms"}
     run = suite.run("modes-late-graphs", command, Mode.VARIABLE, extra=extra)
     yield expect("modes.late_graphs.exit", run.code == 0, run.ending())
-    if not is_whole(single(suite, run)):
-        yield skipped("modes.late_graphs.whole", NOT_WHOLE)
+    if not is_complete(single(suite, run)):
+        yield skipped("modes.late_graphs.whole", INCOMPLETE)
         return
     counts = single(suite, run).kernel_counts()
     launches = sum(count for name, count in counts.items() if name.startswith(WHOLE))
@@ -73,8 +73,8 @@ def chosen_level(suite: Suite) -> Iterator[Result]:
         run = suite.run(f"modes-auto-{name}", command, Mode.VARIABLE, extra=with_whole_graphs(suite, "auto"))
         yield expect(f"modes.auto.{name}.exit", run.code == 0, run.ending())
         trace = single(suite, run)
-        if not is_whole(trace):
-            yield skipped(f"modes.auto.{name}", NOT_WHOLE)
+        if not is_complete(trace):
+            yield skipped(f"modes.auto.{name}", INCOMPLETE)
             continue
         counts, cost = trace.kernel_counts(), trace.report["cost"]
         whole = sum(count for kernel, count in counts.items() if kernel.startswith(WHOLE))
@@ -102,8 +102,8 @@ def counted_nodes(suite: Suite) -> Iterator[Result]:
         run = suite.run(f"modes-counted-{level}", command, Mode.VARIABLE, extra=with_whole_graphs(suite, level))
         yield expect(f"modes.counted.{level}.exit", run.code == 0, run.ending())
         trace = single(suite, run)
-        if level == "graph" and not is_whole(trace):
-            yield skipped("modes.counted.nodes", NOT_WHOLE)
+        if level == "graph" and not is_complete(trace):
+            yield skipped("modes.counted.nodes", INCOMPLETE)
             return
         work[level] = sum(trace.records(kind) for kind in ("kernels", "copies", "memsets"))
         cost[level] = trace.report["cost"]

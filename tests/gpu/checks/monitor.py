@@ -50,11 +50,11 @@ def cost(suite: Suite) -> Iterator[Result]:
             continue
         scatter = statistics.stdev(bare) / statistics.mean(bare)
         mean, error = statistics.mean(ratios), QUANTILE * statistics.stdev(ratios) / math.sqrt(ROUNDS)
-        told = f"{mean:.4f} +- {error:.4f} of the bare time, bare runs scatter by {scatter:.1%}"
+        reported = f"{mean:.4f} +- {error:.4f} of the bare time, bare runs scatter by {scatter:.1%}"
         if scatter > SCATTER:
-            yield skipped(f"monitor.cost.{name}", told)
+            yield skipped(f"monitor.cost.{name}", reported)
         else:
-            yield expect(f"monitor.cost.{name}", mean <= LIMIT and mean + error < 2 * LIMIT - 1, told)
+            yield expect(f"monitor.cost.{name}", mean <= LIMIT and mean + error < 2 * LIMIT - 1, reported)
 
 
 def programs(suite: Suite) -> dict[str, list[str]]:
@@ -68,7 +68,7 @@ def programs(suite: Suite) -> dict[str, list[str]]:
 
 def bottlenecks(suite: Suite) -> Iterator[Result]:
     """The same cause as with records, or none; and the shares of recorded runs within the intervals."""
-    same, told, within, shares = 0, 0, 0, 0
+    same, reported, within, shares = 0, 0, 0, 0
     for name, command in programs(suite).items():
         recorded = single(suite, suite.run(f"monitor-light-{name}", command, Mode.VARIABLE)).report
         run = suite.run(f"monitor-{name}", command, Mode.VARIABLE, extra=SETTINGS)
@@ -78,7 +78,7 @@ def bottlenecks(suite: Suite) -> Iterator[Result]:
             yield skipped(f"monitor.bottleneck.{name}", f"no samples: {report['completeness'].get('counters')}")
             continue
         found, right = time["bottleneck"], recorded["bottleneck"]["cause"]
-        told += 1
+        reported += 1
         same += found == right
         causes = group_shares(recorded)
         inside = {cause: part["low"] <= causes.get(cause, 0.0) <= part["high"] for cause, part in time["causes"].items()}
@@ -87,8 +87,8 @@ def bottlenecks(suite: Suite) -> Iterator[Result]:
                            for cause, part in time["causes"].items())
         yield expect(f"monitor.bottleneck.{name}", found in (right, "cannot_tell"),
                      f"{found}, by records {right}; not told {time['unresolved_ns'] / time['window_ns']:.2f}; {detail}")
-    if told:
-        yield expect("monitor.bottlenecks.same", same >= SAME_GROUP * told, f"{same} of {told} programs")
+    if reported:
+        yield expect("monitor.bottlenecks.same", same >= SAME_GROUP * reported, f"{same} of {told} programs")
         yield expect("monitor.shares.within", within >= SHARES * shares, f"{within} of {shares} shares")
 
 

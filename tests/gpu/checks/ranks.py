@@ -165,11 +165,11 @@ def at_step(suite: Suite) -> Iterator[Result]:
     extra = {"GPUWHY_CAPTURE_RANGE": "command", "GPUWHY_NVTX_CAPTURE": "step", "NVTX_INJECTION64_PATH": str(suite.library)}
     run = suite.run("ranks-at-step", program, Mode.VARIABLE, extra)
     lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
-    told = next((line for line in lines if "code" in line), None)
-    if told is None:
+    reported = next((line for line in lines if "code" in line), None)
+    if reported is None:
         raise Unreadable(f"at_step: {run.ending()}: {run.stderr.strip()[-300:]}")
     yield expect(
-        "ranks.at_step.told", told["code"] == 0 and told["stdout"].count("begins at step 120") == 2,
+        "ranks.at_step.told", reported["code"] == 0 and reported["stdout"].count("begins at step 120") == 2,
         f"{told['stdout'].strip()}; {told['stderr'].strip()[-300:]}")
     captures = {path.stem: Trace(suite, path).report["captures"] for path in run.traces()}
     kernels = [[capture["kernels"] for capture in of_rank] for of_rank in captures.values()]

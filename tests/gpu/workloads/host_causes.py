@@ -248,7 +248,7 @@ def main() -> None:
     counted = steps - WARM_UP
     print(json.dumps({
         "cause": options.cause, "steps": counted, "step_ns": (now - began) / counted, "cause_ns": None if cause.everywhere else caused / counted,
-        "group": cause.group, "causes": cause.causes, "function": cause.function}), flush=True)
+        "cause": cause.group, "causes": cause.causes, "function": cause.function}), flush=True)
     ended.set()
     folder.cleanup()
 

@@ -155,8 +155,8 @@ def main() -> None:
         options.port = free.getsockname()[1]
     if options.case == "at_step":
         ranks = torch.multiprocessing.spawn(run, (options,), nprocs=options.ranks, join=False)
-        told = start_at_step(options)
-        print(json.dumps({"code": told.returncode, "stdout": told.stdout, "stderr": told.stderr}), flush=True)
+        reported = start_at_step(options)
+        print(json.dumps({"code": reported.returncode, "stdout": reported.stdout, "stderr": reported.stderr}), flush=True)
         while not ranks.join():
             pass
         return

@@ -34,8 +34,8 @@ def processor_ns(process: int, beginning: str) -> dict[str, int]:
 
 def live(gpuwhy: str, process: int) -> dict | None:
     """Reply of the process, once it is measured."""
-    told = subprocess.run([gpuwhy, "top", "--json", str(process)], capture_output=True, text=True, timeout=30)
-    answers = [json.loads(line) for line in told.stdout.splitlines()]
+    reported = subprocess.run([gpuwhy, "top", "--json", str(process)], capture_output=True, text=True, timeout=30)
+    answers = [json.loads(line) for line in reported.stdout.splitlines()]
     return next((answer for answer in answers if answer.get("type") == "live" and answer["kernels"] > 0), None)
 
 

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_and_newer_versions_are_told_apart() {
+    fn damage_and_newer_versions_are_distinguished() {
         for text in [
             "",
             "[]",

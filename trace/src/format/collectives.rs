@@ -56,7 +56,7 @@ pub(super) fn encode(events: &[CollectiveEvent], base: u64, body: &mut Vec<u8>) 
             }
             CollectiveEvent::Operation(QueuedOperation { by_range, .. }) => {
                 let operation = |event: &CollectiveEvent| match event {
-                    CollectiveEvent::Operation(operation) => Some(*operation).filter(|told| told.by_range == *by_range),
+                    CollectiveEvent::Operation(operation) => Some(*operation).filter(|reported| reported.by_range == *by_range),
                     CollectiveEvent::Communicator(_) => None,
                 };
                 let operations: Vec<_> = rest.iter().map_while(operation).collect();

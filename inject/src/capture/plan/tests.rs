@@ -202,7 +202,7 @@ fn steps_count_where_something_counts_them() {
         Request { range: CaptureRange::Nothing, ..Request::default() },
     ];
     for request in not_counted {
-        let whole = request.is_whole();
+        let whole = request.is_complete();
         let mut plan = Plan::new(request, at(0));
         assert_eq!(plan.start_at_step(steps(5, 1)), AtStepAnswer::NotCounted);
         played(&mut plan, &[TICK]);

@@ -206,7 +206,7 @@ fn limits_end_it_with_what_there_is() {
 }
 
 #[test]
-fn a_refusal_is_told_and_ends_it() {
+fn a_refusal_is_reported_and_ends_it() {
     let mut refused = measurement(Fake { refuse_start: Some(35), ..Fake::default() }, LIMITS);
     assert!(!run(&mut refused, &launch("a")) && refused.is_over() && !refused.is_in_pass());
     let outcomes: Vec<_> = refused.take_finished().iter().map(|profile| profile.outcome).collect();

@@ -98,7 +98,7 @@ struct SamplingState {
     /// The window ends at the next launch.
     is_stopping: bool,
     /// A window was sent to the collector.
-    has_told: bool,
+    has_reported: bool,
 }
 
 /// Abandoned attempts to close the call blocker since the last successful one.
@@ -174,7 +174,7 @@ impl SamplingState {
     }
 
     fn take_done(&mut self) -> Vec<PcWindow> {
-        self.has_told |= !self.done.is_empty();
+        self.has_reported |= !self.done.is_empty();
         std::mem::take(&mut self.done)
     }
 
@@ -388,7 +388,7 @@ impl PcSampling {
             "waited for launches: {waited}; calls that passed the closed call blocker: {}",
             CALL_BLOCKER.passed()
         );
-        if state.done.is_empty() && !state.has_told {
+        if state.done.is_empty() && !state.has_reported {
             // The program ended before it had run enough.
             state.refuse(0, Outcome::NotLaunched, clock::now(self.cupti));
         }

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_with_lines_are_told_from_others() {
+    fn modules_with_lines_are_distinguished_from_others() {
         assert!(has_lines(&module(b"\0.strtab\0.debug_line\0")));
         assert!(!has_lines(&module(b"\0.nv.debug_lines\0")) && !has_lines(b"\x7fELF\x02") && !has_lines(b""));
         let whole = module(b"\0.debug_line\0");

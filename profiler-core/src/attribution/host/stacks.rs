@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn native_files_are_told_from_those_of_python() {
+    fn native_files_are_distinguished_from_those_of_python() {
         for (file, native, system) in [
             ("libtorch_cpu.so", true, false),
             ("libcudnn_graph.so.9 build-id:00ff", true, false),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_files_are_told_from_libraries() {
+    fn the_users_files_are_distinguished_from_libraries() {
         assert!(is_library("/opt/conda/lib/python3.12/queue.py"));
         assert!(is_library("<frozen importlib._bootstrap>"));
         assert!(!is_library("/home/u/train.py"));

@@ -186,7 +186,7 @@ fn a_conversion_of_the_layout_goes_altogether() {
 }
 
 #[test]
-fn spills_are_told_without_a_gain() {
+fn spills_are_reported_without_a_gain() {
     let mut case = roofs(0.0, 30.0, 10.0);
     assert_eq!(case.gain("spills"), -1);
     case.launch.local_bytes_per_thread = 64;
@@ -218,7 +218,7 @@ fn the_largest_stall_counts_while_few_instructions_are_issued() {
 }
 
 #[test]
-fn old_matrix_instructions_are_told_from_new_ones() {
+fn old_matrix_instructions_are_distinguished_from_new_ones() {
     // Measured on an H200: mma.sync at 84 % did 546 TFLOP/s, wgmma at 88.8 % and 1.674 GHz 804.
     let case = |tera: f64, tensor: f64| {
         roofs(tensor, 20.0, 10.0)

@@ -182,9 +182,9 @@ const fn is_queued(leaf: Leaf) -> bool {
 
 /// Sentence about known and unknown facts if `largest` is most of the time without a cause, and how to learn
 /// more. `told`: true if events show what work waited for.
-pub(super) const fn without_cause(largest: Option<Leaf>, told: bool) -> &'static str {
+pub(super) const fn without_cause(largest: Option<Leaf>, reported: bool) -> &'static str {
     match largest {
-        Some(leaf) if is_queued(leaf) && told => {
+        Some(leaf) if is_queued(leaf) && reported => {
             "The GPU was idle for this process while its work was queued behind the events above: have what they wait for \
              ready earlier, or let streams wait for less."
         }

@@ -171,8 +171,8 @@ fn abstention(
             }
         }
         causes.sort_by_key(|&(nanos, leaf, _)| (std::cmp::Reverse(nanos), leaf));
-        let told = devices.iter().any(|device| !device.awaited.is_empty());
-        let advice = advice::without_cause(causes.first().map(|&(_, leaf, _)| leaf), told);
+        let reported = devices.iter().any(|device| !device.awaited.is_empty());
+        let advice = advice::without_cause(causes.first().map(|&(_, leaf, _)| leaf), reported);
         let causes: Vec<_> = causes.into_iter().map(|(.., cause)| cause).collect();
         let events: Vec<_> = devices.iter().flat_map(|device| &device.awaited).map(awaited_sentence).collect();
         let events =

@@ -70,7 +70,7 @@ pub(in crate::run) fn missing(report: &Report) -> Vec<String> {
 /// does not show that its end was cut off.
 fn what_an_abrupt_end_costs(report: &Report) -> String {
     const WHY: &str = "The trace has no end: the program still runs or was killed, or the file was cut off.";
-    let Some((until, interval)) = report.completeness.whole_until else { return WHY.to_owned() };
+    let Some((until, interval)) = report.completeness.complete_until else { return WHY.to_owned() };
     let whole = duration(until.nanos().saturating_sub(report.process.start.nanos()));
     let lost = duration(interval.saturating_mul(2));
     format!(

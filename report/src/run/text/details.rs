@@ -135,8 +135,8 @@ fn lead_sentence(lead: &HostLead) -> String {
 }
 
 /// Sentence about the variation of the step durations.
-fn step_sentence(steps: &Steps, told: bool) -> String {
+fn step_sentence(steps: &Steps, reported: bool) -> String {
     let [low, median, high] = [10, 50, 90].map(|percent| duration(steps.duration_percentile(percent)));
-    let units = if told { "Steps" } else { "Repeating units" };
+    let units = if reported { "Steps" } else { "Repeating units" };
     format!("{units} take {median} in the median; 10 % take {low} or less, 10 % take {high} or more.")
 }

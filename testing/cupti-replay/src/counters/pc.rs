@@ -190,9 +190,9 @@ pub unsafe extern "C" fn cuptiPCSamplingSetConfigurationAttribute(parameters: *m
             player.violations.note(Rule::HarmfulProgramCounters, || format!("mode {mode}, period 2^{period}"));
         }
         let buffer = value(attribute::DATA_BUFFER).map_or(0, |value| value[0]);
-        let is_whole = (5..=31).contains(&period) && buffer != 0 && value(attribute::START_STOP).is_some();
+        let is_complete = (5..=31).contains(&period) && buffer != 0 && value(attribute::START_STOP).is_some();
         let [count, address, _] = value(attribute::STALL_REASONS).ok_or(CuptiResult::INVALID_PARAMETER)?;
-        need(is_whole && count > 0 && address != 0, CuptiResult::INVALID_PARAMETER)?;
+        need(is_complete && count > 0 && address != 0, CuptiResult::INVALID_PARAMETER)?;
         let numbers = ptr::with_exposed_provenance::<u32>(address as usize);
         // SAFETY: the caller guarantees this number.
         let reasons = unsafe { std::slice::from_raw_parts(numbers, count as usize) }.to_vec();

@@ -96,7 +96,7 @@ fn violations_are_listed_and_fail_the_run() {
 }
 
 #[test]
-fn a_wrong_set_up_is_told_from_a_failure() {
+fn a_wrong_set_up_is_distinguished_from_a_failure() {
     for (variable, value, part) in [
         ("GPUWHY_REPLAY", "/nonexistent/session", "/nonexistent/session: No such file"),
         ("CUDA_INJECTION64_PATH", "/nonexistent/lib.so", "/nonexistent/lib.so"),

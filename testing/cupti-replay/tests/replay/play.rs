@@ -117,7 +117,7 @@ fn what_is_disabled_later_still_arrives() {
 }
 
 #[test]
-fn dropped_records_are_told_once() {
+fn dropped_records_are_reported_once() {
     let folder = tempdir().unwrap();
     let recording = kernels(2, 1).dropped(17).save(folder.path());
     let client = Client::<5>::start(folder.path(), &recording, &[Kind::CONCURRENT_KERNEL]);
