@@ -17,7 +17,7 @@ use gpuwhy_report::text_format::{printable, printable_json};
 use serde_json::json;
 
 use crate::args::hang::HangArgs;
-use crate::control::connection::{Answered, query_all, processes};
+use crate::control::connection::{Answered, processes, query_all};
 use crate::top::remote::{self, Launcher};
 use crate::{message, terminal};
 

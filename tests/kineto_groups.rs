@@ -42,7 +42,12 @@ fn trace(rank: u32, with_groups: bool) -> Value {
         let of_all = begin + 2_700.0 + 100.0;
         run(begin, own, "void gemm<float>(float*)", json!({}));
         run(own, of_group + 100.0, reduce, reported(&format!("{}", 1 + group), "mesh_tp", &members, 1_000));
-        run(of_group + 100.0, of_all + 200.0, reduce, reported("0", "default_pg", &(0..16).collect::<Vec<_>>(), 50_000));
+        run(
+            of_group + 100.0,
+            of_all + 200.0,
+            reduce,
+            reported("0", "default_pg", &(0..16).collect::<Vec<_>>(), 50_000),
+        );
     }
     json!({"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 16}, "traceEvents": rows})
 }

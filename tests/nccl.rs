@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use gpuwhy_trace::collective::{CollectiveEvent, Function, QueuedOperation, Execution};
+use gpuwhy_trace::collective::{CollectiveEvent, Execution, Function, QueuedOperation};
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceReader;
 use gpuwhy_trace::record::Timestamp;

@@ -132,7 +132,8 @@ fn head(mut stream: &TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut piece = [0; 1024];
     loop {
         // Some clients end lines with a bare LF.
-        let is_complete = [&b"\r\n\r\n"[..], b"\n\n"].iter().any(|end| head.windows(end.len()).any(|part| part == *end));
+        let is_complete =
+            [&b"\r\n\r\n"[..], b"\n\n"].iter().any(|end| head.windows(end.len()).any(|part| part == *end));
         if is_complete || head.len() > MAX_HEAD {
             return Ok(head);
         }

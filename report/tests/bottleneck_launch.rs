@@ -71,7 +71,11 @@ fn a_program_without_a_period_is_reported_so() {
 #[test]
 fn from_half_of_the_operations_on_graphs_are_in_use_already() {
     let most = program(11, 0, |_, _| false);
-    assert_reported(&most, "CUDA graphs already launch 55 % of the GPU operations.", "operations within the graphs fewer");
+    assert_reported(
+        &most,
+        "CUDA graphs already launch 55 % of the GPU operations.",
+        "operations within the graphs fewer",
+    );
     let half = program(10, 0, |_, _| false);
     assert_reported(
         &half,

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use gpuwhy_report::capture::Captures;
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::collective::{
-    Algorithm, CollectiveEvent, Communicator, DataType, Function, Protocol, QueuedOperation, Execution,
+    Algorithm, CollectiveEvent, Communicator, DataType, Execution, Function, Protocol, QueuedOperation,
 };
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;

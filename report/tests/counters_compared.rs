@@ -65,7 +65,8 @@ fn a_run_is_no_different_from_itself_and_other_rates_are_reported() {
     let (fast, slow) = (run(1_000_000, 1.0), run(4_000_000, 1.0));
     let same = compared(&fast, &fast);
     assert!(same.devices[0].limits.as_ref().unwrap().changes.is_empty());
-    let reported = |diff: &Diff| diff.warnings.iter().any(|warning| warning.contains("every 1.0 ms in A and every 4.0 ms"));
+    let reported =
+        |diff: &Diff| diff.warnings.iter().any(|warning| warning.contains("every 1.0 ms in A and every 4.0 ms"));
     assert!(!reported(&same) && reported(&compared(&fast, &slow)));
 }
 

@@ -218,7 +218,8 @@ fn draw_rows(
     appearance: Appearance,
     alone: bool,
 ) {
-    let span = if process.is_complete() { "so far".to_owned() } else { format!("last {}", duration(process.recent_ns())) };
+    let span =
+        if process.is_complete() { "so far".to_owned() } else { format!("last {}", duration(process.recent_ns())) };
     let (name, of) = match table {
         ProcessTable::Kernels => ("kernels", "share of elapsed time"),
         ProcessTable::Lines => ("lines of code", "GPU time lost"),

@@ -218,7 +218,10 @@ impl SampledDevice {
     /// Checks for a unit that sends no data, so that no sample completes. If there is one, closes the device and
     /// chooses a smaller set of metrics; `Some(false)` if there is no smaller set.
     pub fn gives_up_a_unit(&mut self) -> Option<bool> {
-        if self.sampler.is_none() || self.taken > 0 || self.unfinished < SILENT_UNIT_SAMPLES || self.decodings < DECODINGS_TO_TELL
+        if self.sampler.is_none()
+            || self.taken > 0
+            || self.unfinished < SILENT_UNIT_SAMPLES
+            || self.decodings < DECODINGS_TO_TELL
         {
             return None;
         }

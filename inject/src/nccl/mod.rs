@@ -20,7 +20,7 @@ mod variable;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gpuwhy_trace::collective::{Algorithm, DataType, Function, Protocol, Execution};
+use gpuwhy_trace::collective::{Algorithm, DataType, Execution, Function, Protocol};
 use nccl_sys::{Communicator, Handler, NcclOperation, OperationKind};
 
 use crate::nvtx::nccl_ring::{NcclEvent, OperationWords};

@@ -135,7 +135,11 @@ impl ThreadRanges {
     }
 }
 
-fn operation_event(operation: QueuedOperation, launch: Option<(Timestamp, Timestamp)>, at: Timestamp) -> CollectiveEvent {
+fn operation_event(
+    operation: QueuedOperation,
+    launch: Option<(Timestamp, Timestamp)>,
+    at: Timestamp,
+) -> CollectiveEvent {
     let (launch_begin, launch_end) = launch.unwrap_or_default();
     CollectiveEvent::Operation(QueuedOperation { at, launch_begin, launch_end, ..operation })
 }

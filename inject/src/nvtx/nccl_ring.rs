@@ -6,7 +6,7 @@
 //! ```
 //! A launch takes two words, an operation six.
 
-use gpuwhy_trace::collective::{Algorithm, DataType, Function, Protocol, Execution};
+use gpuwhy_trace::collective::{Algorithm, DataType, Execution, Function, Protocol};
 use gpuwhy_trace::record::Timestamp;
 
 use crate::nvtx::packed::NCCL;

@@ -16,7 +16,7 @@
 
 use std::collections::VecDeque;
 
-use gpuwhy_trace::collective::{CollectiveEvent, Communicator, Function, QueuedOperation, Execution};
+use gpuwhy_trace::collective::{CollectiveEvent, Communicator, Execution, Function, QueuedOperation};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{ApiCall, CorrelationId, Kernel, LaunchConfigId, Record, ThreadId, Timestamp};
 use rustc_hash::FxHashMap;
@@ -200,7 +200,9 @@ impl Joiner {
             self.take(u64::MAX, &mut row);
             self.reported.clear();
             self.unplaced.retain(|operation| queued(operation) <= end.nanos());
-            self.placed.values_mut().for_each(|operations| operations.retain(|(reported, _)| queued(reported) <= end.nanos()));
+            self.placed
+                .values_mut()
+                .for_each(|operations| operations.retain(|(reported, _)| queued(reported) <= end.nanos()));
             self.give_up(u64::MAX);
             self.launches.clear();
         }

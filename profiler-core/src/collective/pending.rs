@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use gpuwhy_trace::collective::{CollectiveEvent, Communicator, QueuedOperation, Execution};
+use gpuwhy_trace::collective::{CollectiveEvent, Communicator, Execution, QueuedOperation};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::json_text::Object;
 use gpuwhy_trace::record::{HostSample, NameId, Record, Timestamp};

@@ -1,7 +1,7 @@
 //! Joins, sizes and times of synthetic programs.
 
 use gpuwhy_trace::collective::{
-    Algorithm, CollectiveEvent, Communicator, DataType, Function, Protocol, QueuedOperation, Execution,
+    Algorithm, CollectiveEvent, Communicator, DataType, Execution, Function, Protocol, QueuedOperation,
 };
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{

@@ -10,7 +10,7 @@ use super::estimate::WhatIf;
 use super::gaps::QueuedGaps;
 use super::host::{Begun, SHORT_CALL_NANOS, Threads};
 use super::input::{Call, CallClass, Operation, OperationClass, READBACK_BYTES};
-use super::launches::{self, GraphNodes, Launches, AnnouncedLaunches};
+use super::launches::{self, AnnouncedLaunches, GraphNodes, Launches};
 use super::sampling::Sampling;
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
 use super::steps::{SimulatedSteps, StepTimes};

@@ -231,7 +231,8 @@ fn pass_on(findings: &mut [WaitingCommunicator]) {
         .iter()
         .map(|finding| if finding.name.is_empty() { finding.communicator.clone() } else { finding.name.clone() })
         .collect();
-    for (place, finding) in findings.iter_mut().enumerate().filter(|(_, finding)| finding.kind == HangKind::NotReached) {
+    for (place, finding) in findings.iter_mut().enumerate().filter(|(_, finding)| finding.kind == HangKind::NotReached)
+    {
         let mut others: BTreeSet<usize> = BTreeSet::new();
         for culprit in &mut finding.culprits {
             let other = waits.get(&culprit.rank).and_then(|places| places.iter().find(|&&other| other != place));

@@ -46,7 +46,8 @@ impl Compared {
             return Self { from, to, is_steady: true };
         }
         let reported = instances.all.iter().filter(|instance| instance.judgment == Judgment::Resolved);
-        let (from, to) = reported.fold((i64::MAX, i64::MIN), |(from, to), one| (from.min(one.first), to.max(one.last_end)));
+        let (from, to) =
+            reported.fold((i64::MAX, i64::MIN), |(from, to), one| (from.min(one.first), to.max(one.last_end)));
         Self { from, to, is_steady: false }
     }
 }
@@ -105,7 +106,13 @@ impl RootCause<'_> {
         reported.collect()
     }
 
-    fn waits(&mut self, place: usize, reported: &[ResolvedRow], row: &mut RankRow, wait: &mut impl FnMut(usize, usize, u64)) {
+    fn waits(
+        &mut self,
+        place: usize,
+        reported: &[ResolvedRow],
+        row: &mut RankRow,
+        wait: &mut impl FnMut(usize, usize, u64),
+    ) {
         let mut waited_for: FxHashMap<u32, u64> = FxHashMap::default();
         let mut late: Vec<i64> = Vec::with_capacity(reported.len());
         for one in reported {

@@ -63,7 +63,8 @@ pub fn communicate(recording: &std::ffi::OsStr) -> Result<(), String> {
     nccl.group(&[(c"ncclAllReduce", Reported::numbered(ALL_REDUCE, DP, 1 << 10, 3)); 3], || {
         launch(&mut recorded, REDUCE_KERNEL)
     })?;
-    let both = [(c"ncclSend", Reported::numbered(SEND, DP, 1000, 3)), (c"ncclRecv", Reported::numbered(RECEIVE, DP, 3000, 3))];
+    let both =
+        [(c"ncclSend", Reported::numbered(SEND, DP, 1000, 3)), (c"ncclRecv", Reported::numbered(RECEIVE, DP, 3000, 3))];
     nccl.group(&both, || launch(&mut recorded, "ncclDevKernel_SendRecv"))?;
     // Two communicators in a group, with one kernel each.
     let two = [DP, TP].map(|communicator| (c"ncclAllReduce", Reported::numbered(ALL_REDUCE, communicator, 8, 3)));
@@ -97,7 +98,12 @@ fn launch(recorded: &mut Recording, kernel: &str) -> Result<(), String> {
 
 impl Nccl {
     /// A call with its range; `inside` is the work of the call.
-    fn call(self, name: &CStr, reported: Option<Reported>, inside: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    fn call(
+        self,
+        name: &CStr,
+        reported: Option<Reported>,
+        inside: impl FnOnce() -> Result<(), String>,
+    ) -> Result<(), String> {
         let domain: Handle = std::ptr::without_provenance(self.domain);
         // SAFETY: a text that ends with NUL.
         let name = unsafe { NCCL.register_string_a(domain, name.as_ptr()) };

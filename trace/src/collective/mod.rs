@@ -3,5 +3,5 @@
 mod event;
 mod names;
 
-pub use event::{CollectiveEvent, Communicator, QueuedOperation, Execution};
+pub use event::{CollectiveEvent, Communicator, Execution, QueuedOperation};
 pub use names::{Algorithm, DataType, Function, Protocol};

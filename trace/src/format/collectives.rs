@@ -6,7 +6,9 @@
 
 use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
 use super::wire::{Wire, wire};
-use crate::collective::{Algorithm, CollectiveEvent, Communicator, DataType, Function, Protocol, QueuedOperation, Execution};
+use crate::collective::{
+    Algorithm, CollectiveEvent, Communicator, DataType, Execution, Function, Protocol, QueuedOperation,
+};
 use crate::record::{ThreadId, Timestamp};
 
 /// Contents of a group. Numbers are never reused.
@@ -56,7 +58,9 @@ pub(super) fn encode(events: &[CollectiveEvent], base: u64, body: &mut Vec<u8>) 
             }
             CollectiveEvent::Operation(QueuedOperation { by_range, .. }) => {
                 let operation = |event: &CollectiveEvent| match event {
-                    CollectiveEvent::Operation(operation) => Some(*operation).filter(|reported| reported.by_range == *by_range),
+                    CollectiveEvent::Operation(operation) => {
+                        Some(*operation).filter(|reported| reported.by_range == *by_range)
+                    }
                     CollectiveEvent::Communicator(_) => None,
                 };
                 let operations: Vec<_> = rest.iter().map_while(operation).collect();
