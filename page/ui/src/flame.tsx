@@ -95,7 +95,7 @@ export function FlameView({ page, device }: { page: Page; device: number }) {
         click zooms.
         {top && <button onClick={() => setTop(null)}>show all</button>}
       </p>
-      <div class="flame" role="cause" aria-label="Stacks by lost GPU time" style={{ height: `${depth * HIGH}px` }}>
+      <div class="flame" role="group" aria-label="Stacks by lost GPU time" style={{ height: `${depth * HIGH}px` }}>
         {all.map(({ frame, x, width, depth: level }) => (
           <button
             class={level % 2 ? "flame-a" : "flame-b"}

@@ -144,7 +144,7 @@ export function ReplayView({ page, view, show }: { page: Page; view: View; show:
   return (
     <div id="replay">
       <h2>A step if one cost were gone</h2>
-      <p class="buttons" role="cause" aria-label="Variant">
+      <p class="buttons" role="group" aria-label="Variant">
         {[AS_IT_RAN, ...useful].map((index) => (
           <button aria-pressed={index === variant} onClick={() => show({ ...view, variant: index })}>
             {index === AS_IT_RAN ? "as it ran" : entry.variants[index]![0].replace(/_/g, " ")}
