@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # libprof.so under AddressSanitizer: the recordings as they are, and two of them with every fault of the replay library in
-# buffers, records and sizes (the table in docs/design/reliability.md). Takes minutes, so it is not part of .ci/run.
+# buffers, records and sizes (the table in tests/reliability/faults.md). Takes minutes, so it is not part of .ci/run.
 #
 #   tests/sanitized.sh
 #
@@ -39,7 +39,7 @@ play() { # recording, fault
 for recording in testing/fixtures/*.cupti.zst; do
     play "$recording" ""
 done
-for fault in $(sed -n '/<!-- lies -->/,/<!-- \/lies -->/s/^| `\(\(buffers\|records\|sizes\)=[^`]*\)`.*/\1/p' docs/design/reliability.md); do
+for fault in $(sed -n '/<!-- lies -->/,/<!-- \/lies -->/s/^| `\(\(buffers\|records\|sizes\)=[^`]*\)`.*/\1/p' tests/reliability/faults.md); do
     for name in copy_pageable multi_stream; do
         play "testing/fixtures/$name.cupti.zst" "$fault"
     done

@@ -52,7 +52,7 @@ class Trace:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables for `table` and `sql` (docs/reference/tables.md)."""
+        """Names of the tables for `table` and `sql` (`gpuwhy query --tables` lists their columns)."""
         lines = _command.call(["query", "--tables"])[1].splitlines()
         names = (line.split(":", 1)[0] for line in lines if line and not line.startswith(" ") and ":" in line)
         return tuple(name for name in names if name != "every table")

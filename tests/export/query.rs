@@ -149,12 +149,12 @@ fn an_unknown_query_or_an_option_that_is_not_for_it_is_refused() {
 }
 
 #[test]
-fn the_document_of_the_tables_is_what_the_command_prints() {
+fn the_list_of_tables_is_the_golden_file() {
     let output = gpuwhy(&[&"query", &"--tables"]);
-    let (printed, document) =
-        (String::from_utf8(output.stdout).unwrap(), include_str!("../../docs/reference/tables.md"));
-    assert!(
-        document.contains(&printed),
-        "docs/reference/tables.md does not contain what `gpuwhy query --tables` prints"
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(
+        printed,
+        include_str!("tables.txt"),
+        "tests/export/tables.txt is not what `gpuwhy query --tables` prints"
     );
 }

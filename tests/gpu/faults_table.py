@@ -2,9 +2,9 @@
 
 Prints a Markdown table: for each fault and each tool, the share of the program's completed kernels in the tool's
 result, the time missing at the end, and the program's ending if it differs from that without the tool. With --docs the
-table replaces the one between the markers in reliability.md of that folder.
+table replaces the one between the markers of that file (tests/reliability/faults.md).
 
-    python3 tests/gpu/faults_table.py --bin target/release --out DIR [--docs docs] [--nsys NSYS] [--nsys-libs DIR]
+    python3 tests/gpu/faults_table.py --bin target/release --out DIR [--docs FILE] [--nsys NSYS] [--nsys-libs DIR]
 
 Several faults are tried at the same time, so it takes two or three minutes: the counts do not depend on time. The
 output of a tool is not compared, only its result.
@@ -41,7 +41,7 @@ JOBS = 6
 DISK_KB = 64
 # Printed in place of a share if there is no readable file.
 NOTHING = "nothing"
-# Lines of reliability.md around the table.
+# Lines of the page around the table.
 MARKERS = ("<!-- faults -->\n", "<!-- /faults -->\n")
 
 
@@ -230,7 +230,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "target" / "release", metavar="DIR")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu-faults-out"), metavar="DIR")
-    parser.add_argument("--docs", type=pathlib.Path, metavar="DIR", help="folder of reliability.md, which gets the table")
+    parser.add_argument("--docs", type=pathlib.Path, metavar="FILE", help="a page with markers that gets the table")
     parser.add_argument("--jobs", type=int, default=JOBS, help="faults at the same time")
     parser.add_argument("--nsys", default=find_nsys())
     parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUWHY_NSYS_LIBS"))
@@ -261,7 +261,7 @@ def main() -> int:
     text = f"{table.read_text()}\n{versions(suite)}"
     table.write_text(text)
     if options.docs:
-        replace_between_markers(options.docs / "reliability.md", text)
+        replace_between_markers(options.docs, text)
     print(f"written to {table}")
     return 0
 

@@ -1,6 +1,6 @@
 """Makes the tables of predicted and real gains, and of steps without tracing, from the suite's measurements.
 
-    python3 tests/gpu/gains_table.py [--docs docs/design/measurements.md] gpu-suite-out/measured.jsonl [MORE FILES...]
+    python3 tests/gpu/gains_table.py [--docs tests/gpu/gains.md] gpu-suite-out/measured.jsonl [MORE FILES...]
 
 If a program is in several files, the last one counts. --docs puts the tables between their markers. Exit status: 0 the
 predictions are within their limits, 1 they are not, 3 there are too few to judge.

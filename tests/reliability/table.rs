@@ -1,4 +1,4 @@
-//! Tables in docs/design/reliability.md with the observations of the tests.
+//! Tables in tests/reliability/faults.md with the observations of the tests.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -16,16 +16,16 @@ pub fn check(name: &str, head: &[&str], rows: &[Vec<String>]) {
     // Tests of this process share the file.
     static FILE: Mutex<()> = Mutex::new(());
     let _one_at_a_time = FILE.lock().unwrap();
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/design/reliability.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reliability/faults.md");
     let text = std::fs::read_to_string(&file).unwrap();
     let (open, close) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
     let (before, rest) =
-        text.split_once(&open).unwrap_or_else(|| panic!("{open} is not in docs/design/reliability.md"));
+        text.split_once(&open).unwrap_or_else(|| panic!("{open} is not in tests/reliability/faults.md"));
     let (kept, after) =
-        rest.split_once(&close).unwrap_or_else(|| panic!("{close} is not in docs/design/reliability.md"));
+        rest.split_once(&close).unwrap_or_else(|| panic!("{close} is not in tests/reliability/faults.md"));
     if std::env::var_os("GPUWHY_BLESS").is_some() {
         std::fs::write(&file, format!("{before}{open}{table}{close}{after}")).unwrap();
     } else {
-        assert_eq!(kept, table, "run the tests with GPUWHY_BLESS=1 to renew {name} in docs/design/reliability.md");
+        assert_eq!(kept, table, "run the tests with GPUWHY_BLESS=1 to renew {name} in tests/reliability/faults.md");
     }
 }
