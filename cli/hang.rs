@@ -60,7 +60,7 @@ pub fn run(args: &HangArgs) -> Result<u8> {
         for (process, answer) in answers {
             match answer {
                 Ok(line) => found.line(&line, &format!("process {process}")),
-                Err(why) => found.silent.push(format!("process {process} does not answer: {why}")),
+                Err(why) => found.silent.push(format!("process {process} does not respond: {why}")),
             }
         }
     }

@@ -77,7 +77,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => match interrupt::exit_code() {
             Some(code) => {
-                message::say("interrupted; no unfinished file was left behind");
+                message::say("interrupted; no unfinished file remains");
                 code.into()
             }
             None => {

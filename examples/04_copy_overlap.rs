@@ -4,7 +4,7 @@
 //! From pageable memory the driver copies through its own staging buffer while the host waits, and the device
 //! waits for both. A copy from pinned memory is asynchronous; on a separate stream it overlaps with the
 //! kernel that uses the previous batch.
-#![expect(unsafe_code, reason = "launches kernels, takes page-locked memory")]
+#![expect(unsafe_code, reason = "launches kernels, allocates pinned memory")]
 
 mod lesson;
 

@@ -36,6 +36,6 @@ fn main() -> ExitCode {
         gpu.stream.synchronize()?;
         let failures = expected.check(&session.finish()?).err().map_or_else(Vec::new, |all| all.texts().to_vec());
         println!("{}", failures.join("\n"));
-        promise("a wait, a pageable copy and an allocation are told", failures.len() == 3)
+        promise("a wait, a pageable copy and an allocation are reported", failures.len() == 3)
     })
 }

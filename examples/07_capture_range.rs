@@ -39,7 +39,7 @@ fn work() -> Outcome {
 
 fn under_gpuwhy() -> Outcome {
     let program = env::current_exe()?;
-    let binaries = program.parent().and_then(|examples| examples.parent()).ok_or("examples lie beside gpuwhy")?;
+    let binaries = program.parent().and_then(|examples| examples.parent()).ok_or("examples are next to gpuwhy")?;
     let trace = env::temp_dir().join(format!("gpuwhy-lesson-{}.gpuwhy", std::process::id()));
     let mut gpuwhy = Command::new(binaries.join("gpuwhy"));
     gpuwhy.args(["run", "-c", "cudaProfilerApi", "-o"]).arg(&trace).arg("--").arg(&program);

@@ -45,7 +45,7 @@ fn look(report: &gpuwhy::Report) -> Outcome {
 /// The trace of a recorded session, played by `gpuwhy demo`.
 fn played() -> Result<PathBuf, Box<dyn std::error::Error>> {
     let program = env::current_exe()?;
-    let binaries = program.parent().and_then(|examples| examples.parent()).ok_or("examples lie beside gpuwhy")?;
+    let binaries = program.parent().and_then(|examples| examples.parent()).ok_or("examples are next to gpuwhy")?;
     let folder = env::temp_dir().join(format!("gpuwhy-lesson-{}", std::process::id()));
     let mut demo = Command::new(binaries.join("gpuwhy"));
     demo.args(["demo", "--fast", "sync_item", "--output"]).arg(&folder);

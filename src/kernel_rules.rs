@@ -60,11 +60,7 @@ fn sampled(row: &KernelRow, unit: Roof, least: f64) -> Result<(), String> {
             least * 1e2,
             roof.name()
         )),
-        _ => Err(format!(
-            "{}: nothing tells how much of the {} it uses; measure it with `gpuwhy kernels`",
-            row.name,
-            unit.words()
-        )),
+        _ => Err(format!("{}: no data on its use of the {}; measure it with `gpuwhy kernels`", row.name, unit.words())),
     }
 }
 

@@ -33,7 +33,7 @@ root=$tools/root
 if [ ! -x "$root/usr/bin/qemu-aarch64-static" ]; then
     mkdir -p "$tools"
     if ! (cd "$tools" && apt-get download -qq qemu-user-static libc6-arm64-cross libgcc-s1-arm64-cross 2>/dev/null); then
-        echo "SKIPPED: qemu-user-static cannot be had from Debian: built, not loaded"
+        echo "SKIPPED: qemu-user-static is unavailable from Debian: built, not loaded"
         exit
     fi
     for package in "$tools"/*.deb; do dpkg-deb -x "$package" "$root"; done

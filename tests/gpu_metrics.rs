@@ -378,7 +378,7 @@ fn monitor_mode_divides_the_time_by_samples_alone() {
     assert!(compute["low"].as_f64().unwrap() <= 0.25 && compute["high"].as_f64().unwrap() >= 0.25, "{time}");
     assert_eq!(time["bottleneck"], json["bottleneck"]["cause"]);
     // The output at exit, which the report of the trace must repeat.
-    for wanted in ["The time divides into computing 2", "not told apart", "GPU samples"] {
+    for wanted in ["The time divides into computing 2", "unresolved", "GPU samples"] {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");
     }
     let evidence = json["bottleneck"]["evidence"][1].as_str().unwrap();

@@ -144,8 +144,8 @@ def measure(suite: Suite, benchmark: Benchmark, tool: str, round_number: int, fl
         level = ["--cuda-graph-trace=node"] if tool == "nsys-node" else []
         extra = suite.nsys_environment()
         command = [suite.nsys, "profile", *NSYS, *level, *command]
-    witness = [sys.executable, HERE / "witness.py", "used.json", "|".join(benchmark.figures.values())]
-    run = suite.run(f"{benchmark.name}-{tool}", [*witness, *command], mode, extra, limit=RUN_LIMIT)
+    measure_process = [sys.executable, HERE / "measure_process.py", "used.json", "|".join(benchmark.figures.values())]
+    run = suite.run(f"{benchmark.name}-{tool}", [*measure_process, *command], mode, extra, limit=RUN_LIMIT)
     rows = rows_of(suite, benchmark, tool, run)
     shutil.rmtree(run.folder, ignore_errors=True)
     return [{**row, "tool": tool, "round": round_number} for row in rows]

@@ -36,11 +36,11 @@ def row(number: int, tool: str, time: float) -> dict:
     return {"benchmark": "launch", "unit": "ns/kernel", "tool": tool, "round": number, "time": time}
 
 
-class Witness(unittest.TestCase):
+class MeasuredProcess(unittest.TestCase):
     def test_a_daemon_is_in_the_account(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "used.json"
-            command = [sys.executable, HERE / "witness.py", file, "figure=", sys.executable, "-c", DAEMON]
+            command = [sys.executable, HERE / "measure_process.py", file, "figure=", sys.executable, "-c", DAEMON]
             run = subprocess.run(command, capture_output=True, text=True, check=True)
             used = json.loads(file.read_text())
         self.assertEqual(run.stdout, "figure=1\na word of the tool\n")

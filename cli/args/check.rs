@@ -20,7 +20,7 @@ docs/guide/history.md). GPUWHY_HISTORY names another file. A run is compared wit
 the same arguments on the same host, devices and mode, by the test of `gpuwhy diff`. It is a regression if it is slower
 than each of up to five such runs before it.
 
-With --baseline, medians of kernels and steps are held against a file that belongs beside the code. --bless stores them
+With --baseline, medians of kernels and steps are compared with a file that is kept with the code. --bless stores them
 there. CAUSE is data_loading, host_cpu, copy, launch, gpu_compute, sync, communication, allocator, no_work or cannot_tell.
 
 EXIT CODES:

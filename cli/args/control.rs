@@ -12,8 +12,8 @@ With --at-step the capture begins when the program begins that step, so all rank
 are the ranges that `gpuwhy run -c command -p RANGE` names. docs/guide/launchers.md describes it.
 
 EXIT CODES:
-  0  the process has answered, or all have; the answer says whether anything changed
-  1  there is no such process, one does not answer, or one cannot begin at that step
+  0  the process responded, or all did; the response says whether anything changed
+  1  there is no such process, one does not respond, or one cannot start at that step
 
 EXAMPLES:
   gpuwhy start 4711; sleep 10; gpuwhy stop 4711
@@ -46,7 +46,7 @@ pub struct StartArgs {
     /// Begin at this step of the program, counted from 0
     #[arg(long, value_name = "STEP", value_parser = clap::value_parser!(u64).range(..=MAX_STEPS))]
     pub at_step: Option<u64>,
-    /// End the capture after so many steps
+    /// End the capture after this number of steps
     #[arg(long, value_name = "STEPS", requires = "at_step", value_parser = clap::value_parser!(u64).range(1..=MAX_STEPS))]
     pub steps: Option<u64>,
 }

@@ -10,7 +10,7 @@ pub(super) const EXPORT_HELP: &str = "\
 One trace becomes one file, several become files in a folder. The folder is made if OUT ends with / or has no file ending.
 For parquet, OUT is the folder of all runs [default: gpuwhy-parquet]; other runs and ranks in it stay. Existing files are
 replaced only with --force. chrome, json, perfetto and gpuwhy can be written to pipes and devices. A file gets its name when it
-is complete, so no unfinished file stays behind. docs/guide/export.md describes each format.
+is complete, so no unfinished file remains. docs/guide/export.md describes each format.
 
 EXIT CODES:
   0  every trace was written; stderr counts the records that the format has no place for, by kind

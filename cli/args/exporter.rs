@@ -17,7 +17,7 @@ of a process that has ended are kept for five minutes.
 
 EXIT CODES:
   0  it was interrupted; with --once: the metrics were printed
-  1  the address cannot be had, or the folder of --textfile not be written
+  1  the address is unavailable, or the folder of --textfile not be written
 
 EXAMPLES:
   gpuwhy exporter
@@ -37,7 +37,7 @@ pub struct ExporterArgs {
     /// Write gpuwhy.prom into this folder, for node_exporter
     #[arg(long, value_name = "DIR", conflicts_with = "once")]
     pub textfile: Option<PathBuf>,
-    /// Ask this often for --textfile, from 1s to 1h
+    /// Polling interval for --textfile, from 1s to 1h
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = interval)]
     pub interval: Duration,
     /// Divide device time by leaf too: 27 more metrics for each GPU

@@ -7,13 +7,13 @@ use clap::Args;
 pub(super) const HANG_HELP: &str = "\
 Asks this user's processes what they have queued in NCCL's communicators and not finished, and tells which rank never
 came to a collective, or came with another function, size or type. Other hosts are reached through the command of
---via, which runs gpuwhy there; no port is opened. Or a launcher collects the answers of all ranks, and they are given as
+--via, which runs gpuwhy there; no port is opened. Or a launcher collects the responses of all ranks, and they are passed as
 files. Dumps of PyTorch's flight recorder (TORCH_FR_BUFFER_SIZE) are read as well: one file for each rank, whose name
 ends with the rank.
 
 EXIT CODES:
   0  no rank waits
-  1  ranks wait, or a process or host does not answer; the text says which
+  1  ranks wait, or a process or host does not respond; the text says which
   2  no process was found, no host could be reached, or a file could not be read
   130, 143  interrupted by Ctrl-C or SIGTERM
 
@@ -29,7 +29,7 @@ pub struct HangArgs {
     /// Answers of ranks (- for stdin), dumps, or folders with them
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Print the answers of this host, for another `gpuwhy hang`
+    /// Print the responses of this host, for another `gpuwhy hang`
     #[arg(long, conflicts_with_all = ["json", "files", "via", "hosts"])]
     pub answers: bool,
     /// Print JSON instead of text

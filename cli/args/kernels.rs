@@ -13,12 +13,12 @@ metrics; nothing is run twice, and no memory is saved. A launch that is measured
 launches are slow and are left out of the report. Kernels that communicate with other GPUs (NCCL, NVSHMEM), cooperative
 ones, those that run for a second or longer, and nodes of CUDA graphs are never measured.
 
-With --source, gpuwhy first samples program counters of all kernels for a second: which line of which kernel waits, and
+With --source, gpuwhy first samples PC samples of all kernels for a second: which line of which kernel waits, and
 for what. That needs a build with PC sampling: cargo build --release --workspace --features pc-sampling. Traces of such
-builds can be shown by every build. GPUWHY_KERNEL_SOURCE=TIME sets another duration. Modules (cubins) of the program are kept beside the trace; the
+builds can be shown by every build. GPUWHY_KERNEL_SOURCE=TIME sets another duration. Modules (cubins) of the program are kept next to the trace; the
 traces and these modules go with the command unless --output keeps them.
 
-With a TRACE, gpuwhy shows the kernels that were measured in that run, or what its records tell without counters.
+With a TRACE, gpuwhy shows the kernels that were measured in that run, or what its records show without counters.
 
 EXIT CODES:
   with a COMMAND those of the command, except

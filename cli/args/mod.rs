@@ -68,7 +68,7 @@ pub enum Command {
     /// Print the report of a trace
     #[command(after_help = REPORT_HELP)]
     Report(ReportArgs),
-    /// Measure kernels with hardware counters and tell what limits them
+    /// Measure kernels with hardware counters and show what limits them
     #[command(after_help = KERNELS_HELP)]
     Kernels(Box<KernelsArgs>),
     /// Compare two traces of one program and explain the difference
@@ -95,7 +95,7 @@ pub enum Command {
     /// Serve metrics of this node's programs to Prometheus
     #[command(after_help = EXPORTER_HELP)]
     Exporter(ExporterArgs),
-    /// Tell for which rank a job waits, while it does
+    /// Tell the rank that a hanging NCCL job is waiting for
     #[command(after_help = HANG_HELP)]
     Hang(HangArgs),
     /// Start a capture in a running process
@@ -184,7 +184,7 @@ fn lost_value(command: &clap::Command, words: &[OsString], found: &clap::ArgMatc
         let line = words[..at].iter().cloned().chain([format!("{name}={next}").into(), "--".into(), "program".into()]);
         if command.clone().try_get_matches_from_mut(line).is_ok() {
             let text = format!(
-                "{name} takes a value behind '=' only\n\n  tip: write '{name}={next}'; for a program named '{next}' \
+                "{name} takes a value after '=' only\n\n  tip: write '{name}={next}'; for a program named '{next}' \
                  write '{name} -- {next}'\n"
             );
             return Some(command.clone().error(clap::error::ErrorKind::InvalidValue, text));

@@ -18,15 +18,15 @@ QUERY is a name that --list lists, or SQL, which has a space in it:
   SQL      a query of the tables that --tables lists; PATH may be a lake
 
 Names, columns, units and thresholds of reports and rules are those of nsys 2024 and later. docs/guide/export.md lists
-where numbers may differ. Separate several by commas. Parameters are set by --set, or behind colons as with nsys.
+where numbers may differ. Separate several by commas. Parameters are set by --set, or after colons as with nsys.
 
-SQL is that of SQLite, over all traces at once; `run` and `rank` name the trace of a row. It may also stand behind the
+SQL is that of SQLite, over all traces at once; `run` and `rank` name the trace of a row. It may also follow the
 traces. A query is checked before a trace is read, and only the columns that it uses are made. Times (start_ns, end_ns,
 at_ns) are nanoseconds since the Unix epoch. For times since the start of tracing, as in --filter-time, use start_ns -
 (SELECT start_ns FROM processes). Quote columns with \", texts with '.
 
 EXIT CODES:
-  0  the query was answered, whatever rules found
+  0  the query ran, whether or not rules found anything
   1  answered, but a trace lacks something, or has no rows for a report; stderr says what
   2  there is no such query, an option is not for it, a file could not be read, or the engine is
      not there or failed
@@ -110,7 +110,7 @@ pub struct OfReports {
 /// What only recipes have.
 #[derive(Args)]
 pub struct OfRecipes {
-    /// Let this engine answer [default: sqlite]
+    /// SQL engine [default: sqlite]
     #[arg(short, long, value_name = "ENGINE", help_heading = RECIPES)]
     pub engine: Option<Engine>,
     /// The command of the engine, or a Python that has its module

@@ -10,7 +10,7 @@ use super::page::PageArgs;
 
 pub(super) const REPORT_HELP: &str = "\
 With --json each trace gives one JSON object on one line, in the order of the files. With --html the report of one trace
-is written as a page that opens in a browser without network access; its answer can be read and printed without scripts. With --open the
+is written as a page that opens in a browser without network access; its result can be read and printed without scripts. With --open the
 page goes to gpuwhy/pages in XDG_CACHE_HOME or ~/.cache, under the name of the trace, and replaces that of an earlier call.
 Without a display the path is printed, and how to copy the page. No server is started.
 
@@ -39,7 +39,7 @@ pub struct ReportArgs {
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
-    /// Print all tables behind the bottleneck
+    /// Print all tables below the bottleneck
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
     /// Print all tables, with the N longest kernels

@@ -62,41 +62,41 @@ pub struct RunArgs {
     /// Print a line about the bottleneck this often, such as 1s or 500ms
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = value_of(config::LIVE))]
     pub live: Option<String>,
-    /// Name the run, alike on all ranks, for metrics [default: the launcher's job]
+    /// Name of the run, the same on all ranks [default: the launcher's job]
     #[arg(long = "run", value_name = "NAME", value_parser = value_of(config::RUN))]
     pub run_name: Option<String>,
     /// Set how much libprof.so logs on stderr
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<LogLevel>,
     /// Record at most: monitor, auto, light or full [default: light]
-    #[arg(long, value_name = "MODE", help_heading = "What it may cost", value_parser = value_of(config::MODE))]
+    #[arg(long, value_name = "MODE", help_heading = "Overhead", value_parser = value_of(config::MODE))]
     pub mode: Option<String>,
     /// Limit tracing to this share of the launching threads' time, such as 1%
-    #[arg(long, value_name = "PERCENT", help_heading = "What it may cost", value_parser = value_of(config::MAX_OVERHEAD))]
+    #[arg(long, value_name = "PERCENT", help_heading = "Overhead", value_parser = value_of(config::MAX_OVERHEAD))]
     pub max_overhead: Option<String>,
     /// Record CUDA graphs by node or whole: node, graph, auto [default: node]
-    #[arg(long, value_name = "LEVEL", help_heading = "What it may cost", value_parser = value_of(config::CUDA_GRAPH_TRACE))]
+    #[arg(long, value_name = "LEVEL", help_heading = "Overhead", value_parser = value_of(config::CUDA_GRAPH_TRACE))]
     pub cuda_graph_trace: Option<String>,
     /// Measure none (the whole run), cudaProfilerApi, nvtx or command [default: none]
-    #[arg(short = 'c', long, value_name = "WHAT", help_heading = "What is measured", value_parser = value_of(config::CAPTURE_RANGE))]
+    #[arg(short = 'c', long, value_name = "WHAT", help_heading = "Capture range", value_parser = value_of(config::CAPTURE_RANGE))]
     pub capture_range: Option<String>,
     /// Name the range of -c nvtx, -c command, --steps: range, range@domain
-    #[arg(short = 'p', long, value_name = "RANGE", help_heading = "What is measured", value_parser = value_of(config::NVTX_CAPTURE))]
+    #[arg(short = 'p', long, value_name = "RANGE", help_heading = "Capture range", value_parser = value_of(config::NVTX_CAPTURE))]
     pub nvtx_capture: Option<String>,
     /// Do this after a capture: none, stop, stop-shutdown, repeat, repeat:N [default: stop-shutdown]
-    #[arg(long, value_name = "THEN", help_heading = "What is measured", value_parser = value_of(config::CAPTURE_RANGE_END))]
+    #[arg(long, value_name = "THEN", help_heading = "Capture range", value_parser = value_of(config::CAPTURE_RANGE_END))]
     pub capture_range_end: Option<String>,
     /// Capture steps as torch.profiler does: skip,wait,warmup,active,repeat
-    #[arg(long, value_name = "STEPS", help_heading = "What is measured", value_parser = value_of(config::STEPS))]
+    #[arg(long, value_name = "STEPS", help_heading = "Capture range", value_parser = value_of(config::STEPS))]
     pub steps: Option<String>,
-    /// Start no capture before so many seconds (also 500ms, 2m)
-    #[arg(short = 'y', long, value_name = "SECONDS", help_heading = "What is measured", allow_hyphen_values = true, value_parser = value_of(config::DELAY))]
+    /// Delay of the first capture in seconds (also 500ms, 2m)
+    #[arg(short = 'y', long, value_name = "SECONDS", help_heading = "Capture range", allow_hyphen_values = true, value_parser = value_of(config::DELAY))]
     pub delay: Option<String>,
-    /// Stop a capture after so many seconds
-    #[arg(short = 'd', long, value_name = "SECONDS", help_heading = "What is measured", allow_hyphen_values = true, value_parser = value_of(config::DURATION))]
+    /// Maximum duration of a capture in seconds
+    #[arg(short = 'd', long, value_name = "SECONDS", help_heading = "Capture range", allow_hyphen_values = true, value_parser = value_of(config::DURATION))]
     pub duration: Option<String>,
     /// Keep CUPTI (exclusive) or lend it to other profilers (yield) [default: exclusive]
-    #[arg(long, value_name = "exclusive|yield", help_heading = "What is measured", value_parser = value_of(config::CUPTI_SHARING))]
+    #[arg(long, value_name = "exclusive|yield", help_heading = "Capture range", value_parser = value_of(config::CUPTI_SHARING))]
     pub cupti_sharing: Option<String>,
     /// Record allocations: the memory held, its peak and who took it [default: off]
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::MEMORY_USAGE))]
@@ -110,7 +110,7 @@ pub struct RunArgs {
     /// Use this libcupti instead of searching for one
     #[arg(long = "cupti-path", value_name = "PATH", value_parser = shared_library)]
     pub cupti: Option<PathBuf>,
-    /// Let PyTorch make NVTX ranges, without a change to the program
+    /// Emit NVTX ranges for PyTorch operators, without a change to the program
     #[arg(long, value_name = "WHICH")]
     pub pytorch: Option<PyTorchRanges>,
     /// Replace another tool's injection variables; start nsys and ncu too

@@ -47,10 +47,10 @@ pub struct TopArgs {
     /// Print the report of a process so far
     #[arg(long, requires = "targets", conflicts_with_all = ["json", "follow", "hosts", "via"])]
     pub report: bool,
-    /// Time between two answers of a process, from 1s to 1h
+    /// Time between two responses of a process, from 1s to 1h
     #[arg(long, value_name = "DURATION", default_value = "1s", allow_hyphen_values = true, value_parser = interval)]
     pub interval: Duration,
-    /// Play a trace back so many times as fast as it ran
+    /// Playback speed relative to the run
     #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = speed)]
     pub speed: f64,
     /// Show processes of this host, reached with ssh or --via

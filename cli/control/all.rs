@@ -85,7 +85,7 @@ fn answers_in(text: &str, host: &str) -> String {
     let lines: Vec<_> = text.lines().filter(is_answer).take(ANSWERS).collect();
     let foreign = text.lines().count() - lines.len();
     if foreign > 0 {
-        message::say(&format!("{host}: ignored {foreign} lines that are not answers"));
+        message::say(&format!("{host}: ignored {foreign} lines that are not responses"));
     }
     let shown = |line: &&str| printable(&line.chars().take(ANSWER).collect::<String>()).into_owned();
     lines.iter().map(shown).collect::<Vec<_>>().join("\n")

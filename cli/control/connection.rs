@@ -54,7 +54,7 @@ impl Connection {
     pub fn open(socket: &Path, line: &str, deadline: Instant) -> io::Result<Option<Self>> {
         let left = deadline.saturating_duration_since(Instant::now());
         let Some(stream) = address::connect(socket, address::user(), left)? else {
-            info!(?socket, removed = !socket.exists(), "nobody listens on this socket: its process was killed");
+            info!(?socket, removed = !socket.exists(), "no process listens on this socket: its process was killed");
             return Ok(None);
         };
         stream.set_nonblocking(false)?;
@@ -75,16 +75,16 @@ impl Connection {
         loop {
             if let Some(end) = self.input[seen..].iter().position(|&byte| byte == b'\n') {
                 let line: Vec<u8> = self.input.drain(..=seen + end).collect();
-                let line = String::from_utf8(line).map_err(|_| invalid("the answer is not UTF-8"))?;
+                let line = String::from_utf8(line).map_err(|_| invalid("the response is not UTF-8"))?;
                 return Ok(line.trim_end().to_owned());
             }
             seen = self.input.len();
             if seen > MAX_LINE {
-                return Err(invalid("the answer has no end"));
+                return Err(invalid("the response is incomplete"));
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "timed out waiting for the answer"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "timed out waiting for the response"));
             }
             self.read(left.min(SIGNAL_POLL))?;
             if interrupt::state().is_break() {
@@ -115,7 +115,7 @@ fn invalid(why: &str) -> io::Error {
 
 /// Parses a line as JSON.
 pub fn parsed(line: &str) -> io::Result<Value> {
-    serde_json::from_str(line).map_err(|_| invalid("the answer is not JSON"))
+    serde_json::from_str(line).map_err(|_| invalid("the response is not JSON"))
 }
 
 /// Response as received and as JSON; `None` when no process listens.

@@ -95,7 +95,7 @@ pub fn send_command(process: ProcessName, socket: &Path, command: &str) -> Resul
 }
 
 fn answered(process: ProcessName, socket: &Path, command: &str) -> Result<CommandReply> {
-    let answer = ask(socket, command).with_context(|| format!("process {process} does not answer"))?;
+    let answer = ask(socket, command).with_context(|| format!("process {process} does not respond"))?;
     let Some((_, answer)) = answer else { return Err(nobody(process)) };
     if answer["type"] == "error" {
         bail!("process {process} does not know this command: its gpuwhy has another version");

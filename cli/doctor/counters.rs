@@ -29,7 +29,7 @@ fn words(counters: &Result<String, String>, restricted: Option<bool>) -> Check {
             let (finding, advice) = why.split_once("; ").unwrap_or((why, "see docs/guide/troubleshooting.md"));
             let is_permission = CounterError::Permission.to_string() == *why;
             let parameters = if is_permission { "" } else { parameters };
-            Check::warn(NAME, format!("{finding}{parameters}; gauges are read all the same"), advice)
+            Check::warn(NAME, format!("{finding}{parameters}; NVML readings still work"), advice)
         }
     }
 }

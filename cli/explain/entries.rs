@@ -187,7 +187,7 @@ mod tests {
                     .trim_end_matches(|last: char| last.is_ascii_digit())
                     .to_owned()
             }));
-            let begins = ["time ", "whole run ", "of a step ", "after warm-up "];
+            let begins = ["time ", "whole run ", "of a step ", "after start-up "];
             if line.starts_with("  ") || line.starts_with("whole run") {
                 let heading = line.trim_start();
                 if begins.iter().any(|begin| heading.starts_with(begin)) && !heading.contains('.') {

@@ -42,14 +42,14 @@ const KERNELS: Family = counter("kernels_total", "Kernels that ran.");
 const COPIED: Family = counter("copied_bytes_total", "Bytes copied by direction.");
 const COLLECTIVES: Family = counter("collectives_total", "Communication kernels, by what their names say.");
 const COLLECTIVE_SECONDS: Family =
-    counter("collective_seconds_total", "Time of communication kernels, hidden behind computation or not.");
+    counter("collective_seconds_total", "Time of communication kernels, overlapped by computation or not.");
 const OPERATIONS: Family =
-    counter("collective_operations_total", "Operations of communicators that NCCL told and that have run.");
+    counter("collective_operations_total", "Completed operations of communicators that NCCL reported.");
 const OPERATION_BYTES: Family = counter("collective_bytes_total", "Their bytes, as nccl-tests counts them.");
 const EXPOSED_SECONDS: Family =
     counter("collective_exposed_seconds_total", "Time of communication kernels in which nothing computed.");
 const BOTTLENECK: Family =
-    gauge("bottleneck", "1 for the cause that matters most now, or for starting_up while it is too early to tell.");
+    gauge("bottleneck", "1 for the cause that matters most now, or for starting_up during start-up.");
 const RECOVERABLE: Family =
     gauge("recoverable_ratio", "Part of the steady time that could be had back at most without the cause, 0 to 1.");
 const LOST: Family = counter("lost_records_total", "Records and samples that were lost.");
@@ -64,7 +64,7 @@ const PROCESSES: Family = gauge("exporter_processes", "Processes that the export
 const LEFT_OUT: Family =
     gauge("exporter_left_out", "Processes without metrics: too many that run or have ended, or of another version.");
 const REFUSED: Family = gauge("exporter_refused_folders", "Folders of sockets that are not this user's alone.");
-const ANSWER_SECONDS: Family = gauge("exporter_answer_seconds", "How long the processes took to answer.");
+const ANSWER_SECONDS: Family = gauge("exporter_answer_seconds", "Response time of the processes.");
 const BUILD_INFO: Family = gauge("build_info", "1; the version of the exporter.");
 const START_TIME: Family =
     gauge("exporter_start_time_seconds", "When the exporter was started, seconds since the Unix epoch.");

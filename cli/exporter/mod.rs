@@ -71,9 +71,7 @@ pub fn run(args: &ExporterArgs) -> Result<u8> {
         let address = server.address()?;
         message::note(&format!("metrics are at http://{address}{}", server::PATH));
         if !address.ip().is_loopback() {
-            message::say(
-                "this address can be reached from other machines, and whoever reaches it can read the metrics",
-            );
+            message::say("this address can be reached from other machines, and every client can read the metrics");
         }
         let page: Arc<dyn Fn() -> String + Send + Sync> = {
             let exporter = Arc::clone(&exporter);

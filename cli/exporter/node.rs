@@ -192,7 +192,7 @@ impl Node {
     fn is_silent(&mut self, socket: &Path, now: Instant) {
         if !self.silent.contains_key(socket) {
             let process = socket.file_stem().unwrap_or_default().to_string_lossy();
-            message::say(&format!("process {process} does not answer: is it stopped?"));
+            message::say(&format!("process {process} does not respond: is it stopped?"));
         }
         if self.patience(socket, now) == ANSWER_TIMEOUT {
             self.silent.insert(socket.to_owned(), now);

@@ -147,7 +147,7 @@ fn named(list: &str) -> Result<Vec<NamedQuery>> {
         let mut query = NamedQuery::named(name).with_context(|| unknown(list, name))?;
         for part in parts {
             let (parameter, value) =
-                part.split_once('=').with_context(|| format!("{text}: PARAMETER=VALUE is expected behind a colon"))?;
+                part.split_once('=').with_context(|| format!("{text}: PARAMETER=VALUE is expected after a colon"))?;
             query.set(parameter, value)?;
         }
         queries.push(query);

@@ -124,7 +124,7 @@ fn follow(process: ProcessName, socket: &Path, interval: Duration, events: &Send
             }
             // The process may continue later: it is stopped, or starved of CPU time.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                if !send(Update::Silent(key.clone(), "it does not answer: is it stopped?".to_owned())) {
+                if !send(Update::Silent(key.clone(), "it does not respond: is it stopped?".to_owned())) {
                     return;
                 }
             }

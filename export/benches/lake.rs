@@ -47,10 +47,10 @@ fn main() {
 }
 
 /// Time that ranks waited for the last rank of each collective instance.
-const JOIN: &str = "WITH occasions AS (
+const JOIN: &str = "WITH latest AS (
     SELECT run, communicator, function, sequence, MAX(start_ns) AS latest_ns FROM collectives
     GROUP BY run, communicator, function, sequence)
   SELECT c.rank, SUM(o.latest_ns - c.start_ns) FROM collectives c
-  JOIN occasions o ON o.run = c.run AND o.communicator = c.communicator AND o.function = c.function
+  JOIN latest o ON o.run = c.run AND o.communicator = c.communicator AND o.function = c.function
     AND o.sequence = c.sequence
   GROUP BY c.rank";

@@ -1,6 +1,6 @@
 -- CUDA Async Memcpy with Pageable Memory
 -- Asynchronous copies from or to pageable memory: the driver stages them, and they are not asynchronous.
--- Use page-locked memory (cudaHostAlloc, pin_memory=True).
+-- Use pinned memory (cudaHostAlloc, pin_memory=True).
 -- none No asynchronous copy used pageable memory.
 SELECT {copy_and_call}
 WHERE instr(function, 'Async') AND 'pageable' IN (source, destination)

@@ -1,6 +1,6 @@
 -- CUDA Synchronous Memcpy
 -- Copies for which the host waits; left out: within a device, and 64 KB or less to a device.
--- Use cudaMemcpyAsync with page-locked memory (non_blocking=True).
+-- Use cudaMemcpyAsync with pinned memory (non_blocking=True).
 -- none The host waited for no copy of more than 64 KB.
 SELECT {copy_and_call}
 WHERE instr(function, 'Memcpy') AND NOT instr(function, 'Async') AND direction <> 'device_to_device'

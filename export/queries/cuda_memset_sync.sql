@@ -1,5 +1,5 @@
 -- CUDA Synchronous Memset
--- Memsets of page-locked or managed memory, for which the host waits. Use cudaMemsetAsync.
+-- Memsets of pinned or managed memory, for which the host waits. Use cudaMemsetAsync.
 -- none The host waited for no memset.
 SELECT m.duration_ns AS "Duration (ns)", m.start_ns - :origin AS "Start (ns)",
   upper(substr(memory, 1, 1)) || substr(memory, 2) AS "Memory Kind", bytes AS "Bytes (MB)", :process AS "PID",

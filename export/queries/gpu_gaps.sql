@@ -1,5 +1,5 @@
 -- GPU Gaps
--- Intervals in which a device ran nothing. What they were spent on: rule gpu_idle_causes, and gpuwhy report.
+-- Intervals in which a device was idle. For the causes see rule gpu_idle_causes and gpuwhy report.
 -- none No device idled for longer than the threshold.
 -- parameter gap 500.0 0 1000000000 Shortest gap, milliseconds
 WITH {busy_devices},

@@ -1,4 +1,4 @@
--- Work of each rank beside the mean of its run: computation of a step, and everything but communication
+-- Work of each rank compared with the mean of its run: computation of a step, and everything but communication
 -- parameter rows 100 1 1000000 Rows to show
 WITH step_count AS (
   SELECT run, rank, COUNT(*) AS steps FROM steps GROUP BY run, rank

@@ -1,4 +1,4 @@
--- What a rank spends more of a step on than the median of its role
+-- Causes on which a rank spends more of a step than the median of its role
 -- A role is the ranks whose typical step has equally many operations: pipeline stages differ by design. Communication
 -- is left out, because it holds the waiting for others.
 -- parameter rows 20 1 100000 Rows to show

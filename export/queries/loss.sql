@@ -1,4 +1,4 @@
--- What of each run is missing: records that were lost, ranks without a trace, traces without a clean end
+-- Missing data of each run: lost records, ranks without a trace, traces without a clean end
 -- parameter rows 100 1 1000000 Rows to show
 WITH counted AS (
   SELECT run, counter AS what, SUM(value) AS amount, SUM(CASE WHEN value > 0 THEN 1 ELSE 0 END) AS ranks

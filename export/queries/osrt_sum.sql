@@ -1,5 +1,5 @@
 -- OS Runtime Summary
--- Waits that looks at the launching threads met, not calls: short ones are missing, and a row is what the
+-- Waits found in host samples of the launching threads, not calls: short ones are missing, and a row is what the
 -- thread slept in. Looks that follow each other in the same wait count as one.
 WITH looks AS (
   SELECT thread, state, at_ns, MAX(at_ns - since_ns - on_cpu_ns - runnable_ns, 0) AS off_ns,

@@ -1,4 +1,4 @@
--- Copies from or to pageable memory, which cannot run beside anything
+-- Copies from or to pageable memory, which cannot run concurrently
 -- parameter rows 50 1 100000 Rows to show
 SELECT run, rank, direction, COUNT(*) AS copies, SUM(bytes) AS bytes, SUM(duration_ns) AS total_ns,
   1e0 * SUM(bytes) / NULLIF(SUM(duration_ns), 0) AS gbps

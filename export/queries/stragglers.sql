@@ -1,7 +1,7 @@
 -- Ranks that others wait for: who communicates least, and what the waiting costs
 -- Who arrives last in a collective communicates least, because the others wait inside it; ranks that begin last may have
 -- waited in another group. Stages of a pipeline differ by design. awaited_ns: what others waited in operations of
--- everybody that this rank began last, with clocks as they are; `gpuwhy merge` brings clocks together.
+-- all ranks that this rank started last, without clock alignment; `gpuwhy merge` aligns clocks.
 -- parameter rows 20 1 100000 Rows to show
 WITH {collective_waits}, blamed AS (
   SELECT run, communicator, function, sequence,

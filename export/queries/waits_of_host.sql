@@ -1,4 +1,4 @@
--- What the launching threads of the host wait for, by state and line, as samples tell it
+-- Waits of the launching threads, by state and line, from host samples
 -- parameter rows 50 1 100000 Rows to show
 SELECT run, state, COALESCE(function, '') AS function, COALESCE(file, '') AS file, COALESCE(line, 0) AS line,
   COUNT(*) AS samples, COUNT(DISTINCT rank) AS ranks,

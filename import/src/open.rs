@@ -157,7 +157,7 @@ fn part(input: &Input, from: Duration, to: Duration, progress: &mut Progress<'_>
     let (length, end) = (since_start(window.last()), since_start(window.end()));
     let length = Duration::from_nanos(length);
     if from >= length && !interrupted.get() {
-        return Err(refused(format!("the trace is {length:.2?} long, nothing of it lies behind {from:?}")));
+        return Err(refused(format!("the trace is {length:.2?} long, no part of it is after {from:?}")));
     }
     let mut second = TraceReader::new(input.unpacked(progress, &interrupted)?).map_err(failed)?;
     second.only(window.read_from(), time(to));

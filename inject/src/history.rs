@@ -38,6 +38,6 @@ pub fn add(path: &Path, outcome: &RunOutcome, exit_timeout: Duration) {
     match done.recv_timeout(LONGEST_WAIT.min(exit_timeout)) {
         Ok(Ok(())) => tracing::debug!("{}: a line about this run was added", path.display()),
         Ok(Err(error)) => said(&error.to_string()),
-        Err(_) => said("the file system does not answer"),
+        Err(_) => said("the file system does not respond"),
     }
 }

@@ -21,7 +21,7 @@ class Bottleneck:
         """The cause: `gpu_compute`, `launch`, `data_loading`, `host_cpu`, `copy`, `sync`, `communication`, `allocator`,
         `no_work` or `cannot_tell`."""
         self.share: float = raw["share"]
-        """Its part of a typical step, or of the time after warm-up, 0 to 1."""
+        """Its part of a typical step, or of the time after start-up, 0 to 1."""
         self.evidence: tuple[str, ...] = tuple(raw["evidence"])
         self.recommendation: str = raw["recommendation"]
         self.ranking: tuple[Ranked, ...] = tuple(raw["ranking"])

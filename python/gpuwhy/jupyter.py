@@ -38,7 +38,7 @@ def static_html(report: Report) -> str:
     for device in report.devices:
         # As for the bottleneck: start-up would hide the limits of the steps.
         steady: Mapping[str, int] = device.raw["steady_leaves"]
-        leaves, part = (steady, "after warm-up") if any(steady.values()) else (device.leaves, "whole run")
+        leaves, part = (steady, "after start-up") if any(steady.values()) else (device.leaves, "whole run")
         total = sum(leaves.values()) or 1
         longest = sorted(leaves.items(), key=lambda item: -item[1])[:_LEAVES]
         rows = "".join(

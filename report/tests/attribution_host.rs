@@ -360,8 +360,8 @@ fn totals(attributor: &Attributor) -> String {
         Subject::Host(cause, line) => format!("{cause:?} {:?}", attributor.host_line(line)),
         other => format!("{other:?}"),
     };
-    let blamed = Leaf::ALL.into_iter().flat_map(|leaf| account.causes(leaf));
-    let mut causes: Vec<_> = blamed.map(|(subject, totals)| (named(subject), format!("{totals:?}"))).collect();
+    let all = Leaf::ALL.into_iter().flat_map(|leaf| account.causes(leaf));
+    let mut causes: Vec<_> = all.map(|(subject, totals)| (named(subject), format!("{totals:?}"))).collect();
     causes.sort();
     format!("{:?} {causes:?} {:?}", account.leaves(), attributor.sample_totals())
 }

@@ -112,19 +112,19 @@ fn the_first_sentence_names_the_four_largest_leaves_of_the_group() {
     assert_eq!(bottleneck.cause, Cause::Copy);
     assert_eq!(
         bottleneck.evidence[0],
-        "The GPU only copies memory 60 % of the time after warm-up (600.0 ms of 1.00 s)."
+        "The GPU only copies memory 60 % of the time after start-up (600.0 ms of 1.00 s)."
     );
     assert_eq!(
         bottleneck.details.last().map(String::as_str),
         Some(
-            "Of all 1.00 s after warm-up: copying host to device, pinned memory (copy_h2d_pinned) 30.0 %, setting memory \
+            "Of all 1.00 s after start-up: copying host to device, pinned memory (copy_h2d_pinned) 30.0 %, setting memory \
              (memset) 10.1 %, copying device to host, pinned memory (copy_d2h_pinned) 10.0 %, copying within the GPU \
              (copy_d2d) 5.0 %."
         )
     );
     let busy = judge(&[device(&[(Leaf::Compute, 900), (Leaf::HostCpu, 100)])]);
     assert_eq!((busy.cause, busy.share), (Cause::GpuCompute, 0.9));
-    assert_eq!(busy.evidence[0], "The GPU computes 90 % of the time after warm-up (900.0 ms of 1.00 s).");
+    assert_eq!(busy.evidence[0], "The GPU computes 90 % of the time after start-up (900.0 ms of 1.00 s).");
 }
 
 #[test]

@@ -449,7 +449,7 @@ fn gauges_say_that_the_clock_is_lowered_and_by_what() {
     assert!(gauges.readings >= 18, "{}", gauges.readings);
     assert_eq!(gauges.watts().map(f64::round), Some(698.0));
     let text = report.full();
-    assert!(text.contains("100 % of the time by the power limit (698 W in the mean)"), "{text}");
+    assert!(text.contains("100 % of the time by the power limit (698 W on average)"), "{text}");
     assert!(text.contains("J a step"), "{text}");
     assert!(text.contains("another tool or process uses the GPU's counters"), "{text}");
     assert!(device(&report).limits.is_none(), "nothing was sampled");

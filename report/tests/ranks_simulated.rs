@@ -59,8 +59,8 @@ fn of_64_ranks_the_late_one_is_found_over_communicators() {
     let group = late / GROUP as usize * GROUP as usize;
     let last: Vec<u64> = report.rows[group..][..GROUP as usize].iter().map(|row| row.last).collect();
     assert!(last.iter().all(|&last| last >= 40), "each is last in its data parallel group: {last:?}");
-    let blamed: Vec<&RankRow> = report.rows.iter().filter(|row| row.awaited_ns > 10_000_000).collect();
-    assert_eq!(blamed.len(), 1, "only one is blamed");
+    let awaited: Vec<&RankRow> = report.rows.iter().filter(|row| row.awaited_ns > 10_000_000).collect();
+    assert_eq!(awaited.len(), 1, "only one is late");
     let Some(ExcessEvidence::Kernel { name, counts, .. }) = &report.straggler.as_ref().unwrap().evidence else {
         panic!("{:?}", report.straggler);
     };

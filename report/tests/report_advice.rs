@@ -47,7 +47,7 @@ fn nothing_to_gain_is_said_only_where_no_best_case_says_otherwise() {
 }
 
 #[test]
-fn a_gap_counts_once_for_what_it_is_blamed_on() {
+fn a_gap_counts_once_for_its_subject() {
     let scenario = steps(900, 100, |scenario, at| {
         gpu(0).kernel("spin").at(at + 8).lasting(20).launched(scenario, 1, at, 5);
         scenario.call(1, "cudaStreamSynchronize_v3020", at + 5, 33);

@@ -84,8 +84,8 @@ fn what_is_gone_in_each_world_is_said() {
         (Cause::DataLoading, ScenarioKind::DataReady, "data were always ready"),
         (Cause::Launch, ScenarioKind::LaunchesFree, "launches cost no time (CUDA graphs, larger kernels)"),
         (Cause::Sync, ScenarioKind::NoSyncs, "the CPU never waited for the GPU"),
-        (Cause::Copy, ScenarioKind::CopiesOverlapped, "copies used pinned memory and ran beside the kernels"),
-        (Cause::Communication, ScenarioKind::CommunicationHidden, "communication ran beside the kernels"),
+        (Cause::Copy, ScenarioKind::CopiesOverlapped, "copies used pinned memory and overlapped the kernels"),
+        (Cause::Communication, ScenarioKind::CommunicationHidden, "communication overlapped the kernels"),
         (Cause::Allocator, ScenarioKind::NoAllocations, "memory were kept instead of freed and allocated again"),
         (Cause::HostCpu, ScenarioKind::DeviceOnly, "the CPU cost no time at all"),
     ];

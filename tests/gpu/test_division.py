@@ -91,7 +91,7 @@ class Judged(unittest.TestCase):
         lines, tables, text = self.lines({"tensor": 47, "latency": 48, "memory": 5, "unresolved": 10})
         self.assertEqual([line.status for line in lines], [Status.PASS, Status.PASS], lines)
         self.assertIn("3000 samples of 100 us", lines[0].detail)
-        self.assertIn("median difference of the parts 1.0 points, largest 5.0 (memory), limit 3.0; not told apart 9.1% and 0.0%", lines[1].detail)
+        self.assertIn("median difference of the parts 1.0 points, largest 5.0 (memory), limit 3.0; unresolved 9.1% and 0.0%", lines[1].detail)
         self.assertIn("| `gpt` | 1 kHz and kernel records | 47.0 | 5.0 | 0.0 | 48.0 | 0.0 | 0.0 | 9.1 |", text)
         self.assertIn("| `gpt` | 10 kHz and kernel records | 50.0 | 0.0 | 0.0 | 50.0 | 0.0 | 0.0 | 0.0 |", text)
         self.assertIn("| `gpt` | 10 kHz samples alone | 50.0 | 0.0 | 0.0 | 50.0 | 0.0 | 0.0 |  |", text)

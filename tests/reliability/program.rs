@@ -60,7 +60,7 @@ pub fn outcome(command: &mut Command, trace: &Path) -> Outcome {
     let said = text.lines().filter(|line| line.starts_with("gpuwhy: ")).map(str::to_owned).collect();
     let trace = trace.is_file().then(|| {
         if trace.metadata().unwrap().len() == 0 {
-            return (0, "without a word".to_owned());
+            return (0, "without an end marker".to_owned());
         }
         let (_, json) = report(trace);
         let end = json["completeness"]["end"].as_str().unwrap().to_owned();

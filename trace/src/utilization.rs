@@ -37,7 +37,7 @@ impl Absence {
     pub fn words(self) -> String {
         match self {
             Self::NoLibrary => "there is no libnvidia-ml.so.1".to_owned(),
-            Self::NoDevice => "the driver told of no device of this process".to_owned(),
+            Self::NoDevice => "the driver reported no device of this process".to_owned(),
             Self::Divided => "the device is divided into MIG instances".to_owned(),
             Self::NotSupported => "this device does not have it".to_owned(),
             Self::NoFunction => "the driver is too old for it".to_owned(),

@@ -18,7 +18,7 @@ use crate::tables::Table;
 
 const EXISTS: &str =
     "this run has this rank already, and it is left as it is; name another run or folder, or replace it with --force";
-const FOREIGN: &str = "this folder holds something besides tables, so it is not replaced; remove it first";
+const FOREIGN: &str = "this folder contains files other than tables, so it is not replaced; remove it first";
 
 /// The folder while its tables are written. Removed if dropped before it is finished.
 #[derive(Debug)]

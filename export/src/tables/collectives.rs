@@ -12,7 +12,7 @@ use super::records::table;
 table! {
     /// `communicator` is its id as text.
     COLLECTIVES, collective(row: &Collective, communicator: Option<&'a str>) {
-        "communicator" Text "16 hexadecimal digits, equal on all ranks; empty if NCCL did not tell it" = communicator;
+        "communicator" Text "16 hexadecimal digits, equal on all ranks; empty if NCCL did not report it" = communicator;
         "ranks" Integer "of the communicator; empty if not known" = known(u64::from(row.ranks));
         "function" Text "all_reduce and others" = row.function.name();
         "sequence" Integer "operations of this function in the communicator before it, as NCCL counts, equal on all ranks; empty if not known" = row.sequence;

@@ -141,7 +141,7 @@ table! {
         "kind" Text "event, stream_wait_event, stream, context, unknown" = enum_names::sync(row.kind);
         "device" Integer "of the context" = dictionary.context(row.context).map(|context| context.device.0);
         "context" Integer "context" = row.context.0;
-        "stream" Integer "waited for, or told to wait; empty for a context" = unless_none(row.stream.0);
+        "stream" Integer "the stream that is waited for, or that waits; empty for a context" = unless_none(row.stream.0);
         "correlation" Integer "joins with api.correlation" = row.correlation.0;
         "event" Integer "event; ids are reused" = unless_none(row.event_id);
         "event_recording" Integer "joins with events.event_recording; empty when not reported"
@@ -203,7 +203,7 @@ table! {
     /// `stack` is the text of its stack.
     HOST_SAMPLES, look(row: &HostSample, dictionary: &'a Dictionary, stack: Option<&'a str>) {
         "since_ns" Integer "the look before at this thread" = row.since.nanos();
-        "at_ns" Integer "when it was looked at" = row.at.nanos();
+        "at_ns" Integer "time of the sample" = row.at.nanos();
         "thread" Integer "kernel id of the thread" = row.thread.0;
         "state" Text "running, futex, poll, io, disk, sleep, child, memory, driver, other, unknown"
             = enum_names::state(row.state);

@@ -111,7 +111,7 @@ table! {
         "kernels" Integer "distinct kernels" = row.names;
         "count" Integer "how often they ran, on all devices" = row.count;
         "duration_ns" Integer "sum of their durations" = row.total_ns;
-        "by_samples_ns" Integer "of it, where samples told the library and not the name" = row.by_samples_ns;
+        "by_samples_ns" Integer "part whose library is known from samples, not from the name" = row.by_samples_ns;
         "largest_kernel" Text "the kernel with the most time" = row.largest.as_str();
     }
 }
@@ -125,10 +125,10 @@ table! {
         "line" Integer "0 when unknown" = row.place.line;
         "function" Text "of that frame" = row.place.function.as_str();
         "module" Text "class of the innermost module in its forward" = row.place.module.as_deref();
-        "operator" Text "of PyTorch; where native frames tell it" = row.place.operator.as_deref();
+        "operator" Text "of PyTorch; if native frames show it" = row.place.operator.as_deref();
         "within_function" Text "innermost Python function, when another" = row.place.within.as_ref().map(|of| of.0.as_str());
         "within_file" Text "its file" = row.place.within.as_ref().map(|of| of.1.as_str());
-        "binary" Text "loaded file that called CUDA; where native frames tell it" = row.place.binary.as_deref();
+        "binary" Text "loaded file that called CUDA; if native frames show it" = row.place.binary.as_deref();
         "samples" Integer "in launches of this kernel at this place" = row.time.samples;
         "kernel_samples" Integer "in launches of this kernel at any place" = row.kernel_samples;
         "estimated_ns" Real "kernel_ns * samples / kernel_samples" = row.time.total_ns;
@@ -154,13 +154,13 @@ table! {
         "device" Integer "joins with devices.device" = device;
         "name" Text "demangled, with parameters" = row.name.as_str();
         "total_ns" Integer "time of its launches" = row.durations.total();
-        "roof" Text "the unit that it uses most: tensor, dram, l2, l1, issue; empty when it is not told apart"
+        "roof" Text "the unit that it uses most: tensor, dram, l2, l1, issue; empty if unresolved"
             = limits.limits.roof.map(|(roof, ..)| roof.name());
         "used" Real "of the peak of that unit, 0 to 1" = limits.limits.roof.map(|(_, used, _)| used);
         "standard_error" Real "of used" = limits.limits.roof.map(|(.., error)| error);
         "sm_active" Real "multiprocessors with a warp, 0 to 1" = limits.limits.active;
         "clock_hz" Real "core clock while it ran" = limits.limits.clock_hz;
-        "own" Flag "false: the mean of kernels that are not told apart" = limits.limits.own;
+        "own" Flag "false: the mean of kernels that samples cannot separate" = limits.limits.own;
         "tensor" Real "part of its time, 0 to 1" = limits.limits.parts[Limit::Tensor as usize];
         "memory" Real "part of its time" = limits.limits.parts[Limit::Memory as usize];
         "issue" Real "part of its time" = limits.limits.parts[Limit::Issue as usize];

@@ -67,7 +67,7 @@ impl fmt::Display for Unavailable {
             Self::Denied(error) => write!(f, "the memory of the process cannot be read: {error}"),
             Self::NoInterpreter => f.write_str("no Python interpreter in this process"),
             Self::NotRunning => f.write_str("the Python interpreter has not begun"),
-            Self::UnknownVersion(file) => write!(f, "{file} does not tell its Python version"),
+            Self::UnknownVersion(file) => write!(f, "{file} does not contain its Python version"),
             Self::Unsupported(version) => write!(f, "Python {version} is not known"),
             Self::FreeThreaded(version) => write!(f, "free-threaded Python {version} is not known"),
             Self::NotRecognized(version) => {

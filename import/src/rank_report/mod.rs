@@ -100,7 +100,7 @@ impl RankReports {
         match serde_json::from_str::<Value>(json) {
             Ok(value) if value["type"] == "silent" => {
                 let (process, why) = answer::silent(&value);
-                self.silent.push(format!("{place}: process {process} does not answer: {why}"));
+                self.silent.push(format!("{place}: process {process} does not respond: {why}"));
             }
             Ok(value) => match answer::rank_report(&value) {
                 Ok(rank_report) => self.rank_reports.push(rank_report),

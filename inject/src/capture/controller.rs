@@ -137,7 +137,7 @@ impl CaptureController {
         if !self.wants_profiler_calls() {
             let reported = self.switch.ownership().with(|subscriber| subscriber.enable_all_callbacks(false));
             if let Some(Err(error)) = reported {
-                tracing::debug!("calls are still told: {error}");
+                tracing::debug!("API callbacks are still enabled: {error}");
             }
         }
     }

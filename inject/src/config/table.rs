@@ -166,7 +166,7 @@ settings! {
             kernels::parse_source,
             "For authors of kernels: `on` (1 s) or a duration samples program counters for [source \
              lines](kernels.md#source-lines). Only builds with the cargo feature `pc-sampling` have it. The first \
-             launches wait up to 0.4 s. Modules of the program are kept in a folder beside the trace, 64 MiB at \
+             launches wait up to 0.4 s. Modules of the program are kept in a folder next to the trace, 64 MiB at \
              most.";
         GPU_METRICS: GpuMetrics = "GPUWHY_GPU_METRICS", "gauges", "auto, off, gauges, on or on:HZ with 10 to 10000 samples a second",
             GpuMetrics::parse,

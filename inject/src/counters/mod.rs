@@ -203,7 +203,8 @@ impl ReaderThread<'_> {
         for device in devices.driver.clone().into_iter().filter(|device| is_new(device.ordinal)) {
             let id = DeviceId(device.ordinal);
             let handle = devices.handle(&device);
-            let handle = handle.inspect_err(|why| tracing::info!("no gauges of device {}: {}", id.0, why.words()));
+            let handle =
+                handle.inspect_err(|why| tracing::info!("no NVML readings of device {}: {}", id.0, why.words()));
             let mut gauges = handle.ok().map(|handle| DeviceGauges::new(id, handle));
             let mut highest = 0;
             let monitors = self.reader.monitors;

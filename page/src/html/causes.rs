@@ -110,8 +110,8 @@ fn gaps(page: &mut String, device: &DeviceReport) {
         return;
     }
     page.push_str(
-        "<table><caption>Idle time after start-up by what it is blamed on</caption><thead><tr><th>Cause</th>\
-         <th>Blamed on</th><th class=\"n\">Gaps</th><th class=\"n\">Time</th><th class=\"n\">Longest</th></tr></thead>\
+        "<table><caption>Idle time after start-up by subject</caption><thead><tr><th>Cause</th>\
+         <th>Waits for</th><th class=\"n\">Gaps</th><th class=\"n\">Time</th><th class=\"n\">Longest</th></tr></thead>\
          <tbody>\n",
     );
     for row in device.gaps.iter().take(ROWS) {

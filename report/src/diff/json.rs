@@ -9,7 +9,7 @@ use super::unit::Representative;
 use super::{DeviceDiff, Diff, LimitChanges, NotComparable, Places};
 use crate::document::limits;
 
-const SCHEMA_VERSION: u32 = 2;
+const SCHEMA_VERSION: u32 = 3;
 
 /// The complete document: a comparison, or the reason why there is none.
 #[derive(Debug)]

@@ -48,7 +48,7 @@ pub fn judge(rank_reports: &[RankReport]) -> HangReport {
         );
     }
     if report.findings.iter().any(|finding| finding.age_ns.is_none()) {
-        report.doubts.push("Not all answers say how long operations have been waiting.".to_owned());
+        report.doubts.push("Not all responses contain the age of waiting operations.".to_owned());
     }
     report
 }
@@ -64,7 +64,7 @@ fn judge_run(run: &str, rank_reports: &[&RankReport], report: &mut HangReport) {
     if ranks.len() < rank_reports.len() {
         let of_run = if run.is_empty() { String::new() } else { format!(" of run {run}") };
         report.doubts.push(format!(
-            "Several answers{of_run} have the same rank: they may be of several jobs or attempts. Give the answers of one."
+            "Several responses{of_run} have the same rank: they may belong to several jobs or attempts. Pass the responses of one job."
         ));
     }
     let absent = absent(rank_reports, &ranks);
@@ -97,7 +97,7 @@ fn finding(run: &str, id: &str, views: &[View<'_>], absent: &[u32]) -> Option<Wa
     let age_ns = waiting.clone().filter_map(near).max();
     let function = most(of_number.iter().map(|(_, operation)| operation.function.as_str()));
     let (kind, culprits) = reason(number, views, &of_number, absent);
-    let blamed: BTreeSet<u32> = culprits.iter().map(|culprit| culprit.rank).collect();
+    let late: BTreeSet<u32> = culprits.iter().map(|culprit| culprit.rank).collect();
     let ranks = waiting.map(|view| view.rank_report.rank);
     Some(WaitingCommunicator {
         run: run.to_owned(),
@@ -106,7 +106,7 @@ fn finding(run: &str, id: &str, views: &[View<'_>], absent: &[u32]) -> Option<Wa
         number,
         function,
         age_ns,
-        waiting: ranks.filter(|rank| kind != HangKind::NotReached || !blamed.contains(rank)).collect(),
+        waiting: ranks.filter(|rank| kind != HangKind::NotReached || !late.contains(rank)).collect(),
         kind,
         culprits,
         is_passed_on: false,
@@ -225,7 +225,7 @@ fn pass_on(findings: &mut [WaitingCommunicator]) {
             waits.entry(rank).or_default().push(place);
         }
     }
-    let blamed: Vec<BTreeSet<u32>> =
+    let late: Vec<BTreeSet<u32>> =
         findings.iter().map(|finding| finding.culprits.iter().map(|culprit| culprit.rank).collect()).collect();
     let names: Vec<String> = findings
         .iter()
@@ -239,9 +239,8 @@ fn pass_on(findings: &mut [WaitingCommunicator]) {
             culprit.waits_in = other.map(|&other| names[other].clone());
             others.extend(other);
         }
-        let is_explained = |culprit: &Culprit| {
-            culprit.waits_in.is_some() || others.iter().any(|&of| blamed[of].contains(&culprit.rank))
-        };
+        let is_explained =
+            |culprit: &Culprit| culprit.waits_in.is_some() || others.iter().any(|&of| late[of].contains(&culprit.rank));
         finding.is_passed_on = !others.is_empty() && finding.culprits.iter().all(is_explained);
         finding.culprits.sort_by_key(|culprit| culprit.waits_in.is_some());
     }

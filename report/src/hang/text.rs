@@ -52,7 +52,7 @@ impl HangReport {
             wrapped(&mut out, "silent: ", silent);
         }
         if self.silent.len() > SHOWN {
-            let _ = writeln!(out, "... {} more that do not answer", self.silent.len() - SHOWN);
+            let _ = writeln!(out, "... {} more that do not respond", self.silent.len() - SHOWN);
         }
         for doubt in &self.doubts {
             wrapped(&mut out, "not known: ", doubt);
@@ -65,7 +65,7 @@ impl HangReport {
             if of.run.is_empty() && self.runs.len() == 1 { String::new() } else { format!("run {}, ", named(&of.run)) };
         let silent = match &of.silent[..] {
             [] => String::new(),
-            silent => format!(" of {}, without an answer from {}", of.ranks as usize + silent.len(), list(silent)),
+            silent => format!(" of {}, no response from {}", of.ranks as usize + silent.len(), list(silent)),
         };
         let waiting = self.findings.iter().filter(|finding| finding.run == of.run).count();
         let waiting = match waiting {

@@ -174,16 +174,15 @@ impl Time {
 /// Returns the sampled steady idle time of all devices in `leaves`, by cause and line.
 fn seen(attributor: &Attributor, leaves: &[Leaf]) -> Vec<SampledLine> {
     let causes = |account: &DeviceAccount| -> Vec<_> { leaves.iter().flat_map(|&leaf| account.causes(leaf)).collect() };
-    let blamed = attributor.devices().flat_map(causes);
-    blamed
-        .filter_map(|(subject, totals)| match subject {
-            Subject::Host(cause, line) => {
-                let time = Time { samples: totals.count, sampled_ns: totals.total_ns, total_ns: totals.total_ns };
-                Some(SampledLine { cause, line, time })
-            }
-            _ => None,
-        })
-        .collect()
+    let all = attributor.devices().flat_map(causes);
+    all.filter_map(|(subject, totals)| match subject {
+        Subject::Host(cause, line) => {
+            let time = Time { samples: totals.count, sampled_ns: totals.total_ns, total_ns: totals.total_ns };
+            Some(SampledLine { cause, line, time })
+        }
+        _ => None,
+    })
+    .collect()
 }
 
 /// Minimum number of sampled gaps for an estimate of the gaps without a sample.

@@ -200,7 +200,7 @@ fn division_sentence(limits: &ComputeLimits) -> String {
         .collect();
     let unresolved = limits.share(Limit::Unresolved);
     if unresolved >= MENTIONED {
-        parts.push(format!("not told apart {}", percent(unresolved)));
+        parts.push(format!("unresolved {}", percent(unresolved)));
     }
     let clock = limits.kernel_clock_hz.filter(|_| limits.set.highest_clock_hz > 0).map_or(String::new(), |clock| {
         format!(", at {:.2} of {:.2} GHz by counted cycles", clock / 1e9, limits.set.highest_clock_hz as f64 / 1e9)
@@ -222,7 +222,7 @@ fn kernel_sentence(kernels: &[KernelRow]) -> Option<String> {
         .filter(|gains| gains.at_90.speedup >= WORTH_SHOWING)
         .map_or(String::new(), |gains| format!("; at 90 % of it a step would be {}", gain_words(&gains)));
     Some(format!(
-        "Kernel {name} loses most to its roof: it uses {:.0} % (±{:.0}) of {}{gain}.",
+        "Kernel {name} is furthest below its roof: it uses {:.0} % (±{:.0}) of {}{gain}.",
         used * 100.0,
         (2.0 * error * 100.0).max(1.0),
         words::roof(roof)
@@ -234,7 +234,7 @@ pub(super) fn clock_sentence(gauges: &GaugeSums) -> Option<String> {
     let power = match reason {
         Throttle::PowerCap => {
             let watts = gauges.watts().filter(|watts| *watts >= 1.0);
-            watts.map_or(String::new(), |watts| format!(" ({watts:.0} W in the mean)"))
+            watts.map_or(String::new(), |watts| format!(" ({watts:.0} W on average)"))
         }
         Throttle::Thermal | Throttle::HardwareThermal => gauges
             .temperature_c
@@ -345,7 +345,7 @@ pub(super) fn details(device: &DeviceReport) -> Vec<String> {
         if let Some(watts) = gauges.watts() {
             let step = device.typical.map(|typical| typical.mean_ns as f64 / 1e9 * watts);
             let energy = step.map_or(String::new(), |joules| format!("; at that power {joules:.2} J a step"));
-            sentences.push(format!("Power {watts:.0} W in the mean of the run, start-up included{energy}."));
+            sentences.push(format!("Power {watts:.0} W on average over the run, start-up included{energy}."));
         }
     }
     sentences
@@ -429,7 +429,7 @@ pub(super) fn table_rows(limits: &ComputeLimits) -> Vec<String> {
         0,
         format!(
             "{:>20} {:>6}  what limits computation",
-            if limits.step.is_some() { "of a step" } else { "after warm-up" },
+            if limits.step.is_some() { "of a step" } else { "after start-up" },
             "%"
         ),
     );

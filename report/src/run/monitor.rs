@@ -131,7 +131,7 @@ fn division(time: &MonitoredTime) -> String {
     let share = |nanos: u64| format!("{:.0} %", nanos as f64 / time.window_ns.max(1) as f64 * 100.0);
     let mut parts: Vec<String> =
         reported.map(|part| format!("{} {}", words::spent(part.cause), share(part.nanos))).collect();
-    parts.push(format!("not told apart {}", share(time.unresolved_ns)));
+    parts.push(format!("unresolved {}", share(time.unresolved_ns)));
     let (devices, hosts) = time.samples;
     let sampled = format!("{}, {}", counted(devices, "GPU sample"), counted(hosts, "CPU sample"));
     format!("The time divides into {} ({sampled}).", parts.join(", "))

@@ -48,7 +48,7 @@ impl RangesReport {
         }
         let counts = &self.counts;
         let parts: Vec<_> = [
-            (counts.unmatched, "range end", "without a begin"),
+            (counts.unmatched, "range end", "without a start"),
             (self.open, "range", "still open"),
             (counts.table_overflow, "range", "without a row"),
             (counts.kernel_overflow, "kernel", "without a row"),

@@ -22,8 +22,8 @@ pub const fn condition(kind: ScenarioKind) -> &'static str {
         ScenarioKind::LaunchesFree => "launches cost no time (CUDA graphs, larger kernels)",
         ScenarioKind::NoSyncs => "the CPU never waited for the GPU",
         ScenarioKind::NoAllocations => "memory were kept instead of freed and allocated again",
-        ScenarioKind::CopiesOverlapped => "copies used pinned memory and ran beside the kernels",
-        ScenarioKind::CommunicationHidden => "communication ran beside the kernels",
+        ScenarioKind::CopiesOverlapped => "copies used pinned memory and overlapped the kernels",
+        ScenarioKind::CommunicationHidden => "communication overlapped the kernels",
         ScenarioKind::GridsFilled => "equal small kernels in a row were one",
         ScenarioKind::NoReadbacks => "the CPU read no single values back from the GPU",
         ScenarioKind::CopiesJoined => "small copies in a row were one",
@@ -92,7 +92,7 @@ pub fn not_simulated(refused: SimulationProblem) -> String {
             UNEXPLAINED_LIMIT * 1e2
         ),
         SimulationProblem::Covered(part) => format!(
-            "the steps cover {:.0} % of the time after warm-up, at least {:.0} % are needed",
+            "the steps cover {:.0} % of the time after start-up, at least {:.0} % are needed",
             part * 1e2,
             COVERED_LEAST * 1e2
         ),

@@ -132,7 +132,7 @@ pub const fn limit(limit: Limit) -> &'static str {
         Limit::Occupancy => "too few warps",
         Limit::IdleMultiprocessors => "idle multiprocessors",
         Limit::LoweredClock => "lowered clock",
-        Limit::Unresolved => "not told apart",
+        Limit::Unresolved => "unresolved",
     }
 }
 

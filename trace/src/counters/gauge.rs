@@ -45,7 +45,7 @@ named! {
         /// The GPU is idle; not a limit.
         Idle = 0x1 "idle" "idleness",
         /// Application clocks were set.
-        ApplicationClocks = 0x2 "application_clocks" "application clocks that somebody set",
+        ApplicationClocks = 0x2 "application_clocks" "user-set application clocks",
         /// Power limit, enforced by software.
         PowerCap = 0x4 "power_cap" "the power limit",
         /// Hardware slowdown: power supply or temperature.

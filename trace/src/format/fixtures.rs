@@ -22,13 +22,13 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("COLLECTIVES", "takes NCCL and several GPUs"),
     ("communicators", "takes NCCL and several GPUs"),
     ("queued operations", "takes NCCL and several GPUs"),
-    ("PROGRAM_COUNTERS", "takes GPUWHY_KERNEL_SOURCE; its blocks name modules in a folder beside the trace"),
+    ("PROGRAM_COUNTERS", "takes GPUWHY_KERNEL_SOURCE; its blocks name modules in a folder next to the trace"),
     ("synchronizations", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
     ("events", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
     ("events of managed memory", "is not recorded; files of nsys have it"),
 ];
 
-const COUNTERS: [&str; 4] = ["sets of counters", "samples of counters", "readings of gauges", "losses of counters"];
+const COUNTERS: [&str; 4] = ["sets of counters", "samples of counters", "NVML readings", "losses of counters"];
 const COLLECTIVES: [&str; 2] = ["communicators", "queued operations"];
 
 /// All kinds.

@@ -87,7 +87,7 @@ parameters! {
         offset: u64 = "pcOffset" @ 16, "Bytes from the start of the function.";
         function_index: u32 = "functionIndex" @ 24, "Which function of the module.";
         function: *mut c_char = "functionName" @ 32,
-            "Its name, shared by all program counters of the function and by activity records.";
+            "Its name, shared by all PC samples of the function and by activity records.";
         reason_count: usize = "stallReasonCount" @ 40, "Stall reasons that were stored.";
         reasons: *mut StallReason = "stallReason" @ 48, "Room for them.";
         correlation: u32 = "correlationId" @ 56, "0 but where kernels are serialized.";

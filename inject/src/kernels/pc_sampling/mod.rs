@@ -166,9 +166,7 @@ impl SamplingState {
         if self.attempts.give_up(now)
             && let LaunchAction::Open(device) = work
         {
-            tracing::warn!(
-                "program counters of device {device} are not sampled: other threads were always inside CUDA"
-            );
+            tracing::warn!("PC samples of device {device} are not sampled: other threads were always inside CUDA");
             self.refuse(device, Outcome::Disturbed, at);
         }
     }
@@ -271,7 +269,7 @@ impl PcSampling {
         match work {
             LaunchAction::Open(device) => {
                 if let Err(error) = self.open(&mut state, device, context) {
-                    tracing::warn!("program counters of device {device} are not sampled: {error}");
+                    tracing::warn!("PC samples of device {device} are not sampled: {error}");
                     let busy = error.code == CuptiResult::HARDWARE_BUSY;
                     let outcome = if busy { Outcome::Busy } else { Outcome::Refused(error.code.0) };
                     state.refuse(device, outcome, clock::now(self.cupti));

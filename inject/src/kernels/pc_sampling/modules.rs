@@ -77,7 +77,7 @@ impl Modules {
             match cupti.device_of(context) {
                 Ok(device) if found.iter().all(|&(known, _)| known != device) => found.push((device, context)),
                 Ok(_) => {}
-                Err(error) => tracing::debug!("program counters of a context are not sampled: {error}"),
+                Err(error) => tracing::debug!("PC samples of a context are not sampled: {error}"),
             }
         }
         found
@@ -120,7 +120,7 @@ pub fn write(trace: &Path, modules: &[(u64, Vec<u8>)]) -> u64 {
         let path = folder.join(format!("{checksum:016x}.cubin"));
         if let Err(error) = write_once(&path, module) {
             if lost == 0 {
-                tracing::warn!("{}: {error}; source lines of this module cannot be told", path.display());
+                tracing::warn!("{}: {error}; source lines of this module are unavailable", path.display());
             }
             lost += 1;
         }

@@ -57,7 +57,7 @@ fn small_grid(evidence: &Evidence<'_>, threshold: f64) -> Check {
             percent(geometry.empty_multiprocessors()),
             room.count
         ),
-        advice: "split the work into more blocks, use a larger batch, or run it beside other kernels",
+        advice: "split the work into more blocks, use a larger batch, or run it concurrently with other kernels",
         local_gain: Some(geometry.empty_multiprocessors()),
     }
 }

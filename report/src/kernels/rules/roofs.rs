@@ -99,7 +99,7 @@ fn latency_bound(evidence: &Evidence<'_>, threshold: f64) -> Check {
     }
     let small = evidence.geometry.is_some_and(|geometry| geometry.waves < 1.0);
     let advice = if small {
-        "the grid does not fill the GPU once: give it more blocks, or run it beside other kernels"
+        "the grid does not fill the GPU once: give it more blocks, or run it concurrently with other kernels"
     } else {
         "warps wait: more warps, more independent work in each, or data that is nearer; the stalls tell for what"
     };

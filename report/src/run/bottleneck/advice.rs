@@ -151,7 +151,7 @@ pub(super) fn advice(cause: Cause, steady: &Leaves, fit: GraphFit) -> &'static s
              of its own where other work can run meanwhile. Do not call pin_memory() in the loop: it copies too."
         }
         Cause::Copy => {
-            "Run the copies beside the kernels, on a stream of their own, or keep the data on the GPU. This helps when \
+            "Run the copies overlapped with the kernels, on a stream of their own, or keep the data on the GPU. This helps when \
              independent work exists. Join many small copies."
         }
         Cause::Launch => launch_advice(fit),

@@ -37,7 +37,7 @@ pub(super) fn headline(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]
     let untraced = |of: u64| (of as f64 * ranking.untraced.first().copied().unwrap_or(1.0)).round() as u64;
     let of = match ranking.steady.as_deref() {
         Some([only]) if only.kinds.is_some() => {
-            format!("the time of all steps ({} in the mean)", part(untraced(only.mean_duration())))
+            format!("the time of all steps ({} on average)", part(untraced(only.mean_duration())))
         }
         Some([only]) => {
             let noun = devices.first().map_or("step", |device| device.step_meaning.noun());
@@ -47,7 +47,7 @@ pub(super) fn headline(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]
         None => {
             let time = part(whole.iter().sum());
             let over = if devices.len() > 1 { format!(", {} GPUs together", devices.len()) } else { String::new() };
-            format!("the time after warm-up ({time}{over})")
+            format!("the time after start-up ({time}{over})")
         }
     };
     format!("The GPU {does} {percent} of {of}.")
@@ -145,7 +145,7 @@ fn best_case_sentence(cause: Cause, share: f64, devices: &[DeviceReport]) -> Opt
     }
     if best_case.kind == ScenarioKind::CopiesOverlapped && devices.iter().any(copies_without_link) {
         return Some(format!(
-            "{gain} if copies ran beside the kernels at the same speed. From pinned memory they are faster; \
+            "{gain} if copies ran overlapped with the kernels at the same speed. From pinned memory they are faster; \
              by how much is unknown without a description of the link."
         ));
     }
@@ -290,7 +290,7 @@ fn leaf_sentence(cause: Cause, steady: &Leaves) -> String {
     let share = |nanos: u64| nanos as f64 / total.max(1) as f64 * 100.0;
     let part = |&(nanos, leaf): &(u64, Leaf)| format!("{} ({}) {:.1} %", words::cause(leaf), leaf.name(), share(nanos));
     let parts: Vec<_> = leaves.iter().take(count).map(part).collect();
-    format!("Of all {} after warm-up: {}.", duration(total), parts.join(", "))
+    format!("Of all {} after start-up: {}.", duration(total), parts.join(", "))
 }
 
 /// Evidence for `cause` in addition to its share, the strongest first.

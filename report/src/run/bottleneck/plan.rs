@@ -169,7 +169,7 @@ fn reason(cause: Cause, kind: ScenarioKind) -> Option<&'static str> {
         (Cause::Launch, ScenarioKind::NoAllocations) => {
             Some("first, because a CUDA graph cannot contain an allocation")
         }
-        (Cause::GpuCompute, _) => Some("beside the kernels"),
+        (Cause::GpuCompute, _) => Some("overlapped with the kernels"),
         _ => Some("first, because removing the bottleneck alone gains less than 5 %"),
     }
 }
@@ -181,8 +181,8 @@ fn action(kind: ScenarioKind, graphs: GraphFit) -> &'static str {
         ScenarioKind::LaunchesFree => graphs.action(),
         ScenarioKind::NoSyncs => "do not wait for the GPU within the step",
         ScenarioKind::NoAllocations => "keep memory instead of allocating it again",
-        ScenarioKind::CopiesOverlapped => "copy from pinned memory, beside the kernels",
-        ScenarioKind::CommunicationHidden => "run communication beside the kernels",
+        ScenarioKind::CopiesOverlapped => "copy from pinned memory, overlapped with the kernels",
+        ScenarioKind::CommunicationHidden => "overlap communication with the kernels",
         ScenarioKind::GridsFilled => "join equal small kernels into one",
         ScenarioKind::NoReadbacks => "read no single values back from the GPU (.item(), .cpu())",
         ScenarioKind::CopiesJoined => "join the small copies into one",

@@ -14,7 +14,7 @@ use gpuwhy_trace::process_info::ProcessInfo;
 use self::limits::LossOf;
 use super::{Bottleneck, CaptureRow, DeviceReport, PlanStep, Report, StepBasis};
 
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 
 struct ProcessJson<'a>(&'a ProcessInfo, &'a [DeviceReport]);
 

@@ -131,7 +131,7 @@ pub(super) fn conclusion(report: &Report) -> String {
         (None, Cause::Copy) if report.devices.iter().any(copies_without_link) => {
             " Best case unknown: pinned memory is faster, but nothing describes the link.".to_owned()
         }
-        (Some(_), Cause::Copy) => " Running the copies beside the kernels would gain nothing.".to_owned(),
+        (Some(_), Cause::Copy) => " Overlapping the copies with the kernels would gain nothing.".to_owned(),
         (Some(_), cause) if cause != Cause::GpuCompute => {
             " Removing it alone gains nothing: something else is as late.".to_owned()
         }

@@ -53,7 +53,7 @@ fn leaf_rows(out: &mut Page, device: &DeviceReport) {
     leaves.sort_by(|a, b| b.0.cmp(&a.0).then(a.2.cmp(&b.2)));
     let steady: u64 = device.steady_leaves.iter().sum();
     let _ =
-        writeln!(out, "{:>10} {:>6} {:>13} {:>6}  cause (name in the JSON)", "whole run", "%", "after warm-up", "%");
+        writeln!(out, "{:>10} {:>6} {:>13} {:>6}  cause (name in the JSON)", "whole run", "%", "after start-up", "%");
     for (nanos, after, leaf) in leaves {
         let _ = writeln!(
             out,

@@ -1,6 +1,6 @@
 """Runs a command and records its resource usage: the outermost process of a measurement.
 
-    python3 witness.py FILE PATTERN COMMAND...
+    python3 measure_process.py FILE PATTERN COMMAND...
 
 Passes stdout on line by line and records the time of the last line that matches PATTERN (a regular expression): the time
 from there to the end of the command is what a tool needs to complete its result. Lines of the tool do not count.
