@@ -23,7 +23,7 @@ pub const UNREADABLE: u8 = 2;
 /// Exit code when a report is incomplete and there is no other problem.
 const NOT_JUDGED: u8 = 3;
 /// Version of the JSON schema.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 #[derive(Serialize)]
 struct CheckJson<'a> {

@@ -21,7 +21,7 @@ def test_a_session_reports_what_the_device_did(program):
         assert sum(report.devices[0].leaves.values()) == report.devices[0].window_ns
         assert sum(row["count"] for row in report.kernels) == report.completeness["records"]["kernels"] == 54081
         assert report.completeness["end"] == "clean"
-        assert report.raw["schema_version"] == 1
+        assert report.raw["schema_version"] == 2
         print("done")
         """)
     assert done.stdout == "done\n"

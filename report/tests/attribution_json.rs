@@ -156,7 +156,7 @@ fn every_field_is_declared_and_the_leaves_sum_to_the_window() {
         gpu(0).kernel("_Z4gemmPfS_i").at(at + 10).lasting(200).launched(&mut scenario, 1, at, 5);
     }
     let report = read_back(&scenario);
-    assert_eq!(report.schema_version, 1);
+    assert_eq!(report.schema_version, 2);
     assert_eq!((report.process.pid, report.completeness.end.as_str()), (42, "clean"));
     assert_eq!(report.completeness.records.kernels, 50);
     assert_eq!(report.bottleneck.cause, "host_cpu");

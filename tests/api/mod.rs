@@ -73,7 +73,7 @@ fn what_a_report_and_a_comparison_hold_is_what_was_agreed() {
     let roots = [
         "gpuwhy_report::run::model::Report",
         "gpuwhy_report::diff::model::Diff",
-        "gpuwhy_report::diff::model::Refusal",
+        "gpuwhy_report::diff::model::NotComparable",
     ];
     let (mut names, mut lines) = (BTreeSet::from(roots.map(str::to_owned)), BTreeSet::new());
     // From the top down: each package adds the types used from those below it.

@@ -22,7 +22,7 @@ fn whole_recording() {
     assert!(device.what_if.is_some());
     assert!(device.kernels.iter().map(|kernel| kernel.durations.count()).sum::<u64>() == report.completeness.kernels);
     let json = serde_json::to_value(&report).unwrap();
-    assert_eq!(json["schema_version"], 1);
+    assert_eq!(json["schema_version"], 2);
     assert_eq!(json["completeness"]["end"], "clean");
     assert_eq!(json["completeness"]["launches_without_activity"], 0);
 }
