@@ -297,7 +297,7 @@ fn a_rank_of_a_run_is_replaced_on_demand_only_and_never_with_other_files() {
     assert!(fs::read(rank.join("kernels.parquet")).unwrap().starts_with(b"PAR1"));
     assert_eq!(fs::read_dir(&rank).unwrap().count(), tables);
     fs::write(rank.join("notes.txt"), "precious").unwrap();
-    assert!(place.refused(&to(&command, &["--force"])).contains("something besides tables"));
+    assert!(place.refused(&to(&command, &["--force"])).contains("files other than tables"));
     assert_eq!(fs::read(rank.join("notes.txt")).unwrap(), b"precious");
     assert_eq!(fs::read_dir(place.path("out/run=a")).unwrap().count(), 1);
 }

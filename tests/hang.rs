@@ -122,7 +122,7 @@ fn processes_that_do_not_answer_are_a_finding_here_and_elsewhere() {
     let via = format!("env {GPUWHY}");
     let found: Value = serde_json::from_slice(&hang(&stage, &["--json", "--via", &via]).stdout).unwrap();
     let silent: Vec<_> = found["silent"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
-    assert!(silent.len() == 2 && silent[0].contains("line 1: process 71 does not answer"), "{silent:?}");
+    assert!(silent.len() == 2 && silent[0].contains("line 1: process 71 does not respond"), "{silent:?}");
     let files = hang(&stage, &["--answers"]).stdout;
     std::fs::write(stage.path("collected"), [files, answer(0, 8, 8, "").to_string().into_bytes()].concat()).unwrap();
     let output = hang(&stage, &["collected"]);
@@ -131,7 +131,7 @@ fn processes_that_do_not_answer_are_a_finding_here_and_elsewhere() {
     assert!(
         text.contains("ranks: 1 of 4")
             && text.contains("none of these waits")
-            && text.contains("process 72 does not answer"),
+            && text.contains("process 72 does not respond"),
         "{text}"
     );
 }
@@ -154,7 +154,7 @@ fn what_a_launcher_complains_of_is_escaped_and_bounded() {
         if verb.len() > 1 {
             let shown = String::from_utf8(output.stdout).unwrap();
             assert!(shown.lines().count() == 1 && shown.contains("7: capture 1 has begun"), "{shown}");
-            assert!(said.contains("100000 lines that are not answers"), "{said}");
+            assert!(said.contains("100000 lines that are not responses"), "{said}");
         }
     }
 }
@@ -175,7 +175,7 @@ fn two_jobs_on_a_node_are_distinguished() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("run fine, ranks: 4; none waits in a collective"), "{text}");
-    assert!(text.contains("run stuck, ranks: 3 of 4, without an answer from 3"), "{text}");
+    assert!(text.contains("run stuck, ranks: 3 of 4, no response from 3"), "{text}");
     let output = hang(&stage, &["--json", "answers"]);
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&found["ranks"], &found["findings"][0]["run"]), (&json!(7), &json!("stuck")));

@@ -30,9 +30,9 @@ fn trace(rank: u32, with_groups: bool) -> Value {
     let reported = |name: &str, description: &str, ranks: &[u32], elements: u64| match with_groups {
         false => json!({}),
         true => json!({"Collective name": "allreduce", "In msg nelems": elements, "Out msg nelems": elements,
-            "Cause size": ranks.len(), "dtype": "BFloat16", "In split size": "[]", "Out split size": "[]",
-            "Process Cause Name": name, "Process Cause Description": description,
-            "Process Cause Ranks": format!("{ranks:?}")}),
+            "Group size": ranks.len(), "dtype": "BFloat16", "In split size": "[]", "Out split size": "[]",
+            "Process Group Name": name, "Process Group Description": description,
+            "Process Group Ranks": format!("{ranks:?}")}),
     };
     let reduce = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
     for step in 0..12 {

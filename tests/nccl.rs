@@ -249,7 +249,7 @@ fn exported_kernels_say_what_nccl_reported() {
     assert_eq!((kernels.len(), of("all_reduce"), of("send")), (144, 71, 1));
     let group = kernels.iter().find(|event| event["args"]["operations"] == 3).unwrap();
     for (name, expected) in [
-        ("Cause size", json!(4)),
+        ("Group size", json!(4)),
         ("bytes", json!(3 * (4 << 10))),
         ("dtype", json!("float32")),
         ("algorithm", json!("ring")),

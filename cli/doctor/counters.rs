@@ -45,7 +45,7 @@ mod tests {
         assert!(good.status == Status::Ok && good.finding.ends_with("is 0: all users may)"), "{good:?}");
         let busy = words(&Err(CounterError::Busy.to_string()), None);
         assert_eq!(busy.status, Status::Warn);
-        assert!(busy.finding.starts_with("another tool has the GPU's counters; gauges"), "{busy:?}");
+        assert!(busy.finding.starts_with("another tool has the GPU's counters; NVML readings"), "{busy:?}");
         assert!(busy.advice.unwrap().contains("dcgmi profile --pause"));
         let forbidden = words(&Err(CounterError::Permission.to_string()), Some(true));
         assert!(!forbidden.finding.contains("RmProfiling"), "{forbidden:?}");

@@ -58,7 +58,7 @@ impl Collectives {
         let text = |text: &str| Note::Text(text.to_owned());
         let mut notes = vec![
             ("Collective name", text(row.function.name())),
-            ("Cause size", Note::Number(row.ranks.into())),
+            ("Group size", Note::Number(row.ranks.into())),
             ("communicator", Note::Text(format!("{:016x}", row.communicator))),
             ("bytes", Note::Number(*bytes)),
             ("operations", Note::Number(row.operations_in_kernel.into())),

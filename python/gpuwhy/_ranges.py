@@ -43,7 +43,7 @@ def _domain(functions: _native.Functions, name: str | None) -> int:
 class range:
     """A range of the program: `with range("forward"):`, or a decorator, `@range` or `@range("forward")`.
 
-    Ranges of a thread nest. Those of coroutines may end on another thread and in any order. `domain` names a cause of
+    Ranges of a thread nest. Those of coroutines may end on another thread and in any order. `domain` names a group of
     ranges. Reports show host and device time by range.
     """
 

@@ -146,7 +146,7 @@ def finish_all(programs: Iterable[Prepared]) -> list[Run]:
 
 
 @dataclasses.dataclass
-class Cause:
+class Group:
     """The programs of several checks, by check and by role. They are started a few checks at a time, when the first of
     them is requested."""
 

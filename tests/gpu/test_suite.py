@@ -25,7 +25,7 @@ from checks import auto, counters, inside, interventions, monitor, native_cost, 
 from gains_table import main as print_tables
 from harness import Mode, Result, Run, Status, Suite, read_lines
 from intervention_table import FIXES, INTERVENTIONS, SCENARIOS
-from prepared import Failed, Cause, Missing, Plan, Prepared, finish_all
+from prepared import Failed, Group, Missing, Plan, Prepared, finish_all
 from record_counters import convert
 from rehearse import KERNELS, REPORT
 from trace_report import Trace
@@ -210,19 +210,19 @@ class Turns(unittest.TestCase):
     def test_a_group_starts_those_that_are_selected_and_no_others(self) -> None:
         self.suite.selected = ["made.two", "made.three", "made.four"]
         plan = Plan(self.script, (), "json")
-        cause = Cause("made", lambda suite, name: {"one": plan}, ["one", "two", "three", "four"], 2)
-        programs = cause.take(self.suite, "two")
-        self.assertEqual(set(cause._started), {"two", "three"})
-        finish_all([*programs.values(), *cause.take(self.suite, "three").values()])
+        group = Group("made", lambda suite, name: {"one": plan}, ["one", "two", "three", "four"], 2)
+        programs = group.take(self.suite, "two")
+        self.assertEqual(set(group._started), {"two", "three"})
+        finish_all([*programs.values(), *group.take(self.suite, "three").values()])
 
     def test_one_that_fails_does_not_stop_its_group(self) -> None:
         self.suite.selected = ["made.bad", "made.good"]
         plans = {"bad": Plan(self.script, ("--fail",), "json", rehearse=""), "good": Plan(self.script, (), "json")}
-        cause = Cause("made", lambda suite, name: {"one": plans[name]}, ["bad", "good"], 2)
+        group = Group("made", lambda suite, name: {"one": plans[name]}, ["bad", "good"], 2)
         with self.assertRaises(Failed):
-            cause.take(self.suite, "bad")
-        self.assertEqual(cause.take(self.suite, "good")["one"].turn(), "10.0 steps/s\n")
-        finish_all(cause.take(self.suite, "good").values())
+            group.take(self.suite, "bad")
+        self.assertEqual(group.take(self.suite, "good")["one"].turn(), "10.0 steps/s\n")
+        finish_all(group.take(self.suite, "good").values())
 
     def started(self, **plans: Plan) -> dict[str, Prepared]:
         programs = {role: Prepared(self.suite, role, plan) for role, plan in plans.items()}
@@ -285,9 +285,9 @@ class Turns(unittest.TestCase):
             raise {"old": Missing, "broken": Failed}[name]("no such module")
             yield
 
-        cause = Cause("made", lambda suite, name: {}, ["old", "broken"], 2)
+        group = Group("made", lambda suite, name: {}, ["old", "broken"], 2)
         self.suite.selected = ["made.old", "made.broken"]
-        lines = [line for name in cause.names for line in cause.check(name, judge, 1.0).function(self.suite)]
+        lines = [line for name in group.names for line in group.check(name, judge, 1.0).function(self.suite)]
         self.assertEqual([(line.name, line.status, line.detail) for line in lines], [
             ("made.old", Status.SKIPPED, "no such module"), ("made.broken", Status.FAIL, "no such module")])
 

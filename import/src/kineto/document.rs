@@ -38,16 +38,16 @@ impl<'de> Visitor<'de> for TraceDocument<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<ThreadKey>()? {
+        while let Some(key) = map.next_key::<DocumentKey>()? {
             match key {
-                ThreadKey::TraceEvents => map.next_value_seed(TraceEvents(self.0))?,
-                ThreadKey::DeviceProperties => {
+                DocumentKey::TraceEvents => map.next_value_seed(TraceEvents(self.0))?,
+                DocumentKey::DeviceProperties => {
                     let devices = map.next_value::<Lenient<Devices>>()?.0;
                     for device in devices.map(|devices| devices.0).unwrap_or_default() {
                         self.0.dictionary.add_device(device);
                     }
                 }
-                ThreadKey::DistributedInfo => {
+                DocumentKey::DistributedInfo => {
                     let job = map.next_value::<Lenient<Job>>()?.0.unwrap_or_default();
                     for (variable, number) in [("RANK", job.rank), ("WORLD_SIZE", job.world_size)] {
                         if let Some(number) = number.within::<u64>() {
@@ -55,9 +55,9 @@ impl<'de> Visitor<'de> for TraceDocument<'_> {
                         }
                     }
                 }
-                ThreadKey::BaseTimeNanoseconds => self.0.base_ns = map.next_value::<Scalar>()?.integer().unwrap_or(0),
-                ThreadKey::HostName => self.0.host = map.next_value::<Scalar>()?.into_text(),
-                ThreadKey::Other => {
+                DocumentKey::BaseTimeNanoseconds => self.0.base_ns = map.next_value::<Scalar>()?.integer().unwrap_or(0),
+                DocumentKey::HostName => self.0.host = map.next_value::<Scalar>()?.into_text(),
+                DocumentKey::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
@@ -72,7 +72,7 @@ impl<'de> Visitor<'de> for TraceDocument<'_> {
 
 #[derive(Deserialize)]
 #[serde(field_identifier, rename_all = "camelCase")]
-enum ThreadKey {
+enum DocumentKey {
     TraceEvents,
     DeviceProperties,
     DistributedInfo,

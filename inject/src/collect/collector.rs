@@ -83,7 +83,7 @@ impl Collector {
         let sources = Sources::new(Decoder::new(cupti));
         let mut captures = Captures::new(None);
         captures.set_calibrations(&session);
-        // Sessions have no best case.
+        // Sessions do not simulate best cases.
         let simulates = settings.capture.range != CaptureRange::Nothing;
         if !simulates {
             captures.stop_what_if();

@@ -367,7 +367,7 @@ mod tests {
         assert_eq!((&first.communicator[..], first.kind, &ranks(first)[..]), ("tp2", HangKind::Silent, &[21][..]));
         assert_eq!((&second.communicator[..], second.is_passed_on), ("dp", true));
         assert_eq!(report.runs[0].silent, [21]);
-        assert!(report.text().contains("ranks: 63 of 64, without an answer from 21;"), "{}", report.text());
+        assert!(report.text().contains("ranks: 63 of 64, no response from 21;"), "{}", report.text());
         // Any size of the job that a reply may contain.
         let odd = RankReport { rank: u32::MAX, world_size: u32::MAX, ..rank_report(0, Vec::new()) };
         assert_eq!(judge(&[odd]).runs[0].silent.len(), LARGEST_JOB as usize);

@@ -18,7 +18,7 @@ use profiler_core::attribution::Attributor;
 /// Above every limit of the dictionary.
 const RECORDS: u64 = 400_000;
 /// Megabytes: full tables as in docs/design/reliability.md.
-const BEST_CASE: usize = 220;
+const MAX_MEGABYTES: usize = 220;
 const FLUSH_EVERY: u64 = 2_000;
 const START: u64 = 1_790_000_000_000_000_000;
 
@@ -77,7 +77,7 @@ fn a_program_of_which_nothing_repeats_does_not_grow_without_end() {
     println!("megabytes in use at each twentieth of the run: {sampled:?}");
     let (fifth, end) = (sampled[sampled.len() * 4 / 5], sampled[sampled.len() - 1]);
     assert!(end < fifth + 5, "still growing in the last fifth: {sampled:?} MB");
-    assert!(end < BEST_CASE, "{sampled:?} MB");
+    assert!(end < MAX_MEGABYTES, "{sampled:?} MB");
     assert!(dictionary.beyond() > 0);
 
     let report = Report::new(&session, &attributor, &dictionary, &loss, End::Clean, Vec::new());

@@ -78,7 +78,7 @@ struct Stream {
     mark: Option<fn(u64) -> u64>,
     records: u64,
     /// MiB.
-    best_case: usize,
+    limit_mib: usize,
 }
 
 const STREAMS: [Stream; 6] = [
@@ -87,35 +87,35 @@ const STREAMS: [Stream; 6] = [
         record: |names, n| names.call(1, n, START, START),
         mark: None,
         records: 2_000_000,
-        best_case: 250,
+        limit_mib: 250,
     },
     Stream {
         what: "kernels without a call",
         record: |names, n| names.kernel(n, START, START + 1),
         mark: None,
         records: 2_000_000,
-        best_case: 160,
+        limit_mib: 160,
     },
     Stream {
         what: "kernels at the end of time",
         record: |names, n| names.kernel(n, u64::MAX - n % 2, u64::MAX - n % 2),
         mark: None,
         records: 2_000_000,
-        best_case: 160,
+        limit_mib: 160,
     },
     Stream {
         what: "ranges that are never popped",
         record: |names, n| names.range(n, START + n),
         mark: None,
         records: 2_000_000,
-        best_case: 60,
+        limit_mib: 60,
     },
     Stream {
         what: "a call around everything",
         record: |names, n| names.call(1, n, START + n, START + if n == 0 { 9_000_000_000 } else { n + 1 }),
         mark: Some(|n| START + n),
         records: 2_000_000,
-        best_case: 110,
+        limit_mib: 110,
     },
     Stream {
         what: IN_ORDER,
@@ -125,7 +125,7 @@ const STREAMS: [Stream; 6] = [
         },
         mark: None,
         records: 1_000_000,
-        best_case: 100,
+        limit_mib: 100,
     },
 ];
 
@@ -138,7 +138,7 @@ fn records_that_nothing_passes_take_bounded_memory() {
     let _alone = crate::counting::alone();
     let mut dictionary = Dictionary::new();
     let names = Names::new(&mut dictionary);
-    for Stream { what, record, mark, records, best_case } in STREAMS {
+    for Stream { what, record, mark, records, limit_mib } in STREAMS {
         let before = LIVE.load(Relaxed);
         PEAK.store(before, Relaxed);
         let mut attributor = Attributor::new();
@@ -151,7 +151,7 @@ fn records_that_nothing_passes_take_bounded_memory() {
         attributor.finish(time(START + records * 1_000), &dictionary);
         let held = PEAK.load(Relaxed) - before;
         println!("{what}: {} MiB", mib(held));
-        assert!(mib(held) < best_case, "{what}: {} MiB", mib(held));
+        assert!(mib(held) < limit_mib, "{what}: {} MiB", mib(held));
         let completeness = attributor.completeness();
         assert_eq!(completeness.records(), records, "{what}");
         if what == IN_ORDER {

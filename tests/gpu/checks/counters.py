@@ -164,7 +164,7 @@ def rows(text: str) -> list[list[str]]:
 
 def means(suite: Suite, trace: Trace) -> dict[str, tuple[int, float]]:
     """Number and mean of the values of each metric."""
-    found = query(suite, trace, "select metric, count(*), avg(value) from gpu_metrics cause by metric")
+    found = query(suite, trace, "select metric, count(*), avg(value) from gpu_metrics group by metric")
     return {metric: (int(count), float(mean)) for metric, count, mean in found}
 
 

@@ -117,7 +117,7 @@ def by_report(limits: dict) -> tuple[dict[str, float], float]:
 def samples_of(suite: Suite, trace: Trace) -> list[Sample]:
     columns = ", ".join(f"max(case when metric = '{name}' then value end)" for name in METRICS)
     rows = query(
-        suite, trace, f"select start_ns, end_ns, {columns} from gpu_metrics where end_ns > start_ns cause by start_ns, end_ns order by start_ns")
+        suite, trace, f"select start_ns, end_ns, {columns} from gpu_metrics where end_ns > start_ns group by start_ns, end_ns order by start_ns")
     return [Sample(int(row[0]), int(row[1]), tuple(float(text) for text in row[2:])) for row in rows if all(row)]
 
 

@@ -34,10 +34,10 @@ def one_cause(name: str) -> Check:
         yield expect(f"{prefix}.exit", run.code == 0, run.ending())
         own = json.loads(run.stdout.strip().splitlines()[-1])
         trace = single(suite, run)
-        if own["cause"]:
-            yield expect(f"{prefix}.bottleneck", trace.bottleneck == own["cause"], f"expected {own['cause']}, got {trace.bottleneck_line()}")
+        if own["bottleneck"]:
+            yield expect(f"{prefix}.bottleneck", trace.bottleneck == own["bottleneck"], f"expected {own['bottleneck']}, got {trace.bottleneck_line()}")
 
-        loads = name.startswith("loader") or own["cause"] == "data_loading"
+        loads = name.startswith("loader") or own["bottleneck"] == "data_loading"
         leaves = trace.steady_leaves()
         names = ("data_loading",) if loads else ("data_loading", "host_cpu", "host_blocked", "sync_drain")
         total = sum(leaves.values())
@@ -56,7 +56,7 @@ def one_cause(name: str) -> Check:
             return
         seen = host["causes"]
         right, all_seen = sum(seen.get(cause, 0) for cause in own["causes"]), sum(seen.values())
-        if own["cause"]:
+        if own["bottleneck"]:
             yield expect(
                 f"{prefix}.cause", right >= CAUSE_PART * all_seen > 0,
                 f"expected {' or '.join(own['causes'])}, seen " + ", ".join(

@@ -19,7 +19,7 @@ import gains
 from checks.interventions import rate, turns
 from harness import Check, Mode, Result, Suite, expect, skipped
 from intervention_table import FIXES
-from prepared import Failed, Cause, Plan, Prepared, finish_all
+from prepared import Failed, Group, Plan, Prepared, finish_all
 from trace_report import single
 
 # Length of a run of the bare programs, and of the traced one: each kernel is measured over 29 of its launches, one
@@ -220,7 +220,7 @@ def write_table(suite: Suite) -> Iterator[Result]:
     yield expect("inside.table", len(rows) == len(CASES), f"{len(rows)} of {len(CASES)} programs, in inside.md")
 
 
-GROUP = Cause("inside", plans, list(CASES), len(CASES))
+GROUP = Group("inside", plans, list(CASES), len(CASES))
 
 
 def checks() -> list[Check]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import gains
 from harness import Check, Mode, Result, Suite, expect, skipped
 from intervention_table import INTERVENTIONS, Intervention
-from prepared import Cause, Plan, Prepared, finish_all
+from prepared import Group, Plan, Prepared, finish_all
 from trace_report import Trace, single
 
 ROUNDS = 3
@@ -23,7 +23,7 @@ ROUNDS = 3
 TRACED_SECONDS = 1.3
 # Interventions whose programs are started together.
 SIZE = 10
-# Time needed by an intervention that has to start its cause, seconds; others need half of it.
+# Time needed by an intervention that has to start its group, seconds; others need half of it.
 CREDIT = 25.0
 
 
@@ -116,7 +116,7 @@ def judge(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Re
         f"expected {' or '.join(case.bottlenecks)}, got {trace.bottleneck_line()}")
 
 
-GROUP = Cause("interventions", plans, list(INTERVENTIONS), SIZE)
+GROUP = Group("interventions", plans, list(INTERVENTIONS), SIZE)
 
 
 def calibration(suite: Suite) -> Iterator[Result]:

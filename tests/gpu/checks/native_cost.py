@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from checks.interventions import rate
 from harness import Check, Mode, Result, Suite, expect
 from intervention_table import FIXES
-from prepared import Cause, Plan, Prepared, finish_all
+from prepared import Group, Plan, Prepared, finish_all
 
 ROUNDS = 5
 SIZE = 2
@@ -69,7 +69,7 @@ def compare(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[
         f"exit codes {sorted(set(codes), key=str)}, {len(set(outputs))} different outputs")
 
 
-GROUP = Cause("native-cost", plans, list(PROGRAMS), SIZE)
+GROUP = Group("native-cost", plans, list(PROGRAMS), SIZE)
 
 
 def checks() -> list[Check]:

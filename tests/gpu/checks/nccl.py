@@ -90,7 +90,7 @@ def mixed(suite: Suite) -> Iterator[Result]:
             each = 2 if function == "send_receive" else 1
             expected = line["operations"][function] * each
             reported = sum(row["bytes"] for row in found)
-            # The barrier at the end of the process cause, and PyTorch's own operations, are all-reduces of a few bytes.
+            # The barrier at the end of the process group, and PyTorch's own operations, are all-reduces of a few bytes.
             more = 64 if function == "all_reduce" else 0
             yield expect(
                 f"nccl.bytes.{function}.{rank}",

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import gains
 from harness import HERE, Check, Mode, Result, Suite, expect
-from prepared import Cause, Plan, Prepared, finish_all
+from prepared import Group, Plan, Prepared, finish_all
 from trace_report import Trace, Unreadable
 
 SCRIPT = HERE / "workloads" / "frameworks" / "programs.py"
@@ -146,7 +146,7 @@ def judge(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Re
     yield expect(f"{prefix}.report", not found, "; ".join([*found, trace.bottleneck_line()]))
 
 
-GROUP = Cause("real", plans, list(PROGRAMS), SIZE)
+GROUP = Group("real", plans, list(PROGRAMS), SIZE)
 
 
 def checks() -> list[Check]:

@@ -81,11 +81,11 @@ def outcome(run: Run, trace: Trace) -> Outcome:
         raise Unreadable(f"{pathlib.Path(run.command[0]).name} {run.ending()}: {run.stderr.strip()[-200:]}")
     own = json.loads(lines[-1])
     leaves = {name: value / own["steps"] for name, value in trace.steady_leaves().items()}
-    limit = UNKNOWN_SHARE if own["cause"] == "cannot_tell" else WORTH_SHARE
+    limit = UNKNOWN_SHARE if own["group"] == "cannot_tell" else WORTH_SHARE
     is_worth_naming = own["cost_ns"] >= limit * own["step_ns"]
     return Outcome(
         own["dose"], own["unit"], own["leaves"], own["step_ns"], own["cost_ns"],
-        sum(leaves.get(name, 0.0) for name in own["leaves"]), own["cause"] if is_worth_naming else "gpu_compute",
+        sum(leaves.get(name, 0.0) for name in own["leaves"]), own["group"] if is_worth_naming else "gpu_compute",
         trace.bottleneck, leaves)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from checks.interventions import rate
 from harness import Check, Mode, Result, Suite, expect, skipped
 from intervention_table import EXAMPLES, FIXES
-from prepared import Failed, Cause, Plan, Prepared, finish_all
+from prepared import Failed, Group, Plan, Prepared, finish_all
 from trace_report import Trace, single
 
 ROUNDS = 5
@@ -84,7 +84,7 @@ def compare(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[
                  f"{text}, predicted without tracing {predicted / 1e3:.1f} us ({error:+.1%}) by {len(found)} of {ROUNDS} reports")
 
 
-GROUP = Cause("untraced", plans, list(PROGRAMS), SIZE)
+GROUP = Group("untraced", plans, list(PROGRAMS), SIZE)
 
 
 def checks() -> list[Check]:

@@ -5,7 +5,7 @@ between two steps. The script measures that time with its own clock, and its las
 
     steps, step_ns       steps after the start-up, and their mean length
     cause_ns             mean time in a step that the launching thread spent on the cause; null where it is everywhere
-    group                the right bottleneck; empty where the dose decides
+    bottleneck           the right bottleneck; empty where the dose decides
     causes               what the launching thread must be seen to do meanwhile (docs/reference/report.md, What the host did)
     function             the innermost function of this file that is responsible; empty where there is none
 
@@ -248,7 +248,7 @@ def main() -> None:
     counted = steps - WARM_UP
     print(json.dumps({
         "cause": options.cause, "steps": counted, "step_ns": (now - began) / counted, "cause_ns": None if cause.everywhere else caused / counted,
-        "cause": cause.group, "causes": cause.causes, "function": cause.function}), flush=True)
+        "bottleneck": cause.group, "causes": cause.causes, "function": cause.function}), flush=True)
     ended.set()
     folder.cleanup()
 

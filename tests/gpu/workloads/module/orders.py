@@ -62,7 +62,7 @@ def main(order: str) -> dict:
         "kernels": report.completeness["records"]["kernels"],
         "launch_calls": sum(count for name, count in calls.items() if "LaunchKernel" in name),
         "without_launch": report.completeness["activities_without_launch"], "lost": report.metrics()["gpuwhy/lost_records"],
-        "bottleneck": report.bottleneck.group, "prepare_seconds": prepare_seconds,
+        "bottleneck": report.bottleneck.cause, "prepare_seconds": prepare_seconds,
     }
 
 

@@ -78,7 +78,7 @@ def main(which: str, broken: bool) -> dict:
         return {"report": False}
     ranges = {row["message"]: row["host"]["count"] for row in report.ranges}
     return {"report": True, "steps": ranges.get("step", 0), "kernels": report.completeness["records"]["kernels"],
-            "bottleneck": report.bottleneck.group, "without_launch": report.completeness["activities_without_launch"],
+            "bottleneck": report.bottleneck.cause, "without_launch": report.completeness["activities_without_launch"],
             "named": len(ranges)}
 
 
