@@ -22,7 +22,7 @@ EXAMPLES:
   gpuwhy start --all --via 'srun --jobid=7 --overlap -w {host}' --host node7 --host node8
   srun --jobid=7 --overlap --ntasks-per-node=1 gpuwhy stop --all";
 
-/// One process, or all of them.
+/// Target of the command: one process, or all of them.
 #[derive(Args, Debug)]
 pub struct Whom {
     /// Process id as in `gpuwhy top` (4711; in containers also 4711-2)
