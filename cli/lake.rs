@@ -1,6 +1,6 @@
 //! `gpuwhy lake`: the tables of many runs as Parquet files.
 //!
-//! Writing is library code (`gpuwhy-export`); this module handles file names, streams and exit codes.
+//! The library `gpuwhy-export` writes the files; this module handles file names, messages and exit codes.
 
 use anyhow::{Result, bail};
 use gpuwhy_export::lake::{self, AddOptions, CompactOptions, Lake};
@@ -15,8 +15,8 @@ const INCOMPLETE: u8 = 1;
 /// Exit code when a file could not be read or written.
 pub const FAILED: u8 = 2;
 
-/// Runs the subcommand; returns the exit code. Fails when a trace or a file cannot be read or written, or the
-/// lake already has the run and rank.
+/// Runs the subcommand and returns the exit code. Fails if a trace or a file cannot be read or written, or if
+/// the lake already has the run and rank.
 pub fn run(args: &LakeArgs) -> Result<u8> {
     match &args.verb {
         Verb::Add(args) => add(args),
@@ -42,7 +42,7 @@ fn add(args: &AddArgs) -> Result<u8> {
     let AddArgs { traces, to, tier, run, with_command } = args;
     let options = AddOptions { tier: (*tier).into(), with_command: *with_command };
     if to.exists() && !to.is_dir() {
-        bail!("{}: this is no folder, and a lake is one", to.display());
+        bail!("{}: not a folder; a lake must be a folder", to.display());
     }
     let files: Vec<TraceFile> =
         inputs::expanded(traces)?.iter().map(|path| inputs::open(path, None)).collect::<Result<_, OpenError>>()?;

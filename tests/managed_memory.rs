@@ -1,5 +1,5 @@
-//! Managed memory from traces that have it, which gpuwhy itself does not record: its way through the
-//! statistics and the exports, and back.
+//! Events of managed memory in statistics, exports and imports of exports. gpuwhy itself does not record them,
+//! but traces can have them.
 
 use std::fs::File;
 use std::process::Command;
@@ -17,7 +17,7 @@ const START: u64 = 1_790_000_000_000_000_000;
 const PAGE: u64 = 0x7f40_0000_0000;
 const INSTRUCTION: u64 = 0x5555_0000_1234;
 
-/// Writes the trace of a program whose device faults on two blocks of pages; the host takes one of them back.
+/// Writes the trace of a program whose device faults on two blocks of pages; one of them migrates back to the host.
 fn write(stage: &Stage) {
     const HOST: DeviceId = ManagedEvent::HOST;
     const DEVICE: DeviceId = DeviceId(0);
@@ -63,7 +63,7 @@ fn rows(stage: &Stage, report: &str, file: &str) -> Value {
 }
 
 #[test]
-fn pages_are_summed_by_address_in_all_and_by_instruction() {
+fn pages_are_summed_by_address_in_total_and_by_instruction() {
     let stage = Stage::new();
     write(&stage);
     assert_eq!(stage.report()["completeness"]["records"]["managed_events"], 7);
@@ -88,7 +88,7 @@ fn pages_are_summed_by_address_in_all_and_by_instruction() {
 }
 
 #[test]
-fn the_tables_of_nsys_hold_them_and_lead_back() {
+fn an_sqlite_export_keeps_the_events_when_it_is_read_back() {
     let stage = Stage::new();
     write(&stage);
     gpuwhy(&["export", "--to", "sqlite", "trace.gpuwhy", "-o", "out.sqlite"], &stage);
@@ -128,7 +128,7 @@ fn the_tables_of_nsys_hold_them_and_lead_back() {
 }
 
 #[test]
-fn queries_and_lines_of_json_tell_what_each_number_is() {
+fn queries_and_json_lines_name_the_meaning_of_each_number() {
     let stage = Stage::new();
     write(&stage);
     let query = "SELECT event, source, destination, bytes, faults, instruction, cause FROM managed ORDER BY start_ns";

@@ -13,7 +13,9 @@ fn watching_claims_no_division_of_device_time() {
     let output = stage.host("mlp").envs([("GPUWHY_MODE", "monitor"), ("GPUWHY_REPORT", "full")]).output().unwrap();
     let text = words(&output);
     assert!(output.status.success(), "{text}");
-    for wanted in ["No bottleneck. The run was only monitored", "Cost of recording: mode monitor", "Monitored only"] {
+    for wanted in
+        ["No bottleneck found. The run was only monitored", "Cost of recording: mode monitor", "Monitored only"]
+    {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");
     }
     assert!(!text.contains("GPU 0"), "{text}");
@@ -93,7 +95,7 @@ fn a_watched_run_says_how_busy_the_device_was_and_keeps_it() {
     ] {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");
     }
-    assert!(text.contains("No bottleneck. "), "nobody looked at a thread of this program: {text}");
+    assert!(text.contains("No bottleneck found. "), "no thread of this program was sampled: {text}");
     let utilization = stage.report()["utilization"].clone();
     let device = &utilization["devices"][0];
     // Totals are whole nanoseconds and bytes.

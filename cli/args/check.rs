@@ -11,9 +11,9 @@ use super::history::HistoryArgs;
 use super::values::percent;
 
 pub(super) const CHECK_HELP: &str = "\
-Every limit is judged by the report of each trace, and what does not hold shows what was seen. Counts are of the whole
+Every limit is checked in the report of each trace; a failed limit shows the measured value. Counts are of the whole
 trace: measure the part that is meant, by a session, a range or --steps (docs/guide/check.md). A report that lacks
-records is judged by no limit, because any could hold by what is missing.
+records is not checked, because a limit could hold only due to missing records.
 
 With --history, the runs that `gpuwhy run` and the Python module have noted on this machine are listed (see
 docs/guide/history.md). GPUWHY_HISTORY names another file. A run is compared with earlier runs of the same program with
@@ -108,7 +108,7 @@ pub struct LimitArgs {
     /// Read or store medians in this file
     #[arg(long, value_name = "FILE", help_heading = "Baseline")]
     baseline: Option<PathBuf>,
-    /// Tell apart runs of one kernel with different inputs
+    /// Distinguish runs of one kernel with different inputs
     #[arg(long, value_name = "NAME", requires = "baseline", help_heading = "Baseline")]
     case: Option<String>,
     /// Store the medians in the baseline instead of judging by it

@@ -5,10 +5,10 @@ use gpuwhy_inject::config::MAX_STEPS;
 use gpuwhy_inject::control::address::ProcessName;
 
 pub(super) const SWITCH_HELP: &str = "\
-With --all the command is for every process of this user, and their captures begin or end within milliseconds. Other
-hosts are reached through the command of --via, which runs gpuwhy there; no port is opened.
+--all sends the command to every process of this user; their captures start or stop within milliseconds of each other. Other
+hosts are reached with the command of --via, which runs gpuwhy there; gpuwhy opens no port.
 
-With --at-step the capture begins when the program begins that step, so all ranks of a job capture the same one. Steps
+With --at-step the capture starts when the program starts that step, so all ranks of a job capture the same step. Steps
 are the ranges that `gpuwhy run -c command -p RANGE` names. docs/guide/launchers.md describes it.
 
 EXIT CODES:
@@ -22,16 +22,16 @@ EXAMPLES:
   gpuwhy start --all --via 'srun --jobid=7 --overlap -w {host}' --host node7 --host node8
   srun --jobid=7 --overlap --ntasks-per-node=1 gpuwhy stop --all";
 
-/// One process, or all of them.
+/// Target of the command: one process, or all of them.
 #[derive(Args, Debug)]
 pub struct Whom {
     /// Process id as in `gpuwhy top` (4711; in containers also 4711-2)
     #[arg(value_name = "PID", required_unless_present = "all", conflicts_with = "all")]
     pub process: Option<ProcessName>,
-    /// Tell every process of this user
+    /// Send the command to every process of this user
     #[arg(long)]
     pub all: bool,
-    /// Tell those of this host, reached with ssh or --via
+    /// Send it to the processes of this host, with ssh or --via
     #[arg(long = "host", value_name = "HOST", requires = "all")]
     pub hosts: Vec<String>,
     /// Command that runs gpuwhy on another host; {host} is its name
@@ -43,7 +43,7 @@ pub struct Whom {
 pub struct StartArgs {
     #[command(flatten)]
     pub whom: Whom,
-    /// Begin at this step of the program, counted from 0
+    /// Start the capture at this step of the program, counted from 0
     #[arg(long, value_name = "STEP", value_parser = clap::value_parser!(u64).range(..=MAX_STEPS))]
     pub at_step: Option<u64>,
     /// End the capture after this number of steps

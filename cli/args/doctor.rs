@@ -25,9 +25,9 @@ pub struct DoctorArgs {
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
-    /// Measure what tracing adds on this machine, and keep it for reports
+    /// Measure the overhead of tracing on this machine, and keep it for reports
     ///
-    /// Takes some seconds of the GPU. A small program of gpuwhy's own runs in turn without tracing and with it. The
+    /// Takes some seconds of the GPU. A small program of gpuwhy runs alternately with and without tracing. The
     /// result is kept for this GPU, driver, CUPTI and processor in gpuwhy/calibration.json in XDG_CACHE_HOME or
     /// ~/.cache, and traces that are recorded then have it: their reports say how long a step takes without gpuwhy.
     #[arg(long)]

@@ -10,14 +10,14 @@ use super::values::interval;
 
 pub(super) const EXPORTER_HELP: &str = "\
 Serves metrics of every process of this user that runs with gpuwhy on this node: device time by cause, steps, loss,
-cost. One exporter on a node is enough. It asks the processes through their control sockets; they open no port. Numbers
+cost. One exporter on a node is enough. It polls the processes through their control sockets; they open no port. Numbers
 of a process that has ended are kept for five minutes.
 
 --textfile works without a port; name --listen too to have both.
 
 EXIT CODES:
   0  it was interrupted; with --once: the metrics were printed
-  1  the address is unavailable, or the folder of --textfile not be written
+  1  the address is unavailable, or the folder of --textfile cannot be written
 
 EXAMPLES:
   gpuwhy exporter

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 pub(super) const HANG_HELP: &str = "\
-Asks this user's processes what they have queued in NCCL's communicators and not finished, and tells which rank never
-came to a collective, or came with another function, size or type. Other hosts are reached through the command of
---via, which runs gpuwhy there; no port is opened. Or a launcher collects the responses of all ranks, and they are passed as
+Queries this user's processes for unfinished operations in NCCL's communicators, and shows which rank never entered a collective, or
+entered it with another function, size or type. Other hosts are reached with the command of
+--via, which runs gpuwhy there; gpuwhy opens no port. Alternatively, a launcher collects the responses of all ranks, which are passed as
 files. Dumps of PyTorch's flight recorder (TORCH_FR_BUFFER_SIZE) are read as well: one file for each rank, whose name
 ends with the rank.
 
@@ -26,7 +26,7 @@ EXAMPLES:
 
 #[derive(Args, Debug)]
 pub struct HangArgs {
-    /// Answers of ranks (- for stdin), dumps, or folders with them
+    /// Responses of ranks (- for stdin), dumps, or folders with them
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Print the responses of this host, for another `gpuwhy hang`
@@ -35,7 +35,7 @@ pub struct HangArgs {
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
-    /// Ask processes of this host, reached with ssh or --via
+    /// Query processes of this host, reached with ssh or --via
     #[arg(long = "host", value_name = "HOST")]
     pub hosts: Vec<String>,
     /// Command that runs gpuwhy on another host; {host} is its name

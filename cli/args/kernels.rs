@@ -7,16 +7,16 @@ use clap::{Args, ValueEnum, value_parser};
 use gpuwhy_inject::config;
 
 pub(super) const KERNELS_HELP: &str = "\
-With a COMMAND, gpuwhy runs it and measures its most worthwhile kernels with the GPU's hardware counters while it runs:
-those that take most time and are farthest from what the GPU can do. Every launch of a kernel measures a part of the
+With a COMMAND, gpuwhy runs it and measures the kernels most worth optimizing with the GPU's hardware counters while it
+runs: those that take the most time and are farthest from what the GPU can do. Every launch of a kernel measures a part of the
 metrics; nothing is run twice, and no memory is saved. A launch that is measured waits some 20 ms, so the steps with such
 launches are slow and are left out of the report. Kernels that communicate with other GPUs (NCCL, NVSHMEM), cooperative
 ones, those that run for a second or longer, and nodes of CUDA graphs are never measured.
 
-With --source, gpuwhy first samples PC samples of all kernels for a second: which line of which kernel waits, and
-for what. That needs a build with PC sampling: cargo build --release --workspace --features pc-sampling. Traces of such
+With --source, gpuwhy first takes PC samples of all kernels for a second: they show which line of which kernel
+waits, and for what. That needs a build with PC sampling: cargo build --release --workspace --features pc-sampling. Traces of such
 builds can be shown by every build. GPUWHY_KERNEL_SOURCE=TIME sets another duration. Modules (cubins) of the program are kept next to the trace; the
-traces and these modules go with the command unless --output keeps them.
+traces and these modules are deleted when the command ends, unless --output keeps them.
 
 With a TRACE, gpuwhy shows the kernels that were measured in that run, or what its records show without counters.
 

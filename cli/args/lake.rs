@@ -7,7 +7,7 @@ use gpuwhy_export::lake::Tier;
 
 pub(super) const LAKE_HELP: &str = "\
 A lake is a folder: TABLE/date=YYYY-MM-DD/run=NAME/part-HOST-N.parquet. DuckDB, Spark, Trino, Polars and Iceberg read a
-folder of a table at once, and `gpuwhy query` asks it. The date is the day on which the run began (UTC); the rank is a
+folder of a table at once, and `gpuwhy query` queries it. The date is the day on which the run began (UTC); the rank is a
 column. A run appears when all of its files are complete. docs/guide/lake.md describes it.
 
 EXIT CODES:

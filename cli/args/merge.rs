@@ -14,7 +14,7 @@ file for https://ui.perfetto.dev, each as a process. With -o -, the comparison g
 EXIT CODES:
   0  the ranks were compared
   1  compared, but a trace lacks something; stderr says what
-  2  a trace could not be read, or the file not be written
+  2  a trace could not be read, or the file could not be written
   130, 143  interrupted by Ctrl-C or SIGTERM
 
 EXAMPLES:

@@ -53,7 +53,7 @@ pub struct Cli {
     /// Log to stderr which files are used (-v), or every step (-vv)
     #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet", help_heading = "Messages")]
     pub verbose: u8,
-    /// Print only errors and what a result lacks to stderr
+    /// Print only errors and missing data to stderr
     #[arg(short, long, global = true, help_heading = "Messages")]
     pub quiet: bool,
     #[command(subcommand)]
@@ -95,7 +95,7 @@ pub enum Command {
     /// Serve metrics of this node's programs to Prometheus
     #[command(after_help = EXPORTER_HELP)]
     Exporter(ExporterArgs),
-    /// Tell the rank that a hanging NCCL job is waiting for
+    /// Find the rank that a hanging NCCL job is waiting for
     #[command(after_help = HANG_HELP)]
     Hang(HangArgs),
     /// Start a capture in a running process

@@ -59,10 +59,10 @@ pub struct PageArgs {
     /// Maximum size of individual events in bytes
     #[arg(long, value_name = "BYTES", requires = "page", default_value = "64M", value_parser = size)]
     max_size: u64,
-    /// Hold these events; sums of the whole run are always there
+    /// Include these events; sums of the whole run are always included
     #[arg(long, value_name = "WHICH", requires = "page", default_value = "auto")]
     detail: PageDetail,
-    /// Put marks in place of command line, host, folders, and texts
+    /// Replace command line, host, folders and texts with placeholders
     #[arg(long, requires = "page")]
     redact: bool,
     /// Show lines of source code around those that the report names

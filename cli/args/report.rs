@@ -60,7 +60,7 @@ pub struct ReportArgs {
     /// Report the run up to this time after its start
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time, conflicts_with_all = ["capture", "pid"])]
     pub to: Option<Duration>,
-    /// Say what causes cost and fixes save, by the price of a GPU hour
+    /// Show what causes cost and fixes save, given the price of a GPU hour
     #[arg(long, value_name = "PRICE", value_parser = price)]
     pub price: Option<(f64, String)>,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub struct ReportArgs {
     /// Add a line about each run to the history, as `gpuwhy run` does
     #[arg(long, conflicts_with_all = ["page", "from", "to"])]
     pub history: bool,
-    /// Compute the report anew, even where the trace holds one
+    /// Compute the report again, even if the trace contains one
     #[arg(long)]
     pub recompute: bool,
     /// Explain a word and how it is measured; without WORD, list all words

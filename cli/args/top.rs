@@ -10,10 +10,10 @@ use super::values::interval;
 
 pub(super) const TOP_HELP: &str = "\
 Shows every process of this user that runs with gpuwhy. Keys: up and down choose a process, s starts or stops its
-capture, n shows its report, h writes the HTML page of its trace, ? explains the rest, q quits. The processes go on.
+capture, n shows its report, h writes the HTML page of its trace, ? explains the rest, q quits. The processes continue.
 
-A trace is played back as if it were live. With --report the report of each PID so far is printed. Other hosts are reached through the command of --via, which runs gpuwhy
-there; no port is opened. Without a terminal the table is printed once.
+A trace is played back as if it were live. With --report the report of each PID so far is printed. Other hosts are reached with the command of --via, which runs gpuwhy
+there; gpuwhy opens no port. Without a terminal the table is printed once.
 
 EXIT CODES:
   0  it was shown

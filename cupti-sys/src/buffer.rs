@@ -1,9 +1,9 @@
 //! Memory for activity records, and its ownership while CUPTI writes.
 //!
-//! CUPTI receives a bare address and returns an address: on another thread, perhaps never, and perhaps one
-//! that was never ours (another tool registered its callbacks in between). So every lent address is in a
-//! list. A returned address that is not in the list is left alone, and sizes come from the list, not from the
-//! caller. A lock protects the list; it is held for one map operation per buffer.
+//! CUPTI receives a raw address and returns it later, on another thread or never. It may also return an
+//! address that this library never lent, if another tool registered its callbacks in between. So a list holds
+//! every lent address: an address that is not in the list is ignored, and sizes come from the list, not from
+//! the caller. The lock of the list is held for one map operation per buffer.
 
 use crate::record::view::Strings;
 use crate::walk::{RecordSizes, Records};
@@ -28,8 +28,8 @@ impl fmt::Debug for Buffer {
 impl Buffer {
     /// Zeroed memory of `bytes` rounded up to a multiple of 8. Pages are touched only when written to.
     ///
-    /// `None` if the allocation fails or `bytes` is 0: the profiled program must not end because a profiler
-    /// needs more memory.
+    /// `None` if the allocation fails or `bytes` is 0: the profiled program must not end because the
+    /// profiler runs out of memory.
     #[must_use]
     pub fn new(bytes: usize) -> Option<Self> {
         let words = bytes.div_ceil(8);
@@ -82,15 +82,15 @@ struct Lent {
     mark: u64,
 }
 
-/// Mark of the buffers that are lent from now on. `Relaxed`: a buffer that still gets the previous mark is
-/// taken to be older than it is, which is merely conservative.
+/// Mark for buffers lent from now on. `Relaxed` suffices: a buffer that still gets the previous mark only
+/// appears older than it is, which is conservative.
 static MARK: AtomicU64 = AtomicU64::new(0);
 
-/// Marks the buffers that are lent from now on with a number that only grows; 0 before the first call.
+/// Sets the mark for buffers lent from now on. Marks must never decrease; the initial mark is 0.
 ///
 /// A flush does not deliver every complete record: CUPTI holds a buffer back while any record in it is
-/// incomplete. If the mark encodes the time of lending, [`oldest_lent`] bounds how far back the missing
-/// records may reach.
+/// incomplete. If marks encode the time of lending, [`oldest_lent`] is a lower bound for the time of the
+/// missing records.
 pub fn mark_lent(mark: u64) {
     MARK.store(mark, Ordering::Relaxed);
 }
@@ -105,8 +105,8 @@ pub fn oldest_lent() -> Option<u64> {
 struct LentBuffers {
     /// Buffers that CUPTI holds, by address.
     held: BTreeMap<usize, Lent>,
-    /// Marks of the buffers that CUPTI has returned and whose handler is still running. Without them, a
-    /// thread that is preempted in between would seem to have delivered its records.
+    /// Marks of the buffers that CUPTI has returned and whose handler is still running. Without them, the
+    /// records would appear delivered while that handler is preempted.
     returning: Vec<u64>,
 }
 
@@ -126,7 +126,7 @@ impl LentBuffers {
         Some(lent)
     }
 
-    /// Notes that a buffer with this mark has been delivered.
+    /// Removes the mark of a buffer whose handler has returned.
     fn delivered(&mut self, mark: u64) {
         if let Some(index) = self.returning.iter().position(|&returning| returning == mark) {
             self.returning.swap_remove(index);
@@ -147,9 +147,9 @@ pub fn lent_buffers() -> usize {
     buffers.held.len() + buffers.returning.len()
 }
 
-/// Abandons the buffers that CUPTI holds, because it will return them to another client; returns how many
-/// held records to be delivered. Their memory is never reused: the client that receives it may write to it or
-/// free it.
+/// Abandons the buffers that CUPTI holds, because it will return them to another client. Returns the number
+/// of abandoned buffers that were lent for delivery. Their memory is never reused: the client that receives it
+/// may write to it or free it.
 pub fn forget_lent() -> usize {
     std::mem::take(&mut lent().held).values().filter(|lent| lent.purpose == Purpose::Deliver).count()
 }
@@ -171,8 +171,8 @@ pub(crate) fn take_back(address: *mut u8) -> Option<(Buffer, Returned)> {
     let Lent { words, purpose, mark } = lent().take_back(address as usize)?;
     let words = std::ptr::slice_from_raw_parts_mut(address.cast::<u64>(), words);
     // SAFETY: the entry was in the list, so address and length are those of a box that `lend` released.
-    // Removing the entry under the lock makes this the only time it is taken back. CUPTI has stopped writing:
-    // returning the buffer says so.
+    // The entry was removed under the lock, so it cannot be taken back twice. CUPTI does not write to a
+    // buffer that it has returned.
     Some((Buffer { words: unsafe { Box::from_raw(words) } }, Returned { purpose, mark }))
 }
 
@@ -192,8 +192,7 @@ impl fmt::Debug for CompletedBuffer {
 }
 
 impl CompletedBuffer {
-    /// A buffer as CUPTI delivered it: strings that its records point to can be read. `valid` is clamped to
-    /// the capacity.
+    /// A buffer from CUPTI, whose records may point to readable strings. `valid` is clamped to the capacity.
     ///
     /// # Safety
     /// The records in the first `valid` bytes were written by a CUPTI that is still loaded.
@@ -257,14 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn no_memory_is_an_answer() {
+    fn a_failed_allocation_returns_none() {
         assert!(Buffer::new(0).is_none());
         assert!(Buffer::new(isize::MAX as usize - 7).is_none());
         assert!(Buffer::new(usize::MAX).is_none());
     }
 
     #[test]
-    fn lent_memory_comes_back_once_and_foreign_memory_never() {
+    fn lent_memory_is_taken_back_once_and_foreign_memory_never() {
         let (address, bytes) = Buffer::new(64).unwrap().lend(Purpose::Discard);
         assert_eq!(bytes, 64);
         let (buffer, returned) = take_back(address).unwrap();
@@ -301,9 +300,9 @@ mod tests {
     }
 
     #[test]
-    fn a_valid_size_above_the_capacity_is_cut() {
+    fn a_valid_size_above_the_capacity_is_clamped() {
         let buffer = Buffer::new(16).unwrap();
-        // SAFETY: zeroes hold no record with a string to follow.
+        // SAFETY: zeroed memory contains no record with a string pointer.
         let completed = unsafe { CompletedBuffer::from_cupti(buffer, 4096, 1, 2) };
         assert_eq!(completed.bytes().len(), 16);
         assert_eq!(completed.into_buffer().capacity(), 16);

@@ -1,4 +1,4 @@
-//! Destination of an export, and the checks on it.
+//! Destination of an export, and its checks.
 //!
 //! Existing files are only replaced on request, and only if they are regular files: renaming onto a device or
 //! a pipe would remove it for all users. Devices and pipes are written in place if the format is a stream. An
@@ -15,15 +15,15 @@ use crate::error::ExportError;
 /// Standard output, as a file name on the command line.
 const STDOUT: [&str; 2] = ["-", "/dev/stdout"];
 
-const EXISTS: &str = "this file exists and is left as it is; choose another name, or replace it with --force";
+const EXISTS: &str = "this file exists; choose another name, or replace it with --force";
 const INPUT: &str = "this is one of the traces to read, which are never replaced; choose another name";
-const LINK: &str = "this is a symbolic link; name the file that it leads to";
+const LINK: &str = "this is a symbolic link; name its target";
 const FOLDER: &str = "this is a folder; name a file in it";
-const NO_FOLDER: &str = "this is no folder, and this format is written as one";
+const NO_FOLDER: &str = "not a folder; this format is written as a folder";
 const NO_STREAM: &str = "this format cannot be written to standard output, a device or a pipe; name a file";
-const OTHER: &str = "this is no regular file, pipe or character device";
+const OTHER: &str = "not a regular file, pipe or character device";
 /// Used if the parent folder of a file does not exist.
-pub const MISSING: &str = "this folder does not exist; make it first";
+pub const MISSING: &str = "this folder does not exist; create it first";
 
 /// How a format is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,8 +150,8 @@ fn admit(path: &Path, found: &Metadata, replace: bool) -> Result<(), ExportError
     Err(ExportError::foreign(path, why))
 }
 
-/// Metadata of `path`, if it exists. A symbolic link is only followed to a device, a pipe or a folder, such
-/// as `/dev/fd/3`; a file to be replaced must be named directly.
+/// Metadata of `path`, if it exists. Symbolic links are followed only to devices, pipes and folders, such as
+/// `/dev/fd/3`; a file to be replaced must be named directly.
 fn found(path: &Path) -> Result<Option<Metadata>, ExportError> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

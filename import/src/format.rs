@@ -1,4 +1,4 @@
-//! File formats, recognized by the first bytes. No other part of the product recognizes formats.
+//! File formats, recognized by the first bytes. No other module recognizes formats.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -8,7 +8,7 @@ use flate2::bufread::MultiGzDecoder;
 
 /// Byte order mark that some editors put in front of a JSON text when they save it.
 const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
-/// A trace of the PyTorch profiler names its rows within this number of bytes.
+/// Number of bytes within which a trace of the PyTorch profiler contains the key of its events.
 const KINETO_HEAD: u64 = 1 << 16;
 
 /// Format that the first bytes indicate.
@@ -47,8 +47,8 @@ impl Format {
     }
 }
 
-/// True if a JSON file, packed or not, is a trace of the PyTorch profiler rather than another file that a
-/// program writes into its folder. False for a file that cannot be read.
+/// True if a JSON file, compressed or not, is a trace of the PyTorch profiler rather than another file in the
+/// program's output folder. False if the file cannot be read.
 #[must_use]
 pub fn is_kineto(path: &Path) -> bool {
     kineto_head(path).is_ok_and(|head| {
@@ -72,7 +72,7 @@ mod tests {
     use super::Format;
 
     #[test]
-    fn first_bytes_tell_the_format() {
+    fn the_first_bytes_determine_the_format() {
         assert_eq!(Format::of(b"\x1f\x8b\x08"), Format::Gzip);
         assert_eq!(Format::of(b"SQLite format 3\0\x10"), Format::Sqlite);
         assert_eq!(Format::of(b"\n [1]"), Format::Json { mark: 0 });

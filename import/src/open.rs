@@ -1,4 +1,4 @@
-//! From a trace file to its report.
+//! Makes the report of a trace file.
 //!
 //! A gpuwhy trace goes through `recompute` to the engine. The injected library feeds the same events to the
 //! same engine while the program runs, so both reports agree. A Kineto trace goes to the engine directly, a
@@ -28,9 +28,9 @@ use crate::window::Window;
 ///
 /// The file is a trace of gpuwhy or of the PyTorch profiler (Kineto's JSON), or an SQLite file of Nsight
 /// Systems (`nsys export --type sqlite`), which needs the feature `nsys` here and `export` of the crate
-/// `gpuwhy`; each packed with gzip or not. The format is recognized by the contents, not by the name. The
-/// file may be a pipe. A compression ratio of 200 to 1 or more is treated as an attack; unpack such a file by
-/// hand. A trace that was cut off or damaged is not an error: the report covers the readable part, and its
+/// `gpuwhy`; each may be compressed with gzip. The format is recognized by the contents, not by the name. The
+/// file may be a pipe. A compression ratio of 200 to 1 or more is treated as an attack; decompress such a file
+/// first. A trace that was cut off or damaged is not an error: the report covers the readable part, and its
 /// completeness shows what is missing and where.
 ///
 /// # Errors
@@ -40,8 +40,8 @@ pub fn open(path: impl AsRef<Path>) -> Result<Report, OpenError> {
     open_capture(path, None)
 }
 
-/// As [`open`], for one capture of a run that was measured in pieces. `None` is the newest. A number that
-/// does not exist yields an empty report, whose [`captures`](Report::captures) list the existing ones.
+/// As [`open`], for one capture of a run with several captures. `None` selects the newest. A number that does
+/// not exist yields an empty report, whose [`captures`](Report::captures) list the existing ones.
 ///
 /// # Errors
 /// As [`open`].
@@ -64,7 +64,7 @@ pub fn open_watched(
 /// As [`open`], for a part of the run: from `from` to `to` after its start. Everything that overlaps the part
 /// is included completely, device work with the call that launched it (up to two seconds before); the
 /// report's [`part`](Report::part) names the part. Blocks outside the part are not decoded. Only traces of
-/// gpuwhy, packed or not, can be read in part, and not from a pipe, because they are read twice.
+/// gpuwhy, compressed or not, can be read in part, and not from a pipe, because they are read twice.
 ///
 /// # Errors
 /// As [`open`], and if the file is of another kind, if the part ends before it starts, or if it starts after
@@ -86,7 +86,7 @@ pub fn read(source: impl Read) -> Result<Report, TraceError> {
 pub struct Request {
     /// Process, for a file with several; `None` is the one with the most device work.
     pub pid: Option<u32>,
-    /// Capture of a run that was measured in pieces; `None` is the newest.
+    /// Capture of a run with several captures; `None` is the newest.
     pub capture: Option<u32>,
     /// Part of the run, as times after its start; see [`open_window`].
     pub window: Option<(Duration, Duration)>,
@@ -144,7 +144,9 @@ fn part(input: &Input, from: Duration, to: Duration, progress: &mut Progress<'_>
         return Err(refused(format!("a part from {from:?} to {to:?} ends before it begins")));
     }
     if !input.is_file() {
-        return Err(refused("a part takes a file, since it is read twice; this is a pipe".to_owned()));
+        return Err(refused(
+            "a part can be read only from a file, because it is read twice; this is a pipe".to_owned(),
+        ));
     }
     let interrupted = Rc::default();
     let first = TraceReader::new(input.unpacked(progress, &interrupted)?).map_err(failed)?;
@@ -157,7 +159,7 @@ fn part(input: &Input, from: Duration, to: Duration, progress: &mut Progress<'_>
     let (length, end) = (since_start(window.last()), since_start(window.end()));
     let length = Duration::from_nanos(length);
     if from >= length && !interrupted.get() {
-        return Err(refused(format!("the trace is {length:.2?} long, no part of it is after {from:?}")));
+        return Err(refused(format!("the trace is {length:.2?} long, so nothing in it is after {from:?}")));
     }
     let mut second = TraceReader::new(input.unpacked(progress, &interrupted)?).map_err(failed)?;
     second.only(window.read_from(), time(to));
@@ -167,8 +169,7 @@ fn part(input: &Input, from: Duration, to: Duration, progress: &mut Progress<'_>
     }
     report.part = Some(RunPart { from_ns: since_start(time(from)), to_ns: end, of_ns: length.as_nanos() as u64 });
     if report.bottleneck.cause == Cause::NoWork {
-        report.bottleneck.recommendation =
-            "No device work in this part: the report of the whole run has more.".to_owned();
+        report.bottleneck.recommendation = "No device work in this part; see the report of the whole run.".to_owned();
     }
     report
         .process

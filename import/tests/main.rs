@@ -1,4 +1,4 @@
-//! Files of any format are opened once, and opening stops when the caller requests it.
+//! A file of any format is opened only once, and reading stops when the caller requests it.
 
 mod cubin;
 
@@ -25,7 +25,7 @@ fn kineto(kernels: u32) -> String {
     text + "]}"
 }
 
-/// The same run as JSON, as a trace, and both packed.
+/// The same run as JSON and as a trace, each uncompressed and compressed.
 fn files(kernels: u32) -> (TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().unwrap();
     let json = kineto(kernels);
@@ -56,7 +56,7 @@ fn kernels(trace: &TraceFile) -> usize {
 }
 
 #[test]
-fn a_file_that_is_gone_after_it_was_opened_is_read_as_often_as_needed() {
+fn a_file_removed_after_opening_can_be_read_repeatedly() {
     let (_folder, paths) = files(30);
     for path in &paths {
         let trace = TraceFile::open(path).unwrap();
@@ -73,7 +73,7 @@ fn a_file_that_is_gone_after_it_was_opened_is_read_as_often_as_needed() {
 }
 
 #[test]
-fn a_text_that_an_editor_has_marked_is_read() {
+fn json_with_a_byte_order_mark_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.json");
     fs::write(&path, format!("\u{feff}{}", kineto(3))).unwrap();
@@ -82,17 +82,17 @@ fn a_text_that_an_editor_has_marked_is_read() {
 }
 
 #[test]
-fn the_caller_can_end_opening_at_any_time() {
-    // Enough records that work on them also calls the progress.
+fn the_caller_can_interrupt_reading_at_any_time() {
+    // Enough records that processing them also calls the progress callback.
     let (_folder, paths) = files(10_000);
     for path in &paths {
-        let asked = |after: u32, work: &dyn Fn(&mut gpuwhy_import::Progress<'_>) -> Option<OpenError>| {
-            let mut asked = 0;
+        let run = |after: u32, work: &dyn Fn(&mut gpuwhy_import::Progress<'_>) -> Option<OpenError>| {
+            let mut calls = 0;
             let error = work(&mut |_, _| {
-                asked += 1;
-                if asked > after { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                calls += 1;
+                if calls > after { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
-            (asked, error)
+            (calls, error)
         };
         let report = |path: &Path| {
             let path = path.to_owned();
@@ -103,10 +103,10 @@ fn the_caller_can_end_opening_at_any_time() {
             move |progress: &mut gpuwhy_import::Progress<'_>| TraceFile::open_process(&path, None, progress).err()
         };
         for work in [&report(path) as &dyn Fn(&mut gpuwhy_import::Progress<'_>) -> _, &trace(path)] {
-            let (whole, error) = asked(u32::MAX, work);
+            let (whole, error) = run(u32::MAX, work);
             assert!(error.is_none(), "{error:?}");
             for after in [0, whole / 2, whole - 1] {
-                let (_, error) = asked(after, work);
+                let (_, error) = run(after, work);
                 assert!(error.is_some_and(|error| error.is_interrupted()), "{} after {after}", path.display());
             }
         }

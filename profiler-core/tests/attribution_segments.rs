@@ -1,4 +1,4 @@
-//! Recorded time, segment by segment, as a client that draws a timeline receives it.
+//! Segments of recorded time, which a client needs to draw a timeline.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::*;
@@ -13,7 +13,7 @@ fn time(micros: u64) -> Timestamp {
     Timestamp::from_nanos(ZERO + micros * 1_000)
 }
 
-/// A program that is driven by hand; times are microseconds.
+/// A synthetic program; times are microseconds.
 struct Feed {
     attributor: Attributor,
     dictionary: Dictionary,
@@ -62,7 +62,7 @@ fn times(segments: &[Segment]) -> Vec<TimeSegment> {
 }
 
 #[test]
-fn segments_touch_and_sum_to_the_leaves_and_a_gap_says_what_ended_it() {
+fn segments_are_contiguous_and_sum_to_the_leaves_and_gaps_name_the_launch_that_ended_them() {
     let mut feed = Feed::new();
     let file = feed.dictionary.intern_name("train.py");
     let function = feed.dictionary.intern_name("augment");
@@ -95,11 +95,11 @@ fn segments_touch_and_sum_to_the_leaves_and_a_gap_says_what_ended_it() {
     assert_eq!((gaps.len(), gaps[0].from, gaps[0].to, gaps[0].stream), (1, time(20), time(1_010), StreamId(7)));
     assert_eq!((launch.thread, launch.start, launch.end), (ThreadId(4), time(1_000), time(1_005)));
     assert_eq!(gaps[0].correlation, CorrelationId(2));
-    assert!(feed.segments().is_empty(), "they are told once");
+    assert!(feed.segments().is_empty(), "segments are returned once");
 }
 
 #[test]
-fn an_operation_that_comes_late_is_a_correction() {
+fn a_late_operation_corrects_earlier_segments() {
     let mut feed = Feed::new();
     feed.launch((0, 5), (10, 20));
     feed.launch((1_000, 1_005), (1_010, 1_030));
@@ -125,7 +125,7 @@ fn an_operation_that_comes_late_is_a_correction() {
 }
 
 #[test]
-fn who_does_not_ask_gets_nothing() {
+fn nothing_is_logged_without_a_request() {
     let mut feed = Feed { attributor: Attributor::new(), ..Feed::new() };
     feed.launch((0, 5), (10, 20));
     feed.attributor.finish(time(2_000), &feed.dictionary);
@@ -133,7 +133,7 @@ fn who_does_not_ask_gets_nothing() {
 }
 
 #[test]
-fn the_replay_tells_where_operations_are_in_each_variant() {
+fn the_simulation_places_operations_in_each_scenario() {
     let mut feed = Feed::new();
     feed.attributor.log_replay(vec![(time(500).nanos(), time(2_500).nanos())]);
     for number in 0..4 {
@@ -150,5 +150,5 @@ fn the_replay_tells_where_operations_are_in_each_variant() {
     let apart = |kind| at(1, kind).0 - at(0, kind).0;
     assert_eq!(apart(ScenarioKind::Base), 1_000_000.0);
     assert!(apart(ScenarioKind::DeviceOnly) < 30_000.0, "{}", apart(ScenarioKind::DeviceOnly));
-    assert!(feed.attributor.take_replay().is_empty(), "they are told once");
+    assert!(feed.attributor.take_replay().is_empty(), "rows are returned once");
 }

@@ -1,4 +1,4 @@
-//! A client that cannot keep up stops the simulation and loses no other result.
+//! A client that cannot keep up can stop the simulation without losing any other result.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{
@@ -43,7 +43,7 @@ fn run(stop_after: Option<u32>) -> Attributor {
 }
 
 #[test]
-fn the_books_are_the_same_without_the_replay() {
+fn totals_are_the_same_without_the_simulation() {
     let (whole, stopped) = (run(None), run(Some(450)));
     let account = |attributor: &Attributor| {
         let account = attributor.devices().next().unwrap();

@@ -298,7 +298,7 @@ fn a_wait_of_the_host_tells_a_step_from_its_layers() {
     assert_eq!(device.step_meaning.recognized_by, Some(RecognizedBy::Wait));
     assert_eq!(device.step_meaning.inside.map(|inside| (inside.times, inside.launches)), Some((16, 10)));
     let text = in_one_line(&report.summary());
-    assert!(text.contains("the same 160 GPU operations repeat, 16 x 10 of them in a row, and"), "{text}");
+    assert!(text.contains("the same 160 GPU operations repeat, including 16 repeats of 10 in a row, and"), "{text}");
     assert!(!text.contains("repeating unit"), "{text}");
 }
 

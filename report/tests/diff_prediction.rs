@@ -1,5 +1,5 @@
-//! Prediction and result: A's best case for the cause that shrank most against the steps of B, or no
-//! prediction where it would mislead.
+//! Compares the best case of A, for the cause that shrank most, with the steps of B. There is no prediction if
+//! it would mislead.
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::diff::{Diff, Prediction, compare};
@@ -9,7 +9,7 @@ use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf};
 use profiler_core::steps::{Step, StepSource, Steps};
 use profiler_core::whatif::{BestCase, ScenarioKind, SimulationProblem, WhatIf};
 
-/// A run of forty equal steps of 90 operations, the leaves of one in microseconds.
+/// A run of forty equal steps of 90 operations. `leaves` are those of one step, in microseconds.
 fn run(leaves: &[(Leaf, u64)]) -> Report {
     let mut scenario = Scenario::new();
     for index in 0..200 {
@@ -33,7 +33,7 @@ fn run(leaves: &[(Leaf, u64)]) -> Report {
 }
 
 /// `report` with a simulation of one best case.
-fn replayed(mut report: Report, kind: ScenarioKind, real_micros: u64, possible_micros: u64) -> Report {
+fn simulated(mut report: Report, kind: ScenarioKind, real_micros: u64, possible_micros: u64) -> Report {
     let speedup = real_micros as f64 / possible_micros as f64;
     let best_cases = vec![BestCase { kind, step_ns: possible_micros * 1_000, speedup, interval: None }];
     report.devices[0].what_if = Some(WhatIf {
@@ -64,7 +64,7 @@ const SLOW: [(Leaf, u64); 3] = [(Leaf::Compute, 1_000), (Leaf::CopyH2dPageable, 
 
 #[test]
 fn a_gain_within_the_best_case_is_reported_in_one_line() {
-    let a = replayed(run(&SLOW), ScenarioKind::DataReady, 3_000, 1_200);
+    let a = simulated(run(&SLOW), ScenarioKind::DataReady, 3_000, 1_200);
     let b = run(&[(Leaf::Compute, 1_000), (Leaf::CopyH2dPageable, 300), (Leaf::DataLoading, 200)]);
     let diff = compare(&a, &b).unwrap();
     let got = prediction(&diff).unwrap();
@@ -79,7 +79,7 @@ fn a_gain_within_the_best_case_is_reported_in_one_line() {
 
 #[test]
 fn a_gain_beyond_the_best_case_names_what_else_shrank() {
-    let a = replayed(run(&SLOW), ScenarioKind::DataReady, 3_000, 1_300);
+    let a = simulated(run(&SLOW), ScenarioKind::DataReady, 3_000, 1_300);
     let b = run(&[(Leaf::Compute, 1_000), (Leaf::CopyH2dPinned, 100)]);
     let diff = compare(&a, &b).unwrap();
     let got = prediction(&diff).unwrap();
@@ -92,8 +92,9 @@ fn a_gain_beyond_the_best_case_names_what_else_shrank() {
 }
 
 #[test]
-fn a_gain_beyond_the_best_case_that_no_other_leaf_explains_is_said_to_be_so() {
-    let a = replayed(run(&[(Leaf::Compute, 1_000), (Leaf::DataLoading, 1_000)]), ScenarioKind::DataReady, 2_000, 1_100);
+fn a_gain_beyond_the_best_case_may_be_unexplained() {
+    let a =
+        simulated(run(&[(Leaf::Compute, 1_000), (Leaf::DataLoading, 1_000)]), ScenarioKind::DataReady, 2_000, 1_100);
     let diff = compare(&a, &run(&[(Leaf::Compute, 1_000)])).unwrap();
     assert_eq!(prediction(&diff).unwrap().over_best_case_ns(), 100_000);
     assert!(
@@ -104,9 +105,9 @@ fn a_gain_beyond_the_best_case_that_no_other_leaf_explains_is_said_to_be_so() {
 }
 
 #[test]
-fn without_the_host_no_idle_leaf_is_another_one() {
+fn a_scenario_without_the_host_covers_all_idle_leaves() {
     let a = run(&[(Leaf::Compute, 1_000), (Leaf::Memset, 50), (Leaf::HostCpu, 900), (Leaf::Dispatch, 50)]);
-    let a = replayed(a, ScenarioKind::DeviceOnly, 2_000, 1_050);
+    let a = simulated(a, ScenarioKind::DeviceOnly, 2_000, 1_050);
     let diff = compare(&a, &run(&[(Leaf::Compute, 1_000), (Leaf::Memset, 10), (Leaf::HostCpu, 100)])).unwrap();
     let got = prediction(&diff).unwrap();
     assert_eq!((got.kind, got.cause), (ScenarioKind::DeviceOnly, Cause::HostCpu));
@@ -114,9 +115,9 @@ fn without_the_host_no_idle_leaf_is_another_one() {
 }
 
 #[test]
-fn nothing_is_predicted_where_no_replay_speaks_of_it() {
+fn there_is_no_prediction_without_a_matching_simulation() {
     let fast = run(&[(Leaf::Compute, 1_000), (Leaf::CopyH2dPageable, 300)]);
-    let a = replayed(run(&SLOW), ScenarioKind::DataReady, 3_000, 1_300);
+    let a = simulated(run(&SLOW), ScenarioKind::DataReady, 3_000, 1_300);
     assert!(prediction(&compare(&a, &fast).unwrap()).is_some());
 
     let mut cases = Vec::new();
@@ -124,12 +125,12 @@ fn nothing_is_predicted_where_no_replay_speaks_of_it() {
     let mut refused = a.clone();
     refused.devices[0].what_if.as_mut().unwrap().refused = Some(SimulationProblem::BaseError(0.2));
     cases.push(("refused", refused, fast.clone()));
-    cases.push(("no replay", run(&SLOW), fast.clone()));
-    cases.push(("no best case of the cause", replayed(run(&SLOW), ScenarioKind::NoSyncs, 3_000, 2_900), fast.clone()));
+    cases.push(("no simulation", run(&SLOW), fast.clone()));
+    cases.push(("no best case of the cause", simulated(run(&SLOW), ScenarioKind::NoSyncs, 3_000, 2_900), fast.clone()));
     cases.push(("computation", a.clone(), run(&[(Leaf::Compute, 100), (Leaf::DataLoading, 1_700)])));
     cases.push(("nothing shrank", a.clone(), run(&SLOW)));
-    // The simulation used different steps than the detected ones.
-    cases.push(("other steps", replayed(run(&SLOW), ScenarioKind::DataReady, 6_000, 2_600), fast.clone()));
+    // The simulated steps differ from the detected ones.
+    cases.push(("other steps", simulated(run(&SLOW), ScenarioKind::DataReady, 6_000, 2_600), fast.clone()));
     let mut windows = fast.clone();
     windows.devices[0].steps.as_mut().unwrap().source = StepSource::Window;
     cases.push(("windows", a.clone(), windows));

@@ -188,9 +188,10 @@ fn findings_of_a_measured_kernel_say_what_a_step_gains() {
     let gain = view_.finding_gains[place].unwrap();
     assert!((gain.speedup / wanted(0.463) - 1.0).abs() < 0.02, "{gain:?}");
     let unwrapped = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in
-        ["a step if it used 80 % of instruction issue: about 1.1", "of the kernel; a step would then be about 1.2"]
-    {
+    for part in [
+        "a step if it used 80 % of instruction issue: about 1.1",
+        "of the kernel's time; a step would then be about 1.2",
+    ] {
         assert!(unwrapped.contains(part), "no {part:?} in {text}");
     }
     let (view_, text) = view(false);

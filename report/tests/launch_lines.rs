@@ -229,8 +229,8 @@ fn the_long_report_has_the_tables_and_the_first_screen_has_not() {
         by_line.contains("750.0 us  50.00    20.0 to 63.6       3  model.py:31 (Block.forward), Linear: gemm"),
         "{by_line}"
     );
-    let by_range = section("== kernel time by range (exact; with the ranges inside)");
+    let by_range = section("== kernel time by range (exact; includes nested ranges)");
     assert!(by_range.contains("1.5 ms 100.00        11  epoch: gemm"), "{by_range}");
-    assert!(section("== kernel time by library").contains("unknown or its own"));
+    assert!(section("== kernel time by library").contains("unknown or the program's own"));
     assert!(!report.full_with_kernels(0).contains("== kernel time"));
 }

@@ -1,5 +1,5 @@
-//! Detects the child of a fork. It has copies of locks that threads of its parent held and that will never be
-//! released, so it must be detected before waiting for a lock. CUDA does not survive a fork either.
+//! Detects the child of a fork. A child has copies of locks that threads of its parent held. They are never
+//! released, so the check comes before waiting for a lock. CUDA does not survive a fork either.
 
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -38,8 +38,8 @@ pub fn is_owned() -> bool {
     OWNER.load(Ordering::Relaxed) != 0
 }
 
-/// Takes a lock if it is free; only the measuring process waits for it. Getting the process id takes longer
-/// than taking a free lock, so the attempt comes first.
+/// Acquires a lock if it is free; only the measuring process waits for it. Acquiring a free lock is faster than
+/// getting the process id, so the attempt comes first.
 pub fn lock<T>(attempt: impl FnOnce() -> Option<T>, wait: impl FnOnce() -> T) -> Option<T> {
     attempt().or_else(|| (is_owned() && check().is_ok()).then(wait))
 }

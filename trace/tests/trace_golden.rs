@@ -28,8 +28,8 @@ fn version_1_0_is_read_as_it_was_written() {
     assert!(old.damage.is_none(), "{:?}", old.damage);
     assert_eq!(old.session, session());
     assert_eq!(old.items, new.items);
-    // 3 calls, kernels and copies and 4 other records in each of two intervals, with their marks, two losses
-    // and the end.
+    // Two intervals, each with 3 calls, 3 kernels, 3 copies, 4 other records and a flush mark; two losses; the
+    // end.
     assert_eq!(old.items.len(), 2 * (3 * 3 + 4 + 1) + 2 + 1);
     assert_same_dictionary(&old.dictionary, &dictionary);
 }
@@ -84,7 +84,7 @@ fn version_1_5_is_read_as_it_was_written() {
 }
 
 #[test]
-#[ignore = "writes the golden file of a new version; refuses when it is there"]
+#[ignore = "writes the golden file of a new version; fails if the file exists"]
 fn write_golden_file() {
     File::create_new(GOLDEN_1_5).unwrap().write_all(&crate::trace_sample::since_1_4::sample().1).unwrap();
 }
@@ -110,7 +110,7 @@ fn example() -> Vec<u8> {
     writer.finish(End::Clean, Timestamp::from_nanos(2000), &Loss::default(), &dictionary).unwrap()
 }
 
-/// Bytes of the block that starts with "```hex": two digits each, up to a `|` that starts the annotation.
+/// Bytes of the block that starts with "```hex". A byte has two digits; annotations start with `|`.
 fn hex_of(specification: &str) -> Vec<u8> {
     let (_, rest) = specification.split_once("```hex\n").expect("the specification has an example");
     let (block, _) = rest.split_once("```").expect("the example ends");
@@ -122,6 +122,6 @@ fn hex_of(specification: &str) -> Vec<u8> {
 fn the_example_of_the_specification_is_what_the_writer_writes() {
     let specification = fs::read_to_string(SPECIFICATION).unwrap();
     let bytes = hex_of(&specification);
-    assert_eq!(bytes, example(), "docs/reference/trace-format.md has to show: {:02x?}", example());
+    assert_eq!(bytes, example(), "docs/reference/trace-format.md must contain: {:02x?}", example());
     assert!(read(&bytes).unwrap().damage.is_none());
 }

@@ -1,6 +1,6 @@
 //! Steps through the records of a buffer.
 //!
-//! The step comes from the measured size table rather than from a C call per record. The contents of the
+//! Record sizes come from a measured table, which saves a C call per record. The contents of the
 //! buffer are not trusted: a record that would extend past the valid bytes ends the walk, and the rest is
 //! reported as broken.
 //!
@@ -45,8 +45,8 @@ impl<'a> Records<'a> {
         self.offset
     }
 
-    /// After the last record: the bytes that could not be walked, or `None` if the walk reached the end of
-    /// the valid bytes.
+    /// Bytes that could not be walked, once the iterator has returned `None`; `None` if the walk reached the
+    /// end of the valid bytes.
     #[must_use]
     pub const fn remainder(&self) -> Option<Broken> {
         if self.broken { Some(Broken { offset: self.offset, bytes: self.valid.len() - self.offset }) } else { None }
@@ -88,9 +88,9 @@ impl std::iter::FusedIterator for Records<'_> {}
 /// Kinds below this number are measured. CUDA 13.4 ends at 59.
 pub const MEASURED_KINDS: u32 = 128;
 
-/// Size in bytes of the buffer for measuring. Many times twice the largest known record (304), so that there
-/// is a second record to step to; the walk queries the library one by one for larger records, should they
-/// exist.
+/// Size in bytes of the buffer for measuring. It must hold two records of a kind; the largest known record
+/// takes 304 bytes. Records that do not fit twice have no table entry, so the walk queries the library for
+/// each of them.
 const PROBE_BYTES: usize = 16 * 1024;
 
 /// Record sizes in bytes, by kind.
@@ -98,7 +98,7 @@ const PROBE_BYTES: usize = 16 * 1024;
 pub struct RecordSizes {
     /// 0: unknown.
     by_kind: [u32; MEASURED_KINDS as usize],
-    /// Queried for kinds that are not in the table. `None` if the records come from elsewhere.
+    /// Queried for kinds that are not in the table. `None` for records that are not from this library.
     library: Option<&'static Cupti>,
 }
 
@@ -113,8 +113,9 @@ impl RecordSizes {
     /// later).
     ///
     /// # Errors
-    /// If not even the kernel record can be measured, with the library's return code: without a driver from
-    /// 13.3 on. [`CuptiResult::UNKNOWN`] if it seems smaller than it ever was.
+    /// If the kernel record cannot be measured, with the library's return code; from 13.3 on, this happens
+    /// without a driver. [`CuptiResult::UNKNOWN`] if the kernel record appears smaller than in any known
+    /// version.
     pub fn probe(cupti: &'static Cupti) -> Result<Self, Error> {
         let mut sizes = Self { by_kind: [0; MEASURED_KINDS as usize], library: Some(cupti) };
         let mut kernel = Ok(());
@@ -127,7 +128,7 @@ impl RecordSizes {
                 Err(_) => {}
             }
         }
-        // Smaller than it ever was: its records would be misread.
+        // Smaller than in any known version: its records would be misread.
         if kernel.is_ok()
             && sizes.get(Kind::CONCURRENT_KERNEL).is_none_or(|size| (size as usize) < KernelRecord::LEAST_BYTES)
         {
@@ -136,7 +137,7 @@ impl RecordSizes {
         kernel.map(|()| sizes)
     }
 
-    /// Sizes from a known table, for records from a recording. Impossible kinds and sizes are left out.
+    /// Sizes from a known table, for records from a recording. Invalid kinds and sizes are ignored.
     #[must_use]
     pub fn from_pairs(pairs: &[(Kind, u32)]) -> Self {
         let mut sizes = Self { by_kind: [0; MEASURED_KINDS as usize], library: None };
@@ -164,14 +165,14 @@ impl RecordSizes {
         (0..).map(Kind).zip(self.by_kind).filter(|&(_, size)| size != 0)
     }
 
-    /// Bytes from the record at `offset` to the next, as the library steps; `None` without a library, or if
-    /// the library does not know the kind either. The last record of a buffer extends to its end.
+    /// Bytes from the record at `offset` to the next, from the library's iterator; `None` without a library,
+    /// or if the library does not know the kind either. The last record of a buffer extends to its end.
     pub(crate) fn ask(&self, valid: &[u8], offset: usize) -> Option<usize> {
         let cupti = self.library?;
         let start = valid.as_ptr().cast_mut();
         let mut record = start.wrapping_add(offset);
-        // SAFETY: the library reads `valid.len()` bytes at most and writes none; `record` is the record that
-        // its previous steps led to.
+        // SAFETY: the library reads `valid.len()` bytes at most and writes none; `record` is at an offset
+        // that previous steps reached.
         let code = unsafe { (cupti.symbols.next_record)(start, valid.len(), &raw mut record) };
         match code {
             CuptiResult::SUCCESS => (record as usize).checked_sub(start as usize)?.checked_sub(offset),
@@ -181,9 +182,10 @@ impl RecordSizes {
     }
 }
 
-/// Makes the library step from the first to the second of many empty records of one kind.
+/// Measures one kind with the library's iterator, which steps from the first to the second of many empty
+/// records.
 fn measure(cupti: &Cupti, kind: Kind) -> Result<u32, CuptiResult> {
-    // The kind at every eighth byte: at any 8-byte offset the second record is one of this kind.
+    // Every 8-byte word holds the kind, so the second record has this kind at any multiple of 8 bytes.
     let mut records = vec![u64::from(kind.0); PROBE_BYTES / 8];
     let start = records.as_mut_ptr().cast::<u8>();
     let mut record = ptr::null_mut();
@@ -207,7 +209,8 @@ fn struct_size(cupti: &Cupti, kind: Kind) -> Option<u32> {
     plausible(size).filter(|_| code == CuptiResult::SUCCESS)
 }
 
-/// The size, if it is a positive multiple of 8; otherwise every later read would be misaligned.
+/// The size, if it is a positive multiple of 8 that fits the probe buffer. With any other size, all later
+/// reads would be misaligned.
 fn plausible(size: usize) -> Option<u32> {
     (size >= 8 && size.is_multiple_of(8) && size <= PROBE_BYTES).then_some(u32::try_from(size).ok()?)
 }

@@ -167,7 +167,7 @@ impl Settings {
         }
         if let Some(limits) = self.bursts {
             notes.push(format!(
-                "{MODE}=auto: device work and API calls are recorded in bursts alone, of {:.1} s at most, at most 2 and one in \
+                "{MODE}=auto: device work and API calls are recorded only in bursts of at most {:.1} s, at most 2 and one in \
                  each {:.0} s, for at most {:.1} % of the time",
                 limits.longest_ns as f64 / 1e9,
                 limits.every_ns as f64 / 1e9,

@@ -40,12 +40,12 @@ impl ActivityHandler for Callbacks {
         let Some(profiler) = Profiler::running() else { return };
         let shared = profiler.shared();
         if !shared.delivered.swap(true, Ordering::Relaxed) {
-            // While CUPTI is left to other tools, nothing else reports that there is a context.
+            // While other tools use CUPTI, no other callback reports that there is a context.
             profiler.context_created();
         }
         let bytes = buffer.bytes().len();
         shared.meters.timed(|| {
-            // Fails only if the collector is dead; the trace has then ended and notes that.
+            // Fails only if the collector is dead. In that case the trace has ended, with a note about it.
             if let Err(refused) = shared.messages.try_send(Message::Buffer(buffer))
                 && let Message::Buffer(buffer) = refused.into_inner()
             {
@@ -85,15 +85,14 @@ impl ResourceHandler for Callbacks {
     fn graph_instantiated(id: u32) {
         let nodes = NODES.take();
         if let Some(profiler) = Profiler::running() {
-            // Fails only if the collector has a large backlog: the number of nodes of the graph is then
-            // unknown.
+            // Fails only if the collector has a large backlog; the number of nodes of the graph stays unknown.
             let _ = profiler.shared().messages.try_send(Message::Graph { id, nodes });
         }
     }
 
     #[cfg(feature = "pc-sampling")]
     fn call_begins() {
-        // Also before and after the profiler runs: the thread that blocks API calls relies on it.
+        // Counted even while the profiler does not run: the thread that blocks API calls relies on the count.
         CALL_BLOCKER.enter();
     }
 

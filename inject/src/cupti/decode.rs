@@ -171,7 +171,7 @@ impl Decoder {
     /// A graph launch recorded as a single unit: computation under a separate name. Its contents, and whether
     /// they were copies, are unknown.
     fn whole_graph(&mut self, graph: &GraphTraceRecord<'_>) -> Kernel {
-        let name = self.dictionary.intern_name(&format!("[CUDA graph {}, not looked into]", graph.graph_id()));
+        let name = self.dictionary.intern_name(&format!("[CUDA graph {}, nodes not recorded]", graph.graph_id()));
         Kernel {
             start: Timestamp::from_nanos(graph.start()),
             end: Timestamp::from_nanos(graph.end()),

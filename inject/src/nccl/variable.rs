@@ -1,9 +1,9 @@
-//! The profiler plugin that NCCL loads.
+//! The variable that names the profiler plugin of NCCL.
 //!
-//! NCCL reads the variable at its first communicator. The user requests it (`gpuwhy run --nccl`); this
-//! library never sets it: NCCL's behavior with a plugin has been observed only with a replay host. The value
-//! is a bare name: NCCL 2.27.3 rejects paths, later versions truncate them, and the C library finds the
-//! loaded object by its name (`build.rs`).
+//! NCCL reads it when it creates the first communicator. Only `gpuwhy run --nccl` sets it, at the user's
+//! request; this library never does, because NCCL's behavior with a plugin has been observed only with a
+//! replay host. The value is a bare name: NCCL 2.27.3 rejects paths, later versions truncate them, and the C
+//! library finds the loaded object by its name (`build.rs`).
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,13 +13,13 @@ use crate::config::{CUDA_INJECTION, NCCL_PLUGIN, NCCL_PLUGIN_NAME};
 
 /// Returns a note for the report if another plugin is configured.
 pub fn other_plugin() -> Option<String> {
-    // Without it, the program itself has linked the collector, and NCCL could not load it as a library.
+    // Without this variable, the collector is linked into the program, and NCCL could not load it as a library.
     env::var_os(CUDA_INJECTION).filter(|path| !path.is_empty())?;
     match env::var_os(NCCL_PLUGIN).filter(|value| !value.is_empty()) {
         None => None,
         Some(value) if is_own(&value) => None,
         Some(other) => Some(format!(
-            "sizes and communicators of collectives are not known: {NCCL_PLUGIN} is set to {}, and NCCL takes one plugin",
+            "sizes and communicators of collectives are unknown: {NCCL_PLUGIN} is set to {}, and NCCL loads one plugin",
             Path::new(&other).display()
         )),
     }

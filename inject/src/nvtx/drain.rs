@@ -1,8 +1,8 @@
-//! The collector's side: turns the events of all threads into records, in the order of time.
+//! The collector's side: converts the events of all threads to records, in order of time.
 //!
-//! Only events from before the call are taken. An end can be in a ring that is read before the ring of its
-//! start, but a start is always in its ring before its end happens, so a common time limit takes either both
-//! or only the start.
+//! All rings are read up to the same time, which is before the call. A range can end on another thread, whose
+//! ring may be read before the ring with the start. Because the start is in its ring before the end happens,
+//! the common limit yields both events or only the start, never the end alone.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::nvtx::nccl_ring::ReadEvent;
 use crate::nvtx::packed::{self, Next, Packed};
 use crate::nvtx::{CATEGORIES, Category, THREADS, domain_name, lanes, registered_string};
 
-/// Number of range names kept, for a capture that waits for another one.
+/// Number of range names kept for the message that no capture began.
 const FIRST: usize = 8;
 
 /// Empties the rings. One per process, since a ring has one reader.
@@ -26,8 +26,9 @@ pub struct Drain {
     /// Thread of the next events in each ring.
     threads: Vec<u32>,
     names: Names,
-    /// Names of categories by domain and number, and the number of table rows they came from.
+    /// Names of categories by domain and number.
     categories: HashMap<(u32, u32), NameId, FxBuildHasher>,
+    /// Number of rows read from the tables of categories and threads.
     categories_seen: usize,
     threads_seen: usize,
     /// Domain and name of the first distinct ranges.
@@ -85,7 +86,7 @@ impl Drain {
     fn event(&mut self, thread: u32, event: &Packed, dictionary: &mut Dictionary) -> RangeEvent {
         let none = dictionary.intern_name("");
         let mut payload = match event.payload {
-            // The layout is known only for one domain: see below.
+            // The layout is known only for the domain of NCCL, which is handled below.
             nvtx_sys::Payload::None | nvtx_sys::Payload::Extended(_) => Payload::None,
             nvtx_sys::Payload::Unsigned(value) => Payload::Unsigned(value),
             nvtx_sys::Payload::Signed(value) => Payload::Signed(value),

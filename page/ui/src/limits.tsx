@@ -86,7 +86,7 @@ function Division({ of, limits }: { of: Row; limits: [string, string][] }) {
       <p>
         {count(of.samples.used)} samples, every {duration(interval(of))} in the mean.
         {of.kernel_clock_hz && of.highest_clock_hz
-          ? ` Clock while kernels ran, by counted cycles: ${(of.kernel_clock_hz / 1e9).toFixed(2)} of ${(of.highest_clock_hz / 1e9).toFixed(2)} GHz.` : ""}
+          ? ` Clock while kernels ran, from cycle counts: ${(of.kernel_clock_hz / 1e9).toFixed(2)} of ${(of.highest_clock_hz / 1e9).toFixed(2)} GHz.` : ""}
         {of.tensor_of_peak !== null ? ` Tensor cores: ${percent(of.tensor_of_peak)} of their peak over the run.` : ""}
         {of.step_bytes_read !== null
           ? ` A step reads ${bytes(of.step_bytes_read)} of device memory and writes ${bytes(of.step_bytes_written)}.` : ""}

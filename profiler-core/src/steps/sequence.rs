@@ -1,11 +1,11 @@
 //! Newest launches of one device, as symbols.
 //!
-//! Finding a period only needs past launches, so a ring is enough; it grows up to its capacity only if a
-//! program launches that much. The meaning of a symbol is not known here.
+//! Finding a period only needs past launches, so a ring is enough; it reaches its capacity only if a
+//! program makes that many launches. Symbols are opaque here.
 
 use std::ops::Range;
 
-/// Launches that are remembered (8 bytes each, 512 KiB). The longest detectable period is shorter.
+/// Number of launches that the ring keeps (8 bytes each, 512 KiB). Detectable periods are shorter.
 pub(super) const CAPACITY: u32 = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Sequence {
         self.count
     }
 
-    /// Number of the oldest remembered launch.
+    /// Number of the oldest launch in the ring.
     pub(super) fn oldest(&self) -> u64 {
         self.count.saturating_sub(u64::from(CAPACITY))
     }
@@ -49,7 +49,7 @@ impl Sequence {
         if number < self.oldest() || number >= self.count { None } else { self.ring.get(Self::place(number)).copied() }
     }
 
-    /// True if launch `number` equals the one `lag` before it. `None` if that one is forgotten.
+    /// True if launch `number` equals the one `lag` before it. `None` if either is not in the ring.
     pub(super) fn repeats(&self, number: u64, lag: u32) -> Option<bool> {
         let before = self.get(number.checked_sub(u64::from(lag))?)?;
         Some(self.get(number)?.symbol == before.symbol)
@@ -65,13 +65,13 @@ impl Sequence {
         }
     }
 
-    /// Number of these launches that equal the one `lag` before. All of these and of the earlier ones must be
-    /// remembered.
+    /// Number of launches in `numbers` that equal the one `lag` before them. All compared launches must be in
+    /// the ring.
     pub(super) fn repeats_within(&self, numbers: Range<u64>, lag: u32) -> u32 {
         let (mut number, mut equal) = (numbers.start, 0);
         while number < numbers.end {
             let (place, before) = (Self::place(number), Self::place(number - u64::from(lag)));
-            // Up to where one of the two reaches the end of the ring.
+            // Stop where either of the two sequences reaches the end of the ring.
             let left = (numbers.end - number).min(u64::from(CAPACITY)) as usize;
             let length = left.min(self.ring.len() - place.max(before));
             let pairs = self.ring[place..place + length].iter().zip(&self.ring[before..before + length]);
@@ -81,7 +81,7 @@ impl Sequence {
         equal
     }
 
-    /// Remembered launches from `from` on, oldest first.
+    /// Launches in the ring from `from` on, oldest first.
     pub(super) fn since(&self, from: u64) -> impl Iterator<Item = SequenceItem> {
         (from.max(self.oldest())..self.count).map_while(|number| self.get(number))
     }

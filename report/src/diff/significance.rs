@@ -1,15 +1,15 @@
 //! Significance of a difference: two tests, both with a normal approximation and without tables.
 //!
-//! Steps are compared by rank, because their durations have long tails. Kernels are compared by mean from the
-//! values in a report (count, mean, minimum, maximum), with the widest spread that these allow: "significant"
-//! is then reliable, "not significant" may be due to missing data.
+//! Steps are compared by rank, because their durations have long tails. Kernels are compared by mean. A report
+//! has only their count, mean, minimum and maximum, so the test assumes the largest variance that these allow:
+//! "significant" is reliable, "not significant" may be due to missing data.
 //!
 //! Both tests treat the values of a run as independent. They show that the two runs differ, not that the next
 //! two runs of the same programs would.
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
-/// Differences with a lower probability by chance are significant.
+/// Significance level: differences with a lower p-value are significant.
 pub const SIGNIFICANCE: f64 = 0.01;
 
 /// Minimum number of executions for a test of a mean.
@@ -18,7 +18,7 @@ const FEWEST_EXECUTIONS: u64 = 5;
 /// Result of a rank test of two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankTest {
-    /// Two-sided probability of ranks at least this far apart by chance.
+    /// Two-sided p-value.
     pub p: f64,
     /// Share of all pairs in which the value of the second sample is larger, with ties counted half: 0.5 when
     /// neither tends to be larger.
@@ -58,9 +58,9 @@ pub struct Spread {
     pub count: u64,
     /// Mean duration, nanoseconds.
     pub mean: f64,
-    /// The shortest, nanoseconds.
+    /// Shortest duration, nanoseconds.
     pub min: u64,
-    /// The longest, nanoseconds.
+    /// Longest duration, nanoseconds.
     pub max: u64,
 }
 
@@ -72,8 +72,7 @@ impl Spread {
     }
 }
 
-/// Upper bound of the two-sided probability of two means this far apart by chance. `None` with too few
-/// executions.
+/// Upper bound of the two-sided p-value of the difference of two means. `None` with too few executions.
 pub fn mean_shift(first: &Spread, second: &Spread) -> Option<f64> {
     if first.count.min(second.count) < FEWEST_EXECUTIONS {
         return None;
@@ -93,7 +92,7 @@ fn two_sided(z: f64) -> f64 {
 }
 
 /// The complementary error function for `x` not below 0: the series 7.1.6 of Abramowitz and Stegun below 2, the
-/// continued fraction 7.1.14 above, where the difference from 1 would lose all digits. Relative error below 1e-9.
+/// continued fraction 7.1.14 above, where 1 - erf(x) would lose all digits. Relative error below 1e-9.
 fn erfc(x: f64) -> f64 {
     let bell = (-x * x).exp() / PI.sqrt();
     if x < 2.0 {
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn swapping_the_samples_changes_the_side_only() {
+    fn swapping_the_samples_changes_only_the_direction() {
         let (a, b) = ([5, 9, 9, 12, 30], [7, 9, 11, 40, 41, 42]);
         let (forwards, backwards) = (mann_whitney(&a, &b).unwrap(), mann_whitney(&b, &a).unwrap());
         assert!((forwards.p - backwards.p).abs() < 1e-12);
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_is_judged_by_the_widest_spread_its_ends_allow() {
+    fn means_are_tested_with_the_largest_possible_variance() {
         let of = |count, mean, min, max| Spread { count, mean, min, max };
         let narrow = mean_shift(&of(100, 1_000.0, 990, 1_010), &of(100, 1_030.0, 1_020, 1_040)).unwrap();
         let wide = mean_shift(&of(100, 1_000.0, 100, 9_000), &of(100, 1_030.0, 100, 9_000)).unwrap();

@@ -87,19 +87,19 @@ impl StallReason {
             "drain" => "waiting at the exit for memory writes",
             "gmma" => "waiting for asynchronous matrix instructions",
             "imc_miss" => "waiting for constants that are not in the cache",
-            "lg_throttle" => "too many loads and stores of global or local memory are queued",
+            "lg_throttle" => "waiting for space in the queue of loads and stores to global or local memory",
             "long_scoreboard" => "waiting for data from device memory, L2 or L1",
             "math_pipe_throttle" => "waiting for an arithmetic pipe that is full",
             "membar" => "waiting at a memory fence",
-            "mio_throttle" => "too many instructions for shared memory and special functions are queued",
-            "misc" => "other reasons",
+            "mio_throttle" => "waiting for space in the queue of shared memory and special functions",
+            "misc" => "stalled for other reasons",
             "no_instruction" => "waiting for instructions to be fetched",
             "not_selected" => "ready, but another warp was chosen",
             "short_scoreboard" => "waiting for shared memory or special functions",
-            "sleeping" => "asleep by the program's own wish",
-            "tex_throttle" => "too many texture instructions are queued",
+            "sleeping" => "asleep at the program's request",
+            "tex_throttle" => "waiting for space in the queue of texture instructions",
             "wait" => "waiting for the fixed latency of its own instruction",
-            _ => "a reason without a name",
+            _ => "stalled for an unnamed reason",
         }
     }
 }
@@ -395,7 +395,7 @@ mod tests {
         let found: Vec<_> = figures.stalls.iter().map(|stall| (stall.reason, stall.share)).collect();
         assert_eq!(found, [("long_scoreboard", 0.75), ("not_selected", 0.05)]);
         for reason in STALL_REASONS {
-            assert_ne!(StallReason { reason, share: 0.0 }.words(), "a reason without a name", "{reason}");
+            assert_ne!(StallReason { reason, share: 0.0 }.words(), "stalled for an unnamed reason", "{reason}");
         }
     }
 

@@ -41,7 +41,7 @@ pub fn text(report: &KernelsReport, style: Style) -> String {
             measured if measured < report.measured.len() => format!("{measured} of {all}"),
             _ => all,
         };
-        wrapped(&mut out, "", &format!("{count} measured; this held the program up for {held}."));
+        wrapped(&mut out, "", &format!("{count} measured; this delayed the program by {held}."));
     }
     for (number, view) in report.measured.iter().enumerate() {
         kernel(&mut out, number + 1, view);
@@ -235,9 +235,9 @@ fn roofline(out: &mut Page, view: &KernelView) {
         .map(|point| {
             let roof = view.roofline.roof_over(point).filter(|&roof| roof > 0.0);
             let of = roof
-                .map(|roof| format!(", {} of the roof there", percent(point.performance / roof)))
+                .map(|roof| format!(", {} of the roofline there", percent(point.performance / roof)))
                 .unwrap_or_default();
-            (Paint::Plain, format!("{:.1} for a byte of {}{of}", point.intensity, point.level.words()))
+            (Paint::Plain, format!("{:.1} per byte of {}{of}", point.intensity, point.level.words()))
         })
         .collect();
     let rate = std::iter::once((Paint::Plain, format!("{} (operations a second)", operations(first.performance))));
@@ -277,7 +277,7 @@ fn memory(out: &mut Page, figures: &Figures) {
 
 fn instructions(out: &mut Page, figures: &Figures) {
     let Some(count) = figures.instructions.filter(|_| !figures.pipes.is_empty()) else { return };
-    let all = std::iter::once((Paint::Plain, format!("{} of warps", short_count(count))));
+    let all = std::iter::once((Paint::Plain, format!("{} warp instructions", short_count(count))));
     let pipes = figures.pipes.iter().filter(|(_, share)| *share >= LEAST_SHOWN);
     let pipes = pipes.map(|(pipe, share)| (Paint::Plain, format!("{} {}", pipe.words(), percent(*share))));
     let other = figures.other_pipes().filter(|share| *share >= LEAST_SHOWN);
@@ -321,7 +321,10 @@ fn advice(out: &mut Page, view: &KernelView, is_closed: bool) {
                             (Some(gain), Some(of_run)) if is_hidden(gain.speedup, of_run) => HIDDEN,
                             _ => "",
                         };
-                        format!(" At most {} of the kernel; a step would then be {step}{hidden}.", percent(*local))
+                        format!(
+                            " At most {} of the kernel's time; a step would then be {step}{hidden}.",
+                            percent(*local)
+                        )
                     }
                     (Some(local), Some(step)) if *local > 0.0 => {
                         format!(" At most {} of the kernel and {} of the run.", percent(*local), percent(step))
@@ -348,7 +351,7 @@ fn advice(out: &mut Page, view: &KernelView, is_closed: bool) {
         );
     }
     if !unknown.is_empty() {
-        wrapped(out, "    cannot tell without ", &unknown.join("; "));
+        wrapped(out, "    not checked without ", &unknown.join("; "));
     }
 }
 

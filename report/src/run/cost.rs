@@ -79,7 +79,7 @@ fn graphs(cost: &Cost, report: &Report) -> Option<String> {
         let why = match cost.unrecorded_nodes_ns {
             0 => "How many nodes they have is unknown".to_owned(),
             nanos => format!(
-                "Recording their nodes would take an estimated {} of the time, {} of that of the graphs",
+                "Recording their nodes would add an estimated {} to the run, {} to the time of the graphs",
                 percent(nanos, cost.observed_ns),
                 percent(nanos, ran)
             ),

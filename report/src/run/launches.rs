@@ -344,7 +344,7 @@ fn library_table(out: &mut Page, rows: &[LibraryRow]) {
             row.share * 100.0,
             row.count,
             row.names,
-            shortened(row.library.as_deref().unwrap_or("unknown or its own"), 40),
+            shortened(row.library.as_deref().unwrap_or("unknown or the program's own"), 40),
         );
     }
     rest(out, rows.len() as u64, "more library or file", "more libraries or files");
@@ -395,7 +395,7 @@ fn range_table(out: &mut Page, report: &Report) {
     let all = report.kernel_libraries.iter().fold(0u64, |sum, row| sum.saturating_add(row.total_ns));
     let _ = writeln!(
         out,
-        "\n== kernel time by range (exact; with the ranges inside)\n{:>10} {:>6} {:>9}  range: largest kernel",
+        "\n== kernel time by range (exact; includes nested ranges)\n{:>10} {:>6} {:>9}  range: largest kernel",
         "time", "%", "count"
     );
     for (nanos, row) in rows.iter().take(SHOWN) {

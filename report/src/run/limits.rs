@@ -190,7 +190,7 @@ pub(super) fn evidence(devices: &[DeviceReport]) -> Vec<String> {
     sentences
 }
 
-/// `What limits the kernels, as parts of their time: memory 41 %, ..., at 1.66 of 1.98 GHz by counted cycles.`
+/// `What limits the kernels, as parts of their time: memory 41 %, ..., at 1.66 of 1.98 GHz from cycle counts.`
 fn division_sentence(limits: &ComputeLimits) -> String {
     let mut parts: Vec<_> = limits
         .ranked()
@@ -203,7 +203,7 @@ fn division_sentence(limits: &ComputeLimits) -> String {
         parts.push(format!("unresolved {}", percent(unresolved)));
     }
     let clock = limits.kernel_clock_hz.filter(|_| limits.set.highest_clock_hz > 0).map_or(String::new(), |clock| {
-        format!(", at {:.2} of {:.2} GHz by counted cycles", clock / 1e9, limits.set.highest_clock_hz as f64 / 1e9)
+        format!(", at {:.2} of {:.2} GHz from cycle counts", clock / 1e9, limits.set.highest_clock_hz as f64 / 1e9)
     });
     format!("What limits the kernels, as parts of their time: {}{clock}.", parts.join(", "))
 }
@@ -222,7 +222,7 @@ fn kernel_sentence(kernels: &[KernelRow]) -> Option<String> {
         .filter(|gains| gains.at_90.speedup >= WORTH_SHOWING)
         .map_or(String::new(), |gains| format!("; at 90 % of it a step would be {}", gain_words(&gains)));
     Some(format!(
-        "Kernel {name} is furthest below its roof: it uses {:.0} % (±{:.0}) of {}{gain}.",
+        "Kernel {name} is furthest below its roofline: it uses {:.0} % (±{:.0}) of {}{gain}.",
         used * 100.0,
         (2.0 * error * 100.0).max(1.0),
         words::roof(roof)
@@ -312,7 +312,7 @@ pub(super) fn details(device: &DeviceReport) -> Vec<String> {
     if let Some(limits) = &device.limits {
         let used = limits.samples;
         sentences.push(format!(
-            "Counters: {} samples used of {}, every {} in the mean.",
+            "Counters: {} samples used of {}, every {} on average.",
             used.used,
             used.used + used.unusable + used.unplaced,
             crate::text_format::duration(used.mean_interval_ns().unwrap_or(limits.set.interval_ns))
@@ -323,7 +323,7 @@ pub(super) fn details(device: &DeviceReport) -> Vec<String> {
         }
         if let Some(tensor) = limits.tensor_of_peak {
             sentences.push(format!(
-                "Tensor cores did {:.1} %{} of what they do at the highest clock, {} (measured utilization, of any precision).",
+                "Tensor cores reached {:.1} %{} of their peak at the highest clock, {} (measured utilization, of any precision).",
                 tensor * 100.0,
                 limits.tensor_of_peak_error.map_or(String::new(), |error| format!(" (±{:.1})", 200.0 * error)),
                 if limits.step.is_some() { "over typical steps" } else { "over the whole run" }

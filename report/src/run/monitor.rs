@@ -120,7 +120,7 @@ fn divided(time: &MonitoredTime, several: bool) -> (Cause, f64, String) {
     let possible: Vec<String> = time.possible().into_iter().take(4).map(range).collect();
     let why = match possible.is_empty() {
         true => "too little time was sampled, or no cause takes a large part of it".to_owned(),
-        false => format!("these may be it, and samples do not tell which: {}", possible.join("; ")),
+        false => format!("samples cannot separate the candidates: {}", possible.join("; ")),
     };
     (Cause::CannotTell, 0.0, format!("The run was only monitored (mode monitor records no GPU work), and {why}."))
 }
@@ -179,7 +179,7 @@ fn judged(utilization: &Utilization, samples: &SampleTotals) -> (Cause, String) 
     if busy - computing >= REPRESENTATIVE_SHARE * idle && host_traffic >= COPYING {
         let (busy, computing) = (busy * 100.0, computing * 100.0);
         let why = format!(
-            "the GPU was busy {busy:.0} % of the time, with kernels {computing:.0} %, and moved {host_traffic:.1} GB/s over PCI \
+            "the GPU was busy {busy:.0} % of the time, running kernels {computing:.0} %, and moved {host_traffic:.1} GB/s over PCI \
              Express"
         );
         return likely(Cause::Copy, why);
@@ -237,7 +237,7 @@ fn gauge_words(device: &DeviceUtilization) -> Vec<String> {
         return words;
     }
     for (counter, name) in [
-        (Counter::Active, "with kernels"),
+        (Counter::Active, "running kernels"),
         (Counter::Multiprocessors, "multiprocessors active"),
         (Counter::Occupancy, "warps resident"),
         (Counter::Tensor, "tensor pipes"),

@@ -195,7 +195,7 @@ pub fn lost(kind: &LossKind) -> Option<String> {
             let time = duration(kind.count);
             return Some(format!("Nothing was recorded for {time}, because another tool used CUPTI or CUPTI refused."));
         }
-        "own_kernels" => ("Measuring kernels ran", "kernel", " of CUPTI's own, which are left out"),
+        "own_kernels" => ("Kernel measurement ran", "kernel", " of CUPTI itself, which are excluded"),
         "dropped_collectives" => ("gpuwhy dropped", "event", " of NCCL"),
         // `broken_bytes` are in the buffers; failed samples are listed next to the successful ones.
         _ => return None,
@@ -241,7 +241,7 @@ pub fn not_measured(outcome: Outcome) -> Option<String> {
                 .to_owned()
         }
         Outcome::OutOfBudget => {
-            "the time or launches for it were over before all passes were measured; fewer kernels (--top) leave more time for each"
+            "its time or launches ran out before all passes were measured; fewer kernels (--top) leave more time for each"
                 .to_owned()
         }
         Outcome::Disturbed => "other threads launched work into every pass; profile it from one thread".to_owned(),

@@ -1,56 +1,55 @@
 //! The command line of the host program.
 //!
-//! Parsed by hand in a dozen lines: a stand-in for a user's program should not link a library that the user's
-//! program would not link.
+//! Parsed by hand: a stand-in for a user's program should not link a library that the user's program would not
+//! link.
 
 use std::ffi::OsString;
 
 /// Output of `--help`.
 pub const HELP: &str = "\
-Loads the library named by CUDA_INJECTION64_PATH as the CUDA driver does, has the replay library play its recording,
-and leaves. Prints nothing on stdout but --print.
+Loads the library named by CUDA_INJECTION64_PATH as the CUDA driver does, lets the replay library play its recording,
+and exits. Prints nothing on stdout except the text of --print.
 
 Usage: gpuwhy-replay-host [options]
   --print TEXT          print TEXT and a newline on stdout after playing
   --exit-code N         exit code, 0 to 255 (default 0)
-  --exit HOW            exit: return from main (default); _exit; abort; segfault; or a signal to itself, which is
-                        left at its default: kill, term, int
-  --call MS:FUNCTION    at this time of the recording call an API function, such as 200:cudaProfilerStart; repeatable,
-                        in the order of time; nvtxRangePushA=NAME and nvtxRangePop need --ranges; otherTool=begin takes
-                        CUPTI as another profiler of the program does and says what came of it on stderr, otherTool=pause
-                        stops recording and keeps CUPTI, otherTool=end lets go of it, otherTool=clock gives it a clock;
+  --exit HOW            exit: return from main (default); _exit; abort; segfault; kill, term, int: send itself this
+                        signal, with the default handler
+  --call MS:FUNCTION    call an API function at this time of the recording, such as 200:cudaProfilerStart; repeatable,
+                        in order of time; nvtxRangePushA=NAME and nvtxRangePop need --ranges; otherTool=begin acquires
+                        CUPTI as another profiler in the program does and prints the result on stderr, otherTool=pause
+                        stops recording and keeps CUPTI, otherTool=end releases it, otherTool=clock sets its clock;
                         launch=SYMBOL;X,Y,Z;X,Y,Z;SHARED;TIMES launches a kernel with this grid, block and dynamic
-                        shared memory, once somebody listens to launches; programCounters=begun launches until somebody
-                        samples program counters, programCounters=over until nobody does any more,
-                        programCounters=endContext ends the context, programCounters=refused waits until a fault has
-                        struck that was asked for; waitFor=FILE waits until that file is there;
-                        flushes=N waits until the profiler has flushed so many times; exitOnThread has another thread
-                        call exit while play goes on
-  --until MILLISECONDS  leave at this time of the recording instead of its end
+                        shared memory, once there is a subscriber to launches; programCounters=begun launches until PC
+                        sampling has started, programCounters=over until it has ended, programCounters=endContext ends
+                        the context, programCounters=refused waits until the fault of GPUWHY_REPLAY_FAULT has occurred;
+                        waitFor=FILE waits until that file exists; flushes=N waits until the profiler has flushed N
+                        times; exitOnThread calls exit on another thread while play continues
+  --until MILLISECONDS  exit at this time of the recording instead of its end
   --fork WHEN           fork a child: before the library is loaded, after that, or at the end of play
-  --child HOW           what the child does: nothing: _exit (default); exit: run the exit handlers; exec: become this
-                        program anew; play: go on as if it were the parent
-  --start-on-thread     load the profiler on a thread that ends at once
-  --no-replay           play nothing, and do not mind when the profiler has not loaded the replay library
-  --ranges WHEN         say something through NVTX, for the first time before the profiler is loaded for CUDA, or after
-  --nccl VERSION        before CUDA is initialized, do to the plugin that NCCL_PROFILER_PLUGIN names what NCCL does with
-                        version 4, 5 or 6 of its interface, and make the recording of it that is then played; ranges:
-                        what NCCL without a plugin does to NVTX
-  --nccl-ranges         the same beside the plugin, and after it
-  --counts              print what became of the records on stderr
+  --child HOW           action of the child: nothing: _exit (default); exit: run the exit handlers; exec: execute this
+                        program again; play: continue as the parent does
+  --start-on-thread     load the profiler on a thread that exits immediately
+  --no-replay           play nothing, even if the profiler has not loaded the replay library
+  --ranges WHEN         use NVTX for the first time before the profiler is loaded for CUDA, or after
+  --nccl VERSION        before CUDA is initialized, call the plugin named by NCCL_PROFILER_PLUGIN as NCCL does with
+                        version 4, 5 or 6 of its interface, and write the recording that is then played; ranges:
+                        emit NVTX ranges as NCCL does without a plugin
+  --nccl-ranges         emit those NVTX ranges too, after the calls of the plugin
+  --counts              print the outcome of the records on stderr
 
 Environment: CUDA_INJECTION64_PATH (the profiler), GPUWHY_CUPTI_PATH (the replay library, which the profiler loads),
 GPUWHY_REPLAY (the recording), GPUWHY_REPLAY_SPEED (max, or 1 for real time).
 
-Exit codes: 2 wrong set-up, 3 the profiler broke a rule of CUPTI or a forked child failed, otherwise --exit-code.";
+Exit codes: 2 set-up failed, 3 the profiler broke a rule of CUPTI or a forked child failed, otherwise --exit-code.";
 
-/// Replaces a version: NCCL without a plugin.
+/// Version number that stands for NCCL without a plugin.
 pub const NCCL_RANGES: u32 = 0;
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitKind {
-    /// Return from main.
+    /// Returns from main.
     Exit,
     /// Exits without exit handlers.
     QuickExit,
@@ -71,7 +70,7 @@ pub enum Child {
     Exit,
     /// Executes this program again, without options.
     Exec,
-    /// Continues where the parent would.
+    /// Continues as the parent does.
     Play,
 }
 
@@ -112,13 +111,13 @@ pub struct Args {
     pub fork: Option<Fork>,
     /// Action of the child.
     pub child: Child,
-    /// True if the profiler is loaded on a thread that ends.
+    /// True if the profiler is loaded on a thread that exits immediately.
     pub start_on_thread: bool,
-    /// True if there is a recording to play.
+    /// False to play no recording.
     pub replay: bool,
     /// Time of the first use of NVTX; `None`: not used.
     pub ranges: Option<Ranges>,
-    /// Version of NCCL's plugin interface, if NCCL is simulated.
+    /// Version of NCCL's plugin interface, or [`NCCL_RANGES`]; `None`: no NCCL.
     pub nccl: Option<u32>,
     /// True if NCCL also emits NVTX ranges in addition to the plugin events.
     pub nccl_ranges: bool,
@@ -158,7 +157,7 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
                     value.split_once(':').ok_or_else(|| format!("{option} {value}: give MS:FUNCTION"))?;
                 let at = number::<u64>(&option, at)?.saturating_mul(1_000_000);
                 if args.calls.last().is_some_and(|&(before, _)| at < before) {
-                    return Err(format!("{option} {value}: calls come in the order of time"));
+                    return Err(format!("{option} {value}: calls must be in order of time"));
                 }
                 args.calls.push((at, function.to_owned()));
             }

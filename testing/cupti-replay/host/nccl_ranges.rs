@@ -1,4 +1,4 @@
-//! A program whose NCCL has no profiler plugin: only NCCL's own NVTX ranges report its operations.
+//! A program in which NCCL has no profiler plugin, so only NCCL's NVTX ranges report its operations.
 //!
 //! Domain, names, schemas and structs are those of NCCL 2.27 (`nvtx.h`, `nvtx_payload_schemas.h`). Also sends
 //! what older and later versions may send.
@@ -27,7 +27,7 @@ const TP: u64 = 0x7_0000_0002;
 
 const REDUCE_KERNEL: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
 
-/// A struct with its reported size.
+/// A payload struct and the size reported with it.
 #[derive(Clone, Copy)]
 struct Reported {
     schema: u64,
@@ -36,7 +36,7 @@ struct Reported {
 }
 
 impl Reported {
-    /// Communicator, bytes, and root, peer or reduction.
+    /// Struct with communicator, bytes, and root, peer or reduction.
     fn numbered(schema: u64, communicator: u64, bytes: u64, number: u32) -> Self {
         Self { schema, words: [communicator, bytes, number.into()], size: 24 }
     }
@@ -51,7 +51,7 @@ struct Nccl {
 /// Communicates like NCCL without a plugin, and writes the recording to `recording`.
 pub fn communicate(recording: &std::ffi::OsStr) -> Result<(), String> {
     ranges::attach()?;
-    // SAFETY: a text that ends with NUL.
+    // SAFETY: a NUL-terminated string.
     let nccl = Nccl { domain: unsafe { NCCL.domain_create_a(c"NCCL".as_ptr()) }.addr() };
     let mut recorded = Recording::new();
     let reduce = Reported::numbered(ALL_REDUCE, DP, 4 << 20, 3);
@@ -97,7 +97,7 @@ fn launch(recorded: &mut Recording, kernel: &str) -> Result<(), String> {
 }
 
 impl Nccl {
-    /// A call with its range; `inside` is the work of the call.
+    /// Makes a call with its range; `inside` does the work of the call.
     fn call(
         self,
         name: &CStr,
@@ -105,7 +105,7 @@ impl Nccl {
         inside: impl FnOnce() -> Result<(), String>,
     ) -> Result<(), String> {
         let domain: Handle = std::ptr::without_provenance(self.domain);
-        // SAFETY: a text that ends with NUL.
+        // SAFETY: a NUL-terminated string.
         let name = unsafe { NCCL.register_string_a(domain, name.as_ptr()) };
         let plain =
             EventAttributes { message_type: message_type::REGISTERED, message: name.cast(), ..EventAttributes::new() };
@@ -122,7 +122,7 @@ impl Nccl {
                 ..plain
             },
         };
-        // SAFETY: attributes state their size, and the struct has the size that it or its schema states.
+        // SAFETY: the attributes contain their size, and the struct has the size in `reported` or in its schema.
         unsafe { NCCL.domain_push_ex(domain, &raw const attributes) };
         let done = inside();
         // SAFETY: takes a handle.
@@ -130,7 +130,7 @@ impl Nccl {
         done
     }
 
-    /// Calls in a group, whose end launches them all.
+    /// Makes `calls` in a group, whose end launches them all.
     fn group(self, calls: &[(&CStr, Reported)], launches: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
         self.call(c"ncclGroupStart", None, || Ok(()))?;
         calls.iter().try_for_each(|(name, reported)| self.call(name, Some(*reported), || Ok(())))?;

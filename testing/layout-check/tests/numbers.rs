@@ -1,10 +1,10 @@
-//! Numbers of cupti-sys equal those of cudarc, which generates its bindings from the headers of CUDA 13.4.
+//! The constants of cupti-sys equal those of cudarc, whose bindings are generated from the headers of CUDA 13.4.
 //! CUPTI never changes a number, so comparing one version is enough.
 
 use cudarc::cupti::sys;
 use cupti_sys::abi;
 
-/// Compares every named value with a variant of cudarc's enum. A name of ours that is not listed fails.
+/// Compares every named value with a variant of cudarc's enum. Fails if a value of cupti-sys is not listed.
 macro_rules! same_numbers {
     ($ours:ident, $theirs:ident: $($name:ident = $variant:ident)*) => {{
         let compared = [$(abi::$ours::$name),*];

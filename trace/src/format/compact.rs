@@ -35,11 +35,9 @@ impl fmt::Display for CompactError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read(error) => write!(f, "{error}"),
-            Self::Damaged(sentences) => write!(
-                f,
-                "not compacted, because the copy would not show what is missing here: {}",
-                sentences.join("; ")
-            ),
+            Self::Damaged(sentences) => {
+                write!(f, "not compacted, because the copy would hide what is missing: {}", sentences.join("; "))
+            }
             Self::Write(error) => write!(f, "cannot be written: {error}"),
         }
     }
@@ -74,7 +72,7 @@ pub struct KindSize {
     pub name: &'static str,
     /// Number of records.
     pub records: u64,
-    /// Bytes if this kind is written alone.
+    /// Size in bytes if only this kind is written.
     pub bytes: u64,
 }
 
@@ -110,7 +108,7 @@ pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
         }
         .map_err(CompactError::Write)
     };
-    // The first writer gets no records: its output is the part that all writers have in common.
+    // The first writer gets no records: its output is common to all writers.
     let mut writers = vec![("", 0, open(reader.session())?)];
     for name in Record::KINDS {
         writers.push((name, 0, open(reader.session())?));

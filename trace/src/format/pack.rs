@@ -1,7 +1,7 @@
 //! Compression of a body: one zstd frame in which each large column has its own blocks.
 //!
-//! A zstd block has one Huffman table for its literals. Columns differ (ids, noise, steps), so a table shared
-//! by several fits none of them: in recorded PyTorch traces, block boundaries between columns save 7 to 14 %
+//! A zstd block has one Huffman table for its literals. Columns differ in their data (ids, noise, steps), so a
+//! shared table suits none of them: in recorded PyTorch traces, block boundaries between columns save 7 to 14 %
 //! of the size. Readers need no support for this because the frame is an ordinary one.
 
 use std::io;
@@ -16,8 +16,7 @@ use super::varint::Malformed;
 /// Parts below this size, in bytes, share a block with adjacent parts: a separate header and table take some
 /// 60 bytes.
 const SMALLEST_PART: usize = 1 << 10;
-/// Maximum growth of the frame size bound by one boundary: the header of a block stored raw, and its
-/// rounding.
+/// Maximum increase of the frame size bound per boundary: the header of a raw block, and rounding.
 const BOUNDARY_BYTES: usize = 32;
 
 /// Decompresses the body of a packed block, which consists of the length and one frame.
@@ -91,7 +90,7 @@ fn run(
             return Ok(());
         }
         if before == (input.pos(), output.pos()) {
-            return Err(io::Error::other("zstd needs more room than it said"));
+            return Err(io::Error::other("zstd needs more space than its stated bound"));
         }
     }
 }

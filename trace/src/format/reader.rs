@@ -1,7 +1,7 @@
 //! Reads a trace, complete or not.
 //!
-//! [`BlockReader`] provides decoded blocks; this module assembles them in order. The dictionary grows along
-//! the way, always before the records that need it.
+//! [`BlockReader`] provides decoded blocks; this module assembles them in order. Dictionary entries precede the
+//! records that refer to them.
 
 use std::io::Read;
 
@@ -15,9 +15,10 @@ use crate::record::Timestamp;
 
 /// Maximum number of kernel profiles that are returned; a writer measures some dozens.
 const MAX_PROFILES: usize = 1_024;
-/// Maximum number of PC sampling windows that are returned, which are larger; a writer makes one per device.
+/// Maximum number of PC sampling windows that are returned; a writer makes one per device.
 const MAX_WINDOWS: usize = 16;
-/// Maximum memory of both, bytes. A profile takes some 40 kB, and a window at most some 8 MB.
+/// Maximum memory of profiles and windows together, in bytes. A profile takes about 40 kB, a window at most
+/// about 8 MB.
 const MAX_KEPT: usize = 128 << 20;
 
 /// State accumulated from the blocks of a trace, in order.
@@ -30,7 +31,7 @@ pub struct Assembly {
     profiles: usize,
     windows: usize,
     kept: usize,
-    /// Complete blocks that were invalid after those before them.
+    /// Complete blocks that contradict the blocks before them or exceed the limits.
     rejected: Damage,
 }
 
@@ -113,8 +114,8 @@ impl<R: Read> TraceReader<R> {
     }
 
     /// From now on, decodes only record blocks with a time between `from` and `to`, and those without times.
-    /// The records returned extend beyond the window by up to one block on either side: the data between two
-    /// flushes, or 16,384 records.
+    /// The returned records extend beyond the window by up to one block on either side. A block holds the data
+    /// between two flushes, or 16,384 records.
     pub fn only(&mut self, from: Timestamp, to: Timestamp) {
         self.blocks.only(from, to);
     }
@@ -141,8 +142,8 @@ impl<R: Read> TraceReader<R> {
         (self.assembly.session, self.assembly.rebuilt.dictionary, damage)
     }
 
-    /// Splits the reader into the remaining blocks, the state assembled from the blocks read, and the events
-    /// not yet returned. The two halves of reading can then continue on two threads.
+    /// Splits the reader into the remaining blocks, the state assembled up to this point, and the events not yet
+    /// returned, so that decoding and assembling can continue on two threads.
     #[must_use]
     pub fn into_halves(mut self) -> (BlockReader<R>, Assembly, Vec<Event>) {
         self.events.drain(..self.given);

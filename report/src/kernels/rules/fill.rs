@@ -114,7 +114,7 @@ fn theoretical_occupancy(evidence: &Evidence<'_>, threshold: f64) -> Check {
             "{} of the warps that a multiprocessor can hold fit, limited by {limiter}.",
             percent(geometry.theoretical_occupancy)
         ),
-        advice: "if warps wait for memory, use less of what limits them: the line on occupancy has reductions that pay",
+        advice: "if warps wait for memory, use less of the limiting resource: the occupancy line lists the reductions that help",
         local_gain: Some((1.0 - geometry.theoretical_occupancy).min(limit)),
     }
 }
@@ -131,7 +131,7 @@ fn achieved_occupancy(evidence: &Evidence<'_>, threshold: f64) -> Check {
     }
     let Some(limit) = evidence.latency_limit() else { return Check::CannotTell("the use of the units (--set core)") };
     Check::Applies {
-        says: format!("{} of the warps were resident where {} fit.", percent(achieved), percent(possible)),
+        says: format!("{} of the warps were resident although {} fit.", percent(achieved), percent(possible)),
         advice: "blocks or warps differ in length, or blocks are too short to be replaced in time: balance the work",
         local_gain: Some(missing.clamp(0.0, 1.0).min(limit)),
     }

@@ -101,9 +101,9 @@ fn latency_bound(evidence: &Evidence<'_>, threshold: f64) -> Check {
     let advice = if small {
         "the grid does not fill the GPU once: give it more blocks, or run it concurrently with other kernels"
     } else {
-        "warps wait: more warps, more independent work in each, or data that is nearer; the stalls tell for what"
+        "use more warps, more independent work in each, or data that is nearer; the stall reasons show what they wait for"
     };
-    let says = format!("No unit is used above {} ({}): it waits.", percent(used), roof.words());
+    let says = format!("No unit is used above {} ({}): warps mostly wait.", percent(used), roof.words());
     Check::Applies { says, advice, local_gain: evidence.latency_limit() }
 }
 

@@ -87,7 +87,7 @@ pub(super) fn beside_compute(best_case: Option<&BestCase>) -> String {
     match best_case.filter(|best_case| best_case.speedup >= WORTH_DOING) {
         None => " Nothing on the CPU will make this faster.".to_owned(),
         Some(best_case) => format!(
-            " Beside the kernels: {} if {}.",
+            " Apart from the kernels: {} if {}.",
             words::faster(best_case.speedup, best_case.interval),
             words::condition(best_case.kind)
         ),

@@ -60,8 +60,8 @@ pub(super) fn details(cause: Cause, ranking: &Ranking, devices: &[DeviceReport],
     sentences.push(leaf_sentence(cause, whole));
     if ranking.untraced.iter().any(|part| *part < 1.0) {
         sentences.push(
-            "Shares and gains are of steps without gpuwhy: what tracing adds is taken off the waits for launches first. \
-             Lengths of steps and causes in these details are as recorded."
+            "Shares and gains are of steps without gpuwhy: the overhead of tracing is subtracted, first from waits for launches. \
+             Durations of steps and causes in these details are as recorded."
                 .to_owned(),
         );
     }
@@ -154,14 +154,14 @@ fn best_case_sentence(cause: Cause, share: f64, devices: &[DeviceReport]) -> Opt
     let compared = if cause == Cause::GpuCompute {
         String::new()
     } else if saved > share + NOTABLE {
-        format!("; more than its own {own}, because a CPU that is further ahead hides other delays too")
+        format!("; more than the {own} of this cause, because a CPU that is further ahead also hides other delays")
     } else if saved < share - NOTABLE {
         let stays = match cause {
             Cause::Copy => "the bytes must still be moved",
             Cause::Launch => "the GPU takes a moment between operations, however they are launched",
             _ => "something else is late as well",
         };
-        format!("; less than its own {own}, because {stays}")
+        format!("; less than the {own} of this cause, because {stays}")
     } else {
         String::new()
     };
@@ -290,7 +290,7 @@ fn leaf_sentence(cause: Cause, steady: &Leaves) -> String {
     let share = |nanos: u64| nanos as f64 / total.max(1) as f64 * 100.0;
     let part = |&(nanos, leaf): &(u64, Leaf)| format!("{} ({}) {:.1} %", words::cause(leaf), leaf.name(), share(nanos));
     let parts: Vec<_> = leaves.iter().take(count).map(part).collect();
-    format!("Of all {} after start-up: {}.", duration(total), parts.join(", "))
+    format!("Of the {} after start-up: {}.", duration(total), parts.join(", "))
 }
 
 /// Evidence for `cause` in addition to its share, the strongest first.

@@ -64,18 +64,18 @@ fn device_lines(out: &mut Page, device: &DeviceReport, evidence: &[String]) {
         wrapped(out, "  - ", &sentence);
     }
     if device.copy_overlap.serial {
-        let _ = writeln!(out, "  - Copies and kernels take turns: less than 10 % of the copy time is beneath kernels.");
+        let _ = writeln!(out, "  - Copies and kernels take turns: less than 10 % of the copy time overlaps kernels.");
     }
     let mut beneath = Vec::new();
     for (top, row) in WorkKind::ALL.into_iter().zip(&device.overlap) {
         for (under, &nanos) in WorkKind::ALL.into_iter().zip(row) {
             if share(nanos) >= 0.0005 {
-                beneath.push(format!("{} beneath {} {:.1} %", work(under), work(top), share(nanos) * 100.0));
+                beneath.push(format!("{} overlapped by {} {:.1} %", work(under), work(top), share(nanos) * 100.0));
             }
         }
     }
     if !beneath.is_empty() {
-        wrapped(out, "  - ", &format!("At the same time, of the whole run: {}.", beneath.join(", ")));
+        wrapped(out, "  - ", &format!("Overlap, as shares of the whole run: {}.", beneath.join(", ")));
     }
 }
 
@@ -128,8 +128,7 @@ fn lead_sentence(lead: &HostLead) -> String {
     let _ = write!(line, "; {late:.1} % of launches came when the GPU had nothing else to do.");
     if lead.held_back() > 0 {
         let (calls, time) = (counted(lead.held_back(), "launch"), duration(lead.held_back_ns()));
-        let _ =
-            write!(line, " It is so far ahead that {calls} waited for room in the queue, {time} in all (harmless).");
+        let _ = write!(line, " The queue was full: {calls} waited for space, {time} in total (harmless).");
     }
     line
 }

@@ -113,7 +113,7 @@ pub(super) fn conclusion(report: &Report) -> String {
     let why = bottleneck.evidence.first().map_or("", String::as_str);
     let lead = match bottleneck.cause {
         Cause::NoWork => "No GPU work.".to_owned(),
-        Cause::CannotTell => "No bottleneck.".to_owned(),
+        Cause::CannotTell => "No bottleneck found.".to_owned(),
         cause if report.is_watched() => format!("Probable bottleneck: {}.", words::bottleneck(cause)),
         cause => format!("Bottleneck: {}.", words::bottleneck(cause)),
     };
@@ -157,8 +157,7 @@ fn step_sentence(steps: &Steps, device: &DeviceReport) -> (&'static str, String)
         }
         StepSource::Period => {
             let text = format!(
-                "{lengths}: {operations}. Nothing tells whether that is a step of the program or a part \
-                 of one."
+                "{lengths}: {operations}. It is unknown whether this is a step of the program or a part of one."
             );
             return ("Repeating units: ", text);
         }
@@ -191,7 +190,7 @@ fn inside(steps: &Steps, meaning: StepMeaning) -> String {
     else {
         return String::new();
     };
-    format!(", {} x {} of them in a row", inside.times, inside.launches)
+    format!(", including {} repeats of {} in a row", inside.times, inside.launches)
 }
 
 const fn reason(meaning: StepMeaning) -> &'static str {
