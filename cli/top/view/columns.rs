@@ -44,7 +44,7 @@ const ALL: [ViewColumn; 12] = [
     column("STEP", 8, true, ColumnKind::Step),
     column("BUSY", 5, true, ColumnKind::Busy),
     column("BOTTLENECK", 18, false, ColumnKind::Bottleneck),
-    column("BEST CASE", 9, true, ColumnKind::BestCase),
+    column("BEST", 7, true, ColumnKind::BestCase),
     column("COST", 5, true, ColumnKind::Cost),
     column("LOST", 4, true, ColumnKind::Lost),
     column("COMMAND", 0, false, ColumnKind::Command),
