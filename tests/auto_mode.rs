@@ -80,7 +80,8 @@ fn both_changes_of_the_bottleneck_are_reported_soon_and_bursts_stand_beside_the_
     let monitored = &report["monitored"];
     let reported: u64 = monitored["causes"].as_object().unwrap().values().map(|part| number(part, "/ns")).sum();
     assert_eq!(reported + number(monitored, "/unresolved_ns"), number(monitored, "/window_ns"), "{monitored}");
-    assert!(number(monitored, "/window_ns") > 160 * SECOND, "{monitored}");
+    // Sampling starts late on a busy machine: up to 12 s, in which the program plays 120 s.
+    assert!(number(monitored, "/window_ns") > 100 * SECOND, "{monitored}");
     assert!(report["devices"].as_array().unwrap().is_empty() && report["capture"].is_null());
     // Each bottleneck is reported within 30 s of its start. A burst across a change may name another cause
     // for a moment.

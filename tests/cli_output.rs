@@ -231,7 +231,7 @@ fn pipes_and_standard_output_get_the_bytes_of_the_file() {
         }
         fs::remove_file(place.path("file")).unwrap();
     }
-    assert!(place.refused(&["export", "--to", "parquet", "trace.gpuwhy", "-o", "pipe"]).contains("no folder"));
+    assert!(place.refused(&["export", "--to", "parquet", "trace.gpuwhy", "-o", "pipe"]).contains("not a folder"));
     assert!(place.refused(&["merge", "rank0.gpuwhy", "--json", "-o", "-"]).contains("standard output"));
     assert_eq!(place.names(), ["pipe", "rank0.gpuwhy", "trace.gpuwhy"]);
 }

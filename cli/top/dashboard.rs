@@ -97,8 +97,8 @@ G  computing                                          S  idle after a synchroniz
 X  communicating with other GPUs                      A  memory is allocated or freed
 -  no work                                            ?  the records do not say
 
-STEP is the median. BEST is the best case: how many times as fast the program could become without the
-bottleneck. COST is by how much recording slows the launching threads down at most. LOST counts
+STEP is the median. BEST is the best case: how many times as fast the program could become without
+the bottleneck. COST is by how much recording slows the launching threads down at most. LOST counts
 records and range events that were dropped. `gpuwhy report --explain WORD` explains the rest.";
 
 impl Dashboard {
