@@ -186,7 +186,7 @@ fn a_synchronization_on_a_stream_line_is_not_busy_time() {
     assert_eq!(report.completeness.syncs, 1);
 }
 
-/// Deviation from the TensorDashboard plugin, which finds communication by operator names and misses newer kernels.
+/// Deviation from the TensorBoard plugin, which finds communication by operator names and misses newer kernels.
 #[test]
 fn newer_names_of_collectives_are_communication() {
     for name in

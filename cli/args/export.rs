@@ -67,7 +67,7 @@ pub struct ExportArgs {
 /// What `--to` names.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum ExportFormat {
-    /// JSON of the PyTorch profiler: Perfetto, HolisticTraceAnalysis, TensorDashboard, chrome://tracing
+    /// JSON of the PyTorch profiler: Perfetto, HolisticTraceAnalysis, TensorBoard, chrome://tracing
     Chrome,
     /// The SQLite file of an Nsight Systems export: your SQL, `nsys stats`
     Sqlite,

@@ -205,7 +205,7 @@ EXAMPLES:
   gpuwhy diff before.gpuwhy after.gpuwhy         what a change brought, and why
   gpuwhy check --history train.py                earlier runs: is the newest slower?
   gpuwhy check --no-sync gpuwhy-4711.gpuwhy      fail a build by what a run did
-  gpuwhy export --to chrome gpuwhy-4711.gpuwhy   for Perfetto, HTA and TensorDashboard
+  gpuwhy export --to chrome gpuwhy-4711.gpuwhy   for Perfetto, HTA and TensorBoard
   gpuwhy query stats gpuwhy-4711.gpuwhy          the tables of nsys stats
   gpuwhy query 'SELECT count(*) FROM kernels' gpuwhy-4711.gpuwhy
   gpuwhy doctor                                  can programs be profiled on this machine?

@@ -1,4 +1,4 @@
-//! The TensorDashboard plugin of the PyTorch profiler loads the output of `gpuwhy export --to chrome`: its
+//! The TensorBoard plugin of the PyTorch profiler loads the output of `gpuwhy export --to chrome`: its
 //! kernels and steps equal ours.
 //!
 //! Its last release (0.4.3) searches for calls under a name that the PyTorch profiler no longer uses, so its

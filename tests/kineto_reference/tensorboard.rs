@@ -1,4 +1,4 @@
-//! Comparison with the step breakdown of the TensorDashboard plugin.
+//! Comparison with the step breakdown of the TensorBoard plugin.
 //!
 //! The plugin subtracts roles from each other in a fixed order (Kernel, Memcpy, Memset, Runtime, DataLoader;
 //! communication by operator name is in the middle and is zero in these traces). The ends of steps are moved

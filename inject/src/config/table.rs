@@ -55,124 +55,124 @@ settings! {
     VARIABLES {
         OUTPUT: Option<Pattern> = "GPUWHY_OUTPUT", "gpuwhy-%p.gpuwhy", "a file name pattern or `off`", optional_pattern,
             "For everyone who collects traces: the trace file. `%p` is the process id, `%h` the host name, `%q{VAR}` \
-             the value of VAR (`unset` without one), `%%` a percent sign. `off` writes none. A file that exists \
-             stays: the new one gets a number.";
+             the value of VAR (`unset` without one), `%%` a percent sign. `off` writes none. An existing file is \
+             kept: the new one gets a number.";
         MODE: Mode = "GPUWHY_MODE", "light", "monitor, auto, light or full", Mode::named,
-            "For programs that must not slow down, and for users who need every call. `monitor` records ranges and \
-             [samples](../reference/report.md#monitor-mode) alone; `auto` also bursts of `light` where samples leave \
-             the cause open; `light` device work and the calls that launch, copy, wait, allocate or load; `full` \
-             every call, allocation and synchronization.";
+            "For programs that must not slow down, and for users who need every call. `monitor` records only ranges \
+             and [samples](../reference/report.md#monitor-mode); `auto` also bursts of `light` where samples leave \
+             the bottleneck open; `light` device work and the calls that launch, copy, wait, allocate or load; \
+             `full` every call, allocation and synchronization.";
         CUDA_GRAPH_TRACE: Graphs = "GPUWHY_CUDA_GRAPH_TRACE", "node", "node, graph or auto", Graphs::parse,
             "For programs that launch CUDA graphs, whose nodes are costly to record. `node` records each node, \
-             `graph` a launch as one piece, `auto` begins with `graph` and \
-             [changes](../design/overhead.md#changing-during-a-run) to nodes where they are cheap. `graph` and `auto` \
-             need CUPTI 13.2 and GPUWHY_CUPTI_SHARING=exclusive.";
+             `graph` each launch as a whole, `auto` starts with `graph` and \
+             [changes](../design/overhead.md#changing-during-a-run) to nodes where they are cheap. `graph` and \
+             `auto` need CUPTI 13.2 and GPUWHY_CUPTI_SHARING=exclusive.";
         MAX_OVERHEAD: Option<f64> = "GPUWHY_MAX_OVERHEAD", "off", "a percentage such as 1% or 0.5%, or `off`",
             |text| or_off(text, parse_percent),
-            "For programs in production: the part of the launching threads' time that tracing may take, such as `1%`. \
-             After three seconds above it by gpuwhy's estimate, the next cheaper GPUWHY_MODE holds to the end. In \
-             mode `auto` it limits the bursts.";
+            "For programs in production: the share of the launching threads' time that tracing may take, such as \
+             `1%`. After three seconds above it by gpuwhy's estimate, the next cheaper GPUWHY_MODE applies until the \
+             end. In mode `auto` it limits the bursts.";
         REPORT: ReportStyle = "GPUWHY_REPORT", "summary", "off, summary or full", ReportStyle::parse,
-            "For everyone: what stderr gets when the program ends. `off` is nothing, `summary` the bottleneck, `full` \
-             every kernel, copy and call.";
+            "For everyone: what is printed on stderr when the program ends. `off`: nothing; `summary`: the \
+             bottleneck; `full`: every kernel, copy and call.";
         LIVE: Option<Duration> = "GPUWHY_LIVE", "off", "a duration such as 500ms or 2s, or `off`",
             |text| or_off(text, |text| parse_duration(text).filter(|time| !time.is_zero())),
-            "For users who watch a run in its terminal: how often stderr gets a line with the bottleneck, such as \
-             `500ms`, `2s` or `1m`.";
+            "For users who watch a run in its terminal: interval between lines with the bottleneck on stderr, such \
+             as `500ms`, `2s` or `1m`.";
         LOG: Level = "GPUWHY_LOG", "warn", "off, error, warn, info or debug", Level::parse,
-            "For users who find out why gpuwhy does not work: what it says about itself on stderr. `off`, `error`, \
-             `warn`, `info` or `debug`.";
+            "For users who debug gpuwhy: level of its messages on stderr. `off`, `error`, `warn`, `info` or `debug`.";
         HISTORY: Option<PathBuf> = "GPUWHY_HISTORY", "off", "an absolute file name or `off`",
             |text| or_off(text, |text| Some(PathBuf::from(text)).filter(|path| path.is_absolute())),
             "For users of `gpuwhy check --history`: the file that gets a line about the run. `gpuwhy run` and the \
-             Python module set it to `gpuwhy/history.jsonl` in XDG_STATE_HOME or ~/.local/state. In a job only rank 0 \
-             writes.";
+             Python module set it to `gpuwhy/history.jsonl` in XDG_STATE_HOME or ~/.local/state. In a job only rank \
+             0 writes.";
         CUPTI_PATH: Option<PathBuf> = "GPUWHY_CUPTI_PATH", "auto", "a file name or `auto`",
             |text| Some(if text == "auto" { None } else { Some(PathBuf::from(text)) }),
-            "For machines with several CUDA toolkits, or with none in the usual place: the libcupti to load when none \
-             is in the process yet. `auto` searches for one.";
+            "For machines with several CUDA toolkits, or none in the usual place: the libcupti to load if the \
+             process has none yet. `auto` searches for one.";
         DEPENDENCIES: bool = "GPUWHY_DEPENDENCIES", "off", "on or off", on_or_off,
-            "For users who ask which stream waited for which: `on` also records synchronizations and events. On the \
-             launch path it costs as much as everything else together, and the bottleneck does not need it.";
+            "For users who need to know which stream waited for which: `on` also records synchronizations and \
+             events. On the launch path this costs as much as everything else together, and the bottleneck does not \
+             need it.";
         MEMORY_USAGE: bool = "GPUWHY_CUDA_MEMORY_USAGE", "off", "on or off", on_or_off,
             "For programs that run out of memory: `on` also records allocations and releases of device, pinned and \
-             managed memory and of pools. The report then has the memory held, its peak and the call that took it.";
+             managed memory and of pools. The report then shows the memory held, its peak and the call that \
+             allocated it.";
         CAPTURE_RANGE: RangeKind = "GPUWHY_CAPTURE_RANGE", "none", "none, cudaProfilerApi, nvtx or command",
             RangeKind::parse,
-            "For users who measure a [part of a run](captures.md). `none` measures all of it, `cudaProfilerApi` from \
+            "For users who measure [part of a run](captures.md). `none` measures all of it, `cudaProfilerApi` from \
              cudaProfilerStart to cudaProfilerStop, `nvtx` while the range of GPUWHY_NVTX_CAPTURE is open, `command` \
-             what `gpuwhy start` asks for.";
+             what `gpuwhy start` requests.";
         NVTX_CAPTURE: Option<RangeName> = "GPUWHY_NVTX_CAPTURE", "none", "a range such as step, step@domain or *@domain",
             |text| if text == "none" { Some(None) } else { RangeName::parse(text).map(Some) },
             "For programs with NVTX ranges: the range that is captured, or, with GPUWHY_STEPS or \
-             GPUWHY_CAPTURE_RANGE=command, a step. `range`, `range@domain`, `*@domain` or `range@*`; without a domain \
-             the default one.";
+             GPUWHY_CAPTURE_RANGE=command, that is a step. `range`, `range@domain`, `*@domain` or `range@*`; without \
+             a domain, the default one.";
         CAPTURE_RANGE_END: AtEnd = "GPUWHY_CAPTURE_RANGE_END", "stop-shutdown", "none, stop, stop-shutdown, repeat or repeat:N",
             AtEnd::parse,
-            "For users who measure a part of a run: what follows it. `none`: the capture goes on; `stop`: no other \
-             begins by itself; `stop-shutdown`: the report comes while the program goes on; `repeat` or `repeat:N`: \
-             the next range is captured too, at most N in all.";
+            "For users who measure part of a run: what happens at its end. `none`: the capture continues; `stop`: no \
+             other one starts by itself; `stop-shutdown`: the report is printed while the program continues; \
+             `repeat` or `repeat:N`: the next range is captured too, at most N in all.";
         STEPS: Option<Schedule> = "GPUWHY_STEPS", "off", "skip,wait,warmup,active,repeat such as 10,0,2,5,1, or `off`",
             |text| if text == "off" { Some(None) } else { Schedule::parse(text).map(Some) },
             "For users of torch.profiler's schedule: `skip,wait,warmup,active,repeat`, such as `10,0,2,5,1`. After \
-             `skip` steps, `repeat` cycles (0: without end) of free, discarded and captured steps. A step is the \
-             range of GPUWHY_NVTX_CAPTURE; without one steps are detected, and tracing stays on.";
+             `skip` steps, `repeat` cycles (0: no limit) of untraced, discarded and captured steps. A step is the \
+             range of GPUWHY_NVTX_CAPTURE; without one, steps are detected, and tracing stays on.";
         DELAY: Duration = "GPUWHY_DELAY", "0s", "a duration such as 10s", parse_duration,
-            "For programs with a long start: no capture begins before this time after the start of CUDA, except by \
-             command.";
+            "For programs with a long start-up: no capture starts before this time after the start of CUDA, except \
+             by command.";
         CONTROL: bool = "GPUWHY_CONTROL", "on", "on, off or an absolute folder name",
             |text| on_or_off(text).or_else(|| Path::new(text).is_absolute().then_some(true)),
-            "For machines that allow no socket in the usual place: `off` opens none for [live control](control.md). \
-             With a folder the socket is there, and commands with the same setting look only there.";
+            "For machines that allow no socket in the usual place: `off` disables [live control](control.md). With a \
+             folder, the socket is created there, and commands with the same setting search only there.";
         RUN: Option<String> = "GPUWHY_RUN", "off", "a name of at most 64 printable characters, or `off`",
             |text| {
                 let is_name = (1..=RUN_LENGTH).contains(&text.chars().count()) && !text.chars().any(char::is_control);
                 or_off(text, |text| is_name.then(|| text.to_owned()))
             },
-            "For [metrics](metrics.md) of jobs without a launcher: the name of the run, the same on all of its ranks. \
-             Without it the launcher's number of the job is the name.";
+            "For [metrics](metrics.md) of jobs without a launcher: the name of the run, the same on all ranks. \
+             Without it, the launcher's job id is the name.";
         COMMAND_LINE: CommandLine = "GPUWHY_COMMAND_LINE", "full", "full, name or off", CommandLine::parse,
             "For programs with secrets among their arguments: how much of the command line the trace keeps and \
-             `gpuwhy top` shows. `full` is all of it, with `***` in place of what looks like a secret \
-             (docs/design/reliability.md); `name` the program alone; `off` nothing.";
+             `gpuwhy top` shows. `full`: all of it, with `***` in place of likely secrets \
+             (docs/design/reliability.md); `name`: only the program; `off`: nothing.";
         DURATION: Option<Duration> = "GPUWHY_DURATION", "off", "a duration such as 10s, or `off`",
             |text| or_off(text, parse_duration),
-            "For long runs: a capture ends after this time at the latest.";
+            "For long runs: maximum duration of a capture.";
         CUPTI_SHARING: CuptiSharing = "GPUWHY_CUPTI_SHARING", "exclusive", "exclusive or yield", CuptiSharing::parse,
             "For programs that start torch.profiler or another tool of CUPTI, which serves one per process. \
              `exclusive` refuses the other tool. With `yield` gpuwhy [pauses](../design/reliability.md#other-tools) \
-             while it records, which needs CUPTI of CUDA 13.0 update 1.";
+             while the other tool records, which needs CUPTI of CUDA 13.0 update 1.";
         BUFFER_MEMORY: u64 = "GPUWHY_BUFFER_MEMORY", "256M", "a size from 8M to 64G",
             |text| {
                 // From the start, the channels have room for all buffers.
                 parse_bytes(text).filter(|bytes| (8 << 20..=64 << 30).contains(bytes))
             },
-            "For programs whose report says that records were dropped: the most host memory for activity buffers, \
-             from `8M` to `64G`, taken as needed. CUPTI 13 holds a buffer of 1 MiB for each launching thread.";
+            "For programs whose report says that records were dropped: maximum host memory for activity buffers, \
+             from `8M` to `64G`, allocated as needed. CUPTI 13 holds a buffer of 1 MiB for each launching thread.";
         SAMPLING: Sampling = "GPUWHY_SAMPLING", "auto", "auto, on or off", Sampling::parse,
-            "For systems that do not let threads be sampled: `off` does not try. `auto` samples the threads that call \
-             CUDA, with at most 1 % of one core, and notes in the report what the system does not allow; `on` also \
-             says so on stderr.";
+            "For systems that do not allow threads to be sampled: `off` does not try. `auto` samples the threads \
+             that call CUDA, using at most 1 % of one core, and notes in the report what the system does not allow; \
+             `on` also prints that on stderr.";
         NATIVE_STACKS: NativeStacks = "GPUWHY_NATIVE_STACKS", "off", "auto or off", NativeStacks::parse,
             "For programs limited by their C and C++ code (x86-64): `auto` adds its functions to the stacks of host \
              samples, where the system [allows it](../design/reliability.md). Five programs took 1.04 to 1.24 times \
-             as long. In modes `monitor` and `auto` it is on for Python programs.";
+             as long. In modes `monitor` and `auto` it is on by default for Python programs.";
         KERNELS: Option<Chosen> = "GPUWHY_KERNELS", "off", "a number from 1 to 64, also with a regular expression such as 5:gemm|softmax, or `off`",
             kernels::parse_chosen,
             "For authors of kernels: how many are [measured](kernels.md) with hardware counters while the program \
-             runs, those that are worth it most. `5:gemm\\|softmax` chooses among those whose name matches. A launch \
-             that is measured waits some 20 ms.";
+             runs, those with the most to gain. `5:gemm\\|softmax` selects among those whose name matches. A \
+             measured launch is delayed by about 20 ms.";
         KERNEL_SOURCE: Option<Duration> = "GPUWHY_KERNEL_SOURCE", "off", "`on`, `off`, or a duration from 50ms to 1m such as 2s",
             kernels::parse_source,
-            "For authors of kernels: `on` (1 s) or a duration samples program counters for [source \
-             lines](kernels.md#source-lines). Only builds with the cargo feature `pc-sampling` have it. The first \
-             launches wait up to 0.4 s. Modules of the program are kept in a folder next to the trace, 64 MiB at \
-             most.";
+            "For authors of kernels: `on` (1 s) or a duration enables PC sampling for [source \
+             lines](kernels.md#source-lines), which needs the cargo feature `pc-sampling`. The first launches wait \
+             up to 0.4 s. Modules of the program are kept in a folder next to the trace, 64 MiB at most.";
         GPU_METRICS: GpuMetrics = "GPUWHY_GPU_METRICS", "gauges", "auto, off, gauges, on or on:HZ with 10 to 10000 samples a second",
             GpuMetrics::parse,
-            "For users who ask what limits the GPU itself ([how](inside-the-gpu.md)). `gauges` reads power, clocks, \
-             memory and traffic by NVML; `auto` also samples hardware counters where possible; `on` says a refusal on \
-             stderr; `on:HZ` names the rate; `off` reads nothing.";
+            "For users who want to know [what limits the GPU](inside-the-gpu.md). `gauges` reads power, clocks, \
+             memory and traffic from NVML; `auto` also samples hardware counters where possible; `on` also prints on \
+             stderr why they are unavailable; `on:HZ` sets the rate; `off` reads nothing.";
     }
     /// Variables for tests of gpuwhy, which CONTRIBUTING.md lists. They may change at any time.
     FOR_TESTS {
@@ -199,17 +199,17 @@ pub fn markdown() -> String {
     let mut text = String::from(
         "# Environment variables of libprof.so\n\n\
          Generated from the table that the parser reads (`inject/src/config/table.rs`). A value that is not understood is\n\
-         replaced by the default, and a `GPUWHY_*` that is not in this table has no effect: each with a line on stderr\n\
-         that names what was probably meant. Neither stops the program. `gpuwhy run` says both before it starts one, and does\n\
-         not start it where a value is not understood. Each meaning begins with who needs the variable.\n\n\
+         replaced by the default, and an unknown `GPUWHY_*` variable has no effect; a line on stderr names what was\n\
+         probably meant. Neither stops the program, but `gpuwhy run` reports both first, and does not start a program if a\n\
+         value is not understood. Each meaning starts with who needs the variable.\n\n\
          | variable | default | meaning |\n|---|---|---|\n",
     );
     for Variable { name, default, meaning } in VARIABLES {
         text.push_str(&format!("| `{name}` | {default} | {meaning} |\n"));
     }
     text.push_str(
-        "\nNot for libprof.so: `GPUWHY_LIB` names the libprof.so that the command `gpuwhy` loads into programs,\n\
-         `GPUWHY_BLESS=1` has tests that use the crate renew their baselines.\n",
+        "\nNot for libprof.so: `GPUWHY_LIB` is the path of the libprof.so that the command `gpuwhy` loads into programs,\n\
+         `GPUWHY_BLESS=1` makes tests that use the crate renew their baselines.\n",
     );
     text
 }

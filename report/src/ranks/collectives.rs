@@ -65,7 +65,7 @@ impl Collectives {
         match place {
             CollectiveClass::Nowhere => {}
             CollectiveClass::Others => self.others += 1,
-            CollectiveClass::Cause(group) => {
+            CollectiveClass::Group(group) => {
                 let nanos = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
                 let (start, end) = (nanos(kernel.start.nanos()), nanos(kernel.end.nanos()));
                 self.groups[group as usize].count += 1;
@@ -145,7 +145,7 @@ impl Collectives {
                 hasher.write(name.as_bytes());
                 let group = RowGroup { communicator: hasher.finish(), function, ..RowGroup::default() };
                 self.groups.push(group);
-                CollectiveClass::Cause((self.groups.len() - 1) as u32)
+                CollectiveClass::Group((self.groups.len() - 1) as u32)
             }
         }
     }

@@ -1,4 +1,4 @@
-"""Loads a trace with the TensorDashboard plugin's own loader and prints the data of its views as JSON.
+"""Loads a trace with the TensorBoard plugin's own loader and prints the data of its views as JSON.
 
 usage: load.py TRACE
 """
