@@ -274,7 +274,7 @@ fn graphs_stay_whole_where_their_nodes_would_cost_much() {
             .envs(budget.map(|budget| ("GPUWHY_MAX_OVERHEAD", budget)));
         let text = words(&host.output().unwrap());
         assert!(
-            text.contains("CUDA graphs were recorded as one unit") && text.contains("Recording their nodes would take"),
+            text.contains("CUDA graphs were recorded as one unit") && text.contains("Recording their nodes would add"),
             "{text}"
         );
         assert!(text.contains("--cuda-graph-trace node") && !text.contains("node by node since"), "{text}");

@@ -101,7 +101,7 @@ pub struct RunArgs {
     /// Record allocations: the memory held, its peak and who took it [default: off]
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::MEMORY_USAGE))]
     pub cuda_memory_usage: Option<String>,
-    /// Read GPU counters: auto, off, gauges, on or on:HZ [default: gauges, in mode monitor auto; without a value: on]
+    /// Read GPU counters: auto, off, gauges, on or on:HZ [default: gauges; without a value: on]
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::GPU_METRICS))]
     pub gpu_metrics: Option<String>,
     /// Add a line about the run to this file, or `off`

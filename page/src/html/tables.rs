@@ -129,7 +129,7 @@ fn best_cases(page: &mut String, report: &Report) {
         }
         page.push_str("</tbody></table>\n");
         if let Some(refused) = &what_if.refused {
-            let _ = writeln!(page, "<p>The replay is not used: {}</p>", escaped(&words::not_simulated(*refused)));
+            let _ = writeln!(page, "<p>The simulation is not used: {}</p>", escaped(&words::not_simulated(*refused)));
         }
         page.push_str("</section>\n");
     }

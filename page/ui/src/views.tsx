@@ -63,8 +63,8 @@ function Causes(props: ViewProps) {
     <div>
       <Table label="Time by cause" rows={rows} columns={columns} action={"show"}
         pick={(row) => show({ ...view, leaf: view.leaf === row.index ? -1 : row.index })} />
-      <h2>What idle time is blamed on, after start-up</h2>
-      <Table label="Idle time by what it is blamed on" rows={gaps} columns={[
+      <h2>Idle time after start-up, by operation waited for</h2>
+      <Table label="Idle time by operation waited for" rows={gaps} columns={[
         text("Cause", (row) => page.manifest.leaves.find((leaf) => leaf.name === row.leaf)?.words ?? row.leaf),
         text("Blamed on", (row) => `${row.kind.replace(/_/g, " ")} ${row.name ?? ""}`),
         number("Gaps", "count"), nanos("Time", "total_ns"), nanos("Longest", "longest_ns"),
@@ -198,7 +198,7 @@ function WhatIf(props: ViewProps) {
       <p>
         {of.simulated
           ? `Replayed ${count(of.steps)} steps; the replay of the run as it was is off by ${percent(Math.abs(of.base_error ?? 0))}.`
-          : `The replay is not used: ${of.refused}. The bounds below take the time of a cause off.`}
+          : `The simulation is not used: ${of.refused}. The bounds below take the time of a cause off.`}
       </p>
       <Table label="Best cases" rows={of.scenarios as Row[]} columns={[
         text("Without", (row) => row.kind.replace(/_/g, " ")), nanos("Step", "step_ns"),

@@ -23,7 +23,7 @@ impl HangReport {
         let mut out = Page::new(style);
         let waiting = self.findings.len();
         if self.runs.is_empty() {
-            let _ = writeln!(out, "no rank says anything");
+            let _ = writeln!(out, "no rank responded");
         }
         for run in self.runs.iter().take(SHOWN) {
             wrapped(&mut out, "", &self.of_run(run));

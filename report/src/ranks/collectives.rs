@@ -47,7 +47,7 @@ enum CollectiveClass {
     Nowhere,
     /// A communication kernel, but not a collective of all ranks.
     Others,
-    Cause(u32),
+    Group(u32),
 }
 
 impl Collectives {

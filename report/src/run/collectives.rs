@@ -44,7 +44,7 @@ pub(super) fn sentences(collectives: &CollectivesReport) -> Vec<String> {
     let mut sentences = Vec::new();
     if collectives.communicators == 0 {
         sentences.push(
-            "NCCL told nothing through its profiler plugin: functions are known by the names of kernels, sizes are \
+            "NCCL reported nothing through its profiler plugin: functions are known by the names of kernels, sizes are \
              not. It takes NCCL 2.27 and the variable NCCL_PROFILER_PLUGIN, which `gpuwhy run --nccl` sets."
                 .to_owned(),
         );
@@ -59,7 +59,7 @@ pub(super) fn sentences(collectives: &CollectivesReport) -> Vec<String> {
     let others = missing.kernels.saturating_sub(missing.graph_kernels);
     for (count, what, why) in [
         (missing.copy_engine, "operation", "done by copy engines: they are copies, and have no row here"),
-        (missing.operations, "operation", "that NCCL told met no kernel"),
+        (missing.operations, "operation", "reported by NCCL matched no kernel"),
         (others, "communication kernel", "met no operation of NCCL: libraries other than NCCL, or lost events"),
         (missing.dropped, "event", "dropped, because too many waited to be joined"),
         (collectives.beyond, "kernel", "found no row in the table"),
