@@ -20,7 +20,7 @@ use crate::sys::process;
 /// The one profiler. Set once and never removed: CUPTI may call at any time until the process ends.
 static PROFILER: OnceLock<Profiler> = OnceLock::new();
 
-/// A [`State`]. `Acquire`/`Release`: a thread that sees `Running` sees the complete profiler.
+/// A [`LibraryState`]. `Acquire`/`Release`: a thread that sees `Running` sees the complete profiler.
 static STATE: AtomicU8 = AtomicU8::new(LibraryState::Idle as u8);
 
 /// State of the library.

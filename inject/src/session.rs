@@ -4,7 +4,7 @@
 //! provides. It starts and ends where the program requests it, one session after another, and at most one at
 //! a time: CUPTI's records do not show which part of a program requested them. Two kinds of program use
 //! sessions: one that has linked this crate, which is limited to sessions, and one into which the driver has
-//! injected libprof.so, which has sessions in addition. Both use [`Functions`], so there is one interface.
+//! injected libprof.so, which has sessions in addition. Both use [`SessionFunctions`], so there is one interface.
 //!
 //! This file does not write the trace: `collect::session_trace` does, on the collector's thread. Waits are
 //! bounded.

@@ -28,7 +28,7 @@ pub struct Communicator<'a> {
     pub version: Version,
 }
 
-/// Kind of event that reported an [`Operation`].
+/// Kind of event that reported an [`NcclOperation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationKind {
     /// A queued collective.

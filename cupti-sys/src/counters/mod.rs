@@ -84,7 +84,7 @@ impl Counters {
     /// Initializes CUPTI's profiler, once per process. After `cuInit`; takes some 10 ms. Not in a callback.
     ///
     /// # Errors
-    /// If CUPTI refuses; see [`refusal::Refusal`].
+    /// If CUPTI refuses; see [`refusal::CounterError`].
     pub fn initialize(&self) -> Result<(), Error> {
         let mut initialized = self.initialized.lock().unwrap_or_else(PoisonError::into_inner);
         if !*initialized {
@@ -124,7 +124,7 @@ impl Counters {
     /// # Errors
     /// [`HARDWARE_BUSY`](crate::CuptiResult::HARDWARE_BUSY) while any process on this host has them,
     /// [`INSUFFICIENT_PRIVILEGES`](crate::CuptiResult::INSUFFICIENT_PRIVILEGES) if only administrators may
-    /// use them, and others; see [`refusal::Refusal`].
+    /// use them, and others; see [`refusal::CounterError`].
     pub fn sampling_availability(&self, device: u32) -> Result<(), Error> {
         let mut parameters = PmGetCounterAvailability { device: device as usize, ..PmGetCounterAvailability::new() };
         // SAFETY: without an image the struct holds no pointer to follow, and CUPTI returns only the size.

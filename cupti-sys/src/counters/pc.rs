@@ -149,7 +149,7 @@ impl PcSampler {
     /// # Errors
     /// [`CuptiResult::HARDWARE_BUSY`] while another tool has the counters,
     /// [`CuptiResult::INSUFFICIENT_PRIVILEGES`] if only administrators may use them, and others; see
-    /// [`Refusal`](super::refusal::Refusal).
+    /// [`Refusal`](super::refusal::CounterError).
     pub fn open(counters: &'static Counters, context: ContextHandle, settings: PcSettings) -> Result<Self, Error> {
         let functions = &counters.functions;
         let raw = context.raw();

@@ -90,7 +90,7 @@ impl Sampler {
     ///
     /// # Errors
     /// [`CuptiResult::HARDWARE_BUSY`] while another tool has the counters, [`CuptiResult::NOT_SUPPORTED`] for
-    /// a configuration of several passes, and others; see [`Refusal`](super::refusal::Refusal).
+    /// a configuration of several passes, and others; see [`Refusal`](super::refusal::CounterError).
     pub fn open(
         counters: &'static Counters,
         device: u32,

@@ -42,13 +42,13 @@ pub struct Column {
 pub enum Cell<'a> {
     /// Unknown, or not applicable.
     Empty,
-    /// For [`Kind::Integer`].
+    /// For [`ColumnType::Integer`].
     Integer(i64),
-    /// For [`Kind::Real`].
+    /// For [`ColumnType::Real`].
     Real(f64),
-    /// For [`Kind::Flag`].
+    /// For [`ColumnType::Flag`].
     Flag(bool),
-    /// For [`Kind::Text`].
+    /// For [`ColumnType::Text`].
     Text(&'a str),
 }
 

@@ -9,7 +9,7 @@
 //!   calling thread. If it does not, another tool has the callbacks ([`CuptiOwnership::answers`]).
 //! * Enabling `KERNEL` records is refused (NOT_COMPATIBLE, without any change) exactly while
 //!   `CONCURRENT_KERNEL` records are on: this shows, without disturbing it, whether a tool that disables its
-//!   kinds is done ([`CuptiOwnership::is_somebody_recording`]).
+//!   kinds is done ([`CuptiOwnership::is_another_tool_recording`]).
 //! * After that, callbacks that are registered again deliver records again. Individually enabled API
 //!   functions do not: a tool that disables a complete kind of calls ends them for good, and from then on
 //!   complete kinds are needed ([`CuptiOwnership::was_shared`]).

@@ -205,7 +205,7 @@ gauges! {
     pcie_received_bytes pcie_sent_bytes nvlink_received_bytes nvlink_sent_bytes energy_mj
 }
 
-/// Numbers start at 1 and are never reused; 0 means no refusal. [`Refusal::Failed`] has the number after the
+/// Numbers start at 1 and are never reused; 0 means no refusal. [`UnavailableReason::Failed`] has the number after the
 /// last one.
 const REFUSALS: [UnavailableReason; 9] = [
     UnavailableReason::Unknown,
