@@ -30,7 +30,7 @@ _LEAVES, _KERNELS = 6, 5
 def static_html(report: Report) -> str:
     """The report without scripts: bottleneck, evidence, time by leaf, longest kernels."""
     bottleneck = report.bottleneck
-    parts = [f"<div><b>{_escape(bottleneck.group)}</b>: {bottleneck.share:.0%}</div>"]
+    parts = [f"<div><b>{_escape(bottleneck.cause)}</b>: {bottleneck.share:.0%}</div>"]
     if bottleneck.evidence:
         parts.append("<ul>" + "".join(f"<li>{_escape(text)}</li>" for text in bottleneck.evidence[:4]) + "</ul>")
     if bottleneck.recommendation:
