@@ -57,7 +57,7 @@ def planted():
     with open(truth) as file:
         jobs = [json.loads(line) for line in file]
     late = ask("late_because", engines[0], "--set", "excess_us=1000", "--set", "rows=1000")
-    late = ask("stragglers", engines[0], "--set", "rows=100000")
+    stragglers = ask("stragglers", engines[0], "--set", "rows=100000")
     for job in jobs:
         found = [(row["rank"], row["leaf"]) for row in late if row["run"] == job["run"]]
         if found != [(job["culprit"], "host_cpu")]:
@@ -65,10 +65,10 @@ def planted():
         excess = [row["excess_ns"] for row in late if row["run"] == job["run"]]
         if not all(math.isclose(value, 2_000_000, rel_tol=0.01) for value in excess):
             failures.append(f"{job['run']}: the excess is {excess}, planted are 2 ms")
-        first = next((row["rank"] for row in late if row["run"] == job["run"]), None)
+        first = next((row["rank"] for row in stragglers if row["run"] == job["run"]), None)
         if first != job["culprit"]:
             failures.append(f"{job['run']}: stragglers names rank {first} first, planted is rank {job['culprit']}")
-        waited = sum(row["awaited_ns"] for row in late if row["run"] == job["run"])
+        waited = sum(row["awaited_ns"] for row in stragglers if row["run"] == job["run"])
         if waited != job["waited_ns"]:
             failures.append(f"{job['run']}: {waited} ns were waited, planted are {job['waited_ns']}")
 
