@@ -89,7 +89,7 @@ impl Found {
         } else {
             skip(
                 others.len(),
-                "traces of other profilers skipped, since there are some of gpuwhy; name them to read them",
+                "traces of other profilers skipped, because there are traces of gpuwhy; to read a skipped file, pass its path",
             );
             found.files = ours;
         }

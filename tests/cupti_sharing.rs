@@ -2,8 +2,8 @@
 //! counted.
 //!
 //! The other profiler is the host program itself, which makes the same calls as PyTorch's Kineto
-//! (`otherTool`). A fake driver notifies the replay library of the call by which gpuwhy detects it
-//! (`support/libcuda.c`).
+//! (`otherTool`). gpuwhy detects it by one driver call, of which a fake driver
+//! (`support/libcuda.c`) notifies the replay library.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -56,7 +56,7 @@ pub struct PageArgs {
     /// Name the page [default: the command]
     #[arg(long, value_name = "TEXT", requires = "page")]
     title: Option<String>,
-    /// Maximum size of individual events in bytes
+    /// Maximum total size of individual events in bytes
     #[arg(long, value_name = "BYTES", requires = "page", default_value = "64M", value_parser = size)]
     max_size: u64,
     /// Include these events; sums of the whole run are always included

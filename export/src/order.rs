@@ -1,8 +1,8 @@
 //! Sorts rows by time.
 //!
-//! The records of a trace are in order of delivery, which is nearly the order of their ends. Rows are
-//! buffered until enough later ones have arrived that an earlier one is unlikely; if one arrives
-//! nevertheless, it is returned late and counted.
+//! The records of a trace are in order of delivery, which is nearly the order of their ends. A row is
+//! buffered until so many later rows have arrived that a row before it is unlikely to follow; one that follows
+//! nevertheless is returned late and counted.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

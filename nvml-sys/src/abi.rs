@@ -12,7 +12,7 @@ pub(crate) const GPM_METRICS_GET_VERSION: c_uint = 1;
 /// `NVML_GPM_SUPPORT_VERSION`
 pub(crate) const GPM_SUPPORT_VERSION: c_uint = 1;
 
-/// Number of rows in a [`GpmMetricsGet`]. Under the same version number headers declare 98 (CUDA 12.0), 333
+/// Number of rows in a [`GpmMetricsGet`]. Headers with the same struct version declare 98 (CUDA 12.0), 333
 /// (13.0) or 477 (NVML 13.615) rows, so there must be room for any of them, although only a few are
 /// requested.
 pub const METRIC_CAPACITY: usize = 512;

@@ -1,4 +1,4 @@
-//! Modules next to a trace: lines as CUPTI reports them, malicious modules, and their location.
+//! Modules next to a trace: their lines agree with CUPTI's, malicious modules do no harm, and modules are found.
 
 use std::fs;
 use std::path::Path;

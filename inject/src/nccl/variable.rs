@@ -1,8 +1,8 @@
 //! The variable that names the profiler plugin of NCCL.
 //!
 //! NCCL reads it when it creates the first communicator. Only `gpuwhy run --nccl` sets it, at the user's
-//! request; this library never does, because NCCL's behavior with a plugin has been observed only with a
-//! replay host. The value is a bare name: NCCL 2.27.3 rejects paths, later versions truncate them, and the C
+//! request; this library never does, because its plugin has been tested mostly in a replayed host
+//! program. The value is a bare name: NCCL 2.27.3 rejects paths, later versions truncate them, and the C
 //! library finds the loaded object by its name (`build.rs`).
 
 use std::env;
@@ -13,7 +13,7 @@ use crate::config::{CUDA_INJECTION, NCCL_PLUGIN, NCCL_PLUGIN_NAME};
 
 /// Returns a note for the report if another plugin is configured.
 pub fn other_plugin() -> Option<String> {
-    // Without this variable, the collector is linked into the program, and NCCL could not load it as a library.
+    // Without CUDA_INJECTION64_PATH the collector is linked into the program, so NCCL could not load it anyway.
     env::var_os(CUDA_INJECTION).filter(|path| !path.is_empty())?;
     match env::var_os(NCCL_PLUGIN).filter(|value| !value.is_empty()) {
         None => None,

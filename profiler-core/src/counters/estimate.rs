@@ -1,12 +1,13 @@
 //! Counters of individual kernels, estimated from samples of the entire device.
 //!
-//! A sample is the sum over all operations of the fraction of the sample in which each ran, times its mean.
-//! Some hundred samples and the records of the operations yield the means by least squares, even for kernels
-//! shorter than a sample. Kernels are separated by launch configuration. Those with little of the time share
-//! one unknown, and copies, memsets and idle time are one unknown each. Kernels that run at once share a row.
+//! The value of a sample is the sum, over the operations in it, of the fraction of the sample in which the
+//! operation ran, times the operation's mean value. Some hundred samples and the records of the operations yield the
+//! means by least squares, even for kernels shorter than a sample. Kernels are separated by launch configuration. Those
+//! with little of the time share one unknown, and copies, memsets and idle time are one unknown each. Each
+//! sample is one equation; kernels that run concurrently appear in the same one.
 //!
-//! Samples and records come in any order: each waits for the other, within limits. Memory is bounded: 12 MiB
-//! per device, and 2 MiB with some ten kernels.
+//! Samples and records come in any order: each waits for the other, within limits. Memory is bounded: at most
+//! 12 MiB per device, and about 2 MiB for a program with ten kernels.
 
 use std::collections::VecDeque;
 
@@ -27,7 +28,7 @@ const UNKNOWN_LIMIT: usize = 144;
 const UNKNOWNS_KEPT: usize = 112;
 /// Additional unknowns that one sample may add.
 const UNKNOWNS_OF_A_SAMPLE: usize = 48;
-/// Launch configurations with a stored unknown; others belong to the joined ones.
+/// Maximum number of launch configurations with an unknown of their own; later ones count as joined.
 const CONFIG_LIMIT: usize = 1 << 16;
 /// Maximum unknowns in a solution: limited by the time of a live report (some milliseconds).
 const SOLVED_LIMIT: usize = 96;
@@ -110,8 +111,8 @@ pub struct Estimates {
 }
 
 impl Estimates {
-    /// Value and standard error of a metric while `activity` ran; those of the joined kernels for one that is
-    /// not estimated separately.
+    /// Value and standard error of a metric while `activity` ran. For a kernel that is not estimated separately,
+    /// returns the values of the joined kernels.
     pub fn get(&self, set: &MetricSet, activity: Activity, metric: Metric) -> Option<(f64, f64)> {
         let column = set.metrics.position(metric)?;
         let row = self.rows.get(&activity);
@@ -336,8 +337,8 @@ impl Estimator {
         }
     }
 
-    /// Number of each unknown if at most `most` stay separate, and none with less than the fraction `share`
-    /// of the time. Fixed unknowns keep their numbers.
+    /// New index of each unknown if at most `most` stay separate, each with at least the fraction `share` of the
+    /// time; the others get the index of the joined unknown. Fixed unknowns keep their index.
     fn grouping(&self, most: usize, share: f64) -> Vec<usize> {
         let times: Vec<f64> = (0..self.unknowns.len()).map(|place| self.equations.time(place)).collect();
         let least = share * self.equations.busy_time();

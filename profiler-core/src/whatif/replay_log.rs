@@ -9,7 +9,7 @@ use super::input::{Operation, OperationClass};
 use super::scenario::SCENARIO_COUNT;
 use super::variants::Clocks;
 
-/// Maximum operations logged between two times that they are taken.
+/// Maximum operations in the log; further ones are ignored until the log is emptied.
 const LIMIT: usize = 1 << 18;
 
 /// An operation with its real and simulated times.

@@ -49,7 +49,8 @@ fn of_one(sentences: &mut Vec<String>, side: Side, report: &Report) {
     }
     let lost = loss.dropped().saturating_add(completeness.launches_without_activity);
     if lost > 0 {
-        sentences.push(format!("{side} lacks {lost} records, so its idle time may be missing work."));
+        sentences
+            .push(format!("{side} lacks {lost} records, so some of its idle time may be work that was not recorded."));
     }
     let buffers = loss.broken_buffers.saturating_add(loss.undelivered_buffers);
     if buffers > 0 {
@@ -62,7 +63,8 @@ fn of_one(sentences: &mut Vec<String>, side: Side, report: &Report) {
     }
     if completeness.kernel_table_overflow > 0 {
         let count = completeness.kernel_table_overflow;
-        sentences.push(format!("{count} kernels of {side} have names beyond the table and are in one row."));
+        sentences
+            .push(format!("{count} kernels of {side} did not fit into the kernel table and are summed in one row."));
     }
     if report.bottleneck.cause == Cause::CannotTell {
         let reason = report.bottleneck.evidence.first().map_or("", String::as_str);

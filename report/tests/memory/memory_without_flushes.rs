@@ -1,7 +1,7 @@
-//! Upper bound of the engine's memory for records that never allow it to finish any: no flush marks, or marks
-//! that do not advance. Such a trace is tiny, since constant columns are not stored.
+//! Upper bound of the engine's memory if it can never finish a record, because flush marks are absent or do
+//! not advance. Such a trace is tiny, since constant columns are not stored.
 //!
-//! An allocator counts the live bytes. It counts for the complete binary, so this is its only test.
+//! An allocator counts the live bytes. It counts for the entire process, so this binary has a single test.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -69,7 +69,7 @@ impl Names {
 /// Records in time order need no mark to be complete.
 const IN_ORDER: &str = "calls and their kernels";
 
-/// Records that no flush mark passes.
+/// A stream of records whose times no flush mark reaches.
 struct Stream {
     what: &'static str,
     /// Returns record number `n`.

@@ -1,5 +1,5 @@
-//! The sets of kernel metrics with a released library: the chips that have them, and the number of launches
-//! they take.
+//! The sets of kernel metrics with a released library: the chips that have them, and the number of replay
+//! passes, each a launch of the same kernel, that they need.
 
 use std::collections::HashMap;
 use std::process::Command;

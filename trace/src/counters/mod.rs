@@ -4,7 +4,7 @@
 //! temperature, clocks) are taken at single points in time. This module does not depend on their sources.
 //!
 //! Reading order: `metric` (sampled metrics), `sample` (a metric set and its samples), `gauge`, `loss`,
-//! `event` (one of them).
+//! `event` (a metric set, sample, gauge reading or loss).
 
 mod event;
 mod gauge;

@@ -45,8 +45,9 @@ pub(super) trait Codec {
     /// The difference to another field of the same row.
     fn relative<F: Field>(&mut self, column: usize, to: F, field: &mut F);
     /// Two times, in columns `columns` and `columns + 1`. The start is encoded as the gap since the previous
-    /// end on the same lane (a stream or thread); the length as the difference to the last length of the same
-    /// `like`, if given. Without `like`, lengths are treated as noise and written as [`encoding::SPLIT`].
+    /// end on the same lane (a stream or thread); the length as the difference to the previous length with the
+    /// same key `like` (for example the launch configuration), if given. Without `like`, lengths are treated as noise
+    /// and written as [`encoding::SPLIT`].
     fn span(&mut self, columns: usize, lane: u32, like: Option<u32>, start: &mut Timestamp, end: &mut Timestamp);
 }
 
@@ -105,7 +106,7 @@ impl Predictor {
 /// up to 200 each.
 const DIRECT: usize = 4096;
 
-/// Last length for each `like`, initially 0.
+/// Previous length for each key `like`, initially 0.
 #[derive(Default)]
 struct Lengths {
     /// Lengths below [`DIRECT`], up to the largest number seen.

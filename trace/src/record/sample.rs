@@ -79,7 +79,7 @@ pub struct HostSample {
     /// Its stack at `at`, or [`StackId::NONE`].
     pub stack: StackId,
     /// Native functions of the thread at an earlier time between `since` and `at`, if `stack` has none. The
-    /// thread ran in between, so the two are not merged.
+    /// thread has run since, so these functions may not belong to `stack` and are kept separate.
     pub earlier: Option<StackId>,
     /// Holder of the interpreter lock at `at`.
     pub interpreter_lock: InterpreterLock,

@@ -10,7 +10,7 @@ use profiler_core::counters::roofs::Limit;
 use crate::document::limits;
 use crate::run::{ComputeLimits, NamedLimits, loss_sentence};
 
-/// Utilization readings, and the mean typical step in nanoseconds.
+/// Utilization readings, and the mean duration of the typical steps in nanoseconds.
 pub(super) struct GaugesOf<'a>(pub(super) &'a GaugeSums, pub(super) Option<u64>);
 
 /// Lost counter samples of a device, with the sentence about them.

@@ -98,7 +98,7 @@ fn counters_are_played_in_their_order() {
     let short = &mut PmStart { struct_size: 16, object, ..PmStart::new() };
     assert_eq!(call(&functions.pm_start, short), CuptiResult::INVALID_PARAMETER);
 
-    // One owner: the second is enabled, and refused when it is configured.
+    // Only one sampler can own the device: enabling a second one succeeds, configuring it fails.
     let mut sampler = open(counters, &METRICS).unwrap();
     assert_eq!(code(counters.sampling_availability(0)), CuptiResult::HARDWARE_BUSY);
     assert_eq!(code(open(counters, &METRICS).map(drop)), CuptiResult::HARDWARE_BUSY);
