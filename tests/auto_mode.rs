@@ -81,18 +81,17 @@ fn both_changes_of_the_bottleneck_are_reported_soon_and_bursts_stand_beside_the_
     let monitored = &report["monitored"];
     let reported: u64 = monitored["causes"].as_object().unwrap().values().map(|part| number(part, "/ns")).sum();
     assert_eq!(reported + number(monitored, "/unresolved_ns"), number(monitored, "/window_ns"), "{monitored}");
-    // Sampling starts late on a busy machine: up to 12 s, in which the program plays 120 s.
-    assert!(number(monitored, "/window_ns") > 100 * SECOND, "{monitored}");
+    assert!(number(monitored, "/window_ns") > 160 * SECOND, "{monitored}");
     assert!(report["devices"].as_array().unwrap().is_empty() && report["capture"].is_null());
     // Each bottleneck is reported within 30 s of its start. A burst across a change may name another cause
     // for a moment.
     let changes = rows(&report, "/bursts/changes");
-    let recognized_by = |seconds: f64| {
+    let cause_at = |seconds: f64| {
         let newest = changes.iter().rfind(|change| after(change, "/at_unix_ns") <= seconds);
         newest.map(|change| text(change, "/cause"))
     };
     let last = changes.last().map(|change| text(change, "/cause"));
-    let reported = [recognized_by(CHANGES[0] - 2.0), recognized_by(CHANGES[0] + 30.0), last];
+    let reported = [cause_at(CHANGES[0] - 2.0), cause_at(CHANGES[0] + 30.0), last];
     assert_eq!(reported, [Some("sync"), Some("gpu_compute"), Some("sync")], "{said}");
     assert!(said.contains("The bottleneck changed"), "{said}");
     // Bursts: the causes of each sum to its device time, and its own report has the same values.

@@ -163,6 +163,8 @@ fn a_line_comes_back_and_a_bad_one_is_refused() {
     first.command.push("quoted \" \\ \n é".to_owned());
     let line = first.line();
     assert_eq!(serde_json::from_str::<Run>(&line).unwrap(), first);
+    let earlier = line.replace("\"bottleneck", "\"verdict");
+    assert!(earlier != line && serde_json::from_str::<Run>(&earlier).unwrap() == first);
     let newer = line.replace("\"gpuwhy_history\":1", "\"gpuwhy_history\":2");
     assert!(serde_json::from_str::<Run>(&newer).unwrap_err().to_string().contains("version 2, known is 1"));
     let more = line.replace("{\"gpuwhy_history\"", "{\"later\":[1],\"gpuwhy_history\"").replace("gpu_compute", "later");

@@ -42,7 +42,10 @@ struct Line {
     mode: String,
     command: Vec<String>,
     trace: Option<String>,
+    // The aliases are names in lines of earlier builds.
+    #[serde(alias = "verdict")]
     bottleneck: String,
+    #[serde(alias = "verdict_share")]
     bottleneck_share: f64,
     executions: u64,
     kernels: Vec<(u64, u64)>,
