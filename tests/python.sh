@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests the Python module.
 #
-#   tests/python.sh                 the sources, over the replay library, with the binaries in target/debug; types
+#   tests/python.sh                 the sources, over the replay library, with the binaries in target/debug; types, names
 #   tests/python.sh --wheel FILE    a wheel, in fresh environments of every CPython that is installed or that uv can get;
 #                                   further arguments are for pytest, such as -k notebook; GPUWHY_TEST_VERSIONS="3.9 3.12"
 #                                   selects versions, `none` tests only the places of pip and uv
@@ -54,8 +54,10 @@ if [ "${1:-}" != --wheel ]; then
     if environment "$tools/types" python/tests/requirements-types.txt; then
         "$tools/types/bin/mypy" --python-executable "$tools/types/bin/python"
         "$tools/types/bin/pyright" --pythonpath "$tools/types/bin/python"
+        # No type checker reads the scripts: some of them run only on a GPU.
+        "$tools/types/bin/pyflakes" .ci benches examples host-sampler python tests testing
     else
-        echo "SKIPPED: mypy and pyright cannot be installed from PyPI"
+        echo "SKIPPED: mypy, pyright and pyflakes cannot be installed from PyPI"
     fi
     exit
 fi

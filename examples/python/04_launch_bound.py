@@ -34,9 +34,10 @@ def main() -> None:
     model = torch.nn.Sequential(*layers).cuda().requires_grad_(False)
     batch = torch.randn(options.batch, width, device="cuda")
 
-    def step() -> None:
+    def eager() -> None:
         model(batch)
 
+    step = eager
     if options.graph:
         # Libraries initialize at their first call, which must not happen during the capture.
         warmup = torch.cuda.Stream()

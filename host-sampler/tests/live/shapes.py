@@ -106,7 +106,7 @@ from_c()
 größe_名前()
 comprehension()
 handler()
-far_down()
+globals()["far_down"]()
 
 other = threading.Thread(target=Outer.Inner().method, args=(3,))
 other.start()

@@ -112,10 +112,10 @@ def after(suite: Suite) -> Iterator[Result]:
     own, without = (part["launch"]["last"] / part["launch"]["first"] for part in (found, bare))
     low, high = (report["cost"].get(f"slowed_since_bursts_{end}") for end in ("low", "high"))
     reported = f"{own:.3f} by the program ({without:.3f} without gpuwhy), {low} to {high} by the report"
-    print(f"| launches after a burst | {told} |", flush=True)
+    print(f"| launches after a burst | {reported} |", flush=True)
     yield expect("auto.after.burst", report["cost"]["bursts"] == 1, str(report["cost"]))
     # 32 steps on each side, far apart: 3 % for other activity on the host.
-    yield expect("auto.after.told", low is not None and low - 0.03 <= own <= high + 0.03, reported)
+    yield expect("auto.after.reported", low is not None and low - 0.03 <= own <= high + 0.03, reported)
 
 
 def checks() -> list[Check]:

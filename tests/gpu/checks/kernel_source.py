@@ -51,8 +51,8 @@ def judged(name: str, report: dict, source: pathlib.Path) -> Iterator[Result]:
     outcomes, samples = reported.get("outcomes"), reported.get("samples", 0)
     lost = reported.get("lost_samples", 0) + reported.get("foreign_samples", 0)
     yield expect(f"kernels.source.{name}.sampled", outcomes == ["measured"] and samples >= FEW,
-                 f"{outcomes}, {told.get('reasons')}, {samples} samples, {lost} lost or of others, "
-                 f"{told.get('buffer_overflows')} overflows, {told.get('lost_modules')} modules lost")
+                 f"{outcomes}, {reported.get('reasons')}, {samples} samples, {lost} lost or of others, "
+                 f"{reported.get('buffer_overflows')} overflows, {reported.get('lost_modules')} modules lost")
     for kernel, line in marked(source).items():
         function = next((of for of in reported.get("functions", []) if of["name"].startswith(kernel)), None)
         if function is None or not function["lines"]:

@@ -150,7 +150,7 @@ def toggled(suite: Suite) -> Iterator[Result]:
         if reported.code != 0:
             process.kill()
             suite.finish(process, folder, began)
-            yield expect("launches.toggled", False, f"{told.ending()}: {(told.stdout + told.stderr).strip()[-200:]}")
+            yield expect("launches.toggled", False, f"{reported.ending()}: {(reported.stdout + reported.stderr).strip()[-200:]}")
             return
         toggles.append(time.monotonic())
         time.sleep(INTERVAL)

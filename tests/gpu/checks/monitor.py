@@ -88,7 +88,7 @@ def bottlenecks(suite: Suite) -> Iterator[Result]:
         yield expect(f"monitor.bottleneck.{name}", found in (right, "cannot_tell"),
                      f"{found}, by records {right}; not told {time['unresolved_ns'] / time['window_ns']:.2f}; {detail}")
     if reported:
-        yield expect("monitor.bottlenecks.same", same >= SAME_GROUP * reported, f"{same} of {told} programs")
+        yield expect("monitor.bottlenecks.same", same >= SAME_GROUP * reported, f"{same} of {reported} programs")
         yield expect("monitor.shares.within", within >= SHARES * shares, f"{within} of {shares} shares")
 
 

@@ -169,8 +169,8 @@ def at_step(suite: Suite) -> Iterator[Result]:
     if reported is None:
         raise Unreadable(f"at_step: {run.ending()}: {run.stderr.strip()[-300:]}")
     yield expect(
-        "ranks.at_step.told", reported["code"] == 0 and reported["stdout"].count("begins at step 120") == 2,
-        f"{told['stdout'].strip()}; {told['stderr'].strip()[-300:]}")
+        "ranks.at_step.reported", reported["code"] == 0 and reported["stdout"].count("begins at step 120") == 2,
+        f"{reported['stdout'].strip()}; {reported['stderr'].strip()[-300:]}")
     captures = {path.stem: Trace(suite, path).report["captures"] for path in run.traces()}
     kernels = [[capture["kernels"] for capture in of_rank] for of_rank in captures.values()]
     yield expect(

@@ -5,7 +5,6 @@ import sys
 
 import statements
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.display import HTML  # noqa: F401  what the magic shows
 
 
 def main() -> None:
