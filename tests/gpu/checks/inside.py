@@ -16,6 +16,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 import gains
+from checks.interventions import turns
 from harness import Check, Mode, Result, Suite, expect, skipped
 from intervention_table import FIXES
 from prepared import Failed, Group, Plan, Prepared, finish_all
@@ -59,6 +60,7 @@ CASES: dict[str, Inside] = {
 
 def plans(suite: Suite, name: str) -> dict[str, Plan]:
     """As for other interventions, the bare programs run once before their first measured run."""
+    case = CASES[name]
     before = ("--program", name)
     measuring = {"GPUWHY_KERNELS": str(KERNELS)}
 
