@@ -67,10 +67,11 @@ impl History {
         self.blocks.iter()
     }
 
-    /// Newest one-second block that gets no more device samples, with its start.
-    pub(super) fn newest_complete(&self) -> Option<(u64, &Sums)> {
-        let (number, sums) = self.recent.iter().rev().nth(1)?;
-        Some((self.begin?.saturating_add(number * RECENT_LENGTH), sums))
+    /// Recent one-second blocks that get no more device samples, in order, with their starts.
+    pub(super) fn complete(&self) -> impl Iterator<Item = (u64, &Sums)> {
+        let begin = self.begin.unwrap_or(0);
+        let known = self.recent.len().saturating_sub(1);
+        self.recent.iter().take(known).map(move |(number, sums)| (begin.saturating_add(number * RECENT_LENGTH), sums))
     }
 
     /// Blocks of the newest part, in order.

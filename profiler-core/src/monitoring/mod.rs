@@ -219,9 +219,10 @@ impl Monitoring {
         MonitoredTime::of(self.history.recent(), false)
     }
 
-    /// Newest completed second: its start in nanoseconds, and the fraction of it in which devices were busy.
-    pub fn busy_second(&self) -> Option<(u64, f64)> {
-        self.history.newest_complete().map(|(begin, sums)| (begin, sums.busy().low.midpoint(sums.busy().high)))
+    /// Completed seconds of the last 20, in order: the start of each in nanoseconds, and the fraction of it in
+    /// which devices were busy.
+    pub fn busy_seconds(&self) -> impl Iterator<Item = (u64, f64)> {
+        self.history.complete().map(|(begin, sums)| (begin, sums.busy().low.midpoint(sums.busy().high)))
     }
 
     /// Number of unusable samples: host samples without a device sample of the same time, and device samples

@@ -16,7 +16,7 @@ impl Captures {
         let steps = burst.and_then(|burst| burst.attributor.devices().map(|account| account.steps().seen).max());
         Some(MonitorView {
             names_one: self.changes.names_one(),
-            busy: monitored.monitoring.busy_second(),
+            busy: monitored.monitoring.busy_seconds().collect(),
             burst_steps: steps.unwrap_or(0),
         })
     }

@@ -60,7 +60,6 @@ CASES: dict[str, Inside] = {
 
 def plans(suite: Suite, name: str) -> dict[str, Plan]:
     """As for other interventions, the bare programs run once before their first measured run."""
-    case = CASES[name]
     before = ("--program", name)
     measuring = {"GPUWHY_KERNELS": str(KERNELS)}
 

@@ -55,12 +55,13 @@ pub struct BurstLimits {
 }
 
 /// State of the monitor.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct MonitorView {
     /// True if the samples of the last 20 s determine a bottleneck.
     pub names_one: bool,
-    /// Newest completed second: its start in nanoseconds, and the fraction of it in which devices were busy.
-    pub busy: Option<(u64, f64)>,
+    /// Completed seconds in order: the start of each in nanoseconds, and the fraction of it in which devices
+    /// were busy. On a busy machine several are new at once.
+    pub busy: Vec<(u64, f64)>,
     /// Steps found in the current burst.
     pub burst_steps: u64,
 }
@@ -241,12 +242,12 @@ impl BurstPlanner {
                 values.push((nanos as f64).ln());
             }
         }
-        if let Some((begin, busy)) = view.busy.filter(|&(begin, _)| begin > self.busy_seen) {
-            self.busy_seen = begin;
+        for &(begin, busy) in view.busy.iter().filter(|&&(begin, _)| begin > self.busy_seen) {
             if is_free(begin) && !self.steps.any() {
                 values.push(busy);
             }
         }
+        self.busy_seen = view.busy.last().map_or(self.busy_seen, |&(begin, _)| begin.max(self.busy_seen));
         for value in values {
             if self.drift.push(value, CHANCE) {
                 self.drifts = true;

@@ -59,7 +59,7 @@ impl Run {
                 run.planner.push(&Record::Range(event), &run.dictionary);
                 run.next_step += now.step;
             }
-            let busy = (tenth % 10 == 0 && tenth > 10).then_some((at - 2 * SECOND, now.busy));
+            let busy = Vec::from_iter((tenth % 10 == 0 && tenth > 10).then_some((at - 2 * SECOND, now.busy)));
             let view = MonitorView { names_one: now.named, busy, burst_steps: 0 };
             match run.planner.decide(Timestamp::from_nanos(at), &view, &run.cost) {
                 Some(BurstDecision::Begin(trigger)) => {
@@ -163,6 +163,18 @@ fn a_burst_that_did_not_begin_takes_no_credit() {
     }
     assert!(wanted > 300, "{wanted}");
     assert_eq!(planner.summary(), (0, 0, None));
+}
+
+#[test]
+fn a_late_decision_sees_every_second_since_the_last_one() {
+    let mut planner = BurstPlanner::new(LIMITS);
+    let begun = (1..=20_u64).map(|call| 5 * call).find(|&second| {
+        let seconds = (second.saturating_sub(19).max(1)..second)
+            .map(|passed| (START + passed * SECOND, if passed < 60 { 0.5 } else { 0.9 }));
+        let view = MonitorView { names_one: true, busy: seconds.collect(), burst_steps: 0 };
+        planner.decide(Timestamp::from_nanos(START + second * SECOND), &view, &Cost::default()).is_some()
+    });
+    assert_eq!(begun, Some(65), "16 seconds are the reference, and three changed ones raise the alarm");
 }
 
 #[test]
