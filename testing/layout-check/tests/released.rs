@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 /// A package with a libcupti.
 pub struct Package {
@@ -151,6 +152,9 @@ const PLATFORMS: &[&str] = &[
 
 /// The library's path after download and unpacking, or the reason why it is unavailable.
 pub fn fetch(package: &Package) -> Result<PathBuf, String> {
+    // Tests that run at the same time need the same packages.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let folder =
         Path::new(env!("CARGO_TARGET_TMPDIR")).join("cupti").join(format!("{}-{}", package.name, package.version));
     let library = folder.join(package.file);
