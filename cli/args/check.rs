@@ -11,9 +11,10 @@ use super::history::HistoryArgs;
 use super::values::percent;
 
 pub(super) const CHECK_HELP: &str = "\
-Every limit is checked in the report of each trace; a failed limit shows the measured value. Counts are of the whole
-trace: measure the part that is meant, by a session, a range or --steps (docs/guide/check.md). A report that lacks
-records is not checked, because a limit could hold only due to missing records.
+Every limit is checked in the report of each trace; a failed limit shows the measured value. Counts cover the whole
+trace. To check only a part of the program, record only that part, with a session, a range or --steps
+(docs/guide/check.md). A report that lacks records is not checked, because a limit could hold only due to missing
+records.
 
 With --history, the runs that `gpuwhy run` and the Python module have noted on this machine are listed (see
 docs/guide/history.md). GPUWHY_HISTORY names another file. A run is compared with earlier runs of the same program with
@@ -25,8 +26,8 @@ there. CAUSE is data_loading, host_cpu, copy, launch, gpu_compute, sync, communi
 
 EXIT CODES:
   0  all limits hold
-  1  at least one does not, or the newest run is a regression of more than --fail-if-slower allows
-  2  a trace, the baseline or the history could not be read, no run is of PROGRAM, or no limit is given
+  1  at least one does not, or the newest run is slower than earlier runs by more than --fail-if-slower allows
+  2  a trace, the baseline or the history could not be read, the history has no run of PROGRAM, or no limit is given
   3  a report lacks records and was not judged, or lines of the history are damaged; no other limit failed
 
 EXAMPLES:
@@ -75,7 +76,7 @@ pub struct LimitArgs {
     /// Allow no call that allocates device or pinned memory
     #[arg(long)]
     no_allocation: bool,
-    /// Require devices to be busy this part of the time that the report judges
+    /// Require GPUs to be busy for at least PERCENT of a typical step
     #[arg(long, value_name = "PERCENT", value_parser = part)]
     busy_at_least: Option<f64>,
     /// Limit the median of kernels with NAME in their name
@@ -87,7 +88,7 @@ pub struct LimitArgs {
     /// Allow no kernel that spills registers to local memory
     #[arg(long)]
     no_spills: bool,
-    /// Require kernels to use this part of dram, l2, l1, tensor or issue
+    /// Require kernels to reach PERCENT of peak: dram, l2, l1, tensor, issue
     #[arg(long, value_name = "NAME=UNIT:PERCENT", value_parser = use_of_unit)]
     kernel_uses: Vec<(String, (Roof, f64))>,
     /// Require one of these bottlenecks, separated by commas

@@ -27,9 +27,9 @@ pub struct DoctorArgs {
     pub json: bool,
     /// Measure the overhead of tracing on this machine, and keep it for reports
     ///
-    /// Takes some seconds of the GPU. A small program of gpuwhy runs alternately with and without tracing. The
+    /// Uses the GPU for a few seconds: a small program of gpuwhy runs alternately with and without tracing. The
     /// result is kept for this GPU, driver, CUPTI and processor in gpuwhy/calibration.json in XDG_CACHE_HOME or
-    /// ~/.cache, and traces that are recorded then have it: their reports say how long a step takes without gpuwhy.
+    /// ~/.cache. Traces recorded afterward contain it, and their reports show the step time without gpuwhy.
     #[arg(long)]
     pub calibrate: bool,
 }

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 
 pub(super) const HANG_HELP: &str = "\
-Queries this user's processes for unfinished operations in NCCL's communicators, and shows which rank never entered a collective, or
-entered it with another function, size or type. Other hosts are reached with the command of
---via, which runs gpuwhy there; gpuwhy opens no port. Alternatively, a launcher collects the responses of all ranks, which are passed as
-files. Dumps of PyTorch's flight recorder (TORCH_FR_BUFFER_SIZE) are read as well: one file for each rank, whose name
-ends with the rank.
+Queries this user's processes for unfinished operations in NCCL's communicators, and shows which rank never entered a
+collective, or entered it with another function, size or type. Other hosts are reached with the command of --via, which
+runs gpuwhy there; gpuwhy opens no port. Alternatively, run `gpuwhy hang --answers` on every node with a launcher, and
+pass its output as a file. Dumps of PyTorch's flight recorder (TORCH_FR_BUFFER_SIZE) are read as well: one file for each
+rank, whose name ends with the rank.
 
 EXIT CODES:
   0  no rank waits

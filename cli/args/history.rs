@@ -7,10 +7,10 @@ use super::values::percent;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "History")]
 pub struct HistoryArgs {
-    /// List earlier runs of programs with PROGRAM in their name, not traces
+    /// List runs of PROGRAM (a part of its name) instead of checking traces
     #[arg(long, value_name = "PROGRAM", num_args = 0..=1, conflicts_with_all = ["files", "LimitArgs", "capture", "format"])]
     pub history: Option<Option<String>>,
-    /// Require that the newest run of a program is not slower by more
+    /// Fail if the newest run is slower than earlier runs by more than PERCENT
     #[arg(long, value_name = "PERCENT", value_parser = percent, requires = "history")]
     pub fail_if_slower: Option<f64>,
     /// Show the N newest runs of each program

@@ -202,9 +202,9 @@ EXAMPLES:
   gpuwhy top                                     watch running programs, live
   gpuwhy report --open gpuwhy-4711.gpuwhy        look at its timeline in a browser
   gpuwhy report --explain dispatch               what a word of the report means
-  gpuwhy diff before.gpuwhy after.gpuwhy         what a change brought, and why
+  gpuwhy diff before.gpuwhy after.gpuwhy         how a change affected the run time, and why
   gpuwhy check --history train.py                earlier runs: is the newest slower?
-  gpuwhy check --no-sync gpuwhy-4711.gpuwhy      fail a build by what a run did
+  gpuwhy check --no-sync gpuwhy-4711.gpuwhy      fail a build if a run exceeds a limit
   gpuwhy export --to chrome gpuwhy-4711.gpuwhy   for Perfetto, HTA and TensorBoard
   gpuwhy query stats gpuwhy-4711.gpuwhy          the tables of nsys stats
   gpuwhy query 'SELECT count(*) FROM kernels' gpuwhy-4711.gpuwhy

@@ -16,8 +16,9 @@ use super::values::value_of;
 pub(super) const RUN_HELP: &str = concat!(
     "\
 gpuwhy sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables, and then becomes the command (exec):
-process id, terminal, signals and exit status are those of the command. Each option but --nccl, which sets
-NCCL_PROFILER_PLUGIN, sets a GPUWHY_* variable of libprof.so; without the option the variable stays as it is.
+process id, terminal, signals and exit status are those of the command. Most options set a GPUWHY_* variable of
+libprof.so; --nccl sets NCCL_PROFILER_PLUGIN, and --pytorch sets PYTHONPATH. Without its option, a variable stays as it
+is; only GPUWHY_HISTORY then gets a default value if it has none.
 
 ",
     include_str!("prices.txt"),
@@ -30,8 +31,8 @@ no report, no trace and no message.
 
 --pytorch puts a sitecustomize.py in a temporary folder at the front of PYTHONPATH. Python imports it at its start; it
 waits for the program's import of torch, and runs the sitecustomize.py that was there before. It does not work with
-python -I, -E and -S, nor together with torch.profiler (autograd) or torch.compile (functions). A range costs
-microseconds per operator.
+python -I, -E and -S. autograd-nvtx and autograd-shapes-nvtx do not work together with torch.profiler, functions-nvtx
+does not work together with torch.compile. Each range adds microseconds to its operator.
 
 EXIT CODES:
   those of the command, except
@@ -68,7 +69,7 @@ pub struct RunArgs {
     /// Set how much libprof.so logs on stderr
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<LogLevel>,
-    /// Record at most: monitor, auto, light or full [default: light]
+    /// Recording mode, from least to most detail: monitor, auto, light, full [default: light]
     #[arg(long, value_name = "MODE", help_heading = "Overhead", value_parser = value_of(config::MODE))]
     pub mode: Option<String>,
     /// Limit tracing to this share of the launching threads' time, such as 1%
@@ -77,10 +78,10 @@ pub struct RunArgs {
     /// Record CUDA graphs by node or whole: node, graph, auto [default: node]
     #[arg(long, value_name = "LEVEL", help_heading = "Overhead", value_parser = value_of(config::CUDA_GRAPH_TRACE))]
     pub cuda_graph_trace: Option<String>,
-    /// Measure none (the whole run), cudaProfilerApi, nvtx or command [default: none]
+    /// What starts a capture: cudaProfilerApi, nvtx, command, none (whole run) [default: none]
     #[arg(short = 'c', long, value_name = "WHAT", help_heading = "Capture range", value_parser = value_of(config::CAPTURE_RANGE))]
     pub capture_range: Option<String>,
-    /// Name the range of -c nvtx, -c command, --steps: range, range@domain
+    /// NVTX range to capture, or step for -c command, --steps: range[@domain]
     #[arg(short = 'p', long, value_name = "RANGE", help_heading = "Capture range", value_parser = value_of(config::NVTX_CAPTURE))]
     pub nvtx_capture: Option<String>,
     /// Do this after a capture: none, stop, stop-shutdown, repeat, repeat:N [default: stop-shutdown]
@@ -101,7 +102,7 @@ pub struct RunArgs {
     /// Record allocations: the memory held, its peak and who took it [default: off]
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::MEMORY_USAGE))]
     pub cuda_memory_usage: Option<String>,
-    /// Read GPU counters: auto, off, gauges, on or on:HZ [default: gauges; without a value: on]
+    /// GPU metrics: off, gauges (NVML), auto, on or on:HZ (hardware counters) [default: gauges; without a value: on]
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::GPU_METRICS))]
     pub gpu_metrics: Option<String>,
     /// Add a line about the run to this file, or `off`
@@ -113,7 +114,7 @@ pub struct RunArgs {
     /// Emit NVTX ranges for PyTorch operators, without a change to the program
     #[arg(long, value_name = "WHICH")]
     pub pytorch: Option<PyTorchRanges>,
-    /// Replace another tool's injection variables; start nsys and ncu too
+    /// Replace other tools' injection variables; allow nsys or ncu as COMMAND
     #[arg(long)]
     pub force: bool,
     /// Have NCCL report communicator, size and algorithm of collectives
@@ -138,7 +139,7 @@ pub enum ReportMode {
 /// Which ranges PyTorch makes by itself.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum PyTorchRanges {
-    /// A range for each operator, forwards and backwards, as torch.autograd.profiler.emit_nvtx makes them
+    /// A range for each operator of the forward and backward passes, as by torch.autograd.profiler.emit_nvtx
     #[value(name = "autograd-nvtx")]
     Autograd,
     /// The same with the sizes of tensors in the names

@@ -92,7 +92,7 @@ fn answers_in(text: &str, host: &str) -> String {
 }
 
 fn joined(answer: thread::Result<Result<CommandReply>>) -> Result<CommandReply> {
-    answer.unwrap_or_else(|_| Err(anyhow::anyhow!("the question has panicked")))
+    answer.unwrap_or_else(|_| Err(anyhow::anyhow!("the query thread panicked")))
 }
 
 #[cfg(test)]

@@ -130,7 +130,7 @@ pub fn query_all(processes: Vec<(ProcessName, PathBuf)>, line: &str) -> Vec<(Pro
             .into_iter()
             .map(|(process, socket)| (process, scope.spawn(move || ask_until(&socket, line, deadline))))
             .collect();
-        let panicked = || Err(io::Error::other("the question has panicked"));
+        let panicked = || Err(io::Error::other("the query thread panicked"));
         asked.into_iter().map(|(process, asked)| (process, asked.join().unwrap_or_else(|_| panicked()))).collect()
     })
 }

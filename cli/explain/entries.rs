@@ -233,7 +233,7 @@ mod tests {
             assert!(!entries.about(name).is_empty(), "no entry for {name}");
         }
         let words = "best case, fix, warm-up, GIL, pageable, repeating units, in a row, occ, SM %, tail %, limited, fixed, \
-                     link %, waiting for a lock or queue, in other waits, other waits, rough bound, cost of recording, \
+                     link %, waiting for a lock or queue, other waits, rough bound, cost of recording, burst, roofline, \
                      launches not begun, queue depth, mode light, median";
         for word in words.split(", ").chain(["max occ %", "bottleneck", "leaf"]) {
             assert!(!entries.about(word).is_empty(), "no entry for {word}");

@@ -59,8 +59,8 @@ fn guarded(work: impl FnOnce()) -> c_int {
 /// The text at `text`, cut; empty if `text` is NULL.
 ///
 /// # Safety
-/// `text` is NULL or points to a text that ends with NUL, is longer than [`MAX_TEXT`], or both, and that does
-/// not change during `'a`.
+/// `text` is NULL, or its bytes up to and including the first NUL, but no more than the first [`MAX_TEXT`],
+/// are readable and do not change during `'a`.
 unsafe fn read_text<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() {
         return &[];

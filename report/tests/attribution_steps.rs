@@ -207,8 +207,8 @@ fn the_bottleneck_rests_on_the_typical_step_and_lists_the_others() {
     assert!(basis.share.low <= bottleneck.share && bottleneck.share <= basis.share.high);
     assert!(bottleneck.details.iter().any(|line| line.contains("Not counted: 1 step of over 1.5 times")));
     let text = in_one_line(&report.summary());
-    assert!(text.contains("of 2.0 ms (median), detected: the same 20 GPU operations repeat, "), "{text}");
-    assert!(text.contains(", with an optimizer."), "{text}");
+    assert!(text.contains("median 2.0 ms, detected: each runs the same 20 GPU operations"), "{text}");
+    assert!(text.contains("Each contains an optimizer kernel, so it is a complete step."), "{text}");
 }
 
 #[test]
@@ -298,7 +298,11 @@ fn a_wait_of_the_host_tells_a_step_from_its_layers() {
     assert_eq!(device.step_meaning.recognized_by, Some(RecognizedBy::Wait));
     assert_eq!(device.step_meaning.inside.map(|inside| (inside.times, inside.launches)), Some((16, 10)));
     let text = in_one_line(&report.summary());
-    assert!(text.contains("the same 160 GPU operations repeat, including 16 repeats of 10 in a row, and"), "{text}");
+    assert!(
+        text.contains("each runs the same 160 GPU operations, including a group of 10 that runs 16 times"),
+        "{text}"
+    );
+    assert!(text.contains("in a row. The CPU waits for the GPU once in each, so it is a complete step."), "{text}");
     assert!(!text.contains("repeating unit"), "{text}");
 }
 

@@ -121,7 +121,7 @@ fn three_lines_of_the_group_and_its_four_largest_causes_are_named() {
             "Waiting for storage at train.py:43 (main) takes 10 % of the time.",
             "Running code at train.py:44 (main) takes 5 % of the time.",
             "While the GPU was idle, the launching thread was running code 300.0 ms, waiting for storage 90.0 ms, \
-         waiting for a lock or queue 80.0 ms, in input or output 20.0 ms."
+         waiting for a lock or queue 80.0 ms, waiting for input or output 20.0 ms."
         ]
     );
 }

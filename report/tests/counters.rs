@@ -312,10 +312,10 @@ fn the_division_sums_to_the_leaf_and_to_that_of_a_step() {
     let read = limits.step_bytes.unwrap().0 as f64;
     assert!((read / bytes - 1.0).abs() < 0.03, "{read} {bytes}");
     let text = report.full();
-    for wanted in ["What limits the kernels", "tensor cores", "idle multiprocessors", "GHz", "unit that it uses most"] {
+    for wanted in ["Kernel time by limit: ", "tensor cores", "idle multiprocessors", "GHz", "unit that it uses most"] {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");
     }
-    assert!(text.contains("if each kernel used 90 %"), "{text}");
+    assert!(text.contains("if each kernel reached 90 %"), "{text}");
     assert!(report.live_line().ends_with("(97 % of each step; latency 36 %)"), "{}", report.live_line());
 }
 

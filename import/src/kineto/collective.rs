@@ -1,7 +1,8 @@
 //! PyTorch's process groups, from the arguments of kernels.
 //!
-//! Kineto copies them from the operator `record_param_comms` to each kernel that it launched. The row of a
-//! kernel names the call that launched it, and becomes an operation of that call.
+//! Kineto copies them from the operator `record_param_comms` to each kernel that it launched. The event of a
+//! kernel also names the CUDA call that launched it. From both, this module makes a collective operation that
+//! belongs to that call.
 
 use std::hash::Hasher as _;
 

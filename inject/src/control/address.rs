@@ -1,9 +1,9 @@
 //! Location of the control sockets: one folder per user, one socket per process.
 //!
 //! Server and client use this file, so they cannot disagree. If `GPUWHY_CONTROL` names a folder, it is the
-//! only one. `/tmp` is writable by all users: another user who creates a folder with this name first could
-//! learn who listens, reply in a process's name, or have the client delete files. So both sides use a folder
-//! only after the same check, and also check the user at the other end of each connection.
+//! only one. `/tmp` is writable by all users: another user who creates `/tmp/gpuwhy-<uid>` first could learn
+//! who listens, reply in a process's name, or have the client delete files. So both sides use a folder only
+//! after the same check, and also check the user at the other end of each connection.
 
 use std::fmt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
@@ -161,7 +161,7 @@ impl SocketFile {
     }
 }
 
-/// Listens for a process in the first usable folder of the user.
+/// Creates the control socket of `process` in the first usable folder of the user, and listens on it.
 ///
 /// # Errors
 /// If none is usable, returns the error of the first one.

@@ -29,7 +29,8 @@ struct Latest {
 }
 
 impl Latest {
-    /// Four or eight launches: more than the kernels of one operation, fewer than those of a layer.
+    /// Entries for eight launches through the driver or four through the runtime, which appear twice: more
+    /// than the kernels of one operation, fewer than those of a layer.
     const LAUNCHES: usize = 8;
 
     /// Hash of the launches before a launch, which is then added; `None` until all entries are filled.

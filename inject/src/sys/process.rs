@@ -76,9 +76,9 @@ fn stay_mapped() {
     }
     let Some(object) = loaded(on_exit as *const c_void) else { return };
     let how = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
-    // SAFETY: the name is the linker's own, of an object that is loaded: no object is loaded, and no
-    // initializer runs. A failure means that it is the program itself, which is never unloaded; the error
-    // text is removed from the program's thread.
+    // SAFETY: the dynamic linker supplied the name of an object that is already loaded, so `dlopen` loads
+    // nothing and runs no initializer. A failure means that it is the program itself, which is never unloaded;
+    // the error text is removed from the program's thread.
     unsafe {
         if libc::dlopen(object.dli_fname, how).is_null() {
             libc::dlerror();

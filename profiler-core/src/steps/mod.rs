@@ -1,7 +1,7 @@
 //! Steps: repeated units of a program, and the time of each repetition by cause.
 //!
 //! Boundaries are on the device: a step starts when the first operation launched in it starts there. Host
-//! marks contain run-ahead and would blur the device's activity.
+//! timestamps are unsuitable: the CPU runs ahead of the GPU by a varying time.
 //!
 //! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `epoch`, `beats` and `inside`
 //! are its parts), `step_table` (from boundaries to steps), `steady` (typical steps, with `kinds`), `time_share`
@@ -50,7 +50,7 @@ named! {
 pub struct StepSeries {
     /// How they were found.
     pub source: StepSource,
-    /// Launches per step; 0 unless it is a period.
+    /// Launches per step; 0 unless `source` is [`StepSource::Period`].
     pub period: u32,
 }
 
@@ -59,7 +59,7 @@ pub struct StepSeries {
 pub struct Boundary {
     /// How it was found.
     pub source: StepSource,
-    /// Launches per step; 0 unless it is a period.
+    /// Launches per step; 0 unless `source` is [`StepSource::Period`].
     pub period: u32,
     /// Launches of the step that ends; 0 for the first boundary.
     pub launches: u32,
@@ -119,7 +119,7 @@ pub struct PeriodFacts {
 pub enum Cut {
     /// A step starts with it, and the open one ends.
     Begin(Boundary),
-    /// The open step was not one.
+    /// The launches no longer repeat, or repeat in another way: the open step is discarded.
     Lost,
 }
 

@@ -88,10 +88,9 @@ pub(super) fn changes(bursts: &BurstTable, start: Timestamp) -> Option<String> {
     let rows: Vec<_> = bursts.changes.iter().skip(skipped).map(one).collect();
     let earlier = skipped as u64 + bursts.earlier_changes;
     let times = (bursts.changes.len() as u64 + bursts.earlier_changes).checked_sub(1)?;
-    let lead = match times {
-        0 => "The bottleneck did not change".to_owned(),
-        times => format!("The bottleneck changed {}", counted(times, "time")),
-    };
+    if times == 0 {
+        return Some(format!("The bottleneck was {}. Before that time, it was unknown.", rows.join("; ")));
+    }
     let earlier = if earlier > 0 { format!("{earlier} earlier ones, ") } else { String::new() };
-    Some(format!("{lead}: {earlier}{}.", rows.join("; ")))
+    Some(format!("The bottleneck changed {}: {earlier}{}.", counted(times, "time"), rows.join("; ")))
 }

@@ -190,7 +190,7 @@ pub(super) fn evidence(devices: &[DeviceReport]) -> Vec<String> {
     sentences
 }
 
-/// `What limits the kernels, as parts of their time: memory 41 %, ..., at 1.66 of 1.98 GHz from cycle counts.`
+/// `Kernel time by limit: memory 41 %, .... The SM clock was 1.66 of at most 1.98 GHz (from cycle counts).`
 fn division_sentence(limits: &ComputeLimits) -> String {
     let mut parts: Vec<_> = limits
         .ranked()
@@ -203,9 +203,10 @@ fn division_sentence(limits: &ComputeLimits) -> String {
         parts.push(format!("unresolved {}", percent(unresolved)));
     }
     let clock = limits.kernel_clock_hz.filter(|_| limits.set.highest_clock_hz > 0).map_or(String::new(), |clock| {
-        format!(", at {:.2} of {:.2} GHz from cycle counts", clock / 1e9, limits.set.highest_clock_hz as f64 / 1e9)
+        let highest = limits.set.highest_clock_hz as f64 / 1e9;
+        format!(" The SM clock was {:.2} of at most {highest:.2} GHz (from cycle counts).", clock / 1e9)
     });
-    format!("What limits the kernels, as parts of their time: {}{clock}.", parts.join(", "))
+    format!("Kernel time by limit: {}.{clock}", parts.join(", "))
 }
 
 /// Sentence about the kernel that loses the most time against its roofline.

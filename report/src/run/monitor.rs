@@ -39,7 +39,7 @@ const SHORTEST: u64 = 2_500_000_000;
 
 /// Waits that are not for the device and are clear without a stack.
 const CLEAR_WAITS: [(HostCause, &str); 4] = [
-    (HostCause::Io, "in input or output"),
+    (HostCause::Io, "waiting for input or output"),
     (HostCause::Disk, "waiting for storage"),
     (HostCause::Sleep, "asleep"),
     (HostCause::Child, "waiting for a child process"),
@@ -48,8 +48,8 @@ const CLEAR_WAITS: [(HostCause, &str); 4] = [
 const MEASURE: &str = "Record the GPU work to see the cause and what it costs: gpuwhy run --mode light, or a part of the run \
                        (gpuwhy run --delay 60 --duration 10).";
 
-const SEE_BURST: &str = "See the causes within a burst, with kernels and best cases: gpuwhy report --capture 1 TRACE \
-                         (--capture 2 for the second one).";
+const SEE_BURST: &str = "Open the report of a burst (a short recording of GPU work) for its causes, kernels and best cases: \
+                         gpuwhy report --capture 1 TRACE (--capture 2 for the second burst).";
 
 /// Determines the bottleneck from hardware samples, or without them from utilization and host samples.
 pub(crate) fn bottleneck(report: &Report, samples: &SampleTotals) -> Bottleneck {
@@ -91,11 +91,15 @@ fn recorded(bursts: &BurstTable, report: &Report) -> Option<(Cause, f64, String)
     let end = Timestamp::from_nanos(report.process.start.nanos().saturating_add(report.shown_ns()));
     let (change, held) = bursts.longest(end)?;
     let by = match change.burst {
-        Some(number) => format!("{} of the time in burst {number}", percent(change.share)),
-        None => format!("At least {} of 20 s, by samples", percent(change.share)),
+        Some(number) => format!("{} of burst {number}", percent(change.share)),
+        None => format!("at least {} of 20 s, by samples", percent(change.share)),
     };
-    let held = duration(held);
-    Some((change.cause, change.share, format!("{by}, for {held}. Samples of the whole run leave the bottleneck open.")))
+    let why = format!(
+        "The GPU {} {by}; this was the bottleneck for {}. Samples of the whole run leave the bottleneck open.",
+        words::what_the_gpu_does(change.cause),
+        duration(held)
+    );
+    Some((change.cause, change.share, why))
 }
 
 /// Bottleneck for a live display, from the newest part of the run.
@@ -114,7 +118,8 @@ fn divided(time: &MonitoredTime, several: bool) -> (Cause, f64, String) {
         return (Cause::CannotTell, 0.0, format!("{}. {from}.", capitalized(why)));
     }
     if let Some(part) = time.part(time.bottleneck) {
-        let why = format!("{} of {}. {from}.", capitalized(&range(part)), duration(time.window_ns));
+        let (does, share) = (words::what_the_gpu_does(part.cause), between(part.low, part.high));
+        let why = format!("The GPU {does} {share} of the {} after start-up. {from}.", duration(time.window_ns));
         return (time.bottleneck, part.low, why);
     }
     let possible: Vec<String> = time.possible().into_iter().take(4).map(range).collect();

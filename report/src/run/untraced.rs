@@ -175,8 +175,8 @@ mod tests {
         };
         assert_eq!(
             of(PriceSource::Measured),
-            "Without gpuwhy a step takes about 3.7 ms (measured with it: 4.1 ms), by costs of tracing measured on this \
-             machine."
+            "Without gpuwhy a step takes about 3.7 ms (measured with it: 4.1 ms), estimated from tracing overhead \
+             measured on this machine."
         );
         assert!(of(PriceSource::OtherMachine).contains("measured on another machine"));
     }

@@ -30,7 +30,7 @@ pub const fn condition(kind: ScenarioKind) -> &'static str {
         ScenarioKind::ReadsReduced => "results were reduced on the GPU before they are copied to the CPU",
         ScenarioKind::NoHostWork => "the CPU did no other work between launches",
         ScenarioKind::DeviceOnly => "the CPU cost no time at all",
-        ScenarioKind::KernelsAtRoof => "each kernel used 90 % of the unit that it uses most",
+        ScenarioKind::KernelsAtRoof => "each kernel reached 90 % of the peak of its busiest unit",
     }
 }
 

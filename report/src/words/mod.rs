@@ -105,14 +105,14 @@ pub const fn activity(cause: HostCause) -> &'static str {
         HostCause::InterpreterLock => "waiting for the interpreter's lock (GIL)",
         HostCause::Lock => "waiting for a lock or queue",
         HostCause::Poll => "waiting for a pipe or socket",
-        HostCause::Io => "in input or output",
+        HostCause::Io => "waiting for input or output",
         HostCause::Disk => "waiting for storage",
         HostCause::Sleep => "sleeping",
         HostCause::Child => "waiting for a child process",
-        HostCause::Memory => "in page faults or memory mapping",
-        HostCause::Driver => "in a kernel driver",
-        HostCause::Preempted => "ready, without a free core",
-        HostCause::OtherWait => "in other waits",
+        HostCause::Memory => "waiting for page faults or memory mapping",
+        HostCause::Driver => "waiting in a kernel driver",
+        HostCause::Preempted => "waiting for a CPU core",
+        HostCause::OtherWait => "waiting for an unknown reason",
         HostCause::LoaderInline => "preparing the batch on the launching thread",
         HostCause::LoaderCollate => "joining or pinning the batch on the launching thread",
         HostCause::LoaderReceive => "taking the batch over from workers",
@@ -195,7 +195,7 @@ pub fn lost(kind: &LossKind) -> Option<String> {
             let time = duration(kind.count);
             return Some(format!("Nothing was recorded for {time}, because another tool used CUPTI or CUPTI refused."));
         }
-        "own_kernels" => ("Kernel measurement ran", "kernel", " of CUPTI itself, which are excluded"),
+        "own_kernels" => ("Excluded:", "kernel", " that CUPTI launched while gpuwhy measured kernels"),
         "dropped_collectives" => ("gpuwhy dropped", "event", " of NCCL"),
         // `broken_bytes` are in the buffers; failed samples are listed next to the successful ones.
         _ => return None,

@@ -76,14 +76,14 @@ named! {
         /// None: the trace was not written by gpuwhy, so the overhead of its profiler is unknown, or no
         /// device is described.
         #[default]
-        Unknown "unknown" "by unknown costs of tracing",
+        Unknown "unknown" "estimated from unknown tracing overhead",
         /// Measured on this machine by `gpuwhy doctor --calibrate`.
-        Measured "measured" "by costs of tracing measured on this machine",
+        Measured "measured" "estimated from tracing overhead measured on this machine",
         /// The built-in table, for this model of GPU.
-        Table "table" "by costs of tracing measured on an H200",
+        Table "table" "estimated from tracing overhead measured on an H200",
         /// The built-in table, which was measured on another model.
         OtherMachine "other_machine"
-            "by costs of tracing measured on another machine, with an H200; gpuwhy doctor --calibrate measures them here",
+            "estimated from tracing overhead measured on another machine, with an H200; gpuwhy doctor --calibrate measures it here",
     }
 }
 

@@ -87,7 +87,7 @@ pub(super) fn beside_compute(best_case: Option<&BestCase>) -> String {
     match best_case.filter(|best_case| best_case.speedup >= WORTH_DOING) {
         None => " Nothing on the CPU will make this faster.".to_owned(),
         Some(best_case) => format!(
-            " Apart from the kernels: {} if {}.",
+            " With the same kernels, the program would be {} if {}.",
             words::faster(best_case.speedup, best_case.interval),
             words::condition(best_case.kind)
         ),
@@ -181,7 +181,7 @@ const fn is_queued(leaf: Leaf) -> bool {
 }
 
 /// Sentence about known and unknown facts if `largest` is most of the time without a cause, and how to learn
-/// more. `told`: true if events show what work waited for.
+/// more. `reported`: true if events show what work waited for.
 pub(super) const fn without_cause(largest: Option<Leaf>, reported: bool) -> &'static str {
     match largest {
         Some(leaf) if is_queued(leaf) && reported => {
@@ -189,9 +189,9 @@ pub(super) const fn without_cause(largest: Option<Leaf>, reported: bool) -> &'st
              ready earlier, or let streams wait for less."
         }
         Some(leaf) if is_queued(leaf) => {
-            "The GPU was idle for this process while its work was queued. Whether that work waited for an event, a function \
-             on the CPU, or other work on the same GPU, such as another process, was not recorded. GPUWHY_DEPENDENCIES=on \
-             records waits for events."
+            "The GPU was idle for this process while its work was queued. The trace does not show what that work waited for: \
+             an event, a host function (cudaLaunchHostFunc), or other work on the GPU, such as that of another process. \
+             GPUWHY_DEPENDENCIES=on records waits for events."
         }
         Some(Leaf::Profiler) => {
             "Tracing itself kept the launching thread busy. Record less: --mode light, or a part of the run (gpuwhy run \
@@ -217,6 +217,6 @@ mod tests {
                 assert!(!text.contains(other), "{other}: {text}");
             }
         }
-        assert!(without_cause(Some(Leaf::DependencyWait), false).contains("such as another process"));
+        assert!(without_cause(Some(Leaf::DependencyWait), false).contains("such as that of another process"));
     }
 }

@@ -145,20 +145,20 @@ fn step_sentence(steps: &Steps, device: &DeviceReport) -> (&'static str, String)
     let meaning = device.step_meaning;
     let lengths = lengths(steps, device.typical.and_then(|typical| typical.kinds));
     let operations = match steps.period {
-        Some(1) => "the same GPU operation repeats".to_owned(),
-        Some(period) => format!("the same {period} GPU operations repeat"),
-        None => "the same GPU operations repeat".to_owned(),
+        Some(1) => "each runs the same GPU operation".to_owned(),
+        Some(period) => format!("each runs the same {period} GPU operations"),
+        None => "each runs the same GPU operations".to_owned(),
     };
     let found = match steps.source {
         StepSource::Annotated => "named by the program".to_owned(),
-        StepSource::Anchor => "detected by an operation that comes once in each".to_owned(),
+        StepSource::Anchor => "detected by an operation that runs once in each".to_owned(),
         StepSource::Period if meaning.recognized_by.is_some() => {
-            format!("detected: {operations}{}{}", inside(steps, meaning), reason(meaning))
+            let text = format!("{lengths}, detected: {operations}{}.{}", inside(steps, meaning), reason(meaning));
+            return ("Steps: ", text);
         }
         StepSource::Period => {
-            let text = format!(
-                "{lengths}: {operations}. It is unknown whether this is a step of the program or a part of one."
-            );
+            let text =
+                format!("{lengths}: {operations}. It is unknown whether it is a step of the program or a part of one.");
             return ("Repeating units: ", text);
         }
         StepSource::Window => {
@@ -170,17 +170,14 @@ fn step_sentence(steps: &Steps, device: &DeviceReport) -> (&'static str, String)
 
 /// Number of steps and their length. The median covers only the steps that are kept, or one kind of them.
 fn lengths(steps: &Steps, kinds: Option<StepKinds>) -> String {
-    let lengths = match kinds.filter(|kinds| kinds.by_duration) {
-        Some(kinds) => {
-            format!("{} or {} (medians of two kinds)", duration(kinds.less_ns), duration(kinds.more_ns))
-        }
-        None => format!("{} (median)", duration(steps.duration_percentile(50))),
-    };
     let remembered = steps.rows.len() as u64;
-    if steps.seen > remembered {
-        format!("{}, the last {remembered} of {lengths}", steps.seen)
-    } else {
-        format!("{} of {lengths}", steps.seen)
+    let of_the_last = if steps.seen > remembered { format!(" (of the last {remembered})") } else { String::new() };
+    match kinds.filter(|kinds| kinds.by_duration) {
+        Some(kinds) => {
+            let (less, more) = (duration(kinds.less_ns), duration(kinds.more_ns));
+            format!("{} of two kinds, medians {less} and {more}{of_the_last}", steps.seen)
+        }
+        None => format!("{}, median {}{of_the_last}", steps.seen, duration(steps.duration_percentile(50))),
     }
 }
 
@@ -190,16 +187,16 @@ fn inside(steps: &Steps, meaning: StepMeaning) -> String {
     else {
         return String::new();
     };
-    format!(", including {} repeats of {} in a row", inside.times, inside.launches)
+    format!(", including a group of {} that runs {} times in a row", inside.launches, inside.times)
 }
 
 const fn reason(meaning: StepMeaning) -> &'static str {
     match meaning.recognized_by {
-        Some(RecognizedBy::Optimizer) => ", with an optimizer",
-        Some(RecognizedBy::Input) => ", with a copy from the host",
-        Some(RecognizedBy::Graph) => ", launched by a CUDA graph",
-        Some(RecognizedBy::Readback) => ", with a copy to the host",
-        Some(RecognizedBy::Wait) => ", and the CPU waits for the GPU once in each",
+        Some(RecognizedBy::Optimizer) => " Each contains an optimizer kernel, so it is a complete step.",
+        Some(RecognizedBy::Input) => " Each contains a copy from the host, so it is a complete step.",
+        Some(RecognizedBy::Graph) => " CUDA graphs launch most of them, so each is a complete step.",
+        Some(RecognizedBy::Readback) => " Each contains a copy to the host, so it is a complete step.",
+        Some(RecognizedBy::Wait) => " The CPU waits for the GPU once in each, so it is a complete step.",
         Some(RecognizedBy::Range | RecognizedBy::Rare) | None => "",
     }
 }
@@ -221,8 +218,8 @@ mod tests {
         };
         let rows: Vec<Step> = (0..4).map(step).collect();
         let steps = |seen| Steps { source: StepSource::Period, period: Some(1), seen, rows: rows.clone() };
-        assert_eq!(lengths(&steps(4), None), "4 of 1.0 us (median)");
-        assert_eq!(lengths(&steps(2_275), None), "2275, the last 4 of 1.0 us (median)");
+        assert_eq!(lengths(&steps(4), None), "4, median 1.0 us");
+        assert_eq!(lengths(&steps(2_275), None), "2275, median 1.0 us (of the last 4)");
         let kinds = StepKinds {
             more: 2,
             less: 2,
@@ -233,6 +230,6 @@ mod tests {
             less_of_cause_ns: 0,
             by_duration: true,
         };
-        assert_eq!(lengths(&steps(4), Some(kinds)), "4 of 11.0 us or 38.0 us (medians of two kinds)");
+        assert_eq!(lengths(&steps(4), Some(kinds)), "4 of two kinds, medians 11.0 us and 38.0 us");
     }
 }
