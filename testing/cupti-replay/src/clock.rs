@@ -19,6 +19,9 @@ const SLOWEST_TO_FASTEST: RangeInclusive<f64> = 0.001..=1_000_000.0;
 /// Maximum lateness that play still makes up for: sleeps take longer than requested.
 const LATE: Duration = Duration::from_millis(50);
 
+/// Time that a client may need to read what was sampled.
+const READING: Duration = Duration::from_millis(200);
+
 /// Speed of play.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Speed {
@@ -104,6 +107,13 @@ impl Clock {
     #[must_use]
     pub fn is_patient(&self) -> bool {
         self.speed == Speed::Max
+    }
+
+    /// Time of the recording by which a client may be behind, in nanoseconds; `None` at maximum speed, at
+    /// which it sets the rate of play.
+    pub fn reading_time(&self) -> Option<u64> {
+        let Speed::Factor(factor) = self.speed else { return None };
+        u64::try_from(READING.mul_f64(factor).as_nanos()).ok()
     }
 
     /// The current time in nanoseconds.

@@ -7,7 +7,10 @@
 //! completing.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cupti_sys::CuptiResult;
 
@@ -15,6 +18,9 @@ use super::recorded::{Recorded, Row};
 
 /// Time by which the first sample begins too early, in nanoseconds.
 pub const OLD: u64 = 3_000_000_000;
+
+/// Longest wait for a client that decodes no samples.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Host object: metrics of a chip, as a client has opened them.
 #[derive(Clone, Debug, Default)]
@@ -101,6 +107,8 @@ pub struct Unit {
     /// Counters to play; `None`: this library has no counters.
     pub recorded: Option<Recorded>,
     objects: Mutex<Objects>,
+    /// True once a client has decoded nothing for [`PATIENCE`].
+    is_ignored: AtomicBool,
 }
 
 /// Result of a decode: complete samples, and the number of samples started.
@@ -121,6 +129,23 @@ impl Unit {
     /// If this library has no counters.
     pub fn recorded(&self) -> Result<&Recorded, CuptiResult> {
         self.recorded.as_ref().ok_or(CuptiResult::API_NOT_IMPLEMENTED)
+    }
+
+    /// Waits while a client that samples is more than `behind` behind `at`, both in nanoseconds of the
+    /// recording: on a busy machine, play would run away from it.
+    pub fn wait_for_samplers(&self, at: u64, behind: u64) {
+        let Some(recorded) = self.recorded.as_ref() else { return };
+        let is_behind = |sampler: &SamplingObject| {
+            let next = sampler.next.filter(|_| sampler.until.is_none()).and_then(|next| recorded.rows.get(next));
+            next.is_some_and(|row| row.end.saturating_add(behind) < at)
+        };
+        let since = Instant::now();
+        while !self.is_ignored.load(Ordering::Relaxed) && self.objects().samplers.values().any(is_behind) {
+            if since.elapsed() > PATIENCE {
+                self.is_ignored.store(true, Ordering::Relaxed);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Notes the launch of a kernel.

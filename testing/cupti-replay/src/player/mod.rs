@@ -183,6 +183,9 @@ impl Player {
                 next
             };
             let Some(step) = self.session.steps().get(next).filter(|step| step.at <= until) else { break };
+            if let Some(behind) = self.clock.reading_time() {
+                self.unit.wait_for_samplers(step.at.saturating_sub(self.session.origin.start), behind);
+            }
             self.clock.wait_until(step.at);
             let mut delivery = self.delivery();
             delivery.next_step = next + 1;
