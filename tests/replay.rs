@@ -62,7 +62,7 @@ fn assert_agrees(fixture: &str, report: &Value) {
         "data_loading" => &["data_ready"],
         "launch" => &["launches_free", "copies_joined"],
         "sync" => &["no_syncs", "no_readbacks"],
-        "copy" => &["copies_overlapped", "copies_joined", "reads_reduced"],
+        "copy" => &["copies_overlapped", "copies_joined", "reads_reduced", "device_copies_gone"],
         "gpu_compute" => &["grids_filled"],
         other => panic!("{fixture}: {other}"),
     };

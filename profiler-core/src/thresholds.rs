@@ -14,6 +14,9 @@ pub(crate) const INTER_KERNEL_NANOS: u64 = 10_000;
 /// Longest time from the return of a launch to the start of its kernel on an idle device that is pure
 /// latency. Measured medians are 1 to 7 us.
 pub(crate) const LAUNCH_LATENCY_NANOS: u64 = 20_000;
+/// Launches after which a thread can hand over to another one. Watchdogs that only poll, and threads that
+/// only allocate, never reach this.
+pub(crate) const LAUNCHING_THREAD: u64 = 6;
 /// Longest time between two CUDA calls that counts as the framework's cost per operation. Eager PyTorch takes
 /// 5 to 50 us.
 pub(crate) const DISPATCH_NANOS: u64 = 100_000;

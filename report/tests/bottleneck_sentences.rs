@@ -264,7 +264,7 @@ fn computation_says_which_large_group_could_not_be_had_back() {
     let of = |sync, host| {
         let mut device = device(&[(Leaf::Compute, 600), (Leaf::SyncDrain, sync), (Leaf::HostCpu, host)]);
         device.steady_leaves[Leaf::Compute as usize] += (400 - sync - host) * MS;
-        device.what_if = Some(what_if(10, &[(ScenarioKind::NoSyncs, 0.04), (ScenarioKind::DeviceOnly, 0.03)]));
+        device.what_if = Some(what_if(10, &[(ScenarioKind::NoSyncs, 0.04), (ScenarioKind::NoHostWork, 0.03)]));
         judge(&[device])
     };
     assert!(says(&of(200, 160), "Synchronization takes 20 % of the time, but without it only 4 % would be saved"));
@@ -450,7 +450,7 @@ fn the_replay_is_asked_only_where_its_steps_are_as_long() {
     let report = scenario.report_of(&attributor);
     let by = |micros: u64| {
         let mut device = report.devices[0].clone();
-        let mut replay = what_if(100, &[(ScenarioKind::DeviceOnly, 0.5)]);
+        let mut replay = what_if(100, &[(ScenarioKind::NoHostWork, 0.5)]);
         (replay.best_cases[0].step_ns, replay.best_cases[0].speedup) = (micros * 500, 2.0);
         device.what_if = Some(replay);
         let bottleneck = bottleneck_of(&attributor, &[device], None, &report.completeness);

@@ -105,12 +105,12 @@ fn a_gain_beyond_the_best_case_may_be_unexplained() {
 }
 
 #[test]
-fn a_scenario_without_the_host_covers_all_idle_leaves() {
-    let a = run(&[(Leaf::Compute, 1_000), (Leaf::Memset, 50), (Leaf::HostCpu, 900), (Leaf::Dispatch, 50)]);
-    let a = simulated(a, ScenarioKind::DeviceOnly, 2_000, 1_050);
+fn a_scenario_without_host_work_covers_the_leaves_of_that_cause() {
+    let a = run(&[(Leaf::Compute, 1_000), (Leaf::Memset, 50), (Leaf::HostCpu, 900), (Leaf::HostBlocked, 50)]);
+    let a = simulated(a, ScenarioKind::NoHostWork, 2_000, 1_050);
     let diff = compare(&a, &run(&[(Leaf::Compute, 1_000), (Leaf::Memset, 10), (Leaf::HostCpu, 100)])).unwrap();
     let got = prediction(&diff).unwrap();
-    assert_eq!((got.kind, got.cause), (ScenarioKind::DeviceOnly, Cause::HostCpu));
+    assert_eq!((got.kind, got.cause), (ScenarioKind::NoHostWork, Cause::HostCpu));
     assert_eq!(got.others, [(Leaf::Memset, -40_000)]);
 }
 

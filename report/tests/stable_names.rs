@@ -34,7 +34,7 @@ fn names_stay() {
     assert_eq!(
         joined(&ScenarioKind::ALL, ScenarioKind::name),
         "base untraced data_ready launches_free no_syncs no_allocations copies_overlapped communication_hidden \
-         grids_filled no_readbacks copies_joined reads_reduced no_host_work device_only kernels_at_roof"
+         grids_filled no_readbacks copies_joined reads_reduced device_copies_gone no_host_work device_only kernels_at_roof"
     );
     let sources = [StepSource::Annotated, StepSource::Period, StepSource::Anchor, StepSource::Window];
     assert_eq!(joined(&sources, StepSource::name), "annotated period anchor window");
@@ -87,7 +87,7 @@ fn what_is_gone_in_each_world_is_said() {
         (Cause::Copy, ScenarioKind::CopiesOverlapped, "copies used pinned memory and overlapped the kernels"),
         (Cause::Communication, ScenarioKind::CommunicationHidden, "communication overlapped the kernels"),
         (Cause::Allocator, ScenarioKind::NoAllocations, "memory were kept instead of freed and allocated again"),
-        (Cause::HostCpu, ScenarioKind::DeviceOnly, "the CPU cost no time at all"),
+        (Cause::HostCpu, ScenarioKind::NoHostWork, "the CPU did no other work between launches"),
     ];
     for (cause, kind, condition) in causes {
         assert_eq!((ScenarioKind::without(cause), words::condition(kind)), (Some(kind), condition));

@@ -101,6 +101,7 @@ impl SimulationFeed {
                 OperationClass::CopyFromHost if bytes < MOST_BYTES => {
                     Launched::Copy(Transfer { device, stream, to_host, bytes })
                 }
+                OperationClass::CopyOther if bytes == MOST_BYTES => Launched::DeviceCopy,
                 _ => return,
             };
             self.whatif.launches(thread, launch.start, launched);

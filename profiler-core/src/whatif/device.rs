@@ -169,6 +169,13 @@ impl Stream {
                 begin[variant] = done[variant];
             }
         }
+        if operation.is_device_copy() {
+            for variant in variants.without(ScenarioKind::DeviceCopiesGone) {
+                free[variant] = newest.map_or(f64::MIN, |run| run.free[variant]);
+                done[variant] = newest.map_or(f64::MIN, |run| run.done[variant]);
+                begin[variant] = done[variant];
+            }
+        }
         for variant in beside.into_iter().flat_map(|kind| variants.without(kind)) {
             self.beside[variant] = later(self.beside[variant], done[variant]);
         }
@@ -327,7 +334,8 @@ impl Streams {
         let stream_free = before.map_or(0, |run| run.end);
         // Time at which the launch was issued.
         let issued = launch.map(|launch| {
-            let issued = if stream_free <= launch.start {
+            let issued = if stream_free <= launch.start || operation.node {
+                // The call of a graph is long: the device may start before it returns.
                 launch.end
             } else {
                 launch.end.min(launch.start.saturating_add(ISSUE_NANOS))

@@ -15,11 +15,8 @@ use super::input::{Call, CallClass, Launched};
 use super::joined::{Batches, CopyCall, CopyCalls};
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
 use super::variants::{Clocks, Origin, VARIANT_COUNT, Variants, as_clock, earlier, later, latest};
-use crate::thresholds::DISPATCH_NANOS;
+use crate::thresholds::{DISPATCH_NANOS, LAUNCHING_THREAD};
 
-/// Launches after which a thread can hand over to another one. Watchdogs that only poll, and threads that
-/// only allocate, never reach this.
-const LAUNCHING_THREAD: u32 = 6;
 /// Maximum number of threads; beyond that, the one that returned first is forgotten.
 const THREAD_LIMIT: usize = 1_024;
 /// Waits for input remembered per thread until the call that ends the host gap arrives.
@@ -38,12 +35,14 @@ pub(super) struct SimulatedThread {
     /// Entry of the call that launches this operation instead, in scenarios where small grids are one kernel
     /// or small copies are one copy.
     pub(super) leader: Option<u64>,
+    /// True if that call makes a large copy within the device.
+    device_copy: bool,
     /// True if the previous call moved its copy through a staging buffer.
     pub(super) staged: bool,
     /// Real time of the last return.
     returned: u64,
     clocks: Clocks,
-    launches: u32,
+    launches: u64,
     pub(super) batches: Batches,
     pub(super) copies: CopyCalls,
 }
@@ -79,8 +78,14 @@ impl SimulatedThread {
         let (grid, copy) = match launched {
             Some(Launched::Grid(grid)) => (Some(grid), None),
             Some(Launched::Copy(copy)) => (None, Some(copy)),
-            None => (None, None),
+            Some(Launched::DeviceCopy) | None => (None, None),
         };
+        self.device_copy = launched == Some(Launched::DeviceCopy);
+        if self.device_copy && own_gap <= DISPATCH_NANOS {
+            for variant in variants.without(ScenarioKind::DeviceCopiesGone) {
+                entered[variant] = self.clocks[variant];
+            }
+        }
         self.leader = None;
         if let Some((leader, returned)) = self.batches.enter(call, grid, own_gap) {
             self.leader = Some(leader);
@@ -112,6 +117,9 @@ impl SimulatedThread {
         let CopyCall { of_readback, joined, .. } = self.copies.open;
         if of_readback {
             add(ScenarioKind::NoReadbacks, lasted);
+        }
+        if self.device_copy {
+            add(ScenarioKind::DeviceCopiesGone, lasted);
         }
         if joined {
             add(ScenarioKind::CopiesJoined, lasted.saturating_add(gap));
@@ -155,6 +163,9 @@ impl SimulatedThread {
         }
         if of_readback {
             variants.without(ScenarioKind::NoReadbacks).for_each(|variant| clocks[variant] = entered[variant]);
+        }
+        if self.device_copy {
+            variants.without(ScenarioKind::DeviceCopiesGone).for_each(|variant| clocks[variant] = entered[variant]);
         }
     }
 
@@ -274,7 +285,7 @@ impl Threads {
         thread.clocks = clocks;
         thread.batches.leave(call, &clocks);
         thread.copies.leave(call, &clocks);
-        thread.launches = thread.launches.saturating_add(u32::from(call.class == CallClass::Launch));
+        thread.launches = thread.launches.saturating_add(u64::from(call.class == CallClass::Launch));
         if thread.launches >= LAUNCHING_THREAD && newest.as_ref().is_none_or(|newest| newest.returned <= call.end) {
             *newest = Some(Newest { id: call.thread, returned: call.end, clocks });
         }
@@ -299,6 +310,7 @@ impl Threads {
             entered: [0.0; VARIANT_COUNT],
             begun: None,
             leader: None,
+            device_copy: false,
             staged: false,
             returned: at,
             clocks: [origin.clock(at); VARIANT_COUNT],

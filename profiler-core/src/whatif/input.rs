@@ -171,6 +171,13 @@ pub struct Operation {
     pub kernel: u32,
 }
 
+impl Operation {
+    /// True for a large copy within the device.
+    pub(super) fn is_device_copy(&self) -> bool {
+        self.class == OperationClass::CopyOther && self.bytes == MOST_BYTES
+    }
+}
+
 /// Copies of at least this many bytes are not distinguished from larger ones.
 pub const MOST_BYTES: u16 = u16::MAX;
 /// Maximum size of a readback, one page: a copy to the host that the host waits for to read one or a few
@@ -209,6 +216,8 @@ pub enum Launched {
     Grid(SmallGrid),
     /// A copy to the host, or a small one from it.
     Copy(Transfer),
+    /// A large copy within the device.
+    DeviceCopy,
 }
 
 /// Maximum events that wait for the watermark (at most 64 bytes each): several seconds of the densest

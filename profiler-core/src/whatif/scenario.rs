@@ -50,6 +50,9 @@ named! {
         /// Larger copies to the host are as short as small ones, because their data was reduced on the
         /// device.
         ReadsReduced "reads_reduced",
+        /// There are no large copies within the device: those of at least [`MOST_BYTES`](super::input::MOST_BYTES),
+        /// the calls that make them, and the short host gaps before those are removed.
+        DeviceCopiesGone "device_copies_gone",
         /// The host does no work between launches that takes longer than a framework's work for one
         /// operation.
         NoHostWork "no_host_work",
@@ -63,7 +66,7 @@ named! {
 
 impl ScenarioKind {
     /// Scenarios that remove one cost that a fix can remove.
-    pub const FIXES: [Self; 11] = [
+    pub const FIXES: [Self; 12] = [
         Self::DataReady,
         Self::LaunchesFree,
         Self::NoSyncs,
@@ -74,6 +77,7 @@ impl ScenarioKind {
         Self::NoReadbacks,
         Self::CopiesJoined,
         Self::ReadsReduced,
+        Self::DeviceCopiesGone,
         Self::NoHostWork,
     ];
 
@@ -87,7 +91,7 @@ impl ScenarioKind {
             Cause::Copy => Some(Self::CopiesOverlapped),
             Cause::Communication => Some(Self::CommunicationHidden),
             Cause::Allocator => Some(Self::NoAllocations),
-            Cause::HostCpu => Some(Self::DeviceOnly),
+            Cause::HostCpu => Some(Self::NoHostWork),
             Cause::GpuCompute | Cause::NoWork | Cause::CannotTell => None,
         }
     }

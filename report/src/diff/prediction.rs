@@ -10,7 +10,7 @@
 
 use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::steps::StepSource;
-use profiler_core::whatif::{BestCase, FEWEST_STEPS, ScenarioKind};
+use profiler_core::whatif::{FEWEST_STEPS, ScenarioKind};
 
 use super::compared::{self, SAME_STEP};
 use super::unit::{self, Representative};
@@ -77,7 +77,7 @@ impl Prediction {
             actual_step_ns,
             actual_speedup: step_ns as f64 / actual_step_ns as f64,
             base_error: what_if.base_error?,
-            others: others(best_case, cause, &before, &after),
+            others: others(cause, &before, &after),
         })
     }
 
@@ -99,9 +99,7 @@ fn alike(first: u64, second: u64) -> bool {
     first.min(second) > 0 && (first.max(second) as f64) < SAME_STEP * first.min(second) as f64
 }
 
-fn others(best_case: &BestCase, cause: Cause, a: &Representative, b: &Representative) -> Vec<(Leaf, i64)> {
-    // Without the host, no idle leaf remains that could change.
-    let is_gone = |leaf: Leaf| leaf.cause() == cause || (best_case.kind == ScenarioKind::DeviceOnly && !leaf.is_busy());
-    let kept: Vec<Leaf> = Leaf::ALL.into_iter().filter(|&leaf| !is_gone(leaf)).collect();
+fn others(cause: Cause, a: &Representative, b: &Representative) -> Vec<(Leaf, i64)> {
+    let kept: Vec<Leaf> = Leaf::ALL.into_iter().filter(|leaf| leaf.cause() != cause).collect();
     compared::ranked(&kept, |leaf| compared::change(a.leaves[leaf as usize], b.leaves[leaf as usize]))
 }

@@ -170,6 +170,11 @@ pub fn copy_evidence(device: &DeviceReport) -> Vec<String> {
                 fit.latency_ns * row.durations.count() as f64 / row.durations.total().max(1) as f64 * 100.0,
             )),
             (CopyClass::Latency, None, _) => sentences.push(format!("{what} are too small to use the link well.")),
+            // No link: each byte is read from device memory and written to it.
+            (CopyClass::Bandwidth, ..) if row.path.kind == CopyKind::DeviceToDevice => sentences.push(format!(
+                "{what} run at {rate}, which reads and writes the GPU's memory at {}.",
+                crate::text_format::rate(2.0 * row.gigabytes_per_second()),
+            )),
             (CopyClass::Bandwidth, _, Some(best)) => sentences.push(format!(
                 "{what} run at {rate}, {:.0} % of what the link reaches{link}.",
                 row.gigabytes_per_second() / best * 100.0,

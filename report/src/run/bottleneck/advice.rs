@@ -78,6 +78,10 @@ pub(super) const COPY_LESS: &str = "Copy less: reduce on the GPU before copying 
 pub(super) const REDUCE_FIRST: &str = "Copy less to the CPU: reduce on the GPU first (argmax, sum or a slice there, then copy \
      the result), or use smaller types. This helps when the CPU does not need all of what is copied.";
 
+/// For large copies within the device.
+pub(super) const NO_DEVICE_COPIES: &str = "Remove copies within the GPU that are not needed: .clone(), .contiguous(), .to(), torch.cat. \
+     Write results where they are used, or use views. The best case is that none of these copies is needed.";
+
 /// Effect of reads of a few bytes on a CUDA graph.
 pub(super) const READS_FIRST: &str =
     " First remove the reads of single values (.item(), .cpu()) from the step: a graph cannot contain them.";

@@ -209,7 +209,7 @@ pub(super) fn tightest_best_case(cause: Cause, devices: &[DeviceReport]) -> Opti
         _ => tightest_of(ScenarioKind::without(cause)?, devices),
     };
     let named: &[ScenarioKind] = match cause {
-        Cause::Copy => &[ScenarioKind::ReadsReduced, ScenarioKind::CopiesJoined],
+        Cause::Copy => &[ScenarioKind::DeviceCopiesGone, ScenarioKind::ReadsReduced, ScenarioKind::CopiesJoined],
         Cause::Sync => &[ScenarioKind::NoReadbacks],
         Cause::Launch if small_copies(devices).is_some() => &[ScenarioKind::CopiesJoined],
         Cause::GpuCompute => &[ScenarioKind::KernelsAtRoof],

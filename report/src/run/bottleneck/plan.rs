@@ -133,7 +133,12 @@ const fn fixes(cause: Cause, copies: bool) -> &'static [ScenarioKind] {
     match cause {
         Cause::DataLoading => &[ScenarioKind::DataReady],
         Cause::HostCpu => &[ScenarioKind::NoHostWork],
-        Cause::Copy => &[ScenarioKind::ReadsReduced, ScenarioKind::CopiesJoined, ScenarioKind::CopiesOverlapped],
+        Cause::Copy => &[
+            ScenarioKind::DeviceCopiesGone,
+            ScenarioKind::ReadsReduced,
+            ScenarioKind::CopiesJoined,
+            ScenarioKind::CopiesOverlapped,
+        ],
         Cause::Launch if copies => &[ScenarioKind::CopiesJoined, ScenarioKind::LaunchesFree],
         Cause::Launch => &[ScenarioKind::LaunchesFree],
         Cause::GpuCompute => &[ScenarioKind::GridsFilled],
@@ -151,7 +156,10 @@ pub(super) const fn cause_of(kind: ScenarioKind) -> Cause {
         ScenarioKind::LaunchesFree => Cause::Launch,
         ScenarioKind::NoSyncs | ScenarioKind::NoReadbacks => Cause::Sync,
         ScenarioKind::NoAllocations => Cause::Allocator,
-        ScenarioKind::CopiesOverlapped | ScenarioKind::CopiesJoined | ScenarioKind::ReadsReduced => Cause::Copy,
+        ScenarioKind::CopiesOverlapped
+        | ScenarioKind::CopiesJoined
+        | ScenarioKind::ReadsReduced
+        | ScenarioKind::DeviceCopiesGone => Cause::Copy,
         ScenarioKind::CommunicationHidden => Cause::Communication,
         ScenarioKind::NoHostWork | ScenarioKind::DeviceOnly => Cause::HostCpu,
         ScenarioKind::GridsFilled | ScenarioKind::KernelsAtRoof | ScenarioKind::Base | ScenarioKind::Untraced => {
@@ -186,6 +194,9 @@ fn action(kind: ScenarioKind, graphs: GraphFit) -> &'static str {
         ScenarioKind::GridsFilled => "join equal small kernels into one",
         ScenarioKind::NoReadbacks => "read no single values back from the GPU (.item(), .cpu())",
         ScenarioKind::CopiesJoined => "join the small copies into one",
+        ScenarioKind::DeviceCopiesGone => {
+            "remove the copies within the GPU (.clone(), .contiguous(), .to(), torch.cat)"
+        }
         ScenarioKind::ReadsReduced => "reduce results on the GPU before copying them",
         ScenarioKind::NoHostWork => "move the CPU's other work out of the loop",
         ScenarioKind::KernelsAtRoof => "make the kernels use the GPU better",
