@@ -34,6 +34,7 @@ mod diff;
 mod diff_prediction;
 mod geometry_report;
 mod history;
+mod host_lines;
 mod kernel_gains;
 mod kernel_profiles;
 mod launch_lines;

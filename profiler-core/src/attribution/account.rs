@@ -7,10 +7,11 @@
 use gpuwhy_trace::record::{DeviceId, StackId, ThreadId, Timestamp};
 
 use super::host::launches::LaunchCall;
-use super::host_cause::{GapTotals, Subject};
+use super::host_cause::{GapSamples, GapTotals, Seen, Stratum, Subject};
+use super::host_lead::HostLead;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, WorkKind};
 use super::operation::DeviceOperation;
-use super::phases::{Causes, HostLead, Phases};
+use super::phases::{Causes, HostTimes, Phases};
 use super::segments::{GapEnd, GapLaunch, Idle, IdleLog, Segment, SegmentLog};
 use super::statistics::DeviceStatistics;
 use crate::steps::step_table::StepTable;
@@ -116,6 +117,14 @@ impl DeviceAccount {
         self.phases.steady_leaves(&self.leaves)
     }
 
+    /// Phases after start-up, oldest first: start and end in nanoseconds after the start of the window, and time
+    /// by cause. A phase begins with a kernel that runs for the first time.
+    pub fn phases(&self) -> Vec<(u64, u64, Leaves)> {
+        let since = |at: u64| at.saturating_sub(self.start);
+        let times = self.phases.steady_times(&self.leaves).into_iter();
+        times.map(|(start, end, leaves)| (since(start), since(end), leaves)).collect()
+    }
+
     /// Minimum time that the link to the host needs for the copies after start-up, nanoseconds: the busier
     /// direction at 90 % of the link's bandwidth
     /// ([`PcieLink::shortest_copy_nanos`](gpuwhy_trace::record::PcieLink::shortest_copy_nanos)). 0 if the
@@ -203,6 +212,17 @@ impl DeviceAccount {
         self.causes_of(|_| true)
     }
 
+    /// Idle time after start-up in long host gaps, by stratum and by what samples saw.
+    pub fn host_times(&self) -> Vec<(Stratum, Seen, GapSamples)> {
+        let mut times = HostTimes::default();
+        for (&key, &time) in self.phases.steady().iter().flat_map(|phase| &phase.host_times) {
+            times.entry(key).or_default().add(time);
+        }
+        let mut rows: Vec<_> = times.into_iter().map(|((stratum, seen), time)| (stratum, seen, time)).collect();
+        rows.sort_unstable_by_key(|&(stratum, seen, _)| (stratum, seen));
+        rows
+    }
+
     fn causes_of(&self, wanted: impl Fn(Leaf) -> bool) -> Vec<(Leaf, Subject, GapTotals)> {
         let mut causes = Causes::default();
         for (&key, &totals) in self.phases.steady().iter().flat_map(|phase| &phase.causes) {
@@ -225,6 +245,7 @@ impl DeviceAccount {
     pub(super) fn begin(&mut self, operation: &DeviceOperation, cut: Option<Cut>) {
         let marked = operation.status.marked;
         let mut novel = false;
+        let mut kind = u32::from(operation.subject == Subject::HostToDevice);
         if let Subject::Kernel(name) = operation.subject
             && name.0 < KNOWN_LIMIT
         {
@@ -234,8 +255,10 @@ impl DeviceAccount {
             }
             novel = self.known_kernels[word] & bit == 0;
             self.known_kernels[word] |= bit;
+            kind = name.0 + 2;
         }
         self.phases.operation(self.position, novel, &self.leaves);
+        self.phases.kind(kind);
         if operation.link != 0 {
             self.phases.crossed(operation.leaf, operation.link.into());
         }
@@ -317,6 +340,17 @@ impl DeviceAccount {
         if let Some(log) = &mut self.segments {
             log.stack = stack;
         }
+    }
+
+    /// Adds idle time of a host gap in which the host was late to its stratum.
+    pub(super) fn host_time(&mut self, stratum: Stratum, seen: Seen, samples: u64, nanos: u64) {
+        self.phases.host_time(stratum, seen, samples, nanos);
+    }
+
+    /// The device was idle for `nanos` up to the current position.
+    #[inline]
+    pub(super) fn pause(&mut self, nanos: u64) {
+        self.phases.pause(nanos);
     }
 
     /// Closes the gap that started at `from`: `operation`, launched by `thread`, starts at the current

@@ -341,13 +341,13 @@ impl Timeline {
                 self.account.busy(running, start);
             }
         } else if start > from {
-            let thread = operation.launch.and_then(|launch| host.threads.rows.get(launch.thread as usize));
             let lost_end =
                 operation.launch.and_then(|launch| host.launches.lost_within(launch.thread, from, launch.start));
             let next = Next { operation, producer: host.dependencies.producer(operation, from) };
-            gap::explain(&mut self.account, &mut self.inputs, &next, thread, lost_end);
+            gap::explain(&mut self.account, &mut self.inputs, &next, &host.threads, lost_end);
             let thread = operation.launch.and_then(|launch| host.threads.ids().get(launch.thread as usize)).copied();
             self.account.end_gap(from, operation, thread);
+            self.account.pause(start - from);
             if let Some(launch) = operation.launch.filter(|_| ranges.any()) {
                 for Idle { leaf, from, to } in self.account.idle_since(from) {
                     ranges.idle(launch.thread, launch.start, leaf, from, to);

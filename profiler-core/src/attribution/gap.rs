@@ -11,11 +11,13 @@
 //!
 //! Dependencies of a queued operation are resolved in `host::dependencies`, where events show them.
 
+use rustc_hash::FxHashMap;
+
 use super::account::DeviceAccount;
 use super::api::ApiClass;
 use super::host::samples::SampleEvidence;
-use super::host::threads::{Call, HostThread};
-use super::host_cause::{Producer, Subject};
+use super::host::threads::{Call, HostThread, ThreadTable};
+use super::host_cause::{Producer, Seen, Stratum, Subject};
 use super::leaf::Leaf;
 use super::operation::DeviceOperation;
 use crate::thresholds::{
@@ -53,6 +55,8 @@ pub(super) struct InputGaps {
     loading: u64,
     /// Input waits explained since they were last taken.
     pub(super) waits: Vec<InputWait>,
+    /// By thread: samples before a handover that saw a wait for another thread, and those that did not.
+    handovers: FxHashMap<u32, (u64, u64)>,
 }
 
 impl InputGaps {
@@ -67,6 +71,20 @@ impl InputGaps {
         *filled = (*filled + 1).min(8);
         let inputs = bits.count_ones() as u8;
         input && inputs >= 3 && inputs * 2 >= *filled
+    }
+
+    /// True if the thread waits for other threads in most of its gaps with a handover, `waited` included.
+    fn waits_for_threads(&mut self, thread: u32, waited: Option<bool>) -> bool {
+        let (waits, other) = match waited {
+            Some(waited) => {
+                let (waits, other) = self.handovers.entry(thread).or_default();
+                *waits += u64::from(waited);
+                *other += u64::from(!waited);
+                (*waits, *other)
+            }
+            None => self.handovers.get(&thread).copied().unwrap_or_default(),
+        };
+        waits > other
     }
 
     fn seen(&mut self, loader: bool) {
@@ -94,29 +112,30 @@ pub(super) struct InputWait {
 
 /// Records the gap from the account's position to the start of `next`.
 ///
-/// `thread` is the launching thread; `lost_end` is the return of an earlier launch in the gap whose record is
-/// missing.
+/// `lost_end` is the return of an earlier launch in the gap whose record is missing.
 pub(super) fn explain(
     account: &mut DeviceAccount,
     inputs: &mut InputGaps,
     next: &Next<'_>,
-    thread: Option<&HostThread>,
+    threads: &ThreadTable,
     lost_end: Option<u64>,
 ) {
     account.begin_gap();
     let (from, to) = (account.position(), next.operation.start);
-    let (Some(launch), Some(thread)) = (next.operation.launch, thread) else {
+    let launching = next.operation.launch.and_then(|launch| Some((launch, threads.rows.get(launch.thread as usize)?)));
+    let Some((launch, thread)) = launching else {
         account.idle(Leaf::Unobserved, to, next.operation.subject);
         return;
     };
     let waiting = if next.operation.graph { Leaf::GraphWait } else { Leaf::DependencyWait };
     if launch.start <= from {
         // Issued before the gap opened. A copy that starts inside its own call was submitted early in that
-        // call.
-        let submitted = if to < launch.end && launch.class != ApiClass::KernelLaunch {
-            launch.start.saturating_add(LAUNCH_LATENCY_NANOS).min(launch.end)
-        } else {
-            launch.end
+        // call; a graph whose first node starts inside the call was submitted then, because its call is long.
+        let submitted = match launch.class {
+            _ if to >= launch.end => launch.end,
+            ApiClass::KernelLaunch => launch.end,
+            ApiClass::GraphLaunch => to,
+            _ => launch.start.saturating_add(LAUNCH_LATENCY_NANOS).min(launch.end),
         };
         account.idle(Leaf::LaunchApi, submitted.clamp(from, to), Subject::None);
         let (leaf, limit) = if submitted <= from {
@@ -129,7 +148,8 @@ pub(super) fn explain(
         account.idle(if rest <= limit { leaf } else { waiting }, to, subject);
         return;
     }
-    let mut slack = host_part(account, inputs, next, launch.start.min(to), thread, lost_end);
+    let caller = Caller { place: launch.thread, thread, threads };
+    let mut slack = host_part(account, inputs, next, launch.start.min(to), caller, lost_end);
     let launched = launch.end.clamp(account.position(), to);
     let latency = to.min(launched.saturating_add(LAUNCH_LATENCY_NANOS));
     // A host that ran ahead would have launched while the device was busy.
@@ -149,9 +169,10 @@ fn host_part(
     inputs: &mut InputGaps,
     next: &Next<'_>,
     to: u64,
-    thread: &HostThread,
+    caller: Caller<'_>,
     lost_end: Option<u64>,
 ) -> Slack {
+    let thread = caller.thread;
     let from = account.position();
     let (before, after) = thread.calls_after(from);
     let calls = &after[..after.iter().take_while(|call| call.start < to).count()];
@@ -176,7 +197,7 @@ fn host_part(
     let long = to - previous_end > INPUT_GAP_NANOS;
     let input_wait = long && recurring_input(inputs, next, (from, to), previous_end, calls);
     let lost_end = lost_end.unwrap_or(u64::MAX);
-    let mut writer = Writer { account, inputs, thread, next, to, whole, lost_end, input_wait, slack };
+    let mut writer = Writer { account, inputs, caller, next, to, whole, lost_end, input_wait, slack };
     for call in calls {
         writer.host_gap(previous_end, call.start);
         let (leaf, subject) = leaf_of_call(call);
@@ -225,11 +246,19 @@ fn recurring_input(
     longest > INPUT_GAP_NANOS && inputs.recurs(next.operation.input)
 }
 
+/// The thread that launched the operation after a gap.
+#[derive(Clone, Copy)]
+struct Caller<'a> {
+    place: u32,
+    thread: &'a HostThread,
+    threads: &'a ThreadTable,
+}
+
 /// Records the pieces of a gap, with the tracing overhead and the unobserved time carved out.
 struct Writer<'a> {
     account: &'a mut DeviceAccount,
     inputs: &'a mut InputGaps,
-    thread: &'a HostThread,
+    caller: Caller<'a>,
     next: &'a Next<'a>,
     /// End of the host's part of the gap.
     to: u64,
@@ -276,7 +305,18 @@ impl Writer<'_> {
     /// Records, up to `end`, time between two calls that exceeds the framework's cost per operation.
     fn long_host_gap(&mut self, start: u64, gap_end: u64, end: u64) {
         let (host_gap, next) = (gap_end - start, self.next);
-        let claims = self.thread.samples.claims(start, gap_end);
+        let Caller { place, thread, threads } = self.caller;
+        let handover = threads.handover(place, start, gap_end);
+        let claims = thread.samples.claims(start, handover, gap_end);
+        let waits =
+            handover > start && self.inputs.waits_for_threads(place, thread.samples.waited_for_thread(start, handover));
+        if claims.is_empty() && waits && gap_end - handover <= DISPATCH_NANOS {
+            // It waited for the other thread, and continued at once.
+            self.unseen(Leaf::HostCpu, handover.min(end));
+            self.drain(end);
+            self.write(Leaf::Dispatch, end, Subject::None);
+            return;
+        }
         let rest = end - self.account.position();
         let loading = match self.inputs.part_of(rest) {
             Some(part) if next.operation.input => part,
@@ -291,23 +331,26 @@ impl Writer<'_> {
         } else if host_gap > PARKED_NANOS {
             self.write(Leaf::NoWork, end, next.operation.subject);
         } else {
-            if loading > 0 && !self.thread.samples.loader_named_before(gap_end) {
+            if loading > 0 && !thread.samples.loader_named_before(gap_end) {
                 let loaded = self.account.position() + loading;
+                let late = self.late_nanos();
                 self.load(loaded, next.operation.subject);
+                self.note(Seen::Nothing(Leaf::DataLoading), 0, late);
                 if let Some(launch) = next.operation.launch {
                     // Includes the part that ran while the device was busy.
                     let wait = InputWait { thread: launch.thread, start, end: gap_end - (end - loaded) };
                     self.inputs.waits.push(wait);
                 }
             }
-            self.late(Leaf::HostCpu, end, next.operation.subject);
+            self.unseen(Leaf::HostCpu, end);
         }
     }
 
     /// Records the rest of the host gap up to `end`, as far as host samples explain it.
     fn seen(&mut self, claims: &[SampleEvidence], end: u64, parked: bool) {
         let unseen = if parked { Leaf::NoWork } else { Leaf::HostCpu };
-        for claim in claims {
+        for (index, claim) in claims.iter().enumerate() {
+            let first = index == 0 || !claim.same_sample(&claims[index - 1]);
             if claim.is_loader()
                 && let Some(launch) = self.next.operation.launch
             {
@@ -316,21 +359,53 @@ impl Writer<'_> {
                 self.inputs.waits.push(wait);
             }
             if claim.from > self.account.position() {
-                self.late(unseen, claim.from.min(end), self.next.operation.subject);
+                self.unseen(unseen, claim.from.min(end));
             }
             self.account.sampled(claim.stack());
-            for (cause, nanos) in claim.parts(self.account.position(), end) {
+            let parts = claim.parts(self.account.position(), end);
+            let most = parts.iter().map(|part| part.2).max();
+            let mut samples = u64::from(first);
+            for (cause, line, nanos) in parts {
                 let to = self.account.position() + nanos;
-                let subject = Subject::Host(cause, claim.line());
+                let subject = Subject::Host(cause, line);
+                let late = self.late_nanos();
                 match cause.leaf() {
                     Leaf::DataLoading => self.load(to, subject),
                     // Off the cores this long outside a loader: the thread is waiting for a request.
                     Leaf::HostBlocked if parked => self.write(Leaf::NoWork, to, subject),
                     leaf => self.late(leaf, to, subject),
                 }
+                // A sample counts once: for the activity that took most of the time.
+                let counted = if Some(nanos) == most { std::mem::take(&mut samples) } else { 0 };
+                self.note(Seen::Activity(cause, line), counted, late);
             }
         }
-        self.late(unseen, end, self.next.operation.subject);
+        self.unseen(unseen, end);
+    }
+
+    /// Records time in which the host was late and no sample shows why.
+    fn unseen(&mut self, leaf: Leaf, to: u64) {
+        let late = self.late_nanos();
+        self.late(leaf, to, self.next.operation.subject);
+        self.note(Seen::Nothing(leaf), 0, late);
+    }
+
+    /// Total time in which the host was late.
+    fn late_nanos(&self) -> u64 {
+        [Leaf::HostCpu, Leaf::HostBlocked, Leaf::DataLoading]
+            .map(|leaf| self.account.leaves()[leaf as usize])
+            .iter()
+            .sum()
+    }
+
+    /// Adds the time in which the host was late since `before` to its stratum; `samples` is the number of
+    /// samples that saw it.
+    fn note(&mut self, seen: Seen, samples: u64, before: u64) {
+        let nanos = self.late_nanos() - before;
+        if nanos > 0 {
+            let stratum = Stratum { thread: self.caller.place, before: self.next.operation.subject };
+            self.account.host_time(stratum, seen, samples, nanos);
+        }
     }
 
     /// Records time in which the host was late. Run-ahead that a wait cost comes first.
@@ -373,7 +448,7 @@ impl Writer<'_> {
         let from = self.account.position();
         // During a wait the thread had no other work, so tracing cost no time.
         if leaf != Leaf::SyncDrain {
-            for (start, end) in self.thread.overheads_within(from, known) {
+            for (start, end) in self.caller.thread.overheads_within(from, known) {
                 self.account.idle(leaf, start, subject);
                 self.account.idle(Leaf::Profiler, end, Subject::None);
             }

@@ -91,6 +91,25 @@ impl HostCause {
     }
 }
 
+/// Host gaps of one kind: gaps of one thread that end before the same operation have about the same length,
+/// so each is as likely as the others to contain a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stratum {
+    /// Index of the thread.
+    pub thread: u32,
+    /// Subject of the operation that ends the gap.
+    pub before: Subject,
+}
+
+/// What is known about a part of a host gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Seen {
+    /// No sample covers the time, which counts as this leaf.
+    Nothing(Leaf),
+    /// A sample saw this activity at this line.
+    Activity(HostCause, LineId),
+}
+
 /// Subject of an idle segment, where that is more specific than the leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
@@ -109,6 +128,23 @@ pub enum Subject {
     Awaited(Producer),
     /// Observed activity of the launching thread, and its source line.
     Host(HostCause, LineId),
+}
+
+/// Idle time, and the number of samples that explain it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GapSamples {
+    /// Number of samples; 0 for time without one.
+    pub samples: u64,
+    /// Nanoseconds.
+    pub nanos: u64,
+}
+
+impl GapSamples {
+    /// Adds the time of another row.
+    pub fn add(&mut self, other: Self) {
+        self.samples += other.samples;
+        self.nanos += other.nanos;
+    }
 }
 
 /// Number and duration of the gaps with one cause.

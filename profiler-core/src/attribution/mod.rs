@@ -23,6 +23,7 @@ mod gap;
 mod host;
 pub(crate) mod host_activity;
 pub mod host_cause;
+mod host_lead;
 mod launch_order;
 pub mod leaf;
 mod operation;
@@ -37,12 +38,12 @@ pub mod step_sequence;
 pub use account::DeviceAccount;
 pub use host::launch_lines::{GraphKernels, LaunchPlace, LaunchSampleCounts, LaunchedWork};
 pub use host::memory::PeakCaller;
-pub use host::samples::SampleTotals;
+pub use host::sample_totals::SampleTotals;
 pub use host::stacks::{HostLine, LineId};
 pub use host::stacks::{is_native, line_of};
-pub use host_cause::{GapTotals, Producer, Subject};
+pub use host_cause::{GapSamples, GapTotals, Producer, Seen, Stratum, Subject};
+pub use host_lead::HostLead;
 pub use operation::{is_communication, is_optimizer};
-pub use phases::HostLead;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTotals, Spread};
 pub use ranges::{is_step, template};
 
@@ -282,6 +283,11 @@ impl Attributor {
     /// Sum of the host samples of launching threads.
     pub fn sample_totals(&self) -> SampleTotals {
         self.host.threads.sample_totals()
+    }
+
+    /// The thread of a [`Stratum`].
+    pub fn thread(&self, place: u32) -> Option<ThreadId> {
+        self.host.threads.ids().get(place as usize).copied()
     }
 
     /// The line of a [`Subject::Host`].

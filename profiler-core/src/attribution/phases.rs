@@ -3,28 +3,44 @@
 //!
 //! A kernel that runs for the first time means that the program is still starting up: code is loaded,
 //! libraries choose their algorithms, caches are filled. So a new phase starts with each such kernel.
-//! Start-up ends with the last of them within the first half of all operations. Half the operations rather
-//! than half the time, because start-up is long and has few operations, and new kernels in the second half
-//! (another phase, a last evaluation) are not start-up.
+//! Start-up ends with the first phase that repeats the same work for long enough without a long pause
+//! ([`Phase::is_steady`]): a program that then does something else, such as an evaluation, is not starting up
+//! again. If there is no such phase, start-up ends with the last new kernel within the first half of all
+//! operations. Half the operations rather than half the time, because start-up is long and has few operations.
 //!
 //! The time of the newest phase is the growth of the device's accounts since the phase started, so recording
 //! time costs it no work.
 
 use rustc_hash::FxHashMap;
 
-use super::api::{ApiClass, BLOCKING_COPY_NANOS};
 use super::host::launches::LaunchCall;
-use super::host_cause::{GapTotals, Subject};
+use super::host_cause::{GapSamples, GapTotals, Seen, Stratum, Subject};
+use super::host_lead::HostLead;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves};
-use super::quantile::Durations;
 
 /// Maximum number of phases; beyond that, the two adjacent ones with the fewest operations are joined.
 const LIMIT: usize = 64;
+/// Operations of a steady phase, and how frequently one of them repeats in it.
+const STEADY_OPERATIONS: u64 = 20;
+const STEADY_REPEATS: u32 = 10;
+/// Minimum length of a steady phase, nanoseconds and as a fraction of the window.
+const STEADY_NANOS: u64 = 200_000_000;
+const STEADY_PART: u64 = 20;
+/// Longest pause in a steady phase, as a fraction of its length.
+const PAUSE_PART: u64 = 5;
+
 /// Distinct causes of a phase with separate rows; further ones go to the row without subject.
 const CAUSE_LIMIT: usize = 1_024;
 
 /// Distinct causes tracked per gap; each piece of a further one counts as a gap.
 const GAP_CAUSES: usize = 64;
+
+/// Distinct strata and activities of a phase with separate rows (56 bytes each); time of further ones counts
+/// as not sampled, in a stratum of its own.
+const HOST_TIME_LIMIT: usize = 4_096;
+
+/// Idle time in long host gaps, by stratum and sampled activity.
+pub(super) type HostTimes = FxHashMap<(Stratum, Seen), GapSamples>;
 
 /// Idle time by leaf and subject.
 pub(super) type Causes = FxHashMap<(Leaf, Subject), GapTotals>;
@@ -35,9 +51,14 @@ pub(super) struct Phase {
     /// Start, nanoseconds on the clock of the trace.
     start: u64,
     operations_before: u64,
+    /// True if one kind of operation repeats.
+    repeats: bool,
+    /// Longest idle time between two operations, nanoseconds.
+    longest_pause: u64,
     /// Time by cause, once the phase is over.
     leaves: Leaves,
     pub(super) causes: Causes,
+    pub(super) host_times: HostTimes,
     lead: HostLead,
     link: LinkTime,
 }
@@ -47,6 +68,10 @@ pub(super) struct Phase {
 pub(super) struct Phases {
     rows: Vec<Phase>,
     operations: u64,
+    /// Start of the newest operation.
+    end: u64,
+    /// By kind of operation: start of the phase in which it ran last, and the number of times there.
+    repeats: Vec<(u64, u32)>,
     /// Accounts of the device at the start of the newest phase.
     leaves_at_begin: Leaves,
     /// Causes of the newest gap up to now: a gap in several pieces counts once for each cause.
@@ -56,7 +81,14 @@ pub(super) struct Phases {
 impl Phases {
     /// The first phase, from `start`, when the accounts are empty.
     pub(super) fn new(start: u64) -> Self {
-        Self { rows: vec![Phase::new(start, 0)], operations: 0, leaves_at_begin: [0; LEAF_COUNT], of_gap: Vec::new() }
+        Self {
+            rows: vec![Phase::new(start, 0)],
+            operations: 0,
+            end: start,
+            repeats: Vec::new(),
+            leaves_at_begin: [0; LEAF_COUNT],
+            of_gap: Vec::new(),
+        }
     }
 
     /// An operation starts at `at`, up to which `leaves`, the accounts of the device, are complete; `novel`:
@@ -66,6 +98,37 @@ impl Phases {
             self.begin(at, leaves);
         }
         self.operations += 1;
+        self.end = at;
+    }
+
+    /// The newest operation is of this kind.
+    #[inline]
+    pub(super) fn kind(&mut self, kind: u32) {
+        if self.rows.last().is_some_and(|last| !last.repeats) {
+            self.count(kind as usize);
+        }
+    }
+
+    #[inline(never)]
+    fn count(&mut self, kind: usize) {
+        let Some(last) = self.rows.last_mut() else { return };
+        if self.repeats.len() <= kind {
+            self.repeats.resize(kind + 1, (u64::MAX, 0));
+        }
+        let (phase, count) = &mut self.repeats[kind];
+        if *phase != last.start {
+            (*phase, *count) = (last.start, 0);
+        }
+        *count += 1;
+        last.repeats = *count >= STEADY_REPEATS;
+    }
+
+    /// The device was idle for `nanos` before the newest operation, which the newest phase still contains.
+    #[inline]
+    pub(super) fn pause(&mut self, nanos: u64) {
+        if let Some(last) = self.rows.last_mut() {
+            last.longest_pause = last.longest_pause.max(nanos);
+        }
     }
 
     fn begin(&mut self, at: u64, leaves: &Leaves) {
@@ -114,6 +177,14 @@ impl Phases {
         let full = last.causes.len() >= CAUSE_LIMIT && !last.causes.contains_key(&(leaf, subject));
         let subject = if full { Subject::None } else { subject };
         last.causes.entry((leaf, subject)).or_default().add(GapTotals { count, total_ns: nanos, longest_ns });
+    }
+
+    /// Adds idle time in a long host gap to the newest phase.
+    pub(super) fn host_time(&mut self, stratum: Stratum, seen: Seen, samples: u64, nanos: u64) {
+        let Some(last) = self.rows.last_mut() else { return };
+        let full = last.host_times.len() >= HOST_TIME_LIMIT && !last.host_times.contains_key(&(stratum, seen));
+        let key = if full { (Stratum::default(), Seen::Nothing(Leaf::HostCpu)) } else { (stratum, seen) };
+        last.host_times.entry(key).or_default().add(GapSamples { samples, nanos });
     }
 
     /// An operation of the newest phase is the first of `launch`; see [`HostLead`].
@@ -171,8 +242,25 @@ impl Phases {
 
     /// The phases after start-up, oldest first.
     pub(super) fn steady(&self) -> &[Phase] {
-        let first = self.rows.iter().rposition(|row| row.operations_before <= self.operations / 2).unwrap_or(0);
-        &self.rows[first..]
+        let begin = self.rows.first().map_or(0, |row| row.start);
+        let shortest = STEADY_NANOS.max(self.end.saturating_sub(begin) / STEADY_PART);
+        let ends = self.rows.iter().skip(1).map(|next| (next.start, next.operations_before));
+        let mut rows = self.rows.iter().zip(ends.chain([(self.end, self.operations)]));
+        let first = rows.position(|(row, (end, before))| row.is_steady(end, before, shortest));
+        let last_new = || self.rows.iter().rposition(|row| row.operations_before <= self.operations / 2);
+        &self.rows[first.or_else(last_new).unwrap_or(0)..]
+    }
+
+    /// Start, end and time by cause of each phase after start-up, oldest first; `leaves` are the accounts of the
+    /// device.
+    pub(super) fn steady_times(&self, leaves: &Leaves) -> Vec<(u64, u64, Leaves)> {
+        let rows = self.steady();
+        let ends = rows.iter().skip(1).map(|next| next.start).chain([self.end]);
+        let newest = difference(leaves, &self.leaves_at_begin);
+        let times = rows.iter().zip(ends).enumerate();
+        times
+            .map(|(index, (row, end))| (row.start, end, if index + 1 == rows.len() { newest } else { row.leaves }))
+            .collect()
     }
 
     pub(super) fn steady_start(&self) -> u64 {
@@ -189,7 +277,7 @@ impl Phases {
         let end = |index: usize| self.rows.get(index + 1).map_or(self.operations, |next| next.operations_before);
         let size = |index: usize| end(index + 1) - self.rows[index].operations_before;
         let Some(index) = (0..self.rows.len() - 1).min_by_key(|&index| size(index)) else { return };
-        let Phase { leaves, causes, lead, link, .. } = self.rows.remove(index + 1);
+        let Phase { leaves, causes, host_times, lead, link, repeats, longest_pause, .. } = self.rows.remove(index + 1);
         let newest = index + 1 == self.rows.len();
         let row = &mut self.rows[index];
         if newest {
@@ -198,10 +286,15 @@ impl Phases {
         } else {
             row.leaves = total(&row.leaves, &leaves);
         }
+        row.repeats |= repeats;
+        row.longest_pause = row.longest_pause.max(longest_pause);
         row.lead.merge(&lead);
         row.link.merge(&link);
         for (key, totals) in causes {
             row.causes.entry(key).or_default().add(totals);
+        }
+        for (key, time) in host_times {
+            row.host_times.entry(key).or_default().add(time);
         }
     }
 }
@@ -218,6 +311,16 @@ fn total(a: &Leaves, b: &Leaves) -> Leaves {
 impl Phase {
     fn new(start: u64, operations_before: u64) -> Self {
         Self { start, operations_before, ..Self::default() }
+    }
+
+    /// True if the phase, which ends at `end` after `operations` of the window, is at least `shortest` long
+    /// and repeats the same work without a long pause.
+    fn is_steady(&self, end: u64, operations: u64, shortest: u64) -> bool {
+        let length = end.saturating_sub(self.start);
+        self.repeats
+            && operations - self.operations_before >= STEADY_OPERATIONS
+            && length >= shortest
+            && self.longest_pause <= length / PAUSE_PART
     }
 }
 
@@ -254,76 +357,6 @@ impl LinkTime {
     /// Shortest time in which everything can cross.
     fn nanos(&self) -> u64 {
         self.to_device.max(self.to_host)
-    }
-}
-
-/// How far the launching threads run ahead of a device over some time, and how frequently it holds them back.
-///
-/// The lead of a launch is the time that its operation was queued after running work: from the return of the
-/// launching call to the start of the operation, or to the point before it where the device ran dry. This one
-/// number separates a device that is kept busy (its host is ahead) from one that is fed late (no lead). It
-/// also separates a long launching call that waited for room in the queue from one that really costs its
-/// duration: the former leaves the device with work.
-///
-/// Operations of a graph after its first, late ones and those without a known launch are not counted.
-#[derive(Clone, Debug, Default)]
-pub struct HostLead {
-    leads: Durations,
-    late: u64,
-    held_back: u64,
-    held_back_ns: u64,
-}
-
-impl HostLead {
-    /// An operation launched by `launch` starts; `busy_until` is the end of the work before it, or its own
-    /// start if that work is still running.
-    fn add(&mut self, launch: &LaunchCall, busy_until: u64) {
-        let lead = busy_until.saturating_sub(launch.end);
-        self.leads.add(lead);
-        self.late += u64::from(lead == 0);
-        let lasted = launch.end - launch.start;
-        if launch.class == ApiClass::KernelLaunch && lasted > BLOCKING_COPY_NANOS && lead >= lasted {
-            self.held_back += 1;
-            self.held_back_ns += lasted;
-        }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.leads.merge(&other.leads);
-        self.late += other.late;
-        self.held_back += other.held_back;
-        self.held_back_ns += other.held_back_ns;
-    }
-
-    /// Number of launches measured.
-    pub fn launches(&self) -> u64 {
-        self.leads.count()
-    }
-
-    /// Number of these that returned after the device had run dry: their lead is 0.
-    pub fn late(&self) -> u64 {
-        self.late
-    }
-
-    /// The lower median of all leads, within 1.6 %, nanoseconds.
-    pub fn median_ns(&self) -> u64 {
-        self.leads.median()
-    }
-
-    /// Smallest lead, nanoseconds.
-    pub fn min_ns(&self) -> u64 {
-        self.leads.min()
-    }
-
-    /// Calls launching one kernel that took over 50 us and left the device with work for at least their
-    /// duration: the queue was full. Launching takes 2 to 10 us.
-    pub fn held_back(&self) -> u64 {
-        self.held_back
-    }
-
-    /// Their total time, nanoseconds. It is back-pressure of a busy device, not a cost of launching.
-    pub fn held_back_ns(&self) -> u64 {
-        self.held_back_ns
     }
 }
 
@@ -431,22 +464,5 @@ mod tests {
         }
         assert_eq!(compute(&device), [50, 30, 30]);
         assert!(device.times().iter().all(|leaves| leaves.iter().sum::<u64>() == 100));
-    }
-
-    #[test]
-    fn a_full_queue_is_distinguished_from_a_slow_launch() {
-        let launch = |start, end, class| LaunchCall { start, end, thread: 0, class, sampled: false };
-        let mut lead = HostLead::default();
-        lead.add(&launch(0, 5_000, ApiClass::KernelLaunch), 905_000);
-        lead.add(&launch(10_000, 110_000, ApiClass::KernelLaunch), 910_000);
-        assert_eq!((lead.held_back(), lead.held_back_ns()), (1, 100_000));
-        // A graph of many nodes takes long to launch.
-        lead.add(&launch(200_000, 300_000, ApiClass::GraphLaunch), 920_000);
-        // The device had run dry: it waited for this one.
-        lead.add(&launch(1_000_000, 1_200_000, ApiClass::KernelLaunch), 950_000);
-        // A copy from pageable memory waits for its own data.
-        lead.add(&launch(2_000_000, 2_200_000, ApiClass::Copy), 2_300_000);
-        assert_eq!((lead.held_back(), lead.late(), lead.launches()), (1, 1, 5));
-        assert_eq!((lead.min_ns(), lead.median_ns()), (0, 620_000));
     }
 }

@@ -17,6 +17,7 @@ pub mod copies;
 mod cost;
 mod gaps;
 mod host;
+mod host_estimate;
 #[cfg(feature = "serde")]
 mod json;
 mod kernel_gains;

@@ -14,6 +14,7 @@ pub(super) mod dependencies;
 pub(super) mod launch_lines;
 pub(super) mod launches;
 pub(super) mod memory;
+pub(super) mod sample_totals;
 pub(super) mod samples;
 pub(super) mod stacks;
 pub(super) mod threads;
@@ -193,7 +194,7 @@ impl Host {
                         _ => {}
                     }
                     if class.launches() {
-                        thread.launches = true;
+                        thread.launched(end);
                         let launch = LaunchCall { start, end, thread: index as u32, class, sampled };
                         let sequence = self.launches.insert(call.correlation, launch, thread.capturing);
                         *newest_launch = Some((launch, sequence));
@@ -205,7 +206,7 @@ impl Host {
                 if !succeeded || !class.launches() {
                     return;
                 }
-                thread.launches = true;
+                thread.launched(end);
                 simulation.call(index, call, class, true);
                 match newest_launch {
                     Some((launch, sequence)) if launch.start == start => {

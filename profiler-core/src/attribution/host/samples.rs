@@ -6,11 +6,16 @@
 //! in: back to the previous sample, and ahead, until the next sample or the end of the host gap, for as long
 //! as it reaches back. Other time has no evidence, and a lost sample takes its evidence with it. The claims
 //! of samples are disjoint, so the parts of a host gap sum to it.
+//!
+//! A thread that waits for another one resumes once that one returns from its last CUDA call. Until then the
+//! device had the work of the other thread, so a sample of that wait does not explain idle time after it
+//! ([`SampleEvidence::after_handover`]).
 
 use std::collections::VecDeque;
 
 use gpuwhy_trace::record::{HostSample, InterpreterLock, StackId, ThreadState};
 
+use super::sample_totals::SampleTotals;
 use super::stacks::{LineId, StackClass, Stage};
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::Leaf;
@@ -35,6 +40,8 @@ pub(crate) struct HostSampleView {
     on_cpu: u64,
     runnable: u64,
     line: LineId,
+    /// Line of the time off the cores: that of the previous sample if the thread ran again at this one.
+    off_line: LineId,
     stack: StackId,
     /// True if the thread was on a core or ready for one.
     ran: bool,
@@ -65,46 +72,6 @@ struct InLoader {
     /// The far future while the range is open.
     end: u64,
     cause: HostCause,
-}
-
-/// Sums over the samples of a thread, in nanoseconds unless stated otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SampleTotals {
-    /// Number of host samples.
-    pub samples: u64,
-    /// Number of host samples during garbage collection by the interpreter.
-    pub collecting: u64,
-    /// Time covered by the samples.
-    pub covered_ns: u64,
-    /// Part of it on a core.
-    pub on_cpu_ns: u64,
-    /// Part of it ready and waiting for a core.
-    pub runnable_ns: u64,
-    /// Part of it in a data loader, on a core or off.
-    pub data_loading_ns: u64,
-    /// Part of it neither on a core nor ready, by the cause seen at the sample; indexed by `HostCause as
-    /// usize`.
-    pub off_cpu_ns: [u64; HostCause::ALL.len()],
-    /// Number of host samples in which it waited for worker processes of a data loader.
-    pub waits_for_workers: u64,
-    /// Number of these workers, summed over those samples.
-    pub workers: u64,
-}
-
-impl SampleTotals {
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.samples += other.samples;
-        self.collecting += other.collecting;
-        self.covered_ns = self.covered_ns.saturating_add(other.covered_ns);
-        self.on_cpu_ns = self.on_cpu_ns.saturating_add(other.on_cpu_ns);
-        self.runnable_ns = self.runnable_ns.saturating_add(other.runnable_ns);
-        self.data_loading_ns = self.data_loading_ns.saturating_add(other.data_loading_ns);
-        for (sum, nanos) in self.off_cpu_ns.iter_mut().zip(other.off_cpu_ns) {
-            *sum = sum.saturating_add(nanos);
-        }
-        self.waits_for_workers += other.waits_for_workers;
-        self.workers = self.workers.saturating_add(other.workers);
-    }
 }
 
 #[derive(Debug, Default)]
@@ -142,7 +109,21 @@ impl HostSampleView {
         let waits = !ran && matches!(class.stage, Some(Stage::Receive | Stage::Next));
         let workers = if waits { u16::try_from(sample.children).unwrap_or(u16::MAX) } else { 0 };
         let runnable = sample.runnable.min(length - on_cpu);
-        Self { since, at, on_cpu, runnable, line: class.line, stack: sample.stack, ran, causes, workers }
+        let off_line = if causes[2] == HostCause::OtherWait { LineId::NONE } else { class.line };
+        Self { since, at, on_cpu, runnable, line: class.line, off_line, stack: sample.stack, ran, causes, workers }
+    }
+
+    /// Completes a sample of a running thread: it was off the cores where and why the sample before saw it.
+    fn continue_wait(&mut self, before: &Self) {
+        let unknown = self.ran && self.causes[2] == HostCause::OtherWait;
+        if unknown && !before.ran && before.at == self.since {
+            (self.causes[2], self.off_line) = (before.causes[2], before.off_line);
+        }
+    }
+
+    /// True if the thread waited for another thread of the process.
+    fn waits_for_thread(&self) -> bool {
+        !self.ran && matches!(self.causes[2], HostCause::Lock | HostCause::InterpreterLock)
     }
 
     fn length(&self) -> u64 {
@@ -155,6 +136,8 @@ impl HostSampleView {
 
     /// `nanos` of the time that it covers, by cause. If that is less than the time since the previous sample,
     /// the activity seen at the sample comes first: the rest is as likely to have been outside the host gap.
+    /// But a thread that was ready without a core comes before one that ran: the time outside is CUDA calls
+    /// and gaps too short to lose a core in.
     pub(crate) fn split(&self, nanos: u64) -> [(HostCause, u64); 3] {
         let off = self.length() - self.on_cpu - self.runnable;
         let [on_cause, ready_cause, off_cause] = self.causes;
@@ -165,7 +148,7 @@ impl HostSampleView {
             taken
         };
         let (on, ready, away) = if self.ran {
-            let (on, ready) = (take(self.on_cpu), take(self.runnable));
+            let (ready, on) = (take(self.runnable), take(self.on_cpu));
             (on, ready, take(off))
         } else {
             let (away, ready) = (take(off), take(self.runnable));
@@ -178,11 +161,30 @@ impl HostSampleView {
 }
 
 impl SampleEvidence {
-    /// Source line of the sample.
-    pub(crate) fn line(&self) -> LineId {
-        match self.source {
-            SampleSource::HostSampleView(sample) => sample.line,
-            SampleSource::Range(_) => LineId::NONE,
+    /// The part of the claim that explains idle time if another thread handed over to this one at `handover`:
+    /// `None` if the sample saw the wait that ended then.
+    fn after_handover(mut self, handover: u64) -> Option<Self> {
+        let SampleSource::HostSampleView(sample) = &mut self.source else { return Some(self) };
+        if sample.at > handover {
+            // It has waited until then, and spent the rest as it was seen.
+            self.from = self.from.max(handover);
+            sample.since = sample.since.max(handover);
+            let length = sample.length();
+            sample.runnable = sample.runnable.min(length);
+            let left = length - sample.runnable;
+            sample.on_cpu = if sample.ran { left } else { sample.on_cpu.min(left) };
+            self.to = self.to.min(sample.at.saturating_add(length));
+        } else if sample.waits_for_thread() {
+            return None;
+        }
+        (self.from < self.to).then_some(self)
+    }
+
+    /// True if both are parts of one sample's claim.
+    pub(crate) fn same_sample(&self, other: &Self) -> bool {
+        match (self.source, other.source) {
+            (SampleSource::HostSampleView(a), SampleSource::HostSampleView(b)) => a.at == b.at,
+            _ => false,
         }
     }
 
@@ -201,18 +203,27 @@ impl SampleEvidence {
         }
     }
 
-    /// The part between `from` and `to`, by cause; sums to that time.
-    pub(crate) fn parts(&self, from: u64, to: u64) -> [(HostCause, u64); 3] {
+    /// The part between `from` and `to`, by cause and line; sums to that time.
+    pub(crate) fn parts(&self, from: u64, to: u64) -> [(HostCause, LineId, u64); 3] {
         let nanos = self.to.min(to).saturating_sub(self.from.max(from));
         match self.source {
-            SampleSource::HostSampleView(sample) => sample.split(nanos),
-            SampleSource::Range(cause) => [(cause, nanos), (cause, 0), (cause, 0)],
+            SampleSource::HostSampleView(sample) => {
+                let [on, ready, off] = sample.split(nanos);
+                let with = |(cause, nanos), line| (cause, line, nanos);
+                [with(on, sample.line), with(ready, sample.line), with(off, sample.off_line)]
+            }
+            SampleSource::Range(cause) => {
+                [(cause, LineId::NONE, nanos), (cause, LineId::NONE, 0), (cause, LineId::NONE, 0)]
+            }
         }
     }
 }
 
 impl HostSamples {
-    pub(crate) fn push(&mut self, sample: HostSampleView) {
+    pub(crate) fn push(&mut self, mut sample: HostSampleView) {
+        if let Some(before) = self.samples.back() {
+            sample.continue_wait(before);
+        }
         let totals = &mut self.totals;
         let off = sample.length() - sample.on_cpu - sample.runnable;
         totals.samples += 1;
@@ -280,10 +291,15 @@ impl HostSamples {
         self.named_from.is_some_and(|from| from < time)
     }
 
-    /// Claims on the host gap from `from` to `to`: disjoint, in order, within it. A range around the data
-    /// loader takes precedence over samples, unless they saw the loader too: those have more detail.
-    pub(crate) fn claims(&self, from: u64, to: u64) -> Vec<SampleEvidence> {
-        let samples = self.claims_of_samples(from, to);
+    /// Claims on the host gap from `from` to `to`: disjoint, in order, within it. Another thread may have
+    /// handed over to this one at `handover`, which is `from` if none did; the claims of a wait for that are
+    /// left out. A range around the data loader takes precedence over samples, unless they saw the loader too:
+    /// those have more detail.
+    pub(crate) fn claims(&self, from: u64, handover: u64, to: u64) -> Vec<SampleEvidence> {
+        let mut samples = self.claims_of_samples(from, to);
+        if handover > from {
+            samples = samples.into_iter().filter_map(|claim| claim.after_handover(handover)).collect();
+        }
         let first = self.loaders.partition_point(|loader| loader.end <= from);
         let mut loaders = self.loaders.range(first..).take_while(|loader| loader.start < to).peekable();
         if loaders.peek().is_none() {
@@ -306,6 +322,12 @@ impl HostSamples {
         }
         claims.sort_by_key(|claim| claim.from);
         claims
+    }
+
+    /// True if the newest sample within the time saw a wait for another thread; `None` without a sample.
+    pub(crate) fn waited_for_thread(&self, from: u64, to: u64) -> Option<bool> {
+        let newest = self.samples.partition_point(|sample| sample.at <= to).checked_sub(1)?;
+        self.samples.get(newest).filter(|sample| sample.at > from).map(HostSampleView::waits_for_thread)
     }
 
     fn claims_of_samples(&self, from: u64, to: u64) -> Vec<SampleEvidence> {
@@ -388,7 +410,7 @@ mod tests {
         for &sample in samples {
             all.push(sample);
         }
-        all.claims(from, to).iter().map(|claim| (claim.from, claim.to)).collect()
+        all.claims(from, from, to).iter().map(|claim| (claim.from, claim.to)).collect()
     }
 
     #[test]
@@ -417,9 +439,9 @@ mod tests {
             if enters { all.enter_loader(at, HostCause::LoaderInline) } else { all.leave_loader(at) }
         }
         let claims: Vec<_> = all
-            .claims(0, 100)
+            .claims(0, 0, 100)
             .iter()
-            .map(|claim| (claim.from, claim.to, claim.parts(0, 100).into_iter().max_by_key(|part| part.1).unwrap().0))
+            .map(|claim| (claim.from, claim.to, claim.parts(0, 100).into_iter().max_by_key(|part| part.2).unwrap().0))
             .collect();
         let (inline, collate) = (HostCause::LoaderInline, HostCause::LoaderCollate);
         let expected = [(10, 20, HostCause::Code), (20, 50, inline), (50, 60, collate), (60, 70, collate)];

@@ -14,11 +14,13 @@ use rustc_hash::FxHashMap;
 
 use super::launch_lines::LaunchSamples;
 use super::launches::Launches;
-use super::samples::{HostSamples, SampleTotals};
+use super::sample_totals::SampleTotals;
+use super::samples::HostSamples;
 use crate::attribution::api::ApiClass;
 use crate::attribution::operation::WAITING_LIMIT;
 use crate::collections::queue::Queue;
 use crate::collections::sorted_runs::InOrder;
+use crate::thresholds::LAUNCHING_THREAD;
 
 /// Total calls kept for all threads (24 bytes each, 24 MiB), split equally, but at least [`FEWEST_CALLS`] per
 /// thread. Calls older than an open gap are dropped sooner; only a device that went idle keeps a gap open for
@@ -57,13 +59,23 @@ pub(crate) struct HostThread {
     overheads: VecDeque<(u64, u64)>,
     /// True between the start and the end of a stream capture.
     pub(crate) capturing: bool,
-    /// True if the thread made a launching call.
-    pub(crate) launches: bool,
+    /// Number of launching calls.
+    launches: u64,
+    /// End of the launching call from which on it can hand over to another thread.
+    hands_over_from: Option<u64>,
     pub(crate) samples: HostSamples,
     pub(crate) launch_samples: LaunchSamples,
 }
 
 impl HostThread {
+    /// A launching call has ended at `end`.
+    pub(crate) fn launched(&mut self, end: u64) {
+        self.launches += 1;
+        if self.launches == LAUNCHING_THREAD {
+            self.hands_over_from = Some(end);
+        }
+    }
+
     pub(crate) fn push(&mut self, call: ApiCall) {
         self.pending.push(call);
     }
@@ -172,6 +184,13 @@ impl HostThread {
     pub(crate) fn calls_after(&self, at: u64) -> (Option<&Call>, &[Call]) {
         let (before, after) = self.calls.split_at(self.first_ending_after(at));
         (before.last(), after)
+    }
+
+    /// End of the last call of a launching thread that ended at or before `at`.
+    fn handed_over_until(&self, at: u64) -> Option<u64> {
+        let from = self.hands_over_from.filter(|&from| from <= at)?;
+        let (before, _) = self.calls_after(at);
+        before.map(|call| call.end).filter(|&end| end >= from)
     }
 
     /// Index of the first call that ends after `at`, found by galloping from where the last search ended.
@@ -304,7 +323,7 @@ impl ThreadTable {
             (self.rows.len() - 1) as u32
         } else if let Some(place) = self.take_quiet(launches, flush) {
             let old = std::mem::take(&mut self.rows[place]);
-            if old.launches {
+            if old.launches > 0 {
                 self.forgotten_samples.add(old.samples.totals());
             }
             self.places.remove(&std::mem::replace(&mut self.ids[place], id));
@@ -316,12 +335,20 @@ impl ThreadTable {
         place
     }
 
+    /// Time within `start..end` at which a thread other than `place` that launches work returned from its last
+    /// call; `start` if there is none. A thread that waited outside CUDA may have waited for that one.
+    pub(crate) fn handover(&self, place: u32, start: u64, end: u64) -> u64 {
+        let others = self.rows.iter().enumerate().filter(|&(other, _)| other != place as usize);
+        let returned = others.filter_map(|(_, thread)| thread.handed_over_until(end));
+        returned.fold(start, u64::max)
+    }
+
     /// Sum of the host samples of launching threads.
     pub(crate) fn sample_totals(&self) -> SampleTotals {
         let mut sum = self.forgotten_samples;
         // If no launch was recorded, all sampled threads: the sampler chose them.
-        let any = self.rows.iter().any(|thread| thread.launches);
-        for thread in self.rows.iter().filter(|thread| thread.launches || !any) {
+        let any = self.rows.iter().any(|thread| thread.launches > 0);
+        for thread in self.rows.iter().filter(|thread| thread.launches > 0 || !any) {
             sum.add(thread.samples.totals());
         }
         sum

@@ -35,6 +35,10 @@ pub(super) fn representative(host: Option<&HostReport>, cause: Cause, cause_ns: 
     (seen > 0 && seen as f64 >= REPRESENTATIVE_SHARE * cause_ns as f64).then_some(host)
 }
 
+/// Minimum share of the time, and number of samples, of a line that is named as evidence.
+const EVIDENT_SHARE: f64 = 0.02;
+const EVIDENT_SAMPLES: u64 = 10;
+
 /// Minimum number of samples of a thread waiting for workers from which the number of workers is derived.
 const FEWEST_WAITS: u64 = 10;
 
@@ -67,7 +71,7 @@ pub(super) fn sentences(host: &HostReport, cause: Cause, what_if: Option<&WhatIf
     let without = |row: &LineRow| if cause == Cause::HostCpu { line_gain(row, most) } else { String::new() };
     let lines = if cause == Cause::HostCpu { 3 } else { 2 };
     let mut sentences: Vec<String> =
-        host.lines_of(cause).take(lines).map(|row| line_sentence(row, &without(row))).collect();
+        named_lines(host, cause).take(lines).map(|row| line_sentence(row, &without(row))).collect();
     if cause == Cause::DataLoading {
         if sentences.is_empty() {
             // No stack was sampled: the program's own ranges show it.
@@ -101,6 +105,11 @@ pub(super) fn sentences(host: &HostReport, cause: Cause, what_if: Option<&WhatIf
     sentences
 }
 
+/// Lines that are evidence: those with enough time and samples.
+fn named_lines(host: &HostReport, cause: Cause) -> impl Iterator<Item = &LineRow> {
+    host.lines_of(cause).filter(|row| row.share >= EVIDENT_SHARE && row.samples >= EVIDENT_SAMPLES)
+}
+
 /// Possible gain of the program without a line: the device time that was idle because of it, limited to
 /// `most` (the gain without any host cost).
 fn line_gain(row: &LineRow, most: f64) -> String {
@@ -109,32 +118,30 @@ fn line_gain(row: &LineRow, most: f64) -> String {
 }
 
 fn line_sentence(row: &LineRow, without: &str) -> String {
-    let (doing, place) = (capitalized(activity(row.cause)), row.place());
-    // Most of it is in gaps without a sample.
-    let estimate = if row.total_ns > 2 * row.sampled_ns {
-        format!(", estimated from {}", counted(row.samples, "sample"))
-    } else {
-        String::new()
+    let (doing, place) = (capitalized(activity(row.cause)), row.at_place());
+    let [share, low, high] = [row.share, row.share_low, row.share_high].map(percent);
+    let interval = match low == high {
+        true => String::new(),
+        false => format!(", {} to {high}", low.trim_end_matches(" %")),
     };
     match row.step_ns {
-        Some(nanos) => {
-            format!("{doing} at {place} takes {} a step ({}{estimate}){without}.", duration(nanos), percent(row.share))
-        }
-        None => format!("{doing} at {place} takes {} of the time{estimate}{without}.", percent(row.share)),
+        Some(nanos) => format!("{doing} {place} takes {} a step ({share}{interval}){without}.", duration(nanos)),
+        None => format!("{doing} {place} takes {share}{interval} of the time{without}."),
     }
 }
 
 /// Advice for the cause of most of the sampled time of `cause`; `None` if it adds nothing to the advice on
 /// the cause.
 pub(super) fn advice(host: &HostReport, cause: Cause) -> Option<String> {
-    let advice = usual_advice(host, cause)?;
-    let line = host.lines_of(cause).next().map_or_else(|| "the line that does it".to_owned(), LineRow::place);
-    Some(advice.replace("{line}", &line))
+    let largest = host.causes.iter().find(|row| row.cause.leaf().cause() == cause)?.cause;
+    let advice = usual_advice(host, cause, largest)?;
+    // The cause and the line belong together.
+    let line = host.lines.iter().find(|row| row.cause == largest);
+    Some(advice.replace("{at}", &line.map_or_else(|| "there".to_owned(), LineRow::at_place)))
 }
 
-/// Advice with `{line}` in place of the line that costs most.
-fn usual_advice(host: &HostReport, cause: Cause) -> Option<&'static str> {
-    let largest = host.causes.iter().find(|row| row.cause.leaf().cause() == cause)?.cause;
+/// Advice with `{at}` in place of the line of the activity `largest` that costs most.
+fn usual_advice(host: &HostReport, cause: Cause, largest: HostCause) -> Option<&'static str> {
     if cause == Cause::DataLoading {
         // All waiting is compared as one sum with each kind of work: the activity of the workers only selects
         // the advice.
@@ -155,24 +162,24 @@ fn usual_advice(host: &HostReport, cause: Cause) -> Option<&'static str> {
              metrics) into processes.",
         ),
         HostCause::Io | HostCause::Disk => Some(
-            "Move the input or output at {line} to another thread (checkpoints, logs), and keep in memory what is read \
+            "Move the input or output {at} to another thread (checkpoints, logs), and keep in memory what is read \
              again.",
         ),
         HostCause::Preempted => Some(
-            "Give the launching thread a free core: fewer worker processes or threads (OMP_NUM_THREADS), more cores, or \
-             pin it to one.",
+            "Give the launching thread a free core: other threads or processes use them all. Run fewer of them (worker \
+             processes, OMP_NUM_THREADS), use more cores, or pin the thread to one.",
         ),
         HostCause::Lock | HostCause::Poll | HostCause::Child => Some(
-            "The launching thread waits for another thread or process at {line}: have the result ready earlier (a deeper \
+            "The launching thread waits for another thread or process {at}: have the result ready earlier (a deeper \
              queue, more workers), or find out what keeps the other one busy.",
         ),
-        HostCause::Sleep => Some("Remove the sleep at {line} from the loop."),
+        HostCause::Sleep => Some("Remove the sleep {at} from the loop."),
         HostCause::Memory => Some(
             "Touch memory before the loop and reuse it: page faults and mappings on the launching thread come from fresh \
              host buffers (or from too little memory).",
         ),
         HostCause::Code => {
-            Some("Move the work at {line} out of the loop: do it less often, in another process, or on the GPU.")
+            Some("Move the work {at} out of the loop: do it less often, in another process, or on the GPU.")
         }
         _ => None,
     }

@@ -9,6 +9,7 @@ mod advice;
 mod evidence;
 mod host;
 mod live;
+mod phases;
 mod plan;
 mod ranking;
 
@@ -60,6 +61,8 @@ pub fn bottleneck_of(
     let graphs = GraphFit::of(attributor);
     let mut evidence = vec![evidence::headline(cause, &ranking, devices, &whole)];
     evidence.extend(devices.iter().filter_map(|device| device.typical?.kinds).take(1).map(kinds_sentence));
+    let longest = attributor.devices().max_by_key(|account| account.window_ns());
+    evidence.extend(longest.and_then(|account| phases::phases_sentence(&account.phases())));
     if cause == Cause::GpuCompute {
         evidence.extend(limits::evidence(devices));
     }
@@ -112,6 +115,7 @@ fn without_samples(cause: Cause, whole: &Leaves, graphs: GraphFit, devices: &[De
         Cause::Copy => match best_case_if_fixed(cause, devices) {
             Some(best_case) if best_case.kind == ScenarioKind::CopiesJoined => advice::JOIN_COPIES.to_owned(),
             Some(best_case) if best_case.kind == ScenarioKind::ReadsReduced => advice::REDUCE_FIRST.to_owned(),
+            Some(best_case) if best_case.kind == ScenarioKind::DeviceCopiesGone => advice::NO_DEVICE_COPIES.to_owned(),
             Some(best_case) if !best_case.is_worth_showing() => advice::COPY_LESS.to_owned(),
             _ => usual.to_owned(),
         },

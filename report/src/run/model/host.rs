@@ -35,9 +35,9 @@ pub struct CauseRow {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LineRow {
-    /// Cause of most of this time.
+    /// Activity there; a line with several has several rows.
     pub cause: HostCause,
-    /// File.
+    /// File; empty for a thread without lines, which `function` then names.
     pub file: String,
     /// Line number, from 1; 0 when unknown.
     pub line: u32,
@@ -51,7 +51,7 @@ pub struct LineRow {
     /// total.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub within_ns: u64,
-    /// Gaps with a sample of the thread there.
+    /// Number of samples of the thread there in gaps of the device.
     pub samples: u64,
     /// Steady idle time of all devices that these samples represent, nanoseconds.
     pub sampled_ns: u64,
@@ -59,6 +59,10 @@ pub struct LineRow {
     pub total_ns: u64,
     /// Share of the steady time of all devices, 0 to 1.
     pub share: f64,
+    /// Interval of the share with 95 % confidence, as far as the number of samples determines it.
+    pub share_low: f64,
+    /// Its upper end.
+    pub share_high: f64,
     /// Share of the median step, nanoseconds; `None` without steps.
     pub step_ns: Option<u64>,
 }

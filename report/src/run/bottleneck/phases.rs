@@ -1,0 +1,88 @@
+//! Phases of a program that have different bottlenecks.
+
+use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaves};
+
+use crate::text_format::{duration, percent};
+use crate::words;
+
+/// Minimum part of the time for a phase to be named.
+const NAMED: f64 = 0.1;
+/// Largest difference of the shares of two phases with the same largest cause that count as one.
+const ALIKE: f64 = 0.1;
+
+/// Consecutive phases with the same largest cause.
+#[derive(Clone, Copy, Debug)]
+struct Stage {
+    start: u64,
+    end: u64,
+    leaves: Leaves,
+}
+
+impl Stage {
+    /// The largest cause and its share.
+    fn largest(&self) -> (Cause, f64) {
+        let total = self.leaves.iter().sum::<u64>().max(1) as f64;
+        let share = |cause: Cause| cause.total(&self.leaves) as f64 / total;
+        let all = Cause::ALL.into_iter().map(|cause| (cause, share(cause)));
+        all.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Cause::CannotTell, 0.0))
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        let ((cause, share), (other, of_other)) = (self.largest(), other.largest());
+        cause == other && (share - of_other).abs() <= ALIKE
+    }
+}
+
+/// Sentence about phases with different largest causes; `None` if one phase is nearly all of the time. Each
+/// phase is its start and end in nanoseconds, and its time by cause.
+pub(super) fn phases_sentence(phases: &[(u64, u64, Leaves)]) -> Option<String> {
+    let mut stages: Vec<Stage> = Vec::new();
+    for &(start, end, leaves) in phases {
+        let new = Stage { start, end, leaves };
+        match stages.last_mut().filter(|last| last.is_like(&new)) {
+            Some(last) => {
+                last.end = end;
+                last.leaves = std::array::from_fn::<_, LEAF_COUNT, _>(|leaf| last.leaves[leaf] + leaves[leaf]);
+            }
+            None => stages.push(new),
+        }
+    }
+    let length = |stage: &Stage| stage.end.saturating_sub(stage.start) as f64;
+    let whole: f64 = stages.iter().map(length).sum();
+    stages.retain(|stage| length(stage) >= NAMED * whole);
+    let first = stages.first()?.largest().0;
+    if stages.iter().all(|stage| stage.largest().0 == first) {
+        return None;
+    }
+    let named = stages.iter().map(|stage| {
+        let (cause, share) = stage.largest();
+        format!("{} to {}: {} {}", duration(stage.start), duration(stage.end), words::bottleneck(cause), percent(share))
+    });
+    Some(format!("The program has phases: {}.", named.collect::<Vec<_>>().join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profiler_core::attribution::leaf::Leaf;
+
+    fn phase(start: u64, end: u64, leaf: Leaf) -> (u64, u64, Leaves) {
+        let mut leaves = [0; LEAF_COUNT];
+        leaves[leaf as usize] = end - start;
+        (start, end, leaves)
+    }
+
+    #[test]
+    fn phases_with_different_causes_are_named_and_short_ones_are_not() {
+        let second = 1_000_000_000;
+        let copies = phase(0, 2 * second, Leaf::CopyH2dPageable);
+        let evaluation = phase(2 * second, 2 * second + second / 10, Leaf::HostCpu);
+        let launches = phase(2 * second + second / 10, 3 * second, Leaf::LaunchApi);
+        let sentence = phases_sentence(&[copies, evaluation, launches]);
+        let expected =
+            "The program has phases: 0 ns to 2.00 s: memory copies 100 %; 2.10 s to 3.00 s: kernel launches 100 %.";
+        assert_eq!(sentence.as_deref(), Some(expected));
+        assert_eq!(phases_sentence(&[copies, phase(2 * second, 3 * second, Leaf::CopyH2dPageable)]), None);
+        assert_eq!(phases_sentence(&[]), None);
+    }
+}
