@@ -23,7 +23,7 @@ WHOLE = re.compile(r" -- \S|^(?:CUDA|GPUWHY)_\w+=\S+ |^gpuwhy doctor --\w+$|^gpu
 
 # Files in the folder, by name (tests/gpu/checks/docs.py makes it).
 GIVEN = {
-    "train.py", "script.py", "PROGRAM", "COMMAND", "./program", "TRACE", "A", "B", "RUN/", "run1/", "run2/", "run.gpuwhy",
+    "train.py", "train_fixed.py", "script.py", "PROGRAM", "COMMAND", "./program", "TRACE", "A", "B", "RUN/", "run1/", "run2/", "run.gpuwhy",
     "gpuwhy-4711.gpuwhy", "gpuwhy-4711.jsonl.gz", "traces/4711.gpuwhy", "before.gpuwhy", "after.gpuwhy", "rank*.gpuwhy", "trace.pt.trace.json.gz", "$PWD/libprof.so", "libprof.so",
     "$PWD/target/release/libprof.so",
 }

@@ -74,7 +74,7 @@ def prepare(suite: Suite) -> tuple[pathlib.Path, str]:
     for place in (given / "libprof.so", given / "target" / "release" / "libprof.so"):
         place.symlink_to(suite.library.resolve())
     programs = suite.workloads / "documented"
-    for source, name in (("train.py", "train.py"), ("train.py", "script.py"), ("program.sh", "PROGRAM"), ("program.sh", "COMMAND"),
+    for source, name in (("train.py", "train.py"), ("train.py", "train_fixed.py"), ("train.py", "script.py"), ("program.sh", "PROGRAM"), ("program.sh", "COMMAND"),
                          ("program.sh", "program")):
         shutil.copy(programs / source, given / name)
     made = Folder(suite, given, "recorded")
