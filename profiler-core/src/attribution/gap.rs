@@ -39,7 +39,7 @@ impl Next<'_> {
     }
 }
 
-/// Host gaps of one device that an input batch ended.
+/// Host gaps of one device that an input batch ended, or that another thread may have.
 ///
 /// Samples are too sparse for short gaps, so a gap without a sample is split like the ones with samples. A
 /// sample falls anywhere in a gap, so the fraction of samples that saw the data loader is the fraction of
