@@ -109,7 +109,9 @@ fn only_what_runs_on_a_device_is_an_operation() {
         let to_host = leaf.name().starts_with("copy_d2h");
         assert_eq!(class == Some(OperationClass::CopyToHost), to_host, "{leaf:?}");
         let other_copy = leaf.name().starts_with("copy_") && !to_host && !from_host;
-        assert_eq!(class == Some(OperationClass::CopyOther), other_copy, "{leaf:?}");
+        let within = class == Some(OperationClass::CopyWithin);
+        assert_eq!(within, leaf == Leaf::CopyD2d, "{leaf:?}");
+        assert_eq!(within || class == Some(OperationClass::CopyOther), other_copy, "{leaf:?}");
     }
     assert_eq!(OperationClass::of(Leaf::Memset), Some(OperationClass::Memset));
     assert_eq!(OperationClass::of(Leaf::Communication), Some(OperationClass::Communication));

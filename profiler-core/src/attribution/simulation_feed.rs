@@ -101,7 +101,7 @@ impl SimulationFeed {
                 OperationClass::CopyFromHost if bytes < MOST_BYTES => {
                     Launched::Copy(Transfer { device, stream, to_host, bytes })
                 }
-                OperationClass::CopyOther if bytes == MOST_BYTES => Launched::DeviceCopy,
+                OperationClass::CopyWithin if bytes == MOST_BYTES => Launched::DeviceCopy,
                 _ => return,
             };
             self.whatif.launches(thread, launch.start, launched);
@@ -141,7 +141,7 @@ impl SimulationFeed {
         let memset = class == OperationClass::Memset;
         let price = match class {
             _ if operation.graph && (memset || self.memset == stream) => memset_node_gap,
-            OperationClass::CopyFromHost | OperationClass::CopyOther => copy_gap,
+            OperationClass::CopyFromHost | OperationClass::CopyWithin | OperationClass::CopyOther => copy_gap,
             _ if operation.graph => node_gap,
             _ => kernel_gap,
         };

@@ -84,7 +84,9 @@ pub enum OperationClass {
     CopyFromHost,
     /// A copy to the host: depends on computed data.
     CopyToHost,
-    /// Any other copy.
+    /// A copy within the device.
+    CopyWithin,
+    /// Any other copy, such as one between devices.
     CopyOther,
     /// A memset.
     Memset,
@@ -98,6 +100,7 @@ impl OperationClass {
             Leaf::Communication => Some(Self::Communication),
             Leaf::CopyH2dPageable | Leaf::CopyH2dPinned | Leaf::CopyH2dOther => Some(Self::CopyFromHost),
             Leaf::CopyD2hPageable | Leaf::CopyD2hPinned | Leaf::CopyD2hOther => Some(Self::CopyToHost),
+            Leaf::CopyD2d => Some(Self::CopyWithin),
             Leaf::Memset => Some(Self::Memset),
             _ if leaf.is_busy() => Some(Self::CopyOther),
             _ => None,
@@ -106,7 +109,7 @@ impl OperationClass {
 
     /// True for copies from or to the host, or on the device.
     pub(super) const fn is_copy(self) -> bool {
-        matches!(self, Self::CopyFromHost | Self::CopyToHost | Self::CopyOther)
+        matches!(self, Self::CopyFromHost | Self::CopyToHost | Self::CopyWithin | Self::CopyOther)
     }
 }
 
@@ -174,7 +177,7 @@ pub struct Operation {
 impl Operation {
     /// True for a large copy within the device.
     pub(super) fn is_device_copy(&self) -> bool {
-        self.class == OperationClass::CopyOther && self.bytes == MOST_BYTES
+        self.class == OperationClass::CopyWithin && self.bytes == MOST_BYTES
     }
 }
 

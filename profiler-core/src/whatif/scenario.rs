@@ -115,9 +115,10 @@ impl ScenarioKind {
 /// Scenario in which an operation of this class does not delay later ones of its stream.
 pub(super) const fn beside(class: OperationClass) -> Option<ScenarioKind> {
     match class {
-        OperationClass::CopyFromHost | OperationClass::CopyToHost | OperationClass::CopyOther => {
-            Some(ScenarioKind::CopiesOverlapped)
-        }
+        OperationClass::CopyFromHost
+        | OperationClass::CopyToHost
+        | OperationClass::CopyWithin
+        | OperationClass::CopyOther => Some(ScenarioKind::CopiesOverlapped),
         OperationClass::Communication => Some(ScenarioKind::CommunicationHidden),
         OperationClass::Compute | OperationClass::Memset => None,
     }
