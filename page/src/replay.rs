@@ -174,7 +174,10 @@ fn packed(rows: &[&ReplayedOperation], from: u64, stand: &[f64; SCENARIO_COUNT])
     column(&|row| match row.class {
         OperationClass::Compute => 0,
         OperationClass::Communication => 1,
-        OperationClass::CopyFromHost | OperationClass::CopyToHost | OperationClass::CopyOther => 2,
+        OperationClass::CopyFromHost
+        | OperationClass::CopyToHost
+        | OperationClass::CopyWithin
+        | OperationClass::CopyOther => 2,
         OperationClass::Memset => 3,
     });
     for (variant, stood) in stand.iter().enumerate() {
