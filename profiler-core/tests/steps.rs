@@ -249,6 +249,24 @@ fn graphs_take_over_from_a_loop_that_is_over() {
 }
 
 #[test]
+fn steps_of_one_launch_more_are_not_cut_by_the_period_before_them() {
+    // A launch inserted before the second epoch ends leaves none that begins a step: they are counted.
+    let mut tuning: Vec<u32> = (0..200).flat_map(|_| 1..13).collect();
+    tuning.insert(1_011, 99);
+    let training: Vec<u32> = (0..200).flat_map(|_| 20..33).collect();
+    let mut detector = StepDetector::default();
+    let mut cuts = |symbols: &[u32]| -> Vec<Cut> {
+        symbols.iter().filter_map(|&symbol| detector.push(symbol, 1_000, LaunchKind::Other)).collect()
+    };
+    let is_step = |cut: &Cut| matches!(cut, Cut::Begin(boundary) if boundary.period == 12);
+    let counted = cuts(&tuning);
+    assert!(counted.iter().filter(|cut| is_step(cut)).count() > 100, "{counted:?}");
+    let after = cuts(&training);
+    assert_eq!(after.first(), Some(&Cut::Lost));
+    assert!(!after.iter().any(is_step), "a launch does not repeat the one twelve before: {after:?}");
+}
+
+#[test]
 fn inserted_launches_leave_an_anchor() {
     for per_mille in [10, 50] {
         let symbols = decoder(120, 32, 12, 10, 0, per_mille);

@@ -115,6 +115,8 @@ impl Exchanges {
 
 /// Consecutive equal distances that make a period, as for graphs.
 const WAIT_REPEATS: u32 = 8;
+/// Distances without a wait after which it no longer comes: another phase.
+const WAIT_FORGOTTEN: u64 = 4;
 /// Longest distance, in launches: the launches to compare with must still be remembered.
 const LONGEST_WAIT: u64 = 8_192;
 /// Longest unit, in launches. Layers of transformers have 10 to 60; a longer unit may well be the step.
@@ -155,9 +157,11 @@ impl WaitBeats {
         (beat.repeats >= WAIT_REPEATS && distance <= LONGEST_WAIT).then_some(distance as u32)
     }
 
-    /// True if the host waits once in each `period` launches.
-    pub(super) fn comes_each(&self, period: u32) -> bool {
-        self.beats.iter().any(|beat| beat.repeats >= WAIT_REPEATS && beat.distance == u64::from(period))
+    /// True if the host waits once in each `period` launches, of which there are `count` up to now.
+    pub(super) fn comes_each(&self, period: u32, count: u64) -> bool {
+        let recent = |beat: &Beat| count.saturating_sub(beat.number) <= WAIT_FORGOTTEN * beat.distance;
+        let each = |beat: &Beat| beat.repeats >= WAIT_REPEATS && beat.distance == u64::from(period);
+        self.beats.iter().any(|beat| each(beat) && recent(beat))
     }
 }
 

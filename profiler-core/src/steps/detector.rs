@@ -154,7 +154,7 @@ impl StepDetector {
     /// Known facts about steps of `period` launches.
     pub fn facts(&self, period: u32) -> PeriodFacts {
         let inside = self.insides.iter().rev().find(|(of, _)| *of == period).and_then(|(_, inside)| *inside);
-        PeriodFacts { period, waits: self.waits.comes_each(period), inside }
+        PeriodFacts { period, waits: self.waits.comes_each(period, self.sequence.count()), inside }
     }
 
     /// A repeated sequence that contains `symbol` is a step and not a layer.
@@ -315,7 +315,8 @@ struct Tracker {
     source: StepSource,
     /// Launches per step; approximate for an anchor.
     period: u32,
-    /// The launch that starts a step. Without one, steps are counted.
+    /// The launch that starts a step. Without one, steps are counted while the launches repeat: else a step of
+    /// one launch more would be cut at a different place each time.
     marker: Option<u32>,
     /// Function in which the host waits before a step; a step starts with the next launch.
     wait: Option<u32>,
@@ -377,19 +378,20 @@ impl Tracker {
     #[inline]
     fn next(&mut self, sequence: &Sequence, number: u64, symbol: u32, waited: Option<u32>) -> Option<Cut> {
         let expected = match self.wait {
-            None => self.marker.is_none_or(|marker| marker == symbol),
+            None => self.marker == Some(symbol),
             wait => waited == wait,
         };
         let Some(since) = &mut self.since else {
             self.waiting = self.waiting.saturating_add(1);
-            return expected.then(|| self.begin(0, sequence));
+            let begins = expected || (self.counts() && self.undisturbed(sequence, number));
+            return begins.then(|| self.begin(0, sequence));
         };
         *since = since.saturating_add(1);
         let since = *since;
         let begins = if self.source == StepSource::Period && since == self.period {
             expected || self.undisturbed(sequence, number)
         } else {
-            (self.marker.is_some() || self.wait.is_some()) && expected && since >= self.period.div_ceil(2)
+            expected && since >= self.period.div_ceil(2)
         };
         if begins {
             return Some(self.begin(since, sequence));
@@ -413,6 +415,12 @@ impl Tracker {
         Cut::Begin(Boundary { source: self.source, period, launches, matched })
     }
 
+    /// True if nothing but the number of launches shows where a step starts.
+    fn counts(&self) -> bool {
+        self.marker.is_none() && self.wait.is_none()
+    }
+
+    /// True if most of the launches before `number` repeat those one period earlier.
     fn undisturbed(&self, sequence: &Sequence, number: u64) -> bool {
         let equal = (1..=u64::from(CONTEXT))
             .filter(|&back| number.checked_sub(back).and_then(|n| sequence.repeats(n, self.period)) == Some(true));

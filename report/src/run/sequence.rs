@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::DeviceId;
 use profiler_core::attribution::leaf::Leaf;
-use profiler_core::attribution::{Attributor, DeviceAccount, Subject, is_optimizer};
+use profiler_core::attribution::{Attributor, DeviceAccount, Subject, is_optimizer, is_selection};
 use profiler_core::steps::{RecognizedBy, StepSource};
 
 use super::{Sequence, StepMeaning, names};
@@ -30,6 +30,13 @@ impl Sequence {
             sequence.places.push((index, *place));
         }
         (steps > 0 && !places.is_empty()).then_some(sequence)
+    }
+}
+
+impl Sequence {
+    /// True if it selects elements: it reads their number, in a layer as well as in a step.
+    fn selects(&self) -> bool {
+        self.names.iter().any(|name| is_selection(name))
     }
 }
 
@@ -59,7 +66,7 @@ impl StepMeaning {
             Some(RecognizedBy::Input)
         } else if 2 * account.graph_operations() > account.operations() {
             Some(RecognizedBy::Graph)
-        } else if computes && has(&Leaf::is_host_copy) {
+        } else if computes && has(&Leaf::is_host_copy) && !sequence.is_some_and(Sequence::selects) {
             Some(RecognizedBy::Readback)
         } else if facts.is_some_and(|facts| facts.waits) {
             Some(RecognizedBy::Wait)
