@@ -170,7 +170,8 @@ impl Host {
         let (start, end) = (call.start.nanos(), call.end.nanos());
         self.memory.called(index as u32, call);
         let class = self.api_classes.get(call.function, dictionary);
-        let thread = &mut self.threads.rows[index];
+        let ThreadTable { rows, hand_over, .. } = &mut self.threads;
+        let thread = &mut rows[index];
         let succeeded = call.return_value == 0;
         let before = thread.newest_end();
         match thread.place(start, end, call.function, class) {
@@ -194,7 +195,7 @@ impl Host {
                         _ => {}
                     }
                     if class.launches() {
-                        thread.launched(end);
+                        hand_over.extend(thread.launched(end).then_some(index as u32));
                         let launch = LaunchCall { start, end, thread: index as u32, class, sampled };
                         let sequence = self.launches.insert(call.correlation, launch, thread.capturing);
                         *newest_launch = Some((launch, sequence));
@@ -206,7 +207,7 @@ impl Host {
                 if !succeeded || !class.launches() {
                     return;
                 }
-                thread.launched(end);
+                hand_over.extend(thread.launched(end).then_some(index as u32));
                 simulation.call(index, call, class, true);
                 match newest_launch {
                     Some((launch, sequence)) if launch.start == start => {

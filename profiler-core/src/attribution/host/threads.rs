@@ -68,12 +68,15 @@ pub(crate) struct HostThread {
 }
 
 impl HostThread {
-    /// A launching call has ended at `end`.
-    pub(crate) fn launched(&mut self, end: u64) {
+    /// A launching call has ended at `end`. True if the thread hands over to others from here on.
+    #[must_use]
+    pub(crate) fn launched(&mut self, end: u64) -> bool {
         self.launches += 1;
-        if self.launches == LAUNCHING_THREAD {
+        let hands_over = self.launches == LAUNCHING_THREAD;
+        if hands_over {
             self.hands_over_from = Some(end);
         }
+        hands_over
     }
 
     pub(crate) fn push(&mut self, call: ApiCall) {
@@ -283,6 +286,8 @@ pub(crate) const THREAD_LIMIT: usize = 4_096;
 pub(crate) struct ThreadTable {
     /// By place.
     pub(crate) rows: Vec<HostThread>,
+    /// Places of threads that hand over to others: few of all that a server starts.
+    pub(crate) hand_over: Vec<u32>,
     ids: Vec<ThreadId>,
     places: FxHashMap<ThreadId, u32>,
     /// The place that was requested last.
@@ -323,6 +328,7 @@ impl ThreadTable {
             (self.rows.len() - 1) as u32
         } else if let Some(place) = self.take_quiet(launches, flush) {
             let old = std::mem::take(&mut self.rows[place]);
+            self.hand_over.retain(|&other| other as usize != place);
             if old.launches > 0 {
                 self.forgotten_samples.add(old.samples.totals());
             }
@@ -338,8 +344,8 @@ impl ThreadTable {
     /// Time within `start..end` at which a thread other than `place` that launches work returned from its last
     /// call; `start` if there is none. A thread that waited outside CUDA may have waited for that one.
     pub(crate) fn handover(&self, place: u32, start: u64, end: u64) -> u64 {
-        let others = self.rows.iter().enumerate().filter(|&(other, _)| other != place as usize);
-        let returned = others.filter_map(|(_, thread)| thread.handed_over_until(end));
+        let others = self.hand_over.iter().filter(|&&other| other != place);
+        let returned = others.filter_map(|&other| self.rows[other as usize].handed_over_until(end));
         returned.fold(start, u64::max)
     }
 
