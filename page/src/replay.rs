@@ -172,7 +172,7 @@ fn packed(rows: &[&ReplayedOperation], from: u64, stand: &[f64; SCENARIO_COUNT])
     column(&|row| row.end.since(row.start) as i64);
     column(&|row| row.stream.0.into());
     column(&|row| match row.class {
-        OperationClass::Compute => 0,
+        OperationClass::Compute | OperationClass::Selection => 0,
         OperationClass::Communication => 1,
         OperationClass::CopyFromHost
         | OperationClass::CopyToHost

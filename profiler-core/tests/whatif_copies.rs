@@ -1,6 +1,6 @@
 //! Readbacks and consecutive small copies: prediction against the program without them.
 
-use crate::whatif_program::{Act, DEVICE, MACHINE, Recording, STEPS};
+use crate::whatif_program::{Act, DEVICE, MACHINE, Machine, Recording, STEPS};
 use profiler_core::whatif::{OperationClass, READBACK_BYTES, ScenarioKind, WhatIf};
 
 const TIMES: usize = 120;
@@ -61,6 +61,31 @@ fn what_is_no_readback_stays() {
 }
 
 #[test]
+fn a_selection_goes_with_the_read_of_its_size() {
+    let selection = |nanos| Act::Launch(7, nanos, OperationClass::Selection);
+    let work = || (0..4).flat_map(|_| [Act::Work(6_000), kernel(12_000)]);
+    let find = [Act::Work(6_000), selection(3_000), Act::Work(6_000), selection(2_000)].into_iter().chain(item());
+    let before: Vec<Act> = (0..10).flat_map(|_| work().chain(find.clone()).chain([selection(5_000)])).collect();
+    let after: Vec<Act> = (0..10).flat_map(|_| work()).collect();
+    assert_predicts(&before, ScenarioKind::NoReadbacks, &after, 0.005);
+}
+
+#[test]
+fn a_reduced_read_takes_the_work_on_what_was_read_behind_it() {
+    let read = [Act::Work(5_000), kernel(60_000), Act::BlockingCopy(7, 500_000, 60_000, true), Act::Work(MS)];
+    // The buffer of the driver is emptied after the copy.
+    let slow = Machine { wake_up: 110_000, ..MACHINE };
+    let before = answer(&slow.run(&read, TIMES));
+    let of = |kind| before.best_case(kind).expect("judged").speedup;
+    assert!(of(ScenarioKind::ReadsReduced) > 15.0, "{}", of(ScenarioKind::ReadsReduced));
+    assert!(of(ScenarioKind::LaunchesFree) < 1.02, "the call waits: {}", of(ScenarioKind::LaunchesFree));
+    // The framework's own work for the next launch stays.
+    let short = [Act::Work(5_000), kernel(60_000), Act::BlockingCopy(7, 500_000, 60_000, true), Act::Work(90_000)];
+    let rest = [Act::Work(5_000), kernel(60_000), Act::BlockingCopy(7, 2_000, 60_000, true), Act::Work(90_000)];
+    assert_predicts(&short, ScenarioKind::ReadsReduced, &rest, 0.05);
+}
+
+#[test]
 fn copies_in_a_row_are_one_that_moves_all_their_bytes() {
     let copies = |count: usize| (0..count).flat_map(|_| [Act::Work(4_000), Act::Copy(7, 2_000, 4_000, false)]);
     let before: Vec<Act> = copies(400).chain([Act::Work(4_000), kernel(20_000)]).collect();
@@ -101,7 +126,7 @@ fn no_copies_are_joined_across_launches_pauses_directions_streams_and_sizes() {
 fn results_that_were_reduced_are_short_copies() {
     // A step of 2 ms whose output takes 3 ms to the host, into pageable memory: the call returns when it has
     // arrived.
-    let step = |copy: Act| [Act::Work(200_000), kernel(2 * MS), copy, Act::Work(100_000)];
+    let step = |copy: Act| [Act::Work(50_000), kernel(2 * MS), copy, Act::Work(40_000)];
     let large = step(Act::BlockingCopy(7, 3 * MS, u16::MAX, true));
     let small = step(Act::BlockingCopy(7, 2_000, 8, true));
     assert_predicts(&large, ScenarioKind::ReadsReduced, &small, 0.005);

@@ -12,7 +12,9 @@ fn class() -> impl Strategy<Value = OperationClass> {
         OperationClass::Communication,
         OperationClass::CopyFromHost,
         OperationClass::CopyToHost,
+        OperationClass::CopyWithin,
         OperationClass::CopyOther,
+        OperationClass::Selection,
         OperationClass::Memset,
     ])
 }

@@ -122,6 +122,21 @@ fn run_ahead_that_a_wait_cost_is_charged_up_to_the_kernel_and_not_to_what_that_w
 }
 
 #[test]
+fn work_on_what_a_copy_brought_is_work_and_not_run_ahead_that_its_wait_cost() {
+    let after_read = |bytes| {
+        let mut scenario = busy_until_200();
+        let copy = gpu(0).stream(7).d2h(MemoryKind::Pageable, bytes).at(210).lasting(90);
+        copy.launched(&mut scenario, 1, 190, 115);
+        gpu(0).kernel("next").at(610).lasting(10).launched(&mut scenario, 1, 600, 5);
+        let leaves = scenario.leaves();
+        (leaves[Leaf::SyncDrain as usize] / 1_000, leaves[Leaf::HostCpu as usize] / 1_000)
+    };
+    // Without the read of one value, the CPU would have been further by the 110 us up to the end of the copy.
+    assert_eq!(after_read(4), (115, 185));
+    assert_eq!(after_read(8_000_000), (5, 295));
+}
+
+#[test]
 fn an_asynchronous_copy_call_of_more_than_50_us_was_a_wait() {
     let after_copy = |at, lasting| {
         let mut scenario = busy_until_200();

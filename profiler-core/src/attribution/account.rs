@@ -16,6 +16,7 @@ use super::segments::{GapEnd, GapLaunch, Idle, IdleLog, Segment, SegmentLog};
 use super::statistics::DeviceStatistics;
 use crate::steps::step_table::StepTable;
 use crate::steps::{Boundary, Cut, Steady, Step, StepSeries, StepSource, Steps};
+use crate::whatif::READBACK_BYTES;
 
 /// Names tracked for their first appearance, one bit each (128 KiB); a damaged id must not cost more.
 const KNOWN_LIMIT: u32 = 1 << 20;
@@ -46,6 +47,8 @@ pub struct DeviceAccount {
     /// a step.
     pub(super) breaks: Vec<u64>,
     named_steps: bool,
+    /// End of the newest copy to the host that is more than a readback.
+    read_end: u64,
     /// Intervals in which the profiler itself held up the program.
     disturbed: Vec<(Timestamp, Timestamp)>,
     /// Log of recorded segments, if requested.
@@ -71,6 +74,7 @@ impl DeviceAccount {
             boundaries: Vec::new(),
             breaks: Vec::new(),
             named_steps: false,
+            read_end: 0,
             disturbed: Vec::new(),
             segments: None,
         }
@@ -259,6 +263,10 @@ impl DeviceAccount {
         }
         self.phases.operation(self.position, novel, &self.leaves);
         self.phases.kind(kind);
+        let to_host = matches!(operation.leaf, Leaf::CopyD2hPageable | Leaf::CopyD2hPinned | Leaf::CopyD2hOther);
+        if to_host && operation.bytes > READBACK_BYTES {
+            self.read_end = self.read_end.max(operation.end);
+        }
         if operation.link != 0 {
             self.phases.crossed(operation.leaf, operation.link.into());
         }
@@ -297,6 +305,11 @@ impl DeviceAccount {
 
     pub(super) fn position(&self) -> u64 {
         self.position
+    }
+
+    /// End of the newest copy to the host of more than [`READBACK_BYTES`]; 0 without one.
+    pub(super) fn read_end(&self) -> u64 {
+        self.read_end
     }
 
     /// Records busy time up to `to`; `running` has a bit for each running leaf.

@@ -181,6 +181,8 @@ fn host_part(
     let spanning = calls.first().filter(|call| call.start < from);
     let just_ended = before.filter(|call| call.end + SYNC_SLACK_NANOS >= from);
     let wait = spanning.or(just_ended).filter(|call| call.class.waits(call.end - call.start));
+    // A large read is for work on what was read, which could not have run ahead.
+    let wait = wait.filter(|_| account.read_end() != from);
     let slack = Slack {
         nanos: wait.map_or(0, |call| from.saturating_sub(call.start)),
         subject: wait.map_or(Subject::None, |call| Subject::Call(call.function)),

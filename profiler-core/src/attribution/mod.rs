@@ -43,7 +43,7 @@ pub use host::stacks::{HostLine, LineId};
 pub use host::stacks::{is_native, line_of};
 pub use host_cause::{GapSamples, GapTotals, Producer, Seen, Stratum, Subject};
 pub use host_lead::HostLead;
-pub use operation::{is_communication, is_optimizer};
+pub use operation::{is_communication, is_optimizer, is_selection};
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTotals, Spread};
 pub use ranges::{is_step, template};
 

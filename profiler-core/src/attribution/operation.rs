@@ -52,6 +52,8 @@ pub(super) struct DeviceOperation {
     pub(super) input: bool,
     /// True for an optimizer's kernel, by its name.
     pub(super) optimizer: bool,
+    /// True for a kernel that only finds the size or the places of a selection, by its name.
+    pub(super) selection: bool,
     /// CUPTI's id of the graph that contains it; 0 outside graphs, or if the record does not have it.
     pub(super) graph_id: u32,
     /// Number of the flush during which it arrived.
@@ -98,6 +100,7 @@ impl DeviceOperation {
             graph_id: 0,
             input: false,
             optimizer: false,
+            selection: false,
             flush: 0,
             symbol: 0,
             status: LaunchStatus::default(),
@@ -113,12 +116,13 @@ impl DeviceOperation {
     /// A kernel. Its duration at the nearest roofline is not known here.
     #[inline]
     pub(super) fn of_kernel(kernel: &Kernel, class: &KernelClass, dictionary: &Dictionary) -> Self {
-        let &KernelClass { name, communication, optimizer, symbol, blocks } = class;
+        let &KernelClass { name, communication, optimizer, selection, symbol, blocks } = class;
         Self {
             leaf: if communication { Leaf::Communication } else { Leaf::Compute },
             subject: Subject::Kernel(name),
             graph: kernel.graph_id != 0,
             optimizer,
+            selection: selection == Selection::Places,
             kernel: kernel.config.0,
             graph_id: kernel.graph_id,
             symbol: if kernel.graph_id == 0 { symbol } else { symbol_of_graph(kernel.graph_id) },
@@ -255,6 +259,32 @@ pub fn is_optimizer(name: &str) -> bool {
     OPTIMIZER.iter().any(|part| name.contains(part))
 }
 
+/// Part of finding a selection that a kernel does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Selection {
+    None,
+    /// It counts, or adds up anything else: CUB's reduction.
+    Sum,
+    /// It finds the places of the selected elements: CUB's selection, used by boolean indexing and `nonzero`
+    /// of PyTorch and CuPy.
+    Places,
+}
+
+/// True if a kernel of this name (mangled or not) finds the places of selected elements.
+pub fn is_selection(name: &str) -> bool {
+    Selection::of(name) == Selection::Places
+}
+
+impl Selection {
+    fn of(name: &str) -> Self {
+        match name {
+            name if name.contains("DeviceSelect") || name.contains("DeviceCompactInit") => Self::Places,
+            name if name.contains("DeviceReduce") => Self::Sum,
+            _ => Self::None,
+        }
+    }
+}
+
 /// True if a kernel of this name (mangled or not) communicates.
 pub fn is_communication(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
@@ -291,6 +321,7 @@ pub(super) struct KernelClass {
     pub(super) name: NameId,
     pub(super) communication: bool,
     optimizer: bool,
+    selection: Selection,
     /// Equal for the same name and grid.
     symbol: u32,
     /// Blocks of the grid; 0 if they are unknown, or enough to fill any device.
@@ -299,28 +330,39 @@ pub(super) struct KernelClass {
 
 /// Classes by launch configuration, so that each name is examined once.
 #[derive(Debug, Default)]
-pub(super) struct KernelClasses(Vec<Option<KernelClass>>);
+pub(super) struct KernelClasses {
+    rows: Vec<Option<KernelClass>>,
+    /// True if the program selects: its sums by the same library are taken for counts.
+    selects: bool,
+}
 
 impl KernelClasses {
     /// Configurations that the dictionary does not know are not cached.
     pub(super) fn get(&mut self, config: LaunchConfigId, dictionary: &Dictionary) -> KernelClass {
         let index = config.0 as usize;
-        if let Some(&Some(known)) = self.0.get(index) {
-            return known;
+        if let Some(&Some(known)) = self.rows.get(index) {
+            return self.counting(known);
         }
         let LaunchConfig { name, grid, .. } = dictionary.launch_config(config);
         let communication = is_communication(dictionary.name(name));
         let blocks = grid.into_iter().try_fold(1u16, |blocks, n| blocks.checked_mul(u16::try_from(n).ok()?));
         let optimizer = is_optimizer(dictionary.name(name));
         let (symbol, blocks) = (symbol(&(name, grid)), blocks.unwrap_or(0));
-        let class = KernelClass { name, communication, optimizer, symbol, blocks };
+        let selection = Selection::of(dictionary.name(name));
+        self.selects |= selection == Selection::Places;
+        let class = KernelClass { name, communication, optimizer, selection, symbol, blocks };
         if index < dictionary.launch_configs().len() {
-            if self.0.len() <= index {
-                self.0.resize(index + 1, None);
+            if self.rows.len() <= index {
+                self.rows.resize(index + 1, None);
             }
-            self.0[index] = Some(class);
+            self.rows[index] = Some(class);
         }
-        class
+        self.counting(class)
+    }
+
+    fn counting(&self, class: KernelClass) -> KernelClass {
+        let counts = self.selects && class.selection == Selection::Sum;
+        KernelClass { selection: if counts { Selection::Places } else { class.selection }, ..class }
     }
 }
 

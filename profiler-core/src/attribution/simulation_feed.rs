@@ -13,7 +13,7 @@ use super::operation::DeviceOperation;
 use crate::thresholds::CLOCK_SLACK_NANOS;
 use crate::whatif::{
     self, BestCase, CallClass, Launched, LaunchedBy, MOST_BYTES, OperationClass, Simulation, SmallGrid, Transfer,
-    WhatIf,
+    WhatIf, removed_in,
 };
 
 /// Passes the required calls, operations and steps to the simulation.
@@ -91,17 +91,20 @@ impl SimulationFeed {
             if self.prices.graph_node > 0 {
                 self.whatif.graph_node(thread, launch.start, self.prices.graph_node);
             }
-        } else if (fit > 0 || bytes > 0)
-            && let Some(class) = OperationClass::of(operation.leaf)
+        } else if (fit > 0 || bytes > 0 || operation.selection)
+            && let Some(class) = class_of(operation)
         {
             let to_host = class == OperationClass::CopyToHost;
             let launched = match class {
+                OperationClass::Selection | OperationClass::CopyWithin => match removed_in(class, bytes) {
+                    Some(kind) => Launched::RemovedIn(kind),
+                    None => return,
+                },
                 _ if fit > 0 => Launched::Grid(SmallGrid { device, stream, kernel, fit: fit.into() }),
                 OperationClass::CopyToHost => Launched::Copy(Transfer { device, stream, to_host, bytes }),
                 OperationClass::CopyFromHost if bytes < MOST_BYTES => {
                     Launched::Copy(Transfer { device, stream, to_host, bytes })
                 }
-                OperationClass::CopyWithin if bytes == MOST_BYTES => Launched::DeviceCopy,
                 _ => return,
             };
             self.whatif.launches(thread, launch.start, launched);
@@ -116,7 +119,7 @@ impl SimulationFeed {
         if self.whatif.skips(begin) {
             return;
         }
-        let Some(class) = OperationClass::of(operation.leaf) else { return };
+        let Some(class) = class_of(operation) else { return };
         let correlation = operation.correlation;
         let tracing_ns = self.before(operation, class);
         self.whatif.operation(&whatif::Operation {
@@ -168,6 +171,11 @@ impl SimulationFeed {
         let simulated = if watermark == u64::MAX { watermark } else { watermark.saturating_sub(CLOCK_SLACK_NANOS) };
         self.whatif.advance(simulated);
     }
+}
+
+/// Class of an operation; `None` for idle leaves.
+fn class_of(operation: &DeviceOperation) -> Option<OperationClass> {
+    if operation.selection { Some(OperationClass::Selection) } else { OperationClass::of(operation.leaf) }
 }
 
 /// Tracing overhead of a call of this class that does not wait, without the nodes of a graph, nanoseconds.

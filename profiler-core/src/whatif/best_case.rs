@@ -15,8 +15,8 @@ use crate::attribution::leaf::{Cause, Leaf, Leaves};
 
 /// Gains below this are not shown.
 pub const WORTH_SHOWING: f64 = 1.01;
-/// Minimum speedup that makes a fix worth planning.
-pub const WORTH_DOING: f64 = 1.05;
+/// Minimum speedup that makes a fix worth planning. Of ten predicted gains of less, five were not there.
+pub const WORTH_DOING: f64 = 1.15;
 
 /// Best case of one scenario.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,11 +39,15 @@ impl BestCase {
         Self { kind, step_ns, speedup, interval: None }
     }
 
-    /// Simulated result, with a `spread` over the steps as returned by [`spread`](super::intervals::spread).
-    pub(super) fn simulated(kind: ScenarioKind, real: u64, possible: u64, spread: f64) -> Self {
+    /// Simulated result, with a `spread` over the steps as returned by [`spread`](super::intervals::spread);
+    /// `untraced` is the fraction of a step that remains without tracing.
+    pub(super) fn simulated(kind: ScenarioKind, real: u64, possible: u64, spread: f64, untraced: f64) -> Self {
         let best_case = Self::new(kind, real, possible);
         let known = best_case.speedup.is_finite();
-        Self { interval: known.then(|| interval(std::iter::once(kind), best_case.speedup, spread)), ..best_case }
+        Self {
+            interval: known.then(|| interval(std::iter::once(kind), best_case.speedup, spread, untraced)),
+            ..best_case
+        }
     }
 
     /// Additive bounds of a step (or of any window) with these leaves. Time without work is left out of both

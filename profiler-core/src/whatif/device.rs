@@ -15,7 +15,7 @@ use super::host::{Begun, SimulatedThread};
 use super::input::{Call, Operation, OperationClass, READBACK_BYTES};
 use super::joined::{SMALL_COPY_NANOS, joined_nanos};
 use super::replay_log::{ReplayLog, ReplayedOperation};
-use super::scenario::{ScenarioKind, beside};
+use super::scenario::{ScenarioKind, beside, removed_in};
 use super::variants::{Clocks, Origin, VARIANT_COUNT, Variants, as_clock, is_traced, later, latest, plus};
 use crate::thresholds::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
 
@@ -161,16 +161,9 @@ impl Stream {
         for variant in beside.into_iter().flat_map(|kind| variants.without(kind)) {
             free[variant] = newest.map_or(f64::MIN, |run| run.free[variant]);
         }
-        if operation.class == OperationClass::CopyToHost && operation.bytes <= READBACK_BYTES {
-            // It is removed: the next operation finds the stream as this one did.
-            for variant in variants.without(ScenarioKind::NoReadbacks) {
-                free[variant] = newest.map_or(f64::MIN, |run| run.free[variant]);
-                done[variant] = newest.map_or(f64::MIN, |run| run.done[variant]);
-                begin[variant] = done[variant];
-            }
-        }
-        if operation.is_device_copy() {
-            for variant in variants.without(ScenarioKind::DeviceCopiesGone) {
+        if let Some(kind) = removed_in(operation.class, operation.bytes) {
+            // The next operation finds the stream as this one did.
+            for variant in variants.without(kind) {
                 free[variant] = newest.map_or(f64::MIN, |run| run.free[variant]);
                 done[variant] = newest.map_or(f64::MIN, |run| run.done[variant]);
                 begin[variant] = done[variant];
@@ -316,7 +309,8 @@ impl Streams {
         progress.clocks = latest(&progress.clocks, &done);
         progress.real = progress.real.max(end);
         // Only a call that has not returned can have waited for it.
-        launch.filter(|launch| start <= launch.end).map(|_| Begun { start, end, clocks: begin })
+        let to_host = operation.class == OperationClass::CopyToHost;
+        launch.filter(|launch| start <= launch.end).map(|_| Begun { start, end, clocks: begin, to_host })
     }
 
     /// Real dependencies of an operation. Exactly one edge carries the real lag: the one that was last. The

@@ -5,7 +5,7 @@
 
 use super::best_case::BestCase;
 use super::combinations::Combined;
-use super::intervals::{interval, spread};
+use super::intervals::{PRICE, interval, spread};
 use super::scenario::ScenarioKind;
 use super::steps::StepTimes;
 use super::variants::Removed;
@@ -86,7 +86,8 @@ impl WhatIf {
             let possible =
                 |kind: ScenarioKind| real as f64 * replayed(kind) as f64 / base as f64 / represented_steps as f64;
             let without = replayed(ScenarioKind::Untraced);
-            untraced = Some((without as f64 / base as f64).min(1.0));
+            let part = (without as f64 / base as f64).min(1.0);
+            untraced = Some(part);
             let now = possible(ScenarioKind::Untraced) as u64;
             for kind in ScenarioKind::ALL.into_iter().filter(|kind| kind.is_change()) {
                 // Without counters no kernel has a known roofline, so there is no result.
@@ -97,7 +98,7 @@ impl WhatIf {
                     (row.replayed[kind as usize] as f64, row.replayed[ScenarioKind::Untraced as usize] as f64)
                 };
                 let spread = spread(&rows.iter().map(pair).collect::<Vec<_>>());
-                best_cases.push(BestCase::simulated(kind, now, possible(kind) as u64, spread));
+                best_cases.push(BestCase::simulated(kind, now, possible(kind) as u64, spread, part));
             }
         }
         let believed = |set: &&Combined| refused.is_none() && set.steps >= FEWEST_STEPS as u64;
@@ -164,7 +165,14 @@ impl WhatIf {
         }
         let set = self.combined.iter().find(|set| set.removed == removed)?;
         let speedup = first.speedup * set.gain_after(first.kind);
-        speedup.is_finite().then(|| (speedup, interval(removed.kinds(), speedup, 0.0)))
+        speedup.is_finite().then(|| (speedup, interval(removed.kinds(), speedup, 0.0, self.untraced.unwrap_or(1.0))))
+    }
+
+    /// Fraction of a step that remains without tracing, from and to: how wrong the table of its overhead may
+    /// be. `None` as for `untraced`.
+    pub fn untraced_range(&self) -> Option<(f64, f64)> {
+        let traced = 1.0 - self.untraced?;
+        Some(((1.0 - PRICE.1 * traced).max(0.0), 1.0 - PRICE.0 * traced))
     }
 
     /// Best case of one scenario, if it has a result.

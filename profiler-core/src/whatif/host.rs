@@ -35,8 +35,8 @@ pub(super) struct SimulatedThread {
     /// Entry of the call that launches this operation instead, in scenarios where small grids are one kernel
     /// or small copies are one copy.
     pub(super) leader: Option<u64>,
-    /// True if that call makes a large copy within the device.
-    device_copy: bool,
+    /// Scenario in which that call does not exist, besides those that `copies` knows.
+    removed_in: Option<ScenarioKind>,
     /// True if the previous call moved its copy through a staging buffer.
     pub(super) staged: bool,
     /// Real time of the last return.
@@ -54,6 +54,8 @@ pub(super) struct Begun {
     pub(super) end: u64,
     /// Start in every scenario.
     pub(super) clocks: Clocks,
+    /// True if it copies to the host.
+    pub(super) to_host: bool,
 }
 
 /// The launching thread that returned last.
@@ -78,13 +80,14 @@ impl SimulatedThread {
         let (grid, copy) = match launched {
             Some(Launched::Grid(grid)) => (Some(grid), None),
             Some(Launched::Copy(copy)) => (None, Some(copy)),
-            Some(Launched::DeviceCopy) | None => (None, None),
+            Some(Launched::RemovedIn(_)) | None => (None, None),
         };
-        self.device_copy = launched == Some(Launched::DeviceCopy);
-        if self.device_copy && own_gap <= DISPATCH_NANOS {
-            for variant in variants.without(ScenarioKind::DeviceCopiesGone) {
-                entered[variant] = self.clocks[variant];
-            }
+        self.removed_in = match launched {
+            Some(Launched::RemovedIn(kind)) => Some(kind),
+            _ => None,
+        };
+        if let Some(kind) = self.removed_in.filter(|_| own_gap <= DISPATCH_NANOS) {
+            variants.without(kind).for_each(|variant| entered[variant] = self.clocks[variant]);
         }
         self.leader = None;
         if let Some((leader, returned)) = self.batches.enter(call, grid, own_gap) {
@@ -97,6 +100,9 @@ impl SimulatedThread {
         }
         if self.copies.open.of_readback && own_gap <= DISPATCH_NANOS {
             variants.without(ScenarioKind::NoReadbacks).for_each(|variant| entered[variant] = self.clocks[variant]);
+        }
+        if self.copies.open.after_read && own_gap > DISPATCH_NANOS {
+            variants.without(ScenarioKind::ReadsReduced).for_each(|variant| entered[variant] = self.clocks[variant]);
         }
     }
 
@@ -114,12 +120,15 @@ impl SimulatedThread {
             CallClass::Memory => add(ScenarioKind::NoAllocations, lasted),
             CallClass::Other => {}
         }
-        let CopyCall { of_readback, joined, .. } = self.copies.open;
+        let CopyCall { of_readback, after_read, joined, .. } = self.copies.open;
         if of_readback {
             add(ScenarioKind::NoReadbacks, lasted);
         }
-        if self.device_copy {
-            add(ScenarioKind::DeviceCopiesGone, lasted);
+        if after_read && gap > DISPATCH_NANOS {
+            add(ScenarioKind::ReadsReduced, gap);
+        }
+        if let Some(kind) = self.removed_in {
+            add(kind, lasted);
         }
         if joined {
             add(ScenarioKind::CopiesJoined, lasted.saturating_add(gap));
@@ -140,7 +149,7 @@ impl SimulatedThread {
         variants: &Variants,
     ) {
         let entered = &self.entered;
-        let CopyCall { of_readback, large_read, joined } = self.copies.open;
+        let CopyCall { of_readback, large_read, joined, .. } = self.copies.open;
         if joined {
             let (copied, wake_up) = released.filter(|_| call.class == CallClass::Wait).unwrap_or((entered, 0));
             for variant in variants.without(ScenarioKind::CopiesJoined) {
@@ -164,8 +173,8 @@ impl SimulatedThread {
         if of_readback {
             variants.without(ScenarioKind::NoReadbacks).for_each(|variant| clocks[variant] = entered[variant]);
         }
-        if self.device_copy {
-            variants.without(ScenarioKind::DeviceCopiesGone).for_each(|variant| clocks[variant] = entered[variant]);
+        if let Some(kind) = self.removed_in {
+            variants.without(kind).for_each(|variant| clocks[variant] = entered[variant]);
         }
     }
 
@@ -310,7 +319,7 @@ impl Threads {
             entered: [0.0; VARIANT_COUNT],
             begun: None,
             leader: None,
-            device_copy: false,
+            removed_in: None,
             staged: false,
             returned: at,
             clocks: [origin.clock(at); VARIANT_COUNT],

@@ -10,6 +10,7 @@ use std::collections::BinaryHeap;
 
 use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 
+use super::scenario::ScenarioKind;
 use crate::attribution::api::ApiClass;
 use crate::attribution::leaf::Leaf;
 use crate::collections::sorted_runs::InOrder;
@@ -78,6 +79,8 @@ impl Call {
 pub enum OperationClass {
     /// A kernel that computes.
     Compute,
+    /// A kernel that only finds how many elements a selection has, and where they are.
+    Selection,
     /// A kernel that communicates.
     Communication,
     /// A copy from the host: does not depend on computed data.
@@ -174,13 +177,6 @@ pub struct Operation {
     pub kernel: u32,
 }
 
-impl Operation {
-    /// True for a large copy within the device.
-    pub(super) fn is_device_copy(&self) -> bool {
-        self.class == OperationClass::CopyWithin && self.bytes == MOST_BYTES
-    }
-}
-
 /// Copies of at least this many bytes are not distinguished from larger ones.
 pub const MOST_BYTES: u16 = u16::MAX;
 /// Maximum size of a readback, one page: a copy to the host that the host waits for to read one or a few
@@ -219,8 +215,8 @@ pub enum Launched {
     Grid(SmallGrid),
     /// A copy to the host, or a small one from it.
     Copy(Transfer),
-    /// A large copy within the device.
-    DeviceCopy,
+    /// Another operation that does not exist in this scenario.
+    RemovedIn(ScenarioKind),
 }
 
 /// Maximum events that wait for the watermark (at most 64 bytes each): several seconds of the densest

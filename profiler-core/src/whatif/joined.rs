@@ -119,6 +119,8 @@ pub(super) fn joined_nanos(operation: &Operation) -> u64 {
 pub(super) struct CopyCalls {
     /// True if the newest call that launches or waits made a readback.
     behind_readback: bool,
+    /// True if that call made a larger read, or waited for one.
+    behind_read: bool,
     newest: Option<Joined>,
     pub(super) open: CopyCall,
 }
@@ -130,6 +132,8 @@ pub(super) struct CopyCall {
     pub(super) of_readback: bool,
     /// True if it makes a copy to the host that is larger than a readback.
     pub(super) large_read: bool,
+    /// True if it is the first that launches or waits after such a copy and the wait for it.
+    pub(super) after_read: bool,
     /// True if it makes a copy that is joined with an earlier one, or waits directly after one.
     pub(super) joined: bool,
 }
@@ -167,6 +171,8 @@ impl CopyCalls {
         self.open.of_readback = readback || (waits && self.behind_readback);
         self.open.large_read = copy.is_some_and(|copy| copy.is_large_read());
         self.behind_readback = readback;
+        self.open.after_read = self.behind_read;
+        self.behind_read = self.open.large_read || (self.behind_read && waits && host_gap <= DISPATCH_NANOS);
         let Some(copy) = copy.filter(|copy| copy.bytes < MOST_BYTES) else {
             if !waits {
                 self.newest = None;

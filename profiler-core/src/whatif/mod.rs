@@ -63,6 +63,7 @@ pub use input::{
 };
 pub use replay::RELEASE_NANOS;
 pub use replay_log::ReplayedOperation;
+pub(crate) use scenario::removed_in;
 pub use scenario::{SCENARIO_COUNT, ScenarioKind};
 pub use steps::StepTimes;
 pub use variants::Removed;
@@ -284,7 +285,7 @@ impl Simulation {
         // No result unless a step became shorter.
         let step_ns = answer.best_cases.first()?;
         let now = (step_ns.step_ns as f64 * step_ns.speedup) as u64;
-        let unchanged = BestCase::simulated(ScenarioKind::KernelsAtRoof, now, now, 0.0);
+        let unchanged = BestCase::simulated(ScenarioKind::KernelsAtRoof, now, now, 0.0, 1.0);
         Some(answer.best_case(ScenarioKind::KernelsAtRoof).copied().unwrap_or(unchanged))
     }
 

@@ -255,7 +255,11 @@ fn released_by<'a>(call: &Call, own: Option<&'a Begun>, streams: &'a Streams) ->
     if let Some(own) = own.filter(|own| own.start > call.start && own.start <= call.end && own.end > call.end) {
         return Some(Released { at: own.start, clocks: &own.clocks, staged: true });
     }
-    let earliest = call.start.max(call.end.saturating_sub(RELEASE_NANOS + 1));
+    let mut earliest = call.start.max(call.end.saturating_sub(RELEASE_NANOS + 1));
+    // Its data is then moved out of the staging buffer, which takes longer than waking up.
+    if let Some(own) = own.filter(|own| own.to_host && own.end > call.start && own.end <= earliest) {
+        earliest = own.end - 1;
+    }
     let (at, clocks) = streams.ended_within(earliest, call.end)?;
     Some(Released { at, clocks, staged: false })
 }

@@ -5,7 +5,7 @@
 //! ([`Removed`](super::variants::Removed)). So every edge that is not named there stays, and the result is
 //! monotone: a max-plus system with smaller weights cannot end later.
 
-use super::input::OperationClass;
+use super::input::{MOST_BYTES, OperationClass, READBACK_BYTES};
 use crate::attribution::leaf::Cause;
 use gpuwhy_trace::named;
 
@@ -40,17 +40,18 @@ named! {
         /// one block per multiprocessor.
         GridsFilled "grids_filled",
         /// The host reads no small values back: copies to the host of at most
-        /// [`READBACK_BYTES`](super::input::READBACK_BYTES), the calls that make them, the waits after them
-        /// and the short host gaps before both are removed.
+        /// [`READBACK_BYTES`], the calls that make them, the waits after them
+        /// and the short host gaps before both are removed; so are kernels that only find the size of a
+        /// selection, which the host reads (boolean indexing, `nonzero`).
         NoReadbacks "no_readbacks",
         /// Consecutive small copies in one direction are one copy: all but the first of their calls, the
         /// waits directly after them and the host gaps between them are removed; their bytes still cross the
         /// link.
         CopiesJoined "copies_joined",
         /// Larger copies to the host are as short as small ones, because their data was reduced on the
-        /// device.
+        /// device; so the host's work directly after them, with their data, is gone too.
         ReadsReduced "reads_reduced",
-        /// There are no large copies within the device: those of at least [`MOST_BYTES`](super::input::MOST_BYTES),
+        /// There are no large copies within the device: those of at least [`MOST_BYTES`],
         /// the calls that make them, and the short host gaps before those are removed.
         DeviceCopiesGone "device_copies_gone",
         /// The host does no work between launches that takes longer than a framework's work for one
@@ -120,6 +121,16 @@ pub(super) const fn beside(class: OperationClass) -> Option<ScenarioKind> {
         | OperationClass::CopyWithin
         | OperationClass::CopyOther => Some(ScenarioKind::CopiesOverlapped),
         OperationClass::Communication => Some(ScenarioKind::CommunicationHidden),
-        OperationClass::Compute | OperationClass::Memset => None,
+        OperationClass::Compute | OperationClass::Selection | OperationClass::Memset => None,
+    }
+}
+
+/// Scenario in which an operation of this class that copies this many bytes does not exist.
+pub(crate) const fn removed_in(class: OperationClass, bytes: u16) -> Option<ScenarioKind> {
+    match class {
+        OperationClass::CopyToHost if bytes <= READBACK_BYTES => Some(ScenarioKind::NoReadbacks),
+        OperationClass::Selection => Some(ScenarioKind::NoReadbacks),
+        OperationClass::CopyWithin if bytes == MOST_BYTES => Some(ScenarioKind::DeviceCopiesGone),
+        _ => None,
     }
 }

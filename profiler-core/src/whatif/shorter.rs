@@ -89,7 +89,7 @@ impl EventLog {
 }
 
 fn shortened(operation: &Operation, remains: &dyn Fn(DeviceId, u32) -> f64) -> Operation {
-    if operation.class != OperationClass::Compute {
+    if !matches!(operation.class, OperationClass::Compute | OperationClass::Selection) {
         return *operation;
     }
     let gone = 1.0 - remains(operation.device, operation.kernel).clamp(0.0, 1.0);

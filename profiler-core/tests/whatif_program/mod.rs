@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 use profiler_core::steps::{StepSeries, StepSource};
 use profiler_core::whatif::{
-    Call, CallClass, Launched, LaunchedBy, Operation, OperationClass, Simulation, SmallGrid, Transfer,
+    Call, CallClass, Launched, LaunchedBy, Operation, OperationClass, ScenarioKind, Simulation, SmallGrid, Transfer,
 };
 
 pub const DEVICE: DeviceId = DeviceId(0);
@@ -120,6 +120,9 @@ impl Machine {
                     }
                     other => (other, 0),
                 };
+                if let Act::Launch(_, _, OperationClass::Selection) = act {
+                    seen.reported.push((ThreadId(thread), now, Launched::RemovedIn(ScenarioKind::NoReadbacks)));
+                }
                 match act {
                     Act::Work(nanos) => now += nanos,
                     Act::Input(nanos) => {
