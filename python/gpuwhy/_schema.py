@@ -136,6 +136,7 @@ class WhatIf(TypedDict):
 
 class Untraced(TypedDict):
     step_ns: int
+    step_range_ns: List[int]
     share_of_tracing: float
     source: str
 

@@ -247,11 +247,11 @@ fn workers_that_keep_up_are_counted() {
 fn a_line_says_what_the_program_gains_without_it() {
     let judged = |share: f64, without: u64| {
         let lines = [line(HostCause::Code, 42, share, Some(MS))];
-        let without = Some((ScenarioKind::DeviceOnly, without));
+        let without = Some((ScenarioKind::NoHostWork, without));
         judge_simulated(Leaf::HostCpu, &[(HostCause::Code, 600)], &lines, SampleTotals::default(), without)
     };
     assert!(says(&judged(0.5, 20), "(50 %); without it about 2.0x faster."), "{:?}", judged(0.5, 20).evidence);
-    // The device itself needs most of the time.
+    // The rest of the host's work is not more.
     assert!(says(&judged(0.5, 80), "; without it about 1.25x faster."), "{:?}", judged(0.5, 80).evidence);
     assert!(!says(&judged(0.04, 20), "without it"));
 }

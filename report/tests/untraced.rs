@@ -46,7 +46,10 @@ fn a_program_that_only_tracing_makes_launch_bound_is_bound_by_its_kernels() {
     assert_eq!(untraced.source, PriceSource::Measured);
     assert_eq!(report.bottleneck.cause, Cause::GpuCompute, "{report}");
     let text = report.full().split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("Without gpuwhy a step takes about 3.7 ms (measured with it: 4.1 ms)"), "{text}");
+    assert!(
+        text.contains("Without gpuwhy a step takes about 3.7 ms (3.1 ms to 3.9 ms; measured with it: 4.1 ms)"),
+        "{text}"
+    );
     assert!(
         text.contains("Tracing itself makes this program launch-bound: without it, waiting for launches takes"),
         "{text}"

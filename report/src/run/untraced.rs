@@ -25,8 +25,10 @@ impl Untraced {
         let (source, what_if) = (attributor.price_source(), what_if?);
         let part = what_if.untraced.filter(|_| source != PriceSource::Unknown)?;
         let measured_step_ns = median(&account.steps()).or_else(|| what_if.step_ns())?;
-        let step_ns = (measured_step_ns as f64 * part).round() as u64;
-        Some(Self { step_ns, measured_step_ns, share_of_tracing: 1.0 - part, source })
+        let of_step = |part: f64| (measured_step_ns as f64 * part).round() as u64;
+        let (least, most) = what_if.untraced_range()?;
+        let step_range_ns = (of_step(least), of_step(most));
+        Some(Self { step_ns: of_step(part), step_range_ns, measured_step_ns, share_of_tracing: 1.0 - part, source })
     }
 
     /// True if the report mentions it without being requested to.
@@ -42,8 +44,13 @@ fn median(steps: &Steps) -> Option<u64> {
 
 /// Sentence about the step without gpuwhy, with the source of the overhead table.
 pub(super) fn sentence(untraced: &Untraced) -> String {
-    let [without, with] = [untraced.step_ns, untraced.measured_step_ns].map(duration);
-    format!("Without gpuwhy a step takes about {without} (measured with it: {with}), {}.", untraced.source.words())
+    let (least, most) = untraced.step_range_ns;
+    let [without, least, most, with] = [untraced.step_ns, least, most, untraced.measured_step_ns].map(duration);
+    let range = if least == most { String::new() } else { format!("{least} to {most}; ") };
+    format!(
+        "Without gpuwhy a step takes about {without} ({range}measured with it: {with}), {}.",
+        untraced.source.words()
+    )
 }
 
 /// Sentence for the first screen about the device with the longest window, if tracing takes enough of its
@@ -168,14 +175,19 @@ mod tests {
     #[test]
     fn the_sentence_names_both_steps_and_whose_prices() {
         let of = |source| {
-            let untraced =
-                Untraced { step_ns: 3_720_000, measured_step_ns: 4_100_000, share_of_tracing: 0.093, source };
+            let untraced = Untraced {
+                step_ns: 3_720_000,
+                step_range_ns: (3_180_000, 3_910_000),
+                measured_step_ns: 4_100_000,
+                share_of_tracing: 0.093,
+                source,
+            };
             assert!(untraced.is_notable());
             sentence(&untraced)
         };
         assert_eq!(
             of(PriceSource::Measured),
-            "Without gpuwhy a step takes about 3.7 ms (measured with it: 4.1 ms), estimated from tracing overhead \
+            "Without gpuwhy a step takes about 3.7 ms (3.2 ms to 3.9 ms; measured with it: 4.1 ms), estimated from tracing overhead \
              measured on this machine."
         );
         assert!(of(PriceSource::OtherMachine).contains("measured on another machine"));

@@ -86,10 +86,14 @@ pub(super) const NO_DEVICE_COPIES: &str = "Remove copies within the GPU that are
 pub(super) const READS_FIRST: &str =
     " First remove the reads of single values (.item(), .cpu()) from the step: a graph cannot contain them.";
 
+/// The same if those reads are sizes of selections.
+pub(super) const SIZES_FIRST: &str = " First replace boolean indexing and nonzero(): a graph cannot contain reading their size. Use torch.where, or multiply \
+     by the mask.";
+
 /// Sentence about the largest gain outside of kernels, if it justifies a step of a plan.
 pub(super) fn beside_compute(best_case: Option<&BestCase>) -> String {
     match best_case.filter(|best_case| best_case.speedup >= WORTH_DOING) {
-        None => " Nothing on the CPU will make this faster.".to_owned(),
+        None => " No change on the CPU gains 15 %.".to_owned(),
         Some(best_case) => format!(
             " With the same kernels, the program would be {} if {}.",
             words::faster(best_case.speedup, best_case.interval),

@@ -3,6 +3,7 @@
 //! Causes, kernels and copies cover the complete steady time; statements about steps cover the steady ones.
 
 use gpuwhy_trace::record::CopyKind;
+use profiler_core::attribution::is_selection;
 use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::steps::Step;
 use profiler_core::thresholds::WORTH_SHARE;
@@ -211,6 +212,7 @@ pub(super) fn tightest_best_case(cause: Cause, devices: &[DeviceReport]) -> Opti
     let named: &[ScenarioKind] = match cause {
         Cause::Copy => &[ScenarioKind::DeviceCopiesGone, ScenarioKind::ReadsReduced, ScenarioKind::CopiesJoined],
         Cause::Sync => &[ScenarioKind::NoReadbacks],
+        Cause::HostCpu => &[ScenarioKind::ReadsReduced],
         Cause::Launch if small_copies(devices).is_some() => &[ScenarioKind::CopiesJoined],
         Cause::GpuCompute => &[ScenarioKind::KernelsAtRoof],
         _ => &[],
@@ -259,6 +261,14 @@ pub(super) fn small_reads(devices: &[DeviceReport]) -> Option<(u64, u64)> {
     });
     let kernels = devices.iter().flat_map(|device| &device.kernels).map(|row| row.durations.count());
     (count > 0 && count >= kernels.fold(0, u64::saturating_add) / KERNELS_A_READ).then(|| (count, bytes / count))
+}
+
+/// True if these reads are mostly sizes of selections: boolean indexing or `nonzero`.
+pub(super) fn reads_sizes(devices: &[DeviceReport]) -> bool {
+    let kernels = devices.iter().flat_map(|device| &device.kernels).filter(|row| is_selection(&row.name));
+    // Two kernels for each selection.
+    let selections = kernels.map(|row| row.durations.count()).fold(0, u64::saturating_add) / 2;
+    small_reads(devices).is_some_and(|(count, _)| 2 * selections > count)
 }
 
 fn tightest_of(kind: ScenarioKind, devices: &[DeviceReport]) -> Option<(&WhatIf, &BestCase)> {
@@ -360,6 +370,12 @@ fn kernel_sentences(cause: Cause, devices: &[DeviceReport]) -> Vec<String> {
 fn read_sentence(devices: &[DeviceReport]) -> Option<String> {
     let (count, each) = small_reads(devices)?;
     let (times, each) = (counted(count, "time"), bytes(each));
+    if reads_sizes(devices) {
+        return Some(format!(
+            "The CPU read the size of a selection from the GPU {times} and waited for it: boolean indexing and nonzero() \
+             need it."
+        ));
+    }
     Some(format!("The CPU read a value from the GPU {times} ({each} each), as .item() does, and waited for it."))
 }
 

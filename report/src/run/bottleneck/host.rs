@@ -67,7 +67,7 @@ fn workers_sentence(host: &HostReport, what_if: &WhatIf) -> Option<String> {
 
 /// Sentences about the samples, the strongest first. `what_if` is that of the device with the most time.
 pub(super) fn sentences(host: &HostReport, cause: Cause, what_if: Option<&WhatIf>) -> Vec<String> {
-    let most = what_if.and_then(|what_if| what_if.best_case(Scenario::DeviceOnly)).map_or(1.0, |most| most.speedup);
+    let most = what_if.and_then(|what_if| what_if.best_case(Scenario::NoHostWork)).map_or(1.0, |most| most.speedup);
     let without = |row: &LineRow| if cause == Cause::HostCpu { line_gain(row, most) } else { String::new() };
     let lines = if cause == Cause::HostCpu { 3 } else { 2 };
     let mut sentences: Vec<String> =
@@ -111,7 +111,7 @@ fn named_lines(host: &HostReport, cause: Cause) -> impl Iterator<Item = &LineRow
 }
 
 /// Possible gain of the program without a line: the device time that was idle because of it, limited to
-/// `most` (the gain without any host cost).
+/// `most` (the gain without any host work).
 fn line_gain(row: &LineRow, most: f64) -> String {
     let speedup = (1.0 / (1.0 - row.share).max(f64::MIN_POSITIVE)).min(most);
     if speedup < WORTH_DOING { String::new() } else { format!("; without it {} faster", about(speedup, None)) }
@@ -137,7 +137,27 @@ pub(super) fn advice(host: &HostReport, cause: Cause) -> Option<String> {
     let advice = usual_advice(host, cause, largest)?;
     // The cause and the line belong together.
     let line = host.lines.iter().find(|row| row.cause == largest);
+    if line.is_some_and(saves_at) {
+        let at = line.map_or_else(String::new, LineRow::at_place);
+        return Some(format!(
+            "Write the checkpoint {at} less often, or in another thread: torch.distributed.checkpoint.async_save, or copy \
+             to pinned memory and save from there."
+        ));
+    }
     Some(advice.replace("{at}", &line.map_or_else(|| "there".to_owned(), LineRow::at_place)))
+}
+
+/// True if the line of the largest activity of `cause` writes a checkpoint.
+pub(super) fn saves(host: &HostReport, cause: Cause) -> bool {
+    host.lines_of(cause).next().is_some_and(saves_at)
+}
+
+fn saves_at(row: &LineRow) -> bool {
+    let within = row.within.as_ref().map(|(_, file)| file.as_str());
+    let files = [within.unwrap_or_default(), &row.file];
+    files.iter().any(|file| {
+        ["torch/serialization.py", "safetensors/", "distributed/checkpoint/"].iter().any(|of| file.contains(of))
+    })
 }
 
 /// Advice with `{at}` in place of the line of the activity `largest` that costs most.

@@ -97,7 +97,8 @@ pub fn bottleneck_of(
         None => without_samples(cause, &whole, graphs, devices),
     };
     let (share, ranking) = (interval.share, ranking.ranked());
-    let plan = plan::plan(cause, devices, graphs);
+    let saves = seen.is_some_and(|seen| host::saves(seen, cause));
+    let plan = plan::plan(cause, devices, graphs, saves);
     Bottleneck { cause, share, ranking, basis, live: (cause, share), evidence, details, recommendation, plan }
 }
 
@@ -111,6 +112,7 @@ fn without_samples(cause: Cause, whole: &Leaves, graphs: GraphFit, devices: &[De
                 + &advice::beside_compute(evidence::beside_compute(devices))
         }
         Cause::Launch if evidence::small_copies(devices).is_some() => advice::JOIN_COPIES.to_owned(),
+        Cause::Launch if evidence::reads_sizes(devices) => usual.to_owned() + advice::SIZES_FIRST,
         Cause::Launch if evidence::small_reads(devices).is_some() => usual.to_owned() + advice::READS_FIRST,
         Cause::Copy => match best_case_if_fixed(cause, devices) {
             Some(best_case) if best_case.kind == ScenarioKind::CopiesJoined => advice::JOIN_COPIES.to_owned(),

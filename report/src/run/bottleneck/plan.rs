@@ -9,17 +9,20 @@ use profiler_core::attribution::leaf::{Cause, Leaves};
 use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING, WhatIf};
 
 use super::advice::GraphFit;
-use super::evidence::small_copies;
+use super::evidence::{reads_sizes, small_copies};
 use crate::run::{DeviceReport, PlanStep};
 
 /// Maximum number of steps of a plan; the simulation combines no more.
 const MOST_STEPS: usize = 3;
+/// The device is the bottleneck if it alone would be less than this many times as fast.
+const REACHED: f64 = 1.05;
 /// Of two fixes for one cause, the one that names the change is preferred if its gain is at least this
 /// fraction of the other's.
 const NEARLY: f64 = 0.9;
 
 /// Returns up to three steps; none if nothing was simulated or no fix is worth a step.
-pub(super) fn plan(cause: Cause, devices: &[DeviceReport], graphs: GraphFit) -> Vec<PlanStep> {
+/// `saves`: most of the host's time writes a checkpoint.
+pub(super) fn plan(cause: Cause, devices: &[DeviceReport], graphs: GraphFit, saves: bool) -> Vec<PlanStep> {
     let longest = devices.iter().max_by_key(|device| device.steady_leaves.iter().sum::<u64>());
     let Some((device, what_if)) = longest.and_then(|device| Some((device, device.what_if.as_ref()?))) else {
         return Vec::new();
@@ -28,6 +31,7 @@ pub(super) fn plan(cause: Cause, devices: &[DeviceReport], graphs: GraphFit) -> 
         return Vec::new();
     }
     let plan = Plan { what_if, leaves: &device.steady_leaves, copies: small_copies(devices).is_some() };
+    let reads = Reads { sizes: reads_sizes(devices), saves };
     let mut steps = Vec::new();
     let (mut gone, mut before, mut least) = (Removed::default(), 1.0, 1.0_f64);
     while steps.len() < MOST_STEPS
@@ -40,13 +44,21 @@ pub(super) fn plan(cause: Cause, devices: &[DeviceReport], graphs: GraphFit) -> 
         // The gain of several fixes has a larger error, but is not less than that of the first one.
         let interval = (interval.0.max(least), interval.1);
         least = interval.0;
-        steps.push(PlanStep { kind, action: action(kind, graphs), because, speedup, interval, then: None });
+        steps.push(PlanStep { kind, action: action(kind, graphs, &reads), because, speedup, interval, then: None });
     }
     for index in 0..steps.len() {
         let next = steps.get(index + 1).map(|next| cause_of(next.kind));
         steps[index].then = next.or_else(|| plan.rest(gone));
     }
     steps
+}
+
+/// What copies to the host are for.
+struct Reads {
+    /// Small ones: sizes of selections.
+    sizes: bool,
+    /// Large ones: a checkpoint.
+    saves: bool,
 }
 
 struct Plan<'a> {
@@ -124,7 +136,7 @@ impl Plan<'_> {
         let device = self.what_if.best_case(ScenarioKind::DeviceOnly)?.speedup;
         let (reached, _) = self.what_if.without(gone)?;
         // If the device alone would still be faster, it is not the bottleneck.
-        (known && device < reached * WORTH_DOING).then_some(Cause::GpuCompute)
+        (known && device < reached * REACHED).then_some(Cause::GpuCompute)
     }
 }
 
@@ -132,7 +144,7 @@ impl Plan<'_> {
 const fn fixes(cause: Cause, copies: bool) -> &'static [ScenarioKind] {
     match cause {
         Cause::DataLoading => &[ScenarioKind::DataReady],
-        Cause::HostCpu => &[ScenarioKind::NoHostWork],
+        Cause::HostCpu => &[ScenarioKind::ReadsReduced, ScenarioKind::NoHostWork],
         Cause::Copy => &[
             ScenarioKind::DeviceCopiesGone,
             ScenarioKind::ReadsReduced,
@@ -178,12 +190,12 @@ fn reason(cause: Cause, kind: ScenarioKind) -> Option<&'static str> {
             Some("first, because a CUDA graph cannot contain an allocation")
         }
         (Cause::GpuCompute, _) => Some("overlapped with the kernels"),
-        _ => Some("first, because removing the bottleneck alone gains less than 5 %"),
+        _ => Some("first, because removing the bottleneck alone gains less than 15 %"),
     }
 }
 
 /// Recommended change, in words that follow a number.
-fn action(kind: ScenarioKind, graphs: GraphFit) -> &'static str {
+fn action(kind: ScenarioKind, graphs: GraphFit, reads: &Reads) -> &'static str {
     match kind {
         ScenarioKind::DataReady => "have each batch ready in time",
         ScenarioKind::LaunchesFree => graphs.action(),
@@ -192,11 +204,15 @@ fn action(kind: ScenarioKind, graphs: GraphFit) -> &'static str {
         ScenarioKind::CopiesOverlapped => "copy from pinned memory, overlapped with the kernels",
         ScenarioKind::CommunicationHidden => "overlap communication with the kernels",
         ScenarioKind::GridsFilled => "join equal small kernels into one",
+        ScenarioKind::NoReadbacks if reads.sizes => {
+            "use torch.where or a mask instead of boolean indexing and nonzero(), whose size the CPU reads"
+        }
         ScenarioKind::NoReadbacks => "read no single values back from the GPU (.item(), .cpu())",
         ScenarioKind::CopiesJoined => "join the small copies into one",
         ScenarioKind::DeviceCopiesGone => {
             "remove the copies within the GPU (.clone(), .contiguous(), .to(), torch.cat)"
         }
+        ScenarioKind::ReadsReduced if reads.saves => "write checkpoints less often, or in another thread (async_save)",
         ScenarioKind::ReadsReduced => "reduce results on the GPU before copying them",
         ScenarioKind::NoHostWork => "move the CPU's other work out of the loop",
         ScenarioKind::KernelsAtRoof => "make the kernels use the GPU better",

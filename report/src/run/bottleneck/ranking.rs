@@ -107,12 +107,13 @@ impl Ranking {
         rows
     }
 
-    /// A cause whose size is not distinguishable from that of `cause`: their intervals overlap.
+    /// A cause that may have as much recoverable time as `cause`: the intervals of both overlap.
     pub(super) fn rival(&self, cause: Cause) -> Option<(Cause, TimeShare)> {
-        let low = self.share(cause).low;
         self.steady.as_ref()?;
+        let at = |row: &RankedCause, end: f64| row.recoverable * end / row.share.share.max(f64::MIN_POSITIVE);
+        let low = self.row(cause).map_or(0.0, |row| at(row, row.share.low));
         let others = self.rows.iter().filter(|row| row.cause != cause && can_be_first(row.cause));
-        let rivals = others.filter(|row| row.share.high > low).map(|row| (row.cause, row.share));
+        let rivals = others.filter(|row| at(row, row.share.high) > low).map(|row| (row.cause, row.share));
         rivals.max_by(|a, b| a.1.share.total_cmp(&b.1.share))
     }
 }

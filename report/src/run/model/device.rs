@@ -97,6 +97,8 @@ impl TypicalSteps {
 pub struct Untraced {
     /// Duration of a step, nanoseconds.
     pub step_ns: u64,
+    /// Shortest and longest duration that measured errors of the overhead table allow, nanoseconds.
+    pub step_range_ns: (u64, u64),
     /// Median duration with gpuwhy, nanoseconds.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub measured_step_ns: u64,
