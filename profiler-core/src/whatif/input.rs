@@ -35,6 +35,7 @@ impl From<ApiClass> for CallClass {
             ApiClass::BlockingCopy | ApiClass::Synchronize => Self::Wait,
             ApiClass::Memory => Self::Memory,
             ApiClass::Query
+            | ApiClass::LoadCode
             | ApiClass::Load
             | ApiClass::GraphBuild
             | ApiClass::CaptureBegin
