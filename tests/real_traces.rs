@@ -264,3 +264,18 @@ fn every_reader_and_output_works_on_all_traces_of_a_folder() {
     let folder = std::env::var_os("GPUWHY_TRACES").expect("GPUWHY_TRACES names the folder");
     over(Path::new(&folder), u64::MAX, &|seconds, command| println!("{seconds:6.2} s  gpuwhy {command:.150}"));
 }
+
+#[test]
+fn kernels_that_are_built_for_each_length_are_the_bottleneck() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces/hf_generate.gpuwhy");
+    let output = Command::new(GPUWHY).args(["report", "--recompute", "--json"]).arg(trace).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (bottleneck, builds) = (&report["bottleneck"], &report["devices"][0]["builds"]);
+    assert_eq!(bottleneck["cause"], "kernel_build");
+    assert!((0.5..0.65).contains(&bottleneck["share"].as_f64().unwrap()), "{bottleneck}");
+    assert!(builds["count"].as_u64() >= Some(60) && builds["later_count"].as_u64() >= Some(25), "{builds}");
+    let says = |words: &str| bottleneck["evidence"].to_string().contains(words);
+    assert!(says("Building kernels at hf_generate.py") && says("sdpa_attention_forward"), "{bottleneck}");
+    let advice = bottleneck["recommendation"].as_str().unwrap();
+    assert!(advice.contains("torch.backends.cuda.enable_cudnn_sdp(False)"), "{advice}");
+}

@@ -199,6 +199,7 @@ class DeviceJson(DeviceBase, total=False):
     pcie: Optional[Dict[str, Any]]
     host_lead: Optional[Dict[str, Any]]
     gaps: List[Dict[str, Any]]
+    builds: Dict[str, int]
     awaited: List[Dict[str, Any]]
     overlap: Optional[Any]
     compute: Optional[Dict[str, Any]]

@@ -114,7 +114,7 @@ fn allocation_and_loading_are_distinguished() {
     gpu(0).kernel("second").at(706).lasting(10).launched(&mut scenario, 1, 700, 6);
     assert_leaves(
         &scenario.leaves(),
-        &[(Leaf::Compute, 110), (Leaf::Allocator, 100), (Leaf::RuntimeApi, 400), (Leaf::LaunchApi, 6)],
+        &[(Leaf::Compute, 110), (Leaf::Allocator, 100), (Leaf::KernelBuild, 400), (Leaf::LaunchApi, 6)],
     );
 }
 
@@ -307,7 +307,7 @@ fn a_program_is_judged_once_it_has_left_its_start_up() {
     let report = scenario.report();
     assert_eq!(report.bottleneck.cause.name(), "gpu_compute");
     assert!(report.bottleneck.share > 0.8, "{:?}", report.bottleneck);
-    assert!(report.devices[0].leaves[Leaf::RuntimeApi as usize] > 200_000_000);
+    assert!(report.devices[0].leaves[Leaf::KernelBuild as usize] > 200_000_000);
 }
 
 #[test]

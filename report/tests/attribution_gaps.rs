@@ -164,7 +164,8 @@ fn short_calls_of_no_class_are_dispatch_and_long_ones_are_calls() {
     }
     // Functions that load code, build a graph or allocate are named regardless of their length.
     for (function, leaf) in [
-        ("cuModuleLoadData", Leaf::RuntimeApi),
+        ("cuModuleLoadData", Leaf::KernelBuild),
+        ("cuModuleGetFunction", Leaf::RuntimeApi),
         ("cudaGraphInstantiate_v12000", Leaf::RuntimeApi),
         ("cudaMalloc_v3020", Leaf::Allocator),
     ] {

@@ -8,6 +8,7 @@
 
 mod attribution;
 mod attribution_bottlenecks;
+mod attribution_builds;
 mod attribution_gaps;
 mod attribution_host;
 mod attribution_join;

@@ -17,18 +17,18 @@ fn names_stay() {
     assert_eq!(
         joined(&Leaf::ALL, Leaf::name),
         "compute communication copy_h2d_pageable copy_h2d_pinned copy_h2d_other copy_d2h_pageable copy_d2h_pinned \
-         copy_d2h_other copy_p2p copy_d2d copy_other memset sync_drain runtime_api allocator dispatch host_cpu \
+         copy_d2h_other copy_p2p copy_d2d copy_other memset sync_drain runtime_api allocator kernel_build dispatch host_cpu \
          host_blocked data_loading launch_api launch_latency inter_kernel dependency_wait graph_wait profiler \
          unobserved no_work"
     );
     assert_eq!(
         joined(&Cause::ALL, Cause::name),
-        "data_loading host_cpu copy launch gpu_compute sync communication allocator no_work cannot_tell"
+        "data_loading host_cpu copy launch gpu_compute sync communication allocator kernel_build no_work cannot_tell"
     );
     assert_eq!(joined(&WorkKind::ALL, WorkKind::name), "compute communication copy memset");
     assert_eq!(
         joined(&HostCause::ALL, HostCause::name),
-        "code garbage_collection interpreter_lock lock poll io disk sleep child memory driver preempted other_wait \
+        "code kernel_build garbage_collection interpreter_lock lock poll io disk sleep child memory driver preempted other_wait \
          loader_inline loader_collate loader_receive loader_wait loader_wait_busy loader_wait_io loader_wait_idle"
     );
     assert_eq!(
@@ -63,6 +63,7 @@ fn each_leaf_answers_one_question() {
         ),
         (Cause::Sync, "sync_drain"),
         (Cause::Allocator, "allocator"),
+        (Cause::KernelBuild, "kernel_build"),
         (Cause::HostCpu, "runtime_api host_cpu host_blocked"),
         (Cause::DataLoading, "data_loading"),
         (Cause::Launch, "dispatch launch_api launch_latency inter_kernel"),
@@ -88,6 +89,7 @@ fn what_is_gone_in_each_world_is_said() {
         (Cause::Communication, ScenarioKind::CommunicationHidden, "communication overlapped the kernels"),
         (Cause::Allocator, ScenarioKind::NoAllocations, "memory were kept instead of freed and allocated again"),
         (Cause::HostCpu, ScenarioKind::NoHostWork, "the CPU did no other work between launches"),
+        (Cause::KernelBuild, ScenarioKind::NoHostWork, "the CPU did no other work between launches"),
     ];
     for (cause, kind, condition) in causes {
         assert_eq!((ScenarioKind::without(cause), words::condition(kind)), (Some(kind), condition));

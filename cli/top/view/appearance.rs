@@ -37,6 +37,7 @@ impl Appearance {
             Cause::Sync => Color::Cyan,
             Cause::Communication => Color::LightMagenta,
             Cause::Allocator => Color::LightRed,
+            Cause::KernelBuild => Color::LightYellow,
             Cause::NoWork | Cause::CannotTell => Color::Gray,
         };
         Style::new().fg(Color::Black).bg(color)
@@ -79,6 +80,7 @@ pub const fn letter(cause: Cause) -> char {
         Cause::Sync => 'S',
         Cause::Communication => 'X',
         Cause::Allocator => 'A',
+        Cause::KernelBuild => 'K',
         Cause::NoWork => '-',
         Cause::CannotTell => '?',
     }

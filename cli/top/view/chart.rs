@@ -21,6 +21,7 @@ const ORDER: [Cause; CAUSES] = [
     Cause::DataLoading,
     Cause::Sync,
     Cause::Allocator,
+    Cause::KernelBuild,
     Cause::NoWork,
     Cause::CannotTell,
 ];

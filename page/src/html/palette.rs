@@ -22,6 +22,7 @@ pub(crate) const fn mark(cause: Cause) -> &'static str {
         Cause::Sync => "SY",
         Cause::Communication => "CM",
         Cause::Allocator => "AL",
+        Cause::KernelBuild => "KB",
         Cause::NoWork => "NW",
         Cause::CannotTell => "--",
     }

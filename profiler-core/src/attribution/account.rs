@@ -6,6 +6,7 @@
 
 use gpuwhy_trace::record::{DeviceId, StackId, ThreadId, Timestamp};
 
+use super::builds::{Builds, KernelBuilds};
 use super::host::launches::LaunchCall;
 use super::host_cause::{GapSamples, GapTotals, Seen, Stratum, Subject};
 use super::host_lead::HostLead;
@@ -51,6 +52,8 @@ pub struct DeviceAccount {
     read_end: u64,
     /// Intervals in which the profiler itself held up the program.
     disturbed: Vec<(Timestamp, Timestamp)>,
+    /// Where the device waited while kernels were built or loaded.
+    builds: Builds,
     /// Log of recorded segments, if requested.
     segments: Option<Box<SegmentLog>>,
 }
@@ -76,6 +79,7 @@ impl DeviceAccount {
             named_steps: false,
             read_end: 0,
             disturbed: Vec::new(),
+            builds: Builds::default(),
             segments: None,
         }
     }
@@ -150,6 +154,11 @@ impl DeviceAccount {
     /// End of start-up on the clock of the trace. The bottleneck is judged from here on.
     pub fn steady_start(&self) -> Timestamp {
         Timestamp::from_nanos(self.phases.steady_start())
+    }
+
+    /// Kernels that were built or loaded after start-up while the device waited.
+    pub fn kernel_builds(&self) -> KernelBuilds {
+        self.builds.within(self.phases.steady_start(), self.position)
     }
 
     /// Remembered steps, from the most reliable source that covers a fair part of the window.
@@ -352,6 +361,15 @@ impl DeviceAccount {
     pub(super) fn sampled(&mut self, stack: StackId) {
         if let Some(log) = &mut self.segments {
             log.stack = stack;
+        }
+    }
+
+    /// A call has loaded kernels, after a long host gap if `built`; `before` is the time of that leaf until then.
+    #[inline]
+    pub(super) fn built(&mut self, before: u64, built: bool) {
+        let nanos = self.leaves[Leaf::KernelBuild as usize] - before;
+        if nanos > 0 {
+            self.builds.push(self.position, nanos, built);
         }
     }
 

@@ -27,7 +27,9 @@ pub enum ApiClass {
     Query,
     /// Allocates, frees, maps or registers memory.
     Memory,
-    /// Loads code or creates a context: start-up work.
+    /// Loads or links kernels, which may have been built right before.
+    LoadCode,
+    /// Looks up or unloads code, or creates a context: start-up work.
     Load,
     /// Builds, instantiates or uploads a graph.
     GraphBuild,
@@ -68,6 +70,8 @@ impl ApiClass {
             Self::CaptureEnd
         } else if starts_with_any(stem, &MEMORY) {
             Self::Memory
+        } else if starts_with_any(stem, &LOAD_CODE) {
+            Self::LoadCode
         } else if starts_with_any(stem, &LOAD) {
             Self::Load
         } else {
@@ -116,8 +120,9 @@ const MEMORY: [&str; 17] = [
     "ArrayDestroy",
 ];
 
-const LOAD: [&str; 9] =
-    ["ModuleLoad", "ModuleUnload", "ModuleGet", "Library", "Link", "FuncLoad", "CtxCreate", "DevicePrimaryCtx", "Init"];
+const LOAD_CODE: [&str; 4] = ["ModuleLoad", "LibraryLoad", "Link", "FuncLoad"];
+
+const LOAD: [&str; 6] = ["ModuleUnload", "ModuleGet", "Library", "CtxCreate", "DevicePrimaryCtx", "Init"];
 
 fn starts_with_any(stem: &str, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| stem.starts_with(prefix))
@@ -197,8 +202,11 @@ mod tests {
             ("cuMemAlloc_v2", Memory),
             ("cudaHostAlloc_v3020", Memory),
             ("cuMemHostRegister_v2", Memory),
-            ("cuModuleLoadData", Load),
-            ("cuLibraryLoadData", Load),
+            ("cuModuleLoadData", LoadCode),
+            ("cuLibraryLoadData", LoadCode),
+            ("cuLinkComplete", LoadCode),
+            ("cuLibraryGetKernel", Load),
+            ("cuModuleUnload", Load),
             ("cuDevicePrimaryCtxRetain", Load),
             ("cudaStreamBeginCapture_v10000", CaptureBegin),
             ("cuStreamEndCapture", CaptureEnd),

@@ -199,13 +199,18 @@ fn host_part(
     let long = to - previous_end > INPUT_GAP_NANOS;
     let input_wait = long && recurring_input(inputs, next, (from, to), previous_end, calls);
     let lost_end = lost_end.unwrap_or(u64::MAX);
-    let mut writer = Writer { account, inputs, caller, next, to, whole, lost_end, input_wait, slack };
+    let mut writer =
+        Writer { account, inputs, caller, next, to, whole, lost_end, input_wait, slack, busy: Leaf::HostCpu };
     for call in calls {
-        writer.host_gap(previous_end, call.start);
         let (leaf, subject) = leaf_of_call(call);
+        let built = writer.account.leaves()[Leaf::KernelBuild as usize];
+        writer.busy = if leaf == Leaf::KernelBuild { leaf } else { Leaf::HostCpu };
+        writer.host_gap(previous_end, call.start);
         writer.write(leaf, call.end.min(to), subject);
+        writer.account.built(built, call.start.saturating_sub(previous_end) > DISPATCH_NANOS);
         previous_end = call.end;
     }
+    writer.busy = Leaf::HostCpu;
     writer.host_gap(previous_end, to);
     writer.slack
 }
@@ -216,6 +221,7 @@ fn leaf_of_call(call: &Call) -> (Leaf, Subject) {
     match call.class {
         class if class.waits(lasted) => (Leaf::SyncDrain, subject),
         ApiClass::Memory => (Leaf::Allocator, subject),
+        ApiClass::LoadCode => (Leaf::KernelBuild, subject),
         class if class.launches() => (Leaf::LaunchApi, Subject::None),
         // Short calls (event record, attribute queries) are part of the framework's work for one operation.
         ApiClass::Other | ApiClass::CaptureBegin | ApiClass::CaptureEnd if lasted <= DISPATCH_NANOS => {
@@ -271,6 +277,8 @@ struct Writer<'a> {
     /// otherwise.
     input_wait: bool,
     slack: Slack,
+    /// Leaf of a thread that is busy outside CUDA: building kernels if the host gap ends where they are loaded.
+    busy: Leaf,
 }
 
 /// Run-ahead that a wait cost before the gap opened and that is not charged to the wait yet.
@@ -344,13 +352,13 @@ impl Writer<'_> {
                     self.inputs.waits.push(wait);
                 }
             }
-            self.unseen(Leaf::HostCpu, end);
+            self.unseen(self.busy, end);
         }
     }
 
     /// Records the rest of the host gap up to `end`, as far as host samples explain it.
     fn seen(&mut self, claims: &[SampleEvidence], end: u64, parked: bool) {
-        let unseen = if parked { Leaf::NoWork } else { Leaf::HostCpu };
+        let unseen = if parked { Leaf::NoWork } else { self.busy };
         for (index, claim) in claims.iter().enumerate() {
             let first = index == 0 || !claim.same_sample(&claims[index - 1]);
             if claim.is_loader()
@@ -369,6 +377,7 @@ impl Writer<'_> {
             let mut samples = u64::from(first);
             for (cause, line, nanos) in parts {
                 let to = self.account.position() + nanos;
+                let cause = if self.busy == Leaf::KernelBuild { cause.before_load() } else { cause };
                 let subject = Subject::Host(cause, line);
                 let late = self.late_nanos();
                 match cause.leaf() {
@@ -394,7 +403,7 @@ impl Writer<'_> {
 
     /// Total time in which the host was late.
     fn late_nanos(&self) -> u64 {
-        [Leaf::HostCpu, Leaf::HostBlocked, Leaf::DataLoading]
+        [Leaf::HostCpu, Leaf::HostBlocked, Leaf::KernelBuild, Leaf::DataLoading]
             .map(|leaf| self.account.leaves()[leaf as usize])
             .iter()
             .sum()

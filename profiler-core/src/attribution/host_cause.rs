@@ -18,6 +18,8 @@ named! {
     pub enum HostCause: name {
         /// On a core, running the program's code or a library's.
         Code "code",
+        /// On a core or waiting for a child process, right before a call that loads kernels: building them.
+        KernelBuild "kernel_build",
         /// On a core, in garbage collection.
         GarbageCollection "garbage_collection",
         /// Waiting for the Python interpreter lock, which another thread held.
@@ -75,10 +77,21 @@ impl HostCause {
         }
     }
 
+    /// The cause of the same activity in a host gap that ends where kernels are loaded. Sleeping, files, other
+    /// threads and data loaders keep their own: they build nothing. Compilers run here or in a child.
+    #[must_use]
+    pub const fn before_load(self) -> Self {
+        match self {
+            Self::Code | Self::Child => Self::KernelBuild,
+            other => other,
+        }
+    }
+
     /// Leaf of idle device time with this cause.
     pub const fn leaf(self) -> Leaf {
         match self {
             Self::Code | Self::GarbageCollection => Leaf::HostCpu,
+            Self::KernelBuild => Leaf::KernelBuild,
             Self::LoaderInline
             | Self::LoaderCollate
             | Self::LoaderReceive

@@ -38,10 +38,13 @@ named! {
         Memset "memset",
         /// The host waited for the device, so the queue was empty when the device ran dry.
         SyncDrain "sync_drain",
-        /// The host was in a CUDA call that neither launches, waits nor allocates: module load, graph instantiation.
+        /// The host was in a CUDA call that neither launches, waits, allocates nor loads kernels: graph
+        /// instantiation, context creation.
         RuntimeApi "runtime_api",
         /// The host was allocating, freeing or registering memory.
         Allocator "allocator",
+        /// The host was loading kernels, or busy for a long time right before that: it built them.
+        KernelBuild "kernel_build",
         /// The host was between CUDA calls, each time briefly: the framework's cost per operation.
         Dispatch "dispatch",
         /// The host was busy outside CUDA for a long time, or its activity was not observed.
@@ -98,6 +101,7 @@ impl Leaf {
             | Self::Memset => Cause::Copy,
             Self::SyncDrain => Cause::Sync,
             Self::Allocator => Cause::Allocator,
+            Self::KernelBuild => Cause::KernelBuild,
             Self::RuntimeApi | Self::HostCpu | Self::HostBlocked => Cause::HostCpu,
             Self::DataLoading => Cause::DataLoading,
             Self::Dispatch | Self::LaunchApi | Self::LaunchLatency | Self::InterKernel => Cause::Launch,
@@ -173,6 +177,8 @@ named! {
         Communication "communication",
         /// The device waits for memory to be allocated or freed.
         Allocator "allocator",
+        /// The device waits while the host builds or loads kernels.
+        KernelBuild "kernel_build",
         /// The device had no work.
         NoWork "no_work",
         /// The records do not show the cause.

@@ -18,6 +18,7 @@
 mod account;
 pub mod api;
 mod arrival;
+mod builds;
 mod devices;
 mod gap;
 mod host;
@@ -36,6 +37,7 @@ pub mod statistics;
 pub mod step_sequence;
 
 pub use account::DeviceAccount;
+pub use builds::KernelBuilds;
 pub use host::launch_lines::{GraphKernels, LaunchPlace, LaunchSampleCounts, LaunchedWork};
 pub use host::memory::PeakCaller;
 pub use host::sample_totals::SampleTotals;

@@ -125,7 +125,7 @@ impl ThreadActivity {
                 ApiClass::Copy | ApiClass::BlockingCopy => Self::Copying,
                 ApiClass::Synchronize | ApiClass::Query => Self::Waiting,
                 ApiClass::Memory => Self::Allocating,
-                ApiClass::Load | ApiClass::GraphBuild => Self::HostOnly,
+                ApiClass::LoadCode | ApiClass::Load | ApiClass::GraphBuild => Self::HostOnly,
                 // Part of a framework's work per operation.
                 ApiClass::CaptureBegin | ApiClass::CaptureEnd | ApiClass::Other => Self::Unseen,
             },

@@ -36,6 +36,7 @@ impl From<ApiClass> for CallClass {
             ApiClass::BlockingCopy | ApiClass::Synchronize => Self::Wait,
             ApiClass::Memory => Self::Memory,
             ApiClass::Query
+            | ApiClass::LoadCode
             | ApiClass::Load
             | ApiClass::GraphBuild
             | ApiClass::CaptureBegin

@@ -92,7 +92,7 @@ impl ScenarioKind {
             Cause::Copy => Some(Self::CopiesOverlapped),
             Cause::Communication => Some(Self::CommunicationHidden),
             Cause::Allocator => Some(Self::NoAllocations),
-            Cause::HostCpu => Some(Self::NoHostWork),
+            Cause::HostCpu | Cause::KernelBuild => Some(Self::NoHostWork),
             Cause::GpuCompute | Cause::NoWork | Cause::CannotTell => None,
         }
     }

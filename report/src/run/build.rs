@@ -127,6 +127,7 @@ fn device_report(
         what_if,
         host_lead: account.host_lead(),
         gaps: gaps::gaps(account, dictionary),
+        builds: account.kernel_builds(),
         awaited: waits::awaited(account),
         graph_operations: account.graph_operations(),
         graph_ns: account.graph_ns(),

@@ -17,7 +17,7 @@ use profiler_core::attribution::{Attributor, HostLine, is_native};
 use rustc_hash::FxHashMap;
 
 use super::host_estimate::{ActivityKey, ActivityTime, estimate};
-use super::{CauseRow, DeviceReport, HostReport, LineRow};
+use super::{CauseRow, DeviceReport, GapSubject, HostReport, LineRow};
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
 
@@ -60,8 +60,10 @@ impl HostReport {
         let totals = attributor.sample_totals();
         let steady: u64 = devices.iter().flat_map(|device| device.steady_leaves).sum();
         let late = [Leaf::HostCpu, Leaf::HostBlocked, Leaf::DataLoading];
-        let outside_cuda_ns =
-            devices.iter().flat_map(|device| late.map(|leaf| device.steady_leaves[leaf as usize])).sum();
+        let outside_cuda_ns = devices
+            .iter()
+            .flat_map(|device| late.map(|leaf| device.steady_leaves[leaf as usize]).into_iter().chain([built(device)]))
+            .sum();
         let rows: Vec<_> = attributor.devices().flat_map(|account| account.host_times()).collect();
         let seen = estimate(&rows);
         if totals.samples == 0 && failed == 0 && seen.is_empty() {
@@ -161,6 +163,13 @@ impl HostReport {
             wrapped(out, "  - GPU idle for ", &format!("{cost} ({share:.1} %): {doing} {}", row.at_place()));
         }
     }
+}
+
+/// Time in which kernels were built before the calls that load them.
+fn built(device: &DeviceReport) -> u64 {
+    let calls = device.gaps.iter().filter(|row| row.leaf == Leaf::KernelBuild);
+    let calls = calls.filter(|row| matches!(row.subject, GapSubject::Call(_))).map(|row| row.totals.total_ns);
+    device.steady_leaves[Leaf::KernelBuild as usize].saturating_sub(calls.sum())
 }
 
 /// Name of a thread for the report.

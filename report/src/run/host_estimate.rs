@@ -81,7 +81,7 @@ impl Pool {
 /// Idle time by activity, from that of each stratum.
 pub(super) fn estimate(rows: &[(Stratum, Seen, GapSamples)]) -> BTreeMap<ActivityKey, ActivityTime> {
     let mut totals: BTreeMap<ActivityKey, ActivityTime> = BTreeMap::new();
-    for cause in [Cause::HostCpu, Cause::DataLoading] {
+    for cause in [Cause::HostCpu, Cause::KernelBuild, Cause::DataLoading] {
         let of_cause = |leaf: Leaf| leaf.cause() == cause;
         let mut strata: BTreeMap<Stratum, Pool> = BTreeMap::new();
         for &(stratum, seen, time) in rows {

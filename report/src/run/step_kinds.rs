@@ -25,6 +25,7 @@ pub(super) fn kinds_sentence(kinds: StepKinds) -> String {
         Cause::Sync => ("is idle for", "are idle for", " after synchronization"),
         Cause::Communication => ("communicates for", "communicate for", ""),
         Cause::Allocator => ("waits", "wait", " for memory allocation"),
+        Cause::KernelBuild => ("waits", "wait", " for kernels to be built"),
         Cause::NoWork => ("has no work for", "have no work for", ""),
         Cause::CannotTell => ("waits", "wait", " for something that was not recorded"),
     };

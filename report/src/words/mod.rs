@@ -27,6 +27,7 @@ pub const fn bottleneck(cause: Cause) -> &'static str {
         Cause::Sync => "synchronization",
         Cause::Communication => "communication between GPUs",
         Cause::Allocator => "memory allocation",
+        Cause::KernelBuild => "building kernels",
         Cause::NoWork => "no GPU work",
         Cause::CannotTell => "unknown",
     }
@@ -43,6 +44,7 @@ pub(crate) const fn what_the_gpu_does(cause: Cause) -> &'static str {
         Cause::Sync => "has nothing to do, because the CPU waited for it,",
         Cause::Communication => "only communicates with other GPUs",
         Cause::Allocator => "waits while memory is allocated or freed",
+        Cause::KernelBuild => "waits while kernels are built or loaded",
         Cause::NoWork => "has no work",
         Cause::CannotTell => "waits for something that was not recorded",
     }
@@ -59,6 +61,7 @@ pub const fn spent(cause: Cause) -> &'static str {
         Cause::Sync => "idle after synchronization",
         Cause::Communication => "communicating",
         Cause::Allocator => "waiting for memory allocation",
+        Cause::KernelBuild => "waiting for kernels to be built",
         Cause::NoWork => "no work",
         Cause::CannotTell => "unknown",
     }
@@ -82,6 +85,7 @@ pub const fn cause(leaf: Leaf) -> &'static str {
         Leaf::SyncDrain => "idle after synchronization",
         Leaf::RuntimeApi => "other CUDA calls",
         Leaf::Allocator => "memory allocation",
+        Leaf::KernelBuild => "building or loading kernels",
         Leaf::Dispatch => "framework overhead between launches",
         Leaf::HostCpu => "CPU busy with other work",
         Leaf::HostBlocked => "CPU asleep or blocked",
@@ -101,6 +105,7 @@ pub const fn cause(leaf: Leaf) -> &'static str {
 pub const fn activity(cause: HostCause) -> &'static str {
     match cause {
         HostCause::Code => "running code",
+        HostCause::KernelBuild => "building kernels",
         HostCause::GarbageCollection => "collecting garbage",
         HostCause::InterpreterLock => "waiting for the interpreter's lock (GIL)",
         HostCause::Lock => "waiting for a lock or queue",

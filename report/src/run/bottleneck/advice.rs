@@ -8,6 +8,7 @@ use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::whatif::{BestCase, WORTH_DOING};
 
+use super::builds;
 use crate::text_format::percent;
 use crate::words;
 
@@ -178,6 +179,7 @@ pub(super) fn advice(cause: Cause, steady: &Leaves, fit: GraphFit) -> &'static s
             "Allocate once and reuse: a caching or stream-ordered allocator (cudaMallocAsync), and fixed shapes so that \
              cached blocks fit. cudaMalloc and cudaFree may wait for the GPU."
         }
+        Cause::KernelBuild => builds::SAME_SHAPES,
         Cause::NoWork => "Record a part of the run in which the program uses the GPU.",
         Cause::CannotTell => "Record a longer part of the program.",
     }

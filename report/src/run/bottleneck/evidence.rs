@@ -9,6 +9,7 @@ use profiler_core::steps::Step;
 use profiler_core::thresholds::WORTH_SHARE;
 use profiler_core::whatif::{BestCase, ScenarioKind, WORTH_DOING, WORTH_SHOWING, WhatIf};
 
+use super::builds;
 use super::ranking::Ranking;
 use crate::run::compute::compute_evidence;
 use crate::run::copies::copy_evidence;
@@ -207,6 +208,7 @@ pub(in crate::run) fn best_case_if_fixed(cause: Cause, devices: &[DeviceReport])
 pub(super) fn tightest_best_case(cause: Cause, devices: &[DeviceReport]) -> Option<(&WhatIf, &BestCase)> {
     let usual = match cause {
         Cause::GpuCompute => small_grids(devices),
+        Cause::KernelBuild if !builds::are_the_host_work(devices) => None,
         _ => tightest_of(ScenarioKind::without(cause)?, devices),
     };
     let named: &[ScenarioKind] = match cause {

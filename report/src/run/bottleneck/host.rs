@@ -69,7 +69,7 @@ fn workers_sentence(host: &HostReport, what_if: &WhatIf) -> Option<String> {
 pub(super) fn sentences(host: &HostReport, cause: Cause, what_if: Option<&WhatIf>) -> Vec<String> {
     let most = what_if.and_then(|what_if| what_if.best_case(Scenario::NoHostWork)).map_or(1.0, |most| most.speedup);
     let without = |row: &LineRow| if cause == Cause::HostCpu { line_gain(row, most) } else { String::new() };
-    let lines = if cause == Cause::HostCpu { 3 } else { 2 };
+    let lines = if matches!(cause, Cause::HostCpu | Cause::KernelBuild) { 3 } else { 2 };
     let mut sentences: Vec<String> =
         named_lines(host, cause).take(lines).map(|row| line_sentence(row, &without(row))).collect();
     if cause == Cause::DataLoading {
@@ -97,7 +97,7 @@ pub(super) fn sentences(host: &HostReport, cause: Cause, what_if: Option<&WhatIf
                 ),
             );
         }
-    } else {
+    } else if cause != Cause::KernelBuild {
         let of_cause = host.causes.iter().filter(|row| row.cause.leaf().cause() == cause).take(4);
         let parts: Vec<_> = of_cause.map(|row| format!("{} {}", activity(row.cause), duration(row.total_ns))).collect();
         sentences.push(format!("While the GPU was idle, the launching thread was {}.", parts.join(", ")));

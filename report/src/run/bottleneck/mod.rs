@@ -6,6 +6,7 @@
 //! not support a conclusion, the report states that and the reason.
 
 mod advice;
+mod builds;
 mod evidence;
 mod host;
 mod live;
@@ -78,6 +79,7 @@ pub fn bottleneck_of(
     if cause == Cause::Launch {
         evidence.push(advice::graph_sentence(graphs));
     }
+    evidence.extend(builds::sentences(cause, &ranking, devices));
     evidence.extend(evidence::compute_gain(cause, &ranking, devices));
     let tracing = whole[Leaf::Profiler as usize] as f64 / total.max(1) as f64;
     if tracing >= TRACING_SHARE {
@@ -91,7 +93,10 @@ pub fn bottleneck_of(
         set_aside: devices.iter().map(|steady| steady.set_aside.len() as u64).sum(),
         share: interval,
     });
-    let by_sight = seen.and_then(|seen| host::advice(seen, cause));
+    let by_sight = match cause {
+        Cause::KernelBuild => Some(builds::advice(seen, devices)),
+        _ => seen.and_then(|seen| host::advice(seen, cause)),
+    };
     let recommendation = match by_sight {
         Some(advice) => advice,
         None => without_samples(cause, &whole, graphs, devices),

@@ -9,6 +9,7 @@ use profiler_core::attribution::leaf::{Cause, Leaves};
 use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING, WhatIf};
 
 use super::advice::GraphFit;
+use super::builds;
 use super::evidence::{reads_sizes, small_copies};
 use crate::run::{DeviceReport, PlanStep};
 
@@ -44,10 +45,17 @@ pub(super) fn plan(cause: Cause, devices: &[DeviceReport], graphs: GraphFit, sav
         // The gain of several fixes has a larger error, but is not less than that of the first one.
         let interval = (interval.0.max(least), interval.1);
         least = interval.0;
-        steps.push(PlanStep { kind, action: action(kind, graphs, &reads), because, speedup, interval, then: None });
+        let action = match kind {
+            ScenarioKind::NoHostWork if builds::are_the_host_work(devices) => "build no kernels in the loop",
+            ScenarioKind::NoHostWork if plan.cause_of(kind) == Cause::KernelBuild => {
+                "build no kernels and do no other CPU work in the loop"
+            }
+            kind => action(kind, graphs, &reads),
+        };
+        steps.push(PlanStep { kind, action, because, speedup, interval, then: None });
     }
     for index in 0..steps.len() {
-        let next = steps.get(index + 1).map(|next| cause_of(next.kind));
+        let next = steps.get(index + 1).map(|next| plan.cause_of(next.kind));
         steps[index].then = next.or_else(|| plan.rest(gone));
     }
     steps
@@ -73,6 +81,12 @@ impl Plan<'_> {
         self.what_if.best_case(kind).map_or(1.0, |best_case| best_case.speedup).min(f64::MAX)
     }
 
+    /// The cause that a fix addresses: of two, the one with more time.
+    fn cause_of(&self, kind: ScenarioKind) -> Cause {
+        let built = Cause::KernelBuild.total(self.leaves) > Cause::HostCpu.total(self.leaves);
+        if kind == ScenarioKind::NoHostWork && built { Cause::KernelBuild } else { cause_of(kind) }
+    }
+
     /// Recoverable share of a cost: the simulated saving, limited to the time of the causes that contain it.
     fn score(&self, kind: ScenarioKind) -> f64 {
         let total = self.leaves.iter().sum::<u64>().max(1) as f64;
@@ -82,6 +96,7 @@ impl Plan<'_> {
             ScenarioKind::NoReadbacks | ScenarioKind::CopiesJoined | ScenarioKind::ReadsReduced => {
                 share(&[Cause::Sync, Cause::Launch, Cause::Copy, Cause::HostCpu])
             }
+            ScenarioKind::NoHostWork => share(&[Cause::HostCpu, Cause::KernelBuild]),
             _ => share(&[cause_of(kind)]),
         };
         (1.0 - 1.0 / self.alone(kind)).min(limit)
@@ -145,6 +160,7 @@ const fn fixes(cause: Cause, copies: bool) -> &'static [ScenarioKind] {
     match cause {
         Cause::DataLoading => &[ScenarioKind::DataReady],
         Cause::HostCpu => &[ScenarioKind::ReadsReduced, ScenarioKind::NoHostWork],
+        Cause::KernelBuild => &[ScenarioKind::NoHostWork],
         Cause::Copy => &[
             ScenarioKind::DeviceCopiesGone,
             ScenarioKind::ReadsReduced,

@@ -40,6 +40,8 @@ struct RankedCause {
     share: TimeShare,
     recoverable: f64,
     by: RecoverableBy,
+    /// False for kernels that were built at the beginning only: a longer run has less of it.
+    lasts: bool,
 }
 
 impl Ranking {
@@ -90,7 +92,9 @@ impl Ranking {
 
     /// The cause that matters most.
     pub(super) fn first(&self) -> Cause {
-        first_of(|cause| self.share(cause).share, |cause| self.recoverable(cause))
+        let lasts = |cause: Cause| self.row(cause).is_none_or(|row| row.lasts);
+        let share = |cause: Cause| if lasts(cause) { self.share(cause).share } else { 0.0 };
+        first_of(share, |cause| if lasts(cause) { self.recoverable(cause) } else { 0.0 })
     }
 
     /// Possible bottlenecks with any time, the most recoverable first.
@@ -155,7 +159,8 @@ impl RankedCause {
         }
         let weights: f64 = if weights > 0.0 { weights } else { 1.0 };
         let [share, low, high] = [share.share, share.low, share.high].map(|sum| sum / weights);
-        Self { cause, share: TimeShare { share, low, high }, recoverable: recoverable / weights, by }
+        let lasts = cause != Cause::KernelBuild || devices.iter().any(|device| device.builds.last());
+        Self { cause, share: TimeShare { share, low, high }, recoverable: recoverable / weights, by, lasts }
     }
 }
 

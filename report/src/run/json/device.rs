@@ -37,6 +37,7 @@ document! {
         untraced: from.untraced,
         host_lead: from.host_lead,
         gaps: from.gaps,
+        builds: from.builds,
         awaited: from.awaited,
         overlap: WorkKind::ALL
             .into_iter()

@@ -2,9 +2,9 @@
 
 use gpuwhy_trace::cost::PriceSource;
 use gpuwhy_trace::record::{Device, PcieLink};
-use profiler_core::attribution::HostLead;
 use profiler_core::attribution::leaf::{Leaves, Overlap};
 use profiler_core::attribution::statistics::Durations;
+use profiler_core::attribution::{HostLead, KernelBuilds};
 use profiler_core::counters::power::GaugeSums;
 use profiler_core::steps::{Steady, Step, StepKinds, Steps};
 use profiler_core::whatif::WhatIf;
@@ -48,6 +48,8 @@ pub struct DeviceReport {
     pub host_lead: HostLead,
     /// Idle time after start-up by call, kernel, copy or host activity, the longest first.
     pub gaps: Vec<GapRow>,
+    /// Kernels built or loaded after start-up while it waited.
+    pub builds: KernelBuilds,
     /// Idle time after start-up that waited for a recorded event, by producer, the longest first.
     pub awaited: Vec<Awaited>,
     /// Operations launched by CUDA graphs; a graph recorded as one unit counts as one.

@@ -1,0 +1,113 @@
+//! Kernels that the host built or loaded while the device waited, over the time of a run.
+//!
+//! Programs load kernels when they launch them first, which is over soon. One that builds kernels for each new
+//! shape never stops, so the report says how many builds are in the second half of the time after start-up.
+
+/// Entries (24 bytes each); when they are full, adjacent ones are joined.
+const LIMIT: usize = 2_048;
+
+/// Builds that end at about the same time.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: u64,
+    count: u64,
+    nanos: u64,
+}
+
+/// Log of builds and loads, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Builds(Vec<Entry>);
+
+/// Kernels that were built or loaded after start-up while the device waited. Each build is a call that loads
+/// kernels after a host gap of over 100 us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct KernelBuilds {
+    /// Number of builds.
+    pub count: u64,
+    /// Idle time of the device in them, and in calls that load kernels without building any, nanoseconds.
+    pub total_ns: u64,
+    /// Builds in the second half of the time after start-up.
+    pub later_count: u64,
+    /// Idle time in the second half, nanoseconds.
+    pub later_ns: u64,
+}
+
+impl Builds {
+    /// Adds `nanos` of idle time up to `at`; `built` if that is a build.
+    pub(super) fn push(&mut self, at: u64, nanos: u64, built: bool) {
+        if self.0.len() >= LIMIT {
+            let joined = |pair: &[Entry]| {
+                pair.iter().copied().reduce(|first, second| Entry {
+                    count: first.count + second.count,
+                    nanos: first.nanos + second.nanos,
+                    ..second
+                })
+            };
+            self.0 = self.0.chunks(2).filter_map(joined).collect();
+        }
+        self.0.push(Entry { at, count: u64::from(built), nanos });
+    }
+
+    /// The builds from `start` to `end`.
+    pub(super) fn within(&self, start: u64, end: u64) -> KernelBuilds {
+        let middle = start.midpoint(end);
+        let mut builds = KernelBuilds::default();
+        for entry in self.0.iter().filter(|entry| entry.at >= start) {
+            builds.count += entry.count;
+            builds.total_ns += entry.nanos;
+            if entry.at > middle {
+                builds.later_count += entry.count;
+                builds.later_ns += entry.nanos;
+            }
+        }
+        builds
+    }
+}
+
+impl KernelBuilds {
+    /// Smallest part of the time in the second half for builds to last: half of it if they are regular.
+    const LASTING: u64 = 5;
+
+    /// True if kernels are still built in the second half of the time, and not only at the beginning.
+    pub fn last(&self) -> bool {
+        self.later_count > 0 && self.later_ns.saturating_mul(Self::LASTING) >= self.total_ns
+    }
+
+    /// Adds the builds of another device.
+    pub fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total_ns += other.total_ns;
+        self.later_count += other.later_count;
+        self.later_ns += other.later_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_half_of_the_time_shows_whether_builds_last() {
+        let mut builds = Builds::default();
+        builds.push(50, 40, true);
+        builds.push(200, 30, true);
+        builds.push(300, 5, false);
+        builds.push(900, 20, true);
+        let found = builds.within(100, 1_000);
+        assert_eq!(found, KernelBuilds { count: 2, total_ns: 55, later_count: 1, later_ns: 20 });
+        assert!(found.last());
+        assert!(!builds.within(100, 2_000).last(), "none in the second half");
+        assert!(!KernelBuilds { later_ns: 10, ..found }.last(), "few");
+    }
+
+    #[test]
+    fn many_builds_are_joined_and_counted() {
+        let mut builds = Builds::default();
+        (0..10_000).for_each(|at| builds.push(at, 2, true));
+        let found = builds.within(0, 10_000);
+        assert!(builds.0.len() <= LIMIT);
+        assert_eq!((found.count, found.total_ns), (10_000, 20_000));
+        assert!(found.later_count.abs_diff(5_000) <= 16, "{found:?}");
+    }
+}
