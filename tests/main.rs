@@ -52,3 +52,4 @@ mod session;
 mod support;
 mod top;
 mod trace_file;
+mod trace_truths;

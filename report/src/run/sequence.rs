@@ -68,7 +68,7 @@ impl StepMeaning {
             Some(RecognizedBy::Graph)
         } else if computes && has(&Leaf::is_host_copy) && !sequence.is_some_and(Sequence::selects) {
             Some(RecognizedBy::Readback)
-        } else if facts.is_some_and(|facts| facts.waits) {
+        } else if facts.is_some_and(|facts| facts.waits) && !sequence.is_some_and(Sequence::selects) {
             Some(RecognizedBy::Wait)
         } else {
             inside.filter(|inside| inside.all() < series.period).map(|_| RecognizedBy::Rare)
