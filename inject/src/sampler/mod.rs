@@ -20,12 +20,14 @@ use crate::capture::controller::CaptureController;
 use crate::config::{NativeStacks, Sampling};
 use crate::message::Shared;
 use crate::sampler::launchers::Launchers;
+use crate::sampler::names::ThreadNames;
 use crate::sampler::native::NativeStackReader;
 use crate::sampler::pass::{Tools, WatchedThread};
 use crate::sampler::queue::SampleBatch;
 use crate::sys::{clock, threads};
 
 pub mod launchers;
+mod names;
 mod native;
 mod pass;
 pub mod queue;
@@ -98,6 +100,7 @@ impl Sampler {
         };
         let mut watched: Vec<WatchedThread> = Vec::new();
         let mut batch = SampleBatch::default();
+        let mut names = ThreadNames::new();
         let mut renewal_due = Instant::now();
         let mut spent = threads::thread_cpu_time(own_thread).unwrap_or_default();
         loop {
@@ -114,6 +117,7 @@ impl Sampler {
             let now = clock::now(cupti);
             if Instant::now() >= renewal_due {
                 renew(&mut watched, &shared.launchers, &tools);
+                names.renew(&mut watched, &tools.process, &mut batch);
                 renewal_due = Instant::now() + RENEWAL;
             }
             watched.retain_mut(|watch| watch.tick(now, &mut tools, &mut batch));

@@ -65,6 +65,8 @@ pub struct WatchedThread {
     /// Its registers while it runs, if the system provides them.
     registers: Option<ThreadSamples>,
     last: Option<Last>,
+    /// Name at the last read; `None` before the first.
+    name: Option<String>,
 }
 
 /// The last sample.
@@ -84,12 +86,25 @@ struct Last {
 impl WatchedThread {
     /// Creates a thread without samples.
     pub fn new(thread: u32, files: Thread, registers: Option<ThreadSamples>) -> Self {
-        Self { thread, files, registers, last: None }
+        Self { thread, files, registers, last: None, name: None }
     }
 
     /// Kernel id of the thread.
     pub fn thread(&self) -> u32 {
         self.thread
+    }
+
+    /// True if its name was read.
+    pub fn is_named(&self) -> bool {
+        self.name.is_some()
+    }
+
+    /// Reads its name. `None` if that has not changed since the last read, or the thread has ended.
+    pub fn new_name(&mut self) -> Option<String> {
+        let name = self.files.name().ok();
+        let changed = name.clone().filter(|name| self.name.as_ref() != Some(name));
+        self.name = Some(name.unwrap_or_default());
+        changed
     }
 
     /// Samples the thread if it has moved. Returns `false` if it has ended.

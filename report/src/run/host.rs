@@ -29,7 +29,7 @@ const CONFIDENCE: f64 = 1.96;
 const LINES_SHOWN: usize = 3;
 
 impl LineRow {
-    /// The place after its preposition: `at train.py:42 (main)`, or `in thread pt_autograd_0` without lines.
+    /// The place after its preposition: `at train.py:42 (main)`, or `in thread 1779` without lines.
     pub fn at_place(&self) -> String {
         format!("{} {}", if self.file.is_empty() { "in" } else { "at" }, self.place())
     }
@@ -37,7 +37,7 @@ impl LineRow {
     /// Display text: `train.py:42 (main), in torch/optim/adamw.py (step)`.
     pub fn place(&self) -> String {
         if self.file.is_empty() {
-            return format!("thread {}", self.function);
+            return words::thread(&self.function);
         }
         // A native function has no line.
         let line = if self.line == 0 { String::new() } else { format!(":{}", self.line) };
