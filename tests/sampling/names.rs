@@ -1,10 +1,12 @@
-//! Names of launching threads: from the kernel into the trace, and from there into other formats.
+//! Names of launching threads: from the kernel into the trace, and from there into other formats. And the
+//! thread that holds the interpreter's lock while a launching one waits.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use gpuwhy_trace::record::ThreadId;
+use serde_json::Value;
 
 use super::lines::recording;
 use super::{Samples, python};
@@ -41,4 +43,11 @@ fn a_launching_thread_has_its_name() {
     gpuwhy(&["export", "--to", "chrome", "trace.gpuwhy", "-o", "trace.json"]);
     let chrome = std::fs::read_to_string(stage.path("trace.json")).unwrap();
     assert!(chrome.contains(&format!("pt_autograd_0, thread {thread}")));
+
+    // The first thread launches nothing, and is sampled because it holds the lock.
+    let host = &stage.report()["host"];
+    let function = |row: &Value| row["function"].as_str().unwrap_or_default().to_owned();
+    println!("{} {}", host["lock_waits"], host["lock_holders"]);
+    assert!(host["lock_waits"].as_u64() > Some(0), "{host}");
+    assert!(host["lock_holders"].as_array().unwrap().iter().any(|row| function(row) == "hog"), "{host}");
 }
