@@ -12,7 +12,7 @@ pub fn program(session: &ProcessInfo) -> &str {
     }
 }
 
-/// Display name of a thread: the name given by the program, followed by its number.
+/// Display name of a thread: its name, followed by its number.
 pub fn thread(id: ThreadId, dictionary: &Dictionary) -> String {
     match dictionary.thread_name(id) {
         Some(name) => format!("{name}, thread {id}"),

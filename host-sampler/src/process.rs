@@ -32,6 +32,13 @@ impl Process {
         self.id
     }
 
+    /// Name of its first thread; `None` if it has ended.
+    #[must_use]
+    pub fn name(&self) -> Option<String> {
+        let name = fs::read(self.folder.join("comm")).ok()?;
+        Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned())
+    }
+
     /// Path of its folder.
     #[must_use]
     pub fn folder(&self) -> &Path {

@@ -61,6 +61,17 @@ impl Thread {
         place(read(self.syscall.as_ref()?, &mut text).ok()?)
     }
 
+    /// Name of the thread, which the kernel limits to 15 bytes. A new thread has the name of the one that
+    /// started it.
+    ///
+    /// # Errors
+    /// If it has ended, or the program has closed the file.
+    pub fn name(&self) -> io::Result<String> {
+        let mut bytes = [0; 256];
+        let length = self.stat.get()?.read_at(&mut bytes, 0)?;
+        Ok(name(&String::from_utf8_lossy(bytes.get(..length).unwrap_or_default())).to_owned())
+    }
+
     /// State of the thread.
     ///
     /// # Errors
@@ -94,6 +105,12 @@ const RUNNING: &str = "running";
 /// State in `PID (NAME) S ...`; a name can contain any characters, including parentheses.
 pub(crate) fn letter(stat: &str) -> char {
     stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
+}
+
+/// Name in `PID (NAME) S ...`; empty in a line of another form.
+fn name(stat: &str) -> &str {
+    let after = stat.split_once(" (").map_or("", |(_, rest)| rest);
+    after.rsplit_once(") ").map_or("", |(name, _)| name)
 }
 
 /// Thread state from a letter of `stat` and a line of `syscall`. The line is `running`, `-1 SP PC` outside of
@@ -176,6 +193,8 @@ mod tests {
     fn lines_of_the_kernel_are_understood() {
         assert_eq!(letter("12 (a) S (b) D 1 2"), 'D');
         assert_eq!(letter("12 (cut off"), '?');
+        assert_eq!(name("12 (a) S (b) D 1 2"), "a) S (b");
+        assert_eq!(["12 (cut off", ""].map(name), ["", ""]);
         let futex = format!("{} 0x7f 0x0 0x1", libc::SYS_futex);
         let read = format!("{} 0x3", libc::SYS_read);
         for (letter, line, expected) in [
@@ -213,18 +232,20 @@ mod tests {
         let process = Process::this();
         let (tell, id) = mpsc::channel();
         let (stop, stopped) = mpsc::channel();
-        let worker = std::thread::spawn(move || {
+        let worker = std::thread::Builder::new().name("a worker".to_owned()).spawn(move || {
             let itself = std::fs::read_link("/proc/thread-self").unwrap();
             tell.send(itself.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap();
             work(stopped);
         });
+        let worker = worker.unwrap();
         let thread = Thread::open(&process, id.recv().unwrap()).unwrap();
         until(|| thread.state().unwrap() == expected);
         until(|| thread.times().unwrap().on_cpu > 0);
+        assert_eq!(thread.name().unwrap(), "a worker");
         drop(stop);
         worker.join().unwrap();
         // The thread is joined slightly before the kernel removes it.
-        until(|| thread.times().is_err() && thread.state().is_err());
+        until(|| thread.times().is_err() && thread.state().is_err() && thread.name().is_err());
     }
 
     fn until(mut condition: impl FnMut() -> bool) {

@@ -211,7 +211,7 @@ fn states_and_stacks_decide_the_cause() {
         (off(State::Unknown), &[TRAIN], vec![OtherWait]),
         (gil, &[TRAIN], vec![InterpreterLock]),
         (gil, &queue, vec![Lock]),
-        (gil, &[], vec![Lock]),
+        (gil, &[], vec![InterpreterLock]),
         (sample(State::Running, 4_000, 6_000), &[TRAIN], vec![Code, Preempted]),
         (collect, &[TRAIN], vec![GarbageCollection]),
         (sample(State::Running, 4_000, 0), &inline(), vec![LoaderInline]),

@@ -55,6 +55,8 @@ fn judge_simulated(
         sampled_ns: causes.iter().map(|row| row.total_ns).sum(),
         causes,
         lines: lines.to_vec(),
+        lock_waits: 0,
+        lock_holders: Vec::new(),
     };
     let completeness = Completeness { kernels: 20, api_calls: 20, ..Completeness::default() };
     bottleneck_of(&attributor, &[device], Some(&host), &completeness)

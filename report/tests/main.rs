@@ -36,6 +36,7 @@ mod diff_prediction;
 mod geometry_report;
 mod history;
 mod host_lines;
+mod host_lock;
 mod kernel_gains;
 mod kernel_profiles;
 mod launch_lines;

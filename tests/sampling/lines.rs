@@ -23,7 +23,7 @@ const KERNEL: u64 = 50_000;
 
 /// From 0.1 to 0.7 s `thread` launches one kernel, from 0.9 to 1.5 s the other: a call of 0.8 ms every
 /// millisecond.
-fn recording(path: &Path, thread: u32) {
+pub(super) fn recording(path: &Path, thread: u32) {
     let sizes = [(Kind::RUNTIME, 40), (Kind::CONCURRENT_KERNEL, 224)];
     let meta = Meta { cupti_version: 130_001, start: START, sizes: sizes.to_vec(), ..Meta::default() };
     let mut writer = RecordingWriter::new(Vec::new(), &meta).unwrap();

@@ -2,6 +2,7 @@
 //! live interpreter works and waits.
 
 mod lines;
+mod names;
 mod native;
 
 use std::collections::BTreeMap;

@@ -191,7 +191,7 @@ impl Dictionary {
         self.links.iter().rev().find(|link| link.device == id)
     }
 
-    /// The newest name given to a thread by the program.
+    /// The newest name of a thread.
     pub fn thread_name(&self, id: ThreadId) -> Option<&str> {
         self.threads.iter().rev().find(|thread| thread.thread == id).map(|thread| self.name(thread.name))
     }

@@ -49,7 +49,7 @@ table! {
 table! {
     THREADS, thread(row: &ThreadName, dictionary: &'a Dictionary) {
         "thread" Integer "kernel id; joins with api.thread, nvtx.thread, host_samples.thread" = row.thread.0;
-        "name" Text "as the program named it" = dictionary.name(row.name);
+        "name" Text "as the program named it with NVTX, else as the system did" = dictionary.name(row.name);
     }
 }
 

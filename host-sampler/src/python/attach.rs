@@ -12,7 +12,7 @@ use super::layout::Layout;
 use super::object::Types;
 use super::stack::Walker;
 use super::threads::Threads;
-use super::{Miss, Sample};
+use super::{Lock, Miss, Sample};
 use crate::image::Image;
 use crate::maps::{self, Mapped};
 use crate::memory::Memory;
@@ -125,7 +125,11 @@ impl Python {
             return Err(Miss::Closed);
         }
         let state = self.threads.state_of(&self.memory, self.walker.layout(), thread).ok_or(Miss::NoPython)?;
-        self.walker.sample(&self.memory, state).ok_or(Miss::Torn)
+        let (mut sample, holder) = self.walker.sample(&self.memory, state).ok_or(Miss::Torn)?;
+        if sample.lock == Lock::OtherThread {
+            sample.holder = self.threads.id_of(&self.memory, holder).ok();
+        }
+        Ok(sample)
     }
 }
 

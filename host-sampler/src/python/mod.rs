@@ -60,6 +60,8 @@ pub struct Sample {
     pub bytecode: Option<Bytecode>,
     /// Holder of the lock.
     pub lock: Lock,
+    /// Kernel id of the thread that holds it, if that is another one.
+    pub holder: Option<u32>,
     /// True if the cyclic garbage collector was running.
     pub is_collecting: bool,
 }

@@ -99,16 +99,18 @@ impl Walker {
         &self.layout
     }
 
-    /// Samples a thread. `None` if no walk succeeded.
-    pub fn sample(&mut self, memory: &Memory, thread: ThreadAddress) -> Option<Sample> {
-        let lock = self.lock(memory, thread).ok()?;
+    /// Samples a thread. `None` if no walk succeeded. Also returns the thread that held the lock last.
+    pub fn sample(&mut self, memory: &Memory, thread: ThreadAddress) -> Option<(Sample, ThreadAddress)> {
+        let (lock, holder) = self.lock(memory, thread).ok()?;
+        let holder = ThreadAddress { state: holder, ..thread };
         let collecting = thread.interpreter.wrapping_add(self.layout.interpreter.collecting as u64);
         let is_collecting = memory.u32(collecting).ok()? != 0;
         let walk = (0..ATTEMPTS).find_map(|_| self.stable(memory, thread.state).ok().flatten())?;
         let frames = self.name(memory, thread.state, &walk)?;
         let innermost = self.known.get(&thread.state).and_then(|known| known.frames.first());
         let bytecode = innermost.and_then(|(raw, code)| self.layout.bytecode(raw, code));
-        Some(Sample { frames, is_truncated: walk.root.is_none(), bytecode, lock, is_collecting })
+        let is_truncated = walk.root.is_none();
+        Some((Sample { frames, is_truncated, bytecode, lock, holder: None, is_collecting }, holder))
     }
 
     /// Resolves the names of the frames. A call that was already in the previous sample keeps its code object
@@ -155,7 +157,8 @@ impl Walker {
         Ok(Some(walk))
     }
 
-    fn lock(&self, memory: &Memory, thread: ThreadAddress) -> Result<Lock, Unreadable> {
+    /// Holder of the lock, and its thread state or that of the one before.
+    fn lock(&self, memory: &Memory, thread: ThreadAddress) -> Result<(Lock, u64), Unreadable> {
         let gil = match self.layout.gil.place {
             GilPlace::Runtime(offset) => self.runtime.wrapping_add(offset as u64),
             GilPlace::Interpreter(pointer) => memory.u64(thread.interpreter.wrapping_add(pointer as u64))?,
@@ -166,11 +169,12 @@ impl Walker {
         memory.read(gil, lock)?;
         let locked = u32_at(lock, layout.locked).ok_or(Unreadable(gil))?;
         let holder = u64_at(lock, layout.last_holder).ok_or(Unreadable(gil))?;
-        Ok(match locked {
+        let lock = match locked {
             1 if holder == thread.state => Lock::ThisThread,
             1 => Lock::OtherThread,
             _ => Lock::Free,
-        })
+        };
+        Ok((lock, holder))
     }
 
     /// The innermost frame of a thread, and the start of its newest chunk of frames, or 0.
@@ -328,7 +332,7 @@ mod tests {
                 let thread = ThreadAddress { state: begin + round * 8, interpreter: begin + round * 16 };
                 for _ in 0..3 {
                     let sample = walker.sample(&memory, thread);
-                    assert!(sample.is_none_or(|sample| sample.frames.is_empty()));
+                    assert!(sample.is_none_or(|(sample, _)| sample.frames.is_empty()));
                 }
             }
         }

@@ -94,7 +94,8 @@ impl Threads {
         Ok(memory.u64(link)? == known.state && self.id_of(memory, known)? == thread)
     }
 
-    fn id_of(&self, memory: &Memory, thread: ThreadAddress) -> Result<u32, Unreadable> {
+    /// Kernel id of a thread.
+    pub fn id_of(&self, memory: &Memory, thread: ThreadAddress) -> Result<u32, Unreadable> {
         match self.id {
             IdField::State(offset) => memory.u32(thread.state.wrapping_add(offset as u64)),
             IdField::Structure { pointer, id } => {

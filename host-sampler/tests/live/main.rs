@@ -119,8 +119,12 @@ fn the_holder_of_the_lock_is_distinguished_from_those_who_wait() {
         program.release();
         let (held, both) = (Cell::new([0_u32; 2]), Cell::new(0));
         let look = || {
-            let holds =
-                [first, second].map(|thread| python.sample(thread).is_ok_and(|sample| sample.lock == Lock::ThisThread));
+            let holds = [(first, second), (second, first)].map(|(thread, other)| {
+                let Ok(sample) = python.sample(thread) else { return false };
+                assert_eq!(sample.holder.is_some(), sample.lock == Lock::OtherThread);
+                assert!(sample.holder.is_none_or(|holder| holder == other), "{:?} of {other}", sample.holder);
+                sample.lock == Lock::ThisThread
+            });
             held.set([0, 1].map(|index: usize| held.get()[index] + u32::from(holds[index])));
             both.set(both.get() + u32::from(holds == [true; 2]));
         };

@@ -4,7 +4,8 @@
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
-use gpuwhy_trace::record::{HostSample, Record, StackId, Timestamp};
+use gpuwhy_trace::record::{HostSample, NameId, Record, StackId, ThreadId, ThreadName, Timestamp};
+use rustc_hash::FxHashMap;
 
 use crate::cupti::decode::Decoder;
 use crate::nvtx;
@@ -19,6 +20,8 @@ pub struct Sources {
     stacks: PythonStacks,
     /// Interns native functions outside a Python stack.
     earlier_stacks: PythonStacks,
+    /// Names of threads that the kernel has.
+    thread_names: FxHashMap<ThreadId, NameId>,
     /// Counts the calls of each thread, to find the threads that launch.
     pub calls: CallCounter,
 }
@@ -31,6 +34,7 @@ impl Sources {
             ranges: nvtx::Drain::default(),
             stacks: PythonStacks::new(),
             earlier_stacks: PythonStacks::new(),
+            thread_names: FxHashMap::default(),
             calls: CallCounter::default(),
         }
     }
@@ -56,6 +60,9 @@ impl Sources {
     /// Takes over the samples of a batch. Returns the number of failed samples.
     pub fn samples(&mut self, batch: &SampleBatch, events: &mut Vec<Event>) -> u64 {
         let mut failed = batch.failed;
+        for (thread, name) in &batch.names {
+            self.name_thread(ThreadId(*thread), name);
+        }
         for queued in &batch.samples {
             let stack = self.stacks.intern(&queued.frames, self.decoder.dictionary_mut());
             failed += u64::from(stack.is_none());
@@ -67,5 +74,16 @@ impl Sources {
             events.push(Event::Record(Record::Sample(HostSample { stack, earlier, ..queued.sample })));
         }
         failed
+    }
+
+    /// Names a thread, unless the program did so by NVTX: that name says more than the 15 bytes of the kernel.
+    fn name_thread(&mut self, thread: ThreadId, name: &str) {
+        let dictionary = self.decoder.dictionary_mut();
+        let named = dictionary.thread_names().iter().rev().find(|known| known.thread == thread);
+        if named.is_none_or(|known| self.thread_names.get(&thread) == Some(&known.name)) {
+            let name = dictionary.intern_name(name);
+            dictionary.add_thread_name(ThreadName { thread, name });
+            self.thread_names.insert(thread, name);
+        }
     }
 }

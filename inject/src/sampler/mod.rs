@@ -20,12 +20,14 @@ use crate::capture::controller::CaptureController;
 use crate::config::{NativeStacks, Sampling};
 use crate::message::Shared;
 use crate::sampler::launchers::Launchers;
+use crate::sampler::names::ThreadNames;
 use crate::sampler::native::NativeStackReader;
 use crate::sampler::pass::{Tools, WatchedThread};
 use crate::sampler::queue::SampleBatch;
 use crate::sys::{clock, threads};
 
 pub mod launchers;
+mod names;
 mod native;
 mod pass;
 pub mod queue;
@@ -45,6 +47,8 @@ pub struct Sampler {
     process: Process,
     python: Option<Python>,
     native: Option<NativeStackReader>,
+    /// True if programs are sampled all the time, and conclusions drawn from the launching thread alone.
+    monitors: bool,
 }
 
 impl Sampler {
@@ -81,7 +85,7 @@ impl Sampler {
             },
         };
         let notes = notes.into_iter().map(|note| said(note, sampling)).collect();
-        (Some(Self { process, python, native }), notes)
+        (Some(Self { process, python, native, monitors }), notes)
     }
 
     /// Samples while records are made, until the queue is closed.
@@ -95,9 +99,11 @@ impl Sampler {
             native: self.native,
             native_spent: Duration::ZERO,
             child_counts_due: Instant::now(),
+            holders: Vec::new(),
         };
         let mut watched: Vec<WatchedThread> = Vec::new();
         let mut batch = SampleBatch::default();
+        let mut names = ThreadNames::new();
         let mut renewal_due = Instant::now();
         let mut spent = threads::thread_cpu_time(own_thread).unwrap_or_default();
         loop {
@@ -113,7 +119,8 @@ impl Sampler {
             }
             let now = clock::now(cupti);
             if Instant::now() >= renewal_due {
-                renew(&mut watched, &shared.launchers, &tools);
+                renew(&mut watched, &shared.launchers, &mut tools, self.monitors);
+                names.renew(&mut watched, &tools.process, &mut batch);
                 renewal_due = Instant::now() + RENEWAL;
             }
             watched.retain_mut(|watch| watch.tick(now, &mut tools, &mut batch));
@@ -137,14 +144,19 @@ fn said(note: String, sampling: Sampling) -> String {
     note
 }
 
-/// Selects the threads that launch and belong to this process. If there are none, and there is a stack to
+/// Selects the threads that launch and belong to this process, and those that held the interpreter's lock
+/// while one of them waited: their lines are the reason. If there are none, and there is a stack to
 /// read, selects the first thread, which usually is the one that will launch.
-fn renew(watched: &mut Vec<WatchedThread>, launchers: &Launchers, tools: &Tools) {
+fn renew(watched: &mut Vec<WatchedThread>, launchers: &Launchers, tools: &mut Tools, monitors: bool) {
     let mut wanted: Vec<u32> = launchers.get();
     wanted.retain(|&thread| threads::thread_cpu_time(thread).is_some());
     if wanted.is_empty() && (tools.python.is_some() || tools.native.is_some()) {
         wanted.push(process::id());
+    } else if !monitors {
+        tools.holders.retain(|holder| !wanted.contains(holder));
+        wanted.append(&mut tools.holders);
     }
+    tools.holders.clear();
     watched.retain(|watch| wanted.contains(&watch.thread()));
     for thread in wanted {
         if !watched.iter().any(|watch| watch.thread() == thread)

@@ -24,6 +24,9 @@ const SHARE: u32 = 100;
 /// child takes some 10 microseconds: 0.4 % of a core for any number of children.
 const CHILD_COUNTS_A_CHILD: Duration = Duration::from_micros(2_500);
 
+/// Maximum number of threads that are sampled because they hold the interpreter's lock.
+const MAX_HOLDERS: usize = 4;
+
 /// A sleep is reported in pieces of this length, nanoseconds, so that it is known before it ends.
 const PIECE: u64 = 50_000_000;
 
@@ -37,6 +40,8 @@ pub struct Tools {
     pub(super) native_spent: Duration,
     pub(super) children: Children,
     pub(super) child_counts_due: Instant,
+    /// Threads that held the interpreter's lock while a sampled one waited, since the threads were chosen.
+    pub(super) holders: Vec<u32>,
 }
 
 impl Tools {
@@ -65,6 +70,8 @@ pub struct WatchedThread {
     /// Its registers while it runs, if the system provides them.
     registers: Option<ThreadSamples>,
     last: Option<Last>,
+    /// Name at the last read; `None` before the first.
+    name: Option<String>,
 }
 
 /// The last sample.
@@ -84,12 +91,25 @@ struct Last {
 impl WatchedThread {
     /// Creates a thread without samples.
     pub fn new(thread: u32, files: Thread, registers: Option<ThreadSamples>) -> Self {
-        Self { thread, files, registers, last: None }
+        Self { thread, files, registers, last: None, name: None }
     }
 
     /// Kernel id of the thread.
     pub fn thread(&self) -> u32 {
         self.thread
+    }
+
+    /// True if its name was read.
+    pub fn is_named(&self) -> bool {
+        self.name.is_some()
+    }
+
+    /// Reads its name. `None` if that has not changed since the last read, or the thread has ended.
+    pub fn new_name(&mut self) -> Option<String> {
+        let name = self.files.name().ok();
+        let changed = name.clone().filter(|name| self.name.as_ref() != Some(name));
+        self.name = Some(name.unwrap_or_default());
+        changed
     }
 
     /// Samples the thread if it has moved. Returns `false` if it has ended.
@@ -183,6 +203,13 @@ fn take_sample(
                 Lock::Free => InterpreterLock::Free,
             };
             sample.collecting_garbage = seen.is_collecting;
+            if state == ThreadState::Futex
+                && let Some(holder) = seen.holder
+                && tools.holders.len() < MAX_HOLDERS
+                && !tools.holders.contains(&holder)
+            {
+                tools.holders.push(holder);
+            }
             frames = seen.frames.into();
             bytecode = Some(seen.bytecode);
         }

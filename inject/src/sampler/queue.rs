@@ -28,6 +28,8 @@ pub struct QueuedSample {
 
 #[derive(Debug, Default)]
 pub struct SampleBatch {
+    /// Kernel ids of threads, and their names.
+    pub names: Vec<(u32, String)>,
     pub samples: Vec<QueuedSample>,
     /// Number of samples that failed or came too late.
     pub failed: u64,
@@ -51,6 +53,7 @@ impl SampleQueue {
     pub fn put(&self, batch: &mut SampleBatch) -> bool {
         let mut waiting = self.0.lock();
         waiting.batch.failed += mem::take(&mut batch.failed);
+        waiting.batch.names.append(&mut batch.names);
         for queued in batch.samples.drain(..) {
             if queued.sample.at > waiting.mark && waiting.batch.samples.len() < MAX_WAITING {
                 waiting.batch.samples.push(queued);
@@ -85,7 +88,7 @@ mod tests {
             frames: Arc::new([]),
             earlier: Arc::new([]),
         };
-        SampleBatch { samples: times.into_iter().map(queued).collect(), failed: 0 }
+        SampleBatch { samples: times.into_iter().map(queued).collect(), ..SampleBatch::default() }
     }
 
     #[test]

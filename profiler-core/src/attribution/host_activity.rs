@@ -47,7 +47,7 @@ pub(crate) struct HostActivities {
 
 impl HostActivities {
     pub(crate) fn judge(&mut self, sample: &HostSample, dictionary: &Dictionary) -> HostActivity {
-        let view = HostSampleView::new(sample, self.stacks.get(sample.stack, dictionary));
+        let view = HostSampleView::new(sample, self.stacks.get(sample.stack, dictionary), false);
         let parts = view.split(sample.at.since(sample.since));
         let call = match (self.call(sample.stack, dictionary), sample.earlier) {
             (CallSeen::Unseen, Some(earlier)) => self.call(earlier, dictionary),

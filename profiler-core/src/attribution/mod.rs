@@ -38,6 +38,7 @@ pub mod step_sequence;
 
 pub use account::DeviceAccount;
 pub use builds::KernelBuilds;
+pub use host::interpreter_lock::LockHolder;
 pub use host::launch_lines::{GraphKernels, LaunchPlace, LaunchSampleCounts, LaunchedWork};
 pub use host::memory::PeakCaller;
 pub use host::sample_totals::SampleTotals;
@@ -285,6 +286,17 @@ impl Attributor {
     /// Sum of the host samples of launching threads.
     pub fn sample_totals(&self) -> SampleTotals {
         self.host.threads.sample_totals()
+    }
+
+    /// Number of samples of threads that call CUDA in which they waited for the interpreter's lock, by its
+    /// holder; `None` if no sampled thread held it.
+    pub fn lock_holders(&self) -> Vec<(Option<LockHolder>, u64)> {
+        self.host.lock_holders()
+    }
+
+    /// True if the thread called CUDA.
+    pub fn calls_cuda(&self, thread: ThreadId) -> bool {
+        self.host.threads.get(thread).is_some_and(|thread| thread.calls_cuda())
     }
 
     /// The thread of a [`Stratum`].

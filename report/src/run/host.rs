@@ -10,14 +10,14 @@
 use std::fmt::Write;
 
 use gpuwhy_trace::dictionary::Dictionary;
-use gpuwhy_trace::record::NameId;
+use gpuwhy_trace::record::{NameId, ThreadId};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::{Cause, Leaf};
-use profiler_core::attribution::{Attributor, HostLine, is_native};
+use profiler_core::attribution::{Attributor, HostLine, LockHolder, is_native};
 use rustc_hash::FxHashMap;
 
 use super::host_estimate::{ActivityKey, ActivityTime, estimate};
-use super::{CauseRow, DeviceReport, GapSubject, HostReport, LineRow};
+use super::{CauseRow, DeviceReport, GapSubject, HostReport, LineRow, LockHolderRow};
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
 
@@ -29,7 +29,7 @@ const CONFIDENCE: f64 = 1.96;
 const LINES_SHOWN: usize = 3;
 
 impl LineRow {
-    /// The place after its preposition: `at train.py:42 (main)`, or `in thread pt_autograd_0` without lines.
+    /// The place after its preposition: `at train.py:42 (main)`, or `in thread 1779` without lines.
     pub fn at_place(&self) -> String {
         format!("{} {}", if self.file.is_empty() { "in" } else { "at" }, self.place())
     }
@@ -37,7 +37,7 @@ impl LineRow {
     /// Display text: `train.py:42 (main), in torch/optim/adamw.py (step)`.
     pub fn place(&self) -> String {
         if self.file.is_empty() {
-            return format!("thread {}", self.function);
+            return words::thread(&self.function);
         }
         // A native function has no line.
         let line = if self.line == 0 { String::new() } else { format!(":{}", self.line) };
@@ -50,6 +50,17 @@ impl LineRow {
             let _ = write!(place, ", in {} ({part}{})", short_path(file), shortened(function, 40));
         }
         place
+    }
+}
+
+impl LockHolderRow {
+    /// Display text: `thread logger at log.py:42 (flush)`.
+    pub fn place(&self) -> String {
+        let thread = words::thread(&self.thread);
+        if self.file.is_empty() {
+            return thread;
+        }
+        format!("{thread} at {}:{} ({})", short_path(&self.file), self.line, shortened(&self.function, 40))
     }
 }
 
@@ -89,7 +100,10 @@ impl HostReport {
                     let within = line.within.map(|(function, file)| (name(function), name(file)));
                     (name(line.file), line.line, name(line.function), within)
                 }
-                Place::Thread(thread) => (String::new(), 0, thread_name(attributor, dictionary, thread), None),
+                Place::Thread(place) => {
+                    let thread = attributor.thread(place).map(|id| thread_name(dictionary, id));
+                    (String::new(), 0, thread.unwrap_or_else(|| "unknown".to_owned()), None)
+                }
             };
             let share = time.total_ns as f64 / steady;
             // The total is a sum of many strata, so it is about normally distributed.
@@ -123,6 +137,8 @@ impl HostReport {
             sampled_ns,
             causes,
             lines: lines.into_iter().take(LINES).map(row).collect(),
+            lock_waits: attributor.lock_holders().iter().map(|(_, samples)| samples).sum(),
+            lock_holders: lock_holders(attributor, dictionary),
         })
     }
 
@@ -172,10 +188,38 @@ fn built(device: &DeviceReport) -> u64 {
     device.steady_leaves[Leaf::KernelBuild as usize].saturating_sub(calls.sum())
 }
 
-/// Name of a thread for the report.
-fn thread_name(attributor: &Attributor, dictionary: &Dictionary, place: u32) -> String {
-    let Some(id) = attributor.thread(place) else { return "unknown".to_owned() };
+/// Name of a thread, or its number.
+fn thread_name(dictionary: &Dictionary, id: ThreadId) -> String {
     dictionary.thread_name(id).map_or_else(|| id.0.to_string(), str::to_owned)
+}
+
+fn lock_holders(attributor: &Attributor, dictionary: &Dictionary) -> Vec<LockHolderRow> {
+    let rows = attributor.lock_holders().into_iter().filter_map(|(holder, samples)| Some((holder?, samples)));
+    let name = |id: NameId| dictionary.name(id).to_owned();
+    let row = |(holder, samples): (LockHolder, u64)| {
+        let line = attributor.host_line(holder.line);
+        LockHolderRow {
+            thread: thread_name(dictionary, holder.thread),
+            file: line.map(|line| name(line.file)).unwrap_or_default(),
+            line: line.map_or(0, |line| line.line),
+            function: line.map(|line| name(line.function)).unwrap_or_default(),
+            calls_cuda: attributor.calls_cuda(holder.thread),
+            samples,
+        }
+    };
+    let mut rows: Vec<_> = rows.map(row).collect();
+    // One line may have called several functions.
+    rows.sort_by(|a, b| (&a.thread, &a.file, a.line).cmp(&(&b.thread, &b.file, b.line)));
+    rows.dedup_by(|row, before| {
+        let same = (&row.thread, &row.file, row.line) == (&before.thread, &before.file, before.line);
+        if same {
+            before.samples += row.samples;
+        }
+        same
+    });
+    rows.sort_by_key(|row| std::cmp::Reverse(row.samples));
+    rows.truncate(LINES);
+    rows
 }
 
 /// Where a thread was: at a line, or unknown.

@@ -25,6 +25,7 @@ impl MemoryReport {
                 holding: *holding,
                 peak_by: caller.map(|caller| PeakBy {
                     thread: caller.thread,
+                    thread_name: dictionary.thread_name(caller.thread).map(str::to_owned),
                     function: names::function(dictionary, caller.function),
                     range: caller.range.map(|message| {
                         let text = dictionary.name(message);
@@ -66,7 +67,8 @@ impl MemoryRow {
             duration(holding.peak_at.since(start)),
         );
         if let Some(by) = &self.peak_by {
-            let _ = write!(line, ", by {} on thread {}", by.function, by.thread);
+            let thread = by.thread_name.clone().unwrap_or_else(|| by.thread.to_string());
+            let _ = write!(line, ", by {} on {}", by.function, words::thread(&thread));
             if let Some(range) = &by.range {
                 let _ = write!(line, " in {range:?}");
             }

@@ -127,6 +127,16 @@ pub const fn activity(cause: HostCause) -> &'static str {
     }
 }
 
+/// A thread by its name, or by its number if it has none.
+pub fn thread(name: &str) -> String {
+    let known = match name {
+        _ if name.starts_with("pt_autograd_") => "backward",
+        "pt_data_pin" => "pinning",
+        _ => return format!("thread {name}"),
+    };
+    format!("the {known} thread ({name})")
+}
+
 /// Limit of computation, for a table.
 pub const fn limit(limit: Limit) -> &'static str {
     match limit {
@@ -306,6 +316,14 @@ mod tests {
         assert_eq!(sentences[..2], ["CUPTI dropped 1 record.", "CUPTI delivered 2 broken buffers."]);
         assert!(sentences[2].starts_with("Nothing was recorded for 2"), "{sentences:?}");
         assert_eq!(sentences.len(), 3);
+    }
+
+    #[test]
+    fn threads_of_pytorch_are_named_by_what_they_do() {
+        let words = ["pt_autograd_0", "pt_data_pin", "worker", "1779"].map(thread);
+        let expected = ["the backward thread (pt_autograd_0)", "the pinning thread (pt_data_pin)"];
+        assert_eq!(words[..2], expected);
+        assert_eq!(words[2..], ["thread worker", "thread 1779"]);
     }
 
     #[test]

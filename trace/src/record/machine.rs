@@ -88,7 +88,7 @@ pub struct Context {
     pub null_stream: StreamId,
 }
 
-/// Name given to a thread by the program.
+/// Name of a thread: given by the program with NVTX, or the kernel's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ThreadName {
     /// The thread.

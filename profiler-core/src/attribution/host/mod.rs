@@ -7,10 +7,11 @@
 //! may be missing. Host samples are judged immediately, because their stacks are in the dictionary.
 //!
 //! Reading order: [`threads`] (calls in order), [`launches`] (which call launched what), [`dependencies`]
-//! (which operation a stream waited for), [`samples`] with [`stacks`] (what a thread did between calls),
-//! [`launch_lines`] (which line launched a kernel), [`memory`].
+//! (which operation a stream waited for), [`samples`] with [`stacks`] and [`interpreter_lock`] (what a thread
+//! did between calls), [`launch_lines`] (which line launched a kernel), [`memory`].
 
 pub(super) mod dependencies;
+pub(super) mod interpreter_lock;
 pub(super) mod launch_lines;
 pub(super) mod launches;
 pub(super) mod memory;
@@ -19,14 +20,16 @@ pub(super) mod samples;
 pub(super) mod stacks;
 pub(super) mod threads;
 
+use std::collections::BTreeMap;
+
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{ApiCall, HostSample, MemoryEvent, Overhead, OverheadKind, RangeEvent, ThreadId, Timestamp};
 
 use self::dependencies::Dependencies;
+use self::interpreter_lock::{LockHolder, LockWatch};
 use self::launch_lines::{LaunchLines, LaunchSampleCounts, SampledCall};
 use self::launches::{LaunchCall, Launches};
 use self::memory::Memory;
-use self::samples::HostSampleView;
 use self::stacks::Stacks;
 use self::threads::{HostThread, Nesting, ThreadTable};
 use super::api::{ApiClass, ApiClasses};
@@ -48,6 +51,7 @@ pub(super) struct Host {
     pub(super) dependencies: Dependencies,
     pub(super) marks: StepMarks,
     pub(super) stacks: Stacks,
+    lock: LockWatch,
     pub(super) memory: Memory,
 }
 
@@ -91,9 +95,28 @@ impl Host {
             return;
         }
         let class = self.stacks.get(sample.stack, dictionary);
-        let thread = self.thread(sample.thread, delivery);
-        thread.samples.push(HostSampleView::new(sample, class));
-        thread.launch_samples.push(at, sample.stack);
+        self.thread(sample.thread, delivery).launch_samples.push(at, sample.stack);
+        if self.lock.push(sample, class) {
+            self.place_samples(delivery);
+        }
+    }
+
+    /// Places the samples that waited for others of the same time.
+    fn place_samples(&mut self, delivery: &Delivery) {
+        let Self { lock, threads, .. } = self;
+        for (thread, view) in lock.take(|thread| threads.get(thread).is_some_and(HostThread::calls_cuda)) {
+            self.thread(thread, delivery).samples.push(view);
+        }
+    }
+
+    /// See [`Attributor::lock_holders`](super::Attributor::lock_holders).
+    pub(super) fn lock_holders(&self) -> Vec<(Option<LockHolder>, u64)> {
+        let mut sums = BTreeMap::new();
+        let calls = |id: ThreadId| self.threads.get(id).is_some_and(HostThread::calls_cuda);
+        for (_, holder, samples) in self.lock.pairs().filter(|&(thread, ..)| calls(thread)) {
+            *sums.entry(holder).or_default() += samples;
+        }
+        sums.into_iter().collect()
     }
 
     pub(super) fn push_memory(&mut self, event: &MemoryEvent, delivery: &mut Delivery) {
@@ -138,6 +161,7 @@ impl Host {
         delivery: &mut Delivery,
         dictionary: &Dictionary,
     ) {
+        self.place_samples(delivery);
         self.memory.advance(horizon);
         let latest = delivery.newest_flush.saturating_add(FUTURE_NANOS);
         let threads = self.threads.rows.len();

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 
 use gpuwhy_trace::record::{HostSample, InterpreterLock, StackId, ThreadState};
 
+use super::interpreter_lock::waits_for_lock;
 use super::sample_totals::SampleTotals;
 use super::stacks::{LineId, StackClass, Stage};
 use crate::attribution::host_cause::HostCause;
@@ -87,15 +88,16 @@ pub(crate) struct HostSamples {
 }
 
 impl HostSampleView {
-    /// Classifies a sample of a thread with the stack `class`.
-    pub(crate) fn new(sample: &HostSample, class: StackClass) -> Self {
+    /// Classifies a sample of a thread with the stack `class`. `idle`: no other thread that
+    /// calls CUDA ran then.
+    pub(crate) fn new(sample: &HostSample, class: StackClass, idle: bool) -> Self {
         let (since, at) = (sample.since.min(sample.at).nanos(), sample.at.nanos());
         let length = at - since;
         let ran = sample.state == ThreadState::Running;
         // Without CPU times, only the state at the sample is known.
         let clocked = sample.on_cpu > 0 || sample.runnable > 0;
         let on_cpu = if ran && !clocked { length } else { sample.on_cpu.min(length) };
-        let off = off_cause(sample, class);
+        let off = off_cause(sample, class, idle);
         let causes = match class.stage {
             None if sample.collecting_garbage && sample.interpreter_lock != InterpreterLock::OtherThread => {
                 [HostCause::GarbageCollection, HostCause::Preempted, off]
@@ -119,6 +121,11 @@ impl HostSampleView {
         if unknown && !before.ran && before.at == self.since {
             (self.causes[2], self.off_line) = (before.causes[2], before.off_line);
         }
+    }
+
+    /// True if the thread waited for the interpreter's lock.
+    pub(crate) fn waits_for_interpreter(&self) -> bool {
+        !self.ran && self.causes[2] == HostCause::InterpreterLock
     }
 
     /// True if the thread waited for another thread of the process.
@@ -371,14 +378,8 @@ fn without((from, to): (u64, u64), others: &[(u64, u64)]) -> impl Iterator<Item 
 }
 
 /// Reason that a thread outside a data loader was off the cores.
-fn off_cause(sample: &HostSample, class: StackClass) -> HostCause {
-    // A thread that takes a lock of the program waits for that lock, regardless of the interpreter. Without a
-    // Python stack the lock cannot be the interpreter's.
-    let for_interpreter = sample.state == ThreadState::Futex
-        && sample.interpreter_lock == InterpreterLock::OtherThread
-        && !class.waits
-        && sample.stack != StackId::NONE;
-    if for_interpreter { HostCause::InterpreterLock } else { HostCause::of(sample.state) }
+fn off_cause(sample: &HostSample, class: StackClass, idle: bool) -> HostCause {
+    if waits_for_lock(sample, class, idle) { HostCause::InterpreterLock } else { HostCause::of(sample.state) }
 }
 
 /// Activity of the workers while a thread waited in a data loader. One running worker is enough: batches come
@@ -402,7 +403,7 @@ mod tests {
     fn sample(since: u64, at: u64, on_cpu: u64, runnable: u64, state: ThreadState) -> HostSampleView {
         let time = Timestamp::from_nanos;
         let sample = HostSample { since: time(since), at: time(at), on_cpu, runnable, state, ..HostSample::default() };
-        HostSampleView::new(&sample, PLAIN)
+        HostSampleView::new(&sample, PLAIN, false)
     }
 
     fn claimed(samples: &[HostSampleView], from: u64, to: u64) -> Vec<(u64, u64)> {
@@ -433,7 +434,11 @@ mod tests {
         all.push(sample(10, 30, 20, 0, ThreadState::Running));
         let class = StackClass { stage: Some(Stage::Collate), ..PLAIN };
         let time = Timestamp::from_nanos;
-        all.push(HostSampleView::new(&HostSample { since: time(50), at: time(60), ..HostSample::default() }, class));
+        all.push(HostSampleView::new(
+            &HostSample { since: time(50), at: time(60), ..HostSample::default() },
+            class,
+            false,
+        ));
         // A loader within a loader counts as the outer one.
         for (at, enters) in [(20, true), (25, true), (26, false), (80, false), (95, true)] {
             if enters { all.enter_loader(at, HostCause::LoaderInline) } else { all.leave_loader(at) }

@@ -23,6 +23,11 @@ pub struct LineId(u32);
 impl LineId {
     /// Unknown line.
     pub const NONE: Self = Self(u32::MAX);
+
+    #[cfg(test)]
+    pub(crate) const fn of_index(index: u32) -> Self {
+        Self(index)
+    }
 }
 
 /// A line of the program that serves as evidence.

@@ -183,6 +183,11 @@ impl HostThread {
         self.pending.waiting().is_empty()
     }
 
+    /// True if the thread called CUDA.
+    pub(crate) fn calls_cuda(&self) -> bool {
+        self.newest_end() > 0 || !self.is_placed()
+    }
+
     /// Calls that end after `at`, oldest first, preceded by the last one that does not.
     pub(crate) fn calls_after(&self, at: u64) -> (Option<&Call>, &[Call]) {
         let (before, after) = self.calls.split_at(self.first_ending_after(at));
@@ -347,6 +352,10 @@ impl ThreadTable {
         let others = self.hand_over.iter().filter(|&&other| other != place);
         let returned = others.filter_map(|&other| self.rows[other as usize].handed_over_until(end));
         returned.fold(start, u64::max)
+    }
+
+    pub(crate) fn get(&self, id: ThreadId) -> Option<&HostThread> {
+        self.places.get(&id).map(|&place| &self.rows[place as usize])
     }
 
     /// Sum of the host samples of launching threads.

@@ -71,7 +71,12 @@ pub(super) fn sentences(host: &HostReport, cause: Cause, what_if: Option<&WhatIf
     let without = |row: &LineRow| if cause == Cause::HostCpu { line_gain(row, most) } else { String::new() };
     let lines = if matches!(cause, Cause::HostCpu | Cause::KernelBuild) { 3 } else { 2 };
     let mut sentences: Vec<String> =
-        named_lines(host, cause).take(lines).map(|row| line_sentence(row, &without(row))).collect();
+        named_lines(host, cause).take(lines).map(|(row, places)| line_sentence(&row, places, &without(&row))).collect();
+    if host.causes.iter().find(|row| row.cause.leaf().cause() == cause).map(|row| row.cause)
+        == Some(HostCause::InterpreterLock)
+    {
+        sentences.insert(sentences.len().min(1), lock_sentence(host));
+    }
     if cause == Cause::DataLoading {
         if sentences.is_empty() {
             // No stack was sampled: the program's own ranges show it.
@@ -105,9 +110,86 @@ pub(super) fn sentences(host: &HostReport, cause: Cause, what_if: Option<&WhatIf
     sentences
 }
 
-/// Lines that are evidence: those with enough time and samples.
-fn named_lines(host: &HostReport, cause: Cause) -> impl Iterator<Item = &LineRow> {
-    host.lines_of(cause).filter(|row| row.share >= EVIDENT_SHARE && row.samples >= EVIDENT_SAMPLES)
+/// Lines that are evidence, those with enough time and samples, and the number of places that each stands for.
+/// Waits for the interpreter's lock are one row, because they have one remedy.
+fn named_lines(host: &HostReport, cause: Cause) -> impl Iterator<Item = (LineRow, usize)> {
+    let is_lock = |row: &&LineRow| row.cause == HostCause::InterpreterLock;
+    let mut rows: Vec<(LineRow, usize)> =
+        host.lines_of(cause).filter(|row| !is_lock(row)).map(|row| (row.clone(), 1)).collect();
+    if let Some(row) = together(host.lines_of(cause).filter(is_lock)) {
+        rows.push(row);
+        rows.sort_by_key(|(row, _)| std::cmp::Reverse(row.total_ns));
+    }
+    rows.into_iter().filter(|(row, _)| row.share >= EVIDENT_SHARE && row.samples >= EVIDENT_SAMPLES)
+}
+
+/// Sum of rows at the place of the first, and their number. Their errors are independent.
+fn together<'a>(mut rows: impl Iterator<Item = &'a LineRow>) -> Option<(LineRow, usize)> {
+    let mut sum = rows.next()?.clone();
+    let mut places = 1;
+    for row in rows {
+        let half = |a: f64, b: f64| a.hypot(b);
+        let low = half(sum.share - sum.share_low, row.share - row.share_low);
+        let high = half(sum.share_high - sum.share, row.share_high - row.share);
+        sum.share += row.share;
+        (sum.share_low, sum.share_high) = (sum.share - low, (sum.share + high).min(1.0));
+        sum.samples += row.samples;
+        sum.total_ns += row.total_ns;
+        sum.step_ns = sum.step_ns.zip(row.step_ns).map(|(a, b)| a + b);
+        places += 1;
+    }
+    Some((sum, places))
+}
+
+/// Minimum share of the launching threads' time that waits for the interpreter's lock take for a mention.
+const LOCK_SHARE: f64 = 0.1;
+
+/// Sentence about who held the interpreter's lock while a launching thread waited for it.
+fn lock_sentence(host: &HostReport) -> String {
+    let waits = host.lock_waits;
+    let share = |samples: u64| percent(samples as f64 / waits.max(1) as f64);
+    let named: Vec<_> =
+        host.lock_holders.iter().take(2).map(|row| format!("{} in {}", row.place(), share(row.samples))).collect();
+    if named.is_empty() {
+        return "Which thread held the interpreter's lock (GIL) is unknown: it was not sampled.".to_owned();
+    }
+    let samples = counted(waits, "sample");
+    format!("The interpreter's lock (GIL) was held by {} of the {samples} of a wait for it.", named.join(", by "))
+}
+
+/// Sentences about launching threads that wait for the interpreter's lock, if that takes much of their time.
+/// Idle time that ends with the launch of another thread does not show these waits.
+pub(super) fn locked(host: &HostReport) -> Option<[String; 2]> {
+    let totals = &host.totals;
+    let waited = totals.off_cpu_ns[HostCause::InterpreterLock as usize] as f64 / totals.covered_ns.max(1) as f64;
+    (waited >= LOCK_SHARE && host.lock_waits >= EVIDENT_SAMPLES).then(|| {
+        let waited = percent(waited);
+        [
+            format!(
+                "The launching threads waited for the interpreter's lock (GIL) {waited} of the time they were sampled."
+            ),
+            lock_sentence(host),
+        ]
+    })
+}
+
+/// Advice on the interpreter's lock, by its holder.
+pub(super) fn lock_advice(host: &HostReport) -> String {
+    match host.lock_holders.first() {
+        Some(row) if row.calls_cuda => {
+            "Launch from one thread in each process: threads that launch take turns with the interpreter's lock (GIL), so \
+             they launch no faster than one."
+                .to_owned()
+        }
+        Some(row) => format!(
+            "Free the interpreter's lock (GIL) for the launching thread: move the work of {} into a process, or to a \
+             library that releases the lock.",
+            row.place()
+        ),
+        None => "Free the interpreter's lock (GIL) for the launching thread: move the other Python threads (loaders, \
+                 loggers, metrics) into processes."
+            .to_owned(),
+    }
 }
 
 /// Possible gain of the program without a line: the device time that was idle because of it, limited to
@@ -117,8 +199,9 @@ fn line_gain(row: &LineRow, most: f64) -> String {
     if speedup < WORTH_DOING { String::new() } else { format!("; without it {} faster", about(speedup, None)) }
 }
 
-fn line_sentence(row: &LineRow, without: &str) -> String {
-    let (doing, place) = (capitalized(activity(row.cause)), row.at_place());
+fn line_sentence(row: &LineRow, places: usize, without: &str) -> String {
+    let more = if places > 1 { format!(" and {}", counted(places as u64 - 1, "other place")) } else { String::new() };
+    let (doing, place) = (capitalized(activity(row.cause)), row.at_place() + &more);
     let [share, low, high] = [row.share, row.share_low, row.share_high].map(percent);
     let interval = match low == high {
         true => String::new(),
@@ -134,6 +217,9 @@ fn line_sentence(row: &LineRow, without: &str) -> String {
 /// the cause.
 pub(super) fn advice(host: &HostReport, cause: Cause) -> Option<String> {
     let largest = host.causes.iter().find(|row| row.cause.leaf().cause() == cause)?.cause;
+    if largest == HostCause::InterpreterLock {
+        return Some(lock_advice(host));
+    }
     let advice = usual_advice(host, cause, largest)?;
     // The cause and the line belong together.
     let line = host.lines.iter().find(|row| row.cause == largest);
@@ -176,10 +262,6 @@ fn usual_advice(host: &HostReport, cause: Cause, largest: HostCause) -> Option<&
         HostCause::GarbageCollection => Some(
             "Keep Python's garbage collection out of the loop: gc.freeze() and gc.disable() after start-up with gc.collect() \
              at the end of each epoch, or a larger gc.set_threshold(). This helps when few reference cycles are made.",
-        ),
-        HostCause::InterpreterLock => Some(
-            "Free the interpreter's lock (GIL) for the launching thread: move the other Python threads (loaders, loggers, \
-             metrics) into processes.",
         ),
         HostCause::Io | HostCause::Disk => Some(
             "Move the input or output {at} to another thread (checkpoints, logs), and keep in memory what is read \

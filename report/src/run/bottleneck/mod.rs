@@ -76,6 +76,8 @@ pub fn bottleneck_of(
         }
         None => evidence.extend(evidence::cause_evidence(cause, devices, &whole).into_iter().take(3)),
     }
+    let locked = host.filter(|_| cause == Cause::Launch).and_then(host::locked);
+    evidence.splice(1..1, locked.iter().flatten().cloned());
     if cause == Cause::Launch {
         evidence.push(advice::graph_sentence(graphs));
     }
@@ -99,6 +101,7 @@ pub fn bottleneck_of(
     };
     let recommendation = match by_sight {
         Some(advice) => advice,
+        None if locked.is_some() => host.map(host::lock_advice).unwrap_or_default(),
         None => without_samples(cause, &whole, graphs, devices),
     };
     let (share, ranking) = (interval.share, ranking.ranked());

@@ -19,6 +19,28 @@ pub struct HostReport {
     pub causes: Vec<CauseRow>,
     /// The same by source line, the largest first; at most 32.
     pub lines: Vec<LineRow>,
+    /// Samples of threads that call CUDA in which they waited for the interpreter's lock (GIL).
+    pub lock_waits: u64,
+    /// Who held it in these samples, most first; nobody if only threads that were not sampled did.
+    pub lock_holders: Vec<LockHolderRow>,
+}
+
+/// A thread that held the interpreter's lock, and its line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct LockHolderRow {
+    /// Name of the thread, or its number.
+    pub thread: String,
+    /// File; empty if the line is unknown.
+    pub file: String,
+    /// Line number, from 1; 0 when unknown.
+    pub line: u32,
+    /// Qualified name of the function.
+    pub function: String,
+    /// True if it calls CUDA, too.
+    pub calls_cuda: bool,
+    /// Samples of waiting threads at which it held the lock.
+    pub samples: u64,
 }
 
 /// Idle device time with one cause.

@@ -35,6 +35,8 @@ pub struct MemoryRow {
 pub struct PeakBy {
     /// The thread.
     pub thread: ThreadId,
+    /// Its name, if it has one.
+    pub thread_name: Option<String>,
     /// The function, without version suffix.
     pub function: String,
     /// The innermost range of the program around the call.
