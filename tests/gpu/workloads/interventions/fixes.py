@@ -3,7 +3,8 @@
 Each repeats a step, prints its rate after start-up (`123.4 steps/s`) and ends. `--steps N` runs exactly this many steps
 and also prints a number that they computed, so that two runs can be compared. The programs are grouped by the subject
 of the fix: launches, waits, copies, memory, loading, compute, the inside of kernels, and arrays for libraries other
-than PyTorch.
+than PyTorch. Further ones are grouped by the kind of their cause; the line that causes the slowness has a comment
+`# cause: NAME` there.
 
 Exit status 77: a library that the program needs is not installed.
 """
@@ -33,6 +34,17 @@ PROGRAMS = {
     **dict.fromkeys(("bf16", "channels_last", "elementwise", "attention"), "compute"),
     **dict.fromkeys(("bank_conflicts", "small_batch"), "inside"),
     **dict.fromkeys(("cupy_pool", "cupy_elements", "jax_jit", "numba_grids"), "arrays"),
+    **dict.fromkeys(("backoff", "flushed_log", "numpy_rows", "shell_stats"), "host_work"),
+    **dict.fromkeys(("clones", "sample_copies", "score_map", "checkpoint"), "moving"),
+    **dict.fromkeys(("cudnn_shapes", "triton_constants", "compile_shapes"), "builds"),
+    "cupy_literals": "literals",
+    **dict.fromkeys(("pool_launches", "gil_thread", "queue_thread"), "threads"),
+    **dict.fromkeys(("shared_products", "shared_filter"), "sharing"),
+    **dict.fromkeys(("load_then_train", "train_then_export"), "phases"),
+    **dict.fromkeys(("replay_gap", "replay_readback", "layer_graphs"), "replays"),
+    **dict.fromkeys(("compiled_records", "compiled_poll"), "compiled"),
+    **dict.fromkeys(("decode_inline", "ragged_collate", "short_prefetch", "short_epochs"), "loaders"),
+    **dict.fromkeys(("kept_tokens", "found_boxes", "early_exit", "finite_gradients"), "reads"),
 }
 
 
