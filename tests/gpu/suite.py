@@ -58,6 +58,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--require-gpu", action="store_true", help="fail instead of skipping when there is no device")
     parser.add_argument("--list", action="store_true", help="print the names of the checks and stop")
     parser.add_argument("--keep", action="store_true", help="keep the folders of all runs")
+    parser.add_argument("--traces", action="store_true", help="copy the traces of interventions and causes to OUT/traces")
     return parser.parse_args()
 
 
@@ -223,6 +224,7 @@ def main() -> int:
         return summarize(options, [line])
     suite.deadline = deadline
     suite.selected, suite.together = [check.name for check in selected], options.together
+    suite.keep_traces = options.traces
     results = []
     try:
         results.append(build(suite))
