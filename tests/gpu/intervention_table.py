@@ -27,6 +27,7 @@ SCENARIOS = {
     "transfers to the host": "reads_reduced",
     "exposed copies": "copies_overlapped",
     "many copies": "copies_joined",
+    "copies on the device": "device_copies_gone",
     "allocations": "no_allocations",
     "waits for data": "data_ready",
     "small grids": "grids_filled",

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 
 from checks import (
-    auto, capture, counters, counts, cupti_sharing, division, docs, endings, endurance, exports, frameworks, host, inside,
+    auto, capture, causes, counters, counts, cupti_sharing, division, docs, endings, endurance, exports, frameworks, host, inside,
     interventions, kernel_gains, kernel_source, kernels, known_kernels, launches, lessons, memory, modes,
     monitor, native_cost, nccl, nvtx, processes, python, ranks, real, top, transparency, truth, untraced, bottlenecks,
     waiting, weight)
@@ -32,7 +32,7 @@ from trace_report import Unreadable
 # on.
 ENDING = 5.0
 # Checks that use the result of `gpuwhy doctor --calibrate`: the overhead of tracing on this host.
-CALIBRATED = ("interventions", "untraced", "real", "native-cost")
+CALIBRATED = ("interventions", "causes", "untraced", "real", "native-cost")
 CALIBRATION_LIMIT = 90.0
 
 
@@ -190,7 +190,7 @@ def summarize(options: argparse.Namespace, results: list[Result]) -> int:
 
 
 GROUPS = (
-    transparency, counts, counters, endings, processes, bottlenecks, truth, interventions, untraced, real,
+    transparency, counts, counters, endings, processes, bottlenecks, truth, interventions, causes, untraced, real,
     native_cost, host, kernels, nvtx, capture, waiting, exports, memory, modes, monitor, auto, launches, weight, lessons,
     cupti_sharing, ranks, nccl, endurance, frameworks, python, docs, kernel_gains, inside, known_kernels, division, top, kernel_source)
 
