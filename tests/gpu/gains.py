@@ -1,6 +1,6 @@
 """Predicted and real gains of fixes: statistics over their rows.
 
-A row is one line of measured.jsonl, as checks/interventions.py writes it. Nothing here needs a GPU.
+A row is one line of measured.jsonl, as checks/interventions.py or checks/causes.py writes it. Nothing here needs a GPU.
 
 A real gain is a ratio of two rates, and the rate of a program that its CPU limits differs by 10 to 30 % from run to run
 on shared hosts. So the tables also have its range, from the slowest run after the fix over the fastest before it to the
@@ -42,6 +42,12 @@ class Gain:
     bottleneck: str
     expected: tuple[str, ...]
     first_fix: str | None
+    # Of causes only: their kind, whether the answer named the line or the words, and whether the step after the fix was
+    # in its interval; None without one.
+    kind: str = ""
+    line_named: bool = False
+    words_named: bool = False
+    after_inside: bool | None = None
 
     @property
     def error(self) -> float | None:
@@ -62,6 +68,20 @@ class Gain:
         return self.has_interval and self.low <= self.real_high and self.real_low <= self.high
 
     @property
+    def right(self) -> bool:
+        return self.bottleneck in self.expected
+
+    @property
+    def named(self) -> bool:
+        """True if the answer leads to the cause, by its line or by the words of a person."""
+        return self.line_named or self.words_named
+
+    @property
+    def inside(self) -> bool | None:
+        """True if the gain or the step after the fix was in its interval; None without an interval."""
+        return self.covered or self.after_inside is True if self.has_interval else None
+
+    @property
     def exceeded(self) -> bool:
         """True if the gain exceeded the best case: the end of the interval, or the bound if there is none."""
         most = self.predicted if self.high is None else self.high
@@ -79,7 +99,14 @@ def gain(row: dict) -> Gain | None:
         row["name"], row["fix"], row["held_out"], row["scenario"], statistics.median(after) / statistics.median(before),
         min(after) / max(before), max(after) / max(min(before), 1e-9), after_error, row["speedup"], row["low"], row["high"],
         row["bottleneck"], tuple(row["expected"]),
-        row["plan"][0]["kind"] if row["plan"] else None)
+        row["plan"][0]["kind"] if row["plan"] else None, row.get("cause_kind", ""), row.get("line_named", False),
+        row.get("words_named", False), step_inside(row))
+
+
+def step_inside(row: dict) -> bool | None:
+    """True if the step after the fix was in the interval of its prediction; None without one."""
+    low, high, after = row.get("after_low_ns"), row.get("after_high_ns"), row.get("after_ns")
+    return low <= after <= high if low and high and after else None
 
 
 def gains(rows: Iterable[dict]) -> list[Gain]:
@@ -125,7 +152,40 @@ def summarize(found: Sequence[Gain]) -> Summary:
         len(found), len(errors), len(intervals), sum(one.covered for one in intervals),
         sum(one.reached for one in intervals), tuple(one.name for one in found if one.exceeded),
         statistics.median(errors) if errors else None, statistics.median(after) if after else None,
-        sum(one.bottleneck in one.expected for one in found))
+        sum(one.right for one in found))
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgment:
+    """How often the report led to the cause and to the gain: numbers of programs, and medians of relative errors."""
+
+    rows: int
+    right: int
+    named: int
+    lines: int
+    intervals: int
+    inside: int
+    median_error: float | None
+    median_after_error: float | None
+
+    def text(self) -> str:
+        if not self.rows:
+            return "no programs"
+
+        def part(number: int, of: int) -> str:
+            return f"{number} of {of} ({number / of:.0%})" if of else "none"
+
+        return (f"{self.rows} programs: right bottleneck {part(self.right, self.rows)}, line or cause named "
+                f"{part(self.named, self.rows)}, the line {part(self.lines, self.rows)}, gain or step after the fix in its interval "
+                f"{part(self.inside, self.intervals)}, median error of gains {percent(self.median_error) or 'unknown'}, of steps after "
+                f"the fix {percent(self.median_after_error) or 'unknown'}")
+
+
+def judge(found: Sequence[Gain]) -> Judgment:
+    summary = summarize(found)
+    return Judgment(
+        len(found), summary.right_bottlenecks, sum(one.named for one in found), sum(one.line_named for one in found),
+        summary.intervals, sum(one.inside is True for one in found), summary.median_error, summary.median_after_error)
 
 
 def halves(found: Sequence[Gain]) -> dict[str, list[Gain]]:
@@ -155,6 +215,10 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
+def judged_bottleneck(one: Gain) -> str:
+    return one.bottleneck if one.right else f"{one.bottleneck} (expected {' or '.join(one.expected)})"
+
+
 def gains_table(found: Sequence[Gain]) -> str:
     """Predicted and real gains, the two halves separately, each with its summary."""
     parts = []
@@ -163,9 +227,8 @@ def gains_table(found: Sequence[Gain]) -> str:
         for one in sorted(members, key=lambda one: (one.predicted is None, one.name)):
             interval = f" ({one.low:.2f}..{one.high:.2f})" if one.has_interval else ""
             inside = ("yes" if one.covered else "some turns" if one.reached else "no") if one.has_interval else ""
-            bottleneck = one.bottleneck if one.bottleneck in one.expected else f"{one.bottleneck} (expected {' or '.join(one.expected)})"
             rows.append([
-                f"`{one.name}`", one.fix, bottleneck, f"`{one.scenario}`" if one.scenario else "none",
+                f"`{one.name}`", one.fix, judged_bottleneck(one), f"`{one.scenario}`" if one.scenario else "none",
                 times(one.predicted) + interval, f"{times(one.real)} ({one.real_low:.2f}..{one.real_high:.2f})", inside,
                 percent(one.after_error, signed=True),
                 f"`{one.first_fix}`" if one.first_fix else ""])
@@ -173,6 +236,35 @@ def gains_table(found: Sequence[Gain]) -> str:
         together = textwrap.fill(f"**{half.capitalize()}:** {summarize(members).text()}.", COLUMNS)
         parts.append(f"{together}\n\n{table(header, rows)}")
     return "\n".join(parts)
+
+
+def causes_table(rows: Sequence[dict]) -> str:
+    """How often reports led to the cause, the two halves separately, and the misses with room for their reasons."""
+    found, answers = gains(rows), {row["name"]: row["answer"] for row in rows}
+    parts = []
+    for half, members in halves(found).items():
+        lines = []
+        for one in sorted(members, key=lambda one: (one.kind, one.name)):
+            predicted = times(one.predicted) + (f" ({one.low:.2f}..{one.high:.2f})" if one.has_interval else "")
+            lines.append([
+                one.kind, f"`{one.name}`", one.fix, judged_bottleneck(one), "yes" if one.line_named else "no",
+                "yes" if one.words_named else "no", predicted, f"{times(one.real)} ({one.real_low:.2f}..{one.real_high:.2f})",
+                {True: "yes", False: "no", None: ""}[one.inside], percent(one.after_error, signed=True)])
+        header = ["kind", "program", "fix", "bottleneck", "line", "words", "predicted", "real", "inside", "step after, error"]
+        parts.append(f"{textwrap.fill(f'**{half.capitalize()}:** {judge(members).text()}.', COLUMNS)}\n\n{table(header, lines)}")
+    missed = [[f"`{one.name}`", ", ".join(misses(one)), cell(answers[one.name]), ""] for one in found if misses(one)]
+    return "\n".join([*parts, table(["program", "missed", "answer", "reason"], missed)])
+
+
+def misses(one: Gain) -> list[str]:
+    """What the report missed, in words."""
+    found = {"bottleneck": not one.right, "line and cause": not one.named, "gain": one.inside is False}
+    return [what for what, is_missed in found.items() if is_missed]
+
+
+def cell(text: str) -> str:
+    """Lines of text in a cell of a table."""
+    return text.replace("|", "\\|").replace("\n", "<br>")
 
 
 def untraced_table(rows: Sequence[dict]) -> str:

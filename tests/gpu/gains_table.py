@@ -54,8 +54,10 @@ def main() -> int:
     by_name = {line["name"]: line for line in lines if line["kind"] == "intervention"}
     untraced = [line for line in lines if line["kind"] == "untraced"]
     untraced += [{**line, "name": f"{name}*"} for name, line in by_name.items()]
+    causes = {line["name"]: line for line in lines if line["kind"] == "cause"}
     tables = {
         "gains": gains.gains_table(found) if found else "",
+        "causes": gains.causes_table(list(causes.values())) if causes else "",
         "untraced": gains.untraced_table(untraced) if untraced else "",
         "native": native_table([line for line in lines if line["kind"] == "native_cost"])}
     tables = {name: text for name, text in tables.items() if text.count("\n") > 2}
@@ -64,6 +66,8 @@ def main() -> int:
         put(options.docs, tables)
     summary = gains.summarize(found)
     print(f"Together: {summary.text()}.")
+    if causes:
+        print(f"Causes: {gains.judge(gains.gains(causes.values())).text()}.")
     judged = gains.is_calibrated(summary)
     return 3 if judged is None else 0 if judged else 1
 

@@ -130,6 +130,8 @@ class Suite:
         self.selected: list[str] = []
         # Number of checks whose programs start together; None: as each kind of check specifies.
         self.together: int | None = None
+        # True: traces of interventions are copied to the folder of the suite.
+        self.keep_traces = False
         # From then on no program runs (`time.monotonic()`).
         self.deadline = float("inf")
         # Functions that end the programs that still wait when the suite ends.
@@ -178,6 +180,15 @@ class Suite:
         """Appends a line to measured.jsonl, the source of the tables (gains_table.py)."""
         with self._lock, open(self._measured, "a", encoding="utf-8") as file:
             file.write(json.dumps({"kind": kind, **fields}) + "\n")
+
+    def keep_trace(self, name: str, run: Run) -> None:
+        """Copies the largest trace of a run to the suite's folder, if traces are kept: the run's own folder is removed at
+        the end."""
+        traces = run.traces()
+        if self.keep_traces and traces:
+            folder = self.out / "traces"
+            folder.mkdir(exist_ok=True)
+            shutil.copyfile(max(traces, key=lambda path: path.stat().st_size), folder / f"{name}.gpuwhy")
 
     def recorded(self, kind: str) -> list[dict]:
         """Lines of this run."""

@@ -15,6 +15,8 @@ from harness import HERE, REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples" / "python"
 FIXES = HERE / "workloads" / "interventions" / "fixes.py"
+# Pairs of runs, before and after a fix.
+ROUNDS = 3
 
 # What a fix removes -> the scenario of the report that removes just that. The only place with the scenarios' names. A
 # scenario that the report does not have counts as "no prediction".
@@ -25,6 +27,7 @@ SCENARIOS = {
     "transfers to the host": "reads_reduced",
     "exposed copies": "copies_overlapped",
     "many copies": "copies_joined",
+    "copies on the device": "device_copies_gone",
     "allocations": "no_allocations",
     "waits for data": "data_ready",
     "small grids": "grids_filled",
@@ -38,7 +41,11 @@ class Intervention:
 
     `removes` is a key of SCENARIOS, None if no scenario is about just that fix. `bottlenecks` are the causes that are
     right before it: more than one if two causes are equally right. `least_gain` is the gain that proves that the
-    program is what it claims, None if a small gain is expected or the size is uncertain.
+    program is what it claims, None if a small gain is expected or the size is uncertain. `seconds` is the length of a
+    run, `traced_seconds` that of the traced one, whose simulation takes some hundred steps. `rounds`: pairs of runs.
+
+    `names` is a regular expression of words that a good answer contains, one of which is enough for a person to find the
+    cause. `kind` groups programs with related causes.
     """
 
     fix: str
@@ -51,6 +58,10 @@ class Intervention:
     libraries: str = "torch"
     least_gain: float | None = 1.10
     seconds: float = 0.8
+    traced_seconds: float = 1.3
+    rounds: int = ROUNDS
+    kind: str = ""
+    names: str = ""
 
     @property
     def scenario(self) -> str | None:

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 import gains
 import suite
+from cause_table import CAUSES
 from checks import auto, counters, inside, interventions, monitor, native_cost, real, untraced, weight
 from gains_table import main as print_tables
 from harness import Mode, Result, Run, Status, Suite, read_lines
@@ -124,7 +125,7 @@ class Table(unittest.TestCase):
         spec.loader.exec_module(fixes)
         named = {case.before[1] for case in INTERVENTIONS.values() if case.script == FIXES}
         named |= {arguments[1] for script, arguments in untraced.PROGRAMS.values() if script == FIXES}
-        named |= {arguments[1] for arguments in native_cost.PROGRAMS.values()} | set(inside.CASES)
+        named |= {arguments[1] for arguments in native_cost.PROGRAMS.values()} | set(inside.CASES) | set(CAUSES)
         self.assertEqual(named - set(fixes.PROGRAMS), set())
         for program, module in fixes.PROGRAMS.items():
             self.assertIn(f"def {program}(fixed: bool) -> Work:", (FIXES.parent / f"{module}.py").read_text(), program)
@@ -136,7 +137,7 @@ class Table(unittest.TestCase):
         self.assertEqual([name for name in set(names) if names.count(name) > 1], [])
 
     def test_every_scenario_is_used(self) -> None:
-        self.assertEqual({case.removes for case in INTERVENTIONS.values()} - {None}, set(SCENARIOS))
+        self.assertEqual({case.removes for case in [*INTERVENTIONS.values(), *CAUSES.values()]} - {None}, set(SCENARIOS))
 
 
 PROGRAM = """

@@ -124,12 +124,39 @@ class Trace:
         untraced = self.untraced()
         return own_ns * (1 - untraced["share_of_tracing"]) if untraced else None
 
+    def first_line(self) -> dict | None:
+        """The line on which the host spent most time while the device waited; None without host samples there."""
+        lines = (self.report.get("host") or {}).get("lines") or []
+        return lines[0] if lines else None
+
+    def answer(self) -> str:
+        """What a reader learns about cause and fix: evidence and advice of the bottleneck, the first fix of the plan, and
+        the first line of the host, a line of text for each."""
+        found = [*self.evidence, self.advice]
+        for fix in self.plan()[:1]:
+            found += [fix.get("action") or "", fix.get("because") or ""]
+        line = self.first_line()
+        if line:
+            found.append(f"{line['file']}:{line['line']} ({line['function']}): {line['cause']}, {line.get('within') or ''}")
+        return "\n".join(filter(None, found))
+
     def bottleneck_line(self) -> str:
         """The bottleneck with its share and its first piece of evidence."""
         bottleneck = self.report["bottleneck"]
         evidence = bottleneck.get("evidence") or [""]
         share = bottleneck.get("share")
         return f"{bottleneck['cause']}" + (f" {share:.0%}" if isinstance(share, float) else "") + f" ({evidence[0]})"
+
+
+def largest(suite: Suite, run: Run) -> Trace:
+    """The largest trace of a run: processes that it starts, as compilers do, may use the device too.
+
+    Raises Unreadable if there is none.
+    """
+    files = run.traces()
+    if not files:
+        raise Unreadable(f"no trace in {run.folder}; {run.ending()}")
+    return Trace(suite, max(files, key=lambda path: path.stat().st_size))
 
 
 def single(suite: Suite, run: Run) -> Trace:

@@ -1,7 +1,7 @@
 """A bottleneck is right if removing it makes the program faster: each program is run before and after its fix.
 
 The gain is real: both programs are without gpuwhy, and print their own rate after start-up. Each rate is the median of
-three runs, taken alternately, so that a host that becomes slower affects both. The bottleneck is that of the program
+several runs, taken alternately, so that a host that becomes slower affects both. The bottleneck is that of the program
 before the fix, traced, in a run between them. The report's prediction for just that fix is written next to the gain,
 with its interval. A single prediction does not fail: `interventions.calibration` judges all of them.
 """
@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import gains
-from harness import Check, Mode, Result, Suite, expect, skipped
-from intervention_table import INTERVENTIONS, Intervention
+from harness import Check, Mode, Result, Run, Suite, expect, skipped
+from intervention_table import INTERVENTIONS, ROUNDS, Intervention
 from prepared import Group, Plan, Prepared, finish_all
 from trace_report import Trace, single
 
-ROUNDS = 3
-# Length of the traced loop, seconds: the simulation takes some hundred steps.
-TRACED_SECONDS = 1.3
 # Interventions whose programs are started together.
 SIZE = 10
 # Time needed by an intervention that has to start its group, seconds; others need half of it.
@@ -33,11 +30,10 @@ def rate(text: str) -> float:
     return float(match[1]) if match else 0.0
 
 
-def plans(suite: Suite, name: str) -> dict[str, Plan]:
+def runs(case: Intervention, *more: str) -> dict[str, Plan]:
     """The bare programs run once before their first measured run, the traced one must not: its trace begins with its
-    own work."""
-    case = INTERVENTIONS[name]
-    length = ("--seconds", f"{case.seconds:g}")
+    own work. `more`: further arguments of the bare ones."""
+    length = ("--seconds", f"{case.seconds:g}", *more)
     rehearse = "--seconds 0.05"
 
     def plan(arguments: tuple[str, ...], mode: Mode, seconds: tuple[str, ...], rehearse: str | None) -> Plan:
@@ -46,13 +42,17 @@ def plans(suite: Suite, name: str) -> dict[str, Plan]:
     return {
         "before": plan(case.before, Mode.BARE, length, rehearse),
         "after": plan(case.after, Mode.BARE, length, rehearse),
-        "traced": plan(case.before, Mode.VARIABLE, ("--seconds", f"{TRACED_SECONDS:g}"), None)}
+        "traced": plan(case.before, Mode.VARIABLE, ("--seconds", f"{case.traced_seconds:g}"), None)}
 
 
-def turns(programs: dict[str, Prepared]) -> dict[str, list[float]]:
+def plans(suite: Suite, name: str) -> dict[str, Plan]:
+    return runs(INTERVENTIONS[name])
+
+
+def turns(programs: dict[str, Prepared], rounds: int = ROUNDS) -> dict[str, list[float]]:
     """Rates of each program, taken alternately; the traced one runs within the first round."""
     rates: dict[str, list[float]] = {role: [] for role in programs}
-    for number in range(ROUNDS):
+    for number in range(rounds):
         for role in ("before", "traced", "after") if number == 0 else ("before", "after"):
             rates[role].append(rate(programs[role].turn()))
             if role == "traced":
@@ -90,21 +90,24 @@ def planned(plan: list[dict]) -> str:
     return ", ".join(f"{one['kind']} {one['speedup']:.2f}x" for one in plan) or "none"
 
 
-def judge(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Result]:
-    case, prefix = INTERVENTIONS[name], f"interventions.{name}"
+def compared(
+        suite: Suite, prefix: str, name: str, case: Intervention, programs: dict[str, Prepared],
+        read: Callable[[Suite, Run], Trace]) -> Generator[Result, None, tuple[Trace, dict] | None]:
+    """Lines about the gain and the bottleneck. Returns the trace, read by `read`, and the line of measured.jsonl; None
+    if there is no gain."""
     try:
-        rates = turns(programs)
+        rates = turns(programs, case.rounds)
     finally:
         finish_all(programs.values())
     traced = programs["traced"].finish()
     if traced.code != 0:
         yield expect(f"{prefix}.ends", False, f"traced: {traced.ending()}")
-    trace = single(suite, traced)
+    suite.keep_trace(name, traced)
+    trace = read(suite, traced)
     if not all(value > 0 for values in rates.values() for value in values):
         yield expect(f"{prefix}.gain", False, f"a program printed no rate: {rates}")
-        return
+        return None
     found = row(name, case, rates, trace)
-    suite.record("intervention", found)
     before, after = statistics.median(rates["before"]), statistics.median(rates["after"])
     real = after / before
     yield expect(
@@ -114,6 +117,13 @@ def judge(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Re
     yield expect(
         f"{prefix}.bottleneck", trace.bottleneck in case.bottlenecks,
         f"expected {' or '.join(case.bottlenecks)}, got {trace.bottleneck_line()}")
+    return trace, found
+
+
+def judge(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Result]:
+    found = yield from compared(suite, f"interventions.{name}", name, INTERVENTIONS[name], programs, single)
+    if found is not None:
+        suite.record("intervention", found[1])
 
 
 GROUP = Group("interventions", plans, list(INTERVENTIONS), SIZE)

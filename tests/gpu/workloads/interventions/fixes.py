@@ -3,7 +3,8 @@
 Each repeats a step, prints its rate after start-up (`123.4 steps/s`) and ends. `--steps N` runs exactly this many steps
 and also prints a number that they computed, so that two runs can be compared. The programs are grouped by the subject
 of the fix: launches, waits, copies, memory, loading, compute, the inside of kernels, and arrays for libraries other
-than PyTorch.
+than PyTorch. Further ones are grouped by the kind of their cause; the line that causes the slowness has a comment
+`# cause: NAME` there.
 
 Exit status 77: a library that the program needs is not installed.
 """
@@ -33,19 +34,38 @@ PROGRAMS = {
     **dict.fromkeys(("bf16", "channels_last", "elementwise", "attention"), "compute"),
     **dict.fromkeys(("bank_conflicts", "small_batch"), "inside"),
     **dict.fromkeys(("cupy_pool", "cupy_elements", "jax_jit", "numba_grids"), "arrays"),
+    **dict.fromkeys(("backoff", "flushed_log", "numpy_rows", "shell_stats"), "host_work"),
+    **dict.fromkeys(("clones", "sample_copies", "score_map", "checkpoint"), "moving"),
+    **dict.fromkeys(("cudnn_shapes", "triton_constants", "compile_shapes"), "builds"),
+    "cupy_literals": "literals",
+    **dict.fromkeys(("pool_launches", "gil_thread", "queue_thread"), "threads"),
+    **dict.fromkeys(("shared_products", "shared_filter"), "sharing"),
+    **dict.fromkeys(("load_then_train", "train_then_export"), "phases"),
+    **dict.fromkeys(("replay_gap", "replay_readback", "layer_graphs"), "replays"),
+    **dict.fromkeys(("compiled_records", "compiled_poll"), "compiled"),
+    **dict.fromkeys(("decode_inline", "ragged_collate", "short_prefetch", "short_epochs"), "loaders"),
+    **dict.fromkeys(("kept_tokens", "found_boxes", "early_exit", "finite_gradients"), "reads"),
 }
 
 
 @dataclasses.dataclass
 class Work:
     """A step to repeat. The program waits for the device every `sync_every` steps, as a training loop does when it
-    logs: the clock must not run ahead of the device. `result` is a number that the steps computed."""
+    logs: the clock must not run ahead of the device. `result` is a number that the steps computed.
+
+    Steps that differ repeat after `cycle` steps, and the loop ends after whole cycles, so that its rate is that of all
+    of them. `begin` runs before the clock starts, so that the first cycle is whole. `end` ends threads and other
+    processes: the process may wait for its next run.
+    """
 
     step: Callable[[], object]
     result: Callable[[], float]
     sync_every: int = 20
     warm_steps: int = 3
     synchronize: Callable[[], object] | None = None
+    cycle: int = 1
+    begin: Callable[[], object] | None = None
+    end: Callable[[], object] | None = None
 
 
 def synchronizer(work: Work) -> Callable[[], object]:
@@ -56,10 +76,10 @@ def synchronizer(work: Work) -> Callable[[], object]:
     return torch.cuda.synchronize
 
 
-def repeat(work: Work, synchronize: Callable[[], object], steps: int | None, seconds: float) -> float:
-    """Runs this many steps, or for this long. Returns steps per second."""
+def repeat(work: Work, synchronize: Callable[[], object], steps: int | None, seconds: float, cycle: int = 1) -> float:
+    """Runs this many steps, or whole cycles for this long. Returns steps per second."""
     done, began = 0, time.perf_counter()
-    while done != steps and (steps or time.perf_counter() - began < seconds):
+    while done != steps and (steps or done % cycle or time.perf_counter() - began < seconds):
         work.step()
         done += 1
         if done % work.sync_every == 0:
@@ -68,16 +88,22 @@ def repeat(work: Work, synchronize: Callable[[], object], steps: int | None, sec
     return done / (time.perf_counter() - began)
 
 
-def measure(work: Work, steps: int | None, seconds: float) -> None:
+def measure(work: Work, steps: int | None, seconds: float, warm: float) -> None:
     """Starts up, measures the rate and prints it."""
     synchronize = synchronizer(work)
-    repeat(work, synchronize, work.warm_steps, 0.0)
-    if not steps:
-        repeat(work, synchronize, None, WARM_SECONDS)
-    rate = repeat(work, synchronize, steps, seconds)
-    print(f"{rate:.3f} steps/s", flush=True)
-    if steps:
-        print(f"result {work.result():.4g}", flush=True)
+    try:
+        repeat(work, synchronize, work.warm_steps, 0.0)
+        if not steps:
+            repeat(work, synchronize, None, warm)
+        if work.begin is not None:
+            work.begin()
+        rate = repeat(work, synchronize, steps, seconds, work.cycle)
+        print(f"{rate:.3f} steps/s", flush=True)
+        if steps:
+            print(f"result {work.result():.4g}", flush=True)
+    finally:
+        if work.end is not None:
+            work.end()
 
 
 @functools.cache
@@ -87,6 +113,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--fixed", action="store_true", help="with the fix")
     found.add_argument("--seconds", type=float, default=1.5, help="length of the measured loop (default 1.5)")
     found.add_argument("--steps", type=int, help="run so many steps instead, and print what they computed")
+    found.add_argument("--warm", type=float, default=WARM_SECONDS, metavar="SECONDS", help="start-up before the clock (default 0.2)")
     return found
 
 
@@ -98,7 +125,7 @@ def main() -> None:
     except ImportError as error:
         print(f"not installed: {error}", file=sys.stderr)
         sys.exit(NOT_INSTALLED)
-    measure(work, options.steps, options.seconds)
+    measure(work, options.steps, options.seconds, options.warm)
 
 
 if __name__ == "__main__":
