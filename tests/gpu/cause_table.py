@@ -40,12 +40,12 @@ CAUSES: dict[str, Intervention] = {
     # Kernels that are built while the program runs, and compiled training. They need long to be ready, so they start
     # together.
     "compile_shapes": cause(
-        "compile_shapes", "builds", "dynamic=True", "host_cpu", "host work", HELD_OUT, BUILT, libraries=COMPILER, seconds=0.7,
+        "compile_shapes", "builds", "dynamic=True", "kernel_build", "host work", HELD_OUT, BUILT, libraries=COMPILER, seconds=0.7,
         traced_seconds=2.0),
     "triton_constants": cause(
-        "triton_constants", "builds", "an argument", "host_cpu", "host work", HELD_OUT, BUILT, libraries="torch,triton", seconds=0.5),
-    "cudnn_shapes": cause("cudnn_shapes", "builds", "padded to one size", "host_cpu", None, TUNED, BUILT, seconds=0.5),
-    "cupy_literals": cause("cupy_literals", "builds", "an argument", "host_cpu", "host work", TUNED, BUILT, libraries="cupy"),
+        "triton_constants", "builds", "an argument", "kernel_build", "host work", HELD_OUT, BUILT, libraries="torch,triton", seconds=0.5),
+    "cudnn_shapes": cause("cudnn_shapes", "builds", "padded to one size", "kernel_build", None, TUNED, BUILT, seconds=0.5),
+    "cupy_literals": cause("cupy_literals", "builds", "an argument", "kernel_build", "host work", TUNED, BUILT, libraries="cupy"),
     "compiled_records": cause(
         "compiled_records", "compiled training", "every hundredth step", "host_cpu", "host work", HELD_OUT, libraries=COMPILER),
     "compiled_poll": cause(

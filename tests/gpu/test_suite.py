@@ -455,8 +455,8 @@ class Real(unittest.TestCase):
         self.assertEqual(real.problems(trace()), [])
 
     def test_advice_that_denies_a_gain(self) -> None:
-        denied = trace(**self.bottleneck(recommendation="Nothing on the CPU will make this faster."))
-        self.assertEqual(real.problems(denied), ['it says "Nothing on the CPU will make this faster" beside data_ready 1.50x'])
+        denied = trace(**self.bottleneck(recommendation="No change on the CPU gains 15 %."))
+        self.assertEqual(real.problems(denied), ['it says "No change on the CPU gains 15 %" beside data_ready 1.50x'])
         device = {**REPORT["devices"][0], "what_if": {"scenarios": [{"kind": "grids_filled", "speedup": 3.0}]}}
         self.assertEqual(real.problems(trace(devices=[device], **self.bottleneck(recommendation=denied.advice))), [])
 
