@@ -43,6 +43,7 @@ fn judge_simulated(
         base_error: Some(0.0),
         refused: None,
         untraced: None,
+        priced: 1.0,
         best_cases: vec![BestCase { kind, step_ns: millis * MS, speedup: 100.0 / millis as f64, interval: None }],
         combined: Vec::new(),
     });

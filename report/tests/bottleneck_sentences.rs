@@ -69,6 +69,7 @@ fn what_if(steps: u64, best_cases: &[(ScenarioKind, f64)]) -> WhatIf {
         base_error: Some(0.0),
         refused: None,
         untraced: None,
+        priced: 1.0,
         best_cases: best_cases.iter().map(best_case).collect(),
         combined: Vec::new(),
     }

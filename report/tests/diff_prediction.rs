@@ -43,6 +43,7 @@ fn simulated(mut report: Report, kind: ScenarioKind, real_micros: u64, possible_
         base_error: Some(0.004),
         refused: None,
         untraced: None,
+        priced: 1.0,
         best_cases,
         combined: Vec::new(),
     });

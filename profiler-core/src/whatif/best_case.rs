@@ -9,7 +9,7 @@
 //! one has an interval ([`intervals`](super::intervals)). Loading data with four workers instead of none was
 //! predicted to yield 1.52x and 1.29x on two runs of ResNet-50 and yielded 1.40x and 1.22x.
 
-use super::intervals::interval;
+use super::intervals::{WithoutTracing, interval};
 use super::scenario::ScenarioKind;
 use crate::attribution::leaf::{Cause, Leaf, Leaves};
 
@@ -40,8 +40,14 @@ impl BestCase {
     }
 
     /// Simulated result, with a `spread` over the steps as returned by [`spread`](super::intervals::spread);
-    /// `untraced` is the fraction of a step that remains without tracing.
-    pub(super) fn simulated(kind: ScenarioKind, real: u64, possible: u64, spread: f64, untraced: f64) -> Self {
+    /// the gain refers to a step as `untraced` has it.
+    pub(super) fn simulated(
+        kind: ScenarioKind,
+        real: u64,
+        possible: u64,
+        spread: f64,
+        untraced: WithoutTracing,
+    ) -> Self {
         let best_case = Self::new(kind, real, possible);
         let known = best_case.speedup.is_finite();
         Self {

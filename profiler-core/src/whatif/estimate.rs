@@ -5,7 +5,7 @@
 
 use super::best_case::BestCase;
 use super::combinations::Combined;
-use super::intervals::{PRICE, interval, spread};
+use super::intervals::{WithoutTracing, interval, spread};
 use super::scenario::ScenarioKind;
 use super::steps::StepTimes;
 use super::variants::Removed;
@@ -56,6 +56,8 @@ pub struct WhatIf {
     /// tracing is unknown. `None` if the simulation is refused. Simulated best cases are relative to a step
     /// without tracing.
     pub untraced: Option<f64>,
+    /// Fraction of the overhead of tracing that comes from a table, 0 to 1; the rest is seen in the calls.
+    pub priced: f64,
     /// One for each scenario with a result, except for the two that remove no cost of the program.
     pub best_cases: Vec<BestCase>,
     /// Results with several costs removed at once, as far as simulated.
@@ -64,7 +66,8 @@ pub struct WhatIf {
 
 impl WhatIf {
     /// Computes the result for these steps.
-    pub(super) fn of(rows: &[StepTimes], combined: &[Combined]) -> Self {
+    /// `priced`: fraction of the overhead of tracing that comes from a table, 0 to 1.
+    pub(super) fn of(rows: &[StepTimes], combined: &[Combined], priced: f64) -> Self {
         let sum = |of: &dyn Fn(&StepTimes) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
         let (steps, represented_steps, real) =
             (sum(&|row| row.steps), sum(&|row| row.represented_steps), sum(&|row| row.real));
@@ -88,23 +91,33 @@ impl WhatIf {
             let without = replayed(ScenarioKind::Untraced);
             let part = (without as f64 / base as f64).min(1.0);
             untraced = Some(part);
+            let without = WithoutTracing { part, priced };
             let now = possible(ScenarioKind::Untraced) as u64;
             for kind in ScenarioKind::ALL.into_iter().filter(|kind| kind.is_change()) {
                 // Without counters no kernel has a known roofline, so there is no result.
-                if kind == ScenarioKind::KernelsAtRoof && replayed(kind) == without {
+                if kind == ScenarioKind::KernelsAtRoof && replayed(kind) == replayed(ScenarioKind::Untraced) {
                     continue;
                 }
                 let pair = |row: &StepTimes| {
                     (row.replayed[kind as usize] as f64, row.replayed[ScenarioKind::Untraced as usize] as f64)
                 };
                 let spread = spread(&rows.iter().map(pair).collect::<Vec<_>>());
-                best_cases.push(BestCase::simulated(kind, now, possible(kind) as u64, spread, part));
+                best_cases.push(BestCase::simulated(kind, now, possible(kind) as u64, spread, without));
             }
         }
         let believed = |set: &&Combined| refused.is_none() && set.steps >= FEWEST_STEPS as u64;
         let combined = combined.iter().filter(believed).copied().collect();
-        let mut answer =
-            Self { steps, represented_steps, covers_ns: real, base_error, refused, untraced, best_cases, combined };
+        let mut answer = Self {
+            steps,
+            represented_steps,
+            covers_ns: real,
+            base_error,
+            refused,
+            untraced,
+            priced,
+            best_cases,
+            combined,
+        };
         answer.raise_what_contains();
         answer
     }
@@ -165,14 +178,17 @@ impl WhatIf {
         }
         let set = self.combined.iter().find(|set| set.removed == removed)?;
         let speedup = first.speedup * set.gain_after(first.kind);
-        speedup.is_finite().then(|| (speedup, interval(removed.kinds(), speedup, 0.0, self.untraced.unwrap_or(1.0))))
+        speedup.is_finite().then(|| (speedup, interval(removed.kinds(), speedup, 0.0, self.without_tracing())))
     }
 
     /// Fraction of a step that remains without tracing, from and to: how wrong the table of its overhead may
     /// be. `None` as for `untraced`.
     pub fn untraced_range(&self) -> Option<(f64, f64)> {
-        let traced = 1.0 - self.untraced?;
-        Some(((1.0 - PRICE.1 * traced).max(0.0), 1.0 - PRICE.0 * traced))
+        self.untraced.map(|_| self.without_tracing().range())
+    }
+
+    fn without_tracing(&self) -> WithoutTracing {
+        WithoutTracing { part: self.untraced.unwrap_or(1.0), priced: self.priced }
     }
 
     /// Best case of one scenario, if it has a result.
@@ -201,7 +217,7 @@ mod tests {
             error: 0,
             unexplained: 0,
         };
-        let answer = WhatIf::of(&[row(1), row(1_001), row(2_001)], &[]);
+        let answer = WhatIf::of(&[row(1), row(1_001), row(2_001)], &[], 1.0);
         let [launches, device] = [ScenarioKind::LaunchesFree, ScenarioKind::DeviceOnly].map(|kind| {
             let best_case = answer.best_case(kind).unwrap();
             (best_case.speedup, best_case.step_ns, best_case.interval.unwrap())

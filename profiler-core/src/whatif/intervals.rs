@@ -39,7 +39,7 @@ const UNMEASURED: (f64, f64) = (0.27, 0.36);
 
 /// Real overhead of tracing, as factors of the predicted one: the CPU's part of a kernel launch was measured
 /// from 0.7 to 4 us where the table has 1.5 us, a node of a graph 1.3 and 1.6 us where it has 0.8 us.
-pub(super) const PRICE: (f64, f64) = (0.5, 2.5);
+const PRICE: (f64, f64) = (0.5, 2.5);
 /// Least error below, as a fraction of the gain. Four programs whose predicted gains of 1.01x to 1.13x had
 /// narrow intervals gained 0.99x to 1.05x.
 const BASE_ERROR: f64 = 0.06;
@@ -48,6 +48,29 @@ const BASE_ERROR: f64 = 0.06;
 const READBACKS: (f64, f64) = (0.3, 2.2);
 /// Most that it saved beyond what was predicted, as a fraction of the step.
 const READBACKS_MORE: f64 = 0.2;
+
+/// Step without tracing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct WithoutTracing {
+    /// Fraction of a step that remains, 0 to 1.
+    pub(super) part: f64,
+    /// Fraction of the overhead that comes from a table and not from the calls themselves, 0 to 1.
+    pub(super) priced: f64,
+}
+
+impl WithoutTracing {
+    /// Shortest and longest, as fractions of a step with tracing.
+    pub(super) fn range(self) -> (f64, f64) {
+        let of = |price: f64| 1.0 - (1.0 - self.part) * (1.0 + (price - 1.0) * self.priced);
+        (of(PRICE.1).max(0.0), of(PRICE.0))
+    }
+
+    /// Error of a gain below and above, as fractions of the gain.
+    fn off(self) -> (f64, f64) {
+        let (shortest, longest) = self.range();
+        ((self.part - shortest) / self.part, (longest - self.part) / self.part)
+    }
+}
 
 /// Range of the measured gain below and above the predicted one, as fractions.
 const MODEL: [(ScenarioKind, f64, f64); 8] = [
@@ -78,12 +101,12 @@ fn model_error(kind: ScenarioKind) -> (f64, f64) {
 }
 
 /// Interval that contains nine of ten programs whose predicted speedup without the costs of `kinds` is
-/// `speedup`; `spread` is from [`spread`], `untraced` is the fraction of a step that remains without tracing.
+/// `speedup`; `spread` is from [`spread`].
 pub(super) fn interval(
     kinds: impl Iterator<Item = ScenarioKind>,
     speedup: f64,
     spread: f64,
-    untraced: f64,
+    untraced: WithoutTracing,
 ) -> (f64, f64) {
     let saved = 1.0 - 1.0 / speedup;
     let part = (saved / FULL_ERROR).min(1.0);
@@ -97,12 +120,12 @@ pub(super) fn interval(
         let (less, more) = (READBACKS.0 * saved, (READBACKS.1 * saved).min(saved + READBACKS_MORE));
         return ((1.0 / (1.0 - less) / (1.0 + spread)).max(1.0), 1.0 / (1.0 - more).max(0.1) * (1.0 + spread));
     }
-    let traced = (1.0 - untraced) / untraced;
-    let of = |model: f64, price: f64| (model * part).hypot(spread).hypot(price * traced);
-    let off = of(below, PRICE.1 - 1.0).max(BASE_ERROR);
+    let of = |model: f64, base: f64| (model * part).hypot(spread).hypot(base);
+    let (base_below, base_above) = untraced.off();
+    let off = of(below, base_below).max(BASE_ERROR);
     let rest = if saved > MOST_OF_IT { REST_IS_FASTER } else { 1.0 };
     let low = speedup / (1.0 + off / (1.0 - off).max(0.1));
-    (low.max(1.0), speedup * (1.0 + of(above, 1.0 - PRICE.0)).max(rest))
+    (low.max(1.0), speedup * (1.0 + of(above, base_above)).max(rest))
 }
 
 /// Error to either side of the ratio of the sums of these pairs, as a fraction, in nine of ten cases. The
@@ -126,8 +149,10 @@ pub(super) fn spread(pairs: &[(f64, f64)]) -> f64 {
 mod tests {
     use super::*;
 
+    const EXACT: WithoutTracing = WithoutTracing { part: 1.0, priced: 1.0 };
+
     fn of(kind: ScenarioKind, speedup: f64, spread: f64) -> (f64, f64) {
-        interval(std::iter::once(kind), speedup, spread, 1.0)
+        interval(std::iter::once(kind), speedup, spread, EXACT)
     }
 
     #[test]
@@ -179,7 +204,7 @@ mod tests {
         let (low, high) = of(ScenarioKind::NoReadbacks, 2.0, 0.0);
         assert!(low < 1.7 && high > 2.3, "measured for nothing: {low} {high}");
         assert!(of(ScenarioKind::DataReady, 20.0, 0.0).1 > 50.0);
-        let both = interval([ScenarioKind::DataReady, ScenarioKind::LaunchesFree].into_iter(), 3.0, 0.0, 1.0);
+        let both = interval([ScenarioKind::DataReady, ScenarioKind::LaunchesFree].into_iter(), 3.0, 0.0, EXACT);
         assert!(both.0 < of(ScenarioKind::LaunchesFree, 3.0, 0.0).0, "two models are off more than one");
     }
 

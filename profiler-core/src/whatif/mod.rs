@@ -285,7 +285,7 @@ impl Simulation {
         // No result unless a step became shorter.
         let step_ns = answer.best_cases.first()?;
         let now = (step_ns.step_ns as f64 * step_ns.speedup) as u64;
-        let unchanged = BestCase::simulated(ScenarioKind::KernelsAtRoof, now, now, 0.0, 1.0);
+        let unchanged = BestCase { interval: Some((1.0, 1.0)), ..BestCase::new(ScenarioKind::KernelsAtRoof, now, now) };
         Some(answer.best_case(ScenarioKind::KernelsAtRoof).copied().unwrap_or(unchanged))
     }
 

@@ -165,6 +165,7 @@ mod tests {
             base_error: Some(0.0),
             refused: None,
             untraced: None,
+            priced: 1.0,
             best_cases: vec![
                 best_case(ScenarioKind::NoSyncs, 1.009, None),
                 best_case(ScenarioKind::DataReady, 2.0, Some((1.8, 2.2))),
