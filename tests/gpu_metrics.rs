@@ -8,7 +8,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use gpuwhy_trace::counters::{CounterEvent, CounterLoss, GaugeReading, Metric, MetricSet, Sample, UnavailableReason};
+use gpuwhy_trace::counters::{
+    CounterEvent, CounterLoss, GaugeReading, Metric, MetricSet, ProcessReading, Sample, UnavailableReason,
+};
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceReader;
 use gpuwhy_trace::record::Record;
@@ -36,6 +38,7 @@ struct Seen {
     sets: Vec<MetricSet>,
     samples: Vec<Sample>,
     gauges: Vec<GaugeReading>,
+    processes: Vec<ProcessReading>,
     losses: Vec<CounterLoss>,
     kernels: usize,
 }
@@ -51,6 +54,7 @@ impl Seen {
                     CounterEvent::Set(set) => seen.sets.push(set),
                     CounterEvent::Sample(sample) => seen.samples.push(sample),
                     CounterEvent::Gauges(gauges) => seen.gauges.push(gauges),
+                    CounterEvent::Process(process) => seen.processes.push(process),
                     CounterEvent::Loss(loss) => seen.losses.push(loss),
                 },
                 Event::Record(Record::Kernel(_)) => seen.kernels += 1,
@@ -124,6 +128,25 @@ fn gauges_are_read_without_being_asked_for() {
     let energy: Vec<u64> = seen.gauges.iter().filter_map(|gauges| gauges.energy_mj).collect();
     assert_eq!(energy, [7_000_000, 7_001_000]);
     assert!(seen.gauges.windows(2).all(|pair| pair[0].at <= pair[1].at), "{seen:?}");
+}
+
+#[test]
+fn other_processes_are_read_where_this_one_is_listed() {
+    let other = ",busy=98,process=1:66:71e9";
+    let stage = Stage::new();
+    let (seen, text) = run(&stage, &mut program(&stage, &format!("{NVML}{other},self"), None));
+    assert_eq!(text, "");
+    assert!((2..=6).contains(&seen.processes.len()), "about one a second: {:?}", seen.processes);
+    let name = fs::read_to_string("/proc/1/comm").unwrap();
+    for process in &seen.processes {
+        assert_eq!((process.pid, process.busy_percent, process.memory_bytes), (1, Some(66), Some(71_000_000_000)));
+        assert!(process.name.as_str().starts_with(name.trim()), "{process:?}");
+    }
+    assert!(seen.gauges.iter().any(|gauges| gauges.busy_percent == Some(98)), "{:?}", seen.gauges);
+    // Process ids of another namespace would name the wrong process.
+    let stage = Stage::new();
+    let (seen, _) = run(&stage, &mut program(&stage, &format!("{NVML}{other}"), None));
+    assert!(seen.processes.is_empty(), "{:?}", seen.processes);
 }
 
 #[test]

@@ -158,7 +158,7 @@ impl CounterValues {
                 };
                 Gauge::ALL.iter().copied().filter_map(value).collect()
             }
-            CounterEvent::Set(_) | CounterEvent::Loss(_) => Vec::new(),
+            CounterEvent::Set(_) | CounterEvent::Process(_) | CounterEvent::Loss(_) => Vec::new(),
         }
     }
 }

@@ -105,6 +105,34 @@ pub struct FieldValue {
     pub value: u64,
 }
 
+/// `nvmlProcessInfo_v2_t`, also of version 3 of the function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ProcessInfo {
+    /// Process id.
+    pub pid: c_uint,
+    /// Device memory in bytes; all bits set if unknown.
+    pub memory: u64,
+    /// MIG instances.
+    pub instances: [c_uint; 2],
+}
+
+/// `nvmlProcessUtilizationSample_t`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ProcessSample {
+    /// Process id.
+    pub pid: c_uint,
+    /// Time of the sample in microseconds since the Unix epoch.
+    pub at: u64,
+    /// Percent of the time in which it used multiprocessors.
+    pub busy: c_uint,
+    /// The same for device memory, the encoder and the decoder.
+    pub others: [c_uint; 3],
+}
+
+pub(crate) type GetProcesses = unsafe extern "C" fn(*mut c_void, *mut c_uint, *mut ProcessInfo) -> u32;
+pub(crate) type GetProcessSamples = unsafe extern "C" fn(*mut c_void, *mut ProcessSample, *mut c_uint, u64) -> u32;
 pub(crate) type Init = unsafe extern "C" fn() -> u32;
 pub(crate) type GetHandleByUuid = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> u32;
 pub(crate) type GetUtilization = unsafe extern "C" fn(*mut c_void, *mut Utilization) -> u32;

@@ -4,7 +4,7 @@ use std::ffi::c_uint;
 
 use libloading::os::unix::Library;
 
-use crate::abi::{GetFieldValues, GetLong, GetMemoryInfo, GetNumber, GetOfKind};
+use crate::abi::{GetFieldValues, GetLong, GetMemoryInfo, GetNumber, GetOfKind, GetProcessSamples, GetProcesses};
 use crate::loading::function;
 
 /// `UINT_MAX` as a scope: all NVLinks together (nvml.h, at `NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX`).
@@ -54,6 +54,8 @@ pub(crate) struct NvmlFunctions {
     pub energy: Option<GetLong>,
     pub memory: Option<GetMemoryInfo>,
     pub fields: Option<GetFieldValues>,
+    pub processes: Option<GetProcesses>,
+    pub process_samples: Option<GetProcessSamples>,
 }
 
 impl NvmlFunctions {
@@ -69,6 +71,10 @@ impl NvmlFunctions {
             energy: function(library, "nvmlDeviceGetTotalEnergyConsumption"),
             memory: function(library, "nvmlDeviceGetMemoryInfo"),
             fields: function(library, "nvmlDeviceGetFieldValues"),
+            // Both have the same struct.
+            processes: function(library, "nvmlDeviceGetComputeRunningProcesses_v3")
+                .or_else(|| function(library, "nvmlDeviceGetComputeRunningProcesses_v2")),
+            process_samples: function(library, "nvmlDeviceGetProcessUtilization"),
         }
     }
 }

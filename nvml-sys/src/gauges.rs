@@ -7,7 +7,7 @@
 
 use std::ffi::{c_uint, c_void};
 
-use crate::abi::{FieldValue, GetOfKind, Memory};
+use crate::abi::{FieldValue, GetOfKind, Memory, ProcessInfo, ProcessSample};
 use crate::gauge_table::{Field, FieldReading};
 use crate::{Device, Status};
 
@@ -19,6 +19,8 @@ const SM_CLOCK: c_uint = 1;
 const MEMORY_CLOCK: c_uint = 2;
 /// `NVML_VALUE_TYPE_UNSIGNED_INT`
 const UNSIGNED_INT: c_uint = 1;
+/// Most processes of a device that are read.
+const PROCESSES: usize = 64;
 
 impl Device {
     fn value<T: Default>(
@@ -80,6 +82,36 @@ impl Device {
         // SAFETY: a handle of this library, and a pointer to a local of the struct that it fills in.
         Status::of(unsafe { function(self.handle, &raw mut memory) })?;
         Ok(memory.used)
+    }
+
+    /// Processes with a compute context, at most 64.
+    ///
+    /// # Errors
+    /// If NVML refuses, or there are more.
+    pub fn processes(&self) -> Result<Vec<ProcessInfo>, Status> {
+        let mut rows = [ProcessInfo::default(); PROCESSES];
+        let mut count = PROCESSES as c_uint;
+        let function = self.nvml.gauges.processes.ok_or(Status::FUNCTION_NOT_FOUND)?;
+        // SAFETY: a handle of this library, and room for as many structs as `count` says.
+        Status::of(unsafe { function(self.handle, &raw mut count, rows.as_mut_ptr()) })?;
+        Ok(rows[..rows.len().min(count as usize)].to_vec())
+    }
+
+    /// Use of the multiprocessors by each process since `since`, microseconds since the Unix epoch. Empty if
+    /// none used them.
+    ///
+    /// # Errors
+    /// If NVML refuses, or there are more than 64 samples.
+    pub fn process_samples(&self, since: u64) -> Result<Vec<ProcessSample>, Status> {
+        let mut rows = [ProcessSample::default(); PROCESSES];
+        let mut count = PROCESSES as c_uint;
+        let function = self.nvml.gauges.process_samples.ok_or(Status::FUNCTION_NOT_FOUND)?;
+        // SAFETY: as above.
+        match Status::of(unsafe { function(self.handle, rows.as_mut_ptr(), &raw mut count, since) }) {
+            Ok(()) => Ok(rows[..rows.len().min(count as usize)].to_vec()),
+            Err(Status::NOT_FOUND) => Ok(Vec::new()),
+            Err(status) => Err(status),
+        }
     }
 
     /// Values of fields, read with one call. `None` for a field that the device does not have.

@@ -1,6 +1,6 @@
 //! Devices as described by NVIDIA's management library (NVML): utilization as whole-number percentages on
 //! every GPU and as GPM metrics, read from hardware counters, on Hopper and later; readings of power,
-//! temperature, clocks, memory and traffic; and the link to the host.
+//! temperature, clocks, memory and traffic; processes; and the link to the host.
 //!
 //! The library belongs to the driver. It may be absent, may lack a newer function, or may refuse: each of
 //! these is a value, never a failure to load the program. It is loaded at run time, initialized once, and
@@ -8,7 +8,7 @@
 //! the kernel driver, so no call belongs on a thread of the program. No type here is `Send`: the same thread
 //! opens, queries and keeps it.
 //!
-//! Not included: processes, MIG instances.
+//! Not included: MIG instances.
 #![expect(unsafe_code, reason = "calls a C library")]
 
 mod abi;
@@ -24,7 +24,9 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use loading::function;
 
-pub use abi::{FieldValue, GpmMetric, GpmMetricsGet, GpmSupport, METRIC_CAPACITY, Memory, Utilization};
+pub use abi::{
+    FieldValue, GpmMetric, GpmMetricsGet, GpmSupport, METRIC_CAPACITY, Memory, ProcessInfo, ProcessSample, Utilization,
+};
 pub use gauge_table::{Field, FieldReading};
 pub use gpm::{Metric, Sample};
 

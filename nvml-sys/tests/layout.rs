@@ -8,7 +8,10 @@ use std::mem::offset_of;
 use std::path::Path;
 use std::process::Command;
 
-use nvml_sys::{Field, FieldValue, GpmMetric, GpmMetricsGet, GpmSupport, METRIC_CAPACITY, Memory, Metric, Utilization};
+use nvml_sys::{
+    Field, FieldValue, GpmMetric, GpmMetricsGet, GpmSupport, METRIC_CAPACITY, Memory, Metric, ProcessInfo,
+    ProcessSample, Utilization,
+};
 
 const VERSION: &str = "13.615.71";
 
@@ -17,6 +20,7 @@ const SCRIPT: &str = "
 import ctypes, pynvml as n
 m, g = n.c_nvmlGpmMetric_t, n.c_nvmlGpmMetricsGet_t
 f, b = n.c_nvmlFieldValue_t, n.c_nvmlMemory_t
+p, u = n.c_nvmlProcessInfo_v2_t, n.c_nvmlProcessUtilizationSample_t
 print((
     ctypes.sizeof(n.c_nvmlUtilization_t), n.c_nvmlUtilization_t.memory.offset,
     ctypes.sizeof(n.c_nvmlGpmSupport_t), n.c_nvmlGpmSupport_t.isSupportedDevice.offset,
@@ -24,6 +28,8 @@ print((
     g.version.offset, g.numMetrics.offset, g.sample1.offset, g.sample2.offset, g.metrics.offset,
     ctypes.sizeof(f), f.fieldId.offset, f.scopeId.offset, f.timestamp.offset, f.latencyUsec.offset,
     f.valueType.offset, f.nvmlReturn.offset, f.value.offset, ctypes.sizeof(b), b.used.offset,
+    ctypes.sizeof(p), p.pid.offset, p.usedGpuMemory.offset, p.gpuInstanceId.offset,
+    ctypes.sizeof(u), u.pid.offset, u.timeStamp.offset, u.smUtil.offset, u.memUtil.offset,
     n.NVML_GPM_METRICS_GET_VERSION, n.NVML_GPM_SUPPORT_VERSION,
     n.NVML_GPM_METRIC_GRAPHICS_UTIL, n.NVML_GPM_METRIC_SM_UTIL, n.NVML_GPM_METRIC_SM_OCCUPANCY,
     n.NVML_GPM_METRIC_ANY_TENSOR_UTIL, n.NVML_GPM_METRIC_DRAM_BW_UTIL, n.NVML_GPM_METRIC_PCIE_TX_PER_SEC,
@@ -64,6 +70,15 @@ fn structs_and_numbers_are_those_of_nvidias_bindings() {
         offset_of!(FieldValue, value),
         size_of::<Memory>(),
         offset_of!(Memory, used),
+        size_of::<ProcessInfo>(),
+        offset_of!(ProcessInfo, pid),
+        offset_of!(ProcessInfo, memory),
+        offset_of!(ProcessInfo, instances),
+        size_of::<ProcessSample>(),
+        offset_of!(ProcessSample, pid),
+        offset_of!(ProcessSample, at),
+        offset_of!(ProcessSample, busy),
+        offset_of!(ProcessSample, others),
         1,
         1,
     ];

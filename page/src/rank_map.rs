@@ -144,7 +144,7 @@ mod tests {
         let (mut at, mut wanted) = (100, causes);
         for step in 0..5_000_u64 {
             let to = at + 1 + step * step % 97;
-            let leaf = Leaf::ALL[(step % 27) as usize];
+            let leaf = Leaf::ALL[step as usize % Leaf::ALL.len()];
             time.add(leaf, at, to);
             wanted[Cause::ALL.iter().position(|&cause| cause == leaf.cause()).unwrap()] += to - at;
             at = to;

@@ -19,7 +19,7 @@ class Bottleneck:
         self.raw = raw
         self.cause: str = raw["cause"]
         """The cause: `gpu_compute`, `launch`, `data_loading`, `host_cpu`, `copy`, `sync`, `communication`, `allocator`,
-        `kernel_build`, `no_work` or `cannot_tell`."""
+        `kernel_build`, `other_process`, `no_work` or `cannot_tell`."""
         self.share: float = raw["share"]
         """Its part of a typical step, or of the time after start-up, 0 to 1."""
         self.evidence: tuple[str, ...] = tuple(raw["evidence"])

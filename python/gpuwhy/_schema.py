@@ -200,6 +200,7 @@ class DeviceJson(DeviceBase, total=False):
     host_lead: Optional[Dict[str, Any]]
     gaps: List[Dict[str, Any]]
     builds: Dict[str, int]
+    other_processes: List[Dict[str, Any]]
     awaited: List[Dict[str, Any]]
     overlap: Optional[Any]
     compute: Optional[Dict[str, Any]]

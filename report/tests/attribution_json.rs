@@ -89,10 +89,13 @@ wire! {
     Device {
         id: u32, name: String, pcie: Option<Pcie>, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,
         steps: Option<Steps>, step_kinds: Option<StepKinds>, what_if: Option<WhatIf>, untraced: Option<Untraced>,
-        host_lead: HostLead, gaps: Vec<Gap>, awaited: Vec<Awaited>, overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
+        host_lead: HostLead, gaps: Vec<Gap>, builds: Builds, other_processes: Vec<OtherProcess>,
+        awaited: Vec<Awaited>, overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
         copy_overlap: CopyOverlap,
     }
     Gap { leaf: String, kind: String, name: Option<String>, count: u64, total_ns: u64, longest_ns: u64 }
+    Builds { count: u64, total_ns: u64, later_count: u64, later_ns: u64 }
+    OtherProcess { pid: u32, name: String, busy: Option<f64>, memory_bytes: Option<u64> }
     Awaited { work: String, other_device: bool, count: u64, total_ns: u64, longest_ns: u64 }
     HostLead { launches: u64, late: u64, median_ns: u64, min_ns: u64, held_back: u64, held_back_ns: u64 }
     Pcie { generation: u32, lanes: u32, gigabytes_per_second: f64 }

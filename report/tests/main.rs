@@ -14,6 +14,7 @@ mod attribution_host;
 mod attribution_join;
 #[cfg(feature = "serde")]
 mod attribution_json;
+mod attribution_other_process;
 mod attribution_properties;
 mod attribution_range_limits;
 mod attribution_ranges;

@@ -58,7 +58,7 @@ fn read() -> Recorded {
             Event::Counters(event) => match **event {
                 CounterEvent::Set(newer) => set = Some(newer),
                 CounterEvent::Sample(sample) => samples.push(sample),
-                CounterEvent::Gauges(_) | CounterEvent::Loss(_) => {}
+                CounterEvent::Gauges(_) | CounterEvent::Process(_) | CounterEvent::Loss(_) => {}
             },
             _ => {}
         }

@@ -18,12 +18,12 @@ fn names_stay() {
         joined(&Leaf::ALL, Leaf::name),
         "compute communication copy_h2d_pageable copy_h2d_pinned copy_h2d_other copy_d2h_pageable copy_d2h_pinned \
          copy_d2h_other copy_p2p copy_d2d copy_other memset sync_drain runtime_api allocator kernel_build dispatch host_cpu \
-         host_blocked data_loading launch_api launch_latency inter_kernel dependency_wait graph_wait profiler \
+         host_blocked data_loading launch_api launch_latency inter_kernel dependency_wait graph_wait other_process profiler \
          unobserved no_work"
     );
     assert_eq!(
         joined(&Cause::ALL, Cause::name),
-        "data_loading host_cpu copy launch gpu_compute sync communication allocator kernel_build no_work cannot_tell"
+        "data_loading host_cpu copy launch gpu_compute sync communication allocator kernel_build other_process no_work cannot_tell"
     );
     assert_eq!(joined(&WorkKind::ALL, WorkKind::name), "compute communication copy memset");
     assert_eq!(
@@ -67,6 +67,7 @@ fn each_leaf_answers_one_question() {
         (Cause::HostCpu, "runtime_api host_cpu host_blocked"),
         (Cause::DataLoading, "data_loading"),
         (Cause::Launch, "dispatch launch_api launch_latency inter_kernel"),
+        (Cause::OtherProcess, "other_process"),
         (Cause::CannotTell, "dependency_wait graph_wait profiler unobserved"),
         (Cause::NoWork, "no_work"),
     ];
@@ -94,7 +95,7 @@ fn what_is_gone_in_each_world_is_said() {
     for (cause, kind, condition) in causes {
         assert_eq!((ScenarioKind::without(cause), words::condition(kind)), (Some(kind), condition));
     }
-    for cause in [Cause::GpuCompute, Cause::NoWork, Cause::CannotTell] {
+    for cause in [Cause::GpuCompute, Cause::OtherProcess, Cause::NoWork, Cause::CannotTell] {
         assert_eq!(ScenarioKind::without(cause), None);
     }
     assert_eq!(words::condition(ScenarioKind::Base), "nothing changed");

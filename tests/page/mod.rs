@@ -54,14 +54,15 @@ fn assert_page_is_report(page: &Path, report: &Value, what: &str) {
     assert_eq!(lanes.iter().filter(|lane| lane["kind"] == "device").count(), devices.len());
     for device in devices {
         let lane = lanes.iter().find(|lane| lane["kind"] == "device" && lane["device"] == device["id"]).unwrap();
-        let mut sums = vec![0; 27];
+        let leaves = manifest["leaves"].as_array().unwrap();
+        let mut sums = vec![0; leaves.len()];
         let bytes = block(&text, &lane["sums"].to_string());
         let mut numbers = Numbers(&bytes);
         for _ in 0..numbers.number() {
             let key = numbers.number() as usize;
             sums[key] = (0..intervals).map(|_| numbers.number()).sum();
         }
-        let mut segments = vec![0; 27];
+        let mut segments = vec![0; leaves.len()];
         let columns = lane["columns"].as_array().unwrap().len();
         for chunk in lane["chunks"].as_array().unwrap() {
             let count = chunk["count"].as_u64().unwrap() as usize;
@@ -69,7 +70,7 @@ fn assert_page_is_report(page: &Path, report: &Value, what: &str) {
                 segments[event.values[0] as usize % 32] += event.duration;
             }
         }
-        for (index, words) in manifest["leaves"].as_array().unwrap().iter().enumerate() {
+        for (index, words) in leaves.iter().enumerate() {
             let wanted = device["leaves"][words["name"].as_str().unwrap()].as_u64().unwrap();
             assert_eq!((sums[index], segments[index]), (wanted, wanted), "{what}: {}", words["name"]);
         }

@@ -46,7 +46,7 @@ impl Preamble {
             CounterEvent::Gauges(reading) if reading.energy_mj.is_some() => {
                 replace(&mut self.energy, reading, |reading| reading.device);
             }
-            CounterEvent::Gauges(_) | CounterEvent::Sample(_) => {}
+            CounterEvent::Gauges(_) | CounterEvent::Process(_) | CounterEvent::Sample(_) => {}
         }
     }
 

@@ -38,6 +38,7 @@ impl Appearance {
             Cause::Communication => Color::LightMagenta,
             Cause::Allocator => Color::LightRed,
             Cause::KernelBuild => Color::LightYellow,
+            Cause::OtherProcess => Color::LightCyan,
             Cause::NoWork | Cause::CannotTell => Color::Gray,
         };
         Style::new().fg(Color::Black).bg(color)
@@ -81,6 +82,7 @@ pub const fn letter(cause: Cause) -> char {
         Cause::Communication => 'X',
         Cause::Allocator => 'A',
         Cause::KernelBuild => 'K',
+        Cause::OtherProcess => 'O',
         Cause::NoWork => '-',
         Cause::CannotTell => '?',
     }

@@ -22,6 +22,7 @@ const ORDER: [Cause; CAUSES] = [
     Cause::Sync,
     Cause::Allocator,
     Cause::KernelBuild,
+    Cause::OtherProcess,
     Cause::NoWork,
     Cause::CannotTell,
 ];

@@ -11,6 +11,8 @@ use nvml_sys::{Device, Field, FieldReading, Status};
 
 /// Interval between two readings of energy, which take 2 to 18 ms (H200).
 const ENERGY_EVERY: Duration = Duration::from_secs(10);
+/// Interval between two readings of the use by all processes, which the driver averages over up to a second.
+const BUSY_EVERY: Duration = Duration::from_secs(1);
 /// Modulus of a 32-bit counter.
 const NARROW: u64 = 1 << 32;
 
@@ -78,6 +80,8 @@ pub struct DeviceGauges {
     memory: Gauge<u64>,
     energy: Gauge<u64>,
     energy_due: Instant,
+    busy: Gauge<u32>,
+    busy_due: Instant,
     totals: [Total; 4],
     /// True if a counter of PCI Express has 32 bits.
     has_narrow_links: bool,
@@ -98,6 +102,8 @@ impl DeviceGauges {
             memory: Gauge::new(Device::memory_used),
             energy: Gauge::new(Device::energy),
             energy_due: Instant::now(),
+            busy: Gauge::new(|device| Ok(device.utilization()?.gpu)),
+            busy_due: Instant::now(),
             totals: Default::default(),
             has_narrow_links: false,
             fields: Gauge::new(|device| device.fields(FIELDS)),
@@ -126,6 +132,12 @@ impl DeviceGauges {
         } else {
             None
         };
+        let busy_percent = if Instant::now() >= self.busy_due {
+            self.busy_due = Instant::now() + BUSY_EVERY;
+            self.busy.read(device)
+        } else {
+            None
+        };
         let [in_a, out_a, in_b, out_b] = &mut self.totals;
         let scaled = |total: &mut Total, reading: Option<FieldReading>, unit| Some(total.add(reading?) * unit);
         GaugeReading {
@@ -143,6 +155,7 @@ impl DeviceGauges {
             nvlink_received_bytes: scaled(in_b, nvlink_in, NVLINK_UNIT),
             nvlink_sent_bytes: scaled(out_b, nvlink_out, NVLINK_UNIT),
             energy_mj,
+            busy_percent,
         }
     }
 

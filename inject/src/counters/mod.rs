@@ -23,6 +23,7 @@ use crate::counters::access_lock::{COUNTER_ACCESS, CounterAccess};
 use crate::counters::gauges::DeviceGauges;
 use crate::counters::library_calls::STOP_TIMEOUT;
 use crate::counters::nvml::Devices;
+use crate::counters::processes::Processes;
 use crate::counters::sampled::{SampledDevice, refused};
 use crate::counters::sampling_rate::{PERIOD, SamplingRate};
 use crate::counters::stop::Stop;
@@ -34,6 +35,7 @@ pub mod access_lock;
 mod gauges;
 pub mod library_calls;
 mod nvml;
+mod processes;
 mod sampled;
 mod sampling_rate;
 pub mod stop;
@@ -91,6 +93,7 @@ struct ReaderThread<'a> {
     controller: &'a CaptureController,
     devices: Option<Devices>,
     gauges: Vec<DeviceGauges>,
+    processes: Vec<Processes>,
     utilization: UtilizationReader,
     sampled: Vec<SampledDevice>,
     /// Bit mask of the devices found up to now, by ordinal.
@@ -133,6 +136,7 @@ impl ReaderConfig {
             controller,
             devices: None,
             gauges: Vec::new(),
+            processes: Vec::new(),
             utilization: UtilizationReader::new(),
             sampled: Vec::new(),
             known: 0,
@@ -205,6 +209,7 @@ impl ReaderThread<'_> {
             let handle = devices.handle(&device);
             let handle =
                 handle.inspect_err(|why| tracing::info!("no NVML readings of device {}: {}", id.0, why.words()));
+            self.processes.extend(handle.ok().map(|handle| Processes::new(id, handle)));
             let mut gauges = handle.ok().map(|handle| DeviceGauges::new(id, handle));
             let mut highest = 0;
             let monitors = self.reader.monitors;
@@ -248,6 +253,10 @@ impl ReaderThread<'_> {
         for gauges in &mut self.gauges {
             let at = clock::now(self.cupti);
             self.events.push(CounterEvent::Gauges(gauges.read(at, false)));
+        }
+        for processes in &mut self.processes {
+            let readings = processes.read(now, clock::now(self.cupti));
+            self.events.extend(readings.into_iter().map(CounterEvent::Process));
         }
     }
 
@@ -426,7 +435,7 @@ impl ReaderThread<'_> {
 }
 
 fn is_reading(event: &CounterEvent) -> bool {
-    matches!(event, CounterEvent::Sample(_) | CounterEvent::Gauges(_))
+    matches!(event, CounterEvent::Sample(_) | CounterEvent::Gauges(_) | CounterEvent::Process(_))
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub(crate) const fn mark(cause: Cause) -> &'static str {
         Cause::Communication => "CM",
         Cause::Allocator => "AL",
         Cause::KernelBuild => "KB",
+        Cause::OtherProcess => "OP",
         Cause::NoWork => "NW",
         Cause::CannotTell => "--",
     }

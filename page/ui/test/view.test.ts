@@ -75,7 +75,7 @@ test("colors stand out from the ground in both themes", () => {
       for (const text of ["text", "quiet", "accent", "good", "bad"]) {
         assert.ok(contrast(color(text), color(ground)) >= 4.5, `${text} on ${ground}: ${contrast(color(text), color(ground))}`);
       }
-      const causes = ["gpu_compute", "communication", "copy", "sync", "allocator", "host_cpu", "data_loading", "launch", "kernel_build", "no_work", "cannot_tell"];
+      const causes = ["gpu_compute", "communication", "copy", "sync", "allocator", "host_cpu", "data_loading", "launch", "kernel_build", "other_process", "no_work", "cannot_tell"];
       for (const cause of causes) {
         assert.ok(contrast(color(cause), color(ground)) >= 3, `${cause} on ${ground}: ${contrast(color(cause), color(ground))}`);
       }

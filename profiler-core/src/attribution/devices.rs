@@ -15,6 +15,7 @@ use super::host_cause::Subject;
 use super::launch_order::LaunchOrder;
 use super::leaf::{BUSY_COUNT, Leaf};
 use super::operation::{DeviceOperation, LONGEST_WINDOW};
+use super::other_processes::OtherProcesses;
 use super::ranges::Ranges;
 use super::segments::Idle;
 use super::simulation_feed::SimulationFeed;
@@ -41,6 +42,7 @@ pub(super) struct Devices {
     pub(super) operations: Slab<DeviceOperation>,
     pub(super) simulation: SimulationFeed,
     pub(super) counters: Counters,
+    pub(super) others: OtherProcesses,
     segments_logged: bool,
     /// True if forgotten steps are kept until they are taken.
     step_overflow_kept: bool,
@@ -131,8 +133,9 @@ impl Devices {
 
     fn advance_slice(&mut self, watermark: u64, host: &Host, ranges: &mut Ranges) -> u64 {
         let mut refused = 0;
+        let others = Some(&self.others).filter(|_| self.timelines.len() == 1);
         for timeline in &mut self.timelines {
-            refused += timeline.advance(watermark, &mut self.operations, host, &mut self.simulation, ranges);
+            refused += timeline.advance(watermark, &mut self.operations, host, &mut self.simulation, ranges, others);
             self.simulation.take_findings(&mut timeline.account, &mut timeline.inputs.waits);
         }
         self.simulation.advance(watermark);
@@ -265,7 +268,8 @@ impl Timeline {
     }
 
     /// Processes everything before `watermark` and passes it to the simulation. Returns the number of
-    /// operations that cannot be part of any window or exceed the number that a device can run at once.
+    /// operations that cannot be part of any window or exceed the number that a device can run at once. `others`
+    /// are the processes that operations may wait for, unless they may also wait for another device.
     pub(super) fn advance(
         &mut self,
         watermark: u64,
@@ -273,6 +277,7 @@ impl Timeline {
         host: &Host,
         simulation: &mut SimulationFeed,
         ranges: &mut Ranges,
+        others: Option<&OtherProcesses>,
     ) -> u64 {
         let mut refused = 0;
         self.launch_order.show(operations, watermark, &host.marks);
@@ -297,7 +302,7 @@ impl Timeline {
                     self.account.graph_ns = self.account.graph_ns.saturating_sub(operation.end - operation.start);
                 }
             } else {
-                self.begin(operation, cut, host, ranges);
+                self.begin(operation, cut, host, ranges, others);
             }
             operations.remove(place);
         }
@@ -329,7 +334,14 @@ impl Timeline {
         }
     }
 
-    fn begin(&mut self, operation: &DeviceOperation, cut: Option<Cut>, host: &Host, ranges: &mut Ranges) {
+    fn begin(
+        &mut self,
+        operation: &DeviceOperation,
+        cut: Option<Cut>,
+        host: &Host,
+        ranges: &mut Ranges,
+        others: Option<&OtherProcesses>,
+    ) {
         let start = operation.start;
         let from = self.account.position();
         let running = self.running.leaves();
@@ -343,7 +355,8 @@ impl Timeline {
         } else if start > from {
             let lost_end =
                 operation.launch.and_then(|launch| host.launches.lost_within(launch.thread, from, launch.start));
-            let next = Next { operation, producer: host.dependencies.producer(operation, from) };
+            let shared = others.is_some_and(|others| others.busy_at(operation.device, from));
+            let next = Next { operation, producer: host.dependencies.producer(operation, from), shared };
             gap::explain(&mut self.account, &mut self.inputs, &next, &host.threads, lost_end);
             let thread = operation.launch.and_then(|launch| host.threads.ids().get(launch.thread as usize)).copied();
             self.account.end_gap(from, operation, thread);

@@ -30,6 +30,8 @@ pub(super) struct Next<'a> {
     pub(super) operation: &'a DeviceOperation,
     /// Operation that an event made it wait for.
     pub(super) producer: Option<Producer>,
+    /// True if another process used the device right before, and this one uses no other device.
+    pub(super) shared: bool,
 }
 
 impl Next<'_> {
@@ -127,7 +129,11 @@ pub(super) fn explain(
         account.idle(Leaf::Unobserved, to, next.operation.subject);
         return;
     };
-    let waiting = if next.operation.graph { Leaf::GraphWait } else { Leaf::DependencyWait };
+    let waiting = match next.operation.graph {
+        true => Leaf::GraphWait,
+        false if next.shared && next.producer.is_none() => Leaf::OtherProcess,
+        false => Leaf::DependencyWait,
+    };
     if launch.start <= from {
         // Issued before the gap opened. A copy that starts inside its own call was submitted early in that
         // call; a graph whose first node starts inside the call was submitted then, because its call is long.

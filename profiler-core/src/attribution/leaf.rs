@@ -65,6 +65,8 @@ named! {
         DependencyWait "dependency_wait",
         /// Like [`Leaf::DependencyWait`], for a node of a CUDA graph.
         GraphWait "graph_wait",
+        /// The next operation was queued for longer than the device needs, and another process used the device.
+        OtherProcess "other_process",
         /// The tracing library kept the launching thread busy.
         Profiler "profiler",
         /// The cause cannot be known: a launch or an activity record is missing.
@@ -105,6 +107,7 @@ impl Leaf {
             Self::RuntimeApi | Self::HostCpu | Self::HostBlocked => Cause::HostCpu,
             Self::DataLoading => Cause::DataLoading,
             Self::Dispatch | Self::LaunchApi | Self::LaunchLatency | Self::InterKernel => Cause::Launch,
+            Self::OtherProcess => Cause::OtherProcess,
             Self::DependencyWait | Self::GraphWait | Self::Profiler | Self::Unobserved => Cause::CannotTell,
             Self::NoWork => Cause::NoWork,
         }
@@ -179,6 +182,8 @@ named! {
         Allocator "allocator",
         /// The device waits while the host builds or loads kernels.
         KernelBuild "kernel_build",
+        /// The device works for another process.
+        OtherProcess "other_process",
         /// The device had no work.
         NoWork "no_work",
         /// The records do not show the cause.

@@ -28,6 +28,7 @@ mod host_lead;
 mod launch_order;
 pub mod leaf;
 mod operation;
+mod other_processes;
 mod phases;
 pub mod quantile;
 mod ranges;
@@ -47,6 +48,7 @@ pub use host::stacks::{is_native, line_of};
 pub use host_cause::{GapSamples, GapTotals, Producer, Seen, Stratum, Subject};
 pub use host_lead::HostLead;
 pub use operation::{is_communication, is_optimizer, is_selection};
+pub use other_processes::OtherProcess;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTotals, Spread};
 pub use ranges::{is_step, template};
 
@@ -173,6 +175,7 @@ impl Attributor {
             self.devices.simulation.whatif.keep_events();
         }
         self.devices.counters.take(event);
+        self.devices.others.take(event);
     }
 
     /// The profiler itself held up the program in this interval: steps in it are not typical, on any device.
@@ -266,6 +269,11 @@ impl Attributor {
     /// Accounts of every device on which something ran, by ordinal.
     pub fn devices(&self) -> impl Iterator<Item = &DeviceAccount> {
         self.devices.accounts()
+    }
+
+    /// Other processes that the driver saw on a device, the one with the most use first.
+    pub fn other_processes(&self, device: DeviceId) -> Vec<OtherProcess> {
+        self.devices.others.on(device)
     }
 
     /// Outermost API calls by function.

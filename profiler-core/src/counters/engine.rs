@@ -79,7 +79,7 @@ impl Counters {
                     device.gauges.add(reading);
                 }
             }
-            CounterEvent::Gauges(_) | CounterEvent::Loss(_) => {}
+            CounterEvent::Gauges(_) | CounterEvent::Process(_) | CounterEvent::Loss(_) => {}
         }
     }
 

@@ -27,6 +27,11 @@ impl GaugeMean {
         self.over_ns = self.over_ns.saturating_add(nanos);
     }
 
+    /// Total weight of the values.
+    pub fn count(&self) -> f64 {
+        self.over_ns as f64
+    }
+
     /// Time-weighted mean; `None` before there were two readings.
     pub fn mean(&self) -> Option<f64> {
         (self.over_ns > 0).then(|| self.sum / self.over_ns as f64)
@@ -78,6 +83,8 @@ pub struct GaugeSums {
     pub memory_clock_mhz: GaugeMean,
     /// Memory in use by all processes, bytes.
     pub memory_used_bytes: GaugeMean,
+    /// Time in which the device ran anything, of any process, as a fraction.
+    pub busy: GaugeMean,
     /// Time in which clocks were lowered for a reason, nanoseconds, by [`Throttle::ALL`]. Several reasons may
     /// hold at once.
     pub throttled_ns: [u64; Throttle::ALL.len()],
@@ -121,6 +128,10 @@ impl GaugeSums {
             if let Some(value) = value {
                 gauge.add(value, nanos);
             }
+        }
+        if let Some(busy) = reading.busy_percent {
+            // It is read less often than the rest, and each counts the same.
+            self.busy.add(f64::from(busy) / 100.0, 1);
         }
         if let Some(reasons) = reading.throttle {
             self.reasons_over_ns = self.reasons_over_ns.saturating_add(nanos);

@@ -122,7 +122,7 @@ impl Monitoring {
                     device.read(reading);
                 }
             }
-            CounterEvent::Loss(_) => {}
+            CounterEvent::Process(_) | CounterEvent::Loss(_) => {}
         }
     }
 

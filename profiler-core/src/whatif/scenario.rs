@@ -93,7 +93,7 @@ impl ScenarioKind {
             Cause::Communication => Some(Self::CommunicationHidden),
             Cause::Allocator => Some(Self::NoAllocations),
             Cause::HostCpu | Cause::KernelBuild => Some(Self::NoHostWork),
-            Cause::GpuCompute | Cause::NoWork | Cause::CannotTell => None,
+            Cause::GpuCompute | Cause::OtherProcess | Cause::NoWork | Cause::CannotTell => None,
         }
     }
 

@@ -128,6 +128,7 @@ fn device_report(
         host_lead: account.host_lead(),
         gaps: gaps::gaps(account, dictionary),
         builds: account.kernel_builds(),
+        other_processes: attributor.other_processes(account.id()),
         awaited: waits::awaited(account),
         graph_operations: account.graph_operations(),
         graph_ns: account.graph_ns(),

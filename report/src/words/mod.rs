@@ -28,6 +28,7 @@ pub const fn bottleneck(cause: Cause) -> &'static str {
         Cause::Communication => "communication between GPUs",
         Cause::Allocator => "memory allocation",
         Cause::KernelBuild => "building kernels",
+        Cause::OtherProcess => "another process on the GPU",
         Cause::NoWork => "no GPU work",
         Cause::CannotTell => "unknown",
     }
@@ -45,6 +46,7 @@ pub(crate) const fn what_the_gpu_does(cause: Cause) -> &'static str {
         Cause::Communication => "only communicates with other GPUs",
         Cause::Allocator => "waits while memory is allocated or freed",
         Cause::KernelBuild => "waits while kernels are built or loaded",
+        Cause::OtherProcess => "works for another process",
         Cause::NoWork => "has no work",
         Cause::CannotTell => "waits for something that was not recorded",
     }
@@ -62,6 +64,7 @@ pub const fn spent(cause: Cause) -> &'static str {
         Cause::Communication => "communicating",
         Cause::Allocator => "waiting for memory allocation",
         Cause::KernelBuild => "waiting for kernels to be built",
+        Cause::OtherProcess => "used by another process",
         Cause::NoWork => "no work",
         Cause::CannotTell => "unknown",
     }
@@ -94,6 +97,7 @@ pub const fn cause(leaf: Leaf) -> &'static str {
         Leaf::LaunchLatency => "launch-to-start delay",
         Leaf::InterKernel => "pause between queued kernels",
         Leaf::DependencyWait => "idle while work was queued",
+        Leaf::OtherProcess => "used by another process",
         Leaf::GraphWait => "waiting inside a CUDA graph",
         Leaf::Profiler => "overhead of gpuwhy",
         Leaf::Unobserved => "not recorded",

@@ -9,6 +9,7 @@ pub mod job;
 
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::cost::{PriceSource, Prices};
+use gpuwhy_trace::counters::CounterEvent;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
@@ -292,6 +293,13 @@ impl Scenario {
     pub fn run_priced(&self, prices: Prices) -> Attributor {
         let mut attributor = Attributor::new();
         attributor.set_prices(prices, PriceSource::Measured);
+        self.feed(attributor, 10_000, 0)
+    }
+
+    /// Like [`run`](Self::run), with these counter events before the records.
+    pub fn run_beside(&self, events: &[CounterEvent]) -> Attributor {
+        let mut attributor = Attributor::new();
+        events.iter().for_each(|event| attributor.push_counters(event));
         self.feed(attributor, 10_000, 0)
     }
 

@@ -1,6 +1,6 @@
 //! A counter event of a trace.
 
-use super::{CounterLoss, GaugeReading, MetricSet, Sample};
+use super::{CounterLoss, GaugeReading, MetricSet, ProcessReading, Sample};
 use crate::record::Timestamp;
 
 /// Counter events of a trace other than records. Every variant is small and `Copy`.
@@ -12,6 +12,8 @@ pub enum CounterEvent {
     Sample(Sample),
     /// One NVML reading of a device.
     Gauges(GaugeReading),
+    /// One reading of another process on a device.
+    Process(ProcessReading),
     /// Losses of a device since the start. Totals; the last event of a device counts.
     Loss(CounterLoss),
 }
@@ -22,6 +24,7 @@ impl CounterEvent {
         match self {
             Self::Sample(sample) => Some((sample.begin, sample.end)),
             Self::Gauges(reading) => Some((reading.at, reading.at)),
+            Self::Process(reading) => Some((reading.at, reading.at)),
             Self::Set(_) | Self::Loss(_) => None,
         }
     }

@@ -35,6 +35,8 @@ pub struct GaugeReading {
     pub nvlink_sent_bytes: Option<u64>,
     /// Total energy of the board, millijoules; as [`Self::pcie_received_bytes`].
     pub energy_mj: Option<u64>,
+    /// Time in which the device ran anything, of any process, in the driver's last sample period, percent.
+    pub busy_percent: Option<u32>,
 }
 
 named! {

@@ -8,8 +8,8 @@ use super::column::Field;
 use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
 use super::wire::Wire;
 use crate::counters::{
-    ChipName, CounterEvent, CounterLoss, GaugeReading, METRIC_LIMIT, Metric, MetricList, MetricSet, Sample,
-    UnavailableReason,
+    ChipName, CounterEvent, CounterLoss, GaugeReading, METRIC_LIMIT, Metric, MetricList, MetricSet, ProcessReading,
+    ProgramName, Sample, UnavailableReason,
 };
 use crate::record::{DeviceId, Timestamp};
 
@@ -19,6 +19,7 @@ mod what {
     pub(super) const SAMPLES: u8 = 2;
     pub(super) const GAUGES: u8 = 3;
     pub(super) const LOSS: u8 = 4;
+    pub(super) const PROCESS: u8 = 5;
 }
 
 /// Maximum number of samples in a group that a reader accepts, far more than a writer produces.
@@ -50,6 +51,10 @@ pub(super) fn encode(events: &[CounterEvent], base: u64, body: &mut Vec<u8>) {
             CounterEvent::Gauges(reading) => {
                 put_gauges(reading, base, &mut group);
                 (what::GAUGES, 1)
+            }
+            CounterEvent::Process(reading) => {
+                put_process(reading, base, &mut group);
+                (what::PROCESS, 1)
             }
             CounterEvent::Loss(loss) => {
                 put_loss(loss, &mut group);
@@ -84,6 +89,7 @@ pub(super) fn decode(body: &[u8], base: u64, mut give: impl FnMut(CounterEvent))
             what::SET => events.push(CounterEvent::Set(set(&mut group)?)),
             what::SAMPLES => samples(&mut group, base, &mut events)?,
             what::GAUGES => events.push(CounterEvent::Gauges(gauges(&mut group, base)?)),
+            what::PROCESS => events.push(CounterEvent::Process(process(&mut group, base)?)),
             what::LOSS => events.push(CounterEvent::Loss(loss(&mut group)?)),
             _ => unknown += 1,
         }
@@ -203,6 +209,25 @@ macro_rules! gauges {
 gauges! {
     power_mw temperature_c memory_temperature_c sm_clock_mhz memory_clock_mhz throttle memory_used_bytes
     pcie_received_bytes pcie_sent_bytes nvlink_received_bytes nvlink_sent_bytes energy_mj
+    busy_percent
+}
+
+/// Unknown numbers are 0, known ones one more.
+fn put_process(reading: &ProcessReading, base: u64, group: &mut Vec<u8>) {
+    let at = zigzag(reading.at.nanos().wrapping_sub(base));
+    varint::put_all(group, &[reading.device.0.into(), at, reading.pid.into()]);
+    varint::put_bytes(group, reading.name.as_str().as_bytes());
+    let known = |number: Option<u64>| number.map_or(0, |number| number.saturating_add(1));
+    varint::put_all(group, &[known(reading.busy_percent.map(u64::from)), known(reading.memory_bytes)]);
+}
+
+fn process(group: &mut Cursor<'_>, base: u64) -> Result<ProcessReading, Malformed> {
+    let device = DeviceId(group.varint32()?);
+    let at = Timestamp::from_nanos(base.wrapping_add(unzigzag(group.varint()?)));
+    let (pid, name) = (group.varint32()?, ProgramName::new(&group.string()?));
+    let (busy, memory) = (group.varint32()?, group.varint()?);
+    let (busy_percent, memory_bytes) = (busy.checked_sub(1), memory.checked_sub(1));
+    Ok(ProcessReading { device, at, pid, name, busy_percent, memory_bytes })
 }
 
 /// Numbers start at 1 and are never reused; 0 means no refusal. [`UnavailableReason::Failed`] has the number after the
@@ -286,7 +311,16 @@ mod tests {
             power_mw: Some(698_123),
             throttle: Some(u64::MAX),
             energy_mj: Some(0),
+            busy_percent: Some(98),
             ..GaugeReading::default()
+        };
+        let process = ProcessReading {
+            device: DeviceId(1),
+            at: at(78),
+            pid: 812,
+            name: ProgramName::new("python3 server.py"),
+            busy_percent: Some(0),
+            memory_bytes: None,
         };
         let mut events = vec![
             CounterEvent::Set(set),
@@ -294,6 +328,7 @@ mod tests {
             sample(1, 5_000_000, &[1.71e9, f32::NAN, 4.0e12]),
             sample(0, 2_000_000, &[]),
             CounterEvent::Gauges(gauges),
+            CounterEvent::Process(process),
             CounterEvent::Gauges(GaugeReading { at: at(78), ..GaugeReading::default() }),
             sample(1, 3, &[f32::from_bits(0xffff_ffff), -0.0, f32::MIN_POSITIVE, f32::INFINITY]),
         ];

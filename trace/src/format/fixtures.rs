@@ -25,10 +25,12 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("PROGRAM_COUNTERS", "takes GPUWHY_KERNEL_SOURCE; its blocks name modules in a folder next to the trace"),
     ("synchronizations", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
     ("events", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
+    ("readings of other processes", "takes another process on the GPU, which no recording has had since"),
     ("events of managed memory", "is not recorded; files of nsys have it"),
 ];
 
-const COUNTERS: [&str; 4] = ["sets of counters", "samples of counters", "NVML readings", "losses of counters"];
+const COUNTERS: [&str; 5] =
+    ["sets of counters", "samples of counters", "NVML readings", "losses of counters", "readings of other processes"];
 const COLLECTIVES: [&str; 2] = ["communicators", "queued operations"];
 
 /// All kinds.
@@ -54,6 +56,7 @@ fn of(path: &Path) -> BTreeSet<&'static str> {
                 CounterEvent::Sample(_) => COUNTERS[1],
                 CounterEvent::Gauges(_) => COUNTERS[2],
                 CounterEvent::Loss(_) => COUNTERS[3],
+                CounterEvent::Process(_) => COUNTERS[4],
             }),
             Event::Collective(event) => Some(match event {
                 CollectiveEvent::Communicator(_) => COLLECTIVES[0],

@@ -44,6 +44,7 @@ pub fn events() -> [CounterEvent; 8] {
         nvlink_received_bytes: Some(1 << 40),
         nvlink_sent_bytes: Some(1 << 41),
         energy_mj: Some(987_654_321_000),
+        ..GaugeReading::default()
     };
     let loss = CounterLoss { device: DeviceId(0), lost: 2, incomplete: 1, first_dropped: 1, slowed: 1, refused: None };
     let refused = CounterLoss { device: DeviceId(1), refused: Some(UnavailableReason::Busy), ..CounterLoss::default() };

@@ -8,7 +8,7 @@ use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::whatif::{BestCase, WORTH_DOING};
 
-use super::builds;
+use super::{builds, other_process};
 use crate::text_format::percent;
 use crate::words;
 
@@ -180,6 +180,7 @@ pub(super) fn advice(cause: Cause, steady: &Leaves, fit: GraphFit) -> &'static s
              cached blocks fit. cudaMalloc and cudaFree may wait for the GPU."
         }
         Cause::KernelBuild => builds::SAME_SHAPES,
+        Cause::OtherProcess => other_process::ADVICE,
         Cause::NoWork => "Record a part of the run in which the program uses the GPU.",
         Cause::CannotTell => "Record a longer part of the program.",
     }
@@ -201,7 +202,7 @@ pub(super) const fn without_cause(largest: Option<Leaf>, reported: bool) -> &'st
         Some(leaf) if is_queued(leaf) => {
             "The GPU was idle for this process while its work was queued. The trace does not show what that work waited for: \
              an event, a host function (cudaLaunchHostFunc), or other work on the GPU, such as that of another process. \
-             GPUWHY_DEPENDENCIES=on records waits for events."
+             GPUWHY_DEPENDENCIES=on records waits for events; NVML reads other processes where it lists this one."
         }
         Some(Leaf::Profiler) => {
             "Tracing itself kept the launching thread busy. Record less: --mode light, or a part of the run (gpuwhy run \

@@ -10,6 +10,7 @@ mod builds;
 mod evidence;
 mod host;
 mod live;
+mod other_process;
 mod phases;
 mod plan;
 mod ranking;
@@ -51,8 +52,7 @@ pub fn bottleneck_of(
     let total: u64 = whole.iter().sum();
     let ranking = Ranking::new(attributor, devices);
     let unknown = Cause::CannotTell.total(&whole) as f64 / total.max(1) as f64;
-    if let Some((cause, reason, advice)) = abstention(attributor, devices, completeness, unknown) {
-        let share = if cause == Cause::NoWork { 1.0 } else { unknown };
+    if let Some((cause, share, reason, advice)) = abstention(attributor, devices, completeness, unknown) {
         let (evidence, recommendation) = (vec![reason], advice.to_owned());
         let (live, details, ranking, plan) = ((cause, share), Vec::new(), Vec::new(), Vec::new());
         return Bottleneck { cause, share, ranking, basis: None, live, evidence, details, recommendation, plan };
@@ -82,6 +82,9 @@ pub fn bottleneck_of(
         evidence.push(advice::graph_sentence(graphs));
     }
     evidence.extend(builds::sentences(cause, &ranking, devices));
+    if cause == Cause::OtherProcess {
+        evidence.extend(other_process::sentences(&ranking, devices));
+    }
     evidence.extend(evidence::compute_gain(cause, &ranking, devices));
     let tracing = whole[Leaf::Profiler as usize] as f64 / total.max(1) as f64;
     if tracing >= TRACING_SHARE {
@@ -143,13 +146,13 @@ fn sum<'a>(rows: impl Iterator<Item = &'a Leaves>) -> Leaves {
     total
 }
 
-/// Reason why no bottleneck can be named, if there is one.
+/// Reason why no bottleneck can be ranked, if there is one, after the cause and its share.
 fn abstention(
     attributor: &Attributor,
     devices: &[DeviceReport],
     completeness: &Completeness,
     unknown: f64,
-) -> Option<(Cause, String, &'static str)> {
+) -> Option<(Cause, f64, String, &'static str)> {
     let received = completeness.kernels + completeness.copies + completeness.memsets + completeness.api_calls;
     let lost = completeness.loss.dropped();
     let operations: u64 = attributor.devices().map(|account| account.operations()).sum();
@@ -159,6 +162,7 @@ fn abstention(
         let calls = counted(completeness.api_calls, "CUDA call");
         return Some((
             Cause::NoWork,
+            1.0,
             format!("No kernel, copy or memset was recorded, only {calls}."),
             "Check that the traced process is the one that uses the GPU, and that it reached its first kernel.",
         ));
@@ -167,6 +171,7 @@ fn abstention(
         let share = lost as f64 / received.saturating_add(lost) as f64 * 100.0;
         return Some((
             Cause::CannotTell,
+            unknown,
             format!("{lost} records ({share:.1} %) were lost, so what looks like idle time may be work."),
             "Give gpuwhy more memory (--buffer-memory) or a free CPU core, and record again.",
         ));
@@ -174,9 +179,12 @@ fn abstention(
     if operations < FEWEST_OPERATIONS || window < SHORTEST_WINDOW {
         let millis = window as f64 / 1e6;
         let reason = format!("Too little data: {} in {millis:.1} ms.", counted(operations, "GPU operation"));
-        return Some((Cause::CannotTell, reason, longer));
+        return Some((Cause::CannotTell, unknown, reason, longer));
     }
     if unknown > UNKNOWN_SHARE {
+        if let Some((share, reason)) = other_process::by_utilization(devices) {
+            return Some((Cause::OtherProcess, share, reason, other_process::ADVICE));
+        }
         let mut causes = Vec::new();
         for leaf in Leaf::ALL.into_iter().filter(|leaf| leaf.cause() == Cause::CannotTell) {
             let nanos: u64 = devices.iter().map(|device| device.steady_leaves[leaf as usize]).sum();
@@ -194,6 +202,7 @@ fn abstention(
         let causes = causes.join(", ");
         return Some((
             Cause::CannotTell,
+            unknown,
             format!("The cause of {:.1} % of the time is not in the records: {causes}.{events}", unknown * 100.0),
             advice,
         ));

@@ -173,7 +173,7 @@ const fn fixes(cause: Cause, copies: bool) -> &'static [ScenarioKind] {
         Cause::Sync => &[ScenarioKind::NoReadbacks, ScenarioKind::NoSyncs],
         Cause::Communication => &[ScenarioKind::CommunicationHidden],
         Cause::Allocator => &[ScenarioKind::NoAllocations],
-        Cause::NoWork | Cause::CannotTell => &[],
+        Cause::OtherProcess | Cause::NoWork | Cause::CannotTell => &[],
     }
 }
 

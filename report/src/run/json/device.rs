@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpuwhy_trace::document::document;
+use profiler_core::attribution::OtherProcess;
 use profiler_core::attribution::leaf::WorkKind;
 use profiler_core::document::leaves;
 use profiler_core::steps::Steps;
@@ -19,6 +20,9 @@ struct StepsOf<'a>(&'a Steps, StepMeaning);
 
 /// A simulation result, with the reason in words if it was refused.
 struct WhatIfOf<'a>(&'a WhatIf);
+
+/// Another process on a device.
+struct OtherProcessOf<'a>(&'a OtherProcess);
 
 /// Overlap of two kinds of work, nanoseconds.
 struct Beneath(WorkKind, WorkKind, u64);
@@ -38,6 +42,7 @@ document! {
         host_lead: from.host_lead,
         gaps: from.gaps,
         builds: from.builds,
+        other_processes: from.other_processes.iter().map(OtherProcessOf).collect::<Vec<_>>(),
         awaited: from.awaited,
         overlap: WorkKind::ALL
             .into_iter()
@@ -72,6 +77,12 @@ document! {
     from: GapSubject {
         kind: from.kind(),
         name: from.name(),
+    }
+    from: OtherProcessOf<'_> {
+        pid: from.0.pid,
+        name: from.0.name.as_str(),
+        busy: from.0.busy(),
+        memory_bytes: (from.0.memory_bytes > 0).then_some(from.0.memory_bytes),
     }
     from: Beneath {
         top: from.0,

@@ -4,7 +4,7 @@ use gpuwhy_trace::cost::PriceSource;
 use gpuwhy_trace::record::{Device, PcieLink};
 use profiler_core::attribution::leaf::{Leaves, Overlap};
 use profiler_core::attribution::statistics::Durations;
-use profiler_core::attribution::{HostLead, KernelBuilds};
+use profiler_core::attribution::{HostLead, KernelBuilds, OtherProcess};
 use profiler_core::counters::power::GaugeSums;
 use profiler_core::steps::{Steady, Step, StepKinds, Steps};
 use profiler_core::whatif::WhatIf;
@@ -50,6 +50,8 @@ pub struct DeviceReport {
     pub gaps: Vec<GapRow>,
     /// Kernels built or loaded after start-up while it waited.
     pub builds: KernelBuilds,
+    /// Other processes on it, the one with the most use first.
+    pub other_processes: Vec<OtherProcess>,
     /// Idle time after start-up that waited for a recorded event, by producer, the longest first.
     pub awaited: Vec<Awaited>,
     /// Operations launched by CUDA graphs; a graph recorded as one unit counts as one.

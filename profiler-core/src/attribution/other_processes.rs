@@ -1,0 +1,162 @@
+//! Other processes on a device, by the driver's readings.
+//!
+//! A queued operation of this process can wait for another process's work. The records do not show that work,
+//! so such a wait is attributed to it only if a reading from right before the wait saw the other process use the
+//! multiprocessors, and this process uses no other device, whose work the operation could wait for. What runs on
+//! other streams of the device cannot be the reason: while the device is idle, nothing of them runs.
+
+use gpuwhy_trace::counters::{CounterEvent, ProcessReading, ProgramName};
+use gpuwhy_trace::record::DeviceId;
+
+/// Devices and processes with readings, and changes of a device; further ones are left out.
+const DEVICE_LIMIT: usize = 256;
+const PROCESS_LIMIT: usize = 256;
+const CHANGE_LIMIT: usize = 65_536;
+/// Longest time that a reading is valid, nanoseconds: five intervals.
+const VALID_NANOS: u64 = 5_000_000_000;
+
+/// Another process on a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OtherProcess {
+    /// Process id.
+    pub pid: u32,
+    /// Name of its program; empty if unknown.
+    pub name: ProgramName,
+    /// Readings of its use of the multiprocessors.
+    pub readings: u64,
+    /// Their sum, percent.
+    pub busy_sum: u64,
+    /// Largest memory that it used, bytes; 0 if unknown.
+    pub memory_bytes: u64,
+}
+
+impl OtherProcess {
+    /// Mean use of the multiprocessors while it was seen, 0 to 1; `None` without readings.
+    pub fn busy(&self) -> Option<f64> {
+        (self.readings > 0).then(|| self.busy_sum as f64 / self.readings as f64 / 100.0)
+    }
+}
+
+#[derive(Debug, Default)]
+struct OnDevice {
+    device: DeviceId,
+    processes: Vec<OtherProcess>,
+    /// Newest use of each process, percent.
+    newest: Vec<u32>,
+    /// Times of readings, and whether any other process used the device then; at most one each second.
+    changes: Vec<(u64, bool)>,
+}
+
+/// Other processes by device.
+#[derive(Debug, Default)]
+pub(super) struct OtherProcesses(Vec<OnDevice>);
+
+impl OtherProcesses {
+    /// Adds a reading. They come in order of time, each before the flush that passes it.
+    pub(super) fn take(&mut self, event: &CounterEvent) {
+        let CounterEvent::Process(reading) = event else { return };
+        let place = self.0.iter().position(|row| row.device == reading.device);
+        let place = place.or_else(|| {
+            (self.0.len() < DEVICE_LIMIT).then(|| {
+                self.0.push(OnDevice { device: reading.device, ..OnDevice::default() });
+                self.0.len() - 1
+            })
+        });
+        if let Some(row) = place.and_then(|place| self.0.get_mut(place)) {
+            row.add(reading);
+        }
+    }
+
+    /// True if the newest reading up to `at` saw another process use the device.
+    pub(super) fn busy_at(&self, device: DeviceId, at: u64) -> bool {
+        let Some(row) = self.0.iter().find(|row| row.device == device) else { return false };
+        let newest = row.changes.partition_point(|&(time, _)| time <= at).checked_sub(1);
+        newest.and_then(|index| row.changes.get(index)).is_some_and(|&(time, busy)| busy && at - time <= VALID_NANOS)
+    }
+
+    /// Other processes seen on a device, the one with the most use first.
+    pub(super) fn on(&self, device: DeviceId) -> Vec<OtherProcess> {
+        let row = self.0.iter().find(|row| row.device == device);
+        let mut processes = row.map_or_else(Vec::new, |row| row.processes.clone());
+        processes.sort_by_key(|process| std::cmp::Reverse((process.busy_sum, process.memory_bytes, process.pid)));
+        processes
+    }
+}
+
+impl OnDevice {
+    fn add(&mut self, reading: &ProcessReading) {
+        let place = self.processes.iter().position(|known| (known.pid, known.name) == (reading.pid, reading.name));
+        let place = place.unwrap_or_else(|| {
+            self.processes.push(OtherProcess { pid: reading.pid, name: reading.name, ..OtherProcess::default() });
+            self.newest.push(0);
+            self.processes.len() - 1
+        });
+        if let (Some(process), Some(newest)) = (self.processes.get_mut(place), self.newest.get_mut(place)) {
+            process.memory_bytes = process.memory_bytes.max(reading.memory_bytes.unwrap_or(0));
+            *newest = reading.busy_percent.unwrap_or(0).min(100);
+            // A process that has ended is read once more.
+            if reading.busy_percent.is_some() && reading.memory_bytes != Some(0) {
+                process.readings += 1;
+                process.busy_sum += u64::from(*newest);
+            }
+        }
+        let busy = self.newest.iter().any(|&percent| percent > 0);
+        let at = reading.at.nanos();
+        let room = self.changes.len() < CHANGE_LIMIT;
+        match self.changes.last_mut() {
+            // Several processes are read at once.
+            Some((last, known)) if at <= *last => *known = busy,
+            _ if room => self.changes.push((at, busy)),
+            _ => {}
+        }
+        if self.processes.len() > PROCESS_LIMIT {
+            self.processes.pop();
+            self.newest.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuwhy_trace::record::Timestamp;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn reading(at: u64, pid: u32, busy: Option<u32>) -> CounterEvent {
+        let at = Timestamp::from_nanos(at * SECOND);
+        let name = ProgramName::new("server");
+        CounterEvent::Process(ProcessReading {
+            at,
+            pid,
+            name,
+            busy_percent: busy,
+            memory_bytes: Some(7),
+            ..ProcessReading::default()
+        })
+    }
+
+    #[test]
+    fn the_newest_reading_counts_for_a_while() {
+        let mut others = OtherProcesses::default();
+        for (at, pid, busy) in [(10, 1, Some(60)), (10, 2, Some(0)), (11, 1, Some(0)), (11, 2, Some(0)), (12, 1, None)]
+        {
+            others.take(&reading(at, pid, busy));
+        }
+        let busy = |at: u64| others.busy_at(DeviceId(0), at * SECOND);
+        assert_eq!([9, 10, 11, 12].map(busy), [false, true, false, false]);
+        others.take(&reading(20, 2, Some(30)));
+        let busy = |at: u64| others.busy_at(DeviceId(0), at * SECOND);
+        assert_eq!([20, 25, 26].map(busy), [true, true, false], "no longer known");
+        assert!(!others.busy_at(DeviceId(1), 20 * SECOND));
+        let seen: Vec<_> = others.on(DeviceId(0)).iter().map(|process| (process.pid, process.busy())).collect();
+        assert_eq!(seen, [(1, Some(0.3)), (2, Some(0.1))]);
+    }
+
+    #[test]
+    fn processes_are_bounded() {
+        let mut others = OtherProcesses::default();
+        (0..1_000).for_each(|pid| others.take(&reading(u64::from(pid), pid, Some(1))));
+        assert_eq!(others.on(DeviceId(0)).len(), PROCESS_LIMIT);
+    }
+}

@@ -1,0 +1,76 @@
+//! Another process that uses the GPU: who it is, how much, and what to do.
+
+use profiler_core::attribution::OtherProcess;
+use profiler_core::attribution::leaf::Leaf;
+
+use super::ranking::Ranking;
+use crate::run::DeviceReport;
+use crate::text_format::{bytes, percent};
+use crate::words;
+
+/// Minimum part of the time in which the GPU worked while all work of this process waited, for another process to
+/// be named by utilization alone. Readings are averages over up to a second.
+const CERTAIN: f64 = 0.15;
+/// Minimum number of readings of the utilization.
+const FEWEST_READINGS: f64 = 3.0;
+/// Processes that are named.
+const NAMED: usize = 2;
+
+pub(super) const ADVICE: &str = "Move one of the two processes to another GPU. Where they must share it, NVIDIA MPS lets small kernels of \
+     both run at the same time instead of in turns.";
+
+/// Sentences about the processes, and the gain without them.
+pub(super) fn sentences(ranking: &Ranking, devices: &[DeviceReport]) -> Vec<String> {
+    let used = |process: &&OtherProcess| process.busy_sum > 0;
+    let seen = devices.iter().flat_map(|device| device.other_processes.iter().filter(used).take(NAMED));
+    let mut sentences: Vec<_> = seen.map(sentence).collect();
+    let share = ranking.share(profiler_core::attribution::leaf::Cause::OtherProcess);
+    let factor = |share: f64| 1.0 / (1.0 - share).max(f64::MIN_POSITIVE);
+    let alone = words::faster(factor(share.share), Some((factor(share.low), factor(share.high))));
+    sentences.push(format!(
+        "With the GPU alone {alone}: the waits subtracted (a rough bound; kernels that shared it would be shorter too)."
+    ));
+    sentences
+}
+
+/// `python3 server.py (pid 812) used the GPU 66 % of the time, and 71.0 GB of its memory (NVML).`
+fn sentence(process: &OtherProcess) -> String {
+    let name = process.name.as_str();
+    let who = match name {
+        "" => format!("The process with pid {}", process.pid),
+        name => format!("{name} (pid {})", process.pid),
+    };
+    let memory = match process.memory_bytes {
+        0 => String::new(),
+        memory => format!(", and {} of its memory", bytes(memory)),
+    };
+    format!("{who} used the GPU {} of the time{memory} (NVML).", percent(process.busy().unwrap_or(0.0)))
+}
+
+/// The share of the time in which the GPU certainly worked for another process, and the reason, if readings of
+/// the utilization by all processes show that: the GPU worked while all work of this process waited.
+pub(super) fn by_utilization(devices: &[DeviceReport]) -> Option<(f64, String)> {
+    // Work may wait for another device.
+    let [device] = devices else { return None };
+    let busy = &device.gauges.as_ref()?.busy;
+    let mean = busy.mean().filter(|_| busy.count() >= FEWEST_READINGS)?;
+    let total = device.steady_leaves.iter().sum::<u64>().max(1) as f64;
+    let part = |wanted: fn(Leaf) -> bool| {
+        Leaf::ALL.into_iter().filter(|&leaf| wanted(leaf)).map(|leaf| device.steady_leaves[leaf as usize]).sum::<u64>()
+            as f64
+            / total
+    };
+    let waits = part(|leaf| leaf == Leaf::DependencyWait);
+    // Two parts of one time overlap by at least this much.
+    let both = mean + waits - 1.0;
+    let own = percent(part(Leaf::is_busy));
+    (both >= CERTAIN).then(|| {
+        let reason = format!(
+            "Another process uses this GPU: it was busy {} of the time (NVML, all processes), {own} with work of this \
+             program, whose next work was queued for {} of the time.",
+            percent(mean),
+            percent(waits)
+        );
+        (both, reason)
+    })
+}
