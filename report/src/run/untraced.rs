@@ -24,7 +24,10 @@ impl Untraced {
     pub(super) fn of(what_if: Option<&WhatIf>, account: &DeviceAccount, attributor: &Attributor) -> Option<Self> {
         let (source, what_if) = (attributor.price_source(), what_if?);
         let part = what_if.untraced.filter(|_| source != PriceSource::Unknown)?;
-        let measured_step_ns = median(&account.steps()).or_else(|| what_if.step_ns())?;
+        // As in the headline: of two kinds of steps, the mean.
+        let kinds = account.typical_steps().filter(|steps| steps.kinds.is_some());
+        let mean = kinds.map(|steps| steps.mean_duration());
+        let measured_step_ns = mean.or_else(|| median(&account.steps())).or_else(|| what_if.step_ns())?;
         let step_ns = (measured_step_ns as f64 * part).round() as u64;
         Some(Self { step_ns, measured_step_ns, share_of_tracing: 1.0 - part, source })
     }

@@ -86,6 +86,10 @@ pub(super) const NO_DEVICE_COPIES: &str = "Remove copies within the GPU that are
 pub(super) const READS_FIRST: &str =
     " First remove the reads of single values (.item(), .cpu()) from the step: a graph cannot contain them.";
 
+/// Instead of a gain outside of kernels, where measuring kernels made the steps longer.
+pub(super) const STRETCHED: &str = " Gains from changes on the CPU are not predicted, because measuring kernels stretched some \
+                                    steps.";
+
 /// Sentence about the largest gain outside of kernels, if it justifies a step of a plan.
 pub(super) fn beside_compute(best_case: Option<&BestCase>) -> String {
     match best_case.filter(|best_case| best_case.speedup >= WORTH_DOING) {
@@ -199,7 +203,7 @@ pub(super) const fn without_cause(largest: Option<Leaf>, reported: bool) -> &'st
         }
         Some(Leaf::Profiler) => {
             "Tracing itself kept the launching thread busy. Record less: --mode light, or a part of the run (gpuwhy run \
-             --delay 60 --duration 10)."
+             --delay and --duration)."
         }
         _ => "The launches of that work are missing. Record the program from its start (gpuwhy run).",
     }

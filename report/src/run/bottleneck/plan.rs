@@ -5,12 +5,13 @@
 //! a step. A CUDA graph cannot contain a wait, a read of a value or an allocation, so removing these comes
 //! before it if worth a step; and where copies are most of the launches, joining them does.
 
-use profiler_core::attribution::leaf::{Cause, Leaves};
+use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING, WhatIf};
 
 use super::advice::GraphFit;
 use super::evidence::small_copies;
-use crate::run::{DeviceReport, PlanStep};
+use super::host::{main_work, writes_checkpoints};
+use crate::run::{DeviceReport, HostReport, PlanStep};
 
 /// Maximum number of steps of a plan; the simulation combines no more.
 const MOST_STEPS: usize = 3;
@@ -19,7 +20,12 @@ const MOST_STEPS: usize = 3;
 const NEARLY: f64 = 0.9;
 
 /// Returns up to three steps; none if nothing was simulated or no fix is worth a step.
-pub(super) fn plan(cause: Cause, devices: &[DeviceReport], graphs: GraphFit) -> Vec<PlanStep> {
+pub(super) fn plan(
+    cause: Cause,
+    devices: &[DeviceReport],
+    graphs: GraphFit,
+    host: Option<&HostReport>,
+) -> Vec<PlanStep> {
     let longest = devices.iter().max_by_key(|device| device.steady_leaves.iter().sum::<u64>());
     let Some((device, what_if)) = longest.and_then(|device| Some((device, device.what_if.as_ref()?))) else {
         return Vec::new();
@@ -40,7 +46,16 @@ pub(super) fn plan(cause: Cause, devices: &[DeviceReport], graphs: GraphFit) -> 
         // The gain of several fixes has a larger error, but is not less than that of the first one.
         let interval = (interval.0.max(least), interval.1);
         least = interval.0;
-        steps.push(PlanStep { kind, action: action(kind, graphs), because, speedup, interval, then: None });
+        let action = match kind {
+            ScenarioKind::NoHostWork => host_action(host),
+            ScenarioKind::ReadsReduced if host.is_some_and(writes_checkpoints) => {
+                "copy less to the CPU: write checkpoints less often".to_owned()
+            }
+            // Nothing to pin.
+            ScenarioKind::CopiesOverlapped if !pageable(devices) => "overlap the copies with the kernels".to_owned(),
+            _ => action(kind, graphs).to_owned(),
+        };
+        steps.push(PlanStep { kind, action, because, speedup, interval, then: None });
     }
     for index in 0..steps.len() {
         let next = steps.get(index + 1).map(|next| cause_of(next.kind));
@@ -182,6 +197,19 @@ fn reason(cause: Cause, kind: ScenarioKind) -> Option<&'static str> {
     }
 }
 
+/// Recommended change of the CPU work between launches, with its largest part.
+fn host_action(host: Option<&HostReport>) -> String {
+    let most = host.and_then(main_work).map_or(String::new(), |most| format!(", above all {most}"));
+    format!("move the CPU work between launches out of the loop{most}")
+}
+
+fn pageable(devices: &[DeviceReport]) -> bool {
+    let time = |device: &DeviceReport| -> u64 {
+        Leaf::ALL.into_iter().filter(|leaf| leaf.is_pageable()).map(|leaf| device.steady_leaves[leaf as usize]).sum()
+    };
+    devices.iter().any(|device| time(device) > 0)
+}
+
 /// Recommended change, in words that follow a number.
 fn action(kind: ScenarioKind, graphs: GraphFit) -> &'static str {
     match kind {
@@ -198,8 +226,7 @@ fn action(kind: ScenarioKind, graphs: GraphFit) -> &'static str {
             "remove the copies within the GPU (.clone(), .contiguous(), .to(), torch.cat)"
         }
         ScenarioKind::ReadsReduced => "reduce results on the GPU before copying them",
-        ScenarioKind::NoHostWork => "move the CPU's other work out of the loop",
         ScenarioKind::KernelsAtRoof => "make the kernels use the GPU better",
-        ScenarioKind::Base | ScenarioKind::Untraced | ScenarioKind::DeviceOnly => "",
+        ScenarioKind::Base | ScenarioKind::Untraced | ScenarioKind::DeviceOnly | ScenarioKind::NoHostWork => "",
     }
 }

@@ -107,13 +107,24 @@ impl Ranking {
         rows
     }
 
-    /// A cause whose size is not distinguishable from that of `cause`: their intervals overlap.
+    /// A cause whose recoverable time is not distinguishable from that of `cause`: their intervals overlap.
     pub(super) fn rival(&self, cause: Cause) -> Option<(Cause, TimeShare)> {
-        let low = self.share(cause).low;
+        let part = |row: &RankedCause| row.recoverable / row.share.share.max(f64::MIN_POSITIVE);
+        let own = self.row(cause)?;
+        let low = part(own) * own.share.low;
         self.steady.as_ref()?;
         let others = self.rows.iter().filter(|row| row.cause != cause && can_be_first(row.cause));
-        let rivals = others.filter(|row| row.share.high > low).map(|row| (row.cause, row.share));
+        let rivals = others.filter(|row| part(row) * row.share.high > low).map(|row| (row.cause, row.share));
         rivals.max_by(|a, b| a.1.share.total_cmp(&b.1.share))
+    }
+
+    /// A cause with more time than `cause`, of which a simulation recovers less; with the recoverable share.
+    pub(super) fn larger(&self, cause: Cause) -> Option<(Cause, f64, f64)> {
+        let own = self.share(cause).share;
+        let others = self.rows.iter().filter(|row| row.cause != cause && can_be_first(row.cause));
+        let larger = others.filter(|row| row.share.share > own && row.by == RecoverableBy::Simulation);
+        let largest = larger.max_by(|a, b| a.share.share.total_cmp(&b.share.share))?;
+        Some((largest.cause, largest.share.share, largest.recoverable))
     }
 }
 

@@ -97,7 +97,7 @@ impl TypicalSteps {
 pub struct Untraced {
     /// Duration of a step, nanoseconds.
     pub step_ns: u64,
-    /// Median duration with gpuwhy, nanoseconds.
+    /// Median duration with gpuwhy, nanoseconds; the mean of two kinds of steps.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub measured_step_ns: u64,
     /// Share of a step with gpuwhy that is tracing overhead, 0 to 1.
