@@ -87,11 +87,11 @@ fn says(bottleneck: &Bottleneck, words: &str) -> bool {
 
 #[test]
 fn looks_speak_from_half_of_the_time_on() {
-    let seen = |millis| says(&judge(Leaf::HostCpu, &[(HostCause::Code, millis)], &[]), "the launching thread was");
+    let seen = |millis| says(&judge(Leaf::HostCpu, &[(HostCause::Code, millis)], &[]), "the launching threads were");
     assert!(seen(300) && !seen(299));
     // Samples of another cause do not count for this one.
     let other = judge(Leaf::HostCpu, &[(HostCause::LoaderWait, 600)], &[]);
-    assert!(!says(&other, "the launching thread was"), "{:?}", other.evidence);
+    assert!(!says(&other, "the launching threads were"), "{:?}", other.evidence);
     let inferred = judge(Leaf::DataLoading, &[(HostCause::LoaderWait, 299)], &[]);
     assert!(says(&inferred, "Inferred from a pattern"), "{:?}", inferred.evidence);
     assert!(!says(&judge(Leaf::DataLoading, &[(HostCause::LoaderWait, 300)], &[]), "Inferred from a pattern"));
@@ -117,7 +117,7 @@ fn three_lines_of_the_group_and_its_four_largest_causes_are_named() {
     let about_host: Vec<_> = bottleneck
         .evidence
         .iter()
-        .filter(|sentence| sentence.contains("train.py") || sentence.contains("the launching thread was"))
+        .filter(|sentence| sentence.contains("train.py") || sentence.contains("the launching threads were"))
         .collect();
     assert_eq!(
         about_host,
@@ -125,8 +125,8 @@ fn three_lines_of_the_group_and_its_four_largest_causes_are_named() {
             "Running code at train.py:42 (main) takes 3.0 ms a step (30 %).",
             "Waiting for storage at train.py:43 (main) takes 10 % of the time.",
             "Running code at train.py:44 (main) takes 5 % of the time.",
-            "While the GPU was idle, the launching thread was running code 300.0 ms, waiting for storage 90.0 ms, \
-         waiting for a lock or queue 80.0 ms, waiting for input or output 20.0 ms."
+            "The GPU was idle while the launching threads were running code 30 %, waiting for storage 9 %, waiting for a lock or \
+             queue 8 %, waiting for input or output 2 % of the time."
         ]
     );
 }

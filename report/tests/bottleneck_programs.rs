@@ -51,8 +51,8 @@ fn unusual_steps_are_set_aside_and_the_longest_three_named() {
     let aside = sentence(bottleneck, "Not counted");
     assert_eq!(
         aside,
-        "Not counted: 4 steps of over 1.5 times the median: 40.0 ms (CPU busy with other work 35.0 ms), 30.0 ms (CPU busy \
-         with other work 25.0 ms), 20.0 ms (CPU busy with other work 15.0 ms)."
+        "Not counted: 4 steps of over 1.5 times the median: 40.0 ms (CPU running or not sampled 35.0 ms), 30.0 ms (CPU \
+         running or not sampled 25.0 ms), 20.0 ms (CPU running or not sampled 15.0 ms)."
     );
     assert!(says(bottleneck, &format!("Over {} typical steps of 10.0 ms: ", basis.steps)));
     let one = stepping(1, (0..100).map(|index| if index == 50 { 16_000 } else { 10_000 }), |_| 5_000);

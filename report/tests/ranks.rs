@@ -202,8 +202,9 @@ fn more_work_in_each_step_is_reported_as_computation_whatever_happened_at_the_st
     assert_eq!((leaf, more), (Leaf::Compute, 199 * MS / 2), "{straggler:?}");
     let Some(ExcessEvidence::Kernel { name, counts, .. }) = &straggler.evidence else { panic!("{straggler:?}") };
     assert_eq!((name.as_str(), *counts), ("ampere_sgemm", (800, 600)));
-    let text = report.text();
+    let text = report.text().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("More work: ampere_sgemm ran 800 times against 600"), "{text}");
+    assert!(text.contains("100 % of all waiting (1.0 % of the ranks' time) is for it"), "{text}");
 }
 
 /// Groups named by the communication library are not treated as all ranks, and each is assessed separately.

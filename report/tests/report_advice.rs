@@ -6,7 +6,7 @@ use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::Style;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Loss, MemoryKind};
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::attribution::leaf::{Cause, Leaf};
 
 /// `steps` times `step(scenario, start in microseconds)`, `period` microseconds apart.
 fn steps(count: u64, period: u64, step: impl Fn(&mut Scenario, u64)) -> Scenario {
@@ -41,6 +41,22 @@ fn nothing_to_gain_is_said_only_where_no_best_case_says_otherwise() {
         "{}",
         late.summary()
     );
+}
+
+#[test]
+fn a_large_part_that_is_left_out_is_said() {
+    let mut report = of_cause(&computing(985), Cause::GpuCompute);
+    assert_eq!(report.left_out(), None);
+    // As long again before the first step, waiting for the CPU.
+    let device = &mut report.devices[0];
+    device.leaves[Leaf::HostCpu as usize] += device.window_ns;
+    device.window_ns *= 2;
+    let said = report.left_out().unwrap();
+    assert!(
+        said.starts_with("Left out: start-up, ") && said.ends_with(", mostly CPU work between launches."),
+        "{said}"
+    );
+    assert!(report.summary().contains(&said[..20]), "{}", report.summary());
 }
 
 #[test]

@@ -89,8 +89,8 @@ fn what_is_gone_in_each_world_is_said() {
         (Cause::Copy, ScenarioKind::CopiesOverlapped, "copies used pinned memory and overlapped the kernels"),
         (Cause::Communication, ScenarioKind::CommunicationHidden, "communication overlapped the kernels"),
         (Cause::Allocator, ScenarioKind::NoAllocations, "memory were kept instead of freed and allocated again"),
-        (Cause::HostCpu, ScenarioKind::NoHostWork, "the CPU did no other work between launches"),
-        (Cause::KernelBuild, ScenarioKind::NoHostWork, "the CPU did no other work between launches"),
+        (Cause::HostCpu, ScenarioKind::NoHostWork, "there were no CPU work between launches"),
+        (Cause::KernelBuild, ScenarioKind::NoHostWork, "there were no CPU work between launches"),
     ];
     for (cause, kind, condition) in causes {
         assert_eq!((ScenarioKind::without(cause), words::condition(kind)), (Some(kind), condition));

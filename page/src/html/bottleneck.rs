@@ -33,6 +33,9 @@ pub(super) fn write(page: &mut String, report: &Report) {
         for sentence in bottleneck.evidence.iter().skip(1) {
             let _ = writeln!(page, "<li>{}</li>", escaped(sentence));
         }
+        if let Some(sentence) = report.left_out() {
+            let _ = writeln!(page, "<li>{}</li>", escaped(&sentence));
+        }
         page.push_str("</ul>\n");
     }
     let _ = writeln!(page, "<p class=\"advice\"><b>What to do:</b> {}</p>", escaped(&bottleneck.recommendation));
@@ -45,7 +48,7 @@ pub(super) fn write(page: &mut String, report: &Report) {
             let _ = writeln!(
                 page,
                 "<li>{}{}: {}.{}</li>",
-                escaped(&words::capitalized(step.action)),
+                escaped(&words::capitalized(&step.action)),
                 escaped(&because),
                 step.gain(index == 0),
                 then.unwrap_or_default(),

@@ -142,6 +142,13 @@ fn drift(clock: &HostClock) -> f64 {
     clock.drift_ppb as f64 / 1_000.0
 }
 
+/// The part of the ranks' time that is waiting, if it is known.
+fn waiting_words(report: &RanksReport) -> String {
+    let sum = |of: fn(&RankRow) -> u64| report.rows.iter().map(of).fold(0, u64::saturating_add) as f64;
+    let share = sum(|row| row.waited_ns) / sum(|row| row.window_ns).max(1.0);
+    if share > 0.0 { format!(" ({:.1} % of the ranks' time)", share * 100.0) } else { String::new() }
+}
+
 /// Sentences about which rank is late, by how much, and why.
 fn straggler_sentences(report: &RanksReport, straggler: &Straggler) -> String {
     let row = &report.rows[straggler.row];
@@ -154,10 +161,11 @@ fn straggler_sentences(report: &RanksReport, straggler: &Straggler) -> String {
             median * 100.0
         ),
         None => format!(
-            "rank {}: {:.0} % of all waiting is for it; it began {} of {} collectives last, {} after the first rank in the \
+            "rank {}: {:.0} % of all waiting{} is for it; it began {} of {} collectives last, {} after the first rank in the \
              median.",
             row.rank,
             straggler.share * 100.0,
+            waiting_words(report),
             row.last,
             report.collectives,
             duration(row.late_ns)

@@ -145,9 +145,9 @@ pub fn compute_evidence(compute: &ComputeSplit) -> Vec<String> {
                 GridClass::UnderFilled => {
                     format!("kernels with fewer blocks than the GPU's {} multiprocessors", compute.multiprocessors)
                 }
-                _ => format!("kernels whose last blocks leave {:.0} % of the GPU or more empty", TAIL_SHARE * 100.0),
+                _ => format!("grids whose last blocks leave {:.0} % of the GPU or more idle", TAIL_SHARE * 100.0),
             };
-            format!("{} of the kernels' time is in {what}.", percent(compute.share(class)))
+            format!("{} of the time of kernels is in {what}.", percent(compute.share(class)))
         })
         .collect()
 }

@@ -27,11 +27,25 @@ const LINES: usize = 32;
 const CONFIDENCE: f64 = 1.96;
 /// Source lines shown in the long report.
 const LINES_SHOWN: usize = 3;
+/// Minimum share of the time, and number of samples, of a line that is named.
+const EVIDENT_SHARE: f64 = 0.02;
+const EVIDENT_SAMPLES: u64 = 10;
 
 impl LineRow {
     /// The place after its preposition: `at train.py:42 (main)`, or `in thread 1779` without lines.
     pub fn at_place(&self) -> String {
         format!("{} {}", if self.file.is_empty() { "in" } else { "at" }, self.place())
+    }
+
+    /// True if it has enough time and samples to be named.
+    pub(super) fn is_evident(&self) -> bool {
+        self.share >= EVIDENT_SHARE && self.samples >= EVIDENT_SAMPLES
+    }
+
+    /// True if it is the call of PyTorch's backward pass.
+    pub(super) fn is_backward(&self) -> bool {
+        let called = self.within.as_ref().map_or(&self.function, |(function, _)| function);
+        called == "_engine_run_backward"
     }
 
     /// Display text: `train.py:42 (main), in torch/optim/adamw.py (step)`.
@@ -42,6 +56,9 @@ impl LineRow {
         // A native function has no line.
         let line = if self.line == 0 { String::new() } else { format!(":{}", self.line) };
         let mut place = format!("{}{line} ({})", short_path(&self.file), shortened(&self.function, 40));
+        if self.is_backward() && self.within.is_some() {
+            return place + ", in the backward pass";
+        }
         if let Some((function, file)) = &self.within {
             let part = match self.within_ns as f64 / self.total_ns.max(1) as f64 * 100.0 {
                 whole if whole >= 99.5 => String::new(),
@@ -90,7 +107,10 @@ impl HostReport {
         causes.sort_by_key(|row| (std::cmp::Reverse(row.total_ns), row.cause));
         let longest = devices.iter().max_by_key(|device| device.window_ns);
         let reported = longest.filter(|device| device.step_meaning.recognized_by.is_some());
-        let step = reported.and_then(|device| device.steps.as_ref()).map(|steps| steps.duration_percentile(50));
+        // As in the headline: of two kinds of steps, the mean.
+        let mean = |device: &DeviceReport| Some(device.typical?).filter(|of| of.kinds.is_some()).map(|of| of.mean_ns);
+        let median = |device: &DeviceReport| Some(device.steps.as_ref()?.duration_percentile(50));
+        let step = reported.and_then(|device| mean(device).or_else(|| median(device)));
         let steady = steady.max(1) as f64;
         let row = |row: Called<'_>| {
             let Called { place, cause, time, within_ns } = row;
@@ -158,20 +178,20 @@ impl HostReport {
             return;
         }
         let percent = |nanos: u64| nanos as f64 / totals.covered_ns.max(1) as f64 * 100.0;
-        let mut parts = vec![
-            format!("running {:.1} %", percent(totals.on_cpu_ns)),
-            format!("waiting for a CPU core {:.1} %", percent(totals.runnable_ns)),
-        ];
+        let mut parts = vec![format!("running {:.1} %", percent(totals.on_cpu_ns))];
+        if percent(totals.runnable_ns) >= 0.05 {
+            parts.push(format!("waiting for a CPU core {:.1} %", percent(totals.runnable_ns)));
+        }
         let mut waits: Vec<_> =
             HostCause::ALL.into_iter().map(|cause| (totals.off_cpu_ns[cause as usize], cause)).collect();
         waits.sort_by_key(|&(nanos, cause)| (std::cmp::Reverse(nanos), cause));
         for (nanos, cause) in waits.into_iter().take(4).filter(|&(nanos, _)| percent(nanos) >= 0.05) {
-            parts.push(format!("{} {:.1} % ({})", words::activity(cause), percent(nanos), duration(nanos)));
+            parts.push(format!("{} {:.1} %", words::activity(cause), percent(nanos)));
         }
-        let failed = if self.failed == 0 { String::new() } else { format!(", {} failed", self.failed) };
+        let failed = if self.failed == 0 { String::new() } else { format!("; {} more failed", self.failed) };
         let samples = counted(totals.samples, "sample");
         wrapped(out, "CPU, launching threads: ", &format!("{} ({samples}{failed})", parts.join(", ")));
-        for row in self.lines.iter().take(LINES_SHOWN).filter(|row| row.share >= 0.005) {
+        for row in self.lines.iter().filter(|row| row.is_evident()).take(LINES_SHOWN) {
             let cost =
                 row.step_ns.map_or_else(|| duration(row.total_ns), |nanos| format!("{} a step", duration(nanos)));
             let share = row.share * 100.0;
@@ -313,6 +333,9 @@ mod tests {
             step_ns: None,
         };
         assert_eq!(row.place(), "train.py:7 (step), in libtorch_cpu.so (80 % at::add)");
+        let called = ("_engine_run_backward".to_owned(), "/lib/site-packages/torch/autograd/graph.py".to_owned());
+        let backward = LineRow { within: Some(called), ..row.clone() };
+        assert_eq!(backward.place(), "train.py:7 (step), in the backward pass");
         let native = LineRow { within: None, line: 0, file: "libcudnn.so.9".to_owned(), ..row };
         assert_eq!(native.place(), "libcudnn.so.9 (step)");
     }

@@ -4,7 +4,7 @@ use gpuwhy_trace::record::{LaunchConfigId, NameId};
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::counters::roofs::{Roof, Weighed};
-use profiler_core::whatif::WORTH_SHOWING;
+use profiler_core::whatif::{ScenarioKind, WORTH_SHOWING};
 use rustc_hash::FxHashMap;
 
 use super::{DeviceReport, NamedLimits};
@@ -53,6 +53,14 @@ pub(super) fn simulate(
     }
 }
 
+/// True if one kernel gains no more than all of them together, which leave out kernels that wait: nothing shows
+/// that these can get close to a peak.
+pub(super) fn is_within_reach(device: &DeviceReport, speedup: f64) -> bool {
+    let what_if = device.what_if.as_ref().filter(|what_if| what_if.refused.is_none());
+    let all = what_if.and_then(|what_if| what_if.best_case(ScenarioKind::KernelsAtRoof));
+    all.is_none_or(|all| speedup <= all.speedup * WORTH_SIMULATING)
+}
+
 /// `about 1.12x faster (1.08x to 1.15x), and the bottleneck then`: at 90 % of the roofline.
 pub(super) fn gain_words(gains: &KernelGains) -> String {
     let how = if gains.at_90.is_simulated() { "" } else { " (by subtraction)" };
@@ -72,7 +80,8 @@ pub(super) fn gain_sentences(device: &DeviceReport) -> Vec<String> {
             let named = row.limits.as_ref()?;
             let gains = named.gains.filter(|gains| gains.at_90.is_simulated())?;
             let (roof, used, _) = named.limits.roof?;
-            (gains.at_90.speedup >= WORTH_SHOWING).then_some((gains, roof, used, name))
+            let speedup = gains.at_90.speedup;
+            (speedup >= WORTH_SHOWING && is_within_reach(device, speedup)).then_some((gains, roof, used, name))
         })
         .collect();
     found.sort_by(|a, b| b.0.at_90.speedup.total_cmp(&a.0.at_90.speedup).then_with(|| a.3.cmp(&b.3)));

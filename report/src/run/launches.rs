@@ -351,6 +351,9 @@ fn library_table(out: &mut Page, rows: &[LibraryRow]) {
 }
 
 fn line_table(out: &mut Page, lines: &KernelLines) {
+    if lines.lines.is_empty() {
+        return;
+    }
     let _ = writeln!(
         out,
         "\n== kernel time by line (estimate, {}; {} of {} not sampled)",
@@ -358,9 +361,6 @@ fn line_table(out: &mut Page, lines: &KernelLines) {
         duration(lines.not_sampled_ns),
         duration(lines.kernel_ns)
     );
-    if lines.lines.is_empty() {
-        return;
-    }
     let _ = writeln!(
         out,
         "{:>10} {:>6} {:>15} {:>7}  launched at: largest kernel",

@@ -13,7 +13,7 @@ use profiler_core::steps::Steady;
 use profiler_core::whatif::WORTH_SHOWING;
 use rustc_hash::FxHashMap;
 
-use super::kernel_gains::{ROOFS, gain_sentences, gain_words, simulate};
+use super::kernel_gains::{ROOFS, gain_sentences, gain_words, is_within_reach, simulate};
 use super::{ComputeLimits, DeviceReport, KernelRow, NamedLimits, RangesReport};
 use crate::kernels::{KernelGains, StepGain};
 use crate::text_format::names::short_names;
@@ -178,7 +178,7 @@ pub(super) fn evidence(devices: &[DeviceReport]) -> Vec<String> {
     let mut sentences = Vec::new();
     if let Some(limits) = device.limits.as_ref().filter(|limits| limits.tells()) {
         sentences.push(division_sentence(limits));
-        sentences.extend(kernel_sentence(&device.kernels));
+        sentences.extend(kernel_sentence(device));
         if let Some(busy) = limits.busy_while_idle.filter(|busy| *busy >= FOREIGN) {
             sentences.push(format!(
                 "Multiprocessors were busy {} while no kernel of this process ran: another process uses the GPU.",
@@ -210,7 +210,8 @@ fn division_sentence(limits: &ComputeLimits) -> String {
 }
 
 /// Sentence about the kernel that loses the most time against its roofline.
-fn kernel_sentence(kernels: &[KernelRow]) -> Option<String> {
+fn kernel_sentence(device: &DeviceReport) -> Option<String> {
+    let kernels = &device.kernels;
     let names = short_names(kernels.iter().map(|row| row.name.as_str()), 60);
     let known = kernels.iter().zip(names).filter(|(row, _)| !row.communication).filter_map(|(row, name)| {
         let (roof, used, error) = row.limits?.limits.roof?;
@@ -220,7 +221,7 @@ fn kernel_sentence(kernels: &[KernelRow]) -> Option<String> {
     let lost = |row: &KernelRow, used: f64| row.durations.total() as f64 * (0.9 - used).max(0.0);
     let (_, roof, used, error, gains, name) = known.max_by(|a, b| lost(a.0, a.2).total_cmp(&lost(b.0, b.2)))?;
     let gain = gains
-        .filter(|gains| gains.at_90.speedup >= WORTH_SHOWING)
+        .filter(|gains| gains.at_90.speedup >= WORTH_SHOWING && is_within_reach(device, gains.at_90.speedup))
         .map_or(String::new(), |gains| format!("; at 90 % of it a step would be {}", gain_words(&gains)));
     Some(format!(
         "Kernel {name} is furthest below its roofline: it uses {:.0} % (±{:.0}) of {}{gain}.",

@@ -44,7 +44,7 @@ pub use model::{
     ApiRow, Awaited, Bottleneck, BurstRow, BurstTable, CaptureRow, CaptureTable, CauseRow, ComputeLimits, ComputeSplit,
     CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry,
     KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LaunchSite, LibraryRow, LineRow, LockHolderRow, MemoryReport,
-    MemoryRow, NamedLimits, PeakBy, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Report, RunPart,
+    MemoryRow, NamedLimits, PeakBy, PhaseRow, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Report, RunPart,
     SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced,
 };
 pub use price::{RunCost, Saving};

@@ -45,8 +45,7 @@ const CLEAR_WAITS: [(HostCause, &str); 4] = [
     (HostCause::Child, "waiting for a child process"),
 ];
 
-const MEASURE: &str = "Record the GPU work to see the cause and what it costs: gpuwhy run --mode light, or a part of the run \
-                       (gpuwhy run --delay 60 --duration 10).";
+const MEASURE: &str = "Record the GPU work to see the cause and what it costs: gpuwhy run --mode light";
 
 const SEE_BURST: &str = "Open the report of a burst (a short recording of GPU work) for its causes, kernels and best cases: \
                          gpuwhy report --capture 1 TRACE (--capture 2 for the second burst).";
@@ -80,7 +79,11 @@ pub(crate) fn bottleneck(report: &Report, samples: &SampleTotals) -> Bottleneck 
         live: (cause, share),
         evidence,
         details: Vec::new(),
-        recommendation: if report.bursts.is_some() { SEE_BURST } else { MEASURE }.to_owned(),
+        recommendation: match &report.bursts {
+            Some(bursts) if !bursts.rows.is_empty() => SEE_BURST.to_owned(),
+            _ => format!("{MEASURE}{}.", words::part_of_a_run(report.shown_ns(), ", or a part of the run")),
+        },
+        phases: Vec::new(),
         plan: Vec::new(),
     }
 }
@@ -216,9 +219,13 @@ fn evidence(utilization: &Utilization, samples: &SampleTotals) -> Vec<String> {
     if samples.covered_ns > 0 {
         let percent = |nanos: u64| nanos as f64 / samples.covered_ns as f64 * 100.0;
         sentences.push(format!(
-            "The launching thread was running {:.0} % of the time, and in its data loader {:.0} % ({}).",
+            "The launching thread was running {:.0} % of the time{} ({}).",
             percent(samples.on_cpu_ns),
-            percent(samples.data_loading_ns),
+            if samples.data_loading_ns > 0 {
+                format!(", and in its data loader {:.0} %", percent(samples.data_loading_ns))
+            } else {
+                String::new()
+            },
             counted(samples.samples, "sample")
         ));
     }

@@ -27,10 +27,10 @@ pub struct RunCost {
 }
 
 /// Savings per day by a fix, for the same work.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Saving {
     /// Recommended change.
-    pub action: &'static str,
+    pub action: String,
     /// Expected savings per day.
     pub a_day: f64,
     /// Savings at the ends of the gain's interval.
@@ -48,7 +48,7 @@ impl Report {
         causes.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let saved = |speedup: f64| a_day * (1.0 - 1.0 / speedup.max(1.0));
         let fixes = self.bottleneck.plan.iter().map(|fix| Saving {
-            action: fix.action,
+            action: fix.action.clone(),
             a_day: saved(fix.speedup),
             interval: (saved(fix.interval.0), saved(fix.interval.1)),
         });

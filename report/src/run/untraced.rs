@@ -24,7 +24,10 @@ impl Untraced {
     pub(super) fn of(what_if: Option<&WhatIf>, account: &DeviceAccount, attributor: &Attributor) -> Option<Self> {
         let (source, what_if) = (attributor.price_source(), what_if?);
         let part = what_if.untraced.filter(|_| source != PriceSource::Unknown)?;
-        let measured_step_ns = median(&account.steps()).or_else(|| what_if.step_ns())?;
+        // As in the headline: of two kinds of steps, the mean.
+        let kinds = account.typical_steps().filter(|steps| steps.kinds.is_some());
+        let mean = kinds.map(|steps| steps.mean_duration());
+        let measured_step_ns = mean.or_else(|| median(&account.steps())).or_else(|| what_if.step_ns())?;
         let of_step = |part: f64| (measured_step_ns as f64 * part).round() as u64;
         let (least, most) = what_if.untraced_range()?;
         let step_range_ns = (of_step(least), of_step(most));

@@ -29,7 +29,7 @@ pub const fn condition(kind: ScenarioKind) -> &'static str {
         ScenarioKind::CopiesJoined => "small copies in a row were one",
         ScenarioKind::ReadsReduced => "results were reduced on the GPU before they are copied to the CPU",
         ScenarioKind::DeviceCopiesGone => "there were no large copies within the GPU",
-        ScenarioKind::NoHostWork => "the CPU did no other work between launches",
+        ScenarioKind::NoHostWork => "there were no CPU work between launches",
         ScenarioKind::DeviceOnly => "the CPU cost no time at all",
         ScenarioKind::KernelsAtRoof => "each kernel reached 90 % of the peak of its busiest unit",
     }

@@ -56,11 +56,11 @@ pub(crate) const fn what_the_gpu_does(cause: Cause) -> &'static str {
 pub const fn spent(cause: Cause) -> &'static str {
     match cause {
         Cause::DataLoading => "waiting for data",
-        Cause::HostCpu => "waiting for CPU work",
+        Cause::HostCpu => "CPU work between launches",
         Cause::Copy => "copying memory",
         Cause::Launch => "waiting for launches",
         Cause::GpuCompute => "computing",
-        Cause::Sync => "idle after synchronization",
+        Cause::Sync => "idle because the CPU waited for it",
         Cause::Communication => "communicating",
         Cause::Allocator => "waiting for memory allocation",
         Cause::KernelBuild => "waiting for kernels to be built",
@@ -85,12 +85,12 @@ pub const fn cause(leaf: Leaf) -> &'static str {
         Leaf::CopyD2d => "copying within the GPU",
         Leaf::CopyOther => "other copies",
         Leaf::Memset => "setting memory",
-        Leaf::SyncDrain => "idle after synchronization",
+        Leaf::SyncDrain => "idle, CPU waited for the GPU",
         Leaf::RuntimeApi => "other CUDA calls",
         Leaf::Allocator => "memory allocation",
         Leaf::KernelBuild => "building or loading kernels",
         Leaf::Dispatch => "framework overhead between launches",
-        Leaf::HostCpu => "CPU busy with other work",
+        Leaf::HostCpu => "CPU running or not sampled",
         Leaf::HostBlocked => "CPU asleep or blocked",
         Leaf::DataLoading => "waiting for data",
         Leaf::LaunchApi => "inside launch calls",
@@ -128,6 +128,16 @@ pub const fn activity(cause: HostCause) -> &'static str {
         HostCause::LoaderWait | HostCause::LoaderWaitBusy | HostCause::LoaderWaitIo | HostCause::LoaderWaitIdle => {
             "waiting for the data loader"
         }
+    }
+}
+
+/// Options that record a part of a run, after `lead`; empty for a run shorter than that part and the time before.
+pub(crate) fn part_of_a_run(run_ns: u64, lead: &str) -> String {
+    const SECOND: u64 = 1_000_000_000;
+    match run_ns / SECOND {
+        0..30 => String::new(),
+        30..90 => format!("{lead} (gpuwhy run --delay 20 --duration 10)"),
+        _ => format!("{lead} (gpuwhy run --delay 60 --duration 10)"),
     }
 }
 
@@ -320,6 +330,13 @@ mod tests {
         assert_eq!(sentences[..2], ["CUPTI dropped 1 record.", "CUPTI delivered 2 broken buffers."]);
         assert!(sentences[2].starts_with("Nothing was recorded for 2"), "{sentences:?}");
         assert_eq!(sentences.len(), 3);
+    }
+
+    #[test]
+    fn a_part_is_advised_only_of_a_run_that_is_longer() {
+        let advised = |seconds: u64| part_of_a_run(seconds * 1_000_000_000, "");
+        assert_eq!(advised(9), "");
+        assert!(advised(60).contains("--delay 20") && advised(600).contains("--delay 60"));
     }
 
     #[test]

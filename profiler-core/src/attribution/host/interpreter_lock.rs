@@ -15,6 +15,9 @@ use super::stacks::{LineId, StackClass};
 
 /// Samples that wait for others of the same time, at most: some seconds of them, until the next flush.
 const WAITING_LIMIT: usize = 8_192;
+/// Longest time without CPU time of a thread that waits for the lock: it wakes every 5 ms to request it
+/// (`sys.setswitchinterval`).
+const ASLEEP: u64 = 20_000_000;
 /// Distinct pairs of a waiting thread and a holder (48 bytes each).
 const PAIR_LIMIT: usize = 16_384;
 
@@ -86,7 +89,8 @@ fn holds(sample: &HostSample) -> bool {
 /// True if a thread in a futex waited for the interpreter's lock. `idle`: no other thread
 /// that calls CUDA ran.
 pub(super) fn waits_for_lock(sample: &HostSample, class: StackClass, idle: bool) -> bool {
-    let held = sample.state == ThreadState::Futex && sample.interpreter_lock == InterpreterLock::OtherThread;
+    let asleep = sample.on_cpu == 0 && sample.at.since(sample.since) > ASLEEP;
+    let held = sample.state == ThreadState::Futex && sample.interpreter_lock == InterpreterLock::OtherThread && !asleep;
     // A thread that takes a lock of the program waits for that lock, regardless of the interpreter.
     held && if sample.stack == StackId::NONE { idle } else { !class.waits }
 }
@@ -125,6 +129,19 @@ mod tests {
         assert_eq!(cause_beside(&[sample(MAIN, 100, Running, Free)]), HostCause::Lock);
         assert_eq!(cause_beside(&[sample(MAIN, 101, Running, ThisThread)]), HostCause::InterpreterLock, "later");
         assert_eq!(cause_beside(&[sample(OTHER, 100, Running, ThisThread)]), HostCause::InterpreterLock, "no CUDA");
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_the_lock_wakes_again_and_again() {
+        let time = Timestamp::from_nanos;
+        let cause = |nanos: u64, on_cpu: u64| {
+            let of = sample(MAIN, 100_000_000, ThreadState::Futex, InterpreterLock::OtherThread);
+            let waits = HostSample { since: time(100_000_000 - nanos), on_cpu, stack: StackId(1), ..of };
+            HostSampleView::new(&waits, PLAIN, true).split(1)[2].0
+        };
+        assert_eq!(cause(50_000_000, 0), HostCause::Lock);
+        assert_eq!(cause(50_000_000, 200_000), HostCause::InterpreterLock);
+        assert_eq!(cause(9_000_000, 0), HostCause::InterpreterLock);
     }
 
     #[test]

@@ -231,9 +231,19 @@ fn waits(file: &str) -> bool {
 /// Install locations of libraries. Code elsewhere is the user's own.
 const LIBRARIES: [&str; 4] = ["/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3"];
 
-/// True if a file belongs to an installed library or to the interpreter.
+/// True if a file belongs to an installed library or to the interpreter, or was generated.
 pub(crate) fn is_library(file: &str) -> bool {
-    file.starts_with("<frozen") || LIBRARIES.iter().any(|part| file.contains(part))
+    file.starts_with("<frozen") || LIBRARIES.iter().any(|part| file.contains(part)) || is_generated(file)
+}
+
+/// True if the inductor of PyTorch generated the file: its name is a hash, after the letter `c`, in base 32.
+fn is_generated(file: &str) -> bool {
+    /// Letters of the hash, SHA-256, and the one before it.
+    const NAME: usize = 52;
+    let name = file.rsplit('/').next().and_then(|name| name.strip_suffix(".py"));
+    name.is_some_and(|name| {
+        name.len() == NAME && name.bytes().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit())
+    })
 }
 
 /// True if this is the file of a native function: a bare library or program name. Python files have a folder,
@@ -276,6 +286,16 @@ mod tests {
     const FETCH: (&str, &str, u32) = ("/lib/python3.12/site-packages/torch/utils/data/_utils/fetch.py", "fetch", 50);
     const NEXT: (&str, &str, u32) = ("/lib/python3.12/site-packages/torch/utils/data/dataloader.py", "__next__", 700);
     const TRAIN: (&str, &str, u32) = ("/home/u/train.py", "main", 42);
+
+    #[test]
+    fn generated_code_is_not_the_users() {
+        let hash = "cxf2xyc5t3l7rsrbvh4wsuuliwgln5dicwlhpy4f7625xxrrjf24.py";
+        assert!(is_library(&format!("/tmp/torchinductor_u/xf/{hash}")) && is_library(hash));
+        assert!(
+            !is_library("/home/u/train.py")
+                && !is_library("/home/u/configuration_of_the_model_with_long_name_and_a_suffix.py")
+        );
+    }
 
     #[test]
     fn a_loader_on_this_thread_names_the_line_of_the_data_set() {

@@ -91,6 +91,10 @@ pub(super) const READS_FIRST: &str =
 pub(super) const SIZES_FIRST: &str = " First replace boolean indexing and nonzero(): a graph cannot contain reading their size. Use torch.where, or multiply \
      by the mask.";
 
+/// Instead of a gain outside of kernels, where measuring kernels made the steps longer.
+pub(super) const STRETCHED: &str = " Gains from changes on the CPU are not predicted, because measuring kernels stretched some \
+                                    steps.";
+
 /// Sentence about the largest gain outside of kernels, if it justifies a step of a plan.
 pub(super) fn beside_compute(best_case: Option<&BestCase>) -> String {
     match best_case.filter(|best_case| best_case.speedup >= WORTH_DOING) {
@@ -206,7 +210,7 @@ pub(super) const fn without_cause(largest: Option<Leaf>, reported: bool) -> &'st
         }
         Some(Leaf::Profiler) => {
             "Tracing itself kept the launching thread busy. Record less: --mode light, or a part of the run (gpuwhy run \
-             --delay 60 --duration 10)."
+             --delay and --duration)."
         }
         _ => "The launches of that work are missing. Record the program from its start (gpuwhy run).",
     }

@@ -108,6 +108,13 @@ pub(super) fn rival_sentence(cause: Cause, ranking: &Ranking) -> Option<String> 
     Some(format!("The steps vary so much that this cannot be ranked safely against {rival} ({share})."))
 }
 
+/// Sentence about a cause with more time than `cause` that is not the bottleneck.
+pub(super) fn larger_sentence(cause: Cause, ranking: &Ranking) -> Option<String> {
+    let (larger, share, recoverable) = ranking.larger(cause).filter(|_| cause != Cause::GpuCompute)?;
+    let (larger, share, saved) = (capitalized(words::bottleneck(larger)), percent(share), percent(recoverable));
+    Some(format!("{larger} takes more ({share}), but without it alone {saved} would be saved (simulated)."))
+}
+
 /// Sentence about the possible gain of computation, or why no cause with a large share is the bottleneck
 /// instead.
 pub(super) fn compute_gain(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]) -> Option<String> {
@@ -410,7 +417,7 @@ fn launch_sentences(devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
         ));
     }
     let late = devices.iter().map(|device| device.host_lead.late()).sum::<u64>() as f64 / launched.max(1) as f64;
-    evidence.push(format!("At {} of the launches the GPU had nothing else to do.", percent(late.min(1.0))));
+    evidence.push(format!("{} of the launches found the GPU idle.", percent(late.min(1.0))));
     evidence
 }
 

@@ -7,7 +7,8 @@ use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::{ScenarioKind as Scenario, WORTH_DOING, WhatIf};
 
-use crate::run::{HostReport, LineRow};
+use crate::run::host::short_path;
+use crate::run::{CauseRow, HostReport, LineRow};
 use crate::text_format::{counted, duration, percent};
 use crate::words::{about, activity, capitalized};
 
@@ -35,9 +36,10 @@ pub(super) fn representative(host: Option<&HostReport>, cause: Cause, cause_ns: 
     (seen > 0 && seen as f64 >= REPRESENTATIVE_SHARE * cause_ns as f64).then_some(host)
 }
 
-/// Minimum share of the time, and number of samples, of a line that is named as evidence.
-const EVIDENT_SHARE: f64 = 0.02;
-const EVIDENT_SAMPLES: u64 = 10;
+/// Minimum number of samples of waits for the interpreter's lock for a statement about them.
+const EVIDENT_WAITS: u64 = 10;
+/// Minimum share of the time of an activity that is named.
+const NAMED_SHARE: f64 = 0.01;
 
 /// Minimum number of samples of a thread waiting for workers from which the number of workers is derived.
 const FEWEST_WAITS: u64 = 10;
@@ -65,8 +67,9 @@ fn workers_sentence(host: &HostReport, what_if: &WhatIf) -> Option<String> {
     })
 }
 
-/// Sentences about the samples, the strongest first. `what_if` is that of the device with the most time.
-pub(super) fn sentences(host: &HostReport, cause: Cause, what_if: Option<&WhatIf>) -> Vec<String> {
+/// Sentences about the samples, the strongest first. `steady_ns` is the time that shares refer to, `what_if` that
+/// of the device with the most time.
+pub(super) fn sentences(host: &HostReport, cause: Cause, steady_ns: u64, what_if: Option<&WhatIf>) -> Vec<String> {
     let most = what_if.and_then(|what_if| what_if.best_case(Scenario::NoHostWork)).map_or(1.0, |most| most.speedup);
     let without = |row: &LineRow| if cause == Cause::HostCpu { line_gain(row, most) } else { String::new() };
     let lines = if matches!(cause, Cause::HostCpu | Cause::KernelBuild) { 3 } else { 2 };
@@ -103,9 +106,11 @@ pub(super) fn sentences(host: &HostReport, cause: Cause, what_if: Option<&WhatIf
             );
         }
     } else if cause != Cause::KernelBuild {
-        let of_cause = host.causes.iter().filter(|row| row.cause.leaf().cause() == cause).take(4);
-        let parts: Vec<_> = of_cause.map(|row| format!("{} {}", activity(row.cause), duration(row.total_ns))).collect();
-        sentences.push(format!("While the GPU was idle, the launching thread was {}.", parts.join(", ")));
+        let share = |row: &CauseRow| row.total_ns as f64 / steady_ns.max(1) as f64;
+        let of_cause = host.causes.iter().filter(|row| row.cause.leaf().cause() == cause);
+        let named = of_cause.enumerate().filter(|(index, row)| *index == 0 || share(row) >= NAMED_SHARE).take(4);
+        let parts: Vec<_> = named.map(|(_, row)| format!("{} {}", activity(row.cause), percent(share(row)))).collect();
+        sentences.push(format!("The GPU was idle while the launching threads were {} of the time.", parts.join(", ")));
     }
     sentences
 }
@@ -120,7 +125,7 @@ fn named_lines(host: &HostReport, cause: Cause) -> impl Iterator<Item = (LineRow
         rows.push(row);
         rows.sort_by_key(|(row, _)| std::cmp::Reverse(row.total_ns));
     }
-    rows.into_iter().filter(|(row, _)| row.share >= EVIDENT_SHARE && row.samples >= EVIDENT_SAMPLES)
+    rows.into_iter().filter(|(row, _)| row.is_evident())
 }
 
 /// Sum of rows at the place of the first, and their number. Their errors are independent.
@@ -162,7 +167,7 @@ fn lock_sentence(host: &HostReport) -> String {
 pub(super) fn locked(host: &HostReport) -> Option<[String; 2]> {
     let totals = &host.totals;
     let waited = totals.off_cpu_ns[HostCause::InterpreterLock as usize] as f64 / totals.covered_ns.max(1) as f64;
-    (waited >= LOCK_SHARE && host.lock_waits >= EVIDENT_SAMPLES).then(|| {
+    (waited >= LOCK_SHARE && host.lock_waits >= EVIDENT_WAITS).then(|| {
         let waited = percent(waited);
         [
             format!(
@@ -220,30 +225,61 @@ pub(super) fn advice(host: &HostReport, cause: Cause) -> Option<String> {
     if largest == HostCause::InterpreterLock {
         return Some(lock_advice(host));
     }
-    let advice = usual_advice(host, cause, largest)?;
     // The cause and the line belong together.
     let line = host.lines.iter().find(|row| row.cause == largest);
-    if line.is_some_and(saves_at) {
-        let at = line.map_or_else(String::new, LineRow::at_place);
-        return Some(format!(
-            "Write the checkpoint {at} less often, or in another thread: torch.distributed.checkpoint.async_save, or copy \
-             to pinned memory and save from there."
-        ));
+    let advice = match line {
+        Some(row) if row.is_backward() && matches!(largest, HostCause::Code | HostCause::Lock) => BACKWARD,
+        Some(row) if is_checkpoint(row) => CHECKPOINT,
+        _ => usual_advice(host, cause, largest)?,
+    };
+    let place = line.map_or_else(|| "there".to_owned(), LineRow::at_place);
+    // The advice on the backward pass names it already.
+    let place = if advice == BACKWARD { place.replace(", in the backward pass", "") } else { place };
+    Some(advice.replace("{at}", &place))
+}
+
+/// The CPU's part of a backward pass, which no program can do without.
+const BACKWARD: &str = "The CPU takes this time for the backward pass, which is called {at}. Make it launch less: \
+                        torch.compile, a CUDA graph (torch.cuda.make_graphed_callables), fewer and larger operations.";
+const CHECKPOINT: &str = "Write checkpoints less often, or in another thread (torch.distributed.checkpoint.async_save): they \
+                          are written {at}.";
+
+fn is_checkpoint(row: &LineRow) -> bool {
+    let files = [row.within.as_ref().map_or("", |(_, file)| file), &row.file];
+    let writers = ["torch/serialization.py", "safetensors/", "distributed/checkpoint/"];
+    files.iter().any(|file| writers.iter().any(|writer| file.contains(writer)))
+}
+
+/// The place between launches with most of that time, and what happens there: what a fix begins with.
+pub(super) fn main_work(host: &HostReport) -> Option<String> {
+    let rows = || host.lines_of(Cause::HostCpu);
+    let first = rows().next().filter(|row| row.is_evident())?;
+    // Threads without lines differ in their names.
+    let place = |row: &LineRow| (row.file.clone(), row.line, row.function.clone());
+    let here = |row: &&LineRow| place(row) == place(first);
+    let sum = |rows: &mut dyn Iterator<Item = &LineRow>| rows.map(|row| row.total_ns).sum::<u64>();
+    if 2 * sum(&mut rows().filter(here)) < sum(&mut rows()) {
+        return None;
     }
-    Some(advice.replace("{at}", &line.map_or_else(|| "there".to_owned(), LineRow::at_place)))
-}
-
-/// True if the line of the largest activity of `cause` writes a checkpoint.
-pub(super) fn saves(host: &HostReport, cause: Cause) -> bool {
-    host.lines_of(cause).next().is_some_and(saves_at)
-}
-
-fn saves_at(row: &LineRow) -> bool {
-    let within = row.within.as_ref().map(|(_, file)| file.as_str());
-    let files = [within.unwrap_or_default(), &row.file];
-    files.iter().any(|file| {
-        ["torch/serialization.py", "safetensors/", "distributed/checkpoint/"].iter().any(|of| file.contains(of))
+    let place = match (first.file.is_empty(), first.line) {
+        (true, _) => first.at_place(),
+        (false, 0) => format!("in {}", short_path(&first.file)),
+        (false, line) => format!("at {}:{line}", short_path(&first.file)),
+    };
+    Some(match first.cause {
+        _ if first.is_backward() => format!("the backward pass {place}"),
+        HostCause::Sleep => format!("the sleep {place}"),
+        HostCause::InterpreterLock => "waits for the interpreter's lock (GIL)".to_owned(),
+        HostCause::Preempted => "waits for a CPU core".to_owned(),
+        HostCause::Io | HostCause::Disk => format!("the input or output {place}"),
+        HostCause::Code | HostCause::GarbageCollection => format!("the code {place}"),
+        _ => format!("the wait {place}"),
     })
+}
+
+/// True if most of the CPU work between launches writes a checkpoint.
+pub(super) fn writes_checkpoints(host: &HostReport) -> bool {
+    host.lines_of(Cause::HostCpu).next().is_some_and(is_checkpoint)
 }
 
 /// Advice with `{at}` in place of the line of the activity `largest` that costs most.

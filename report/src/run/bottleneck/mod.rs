@@ -55,7 +55,19 @@ pub fn bottleneck_of(
     if let Some((cause, share, reason, advice)) = abstention(attributor, devices, completeness, unknown) {
         let (evidence, recommendation) = (vec![reason], advice.to_owned());
         let (live, details, ranking, plan) = ((cause, share), Vec::new(), Vec::new(), Vec::new());
-        return Bottleneck { cause, share, ranking, basis: None, live, evidence, details, recommendation, plan };
+        let phases = Vec::new();
+        return Bottleneck {
+            cause,
+            share,
+            ranking,
+            basis: None,
+            live,
+            evidence,
+            details,
+            recommendation,
+            phases,
+            plan,
+        };
     }
     let cause = ranking.first();
     let interval = ranking.share(cause);
@@ -63,7 +75,8 @@ pub fn bottleneck_of(
     let mut evidence = vec![evidence::headline(cause, &ranking, devices, &whole)];
     evidence.extend(devices.iter().filter_map(|device| device.typical?.kinds).take(1).map(kinds_sentence));
     let longest = attributor.devices().max_by_key(|account| account.window_ns());
-    evidence.extend(longest.and_then(|account| phases::phases_sentence(&account.phases())));
+    let phases = longest.map(|account| phases::phases(&account.phases())).unwrap_or_default();
+    evidence.extend(phases::phases_sentence(&phases));
     if cause == Cause::GpuCompute {
         evidence.extend(limits::evidence(devices));
     }
@@ -72,7 +85,7 @@ pub fn bottleneck_of(
         Some(seen) => {
             let longest = devices.iter().max_by_key(|device| device.window_ns);
             let what_if = longest.and_then(|device| device.what_if.as_ref());
-            evidence.extend(host::sentences(seen, cause, what_if));
+            evidence.extend(host::sentences(seen, cause, total, what_if));
         }
         None => evidence.extend(evidence::cause_evidence(cause, devices, &whole).into_iter().take(3)),
     }
@@ -91,7 +104,9 @@ pub fn bottleneck_of(
         evidence.push(format!("Tracing itself kept the launching threads busy {} of the time.", percent(tracing)));
     }
     evidence.extend(ranking.changed_by_tracing());
-    evidence.extend(evidence::rival_sentence(cause, &ranking));
+    evidence.extend(evidence::rival_sentence(cause, &ranking).or_else(|| evidence::larger_sentence(cause, &ranking)));
+    // Steps in which kernels were measured are longer, and the time between their kernels is not the program's.
+    let stretched = completeness.loss.own_kernels > 0;
     let details = evidence::details(cause, &ranking, devices, &whole);
     let basis = ranking.steady.as_ref().map(|devices| StepBasis {
         steps: devices.iter().map(|steady| steady.rows.len() as u64).sum(),
@@ -105,22 +120,31 @@ pub fn bottleneck_of(
     let recommendation = match by_sight {
         Some(advice) => advice,
         None if locked.is_some() => host.map(host::lock_advice).unwrap_or_default(),
-        None => without_samples(cause, &whole, graphs, devices),
+        None => without_samples(cause, &whole, graphs, devices, stretched),
     };
     let (share, ranking) = (interval.share, ranking.ranked());
-    let saves = seen.is_some_and(|seen| host::saves(seen, cause));
-    let plan = plan::plan(cause, devices, graphs, saves);
-    Bottleneck { cause, share, ranking, basis, live: (cause, share), evidence, details, recommendation, plan }
+    let plan = if stretched { Vec::new() } else { plan::plan(cause, devices, graphs, host) };
+    let live = (cause, share);
+    Bottleneck { cause, share, ranking, basis, live, evidence, details, recommendation, phases, plan }
 }
 
-/// Advice without samples of the launching threads.
-fn without_samples(cause: Cause, whole: &Leaves, graphs: GraphFit, devices: &[DeviceReport]) -> String {
+/// Advice without samples of the launching threads. `stretched`: measuring kernels made steps longer.
+fn without_samples(
+    cause: Cause,
+    whole: &Leaves,
+    graphs: GraphFit,
+    devices: &[DeviceReport],
+    stretched: bool,
+) -> String {
     let usual = advice::advice(cause, whole, graphs);
     match cause {
         Cause::GpuCompute if evidence::small_grids(devices).is_some() => advice::BATCH_GRIDS.to_owned(),
         Cause::GpuCompute => {
-            limits::advice(devices).unwrap_or(usual).to_owned()
-                + &advice::beside_compute(evidence::beside_compute(devices))
+            let beside = match stretched {
+                true => advice::STRETCHED.to_owned(),
+                false => advice::beside_compute(evidence::beside_compute(devices)),
+            };
+            limits::advice(devices).unwrap_or(usual).to_owned() + &beside
         }
         Cause::Launch if evidence::small_copies(devices).is_some() => advice::JOIN_COPIES.to_owned(),
         Cause::Launch if evidence::reads_sizes(devices) => usual.to_owned() + advice::SIZES_FIRST,

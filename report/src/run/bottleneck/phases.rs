@@ -2,6 +2,7 @@
 
 use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaves};
 
+use crate::run::PhaseRow;
 use crate::text_format::{duration, percent};
 use crate::words;
 
@@ -33,9 +34,9 @@ impl Stage {
     }
 }
 
-/// Sentence about phases with different largest causes; `None` if one phase is nearly all of the time. Each
-/// phase is its start and end in nanoseconds, and its time by cause.
-pub(super) fn phases_sentence(phases: &[(u64, u64, Leaves)]) -> Option<String> {
+/// Phases with different largest causes; none if one phase is nearly all of the time. Each phase is its start
+/// and end in nanoseconds, and its time by cause.
+pub(super) fn phases(phases: &[(u64, u64, Leaves)]) -> Vec<PhaseRow> {
     let mut stages: Vec<Stage> = Vec::new();
     for &(start, end, leaves) in phases {
         let new = Stage { start, end, leaves };
@@ -50,15 +51,23 @@ pub(super) fn phases_sentence(phases: &[(u64, u64, Leaves)]) -> Option<String> {
     let length = |stage: &Stage| stage.end.saturating_sub(stage.start) as f64;
     let whole: f64 = stages.iter().map(length).sum();
     stages.retain(|stage| length(stage) >= NAMED * whole);
-    let first = stages.first()?.largest().0;
-    if stages.iter().all(|stage| stage.largest().0 == first) {
-        return None;
-    }
-    let named = stages.iter().map(|stage| {
+    let rows = stages.iter().map(|stage| {
         let (cause, share) = stage.largest();
-        format!("{} to {}: {} {}", duration(stage.start), duration(stage.end), words::bottleneck(cause), percent(share))
+        PhaseRow { begin_ns: stage.start, end_ns: stage.end, cause, share }
     });
-    Some(format!("The program has phases: {}.", named.collect::<Vec<_>>().join("; ")))
+    let rows: Vec<_> = rows.collect();
+    let differ = rows.windows(2).any(|pair| pair[0].cause != pair[1].cause);
+    if differ { rows } else { Vec::new() }
+}
+
+/// Sentence about phases; `None` without any.
+pub(super) fn phases_sentence(rows: &[PhaseRow]) -> Option<String> {
+    let named = rows.iter().map(|row| {
+        let [begin, end] = [row.begin_ns, row.end_ns].map(duration);
+        format!("{begin} to {end}: {} {}", words::bottleneck(row.cause), percent(row.share))
+    });
+    let named: Vec<_> = named.collect();
+    (!named.is_empty()).then(|| format!("The program has phases: {}.", named.join("; ")))
 }
 
 #[cfg(test)]
@@ -78,11 +87,12 @@ mod tests {
         let copies = phase(0, 2 * second, Leaf::CopyH2dPageable);
         let evaluation = phase(2 * second, 2 * second + second / 10, Leaf::HostCpu);
         let launches = phase(2 * second + second / 10, 3 * second, Leaf::LaunchApi);
-        let sentence = phases_sentence(&[copies, evaluation, launches]);
+        let rows = phases(&[copies, evaluation, launches]);
+        let sentence = phases_sentence(&rows);
         let expected =
             "The program has phases: 0 ns to 2.00 s: memory copies 100 %; 2.10 s to 3.00 s: kernel launches 100 %.";
         assert_eq!(sentence.as_deref(), Some(expected));
-        assert_eq!(phases_sentence(&[copies, phase(2 * second, 3 * second, Leaf::CopyH2dPageable)]), None);
-        assert_eq!(phases_sentence(&[]), None);
+        assert!(phases(&[copies, phase(2 * second, 3 * second, Leaf::CopyH2dPageable)]).is_empty());
+        assert_eq!(phases_sentence(&phases(&[])), None);
     }
 }

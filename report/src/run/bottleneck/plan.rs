@@ -5,13 +5,14 @@
 //! a step. A CUDA graph cannot contain a wait, a read of a value or an allocation, so removing these comes
 //! before it if worth a step; and where copies are most of the launches, joining them does.
 
-use profiler_core::attribution::leaf::{Cause, Leaves};
+use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING, WhatIf};
 
 use super::advice::GraphFit;
 use super::builds;
 use super::evidence::{reads_sizes, small_copies};
-use crate::run::{DeviceReport, PlanStep};
+use super::host::{main_work, writes_checkpoints};
+use crate::run::{DeviceReport, HostReport, PlanStep};
 
 /// Maximum number of steps of a plan; the simulation combines no more.
 const MOST_STEPS: usize = 3;
@@ -22,8 +23,12 @@ const REACHED: f64 = 1.05;
 const NEARLY: f64 = 0.9;
 
 /// Returns up to three steps; none if nothing was simulated or no fix is worth a step.
-/// `saves`: most of the host's time writes a checkpoint.
-pub(super) fn plan(cause: Cause, devices: &[DeviceReport], graphs: GraphFit, saves: bool) -> Vec<PlanStep> {
+pub(super) fn plan(
+    cause: Cause,
+    devices: &[DeviceReport],
+    graphs: GraphFit,
+    host: Option<&HostReport>,
+) -> Vec<PlanStep> {
     let longest = devices.iter().max_by_key(|device| device.steady_leaves.iter().sum::<u64>());
     let Some((device, what_if)) = longest.and_then(|device| Some((device, device.what_if.as_ref()?))) else {
         return Vec::new();
@@ -32,7 +37,7 @@ pub(super) fn plan(cause: Cause, devices: &[DeviceReport], graphs: GraphFit, sav
         return Vec::new();
     }
     let plan = Plan { what_if, leaves: &device.steady_leaves, copies: small_copies(devices).is_some() };
-    let reads = Reads { sizes: reads_sizes(devices), saves };
+    let reads = Reads { sizes: reads_sizes(devices), saves: host.is_some_and(writes_checkpoints) };
     let mut steps = Vec::new();
     let (mut gone, mut before, mut least) = (Removed::default(), 1.0, 1.0_f64);
     while steps.len() < MOST_STEPS
@@ -46,11 +51,14 @@ pub(super) fn plan(cause: Cause, devices: &[DeviceReport], graphs: GraphFit, sav
         let interval = (interval.0.max(least), interval.1);
         least = interval.0;
         let action = match kind {
-            ScenarioKind::NoHostWork if builds::are_the_host_work(devices) => "build no kernels in the loop",
+            ScenarioKind::NoHostWork if builds::are_the_host_work(devices) => "build no kernels in the loop".to_owned(),
             ScenarioKind::NoHostWork if plan.cause_of(kind) == Cause::KernelBuild => {
-                "build no kernels and do no other CPU work in the loop"
+                "build no kernels and do no other CPU work in the loop".to_owned()
             }
-            kind => action(kind, graphs, &reads),
+            ScenarioKind::NoHostWork => host_action(host),
+            // Nothing to pin.
+            ScenarioKind::CopiesOverlapped if !pageable(devices) => "overlap the copies with the kernels".to_owned(),
+            _ => action(kind, graphs, &reads).to_owned(),
         };
         steps.push(PlanStep { kind, action, because, speedup, interval, then: None });
     }
@@ -210,6 +218,19 @@ fn reason(cause: Cause, kind: ScenarioKind) -> Option<&'static str> {
     }
 }
 
+/// Recommended change of the CPU work between launches, with its largest part.
+fn host_action(host: Option<&HostReport>) -> String {
+    let most = host.and_then(main_work).map_or(String::new(), |most| format!(", above all {most}"));
+    format!("move the CPU work between launches out of the loop{most}")
+}
+
+fn pageable(devices: &[DeviceReport]) -> bool {
+    let time = |device: &DeviceReport| -> u64 {
+        Leaf::ALL.into_iter().filter(|leaf| leaf.is_pageable()).map(|leaf| device.steady_leaves[leaf as usize]).sum()
+    };
+    devices.iter().any(|device| time(device) > 0)
+}
+
 /// Recommended change, in words that follow a number.
 fn action(kind: ScenarioKind, graphs: GraphFit, reads: &Reads) -> &'static str {
     match kind {
@@ -230,8 +251,7 @@ fn action(kind: ScenarioKind, graphs: GraphFit, reads: &Reads) -> &'static str {
         }
         ScenarioKind::ReadsReduced if reads.saves => "write checkpoints less often, or in another thread (async_save)",
         ScenarioKind::ReadsReduced => "reduce results on the GPU before copying them",
-        ScenarioKind::NoHostWork => "move the CPU's other work out of the loop",
         ScenarioKind::KernelsAtRoof => "make the kernels use the GPU better",
-        ScenarioKind::Base | ScenarioKind::Untraced | ScenarioKind::DeviceOnly => "",
+        ScenarioKind::Base | ScenarioKind::Untraced | ScenarioKind::DeviceOnly | ScenarioKind::NoHostWork => "",
     }
 }

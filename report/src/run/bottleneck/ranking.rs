@@ -120,6 +120,15 @@ impl Ranking {
         let rivals = others.filter(|row| at(row, row.share.high) > low).map(|row| (row.cause, row.share));
         rivals.max_by(|a, b| a.1.share.total_cmp(&b.1.share))
     }
+
+    /// A cause with more time than `cause`, of which a simulation recovers less; with the recoverable share.
+    pub(super) fn larger(&self, cause: Cause) -> Option<(Cause, f64, f64)> {
+        let own = self.share(cause).share;
+        let others = self.rows.iter().filter(|row| row.cause != cause && can_be_first(row.cause));
+        let larger = others.filter(|row| row.share.share > own && row.by == RecoverableBy::Simulation);
+        let largest = larger.max_by(|a, b| a.share.share.total_cmp(&b.share.share))?;
+        Some((largest.cause, largest.share.share, largest.recoverable))
+    }
 }
 
 /// True if the time of a cause is recoverable.

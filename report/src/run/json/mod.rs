@@ -39,6 +39,7 @@ document! {
         monitored?: from.monitored,
         bursts?: from.bursts,
         bottleneck: from.bottleneck,
+        phases: from.bottleneck.phases,
         capture: from.captures.shown,
         captures: from.captures.rows,
     }

@@ -30,8 +30,24 @@ pub struct Bottleneck {
     pub details: Vec<String>,
     /// Recommended change, and the condition for it to help.
     pub recommendation: String,
+    /// Phases with different largest causes, in order; empty if one phase is nearly all of the time.
+    pub phases: Vec<PhaseRow>,
     /// Up to three fixes in the recommended order; empty if no fix could be simulated or none is worth it.
     pub plan: Vec<PlanStep>,
+}
+
+/// A phase of the time after start-up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct PhaseRow {
+    /// Its start after that of the device's window, nanoseconds.
+    pub begin_ns: u64,
+    /// Its end.
+    pub end_ns: u64,
+    /// Its largest cause.
+    pub cause: Cause,
+    /// Share of that cause in its time, 0 to 1.
+    pub share: f64,
 }
 
 /// One fix of a plan.
@@ -40,7 +56,7 @@ pub struct PlanStep {
     /// The scenario without the cost that the fix removes.
     pub kind: ScenarioKind,
     /// Recommended change.
-    pub action: &'static str,
+    pub action: String,
     /// Reason why it comes first if it does not address the bottleneck.
     pub because: Option<&'static str>,
     /// Speedup over the current program with this fix and those before it.

@@ -103,7 +103,7 @@ pub struct Untraced {
     pub step_ns: u64,
     /// Shortest and longest duration that measured errors of the overhead table allow, nanoseconds.
     pub step_range_ns: (u64, u64),
-    /// Median duration with gpuwhy, nanoseconds.
+    /// Median duration with gpuwhy, nanoseconds; the mean of two kinds of steps.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub measured_step_ns: u64,
     /// Share of a step with gpuwhy that is tracing overhead, 0 to 1.

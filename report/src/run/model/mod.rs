@@ -17,7 +17,7 @@ mod memory;
 mod ranges;
 mod sequence;
 
-pub use bottleneck::{Bottleneck, PlanStep, Ranked, RecoverableBy, StepBasis};
+pub use bottleneck::{Bottleneck, PhaseRow, PlanStep, Ranked, RecoverableBy, StepBasis};
 pub use bursts::{BurstRow, BurstTable};
 pub use captures::{CaptureRow, CaptureTable};
 pub use compute::{ComputeSplit, GridClass, KernelGeometry};

@@ -24,7 +24,16 @@ pub(super) fn write(out: &mut Page, report: &Report) {
     };
     let missing = missing(report);
     if missing.is_empty() {
-        let complete = if report.is_watched() { "." } else { "; nothing is missing." };
+        let whole = report.cost.is_some_and(|cost| cost.whole_graphs)
+            && report.devices.iter().any(|device| device.graph_operations > 0);
+        let complete = match report.is_watched() {
+            true => ".",
+            // Not a loss: recording them has a cost that the user may not want.
+            false if whole => {
+                "; nothing is missing but the kernels inside CUDA graphs, which were recorded as a whole."
+            }
+            false => "; nothing is missing.",
+        };
         wrapped(out, "", &format!("{records}{complete}"));
     } else {
         wrapped(out, "", &format!("{records}. {}", missing.join(" ")));

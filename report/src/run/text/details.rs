@@ -125,7 +125,7 @@ fn lead_sentence(lead: &HostLead) -> String {
         0 => "The CPU does not run ahead of the GPU".to_owned(),
         median => format!("The CPU runs {} ahead of the GPU (median)", duration(median)),
     };
-    let _ = write!(line, "; {late:.1} % of launches came when the GPU had nothing else to do.");
+    let _ = write!(line, "; {late:.1} % of the launches found the GPU idle.");
     if lead.held_back() > 0 {
         let (calls, time) = (counted(lead.held_back(), "launch"), duration(lead.held_back_ns()));
         let _ = write!(line, " The queue was full: {calls} waited for space, {time} in total (harmless).");

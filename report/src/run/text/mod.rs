@@ -70,6 +70,9 @@ fn first_screen(out: &mut Page, report: &Report) {
     for device in report.devices.iter().take(DEVICES_SHOWN) {
         share_line(out, report, device);
     }
+    if let Some(sentence) = report.left_out() {
+        wrapped(out, "", &sentence);
+    }
     if report.devices.len() > DEVICES_SHOWN {
         let _ = writeln!(out, "... and {}", counted((report.devices.len() - DEVICES_SHOWN) as u64, "more GPU"));
     }
@@ -97,7 +100,7 @@ fn plan_lines(out: &mut Page, bottleneck: &Bottleneck) {
         let gain = step.gain(index == 0);
         let then =
             step.then.map(|cause| format!(" Then the bottleneck is {}.", words::bottleneck(cause))).unwrap_or_default();
-        let action = words::capitalized(step.action);
+        let action = words::capitalized(&step.action);
         wrapped(out, &format!("Fix {}: ", index + 1), &format!("{action}{because}: {gain}.{then}"));
     }
 }
@@ -162,7 +165,10 @@ fn step_sentence(steps: &Steps, device: &DeviceReport) -> (&'static str, String)
             return ("Repeating units: ", text);
         }
         StepSource::Window => {
-            return ("Steps: ", "none detected, because no sequence of GPU operations repeats.".to_owned());
+            return (
+                "Steps: ",
+                "none detected: no sequence of GPU operations repeats often and regularly enough.".to_owned(),
+            );
         }
     };
     ("Steps: ", format!("{lengths}, {found}."))

@@ -4,7 +4,7 @@ use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 
 use crate::run::untraced::WithoutTracing;
 use crate::run::{DeviceReport, Report};
-use crate::text_format::{Page, Paint, listed};
+use crate::text_format::{Page, Paint, counted, duration, listed, percent};
 use crate::words;
 
 /// Appends one line for the time after start-up, in whole percent that sum to 100.
@@ -40,7 +40,41 @@ fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Cause, 
     (of, shares)
 }
 
+/// Minimum share of a run that the bottleneck leaves out for this to be said.
+const LEFT_OUT: f64 = 0.2;
+
+/// Sentence about the parts of the longest window, if they are large, that are not in the shares and the
+/// bottleneck.
+fn left_out(report: &Report) -> Option<String> {
+    let device = report.devices.iter().max_by_key(|device| device.window_ns)?;
+    let steady: u64 = device.steady_leaves.iter().sum();
+    let start_up = device.window_ns.saturating_sub(steady);
+    let of_run = |nanos: u64| nanos as f64 / device.window_ns.max(1) as f64;
+    let mut parts = Vec::new();
+    if of_run(start_up) > LEFT_OUT && steady > 0 {
+        let time = |cause: Cause| cause.total(&device.leaves).saturating_sub(cause.total(&device.steady_leaves));
+        let largest = Cause::ALL.into_iter().max_by_key(|&cause| time(cause)).unwrap_or(Cause::CannotTell);
+        let (length, share, most) = (duration(start_up), percent(of_run(start_up)), words::spent(largest));
+        parts.push(format!("start-up, {length} ({share} of the run), mostly {most}"));
+    }
+    if let Some(typical) = device.typical.filter(|_| report.bottleneck.basis.is_some()) {
+        let judged = typical.mean_ns.saturating_mul(typical.steps);
+        let rest = steady.saturating_sub(judged);
+        if of_run(rest) > LEFT_OUT {
+            let (length, share, steps) = (duration(rest), percent(of_run(rest)), counted(typical.steps, "step"));
+            parts.push(format!("{length} ({share} of the run) outside of the {steps} that the shares refer to"));
+        }
+    }
+    (!parts.is_empty()).then(|| format!("Left out: {}.", parts.join("; ")))
+}
+
 impl Report {
+    /// Sentence about what the bottleneck leaves out, if that is a large part of the run.
+    pub fn left_out(&self) -> Option<String> {
+        let named = !matches!(self.bottleneck.cause, Cause::NoWork | Cause::CannotTell);
+        if named && !self.is_watched() { left_out(self) } else { None }
+    }
+
     /// The time of `device` by leaf, nanoseconds, that [`share_of`](Self::share_of) refers to.
     pub fn judged_leaves(&self, device: &DeviceReport) -> Leaves {
         judged(self, device).1
