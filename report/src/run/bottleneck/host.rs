@@ -7,7 +7,6 @@ use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::{ScenarioKind as Scenario, WORTH_DOING, WhatIf};
 
-use crate::run::host::short_path;
 use crate::run::{CauseRow, HostReport, LineRow};
 use crate::text_format::{counted, duration, percent};
 use crate::words::{about, activity, capitalized};
@@ -248,33 +247,6 @@ fn is_checkpoint(row: &LineRow) -> bool {
     let files = [row.within.as_ref().map_or("", |(_, file)| file), &row.file];
     let writers = ["torch/serialization.py", "safetensors/", "distributed/checkpoint/"];
     files.iter().any(|file| writers.iter().any(|writer| file.contains(writer)))
-}
-
-/// The place between launches with most of that time, and what happens there: what a fix begins with.
-pub(super) fn main_work(host: &HostReport) -> Option<String> {
-    let rows = || host.lines_of(Cause::HostCpu);
-    let first = rows().next().filter(|row| row.is_evident())?;
-    // Threads without lines differ in their names.
-    let place = |row: &LineRow| (row.file.clone(), row.line, row.function.clone());
-    let here = |row: &&LineRow| place(row) == place(first);
-    let sum = |rows: &mut dyn Iterator<Item = &LineRow>| rows.map(|row| row.total_ns).sum::<u64>();
-    if 2 * sum(&mut rows().filter(here)) < sum(&mut rows()) {
-        return None;
-    }
-    let place = match (first.file.is_empty(), first.line) {
-        (true, _) => first.at_place(),
-        (false, 0) => format!("in {}", short_path(&first.file)),
-        (false, line) => format!("at {}:{line}", short_path(&first.file)),
-    };
-    Some(match first.cause {
-        _ if first.is_backward() => format!("the backward pass {place}"),
-        HostCause::Sleep => format!("the sleep {place}"),
-        HostCause::InterpreterLock => "waits for the interpreter's lock (GIL)".to_owned(),
-        HostCause::Preempted => "waits for a CPU core".to_owned(),
-        HostCause::Io | HostCause::Disk => format!("the input or output {place}"),
-        HostCause::Code | HostCause::GarbageCollection => format!("the code {place}"),
-        _ => format!("the wait {place}"),
-    })
 }
 
 /// True if most of the CPU work between launches writes a checkpoint.

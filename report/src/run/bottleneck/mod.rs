@@ -10,6 +10,7 @@ mod builds;
 mod evidence;
 mod host;
 mod live;
+mod main_work;
 mod other_process;
 mod phases;
 mod plan;

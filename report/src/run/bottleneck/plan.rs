@@ -11,7 +11,8 @@ use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING, WhatIf};
 use super::advice::GraphFit;
 use super::builds;
 use super::evidence::{reads_sizes, small_copies};
-use super::host::{main_work, writes_checkpoints};
+use super::host::writes_checkpoints;
+use super::main_work::MainWork;
 use crate::run::{DeviceReport, HostReport, PlanStep};
 
 /// Maximum number of steps of a plan; the simulation combines no more.
@@ -55,7 +56,14 @@ pub(super) fn plan(
             ScenarioKind::NoHostWork if plan.cause_of(kind) == Cause::KernelBuild => {
                 "build no kernels and do no other CPU work in the loop".to_owned()
             }
-            ScenarioKind::NoHostWork => host_action(host),
+            ScenarioKind::NoHostWork => match host.and_then(MainWork::of) {
+                Some(work) if steps.is_empty() && work.is_worth(speedup) => {
+                    steps.push(first_part(&work, interval));
+                    "move the other CPU work between launches out of the loop, too".to_owned()
+                }
+                Some(work) => work.action,
+                None => "move the CPU work between launches out of the loop".to_owned(),
+            },
             // Nothing to pin.
             ScenarioKind::CopiesOverlapped if !pageable(devices) => "overlap the copies with the kernels".to_owned(),
             _ => action(kind, graphs, &reads).to_owned(),
@@ -218,10 +226,19 @@ fn reason(cause: Cause, kind: ScenarioKind) -> Option<&'static str> {
     }
 }
 
-/// Recommended change of the CPU work between launches, with its largest part.
-fn host_action(host: Option<&HostReport>) -> String {
-    let most = host.and_then(main_work).map_or(String::new(), |most| format!(", above all {most}"));
-    format!("move the CPU work between launches out of the loop{most}")
+/// The step that removes only the largest part of the CPU work between launches; `whole` is the interval of
+/// the gain without all of it.
+fn first_part(work: &MainWork, whole: (f64, f64)) -> PlanStep {
+    let (speedup, (low, high)) = work.gain();
+    let interval = (low.min(speedup), high.min(whole.1).max(speedup));
+    PlanStep {
+        kind: ScenarioKind::NoHostWork,
+        action: work.action.clone(),
+        because: None,
+        speedup,
+        interval,
+        then: None,
+    }
 }
 
 fn pageable(devices: &[DeviceReport]) -> bool {

@@ -1,0 +1,87 @@
+//! The largest part of the CPU work between launches: what it is, what to do, and what that gains.
+
+use profiler_core::attribution::host_cause::HostCause;
+use profiler_core::attribution::leaf::Cause;
+use profiler_core::whatif::WORTH_DOING;
+
+use crate::run::host::short_path;
+use crate::run::{HostReport, LineRow};
+
+/// Lines of one function that are at most this far apart are one part.
+const NEIGHBOR_LINES: u32 = 2;
+/// Parts of the step without the line that remain, relative to what its share of the idle time leaves: the
+/// median and the least of nine programs whose line was removed (1.0 at most). A CPU that is further ahead
+/// also hides other delays.
+const REMAINS: (f64, f64) = (0.82, 0.58);
+
+/// The largest part of the CPU work between launches.
+pub(super) struct MainWork {
+    /// Recommended change, in words that follow a number.
+    pub(super) action: String,
+    /// Share of the steady time in which the GPU was idle because of it, 0 to 1, with its 95 % interval.
+    share: (f64, f64, f64),
+}
+
+impl MainWork {
+    /// `None` if no part is half of that work, or if it is not one that a program can do without.
+    pub(super) fn of(host: &HostReport) -> Option<Self> {
+        let rows = || host.lines_of(Cause::HostCpu);
+        let first = rows().next().filter(|row| row.is_evident() && !row.is_backward())?;
+        let anywhere =
+            matches!(first.cause, HostCause::Preempted | HostCause::InterpreterLock | HostCause::GarbageCollection);
+        let of_part = |row: &&LineRow| match anywhere {
+            true => row.cause == first.cause,
+            false => is_near(row, first),
+        };
+        let sum = |rows: &mut dyn Iterator<Item = &LineRow>| rows.map(|row| row.total_ns).sum::<u64>();
+        if 2 * sum(&mut rows().filter(of_part)) < sum(&mut rows()) {
+            return None;
+        }
+        let part = || rows().filter(of_part);
+        let share: f64 = part().map(|row| row.share).sum();
+        // The rows come from different samples.
+        let off = |end: fn(&LineRow) -> f64| part().map(|row| (end(row) - row.share).powi(2)).sum::<f64>().sqrt();
+        let (below, above) = (off(|row| row.share_low), off(|row| row.share_high));
+        let share = (share, (share - below).max(0.0), (share + above).min(0.99));
+        Some(Self { action: action(first, part().map(|row| row.line)), share })
+    }
+
+    /// True if removing only this is worth a step, and so is removing the rest, with which the program is
+    /// `whole` times as fast.
+    pub(super) fn is_worth(&self, whole: f64) -> bool {
+        let (speedup, _) = self.gain();
+        speedup >= WORTH_DOING && whole >= speedup * WORTH_DOING
+    }
+
+    /// Speedup of the program without it, with the interval that contains nine of ten programs.
+    pub(super) fn gain(&self) -> (f64, (f64, f64)) {
+        let (share, low, high) = self.share;
+        let of = |share: f64, remains: f64| 1.0 / (remains * (1.0 - share)).max(f64::MIN_POSITIVE);
+        (of(share.min(0.99), REMAINS.0), (of(low, 1.0), of(high, REMAINS.1)))
+    }
+}
+
+fn is_near(row: &LineRow, first: &LineRow) -> bool {
+    let same = row.file == first.file && row.function == first.function;
+    same && row.line.abs_diff(first.line) <= NEIGHBOR_LINES
+}
+
+fn action(first: &LineRow, lines: impl Iterator<Item = u32>) -> String {
+    let (from, to) = lines.fold((u32::MAX, 0), |(from, to), line| (from.min(line), to.max(line)));
+    let file = short_path(&first.file);
+    let place = match (first.file.is_empty(), from) {
+        (true, _) => first.at_place(),
+        (false, 0) => format!("in {file}"),
+        (false, _) if from < to => format!("at {file}:{from}-{to}"),
+        (false, _) => format!("at {file}:{from}"),
+    };
+    match first.cause {
+        HostCause::Sleep => format!("remove the sleep {place}"),
+        HostCause::InterpreterLock => "free the interpreter's lock (GIL) for the launching thread".to_owned(),
+        HostCause::Preempted => "give the launching thread a free core".to_owned(),
+        HostCause::GarbageCollection => "keep garbage collection out of the loop".to_owned(),
+        HostCause::Io | HostCause::Disk => format!("move the input or output {place} to another thread"),
+        HostCause::Code => format!("move the code {place} out of the loop"),
+        _ => format!("do not wait {place}"),
+    }
+}
