@@ -83,8 +83,8 @@ pub(super) const NO_DEVICE_COPIES: &str = "Remove copies within the GPU that are
      Write results where they are used, or use views. The best case is that none of these copies is needed.";
 
 /// Effect of reads of a few bytes on a CUDA graph.
-pub(super) const READS_FIRST: &str =
-    " First remove the reads of single values (.item(), .cpu()) from the step: a graph cannot contain them.";
+pub(super) const READS_FIRST: &str = " First remove the reads of single values (.item(), .cpu(), boolean indexing) from the \
+                                      step: a graph cannot contain them.";
 
 /// Instead of a gain outside of kernels, where measuring kernels made the steps longer.
 pub(super) const STRETCHED: &str = " Gains from changes on the CPU are not predicted, because measuring kernels stretched some \

@@ -367,7 +367,10 @@ fn kernel_sentences(cause: Cause, devices: &[DeviceReport]) -> Vec<String> {
 fn read_sentence(devices: &[DeviceReport]) -> Option<String> {
     let (count, each) = small_reads(devices)?;
     let (times, each) = (counted(count, "time"), bytes(each));
-    Some(format!("The CPU read a value from the GPU {times} ({each} each), as .item() does, and waited for it."))
+    // CUB's selection, whose result has a size that the CPU needs.
+    let selects = devices.iter().flat_map(|device| &device.kernels).any(|row| row.name.contains("DeviceSelect"));
+    let like = if selects { "boolean indexing, nonzero and .item() do" } else { ".item() does" };
+    Some(format!("The CPU read a value from the GPU {times} ({each} each), as {like}, and waited for it."))
 }
 
 /// Sentences about the launches, and how long the GPU waits for them.

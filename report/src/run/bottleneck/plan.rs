@@ -220,7 +220,7 @@ fn action(kind: ScenarioKind, graphs: GraphFit) -> &'static str {
         ScenarioKind::CopiesOverlapped => "copy from pinned memory, overlapped with the kernels",
         ScenarioKind::CommunicationHidden => "overlap communication with the kernels",
         ScenarioKind::GridsFilled => "join equal small kernels into one",
-        ScenarioKind::NoReadbacks => "read no single values back from the GPU (.item(), .cpu())",
+        ScenarioKind::NoReadbacks => "read no single values back from the GPU (.item(), .cpu(), boolean indexing)",
         ScenarioKind::CopiesJoined => "join the small copies into one",
         ScenarioKind::DeviceCopiesGone => {
             "remove the copies within the GPU (.clone(), .contiguous(), .to(), torch.cat)"
