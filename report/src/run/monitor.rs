@@ -48,7 +48,16 @@ const CLEAR_WAITS: [(HostCause, &str); 4] = [
 const MEASURE: &str = "Record the GPU work to see the cause and what it costs: gpuwhy run --mode light";
 
 const SEE_BURST: &str = "Open the report of a burst (a short recording of GPU work) for its causes, kernels and best cases: \
-                         gpuwhy report --capture 1 TRACE (--capture 2 for the second burst).";
+                         gpuwhy report --capture 1 TRACE";
+
+/// How to learn more about a run of `run_ns` nanoseconds with this many bursts.
+fn advice(bursts: usize, run_ns: u64) -> String {
+    match bursts {
+        0 => format!("{MEASURE}{}.", words::part_of_a_run(run_ns, ", or a part of the run")),
+        1 => format!("{SEE_BURST}."),
+        _ => format!("{SEE_BURST} (--capture 2 for the second burst)."),
+    }
+}
 
 /// Determines the bottleneck from hardware samples, or without them from utilization and host samples.
 pub(crate) fn bottleneck(report: &Report, samples: &SampleTotals) -> Bottleneck {
@@ -79,10 +88,7 @@ pub(crate) fn bottleneck(report: &Report, samples: &SampleTotals) -> Bottleneck 
         live: (cause, share),
         evidence,
         details: Vec::new(),
-        recommendation: match &report.bursts {
-            Some(bursts) if !bursts.rows.is_empty() => SEE_BURST.to_owned(),
-            _ => format!("{MEASURE}{}.", words::part_of_a_run(report.shown_ns(), ", or a part of the run")),
-        },
+        recommendation: advice(report.bursts.as_ref().map_or(0, |bursts| bursts.rows.len()), report.shown_ns()),
         phases: Vec::new(),
         plan: Vec::new(),
     }
@@ -354,6 +360,14 @@ mod tests {
             "an idle device was not seen"
         );
         assert_eq!(cause(&utilization(0.2, None), &SampleTotals::default()), Cause::CannotTell, "nobody looked");
+    }
+
+    #[test]
+    fn only_what_exists_is_to_be_opened() {
+        let [none, one, two] = [0, 1, 2].map(|bursts| advice(bursts, RUN));
+        assert_eq!(none, "Record the GPU work to see the cause and what it costs: gpuwhy run --mode light.");
+        assert!(one.ends_with("gpuwhy report --capture 1 TRACE.") && two.contains("--capture 2"), "{one} {two}");
+        assert!(advice(0, 60 * RUN).contains("--delay 60 --duration 10"));
     }
 
     #[test]
