@@ -24,8 +24,8 @@ class Unreadable(Exception):
 class Trace:
     """The report of one trace file."""
 
-    def __init__(self, suite: Suite, path: pathlib.Path) -> None:
-        run = suite.run(f"report-{path.stem}", [suite.gpuwhy, "report", path, "--json"])
+    def __init__(self, suite: Suite, path: pathlib.Path, *options: str) -> None:
+        run = suite.run(f"report-{path.stem}", [suite.gpuwhy, "report", path, "--json", *options])
         if run.code not in READABLE:
             raise Unreadable(f"gpuwhy report {path.name}: {run.ending()}: {run.stderr.strip()}")
         self.exit_code = run.code
@@ -102,6 +102,11 @@ class Trace:
     def plan(self) -> list[dict]:
         """The plan of fixes, the first one first: `kind` (a scenario), `action`, `speedup`, `low`, `high`, `then`, `because`."""
         return self.report["bottleneck"].get("plan") or []
+
+    def prediction(self, kind: str | None) -> dict:
+        """What the report promises for a fix of this kind: its first step of the plan, or the scenario; {} without one."""
+        first = [step for step in self.plan() if step["kind"] == kind][:1]
+        return first[0] if first and first[0] == self.plan()[0] else self.scenarios().get(kind or "", {})
 
     def step_ns(self) -> int | None:
         """The median step as recorded; None without steps."""

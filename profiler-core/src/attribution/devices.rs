@@ -9,7 +9,8 @@ use std::collections::BinaryHeap;
 use gpuwhy_trace::record::DeviceId;
 
 use super::account::DeviceAccount;
-use super::gap::{self, InputGaps, Next};
+use super::gap::{self, Next};
+use super::gap_history::GapHistory;
 use super::host::Host;
 use super::host_cause::Subject;
 use super::launch_order::LaunchOrder;
@@ -136,7 +137,7 @@ impl Devices {
         let others = Some(&self.others).filter(|_| self.timelines.len() == 1);
         for timeline in &mut self.timelines {
             refused += timeline.advance(watermark, &mut self.operations, host, &mut self.simulation, ranges, others);
-            self.simulation.take_findings(&mut timeline.account, &mut timeline.inputs.waits);
+            self.simulation.take_findings(&mut timeline.account, &mut timeline.history.waits);
         }
         self.simulation.advance(watermark);
         refused
@@ -158,7 +159,7 @@ pub(super) struct Timeline {
     launch_order: LaunchOrder,
     running: Running,
     /// Host gaps before input batches.
-    pub(super) inputs: InputGaps,
+    pub(super) history: GapHistory,
 }
 
 /// Time that arrived too late, nanoseconds.
@@ -175,7 +176,7 @@ impl Timeline {
             pending: InOrder::default(),
             launch_order: LaunchOrder::default(),
             running: Running::default(),
-            inputs: InputGaps::default(),
+            history: GapHistory::default(),
         }
     }
 
@@ -357,7 +358,7 @@ impl Timeline {
                 operation.launch.and_then(|launch| host.launches.lost_within(launch.thread, from, launch.start));
             let shared = others.is_some_and(|others| others.busy_at(operation.device, from));
             let next = Next { operation, producer: host.dependencies.producer(operation, from), shared };
-            gap::explain(&mut self.account, &mut self.inputs, &next, &host.threads, lost_end);
+            gap::explain(&mut self.account, &mut self.history, &next, &host.threads, lost_end);
             let thread = operation.launch.and_then(|launch| host.threads.ids().get(launch.thread as usize)).copied();
             self.account.end_gap(from, operation, thread);
             self.account.pause(start - from);

@@ -11,12 +11,12 @@
 //!
 //! Dependencies of a queued operation are resolved in `host::dependencies`, where events show them.
 
-use rustc_hash::FxHashMap;
-
 use super::account::DeviceAccount;
 use super::api::ApiClass;
+use super::gap_history::{GapHistory, InputWait};
 use super::host::samples::SampleEvidence;
-use super::host::threads::{Call, HostThread, ThreadTable};
+use super::host::thread_table::ThreadTable;
+use super::host::threads::{Call, HostThread};
 use super::host_cause::{Producer, Seen, Stratum, Subject};
 use super::leaf::Leaf;
 use super::operation::DeviceOperation;
@@ -41,83 +41,12 @@ impl Next<'_> {
     }
 }
 
-/// Host gaps of one device that an input batch ended, or that another thread may have.
-///
-/// Samples are too sparse for short gaps, so a gap without a sample is split like the ones with samples. A
-/// sample falls anywhere in a gap, so the fraction of samples that saw the data loader is the fraction of
-/// such gaps spent loading.
-#[derive(Debug, Default)]
-pub(super) struct InputGaps {
-    /// History of the last eight gaps with a host gap of more than 1 ms, newest in the lowest bit: set if an
-    /// input copy ended it. The second number is the count of filled bits.
-    long: (u8, u8),
-    /// Recent gaps that contain a sample.
-    gaps: u64,
-    /// Number of these in which a sample saw a data loader.
-    loading: u64,
-    /// Input waits explained since they were last taken.
-    pub(super) waits: Vec<InputWait>,
-    /// By thread: samples before a handover that saw a wait for another thread, and those that did not.
-    handovers: FxHashMap<u32, (u64, u64)>,
-}
-
-impl InputGaps {
-    /// Gaps that count: at twice this number, the older half is forgotten.
-    const NEWEST: u64 = 64;
-
-    /// Records that a host gap of more than 1 ms ended with an input copy or without one. True if such copies
-    /// end gaps so frequently that this one is a wait for input.
-    fn recurs(&mut self, input: bool) -> bool {
-        let (bits, filled) = &mut self.long;
-        *bits = (*bits << 1) | u8::from(input);
-        *filled = (*filled + 1).min(8);
-        let inputs = bits.count_ones() as u8;
-        input && inputs >= 3 && inputs * 2 >= *filled
-    }
-
-    /// True if the thread waits for other threads in most of its gaps with a handover, `waited` included.
-    fn waits_for_threads(&mut self, thread: u32, waited: Option<bool>) -> bool {
-        let (waits, other) = match waited {
-            Some(waited) => {
-                let (waits, other) = self.handovers.entry(thread).or_default();
-                *waits += u64::from(waited);
-                *other += u64::from(!waited);
-                (*waits, *other)
-            }
-            None => self.handovers.get(&thread).copied().unwrap_or_default(),
-        };
-        waits > other
-    }
-
-    fn seen(&mut self, loader: bool) {
-        self.gaps += 1;
-        self.loading += u64::from(loader);
-        if self.gaps >= 2 * Self::NEWEST {
-            (self.gaps, self.loading) = (self.gaps / 2, self.loading / 2);
-        }
-    }
-
-    /// Part of `nanos` in such a gap that is loading; `None` until three gaps were seen.
-    fn part_of(&self, nanos: u64) -> Option<u64> {
-        (self.gaps >= 3).then(|| (u128::from(nanos) * u128::from(self.loading) / u128::from(self.gaps)) as u64)
-    }
-}
-
-/// Wait of a host thread for an input batch, in nanoseconds on the clock of the trace.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct InputWait {
-    /// Index of the thread.
-    pub(super) thread: u32,
-    pub(super) start: u64,
-    pub(super) end: u64,
-}
-
 /// Records the gap from the account's position to the start of `next`.
 ///
 /// `lost_end` is the return of an earlier launch in the gap whose record is missing.
 pub(super) fn explain(
     account: &mut DeviceAccount,
-    inputs: &mut InputGaps,
+    history: &mut GapHistory,
     next: &Next<'_>,
     threads: &ThreadTable,
     lost_end: Option<u64>,
@@ -155,7 +84,7 @@ pub(super) fn explain(
         return;
     }
     let caller = Caller { place: launch.thread, thread, threads };
-    let mut slack = host_part(account, inputs, next, launch.start.min(to), caller, lost_end);
+    let mut slack = host_part(account, history, next, launch.start.min(to), caller, lost_end);
     let launched = launch.end.clamp(account.position(), to);
     let latency = to.min(launched.saturating_add(LAUNCH_LATENCY_NANOS));
     // A host that ran ahead would have launched while the device was busy.
@@ -172,7 +101,7 @@ pub(super) fn explain(
 /// was not charged, for the launch to use.
 fn host_part(
     account: &mut DeviceAccount,
-    inputs: &mut InputGaps,
+    history: &mut GapHistory,
     next: &Next<'_>,
     to: u64,
     caller: Caller<'_>,
@@ -203,10 +132,10 @@ fn host_part(
     }
     // No host gap is longer than the time since the previous call.
     let long = to - previous_end > INPUT_GAP_NANOS;
-    let input_wait = long && recurring_input(inputs, next, (from, to), previous_end, calls);
+    let input_wait = long && recurring_input(history, next, (from, to), previous_end, calls);
     let lost_end = lost_end.unwrap_or(u64::MAX);
     let mut writer =
-        Writer { account, inputs, caller, next, to, whole, lost_end, input_wait, slack, busy: Leaf::HostCpu };
+        Writer { account, history, caller, next, to, whole, lost_end, input_wait, slack, busy: Leaf::HostCpu };
     for call in calls {
         let (leaf, subject) = leaf_of_call(call);
         let built = writer.account.leaves()[Leaf::KernelBuild as usize];
@@ -242,7 +171,7 @@ fn leaf_of_call(call: &Call) -> (Leaf, Subject) {
 /// at least half, of the last eight such absences. A single one proves nothing, so the first two are plain
 /// host time.
 fn recurring_input(
-    inputs: &mut InputGaps,
+    history: &mut GapHistory,
     next: &Next<'_>,
     (from, to): (u64, u64),
     mut previous_end: u64,
@@ -257,7 +186,7 @@ fn recurring_input(
         }
         previous_end = end;
     }
-    longest > INPUT_GAP_NANOS && inputs.recurs(next.operation.input)
+    longest > INPUT_GAP_NANOS && history.recurs(next.operation.input)
 }
 
 /// The thread that launched the operation after a gap.
@@ -271,7 +200,7 @@ struct Caller<'a> {
 /// Records the pieces of a gap, with the tracing overhead and the unobserved time carved out.
 struct Writer<'a> {
     account: &'a mut DeviceAccount,
-    inputs: &'a mut InputGaps,
+    history: &'a mut GapHistory,
     caller: Caller<'a>,
     next: &'a Next<'a>,
     /// End of the host's part of the gap.
@@ -324,8 +253,8 @@ impl Writer<'_> {
         let Caller { place, thread, threads } = self.caller;
         let handover = threads.handover(place, start, gap_end);
         let claims = thread.samples.claims(start, handover, gap_end);
-        let waits =
-            handover > start && self.inputs.waits_for_threads(place, thread.samples.waited_for_thread(start, handover));
+        let waits = handover > start
+            && self.history.waits_for_threads(place, thread.samples.waited_for_thread(start, handover));
         if claims.is_empty() && waits && gap_end - handover <= DISPATCH_NANOS {
             // It waited for the other thread, and continued at once.
             self.unseen(Leaf::HostCpu, handover.min(end));
@@ -334,14 +263,14 @@ impl Writer<'_> {
             return;
         }
         let rest = end - self.account.position();
-        let loading = match self.inputs.part_of(rest) {
+        let loading = match self.history.part_of(rest) {
             Some(part) if next.operation.input => part,
             None if self.input_wait && host_gap > INPUT_GAP_NANOS => rest,
             _ => 0,
         };
         if !claims.is_empty() {
             if next.operation.input {
-                self.inputs.seen(claims.iter().any(SampleEvidence::is_loader));
+                self.history.seen(claims.iter().any(SampleEvidence::is_loader));
             }
             self.seen(&claims, end, host_gap > PARKED_NANOS);
         } else if host_gap > PARKED_NANOS {
@@ -355,7 +284,7 @@ impl Writer<'_> {
                 if let Some(launch) = next.operation.launch {
                     // Includes the part that ran while the device was busy.
                     let wait = InputWait { thread: launch.thread, start, end: gap_end - (end - loaded) };
-                    self.inputs.waits.push(wait);
+                    self.history.waits.push(wait);
                 }
             }
             self.unseen(self.busy, end);
@@ -372,7 +301,7 @@ impl Writer<'_> {
             {
                 // Includes the part that ran while the device was busy.
                 let wait = InputWait { thread: launch.thread, start: claim.from, end: claim.to };
-                self.inputs.waits.push(wait);
+                self.history.waits.push(wait);
             }
             if claim.from > self.account.position() {
                 self.unseen(unseen, claim.from.min(end));
@@ -472,30 +401,5 @@ impl Writer<'_> {
         }
         self.account.idle(leaf, known, subject);
         self.account.idle(Leaf::Unobserved, to, Subject::None);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_part_of_gaps_that_is_loading_follows_the_newest_ones() {
-        let mut gaps = InputGaps::default();
-        let mut see = |count, loader| {
-            (0..count).for_each(|_| gaps.seen(loader));
-            gaps.part_of(1_280_000)
-        };
-        assert_eq!(see(2, true), None, "two prove nothing");
-        assert_eq!(see(1, true), Some(1_280_000));
-        assert_eq!(see(97, true), Some(1_280_000));
-        // 100 of 127.
-        assert_eq!(see(27, false), Some(1_280_000 * 100 / 127));
-        // One more reaches twice the limit: half are forgotten, and the fraction stays.
-        assert_eq!(see(1, false), Some(1_000_000));
-        // 50 of 127, then 25 of 64.
-        assert_eq!(see(63, false), Some(1_280_000 * 50 / 127));
-        assert_eq!(see(1, false), Some(500_000));
-        assert_eq!(see(63, true), Some(1_280_000 * (25 + 63) / 127));
     }
 }

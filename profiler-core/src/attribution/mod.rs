@@ -21,6 +21,7 @@ mod arrival;
 mod builds;
 mod devices;
 mod gap;
+mod gap_history;
 mod host;
 pub(crate) mod host_activity;
 pub mod host_cause;

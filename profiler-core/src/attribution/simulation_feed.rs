@@ -8,7 +8,7 @@ use gpuwhy_trace::record::{ApiCall, DeviceId, StreamId, ThreadId};
 
 use super::account::DeviceAccount;
 use super::api::ApiClass;
-use super::gap::InputWait;
+use super::gap_history::InputWait;
 use super::operation::DeviceOperation;
 use crate::thresholds::CLOCK_SLACK_NANOS;
 use crate::whatif::{

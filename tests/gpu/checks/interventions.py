@@ -62,7 +62,7 @@ def turns(programs: dict[str, Prepared], rounds: int = ROUNDS) -> dict[str, list
 
 def row(name: str, case: Intervention, rates: dict[str, list[float]], trace: Trace) -> dict:
     """The line of measured.jsonl. Times are nanoseconds."""
-    scenario = trace.scenarios().get(case.scenario or "", {})
+    scenario = trace.prediction(case.scenario)
     before, traced = statistics.median(rates["before"]), rates["traced"][0]
     return {
         "name": name, "fix": case.fix, "held_out": case.held_out, "expected": list(case.bottlenecks), "bottleneck": trace.bottleneck,

@@ -18,6 +18,7 @@ pub(super) mod memory;
 pub(super) mod sample_totals;
 pub(super) mod samples;
 pub(super) mod stacks;
+pub(crate) mod thread_table;
 pub(super) mod threads;
 
 use std::collections::BTreeMap;
@@ -31,7 +32,8 @@ use self::launch_lines::{LaunchLines, LaunchSampleCounts, SampledCall};
 use self::launches::{LaunchCall, Launches};
 use self::memory::Memory;
 use self::stacks::Stacks;
-use self::threads::{HostThread, Nesting, ThreadTable};
+use self::thread_table::ThreadTable;
+use self::threads::{HostThread, Nesting};
 use super::api::{ApiClass, ApiClasses};
 use super::launch_order::StepMarks;
 use super::operation::{Delivery, LONGEST_WINDOW, is_no_time};

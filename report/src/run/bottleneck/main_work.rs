@@ -8,7 +8,7 @@ use crate::run::host::short_path;
 use crate::run::{HostReport, LineRow};
 
 /// Lines of one function that are at most this far apart are one part.
-const NEIGHBOR_LINES: u32 = 2;
+const NEAR_LINES: u32 = 2;
 /// Parts of the step without the line that remain, relative to what its share of the idle time leaves: the
 /// median and the least of nine programs whose line was removed (1.0 at most). A CPU that is further ahead
 /// also hides other delays.
@@ -63,7 +63,7 @@ impl MainWork {
 
 fn is_near(row: &LineRow, first: &LineRow) -> bool {
     let same = row.file == first.file && row.function == first.function;
-    same && row.line.abs_diff(first.line) <= NEIGHBOR_LINES
+    same && row.line.abs_diff(first.line) <= NEAR_LINES
 }
 
 fn action(first: &LineRow, lines: impl Iterator<Item = u32>) -> String {
