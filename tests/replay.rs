@@ -48,13 +48,13 @@ fn assert_agrees(fixture: &str, report: &Value) {
     let scenarios = report["devices"][0]["what_if"]["scenarios"].as_array().unwrap();
     let beside = scenarios.iter().filter(|scenario| scenario["kind"] != "grids_filled");
     let largest = beside.filter_map(|scenario| scenario["speedup"].as_f64()).fold(1.0, f64::max);
-    if bottleneck["recommendation"].as_str().unwrap().contains("Nothing on the CPU") {
-        assert!(largest < 1.05, "{fixture}: {bottleneck:#}");
+    if bottleneck["recommendation"].as_str().unwrap().contains("No change on the CPU") {
+        assert!(largest < 1.15, "{fixture}: {bottleneck:#}");
     }
     let mut before = 1.0;
     for step in bottleneck["plan"].as_array().unwrap() {
         let [low, speedup, high] = ["low", "speedup", "high"].map(|field| step[field].as_f64().unwrap());
-        assert!(speedup >= 1.05 * before && low <= speedup && speedup <= high, "{fixture}: {step:#}");
+        assert!(speedup >= 1.149 * before && low <= speedup && speedup <= high, "{fixture}: {step:#}");
         before = speedup;
     }
     let first = &bottleneck["plan"][0];
@@ -91,7 +91,9 @@ fn every_recorded_record_arrives_and_every_nanosecond_has_one_cause() {
             if !device["untraced"].is_null() {
                 let (step, share) =
                     (number(device, "/untraced/step_ns"), device["untraced"]["share_of_tracing"].as_f64());
-                assert!(step <= number(device, "/steps/median_ns"), "{fixture}: {:#}", device["untraced"]);
+                // Of two kinds of steps it is the mean.
+                let median = number(device, "/steps/median_ns");
+                assert!(step <= median || !device["step_kinds"].is_null(), "{fixture}: {:#}", device["untraced"]);
                 assert!((0.0..0.8).contains(&share.unwrap()), "{fixture}: {:#}", device["untraced"]);
                 assert_eq!(device["untraced"]["source"], "table", "{fixture}: recorded on an H200");
             }

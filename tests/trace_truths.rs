@@ -1,19 +1,31 @@
 //! Reports of traces whose programs were also run with the fix: the line, the cause and the gain that the
 //! report names, next to what was measured (`testing/fixtures/traces/README.md`).
 
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use gpuwhy_trace::counters::{CounterEvent, GaugeReading, ProcessReading, ProgramName};
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::{TraceReader, TraceWriter};
 use serde_json::Value;
 
 use crate::support::{GPUWHY, stderr};
 
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces").join(format!("{name}.gpuwhy"))
+}
+
 /// The JSON report of a trace, from its records.
-fn report(name: &str) -> Value {
-    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces").join(format!("{name}.gpuwhy"));
+fn report_of(trace: &Path) -> Value {
     let output = Command::new(GPUWHY).args(["report", "--recompute", "--json"]).arg(trace).output().unwrap();
-    assert!(output.status.success(), "{name}: {}", stderr(&output));
+    assert!(output.status.success(), "{}: {}", trace.display(), stderr(&output));
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn report(name: &str) -> Value {
+    report_of(&fixture(name))
 }
 
 /// Share of the time that the report gives to a line, over all activities there.
@@ -76,7 +88,8 @@ fn work_on_a_result_belongs_to_the_read_of_it() {
     assert_eq!(numpy["bottleneck"]["plan"][0]["kind"], "reads_reduced");
     assert_within(gain(&numpy, "reads_reduced"), 12.0, 18.0);
     let checkpoint = report("checkpoint");
-    assert!(recommendation(&checkpoint).starts_with("Write the checkpoint at programs2.py:37"));
+    let advice = recommendation(&checkpoint);
+    assert!(advice.starts_with("Write checkpoints less often") && advice.contains("programs2.py:37"), "{advice}");
     // 15.4x without it.
     assert_within(gain(&checkpoint, "reads_reduced"), 12.0, 18.0);
 }
@@ -87,4 +100,73 @@ fn a_program_with_two_phases_is_judged_from_its_start() {
     let evidence = report["bottleneck"]["evidence"].to_string();
     assert!(evidence.contains("0 ns to 2.51 s: memory copies 99 %; 2.51 s to 3.19 s: kernel launches"), "{evidence}");
     assert_eq!(report["bottleneck"]["cause"], "copy");
+}
+
+#[test]
+fn kernels_that_are_built_for_each_length_are_the_bottleneck() {
+    let report = report("hf_generate");
+    let (bottleneck, builds) = (&report["bottleneck"], &report["devices"][0]["builds"]);
+    assert_eq!(bottleneck["cause"], "kernel_build");
+    assert!((0.5..0.65).contains(&bottleneck["share"].as_f64().unwrap()), "{bottleneck}");
+    assert!(builds["count"].as_u64() >= Some(60) && builds["later_count"].as_u64() >= Some(25), "{builds}");
+    let says = |words: &str| bottleneck["evidence"].to_string().contains(words);
+    assert!(says("Building kernels at hf_generate.py") && says("sdpa_attention_forward"), "{bottleneck}");
+    let advice = bottleneck["recommendation"].as_str().unwrap();
+    assert!(advice.contains("torch.backends.cuda.enable_cudnn_sdp(False)"), "{advice}");
+}
+
+/// The trace of a program beside another process, with what readings of the driver add to it.
+fn beside(add: impl Fn(&GaugeReading) -> Vec<CounterEvent>) -> Value {
+    let mut reader = TraceReader::new(BufReader::new(File::open(fixture("neighbor")).unwrap())).unwrap();
+    let mut writer = TraceWriter::new(Vec::new(), reader.session()).unwrap();
+    while let Some(event) = reader.next_event().unwrap() {
+        let added = match &event {
+            Event::Counters(counters) => match **counters {
+                CounterEvent::Gauges(reading) => add(&reading),
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        };
+        for event in added.into_iter().map(Event::from).chain([event]) {
+            writer.event(&event, reader.dictionary()).unwrap();
+        }
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("beside.gpuwhy");
+    fs::write(&path, writer.close(reader.dictionary()).unwrap().1).unwrap();
+    report_of(&path)
+}
+
+#[test]
+fn another_process_is_named_where_the_driver_saw_it() {
+    let report = beside(|reading| {
+        let name = ProgramName::new("python3 server.py");
+        let (busy_percent, memory_bytes) = (Some(66), Some(71_000_000_000));
+        let (device, at) = (reading.device, reading.at);
+        vec![CounterEvent::Process(ProcessReading { device, at, pid: 812, name, busy_percent, memory_bytes })]
+    });
+    let (device, bottleneck) = (&report["devices"][0], &report["bottleneck"]);
+    let leaves = device["steady_leaves"].as_object().unwrap();
+    let total: u64 = leaves.values().map(|nanos| nanos.as_u64().unwrap()).sum();
+    let share = leaves["other_process"].as_u64().unwrap() as f64 / total as f64;
+    assert!((0.65..0.75).contains(&share), "{leaves:?}");
+    assert_eq!(bottleneck["cause"], "other_process");
+    assert!((0.6..0.8).contains(&bottleneck["share"].as_f64().unwrap()), "{bottleneck}");
+    let says = bottleneck["evidence"].to_string();
+    assert!(says.contains("python3 server.py (pid 812) used the GPU 66 % of the time, and 71.0 GB"), "{says}");
+    assert_eq!(device["other_processes"][0]["pid"], 812);
+}
+
+#[test]
+fn another_process_has_no_name_where_only_the_utilization_shows_it() {
+    let with =
+        |busy| beside(move |reading| vec![CounterEvent::Gauges(GaugeReading { busy_percent: Some(busy), ..*reading })]);
+    let report = with(98);
+    assert_eq!(report["bottleneck"]["cause"], "other_process");
+    let says = report["bottleneck"]["evidence"].to_string();
+    assert!(says.contains("Another process uses this GPU: it was busy 98 % of the time"), "{says}");
+    // The GPU may have been busy with this program alone, or nothing is known.
+    for report in [with(31), beside(|_| Vec::new())] {
+        assert_eq!(report["bottleneck"]["cause"], "cannot_tell");
+    }
 }

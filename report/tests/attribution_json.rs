@@ -20,7 +20,7 @@ macro_rules! wire {
 wire! {
     Report {
         schema_version: u32, process: Process, observed_ns: u64, completeness: Completeness, devices: Vec<Device>,
-        api: Vec<Api>, host: Option<Host>, kernel_libraries: Vec<KernelLibrary>, kernel_lines: Option<KernelLines>, ranges: Option<Ranges>, memory: Option<Memory>, bottleneck: Bottleneck, capture: Option<u32>, captures: Vec<Capture>,
+        api: Vec<Api>, host: Option<Host>, kernel_libraries: Vec<KernelLibrary>, kernel_lines: Option<KernelLines>, ranges: Option<Ranges>, memory: Option<Memory>, bottleneck: Bottleneck, phases: Vec<PhaseOfRun>, capture: Option<u32>, captures: Vec<Capture>,
     }
     KernelLibrary {
         library: Option<String>, kernels: u64, count: u64, total_ns: u64, by_samples_ns: u64, share: f64, largest_kernel: String,
@@ -44,13 +44,17 @@ wire! {
         number: u32, trigger: String, begin_unix_ns: u64, end_unix_ns: Option<u64>, kernels: u64, bottleneck: Option<String>,
         share: Option<f64>,
     }
+    CallLine { calls: String, file: String, line: u32, function: String, samples: u64, share: f64, share_low: f64, share_high: f64 }
+    LockHolder { thread: String, file: String, line: u32, function: String, calls_cuda: bool, samples: u64 }
+    PhaseOfRun { begin_ns: u64, end_ns: u64, cause: String, share: f64 }
     Host {
         samples: u64, failed_samples: u64, garbage_collection_samples: u64, covered_ns: u64, on_cpu_ns: u64, runnable_ns: u64, data_loading_ns: u64,
         off_cpu_ns: BTreeMap<String, u64>, outside_cuda_ns: u64, sampled_ns: u64, causes: BTreeMap<String, u64>, lines: Vec<Line>,
+        calls: Vec<CallLine>, lock_waits: u64, lock_holders: Vec<LockHolder>,
     }
     Line {
-        cause: String, file: String, line: u32, function: String, within: Option<Within>, total_ns: u64, share: f64,
-        step_ns: Option<u64>,
+        cause: String, file: String, line: u32, function: String, within: Option<Within>, samples: u64, sampled_ns: u64,
+        total_ns: u64, share: f64, share_low: f64, share_high: f64, step_ns: Option<u64>,
     }
     Within { file: String, function: String }
     Memory { places: Vec<MemoryPlace>, unknown_releases: u64, table_overflow: u64 }
@@ -111,7 +115,7 @@ wire! {
     Step { start_unix_ns: u64, duration_ns: u64, leaves: BTreeMap<String, u64> }
     Basis { steps: u64, set_aside: u64, share_low: f64, share_high: f64 }
     StepKinds { cause: String, more: StepKind, less: StepKind }
-    Untraced { step_ns: u64, share_of_tracing: f64, source: String }
+    Untraced { step_ns: u64, step_range_ns: (u64, u64), share_of_tracing: f64, source: String }
     StepKind { steps: u64, median_ns: u64, cause_mean_ns: u64 }
     Overlap { top: String, beneath: String, ns: u64 }
     Kernel {

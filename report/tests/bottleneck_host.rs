@@ -56,6 +56,7 @@ fn judge_simulated(
         sampled_ns: causes.iter().map(|row| row.total_ns).sum(),
         causes,
         lines: lines.to_vec(),
+        calls: Vec::new(),
         lock_waits: 0,
         lock_holders: Vec::new(),
     };

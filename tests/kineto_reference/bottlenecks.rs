@@ -38,12 +38,12 @@ fn assert_agrees(report: &Report) {
         report.devices.iter().filter_map(|device| device.what_if.as_ref()).flat_map(|what_if| &what_if.best_cases);
     let largest =
         best_cases.filter(|best_case| beside(best_case.kind)).map(|best_case| best_case.speedup).fold(1.0, f64::max);
-    if bottleneck.recommendation.contains("Nothing on the CPU") {
-        assert!(largest < 1.05, "{bottleneck:?}");
+    if bottleneck.recommendation.contains("No change on the CPU") {
+        assert!(largest < 1.15, "{bottleneck:?}");
     }
     let mut before = 1.0;
     for step in &bottleneck.plan {
-        assert!(step.speedup >= 1.05 * before && step.interval.0 <= step.speedup && step.speedup <= step.interval.1);
+        assert!(step.speedup >= 1.149 * before && step.interval.0 <= step.speedup && step.speedup <= step.interval.1);
         before = step.speedup;
     }
     if let Some(first) = bottleneck.plan.first() {

@@ -40,8 +40,10 @@ pub mod step_sequence;
 
 pub use account::DeviceAccount;
 pub use builds::KernelBuilds;
+pub use host::call_lines::CallKind;
 pub use host::interpreter_lock::LockHolder;
-pub use host::launch_lines::{GraphKernels, LaunchPlace, LaunchSampleCounts, LaunchedWork};
+pub use host::launch_lines::{GraphKernels, LaunchSampleCounts, LaunchedWork};
+pub use host::launch_places::LaunchPlace;
 pub use host::memory::PeakCaller;
 pub use host::sample_totals::SampleTotals;
 pub use host::stacks::{HostLine, LineId};
@@ -321,6 +323,12 @@ impl Attributor {
     /// Number of samples in launches of each kernel or graph, by place.
     pub fn launch_lines(&self) -> impl Iterator<Item = (LaunchedWork, &LaunchPlace, u64)> {
         self.host.launch_lines.rows()
+    }
+
+    /// Samples of launching threads in calls of each kind, by place, taken after `from`: the kinds in order,
+    /// most samples first.
+    pub fn call_lines(&self, from: Timestamp) -> Vec<(CallKind, &LaunchPlace, u64)> {
+        self.host.launch_lines.calls(from.nanos())
     }
 
     /// Kernels of each graph that ran, by CUPTI's graph id.

@@ -17,7 +17,7 @@ use profiler_core::attribution::{Attributor, HostLine, LockHolder, is_native};
 use rustc_hash::FxHashMap;
 
 use super::host_estimate::{ActivityKey, ActivityTime, estimate};
-use super::{CauseRow, DeviceReport, GapSubject, HostReport, LineRow, LockHolderRow};
+use super::{CallLineRow, CauseRow, DeviceReport, GapSubject, HostReport, LineRow, LockHolderRow};
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
 
@@ -157,6 +157,7 @@ impl HostReport {
             sampled_ns,
             causes,
             lines: lines.into_iter().take(LINES).map(row).collect(),
+            calls: CallLineRow::all(attributor, dictionary),
             lock_waits: attributor.lock_holders().iter().map(|(_, samples)| samples).sum(),
             lock_holders: lock_holders(attributor, dictionary),
         })

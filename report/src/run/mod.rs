@@ -10,6 +10,7 @@
 pub(crate) mod bottleneck;
 mod build;
 mod bursts;
+mod call_lines;
 mod captures;
 mod collectives;
 pub mod compute;
@@ -41,11 +42,11 @@ pub use bottleneck::bottleneck_of;
 pub use live_state::{STARTING_UP, WINDOWS_KEPT};
 pub(crate) use model::loss_sentence;
 pub use model::{
-    ApiRow, Awaited, Bottleneck, BurstRow, BurstTable, CaptureRow, CaptureTable, CauseRow, ComputeLimits, ComputeSplit,
-    CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry,
-    KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LaunchSite, LibraryRow, LineRow, LockHolderRow, MemoryReport,
-    MemoryRow, NamedLimits, PeakBy, PhaseRow, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Report, RunPart,
-    SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced,
+    ApiRow, Awaited, Bottleneck, BurstRow, BurstTable, CallLineRow, CaptureRow, CaptureTable, CauseRow, ComputeLimits,
+    ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject, GridClass, HostReport,
+    KernelGeometry, KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LaunchSite, LibraryRow, LineRow,
+    LockHolderRow, MemoryReport, MemoryRow, NamedLimits, PeakBy, PhaseRow, PlanStep, RangeRow, RangesReport, Ranked,
+    RecoverableBy, Report, RunPart, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced,
 };
 pub use price::{RunCost, Saving};
 

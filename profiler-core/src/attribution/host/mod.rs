@@ -10,9 +10,11 @@
 //! (which operation a stream waited for), [`samples`] with [`stacks`] and [`interpreter_lock`] (what a thread
 //! did between calls), [`launch_lines`] (which line launched a kernel), [`memory`].
 
+pub(super) mod call_lines;
 pub(super) mod dependencies;
 pub(super) mod interpreter_lock;
 pub(super) mod launch_lines;
+pub(super) mod launch_places;
 pub(super) mod launches;
 pub(super) mod memory;
 pub(super) mod sample_totals;
@@ -204,8 +206,7 @@ impl Host {
             Nesting::Outermost => {
                 let launches = class.launches() && succeeded && !thread.capturing;
                 let sampled = thread.launch_samples.any_until(end) && {
-                    let launches = launches.then_some(class);
-                    let call = SampledCall { thread: index as u32, before, start, end, launches };
+                    let call = SampledCall { thread: index as u32, before, start, end, class, launches };
                     self.launch_lines.placed(call, &mut thread.launch_samples, dictionary)
                 };
                 simulation.call(index, call, class, launches);

@@ -84,7 +84,7 @@ pub(super) const NO_DEVICE_COPIES: &str = "Remove copies within the GPU that are
      Write results where they are used, or use views. The best case is that none of these copies is needed.";
 
 /// Effect of reads of a few bytes on a CUDA graph.
-pub(super) const READS_FIRST: &str = " First remove the reads of single values (.item(), .cpu(), boolean indexing) from the \
+pub(super) const READS_FIRST: &str = " First remove the reads of single values (.item(), .cpu()) from the \
                                       step: a graph cannot contain them.";
 
 /// The same if those reads are sizes of selections.

@@ -17,14 +17,15 @@ mod plan;
 mod ranking;
 
 use gpuwhy_trace::completeness::Completeness;
-use profiler_core::attribution::Attributor;
 use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
+use profiler_core::attribution::{Attributor, CallKind};
 use profiler_core::whatif::ScenarioKind;
 
 use self::advice::GraphFit;
 pub(in crate::run) use self::evidence::{best_case_if_fixed, copies_without_link};
 pub(crate) use self::live::LiveBottleneck;
 use self::ranking::Ranking;
+use super::call_lines;
 use super::step_kinds::kinds_sentence;
 use super::waits::awaited_sentence;
 use super::{Bottleneck, DeviceReport, HostReport, StepBasis, limits};
@@ -88,7 +89,15 @@ pub fn bottleneck_of(
             let what_if = longest.and_then(|device| device.what_if.as_ref());
             evidence.extend(host::sentences(seen, cause, total, what_if));
         }
-        None => evidence.extend(evidence::cause_evidence(cause, devices, &whole).into_iter().take(3)),
+        None => {
+            evidence.extend(evidence::cause_evidence(cause, devices, &whole).into_iter().take(3));
+            let reads = cause == Cause::Launch && evidence::small_reads(devices).is_some();
+            let waits = reads.then_some(CallKind::Wait);
+            let copies = cause == Cause::Launch && evidence::small_copies(devices).is_some();
+            let usual = if copies { &[CallKind::Copy] } else { call_lines::kinds(cause) };
+            let kinds = usual.iter().copied().chain(waits);
+            evidence.extend(kinds.filter_map(|kind| call_lines::sentence(host?, kind)));
+        }
     }
     let locked = host.filter(|_| cause == Cause::Launch).and_then(host::locked);
     evidence.splice(1..1, locked.iter().flatten().cloned());

@@ -35,6 +35,7 @@ document! {
         sampled_ns: from.sampled_ns,
         causes: from.causes.iter().map(|row| (row.cause.name(), row.total_ns)).collect::<BTreeMap<_, _>>(),
         lines: from.lines,
+        calls: from.calls,
         lock_waits: from.lock_waits,
         lock_holders: from.lock_holders,
     }

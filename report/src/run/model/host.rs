@@ -1,7 +1,7 @@
 //! Activity of the launching threads.
 
-use profiler_core::attribution::SampleTotals;
 use profiler_core::attribution::host_cause::HostCause;
+use profiler_core::attribution::{CallKind, SampleTotals};
 
 /// Results from samples of the launching threads; absent without samples.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,10 +19,35 @@ pub struct HostReport {
     pub causes: Vec<CauseRow>,
     /// The same by source line, the largest first; at most 32.
     pub lines: Vec<LineRow>,
+    /// Lines of calls that launch, copy, wait or allocate, after start-up; at most four of each kind, most samples
+    /// first.
+    pub calls: Vec<CallLineRow>,
     /// Samples of threads that call CUDA in which they waited for the interpreter's lock (GIL).
     pub lock_waits: u64,
     /// Who held it in these samples, most first; nobody if only threads that were not sampled did.
     pub lock_holders: Vec<LockHolderRow>,
+}
+
+/// A line that makes calls of one kind.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct CallLineRow {
+    /// Kind of call.
+    pub calls: CallKind,
+    /// File of the program's innermost frame.
+    pub file: String,
+    /// Line number, from 1; 0 when unknown.
+    pub line: u32,
+    /// Qualified name of the function.
+    pub function: String,
+    /// Samples of launching threads in these calls, or in the short time before a launch or a copy.
+    pub samples: u64,
+    /// Their share of all samples in calls of this kind, 0 to 1.
+    pub share: f64,
+    /// Interval of the share with 95 % confidence.
+    pub share_low: f64,
+    /// Its upper end.
+    pub share_high: f64,
 }
 
 /// A thread that held the interpreter's lock, and its line.

@@ -24,7 +24,7 @@ pub use compute::{ComputeSplit, GridClass, KernelGeometry};
 pub use copies::{CopyClass, CopyFit, CopyOverlap, CopyRow};
 pub use device::{DeviceReport, KernelRow, TypicalSteps, Untraced};
 pub use gaps::{Awaited, GapRow, GapSubject};
-pub use host::{CauseRow, HostReport, LineRow, LockHolderRow};
+pub use host::{CallLineRow, CauseRow, HostReport, LineRow, LockHolderRow};
 pub use launches::{KernelLineRow, KernelLines, LaunchLineRow, LaunchSite, LibraryRow, SampledTime};
 pub(crate) use limits::loss_sentence;
 pub use limits::{ComputeLimits, NamedLimits};

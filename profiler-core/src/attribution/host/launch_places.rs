@@ -1,0 +1,228 @@
+//! Code locations of launches and other calls, found once per stack.
+
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{Frame, NameId, StackId};
+use rustc_hash::FxHashMap;
+
+use super::stacks::{self, is_library};
+
+/// Maximum distinct places (56 bytes each, twice that with their index); samples at further ones are only
+/// counted.
+const PLACE_LIMIT: usize = 16_384;
+/// Stacks with a cached place (12 bytes each); further ones are searched each time.
+const STACK_LIMIT: usize = 65_536;
+/// Maximum frames examined per stack, starting at the innermost.
+const DEPTH_LIMIT: usize = 256;
+
+/// Index of a [`LaunchPlace`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PlaceId(pub(super) u32);
+
+/// Code location of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaunchPlace {
+    /// Function of the innermost frame in the program's own code, or of the innermost frame if there is none.
+    pub function: NameId,
+    /// Its file.
+    pub file: NameId,
+    /// Its line, starting at 1; 0 if unknown, as for native frames.
+    pub line: u32,
+    /// Function and file of the innermost frame of the interpreter, if it is a different one.
+    pub within: Option<(NameId, NameId)>,
+    /// Function of the innermost frame that is the `forward` of a class: `Linear.forward`.
+    pub module: Option<NameId>,
+    /// Symbol of the innermost native frame that is one of PyTorch's operators.
+    pub operator: Option<NameId>,
+    /// Loaded file of the innermost native frame that belongs neither to CUDA's runtime and driver nor to the
+    /// system.
+    pub binary: Option<NameId>,
+}
+
+/// Places by stack: line, module and operator of a launch, and the library that made the call. Found once per
+/// stack.
+///
+/// Stacks may hold frames of an interpreter, native frames, or both, with the native ones innermost. A native
+/// frame has the symbol as its function, the name of the loaded file as its file, and no line.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    stacks: FxHashMap<StackId, PlaceId>,
+    places: Vec<LaunchPlace>,
+    ids: FxHashMap<LaunchPlace, PlaceId>,
+}
+
+impl Places {
+    /// Place of `stack`; `None` if the stack is unknown or the table is full.
+    pub(crate) fn get(&mut self, stack: StackId, dictionary: &Dictionary) -> Option<PlaceId> {
+        if let Some(&place) = self.stacks.get(&stack) {
+            return Some(place);
+        }
+        let frames: Vec<Frame> = dictionary.stack(stack).take(DEPTH_LIMIT).collect();
+        let id = self.id(place_of(&frames, dictionary)?)?;
+        if self.stacks.len() < STACK_LIMIT {
+            self.stacks.insert(stack, id);
+        }
+        Some(id)
+    }
+
+    pub(crate) fn place(&self, id: PlaceId) -> Option<&LaunchPlace> {
+        self.places.get(id.0 as usize)
+    }
+
+    fn id(&mut self, place: LaunchPlace) -> Option<PlaceId> {
+        if let Some(&id) = self.ids.get(&place) {
+            return Some(id);
+        }
+        if self.places.len() >= PLACE_LIMIT {
+            return None;
+        }
+        let id = PlaceId(self.places.len() as u32);
+        self.places.push(place);
+        self.ids.insert(place, id);
+        Some(id)
+    }
+}
+
+/// Derives the place from the frames, innermost first.
+fn place_of(frames: &[Frame], dictionary: &Dictionary) -> Option<LaunchPlace> {
+    let file = |frame: &Frame| dictionary.name(frame.file);
+    let function = |frame: &Frame| dictionary.name(frame.function);
+    let (native, python): (Vec<&Frame>, Vec<&Frame>) =
+        frames.iter().partition(|frame| is_native(file(frame), frame.line));
+    let own = native.iter().find(|frame| !is_runtime(file(frame)));
+    let operator = native.iter().find(|frame| is_operator(function(frame)));
+    let line = match python.first() {
+        Some(innermost) => python.iter().find(|frame| !is_library(file(frame))).unwrap_or(innermost),
+        // A thread without an interpreter: the program's own code, else the operator, else the caller of
+        // CUDA.
+        None => {
+            let of_program = native.iter().find(|frame| !is_shared_library(file(frame)) && !file(frame).is_empty());
+            of_program.or(operator).or(own).or(native.first())?
+        }
+    };
+    let within = python.first().filter(|innermost| (innermost.function, innermost.file) != (line.function, line.file));
+    let module = python.iter().find(|frame| function(frame).ends_with(".forward"));
+    Some(LaunchPlace {
+        function: line.function,
+        file: line.file,
+        line: line.line,
+        within: within.map(|frame| (frame.function, frame.file)),
+        module: module.map(|frame| frame.function),
+        operator: operator.map(|frame| frame.function),
+        binary: own.map(|frame| frame.file),
+    })
+}
+
+/// True if a frame is native: interpreter frames have a line, or a file that is source.
+fn is_native(file: &str, line: u32) -> bool {
+    line == 0 && (file.is_empty() || stacks::is_native(file))
+}
+
+fn is_shared_library(file: &str) -> bool {
+    // For a file without symbols, its name is followed by its build id.
+    let name = file.split(' ').next().unwrap_or(file);
+    name.ends_with(".so") || name.contains(".so.")
+}
+
+/// System files, and files that every launch passes through.
+const RUNTIME: [&str; 12] = [
+    "libcuda.",
+    "libcudart",
+    "libcupti",
+    "libprof.",
+    "libnvToolsExt",
+    "libc.so",
+    "libc-2",
+    "libpthread",
+    "libstdc++",
+    "libgcc_s",
+    "ld-linux",
+    "[",
+];
+
+/// True if a loaded file belongs to CUDA's runtime or driver, to the profiler or to the system.
+fn is_runtime(file: &str) -> bool {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    name.is_empty() || RUNTIME.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// True if a symbol is a PyTorch operator: `at::_ops::addmm::call`, mangled or not. Source: PyTorch generates
+/// one for each operator with `torchgen/gen.py` (`Operators.h`).
+fn is_operator(symbol: &str) -> bool {
+    symbol.contains("at::_ops::") || symbol.starts_with("_ZN2at4_ops")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINEAR: (&str, &str, u32) =
+        ("/v/lib/python3.12/site-packages/torch/nn/modules/linear.py", "Linear.forward", 125);
+    const CALL: (&str, &str, u32) =
+        ("/v/lib/python3.12/site-packages/torch/nn/modules/module.py", "Module._call_impl", 1747);
+    const MODEL: (&str, &str, u32) = ("/home/u/model.py", "Block.forward", 31);
+    const TRAIN: (&str, &str, u32) = ("/home/u/train.py", "main", 42);
+    const LAUNCH: (&str, &str, u32) = ("libcudart.so.12", "cudaLaunchKernel", 0);
+    const CUBLAS: (&str, &str, u32) = ("libcublasLt.so.12", "cublasLtMatmul", 0);
+    const ADDMM: (&str, &str, u32) = ("libtorch_cpu.so", "_ZN2at4_ops5addmm4callERKNS_6TensorE", 0);
+
+    /// Line, function, within, module, operator and binary.
+    fn columns(frames: &[(&str, &str, u32)]) -> [String; 6] {
+        let mut dictionary = Dictionary::new();
+        let stack = frames.iter().rev().fold(StackId::NONE, |caller, &(file, function, line)| {
+            let (function, file) = (dictionary.intern_name(function), dictionary.intern_name(file));
+            dictionary.intern_frame(Frame { caller, function, file, line })
+        });
+        let mut places = Places::default();
+        let id = places.get(stack, &dictionary).unwrap();
+        assert_eq!(places.get(stack, &dictionary), Some(id));
+        let place = places.place(id).unwrap();
+        let name = |id: Option<NameId>| id.map_or("-", |id| dictionary.name(id)).to_owned();
+        [
+            format!("{}:{}", dictionary.name(place.file), place.line),
+            name(Some(place.function)),
+            name(place.within.map(|(function, _)| function)),
+            name(place.module),
+            name(place.operator),
+            name(place.binary),
+        ]
+    }
+
+    #[test]
+    fn the_line_is_the_programs_own_and_the_module_the_innermost() {
+        assert_eq!(
+            columns(&[LINEAR, CALL, MODEL, CALL, TRAIN]),
+            ["/home/u/model.py:31", "Block.forward", "Linear.forward", "Linear.forward", "-", "-"]
+        );
+        assert_eq!(columns(&[TRAIN]), ["/home/u/train.py:42", "main", "-", "-", "-", "-"]);
+        assert_eq!(columns(&[LINEAR])[..2], [format!("{}:125", LINEAR.0), "Linear.forward".to_owned()]);
+    }
+
+    #[test]
+    fn native_frames_add_the_operator_and_the_library_and_change_no_line() {
+        assert_eq!(
+            columns(&[LAUNCH, CUBLAS, ADDMM, LINEAR, CALL, MODEL, TRAIN]),
+            ["/home/u/model.py:31", "Block.forward", "Linear.forward", "Linear.forward", ADDMM.1, CUBLAS.0]
+        );
+    }
+
+    #[test]
+    fn a_thread_without_an_interpreter_names_its_own_code() {
+        let solver = ("solver", "step()", 0);
+        assert_eq!(columns(&[LAUNCH, CUBLAS, solver])[..2], ["solver:0", "step()"]);
+        assert_eq!(columns(&[LAUNCH, CUBLAS, ADDMM])[..2], ["libtorch_cpu.so:0", ADDMM.1], "the backward thread");
+        assert_eq!(columns(&[LAUNCH, CUBLAS])[..2], ["libcublasLt.so.12:0", "cublasLtMatmul"]);
+        assert_eq!(columns(&[LAUNCH])[..2], ["libcudart.so.12:0", "cudaLaunchKernel"]);
+    }
+
+    #[test]
+    fn unknown_stacks_say_nothing_and_tables_are_bounded() {
+        let mut dictionary = Dictionary::new();
+        let mut places = Places::default();
+        assert_eq!(places.get(StackId::NONE, &dictionary), None);
+        let (function, file) = (dictionary.intern_name("f"), dictionary.intern_name("a.py"));
+        for line in 1..=PLACE_LIMIT as u32 + 1 {
+            let stack = dictionary.intern_frame(Frame { caller: StackId::NONE, function, file, line });
+            assert_eq!(places.get(stack, &dictionary).is_some(), line <= PLACE_LIMIT as u32);
+        }
+    }
+}
