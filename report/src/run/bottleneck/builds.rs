@@ -30,7 +30,7 @@ const BUILDERS: [(&[&str], &str); 5] = [
         &["/triton/"],
         "Triton builds a kernel for each new value of a tl.constexpr argument and each new type: keep those the same.",
     ),
-    (&["/cupy/", "/cupyx/"], "Create cupy.RawKernel and other kernels once, outside of the loop."),
+    (&["/cupy/", "/cupyx/"], "Pass what changes as arguments: CuPy builds a kernel for each new source."),
     (&["/numba/"], "Numba builds a kernel for each new combination of argument types: keep those the same."),
     (
         &["/jax/", "/jaxlib/", "/jax_plugins/"],
@@ -68,7 +68,9 @@ pub(super) fn sentences(cause: Cause, ranking: &Ranking, devices: &[DeviceReport
         loading_call(devices),
         builds.later_count,
     )];
-    if !are_the_host_work(devices) {
+    let simulated =
+        devices.iter().filter_map(|device| device.what_if.as_ref()).any(|what_if| what_if.refused.is_none());
+    if !simulated || !are_the_host_work(devices) {
         let factor = |share: f64| 1.0 / (1.0 - share).max(f64::MIN_POSITIVE);
         let without = words::faster(factor(share.share), Some((factor(share.low), factor(share.high))));
         sentences.push(format!("Without them {without}: their time subtracted (a rough bound)."));
@@ -100,7 +102,12 @@ pub(super) fn advice(host: Option<&HostReport>, devices: &[DeviceReport]) -> Str
     };
     // Python's line says more than the compiler's library.
     let python = |row: &&&LineRow| row.within.as_ref().is_none_or(|(_, file)| file.ends_with(".py"));
-    let mut advice = match lines.iter().find(python).or(lines.first()) {
+    let line = lines.iter().find(python).or(lines.first());
+    let mut advice = match line {
+        // Shapes are arguments there.
+        Some(line) if seen(&["/cupy/", "/cupyx/", "/numba/", "/triton/"]) && !seen(&["torch/_inductor"]) => {
+            format!("Build the kernels {} once, before the loop. ", line.at_place())
+        }
         Some(line) => format!("Keep the shapes {} the same: pad to a few sizes. ", line.at_place()),
         None => format!("{SAME_SHAPES} "),
     };

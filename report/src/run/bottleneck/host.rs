@@ -7,6 +7,7 @@ use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::{ScenarioKind as Scenario, WORTH_DOING, WhatIf};
 
+use super::main_work::{MainWork, gain_without};
 use crate::run::{CauseRow, HostReport, LineRow};
 use crate::text_format::{counted, duration, percent};
 use crate::words::{about, activity, capitalized};
@@ -39,6 +40,8 @@ pub(super) fn representative(host: Option<&HostReport>, cause: Cause, cause_ns: 
 const EVIDENT_WAITS: u64 = 10;
 /// Minimum share of the time of an activity that is named.
 const NAMED_SHARE: f64 = 0.01;
+/// Least part of a line's time that an activity takes for a mention.
+const NAMED_PART: f64 = 0.1;
 
 /// Minimum number of samples of a thread waiting for workers from which the number of workers is derived.
 const FEWEST_WAITS: u64 = 10;
@@ -72,8 +75,8 @@ pub(super) fn sentences(host: &HostReport, cause: Cause, steady_ns: u64, what_if
     let most = what_if.and_then(|what_if| what_if.best_case(Scenario::NoHostWork)).map_or(1.0, |most| most.speedup);
     let without = |row: &LineRow| if cause == Cause::HostCpu { line_gain(row, most) } else { String::new() };
     let lines = if matches!(cause, Cause::HostCpu | Cause::KernelBuild) { 3 } else { 2 };
-    let mut sentences: Vec<String> =
-        named_lines(host, cause).take(lines).map(|(row, places)| line_sentence(&row, places, &without(&row))).collect();
+    let named = named_lines(host, cause).into_iter().take(lines);
+    let mut sentences: Vec<String> = named.map(|part| line_sentence(&part, &without(&part.row))).collect();
     if host.causes.iter().find(|row| row.cause.leaf().cause() == cause).map(|row| row.cause)
         == Some(HostCause::InterpreterLock)
     {
@@ -114,24 +117,51 @@ pub(super) fn sentences(host: &HostReport, cause: Cause, steady_ns: u64, what_if
     sentences
 }
 
-/// Lines that are evidence, those with enough time and samples, and the number of places that each stands for.
-/// Waits for the interpreter's lock are one row, because they have one remedy.
-fn named_lines(host: &HostReport, cause: Cause) -> impl Iterator<Item = (LineRow, usize)> {
-    let is_lock = |row: &&LineRow| row.cause == HostCause::InterpreterLock;
-    let mut rows: Vec<(LineRow, usize)> =
-        host.lines_of(cause).filter(|row| !is_lock(row)).map(|row| (row.clone(), 1)).collect();
-    if let Some(row) = together(host.lines_of(cause).filter(is_lock)) {
-        rows.push(row);
-        rows.sort_by_key(|(row, _)| std::cmp::Reverse(row.total_ns));
-    }
-    rows.into_iter().filter(|(row, _)| row.is_evident())
+/// Rows that are one in a sentence.
+struct Part {
+    /// Their sum, at the place of the first, which has the most time.
+    row: LineRow,
+    /// Number of places.
+    places: usize,
+    /// Share of each activity, the largest first.
+    activities: Vec<(HostCause, f64)>,
 }
 
-/// Sum of rows at the place of the first, and their number. Their errors are independent.
-fn together<'a>(mut rows: impl Iterator<Item = &'a LineRow>) -> Option<(LineRow, usize)> {
-    let mut sum = rows.next()?.clone();
-    let mut places = 1;
-    for row in rows {
+/// Lines that are evidence: those with enough time and samples, the largest first. Whatever a thread does at a
+/// line is one part; so are all waits for the interpreter's lock, because they have one remedy.
+fn named_lines(host: &HostReport, cause: Cause) -> Vec<Part> {
+    let key = |row: &LineRow| match row.cause {
+        HostCause::InterpreterLock => None,
+        _ => Some((row.file.clone(), row.line, row.function.clone())),
+    };
+    let mut groups: Vec<(_, Vec<&LineRow>)> = Vec::new();
+    for row in host.lines_of(cause) {
+        match groups.iter_mut().find(|(of, _)| *of == key(row)) {
+            Some((_, rows)) => rows.push(row),
+            None => groups.push((key(row), vec![row])),
+        }
+    }
+    let mut parts: Vec<Part> = groups.iter().filter_map(|(_, rows)| together(rows)).collect();
+    parts.retain(|part| part.row.is_evident());
+    parts.sort_by_key(|part| std::cmp::Reverse(part.row.total_ns));
+    parts
+}
+
+/// Sum of rows at the place of the first. Their errors are independent.
+fn together(rows: &[&LineRow]) -> Option<Part> {
+    let (first, rest) = rows.split_first()?;
+    let mut sum = (*first).clone();
+    let mut places = vec![(&first.file, first.line, &first.function)];
+    let mut activities = vec![(first.cause, first.share)];
+    for row in rest {
+        let place = (&row.file, row.line, &row.function);
+        if !places.contains(&place) {
+            places.push(place);
+        }
+        match activities.iter_mut().find(|(cause, _)| *cause == row.cause) {
+            Some((_, share)) => *share += row.share,
+            None => activities.push((row.cause, row.share)),
+        }
         let half = |a: f64, b: f64| a.hypot(b);
         let low = half(sum.share - sum.share_low, row.share - row.share_low);
         let high = half(sum.share_high - sum.share, row.share_high - row.share);
@@ -140,9 +170,9 @@ fn together<'a>(mut rows: impl Iterator<Item = &'a LineRow>) -> Option<(LineRow,
         sum.samples += row.samples;
         sum.total_ns += row.total_ns;
         sum.step_ns = sum.step_ns.zip(row.step_ns).map(|(a, b)| a + b);
-        places += 1;
     }
-    Some((sum, places))
+    activities.sort_by(|a, b| b.1.total_cmp(&a.1));
+    Some(Part { row: sum, places: places.len(), activities })
 }
 
 /// Minimum share of the launching threads' time that waits for the interpreter's lock take for a mention.
@@ -196,23 +226,32 @@ pub(super) fn lock_advice(host: &HostReport) -> String {
     }
 }
 
-/// Possible gain of the program without a line: the device time that was idle because of it, limited to
-/// `most` (the gain without any host work).
+/// Gain of the program without a line, at most that without any host work.
 fn line_gain(row: &LineRow, most: f64) -> String {
-    let speedup = (1.0 / (1.0 - row.share).max(f64::MIN_POSITIVE)).min(most);
+    let speedup = gain_without(row.share).min(most);
     if speedup < WORTH_DOING { String::new() } else { format!("; without it {} faster", about(speedup, None)) }
 }
 
-fn line_sentence(row: &LineRow, places: usize, without: &str) -> String {
-    let more = if places > 1 { format!(" and {}", counted(places as u64 - 1, "other place")) } else { String::new() };
-    let (doing, place) = (capitalized(activity(row.cause)), row.at_place() + &more);
+fn line_sentence(part: &Part, without: &str) -> String {
+    let Part { row, places, activities } = part;
+    let others = *places as u64 - 1;
+    let more = if others > 0 { format!(" and {}", counted(others, "other place")) } else { String::new() };
+    let place = row.at_place() + &more;
+    let largest = activities.iter().filter(|(_, share)| *share >= NAMED_PART * row.share);
+    let several: Vec<_> = largest.map(|(cause, share)| format!("{} {}", activity(*cause), percent(*share))).collect();
+    let (doing, detail) = match &several[..] {
+        [_] => (capitalized(activity(row.cause)), String::new()),
+        _ => ("The CPU's work".to_owned(), format!(": {}", several.join(", "))),
+    };
     let [share, low, high] = [row.share, row.share_low, row.share_high].map(percent);
     let interval = match low == high {
         true => String::new(),
         false => format!(", {} to {high}", low.trim_end_matches(" %")),
     };
     match row.step_ns {
-        Some(nanos) => format!("{doing} {place} takes {} a step ({share}{interval}){without}.", duration(nanos)),
+        Some(nanos) => {
+            format!("{doing} {place} takes {} a step ({share}{interval}{detail}){without}.", duration(nanos))
+        }
         None => format!("{doing} {place} takes {share}{interval} of the time{without}."),
     }
 }
@@ -221,6 +260,9 @@ fn line_sentence(row: &LineRow, places: usize, without: &str) -> String {
 /// the cause.
 pub(super) fn advice(host: &HostReport, cause: Cause) -> Option<String> {
     let largest = host.causes.iter().find(|row| row.cause.leaf().cause() == cause)?.cause;
+    // A line with most of the time says more than the sum of an activity over all lines.
+    let main = if cause == Cause::HostCpu { MainWork::of(host) } else { None };
+    let largest = main.map_or(largest, |work| work.cause);
     if largest == HostCause::InterpreterLock {
         return Some(lock_advice(host));
     }

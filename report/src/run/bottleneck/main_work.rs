@@ -13,13 +13,27 @@ const NEAR_LINES: u32 = 2;
 /// median and the least of nine programs whose line was removed (1.0 at most). A CPU that is further ahead
 /// also hides other delays.
 const REMAINS: (f64, f64) = (0.82, 0.58);
+/// Share from which that is so, the least of these programs; of less, in proportion.
+const MEASURED_SHARE: f64 = 1.0 / 3.0;
 
 /// The largest part of the CPU work between launches.
 pub(super) struct MainWork {
     /// Recommended change, in words that follow a number.
     pub(super) action: String,
+    /// What the thread does there most.
+    pub(super) cause: HostCause,
     /// Share of the steady time in which the GPU was idle because of it, 0 to 1, with its 95 % interval.
     share: (f64, f64, f64),
+}
+
+/// Speedup of a program without work that takes this share of the steady time, 0 to 1.
+pub(super) fn gain_without(share: f64) -> f64 {
+    speedup(share, REMAINS.0)
+}
+
+fn speedup(share: f64, remains: f64) -> f64 {
+    let remains = 1.0 - (1.0 - remains) * (share / MEASURED_SHARE).min(1.0);
+    1.0 / (remains * (1.0 - share.min(0.99)))
 }
 
 impl MainWork {
@@ -43,21 +57,20 @@ impl MainWork {
         let off = |end: fn(&LineRow) -> f64| part().map(|row| (end(row) - row.share).powi(2)).sum::<f64>().sqrt();
         let (below, above) = (off(|row| row.share_low), off(|row| row.share_high));
         let share = (share, (share - below).max(0.0), (share + above).min(0.99));
-        Some(Self { action: action(first, part().map(|row| row.line)), share })
+        Some(Self { action: action(first, part().map(|row| row.line)), cause: first.cause, share })
     }
 
     /// True if removing only this is worth a step, and so is removing the rest, with which the program is
     /// `whole` times as fast.
     pub(super) fn is_worth(&self, whole: f64) -> bool {
-        let (speedup, _) = self.gain();
-        speedup >= WORTH_DOING && whole >= speedup * WORTH_DOING
+        let (part, _) = self.gain();
+        part >= WORTH_DOING && whole >= part * WORTH_DOING
     }
 
     /// Speedup of the program without it, with the interval that contains nine of ten programs.
     pub(super) fn gain(&self) -> (f64, (f64, f64)) {
         let (share, low, high) = self.share;
-        let of = |share: f64, remains: f64| 1.0 / (remains * (1.0 - share)).max(f64::MIN_POSITIVE);
-        (of(share.min(0.99), REMAINS.0), (of(low, 1.0), of(high, REMAINS.1)))
+        (gain_without(share), (speedup(low, 1.0), speedup(high, REMAINS.1)))
     }
 }
 

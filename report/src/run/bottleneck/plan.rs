@@ -43,13 +43,13 @@ pub(super) fn plan(
     let (mut gone, mut before, mut least) = (Removed::default(), 1.0, 1.0_f64);
     while steps.len() < MOST_STEPS
         && let Some(kind) = if steps.is_empty() { plan.first(cause) } else { plan.next(gone, before) }
-        && let Some((speedup, interval)) = what_if.without(gone.and(kind))
+        && let Some((mut speedup, mut interval)) = what_if.without(gone.and(kind))
     {
         let comes_first = steps.is_empty() && !fixes(cause, plan.copies).contains(&kind);
         let because = comes_first.then(|| reason(cause, kind)).flatten();
         (gone, before) = (gone.and(kind), speedup);
         // The gain of several fixes has a larger error, but is not less than that of the first one.
-        let interval = (interval.0.max(least), interval.1);
+        interval.0 = interval.0.max(least);
         least = interval.0;
         let action = match kind {
             ScenarioKind::NoHostWork if builds::are_the_host_work(devices) => "build no kernels in the loop".to_owned(),
@@ -60,6 +60,12 @@ pub(super) fn plan(
                 Some(work) if steps.is_empty() && work.is_worth(speedup) => {
                     steps.push(first_part(&work, interval));
                     "move the other CPU work between launches out of the loop, too".to_owned()
+                }
+                Some(work) if steps.is_empty() => {
+                    // The rest is not worth a step of its own.
+                    let part = first_part(&work, interval);
+                    (speedup, interval) = (part.speedup.min(speedup), (part.interval.0, interval.1));
+                    part.action
                 }
                 Some(work) => work.action,
                 None => "move the CPU work between launches out of the loop".to_owned(),
