@@ -125,6 +125,9 @@ def names_line(answer: str, lines: list[str]) -> bool:
     return any(re.search(rf"(?<![\w-]){re.escape(line)}(?!\d)", answer) for line in lines)
 
 
+PLACE = re.compile(r"[\w./~-]+\.(?:py|so)\b[\w.+]*(?::\d+(?:-\d+)?)?(?: \([^)]*\))?")
+
+
 def names_words(answer: str, names: str) -> bool:
-    """True if the answer has the words of a good one. Those that belong together are in one sentence or row of it."""
-    return bool(names) and re.search(names, answer, re.IGNORECASE | re.MULTILINE) is not None
+    """True if the answer has the words of a good one. Names of files and functions are no words: they may contain them."""
+    return bool(names) and re.search(names, PLACE.sub("", answer), re.IGNORECASE) is not None

@@ -20,7 +20,7 @@ from harness import Mode, Run, Status, Suite
 from intervention_table import FIXES, INTERVENTIONS, SCENARIOS
 from prepared import Plan, Prepared
 from rehearse import REPORT
-from trace_report import Trace, largest
+from trace_report import Trace, first_screen, largest
 
 # Causes that no line of the program itself makes.
 OUTSIDE = {"shared_products", "shared_filter"}
@@ -145,7 +145,8 @@ class Turns(unittest.TestCase):
         host = {"samples": 1, "lines": [{"file": file, "line": line, "function": "step", "cause": "sleep", "within": None}]}
         text = json.dumps({**REPORT, "host": host})
         stand_in = self.folder / "gpuwhy"
-        stand_in.write_text(f"#!{sys.executable}\nprint({text!r})\n")
+        screen = f"Bottleneck: CPU work. Sleeping at {file.rsplit('/', 1)[-1]}:{line} (step).\nGPU 0, each step: none"
+        stand_in.write_text(f"#!{sys.executable}\nimport sys\nprint({text!r} if '--json' in sys.argv else {screen!r})\n")
         stand_in.chmod(0o755)
 
     def judged(self, name: str) -> list:
@@ -191,17 +192,23 @@ class Turns(unittest.TestCase):
 
 
 class Answer(unittest.TestCase):
-    def test_it_is_what_a_reader_sees_first(self) -> None:
+    def test_the_first_line_of_the_host_may_be_absent(self) -> None:
         found = Trace.__new__(Trace)
         found.report = {**REPORT, "host": {"lines": [
             {"file": "a.py", "line": 3, "function": "f", "cause": "sleep", "within": {"file": "b.py", "function": "g"}},
             {"file": "c.py", "line": 5, "function": "h", "cause": "code", "within": None}]}}
-        answer = found.answer()
-        for text in ("A made-up report.", "None.", "use pinned memory", "a.py:3 (f): sleep", "b.py"):
-            self.assertIn(text, answer)
-        self.assertNotIn("c.py", answer)
+        self.assertEqual(found.first_line()["file"], "a.py")
         found.report = {**REPORT, "host": None}
         self.assertIsNone(found.first_line())
+
+    def test_the_answer_is_what_a_reader_sees_first(self) -> None:
+        text = (
+            "gpuwhy: process 1 (python3 prefetch.py), 2 s\nBottleneck: data loading. The GPU waits\n  for data at "
+            "prefetch.py:3 (threads).\nFix 1: Have each batch ready.\nGPU 0 (NVIDIA H200), each step: computing 3 %\n")
+        answer = first_screen(text)
+        self.assertTrue(answer.startswith("Bottleneck: data") and answer.endswith("ready."), answer)
+        self.assertTrue(names_words(answer, "batch"))
+        self.assertFalse(names_words(answer, "prefetch|threads"), "names of files and functions are no words")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import json
 import pathlib
+import re
 
 from harness import Run, Suite
 
@@ -28,6 +29,7 @@ class Trace:
         run = suite.run(f"report-{path.stem}", [suite.gpuwhy, "report", path, "--json", *options])
         if run.code not in READABLE:
             raise Unreadable(f"gpuwhy report {path.name}: {run.ending()}: {run.stderr.strip()}")
+        self._suite, self._options = suite, options
         self.exit_code = run.code
         self.path = path
         report = json.loads(run.stdout)
@@ -135,15 +137,9 @@ class Trace:
         return lines[0] if lines else None
 
     def answer(self) -> str:
-        """What a reader learns about cause and fix: evidence and advice of the bottleneck, the first fix of the plan, and
-        the first line of the host, a line of text for each."""
-        found = [*self.evidence, self.advice]
-        for fix in self.plan()[:1]:
-            found += [fix.get("action") or "", fix.get("because") or ""]
-        line = self.first_line()
-        if line:
-            found.append(f"{line['file']}:{line['line']} ({line['function']}): {line['cause']}, {line.get('within') or ''}")
-        return "\n".join(filter(None, found))
+        """What a reader of the default report learns about cause and fix."""
+        run = self._suite.run(f"screen-{self.path.stem}", [self._suite.gpuwhy, "report", self.path, *self._options])
+        return first_screen(run.stdout)
 
     def bottleneck_line(self) -> str:
         """The bottleneck with its share and its first piece of evidence."""
@@ -151,6 +147,13 @@ class Trace:
         evidence = bottleneck.get("evidence") or [""]
         share = bottleneck.get("share")
         return f"{bottleneck['cause']}" + (f" {share:.0%}" if isinstance(share, float) else "") + f" ({evidence[0]})"
+
+
+def first_screen(text: str) -> str:
+    """Bottleneck, evidence, advice and fixes of a printed report, on one line."""
+    words = " ".join(text.split())
+    begin = max(words.find("Bottleneck: "), 0)
+    return re.split(r" GPU \d+(?: \([^)]*\))?, ", words[begin:])[0]
 
 
 def largest(suite: Suite, run: Run) -> Trace:

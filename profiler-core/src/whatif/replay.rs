@@ -260,7 +260,7 @@ const WHOLE_GRAPH_NANOS: u64 = 1_000_000;
 fn graph_tracing(lasted: u64, nodes: u32) -> u32 {
     let seen = lasted.saturating_sub(GRAPH_CALL_NANOS + u64::from(nodes / OWN_PART));
     let most = if nodes < WHOLE_GRAPH { WHOLE_GRAPH_NANOS } else { 4 * u64::from(nodes) };
-    seen.clamp(u64::from(nodes / 2), most).min(lasted) as u32
+    u32::try_from(seen.clamp(u64::from(nodes / 2), most).min(lasted)).unwrap_or(u32::MAX)
 }
 
 /// Event that ended the wait of a call.

@@ -175,10 +175,13 @@ impl SampleEvidence {
         if sample.at > handover {
             // It has waited until then, and spent the rest as it was seen.
             self.from = self.from.max(handover);
+            let off = sample.length() - sample.on_cpu - sample.runnable;
             sample.since = sample.since.max(handover);
             let length = sample.length();
-            sample.runnable = sample.runnable.min(length);
-            let left = length - sample.runnable;
+            // What it did at the sample is what it did last.
+            let asleep = if sample.ran { 0 } else { off.min(length) };
+            sample.runnable = sample.runnable.min(length - asleep);
+            let left = length - asleep - sample.runnable;
             sample.on_cpu = if sample.ran { left } else { sample.on_cpu.min(left) };
             self.to = self.to.min(sample.at.saturating_add(length));
         } else if sample.waits_for_thread() {

@@ -91,11 +91,13 @@ pub fn bottleneck_of(
         }
         None => {
             evidence.extend(evidence::cause_evidence(cause, devices, &whole).into_iter().take(3));
-            let reads = cause == Cause::Launch && evidence::small_reads(devices).is_some();
-            let waits = reads.then_some(CallKind::Wait);
+            // A wait for a read value is too short for a sample to tell its line from the next; the copy is not.
+            let reads = evidence::small_reads(devices).is_some();
+            let read = (reads && cause == Cause::Launch).then_some(CallKind::Copy);
             let copies = cause == Cause::Launch && evidence::small_copies(devices).is_some();
+            let copies = copies || (reads && cause == Cause::Sync);
             let usual = if copies { &[CallKind::Copy] } else { call_lines::kinds(cause) };
-            let kinds = usual.iter().copied().chain(waits);
+            let kinds = usual.iter().copied().chain(read.filter(|_| !copies));
             evidence.extend(kinds.filter_map(|kind| call_lines::sentence(host?, kind)));
         }
     }
@@ -107,6 +109,8 @@ pub fn bottleneck_of(
     evidence.extend(builds::sentences(cause, &ranking, devices));
     if cause == Cause::OtherProcess {
         evidence.extend(other_process::sentences(&ranking, devices));
+    } else {
+        evidence.extend(other_process::beside(devices));
     }
     evidence.extend(evidence::compute_gain(cause, &ranking, devices));
     let tracing = whole[Leaf::Profiler as usize] as f64 / total.max(1) as f64;

@@ -33,6 +33,14 @@ pub(super) fn sentences(ranking: &Ranking, devices: &[DeviceReport]) -> Vec<Stri
     sentences
 }
 
+/// Sentence about the process with most use, if it is not the bottleneck: kernels that share the GPU take longer.
+pub(super) fn beside(devices: &[DeviceReport]) -> Option<String> {
+    let processes = devices.iter().flat_map(|device| &device.other_processes);
+    let busy = |process: &OtherProcess| process.busy().unwrap_or(0.0);
+    let largest = processes.max_by(|a, b| busy(a).total_cmp(&busy(b))).filter(|process| busy(process) >= CERTAIN)?;
+    Some(format!("{} Kernels of both take longer where they run at the same time.", sentence(largest)))
+}
+
 /// `python3 server.py (pid 812) used the GPU 66 % of the time, and 71.0 GB of its memory (NVML).`
 fn sentence(process: &OtherProcess) -> String {
     let name = process.name.as_str();
@@ -54,10 +62,10 @@ pub(super) fn by_utilization(devices: &[DeviceReport]) -> Option<(f64, String)> 
     let [device] = devices else { return None };
     let busy = &device.gauges.as_ref()?.busy;
     let mean = busy.mean().filter(|_| busy.count() >= FEWEST_READINGS)?;
-    let total = device.steady_leaves.iter().sum::<u64>().max(1) as f64;
+    // Over the whole run, as the readings are.
+    let total = device.leaves.iter().sum::<u64>().max(1) as f64;
     let part = |wanted: fn(Leaf) -> bool| {
-        Leaf::ALL.into_iter().filter(|&leaf| wanted(leaf)).map(|leaf| device.steady_leaves[leaf as usize]).sum::<u64>()
-            as f64
+        Leaf::ALL.into_iter().filter(|&leaf| wanted(leaf)).map(|leaf| device.leaves[leaf as usize]).sum::<u64>() as f64
             / total
     };
     let waits = part(|leaf| leaf == Leaf::DependencyWait);
