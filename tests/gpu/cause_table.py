@@ -19,7 +19,7 @@ HELD_OUT, TUNED = True, False
 COMPILER = "torch,torch._dynamo,torch._inductor.compile_fx"
 
 # What is built while the program runs, and that it is, or why; not the advice to use torch.compile.
-BUILT = r"^(?=.*(kernel|algorithm|code))(?=.*(shape|new (size|length|value)|buil[dt]|(?<!torch\.)compil|benchmark|speciali))|recompil"
+BUILT = r"^(?=.*(kernel|algorithm|code))(?=.*(shape|new (size|length|value)|build|built|(?<!torch\.)compil|benchmark|speciali))|recompil"
 INTERPRETER = r"interpreter|\bGIL\b"
 # Who hears that another process uses the GPU knows what to do.
 OTHERS = r"(other|another|second|several) (process|program|job)|processes|\bshar(ed|es|ing)\b"
