@@ -105,7 +105,7 @@ pub struct FieldValue {
     pub value: u64,
 }
 
-/// `nvmlProcessInfo_v2_t`, also of version 3 of the function.
+/// `nvmlProcessInfo_v2_t`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ProcessInfo {

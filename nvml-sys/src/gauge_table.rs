@@ -71,9 +71,8 @@ impl NvmlFunctions {
             energy: function(library, "nvmlDeviceGetTotalEnergyConsumption"),
             memory: function(library, "nvmlDeviceGetMemoryInfo"),
             fields: function(library, "nvmlDeviceGetFieldValues"),
-            // Both have the same struct.
-            processes: function(library, "nvmlDeviceGetComputeRunningProcesses_v3")
-                .or_else(|| function(library, "nvmlDeviceGetComputeRunningProcesses_v2")),
+            // Not version 3, whose rows have 32 bytes in drivers 535.43 to 535.86 and 24 in all others.
+            processes: function(library, "nvmlDeviceGetComputeRunningProcesses_v2"),
             process_samples: function(library, "nvmlDeviceGetProcessUtilization"),
         }
     }

@@ -7,7 +7,7 @@
 
 use std::ffi::{c_uint, c_void};
 
-use crate::abi::{FieldValue, GetOfKind, Memory, ProcessInfo, ProcessSample};
+use crate::abi::{FieldValue, GetOfKind, GetProcesses, Memory, ProcessInfo, ProcessSample};
 use crate::gauge_table::{Field, FieldReading};
 use crate::{Device, Status};
 
@@ -21,6 +21,10 @@ const MEMORY_CLOCK: c_uint = 2;
 const UNSIGNED_INT: c_uint = 1;
 /// Most processes of a device that are read.
 const PROCESSES: usize = 64;
+/// Bytes of the longest row that any driver writes for a process: that of version 3 in drivers 535.43 to 535.86.
+const LONGEST_ROW: usize = 32;
+/// Structs that take the space of the longest rows.
+const PROCESS_ROOM: usize = (PROCESSES * LONGEST_ROW).div_ceil(size_of::<ProcessInfo>());
 
 impl Device {
     fn value<T: Default>(
@@ -89,12 +93,9 @@ impl Device {
     /// # Errors
     /// If NVML refuses, or there are more.
     pub fn processes(&self) -> Result<Vec<ProcessInfo>, Status> {
-        let mut rows = [ProcessInfo::default(); PROCESSES];
-        let mut count = PROCESSES as c_uint;
         let function = self.nvml.gauges.processes.ok_or(Status::FUNCTION_NOT_FOUND)?;
-        // SAFETY: a handle of this library, and room for as many structs as `count` says.
-        Status::of(unsafe { function(self.handle, &raw mut count, rows.as_mut_ptr()) })?;
-        Ok(rows[..rows.len().min(count as usize)].to_vec())
+        // SAFETY: the driver's function and a handle of this library.
+        unsafe { processes(function, self.handle) }
     }
 
     /// Use of the multiprocessors by each process since `since`, microseconds since the Unix epoch. Empty if
@@ -132,5 +133,54 @@ impl Device {
     }
 }
 
+/// Reads the processes of a device.
+///
+/// # Safety
+/// `handle` is valid for `function`, which writes at most as many rows as it is told, of at most [`LONGEST_ROW`]
+/// bytes.
+unsafe fn processes(function: GetProcesses, handle: *mut c_void) -> Result<Vec<ProcessInfo>, Status> {
+    let mut rows = [ProcessInfo::default(); PROCESS_ROOM];
+    let mut count = PROCESSES as c_uint;
+    // SAFETY: the handle is valid according to the caller. The function is told room for `PROCESSES` rows. Version 2
+    // writes rows of `ProcessInfo`, 24 bytes in all drivers that have it; the buffer has room for as many rows of
+    // `LONGEST_ROW` bytes, so that even the longest rows of version 3 would stay within it. Any bytes are a valid
+    // `ProcessInfo`, which has only integers.
+    Status::of(unsafe { function(handle, &raw mut count, rows.as_mut_ptr()) })?;
+    Ok(rows[..PROCESSES.min(count as usize)].to_vec())
+}
+
+const _: () =
+    assert!(size_of::<ProcessInfo>() == 24 && size_of::<[ProcessInfo; PROCESS_ROOM]>() >= PROCESSES * LONGEST_ROW);
 // A handle is passed as a pointer.
 const _: () = assert!(size_of::<*mut c_void>() == 8);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fills in as many rows of `LENGTH` bytes as there is room for.
+    unsafe extern "C" fn full<const LENGTH: usize>(_: *mut c_void, count: *mut c_uint, rows: *mut ProcessInfo) -> u32 {
+        // SAFETY: `count` is a local of the tested function.
+        let rows_asked = unsafe { count.read() } as usize;
+        for row in 0..rows_asked {
+            // SAFETY: the tested function has room for rows of this length.
+            let place = unsafe { rows.byte_add(row * LENGTH).cast::<u32>() };
+            for word in 0..LENGTH / 4 {
+                // SAFETY: as above.
+                unsafe { place.add(word).write(if word == 0 { row as u32 } else { 7 }) };
+            }
+        }
+        0
+    }
+
+    #[test]
+    fn a_full_list_is_read_and_longer_rows_have_room() {
+        // SAFETY: the function uses no handle.
+        let listed = unsafe { processes(full::<24>, std::ptr::null_mut()) }.unwrap();
+        assert!(listed.iter().map(|process| process.pid).eq(0..64), "{listed:?}");
+        assert_eq!(listed[63].instances, [7, 7]);
+        // SAFETY: as above.
+        let listed = unsafe { processes(full::<LONGEST_ROW>, std::ptr::null_mut()) }.unwrap();
+        assert_eq!(listed.len(), 64, "no write out of bounds, although the values are not those of the driver");
+    }
+}

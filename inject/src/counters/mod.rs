@@ -18,7 +18,7 @@ use gpuwhy_trace::counters::{self, CounterEvent};
 use gpuwhy_trace::record::DeviceId;
 
 use crate::capture::controller::CaptureController;
-use crate::config::{GpuMetrics, Settings};
+use crate::config::{CommandLine, GpuMetrics, Settings};
 use crate::counters::access_lock::{COUNTER_ACCESS, CounterAccess};
 use crate::counters::gauges::DeviceGauges;
 use crate::counters::library_calls::STOP_TIMEOUT;
@@ -83,6 +83,8 @@ pub struct ReaderConfig {
     samples: bool,
     /// Device work is not recorded, so samples must show the busy time, and no buffer ever arrives.
     monitors: bool,
+    /// True if the trace may name other programs.
+    names_others: bool,
 }
 
 /// State of the thread.
@@ -120,7 +122,9 @@ impl ReaderConfig {
         let (wanted, monitors) = (settings.gpu_metrics, settings.mode.monitors());
         // A run whose tracing costs too much may step down to mode monitor.
         let may_monitor = monitors || settings.max_overhead.is_some();
-        (wanted != GpuMetrics::Off || may_monitor).then_some(Self { wanted, samples: wanted.samples(), monitors })
+        let names_others = settings.command_line != CommandLine::Off;
+        let reader = Self { wanted, samples: wanted.samples(), monitors, names_others };
+        (wanted != GpuMetrics::Off || may_monitor).then_some(reader)
     }
 
     /// Reads until it is stopped.
@@ -209,7 +213,8 @@ impl ReaderThread<'_> {
             let handle = devices.handle(&device);
             let handle =
                 handle.inspect_err(|why| tracing::info!("no NVML readings of device {}: {}", id.0, why.words()));
-            self.processes.extend(handle.ok().map(|handle| Processes::new(id, handle)));
+            let named = self.reader.names_others;
+            self.processes.extend(handle.ok().map(|handle| Processes::new(id, handle, named)));
             let mut gauges = handle.ok().map(|handle| DeviceGauges::new(id, handle));
             let mut highest = 0;
             let monitors = self.reader.monitors;
@@ -253,6 +258,10 @@ impl ReaderThread<'_> {
         for gauges in &mut self.gauges {
             let at = clock::now(self.cupti);
             self.events.push(CounterEvent::Gauges(gauges.read(at, false)));
+        }
+        // They explain gaps between device work, which monitoring does not record.
+        if self.controller.monitors() {
+            return;
         }
         for processes in &mut self.processes {
             let readings = processes.read(now, clock::now(self.cupti));

@@ -117,13 +117,16 @@ impl Sampler {
                 renewal_due = Instant::now();
                 continue;
             }
-            let now = clock::now(cupti);
-            if Instant::now() >= renewal_due {
+            let renews = Instant::now() >= renewal_due;
+            if renews {
                 renew(&mut watched, &shared.launchers, &mut tools, self.monitors);
-                names.renew(&mut watched, &tools.process, &mut batch);
                 renewal_due = Instant::now() + RENEWAL;
             }
-            watched.retain_mut(|watch| watch.tick(now, &mut tools, &mut batch));
+            watched.retain_mut(|watch| watch.tick(|| clock::now(cupti), &mut tools, &mut batch));
+            // After the samples, which it would delay.
+            if renews {
+                names.renew(&mut watched, &tools.process, &mut batch);
+            }
             if !shared.sample_queue.put(&mut batch) {
                 tools.finish();
                 return;

@@ -1,5 +1,7 @@
 //! Names of the sampled threads, as the kernel has them.
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use host_sampler::process::Process;
@@ -16,12 +18,13 @@ const MAX: usize = 512;
 #[derive(Debug)]
 pub(super) struct ThreadNames {
     due: Instant,
-    told: usize,
+    /// Threads and hashes of their names that have been added: a thread may be chosen again and again.
+    told: HashSet<(u32, u64)>,
 }
 
 impl ThreadNames {
     pub(super) fn new() -> Self {
-        Self { due: Instant::now(), told: 0 }
+        Self { due: Instant::now(), told: HashSet::new() }
     }
 
     /// Adds new names to `batch`. A name that a thread has only inherited from the first one, and that of the
@@ -39,11 +42,32 @@ impl ThreadNames {
                 && name != of_program
                 && !name.is_empty()
                 && watch.thread() != process.id()
-                && self.told < MAX
+                && self.is_new(watch.thread(), &name)
             {
-                self.told += 1;
                 batch.names.push((watch.thread(), name));
             }
         }
+    }
+
+    /// True the first time for a thread and a name, unless there have been too many.
+    fn is_new(&mut self, thread: u32, name: &str) -> bool {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        self.told.len() < MAX && self.told.insert((thread, hasher.finish()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_names_take_no_room() {
+        let mut names = ThreadNames::new();
+        assert!(names.is_new(1, "loader"));
+        (0..2 * MAX).for_each(|_| assert!(!names.is_new(1, "loader")));
+        assert!(names.is_new(1, "renamed") && names.is_new(2, "loader"));
+        let new = (10..).map_while(|thread| names.is_new(thread, "request").then_some(())).count();
+        assert_eq!(new, MAX - 3, "bounded");
     }
 }

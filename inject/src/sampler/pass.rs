@@ -112,11 +112,13 @@ impl WatchedThread {
         changed
     }
 
-    /// Samples the thread if it has moved. Returns `false` if it has ended.
-    pub fn tick(&mut self, now: Timestamp, tools: &mut Tools, batch: &mut SampleBatch) -> bool {
+    /// Samples the thread if it has moved. Returns `false` if it has ended. `clock` is read once, right before the
+    /// stack: a sample with the time of an earlier moment would assign a short wait to the line after it.
+    pub fn tick(&mut self, clock: impl Fn() -> Timestamp, tools: &mut Tools, batch: &mut SampleBatch) -> bool {
         let Some(on_cpu) = threads::thread_cpu_time(self.thread) else { return false };
         if let Some(last) = &mut self.last {
             if last.on_cpu == on_cpu && last.newest.sample.state != ThreadState::Running {
+                let now = clock();
                 last.still = now;
                 if now.since(last.newest.sample.at) >= PIECE {
                     last.tell_sleep(batch);
@@ -126,6 +128,7 @@ impl WatchedThread {
             last.tell_sleep(batch);
         }
         let (Ok(state), Ok(times)) = (self.files.state(), self.files.times()) else { return false };
+        let now = clock();
         let (mut seen, bytecode) = take_sample(self.thread, state, tools, batch);
         let python = match &self.last {
             Some(last) if last.python == seen.frames => Arc::clone(&last.python),

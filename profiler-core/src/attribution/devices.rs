@@ -26,7 +26,7 @@ use crate::collections::sorted_runs::InOrder;
 use crate::counters::engine::Counters;
 use crate::counters::estimate::Activity;
 use crate::steps::{Cut, PeriodFacts};
-use crate::thresholds::CLOCK_SLACK_NANOS;
+use crate::thresholds::{CLOCK_SLACK_NANOS, INTER_KERNEL_NANOS};
 
 /// Maximum devices of one process; higher ordinals are damage.
 const DEVICE_LIMIT: usize = 256;
@@ -129,7 +129,11 @@ impl Devices {
         let busiest = self.timelines.iter().max_by_key(|timeline| timeline.pending());
         let slices = busiest.into_iter().flat_map(|timeline| timeline.every(SLICE));
         let slices: Vec<u64> = slices.take_while(|&to| to < watermark).chain([watermark]).collect();
-        slices.into_iter().map(|to| self.advance_slice(to, host, ranges)).sum()
+        let refused = slices.into_iter().map(|to| self.advance_slice(to, host, ranges)).sum();
+        if let Some(oldest) = self.oldest_position() {
+            self.others.forget_before(oldest);
+        }
+        refused
     }
 
     fn advance_slice(&mut self, watermark: u64, host: &Host, ranges: &mut Ranges) -> u64 {
@@ -356,6 +360,8 @@ impl Timeline {
         } else if start > from {
             let lost_end =
                 operation.launch.and_then(|launch| host.launches.lost_within(launch.thread, from, launch.start));
+            // A shorter gap is never a wait.
+            let others = others.filter(|_| start - from > INTER_KERNEL_NANOS);
             let shared = others.is_some_and(|others| others.busy_at(operation.device, from));
             let next = Next { operation, producer: host.dependencies.producer(operation, from), shared };
             gap::explain(&mut self.account, &mut self.history, &next, &host.threads, lost_end);

@@ -43,7 +43,8 @@ struct OnDevice {
     processes: Vec<OtherProcess>,
     /// Newest use of each process, percent.
     newest: Vec<u32>,
-    /// Times of readings, and whether any other process used the device then; at most one each second.
+    /// Times of readings, and whether any other process used the device then; at most one each second, and none
+    /// that is older than the last gap that was judged.
     changes: Vec<(u64, bool)>,
 }
 
@@ -72,6 +73,15 @@ impl OtherProcesses {
         let Some(row) = self.0.iter().find(|row| row.device == device) else { return false };
         let newest = row.changes.partition_point(|&(time, _)| time <= at).checked_sub(1);
         newest.and_then(|index| row.changes.get(index)).is_some_and(|&(time, busy)| busy && at - time <= VALID_NANOS)
+    }
+
+    /// Drops what is not needed to judge gaps from `oldest` on.
+    pub(super) fn forget_before(&mut self, oldest: u64) {
+        for row in &mut self.0 {
+            // The newest reading before it is still valid then.
+            let passed = row.changes.partition_point(|&(time, _)| time <= oldest).saturating_sub(1);
+            row.changes.drain(..passed);
+        }
     }
 
     /// Other processes seen on a device, the one with the most use first.
@@ -151,6 +161,24 @@ mod tests {
         assert!(!others.busy_at(DeviceId(1), 20 * SECOND));
         let seen: Vec<_> = others.on(DeviceId(0)).iter().map(|process| (process.pid, process.busy())).collect();
         assert_eq!(seen, [(1, Some(0.3)), (2, Some(0.1))]);
+    }
+
+    #[test]
+    fn readings_of_judged_time_leave_room() {
+        let mut others = OtherProcesses::default();
+        let last = 2 * CHANGE_LIMIT as u64;
+        for at in 1..=last {
+            others.take(&reading(at, 1, Some(50)));
+            if at % 100 == 0 {
+                others.forget_before((at - 10) * SECOND + 1);
+                assert_eq!(others.0[0].changes.len(), 11);
+            }
+        }
+        let busy = |at: u64| others.busy_at(DeviceId(0), at * SECOND);
+        assert!(busy(last) && busy(last - 10), "after 36 hours");
+        assert_eq!(others.on(DeviceId(0))[0].readings, last);
+        others.forget_before(u64::MAX);
+        assert!(others.busy_at(DeviceId(0), (last + 5) * SECOND), "the newest one remains");
     }
 
     #[test]

@@ -253,12 +253,12 @@ fn other_process() -> Option<[u64; 3]> {
     Some(<[f64; 3]>::try_from(numbers).ok()?.map(|number| number as u64))
 }
 
-/// `nvmlDeviceGetComputeRunningProcesses_v3`
+/// `nvmlDeviceGetComputeRunningProcesses_v2`
 ///
 /// # Safety
 /// `rows` has room for as many structs as `count` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
+pub unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v2(
     device: *mut c_void,
     count: *mut u32,
     rows: *mut ProcessInfo,
