@@ -47,7 +47,7 @@ pub struct ProcessReading {
     pub at: Timestamp,
     /// Process id, as the traced process sees it.
     pub pid: u32,
-    /// Name of its program, and of its script; empty if unknown.
+    /// Name of its program; empty if unknown. Old traces add its script.
     pub name: ProgramName,
     /// Time in which it used multiprocessors since the reading before, percent. 0 once it has ended; `None` if
     /// the device does not report it.

@@ -41,7 +41,7 @@ pub(super) fn beside(devices: &[DeviceReport]) -> Option<String> {
     Some(format!("{} Kernels of both take longer where they run at the same time.", sentence(largest)))
 }
 
-/// `python3 server.py (pid 812) used the GPU 66 % of the time, and 71.0 GB of its memory (NVML).`
+/// `python3 (pid 812) used the GPU 66 % of the time, and 71.0 GB of its memory (NVML).`
 fn sentence(process: &OtherProcess) -> String {
     let name = process.name.as_str();
     let who = match name {
