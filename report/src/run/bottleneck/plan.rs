@@ -25,6 +25,8 @@ const REACHED: f64 = 1.05;
 /// Of two fixes for one cause, the one that names the change is preferred if its gain is at least this
 /// fraction of the other's.
 const NEARLY: f64 = 0.9;
+/// Share of the time of other waits than those of a checkpoint.
+const FEW_WAITS: f64 = 0.05;
 /// What a CUDA graph cannot contain.
 const OBSTACLES: [ScenarioKind; 3] = [ScenarioKind::NoReadbacks, ScenarioKind::NoAllocations, ScenarioKind::NoSyncs];
 
@@ -208,9 +210,12 @@ impl Plan<'_> {
             Some((kind, after / before)).filter(|&(_, gain)| gain >= WORTH_DOING)
         };
         let reads = self.alone(ScenarioKind::ReadsReduced) - 1.0;
+        let total: u64 = self.leaves.iter().sum();
         // The copies of a checkpoint go with it.
         let saved = |kind| match kind {
             ScenarioKind::ReadsReduced => true,
+            // Where the GPU hardly waits for that, these are the waits for the same copies.
+            ScenarioKind::NoSyncs => (Cause::Sync.total(self.leaves) as f64) < FEW_WAITS * total as f64,
             ScenarioKind::CopiesOverlapped => reads >= NEARLY * (self.alone(kind) - 1.0),
             _ => false,
         };
