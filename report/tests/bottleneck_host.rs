@@ -3,9 +3,9 @@
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{Bottleneck, CauseRow, HostReport, LineRow, bottleneck_of};
 use gpuwhy_trace::completeness::Completeness;
-use profiler_core::attribution::SampleTotals;
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::attribution::{KernelBuilds, SampleTotals};
 use profiler_core::whatif::{BestCase, ScenarioKind, WhatIf};
 
 const MS: u64 = 1_000_000;
@@ -36,6 +36,9 @@ fn judge_simulated(
     device.steady_leaves[Leaf::Compute as usize] = 400 * MS;
     device.steady_leaves[leaf as usize] = 600 * MS;
     (device.steps, device.what_if) = (None, None);
+    if leaf == Leaf::KernelBuild {
+        device.builds = KernelBuilds { count: 10, total_ns: 600 * MS, later_count: 5, later_ns: 300 * MS };
+    }
     device.what_if = without.map(|(kind, millis)| WhatIf {
         steps: 10,
         represented_steps: 10,
@@ -44,7 +47,12 @@ fn judge_simulated(
         refused: None,
         untraced: None,
         priced: 1.0,
-        best_cases: vec![BestCase { kind, step_ns: millis * MS, speedup: 100.0 / millis as f64, interval: None }],
+        best_cases: vec![BestCase {
+            kind,
+            step_ns: millis * MS,
+            speedup: 100.0 / millis as f64,
+            interval: Some((1.0, 100.0)),
+        }],
         combined: Vec::new(),
     });
     let mut causes: Vec<_> = seen.iter().map(|&(cause, millis)| CauseRow { cause, total_ns: millis * MS }).collect();
@@ -223,9 +231,79 @@ fn all_waits_for_a_loader_together_stand_against_each_kind_of_work() {
     let with_work = |millis| advice(Leaf::DataLoading, &[&waits[..], &[(HostCause::LoaderInline, millis)]].concat());
     assert!(with_work(309).contains("wait for storage"), "310 ms of waiting, most of it for workers that read");
     assert!(with_work(310).starts_with("Prepare batches"));
+    // Known states speak for those that are not known.
+    let idle = advice(Leaf::DataLoading, &[(HostCause::LoaderWait, 350), (HostCause::LoaderWaitIdle, 250)]);
+    assert!(idle.starts_with("The workers were idle while the step waited: raise prefetch_factor"), "{idle}");
     // Two kinds of work are not added up.
     let two = [&waits[..], &[(HostCause::LoaderInline, 200), (HostCause::LoaderCollate, 200)]].concat();
     assert!(advice(Leaf::DataLoading, &two).contains("wait for storage"));
+}
+
+/// A line that calls a function of this file.
+fn calling(cause: HostCause, share: f64, function: &str, file: &str) -> LineRow {
+    LineRow { within: Some((function.to_owned(), file.to_owned())), ..line(cause, 42, share, Some(MS)) }
+}
+
+#[test]
+fn what_python_does_at_a_line_has_its_advice() {
+    let python = |file: &str| format!("/usr/lib/python3.12/{file}");
+    let popen = |share| {
+        let lines = [
+            calling(HostCause::LoaderWait, 0.4, "select", &python("selectors.py")),
+            calling(HostCause::Code, share, "Popen._launch", &python("multiprocessing/popen_fork.py")),
+        ];
+        judge(Leaf::DataLoading, &[(HostCause::LoaderWait, 500)], &lines).recommendation
+    };
+    let starts = "Worker processes are started again for each epoch at train.py:42 (main): DataLoader(..., \
+                  persistent_workers=True).";
+    assert_eq!(popen(0.1), starts);
+    assert!(popen(0.09).starts_with("The workers do not keep up"));
+    let commands = [
+        calling(HostCause::Poll, 0.3, "select", &python("selectors.py")),
+        calling(HostCause::Disk, 0.1, "Popen._execute_child", &python("subprocess.py")),
+    ];
+    let seen = [(HostCause::Poll, 400), (HostCause::Disk, 100)];
+    let command = "A command is started at train.py:42 (main): read what it reads instead, or start it less often.";
+    assert_eq!(judge(Leaf::HostCpu, &seen, &commands).recommendation, command);
+    let other = judge(Leaf::HostCpu, &seen, &commands[..1]).recommendation;
+    assert!(other.contains("(a deeper queue, more workers)"), "{other}");
+    let condition = [calling(HostCause::Lock, 0.5, "Condition.wait", &python("threading.py"))];
+    let condition = judge(Leaf::HostCpu, &[(HostCause::Lock, 500)], &condition).recommendation;
+    assert!(condition.contains("(a deeper queue),"), "{condition}");
+}
+
+#[test]
+fn kernels_are_not_built_in_each_step() {
+    let mut row = calling(HostCause::KernelBuild, 0.5, "Popen._try_wait", "/usr/lib/python3.12/subprocess.py");
+    (row.share_low, row.share_high) = (0.4, 0.6);
+    let seen = [(HostCause::KernelBuild, 500)];
+    let bottleneck = judge(Leaf::KernelBuild, &seen, &[row]);
+    assert!(says(&bottleneck, "takes 50 % of the time (40 to 60 %)."), "{:?}", bottleneck.evidence);
+    let advice = bottleneck.recommendation;
+    assert!(advice.starts_with("Keep the shapes at train.py:42 (main) the same"), "{advice}");
+    let package = "/lib/python3.12/site-packages/torch/nn/modules/conv.py";
+    let advice = judge(Leaf::KernelBuild, &seen, &[calling(HostCause::KernelBuild, 0.5, "forward", package)]);
+    assert!(advice.recommendation.contains("in torch/nn/modules/conv.py (forward)"), "{}", advice.recommendation);
+}
+
+#[test]
+fn a_checkpoint_is_one_change() {
+    let file = "/lib/python3.12/site-packages/torch/serialization.py";
+    let lines = [calling(HostCause::Code, 0.55, "_save", file)];
+    let seen = [(HostCause::Code, 550)];
+    let without = Some((ScenarioKind::NoHostWork, 40));
+    let bottleneck = judge_simulated(Leaf::HostCpu, &seen, &lines, SampleTotals::default(), without);
+    let actions: Vec<_> = bottleneck.plan.iter().map(|step| step.action.as_str()).collect();
+    assert_eq!(actions, ["write checkpoints less often, or in another thread (async_save)"]);
+}
+
+#[test]
+fn waits_with_the_same_name_are_one() {
+    let lines = [line(HostCause::LoaderWait, 42, 0.25, Some(MS)), line(HostCause::LoaderWaitIdle, 42, 0.2, Some(MS))];
+    let bottleneck =
+        judge(Leaf::DataLoading, &[(HostCause::LoaderWait, 300), (HostCause::LoaderWaitIdle, 250)], &lines);
+    let sentence = "Waiting for the data loader at train.py:42 (main) takes 2.0 ms a step (45 %).";
+    assert!(says(&bottleneck, sentence), "{:?}", bottleneck.evidence);
 }
 
 #[test]
@@ -234,7 +312,7 @@ fn workers_that_keep_up_are_counted() {
         let totals = SampleTotals { waits_for_workers: waits, workers, ..SampleTotals::default() };
         judge_simulated(Leaf::DataLoading, seen, &[], totals, Some((ScenarioKind::DataReady, millis)))
     };
-    let waiting = [(HostCause::LoaderWaitIdle, 600)];
+    let waiting = [(HostCause::LoaderWaitBusy, 600)];
     // Two workers prepare a batch in 100 ms, so nine prepare one in 22.
     let bottleneck = judged(40, 80, &waiting, 23);
     let sentence = "2 workers prepare the data of a step in 100.0 ms, and the step takes 23.0 ms without waiting: about 9 \
@@ -243,6 +321,8 @@ fn workers_that_keep_up_are_counted() {
     assert!(says(&judged(40, 40, &waiting, 23), "1 worker prepares the data"));
     assert!(!says(&judged(9, 18, &waiting, 23), "keep up"), "too few samples");
     assert!(!says(&judged(40, 80, &waiting, 100), "keep up"), "they do");
+    let idle = [(HostCause::LoaderWait, 350), (HostCause::LoaderWaitIdle, 250)];
+    assert!(!says(&judged(40, 80, &idle, 23), "keep up"), "more workers would be idle, too");
     let inline = [(HostCause::LoaderInline, 400), (HostCause::LoaderWaitIdle, 200)];
     assert!(!says(&judged(40, 80, &inline, 23), "keep up"), "the thread loads itself");
 }

@@ -31,6 +31,11 @@ fn assert_sound(report: &Report) {
         before = *speedup;
     }
     assert!(bottleneck.plan.len() <= 3);
+    let bounds = bottleneck.plan.iter().filter(|step| step.speedup >= 10.0 && step.interval.0 >= 10.0);
+    assert!(bounds.count() <= 1, "{}", report.summary());
+    let graph = bottleneck.plan.iter().position(|step| step.kind == ScenarioKind::LaunchesFree);
+    let reads = bottleneck.plan.iter().position(|step| step.kind == ScenarioKind::NoReadbacks);
+    assert!(graph.is_none() || reads.is_none() || reads < graph, "{}", report.summary());
     assert!(bottleneck.plan.iter().skip(1).all(|step| step.because.is_none()));
     assert!(report.summary().lines().count() <= 20, "{}", report.summary());
     assert!(report.summary().lines().all(|line| line.chars().count() <= 100), "{}", report.summary());
@@ -38,9 +43,14 @@ fn assert_sound(report: &Report) {
 
 /// A layer of three kernels, followed by reading a value.
 fn layers(reads: bool) -> Scenario {
+    layers_with_a_read(if reads { 1 } else { u64::MAX })
+}
+
+/// The same with a read after one of this many layers.
+fn layers_with_a_read(of: u64) -> Scenario {
     steps(200, 24 * 75, |scenario, at| {
         for layer in 0..24 {
-            let at = at + layer * 75;
+            let (at, reads) = (at + layer * 75, (layer + 1).is_multiple_of(of));
             for kernel in 0..3 {
                 let at = at + kernel * 11;
                 gpu(0).kernel("layer").at(at + 8).lasting(3).launched(scenario, 1, at, 5);
@@ -71,6 +81,12 @@ fn reads_go_before_the_graph_that_cannot_contain_them() {
         "{text}"
     );
     assert!(text.contains("Then the bottleneck is kernel launches. Fix 2: "), "{text}");
+    let advice = &report.bottleneck.recommendation;
+    let change =
+        "Remove the reads of single values (.item(), .cpu()) from the step. Then launch fewer, larger operations";
+    assert!(advice.starts_with(change), "{advice}");
+    // Also if the reads matter only once there is a graph.
+    (2..12).for_each(|of| assert_sound(&layers_with_a_read(of).report()));
     // Without reads it comes first.
     assert_eq!(kinds(&layers(false).report())[..1], [ScenarioKind::LaunchesFree]);
 }

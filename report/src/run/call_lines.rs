@@ -62,6 +62,12 @@ impl CallLineRow {
     }
 }
 
+/// Line of more than half of the calls of this kind, if there are enough samples to say so.
+pub(super) fn main_place(host: &HostReport, kind: CallKind) -> Option<String> {
+    let first = host.calls.iter().find(|row| row.calls == kind)?;
+    (first.samples >= EVIDENT_SAMPLES && first.share > 0.5 && !first.file.is_empty()).then(|| first.place())
+}
+
 /// Sentence about the lines of calls of this kind.
 pub(super) fn sentence(host: &HostReport, kind: CallKind) -> Option<String> {
     let of_kind = || host.calls.iter().filter(|row| row.calls == kind);

@@ -183,8 +183,15 @@ impl HostReport {
         if percent(totals.runnable_ns) >= 0.05 {
             parts.push(format!("waiting for a CPU core {:.1} %", percent(totals.runnable_ns)));
         }
-        let mut waits: Vec<_> =
-            HostCause::ALL.into_iter().map(|cause| (totals.off_cpu_ns[cause as usize], cause)).collect();
+        // Several causes are one activity in words.
+        let mut waits: Vec<(u64, HostCause)> = Vec::new();
+        for cause in HostCause::ALL {
+            let nanos = totals.off_cpu_ns[cause as usize];
+            match waits.iter_mut().find(|(_, of)| words::activity(*of) == words::activity(cause)) {
+                Some((sum, _)) => *sum += nanos,
+                None => waits.push((nanos, cause)),
+            }
+        }
         waits.sort_by_key(|&(nanos, cause)| (std::cmp::Reverse(nanos), cause));
         for (nanos, cause) in waits.into_iter().take(4).filter(|&(nanos, _)| percent(nanos) >= 0.05) {
             parts.push(format!("{} {:.1} %", words::activity(cause), percent(nanos)));

@@ -9,12 +9,19 @@ use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::whatif::{BestCase, WORTH_DOING};
 
 use super::{builds, other_process};
-use crate::text_format::percent;
+use crate::text_format::{counted, percent};
 use crate::words;
 
 /// Minimum share of launches that must equal those one period before for a captured graph to replace them. A
 /// step with two different launches in a hundred would have to be captured again each time.
 pub const GRAPH_MATCH: f64 = 0.98;
+
+/// Share of the operations from which all launches are taken for those of graphs.
+const NEARLY_ALL: f64 = 0.9;
+/// Most operations of a graph that saves few launches.
+const SMALL_GRAPH: f64 = 4.0;
+/// Least share of the work for a program that uses graphs.
+const PARTLY: f64 = 0.1;
 
 /// How well the launches fit CUDA graphs.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +32,8 @@ pub(super) struct GraphFit {
     by_graphs: f64,
     /// Share of the device's busy time due to graphs, 0 to 1: a graph recorded as one unit is one operation.
     time_of_graphs: f64,
+    /// Operations for each launch, at most.
+    per_launch: f64,
 }
 
 impl GraphFit {
@@ -34,7 +43,9 @@ impl GraphFit {
         let busy = |account: &DeviceAccount| {
             Leaf::ALL.into_iter().filter(|leaf| leaf.is_busy()).map(|leaf| account.leaves()[leaf as usize]).sum()
         };
+        let launches = attributor.devices().map(|account| account.host_lead().launches()).sum::<u64>();
         Self {
+            per_launch: sum(DeviceAccount::operations) as f64 / launches.max(1) as f64,
             time_of_graphs: (sum(DeviceAccount::graph_ns) as f64 / sum(busy).max(1) as f64).min(1.0),
             match_rate: rates.and_then(|rates| rates.into_iter().reduce(f64::min)),
             by_graphs: sum(DeviceAccount::graph_operations) as f64 / sum(DeviceAccount::operations).max(1) as f64,
@@ -48,7 +59,9 @@ impl GraphFit {
 
     /// Short advice about launches.
     pub(super) fn action(self) -> &'static str {
-        if self.used() {
+        if self.is_split() {
+            "capture the whole step in one CUDA graph"
+        } else if self.used() {
             "make the operations within the graphs fewer and larger"
         } else if self.fits() {
             "capture the step in a CUDA graph"
@@ -60,6 +73,16 @@ impl GraphFit {
     /// True if most of the work already comes from graphs.
     fn used(self) -> bool {
         self.by_graphs.max(self.time_of_graphs) > 0.5
+    }
+
+    /// True if nearly all of the work comes from graphs of few operations.
+    fn is_split(self) -> bool {
+        self.by_graphs >= NEARLY_ALL && self.per_launch <= SMALL_GRAPH
+    }
+
+    /// True if the program launches some of its work with graphs.
+    pub(super) fn partly_used(self) -> bool {
+        self.by_graphs.max(self.time_of_graphs) >= PARTLY
     }
 }
 
@@ -87,6 +110,11 @@ pub(super) const NO_DEVICE_COPIES: &str = "Remove copies within the GPU that are
 pub(super) const READS_FIRST: &str = " First remove the reads of single values (.item(), .cpu()) from the \
                                       step: a graph cannot contain them.";
 
+/// The reads that a graph cannot contain, with `{at}` in place of their line, where the plan removes them first.
+pub(super) const REPLACE_READS: &str = "Remove the reads of single values (.item(), .cpu()){at} from the step.";
+pub(super) const REPLACE_SIZES: &str =
+    "Replace boolean indexing and nonzero(){at}: torch.where, or multiply by the mask.";
+
 /// The same if those reads are sizes of selections.
 pub(super) const SIZES_FIRST: &str = " First replace boolean indexing and nonzero(): a graph cannot contain reading their size. Use torch.where, or multiply \
      by the mask.";
@@ -111,7 +139,11 @@ pub(super) fn beside_compute(best_case: Option<&BestCase>) -> String {
 pub(super) fn graph_sentence(fit: GraphFit) -> String {
     match fit.match_rate {
         _ if fit.by_graphs > 0.5 => {
-            format!("CUDA graphs already launch {} of the GPU operations.", percent(fit.by_graphs))
+            let each = match fit.is_split() {
+                true => format!(", {} in each graph", counted(fit.per_launch.round() as u64, "operation")),
+                false => String::new(),
+            };
+            format!("CUDA graphs already launch {} of the GPU operations{each}.", percent(fit.by_graphs))
         }
         _ if fit.used() => {
             format!("CUDA graphs already take {} of the time in which the GPU works.", percent(fit.time_of_graphs))
@@ -135,7 +167,9 @@ fn share_of_launches(rate: f64) -> String {
 }
 
 fn launch_advice(fit: GraphFit) -> &'static str {
-    if fit.used() {
+    if fit.is_split() {
+        "Capture the whole step in one CUDA graph: each graph has few operations."
+    } else if fit.used() {
         "Make the operations within the graphs fewer and larger: fused kernels (torch.compile), larger batches. Each \
          node costs the GPU a moment, however it is launched."
     } else if fit.fits() {
@@ -222,8 +256,24 @@ mod tests {
     use profiler_core::attribution::leaf::LEAF_COUNT;
 
     #[test]
+    fn graphs_of_few_operations_are_to_be_one() {
+        let fit = |by_graphs, per_launch| GraphFit { match_rate: None, by_graphs, time_of_graphs: 0.0, per_launch };
+        let few = fit(1.0, 1.1);
+        assert_eq!(
+            graph_sentence(few),
+            "CUDA graphs already launch 100 % of the GPU operations, 1 operation in each graph."
+        );
+        assert!(launch_advice(few).starts_with("Capture the whole step in one CUDA graph"));
+        for many in [fit(1.0, 4.1), fit(0.8, 1.1)] {
+            assert!(launch_advice(many).starts_with("Make the operations within the graphs fewer"), "{many:?}");
+            assert!(!graph_sentence(many).contains("in each graph"));
+        }
+        assert!(fit(0.1, 1.0).partly_used() && !fit(0.09, 1.0).partly_used());
+    }
+
+    #[test]
     fn no_advice_sends_to_another_tool() {
-        let fit = GraphFit { match_rate: None, by_graphs: 0.0, time_of_graphs: 0.0 };
+        let fit = GraphFit { match_rate: None, by_graphs: 0.0, time_of_graphs: 0.0, per_launch: 1.0 };
         let causes = Cause::ALL.into_iter().map(|cause| advice(cause, &[0; LEAF_COUNT], fit));
         let leaves = Leaf::ALL.into_iter().map(Some).chain([None]);
         let unknown = leaves.flat_map(|leaf| [without_cause(leaf, false), without_cause(leaf, true)]);

@@ -88,6 +88,13 @@ fn loading_call(devices: &[DeviceReport]) -> &str {
     calls.max_by_key(|&(count, _)| count).map_or("a call that loads them", |(_, function)| function)
 }
 
+/// The line, without a function of Python's own library that it calls.
+fn place(line: &LineRow) -> String {
+    let of_python = |file: &str| file.contains("/lib/python3") && !file.contains("-packages/");
+    let within = line.within.clone().filter(|(_, file)| !of_python(file));
+    LineRow { within, ..line.clone() }.at_place()
+}
+
 /// What to change, by what samples saw where kernels were built.
 pub(super) fn advice(host: Option<&HostReport>, devices: &[DeviceReport]) -> String {
     let lines: Vec<&LineRow> = host.into_iter().flat_map(|host| host.lines_of(Cause::KernelBuild)).collect();
@@ -106,9 +113,9 @@ pub(super) fn advice(host: Option<&HostReport>, devices: &[DeviceReport]) -> Str
     let mut advice = match line {
         // Shapes are arguments there.
         Some(line) if seen(&["/cupy/", "/cupyx/", "/numba/", "/triton/"]) && !seen(&["torch/_inductor"]) => {
-            format!("Build the kernels {} once, before the loop. ", line.at_place())
+            format!("Build the kernels {} once, before the loop. ", place(line))
         }
-        Some(line) => format!("Keep the shapes {} the same: pad to a few sizes. ", line.at_place()),
+        Some(line) => format!("Keep the shapes {} the same: pad to a few sizes. ", place(line)),
         None => format!("{SAME_SHAPES} "),
     };
     if seen(&["sdpa", "scaled_dot_product_attention"]) && runs(&["cudnn", "sdpa"]) {

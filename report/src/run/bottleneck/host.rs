@@ -7,6 +7,7 @@ use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::{ScenarioKind as Scenario, WORTH_DOING, WhatIf};
 
+use super::advice::GraphFit;
 use super::main_work::{MainWork, gain_without};
 use crate::run::{CauseRow, HostReport, LineRow};
 use crate::text_format::{counted, duration, percent};
@@ -43,6 +44,12 @@ const NAMED_SHARE: f64 = 0.01;
 /// Least part of a line's time that an activity takes for a mention.
 const NAMED_PART: f64 = 0.1;
 
+/// The kind of wait for workers with most time; one with known workers, if there is any.
+fn waits_for(host: &HostReport) -> HostCause {
+    let known = WAITS.into_iter().filter(|&cause| cause != HostCause::LoaderWait && host.seen_with(&[cause]) > 0);
+    known.max_by_key(|&cause| host.seen_with(&[cause])).unwrap_or(HostCause::LoaderWait)
+}
+
 /// Minimum number of samples of a thread waiting for workers from which the number of workers is derived.
 const FEWEST_WAITS: u64 = 10;
 
@@ -54,6 +61,9 @@ fn workers_sentence(host: &HostReport, what_if: &WhatIf) -> Option<String> {
     let totals = &host.totals;
     let (step, ready) = (what_if.step_ns()?, what_if.best_case(Scenario::DataReady)?.step_ns);
     let waits: u64 = host.seen_with(&WAITS);
+    if waits_for(host) == HostCause::LoaderWaitIdle && host.seen_with(&[HostCause::LoaderWaitIdle]) > 0 {
+        return None;
+    }
     if totals.waits_for_workers < FEWEST_WAITS || 2 * waits < host.seen_with(&LOADER) || ready == 0 {
         return None;
     }
@@ -158,7 +168,7 @@ fn together(rows: &[&LineRow]) -> Option<Part> {
         if !places.contains(&place) {
             places.push(place);
         }
-        match activities.iter_mut().find(|(cause, _)| *cause == row.cause) {
+        match activities.iter_mut().find(|(cause, _)| activity(*cause) == activity(row.cause)) {
             Some((_, share)) => *share += row.share,
             None => activities.push((row.cause, row.share)),
         }
@@ -248,17 +258,27 @@ fn line_sentence(part: &Part, without: &str) -> String {
         true => String::new(),
         false => format!(", {} to {high}", low.trim_end_matches(" %")),
     };
-    match row.step_ns {
+    // Kernels are not built in each step.
+    match row.step_ns.filter(|_| row.cause.leaf().cause() != Cause::KernelBuild) {
         Some(nanos) => {
             format!("{doing} {place} takes {} a step ({share}{interval}{detail}){without}.", duration(nanos))
         }
-        None => format!("{doing} {place} takes {share}{interval} of the time{without}."),
+        None => {
+            let interval = match interval.strip_prefix(", ") {
+                Some(interval) => format!(" ({interval})"),
+                None => interval,
+            };
+            format!("{doing} {place} takes {share} of the time{interval}{without}.")
+        }
     }
 }
 
 /// Advice for the cause of most of the sampled time of `cause`; `None` if it adds nothing to the advice on
 /// the cause.
-pub(super) fn advice(host: &HostReport, cause: Cause) -> Option<String> {
+pub(super) fn advice(host: &HostReport, cause: Cause, graphs: GraphFit) -> Option<String> {
+    if let Some(place) = started_workers(host) {
+        return Some(START_WORKERS_ONCE.replace("{at}", &place));
+    }
     let largest = host.causes.iter().find(|row| row.cause.leaf().cause() == cause)?.cause;
     // A line with most of the time says more than the sum of an activity over all lines.
     let main = if cause == Cause::HostCpu { MainWork::of(host) } else { None };
@@ -269,19 +289,72 @@ pub(super) fn advice(host: &HostReport, cause: Cause) -> Option<String> {
     // The cause and the line belong together.
     let line = host.lines.iter().find(|row| row.cause == largest);
     let advice = match line {
-        Some(row) if row.is_backward() && matches!(largest, HostCause::Code | HostCause::Lock) => BACKWARD,
+        Some(row) if row.is_backward() && matches!(largest, HostCause::Code | HostCause::Lock) => {
+            if graphs.partly_used() { BACKWARD_OF_GRAPHS } else { BACKWARD }
+        }
+        Some(row) if starts_commands(host, row) => {
+            let row = LineRow { within: None, ..row.clone() };
+            return Some(COMMANDS.replace("{at}", &row.at_place()));
+        }
+        Some(row) if waits_for_condition(row) => WAITS_FOR_RESULT,
         Some(row) if is_checkpoint(row) => CHECKPOINT,
         _ => usual_advice(host, cause, largest)?,
     };
     let place = line.map_or_else(|| "there".to_owned(), LineRow::at_place);
     // The advice on the backward pass names it already.
-    let place = if advice == BACKWARD { place.replace(", in the backward pass", "") } else { place };
+    let place = if [BACKWARD, BACKWARD_OF_GRAPHS].contains(&advice) {
+        place.replace(", in the backward pass", "")
+    } else {
+        place
+    };
     Some(advice.replace("{at}", &place))
 }
 
 /// The CPU's part of a backward pass, which no program can do without.
 const BACKWARD: &str = "The CPU takes this time for the backward pass, which is called {at}. Make it launch less: \
                         torch.compile, a CUDA graph (torch.cuda.make_graphed_callables), fewer and larger operations.";
+/// The same for a program that launches some of its work with graphs.
+const BACKWARD_OF_GRAPHS: &str = "The CPU takes this time for the backward pass, which is called {at}. CUDA graphs already launch \
+                                  part of the work: capture more of the step in one graph, or make the operations fewer \
+                                  and larger.";
+const COMMANDS: &str = "A command is started {at}: read what it reads instead, or start it less often.";
+const WAITS_FOR_RESULT: &str = "The launching thread waits for another thread or process {at}: have the result ready earlier \
+                                (a deeper queue), or find out what keeps the other one busy.";
+const START_WORKERS_ONCE: &str = "Worker processes are started again for each epoch {at}: DataLoader(..., \
+                                  persistent_workers=True).";
+/// Minimum share of the time, and number of samples, in which a launching thread starts processes.
+const STARTS_SHARE: f64 = 0.1;
+const STARTS_SAMPLES: u64 = 5;
+/// Minimum part of the time at a line for what it is said to do.
+const PART_OF_LINE: f64 = 0.2;
+
+/// The line at which most of the time for starting workers of a data loader is spent, if that is much.
+fn started_workers(host: &HostReport) -> Option<String> {
+    let starts = |row: &&LineRow| within_file(row, "multiprocessing/popen");
+    let rows = || host.lines.iter().filter(starts);
+    let (share, samples) = (rows().map(|row| row.share).sum::<f64>(), rows().map(|row| row.samples).sum::<u64>());
+    let loads = host.seen_with(&LOADER) > 0;
+    let first = rows().next().filter(|_| loads && share >= STARTS_SHARE && samples >= STARTS_SAMPLES)?;
+    Some(LineRow { within: None, ..first.clone() }.at_place())
+}
+
+fn within_file(row: &LineRow, part: &str) -> bool {
+    row.within.as_ref().is_some_and(|(_, file)| file.contains(part))
+}
+
+/// True if the line starts commands and waits for them.
+fn starts_commands(host: &HostReport, row: &LineRow) -> bool {
+    let at_line = || host.lines_of(Cause::HostCpu).filter(|other| (&other.file, other.line) == (&row.file, row.line));
+    let commands = at_line().filter(|other| within_file(other, "/subprocess.py"));
+    let all = at_line().map(|other| other.share).sum::<f64>();
+    !row.file.is_empty() && commands.map(|other| other.share).sum::<f64>() >= PART_OF_LINE * all && all > 0.0
+}
+
+/// True if a thread waits there for another one, or until a time.
+fn waits_for_condition(row: &LineRow) -> bool {
+    row.cause == HostCause::Lock && row.within.as_ref().is_some_and(|(function, _)| function == "Condition.wait")
+}
+
 const CHECKPOINT: &str = "Write checkpoints less often, or in another thread (torch.distributed.checkpoint.async_save): they \
                           are written {at}.";
 
@@ -306,7 +379,7 @@ fn usual_advice(host: &HostReport, cause: Cause, largest: HostCause) -> Option<&
         if of(&[work]) >= of(&WAITS) {
             return Some(loader_advice(work));
         }
-        return Some(loader_advice(WAITS.into_iter().max_by_key(|&cause| of(&[cause]))?));
+        return Some(loader_advice(waits_for(host)));
     }
     match largest {
         HostCause::GarbageCollection => Some(
@@ -356,9 +429,9 @@ fn loader_advice(cause: HostCause) -> &'static str {
              at once; or faster or local storage, larger files (shards), a cache."
         }
         HostCause::LoaderWaitIdle => {
-            "The workers were idle while the step waited. If they wait for the network or a server, use more of them \
-             (num_workers). If not, raise prefetch_factor, keep them alive between epochs (persistent_workers=True), and \
-             look for what they wait for (a lock, a queue, the main process)."
+            "The workers were idle while the step waited: raise prefetch_factor, keep them alive between epochs \
+             (persistent_workers=True), and look for what they wait for (a lock, a queue, the main process). If that is \
+             the network or a server, use more of them (num_workers)."
         }
         _ => {
             "The workers do not keep up: more of them (num_workers) while free cores remain, or a cheaper transform \

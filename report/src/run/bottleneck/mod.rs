@@ -28,7 +28,7 @@ use self::ranking::Ranking;
 use super::call_lines;
 use super::step_kinds::kinds_sentence;
 use super::waits::awaited_sentence;
-use super::{Bottleneck, DeviceReport, HostReport, StepBasis, limits};
+use super::{Bottleneck, DeviceReport, HostReport, PlanStep, StepBasis, limits};
 use crate::text_format::{counted, duration, percent};
 use crate::words;
 
@@ -127,19 +127,47 @@ pub fn bottleneck_of(
         set_aside: devices.iter().map(|steady| steady.set_aside.len() as u64).sum(),
         share: interval,
     });
+    let plan = if stretched { Vec::new() } else { plan::plan(cause, devices, graphs, host) };
     let by_sight = match cause {
         Cause::KernelBuild => Some(builds::advice(seen, devices)),
-        _ => seen.and_then(|seen| host::advice(seen, cause)),
+        _ => seen.and_then(|seen| host::advice(seen, cause, graphs)),
     };
     let recommendation = match by_sight {
         Some(advice) => advice,
         None if locked.is_some() => host.map(host::lock_advice).unwrap_or_default(),
-        None => without_samples(cause, &whole, graphs, devices, stretched),
+        None => {
+            let usual = || without_samples(cause, &whole, graphs, devices, stretched);
+            first_change(cause, &plan, &whole, graphs, devices, host).unwrap_or_else(usual)
+        }
     };
     let (share, ranking) = (interval.share, ranking.ranked());
-    let plan = if stretched { Vec::new() } else { plan::plan(cause, devices, graphs, host) };
     let live = (cause, share);
     Bottleneck { cause, share, ranking, basis, live, evidence, details, recommendation, phases, plan }
+}
+
+/// Advice on launches that begins with the plan's first step, if that is not about launches itself.
+fn first_change(
+    cause: Cause,
+    plan: &[PlanStep],
+    whole: &Leaves,
+    graphs: GraphFit,
+    devices: &[DeviceReport],
+    host: Option<&HostReport>,
+) -> Option<String> {
+    let first = plan.first().filter(|_| cause == Cause::Launch)?;
+    let change = match first.kind {
+        ScenarioKind::NoReadbacks => {
+            let change = if evidence::reads_sizes(devices) { advice::REPLACE_SIZES } else { advice::REPLACE_READS };
+            let at = host.and_then(|host| call_lines::main_place(host, CallKind::Wait));
+            change.replace("{at}", &at.map(|place| format!(" at {place}")).unwrap_or_default())
+        }
+        ScenarioKind::NoSyncs | ScenarioKind::NoAllocations => words::capitalized(&first.action) + ".",
+        _ => return None,
+    };
+    let then = advice::advice(cause, whole, graphs);
+    let mut rest = then.chars();
+    let then: String = rest.next().into_iter().flat_map(char::to_lowercase).chain(rest).collect();
+    Some(format!("{change} Then {then}"))
 }
 
 /// Advice without samples of the launching threads. `stretched`: measuring kernels made steps longer.

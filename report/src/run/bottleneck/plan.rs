@@ -3,7 +3,7 @@
 //! The first step addresses the bottleneck; each further one is the fix that gains most in addition to those
 //! before it, as simulated without all their costs at once. A fix that gains less than [`WORTH_DOING`] is not
 //! a step. A CUDA graph cannot contain a wait, a read of a value or an allocation, so removing these comes
-//! before it if worth a step; and where copies are most of the launches, joining them does.
+//! before it if worth a step before or after it; and where copies are most of the launches, joining them does.
 
 use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING, WhatIf};
@@ -14,6 +14,9 @@ use super::evidence::{reads_sizes, small_copies};
 use super::host::writes_checkpoints;
 use super::main_work::MainWork;
 use crate::run::{DeviceReport, HostReport, PlanStep};
+use crate::words::about;
+
+const SAVE_LESS: &str = "write checkpoints less often, or in another thread (async_save)";
 
 /// Maximum number of steps of a plan; the simulation combines no more.
 const MOST_STEPS: usize = 3;
@@ -22,6 +25,10 @@ const REACHED: f64 = 1.05;
 /// Of two fixes for one cause, the one that names the change is preferred if its gain is at least this
 /// fraction of the other's.
 const NEARLY: f64 = 0.9;
+/// Share of the time of other waits than those of a checkpoint.
+const FEW_WAITS: f64 = 0.05;
+/// What a CUDA graph cannot contain.
+const OBSTACLES: [ScenarioKind; 3] = [ScenarioKind::NoReadbacks, ScenarioKind::NoAllocations, ScenarioKind::NoSyncs];
 
 /// Returns up to three steps; none if nothing was simulated or no fix is worth a step.
 pub(super) fn plan(
@@ -39,15 +46,15 @@ pub(super) fn plan(
     }
     let plan = Plan { what_if, leaves: &device.steady_leaves, copies: small_copies(devices).is_some() };
     let reads = Reads { sizes: reads_sizes(devices), saves: host.is_some_and(writes_checkpoints) };
-    let mut steps = Vec::new();
-    let (mut gone, mut before, mut least) = (Removed::default(), 1.0, 1.0_f64);
-    while steps.len() < MOST_STEPS
-        && let Some(kind) = if steps.is_empty() { plan.first(cause) } else { plan.next(gone, before) }
-        && let Some((mut speedup, mut interval)) = what_if.without(gone.and(kind))
-    {
+    let kinds = plan.order(cause, reads.saves);
+    let mut steps: Vec<PlanStep> = Vec::new();
+    let (mut gone, mut least) = (Removed::default(), 1.0_f64);
+    for &kind in &kinds {
+        let enough = steps.len() == MOST_STEPS || steps.last().is_some_and(is_the_most_shown);
+        let Some((mut speedup, mut interval)) = what_if.without(gone.and(kind)).filter(|_| !enough) else { break };
         let comes_first = steps.is_empty() && !fixes(cause, plan.copies).contains(&kind);
         let because = comes_first.then(|| reason(cause, kind)).flatten();
-        (gone, before) = (gone.and(kind), speedup);
+        gone = gone.and(kind);
         // The gain of several fixes has a larger error, but is not less than that of the first one.
         interval.0 = interval.0.max(least);
         least = interval.0;
@@ -56,7 +63,7 @@ pub(super) fn plan(
             ScenarioKind::NoHostWork if plan.cause_of(kind) == Cause::KernelBuild => {
                 "build no kernels and do no other CPU work in the loop".to_owned()
             }
-            ScenarioKind::NoHostWork => match host.and_then(MainWork::of) {
+            ScenarioKind::NoHostWork => match host.and_then(MainWork::of).map(|work| reads.worded(work)) {
                 Some(work) if steps.is_empty() && work.is_worth(speedup) => {
                     steps.push(first_part(&work, interval));
                     "move the other CPU work between launches out of the loop, too".to_owned()
@@ -77,10 +84,17 @@ pub(super) fn plan(
         steps.push(PlanStep { kind, action, because, speedup, interval, then: None });
     }
     for index in 0..steps.len() {
-        let next = steps.get(index + 1).map(|next| plan.cause_of(next.kind));
-        steps[index].then = next.or_else(|| plan.rest(gone));
+        let next = steps.get(index + 1).map(|next| next.kind);
+        // The plan may have ended before the last fix.
+        let next = next.or_else(|| kinds.iter().copied().find(|kind| !gone.has(*kind)));
+        steps[index].then = next.map(|kind| plan.cause_of(kind)).or_else(|| plan.rest(gone));
     }
     steps
+}
+
+/// True if the report says only a bound of the gain, and would say the same of all further steps.
+fn is_the_most_shown(step: &PlanStep) -> bool {
+    about(step.speedup, Some(step.interval)) == about(f64::MAX, Some((f64::MAX, f64::MAX)))
 }
 
 /// What copies to the host are for.
@@ -89,6 +103,16 @@ struct Reads {
     sizes: bool,
     /// Large ones: a checkpoint.
     saves: bool,
+}
+
+impl Reads {
+    /// The work in the words of its remedy, if it writes checkpoints.
+    fn worded(&self, mut work: MainWork) -> MainWork {
+        if self.saves {
+            work.action = SAVE_LESS.to_owned();
+        }
+        work
+    }
 }
 
 struct Plan<'a> {
@@ -127,14 +151,42 @@ impl Plan<'_> {
     /// The fix that must come before `kind`, if it is worth a separate step.
     fn obstacle(&self, kind: ScenarioKind, gone: Removed) -> Option<ScenarioKind> {
         let copies = self.copies.then_some(ScenarioKind::CopiesJoined);
-        let obstacles = [ScenarioKind::NoReadbacks, ScenarioKind::NoAllocations, ScenarioKind::NoSyncs];
         let worth = |other: &ScenarioKind| !gone.has(*other) && self.alone(*other) >= WORTH_DOING;
         if kind != ScenarioKind::LaunchesFree {
             return None;
         }
         // A wait caused by a read disappears with the read.
         let waits_only = |other: &ScenarioKind| *other != ScenarioKind::NoSyncs || !gone.has(ScenarioKind::NoReadbacks);
-        copies.into_iter().chain(obstacles).filter(worth).find(waits_only)
+        copies.into_iter().chain(OBSTACLES).filter(worth).find(waits_only)
+    }
+
+    /// The steps in their order. `saves`: the CPU work is writing checkpoints, and so are the large reads.
+    fn order(&self, cause: Cause, saves: bool) -> Vec<ScenarioKind> {
+        let mut kinds: Vec<ScenarioKind> = Vec::new();
+        let (mut gone, mut before) = (Removed::default(), 1.0);
+        while kinds.len() < MOST_STEPS
+            && let Some(kind) = if kinds.is_empty() { self.first(cause) } else { self.next(gone, before, saves) }
+            && let Some((speedup, _)) = self.what_if.without(gone.and(kind))
+        {
+            (gone, before) = (gone.and(kind), speedup);
+            kinds.push(kind);
+        }
+        let graph = kinds.iter().position(|kind| *kind == ScenarioKind::LaunchesFree);
+        let obstacle = kinds.iter().position(|kind| OBSTACLES.contains(kind));
+        if let (Some(graph), Some(obstacle)) = (graph, obstacle)
+            && graph < obstacle
+        {
+            let mut moved = kinds.clone();
+            moved[graph..=obstacle].rotate_right(1);
+            let sets = moved.iter().scan(Removed::default(), |gone, kind| {
+                *gone = gone.and(*kind);
+                Some(*gone)
+            });
+            if sets.into_iter().all(|set| self.what_if.without(set).is_some()) {
+                return moved;
+            }
+        }
+        kinds
     }
 
     fn first(&self, cause: Cause) -> Option<ScenarioKind> {
@@ -152,12 +204,23 @@ impl Plan<'_> {
         Some(self.obstacle(kind, Removed::default()).unwrap_or(kind))
     }
 
-    fn next(&self, gone: Removed, before: f64) -> Option<ScenarioKind> {
+    fn next(&self, gone: Removed, before: f64, saves: bool) -> Option<ScenarioKind> {
         let gain = |kind: ScenarioKind| {
             let (after, _) = self.what_if.without(gone.and(kind))?;
             Some((kind, after / before)).filter(|&(_, gain)| gain >= WORTH_DOING)
         };
-        let kinds = ScenarioKind::FIXES.into_iter().filter(|&kind| !gone.has(kind));
+        let reads = self.alone(ScenarioKind::ReadsReduced) - 1.0;
+        let total: u64 = self.leaves.iter().sum();
+        // The copies of a checkpoint go with it.
+        let saved = |kind| match kind {
+            ScenarioKind::ReadsReduced => true,
+            // Where the GPU hardly waits for that, these are the waits for the same copies.
+            ScenarioKind::NoSyncs => (Cause::Sync.total(self.leaves) as f64) < FEW_WAITS * total as f64,
+            ScenarioKind::CopiesOverlapped => reads >= NEARLY * (self.alone(kind) - 1.0),
+            _ => false,
+        };
+        let same = |kind| saves && gone.has(ScenarioKind::NoHostWork) && saved(kind);
+        let kinds = ScenarioKind::FIXES.into_iter().filter(|&kind| !gone.has(kind) && !same(kind));
         let gains: Vec<_> = kinds.filter_map(gain).collect();
         let (kind, _) = *gains.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         let obstacle = self.obstacle(kind, gone).filter(|other| gains.iter().any(|(known, _)| known == other));
@@ -272,7 +335,7 @@ fn action(kind: ScenarioKind, graphs: GraphFit, reads: &Reads) -> &'static str {
         ScenarioKind::DeviceCopiesGone => {
             "remove the copies within the GPU (.clone(), .contiguous(), .to(), torch.cat)"
         }
-        ScenarioKind::ReadsReduced if reads.saves => "write checkpoints less often, or in another thread (async_save)",
+        ScenarioKind::ReadsReduced if reads.saves => SAVE_LESS,
         ScenarioKind::ReadsReduced => "reduce results on the GPU before copying them",
         ScenarioKind::KernelsAtRoof => "make the kernels use the GPU better",
         ScenarioKind::Base | ScenarioKind::Untraced | ScenarioKind::DeviceOnly | ScenarioKind::NoHostWork => "",
