@@ -83,6 +83,7 @@ pub(super) fn plan(
         };
         steps.push(PlanStep { kind, action, because, speedup, interval, then: None });
     }
+    join_obstacles(&mut steps);
     for index in 0..steps.len() {
         let next = steps.get(index + 1).map(|next| next.kind);
         // The plan may have ended before the last fix.
@@ -90,6 +91,20 @@ pub(super) fn plan(
         steps[index].then = next.map(|kind| plan.cause_of(kind)).or_else(|| plan.rest(gone));
     }
     steps
+}
+
+/// An obstacle of a graph that is not worth a step of its own becomes part of the step with the graph.
+fn join_obstacles(steps: &mut Vec<PlanStep>) {
+    let before = |index: usize, steps: &[PlanStep]| if index == 0 { 1.0 } else { steps[index - 1].speedup };
+    let small = (0..steps.len().saturating_sub(1)).find(|&index| {
+        let is_obstacle = OBSTACLES.contains(&steps[index].kind) && steps[index + 1].kind == ScenarioKind::LaunchesFree;
+        is_obstacle && steps[index].speedup < WORTH_DOING * before(index, steps)
+    });
+    if let Some(index) = small {
+        let obstacle = steps.remove(index);
+        let graph = &mut steps[index];
+        graph.action = format!("{}, and {}", obstacle.action, graph.action);
+    }
 }
 
 /// True if the report says only a bound of the gain, and would say the same of all further steps.
