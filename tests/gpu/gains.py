@@ -261,9 +261,8 @@ MISSES = {
     "finite_gradients": "the fix also launches fewer kernels",
     "found_boxes": "nonzero_static keeps the kernels of the selection, torch.where does not; launches take more time than reads",
     "kept_tokens": "launches take more time than reads; the first fix is the right one",
-    "layer_graphs": "a launch of a small graph costs more under tracing than its call shows; the step after the fix is right",
-    "shared_filter": "recorded before other processes were",
-    "shared_products": "recorded before other processes were",
+    "shared_filter": "recorded before other processes were; its kernels share the GPU and hardly wait",
+    "shared_products": "recorded before other processes were; its kernels share the GPU and hardly wait",
     "short_epochs": "starting the workers counts as work of the launching thread, not as data loading",
 }
 
