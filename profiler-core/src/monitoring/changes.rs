@@ -80,6 +80,8 @@ impl Changes {
     fn enter(&mut self, change: BottleneckChange) {
         match self.rows.last_mut() {
             Some(last) if last.cause == change.cause => last.share = change.share,
+            // Samples of the newest seconds still show what a burst has seen end.
+            Some(last) if change.burst.is_none() && change.at < last.at => {}
             _ => {
                 if self.rows.len() >= KEPT {
                     self.rows.remove(0);
@@ -155,5 +157,20 @@ mod tests {
             changes.recorded(burst(if number % 2 == 0 { Cause::Copy } else { Cause::Sync }, number));
         }
         assert_eq!((changes.rows().len(), changes.forgotten()), (KEPT, 38));
+    }
+
+    #[test]
+    fn samples_from_before_a_burst_change_nothing_after_it() {
+        let mut changes = Changes::default();
+        let at = |second: u64| Timestamp::from_nanos(second * EVERY);
+        (1..6).for_each(|second| changes.sampled(at(second), Some(&named(Cause::GpuCompute))));
+        changes.recorded(BottleneckChange { at: at(6), cause: Cause::Sync, share: 0.4, burst: Some(1) });
+        // The newest time is still mostly that of before.
+        (7..12).for_each(|second| changes.sampled(at(second), Some(&named(Cause::GpuCompute))));
+        let causes = |changes: &Changes| changes.rows().iter().map(|row| row.cause).collect::<Vec<_>>();
+        assert_eq!(causes(&changes), [Cause::GpuCompute, Cause::Sync]);
+        // Samples that begin to say so later count.
+        (12..16).for_each(|second| changes.sampled(at(second), Some(&named(Cause::Copy))));
+        assert_eq!(causes(&changes), [Cause::GpuCompute, Cause::Sync, Cause::Copy]);
     }
 }
