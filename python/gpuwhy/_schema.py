@@ -219,7 +219,15 @@ class ReportBase(TypedDict):
     bottleneck: BottleneckJson
 
 
+class Phase(TypedDict):
+    begin_ns: int
+    end_ns: int
+    cause: str
+    share: float
+
+
 class ReportJson(ReportBase, total=False):
+    phases: List[Phase]
     host: Dict[str, Any]
     ranges: Dict[str, Any]
     memory: Dict[str, Any]
