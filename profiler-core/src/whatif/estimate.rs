@@ -65,8 +65,8 @@ pub struct WhatIf {
 }
 
 impl WhatIf {
-    /// Computes the result for these steps.
-    /// `priced`: fraction of the overhead of tracing that comes from a table, 0 to 1.
+    /// Computes the result for these steps. `priced`: fraction of the overhead of tracing that comes from a table,
+    /// 0 to 1.
     pub(super) fn of(rows: &[StepTimes], combined: &[Combined], priced: f64) -> Self {
         let sum = |of: &dyn Fn(&StepTimes) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
         let (steps, represented_steps, real) =

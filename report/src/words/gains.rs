@@ -48,6 +48,12 @@ pub fn about(speedup: f64, interval: Option<(f64, f64)>) -> String {
     }
 }
 
+/// Gain without a cause with this share of the time, 0 to 1, and its interval: the time is only subtracted.
+pub(crate) fn faster_without(share: f64, interval: (f64, f64)) -> String {
+    let factor = |share: f64| 1.0 / (1.0 - share).max(f64::MIN_POSITIVE);
+    faster(factor(share), Some((factor(interval.0), factor(interval.1))))
+}
+
 /// Number of significant decimal places of a factor.
 fn digits(speedup: f64) -> usize {
     match speedup {

@@ -71,8 +71,7 @@ pub(super) fn sentences(cause: Cause, ranking: &Ranking, devices: &[DeviceReport
     let simulated =
         devices.iter().filter_map(|device| device.what_if.as_ref()).any(|what_if| what_if.refused.is_none());
     if !simulated || !are_the_host_work(devices) {
-        let factor = |share: f64| 1.0 / (1.0 - share).max(f64::MIN_POSITIVE);
-        let without = words::faster(factor(share.share), Some((factor(share.low), factor(share.high))));
+        let without = words::faster_without(share.share, (share.low, share.high));
         sentences.push(format!("Without them {without}: their time subtracted (a rough bound)."));
     }
     sentences

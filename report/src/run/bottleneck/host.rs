@@ -264,11 +264,10 @@ fn line_sentence(part: &Part, without: &str) -> String {
             format!("{doing} {place} takes {} a step ({share}{interval}{detail}){without}.", duration(nanos))
         }
         None => {
-            let interval = match interval.strip_prefix(", ") {
-                Some(interval) => format!(" ({interval})"),
-                None => interval,
-            };
-            format!("{doing} {place} takes {share} of the time{interval}{without}.")
+            let details = [interval.trim_start_matches(", "), detail.trim_start_matches(": ")];
+            let details: Vec<_> = details.into_iter().filter(|text| !text.is_empty()).collect();
+            let details = if details.is_empty() { String::new() } else { format!(" ({})", details.join(": ")) };
+            format!("{doing} {place} takes {share} of the time{details}{without}.")
         }
     }
 }

@@ -128,11 +128,11 @@ pub fn bottleneck_of(
         share: interval,
     });
     let plan = if stretched { Vec::new() } else { plan::plan(cause, devices, graphs, host) };
-    let by_sight = match cause {
+    let by_samples = match cause {
         Cause::KernelBuild => Some(builds::advice(seen, devices)),
         _ => seen.and_then(|seen| host::advice(seen, cause, graphs)),
     };
-    let recommendation = match by_sight {
+    let recommendation = match by_samples {
         Some(advice) => advice,
         None if locked.is_some() => host.map(host::lock_advice).unwrap_or_default(),
         None => {
