@@ -4,8 +4,9 @@
 //!
 //! It costs the program's threads no time: no device is opened in a callback or before the program has a
 //! context, and sampling starts half a second after the start of work. NVML readings take at most 0.2 % of a
-//! core, those of other processes once a second left out, which were not measured; if sampling takes more than its share, its rate is lowered (`sampling_rate`). Measurements of selected
-//! kernels get exclusive access to the counters through `access_lock`.
+//! core, those of other processes once a second left out, which were not measured; if sampling takes more
+//! than its share, its rate is lowered (`sampling_rate`). Measurements of selected kernels get exclusive
+//! access to the counters through `access_lock`.
 //!
 //! A refusal is not an error: it is a fact in the trace, with advice.
 
