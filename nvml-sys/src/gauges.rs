@@ -7,7 +7,7 @@
 
 use std::ffi::{c_uint, c_void};
 
-use crate::abi::{FieldValue, GetOfKind, GetProcesses, Memory, ProcessInfo, ProcessSample};
+use crate::abi::{FieldValue, GetOfKind, GetProcessSamples, GetProcesses, Memory, ProcessInfo, ProcessSample};
 use crate::gauge_table::{Field, FieldReading};
 use crate::{Device, Status};
 
@@ -21,6 +21,8 @@ const MEMORY_CLOCK: c_uint = 2;
 const UNSIGNED_INT: c_uint = 1;
 /// Most processes of a device that are read.
 const PROCESSES: usize = 64;
+/// Most samples of processes that are read.
+const MOST_SAMPLES: c_uint = 4096;
 /// Bytes of the longest row that any driver writes for a process: that of version 3 in drivers 535.43 to 535.86.
 const LONGEST_ROW: usize = 32;
 /// Structs that take the space of the longest rows.
@@ -102,17 +104,11 @@ impl Device {
     /// none used them.
     ///
     /// # Errors
-    /// If NVML refuses, or there are more than 64 samples.
+    /// If NVML refuses, or wants room for more than 4,096 samples.
     pub fn process_samples(&self, since: u64) -> Result<Vec<ProcessSample>, Status> {
-        let mut rows = [ProcessSample::default(); PROCESSES];
-        let mut count = PROCESSES as c_uint;
         let function = self.nvml.gauges.process_samples.ok_or(Status::FUNCTION_NOT_FOUND)?;
-        // SAFETY: as above.
-        match Status::of(unsafe { function(self.handle, rows.as_mut_ptr(), &raw mut count, since) }) {
-            Ok(()) => Ok(rows[..rows.len().min(count as usize)].to_vec()),
-            Err(Status::NOT_FOUND) => Ok(Vec::new()),
-            Err(status) => Err(status),
-        }
+        // SAFETY: the driver's function and a handle of this library.
+        unsafe { process_samples(function, self.handle, since) }
     }
 
     /// Values of fields, read with one call. `None` for a field that the device does not have.
@@ -130,6 +126,33 @@ impl Device {
             let value = if is_narrow { field.value & u64::from(u32::MAX) } else { field.value };
             (field.status == 0).then_some(FieldReading { value, is_narrow })
         }))
+    }
+}
+
+/// Reads samples of the processes of a device.
+///
+/// # Safety
+/// `handle` is valid for `function`, which writes at most as many rows as it is told.
+unsafe fn process_samples(
+    function: GetProcessSamples,
+    handle: *mut c_void,
+    since: u64,
+) -> Result<Vec<ProcessSample>, Status> {
+    // The driver wants room for all samples that it keeps (72 with driver 580), whatever it then returns.
+    let mut needed = PROCESSES as c_uint;
+    loop {
+        let mut rows = vec![ProcessSample::default(); needed as usize];
+        let mut count = needed;
+        // SAFETY: the handle is valid according to the caller, and there is room for `count` rows.
+        match Status::of(unsafe { function(handle, rows.as_mut_ptr(), &raw mut count, since) }) {
+            Ok(()) => {
+                rows.truncate(count as usize);
+                return Ok(rows);
+            }
+            Err(Status::NOT_FOUND) => return Ok(Vec::new()),
+            Err(Status::INSUFFICIENT_SIZE) if (needed + 1..=MOST_SAMPLES).contains(&count) => needed = count,
+            Err(status) => return Err(status),
+        }
     }
 }
 
@@ -171,6 +194,36 @@ mod tests {
             }
         }
         0
+    }
+
+    /// Wants room for 72 samples, and returns two, as driver 580 does.
+    unsafe extern "C" fn wants_room(_: *mut c_void, rows: *mut ProcessSample, count: *mut c_uint, _: u64) -> u32 {
+        // SAFETY: `count` is a local of the tested function.
+        let room = unsafe { count.replace(if count.read() < 72 { 72 } else { 2 }) };
+        if room < 72 {
+            return Status::INSUFFICIENT_SIZE.0;
+        }
+        for pid in 0..2_u32 {
+            // SAFETY: there is room for 72 rows.
+            unsafe { rows.add(pid as usize).write(ProcessSample { pid, busy: 50, ..ProcessSample::default() }) };
+        }
+        0
+    }
+
+    unsafe extern "C" fn is_never_content(_: *mut c_void, _: *mut ProcessSample, count: *mut c_uint, _: u64) -> u32 {
+        // SAFETY: `count` is a local of the tested function.
+        unsafe { count.write(count.read().saturating_mul(2)) };
+        Status::INSUFFICIENT_SIZE.0
+    }
+
+    #[test]
+    fn samples_get_the_room_that_the_driver_wants() {
+        // SAFETY: the function uses no handle.
+        let samples = unsafe { process_samples(wants_room, std::ptr::null_mut(), 0) }.unwrap();
+        assert_eq!(samples.iter().map(|sample| (sample.pid, sample.busy)).collect::<Vec<_>>(), [(0, 50), (1, 50)]);
+        // SAFETY: as above.
+        let refused = unsafe { process_samples(is_never_content, std::ptr::null_mut(), 0) };
+        assert_eq!(refused.unwrap_err(), Status::INSUFFICIENT_SIZE);
     }
 
     #[test]

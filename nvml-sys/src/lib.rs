@@ -42,6 +42,8 @@ impl Status {
     pub const NOT_SUPPORTED: Self = Self(3);
     /// `NVML_ERROR_NOT_FOUND`
     pub const NOT_FOUND: Self = Self(6);
+    /// `NVML_ERROR_INSUFFICIENT_SIZE`
+    pub const INSUFFICIENT_SIZE: Self = Self(7);
     /// `NVML_ERROR_FUNCTION_NOT_FOUND`; also used if the library does not have the function.
     pub const FUNCTION_NOT_FOUND: Self = Self(13);
 
