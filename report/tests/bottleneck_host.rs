@@ -250,7 +250,7 @@ fn what_python_does_at_a_line_has_its_advice() {
     let popen = |share| {
         let lines = [
             calling(HostCause::LoaderWait, 0.4, "select", &python("selectors.py")),
-            calling(HostCause::Code, share, "Popen._launch", &python("multiprocessing/popen_fork.py")),
+            calling(HostCause::LoaderStart, share, "Popen._launch", &python("multiprocessing/popen_fork.py")),
         ];
         judge(Leaf::DataLoading, &[(HostCause::LoaderWait, 500)], &lines).recommendation
     };

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Sequence
 COVERAGE = 0.90
 # Maximum median of the errors of predicted gains.
 MEDIAN_ERROR = 0.05
+# Speedup from which a fix is worth doing, as in profiler-core/src/whatif/best_case.rs.
+WORTH_DOING = 1.15
 # Width of text in columns.
 COLUMNS = 118
 # Minimum number of rows with an interval to judge coverage.
@@ -70,6 +72,11 @@ class Gain:
     @property
     def right(self) -> bool:
         return self.bottleneck in self.expected
+
+    @property
+    def proves(self) -> bool:
+        """True if the fix gained enough to prove that what it removes was a bottleneck on this machine."""
+        return self.real >= WORTH_DOING
 
     @property
     def named(self) -> bool:
@@ -161,6 +168,8 @@ class Judgment:
 
     rows: int
     right: int
+    proven: int
+    right_proven: int
     named: int
     lines: int
     intervals: int
@@ -175,7 +184,8 @@ class Judgment:
         def part(number: int, of: int) -> str:
             return f"{number} of {of} ({number / of:.0%})" if of else "none"
 
-        return (f"{self.rows} programs: right bottleneck {part(self.right, self.rows)}, line or cause named "
+        return (f"{self.rows} programs: right bottleneck {part(self.right, self.rows)}, where the fix gained "
+                f"15 % {part(self.right_proven, self.proven)}, line or cause named "
                 f"{part(self.named, self.rows)}, the line {part(self.lines, self.rows)}, gain or step after the fix in its interval "
                 f"{part(self.inside, self.intervals)}, median error of gains {percent(self.median_error) or 'unknown'}, of steps after "
                 f"the fix {percent(self.median_after_error) or 'unknown'}")
@@ -183,8 +193,9 @@ class Judgment:
 
 def judge(found: Sequence[Gain]) -> Judgment:
     summary = summarize(found)
+    proven = [one for one in found if one.proves]
     return Judgment(
-        len(found), summary.right_bottlenecks, sum(one.named for one in found), sum(one.line_named for one in found),
+        len(found), summary.right_bottlenecks, len(proven), sum(one.right for one in proven), sum(one.named for one in found), sum(one.line_named for one in found),
         summary.intervals, sum(one.inside is True for one in found), summary.median_error, summary.median_after_error)
 
 

@@ -97,11 +97,11 @@ class Judgment(unittest.TestCase):
     def test_rows_are_summed_up(self) -> None:
         rows = [
             row("one", 2.0, 2.1, 1.9, 2.2, line_named=True), row("two", 2.0, 4.0, 3.0, 5.0, words_named=True),
-            row("three", 2.0, bottleneck="copy")]
+            row("three", 1.14, bottleneck="copy")]
         judged = gains.judge(gains.gains(rows))
         self.assertEqual((judged.rows, judged.right, judged.named, judged.lines, judged.intervals, judged.inside), (3, 2, 2, 1, 2, 1))
         self.assertAlmostEqual(judged.median_error, (0.05 + 1.0) / 2)
-        self.assertIn("right bottleneck 2 of 3 (67%), line or cause named 2 of 3 (67%), the line 1 of 3 (33%)", judged.text())
+        self.assertIn("right bottleneck 2 of 3 (67%), where the fix gained 15 % 2 of 2 (100%), line or cause named 2 of 3 (67%), the line 1 of 3 (33%)", judged.text())
         self.assertIn("in its interval 1 of 2 (50%)", judged.text())
         self.assertEqual(gains.judge([]).text(), "no programs")
 

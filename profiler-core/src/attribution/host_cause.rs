@@ -50,6 +50,8 @@ named! {
         LoaderCollate "loader_collate",
         /// On a core, receiving a finished batch from the loader's workers.
         LoaderReceive "loader_receive",
+        /// Starting or ending a data loader's worker processes.
+        LoaderStart "loader_start",
         /// Waiting in a data loader; the activity of its workers is unknown.
         LoaderWait "loader_wait",
         /// Waiting in a data loader while a worker process was on a core or ready for one.
@@ -95,6 +97,7 @@ impl HostCause {
             Self::LoaderInline
             | Self::LoaderCollate
             | Self::LoaderReceive
+            | Self::LoaderStart
             | Self::LoaderWait
             | Self::LoaderWaitBusy
             | Self::LoaderWaitIo

@@ -274,9 +274,11 @@ impl Attributor {
         self.devices.accounts()
     }
 
-    /// Other processes that the driver saw on a device, the one with the most use first.
+    /// Other processes that the driver saw on a device, and their use after start-up, the one with the most use
+    /// first.
     pub fn other_processes(&self, device: DeviceId) -> Vec<OtherProcess> {
-        self.devices.others.on(device)
+        let account = self.devices().find(|account| account.id() == device);
+        self.devices.others.on(device, account.map_or(0, |account| account.steady_start().nanos()))
     }
 
     /// Outermost API calls by function.

@@ -12,6 +12,8 @@ use gpuwhy_trace::record::DeviceId;
 const DEVICE_LIMIT: usize = 256;
 const PROCESS_LIMIT: usize = 256;
 const CHANGE_LIMIT: usize = 65_536;
+/// Uses of a process that are kept; older ones are joined.
+const USE_LIMIT: usize = 512;
 /// Longest time that a reading is valid, nanoseconds: five intervals.
 const VALID_NANOS: u64 = 5_000_000_000;
 
@@ -22,7 +24,7 @@ pub struct OtherProcess {
     pub pid: u32,
     /// Name of its program; empty if unknown.
     pub name: ProgramName,
-    /// Readings of its use of the multiprocessors.
+    /// Readings of its use of the multiprocessors after the program's start-up.
     pub readings: u64,
     /// Their sum, percent.
     pub busy_sum: u64,
@@ -31,18 +33,68 @@ pub struct OtherProcess {
 }
 
 impl OtherProcess {
-    /// Mean use of the multiprocessors while it was seen, 0 to 1; `None` without readings.
+    /// Mean use of the multiprocessors after the program's start-up, 0 to 1; `None` without readings.
     pub fn busy(&self) -> Option<f64> {
         (self.readings > 0).then(|| self.busy_sum as f64 / self.readings as f64 / 100.0)
     }
 }
 
 #[derive(Debug, Default)]
+struct Seen {
+    process: OtherProcess,
+    /// Newest use, percent.
+    newest: u32,
+    uses: Uses,
+}
+
+/// Readings of the use of the multiprocessors, oldest first, in bounded memory.
+#[derive(Debug, Default)]
+struct Uses {
+    parts: Vec<Use>,
+    /// Readings are joined in parts of two to this power.
+    power: u32,
+}
+
+/// Readings that follow each other: time of the last one, their number and sum.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    at: u64,
+    readings: u64,
+    sum: u64,
+}
+
+impl Uses {
+    fn add(&mut self, at: u64, percent: u32) {
+        let new = Use { at, readings: 1, sum: u64::from(percent) };
+        let whole = 1 << self.power;
+        match self.parts.last_mut().filter(|last| last.readings < whole) {
+            Some(last) => *last = last.and(new),
+            None => self.parts.push(new),
+        }
+        if self.parts.len() > USE_LIMIT {
+            let joined = |pair: &[Use]| pair.iter().copied().reduce(Use::and);
+            self.parts = self.parts.chunks(2).filter_map(joined).collect();
+            self.power += 1;
+        }
+    }
+
+    /// Number and sum of the readings from `from` on; of the newest one before it if there is none.
+    fn since(&self, from: u64) -> (u64, u64) {
+        let first = self.parts.partition_point(|part| part.at < from).min(self.parts.len().saturating_sub(1));
+        self.parts.iter().skip(first).fold((0, 0), |(readings, sum), part| (readings + part.readings, sum + part.sum))
+    }
+}
+
+impl Use {
+    fn and(self, next: Self) -> Self {
+        Self { at: next.at, readings: self.readings + next.readings, sum: self.sum + next.sum }
+    }
+}
+
+#[derive(Debug, Default)]
 struct OnDevice {
     device: DeviceId,
-    processes: Vec<OtherProcess>,
-    /// Newest use of each process, percent.
-    newest: Vec<u32>,
+    processes: Vec<Seen>,
     /// Times of readings, and whether any other process used the device then; at most one each second, and none
     /// that is older than the last gap that was judged.
     changes: Vec<(u64, bool)>,
@@ -84,10 +136,14 @@ impl OtherProcesses {
         }
     }
 
-    /// Other processes seen on a device, the one with the most use first.
-    pub(super) fn on(&self, device: DeviceId) -> Vec<OtherProcess> {
+    /// Other processes seen on a device, and their use from `from` on, the one with the most use first.
+    pub(super) fn on(&self, device: DeviceId, from: u64) -> Vec<OtherProcess> {
         let row = self.0.iter().find(|row| row.device == device);
-        let mut processes = row.map_or_else(Vec::new, |row| row.processes.clone());
+        let process = |seen: &Seen| {
+            let (readings, busy_sum) = seen.uses.since(from);
+            OtherProcess { readings, busy_sum, ..seen.process.clone() }
+        };
+        let mut processes: Vec<_> = row.into_iter().flat_map(|row| &row.processes).map(process).collect();
         processes.sort_by_key(|process| std::cmp::Reverse((process.busy_sum, process.memory_bytes, process.pid)));
         processes
     }
@@ -95,22 +151,22 @@ impl OtherProcesses {
 
 impl OnDevice {
     fn add(&mut self, reading: &ProcessReading) {
-        let place = self.processes.iter().position(|known| (known.pid, known.name) == (reading.pid, reading.name));
+        let place =
+            self.processes.iter().position(|seen| (seen.process.pid, seen.process.name) == (reading.pid, reading.name));
         let place = place.unwrap_or_else(|| {
-            self.processes.push(OtherProcess { pid: reading.pid, name: reading.name, ..OtherProcess::default() });
-            self.newest.push(0);
+            let process = OtherProcess { pid: reading.pid, name: reading.name, ..OtherProcess::default() };
+            self.processes.push(Seen { process, ..Seen::default() });
             self.processes.len() - 1
         });
-        if let (Some(process), Some(newest)) = (self.processes.get_mut(place), self.newest.get_mut(place)) {
-            process.memory_bytes = process.memory_bytes.max(reading.memory_bytes.unwrap_or(0));
-            *newest = reading.busy_percent.unwrap_or(0).min(100);
+        if let Some(seen) = self.processes.get_mut(place) {
+            seen.process.memory_bytes = seen.process.memory_bytes.max(reading.memory_bytes.unwrap_or(0));
+            seen.newest = reading.busy_percent.unwrap_or(0).min(100);
             // A process that has ended is read once more.
             if reading.busy_percent.is_some() && reading.memory_bytes != Some(0) {
-                process.readings += 1;
-                process.busy_sum += u64::from(*newest);
+                seen.uses.add(reading.at.nanos(), seen.newest);
             }
         }
-        let busy = self.newest.iter().any(|&percent| percent > 0);
+        let busy = self.processes.iter().any(|seen| seen.newest > 0);
         let at = reading.at.nanos();
         let room = self.changes.len() < CHANGE_LIMIT;
         match self.changes.last_mut() {
@@ -121,7 +177,6 @@ impl OnDevice {
         }
         if self.processes.len() > PROCESS_LIMIT {
             self.processes.pop();
-            self.newest.pop();
         }
     }
 }
@@ -159,8 +214,12 @@ mod tests {
         let busy = |at: u64| others.busy_at(DeviceId(0), at * SECOND);
         assert_eq!([20, 25, 26].map(busy), [true, true, false], "no longer known");
         assert!(!others.busy_at(DeviceId(1), 20 * SECOND));
-        let seen: Vec<_> = others.on(DeviceId(0)).iter().map(|process| (process.pid, process.busy())).collect();
+        let seen: Vec<_> = others.on(DeviceId(0), 0).iter().map(|process| (process.pid, process.busy())).collect();
         assert_eq!(seen, [(1, Some(0.3)), (2, Some(0.1))]);
+        let later =
+            |from: u64| others.on(DeviceId(0), from * SECOND).iter().map(OtherProcess::busy).collect::<Vec<_>>();
+        assert_eq!(later(20), [Some(0.3), Some(0.0)], "the newest reading of the other one is older");
+        assert_eq!(later(11), [Some(0.15), Some(0.0)]);
     }
 
     #[test]
@@ -176,7 +235,10 @@ mod tests {
         }
         let busy = |at: u64| others.busy_at(DeviceId(0), at * SECOND);
         assert!(busy(last) && busy(last - 10), "after 36 hours");
-        assert_eq!(others.on(DeviceId(0))[0].readings, last);
+        assert_eq!(others.on(DeviceId(0), 0)[0].readings, last);
+        assert!(others.0[0].processes[0].uses.parts.len() <= USE_LIMIT);
+        let half = others.on(DeviceId(0), last / 2 * SECOND)[0].clone();
+        assert!(half.readings.abs_diff(last / 2) <= 512 && half.busy() == Some(0.5), "{half:?}");
         others.forget_before(u64::MAX);
         assert!(others.busy_at(DeviceId(0), (last + 5) * SECOND), "the newest one remains");
     }
@@ -185,6 +247,6 @@ mod tests {
     fn processes_are_bounded() {
         let mut others = OtherProcesses::default();
         (0..1_000).for_each(|pid| others.take(&reading(u64::from(pid), pid, Some(1))));
-        assert_eq!(others.on(DeviceId(0)).len(), PROCESS_LIMIT);
+        assert_eq!(others.on(DeviceId(0), 0).len(), PROCESS_LIMIT);
     }
 }

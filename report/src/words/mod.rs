@@ -126,6 +126,7 @@ pub const fn activity(cause: HostCause) -> &'static str {
         HostCause::LoaderInline => "preparing the batch on the launching thread",
         HostCause::LoaderCollate => "joining or pinning the batch on the launching thread",
         HostCause::LoaderReceive => "taking the batch over from workers",
+        HostCause::LoaderStart => "starting or ending worker processes",
         HostCause::LoaderWait | HostCause::LoaderWaitBusy | HostCause::LoaderWaitIo | HostCause::LoaderWaitIdle => {
             "waiting for the data loader"
         }

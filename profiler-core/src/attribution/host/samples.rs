@@ -106,6 +106,7 @@ impl HostSampleView {
             Some(Stage::Inline) => [HostCause::LoaderInline; 3],
             Some(Stage::Collate) => [HostCause::LoaderCollate; 3],
             Some(Stage::Receive) => [HostCause::LoaderReceive, HostCause::LoaderReceive, wait_cause(sample)],
+            Some(Stage::Start) => [HostCause::LoaderStart; 3],
             Some(Stage::Next) => [HostCause::LoaderInline, HostCause::LoaderInline, wait_cause(sample)],
         };
         let waits = !ran && matches!(class.stage, Some(Stage::Receive | Stage::Next));

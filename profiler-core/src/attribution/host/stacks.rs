@@ -144,6 +144,8 @@ pub(crate) enum Stage {
     Collate,
     /// Receives a batch from workers.
     Receive,
+    /// Starts or ends worker processes.
+    Start,
 }
 
 /// Path pattern of a stage.
@@ -175,12 +177,13 @@ const fn entry(place: PathPattern, functions: &'static [&'static str], stage: St
 /// `iterable_dataset.py`), NVIDIA DALI (`plugin/base_iterator.py`, `plugin/pytorch`), FFCV (`loader/`),
 /// `MosaicML` Streaming (`base/dataset.py`), Grain and TensorFlow's `tf.data`
 /// (`python/data/ops/iterator_ops.py`).
-const LOADERS: [StackEntry; 14] = [
+const LOADERS: [StackEntry; 15] = [
     entry(PathPattern::File("torch/utils/data/_utils/pin_memory.py"), &[], Stage::Collate),
     entry(PathPattern::File("torch/utils/data/_utils/collate.py"), &[], Stage::Collate),
     entry(PathPattern::File("torch/utils/data/_utils/fetch.py"), &[], Stage::Inline),
     entry(PathPattern::File("torch/utils/data/dataloader.py"), &["_get_data", "_try_get_data"], Stage::Receive),
     entry(PathPattern::File("torch/utils/data/dataloader.py"), &["__next__", "_next_data"], Stage::Next),
+    entry(PathPattern::File("torch/utils/data/dataloader.py"), &STARTS, Stage::Start),
     entry(PathPattern::Within("/torchdata/"), &["__next__", "next", "_next_data"], Stage::Next),
     entry(PathPattern::Within("/torchdata/"), &["_get_data", "_try_get_data"], Stage::Receive),
     entry(PathPattern::Within("/site-packages/webdataset/"), &[], Stage::Next),
@@ -195,6 +198,9 @@ const LOADERS: [StackEntry; 14] = [
     entry(PathPattern::Within("/site-packages/streaming/base/"), &["__iter__", "__getitem__"], Stage::Next),
     entry(PathPattern::Within("/site-packages/grain/"), &["__next__"], Stage::Next),
 ];
+
+/// Functions of PyTorch's loader that start or end workers, at the beginning and the end of an epoch.
+const STARTS: [&str; 5] = ["__iter__", "_get_iterator", "__init__", "_shutdown_workers", "__del__"];
 
 /// The wrappers of `tf.data` change their names; the file has kept its name.
 const TENSORFLOW: &str = "tensorflow/python/data/ops/iterator_ops.py";
@@ -363,6 +369,8 @@ mod tests {
             ("dataloader.py", "_next_data", Some(Stage::Next)),
             ("dataloader.py", "_MultiProcessingDataLoaderIter._next_data", Some(Stage::Receive)),
             ("dataloader.py", "_MultiProcessingDataLoaderIter._try_get_data", Some(Stage::Receive)),
+            ("dataloader.py", "_MultiProcessingDataLoaderIter.__init__", Some(Stage::Start)),
+            ("dataloader.py", "DataLoader.__iter__", Some(Stage::Start)),
             ("dataloader.py", "DataLoader.__len__", None),
             ("_utils/fetch.py", "_MapDatasetFetcher.fetch", Some(Stage::Inline)),
             ("_utils/collate.py", "default_collate", Some(Stage::Collate)),

@@ -18,10 +18,11 @@ const REPRESENTATIVE_SHARE: f64 = 0.5;
 
 const WAITS: [HostCause; 4] =
     [HostCause::LoaderWait, HostCause::LoaderWaitBusy, HostCause::LoaderWaitIo, HostCause::LoaderWaitIdle];
-const LOADER: [HostCause; 7] = [
+const LOADER: [HostCause; 8] = [
     HostCause::LoaderInline,
     HostCause::LoaderCollate,
     HostCause::LoaderReceive,
+    HostCause::LoaderStart,
     HostCause::LoaderWait,
     HostCause::LoaderWaitBusy,
     HostCause::LoaderWaitIo,
@@ -329,11 +330,9 @@ const PART_OF_LINE: f64 = 0.2;
 
 /// The line at which most of the time for starting workers of a data loader is spent, if that is much.
 fn started_workers(host: &HostReport) -> Option<String> {
-    let starts = |row: &&LineRow| within_file(row, "multiprocessing/popen");
-    let rows = || host.lines.iter().filter(starts);
+    let rows = || host.lines.iter().filter(|row| row.cause == HostCause::LoaderStart);
     let (share, samples) = (rows().map(|row| row.share).sum::<f64>(), rows().map(|row| row.samples).sum::<u64>());
-    let loads = host.seen_with(&LOADER) > 0;
-    let first = rows().next().filter(|_| loads && share >= STARTS_SHARE && samples >= STARTS_SAMPLES)?;
+    let first = rows().next().filter(|_| share >= STARTS_SHARE && samples >= STARTS_SAMPLES)?;
     Some(LineRow { within: None, ..first.clone() }.at_place())
 }
 

@@ -186,7 +186,8 @@ fn without_samples(
                 true => advice::STRETCHED.to_owned(),
                 false => advice::beside_compute(evidence::beside_compute(devices)),
             };
-            limits::advice(devices).unwrap_or(usual).to_owned() + &beside
+            let shared = other_process::largest(devices).map(|_| other_process::ADVICE);
+            shared.or_else(|| limits::advice(devices)).unwrap_or(usual).to_owned() + &beside
         }
         Cause::Launch if evidence::small_copies(devices).is_some() => advice::JOIN_COPIES.to_owned(),
         Cause::Launch if evidence::reads_sizes(devices) => usual.to_owned() + advice::SIZES_FIRST,

@@ -34,10 +34,15 @@ pub(super) fn sentences(ranking: &Ranking, devices: &[DeviceReport]) -> Vec<Stri
 
 /// Sentence about the process with most use, if it is not the bottleneck: kernels that share the GPU take longer.
 pub(super) fn beside(devices: &[DeviceReport]) -> Option<String> {
+    let largest = largest(devices)?;
+    Some(format!("{} Kernels of both take longer where they run at the same time.", sentence(largest)))
+}
+
+/// The process with most use, if that is much.
+pub(super) fn largest(devices: &[DeviceReport]) -> Option<&OtherProcess> {
     let processes = devices.iter().flat_map(|device| &device.other_processes);
     let busy = |process: &OtherProcess| process.busy().unwrap_or(0.0);
-    let largest = processes.max_by(|a, b| busy(a).total_cmp(&busy(b))).filter(|process| busy(process) >= CERTAIN)?;
-    Some(format!("{} Kernels of both take longer where they run at the same time.", sentence(largest)))
+    processes.max_by(|a, b| busy(a).total_cmp(&busy(b))).filter(|process| busy(process) >= CERTAIN)
 }
 
 /// `python3 (pid 812) used the GPU 66 % of the time, and 71.0 GB of its memory (NVML).`

@@ -21,6 +21,9 @@ use profiler_core::whatif::ScenarioKind;
 use crate::run::untraced::{WithoutTracing, made_by_tracing};
 use crate::run::{DeviceReport, Ranked, RecoverableBy};
 
+/// Least change of a share by tracing that is mentioned.
+const TRACING_CHANGE: f64 = 0.02;
+
 /// Ranking of the causes over all devices.
 #[derive(Debug)]
 pub(super) struct Ranking {
@@ -71,10 +74,12 @@ impl Ranking {
         ranking
     }
 
-    /// Sentence that tracing changes the first cause, if it does.
+    /// Sentence that tracing changes the first cause, if it changes the share of that cause visibly.
     pub(super) fn changed_by_tracing(&self) -> Option<String> {
         let (first, with) = self.with_tracing;
-        (first != self.first()).then(|| made_by_tracing(first, self.share(first).share, with))
+        let without = self.share(first).share;
+        let changed = first != self.first() && with - without >= TRACING_CHANGE;
+        changed.then(|| made_by_tracing(first, without, with))
     }
 
     pub(super) fn share(&self, cause: Cause) -> TimeShare {
