@@ -74,24 +74,30 @@ REMEDIES: dict[str, Remedy] = {
         "autocast_convolutions", "precision", "autocast to bf16", "bf16", HELD_OUT, HOST_ENTRIES, "bf16"),
     "odd_vocabulary": remedy(
         "odd_vocabulary", "precision", "50,304 words", "unaligned", HELD_OUT, HOST_ENTRIES | {"tf32", "bf16"}, least_gain=None),
-    "autocast_casts": remedy("autocast_casts", "precision", "weights in bf16", "cast_weights", TUNED, frozenset({"bf16", "channels_last"})),
-    "double_chain": remedy("double_chain", "precision", "single precision", "fp64", HELD_OUT, HOST_ENTRIES - {"compile"} | {"tf32", "bf16"}),
+    "autocast_casts": remedy(
+        "autocast_casts", "precision", "weights in bf16", "cast_weights", TUNED, frozenset({"bf16", "channels_last"})),
+    "double_chain": remedy(
+        "double_chain", "precision", "single precision", "fp64", HELD_OUT, HOST_ENTRIES - {"compile"} | {"tf32", "bf16"}),
     "mixed_buffers": remedy(
         "mixed_buffers", "precision", "buffers in bf16", "mixed_operands", TUNED, HOST_ENTRIES - {"compile"} | {"tf32"}, least_gain=None),
 
     # Layouts of images.
-    "layout_resnet": remedy("layout_resnet", "layout", "channels last", "channels_last", TUNED, frozenset({"tf32", "gc"}), "channels_last"),
+    "layout_resnet": remedy(
+        "layout_resnet", "layout", "channels last", "channels_last", TUNED, frozenset({"tf32", "gc"}), "channels_last"),
     "kept_layout": remedy("kept_layout", "layout", "one layout", "relayout", HELD_OUT, HOST_ENTRIES - {"compile"} | PRECISION),
 
     # Attention.
-    "masked_attention": remedy("masked_attention", "attention", "fused attention", "sdpa", HELD_OUT, HOST_ENTRIES - {"compile"} | {"tf32"}),
+    "masked_attention": remedy(
+        "masked_attention", "attention", "fused attention", "sdpa", HELD_OUT, HOST_ENTRIES - {"compile"} | {"tf32"}),
     "built_masks": remedy("built_masks", "attention", "is_causal=True", "mask_built", TUNED, frozenset({"tf32", "bf16", "sdpa"})),
-    "single_attention": remedy("single_attention", "attention", "bf16", "sdpa_fp32 bf16", HELD_OUT, frozenset({"sdpa", "graph", "compile"})),
+    "single_attention": remedy(
+        "single_attention", "attention", "bf16", "sdpa_fp32 bf16", HELD_OUT, frozenset({"sdpa", "graph", "compile"})),
     "grown_cache": remedy(
         "grown_cache", "attention", "room for all tokens", "kv_cat cat", TUNED, frozenset({"bf16", "tf32", "batch_units"}), seconds=0.25),
 
     # Many elementwise kernels that could be one. One of them starts a compiler.
-    "gelu_by_hand": remedy("gelu_by_hand", "elementwise", "F.gelu", "gelu_parts fuse", TUNED, frozenset({"tf32", "bf16", "sdpa"})),
+    "gelu_by_hand": remedy(
+        "gelu_by_hand", "elementwise", "F.gelu", "gelu_parts fuse", TUNED, frozenset({"tf32", "bf16", "sdpa"})),
     "rmsnorm_by_hand": remedy(
         "rmsnorm_by_hand", "elementwise", "F.rms_norm", "rmsnorm_parts fuse", HELD_OUT, frozenset({"tf32", "bf16", "sdpa"})),
     "color_chain": remedy(
@@ -108,7 +114,8 @@ REMEDIES: dict[str, Remedy] = {
     "loop_adamw": remedy(
         "loop_adamw", "launches", "fused AdamW", "fused_optimizer foreach_fused", HELD_OUT, PRECISION, "fused_optimizer"),
     "separate_experts": remedy("separate_experts", "launches", "bmm", "batch_gemms", TUNED, PRECISION),
-    "single_samples": remedy("single_samples", "launches", "one call", "batch_units", HELD_OUT, frozenset({"tf32", "bf16", "gc"})),
+    "single_samples": remedy(
+        "single_samples", "launches", "one call", "batch_units", HELD_OUT, frozenset({"tf32", "bf16", "gc"})),
     "lstm_cells": remedy("lstm_cells", "launches", "nn.LSTM", "rnn_cells", TUNED, frozenset({"batch_gemms", "batch_units"})),
 
     # Waiting for the GPU.
