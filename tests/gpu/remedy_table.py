@@ -31,7 +31,11 @@ HOST_ENTRIES = frozenset(
     "graph compile python_overhead batch_gemms fused_optimizer read_value check_each mask_index unknown_size log_less scalar_tensor "
     "timer_sync clip_norm anomaly workers more_workers pinned prefetch gc gil empty_cache".split())
 PRECISION = frozenset("tf32 bf16 fp8 jax_bf16 channels_last".split())
-OTHER_LIBRARIES = frozenset("jax_no_jit jax_input jax_compile jax_flags jax_bf16 cupy_fuse numba_copies".split())
+# Entries that say nearly the same: who is wrong with one is wrong with the other.
+VARIANTS = {"tf32": "tf32_matmul", "bf16": "fp16", "compile": "compile_elementwise", "graph": "graph_whole"}
+OTHER_LIBRARIES = frozenset(
+    "jax_no_jit jax_input jax_compile jax_flags jax_latency_hiding jax_command_buffers jax_bf16 cupy_fuse cupy_sources numba_copies "
+    "numba_types".split())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +62,7 @@ def remedy(
     before = ("--program", name)
     # Words of another library are nonsense for PyTorch.
     wrong |= OTHER_LIBRARIES if "libraries" not in more or "torch" in more["libraries"] else {"compile"}
+    wrong |= {variant for one, variant in VARIANTS.items() if one in wrong}
     return Remedy(
         fix, (), None, held_out, before, (*before, "--fixed"), kind=kind, right=tuple(right.split()), wrong=wrong, outside=outside,
         **{"rounds": ROUNDS, "seconds": SECONDS, **more})
@@ -69,7 +74,7 @@ def control(name: str, wrong: frozenset[str], held_out: bool) -> Remedy:
 
 REMEDIES: dict[str, Remedy] = {
     # Precision and shapes of matrix products.
-    "tf32_training": remedy("tf32_training", "precision", "TF32", "tf32", TUNED, HOST_ENTRIES, "tf32"),
+    "tf32_training": remedy("tf32_training", "precision", "TF32", "tf32_matmul tf32", TUNED, HOST_ENTRIES, "tf32_matmul"),
     "autocast_convolutions": remedy(
         "autocast_convolutions", "precision", "autocast to bf16", "bf16", HELD_OUT, HOST_ENTRIES, "bf16"),
     "odd_vocabulary": remedy(
@@ -101,7 +106,8 @@ REMEDIES: dict[str, Remedy] = {
     "rmsnorm_by_hand": remedy(
         "rmsnorm_by_hand", "elementwise", "F.rms_norm", "rmsnorm_parts fuse", HELD_OUT, frozenset({"tf32", "bf16", "sdpa"})),
     "color_chain": remedy(
-        "color_chain", "elementwise", "torch.compile", "fuse", HELD_OUT, PRECISION, "compile", libraries=COMPILER),
+        "color_chain", "elementwise", "torch.compile", "fuse compile_elementwise compile", HELD_OUT, PRECISION, "compile",
+        libraries=COMPILER),
     "cupy_chain": remedy("cupy_chain", "elementwise", "cupy.fuse", "cupy_fuse fuse", TUNED, PRECISION, libraries="cupy"),
 
     # Rows that are chosen or sorted.
@@ -113,7 +119,7 @@ REMEDIES: dict[str, Remedy] = {
         "foreach_adam", "launches", "fused Adam", "foreach_fused fused_optimizer", TUNED, PRECISION, "fused_optimizer"),
     "loop_adamw": remedy(
         "loop_adamw", "launches", "fused AdamW", "fused_optimizer foreach_fused", HELD_OUT, PRECISION, "fused_optimizer"),
-    "separate_experts": remedy("separate_experts", "launches", "bmm", "batch_gemms", TUNED, PRECISION),
+    "separate_experts": remedy("separate_experts", "launches", "bmm", "batch_gemms batch_units batch_grids", TUNED, PRECISION),
     "single_samples": remedy(
         "single_samples", "launches", "one call", "batch_units", HELD_OUT, frozenset({"tf32", "bf16", "gc"})),
     "lstm_cells": remedy("lstm_cells", "launches", "nn.LSTM", "rnn_cells", TUNED, frozenset({"batch_gemms", "batch_units"})),

@@ -19,7 +19,7 @@ import rejudge
 import remedy_gains
 from cause_table import CAUSES, marked_lines
 from checks import remedies
-from harness import Mode, Run, Status, Suite
+from harness import REPOSITORY, Mode, Run, Status, Suite
 from intervention_table import FIXES, INTERVENTIONS
 from prepared import Plan, Prepared
 from rehearse import REPORT
@@ -79,6 +79,13 @@ class Table(unittest.TestCase):
         self.assertLessEqual({"tf32", "bf16"}, REMEDIES["tf32_small"].wrong)
         self.assertIn("batch_gemms", REMEDIES["dependent_layers"].wrong)
         self.assertLessEqual(GPU_ENTRIES, REMEDIES["roof_products"].wrong)
+
+    def test_each_fix_is_said_by_an_entry_of_the_catalogue(self) -> None:
+        sources = sorted((REPOSITORY / "report" / "src" / "run" / "remedies" / "catalog").glob("*.rs"))
+        if not sources:
+            self.skipTest("there is no catalogue")
+        known = set(re.findall(r'id: "(\w+)"', "".join(path.read_text() for path in sources)))
+        self.assertEqual({name for name, case in REMEDIES.items() if case.right and not known & set(case.right)}, set())
 
     def test_some_are_tried_from_outside(self) -> None:
         self.assertGreaterEqual(len(TRIED), 8)
@@ -172,7 +179,7 @@ class Page(unittest.TestCase):
                     contextlib.redirect_stdout(io.StringIO()):
                 self.assertEqual(remedy_gains.main(), 0)
         text = page.read_text()
-        self.assertEqual(text.count("| precision | `tf32_training` | TF32 | `tf32` | `tf32` | 2.00x (1.80..2.20) | 2.00x"), 1)
+        self.assertEqual(text.count("| precision | `tf32_training` | TF32 | `tf32_matmul`, `tf32` | `tf32` | 2.00x (1.80..2.20) | 2.00x"), 1)
         self.assertIn("| host | `saved_steps` | every fiftieth step | `save_less` | `tf32` |  | 2.00x (2.00..2.00) |", text)
         self.assertIn("| control | `rate_limited` | none | none | none |  |  |  |  |", text)
         self.assertIn("| `saved_steps` | right remedy, said tf32 |  |", text)
@@ -192,7 +199,7 @@ def main():
         pathlib.Path("gpuwhy-1.gpuwhy").write_text("trace")
     print("20.0 steps/s" if "--fixed" in sys.argv else "10.0 steps/s")
 """
-ANSWER = {"remedies": [{"id": "tf32", "gain": 2.05, "low": 1.9, "high": 2.2, "outcome": "helps"}]}
+ANSWER = {"remedies": [{"id": "tf32_matmul", "gain": 2.05, "low": 1.9, "high": 2.2, "outcome": "helps"}]}
 
 
 class Runs(unittest.TestCase):
@@ -260,12 +267,12 @@ class Runs(unittest.TestCase):
         self.assertAlmostEqual(remedy_gains.difference(found), 0.025)
 
     def test_an_answer_without_a_gain_says_why(self) -> None:
-        self.assertEqual(remedies.tried(json.dumps(ANSWER), "tf32")["tried"], 2.05)
+        self.assertEqual(remedies.tried(json.dumps(ANSWER), "tf32_matmul")["tried"], 2.05)
         self.assertEqual(remedies.tried("no JSON", "tf32")["why"], "no answer")
         self.assertEqual(remedies.tried(json.dumps(ANSWER), "gc")["why"], "not tried")
-        nothing = {"remedies": [{"id": "gc", "gain": None, "outcome": "not_applicable"}]}
+        nothing = {"remedies": [{"id": "gc", "gain": None, "outcome": "not_applicable", "why": "no collector"}]}
         self.assertEqual(remedies.tried(json.dumps(nothing), "gc"), {
-            "tried": None, "tried_low": None, "tried_high": None, "why": "not_applicable"})
+            "tried": None, "tried_low": None, "tried_high": None, "why": "not_applicable: no collector"})
 
     def test_the_command_names_the_remedy_and_the_program_waits_for_its_turn(self) -> None:
         words = remedies.command(self.suite, "foreach_adam", pathlib.Path("/turn"))

@@ -138,7 +138,7 @@ def tried(printed: str, remedy: str) -> dict:
         return {**nothing, "why": "no answer"}
     found = next((one for one in rows if one.get("id") == remedy), {})
     if not found.get("gain"):
-        return {**nothing, "why": found.get("outcome") or "not tried"}
+        return {**nothing, "why": ": ".join(filter(None, (found.get("outcome"), found.get("why")))) or "not tried"}
     return {"tried": found["gain"], "tried_low": found.get("low"), "tried_high": found.get("high"), "why": None}
 
 
