@@ -14,8 +14,8 @@ import dataclasses
 from cause_table import COMPILER
 from intervention_table import Intervention
 
-# Pairs of runs, and their length in seconds.
-ROUNDS, SECONDS = 5, 0.2
+# Pairs of runs, and their length in seconds; that of the traced run.
+ROUNDS, SECONDS, TRACED_SECONDS = 5, 0.2, 1.0
 HELD_OUT, TUNED = True, False
 # Remedies that are looked at: a reader does not try more.
 SHOWN = 3
@@ -65,7 +65,7 @@ def remedy(
     wrong |= {variant for one, variant in VARIANTS.items() if one in wrong}
     return Remedy(
         fix, (), None, held_out, before, (*before, "--fixed"), kind=kind, right=tuple(right.split()), wrong=wrong, outside=outside,
-        **{"rounds": ROUNDS, "seconds": SECONDS, **more})
+        **{"rounds": ROUNDS, "seconds": SECONDS, "traced_seconds": TRACED_SECONDS, **more})
 
 
 def control(name: str, wrong: frozenset[str], held_out: bool) -> Remedy:

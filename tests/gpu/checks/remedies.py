@@ -32,7 +32,7 @@ from remedy_table import REMEDIES, SHOWN, TRIED, Remedy
 from trace_report import Trace, largest
 
 # Programs that are started together.
-SIZE = 13
+SIZE = 14
 # Time needed by a program that has to start its group, seconds.
 CREDIT = 30.0
 # Pairs of runs of `gpuwhy try`, and the length of a run of its program, which ends by itself.
