@@ -26,7 +26,10 @@ REPORT = {
         "cause": "copy", "share": 0.5, "evidence": ["A made-up report."], "recommendation": "None.", "ranking": [],
         "basis": None, "plan": [{
             "kind": "copies_overlapped", "action": "use pinned memory", "because": None, "speedup": 2.0, "low": 1.5, "high": 2.5,
-            "then": "launch"}]},
+            "then": "launch"}],
+        "remedies": [{
+            "id": "pinned", "text": "pin it", "at": "fixes.py:1 (main)", "results": "same", "certainty": "measured", "speedup": 2.0,
+            "low": 1.5, "high": 2.5, "link": None, "outside": True}]},
     "process": {"notes": []},
     "completeness": {"end": "clean", "records": {"kernels": 1000, "copies": 10, "memsets": 0}},
     "host": {"samples": 10, "causes": {"code": 1000}, "lines": [

@@ -20,10 +20,9 @@ import time
 from collections.abc import Iterator
 
 from checks import (
-    auto, capture, causes, counters, counts, cupti_sharing, division, docs, endings, endurance, exports, frameworks, host, inside,
-    interventions, kernel_gains, kernel_source, kernels, known_kernels, launches, lessons, memory, modes,
-    monitor, native_cost, nccl, nvtx, processes, python, ranks, real, top, transparency, truth, untraced, bottlenecks,
-    waiting, weight)
+    auto, bottlenecks, capture, causes, counters, counts, cupti_sharing, division, docs, endings, endurance, exports, frameworks, host,
+    inside, interventions, kernel_gains, kernel_source, kernels, known_kernels, launches, lessons, memory, modes, monitor, native_cost,
+    nccl, nvtx, processes, python, ranks, real, remedies, top, transparency, truth, untraced, waiting, weight)
 from harness import (
     REPOSITORY, SHORTEST_CHECK, BareRunFailed, Check, Mode, Result, Status, Suite, TimeUp, expect, find_nsys, skipped)
 from trace_report import Unreadable
@@ -32,7 +31,7 @@ from trace_report import Unreadable
 # on.
 ENDING = 5.0
 # Checks that use the result of `gpuwhy doctor --calibrate`: the overhead of tracing on this host.
-CALIBRATED = ("interventions", "causes", "untraced", "real", "native-cost")
+CALIBRATED = ("interventions", "causes", "remedies", "untraced", "real", "native-cost")
 CALIBRATION_LIMIT = 90.0
 
 
@@ -58,7 +57,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--require-gpu", action="store_true", help="fail instead of skipping when there is no device")
     parser.add_argument("--list", action="store_true", help="print the names of the checks and stop")
     parser.add_argument("--keep", action="store_true", help="keep the folders of all runs")
-    parser.add_argument("--traces", action="store_true", help="copy the traces of interventions and causes to OUT/traces")
+    parser.add_argument("--traces", action="store_true", help="copy the traces of interventions, causes and remedies to OUT/traces")
     return parser.parse_args()
 
 
@@ -190,7 +189,7 @@ def summarize(options: argparse.Namespace, results: list[Result]) -> int:
 
 
 GROUPS = (
-    transparency, counts, counters, endings, processes, bottlenecks, truth, interventions, causes, untraced, real,
+    transparency, counts, counters, endings, processes, bottlenecks, truth, interventions, causes, remedies, untraced, real,
     native_cost, host, kernels, nvtx, capture, waiting, exports, memory, modes, monitor, auto, launches, weight, lessons,
     cupti_sharing, ranks, nccl, endurance, frameworks, python, docs, kernel_gains, inside, known_kernels, division, top, kernel_source)
 
@@ -229,7 +228,7 @@ def main() -> int:
     try:
         results.append(build(suite))
         print(results[0], flush=True)
-        if any(name.startswith(CALIBRATED) for name in suite.selected):
+        if any(name.startswith(CALIBRATED) and not name.startswith("remedies.try") for name in suite.selected):
             results.append(calibrate(suite))
             print(results[-1], flush=True)
     except TimeUp:

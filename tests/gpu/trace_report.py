@@ -105,6 +105,11 @@ class Trace:
         """The plan of fixes, the first one first: `kind` (a scenario), `action`, `speedup`, `low`, `high`, `then`, `because`."""
         return self.report["bottleneck"].get("plan") or []
 
+    def remedies(self) -> list[dict]:
+        """Changes that the report recommends, the best first: `id`, `text`, `at`, `results`, `certainty`, `speedup`, `low`,
+        `high`, `link`, `outside`. Empty in reports of earlier versions."""
+        return self.report["bottleneck"].get("remedies") or []
+
     def prediction(self, kind: str | None) -> dict:
         """What the report promises for a fix of this kind: its first step of the plan, or the scenario; {} without one."""
         first = [step for step in self.plan() if step["kind"] == kind][:1]

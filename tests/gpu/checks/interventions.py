@@ -50,10 +50,13 @@ def plans(suite: Suite, name: str) -> dict[str, Plan]:
 
 
 def turns(programs: dict[str, Prepared], rounds: int = ROUNDS) -> dict[str, list[float]]:
-    """Rates of each program, taken alternately; the traced one runs within the first round."""
+    """Rates of each program, taken alternately; the traced one runs within the first round. A program without a fix has
+    that one alone."""
     rates: dict[str, list[float]] = {role: [] for role in programs}
     for number in range(rounds):
         for role in ("before", "traced", "after") if number == 0 else ("before", "after"):
+            if role not in programs:
+                continue
             rates[role].append(rate(programs[role].turn()))
             if role == "traced":
                 programs[role].finish()  # it writes the rest of its trace, and must not do that while the others run
@@ -90,11 +93,10 @@ def planned(plan: list[dict]) -> str:
     return ", ".join(f"{one['kind']} {one['speedup']:.2f}x" for one in plan) or "none"
 
 
-def compared(
+def measured(
         suite: Suite, prefix: str, name: str, case: Intervention, programs: dict[str, Prepared],
-        read: Callable[[Suite, Run], Trace]) -> Generator[Result, None, tuple[Trace, dict] | None]:
-    """Lines about the gain and the bottleneck. Returns the trace, read by `read`, and the line of measured.jsonl; None
-    if there is no gain."""
+        read: Callable[[Suite, Run], Trace]) -> Generator[Result, None, tuple[Trace, dict[str, list[float]]] | None]:
+    """The trace, read by `read`, and the rates of each program; None if a program printed no rate."""
     try:
         rates = turns(programs, case.rounds)
     finally:
@@ -107,6 +109,18 @@ def compared(
     if not all(value > 0 for values in rates.values() for value in values):
         yield expect(f"{prefix}.gain", False, f"a program printed no rate: {rates}")
         return None
+    return trace, rates
+
+
+def compared(
+        suite: Suite, prefix: str, name: str, case: Intervention, programs: dict[str, Prepared],
+        read: Callable[[Suite, Run], Trace]) -> Generator[Result, None, tuple[Trace, dict] | None]:
+    """Lines about the gain and the bottleneck. Returns the trace, read by `read`, and the line of measured.jsonl; None
+    if there is no gain."""
+    both = yield from measured(suite, prefix, name, case, programs, read)
+    if both is None:
+        return None
+    trace, rates = both
     found = row(name, case, rates, trace)
     before, after = statistics.median(rates["before"]), statistics.median(rates["after"])
     real = after / before

@@ -4,7 +4,7 @@ Each repeats a step, prints its rate after start-up (`123.4 steps/s`) and ends. 
 and also prints a number that they computed, so that two runs can be compared. The programs are grouped by the subject
 of the fix: launches, waits, copies, memory, loading, compute, the inside of kernels, and arrays for libraries other
 than PyTorch. Further ones are grouped by the kind of their cause; the line that causes the slowness has a comment
-`# cause: NAME` there.
+`# cause: NAME` there. Some have nothing to fix: the report must not invent something.
 
 Exit status 77: a library that the program needs is not installed.
 """
@@ -12,12 +12,14 @@ Exit status 77: a library that the program needs is not installed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import fcntl
 import functools
 import importlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 NOT_INSTALLED = 77
 # Time that is left out before the clock starts: libraries load code and choose algorithms, queues fill.
@@ -45,6 +47,19 @@ PROGRAMS = {
     **dict.fromkeys(("compiled_records", "compiled_poll"), "compiled"),
     **dict.fromkeys(("decode_inline", "ragged_collate", "short_prefetch", "short_epochs"), "loaders"),
     **dict.fromkeys(("kept_tokens", "found_boxes", "early_exit", "finite_gradients"), "reads"),
+    **dict.fromkeys(
+        ("tf32_training", "tf32_small", "autocast_convolutions", "odd_vocabulary", "autocast_casts", "double_chain", "mixed_buffers",
+         "roof_products"), "precision"),
+    **dict.fromkeys(("layout_resnet", "one_convolution", "kept_layout"), "layouts"),
+    **dict.fromkeys(("masked_attention", "built_masks", "single_attention", "grown_cache"), "attended"),
+    **dict.fromkeys(("gelu_by_hand", "rmsnorm_by_hand", "color_chain"), "fusions"),
+    **dict.fromkeys(("index_gradient", "sorted_scores", "unsized_repeat"), "chosen_rows"),
+    **dict.fromkeys(("foreach_adam", "loop_adamw"), "updates"),
+    **dict.fromkeys(("separate_experts", "dependent_layers", "single_samples", "lstm_cells"), "units"),
+    **dict.fromkeys(("timed_phases", "anomaly_mode", "asserted_layers", "new_scalars", "quiet_clip"), "debugging"),
+    **dict.fromkeys(
+        ("parsed_records", "pageable_training", "frozen_heap", "saved_steps", "request_cache", "rate_limited"), "around_steps"),
+    **dict.fromkeys(("cupy_chain", "numba_arrays"), "array_chains"),
 }
 
 
@@ -106,6 +121,20 @@ def measure(work: Work, steps: int | None, seconds: float, warm: float) -> None:
             work.end()
 
 
+@contextlib.contextmanager
+def turn(file: str | None) -> Iterator[None]:
+    """Waits until no other program has its turn. The lock ends with the process, and its children do not inherit it."""
+    if file is None:
+        yield
+        return
+    import torch
+
+    torch.cuda.synchronize()  # creates the context
+    with open(file, "w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        yield
+
+
 @functools.cache
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -114,6 +143,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--seconds", type=float, default=1.5, help="length of the measured loop (default 1.5)")
     found.add_argument("--steps", type=int, help="run so many steps instead, and print what they computed")
     found.add_argument("--warm", type=float, default=WARM_SECONDS, metavar="SECONDS", help="start-up before the clock (default 0.2)")
+    found.add_argument("--turn", metavar="FILE", help="run only while no other program with the same FILE does; for PyTorch")
     return found
 
 
@@ -121,11 +151,11 @@ def main() -> None:
     options = parser().parse_args()
     try:
         build = getattr(importlib.import_module(PROGRAMS[options.program]), options.program)
-        work = build(options.fixed)
+        with turn(options.turn):
+            measure(build(options.fixed), options.steps, options.seconds, options.warm)
     except ImportError as error:
         print(f"not installed: {error}", file=sys.stderr)
         sys.exit(NOT_INSTALLED)
-    measure(work, options.steps, options.seconds, options.warm)
 
 
 if __name__ == "__main__":

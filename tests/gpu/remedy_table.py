@@ -1,0 +1,157 @@
+"""The remedies: programs with one fix each, and the entry of the report's catalogue that says just this fix.
+
+Half of the programs of each kind are held out. All were marked before any of them had run on a GPU: entries, their
+conditions and gains may be changed because of the other half, this one only judges them. A row keeps its mark; a new
+program is marked before its first run.
+
+Programs without a fix must get no remedy for what they do not lack.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from cause_table import COMPILER
+from intervention_table import Intervention
+
+# Pairs of runs, and their length in seconds; that of the traced run.
+ROUNDS, SECONDS, TRACED_SECONDS = 5, 0.2, 1.0
+HELD_OUT, TUNED = True, False
+# Remedies that are looked at: a reader does not try more.
+SHOWN = 3
+
+# Remedies that change what the GPU computes: nonsense where it has nothing to do, or does it as well as it can.
+GPU_ENTRIES = frozenset(
+    "tf32 bf16 cast_weights mixed_operands fp64 unaligned conv_cuda_cores thin_gemm wave_tail channels_last cudnn_search "
+    "depthwise conv_bias sdpa sdpa_fp32 mask_built attention_thin kv_cat fuse gelu_parts rmsnorm_parts rope_parts strided relayout "
+    "cat bias_grad norm_grad vocab_loss loss_one_block scatter index_grad sort_topk rnn_cells dequantize small_grid batch_units "
+    "occupancy spills bank_conflicts uncoalesced hot_atomics foreach_fused cupy_fuse jax_bf16".split())
+# The same for what the host does for launches and reads: nonsense where the GPU always has work.
+HOST_ENTRIES = frozenset(
+    "graph compile python_overhead batch_gemms fused_optimizer read_value check_each mask_index unknown_size log_less scalar_tensor "
+    "timer_sync clip_norm anomaly workers more_workers pinned prefetch gc gil empty_cache".split())
+PRECISION = frozenset("tf32 bf16 fp8 jax_bf16 channels_last".split())
+# Entries that say nearly the same: who is wrong with one is wrong with the other.
+VARIANTS = {"tf32": "tf32_matmul", "bf16": "fp16", "compile": "compile_elementwise", "graph": "graph_whole"}
+OTHER_LIBRARIES = frozenset(
+    "jax_no_jit jax_input jax_compile jax_flags jax_latency_hiding jax_command_buffers jax_bf16 cupy_fuse cupy_sources numba_copies "
+    "numba_types".split())
+
+
+@dataclasses.dataclass(frozen=True)
+class Remedy(Intervention):
+    """A program before and after a fix.
+
+    `right` are the ids that say this fix; the gain is compared with that of the first of them that the report has.
+    `wrong` are ids that are nonsense for the program. `outside` is the id under which `gpuwhy try` makes the same
+    change, None if it cannot. Without a fix `right` is empty.
+    """
+
+    right: tuple[str, ...] = ()
+    wrong: frozenset[str] = frozenset()
+    outside: str | None = None
+
+    @property
+    def is_control(self) -> bool:
+        return not self.right
+
+
+def remedy(
+        name: str, kind: str, fix: str, right: str, held_out: bool, wrong: frozenset[str] = frozenset(), outside: str | None = None,
+        **more) -> Remedy:
+    before = ("--program", name)
+    # Words of another library are nonsense for PyTorch.
+    wrong |= OTHER_LIBRARIES if "libraries" not in more or "torch" in more["libraries"] else {"compile"}
+    wrong |= {variant for one, variant in VARIANTS.items() if one in wrong}
+    return Remedy(
+        fix, (), None, held_out, before, (*before, "--fixed"), kind=kind, right=tuple(right.split()), wrong=wrong, outside=outside,
+        **{"rounds": ROUNDS, "seconds": SECONDS, "traced_seconds": TRACED_SECONDS, **more})
+
+
+def control(name: str, wrong: frozenset[str], held_out: bool) -> Remedy:
+    return remedy(name, "control", "none", "", held_out, wrong)
+
+
+REMEDIES: dict[str, Remedy] = {
+    # Precision and shapes of matrix products.
+    "tf32_training": remedy("tf32_training", "precision", "TF32", "tf32_matmul tf32", TUNED, HOST_ENTRIES, "tf32_matmul"),
+    "autocast_convolutions": remedy(
+        "autocast_convolutions", "precision", "autocast to bf16", "bf16", HELD_OUT, HOST_ENTRIES, "bf16"),
+    "odd_vocabulary": remedy(
+        "odd_vocabulary", "precision", "50,304 words", "unaligned", HELD_OUT, HOST_ENTRIES | {"tf32", "bf16"}, least_gain=None),
+    "autocast_casts": remedy(
+        "autocast_casts", "precision", "weights in bf16", "cast_weights", TUNED, frozenset({"bf16", "channels_last"})),
+    "double_chain": remedy(
+        "double_chain", "precision", "single precision", "fp64", HELD_OUT, HOST_ENTRIES - {"compile"} | {"tf32", "bf16"}),
+    "mixed_buffers": remedy(
+        "mixed_buffers", "precision", "buffers in bf16", "mixed_operands", TUNED, HOST_ENTRIES - {"compile"} | {"tf32"}, least_gain=None),
+
+    # Layouts of images.
+    "layout_resnet": remedy(
+        "layout_resnet", "layout", "channels last", "channels_last", TUNED, frozenset({"tf32", "gc"}), "channels_last"),
+    "kept_layout": remedy("kept_layout", "layout", "one layout", "relayout", HELD_OUT, HOST_ENTRIES - {"compile"} | PRECISION),
+
+    # Attention.
+    "masked_attention": remedy(
+        "masked_attention", "attention", "fused attention", "sdpa", HELD_OUT, HOST_ENTRIES - {"compile"} | {"tf32"}),
+    "built_masks": remedy("built_masks", "attention", "is_causal=True", "mask_built", TUNED, frozenset({"tf32", "bf16", "sdpa"})),
+    "single_attention": remedy(
+        "single_attention", "attention", "bf16", "sdpa_fp32 bf16", HELD_OUT, frozenset({"sdpa", "graph", "compile"})),
+    "grown_cache": remedy(
+        "grown_cache", "attention", "room for all tokens", "kv_cat cat", TUNED, frozenset({"bf16", "tf32", "batch_units"}), seconds=0.25),
+
+    # Many elementwise kernels that could be one. One of them starts a compiler.
+    "gelu_by_hand": remedy(
+        "gelu_by_hand", "elementwise", "F.gelu", "gelu_parts fuse", TUNED, frozenset({"tf32", "bf16", "sdpa"})),
+    "rmsnorm_by_hand": remedy(
+        "rmsnorm_by_hand", "elementwise", "F.rms_norm", "rmsnorm_parts fuse", HELD_OUT, frozenset({"tf32", "bf16", "sdpa"})),
+    "color_chain": remedy(
+        "color_chain", "elementwise", "torch.compile", "fuse compile_elementwise compile", HELD_OUT, PRECISION, "compile",
+        libraries=COMPILER),
+    "cupy_chain": remedy("cupy_chain", "elementwise", "cupy.fuse", "cupy_fuse fuse", TUNED, PRECISION, libraries="cupy"),
+
+    # Rows that are chosen or sorted.
+    "sorted_scores": remedy("sorted_scores", "rows", "topk", "sort_topk", TUNED, frozenset({"index_grad", "gc", "sdpa"})),
+    "index_gradient": remedy("index_gradient", "rows", "F.embedding", "index_grad", HELD_OUT, PRECISION | {"read_value"}),
+
+    # Launches.
+    "foreach_adam": remedy(
+        "foreach_adam", "launches", "fused Adam", "foreach_fused fused_optimizer", TUNED, PRECISION, "fused_optimizer"),
+    "loop_adamw": remedy(
+        "loop_adamw", "launches", "fused AdamW", "fused_optimizer foreach_fused", HELD_OUT, PRECISION, "fused_optimizer"),
+    "separate_experts": remedy("separate_experts", "launches", "bmm", "batch_gemms batch_units batch_grids", TUNED, PRECISION),
+    "single_samples": remedy(
+        "single_samples", "launches", "one call", "batch_units", HELD_OUT, frozenset({"tf32", "bf16", "gc"})),
+    "lstm_cells": remedy("lstm_cells", "launches", "nn.LSTM", "rnn_cells", TUNED, frozenset({"batch_gemms", "batch_units"})),
+
+    # Waiting for the GPU.
+    "unsized_repeat": remedy("unsized_repeat", "waiting", "output_size", "unknown_size", HELD_OUT, PRECISION),
+    "new_scalars": remedy("new_scalars", "waiting", "made once", "scalar_tensor", TUNED, PRECISION),
+    "timed_phases": remedy("timed_phases", "waiting", "no waits", "timer_sync", HELD_OUT, PRECISION | {"read_value"}),
+    "anomaly_mode": remedy("anomaly_mode", "waiting", "no checks", "anomaly", TUNED, PRECISION, "anomaly"),
+    "asserted_layers": remedy("asserted_layers", "waiting", "one check", "check_each read_value", HELD_OUT, PRECISION),
+
+    # Copies of the host's arrays.
+    "pageable_training": remedy("pageable_training", "copies", "pinned memory", "pinned", HELD_OUT, PRECISION),
+    "numba_arrays": remedy(
+        "numba_arrays", "copies", "stays on the device", "numba_copies", TUNED, PRECISION, libraries="numba.cuda"),
+
+    # What is around the steps.
+    "parsed_records": remedy(
+        "parsed_records", "host", "8 workers", "workers", HELD_OUT, GPU_ENTRIES, "workers", seconds=0.4, traced_seconds=2.0),
+    "frozen_heap": remedy("frozen_heap", "host", "gc.freeze", "gc", TUNED, GPU_ENTRIES, "gc", seconds=0.4, traced_seconds=2.5),
+    "saved_steps": remedy("saved_steps", "host", "every fiftieth step", "save_less", HELD_OUT, GPU_ENTRIES),
+    "request_cache": remedy("request_cache", "host", "no empty_cache()", "empty_cache", TUNED, PRECISION, "empty_cache"),
+
+    # Nothing to fix. What an entry says about them would be wrong, however well its patterns match.
+    "tf32_small": control("tf32_small", PRECISION, HELD_OUT),
+    "one_convolution": control("one_convolution", frozenset({"channels_last", "cudnn_search", "conv_bias", "tf32"}), TUNED),
+    "dependent_layers": control("dependent_layers", frozenset({"batch_gemms", "batch_units"}) | PRECISION, HELD_OUT),
+    "roof_products": control("roof_products", GPU_ENTRIES | HOST_ENTRIES, TUNED),
+    "quiet_clip": control(
+        "quiet_clip", frozenset({"clip_norm", "read_value", "check_each", "timer_sync", "log_less", "tf32", "channels_last"}), HELD_OUT),
+    "rate_limited": control("rate_limited", GPU_ENTRIES | HOST_ENTRIES, TUNED),
+}
+
+# Programs whose fix `gpuwhy try` makes, too.
+TRIED = [name for name, case in REMEDIES.items() if case.outside]
