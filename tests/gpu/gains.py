@@ -269,12 +269,13 @@ def causes_table(rows: Sequence[dict]) -> str:
 
 # Reasons of misses that are known, by program.
 MISSES = {
+    "early_exit": "on this host the fix gains nothing: launches take more time than reads",
     "finite_gradients": "the fix also launches fewer kernels",
     "found_boxes": "nonzero_static keeps the kernels of the selection, torch.where does not; launches take more time than reads",
     "kept_tokens": "launches take more time than reads; the first fix is the right one",
-    "shared_filter": "recorded before other processes were; its kernels share the GPU and hardly wait",
-    "shared_products": "recorded before other processes were; its kernels share the GPU and hardly wait",
-    "short_epochs": "starting the workers counts as work of the launching thread, not as data loading",
+    "load_then_train": "both phases take turns, and on this host the launches of the second one take more time",
+    "replay_readback": "the fix gains less than 15 %, so the GPU is the bottleneck",
+    "train_then_export": "the prediction is for steps of the first phase; the rate also counts the copies of the second one",
 }
 
 
