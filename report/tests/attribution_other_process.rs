@@ -79,6 +79,30 @@ fn the_bottleneck_names_the_process() {
     assert!(without.devices[0].other_processes.is_empty());
 }
 
+/// Kernels one after the other for 8 s, and readings of another process, one each second.
+fn beside(readings: u64, busy: u32) -> Report {
+    let mut scenario = Scenario::new();
+    for index in 0..8_000 {
+        let at = 1_000 + index * 1_000;
+        gpu(0).kernel("only").at(at).lasting(990).launched(&mut scenario, 1, at - 900, 5);
+    }
+    let readings: Vec<_> = (0..readings).map(|index| reading(2_000_000 + index * 1_000_000, busy)).collect();
+    scenario.report_of(&scenario.run_beside(&readings))
+}
+
+#[test]
+fn a_process_that_shares_the_gpu_is_named_from_three_readings_on() {
+    let named = |report: &Report| {
+        let said = report.bottleneck.evidence.iter().any(|sentence| sentence.contains("python3 server.py (pid 812)"));
+        assert_eq!(report.bottleneck.cause, Cause::GpuCompute, "{}", report.summary());
+        assert_eq!(said, report.bottleneck.recommendation.contains("another GPU"), "{}", report.summary());
+        said
+    };
+    assert!(named(&beside(3, 60)));
+    assert!(!named(&beside(2, 60)), "one reading may be of what ran before");
+    assert!(!named(&beside(3, 10)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
 

@@ -52,8 +52,8 @@ CAUSES: dict[str, Intervention] = {
         "compiled_poll", "compiled training", "no wait", "host_cpu", "host work", TUNED, libraries=COMPILER),
 
     # Another process on the GPU.
-    "shared_products": cause("shared_products", "shared GPU", "not shared", "gpu_compute cannot_tell", None, TUNED, OTHERS),
-    "shared_filter": cause("shared_filter", "shared GPU", "not shared", "gpu_compute cannot_tell", None, HELD_OUT, OTHERS),
+    "shared_products": cause("shared_products", "shared GPU", "not shared", "gpu_compute cannot_tell", None, TUNED, OTHERS, traced_seconds=5.0),
+    "shared_filter": cause("shared_filter", "shared GPU", "not shared", "gpu_compute cannot_tell", None, HELD_OUT, OTHERS, traced_seconds=5.0),
 
     # Work of the launching thread.
     "backoff": cause("backoff", "host", "no wait", "host_cpu", "host work", TUNED),

@@ -14,6 +14,8 @@ const PROCESS_LIMIT: usize = 256;
 const CHANGE_LIMIT: usize = 65_536;
 /// Uses of a process that are kept; older ones are joined.
 const USE_LIMIT: usize = 512;
+/// Time between two readings, nanoseconds: each is about the time since the one before.
+const INTERVAL_NANOS: u64 = 1_000_000_000;
 /// Longest time that a reading is valid, nanoseconds: five intervals.
 const VALID_NANOS: u64 = 5_000_000_000;
 
@@ -78,8 +80,9 @@ impl Uses {
         }
     }
 
-    /// Number and sum of the readings from `from` on; of the newest one before it if there is none.
+    /// Number and sum of the readings about the time from `from` on; of the newest one if there is none.
     fn since(&self, from: u64) -> (u64, u64) {
+        let from = from.saturating_add(INTERVAL_NANOS);
         let first = self.parts.partition_point(|part| part.at < from).min(self.parts.len().saturating_sub(1));
         self.parts.iter().skip(first).fold((0, 0), |(readings, sum), part| (readings + part.readings, sum + part.sum))
     }
@@ -218,8 +221,8 @@ mod tests {
         assert_eq!(seen, [(1, Some(0.3)), (2, Some(0.1))]);
         let later =
             |from: u64| others.on(DeviceId(0), from * SECOND).iter().map(OtherProcess::busy).collect::<Vec<_>>();
-        assert_eq!(later(20), [Some(0.3), Some(0.0)], "the newest reading of the other one is older");
-        assert_eq!(later(11), [Some(0.15), Some(0.0)]);
+        assert_eq!(later(19), [Some(0.3), Some(0.0)], "the newest reading of the other one is older");
+        assert_eq!(later(10), [Some(0.15), Some(0.0)]);
     }
 
     #[test]

@@ -11,8 +11,8 @@ use crate::words;
 /// Minimum part of the time in which the GPU worked while all work of this process waited, for another process to
 /// be named by utilization alone. Readings are averages over up to a second.
 const CERTAIN: f64 = 0.15;
-/// Minimum number of readings of the utilization.
-const FEWEST_READINGS: f64 = 3.0;
+/// Minimum number of readings of a use, each of a second or less.
+const FEWEST_READINGS: u64 = 3;
 /// Processes that are named.
 const NAMED: usize = 2;
 
@@ -41,6 +41,7 @@ pub(super) fn beside(devices: &[DeviceReport]) -> Option<String> {
 /// The process with most use, if that is much.
 pub(super) fn largest(devices: &[DeviceReport]) -> Option<&OtherProcess> {
     let processes = devices.iter().flat_map(|device| &device.other_processes);
+    let processes = processes.filter(|process| process.readings >= FEWEST_READINGS);
     let busy = |process: &OtherProcess| process.busy().unwrap_or(0.0);
     processes.max_by(|a, b| busy(a).total_cmp(&busy(b))).filter(|process| busy(process) >= CERTAIN)
 }
@@ -65,7 +66,7 @@ pub(super) fn by_utilization(devices: &[DeviceReport]) -> Option<(f64, String)> 
     // Work may wait for another device.
     let [device] = devices else { return None };
     let busy = &device.gauges.as_ref()?.busy;
-    let mean = busy.mean().filter(|_| busy.count() >= FEWEST_READINGS)?;
+    let mean = busy.mean().filter(|_| busy.count() >= FEWEST_READINGS as f64)?;
     // Over the whole run, as the readings are.
     let total = device.leaves.iter().sum::<u64>().max(1) as f64;
     let part = |wanted: fn(Leaf) -> bool| {
