@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{GPUWHY, stderr};
+use crate::support::{GPUWHY, Stage, built, stderr};
 
 /// Modules of the fake torch, with their sources.
 const TORCH: &[(&str, &str)] = &[
@@ -244,7 +244,7 @@ fn a_program_that_ends_early_is_measured_over_its_steps() {
 #[test]
 fn other_numbers_are_said_and_not_kept() {
     let Some(place) = Place::new() else { return };
-    let program = TRAIN.replace("{2.5 - step / 10000}", "{2.5 + torch.clock.costs['optimizer']} at {id(sys.argv)}");
+    let program = TRAIN.replace("{2.5 - step / 10000}", "{2.5 + torch.clock.costs[\"optimizer\"]} at {id(sys.argv)}");
     let document = place.json(&["--remedy", "fused_optimizer"], &program);
     assert_eq!(outcomes(&document), [("fused_optimizer", "changes_results")]);
     assert_eq!(document["remedies"][0]["output_changed"], "loss 2.51");
@@ -326,17 +326,32 @@ fn commands_that_cannot_be_tried_are_refused_with_a_reason() {
 }
 
 #[test]
-fn a_report_without_such_remedies_leads_to_the_list() {
+fn remedies_come_from_a_trace_or_from_a_recorded_run() {
     let Some(place) = Place::new() else { return };
-    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces");
-    let trace = fs::read_dir(traces).unwrap().filter_map(|entry| Some(entry.ok()?.path()));
-    let Some(trace) = trace.filter(|path| path.extension().is_some_and(|ending| ending == "gpuwhy")).min() else {
-        return;
-    };
-    let output = place.command(&["--from", trace.to_str().unwrap(), "--budget", "1s"], &["true"]).output().unwrap();
-    // Depends on what the report of this trace names.
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces/busy_cores.gpuwhy");
+    let output = place.command(&["--from", traces.to_str().unwrap()], &["true"]).output().unwrap();
+    let is_answer =
+        |said: &str| said.contains("no remedy that can be applied from outside") || said.contains("trying ");
+    assert!(is_answer(&stderr(&output)), "{}", stderr(&output));
+
+    // A recorded session takes the place of a program with CUDA.
+    let stage = Stage::new();
+    let host = stage.host("mlp");
+    let mut command = place.command(&[], &[host.get_program().to_str().unwrap()]);
+    for (name, value) in host.get_envs() {
+        let own = ["CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "GPUWHY_OUTPUT"].iter().any(|own| name == *own);
+        if let Some(value) = value.filter(|_| !own) {
+            command.env(name, value);
+        }
+    }
+    command.env("GPUWHY_LIB", built("libprof.so")).args(host.get_args());
+    let output = command.output().unwrap();
     let said = stderr(&output);
-    assert!(said.contains("no remedy that can be applied from outside") || said.contains("trying "), "{said}");
+    assert!(said.starts_with("gpuwhy: running the command once to record its report") && is_answer(&said), "{said}");
+    assert_eq!(place.left_behind(), 0);
+    let output = place.command(&[], &["true"]).env("GPUWHY_LIB", built("libprof.so")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("it did not use CUDA"), "{}", stderr(&output));
 }
 
 /// Waits until `file` exists, and returns its contents.

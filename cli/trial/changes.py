@@ -42,7 +42,15 @@ def _bf16(torch, run):
 
 def _channels_last(torch, run):
     last, compiling = torch.channels_last, is_compiling(torch)
-    original = torch.nn.Conv2d.forward
+    original, make = torch.nn.Conv2d.forward, torch.nn.Conv2d.__init__
+
+    # Within a compiled model, `forward` cannot tell that it ran.
+    @functools.wraps(make)
+    def init(self, *arguments, **named):
+        make(self, *arguments, **named)
+        run.applies("channels_last")
+
+    torch.nn.Conv2d.__init__ = init
 
     @functools.wraps(original)
     def forward(self, input):
@@ -81,20 +89,10 @@ def _attention_build(torch, run):
     turn = getattr(torch._C, "_set_sdp_use_cudnn", None)
     if turn is None:
         return
+    if torch._C._get_cudnn_sdp_enabled():
+        run.applies("attention_build")
     turn(False)
     torch.backends.cuda.enable_cudnn_sdp = lambda enabled: None
-    original = torch.nn.functional.scaled_dot_product_attention
-    compiling = is_compiling(torch)
-
-    # Only to know whether the program uses it.
-    @functools.wraps(original)
-    def attention(*arguments, **named):
-        if not compiling():
-            run.applies("attention_build")
-            torch.nn.functional.scaled_dot_product_attention = original
-        return original(*arguments, **named)
-
-    torch.nn.functional.scaled_dot_product_attention = attention
 
 
 def _fused_optimizer(torch, run):

@@ -1,7 +1,7 @@
 //! Compares what the program prints with a remedy and without.
 //!
 //! A run ends after a number of steps, not at the same line, and lines hold times of the clock. So lines are
-//! matched by their words, and only numbers that two unchanged runs print alike are compared.
+//! matched by their words, and only numbers that unchanged runs print alike are compared.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ const LONGEST: usize = 60;
 pub enum Compared {
     /// Everything that could be compared is equal.
     Equal,
-    /// There is nothing to compare: the program prints nothing, or two unchanged runs differ in all numbers.
+    /// There is nothing to compare: the program prints nothing, or unchanged runs differ in all numbers.
     Nothing(&'static str),
     /// A number differs.
     Differs {
@@ -87,9 +87,62 @@ fn lines(text: &str) -> Lines<'_> {
     rows.collect()
 }
 
-/// Compares the output of a changed run with those of two unchanged ones.
-pub fn compare(unchanged: [&str; 2], changed: &str) -> Compared {
-    let [first, second] = unchanged.map(lines);
+/// Words in front of a number that is a time or a rate of the clock, and units behind one.
+const CLOCK_WORDS: &[&str] = &[
+    "duration",
+    "elapsed",
+    "eta",
+    "fps",
+    "latency",
+    "ms",
+    "rate",
+    "s",
+    "sec",
+    "seconds",
+    "speed",
+    "throughput",
+    "time",
+    "took",
+    "us",
+];
+const CLOCK_UNITS: &[&str] =
+    &["fps", "h", "hours", "min", "minutes", "ms", "ns", "s", "sec", "second", "seconds", "secs", "us"];
+
+/// True for a number that depends on the clock. Coarse ones, such as `8 it/s`, may be equal in unchanged runs
+/// and differ because the remedy helps.
+fn is_of_clock(line: &str, number: &str) -> bool {
+    let start = offset(line, number);
+    let (before, after) = (&line[..start], &line[start + number.len()..]);
+    let unit = after.trim_start().trim_start_matches(['[', '(']);
+    let unit: String = unit.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '/').collect();
+    let (name, per) = unit.split_once('/').unwrap_or((&unit, ""));
+    let word = before.trim_end_matches(|letter: char| !letter.is_alphanumeric());
+    let word =
+        word.rsplit(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or("").to_lowercase();
+    let is_clock_word = |word: &str| word.split('_').any(|part| CLOCK_WORDS.contains(&part));
+    CLOCK_UNITS.contains(&name.to_lowercase().as_str())
+        || CLOCK_UNITS.contains(&per.to_lowercase().as_str())
+        || is_clock_word(&word)
+        || is_in_clock_format(before, after)
+}
+
+/// True within `12:34`.
+fn is_in_clock_format(before: &str, after: &str) -> bool {
+    let next = after.strip_prefix(':').is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()));
+    next || before.strip_suffix(':').is_some_and(|rest| rest.ends_with(|letter: char| letter.is_ascii_digit()))
+}
+
+/// Place of `part` in `line`, of which it is a part.
+fn offset(line: &str, part: &str) -> usize {
+    part.as_ptr() as usize - line.as_ptr() as usize
+}
+
+/// Compares the output of a changed run with those of unchanged ones.
+pub fn compare(unchanged: &[&str], changed: &str) -> Compared {
+    let Some((first, others)) = unchanged.split_first() else {
+        return Compared::Nothing("there is no unchanged run");
+    };
+    let (first, again) = (lines(first), others.iter().map(|text| lines(text)).collect::<Vec<_>>());
     let changed = lines(changed);
     if first.is_empty() {
         return Compared::Nothing("the program prints nothing");
@@ -99,10 +152,15 @@ pub fn compare(unchanged: [&str; 2], changed: &str) -> Compared {
     keys.sort();
     for key in keys {
         let (line, numbers) = &first[key];
-        let (Some((_, again)), Some((other_line, others))) = (second.get(key), changed.get(key)) else { continue };
+        let Some((other_line, others)) = changed.get(key) else { continue };
+        // One of them may have ended before this line, not all.
+        let again: Vec<_> = again.iter().filter_map(|lines| Some(&lines.get(key)?.1)).collect();
+        if again.is_empty() {
+            continue;
+        }
         compared += usize::from(numbers.is_empty());
-        for ((number, again), other) in numbers.iter().zip(again).zip(others) {
-            if number != again {
+        for (at, (number, other)) in numbers.iter().zip(others).enumerate() {
+            if again.iter().any(|numbers| numbers.get(at) != Some(number)) || is_of_clock(line, number) {
                 continue;
             }
             compared += 1;
@@ -137,8 +195,7 @@ fn difference(one: &str, other: &str) -> f64 {
 
 /// The number with the word in front of it.
 fn around(line: &str, number: &str) -> String {
-    // `number` is a part of `line`.
-    let start = number.as_ptr() as usize - line.as_ptr() as usize;
+    let start = offset(line, number);
     let before = line[..start].trim_end();
     let word = before.rsplit(|letter: char| letter.is_whitespace() || letter == ',').next().unwrap_or("");
     let gap = &line[before.len()..start];
@@ -169,24 +226,47 @@ mod tests {
     fn times_of_the_clock_are_left_out_and_losses_compared() {
         let one = "start\nstep 1 loss 2.3021 in 0.12 s\nstep 2 loss 2.1 in 0.11 s\n";
         let two = "start\nstep 1 loss 2.3021 in 0.13 s\nstep 2 loss 2.1 in 0.10 s\nstep 3 loss 1.9 in 0.1 s\n";
-        assert_eq!(compare([one, two], "start\nstep 1 loss 2.3021 in 0.02 s\n"), Compared::Equal);
+        assert_eq!(compare(&[one, two], "start\nstep 1 loss 2.3021 in 0.02 s\n"), Compared::Equal);
         assert_eq!(
-            compare([one, two], "warning\nstart\nstep 1 loss 2.3017 in 0.02 s\nstep 2 loss 2.1 in 0.02 s\n"),
+            compare(&[one, two], "warning\nstart\nstep 1 loss 2.3017 in 0.02 s\nstep 2 loss 2.1 in 0.02 s\n"),
             differs("loss 2.3017", "loss 2.3021", true)
         );
-        assert_eq!(compare([one, two], "step 1 loss nan in 0.1 s"), differs("loss nan", "loss 2.3021", false));
+        assert_eq!(compare(&[one, two], "step 1 loss nan in 0.1 s"), differs("loss nan", "loss 2.3021", false));
+    }
+
+    #[test]
+    fn coarse_times_and_rates_are_left_out() {
+        for (line, other) in [
+            ("8 it/s", "16 it/s"),
+            ("12 samples/sec", "14 samples/sec"),
+            ("ms_per_step 12", "ms_per_step 8"),
+            ("elapsed: 3", "elapsed: 2"),
+            ("in 3 s", "in 2 s"),
+            ("[00:12]", "[00:11]"),
+        ] {
+            assert_eq!(
+                compare(&[line, line], other),
+                Compared::Nothing("it differs between two unchanged runs"),
+                "{line}"
+            );
+        }
+        assert_eq!(
+            compare(&["loss: 3", "loss: 3", "loss: 4"], "loss: 5"),
+            Compared::Nothing("it differs between two unchanged runs")
+        );
+        assert_eq!(compare(&["steps 3", "steps 3"], "steps 4"), differs("steps 4", "steps 3", false));
     }
 
     #[test]
     fn nothing_to_compare_is_said() {
-        assert_eq!(compare(["", ""], "x 1"), Compared::Nothing("the program prints nothing"));
-        assert_eq!(compare(["t 1.5", "t 1.6"], "t 1.5"), Compared::Nothing("it differs between two unchanged runs"));
-        assert_eq!(compare(["ready", "ready"], "ready"), Compared::Equal);
+        assert_eq!(compare(&["", ""], "x 1"), Compared::Nothing("the program prints nothing"));
+        assert_eq!(compare(&["t 1.5", "t 1.6"], "t 1.5"), Compared::Nothing("it differs between two unchanged runs"));
+        assert_eq!(compare(&["ready", "ready"], "ready"), Compared::Equal);
     }
 
     #[test]
     fn a_sign_and_another_form_of_a_number_count() {
-        assert_eq!(compare(["x=1.50", "x=1.50"], "x=1.5"), Compared::Equal);
-        assert_eq!(compare(["x=1.5", "x=1.5"], "x=-1.5"), differs("x=-1.5", "x=1.5", false));
+        assert_eq!(compare(&["x=1.50", "x=1.50"], "x=1.5"), Compared::Equal);
+        assert_eq!(compare(&["x=1.5", "x=1.5"], "x=-1.5"), differs("x=-1.5", "x=1.5", false));
     }
 }

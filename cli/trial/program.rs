@@ -222,7 +222,10 @@ impl Live {
             return measured(run.wall.as_secs_f64(), 1);
         }
         let from = run.result["from"].as_u64().and_then(|from| usize::try_from(from).ok());
-        let steady = &times[from.unwrap_or_else(|| after_start(seen, WARM_STEPS)).min(seen)..];
+        let usual = after_start(seen, WARM_STEPS);
+        // A program that ended by itself has few steps: each counts.
+        let from = from.map_or(usual, |from| if was_ended { from } else { from.min(usual) });
+        let steady = &times[from.min(seen)..];
         match per_step(steady).filter(|&seconds| seconds > 0.0 && steady.len() > FEWEST_STEPS) {
             Some(seconds) => {
                 if self.unit.is_none() {

@@ -134,7 +134,7 @@ pub const REMEDIES: &[Remedy] = &[
         keep: "model = model.to(memory_format=torch.channels_last), and the same for its input",
         results: Results::Rounding,
         how: How::PyTorch,
-        needs: "no Conv2d ran",
+        needs: "no Conv2d was made",
     },
     Remedy {
         id: "cudnn_search",
@@ -158,7 +158,7 @@ pub const REMEDIES: &[Remedy] = &[
         keep: "torch.backends.cuda.enable_cudnn_sdp(False)",
         results: Results::Rounding,
         how: How::PyTorch,
-        needs: "scaled_dot_product_attention was not called, or cannot use cuDNN",
+        needs: "this PyTorch does not use cuDNN for attention",
     },
     Remedy {
         id: "sdpa",

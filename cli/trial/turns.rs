@@ -217,7 +217,8 @@ impl Turns {
             Ended::OutOfTime(_) => Outcome::NoTime,
             Ended::Failed(code, words) => {
                 let words = words.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned();
-                Outcome::Fails(if words.is_empty() { format!("exit code {code}") } else { words })
+                let words = if words.is_empty() { format!("exit code {code}") } else { words };
+                Outcome::Fails(if is_changed { words } else { format!("it failed without it now: {words}") })
             }
             Ended::TooFewSteps(steps) => Outcome::Fails(format!("only {steps} steps were made")),
         };
@@ -231,10 +232,8 @@ impl Turns {
         let (unchanged, changed) = (times(&self.unchanged), times(&self.changed));
         let gain = Gain::of(&unchanged, &changed).filter(|_| self.ended.is_none());
         let (Some(gain), Some(seconds)) = (gain, median(&unchanged).zip(median(&changed))) else { return none() };
-        let compared = match (&self.unchanged[..], &self.changed[..]) {
-            ([first, second, ..], [with, ..]) => Some(compare([&first.output, &second.output], &with.output)),
-            _ => None,
-        };
+        let outputs: Vec<_> = self.unchanged.iter().map(|run| run.output.as_str()).collect();
+        let compared = self.changed.first().map(|with| compare(&outputs, &with.output));
         let changes_more = matches!(compared, Some(Compared::Differs { is_rounding: false, .. }));
         let outcome = match gain.answer() {
             Answer::Helps if changes_more && !limits.allowed.contains(&Results::Behavior) => Outcome::ChangesResults,
