@@ -86,7 +86,7 @@ pub fn run(args: &TryArgs) -> Result<u8> {
             match recorded(&mut live) {
                 Ok(Ok(read)) => report = Some(read),
                 Ok(Err(code)) => return Ok(code),
-                Err(error) => return live.refused.map_or(Err(error), Ok),
+                Err(error) => return live.refused.ok_or(error),
             }
         }
         wanted = candidates(report.as_ref().unwrap_or(&Value::Null));
@@ -101,7 +101,7 @@ pub fn run(args: &TryArgs) -> Result<u8> {
     let limits = Limits { pairs: usize::from(args.pairs), budget: args.budget, allowed: allowed(&args.allow) };
     announce(&wanted, &limits);
     match tried(args, &mut live, &wanted, &limits) {
-        Err(error) => live.refused.map_or(Err(error), Ok),
+        Err(error) => live.refused.ok_or(error),
         Ok(code) => Ok(code),
     }
 }
@@ -125,10 +125,13 @@ fn allowed(options: &[Allowed]) -> Vec<Results> {
 /// Says what is going to happen.
 fn announce(wanted: &[Candidate], limits: &Limits) {
     let count = wanted.iter().filter(|candidate| limits.allowed.contains(&candidate.results)).count();
+    if count == 0 {
+        return;
+    }
     let remedies = if count == 1 { "1 remedy".to_owned() } else { format!("{count} remedies") };
     message::note(&format!(
         "trying {remedies}: at most {} runs of the command, for at most {}; its standard input is empty",
-        (2 * limits.pairs * count).max(1),
+        2 * limits.pairs * count,
         shown(limits.budget)
     ));
 }
@@ -204,13 +207,11 @@ fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], limits: &Limits)
                 unchanged = runs.to_vec();
                 shown.push_str(&text::unchanged(runs, &unit));
             }
-            if let Some(tried) = tried {
-                let prediction = past.prediction(&tried.candidate);
-                let is_on_top = rows.iter().any(|(row, _)| row.outcome == Outcome::Helps);
-                shown.push_str(&text::tried(tried, rows.len() + 1, is_on_top, prediction));
-                past.add(tried, &rows, limits.pairs);
-                rows.push((tried.clone(), prediction));
-            }
+            let prediction = past.prediction(&tried.candidate);
+            let is_on_top = rows.iter().any(|(row, _)| row.outcome == Outcome::Helps);
+            shown.push_str(&text::tried(tried, rows.len() + 1, is_on_top, prediction));
+            past.add(tried, &rows, limits.pairs);
+            rows.push((tried.clone(), prediction));
             if !args.json {
                 io::stdout().write_all(shown.as_bytes())?;
                 io::stdout().flush()?;
@@ -244,6 +245,10 @@ impl turns::Program for Observed<'_> {
         let ended = self.live.run(remedies);
         self.unit.borrow_mut().clone_from(&self.live.unit);
         ended
+    }
+
+    fn can_apply(&self, remedy: &table::Remedy) -> bool {
+        self.live.can_apply(remedy)
     }
 
     fn elapsed(&self) -> Duration {

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
 use super::measure::{after_start, per_step};
-use super::table::Remedy;
+use super::table::{How, Remedy};
 use super::turns::{Ended, Measured, Program};
 use crate::args::run::{ReportMode, RunArgs};
 use crate::run::{self, INJECTION, NVTX_INJECTION};
@@ -137,6 +137,8 @@ impl Live {
         };
         let waited = self.wait(&mut child, &folder.join("result.json"));
         signal(child.id(), "KILL");
+        // If it left its group.
+        let _ = child.kill();
         let _ = child.wait();
         let (status, was_in_time) = waited?;
         let result = fs::read(folder.join("result.json")).unwrap_or_default();
@@ -144,7 +146,7 @@ impl Live {
             .iter()
             .zip(environment)
             .filter(|(remedy, (_, is_set))| match remedy.how {
-                super::table::How::Unset(name) => std::env::var_os(name).is_some_and(|value| value != "0"),
+                How::Unset(name) => is_on(name),
                 _ => remedy.is_for_any_program() && *is_set,
             })
             .map(|(remedy, _)| remedy.id.to_owned())
@@ -197,6 +199,7 @@ impl Live {
                     signal(child.id(), "TERM");
                 } else if now > since + AFTER_INTERRUPT + AFTER_TERM {
                     signal(child.id(), "KILL");
+                    child.kill()?;
                 }
             }
             thread::sleep(POLL);
@@ -254,6 +257,16 @@ impl Program for Live {
         Ok(self.ended(run))
     }
 
+    fn can_apply(&self, remedy: &Remedy) -> bool {
+        let variable = |name: &str| std::env::var_os(name);
+        let is_plain = self.unit.as_deref() == Some("run");
+        match remedy.how {
+            How::Set(_) | How::Add(..) => !remedy.environment(variable).is_empty(),
+            How::Unset(name) => !is_plain || is_on(name),
+            How::PyTorch => !is_plain,
+        }
+    }
+
     fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
@@ -275,6 +288,11 @@ fn python_path(folder: &Path) -> Result<OsString> {
     let old = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
     let folders = std::iter::once(folder.to_owned()).chain(old.iter().flat_map(std::env::split_paths));
     std::env::join_paths(folders).context("PYTHONPATH")
+}
+
+/// True if the variable is set to something else than 0.
+fn is_on(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// Sends a signal to the process group that `process` leads. There may be none any more.

@@ -144,6 +144,10 @@ class Run:
 
     def claim(self):
         """Makes this process the one that is measured: the first that makes a step."""
+        data = sys.modules.get("torch.utils.data")
+        if data is not None and getattr(data, "get_worker_info", lambda: None)() is not None:
+            # A data loader's process: transforms are modules too.
+            return False
         try:
             os.close(os.open(os.path.join(self.folder, "claim"), os.O_CREAT | os.O_EXCL, 0o600))
         except OSError:

@@ -45,6 +45,9 @@ pub trait Program {
     /// When a run cannot be started, or a signal came.
     fn run(&mut self, remedies: &[&'static Remedy]) -> Result<Ended>;
 
+    /// False if `remedy` can find nothing to change, as far as is known without a run.
+    fn can_apply(&self, remedy: &Remedy) -> bool;
+
     /// Time since the first run started.
     fn elapsed(&self) -> Duration;
 }
@@ -113,8 +116,10 @@ pub enum End {
     Unmeasured(Ended),
 }
 
-/// Tries `candidates` in their order, and calls `told` with the unchanged runs of the first and with each
-/// remedy that is done.
+/// Takes the unchanged runs of the first remedy, and each remedy that is done.
+pub type Told<'a> = dyn FnMut(&[Measured], &Tried) -> Result<()> + 'a;
+
+/// Tries `candidates` in their order, and calls `told` after each.
 ///
 /// # Errors
 /// As [`Program::run`], and when `told` fails.
@@ -122,23 +127,33 @@ pub fn try_all(
     program: &mut dyn Program,
     candidates: &[Candidate],
     limits: &Limits,
-    told: &mut dyn FnMut(&[Measured], Option<&Tried>) -> Result<()>,
+    told: &mut Told<'_>,
 ) -> Result<End> {
     let is_allowed = |candidate: &Candidate| limits.allowed.contains(&candidate.results);
     let mut all = Vec::new();
     // A run of the present state that no pair has used.
-    let mut spare = match program.run(&[])? {
-        Ended::Measured(first) => Some(first),
-        other => return Ok(End::Unmeasured(other)),
-    };
+    let mut spare = None;
+    if candidates.iter().any(is_allowed) {
+        match program.run(&[])? {
+            Ended::Measured(first) => spare = Some(first),
+            other => return Ok(End::Unmeasured(other)),
+        }
+    }
     let mut kept = Vec::<&'static Remedy>::new();
     let (mut in_all, mut longest) = (1.0, spare.as_ref().map_or(Duration::ZERO, |first| first.wall));
     let mut is_first = true;
     for candidate in candidates.iter().filter(|candidate| is_allowed(candidate)) {
+        if !program.can_apply(candidate.remedy) {
+            let tried = Tried::without_runs(candidate, Outcome::NotApplicable, in_all);
+            told(&[], &tried)?;
+            all.push(tried);
+            continue;
+        }
         let runs = u32::try_from(2 * limits.pairs - usize::from(spare.is_some())).unwrap_or(u32::MAX);
         if program.elapsed() + longest.saturating_mul(runs) > limits.budget {
-            all.push(Tried::without_runs(candidate, Outcome::NoTime, in_all));
-            told(&[], all.last())?;
+            let tried = Tried::without_runs(candidate, Outcome::NoTime, in_all);
+            told(&[], &tried)?;
+            all.push(tried);
             continue;
         }
         let turns = Turns::take(program, candidate, &kept, &mut spare, limits.pairs)?;
@@ -151,13 +166,14 @@ pub fn try_all(
         } else {
             tried.in_all = in_all;
         }
-        told(if is_first { &turns.unchanged } else { &[] }, Some(&tried))?;
+        told(if is_first { &turns.unchanged } else { &[] }, &tried)?;
         is_first = false;
         all.push(tried);
     }
     for candidate in candidates.iter().filter(|candidate| !is_allowed(candidate)) {
-        all.push(Tried::without_runs(candidate, Outcome::NotAllowed, in_all));
-        told(&[], all.last())?;
+        let tried = Tried::without_runs(candidate, Outcome::NotAllowed, in_all);
+        told(&[], &tried)?;
+        all.push(tried);
     }
     Ok(End::Tried(all))
 }
@@ -273,6 +289,10 @@ mod tests {
             Ok(Ended::Measured(Measured { seconds, steps: 60, applied, output: loss.to_owned(), wall: self.run_time }))
         }
 
+        fn can_apply(&self, remedy: &Remedy) -> bool {
+            remedy.id != "launch_blocking"
+        }
+
         fn elapsed(&self) -> Duration {
             self.run_time * u32::try_from(self.runs.len()).unwrap()
         }
@@ -317,12 +337,18 @@ mod tests {
     #[test]
     fn what_does_not_apply_or_fails_takes_one_run() {
         let all = [Results::Same, Results::Rounding];
-        let (tried, program) = tried(&["persistent", "compile", "fused_optimizer"], &limits(600, &all));
+        let (tried, program) =
+            tried(&["launch_blocking", "persistent", "compile", "fused_optimizer"], &limits(600, &all));
         assert_eq!(
             outcomes(&tried),
-            [Outcome::NotApplicable, Outcome::Fails("RuntimeError: no compiler".to_owned()), Outcome::Helps]
+            [
+                Outcome::NotApplicable,
+                Outcome::NotApplicable,
+                Outcome::Fails("RuntimeError: no compiler".to_owned()),
+                Outcome::Helps
+            ]
         );
-        // The first unchanged run serves the third remedy.
+        // The first unchanged run serves the last remedy.
         assert_eq!(program.runs.len(), 8);
         assert_eq!(program.runs[..4], [vec![], vec!["persistent"], vec!["compile"], vec!["fused_optimizer"]]);
     }
@@ -333,6 +359,12 @@ mod tests {
         assert_eq!(outcomes(&tried), [Outcome::Helps, Outcome::NoTime, Outcome::NotAllowed]);
         assert_eq!(tried[1].candidate.remedy.id, "pinned");
         assert_eq!(program.runs.len(), 6);
+    }
+
+    #[test]
+    fn nothing_runs_if_nothing_is_allowed() {
+        let (tried, program) = tried(&["tf32"], &limits(40, &[Results::Same]));
+        assert_eq!((outcomes(&tried), program.runs.len()), (vec![Outcome::NotAllowed], 0));
     }
 
     #[test]
