@@ -2,8 +2,6 @@
 
 use gpuwhy_trace::json_text::Object;
 
-use super::cut;
-
 /// Version of a line. Fields may be added within it.
 const VERSION: u64 = 1;
 /// Start of every line.
@@ -42,7 +40,7 @@ impl Measured {
             .number("at_ns", self.at_ns)
             .text("host", &self.host)
             .text("version", &self.version)
-            .text("program", cut(&self.program))
+            .text("program", &self.program)
             .text("remedy", &self.remedy)
             .texts("on_top_of", self.on_top_of.iter().map(String::as_str))
             .share("gain", self.gain)
@@ -69,7 +67,6 @@ mod read {
     use serde::Deserialize;
 
     use super::{Measured, VERSION};
-    use crate::history::BadLine;
 
     #[derive(Deserialize)]
     struct Line {
@@ -90,7 +87,7 @@ mod read {
         fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             let line = Line::deserialize(deserializer)?;
             if line.gpuwhy_measured != VERSION {
-                return Err(serde::de::Error::custom(BadLine::Version(line.gpuwhy_measured)));
+                return Err(serde::de::Error::custom(format!("version {}, known is {VERSION}", line.gpuwhy_measured)));
             }
             let Line { at_ns, host, version, program, remedy, on_top_of, gain, low, high, pairs, .. } = line;
             Ok(Self { at_ns, host, version, program, remedy, on_top_of, gain, low, high, pairs })
