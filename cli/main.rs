@@ -32,6 +32,7 @@ mod sizes;
 mod source;
 mod terminal;
 mod top;
+mod trial;
 
 use std::io;
 use std::process::ExitCode;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Run(args) => (run::run(&args), run::OWN_FAILURE),
         Command::Report(args) => (report::run(&args), report::UNREADABLE),
         Command::Kernels(args) => (kernels::run(&args), run::OWN_FAILURE),
+        Command::Try(args) => (trial::run(&args), run::OWN_FAILURE),
         Command::Top(args) => (top::run(&args), top::FAILED),
         Command::Diff(args) => (diff::run(&args), diff::UNREADABLE),
         Command::Check(args) => (check::run(&args), check::UNREADABLE),

@@ -18,6 +18,7 @@ mod cli_recompress;
 mod cli_report;
 mod cli_run;
 mod cli_run_pytorch;
+mod cli_try;
 mod control;
 mod cupti_sharing;
 mod export;

@@ -20,6 +20,7 @@ pub mod query;
 pub mod report;
 pub mod run;
 pub mod top;
+pub mod trial;
 mod values;
 
 use std::ffi::OsString;
@@ -44,6 +45,7 @@ use self::query::{QUERY_HELP, QueryArgs};
 use self::report::{REPORT_HELP, ReportArgs};
 use self::run::{RUN_HELP, RunArgs};
 use self::top::{TOP_HELP, TopArgs};
+use self::trial::{TRY_HELP, TryArgs};
 use crate::prose;
 
 /// Find the bottleneck of a CUDA program while it runs
@@ -71,6 +73,9 @@ pub enum Command {
     /// Measure kernels with hardware counters and show what limits them
     #[command(after_help = KERNELS_HELP)]
     Kernels(Box<KernelsArgs>),
+    /// Try remedies on a program without changing it, and measure their gains
+    #[command(after_help = TRY_HELP)]
+    Try(Box<TryArgs>),
     /// Compare two traces of one program and explain the difference
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
@@ -199,6 +204,7 @@ EXAMPLES:
   gpuwhy run --live 1s -- ./simulate             with a line about the bottleneck every second
   gpuwhy report gpuwhy-4711.gpuwhy               print the report of a trace
   gpuwhy kernels -- python train.py              what limits the slowest kernels, and what to do
+  gpuwhy try -- python train.py                  apply remedies from outside, measure their gains
   gpuwhy top                                     watch running programs, live
   gpuwhy report --open gpuwhy-4711.gpuwhy        look at its timeline in a browser
   gpuwhy report --explain dispatch               what a word of the report means

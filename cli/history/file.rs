@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_inject::config;
-use gpuwhy_report::history::{self, LARGEST_FILE, PUT_ASIDE_FROM, Run};
+use gpuwhy_report::history::{self, LARGEST_FILE, Measured, PUT_ASIDE_FROM, Run};
 use tracing::info;
 
 /// Path of this user's history. Fails when history is off, or no folder for it is known.
@@ -118,7 +118,8 @@ pub fn read(path: &Path) -> Result<(Vec<Run>, Vec<String>)> {
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
         };
         found = true;
-        for (number, line) in text.split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty()) {
+        let of_run = |line: &[u8]| !line.is_empty() && !Measured::is_line(line);
+        for (number, line) in text.split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| of_run(line)) {
             match serde_json::from_slice::<Run>(line) {
                 Ok(run) => {
                     let (host, process, start) = run.identity();
@@ -132,6 +133,13 @@ pub fn read(path: &Path) -> Result<(Vec<Run>, Vec<String>)> {
         bail!("there is no history at {}: `gpuwhy run` and the Python module keep one", path.display());
     }
     Ok((runs.into_values().collect(), bad))
+}
+
+/// Measured gains of remedies. Files that cannot be read and damaged lines have none: they are an extra.
+pub fn read_measured(path: &Path) -> Vec<Measured> {
+    let texts = [aside(path), path.to_owned()].into_iter().filter_map(|path| text(&path).ok());
+    let lines = texts.flat_map(|text| text.split(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect::<Vec<_>>());
+    lines.filter(|line| Measured::is_line(line)).filter_map(|line| serde_json::from_slice(&line).ok()).collect()
 }
 
 /// Contents of a file, up to a size that no history reaches.
@@ -178,6 +186,19 @@ mod tests {
         append(&path, &run(2).line()).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), run(2).line());
         assert_eq!(read(&path).unwrap().0, [run(1), run(2)]);
+    }
+
+    #[test]
+    fn measured_gains_are_kept_beside_the_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.jsonl");
+        assert!(read_measured(&path).is_empty());
+        let gain = Measured { at_ns: 3, remedy: "pinned".to_owned(), gain: 1.5, ..Measured::default() };
+        append(&path, &gain.line()).unwrap();
+        append(&path, &run(1).line()).unwrap();
+        append(&path, &gain.line()).unwrap();
+        assert_eq!(read_measured(&path), [gain.clone(), gain]);
+        assert_eq!(read(&path).unwrap(), (vec![run(1)], vec![]));
     }
 
     #[test]

@@ -6,11 +6,13 @@
 //! [`crate::diff`], and the kernels that ran. The storage of the lines is not part of this module.
 
 mod compare;
+mod measured;
 #[cfg(feature = "serde")]
 mod read;
 mod text;
 
 pub use compare::{EARLIER_RUNS, Judged, Like, StepTrend, Unlike, judged};
+pub use measured::{Measured, measured};
 #[cfg(feature = "serde")]
 pub use read::BadLine;
 pub use text::{date, text};
@@ -113,7 +115,7 @@ pub struct DeviceRun {
 /// history line.
 pub fn may_grow(beginning: &[u8]) -> bool {
     let mut lines = beginning.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).peekable();
-    lines.peek().is_none() || lines.any(|line| line.starts_with(FIRST_FIELD))
+    lines.peek().is_none() || lines.any(|line| line.starts_with(FIRST_FIELD) || Measured::is_line(line))
 }
 
 impl Run {

@@ -1,0 +1,81 @@
+//! Options of `gpuwhy try`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum, value_parser};
+
+use super::values::interval;
+
+pub(super) const TRY_HELP: &str = "\
+gpuwhy runs the command several times: once to record a report, then in turns without and with each remedy of the report
+that can be applied from outside, by an environment variable or a change of PyTorch when the program imports it. What
+helps is kept for the remedies after it. The program's files stay as they are; what it writes, it writes in every run, so
+direct checkpoints and logs to another place.
+
+The times are those of runs without gpuwhy's library. A step is a call of the optimizer, else a call of the outermost module,
+else a batch of the data loader; gpuwhy ends a run as Ctrl-C would after enough steps. Programs without PyTorch run to their
+end, and only environment variables are tried. Standard input is empty. Programs that start several processes for
+several GPUs are refused.
+
+Numbers that the program prints are compared. By default only remedies are tried that leave the results as they are.
+
+EXIT CODES:
+  0    remedies were tried, whether they help or not
+  1    there was nothing to try, or the program could not be measured
+  2    an option is not understood, or the trace could not be read
+  125  gpuwhy failed before the command started
+  126  the command was found but could not be executed
+  127  the command was not found
+  130  interrupted by Ctrl-C
+  others  those of the command, if it fails without a remedy
+
+EXAMPLES:
+  gpuwhy try -- python train.py
+  gpuwhy try --allow rounding --budget 30m -- python train.py --output-dir /tmp/try
+  gpuwhy try --from gpuwhy-4711.gpuwhy -- python train.py
+  gpuwhy try --remedy fused_optimizer --remedy pinned -- python train.py
+  gpuwhy try --list";
+
+#[derive(Args, Debug)]
+pub struct TryArgs {
+    /// Take the remedies from the report of this trace
+    #[arg(long, value_name = "TRACE")]
+    pub from: Option<PathBuf>,
+    /// Try this remedy, whatever a report says; repeatable
+    #[arg(long, value_name = "ID")]
+    pub remedy: Vec<String>,
+    /// Also try remedies that change results in this way; repeatable
+    #[arg(long, value_name = "WHAT")]
+    pub allow: Vec<Allowed>,
+    /// Print all remedies that can be tried, and what they change
+    #[arg(long, conflicts_with_all = ["from", "remedy", "allow", "command"])]
+    pub list: bool,
+    /// Measure at least this many steps in each run
+    #[arg(long, value_name = "N", default_value = "60", value_parser = value_parser!(u32).range(5..=100_000))]
+    pub steps: u32,
+    /// Compare this many pairs of runs for each remedy
+    #[arg(long, value_name = "N", default_value = "3", value_parser = value_parser!(u8).range(2..=20))]
+    pub pairs: u8,
+    /// Stop after this time
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = interval)]
+    pub budget: Duration,
+    /// Print JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "list")]
+    pub command: Vec<OsString>,
+}
+
+/// What a remedy may do to the results.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Allowed {
+    /// Numbers change in their last digits
+    Rounding,
+    /// Something else changes, such as the order of random numbers
+    Behavior,
+    /// Both
+    All,
+}

@@ -1,0 +1,119 @@
+//! The remedies to try: those of a report, or those that the command line names.
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use super::table::{REMEDIES, Remedy, Results};
+use crate::nearest;
+
+/// Maximum number of edits from a name to its suggestion.
+const SLIP: usize = 3;
+
+/// A remedy to try.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// How it is applied.
+    pub remedy: &'static Remedy,
+    /// What to change in the program, as the report says it.
+    pub text: Option<String>,
+    /// File and line of the change.
+    pub at: Option<String>,
+    /// Effect on the results.
+    pub results: Results,
+    /// Interval of the gain that the report predicts.
+    pub predicted: Option<(f64, f64)>,
+}
+
+impl Candidate {
+    /// A remedy without a report.
+    pub fn of(remedy: &'static Remedy) -> Self {
+        Self { remedy, text: None, at: None, results: remedy.results, predicted: None }
+    }
+
+    /// What to write into the program to keep it.
+    pub fn to_keep(&self) -> String {
+        let text = self.text.as_deref().unwrap_or(self.remedy.keep).trim_end_matches('.');
+        match &self.at {
+            Some(at) if !text.contains(at.as_str()) => format!("{text} at {at}"),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+/// Remedies of a report (as JSON) that can be applied from outside, in its order. Reports of earlier versions
+/// have none.
+pub fn candidates(report: &Value) -> Vec<Candidate> {
+    let remedies = report["bottleneck"]["remedies"].as_array();
+    let mut found = Vec::<Candidate>::new();
+    for row in remedies.into_iter().flatten() {
+        let Some(remedy) = row["id"].as_str().and_then(Remedy::named) else { continue };
+        if found.iter().any(|other| other.remedy.id == remedy.id) {
+            continue;
+        }
+        let words = |field: &str| row[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        found.push(Candidate {
+            remedy,
+            text: words("text"),
+            at: words("at"),
+            results: row["results"].as_str().and_then(Results::named).unwrap_or(remedy.results),
+            predicted: row["low"].as_f64().zip(row["high"].as_f64()),
+        });
+    }
+    found
+}
+
+/// Remedies that the command line names, with what a report says about them. Fails for an unknown name.
+pub fn named(names: &[String], report: Option<&Value>) -> Result<Vec<Candidate>> {
+    let known = report.map(candidates).unwrap_or_default();
+    let mut found = Vec::<Candidate>::new();
+    for name in names {
+        let Some(remedy) = Remedy::named(name) else {
+            let hints = REMEDIES.iter().map(|remedy| (nearest::edits(name, remedy.id), remedy.id));
+            match hints.min().filter(|&(edits, _)| edits <= SLIP) {
+                Some((_, hint)) => bail!("--remedy {name}: there is no such remedy; did you mean {hint}?"),
+                None => bail!("--remedy {name}: there is no such remedy; `gpuwhy try --list` prints all of them"),
+            }
+        };
+        if !found.iter().any(|other| other.remedy.id == remedy.id) {
+            let from_report = known.iter().find(|candidate| candidate.remedy.id == remedy.id);
+            found.push(from_report.cloned().unwrap_or_else(|| Candidate::of(remedy)));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn remedies_that_can_be_applied_from_outside_keep_their_order() {
+        let report = json!({"bottleneck": {"remedies": [
+            {"id": "pinned", "text": "Pin it", "at": "train.py:7", "results": "same", "low": 1.2, "high": 1.5, "link": "x"},
+            {"id": "file_output", "text": "Write less"},
+            {"id": "workers", "text": null, "at": null, "results": "new", "low": null, "high": null},
+            {"id": "pinned"},
+            {"no": "id"},
+        ]}});
+        let found = candidates(&report);
+        assert_eq!(found.iter().map(|candidate| candidate.remedy.id).collect::<Vec<_>>(), ["pinned", "workers"]);
+        assert_eq!(found[0].predicted, Some((1.2, 1.5)));
+        assert_eq!(found[0].to_keep(), "Pin it at train.py:7");
+        assert_eq!(found[1].results, Results::Behavior);
+        assert_eq!(found[1].to_keep(), found[1].remedy.keep);
+        assert!(candidates(&json!({"bottleneck": {"cause": "launch"}})).is_empty());
+        assert!(candidates(&json!([])).is_empty());
+        let named = named(&["tf32".into(), "pinned".into(), "tf32".into()], Some(&report)).unwrap();
+        assert_eq!(named.len(), 2);
+        assert_eq!(named[1].predicted, Some((1.2, 1.5)));
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_nearest() {
+        let error = named(&["pined".into()], None).unwrap_err().to_string();
+        assert!(error.contains("did you mean pinned?"), "{error}");
+        assert!(named(&["zzzzzzzzzz".into()], None).unwrap_err().to_string().contains("--list"));
+    }
+}

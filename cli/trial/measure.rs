@@ -1,0 +1,192 @@
+//! From time stamps of steps to a time per step, and from times of runs to a gain with its interval.
+
+/// A step this many times as long as the median is a pause, such as that between two epochs.
+const PAUSE: f64 = 3.0;
+/// Minimum number of steps in a block: the CPU runs ahead of the GPU and waits for it once in a while.
+const BLOCK: usize = 10;
+/// Smallest gain that counts as one.
+pub const SMALLEST_GAIN: f64 = 1.03;
+
+/// Time per step in seconds, from the times at which steps ended; `None` for less than three.
+///
+/// With three or more pauses, they are regular: the time from the end of the first to the end of the last
+/// holds a whole number of their periods. Otherwise the median of blocks, which one pause does not change.
+pub fn per_step(times: &[f64]) -> Option<f64> {
+    let steps: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let limit = PAUSE * median(&steps)?;
+    let pauses: Vec<usize> = (0..steps.len()).filter(|&at| steps[at] > limit).collect();
+    if let [first, .., last] = pauses[..]
+        && pauses.len() >= 3
+    {
+        return Some((times[last + 1] - times[first + 1]) / (last - first) as f64);
+    }
+    if steps.len() < 2 {
+        return None;
+    }
+    let blocks = (steps.len() / BLOCK).max(1);
+    let length = steps.len() / blocks;
+    // The first steps that do not fill a block are left out.
+    let means: Vec<f64> = steps[steps.len() % length..]
+        .chunks_exact(length)
+        .map(|block| block.iter().sum::<f64>() / length as f64)
+        .collect();
+    median(&means)
+}
+
+/// Index of the first time stamp after start-up, where the program did not tell: a third of the steps, at
+/// most `warm`.
+pub fn after_start(count: usize, warm: usize) -> usize {
+    (count / 3).min(warm)
+}
+
+/// The middle of the values.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        count if count % 2 == 1 => Some(sorted[middle]),
+        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
+    }
+}
+
+/// Answer of the pairs of runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Answer {
+    /// The remedy makes steps shorter.
+    Helps,
+    /// No difference can be seen.
+    NoDifference,
+    /// It makes them longer.
+    Slower,
+}
+
+/// A gain with its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gain {
+    /// Median of the pairs.
+    pub middle: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Gain {
+    /// Gain from times per step without and with the remedy, in the order of the pairs; `None` without any.
+    ///
+    /// The interval of up to five pairs reaches from the shortest unchanged over the longest changed time to the
+    /// opposite: for three pairs that are alike, chance puts all unchanged times above all changed ones in one
+    /// of 20 cases. From six pairs on, it is that of the sign test for the median (at least 95 %).
+    pub fn of(unchanged: &[f64], changed: &[f64]) -> Option<Self> {
+        let mut ratios: Vec<f64> = unchanged.iter().zip(changed).map(|(before, after)| before / after).collect();
+        let middle = median(&ratios)?;
+        ratios.sort_by(f64::total_cmp);
+        let skipped = outside(ratios.len());
+        if let Some(skipped) = skipped {
+            return Some(Self { middle, low: ratios[skipped], high: ratios[ratios.len() - 1 - skipped] });
+        }
+        let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+        Some(Self { middle, low: least(unchanged) / most(changed), high: most(unchanged) / least(changed) })
+    }
+
+    /// What it means.
+    pub fn answer(self) -> Answer {
+        if self.low > 1.0 && self.middle >= SMALLEST_GAIN {
+            Answer::Helps
+        } else if self.high < 1.0 && self.middle <= 1.0 / SMALLEST_GAIN {
+            Answer::Slower
+        } else {
+            Answer::NoDifference
+        }
+    }
+}
+
+/// Number of values at each end outside the sign test's interval for the median; `None` when there are too few
+/// for 95 %.
+fn outside(count: usize) -> Option<usize> {
+    let (mut skipped, mut term, mut tail) = (None, 0.5_f64.powi(i32::try_from(count).ok()?), 0.0);
+    for at in 0..count / 2 {
+        tail += term;
+        if 2.0 * tail > 0.05 {
+            break;
+        }
+        skipped = Some(at);
+        term *= (count - at) as f64 / (at + 1) as f64;
+    }
+    skipped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Time stamps after steps of these durations.
+    fn stamps(steps: impl IntoIterator<Item = f64>) -> Vec<f64> {
+        let ends = steps.into_iter().scan(5.0, |time, step| {
+            *time += step;
+            Some(*time)
+        });
+        [5.0].into_iter().chain(ends).collect()
+    }
+
+    fn near(found: Option<f64>, wanted: f64) {
+        assert!((found.unwrap() - wanted).abs() < 1e-9, "{found:?}, wanted {wanted}");
+    }
+
+    #[test]
+    fn one_step_with_a_pause_changes_nothing() {
+        near(per_step(&stamps((0..60).map(|at| if at == 25 { 3.0 } else { 0.1 }))), 0.1);
+        near(per_step(&stamps((0..65).map(|at| if at == 2 { 3.0 } else { 0.1 }))), 0.1);
+    }
+
+    #[test]
+    fn regular_pauses_count_with_whole_periods() {
+        // Pauses at 9, 29, 49: the 10 steps after the last one are left out.
+        near(per_step(&stamps((0..60).map(|at| if at % 20 == 9 { 2.1 } else { 0.1 }))), 0.2);
+        // The CPU runs ahead of the GPU, and waits for it in every tenth step.
+        near(per_step(&stamps((0..64).map(|at| if at % 10 == 3 { 0.91 } else { 0.01 }))), 0.1);
+    }
+
+    #[test]
+    fn two_kinds_of_steps_are_averaged() {
+        near(per_step(&stamps((0..60).map(|at| if at % 2 == 0 { 0.1 } else { 0.2 }))), 0.15);
+    }
+
+    #[test]
+    fn few_steps_still_give_a_time() {
+        assert_eq!(per_step(&[]), None);
+        assert_eq!(per_step(&stamps([0.1])), None);
+        near(per_step(&stamps([0.1, 0.2])), 0.15);
+        assert_eq!([after_start(4, 10), after_start(100, 10)], [1, 10]);
+    }
+
+    #[test]
+    fn the_interval_of_three_pairs_is_that_of_all_runs() {
+        let gain = Gain::of(&[60.0, 62.0, 61.0], &[30.0, 31.0, 30.5]).unwrap();
+        assert_eq!(gain, Gain { middle: 2.0, low: 60.0 / 31.0, high: 62.0 / 30.0 });
+        assert_eq!(gain.answer(), Answer::Helps);
+        assert_eq!(Gain::of(&[], &[]), None);
+    }
+
+    #[test]
+    fn more_pairs_give_the_interval_of_the_sign_test() {
+        assert_eq!([5, 6, 8, 9, 20].map(outside), [None, Some(0), Some(0), Some(1), Some(5)]);
+        let changed: Vec<f64> = (0..9).map(|at| 1.0 / (1.0 + f64::from(at) / 10.0)).collect();
+        let gain = Gain::of(&[1.0; 9], &changed).unwrap();
+        near(Some(gain.low), 1.1);
+        near(Some(gain.high), 1.7);
+    }
+
+    #[test]
+    fn a_gain_needs_an_interval_above_one_and_three_percent() {
+        let answer = |middle, low, high| Gain { middle, low, high }.answer();
+        assert_eq!(answer(1.2, 0.99, 1.4), Answer::NoDifference);
+        assert_eq!(answer(1.02, 1.01, 1.03), Answer::NoDifference);
+        assert_eq!(answer(1.03, 1.01, 1.05), Answer::Helps);
+        assert_eq!(answer(0.9, 0.85, 0.95), Answer::Slower);
+        assert_eq!(answer(0.98, 0.97, 0.99), Answer::NoDifference);
+    }
+}

@@ -1,0 +1,301 @@
+//! `gpuwhy try`: applies remedies to a program from outside, in turns with the unchanged program, and says
+//! what each one brought.
+//!
+//! The remedies come from a report; [`table`] has how each is applied, `changes.py` those that change PyTorch.
+//! [`program`] runs the command, [`turns`] decides what to run, [`measure`] and [`output`] compare.
+
+mod candidates;
+mod measure;
+mod output;
+mod program;
+mod table;
+mod text;
+mod turns;
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result};
+use gpuwhy_import::Request;
+use gpuwhy_report::history::{Measured as Line, Run as HistoryRun, measured};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use self::candidates::{Candidate, candidates, named};
+use self::program::Live;
+use self::table::Results;
+use self::text::Prediction;
+use self::turns::{End, Ended, Limits, Measured, Outcome, Tried};
+use crate::args::trial::{Allowed, TryArgs};
+use crate::{history, interrupt, message, progress, terminal};
+
+/// Exit code when there was nothing to try, or no time per step.
+const NOTHING: u8 = 1;
+/// Exit code for a trace that cannot be read, or an unknown remedy.
+const BAD_INPUT: u8 = 2;
+/// Programs that start several processes, each of which would be measured.
+const LAUNCHERS: [&str; 8] =
+    ["torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "srun", "horovodrun", "torch.distributed.run"];
+/// Number of last lines of a failed program's stderr to show.
+const LAST_LINES: usize = 10;
+
+/// Tries remedies and prints what they brought; returns the exit code. Fails when a run cannot be prepared,
+/// after a signal, and when stdout cannot be written.
+pub fn run(args: &TryArgs) -> Result<u8> {
+    if args.list {
+        let text = if args.json { terminal::json(&text::list_json())? } else { text::list() };
+        io::stdout().write_all(text.as_bytes())?;
+        return Ok(0);
+    }
+    if let Some(launcher) = launcher(&args.command) {
+        message::say(&format!(
+            "{launcher} starts several processes, and `gpuwhy try` measures one: pass the command of one process, with \
+             one GPU"
+        ));
+        return Ok(BAD_INPUT);
+    }
+    let folder = TempDir::with_prefix("gpuwhy-try-").context("cannot make a temporary folder")?;
+    let pairs = u32::from(args.pairs);
+    // So that the unchanged program and one remedy fit into the budget.
+    let limit_s = args.budget.as_secs_f64() / f64::from(2 * pairs + 2);
+    let mut report = None;
+    if let Some(trace) = &args.from {
+        match progress::opened(trace, Request::default()) {
+            Ok(read) => report = Some(serde_json::to_value(&read)?),
+            Err(error) => {
+                message::say(&error.to_string());
+                return Ok(BAD_INPUT);
+            }
+        }
+    }
+    let mut wanted = match named(&args.remedy, report.as_ref()) {
+        Ok(wanted) => wanted,
+        Err(error) => {
+            message::say(&format!("{error:#}"));
+            return Ok(BAD_INPUT);
+        }
+    };
+    interrupt::watch()?;
+    let steps = usize::try_from(args.steps).unwrap_or(usize::MAX);
+    let mut live = Live::new(&args.command, folder.path(), steps, args.budget, limit_s);
+    if args.remedy.is_empty() {
+        if report.is_none() {
+            message::note("running the command once to record its report, then again to try its remedies");
+            match recorded(&mut live) {
+                Ok(Ok(read)) => report = Some(read),
+                Ok(Err(code)) => return Ok(code),
+                Err(error) => return live.refused.ok_or(error),
+            }
+        }
+        wanted = candidates(report.as_ref().unwrap_or(&Value::Null));
+        if wanted.is_empty() {
+            message::say(
+                "the report has no remedy that can be applied from outside; name some with --remedy (`gpuwhy try --list` \
+                 prints all of them)",
+            );
+            return Ok(NOTHING);
+        }
+    }
+    let limits = Limits { pairs: usize::from(args.pairs), budget: args.budget, allowed: allowed(&args.allow) };
+    announce(&wanted, &limits);
+    match tried(args, &mut live, &wanted, &limits) {
+        Err(error) => live.refused.ok_or(error),
+        Ok(code) => Ok(code),
+    }
+}
+
+/// The launcher that the command is, if any.
+fn launcher(command: &[OsString]) -> Option<&'static str> {
+    let first = command.first().map(|word| Path::new(word).file_name().unwrap_or(word).to_owned());
+    let module = command.iter().position(|word| word == "-m").and_then(|at| command.get(at + 1).cloned());
+    LAUNCHERS.into_iter().find(|name| {
+        first.as_ref().is_some_and(|word| word == name) || module.as_ref().is_some_and(|word| word == name)
+    })
+}
+
+fn allowed(options: &[Allowed]) -> Vec<Results> {
+    let has = |one| options.contains(&one) || options.contains(&Allowed::All);
+    let more = [(Allowed::Rounding, Results::Rounding), (Allowed::Behavior, Results::Behavior)];
+    let more = more.into_iter().filter(|&(option, _)| has(option)).map(|(_, results)| results);
+    std::iter::once(Results::Same).chain(more).collect()
+}
+
+/// Says what is going to happen.
+fn announce(wanted: &[Candidate], limits: &Limits) {
+    let count = wanted.iter().filter(|candidate| limits.allowed.contains(&candidate.results)).count();
+    if count == 0 {
+        return;
+    }
+    let remedies = if count == 1 { "1 remedy".to_owned() } else { format!("{count} remedies") };
+    message::note(&format!(
+        "trying {remedies}: at most {} runs of the command, for at most {}; its standard input is empty",
+        2 * limits.pairs * count,
+        shown(limits.budget)
+    ));
+}
+
+fn shown(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds % 60 == 0 => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
+}
+
+/// Report of a recorded run; `Err` with the exit code when there is none.
+fn recorded(live: &mut Live) -> Result<std::result::Result<Value, u8>> {
+    match live.record()? {
+        Ok(trace) => match progress::opened(&trace, Request::default()) {
+            Ok(report) => Ok(Ok(serde_json::to_value(&report)?)),
+            Err(error) => {
+                message::say(&error.to_string());
+                Ok(Err(BAD_INPUT))
+            }
+        },
+        Err(Ended::Measured(_)) => {
+            message::say("the command recorded nothing: it did not use CUDA; name remedies with --remedy");
+            Ok(Err(NOTHING))
+        }
+        Err(ended) => Ok(Err(unmeasured(&ended))),
+    }
+}
+
+/// Says why the unchanged program gave no time, and returns the exit code.
+fn unmeasured(ended: &Ended) -> u8 {
+    match ended {
+        Ended::Measured(_) => 0,
+        Ended::Failed(code, errors) => {
+            let lines: Vec<_> = errors.lines().filter(|line| !line.trim().is_empty()).collect();
+            let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+            let words = if last.is_empty() { "it prints nothing on stderr".to_owned() } else { last.join("\n") };
+            message::say(&format!(
+                "the command fails without any remedy, with exit code {code} (its standard input is empty):\n{words}"
+            ));
+            *code
+        }
+        Ended::TooFewSteps(steps) => {
+            message::say(&format!(
+                "the command made {steps} steps, too few to measure: a step is a call of an optimizer, of the outermost \
+                 module, or a batch of a DataLoader"
+            ));
+            NOTHING
+        }
+        Ended::OutOfTime(steps) => {
+            message::say(&format!(
+                "the command took longer than the time for everything, and made {steps} steps; give it more (--budget), or \
+                 fewer steps (--steps)"
+            ));
+            NOTHING
+        }
+    }
+}
+
+/// Measures and prints.
+fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], limits: &Limits) -> Result<u8> {
+    let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let program = HistoryRun { command, ..HistoryRun::default() }.program();
+    let past = Past::read(&program);
+    let (mut unchanged, mut rows) = (Vec::<Measured>::new(), Vec::<(Tried, Option<Prediction>)>::new());
+    let end = {
+        let unit = std::cell::RefCell::new(None);
+        let mut observed = Observed { live, unit: &unit };
+        turns::try_all(&mut observed, wanted, limits, &mut |runs, tried| {
+            let unit = unit.borrow().clone().unwrap_or_default();
+            let mut shown = String::new();
+            if !runs.is_empty() {
+                unchanged = runs.to_vec();
+                shown.push_str(&text::unchanged(runs, &unit));
+            }
+            let prediction = past.prediction(&tried.candidate);
+            let is_on_top = rows.iter().any(|(row, _)| row.outcome == Outcome::Helps);
+            shown.push_str(&text::tried(tried, rows.len() + 1, is_on_top, prediction));
+            past.add(tried, &rows, limits.pairs);
+            rows.push((tried.clone(), prediction));
+            if !args.json {
+                io::stdout().write_all(shown.as_bytes())?;
+                io::stdout().flush()?;
+            }
+            Ok(())
+        })?
+    };
+    let all = match end {
+        End::Unmeasured(ended) => return Ok(unmeasured(&ended)),
+        End::Tried(all) => all,
+    };
+    let unit = live.unit.clone().unwrap_or_default();
+    let text = if args.json {
+        terminal::json(&text::document(&program, &unit, &unchanged, &rows))?
+    } else {
+        text::to_keep(&all)
+    };
+    io::stdout().write_all(text.as_bytes())?;
+    let has_run = all.iter().any(|tried| !matches!(tried.outcome, Outcome::NotAllowed | Outcome::NoTime));
+    Ok(if has_run { 0 } else { NOTHING })
+}
+
+/// The program, with the unit of its steps for the lines that are printed meanwhile.
+struct Observed<'a> {
+    live: &'a mut Live,
+    unit: &'a std::cell::RefCell<Option<String>>,
+}
+
+impl turns::Program for Observed<'_> {
+    fn run(&mut self, remedies: &[&'static table::Remedy]) -> Result<Ended> {
+        let ended = self.live.run(remedies);
+        self.unit.borrow_mut().clone_from(&self.live.unit);
+        ended
+    }
+
+    fn can_apply(&self, remedy: &table::Remedy) -> bool {
+        self.live.can_apply(remedy)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.live.elapsed()
+    }
+}
+
+/// Earlier measurements of this program on this machine.
+struct Past {
+    program: String,
+    host: String,
+    lines: Vec<Line>,
+}
+
+impl Past {
+    fn read(program: &str) -> Self {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+        let lines = history::file::wanted().map(|path| history::file::read_measured(&path)).unwrap_or_default();
+        Self { program: program.to_owned(), host, lines }
+    }
+
+    /// The last measurement, or what the report says.
+    fn prediction(&self, candidate: &Candidate) -> Option<Prediction> {
+        match measured(&self.lines, &self.program, &self.host, candidate.remedy.id) {
+            Some(line) => Some(Prediction::History(line.gain)),
+            None => candidate.predicted.map(|(low, high)| Prediction::Report(low, high)),
+        }
+    }
+
+    /// Adds a measured gain to the history. Errors are only printed.
+    fn add(&self, tried: &Tried, before: &[(Tried, Option<Prediction>)], pairs: usize) {
+        let (Some(gain), Some(path)) = (tried.gain, history::file::wanted()) else { return };
+        let kept = before.iter().filter(|(row, _)| row.outcome == Outcome::Helps);
+        let line = Line {
+            at_ns: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
+            host: self.host.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            program: self.program.clone(),
+            remedy: tried.candidate.remedy.id.to_owned(),
+            on_top_of: kept.map(|(row, _)| row.candidate.remedy.id.to_owned()).collect(),
+            gain: gain.middle,
+            low: gain.low,
+            high: gain.high,
+            pairs: pairs as u64,
+        };
+        if let Err(error) = history::file::append(&path, &line.line()) {
+            message::say(&format!("{error:#}; this gain is not in the history (GPUWHY_HISTORY=off keeps none)"));
+        }
+    }
+}

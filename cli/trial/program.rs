@@ -1,0 +1,317 @@
+//! Runs of the program: start, wait, end, and what is left of each.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+
+use super::measure::{after_start, per_step};
+use super::table::{How, Remedy};
+use super::turns::{Ended, Measured, Program};
+use crate::args::run::{ReportMode, RunArgs};
+use crate::run::{self, INJECTION, NVTX_INJECTION};
+use crate::{install_paths, interrupt};
+
+/// The Python module that is put in front of the program.
+const PYTHON: &str = concat!(include_str!("steps.py"), "\n\n", include_str!("changes.py"));
+/// First steps that are never measured, and shortest time for them.
+const WARM_STEPS: usize = 10;
+const WARM_SECONDS: f64 = 2.0;
+/// Shortest time that is measured.
+const SECONDS: f64 = 2.0;
+/// Fewest steps that give a time.
+const FEWEST_STEPS: usize = 3;
+/// Time to end by itself after an interrupt, and after SIGTERM.
+const AFTER_INTERRUPT: Duration = Duration::from_secs(10);
+const AFTER_TERM: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(10);
+/// Maximum size of output to compare or show.
+const MOST_OUTPUT: u64 = 4 << 20;
+
+/// The command with its place for files.
+pub struct Live {
+    command: Vec<OsString>,
+    folder: PathBuf,
+    steps: usize,
+    budget: Duration,
+    limit_s: f64,
+    started: Instant,
+    runs: usize,
+    /// What a step is, after the first run: `optimizer`, `module`, `loader`; `run` without steps.
+    pub unit: Option<String>,
+    /// Exit code for a command that does not start.
+    pub refused: Option<u8>,
+}
+
+impl Live {
+    /// Prepares runs of `command`, with files in `folder`. `limit_s` limits the steps of one run.
+    pub fn new(command: &[OsString], folder: &Path, steps: usize, budget: Duration, limit_s: f64) -> Self {
+        Self {
+            command: command.to_vec(),
+            folder: folder.to_owned(),
+            steps,
+            budget,
+            limit_s,
+            started: Instant::now(),
+            runs: 0,
+            unit: None,
+            refused: None,
+        }
+    }
+
+    /// Runs the program once with libprof.so. Returns its trace, or how the run ended without one.
+    ///
+    /// # Errors
+    /// As [`Program::run`].
+    pub fn record(&mut self) -> Result<Result<PathBuf, Ended>> {
+        let traces = self.folder.join("traces");
+        fs::create_dir_all(&traces)?;
+        let plain = RunArgs {
+            output: Some(traces.join("%p.gpuwhy").to_string_lossy().into_owned()),
+            report: Some(ReportMode::Off),
+            history: Some("off".into()),
+            command: self.command.clone(),
+            ..RunArgs::default()
+        };
+        let command = match run::prepare(&plain, &[])? {
+            Ok(command) => command,
+            Err(code) => {
+                self.refused = Some(code);
+                bail!("the program was not run");
+            }
+        };
+        let ended = self.started(command, &[])?;
+        let of_process = ended.result["process"].as_u64().map(|process| traces.join(format!("{process}.gpuwhy")));
+        let largest = || {
+            let files = fs::read_dir(&traces).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+            files.max_by_key(|path| fs::metadata(path).map_or(0, |about| about.len()))
+        };
+        match of_process.filter(|path| path.is_file()).or_else(largest) {
+            Some(trace) => Ok(Ok(trace)),
+            None => Ok(Err(self.ended(ended))),
+        }
+    }
+
+    fn started(&mut self, mut command: Command, remedies: &[&'static Remedy]) -> Result<Finished> {
+        self.runs += 1;
+        let folder = self.folder.join(self.runs.to_string());
+        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        let settings = json!({
+            "remedies": remedies.iter().map(|remedy| remedy.id).collect::<Vec<_>>(),
+            "unit": self.unit, "steps": self.steps, "seconds": SECONDS, "warm_steps": WARM_STEPS,
+            "warm_s": WARM_SECONDS, "limit_s": self.limit_s, "end": true,
+        });
+        // A string of JSON is one of Python.
+        let call = format!("\nmain({})\n", Value::from(settings.to_string()));
+        fs::write(folder.join("sitecustomize.py"), format!("{PYTHON}{call}"))?;
+        command.env("PYTHONPATH", python_path(&folder)?);
+        // Nothing is left beside the program's own modules.
+        let file = |name: &str| File::create(folder.join(name)).with_context(|| folder.display().to_string());
+        let (out, err) = (file("stdout")?, file("stderr")?);
+        command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+        let mut environment = Vec::new();
+        for remedy in remedies {
+            let changes = remedy.environment(|name| std::env::var_os(name));
+            environment.push((remedy.id, !changes.is_empty()));
+            for (name, value) in changes {
+                match value {
+                    Some(value) => command.env(name, value),
+                    None => command.env_remove(name),
+                };
+            }
+        }
+        let start = Instant::now();
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                self.refused = Some(run::cannot_start(command.get_program(), &error));
+                bail!("the program was not run");
+            }
+        };
+        let waited = self.wait(&mut child, &folder.join("result.json"));
+        signal(child.id(), "KILL");
+        // If it left its group.
+        let _ = child.kill();
+        let _ = child.wait();
+        let (status, was_in_time) = waited?;
+        let result = fs::read(folder.join("result.json")).unwrap_or_default();
+        let mut applied: Vec<_> = remedies
+            .iter()
+            .zip(environment)
+            .filter(|(remedy, (_, is_set))| match remedy.how {
+                How::Unset(name) => is_on(name),
+                _ => remedy.is_for_any_program() && *is_set,
+            })
+            .map(|(remedy, _)| remedy.id.to_owned())
+            .collect();
+        let result: Value = serde_json::from_slice(&result).unwrap_or_default();
+        applied.extend(result["applied"].as_object().into_iter().flat_map(|found| found.keys().cloned()));
+        let finished = Finished {
+            status,
+            was_in_time,
+            wall: start.elapsed(),
+            applied,
+            has_torch: folder.join("torch").exists(),
+            output: text(&folder.join("stdout"), false),
+            errors: text(&folder.join("stderr"), true),
+            result,
+        };
+        let _ = fs::remove_dir_all(&folder);
+        Ok(finished)
+    }
+
+    /// Waits for the end, and brings it about when the steps are measured or the time is up. Returns the status
+    /// and whether the time was enough.
+    fn wait(&self, child: &mut Child, result: &Path) -> Result<(ExitStatus, bool)> {
+        let deadline = self.started + self.budget;
+        let (mut asked, mut is_late, mut is_told) = (None, false, false);
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok((status, !is_late));
+            }
+            if interrupt::exit_code().is_some() {
+                signal(child.id(), "TERM");
+                let until = Instant::now() + Duration::from_secs(1);
+                while Instant::now() < until && child.try_wait()?.is_none() {
+                    thread::sleep(POLL);
+                }
+                bail!("interrupted");
+            }
+            let now = Instant::now();
+            if asked.is_none() && now > deadline {
+                is_late = true;
+                signal(child.id(), "INT");
+                asked = Some(now);
+            } else if asked.is_none() && result.exists() {
+                // The program interrupts itself, or is at its end.
+                asked = Some(now);
+            }
+            if let Some(since) = asked {
+                if now > since + AFTER_INTERRUPT && !is_told {
+                    is_told = true;
+                    signal(child.id(), "TERM");
+                } else if now > since + AFTER_INTERRUPT + AFTER_TERM {
+                    signal(child.id(), "KILL");
+                    child.kill()?;
+                }
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    fn ended(&mut self, run: Finished) -> Ended {
+        let times: Vec<f64> = run.result["times"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        let seen = times.len();
+        let was_ended = run.result["how"] == "measured";
+        if !run.was_in_time && !was_ended {
+            return Ended::OutOfTime(seen);
+        }
+        if !was_ended && !run.status.success() {
+            let code = run.status.code().or_else(|| Some(128 + run.status.signal()?));
+            return Ended::Failed(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1), run.errors);
+        }
+        let measured = |seconds, steps| {
+            Ended::Measured(Measured { seconds, steps, applied: run.applied, output: run.output, wall: run.wall })
+        };
+        if !run.has_torch {
+            self.unit.get_or_insert_with(|| "run".to_owned());
+            return measured(run.wall.as_secs_f64(), 1);
+        }
+        let from = run.result["from"].as_u64().and_then(|from| usize::try_from(from).ok());
+        let usual = after_start(seen, WARM_STEPS);
+        // A program that ended by itself has few steps: each counts.
+        let from = from.map_or(usual, |from| if was_ended { from } else { from.min(usual) });
+        let steady = &times[from.min(seen)..];
+        match per_step(steady).filter(|&seconds| seconds > 0.0 && steady.len() > FEWEST_STEPS) {
+            Some(seconds) => {
+                if self.unit.is_none() {
+                    self.unit = run.result["unit"].as_str().map(str::to_owned);
+                }
+                measured(seconds, steady.len() - 1)
+            }
+            None => Ended::TooFewSteps(seen),
+        }
+    }
+}
+
+impl Program for Live {
+    fn run(&mut self, remedies: &[&'static Remedy]) -> Result<Ended> {
+        let Some((program, arguments)) = self.command.split_first() else { bail!("no command given") };
+        let mut command = Command::new(program);
+        command.args(arguments);
+        // Bare: what gpuwhy costs is no part of the times.
+        let is_ours = |path: OsString| Path::new(&path).file_name().is_some_and(|name| name == install_paths::LIBRARY);
+        for variable in [INJECTION, NVTX_INJECTION] {
+            if std::env::var_os(variable).is_some_and(is_ours) {
+                command.env_remove(variable);
+            }
+        }
+        let run = self.started(command, remedies)?;
+        Ok(self.ended(run))
+    }
+
+    fn can_apply(&self, remedy: &Remedy) -> bool {
+        let variable = |name: &str| std::env::var_os(name);
+        let is_plain = self.unit.as_deref() == Some("run");
+        match remedy.how {
+            How::Set(_) | How::Add(..) => !remedy.environment(variable).is_empty(),
+            How::Unset(name) => !is_plain || is_on(name),
+            How::PyTorch => !is_plain,
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// What is left of a run.
+struct Finished {
+    status: ExitStatus,
+    was_in_time: bool,
+    wall: Duration,
+    applied: Vec<String>,
+    has_torch: bool,
+    output: String,
+    errors: String,
+    result: Value,
+}
+
+fn python_path(folder: &Path) -> Result<OsString> {
+    let old = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
+    let folders = std::iter::once(folder.to_owned()).chain(old.iter().flat_map(std::env::split_paths));
+    std::env::join_paths(folders).context("PYTHONPATH")
+}
+
+/// True if the variable is set to something else than 0.
+fn is_on(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Sends a signal to the process group that `process` leads. There may be none any more.
+fn signal(process: u32, name: &str) {
+    // The standard library cannot, and `kill` of every shell can.
+    let line = format!("kill -s {name} -- -{process}");
+    let mut shell = Command::new("sh");
+    let _ = shell.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+}
+
+/// Contents of a file, up to a limit; its end if `last`.
+fn text(path: &Path, last: bool) -> String {
+    let mut bytes = Vec::new();
+    if let Ok(mut file) = File::open(path) {
+        let size = file.metadata().map_or(0, |about| about.len());
+        if last && size > MOST_OUTPUT {
+            let _ = file.seek(SeekFrom::Start(size - MOST_OUTPUT));
+        }
+        let _ = file.take(MOST_OUTPUT).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

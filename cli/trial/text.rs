@@ -1,0 +1,205 @@
+//! What `gpuwhy try` prints: a line for each remedy, and JSON.
+
+use gpuwhy_report::text_format::{duration, printable};
+use serde_json::{Value, json};
+
+use super::candidates::Candidate;
+use super::measure::{Gain, median};
+use super::output::Compared;
+use super::table::{How, REMEDIES};
+use super::turns::{Measured, Outcome, Tried};
+
+/// Version of the JSON schema.
+const SCHEMA: u32 = 1;
+/// Width of the first column.
+const NAME: usize = 34;
+
+/// Where a prediction comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Prediction {
+    /// The report's, as an interval.
+    Report(f64, f64),
+    /// The last measurement of this program on this machine.
+    History(f64),
+}
+
+/// A line of a table.
+fn line(name: &str, rest: &str) -> String {
+    format!("{}\n", printable(format!("{name:<NAME$}{rest}").trim_end()))
+}
+
+fn seconds(time: f64) -> String {
+    duration((time * 1e9).round() as u64)
+}
+
+fn interval(low: f64, high: f64) -> String {
+    format!("{low:.2} to {high:.2}")
+}
+
+/// What a step is, for the unit of a run.
+pub fn unit_words(unit: &str) -> &'static str {
+    match unit {
+        "run" => "a run",
+        "module" => "a call of the model",
+        "loader" => "a batch",
+        _ => "a step",
+    }
+}
+
+/// The line about the unchanged program.
+pub fn unchanged(runs: &[Measured], unit: &str) -> String {
+    let times: Vec<f64> = runs.iter().map(|run| run.seconds).collect();
+    let steps = runs.iter().map(|run| run.steps).min().unwrap_or(0);
+    let time = format!("{} {}", seconds(median(&times).unwrap_or(0.0)), unit_words(unit));
+    let count = runs.len();
+    let runs = if count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
+    let of = if unit == "run" { String::new() } else { format!(" of {steps} steps") };
+    line("unchanged", &format!("{time} ({runs}{of})"))
+}
+
+/// The line about a remedy; `number` counts those that were tried, `is_on_top` if others were kept before it.
+pub fn tried(tried: &Tried, number: usize, is_on_top: bool, prediction: Option<Prediction>) -> String {
+    let Candidate { remedy, results, .. } = &tried.candidate;
+    let name = if is_on_top { format!("{number} and {}", remedy.id) } else { format!("{number} {}", remedy.id) };
+    let gain = tried.gain;
+    let measured = |words: &str| match gain {
+        Some(Gain { low, high, .. }) => format!("{words} ({})", interval(low, high)),
+        None => words.to_owned(),
+    };
+    let time = tried.seconds.map(|(_, with)| seconds(with)).unwrap_or_default();
+    let rest = match &tried.outcome {
+        Outcome::Helps => {
+            let factor = gain.map(|gain| format!("{:.2}x", gain.middle)).unwrap_or_default();
+            let in_all = if is_on_top { format!("   {:.2}x in all", tried.in_all) } else { String::new() };
+            format!("{time}   {}{in_all}", measured(&factor))
+        }
+        Outcome::NoDifference => measured("no difference"),
+        Outcome::Slower => format!("{time}   {}", measured("slower")),
+        Outcome::ChangesResults => {
+            let factor = gain.map(|gain| format!("{:.2}x", gain.middle)).unwrap_or_default();
+            format!("{time}   {}   not kept without --allow behavior", measured(&factor))
+        }
+        Outcome::NotApplicable => format!("not applicable: {}", remedy.needs),
+        Outcome::Fails(words) => format!("the program fails with it: {words}"),
+        Outcome::NotAllowed => format!("not tried without --allow {}: {}", results.name(), remedy.change),
+        Outcome::NoTime => "not tried: no time left (--budget)".to_owned(),
+    };
+    let predicted = match prediction {
+        Some(Prediction::Report(low, high)) => format!("   predicted {}", interval_x(low, high)),
+        Some(Prediction::History(gain)) => format!("   measured before {gain:.2}x"),
+        None => String::new(),
+    };
+    let has_runs = tried.seconds.is_some();
+    let output = tried.compared.as_ref().and_then(compared).filter(|_| has_runs);
+    let output = output.map(|words| format!("   {words}")).unwrap_or_default();
+    let name =
+        if matches!(tried.outcome, Outcome::NotAllowed | Outcome::NoTime) { format!("- {}", remedy.id) } else { name };
+    line(&name, &format!("{rest}{}{output}", if has_runs { predicted } else { String::new() }))
+}
+
+fn interval_x(low: f64, high: f64) -> String {
+    format!("{low:.1}x to {high:.1}x")
+}
+
+/// What the comparison of the output says; nothing if it is equal.
+fn compared(compared: &Compared) -> Option<String> {
+    match compared {
+        Compared::Equal => None,
+        Compared::Nothing(why) => Some(format!("output not compared: {why}")),
+        Compared::Differs { changed, unchanged, is_rounding } => {
+            let how = if *is_rounding { "changes numbers" } else { "changes numbers by more than 1 %" };
+            Some(format!("{how}: \"{changed}\", unchanged \"{unchanged}\""))
+        }
+    }
+}
+
+/// The last lines: what to write into the program.
+pub fn to_keep(all: &[Tried]) -> String {
+    let kept: Vec<_> = all.iter().filter(|tried| tried.outcome == Outcome::Helps).collect();
+    if kept.is_empty() {
+        return "Nothing that was tried helps.\n".to_owned();
+    }
+    kept.iter()
+        .enumerate()
+        .map(|(at, tried)| {
+            let lead = if at == 0 { "To keep: " } else { "         " };
+            format!("{}\n", printable(&format!("{lead}{}", tried.candidate.to_keep())))
+        })
+        .collect()
+}
+
+/// The table of `--list`.
+pub fn list() -> String {
+    let rows = REMEDIES.iter().map(|remedy| {
+        let how = match remedy.how {
+            How::Set(values) => {
+                values.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+            }
+            How::Add(names, setting) => format!("{}={setting}", names.last().unwrap_or(&"")),
+            How::Unset(name) => format!("{name} unset"),
+            How::PyTorch => "PyTorch".to_owned(),
+        };
+        format!("{:<16} {:<9} {} ({how})\n", remedy.id, remedy.results.name(), remedy.change)
+    });
+    format!("{:<16} {:<9} what it changes\n{}", "remedy", "results", rows.collect::<String>())
+}
+
+/// The same list as JSON.
+pub fn list_json() -> Value {
+    let rows = REMEDIES.iter().map(|remedy| {
+        json!({"id": remedy.id, "results": remedy.results.name(), "change": remedy.change, "keep": remedy.keep,
+            "any_program": remedy.is_for_any_program()})
+    });
+    json!({"schema_version": SCHEMA, "remedies": rows.collect::<Vec<_>>()})
+}
+
+/// The result as JSON.
+pub fn document(program: &str, unit: &str, unchanged: &[Measured], all: &[(Tried, Option<Prediction>)]) -> Value {
+    let times: Vec<f64> = unchanged.iter().map(|run| run.seconds).collect();
+    let rows = all.iter().map(|(tried, prediction)| {
+        let (outcome, why) = outcome(tried);
+        let (changed, before, is_rounding) = match &tried.compared {
+            Some(Compared::Differs { changed, unchanged, is_rounding }) => {
+                (Some(changed), Some(unchanged), Some(is_rounding))
+            }
+            _ => (None, None, None),
+        };
+        let output = tried.compared.as_ref().map(|compared| match compared {
+            Compared::Equal => "equal",
+            Compared::Nothing(_) => "not_compared",
+            Compared::Differs { .. } => "differs",
+        });
+        let report = match prediction {
+            Some(Prediction::Report(low, high)) => json!({"low": low, "high": high}),
+            Some(Prediction::History(gain)) => json!({"measured_before": gain}),
+            None => Value::Null,
+        };
+        json!({
+            "id": tried.candidate.remedy.id, "results": tried.candidate.results.name(), "outcome": outcome, "why": why,
+            "unchanged_s": tried.seconds.map(|(before, _)| before), "changed_s": tried.seconds.map(|(_, after)| after),
+            "gain": tried.gain.map(|gain| gain.middle), "low": tried.gain.map(|gain| gain.low),
+            "high": tried.gain.map(|gain| gain.high), "in_all": tried.in_all, "predicted": report, "output": output,
+            "output_changed": changed, "output_unchanged": before, "output_is_rounding": is_rounding,
+            "at": tried.candidate.at, "keep": tried.candidate.to_keep(),
+        })
+    });
+    json!({
+        "schema_version": SCHEMA, "program": program, "unit": unit,
+        "unchanged": {"s": median(&times), "runs": unchanged.len(), "steps": unchanged.iter().map(|run| run.steps).min()},
+        "remedies": rows.collect::<Vec<_>>(),
+    })
+}
+
+/// Name of an outcome in JSON, and its reason.
+fn outcome(tried: &Tried) -> (&'static str, Option<&str>) {
+    match &tried.outcome {
+        Outcome::Helps => ("helps", None),
+        Outcome::NoDifference => ("no_difference", None),
+        Outcome::Slower => ("slower", None),
+        Outcome::ChangesResults => ("changes_results", None),
+        Outcome::NotApplicable => ("not_applicable", Some(tried.candidate.remedy.needs)),
+        Outcome::Fails(words) => ("fails", Some(words)),
+        Outcome::NotAllowed => ("not_allowed", None),
+        Outcome::NoTime => ("no_time", None),
+    }
+}

@@ -1,0 +1,384 @@
+//! Tries the remedies one after another, in turns with the unchanged program, and keeps what helps.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::candidates::Candidate;
+use super::measure::{Answer, Gain, median};
+use super::output::{Compared, compare};
+use super::table::{Remedy, Results};
+
+/// One run that was measured.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Time per step, seconds; of the whole run for a program without steps.
+    pub seconds: f64,
+    /// Number of steps in it.
+    pub steps: usize,
+    /// Remedies that found something to change.
+    pub applied: Vec<String>,
+    /// Standard output.
+    pub output: String,
+    /// Time from start to end.
+    pub wall: Duration,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub enum Ended {
+    /// With a time per step.
+    Measured(Measured),
+    /// It failed, with this exit code and these last lines on stderr.
+    Failed(u8, String),
+    /// It made too few steps: this many.
+    TooFewSteps(usize),
+    /// Time was up after this many steps.
+    OutOfTime(usize),
+}
+
+/// The program that is tried.
+pub trait Program {
+    /// Runs it with these remedies.
+    ///
+    /// # Errors
+    /// When a run cannot be started, or a signal came.
+    fn run(&mut self, remedies: &[&'static Remedy]) -> Result<Ended>;
+
+    /// False if `remedy` can find nothing to change, as far as is known without a run.
+    fn can_apply(&self, remedy: &Remedy) -> bool;
+
+    /// Time since the first run started.
+    fn elapsed(&self) -> Duration;
+}
+
+/// What to try, and how much.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Pairs of runs for each remedy.
+    pub pairs: usize,
+    /// Time for everything.
+    pub budget: Duration,
+    /// What a remedy may do to the results.
+    pub allowed: Vec<Results>,
+}
+
+/// What came of a remedy.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It helps; later ones build on it.
+    Helps,
+    /// No difference can be seen.
+    NoDifference,
+    /// Steps take longer.
+    Slower,
+    /// It helps, but changes the results more than allowed.
+    ChangesResults,
+    /// It found nothing to change.
+    NotApplicable,
+    /// The program fails with it: the last line on stderr.
+    Fails(String),
+    /// Its kind was not allowed.
+    NotAllowed,
+    /// The time was up.
+    NoTime,
+}
+
+/// A remedy with what was measured.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// The remedy.
+    pub candidate: Candidate,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Time per step without and with it, seconds.
+    pub seconds: Option<(f64, f64)>,
+    /// Its gain, on top of those before it.
+    pub gain: Option<Gain>,
+    /// Gain of all that helped up to it.
+    pub in_all: f64,
+    /// Comparison of the output.
+    pub compared: Option<Compared>,
+}
+
+impl Tried {
+    fn without_runs(candidate: &Candidate, outcome: Outcome, in_all: f64) -> Self {
+        Self { candidate: candidate.clone(), outcome, seconds: None, gain: None, in_all, compared: None }
+    }
+}
+
+/// Result of everything.
+#[derive(Debug)]
+pub enum End {
+    /// The unchanged program was measured, and the remedies tried.
+    Tried(Vec<Tried>),
+    /// The first run, of the unchanged program, gave no time.
+    Unmeasured(Ended),
+}
+
+/// Takes the unchanged runs of the first remedy, and each remedy that is done.
+pub type Told<'a> = dyn FnMut(&[Measured], &Tried) -> Result<()> + 'a;
+
+/// Tries `candidates` in their order, and calls `told` after each.
+///
+/// # Errors
+/// As [`Program::run`], and when `told` fails.
+pub fn try_all(
+    program: &mut dyn Program,
+    candidates: &[Candidate],
+    limits: &Limits,
+    told: &mut Told<'_>,
+) -> Result<End> {
+    let is_allowed = |candidate: &Candidate| limits.allowed.contains(&candidate.results);
+    let mut all = Vec::new();
+    // A run of the present state that no pair has used.
+    let mut spare = None;
+    if candidates.iter().any(is_allowed) {
+        match program.run(&[])? {
+            Ended::Measured(first) => spare = Some(first),
+            other => return Ok(End::Unmeasured(other)),
+        }
+    }
+    let mut kept = Vec::<&'static Remedy>::new();
+    let (mut in_all, mut longest) = (1.0, spare.as_ref().map_or(Duration::ZERO, |first| first.wall));
+    let mut is_first = true;
+    for candidate in candidates.iter().filter(|candidate| is_allowed(candidate)) {
+        if !program.can_apply(candidate.remedy) {
+            let tried = Tried::without_runs(candidate, Outcome::NotApplicable, in_all);
+            told(&[], &tried)?;
+            all.push(tried);
+            continue;
+        }
+        let runs = u32::try_from(2 * limits.pairs - usize::from(spare.is_some())).unwrap_or(u32::MAX);
+        if program.elapsed() + longest.saturating_mul(runs) > limits.budget {
+            let tried = Tried::without_runs(candidate, Outcome::NoTime, in_all);
+            told(&[], &tried)?;
+            all.push(tried);
+            continue;
+        }
+        let turns = Turns::take(program, candidate, &kept, &mut spare, limits.pairs)?;
+        longest = turns.longest.max(longest);
+        let mut tried = turns.judged(candidate, in_all, limits);
+        if tried.outcome == Outcome::Helps {
+            kept.push(candidate.remedy);
+            in_all = tried.in_all;
+            spare = None;
+        } else {
+            tried.in_all = in_all;
+        }
+        told(if is_first { &turns.unchanged } else { &[] }, &tried)?;
+        is_first = false;
+        all.push(tried);
+    }
+    for candidate in candidates.iter().filter(|candidate| !is_allowed(candidate)) {
+        let tried = Tried::without_runs(candidate, Outcome::NotAllowed, in_all);
+        told(&[], &tried)?;
+        all.push(tried);
+    }
+    Ok(End::Tried(all))
+}
+
+/// Runs of one remedy.
+struct Turns {
+    unchanged: Vec<Measured>,
+    changed: Vec<Measured>,
+    ended: Option<Outcome>,
+    longest: Duration,
+}
+
+impl Turns {
+    fn take(
+        program: &mut dyn Program,
+        candidate: &Candidate,
+        kept: &[&'static Remedy],
+        spare: &mut Option<Measured>,
+        pairs: usize,
+    ) -> Result<Self> {
+        let with: Vec<_> = kept.iter().copied().chain([candidate.remedy]).collect();
+        let mut turns = Self { unchanged: Vec::new(), changed: Vec::new(), ended: None, longest: Duration::ZERO };
+        for _ in 0..pairs {
+            let before = match spare.take() {
+                Some(run) => Ended::Measured(run),
+                None => program.run(kept)?,
+            };
+            if !turns.add(before, false) {
+                break;
+            }
+            let after = program.run(&with)?;
+            if let Ended::Measured(run) = &after
+                && !run.applied.iter().any(|id| id == candidate.remedy.id)
+            {
+                turns.ended = Some(Outcome::NotApplicable);
+                break;
+            }
+            if !turns.add(after, true) {
+                break;
+            }
+        }
+        if turns.ended.is_some() && turns.changed.is_empty() {
+            // Nothing was compared with this run.
+            *spare = turns.unchanged.last().cloned();
+        }
+        Ok(turns)
+    }
+
+    /// Adds a run; false if it gave no time.
+    fn add(&mut self, ended: Ended, is_changed: bool) -> bool {
+        let outcome = match ended {
+            Ended::Measured(run) => {
+                self.longest = self.longest.max(run.wall);
+                if is_changed { &mut self.changed } else { &mut self.unchanged }.push(run);
+                return true;
+            }
+            Ended::OutOfTime(_) => Outcome::NoTime,
+            Ended::Failed(code, words) => {
+                let words = words.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned();
+                let words = if words.is_empty() { format!("exit code {code}") } else { words };
+                Outcome::Fails(if is_changed { words } else { format!("it failed without it now: {words}") })
+            }
+            Ended::TooFewSteps(steps) => Outcome::Fails(format!("only {steps} steps were made")),
+        };
+        self.ended = Some(outcome);
+        false
+    }
+
+    fn judged(&self, candidate: &Candidate, before: f64, limits: &Limits) -> Tried {
+        let none = || Tried::without_runs(candidate, self.ended.clone().unwrap_or(Outcome::NoTime), before);
+        let times = |runs: &[Measured]| runs.iter().map(|run| run.seconds).collect::<Vec<_>>();
+        let (unchanged, changed) = (times(&self.unchanged), times(&self.changed));
+        let gain = Gain::of(&unchanged, &changed).filter(|_| self.ended.is_none());
+        let (Some(gain), Some(seconds)) = (gain, median(&unchanged).zip(median(&changed))) else { return none() };
+        let outputs: Vec<_> = self.unchanged.iter().map(|run| run.output.as_str()).collect();
+        let compared = self.changed.first().map(|with| compare(&outputs, &with.output));
+        let changes_more = matches!(compared, Some(Compared::Differs { is_rounding: false, .. }));
+        let outcome = match gain.answer() {
+            Answer::Helps if changes_more && !limits.allowed.contains(&Results::Behavior) => Outcome::ChangesResults,
+            Answer::Helps => Outcome::Helps,
+            Answer::NoDifference => Outcome::NoDifference,
+            Answer::Slower => Outcome::Slower,
+        };
+        let in_all = before * gain.middle;
+        Tried { candidate: candidate.clone(), outcome, seconds: Some(seconds), gain: Some(gain), in_all, compared }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program whose time per step is a product of factors, and whose clock only runs say.
+    struct Scripted {
+        factors: &'static [(&'static str, f64)],
+        run_time: Duration,
+        runs: Vec<Vec<&'static str>>,
+    }
+
+    impl Program for Scripted {
+        fn run(&mut self, remedies: &[&'static Remedy]) -> Result<Ended> {
+            let ids: Vec<_> = remedies.iter().map(|remedy| remedy.id).collect();
+            self.runs.push(ids.clone());
+            let factor = |id: &&str| self.factors.iter().find(|(other, _)| other == id).map(|(_, factor)| *factor);
+            if ids.contains(&"compile") {
+                return Ok(Ended::Failed(1, "Traceback\nRuntimeError: no compiler\n\n".to_owned()));
+            }
+            // Alike, but not the same.
+            let noise = 1.0 + 0.002 * (self.runs.len() % 3) as f64;
+            let seconds = 0.1 * noise * ids.iter().filter_map(factor).product::<f64>();
+            let applied = ids.iter().filter(|id| factor(id).is_some()).map(|id| (*id).to_owned()).collect();
+            let loss = if ids.contains(&"gc") { "loss 9.0" } else { "loss 2.0" };
+            Ok(Ended::Measured(Measured { seconds, steps: 60, applied, output: loss.to_owned(), wall: self.run_time }))
+        }
+
+        fn can_apply(&self, remedy: &Remedy) -> bool {
+            remedy.id != "launch_blocking"
+        }
+
+        fn elapsed(&self) -> Duration {
+            self.run_time * u32::try_from(self.runs.len()).unwrap()
+        }
+    }
+
+    fn tried(ids: &[&str], limits: &Limits) -> (Vec<Tried>, Scripted) {
+        let mut program = Scripted {
+            factors: &[("fused_optimizer", 0.5), ("tf32", 0.8), ("pinned", 1.001), ("empty_cache", 1.25), ("gc", 0.5)],
+            run_time: Duration::from_secs(5),
+            runs: Vec::new(),
+        };
+        let candidates: Vec<_> = ids.iter().map(|id| Candidate::of(Remedy::named(id).unwrap())).collect();
+        match try_all(&mut program, &candidates, limits, &mut |_, _| Ok(())).unwrap() {
+            End::Tried(all) => (all, program),
+            End::Unmeasured(ended) => panic!("{ended:?}"),
+        }
+    }
+
+    fn limits(seconds: u64, allowed: &[Results]) -> Limits {
+        Limits { pairs: 3, budget: Duration::from_secs(seconds), allowed: allowed.to_vec() }
+    }
+
+    fn outcomes(all: &[Tried]) -> Vec<Outcome> {
+        all.iter().map(|tried| tried.outcome.clone()).collect()
+    }
+
+    #[test]
+    fn what_helps_is_kept_and_later_ones_build_on_it() {
+        let all = [Results::Same, Results::Rounding];
+        let (tried, program) = tried(&["fused_optimizer", "pinned", "tf32", "empty_cache"], &limits(600, &all));
+        assert_eq!(outcomes(&tried), [Outcome::Helps, Outcome::NoDifference, Outcome::Helps, Outcome::Slower]);
+        assert!((tried[0].gain.unwrap().middle - 2.0).abs() < 0.01);
+        assert!((tried[2].gain.unwrap().middle - 1.25).abs() < 0.01);
+        assert!((tried[2].in_all - 2.5).abs() < 0.02 && (tried[3].in_all - 2.5).abs() < 0.02);
+        assert_eq!(tried[0].compared, Some(Compared::Equal));
+        assert_eq!(program.runs.len(), 24);
+        assert_eq!(program.runs[..4], [vec![], vec!["fused_optimizer"], vec![], vec!["fused_optimizer"]]);
+        assert_eq!(program.runs[6..8], [vec!["fused_optimizer"], vec!["fused_optimizer", "pinned"]]);
+        assert_eq!(program.runs[23], ["fused_optimizer", "tf32", "empty_cache"]);
+    }
+
+    #[test]
+    fn what_does_not_apply_or_fails_takes_one_run() {
+        let all = [Results::Same, Results::Rounding];
+        let (tried, program) =
+            tried(&["launch_blocking", "persistent", "compile", "fused_optimizer"], &limits(600, &all));
+        assert_eq!(
+            outcomes(&tried),
+            [
+                Outcome::NotApplicable,
+                Outcome::NotApplicable,
+                Outcome::Fails("RuntimeError: no compiler".to_owned()),
+                Outcome::Helps
+            ]
+        );
+        // The first unchanged run serves the last remedy.
+        assert_eq!(program.runs.len(), 8);
+        assert_eq!(program.runs[..4], [vec![], vec!["persistent"], vec!["compile"], vec!["fused_optimizer"]]);
+    }
+
+    #[test]
+    fn the_budget_and_the_kind_decide_what_is_tried() {
+        let (tried, program) = tried(&["fused_optimizer", "tf32", "pinned"], &limits(40, &[Results::Same]));
+        assert_eq!(outcomes(&tried), [Outcome::Helps, Outcome::NoTime, Outcome::NotAllowed]);
+        assert_eq!(tried[1].candidate.remedy.id, "pinned");
+        assert_eq!(program.runs.len(), 6);
+    }
+
+    #[test]
+    fn nothing_runs_if_nothing_is_allowed() {
+        let (tried, program) = tried(&["tf32"], &limits(40, &[Results::Same]));
+        assert_eq!((outcomes(&tried), program.runs.len()), (vec![Outcome::NotAllowed], 0));
+    }
+
+    #[test]
+    fn other_results_are_not_kept_unless_allowed() {
+        let mut candidate = Candidate::of(Remedy::named("gc").unwrap());
+        candidate.results = Results::Same;
+        for (allowed, wanted) in
+            [(vec![Results::Same], Outcome::ChangesResults), (vec![Results::Same, Results::Behavior], Outcome::Helps)]
+        {
+            let mut program = Scripted { factors: &[("gc", 0.5)], run_time: Duration::from_secs(5), runs: Vec::new() };
+            let end =
+                try_all(&mut program, std::slice::from_ref(&candidate), &limits(600, &allowed), &mut |_, _| Ok(()));
+            let End::Tried(all) = end.unwrap() else { panic!("not measured") };
+            assert_eq!(all[0].outcome, wanted);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Measured gains of remedies, lines of the same file as the runs.
+
+use gpuwhy_trace::json_text::Object;
+
+/// Version of a line. Fields may be added within it.
+const VERSION: u64 = 1;
+/// Start of every line.
+const FIRST_FIELD: &[u8] = b"{\"gpuwhy_measured\":";
+
+/// The gain that a remedy had when it was tried.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Time of the measurement, nanoseconds since the Unix epoch.
+    pub at_ns: u64,
+    /// Host name.
+    pub host: String,
+    /// Version of gpuwhy that measured it.
+    pub version: String,
+    /// The program, as [`super::Run::program`] names it; its arguments may hold secrets.
+    pub program: String,
+    /// Name of the remedy.
+    pub remedy: String,
+    /// Remedies that it built on.
+    pub on_top_of: Vec<String>,
+    /// Time per step without the remedy divided by that with it.
+    pub gain: f64,
+    /// Lower end of its interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Number of pairs of runs.
+    pub pairs: u64,
+}
+
+impl Measured {
+    /// The line with its terminator.
+    pub fn line(&self) -> String {
+        Object::new()
+            .number("gpuwhy_measured", VERSION)
+            .number("at_ns", self.at_ns)
+            .text("host", &self.host)
+            .text("version", &self.version)
+            .text("program", &self.program)
+            .text("remedy", &self.remedy)
+            .texts("on_top_of", self.on_top_of.iter().map(String::as_str))
+            .share("gain", self.gain)
+            .share("low", self.low)
+            .share("high", self.high)
+            .number("pairs", self.pairs)
+            .end()
+    }
+
+    /// True for such a line.
+    pub fn is_line(line: &[u8]) -> bool {
+        line.starts_with(FIRST_FIELD)
+    }
+}
+
+/// The last measured gain of `remedy` for `program` on `host`; `None` if it was never tried there.
+pub fn measured<'a>(lines: &'a [Measured], program: &str, host: &str, remedy: &str) -> Option<&'a Measured> {
+    let alike = |line: &&Measured| line.remedy == remedy && line.host == host && line.program == program;
+    lines.iter().filter(alike).max_by_key(|line| line.at_ns)
+}
+
+#[cfg(feature = "serde")]
+mod read {
+    use serde::Deserialize;
+
+    use super::{Measured, VERSION};
+
+    #[derive(Deserialize)]
+    struct Line {
+        gpuwhy_measured: u64,
+        at_ns: u64,
+        host: String,
+        version: String,
+        program: String,
+        remedy: String,
+        on_top_of: Vec<String>,
+        gain: f64,
+        low: f64,
+        high: f64,
+        pairs: u64,
+    }
+
+    impl<'de> Deserialize<'de> for Measured {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            let line = Line::deserialize(deserializer)?;
+            if line.gpuwhy_measured != VERSION {
+                return Err(serde::de::Error::custom(format!("version {}, known is {VERSION}", line.gpuwhy_measured)));
+            }
+            let Line { at_ns, host, version, program, remedy, on_top_of, gain, low, high, pairs, .. } = line;
+            Ok(Self { at_ns, host, version, program, remedy, on_top_of, gain, low, high, pairs })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Run;
+
+    fn line(at_ns: u64, host: &str, script: &str, remedy: &str) -> Measured {
+        let program = format!("python {script}");
+        Measured { at_ns, host: host.to_owned(), program, remedy: remedy.to_owned(), ..Measured::default() }
+    }
+
+    #[test]
+    fn the_last_one_of_this_program_on_this_host_counts() {
+        let lines = [
+            line(1, "a", "train.py", "pinned"),
+            line(3, "a", "train.py", "pinned"),
+            line(2, "a", "train.py", "pinned"),
+            line(4, "b", "train.py", "pinned"),
+            line(5, "a", "other.py", "pinned"),
+            line(6, "a", "train.py", "gc"),
+        ];
+        assert_eq!(measured(&lines, "python train.py", "a", "pinned"), Some(&lines[1]));
+        assert_eq!(measured(&lines, "python train.py", "b", "gc"), None);
+    }
+
+    #[test]
+    fn a_line_is_recognized() {
+        let text = line(1, "a", "train.py", "pinned").line();
+        assert!(Measured::is_line(text.as_bytes()) && text.ends_with("}\n"), "{text}");
+        assert!(!Measured::is_line(Run::default().line().as_bytes()));
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn a_line_comes_back() {
+        let line = Measured { gain: 3.84, low: 3.8, high: 3.9, pairs: 3, ..line(7, "a", "train.py", "bf16") };
+        assert_eq!(serde_json::from_str::<Measured>(&line.line()).unwrap(), line);
+        let newer = line.line().replace("\"gpuwhy_measured\":1", "\"gpuwhy_measured\":2");
+        assert!(serde_json::from_str::<Measured>(&newer).unwrap_err().to_string().contains("version 2"));
+    }
+}

@@ -1,0 +1,419 @@
+//! `gpuwhy try` with a fake torch, whose clock advances only by the work that the settings cause: so the times
+//! are exact on every machine.
+//!
+//! Prints `SKIPPED` without a python3.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{GPUWHY, Stage, built, stderr};
+
+/// Modules of the fake torch, with their sources.
+const TORCH: &[(&str, &str)] = &[
+    (
+        "torch/__init__.py",
+        "from torch import clock, nn, optim, cuda, utils
+class Tensor:
+    def to(self, *arguments, **named): return self
+    def cuda(self, *arguments, **named): return self
+def set_anomaly_enabled(mode, check_nan=True): clock.costs['anomaly'] = 0.03 if mode else 0.0",
+    ),
+    // A step costs what the settings add up to.
+    (
+        "torch/clock.py",
+        "import time
+now, costs = [1000.0], {'work': 0.02, 'optimizer': 0.06}
+def spend(name): now[0] += costs.get(name, 0.0)
+time.perf_counter = lambda: now[0]",
+    ),
+    (
+        "torch/nn.py",
+        "from torch import clock
+class Parameter:
+    is_cuda = True
+    def is_floating_point(self): return True
+class Module:
+    def __call__(self, *arguments): return self.forward(*arguments)
+    def parameters(self): return []
+class Conv2d(Module): pass",
+    ),
+    (
+        "torch/optim/__init__.py",
+        "from torch.optim.optimizer import Optimizer
+from torch import clock
+class AdamW(Optimizer):
+    def __init__(self, params, lr=0.1, *, foreach=None, fused=None, differentiable=False):
+        assert [type(parameter).__name__ for parameter in params] == ['Parameter']
+        clock.costs['optimizer'] = 0.01 if fused else 0.06",
+    ),
+    (
+        "torch/optim/optimizer.py",
+        "from torch import clock
+hooks = []
+def register_optimizer_step_post_hook(hook): hooks.append(hook)
+class Optimizer:
+    def step(self):
+        for name in clock.costs: clock.spend(name)
+        for hook in hooks: hook(self, (), {})",
+    ),
+    (
+        "torch/cuda.py",
+        "from torch import clock\ndef is_available(): return True\ndef empty_cache(): clock.now[0] += 0.02",
+    ),
+    ("torch/utils/__init__.py", "from torch.utils import data"),
+    ("torch/utils/data/__init__.py", "from torch.utils.data.dataloader import DataLoader\nclass IterableDataset: pass"),
+    (
+        "torch/utils/data/dataloader.py",
+        "class _BaseDataLoaderIter:
+    def __init__(self, items): self.items = iter(items)
+    def __iter__(self): return self
+    def __next__(self): return next(self.items)
+class DataLoader:
+    def __init__(self, dataset, num_workers=0, pin_memory=False, *, prefetch_factor=None, persistent_workers=False):
+        from torch import clock
+        self.dataset = dataset
+        clock.costs['copy'] = 0.0 if pin_memory else 0.02
+    def __iter__(self): return _BaseDataLoaderIter(self.dataset)",
+    ),
+];
+
+/// Trains: 0.1 s a step.
+const TRAIN: &str = "import sys, torch
+from torch.utils.data import DataLoader
+optimizer = torch.optim.AdamW(parameter for parameter in [torch.nn.Parameter()])
+for step, batch in enumerate(DataLoader(range(5000))):
+    print(f'step {step} loss {2.5 - step / 10000}', flush=True)
+    optimizer.step()
+";
+
+/// A folder with the fake torch, one for temporary files, and one for the history.
+struct Place(TempDir);
+
+impl Place {
+    /// `None` without a python3.
+    fn new() -> Option<Self> {
+        if Command::new("python3").arg("--version").output().is_err() {
+            println!("SKIPPED: no python3");
+            return None;
+        }
+        let place = Self(tempfile::tempdir().unwrap());
+        for (file, text) in TORCH {
+            place.write(&format!("lib/{file}"), text);
+        }
+        fs::create_dir(place.path().join("tmp")).unwrap();
+        Some(place)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        let path = self.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// `gpuwhy try OPTIONS -- COMMAND`.
+    fn command(&self, options: &[&str], command: &[&str]) -> Command {
+        let mut gpuwhy = Command::new(GPUWHY);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("GPUWHY_") {
+                gpuwhy.env_remove(name);
+            }
+        }
+        gpuwhy.arg("try").args(options).arg("--").args(command).current_dir(self.path());
+        gpuwhy.env("PYTHONPATH", self.path().join("lib")).env("TMPDIR", self.path().join("tmp"));
+        gpuwhy.env("GPUWHY_HISTORY", self.path().join("history.jsonl"));
+        gpuwhy.env_remove("OMP_NUM_THREADS").env_remove("CUDA_LAUNCH_BLOCKING");
+        gpuwhy
+    }
+
+    fn tried(&self, options: &[&str], program: &str) -> Output {
+        self.write("train.py", program);
+        let output = self.command(options, &["python3", "train.py"]).output().unwrap();
+        assert_eq!(self.left_behind(), 0, "{}", stderr(&output));
+        output
+    }
+
+    /// The JSON document about a program.
+    fn json(&self, options: &[&str], program: &str) -> Value {
+        let output = self.tried(&[&["--json", "--pairs", "2"], options].concat(), program);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Number of files left after the run.
+    fn left_behind(&self) -> usize {
+        fs::read_dir(self.path().join("tmp")).unwrap().count()
+    }
+}
+
+/// Names and outcomes of the remedies.
+fn outcomes(document: &Value) -> Vec<(&str, &str)> {
+    let rows = document["remedies"].as_array().unwrap();
+    rows.iter().map(|row| (row["id"].as_str().unwrap(), row["outcome"].as_str().unwrap())).collect()
+}
+
+fn near(value: &Value, wanted: f64) {
+    assert!((value.as_f64().unwrap() - wanted).abs() < 1e-6, "{value}, wanted {wanted}");
+}
+
+#[test]
+fn what_helps_is_kept_and_the_gains_are_those_of_the_settings() {
+    let Some(place) = Place::new() else { return };
+    let remedies = ["--remedy", "fused_optimizer", "--remedy", "persistent", "--remedy", "pinned", "--remedy", "gc"];
+    let document = place.json(&remedies, TRAIN);
+    assert_eq!(document["unit"], "optimizer");
+    near(&document["unchanged"]["s"], 0.1);
+    assert_eq!(document["unchanged"]["steps"], 60);
+    let wanted =
+        [("fused_optimizer", "helps"), ("persistent", "not_applicable"), ("pinned", "helps"), ("gc", "not_allowed")];
+    assert_eq!(outcomes(&document), wanted);
+    let rows = &document["remedies"];
+    near(&rows[0]["gain"], 2.0);
+    near(&rows[0]["low"], 2.0);
+    near(&rows[2]["gain"], 5.0 / 3.0);
+    near(&rows[2]["in_all"], 10.0 / 3.0);
+    assert_eq!(rows[0]["output"], "equal");
+
+    // The next time, the last measurement is the prediction.
+    let output = place.tried(&["--pairs", "2", "--remedy", "fused_optimizer"], TRAIN);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let wanted = "\
+unchanged                         100.0 ms a step (2 runs of 60 steps)
+1 fused_optimizer                 50.0 ms   2.00x (2.00 to 2.00)   measured before 2.00x
+To keep: fused=True for the optimizer
+";
+    assert_eq!(text, wanted);
+    let said =
+        "gpuwhy: trying 1 remedy: at most 4 runs of the command, for at most 10 min; its standard input is empty\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), said);
+    let history = fs::read_to_string(place.path().join("history.jsonl")).unwrap();
+    assert_eq!(history.lines().count(), 3, "{history}");
+    assert!(
+        history.contains("\"program\":\"python train.py\",\"remedy\":\"fused_optimizer\",\"on_top_of\":[]"),
+        "{history}"
+    );
+}
+
+#[test]
+fn a_step_is_a_call_of_the_model_or_a_batch_where_no_optimizer_runs() {
+    let Some(place) = Place::new() else { return };
+    let model = "import torch
+class Part(torch.nn.Module):
+    def forward(self): torch.clock.spend('work')
+class Model(torch.nn.Module):
+    def __init__(self): self.parts = [Part(), Part()]
+    def forward(self):
+        for part in self.parts: part()
+model = Model()
+for _ in range(5000):
+    torch.cuda.empty_cache()
+    model()";
+    let document = place.json(&["--remedy", "empty_cache"], model);
+    assert_eq!((&document["unit"], outcomes(&document)), (&"module".into(), vec![("empty_cache", "helps")]));
+    near(&document["remedies"][0]["gain"], 1.5);
+    let loader = "import torch
+for _ in torch.utils.data.DataLoader(range(5000)): torch.clock.spend('work'); torch.clock.spend('copy')";
+    let document = place.json(&["--remedy", "pinned"], loader);
+    assert_eq!((&document["unit"], outcomes(&document)), (&"loader".into(), vec![("pinned", "helps")]));
+    near(&document["remedies"][0]["gain"], 2.0);
+}
+
+#[test]
+fn a_program_that_ends_early_is_measured_over_its_steps() {
+    let Some(place) = Place::new() else { return };
+    let short = TRAIN.replace("range(5000)", "range(30)");
+    let document = place.json(&["--remedy", "fused_optimizer"], &short);
+    assert_eq!(document["unchanged"]["steps"], 19);
+    near(&document["remedies"][0]["gain"], 2.0);
+    let output = place.tried(&["--remedy", "fused_optimizer"], &TRAIN.replace("range(5000)", "range(2)"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("made 2 steps, too few"), "{}", stderr(&output));
+    let output = place.tried(&["--remedy", "fused_optimizer"], "import torch");
+    assert!(stderr(&output).contains("made 0 steps, too few"), "{}", stderr(&output));
+}
+
+#[test]
+fn other_numbers_are_said_and_not_kept() {
+    let Some(place) = Place::new() else { return };
+    let program = TRAIN.replace("{2.5 - step / 10000}", "{2.5 + torch.clock.costs[\"optimizer\"]} at {id(sys.argv)}");
+    let document = place.json(&["--remedy", "fused_optimizer"], &program);
+    assert_eq!(outcomes(&document), [("fused_optimizer", "changes_results")]);
+    assert_eq!(document["remedies"][0]["output_changed"], "loss 2.51");
+    let document = place.json(&["--remedy", "fused_optimizer", "--allow", "all"], &program);
+    assert_eq!(outcomes(&document), [("fused_optimizer", "helps")]);
+    assert_eq!(document["remedies"][0]["output_unchanged"], "loss 2.56");
+}
+
+#[test]
+fn a_remedy_with_which_the_program_fails_is_no_end() {
+    let Some(place) = Place::new() else { return };
+    let program = format!("import os\nif os.environ.get('OMP_NUM_THREADS'): raise ValueError('no threads')\n{TRAIN}");
+    let document = place.json(&["--remedy", "worker_threads", "--remedy", "pinned"], &program);
+    assert_eq!(outcomes(&document), [("worker_threads", "fails"), ("pinned", "helps")]);
+    assert_eq!(document["remedies"][0]["why"], "ValueError: no threads");
+}
+
+#[test]
+fn other_programs_are_measured_as_a_whole_by_variables_only() {
+    let Some(place) = Place::new() else { return };
+    let document = place.json(&["--remedy", "worker_threads", "--remedy", "pinned"], "print('ready')");
+    assert_eq!(document["unit"], "run");
+    let found = outcomes(&document);
+    assert_eq!(found[1], ("pinned", "not_applicable"));
+    // How long an empty program takes is chance.
+    assert!(["helps", "no_difference", "slower"].contains(&found[0].1), "{found:?}");
+    assert_eq!(document["remedies"][0]["output"], "equal");
+}
+
+#[test]
+fn processes_of_the_program_are_not_counted_and_its_own_modules_run() {
+    let Some(place) = Place::new() else { return };
+    place.write("lib/sitecustomize.py", "mark = 5");
+    let program = format!(
+        "import subprocess, sitecustomize\nassert sitecustomize.mark == 5\n{}",
+        TRAIN.replace(
+            "    optimizer.step()\n",
+            "    optimizer.step()\n    if step == 3: subprocess.run([sys.executable, '-c', CHILD], check=True)\n"
+        )
+    )
+    .replace(
+        "CHILD",
+        &format!("{:?}", "import torch\nfor _ in range(200): torch.optim.AdamW([torch.nn.Parameter()]).step()"),
+    );
+    let document = place.json(&["--remedy", "fused_optimizer"], &program);
+    assert_eq!(document["unchanged"]["steps"], 60);
+    near(&document["remedies"][0]["gain"], 2.0);
+}
+
+#[test]
+fn commands_that_cannot_be_tried_are_refused_with_a_reason() {
+    let Some(place) = Place::new() else { return };
+    let run = |options: &[&str], command: &[&str]| {
+        let output = place.command(options, command).output().unwrap();
+        assert_eq!(place.left_behind(), 0);
+        assert!(output.stdout.is_empty());
+        (output.status.code(), stderr(&output))
+    };
+    place.write("plain.txt", "no program");
+    let remedy = ["--remedy", "pinned"];
+    let cases: [(&[&str], &[&str], i32, &str); 9] = [
+        (&remedy, &["no-such-command"], 127, "was not found"),
+        (&remedy, &["./plain.txt"], 126, "cannot start ./plain.txt"),
+        (&remedy, &["sh", "-c", "echo no data >&2; exit 3"], 3, "exit code 3 (its standard input is empty):\nno data"),
+        (&remedy, &["sh", "-c", "kill -9 $$"], 137, "prints nothing on stderr"),
+        (&remedy, &["/usr/bin/torchrun", "train.py"], 2, "torchrun starts several processes"),
+        (&remedy, &["python3", "-m", "torch.distributed.run", "x"], 2, "starts several processes"),
+        (&["--remedy", "pined"], &["true"], 2, "did you mean pinned?"),
+        (&["--from", "plain.txt"], &["true"], 2, "plain.txt"),
+        (&["--steps", "1"], &["true"], 2, "--steps"),
+    ];
+    for (options, command, code, words) in cases {
+        let (found, said) = run(options, command);
+        assert!(found == Some(code) && said.contains(words), "{command:?}: {found:?} {said}");
+    }
+    let list = Command::new(GPUWHY).args(["try", "--list"]).output().unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    assert!(list.lines().count() > 20 && list.contains("NVIDIA_TF32_OVERRIDE=1"), "{list}");
+}
+
+#[test]
+fn remedies_come_from_a_trace_or_from_a_recorded_run() {
+    let Some(place) = Place::new() else { return };
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces/busy_cores.gpuwhy");
+    let output = place.command(&["--from", traces.to_str().unwrap()], &["true"]).output().unwrap();
+    let is_answer =
+        |said: &str| said.contains("no remedy that can be applied from outside") || said.contains("trying ");
+    assert!(is_answer(&stderr(&output)), "{}", stderr(&output));
+
+    // A recorded session takes the place of a program with CUDA.
+    let stage = Stage::new();
+    let host = stage.host("mlp");
+    let mut command = place.command(&[], &[host.get_program().to_str().unwrap()]);
+    for (name, value) in host.get_envs() {
+        let own = ["CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "GPUWHY_OUTPUT"].iter().any(|own| name == *own);
+        if let Some(value) = value.filter(|_| !own) {
+            command.env(name, value);
+        }
+    }
+    command.env("GPUWHY_LIB", built("libprof.so")).args(host.get_args());
+    let output = command.output().unwrap();
+    let said = stderr(&output);
+    assert!(said.starts_with("gpuwhy: running the command once to record its report") && is_answer(&said), "{said}");
+    assert_eq!(place.left_behind(), 0);
+    let output = place.command(&[], &["true"]).env("GPUWHY_LIB", built("libprof.so")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("it did not use CUDA"), "{}", stderr(&output));
+}
+
+/// Waits until `file` exists, and returns its contents.
+fn written(file: &Path) -> String {
+    loop {
+        match fs::read_to_string(file) {
+            Ok(text) if text.ends_with('\n') => return text.trim().to_owned(),
+            _ => thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+fn is_alive(process: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    !status.is_empty() && !status.contains(") Z ")
+}
+
+fn ended(mut child: Child) -> Option<i32> {
+    child.wait().unwrap().code()
+}
+
+#[test]
+fn a_signal_ends_the_program_with_its_children_and_leaves_nothing() {
+    let Some(place) = Place::new() else { return };
+    let script = "sleep 1000 & echo $! > child; sleep 1000";
+    let mut command = place.command(&["--remedy", "worker_threads"], &["sh", "-c", script]);
+    let gpuwhy = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let child = written(&place.path().join("child"));
+    assert!(is_alive(&child));
+    let killed = Command::new("sh").args(["-c", &format!("kill -TERM {}", gpuwhy.id())]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(ended(gpuwhy), Some(143));
+    assert_eq!(place.left_behind(), 0);
+    while is_alive(&child) {
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_program_that_ignores_signals_is_killed_when_the_time_is_up() {
+    let Some(place) = Place::new() else { return };
+    let script = "trap '' INT TERM; sleep 1000 & echo $! > child; while :; do sleep 1; done";
+    let output =
+        place.command(&["--remedy", "worker_threads", "--budget", "1s"], &["sh", "-c", script]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("took longer than the time for everything"), "{}", stderr(&output));
+    let child = written(&place.path().join("child"));
+    while is_alive(&child) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(place.left_behind(), 0);
+}
+
+#[test]
+fn a_program_that_catches_the_interrupt_is_ended_all_the_same() {
+    let Some(place) = Place::new() else { return };
+    let program = format!("import time\ntry:\n{}except KeyboardInterrupt:\n    time.sleep(1000)\n", indented(TRAIN));
+    let output = place.tried(&["--json", "--remedy", "persistent"], &program);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(outcomes(&document), [("persistent", "not_applicable")]);
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}\n")).collect()
+}
