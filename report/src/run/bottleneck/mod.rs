@@ -173,17 +173,9 @@ pub(in crate::run) fn bottleneck_with(
 const NO_REMEDY: &str = "The GPU is busy. No remedy is known for the kernels above; `gpuwhy kernels` tells what limits each \
                          of them.";
 
-/// The first remedy, with the graph that it makes possible, and what a GPU-bound program gains elsewhere.
+/// The first remedy, and what a GPU-bound program gains elsewhere.
 fn recommendation(cause: Cause, remedies: &[Remedy], devices: &[DeviceReport], stretched: bool) -> String {
-    let mut text = match remedies {
-        [] => NO_REMEDY.to_owned(),
-        [first, second, ..] if remedies::follows(first, second) => {
-            let mut rest = second.text.chars();
-            let then: String = rest.next().into_iter().flat_map(char::to_lowercase).chain(rest).collect();
-            format!("{} Then {then}", first.text)
-        }
-        [first, ..] => first.text.clone(),
-    };
+    let mut text = remedies::first_sentences(remedies).unwrap_or_else(|| NO_REMEDY.to_owned());
     let joins = remedies.first().is_some_and(|first| ["batch_grids", "batch_units"].contains(&first.id));
     if let Some(first) = remedies.first()
         && (matches!(cause, Cause::GpuCompute) || remedies::is_about_kernels(first))

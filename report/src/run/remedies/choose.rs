@@ -7,11 +7,12 @@
 //! * The low end of the gain is above [`WORTH`], except for the bottleneck itself and for what a CUDA graph cannot
 //!   contain.
 //! * A remedy that is part of another one is left out.
-//! * What addresses the bottleneck comes first, and of that what a CUDA graph cannot contain before the graph. The rest is
-//!   ordered by the certainty times the share of a step that it saves in the middle of its range; of equal ones those that
+//! * What addresses the bottleneck comes first, and of that what a CUDA graph cannot contain before the graph, if it costs
+//!   anything. The rest is ordered by the certainty times the share of a step that it saves in the middle of its range; of equal ones those that
 //!   change no results, then those that need no change of the program.
 
 use profiler_core::attribution::leaf::Cause;
+use profiler_core::whatif::ScenarioKind;
 
 use super::facts::{Facts, Found, Framework, Gain};
 use super::{RemedyEntry, Target, When, remedies, remedy};
@@ -63,16 +64,36 @@ pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
     });
     let included: Vec<&str> = candidates.iter().flat_map(|candidate| candidate.entry.subsumes).copied().collect();
     candidates.retain(|candidate| !included.contains(&candidate.entry.id));
+    // Reads that cost little are named behind the graph that cannot contain them.
+    let small = |of: &Candidate| {
+        let low = of.found.gain.map_or(1.0, Gain::low);
+        of.entry.target == Target::Reads
+            && facts.is(Cause::Launch)
+            && facts.program.first_fix.is_none_or(|fix| !fix_of(fix))
+            && low <= WORTH
+    };
+    let rank = |of: &Candidate| {
+        let before = graph && BEFORE_GRAPH.contains(&of.entry.id);
+        match () {
+            () if before && !small(of) => 0,
+            () if graph && GRAPHS.contains(&of.entry.id) => 1,
+            () if before => 2,
+            () if of.addresses => 3,
+            () => 4,
+        }
+    };
+    let ties = |of: &Candidate| (of.entry.results, !of.entry.outside);
     candidates.sort_by(|a, b| {
-        let before = |of: &Candidate| graph && BEFORE_GRAPH.contains(&of.entry.id);
-        let rank = |of: &Candidate| (!of.addresses && !before(of), !before(of));
-        rank(a).cmp(&rank(b)).then(b.score.total_cmp(&a.score)).then_with(|| {
-            let ties = |of: &Candidate| (of.entry.results, !of.entry.outside);
-            ties(a).cmp(&ties(b))
-        })
+        let of_graph = |of: &Candidate| if rank(of) == 3 && !graph { 1 } else { rank(of) };
+        of_graph(a).cmp(&of_graph(b)).then(b.score.total_cmp(&a.score)).then_with(|| ties(a).cmp(&ties(b)))
     });
     candidates.truncate(MOST);
     candidates.into_iter().map(finished).collect()
+}
+
+/// Scenarios that remove what a CUDA graph cannot contain.
+const fn fix_of(kind: ScenarioKind) -> bool {
+    matches!(kind, ScenarioKind::NoReadbacks | ScenarioKind::NoSyncs | ScenarioKind::NoAllocations)
 }
 
 fn candidate(entry: &'static RemedyEntry, facts: &Facts<'_>) -> Option<Candidate> {
@@ -113,10 +134,7 @@ fn addresses(entry: &RemedyEntry, facts: &Facts<'_>) -> bool {
         // The work on a result of a large copy goes with the copy; small copies are launches.
         (Target::Time(Cause::Copy), Some(Cause::HostCpu)) => {
             entry.id == "reduce_first"
-                && facts
-                    .program
-                    .best_case
-                    .is_some_and(|best| best.kind == profiler_core::whatif::ScenarioKind::ReadsReduced)
+                && facts.program.best_case.is_some_and(|best| best.kind == ScenarioKind::ReadsReduced)
         }
         (Target::Time(Cause::Copy), Some(Cause::Launch)) => entry.id == "join_copies" && facts.program.small_copies,
         (Target::Time(cause), Some(bottleneck)) => cause == bottleneck || is_lock(entry, facts),
@@ -184,9 +202,20 @@ pub(in crate::run) fn sentence_of(id: &str) -> &'static str {
     remedy(id).and_then(|entry| entry.says.first()).map_or("", |(_, text)| text)
 }
 
-/// True if the second of two remedies follows from the first: a graph after what it cannot contain.
-pub(in crate::run) fn follows(first: &Remedy, second: &Remedy) -> bool {
-    BEFORE_GRAPH.contains(&first.id) && GRAPHS.contains(&second.id)
+/// The first remedy; with the graph that it makes possible, or with what has to go before a graph.
+pub(in crate::run) fn first_sentences(remedies: &[Remedy]) -> Option<String> {
+    let (first, rest) = remedies.split_first()?;
+    let is = |of: &Remedy, ids: &[&str]| ids.contains(&of.id);
+    let joined = |word: &str, second: &Remedy| {
+        let mut rest = second.text.chars();
+        let then: String = rest.next().into_iter().flat_map(char::to_lowercase).chain(rest).collect();
+        format!("{} {word} {then}", first.text)
+    };
+    Some(match rest.first() {
+        Some(second) if is(first, &BEFORE_GRAPH) && is(second, &GRAPHS) => joined("Then", second),
+        Some(second) if is(first, &GRAPHS) && is(second, &BEFORE_GRAPH) => joined("First", second),
+        _ => first.text.clone(),
+    })
 }
 
 /// True if the gain of a remedy is one of kernels, which the plan of fixes does not have.

@@ -12,7 +12,7 @@ mod sequences;
 
 use profiler_core::attribution::leaf::Cause;
 
-pub(in crate::run) use self::choose::{choose, follows, is_about_kernels, sentence_of};
+pub(in crate::run) use self::choose::{choose, first_sentences, is_about_kernels, sentence_of};
 pub(in crate::run) use self::facts::{Activity, Facts, GraphFacts, Program};
 use self::facts::{Found, Framework};
 use self::patterns::Class;
@@ -117,3 +117,36 @@ const DATA: Option<&str> = Some("https://docs.pytorch.org/docs/stable/data.html"
 const COMPILE: Option<&str> = Some("https://docs.pytorch.org/docs/stable/generated/torch.compile.html");
 const PINNING: Option<&str> = Some("https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html");
 const JAX_TIPS: Option<&str> = Some("https://docs.jax.dev/en/latest/gpu_performance_tips.html");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_complete_and_send_to_no_other_tool() {
+        let mut ids: Vec<&str> = remedies().map(|entry| entry.id).collect();
+        assert!(ids.len() >= 60, "{}", ids.len());
+        for entry in remedies() {
+            let id = entry.id;
+            assert!(
+                id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') && !id.is_empty(),
+                "{id}"
+            );
+            assert!(!entry.recognized.is_empty() && !entry.gain.is_empty(), "{id}");
+            assert!(entry.link.is_none_or(|link| link.starts_with("https://")), "{id}");
+            assert!(entry.subsumes.iter().all(|part| remedy(part).is_some()), "{id} includes what is no remedy");
+            assert!(entry.sentences().count() > 0, "{id}");
+            for sentence in entry.sentences() {
+                assert!(sentence.ends_with('.') && !sentence.contains(['{', '}']), "{id}: {sentence}");
+                for tool in ["py-spy", "erfetto", "nsys", "Nsight", "ncu ", "nvidia-smi", "timeline"] {
+                    assert!(!sentence.contains(tool), "{id}: {sentence}");
+                }
+                let torch = ["torch.", "DataLoader"].iter().any(|word| sentence.contains(word));
+                let jax = ["jax.", "jnp.", "XLA_FLAGS"].iter().any(|word| sentence.contains(word));
+                assert!(!(torch && jax), "{id} mixes two libraries: {sentence}");
+            }
+        }
+        ids.sort_unstable();
+        assert!(ids.windows(2).all(|pair| pair[0] != pair[1]), "{ids:?}");
+    }
+}

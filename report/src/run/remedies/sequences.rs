@@ -48,29 +48,39 @@ pub(super) fn attention_by_hand(facts: &Facts<'_>) -> Option<Found> {
     let is_product = |kernel: &Kernel<'_>| {
         kernel.classes.has(Class::Products) && !kernel.classes.has_any(&[Class::Convolutions, Class::FusedAttention])
     };
-    let mut places = Vec::new();
+    let beside = |kernel: &Kernel<'_>| {
+        let kinds = [Class::Elementwise, Class::Softmax, Class::Cast, Class::Reduction, Class::Fill];
+        kernel.classes.has_any(&kinds) || kernel.name.contains("dropout")
+    };
+    let count = kernels.len();
+    // A step may begin anywhere in the program's loop, so its end is followed by its start.
+    let walk = |from: usize, step: usize| {
+        let mut passed = Vec::new();
+        for distance in 1..=LONGEST.min(count) {
+            let at = (from + distance * step) % count;
+            match kernels[at].1 {
+                kernel if is_product(kernel) => return Some((at, passed)),
+                kernel if beside(kernel) => passed.push(at),
+                _ => return None,
+            }
+        }
+        None
+    };
+    let mut places: Vec<usize> = Vec::new();
     for (at, (_, kernel)) in kernels.iter().enumerate() {
         if !kernel.classes.has(Class::Softmax) || kernel.name.contains("LogSoftMax") || is_log_softmax(kernel.name) {
             continue;
         }
-        let before = (0..at).rev().take(LONGEST).find(|&at| is_product(kernels[at].1));
-        let behind = (at + 1..kernels.len()).take(LONGEST).find(|&at| is_product(kernels[at].1));
-        if let (Some(before), Some(behind)) = (before, behind) {
-            let chain = before + 1..behind;
-            let elementwise = |at: usize| {
-                kernels[at].1.classes.has_any(&[
-                    Class::Elementwise,
-                    Class::Softmax,
-                    Class::Cast,
-                    Class::Reduction,
-                    Class::Fill,
-                ])
-            };
-            if chain.clone().all(elementwise) {
-                places.extend(chain.filter(|at| !places.contains(at)).collect::<Vec<_>>());
-            }
+        if let (Some((before, mut chain)), Some((behind, rest))) = (walk(at, count - 1), walk(at, 1))
+            && before != behind
+        {
+            chain.push(at);
+            chain.extend(rest);
+            places.extend(chain);
         }
     }
+    places.sort_unstable();
+    places.dedup();
     found(facts, &Chain { places }, &[Class::Softmax], 0.05)
 }
 

@@ -62,11 +62,18 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
     },
     RemedyEntry {
         id: "graph_nodes",
-        says: &[(
-            Any,
-            "Make the operations within the graphs fewer and larger: fused kernels (torch.compile), larger batches. Each node \
-             costs the GPU a moment, however it is launched.",
-        )],
+        says: &[
+            (
+                Jax,
+                "Make the operations within the graphs fewer and larger: more of the step in one jax.jit, larger batches. Each node \
+                 costs the GPU a moment, however it is launched.",
+            ),
+            (
+                Any,
+                "Make the operations within the graphs fewer and larger: fused kernels (torch.compile), larger batches. Each node \
+                 costs the GPU a moment, however it is launched.",
+            ),
+        ],
         when: When::If(|facts| launches(facts, facts.program.graphs.used && !facts.program.graphs.is_split)),
         results: Results::Rounding,
         recognized: "graphs launch most of the work",
