@@ -41,6 +41,8 @@ const BEFORE_GRAPH: [&str; 9] = [
     "empty_cache",
     "allocate_once",
 ];
+/// Turns that threads take with a lock come before what each of them does.
+const LOCKS: [&str; 3] = ["gil", "one_launcher", "persistent"];
 const GRAPHS: [&str; 4] = ["graph", "graph_whole", "graph_nodes", "compile"];
 
 struct Candidate {
@@ -75,18 +77,17 @@ pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
     let rank = |of: &Candidate| {
         let before = graph && BEFORE_GRAPH.contains(&of.entry.id);
         match () {
-            () if before && !small(of) => 0,
-            () if graph && GRAPHS.contains(&of.entry.id) => 1,
-            () if before => 2,
-            () if of.addresses => 3,
-            () => 4,
+            () if of.addresses && LOCKS.contains(&of.entry.id) => 0,
+            () if before && !small(of) => 1,
+            () if graph && GRAPHS.contains(&of.entry.id) => 2,
+            () if before => 3,
+            () if of.addresses => 4,
+            () => 5,
         }
     };
     let ties = |of: &Candidate| (of.entry.results, !of.entry.outside);
-    candidates.sort_by(|a, b| {
-        let of_graph = |of: &Candidate| if rank(of) == 3 && !graph { 1 } else { rank(of) };
-        of_graph(a).cmp(&of_graph(b)).then(b.score.total_cmp(&a.score)).then_with(|| ties(a).cmp(&ties(b)))
-    });
+    candidates
+        .sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.score.total_cmp(&a.score)).then_with(|| ties(a).cmp(&ties(b))));
     candidates.truncate(MOST);
     candidates.into_iter().map(finished).collect()
 }
@@ -145,7 +146,7 @@ fn addresses(entry: &RemedyEntry, facts: &Facts<'_>) -> bool {
 
 /// Waits for the interpreter's lock are also what makes launches late.
 fn is_lock(entry: &RemedyEntry, facts: &Facts<'_>) -> bool {
-    ["gil", "one_launcher", "persistent"].contains(&entry.id) && facts.program.activity.is_some()
+    LOCKS.contains(&entry.id) && facts.program.activity.is_some()
 }
 
 fn recognize(entry: &RemedyEntry, facts: &Facts<'_>) -> Option<Found> {

@@ -171,14 +171,17 @@ pub(super) fn chains(facts: &Facts<'_>) -> Option<Found> {
         let apart = [Class::Relayout, Class::Foreach, Class::FusedOptimizer, Class::Fill, Class::LoopOptimizer];
         kernel.classes.has_any(&kinds) && !kernel.classes.has_any(&apart) && kernel.median_ns >= LARGE
     };
+    // A step may begin within a row.
+    let first = kernels.iter().position(|(_, kernel)| !fits(kernel)).unwrap_or(0);
+    let around = (0..kernels.len()).map(|at| Some((first + at) % kernels.len())).chain([None]);
     let mut places = Vec::new();
     let mut run: Vec<usize> = Vec::new();
-    for at in 0..=kernels.len() {
-        if kernels.get(at).is_some_and(|(_, kernel)| fits(kernel)) {
+    for at in around {
+        if let Some(at) = at.filter(|&at| fits(kernels[at].1)) {
             run.push(at);
             continue;
         }
-        // One pass of each run remains.
+        // One pass of each row remains.
         if run.len() >= FEWEST {
             places.extend(&run[1..]);
         }

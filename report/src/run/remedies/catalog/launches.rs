@@ -104,7 +104,6 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "launches matter, and at least 98 % of them are the same in every step",
         gain: "the simulation `launches_free`, less 0.8 to 1.6 us for each node",
         not_when: "the step reads values, allocates with cudaMalloc or changes shapes; Adam needs capturable=True",
-        subsumes: &["python_overhead"],
         link: CUDA_NOTES,
         ..NONE
     },
@@ -131,7 +130,6 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "launches matter, and fewer than 98 % of them are the same in every step",
         gain: "the simulation `launches_free` is the most that fewer launches gain",
         not_when: "shapes change in each step, or the run is shorter than compiling",
-        subsumes: &["python_overhead"],
         link: COMPILE,
         outside: true,
         ..NONE
@@ -147,7 +145,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         when: When::If(|facts| {
             let of_count = facts.count_share(&[Class::Elementwise]);
             let fused = facts.share(&[Class::Triton]) > 0.0;
-            (of_count >= 0.4 && !fused && facts.is(Cause::Launch) && facts.program.graphs.fits).then(|| Found {
+            (of_count >= 0.4 && !fused && facts.is(Cause::Launch) && !facts.program.graphs.used).then(|| Found {
                 share: of_count,
                 gain: Some(facts.without(0.0, of_count * 0.6)),
                 ..Found::default()

@@ -44,11 +44,11 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             "Let cuDNN try its algorithms once: torch.backends.cudnn.benchmark = True. Convolutions take {share} of the time of \
              kernels{at}. This may help if sizes stay the same, and if it is not on already.",
         )],
-        when: When::Shorter(&[Class::Convolutions], 0.3, (1.0, 1.2)),
+        when: When::Shorter(&[Class::Convolutions], 0.3, (1.07, 1.2)),
         results: Results::Rounding,
         certainty: Certainty::Guess,
         recognized: "at least 30 % of kernel time in convolutions",
-        gain: "these kernels up to 1.2 times as fast (an estimate)",
+        gain: "these kernels 1.07 to 1.2 times as fast (an estimate)",
         not_when: "sizes change from step to step",
         link: TUNING,
         outside: true,

@@ -143,8 +143,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             ),
             (
                 Any,
-                "Remove the reads of single values (.item(), .cpu()){at} from the step: keep them on the GPU, and read them every n \
-                 steps. This helps if the CPU does not need them for its next launches; a CUDA graph cannot contain them.",
+                "Remove the reads of single values (.item(), .cpu()){at} from the step: read them every n steps, if the CPU does not \
+                 need them sooner; a CUDA graph cannot contain them.",
             ),
         ],
         when: When::If(|facts| {
