@@ -1,6 +1,7 @@
 //! `gpuwhy report --explain`: the meaning of a term in the report, and how it is measured.
 //!
-//! The explanations are the glossary, which is embedded in this program (see [`entries`]), and the catalogue of remedies.
+//! The explanations are the glossary, which is embedded in this program (see [`entries`]), and the catalogue of
+//! remedies.
 
 mod entries;
 

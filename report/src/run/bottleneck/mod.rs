@@ -65,27 +65,8 @@ pub(in crate::run) fn bottleneck_with(
     let total: u64 = whole.iter().sum();
     let ranking = Ranking::new(attributor, devices);
     let unknown = Cause::CannotTell.total(&whole) as f64 / total.max(1) as f64;
-    if let Some((cause, share, reason, advice)) = abstention(attributor, devices, completeness, unknown) {
-        let (evidence, recommendation) = (vec![reason], advice.to_owned());
-        let shared = cause == Cause::OtherProcess;
-        let program = Program { cause: Some(cause), share, ..Program::default() };
-        let known = shared.then(|| remedies::choose(&Facts::new(program, devices, host, lines, api)));
-        let remedies = known.into_iter().flatten().take(1).collect();
-        let (live, details, ranking, plan) = ((cause, share), Vec::new(), Vec::new(), Vec::new());
-        let phases = Vec::new();
-        return Bottleneck {
-            cause,
-            share,
-            ranking,
-            basis: None,
-            live,
-            evidence,
-            details,
-            recommendation,
-            remedies,
-            phases,
-            plan,
-        };
+    if let Some(withheld) = abstention(attributor, devices, completeness, unknown) {
+        return without_ranking(withheld, &|program| Facts::new(program, devices, host, lines, api));
     }
     let cause = ranking.first();
     let interval = ranking.share(cause);
@@ -167,6 +148,28 @@ pub(in crate::run) fn bottleneck_with(
     let (share, ranking) = (interval.share, ranking.ranked());
     let live = (cause, share);
     Bottleneck { cause, share, ranking, basis, live, evidence, details, recommendation, remedies, phases, plan }
+}
+
+/// The conclusion where no bottleneck can be ranked: cause, share, reason and advice.
+fn without_ranking<'a>(
+    (cause, share, reason, advice): (Cause, f64, String, &'static str),
+    facts: &dyn Fn(Program<'a>) -> Facts<'a>,
+) -> Bottleneck {
+    let shared = cause == Cause::OtherProcess;
+    let known = shared.then(|| remedies::choose(&facts(Program { cause: Some(cause), share, ..Program::default() })));
+    Bottleneck {
+        cause,
+        share,
+        ranking: Vec::new(),
+        basis: None,
+        live: (cause, share),
+        evidence: vec![reason],
+        details: Vec::new(),
+        recommendation: advice.to_owned(),
+        remedies: known.into_iter().flatten().take(1).collect(),
+        phases: Vec::new(),
+        plan: Vec::new(),
+    }
 }
 
 /// For kernels that no remedy fits.

@@ -7,9 +7,9 @@
 //! * The low end of the gain is above [`WORTH`], except for the bottleneck itself and for what a CUDA graph cannot
 //!   contain.
 //! * A remedy that is part of another one is left out.
-//! * What addresses the bottleneck comes first, and of that what a CUDA graph cannot contain before the graph, if it costs
-//!   anything. The rest is ordered by the certainty times the share of a step that it saves in the middle of its range; of equal ones those that
-//!   change no results, then those that need no change of the program.
+//! * What addresses the bottleneck comes first, and of that what a CUDA graph cannot contain before the graph, if it
+//!   costs anything. The rest is ordered by the certainty times the share of a step that it saves in the middle of its
+//!   range; of equal ones those that change no results, then those that need no change of the program.
 
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;

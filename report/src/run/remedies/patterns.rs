@@ -115,10 +115,6 @@ impl Classes {
             return classes.with(Class::Fp64Elements, any(&["float64", "complex128"]));
         }
         let native = name.contains("at::native::");
-        let elementwise = native && any(&ELEMENTWISE);
-        let copies = name.contains("direct_copy_kernel");
-        let unrolled = name.contains("unrolled_elementwise_kernel");
-        let strided = elementwise && name.contains("::elementwise_kernel<");
         let fp32 = is_fp32_product(name);
         let tf32 = any(&["_tf32f32_", "_tf32tf32_", "_sss_"]) && !fp32
             || name.contains("cutlass")
@@ -149,7 +145,6 @@ impl Classes {
             "conv2d",
             "conv_",
         ]) && !flash;
-        let reduction = native && name.contains("reduce_kernel<");
         let rules = [
             (Class::Fp32Products, fp32),
             (Class::Tf32Products, tf32),
@@ -161,6 +156,20 @@ impl Classes {
             (Class::Unaligned, is_unaligned(name)),
             (Class::Products, fp32 || tf32 || half && !flash || fp8 || fp64 || any(&["gemm", "nvjet", "gemv"])),
             (Class::Convolutions, convolution),
+        ];
+        rules.into_iter().fold(classes, |classes, (class, has)| classes.with(class, has)).with_others(name, flash)
+    }
+
+    /// Adds the classes of kernels that are no products.
+    fn with_others(self, name: &str, flash: bool) -> Self {
+        let any = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+        let native = name.contains("at::native::");
+        let elementwise = native && any(&ELEMENTWISE);
+        let copies = name.contains("direct_copy_kernel");
+        let unrolled = name.contains("unrolled_elementwise_kernel");
+        let strided = elementwise && name.contains("::elementwise_kernel<");
+        let reduction = native && name.contains("reduce_kernel<");
+        let rules = [
             (Class::LayoutChange, any(&["nchwToNhwcKernel", "nhwcToNchwKernel", "nhwcAddPaddingKernel"])),
             (
                 Class::Nchw,
@@ -221,7 +230,7 @@ impl Classes {
             (Class::BoolReduction, reduction && name.contains("<bool")),
             (Class::Reduction, reduction),
         ];
-        rules.into_iter().fold(classes, |classes, (class, has)| classes.with(class, has))
+        rules.into_iter().fold(self, |classes, (class, has)| classes.with(class, has))
     }
 
     fn with(self, class: Class, has: bool) -> Self {
