@@ -31,6 +31,16 @@ fn without_a_word_all_are_listed() {
 }
 
 #[test]
+fn remedies_are_listed_and_explained() {
+    let said = text(&explain(&["remedies"]).stdout);
+    assert!(said.contains("tf32") && said.contains("fused_optimizer"), "{said}");
+    let said = text(&explain(&["sdpa"]).stdout);
+    for words in ["scaled_dot_product_attention", "Recognized by: ", "Gain: ", "Not when: ", "https://"] {
+        assert!(said.contains(words), "{words} is missing: {said}");
+    }
+}
+
+#[test]
 fn an_unknown_word_is_answered_with_the_nearest_one() {
     let output = explain(&["no_sinks"]);
     assert_eq!(output.status.code(), Some(2));

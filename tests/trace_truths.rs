@@ -95,6 +95,23 @@ fn work_on_a_result_belongs_to_the_read_of_it() {
 }
 
 #[test]
+fn the_first_remedy_is_the_change_that_was_measured() {
+    for (name, id) in [
+        ("busy_cores", "cores"),
+        ("changing", "pinned"),
+        ("checkpoint", "save_less"),
+        ("d2d_clones", "device_copies"),
+        ("file_log", "file_output"),
+        ("hf_generate", "attention_build"),
+        ("numpy_post", "reduce_first"),
+        ("sleeper", "sleep"),
+    ] {
+        let report = report(name);
+        assert_eq!(report["bottleneck"]["remedies"][0]["id"], id, "{name}: {}", report["bottleneck"]["remedies"]);
+    }
+}
+
+#[test]
 fn a_program_with_two_phases_is_judged_from_its_start() {
     let report = report("changing");
     let evidence = report["bottleneck"]["evidence"].to_string();

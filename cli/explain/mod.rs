@@ -1,6 +1,7 @@
 //! `gpuwhy report --explain`: the meaning of a term in the report, and how it is measured.
 //!
-//! The explanations are the glossary, which is embedded in this program: see [`entries`].
+//! The explanations are the glossary, which is embedded in this program (see [`entries`]), and the catalogue of
+//! remedies.
 
 mod entries;
 
@@ -8,12 +9,15 @@ use std::io::{self, Write as _};
 
 use anyhow::Result;
 use console::style;
+use gpuwhy_report::run::remedies::{self, RemedyEntry};
 use gpuwhy_report::text_format::printable;
 use profiler_core::attribution::leaf::Leaf;
 
 use crate::{message, prose};
 use entries::{Entries, FILE, GlossaryEntry};
 
+/// Word that lists the remedies.
+const REMEDIES: &str = "remedies";
 /// Exit code when the term is unknown.
 const UNKNOWN: u8 = 2;
 
@@ -23,13 +27,16 @@ pub fn run(word: &str) -> Result<u8> {
     let entries = Entries::read();
     let text = if word.is_empty() {
         list(&entries)
+    } else if word == REMEDIES {
+        let ids: Vec<&str> = remedies::remedies().map(|entry| entry.id).collect();
+        format!("{}\n{}", style("Remedies").bold(), prose::wrapped(&ids.join(", "), 2))
     } else {
-        let found = entries.about(word);
-        if found.is_empty() {
+        let known = entries.about(word).into_iter().map(text);
+        let texts: Vec<String> = known.chain(remedies::remedy(word).map(remedy)).collect();
+        if texts.is_empty() {
             message::say(&unknown(&entries, word));
             return Ok(UNKNOWN);
         }
-        let texts: Vec<String> = found.into_iter().map(text).collect();
         texts.join("\n")
     };
     io::stdout().write_all(text.as_bytes())?;
@@ -57,13 +64,31 @@ fn text(entry: &GlossaryEntry) -> String {
     text + &format!("  [{FILE}]\n")
 }
 
+fn remedy(entry: &RemedyEntry) -> String {
+    let mut text = format!("{}\n", style(format!("{} (remedy)", entry.id)).bold());
+    for sentence in entry.sentences() {
+        text.push_str(&prose::wrapped(&sentence, 2));
+    }
+    let not_when = Some(entry.not_when).filter(|words| !words.is_empty()).map(|words| format!("Not when: {words}."));
+    let outside = entry.outside.then(|| "It can be tried without a change of the program.".to_owned());
+    let lines = [
+        Some(format!("Recognized by: {}.", entry.recognized)),
+        Some(format!("Gain: {}.", entry.gain)),
+        not_when,
+        Some(format!("Certainty: {}; {}.", entry.certainty.words(), entry.results.words())),
+        outside,
+    ];
+    lines.into_iter().flatten().for_each(|line| text.push_str(&prose::wrapped(&line, 2)));
+    text + &entry.link.map(|link| format!("  [{link}]\n")).unwrap_or_default()
+}
+
 fn list(entries: &Entries) -> String {
     let mut text = String::new();
     for (heading, rows) in [("Terms, with their names in JSON", false), ("Words and names of the report", true)] {
         let words = entries.titles(rows).join(", ");
         text.push_str(&format!("{}\n{}\n", style(heading).bold(), prose::wrapped(&words, 2)));
     }
-    text.push_str("gpuwhy report --explain WORD prints one of them.\n");
+    text.push_str("gpuwhy report --explain WORD prints one of them; --explain remedies lists the remedies.\n");
     text
 }
 

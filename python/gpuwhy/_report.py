@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, Tuple, cast
 
-from ._schema import CompletenessJson, DeviceJson, Fix, Ranked, ReportJson, Scenario, BottleneckJson
+from ._schema import CompletenessJson, DeviceJson, Fix, Ranked, Remedy, ReportJson, Scenario, BottleneckJson
 from ._tables import Table
 
 # Leaves in which the device works; the sum of the others is idle time.
@@ -24,6 +24,8 @@ class Bottleneck:
         """Its part of a typical step, or of the time after start-up, 0 to 1."""
         self.evidence: tuple[str, ...] = tuple(raw["evidence"])
         self.recommendation: str = raw["recommendation"]
+        self.remedies: tuple[Remedy, ...] = tuple(raw.get("remedies", ()))
+        """What to change, the first to try first; `recommendation` begins with it. Empty in reports of older versions."""
         self.ranking: tuple[Ranked, ...] = tuple(raw["ranking"])
         self.plan: tuple[Fix, ...] = tuple(raw["plan"])
         """What to do first, what it brings (`speedup`, with the interval `low` to `high`), and the bottleneck then."""

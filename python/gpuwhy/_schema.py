@@ -23,6 +23,19 @@ class Fix(TypedDict):
     then: Optional[str]
 
 
+class Remedy(TypedDict):
+    id: str
+    text: str
+    at: Optional[str]
+    results: str
+    certainty: str
+    speedup: Optional[float]
+    low: Optional[float]
+    high: Optional[float]
+    link: Optional[str]
+    outside: bool
+
+
 class Basis(TypedDict):
     steps: int
     set_aside: int
@@ -37,6 +50,7 @@ class BottleneckJson(TypedDict):
     basis: Optional[Basis]
     evidence: List[str]
     recommendation: str
+    remedies: List[Remedy]
     plan: List[Fix]
 
 

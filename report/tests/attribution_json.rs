@@ -140,7 +140,11 @@ wire! {
     Api { name: String, calls: u64, failed: u64, total_ns: u64, max_ns: u64 }
     Bottleneck {
         cause: String, share: f64, ranking: Vec<Ranked>, basis: Option<Basis>, evidence: Vec<String>,
-        recommendation: String, plan: Vec<Fix>,
+        recommendation: String, remedies: Vec<RemedyOf>, plan: Vec<Fix>,
+    }
+    RemedyOf {
+        id: String, text: String, at: Option<String>, results: String, certainty: String, speedup: Option<f64>, low: Option<f64>,
+        high: Option<f64>, link: Option<String>, outside: bool,
     }
     Fix {
         kind: String, action: String, because: Option<String>, speedup: f64, low: f64, high: f64, then: Option<String>,

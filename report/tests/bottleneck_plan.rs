@@ -82,9 +82,8 @@ fn reads_go_before_the_graph_that_cannot_contain_them() {
     );
     assert!(text.contains("Then the bottleneck is kernel launches. Fix 2: "), "{text}");
     let advice = &report.bottleneck.recommendation;
-    let change =
-        "Remove the reads of single values (.item(), .cpu()) from the step. Then launch fewer, larger operations";
-    assert!(advice.starts_with(change), "{advice}");
+    assert!(advice.starts_with("Remove the reads of single values (.item(), .cpu()) from the step"), "{advice}");
+    assert!(advice.contains(" Then launch fewer, larger operations"), "{advice}");
     // Also if the reads matter only once there is a graph.
     (2..12).for_each(|of| assert_sound(&layers_with_a_read(of).report()));
     // Without reads it comes first.

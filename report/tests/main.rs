@@ -48,6 +48,7 @@ mod monitoring_recorded;
 mod program_counters;
 mod ranks;
 mod ranks_simulated;
+mod remedies;
 mod report_advice;
 mod stable_names;
 mod support;

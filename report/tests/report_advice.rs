@@ -100,7 +100,9 @@ fn values_that_the_host_reads_stand_in_the_way_of_a_graph() {
         gpu(0).d2h(MemoryKind::Pinned, 4).at(at + 158).lasting(1).launched(scenario, 1, at + 150, 6);
     });
     let report = of_cause(&scenario, Cause::Launch);
-    assert!(report.bottleneck.recommendation.ends_with("a graph cannot contain them."), "{}", report.summary());
+    let advice = &report.bottleneck.recommendation;
+    assert!(advice.contains("emove the reads of single values"), "{}", report.summary());
+    assert!(advice.contains("a CUDA graph cannot contain them."), "{}", report.summary());
     let said = "The CPU read a value from the GPU 300 times (4 B each)";
     assert!(report.bottleneck.evidence.iter().any(|sentence| sentence.contains(said)), "{}", report.summary());
 }

@@ -39,6 +39,14 @@ pub(super) fn write(page: &mut String, report: &Report) {
         page.push_str("</ul>\n");
     }
     let _ = writeln!(page, "<p class=\"advice\"><b>What to do:</b> {}</p>", escaped(&bottleneck.recommendation));
+    let further = bottleneck.further_remedies();
+    if !further.is_empty() {
+        page.push_str("<ol class=\"plan\" start=\"2\">\n");
+        for sentence in &further {
+            let _ = writeln!(page, "<li>{}</li>", escaped(sentence));
+        }
+        page.push_str("</ol>\n");
+    }
     if !bottleneck.plan.is_empty() {
         page.push_str("<ol class=\"plan\">\n");
         for (index, step) in bottleneck.plan.iter().enumerate() {

@@ -7,7 +7,7 @@ use gpuwhy_trace::record::{Device, Loss};
 use gpuwhy_trace::utilization::Utilization;
 use profiler_core::attribution::{Attributor, DeviceAccount};
 
-use super::bottleneck::bottleneck_of;
+use super::bottleneck::bottleneck_with;
 use super::compute;
 use super::library::Library;
 use super::limits::limits;
@@ -59,16 +59,18 @@ impl Report {
         let mut ranges = RangesReport::of(attributor, dictionary);
         ranges.iter_mut().for_each(|ranges| ranges.divide(&devices));
         let host = HostReport::of(attributor, dictionary, &devices, completeness.loss.failed_samples);
-        let bottleneck = bottleneck_of(attributor, &devices, host.as_ref(), &completeness);
+        let (api, kernel_lines) = (api_rows(attributor, dictionary), KernelLines::of(attributor, dictionary));
+        let known = (kernel_lines.as_ref(), &api[..]);
+        let bottleneck = bottleneck_with(attributor, &devices, host.as_ref(), &completeness, known);
         Self {
             process: session.clone(),
             observed_ns: attributor.observed_ns(),
             completeness,
             devices,
-            api: api_rows(attributor, dictionary),
+            api,
             host,
             kernel_libraries: LibraryRow::all(attributor, dictionary),
-            kernel_lines: KernelLines::of(attributor, dictionary),
+            kernel_lines,
             ranges,
             memory: MemoryReport::of(attributor, dictionary),
             bottleneck,

@@ -247,51 +247,14 @@ pub(super) fn clock_sentence(gauges: &GaugeSums) -> Option<String> {
     Some(format!("The clock was lowered {} of the time by {}{power}.", percent(share), reason.words()))
 }
 
-/// Advice for the largest limit of the computation; `None` without usable samples.
-pub(super) fn advice(devices: &[DeviceReport]) -> Option<&'static str> {
+/// The largest limit of the computation, and true if it is memory in the L1 cache; `None` without usable samples.
+pub(super) fn largest(devices: &[DeviceReport]) -> Option<(Limit, bool)> {
     let computing = |device: &&DeviceReport| device.steady_leaves[Leaf::Compute as usize];
     let device = devices.iter().max_by_key(computing)?;
     let limits = device.limits.as_ref().filter(|limits| limits.tells())?;
     let (first, share) = limits.ranked().into_iter().next()?;
     // A limit that is only one of several similar ones does not justify advice.
-    if share < 0.25 {
-        return None;
-    }
-    Some(match first {
-        Limit::Tensor => {
-            "Tensor cores are the largest limit: use a lower precision (bf16, fp8), or do less work (sparsity, a smaller \
-             model)."
-        }
-        Limit::Memory if bound_by(device, Roof::L1) => {
-            "Shared memory and the L1 cache are the largest limit: look for bank conflicts and uncoalesced accesses (gpuwhy kernels), \
-             and keep values in registers."
-        }
-        Limit::Memory => {
-            "Memory is the largest limit: fuse kernels so that data are read once (torch.compile, fused attention and optimizers), use \
-             smaller types, and channels-last for convolutions."
-        }
-        Limit::Issue => {
-            "The issue of instructions is the largest limit: move matrix products to tensor cores (TF32 or bf16), vectorize loads, and \
-             do less work per element."
-        }
-        Limit::Latency => {
-            "Latency is the largest limit: kernels wait for memory or for their own results. Larger tiles and more independent \
-             work per thread hide that; `gpuwhy kernels` tells what each kernel waits for."
-        }
-        Limit::Occupancy => {
-            "Too few resident warps to hide latency are the largest limit: fewer registers and less shared memory per block, or other block \
-             sizes. `gpuwhy kernels` tells which of them limits."
-        }
-        Limit::IdleMultiprocessors => {
-            "Idle multiprocessors are the largest limit: use larger batches or shapes so that grids fill the GPU, or run \
-             independent kernels on several streams."
-        }
-        Limit::LoweredClock => {
-            "The lowered clock is the largest limit: see which limit does that (power or temperature), raise it if you may, or use a lower \
-             precision, which needs less power."
-        }
-        Limit::Unresolved => return None,
-    })
+    (share >= 0.25).then(|| (first, first == Limit::Memory && bound_by(device, Roof::L1)))
 }
 
 /// True if `wanted` is the roofline of most memory-limited kernels.

@@ -32,6 +32,7 @@ pub(crate) mod monitor;
 mod names;
 mod price;
 mod ranges;
+pub mod remedies;
 mod sequence;
 mod step_kinds;
 mod text;
@@ -42,11 +43,12 @@ pub use bottleneck::bottleneck_of;
 pub use live_state::{STARTING_UP, WINDOWS_KEPT};
 pub(crate) use model::loss_sentence;
 pub use model::{
-    ApiRow, Awaited, Bottleneck, BurstRow, BurstTable, CallLineRow, CaptureRow, CaptureTable, CauseRow, ComputeLimits,
-    ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject, GridClass, HostReport,
-    KernelGeometry, KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LaunchSite, LibraryRow, LineRow,
+    ApiRow, Awaited, Bottleneck, BurstRow, BurstTable, CallLineRow, CaptureRow, CaptureTable, CauseRow, Certainty,
+    ComputeLimits, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject, GridClass,
+    HostReport, KernelGeometry, KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LaunchSite, LibraryRow, LineRow,
     LockHolderRow, MemoryReport, MemoryRow, NamedLimits, PeakBy, PhaseRow, PlanStep, RangeRow, RangesReport, Ranked,
-    RecoverableBy, Report, RunPart, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced,
+    RecoverableBy, Remedy, Report, Results, RunPart, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps,
+    Untraced,
 };
 pub use price::{RunCost, Saving};
 

@@ -88,6 +88,7 @@ pub(crate) fn bottleneck(report: &Report, samples: &SampleTotals) -> Bottleneck 
         live: (cause, share),
         evidence,
         details: Vec::new(),
+        remedies: Vec::new(),
         recommendation: advice(report.bursts.as_ref().map_or(0, |bursts| bursts.rows.len()), report.shown_ns()),
         phases: Vec::new(),
         plan: Vec::new(),

@@ -1,14 +1,14 @@
-//! Evidence and advice from samples of the launching threads: the line, and what it waited for.
+//! Evidence from samples of the launching threads: the line, and what it waited for.
 //!
-//! A line is named with its cost; the advice follows the cause of most of the sampled time. If samples cover
+//! A line is named with its cost; what the threads do in most of the sampled time selects remedies. If samples cover
 //! less than half of the cause's time, the inference without them is used.
 
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::{ScenarioKind as Scenario, WORTH_DOING, WhatIf};
 
-use super::advice::GraphFit;
 use super::main_work::{MainWork, gain_without};
+use crate::run::remedies::Activity;
 use crate::run::{CauseRow, HostReport, LineRow};
 use crate::text_format::{counted, duration, percent};
 use crate::words::{about, activity, capitalized};
@@ -218,23 +218,10 @@ pub(super) fn locked(host: &HostReport) -> Option<[String; 2]> {
     })
 }
 
-/// Advice on the interpreter's lock, by its holder.
-pub(super) fn lock_advice(host: &HostReport) -> String {
-    match host.lock_holders.first() {
-        Some(row) if row.calls_cuda => {
-            "Launch from one thread in each process: threads that launch take turns with the interpreter's lock (GIL), so \
-             they launch no faster than one."
-                .to_owned()
-        }
-        Some(row) => format!(
-            "Free the interpreter's lock (GIL) for the launching thread: move the work of {} into a process, or to a \
-             library that releases the lock.",
-            row.place()
-        ),
-        None => "Free the interpreter's lock (GIL) for the launching thread: move the other Python threads (loaders, \
-                 loggers, metrics) into processes."
-            .to_owned(),
-    }
+/// Waiting for the interpreter's lock, by its holder.
+pub(super) fn lock_activity(host: &HostReport) -> Activity {
+    let launches = host.lock_holders.first().is_some_and(|row| row.calls_cuda);
+    if launches { Activity::LockOfLauncher } else { Activity::LockOfOther }
 }
 
 /// Gain of the program without a line, at most that without any host work.
@@ -273,55 +260,37 @@ fn line_sentence(part: &Part, without: &str) -> String {
     }
 }
 
-/// Advice for the cause of most of the sampled time of `cause`; `None` if it adds nothing to the advice on
-/// the cause.
-pub(super) fn advice(host: &HostReport, cause: Cause, graphs: GraphFit) -> Option<String> {
+/// What the launching threads do in most of the sampled time of `cause`, and where: `at train.py:42 (main)`.
+pub(super) fn doing(host: &HostReport, cause: Cause) -> Option<(Activity, Option<String>)> {
     if let Some(place) = started_workers(host) {
-        return Some(START_WORKERS_ONCE.replace("{at}", &place));
+        return Some((Activity::StartsWorkers, Some(place)));
     }
     let largest = host.causes.iter().find(|row| row.cause.leaf().cause() == cause)?.cause;
     // A line with most of the time says more than the sum of an activity over all lines.
     let main = if cause == Cause::HostCpu { MainWork::of(host) } else { None };
     let largest = main.map_or(largest, |work| work.cause);
     if largest == HostCause::InterpreterLock {
-        return Some(lock_advice(host));
+        return Some((lock_activity(host), None));
     }
     // The cause and the line belong together.
     let line = host.lines.iter().find(|row| row.cause == largest);
-    let advice = match line {
+    let activity = match line {
         Some(row) if row.is_backward() && matches!(largest, HostCause::Code | HostCause::Lock) => {
-            if graphs.partly_used() { BACKWARD_OF_GRAPHS } else { BACKWARD }
+            // The advice on the backward pass names it already.
+            let place = row.at_place().replace(", in the backward pass", "");
+            return Some((Activity::Backward, Some(place)));
         }
         Some(row) if starts_commands(host, row) => {
             let row = LineRow { within: None, ..row.clone() };
-            return Some(COMMANDS.replace("{at}", &row.at_place()));
+            return Some((Activity::StartsCommands, Some(row.at_place())));
         }
-        Some(row) if waits_for_condition(row) => WAITS_FOR_RESULT,
-        Some(row) if is_checkpoint(row) => CHECKPOINT,
-        _ => usual_advice(host, cause, largest)?,
+        Some(row) if waits_for_condition(row) => Activity::WaitsForResult,
+        Some(row) if is_checkpoint(row) => Activity::Checkpoint,
+        _ => Activity::Does(if cause == Cause::DataLoading { loader_activity(host) } else { largest }),
     };
-    let place = line.map_or_else(|| "there".to_owned(), LineRow::at_place);
-    // The advice on the backward pass names it already.
-    let place = if [BACKWARD, BACKWARD_OF_GRAPHS].contains(&advice) {
-        place.replace(", in the backward pass", "")
-    } else {
-        place
-    };
-    Some(advice.replace("{at}", &place))
+    Some((activity, line.map(LineRow::at_place)))
 }
 
-/// The CPU's part of a backward pass, which no program can do without.
-const BACKWARD: &str = "The CPU takes this time for the backward pass, which is called {at}. Make it launch less: \
-                        torch.compile, a CUDA graph (torch.cuda.make_graphed_callables), fewer and larger operations.";
-/// The same for a program that launches some of its work with graphs.
-const BACKWARD_OF_GRAPHS: &str = "The CPU takes this time for the backward pass, which is called {at}. CUDA graphs already launch \
-                                  part of the work: capture more of the step in one graph, or make the operations fewer \
-                                  and larger.";
-const COMMANDS: &str = "A command is started {at}: read what it reads instead, or start it less often.";
-const WAITS_FOR_RESULT: &str = "The launching thread waits for another thread or process {at}: have the result ready earlier \
-                                (a deeper queue), or find out what keeps the other one busy.";
-const START_WORKERS_ONCE: &str = "Worker processes are started again for each epoch {at}: DataLoader(..., \
-                                  persistent_workers=True).";
 /// Minimum share of the time, and number of samples, in which a launching thread starts processes.
 const STARTS_SHARE: f64 = 0.1;
 const STARTS_SAMPLES: u64 = 5;
@@ -353,9 +322,6 @@ fn waits_for_condition(row: &LineRow) -> bool {
     row.cause == HostCause::Lock && row.within.as_ref().is_some_and(|(function, _)| function == "Condition.wait")
 }
 
-const CHECKPOINT: &str = "Write checkpoints less often, or in another thread (torch.distributed.checkpoint.async_save): they \
-                          are written {at}.";
-
 fn is_checkpoint(row: &LineRow) -> bool {
     let files = [row.within.as_ref().map_or("", |(_, file)| file), &row.file];
     let writers = ["torch/serialization.py", "safetensors/", "distributed/checkpoint/"];
@@ -367,73 +333,10 @@ pub(super) fn writes_checkpoints(host: &HostReport) -> bool {
     host.lines_of(Cause::HostCpu).next().is_some_and(is_checkpoint)
 }
 
-/// Advice with `{at}` in place of the line of the activity `largest` that costs most.
-fn usual_advice(host: &HostReport, cause: Cause, largest: HostCause) -> Option<&'static str> {
-    if cause == Cause::DataLoading {
-        // All waiting is compared as one sum with each kind of work: the activity of the workers only selects
-        // the advice.
-        let of = |causes: &[HostCause]| host.seen_with(causes);
-        let work = LOADER.into_iter().filter(|cause| !WAITS.contains(cause)).max_by_key(|&cause| of(&[cause]))?;
-        if of(&[work]) >= of(&WAITS) {
-            return Some(loader_advice(work));
-        }
-        return Some(loader_advice(waits_for(host)));
-    }
-    match largest {
-        HostCause::GarbageCollection => Some(
-            "Keep Python's garbage collection out of the loop: gc.freeze() and gc.disable() after start-up with gc.collect() \
-             at the end of each epoch, or a larger gc.set_threshold(). This helps when few reference cycles are made.",
-        ),
-        HostCause::Io | HostCause::Disk => Some(
-            "Move the input or output {at} to another thread (checkpoints, logs), and keep in memory what is read \
-             again.",
-        ),
-        HostCause::Preempted => Some(
-            "Give the launching thread a free core: other threads or processes use them all. Run fewer of them (worker \
-             processes, OMP_NUM_THREADS), use more cores, or pin the thread to one.",
-        ),
-        HostCause::Lock | HostCause::Poll | HostCause::Child => Some(
-            "The launching thread waits for another thread or process {at}: have the result ready earlier (a deeper \
-             queue, more workers), or find out what keeps the other one busy.",
-        ),
-        HostCause::Sleep => Some("Remove the sleep {at} from the loop."),
-        HostCause::Memory => Some(
-            "Touch memory before the loop and reuse it: page faults and mappings on the launching thread come from fresh \
-             host buffers (or from too little memory).",
-        ),
-        HostCause::Code => {
-            Some("Move the work {at} out of the loop: do it less often, in another process, or on the GPU.")
-        }
-        _ => None,
-    }
-}
-
-fn loader_advice(cause: HostCause) -> &'static str {
-    match cause {
-        HostCause::LoaderInline => {
-            "Prepare batches in worker processes: DataLoader(..., num_workers=4, pin_memory=True). More workers help while \
-             CPU cores are free."
-        }
-        HostCause::LoaderCollate => {
-            "Join and pin batches outside of the launching thread (num_workers > 0 joins them in the workers, pin_memory=True \
-             pins in a thread of its own), and join fewer, larger pieces."
-        }
-        HostCause::LoaderReceive => {
-            "The batch is ready and taking it over costs: return tensors rather than Python objects from the workers, \
-             raise prefetch_factor, or pin in the loader's thread (pin_memory=True)."
-        }
-        HostCause::LoaderWaitIo => {
-            "The workers wait for storage or the network. Use more of them (num_workers), so that more requests are under way \
-             at once; or faster or local storage, larger files (shards), a cache."
-        }
-        HostCause::LoaderWaitIdle => {
-            "The workers were idle while the step waited: raise prefetch_factor, keep them alive between epochs \
-             (persistent_workers=True), and look for what they wait for (a lock, a queue, the main process). If that is \
-             the network or a server, use more of them (num_workers)."
-        }
-        _ => {
-            "The workers do not keep up: more of them (num_workers) while free cores remain, or a cheaper transform \
-             (smaller decoding, on the device, done beforehand)."
-        }
-    }
+/// What the loader does. All waiting is compared as one sum with each kind of work: the activity of the workers
+/// only selects the advice.
+fn loader_activity(host: &HostReport) -> HostCause {
+    let of = |causes: &[HostCause]| host.seen_with(causes);
+    let work = LOADER.into_iter().filter(|cause| !WAITS.contains(cause)).max_by_key(|&cause| of(&[cause]));
+    work.filter(|&work| of(&[work]) >= of(&WAITS)).unwrap_or_else(|| waits_for(host))
 }

@@ -1,13 +1,12 @@
-//! Selection of the bottleneck: the cause with the most recoverable time, its evidence, and one piece of
-//! advice.
+//! Selection of the bottleneck: the cause with the most recoverable time, its evidence, and its remedies.
 //!
 //! Causes are ranked by the time that removing them would recover; computation is the bottleneck when that is
 //! little for all of them. Shares refer to the time of steady steps if steps were found. If the records do
 //! not support a conclusion, the report states that and the reason.
 
-mod advice;
 mod builds;
 mod evidence;
+mod graphs;
 mod host;
 mod live;
 mod main_work;
@@ -19,16 +18,17 @@ mod ranking;
 use gpuwhy_trace::completeness::Completeness;
 use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, CallKind};
-use profiler_core::whatif::ScenarioKind;
 
-use self::advice::GraphFit;
 pub(in crate::run) use self::evidence::{best_case_if_fixed, copies_without_link};
+use self::graphs::GraphFit;
 pub(crate) use self::live::LiveBottleneck;
+use self::main_work::MainWork;
 use self::ranking::Ranking;
 use super::call_lines;
+use super::remedies::{self, Facts, Program};
 use super::step_kinds::kinds_sentence;
 use super::waits::awaited_sentence;
-use super::{Bottleneck, DeviceReport, HostReport, PlanStep, StepBasis, limits};
+use super::{ApiRow, Bottleneck, DeviceReport, HostReport, KernelLines, Remedy, StepBasis, limits};
 use crate::text_format::{counted, duration, percent};
 use crate::words;
 
@@ -50,30 +50,27 @@ pub fn bottleneck_of(
     host: Option<&HostReport>,
     completeness: &Completeness,
 ) -> Bottleneck {
+    bottleneck_with(attributor, devices, host, completeness, (None, &[]))
+}
+
+/// Like [`bottleneck_of`], with the lines that launch kernels, and the calls, for remedies.
+pub(in crate::run) fn bottleneck_with(
+    attributor: &Attributor,
+    devices: &[DeviceReport],
+    host: Option<&HostReport>,
+    completeness: &Completeness,
+    (lines, api): (Option<&KernelLines>, &[ApiRow]),
+) -> Bottleneck {
     let whole = sum(devices.iter().map(|device| &device.steady_leaves));
     let total: u64 = whole.iter().sum();
     let ranking = Ranking::new(attributor, devices);
     let unknown = Cause::CannotTell.total(&whole) as f64 / total.max(1) as f64;
-    if let Some((cause, share, reason, advice)) = abstention(attributor, devices, completeness, unknown) {
-        let (evidence, recommendation) = (vec![reason], advice.to_owned());
-        let (live, details, ranking, plan) = ((cause, share), Vec::new(), Vec::new(), Vec::new());
-        let phases = Vec::new();
-        return Bottleneck {
-            cause,
-            share,
-            ranking,
-            basis: None,
-            live,
-            evidence,
-            details,
-            recommendation,
-            phases,
-            plan,
-        };
+    if let Some(withheld) = abstention(attributor, devices, completeness, unknown) {
+        return without_ranking(withheld, &|program| Facts::new(program, devices, host, lines, api));
     }
     let cause = ranking.first();
     let interval = ranking.share(cause);
-    let graphs = GraphFit::of(attributor);
+    let fit = GraphFit::of(attributor);
     let mut evidence = vec![evidence::headline(cause, &ranking, devices, &whole)];
     evidence.extend(devices.iter().filter_map(|device| device.typical?.kinds).take(1).map(kinds_sentence));
     let longest = attributor.devices().max_by_key(|account| account.window_ns());
@@ -104,7 +101,7 @@ pub fn bottleneck_of(
     let locked = host.filter(|_| cause == Cause::Launch).and_then(host::locked);
     evidence.splice(1..1, locked.iter().flatten().cloned());
     if cause == Cause::Launch {
-        evidence.push(advice::graph_sentence(graphs));
+        evidence.push(graphs::graph_sentence(fit));
     }
     evidence.extend(builds::sentences(cause, &ranking, devices));
     if cause == Cause::OtherProcess {
@@ -127,80 +124,76 @@ pub fn bottleneck_of(
         set_aside: devices.iter().map(|steady| steady.set_aside.len() as u64).sum(),
         share: interval,
     });
-    let plan = if stretched { Vec::new() } else { plan::plan(cause, devices, graphs, host) };
-    let by_samples = match cause {
-        Cause::KernelBuild => Some(builds::advice(seen, devices)),
-        _ => seen.and_then(|seen| host::advice(seen, cause, graphs)),
+    let plan = if stretched { Vec::new() } else { plan::plan(cause, devices, fit, host) };
+    let doing = seen.and_then(|seen| host::doing(seen, cause));
+    let doing = doing.or_else(|| locked.as_ref().and(host).map(|host| (host::lock_activity(host), None)));
+    let program = Program {
+        cause: Some(cause),
+        share: interval.share,
+        graphs: fit.facts(),
+        small_copies: evidence::small_copies(devices).is_some(),
+        small_reads: evidence::small_reads(devices).is_some(),
+        reads_sizes: evidence::reads_sizes(devices),
+        first_fix: plan.first().map(|step| step.kind),
+        best_case: best_case_if_fixed(cause, devices),
+        activity: doing.as_ref().map(|(activity, _)| *activity),
+        activity_at: doing.as_ref().and_then(|(_, at)| at.as_deref()),
+        main_work: seen.filter(|_| cause == Cause::HostCpu).and_then(MainWork::of).map(|work| work.gain()),
+        limit: limits::largest(devices),
+        shared: other_process::largest(devices).is_some(),
+        stretched,
+        builds_only: builds::are_the_host_work(devices),
     };
-    let recommendation = match by_samples {
-        Some(advice) => advice,
-        None if locked.is_some() => host.map(host::lock_advice).unwrap_or_default(),
-        None => {
-            let usual = || without_samples(cause, &whole, graphs, devices, stretched);
-            first_change(cause, &plan, &whole, graphs, devices, host).unwrap_or_else(usual)
-        }
-    };
+    let remedies = remedies::choose(&Facts::new(program, devices, host, lines, api));
+    let recommendation = recommendation(cause, &remedies, devices, stretched);
     let (share, ranking) = (interval.share, ranking.ranked());
     let live = (cause, share);
-    Bottleneck { cause, share, ranking, basis, live, evidence, details, recommendation, phases, plan }
+    Bottleneck { cause, share, ranking, basis, live, evidence, details, recommendation, remedies, phases, plan }
 }
 
-/// Advice on launches that begins with the plan's first step, if that is not about launches itself.
-fn first_change(
-    cause: Cause,
-    plan: &[PlanStep],
-    whole: &Leaves,
-    graphs: GraphFit,
-    devices: &[DeviceReport],
-    host: Option<&HostReport>,
-) -> Option<String> {
-    let first = plan.first().filter(|_| cause == Cause::Launch)?;
-    let change = match first.kind {
-        ScenarioKind::NoReadbacks => {
-            let change = if evidence::reads_sizes(devices) { advice::REPLACE_SIZES } else { advice::REPLACE_READS };
-            let at = host.and_then(|host| call_lines::main_place(host, CallKind::Wait));
-            change.replace("{at}", &at.map(|place| format!(" at {place}")).unwrap_or_default())
-        }
-        ScenarioKind::NoSyncs | ScenarioKind::NoAllocations => words::capitalized(&first.action) + ".",
-        _ => return None,
-    };
-    let then = advice::advice(cause, whole, graphs);
-    let mut rest = then.chars();
-    let then: String = rest.next().into_iter().flat_map(char::to_lowercase).chain(rest).collect();
-    Some(format!("{change} Then {then}"))
-}
-
-/// Advice without samples of the launching threads. `stretched`: measuring kernels made steps longer.
-fn without_samples(
-    cause: Cause,
-    whole: &Leaves,
-    graphs: GraphFit,
-    devices: &[DeviceReport],
-    stretched: bool,
-) -> String {
-    let usual = advice::advice(cause, whole, graphs);
-    match cause {
-        Cause::GpuCompute if evidence::small_grids(devices).is_some() => advice::BATCH_GRIDS.to_owned(),
-        Cause::GpuCompute => {
-            let beside = match stretched {
-                true => advice::STRETCHED.to_owned(),
-                false => advice::beside_compute(evidence::beside_compute(devices)),
-            };
-            let shared = other_process::largest(devices).map(|_| other_process::ADVICE);
-            shared.or_else(|| limits::advice(devices)).unwrap_or(usual).to_owned() + &beside
-        }
-        Cause::Launch if evidence::small_copies(devices).is_some() => advice::JOIN_COPIES.to_owned(),
-        Cause::Launch if evidence::reads_sizes(devices) => usual.to_owned() + advice::SIZES_FIRST,
-        Cause::Launch if evidence::small_reads(devices).is_some() => usual.to_owned() + advice::READS_FIRST,
-        Cause::Copy => match best_case_if_fixed(cause, devices) {
-            Some(best_case) if best_case.kind == ScenarioKind::CopiesJoined => advice::JOIN_COPIES.to_owned(),
-            Some(best_case) if best_case.kind == ScenarioKind::ReadsReduced => advice::REDUCE_FIRST.to_owned(),
-            Some(best_case) if best_case.kind == ScenarioKind::DeviceCopiesGone => advice::NO_DEVICE_COPIES.to_owned(),
-            Some(best_case) if !best_case.is_worth_showing() => advice::COPY_LESS.to_owned(),
-            _ => usual.to_owned(),
-        },
-        _ => usual.to_owned(),
+/// The conclusion where no bottleneck can be ranked: cause, share, reason and advice.
+fn without_ranking<'a>(
+    (cause, share, reason, advice): (Cause, f64, String, &'static str),
+    facts: &dyn Fn(Program<'a>) -> Facts<'a>,
+) -> Bottleneck {
+    let shared = cause == Cause::OtherProcess;
+    let known = shared.then(|| remedies::choose(&facts(Program { cause: Some(cause), share, ..Program::default() })));
+    Bottleneck {
+        cause,
+        share,
+        ranking: Vec::new(),
+        basis: None,
+        live: (cause, share),
+        evidence: vec![reason],
+        details: Vec::new(),
+        recommendation: advice.to_owned(),
+        remedies: known.into_iter().flatten().take(1).collect(),
+        phases: Vec::new(),
+        plan: Vec::new(),
     }
+}
+
+/// For kernels that no remedy fits.
+const NO_REMEDY: &str = "The GPU is busy. No remedy is known for the kernels above; `gpuwhy kernels` tells what limits each \
+                         of them.";
+
+/// The first remedy, and what a GPU-bound program gains elsewhere.
+fn recommendation(cause: Cause, remedies: &[Remedy], devices: &[DeviceReport], stretched: bool) -> String {
+    let mut text = remedies::first_sentences(remedies).unwrap_or_else(|| NO_REMEDY.to_owned());
+    let joins = remedies.first().is_some_and(|first| ["batch_grids", "batch_units"].contains(&first.id));
+    if let Some(first) = remedies.first()
+        && (matches!(cause, Cause::GpuCompute) || remedies::is_about_kernels(first))
+        && let Some(gain) = first.gain().filter(|_| !joins)
+    {
+        text = text.replacen(&first.text, &format!("{} {gain}", first.text), 1);
+    }
+    if cause == Cause::GpuCompute && !joins {
+        text += &match stretched {
+            true => graphs::STRETCHED.to_owned(),
+            false => graphs::beside_compute(evidence::beside_compute(devices)),
+        };
+    }
+    text
 }
 
 fn sum<'a>(rows: impl Iterator<Item = &'a Leaves>) -> Leaves {
@@ -250,7 +243,7 @@ fn abstention(
     }
     if unknown > UNKNOWN_SHARE {
         if let Some((share, reason)) = other_process::by_utilization(devices) {
-            return Some((Cause::OtherProcess, share, reason, other_process::ADVICE));
+            return Some((Cause::OtherProcess, share, reason, remedies::sentence_of("other_process")));
         }
         let mut causes = Vec::new();
         for leaf in Leaf::ALL.into_iter().filter(|leaf| leaf.cause() == Cause::CannotTell) {
@@ -261,7 +254,7 @@ fn abstention(
         }
         causes.sort_by_key(|&(nanos, leaf, _)| (std::cmp::Reverse(nanos), leaf));
         let reported = devices.iter().any(|device| !device.awaited.is_empty());
-        let advice = advice::without_cause(causes.first().map(|&(_, leaf, _)| leaf), reported);
+        let advice = graphs::without_cause(causes.first().map(|&(_, leaf, _)| leaf), reported);
         let causes: Vec<_> = causes.into_iter().map(|(.., cause)| cause).collect();
         let events: Vec<_> = devices.iter().flat_map(|device| &device.awaited).map(awaited_sentence).collect();
         let events =

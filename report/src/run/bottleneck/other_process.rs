@@ -1,4 +1,4 @@
-//! Another process that uses the GPU: who it is, how much, and what to do.
+//! Another process that uses the GPU: who it is, and how much.
 
 use profiler_core::attribution::OtherProcess;
 use profiler_core::attribution::leaf::Leaf;
@@ -15,9 +15,6 @@ const CERTAIN: f64 = 0.15;
 const FEWEST_READINGS: u64 = 3;
 /// Processes that are named.
 const NAMED: usize = 2;
-
-pub(super) const ADVICE: &str = "Move one of the two processes to another GPU. Where they must share it, NVIDIA MPS lets small kernels of \
-     both run at the same time instead of in turns.";
 
 /// Sentences about the processes, and the gain without them.
 pub(super) fn sentences(ranking: &Ranking, devices: &[DeviceReport]) -> Vec<String> {

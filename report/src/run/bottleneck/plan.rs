@@ -8,9 +8,9 @@
 use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING, WhatIf};
 
-use super::advice::GraphFit;
 use super::builds;
 use super::evidence::{reads_sizes, small_copies};
+use super::graphs::GraphFit;
 use super::host::writes_checkpoints;
 use super::main_work::MainWork;
 use crate::run::{DeviceReport, HostReport, PlanStep};

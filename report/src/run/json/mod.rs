@@ -12,7 +12,7 @@ use gpuwhy_trace::document::document;
 use gpuwhy_trace::process_info::ProcessInfo;
 
 use self::limits::LossOf;
-use super::{Bottleneck, CaptureRow, DeviceReport, PlanStep, Report, StepBasis};
+use super::{Bottleneck, CaptureRow, DeviceReport, PlanStep, Remedy, Report, StepBasis};
 
 const SCHEMA_VERSION: u32 = 2;
 
@@ -102,6 +102,7 @@ document! {
         basis: from.basis,
         evidence: from.evidence.iter().chain(&from.details).collect::<Vec<_>>(),
         recommendation: from.recommendation,
+        remedies: from.remedies,
         plan: from.plan,
     }
     from: StepBasis {
@@ -109,6 +110,18 @@ document! {
         set_aside: from.set_aside,
         share_low: from.share.low,
         share_high: from.share.high,
+    }
+    from: Remedy {
+        id: from.id,
+        text: from.text,
+        at: from.at,
+        results: from.results,
+        certainty: from.certainty,
+        speedup: from.speedup,
+        low: from.interval.map(|(low, _)| low),
+        high: from.interval.map(|(_, high)| high),
+        link: from.link,
+        outside: from.outside,
     }
     from: PlanStep {
         kind: from.kind,

@@ -5,6 +5,7 @@ use profiler_core::attribution::leaf::Cause;
 use profiler_core::steps::TimeShare;
 use profiler_core::whatif::ScenarioKind;
 
+use super::Remedy;
 use crate::words::faster;
 
 /// Conclusion of the report.
@@ -30,10 +31,28 @@ pub struct Bottleneck {
     pub details: Vec<String>,
     /// Recommended change, and the condition for it to help.
     pub recommendation: String,
+    /// Remedies, the first to try first; empty if none is known. `recommendation` begins with the first.
+    pub remedies: Vec<Remedy>,
     /// Phases with different largest causes, in order; empty if one phase is nearly all of the time.
     pub phases: Vec<PhaseRow>,
     /// Up to three fixes in the recommended order; empty if no fix could be simulated or none is worth it.
     pub plan: Vec<PlanStep>,
+}
+
+/// Most remedies that a short report shows.
+const REMEDIES_SHOWN: usize = 3;
+
+impl Bottleneck {
+    /// Remedies that a short report shows in addition to `recommendation`, with their gains.
+    pub fn further_remedies(&self) -> Vec<String> {
+        let said = |remedy: &&Remedy| !self.recommendation.contains(remedy.text.get(1..).unwrap_or_default());
+        let further = self.remedies.iter().take(REMEDIES_SHOWN).skip(1).filter(said);
+        let sentence = |remedy: &Remedy| match remedy.gain() {
+            Some(gain) => format!("{} {gain}", remedy.text),
+            None => remedy.text.clone(),
+        };
+        further.map(sentence).collect()
+    }
 }
 
 /// A phase of the time after start-up.

@@ -15,6 +15,7 @@ mod launches;
 mod limits;
 mod memory;
 mod ranges;
+mod remedy;
 mod sequence;
 
 pub use bottleneck::{Bottleneck, PhaseRow, PlanStep, Ranked, RecoverableBy, StepBasis};
@@ -30,6 +31,7 @@ pub(crate) use limits::loss_sentence;
 pub use limits::{ComputeLimits, NamedLimits};
 pub use memory::{MemoryReport, MemoryRow, PeakBy};
 pub use ranges::{RangeRow, RangesReport};
+pub use remedy::{Certainty, Remedy, Results};
 pub use sequence::{Sequence, StepMeaning};
 
 use gpuwhy_trace::completeness::Completeness;

@@ -62,7 +62,12 @@ fn first_screen(out: &mut Page, report: &Report) {
     for sentence in bottleneck.evidence.iter().skip(1).take(EVIDENCE_SHOWN) {
         wrapped(out, "  - ", sentence);
     }
-    wrapped(out, "What to do: ", &bottleneck.recommendation);
+    let further = bottleneck.further_remedies();
+    let lead = if further.is_empty() { "What to do: " } else { "What to do: 1. " };
+    wrapped(out, lead, &bottleneck.recommendation);
+    for (number, sentence) in (2..).zip(&further) {
+        wrapped(out, &format!("            {number}. "), sentence);
+    }
     // A single fix for the bottleneck adds nothing to the lines above.
     if bottleneck.plan.len() > 1 || bottleneck.plan.iter().any(|step| step.because.is_some()) {
         plan_lines(out, bottleneck);

@@ -1,14 +1,13 @@
-//! One piece of advice per cause, and the condition for it to help.
+//! How well the launches of a program fit CUDA graphs, and sentences of the conclusion that are no advice.
 //!
-//! Where possible, the condition is checked against the records: CUDA graphs are recommended only to a
-//! program that launches the same kernels with the same grids in every step, and does not already use graphs
-//! for it.
+//! CUDA graphs are recommended only to a program that launches the same kernels with the same grids in every
+//! step, and does not already use graphs for it.
 
-use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
+use profiler_core::attribution::leaf::Leaf;
 use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::whatif::{BestCase, WORTH_DOING};
 
-use super::{builds, other_process};
+use crate::run::remedies::GraphFacts;
 use crate::text_format::{counted, percent};
 use crate::words;
 
@@ -80,44 +79,17 @@ impl GraphFit {
         self.by_graphs >= NEARLY_ALL && self.per_launch <= SMALL_GRAPH
     }
 
+    /// What the conditions of remedies need.
+    pub(super) fn facts(self) -> GraphFacts {
+        let [fits, used] = [self.fits(), self.used()];
+        GraphFacts { fits, used, is_split: self.is_split(), partly_used: self.partly_used() }
+    }
+
     /// True if the program launches some of its work with graphs.
-    pub(super) fn partly_used(self) -> bool {
+    fn partly_used(self) -> bool {
         self.by_graphs.max(self.time_of_graphs) >= PARTLY
     }
 }
-
-/// For computation whose small grids could be batched.
-pub(super) const BATCH_GRIDS: &str = "Join equal small kernels into one (stacked tensors, torch.vmap, foreach functions), or run \
-     them on several streams. This helps where a kernel does not need the result of the one before it.";
-
-/// For launches that are mostly small copies.
-pub(super) const JOIN_COPIES: &str = "Join the small copies into one: one buffer for all of a step, or arguments of a kernel. Each \
-     copy costs a launch, whatever its size.";
-
-/// For copies that would not be hidden by overlapping them with computation.
-pub(super) const COPY_LESS: &str = "Copy less: reduce on the GPU before copying (argmax or sum there, copy the result, use \
-     smaller types), or keep the data there. There is little to run beside these copies.";
-
-/// For large copies to the host that it waits for.
-pub(super) const REDUCE_FIRST: &str = "Copy less to the CPU: reduce on the GPU first (argmax, sum or a slice there, then copy \
-     the result), or use smaller types. This helps when the CPU does not need all of what is copied.";
-
-/// For large copies within the device.
-pub(super) const NO_DEVICE_COPIES: &str = "Remove copies within the GPU that are not needed: .clone(), .contiguous(), .to(), torch.cat. \
-     Write results where they are used, or use views. The best case is that none of these copies is needed.";
-
-/// Effect of reads of a few bytes on a CUDA graph.
-pub(super) const READS_FIRST: &str = " First remove the reads of single values (.item(), .cpu()) from the \
-                                      step: a graph cannot contain them.";
-
-/// The reads that a graph cannot contain, with `{at}` in place of their line, where the plan removes them first.
-pub(super) const REPLACE_READS: &str = "Remove the reads of single values (.item(), .cpu()){at} from the step.";
-pub(super) const REPLACE_SIZES: &str =
-    "Replace boolean indexing and nonzero(){at}: torch.where, or multiply by the mask.";
-
-/// The same if those reads are sizes of selections.
-pub(super) const SIZES_FIRST: &str = " First replace boolean indexing and nonzero(): a graph cannot contain reading their size. Use torch.where, or multiply \
-     by the mask.";
 
 /// Instead of a gain outside of kernels, where measuring kernels made the steps longer.
 pub(super) const STRETCHED: &str = " Gains from changes on the CPU are not predicted, because measuring kernels stretched some \
@@ -166,64 +138,6 @@ fn share_of_launches(rate: f64) -> String {
     format!("{:.0} %", (rate * 100.0 + 1e-9).floor())
 }
 
-fn launch_advice(fit: GraphFit) -> &'static str {
-    if fit.is_split() {
-        "Capture the whole step in one CUDA graph: each graph has few operations."
-    } else if fit.used() {
-        "Make the operations within the graphs fewer and larger: fused kernels (torch.compile), larger batches. Each \
-         node costs the GPU a moment, however it is launched."
-    } else if fit.fits() {
-        "Capture the step in a CUDA graph: torch.compile(model, mode=\"reduce-overhead\") or torch.cuda.graph(). Tensor \
-         addresses must stay the same too, and the CPU must not wait for the GPU within the step (no .item())."
-    } else {
-        "Launch fewer, larger operations: fused or batched ones (torch.compile, foreach or fused optimizers, larger \
-         batches). CUDA graphs need kernels and shapes that stay the same from step to step; here they do not, or it is \
-         unknown."
-    }
-}
-
-pub(super) fn advice(cause: Cause, steady: &Leaves, fit: GraphFit) -> &'static str {
-    let of = |leaf: Leaf| steady[leaf as usize];
-    match cause {
-        Cause::DataLoading => {
-            "Prepare batches in worker processes: DataLoader(..., num_workers=4, pin_memory=True). More workers help while \
-             CPU cores are free."
-        }
-        Cause::HostCpu => {
-            "Find what the launching thread does in these gaps (gpuwhy run samples it) and move it out of the loop, into \
-             another thread or process."
-        }
-        Cause::Copy if of(Leaf::CopyH2dPageable) + of(Leaf::CopyD2hPageable) > 0 => {
-            "Copy from pinned memory: DataLoader(..., pin_memory=True) and tensor.to(device, non_blocking=True), on a stream \
-             of its own where other work can run meanwhile. Do not call pin_memory() in the loop: it copies too."
-        }
-        Cause::Copy => {
-            "Run the copies overlapped with the kernels, on a stream of their own, or keep the data on the GPU. This helps when \
-             independent work exists. Join many small copies."
-        }
-        Cause::Launch => launch_advice(fit),
-        Cause::GpuCompute => {
-            "The GPU is busy: make the kernels above faster (lower precision, fused attention, better shapes)."
-        }
-        Cause::Sync => {
-            "Read results less often: keep losses on the GPU and fetch them every n steps; remove .item(), .cpu() and \
-             torch.cuda.synchronize() from the loop. This helps when the next launches do not depend on the value."
-        }
-        Cause::Communication => {
-            "Overlap collectives with computation (bucket size, another stream), and compare the ranks (gpuwhy merge): on one \
-             rank, waiting for a slow rank looks the same as a slow transfer."
-        }
-        Cause::Allocator => {
-            "Allocate once and reuse: a caching or stream-ordered allocator (cudaMallocAsync), and fixed shapes so that \
-             cached blocks fit. cudaMalloc and cudaFree may wait for the GPU."
-        }
-        Cause::KernelBuild => builds::SAME_SHAPES,
-        Cause::OtherProcess => other_process::ADVICE,
-        Cause::NoWork => "Record a part of the run in which the program uses the GPU.",
-        Cause::CannotTell => "Record a longer part of the program.",
-    }
-}
-
 /// True if the device was idle although this process had work queued.
 const fn is_queued(leaf: Leaf) -> bool {
     matches!(leaf, Leaf::DependencyWait | Leaf::GraphWait)
@@ -253,7 +167,6 @@ pub(super) const fn without_cause(largest: Option<Leaf>, reported: bool) -> &'st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profiler_core::attribution::leaf::LEAF_COUNT;
 
     #[test]
     fn graphs_of_few_operations_are_to_be_one() {
@@ -263,9 +176,9 @@ mod tests {
             graph_sentence(few),
             "CUDA graphs already launch 100 % of the GPU operations, 1 operation in each graph."
         );
-        assert!(launch_advice(few).starts_with("Capture the whole step in one CUDA graph"));
+        assert!(few.facts().is_split);
         for many in [fit(1.0, 4.1), fit(0.8, 1.1)] {
-            assert!(launch_advice(many).starts_with("Make the operations within the graphs fewer"), "{many:?}");
+            assert!(!many.facts().is_split && many.facts().used, "{many:?}");
             assert!(!graph_sentence(many).contains("in each graph"));
         }
         assert!(fit(0.1, 1.0).partly_used() && !fit(0.09, 1.0).partly_used());
@@ -273,11 +186,9 @@ mod tests {
 
     #[test]
     fn no_advice_sends_to_another_tool() {
-        let fit = GraphFit { match_rate: None, by_graphs: 0.0, time_of_graphs: 0.0, per_launch: 1.0 };
-        let causes = Cause::ALL.into_iter().map(|cause| advice(cause, &[0; LEAF_COUNT], fit));
         let leaves = Leaf::ALL.into_iter().map(Some).chain([None]);
         let unknown = leaves.flat_map(|leaf| [without_cause(leaf, false), without_cause(leaf, true)]);
-        for text in causes.chain(unknown) {
+        for text in unknown {
             for other in ["py-spy", "erfetto", "nsys", "Nsight", "ncu ", "nvidia-smi", "timeline"] {
                 assert!(!text.contains(other), "{other}: {text}");
             }

@@ -1,0 +1,128 @@
+//! JAX, CuPy and Numba.
+
+use crate::run::remedies::facts::{Found, Framework};
+use crate::run::remedies::patterns::Class;
+use crate::run::remedies::{JAX_TIPS, RemedyEntry, Target, When};
+use crate::run::{Certainty, Results};
+use profiler_core::attribution::leaf::Cause;
+use profiler_core::whatif::ScenarioKind;
+
+use Framework::{Cupy, Jax, Numba};
+
+const NONE: RemedyEntry = RemedyEntry { link: JAX_TIPS, ..RemedyEntry::NONE };
+
+pub(super) const ENTRIES: &[RemedyEntry] = &[
+    RemedyEntry {
+        id: "jax_input",
+        says: &[(
+            Jax,
+            "Put the next batch on the GPU ahead: batch = jax.device_put(next_batch) before the step that runs meanwhile{at}.",
+        )],
+        target: Target::Time(Cause::Copy),
+        when: When::If(|facts| {
+            let seen = facts.lines_in(&["batched_device_put", "device_put"]).next();
+            let gain = facts.scenario(ScenarioKind::CopiesOverlapped).filter(|gain| gain.low() > 1.05);
+            (seen.is_some() && gain.is_some()).then(|| Found {
+                at: seen.map(crate::run::LineRow::place),
+                gain,
+                ..Found::default()
+            })
+        }),
+        subsumes: &["pinned", "overlap_copies"],
+        recognized: "lines of device_put while the GPU is idle, and a simulation with overlapped copies gains",
+        gain: "the simulation `copies_overlapped`: 64 us a step on a small network",
+        ..NONE
+    },
+    RemedyEntry {
+        id: "jax_no_jit",
+        says: &[(
+            Jax,
+            "Wrap the body of the loop in jax.jit: single operations run one by one{at}, {share} of the launches.",
+        )],
+        target: Target::Time(Cause::Launch),
+        when: When::If(|facts| {
+            let share = facts.launches_in(&["apply_primitive", "_src/dispatch.py"]);
+            let idle = facts.idle_in(&["apply_primitive"]);
+            let share = share.max(idle.as_ref().map_or(0.0, |(share, _)| *share));
+            (share >= 0.1).then(|| Found {
+                at: idle.map(|(_, at)| at),
+                share,
+                gain: facts.scenario(ScenarioKind::LaunchesFree).or_else(|| facts.scenario(ScenarioKind::NoHostWork)),
+                ..Found::default()
+            })
+        }),
+        results: Results::Rounding,
+        recognized: "at least 10 % of the sampled launches, or of the idle time, in apply_primitive",
+        gain: "the simulation `launches_free` is the most",
+        not_when: "the code runs once, for set-up",
+        link: Some("https://docs.jax.dev/en/latest/jit-compilation.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "jax_bf16",
+        says: &[(
+            Jax,
+            "Compute in 16 bits: dtype=jnp.bfloat16 in layers (params may stay in fp32). Products take {share} of the time of kernels. \
+             This may help if the model tolerates the rounding.",
+        )],
+        when: When::If(|facts| {
+            let fusions = facts.kernels.iter().filter(|kernel| kernel.name.starts_with("gemm_fusion"));
+            let share = fusions.map(|kernel| kernel.share).sum::<f64>()
+                + facts.share(&[Class::Tf32Products, Class::Fp32Products]);
+            (share >= 0.4 && facts.is(Cause::GpuCompute)).then(|| Found {
+                share,
+                gain: Some(facts.faster(share, (1.2, 2.0))),
+                ..Found::default()
+            })
+        }),
+        results: Results::Rounding,
+        certainty: Certainty::Guess,
+        recognized: "at least 40 % of the kernel time of a GPU-bound program in TF32 products or XLA's gemm_fusion",
+        gain: "these kernels 1.2 to 2 times as fast (rates of bf16 and TF32)",
+        not_when: "the fusions compute in 16 bits already: their names do not tell",
+        ..NONE
+    },
+    RemedyEntry {
+        id: "cupy_fuse",
+        says: &[(
+            Cupy,
+            "Join elementwise kernels: @cupy.fuse() on the function{at}, or a cupy.ElementwiseKernel. CuPy's own kernels are {share} of \
+             the launches. This may help where several pass over the same array.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(|facts| {
+            let (share, of_count) = (facts.share(&[Class::Cupy]), facts.count_share(&[Class::Cupy]));
+            (of_count >= 0.5).then(|| Found {
+                at: facts.launched_at(&[Class::Cupy]),
+                share: of_count,
+                gain: Some(facts.without_between((0.4 * share, 0.4 * of_count), (0.9 * share, 0.9 * of_count))),
+                ..Found::default()
+            })
+        }),
+        results: Results::Rounding,
+        certainty: Certainty::Guess,
+        recognized: "at least half of the launches are CuPy's elementwise kernels and reductions",
+        gain: "two of five to nine of ten such kernels gone (an estimate)",
+        link: Some("https://docs.cupy.dev/en/stable/user_guide/kernel.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "numba_copies",
+        says: &[(
+            Numba,
+            "Copy arrays to the GPU once: d = numba.cuda.to_device(a), and pass d to the kernels{at}. This may help if the CPU does not \
+             change the array between kernels.",
+        )],
+        target: Target::Time(Cause::Copy),
+        when: When::If(|facts| {
+            let copies = facts.time(Cause::Copy) >= 0.1;
+            let at = facts.call_at(profiler_core::attribution::CallKind::Copy);
+            copies.then(|| Found { at, gain: facts.scenario(ScenarioKind::CopiesOverlapped), ..Found::default() })
+        }),
+        certainty: Certainty::Guess,
+        recognized: "most kernel time in Numba's kernels, and at least 10 % of the time in copies",
+        gain: "the simulation `copies_overlapped`",
+        link: Some("https://nvidia.github.io/numba-cuda/"),
+        ..NONE
+    },
+];

@@ -1,0 +1,159 @@
+//! Attention.
+
+use crate::run::remedies::facts::{Found, Framework};
+use crate::run::remedies::patterns::Class;
+use crate::run::remedies::sequences;
+use crate::run::remedies::{RemedyEntry, SDPA, Target, When};
+use crate::run::{Certainty, Results};
+use profiler_core::attribution::leaf::Cause;
+
+use Framework::Pytorch;
+
+const NONE: RemedyEntry = RemedyEntry::NONE;
+
+pub(super) const ENTRIES: &[RemedyEntry] = &[
+    RemedyEntry {
+        id: "sdpa",
+        says: &[(
+            Pytorch,
+            "Replace the attention that is written by hand{at} with torch.nn.functional.scaled_dot_product_attention(q, k, v) \
+             (transformers: attn_implementation=\"sdpa\"): scaling, softmax and casts between its two products take {share} of \
+             the time of kernels. This helps if the attention weights themselves are not returned.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(sequences::attention_by_hand),
+        results: Results::Rounding,
+        certainty: Certainty::Measured,
+        recognized: "a chain of elementwise kernels with a softmax between two matrix products, at least 5 % of kernel time \
+                     (of the launches if the GPU waits for them)",
+        gain: "the chain gone: 8.2x, where 15.6x was measured, so a low end",
+        not_when: "the attention weights are used, or the mask is not additive (flex_attention)",
+        subsumes: &["fuse", "mask_built", "cast_weights", "limit_memory", "relayout"],
+        link: SDPA,
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "sdpa_fp32",
+        says: &[(
+            Pytorch,
+            "Attention in fp32 has no flash kernel: pass q, k and v in torch.bfloat16. It takes {share} of the time of \
+             kernels{at}. This helps if the model tolerates the rounding.",
+        )],
+        when: When::Shorter(&[Class::FusedAttentionFp32], 0.05, (2.0, 6.0)),
+        results: Results::Rounding,
+        recognized: "at least 5 % of kernel time in fused attention of fp32 (fmha_cutlassF_f32)",
+        gain: "these kernels 2 to 6 times as fast (an estimate)",
+        not_when: "the GPU waits for launches",
+        link: SDPA,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "mask_built",
+        says: &[(
+            Pytorch,
+            "Do not build the mask as a tensor: scaled_dot_product_attention(q, k, v, is_causal=True), or attention over packed \
+             sequences (flash_attn_varlen_func). Filling it takes {share} of the time of kernels{at}. This helps if the mask is \
+             causal or follows from lengths.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(|facts| {
+            // A fill of this length writes at least some tens of megabytes.
+            let large = facts.of(&[Class::Fill, Class::TriangularMask]).filter(|kernel| kernel.median_ns >= 10_000);
+            let share: f64 = large.map(|kernel| kernel.share).sum();
+            (share >= 0.03 && facts.share(&[Class::FusedAttention]) >= 0.03).then(|| Found {
+                at: facts.launched_at(&[Class::TriangularMask]),
+                share,
+                gain: Some(
+                    facts.without_between((share, 0.0), (share + 0.75 * facts.share(&[Class::FusedAttention]), 0.0)),
+                ),
+                ..Found::default()
+            })
+        }),
+        results: Results::Rounding,
+        recognized: "fills or triangular masks of over 10 us beside fused attention, at least 3 % of kernel time",
+        gain: "these kernels gone, and at most three quarters of the attention: a causal one has half of the products, and a \
+               faster kernel without a mask",
+        not_when: "the bias is learned",
+        link: SDPA,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "attention_thin",
+        says: &[(
+            Pytorch,
+            "Attend to all sequences in one call (variable lengths: flash_attn_varlen_func, or a paged kernel), or split over \
+             keys (flashinfer): fused attention of one sequence fills less than half of the GPU and takes {share} of the time \
+             of kernels{at}.",
+        )],
+        when: When::If(|facts| {
+            let thin = || {
+                facts.of(&[Class::FusedAttention]).filter(|kernel| kernel.median_ns >= 50_000 && kernel.filled < 0.5)
+            };
+            let share: f64 = thin().map(|kernel| kernel.share).sum();
+            let filled = thin().map(|kernel| kernel.filled).fold(1.0, f64::min).max(0.05);
+            (share >= 0.05).then(|| Found {
+                at: facts.launched_at(&[Class::FusedAttention]),
+                share,
+                gain: Some(facts.faster(share, (1.5_f64.min(1.0 / filled), 1.0 / filled))),
+                ..Found::default()
+            })
+        }),
+        results: Results::Rounding,
+        recognized: "fused attention of at least 50 us with fewer blocks than half of the multiprocessors, at least 5 % of \
+                     kernel time",
+        gain: "these kernels 1.5 times as fast, up to filling the GPU",
+        not_when: "there is one sequence only and no other kernel",
+        link: Some("https://github.com/Dao-AILab/flash-attention"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "attention_build",
+        says: &[(
+            Pytorch,
+            "cuDNN builds an attention kernel for each new length{at}: torch.backends.cuda.enable_cudnn_sdp(False) uses other \
+             kernels; or pad lengths to a few sizes.",
+        )],
+        target: Target::Time(Cause::KernelBuild),
+        when: When::If(|facts| {
+            let cudnn = facts.devices.iter().flat_map(|device| &device.kernels);
+            let cudnn = cudnn.into_iter().any(|row| row.name.contains("cudnn") && row.name.contains("sdpa"));
+            let seen = facts.builds_in(&["sdpa", "scaled_dot_product_attention"]);
+            (facts.is(Cause::KernelBuild) && cudnn && seen).then(|| facts.built_here())
+        }),
+        results: Results::Rounding,
+        certainty: Certainty::Measured,
+        recognized: "kernels are built in lines of attention while steps run, and attention kernels of cuDNN run",
+        gain: "without builds: 2.63x (2.06x to 3.22x) measured on text generation",
+        not_when: "all lengths were built: in a longer run it is over",
+        link: Some("https://docs.pytorch.org/docs/stable/backends.html"),
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "kv_cat",
+        says: &[(
+            Pytorch,
+            "Keep the cache of keys and values in place: model.generation_config.cache_implementation = \"static\". Concatenation \
+             for each token takes {share} of the launches{at}. This also allows torch.compile and CUDA graphs.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(|facts| {
+            let (share, of_count) = (facts.share(&[Class::Concatenation]), facts.count_share(&[Class::Concatenation]));
+            let decodes = facts.host.is_some()
+                && facts.launches_in(&["transformers/cache_utils", "DynamicCache", "/generation/"]) > 0.02;
+            (decodes && (share >= 0.03 || of_count >= 0.03)).then(|| Found {
+                at: facts.launched_at(&[Class::Concatenation]),
+                share: of_count,
+                gain: Some(facts.without(share, of_count)),
+                ..Found::default()
+            })
+        }),
+        results: Results::Rounding,
+        recognized: "concatenations beside lines of text generation, at least 3 % of kernel time or launches",
+        gain: "these kernels gone: 7 % of kernel time in text generation",
+        not_when: "outputs are short",
+        link: Some("https://huggingface.co/docs/transformers/llm_optims"),
+        ..NONE
+    },
+];

@@ -1,0 +1,349 @@
+//! Elementwise kernels, norms, losses and other kernels between products.
+
+use crate::run::remedies::facts::{Found, Framework};
+use crate::run::remedies::patterns::Class;
+use crate::run::remedies::sequences;
+use crate::run::remedies::{COMPILE, RemedyEntry, TUNING, Target, When};
+use crate::run::{Certainty, Results};
+
+use Framework::Pytorch;
+
+const NONE: RemedyEntry = RemedyEntry { results: Results::Rounding, ..RemedyEntry::NONE };
+
+pub(super) const ENTRIES: &[RemedyEntry] = &[
+    RemedyEntry {
+        id: "fuse",
+        says: &[(
+            Pytorch,
+            "Join the elementwise kernels that pass over the same data: torch.compile on the function{at}. {what} kernels in \
+             rows of three or more take {share} of the time of kernels.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(sequences::chains),
+        recognized: "at least three elementwise kernels, softmaxes or reductions of over 10 us in a row, 10 % of kernel time in \
+                     all but the first of each row",
+        gain: "one pass of each row remains; one chain: 4.5x, with an error of 25 %",
+        not_when: "the kernels are short: then launches are the cost (`compile`)",
+        link: COMPILE,
+        outside: false,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "gelu_parts",
+        says: &[(
+            Pytorch,
+            "Compute GELU in one kernel: torch.nn.functional.gelu(x, approximate=\"tanh\") (transformers: \
+             activation_function=\"gelu_pytorch_tanh\"). Here powers, products and tanh are kernels of their own{at}: {what} in \
+             a step.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(sequences::gelu_parts),
+        recognized: "pow, mul, add, mul, tanh, add, mul in a row, at least 3 % of kernel time or of the launches",
+        gain: "all but one of the kernels gone",
+        not_when: "tanh or pow alone",
+        link: Some("https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "rmsnorm_parts",
+        says: &[(
+            Pytorch,
+            "Compute RMS norm in one kernel: torch.nn.RMSNorm(dim) or torch.compile. Here it is pow, mean, rsqrt and products{at}: \
+             {what} kernels in a step.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(sequences::rmsnorm_parts),
+        recognized: "pow, mean, add, rsqrt, mul in a row, at least 3 % of kernel time or of the launches",
+        gain: "all but one of the kernels gone",
+        link: Some("https://docs.pytorch.org/docs/stable/generated/torch.nn.RMSNorm.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "rope_parts",
+        says: &[(
+            Pytorch,
+            "Join the kernels of the rotary embedding (mul, neg, cat, mul, add){at} with torch.compile: {what} in a step.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(sequences::rope_parts),
+        recognized: "neg, cat, mul, add in a row, at least 3 % of kernel time or of the launches",
+        gain: "these kernels but one gone",
+        link: COMPILE,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "strided",
+        says: &[(
+            Pytorch,
+            "Make operands contiguous once, before the loop: x = x.contiguous(). Elementwise kernels over strided or broadcast \
+             operands take {share} of the time of kernels{at}; contiguous ones may be faster if nothing is broadcast by design.",
+        )],
+        when: When::If(|facts| {
+            let strided = facts.of(&[Class::Strided]).filter(|kernel| {
+                !kernel.classes.has_any(&[Class::Relayout, Class::Cast]) && kernel.median_ns >= 10_000
+            });
+            let share: f64 = strided.map(|kernel| kernel.share).sum();
+            (share >= 0.1).then(|| Found {
+                at: facts.launched_at(&[Class::Strided]),
+                share,
+                gain: Some(facts.faster(share, (1.2, 2.0))),
+                ..Found::default()
+            })
+        }),
+        results: Results::Same,
+        certainty: Certainty::Guess,
+        recognized: "at least 10 % of kernel time in strided elementwise kernels of over 10 us that do not only copy",
+        gain: "these kernels 1.2 to 2 times as fast (an estimate)",
+        not_when: "operands are broadcast by design",
+        link: Some("https://docs.pytorch.org/docs/stable/tensor_view.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "cat",
+        says: &[(
+            Pytorch,
+            "Write results into slices of one tensor instead of torch.cat{at}, which copies all of it ({share} of the time of \
+             kernels; the backward pass of chunk() and unbind() does the same).",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(|facts| {
+            let share = facts.share(&[Class::Concatenation]);
+            (share >= 0.03).then(|| Found {
+                at: facts.launched_at(&[Class::Concatenation]),
+                share,
+                gain: Some(facts.without_between((0.3 * share, 0.0), (share, 0.0))),
+                ..Found::default()
+            })
+        }),
+        unless: |facts| facts.launches_in(&["transformers/cache_utils", "DynamicCache", "/generation/"]) > 0.02,
+        results: Results::Same,
+        recognized: "at least 3 % of kernel time in concatenations, outside of text generation",
+        gain: "30 % of these kernels to all of them gone: the new part is still written",
+        not_when: "the copy is needed",
+        link: Some("https://docs.pytorch.org/docs/stable/generated/torch.cat.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "bias_grad",
+        says: &[(
+            Pytorch,
+            "Leave out biases in front of a norm: torch.nn.Linear(..., bias=False), or torch.compile(model). Sums over rows, \
+             mostly gradients of biases, take {share} of the time of kernels.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(|facts| {
+            let share = facts.share(&[Class::BiasGradient]);
+            let backward =
+                facts.share(&[Class::Foreach, Class::FusedOptimizer, Class::LoopOptimizer, Class::NormGradient]);
+            (share >= 0.05 && backward > 0.0 && facts.busy() >= 0.5).then(|| Found {
+                at: facts.launched_at(&[Class::BiasGradient]),
+                share,
+                gain: Some(facts.without(0.6 * share, 0.0)),
+                ..Found::default()
+            })
+        }),
+        recognized: "at least 5 % of kernel time in sums over rows, in training that keeps the GPU busy",
+        gain: "half of these kernels to all of them gone",
+        not_when: "no norm follows, and the model is not compiled",
+        link: TUNING,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "norm_grad",
+        says: &[(
+            Pytorch,
+            "Gradients of layer norm's weights fill less than half of the GPU and take {share} of the time of kernels: \
+             torch.compile(model), or a fused layer norm (Liger Kernel, Apex).",
+        )],
+        when: When::If(|facts| {
+            let thin = facts.of(&[Class::NormGradient]).filter(|kernel| kernel.filled < 0.5);
+            let share: f64 = thin.map(|kernel| kernel.share).sum();
+            (share >= 0.03).then(|| Found { share, gain: Some(facts.faster(share, (2.0, 5.0))), ..Found::default() })
+        }),
+        recognized: "GammaBetaBackward with fewer blocks than half of the multiprocessors, at least 3 % of kernel time",
+        gain: "these kernels 2 to 5 times as fast (an estimate)",
+        link: COMPILE,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "loss_one_block",
+        says: &[(
+            Pytorch,
+            "{what} runs in one block of the GPU and takes {share} of the time of kernels{at}: use a reduction over many blocks, \
+             or torch.compile.",
+        )],
+        when: When::If(|facts| {
+            let blocks = facts.device.map_or(0, |device| device.device.multiprocessors);
+            let alone = |filled: f64| blocks > 0 && filled * f64::from(blocks) <= 1.01;
+            let kernel = facts.kernels.iter().find(|kernel| {
+                alone(kernel.filled)
+                    && kernel.median_ns >= 10_000
+                    && kernel.share >= 0.03
+                    && kernel.classes.has_any(&[Class::CrossEntropy, Class::Reduction])
+            })?;
+            Some(Found {
+                at: None,
+                what: if kernel.classes.has(Class::CrossEntropy) {
+                    "The loss".to_owned()
+                } else {
+                    "A reduction".to_owned()
+                },
+                share: kernel.share,
+                gain: Some(facts.faster(kernel.share, (2.0, 10.0))),
+            })
+        }),
+        certainty: Certainty::Guess,
+        recognized: "a loss or reduction of PyTorch with one block that takes over 10 us, at least 3 % of kernel time",
+        gain: "this kernel 2 to 10 times as fast (an estimate)",
+        link: COMPILE,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "scatter",
+        says: &[(
+            Pytorch,
+            "Use a sparse product instead of messages that are written out and then added{at}: adj @ x with adj in CSR form \
+             (torch_sparse.SparseTensor as adj_t). Index and scatter kernels take {share} of the time of kernels. This helps if \
+             no features of edges enter the message.",
+        )],
+        when: When::If(|facts| {
+            let share = facts.share(&[Class::Scatter]);
+            let gathers = facts.share(&[Class::Gather]) > 0.0 || facts.share(&[Class::Strided]) >= 0.1;
+            (share >= 0.1 && gathers).then(|| Found {
+                at: facts.launched_at(&[Class::Scatter]),
+                share,
+                gain: Some(facts.faster(share, (1.5, 4.0))),
+                ..Found::default()
+            })
+        }),
+        recognized: "at least 10 % of kernel time in scatter and index kernels, beside gathers",
+        gain: "these kernels 1.5 to 4 times as fast (an estimate)",
+        link: Some("https://pytorch-geometric.readthedocs.io/en/latest/advanced/sparse_tensor.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "index_grad",
+        says: &[(
+            Pytorch,
+            "Use torch.index_select(x, 0, index) or torch.nn.functional.embedding instead of x[index]{at}: the backward pass of \
+             indexing sorts, and takes {share} of the time of kernels.",
+        )],
+        when: When::Shorter(&[Class::IndexGradient], 0.03, (2.0, 10.0)),
+        recognized: "indexing_backward_kernel takes at least 3 % of kernel time",
+        gain: "these kernels 2 to 10 times as fast; 49.5 s became 0.55 s in a public case",
+        certainty: Certainty::Guess,
+        link: Some("https://docs.pytorch.org/docs/stable/generated/torch.index_select.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "sort_topk",
+        says: &[(
+            Pytorch,
+            "Sort less: torch.topk(x, k, sorted=False) instead of a full sort, or keys of 32 bits{at}. Sorting takes {share} of \
+             the time of kernels. This may help if the order of all is not needed.",
+        )],
+        when: When::Shorter(&[Class::Sort], 0.05, (1.5, 6.0)),
+        results: Results::Same,
+        certainty: Certainty::Guess,
+        recognized: "at least 5 % of kernel time in sorts and top-k",
+        gain: "these kernels 1.5 to 6 times as fast (an estimate)",
+        not_when: "the order is needed",
+        link: Some("https://docs.pytorch.org/docs/stable/generated/torch.topk.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "rnn_cells",
+        says: &[(
+            Pytorch,
+            "Run the whole sequence in one call: torch.nn.LSTM or torch.nn.GRU instead of a loop over LSTMCell{at}. Cells take \
+             {share} of the kernels. It may help if the cell is a standard one.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(|facts| {
+            let cells = [Class::RecurrentCell];
+            let (share, of_count) = (facts.share(&cells), facts.count_share(&cells));
+            (share >= 0.1 || of_count >= 0.1).then(|| Found {
+                at: facts.launched_at(&cells),
+                share: share.max(of_count),
+                gain: Some(facts.without_between((0.5 * share, 2.0 * of_count), (share, 5.0 * of_count))),
+                ..Found::default()
+            })
+        }),
+        certainty: Certainty::Guess,
+        recognized: "at least 10 % of kernel time or launches in recurrent cells",
+        gain: "two to five launches for each cell gone: its products, and the addition of their results",
+        not_when: "the cell is the program's own",
+        link: Some("https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "dequantize",
+        says: &[(
+            Pytorch,
+            "Multiply 4-bit weights without expanding them (a Marlin kernel, torchao.quantization.quantize_), or use bf16 if it \
+             fits: expanding them takes {share} of the time of kernels{at}.",
+        )],
+        target: Target::FewerKernels,
+        when: When::Gone(&[Class::Dequantize], 0.1),
+        certainty: Certainty::Guess,
+        recognized: "kDequantizeBlockwise takes at least 10 % of kernel time",
+        gain: "these kernels gone",
+        link: Some("https://github.com/pytorch/ao"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "foreach_fused",
+        says: &[(
+            Pytorch,
+            "Let the optimizer pass over the weights once: torch.optim.AdamW(params, fused=True). Here it does so in {what} \
+             kernels of different kinds, {share} of the time of kernels{at}.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(|facts| {
+            let kinds = facts.of(&[Class::Foreach]).count();
+            let (share, of_count) = (facts.share(&[Class::Foreach]), facts.count_share(&[Class::Foreach]));
+            // Grouping the tensors takes the CPU longer than a kernel.
+            let idle = facts.idle_in(&["torch/optim/"]).map_or(0.0, |(share, _)| share);
+            let worth = share >= 0.03 || of_count >= 0.05 || idle >= 0.1;
+            (kinds >= 5 && worth && facts.share(&[Class::FusedOptimizer]) == 0.0).then(|| Found {
+                at: facts.launched_at(&[Class::Foreach]),
+                what: kinds.to_string(),
+                share,
+                gain: Some(facts.without(0.7 * share, 0.7 * of_count).and_idle(idle)),
+            })
+        }),
+        recognized: "at least five kinds of foreach kernels, 3 % of kernel time, 5 % of the launches or 10 % of the time idle in \
+                     torch/optim",
+        gain: "all but the bytes of one kernel gone, and half to all of the idle time in torch/optim: 1.03x to 1.05x on a vision \
+               transformer",
+        not_when: "the optimizer has no fused form",
+        subsumes: &["move_work"],
+        link: Some("https://docs.pytorch.org/docs/stable/optim.html"),
+        outside: false,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "zero_grad",
+        says: &[(
+            Pytorch,
+            "Drop gradients instead of filling them with zeros: optimizer.zero_grad(set_to_none=True). Fills take {share} of the \
+             launches{at}.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(|facts| {
+            let seen = facts.launches_in(&["zero_grad"]) >= 0.03;
+            let of_count = facts.count_share(&[Class::Fill, Class::Foreach]).min(facts.launches_in(&["zero_grad"]));
+            (seen && facts.busy() < 0.9).then(|| Found {
+                share: of_count,
+                gain: Some(facts.without(0.0, of_count)),
+                ..Found::default()
+            })
+        }),
+        results: Results::Same,
+        recognized: "launches within zero_grad, at least 3 % of the sampled launches",
+        gain: "these launches gone",
+        not_when: "gradients are views (DDP), or a CUDA graph needs their addresses",
+        link: TUNING,
+        ..NONE
+    },
+];

@@ -1,0 +1,228 @@
+//! CPU work between launches.
+
+use crate::run::remedies::facts::{Activity, Facts, Found, Framework, Gain};
+use crate::run::remedies::{RemedyEntry, Target, When};
+use crate::run::{Certainty, Results};
+use profiler_core::attribution::host_cause::HostCause;
+use profiler_core::attribution::leaf::Cause;
+use profiler_core::whatif::ScenarioKind;
+
+use Framework::{Any, Jax};
+
+const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::HostCpu), ..RemedyEntry::NONE };
+
+fn gain(facts: &Facts<'_>) -> Option<Gain> {
+    let part = facts.program.main_work.map(|(speedup, interval)| Gain { speedup, interval: Some(interval) });
+    part.or_else(|| facts.scenario(ScenarioKind::NoHostWork))
+}
+
+/// The launching thread does one of these in the time of the bottleneck.
+fn does(facts: &Facts<'_>, activities: &[Activity]) -> Option<Found> {
+    facts.doing(activities).filter(|_| facts.is(Cause::HostCpu)).map(|found| found.gaining(gain(facts)))
+}
+
+const fn of(cause: HostCause) -> Activity {
+    Activity::Does(cause)
+}
+
+pub(super) const ENTRIES: &[RemedyEntry] = &[
+    RemedyEntry {
+        id: "sleep",
+        says: &[(Any, "Remove the sleep {there} from the loop.")],
+        when: When::If(|facts| does(facts, &[of(HostCause::Sleep)])),
+        results: Results::Behavior,
+        certainty: Certainty::Measured,
+        recognized: "most CPU work between launches is sleeping for a fixed time",
+        gain: "the time at the line: 2.0x predicted, 2.54x measured",
+        not_when: "it limits a rate on purpose",
+        link: Some("https://docs.python.org/3/library/time.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "gc",
+        says: &[(
+            Any,
+            "Keep Python's garbage collection out of the loop: gc.freeze() and gc.disable() after start-up with gc.collect() at the end \
+             of each epoch, or a larger gc.set_threshold(). This helps when few reference cycles are made.",
+        )],
+        when: When::If(|facts| does(facts, &[of(HostCause::GarbageCollection)])),
+        results: Results::Behavior,
+        certainty: Certainty::Measured,
+        recognized: "most CPU work between launches is garbage collection in the time of steps",
+        gain: "the time of it: 30x predicted, 36x measured; 0.99x where the program made cycles itself",
+        not_when: "the program makes reference cycles in each step",
+        link: Some("https://docs.python.org/3/library/gc.html"),
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "gil",
+        says: &[(Any, "Free the interpreter's lock (GIL) for the launching thread: {what}.")],
+        target: Target::Time(Cause::HostCpu),
+        when: When::If(|facts| {
+            let holder = facts.host.and_then(|host| host.lock_holders.first());
+            let what = match holder {
+                Some(row) => {
+                    format!("move the work of {} into a process, or to a library that releases the lock", row.place())
+                }
+                None => "move the other Python threads (loaders, loggers, metrics) into processes".to_owned(),
+            };
+            let gain = facts.is(Cause::HostCpu).then(|| gain(facts)).flatten();
+            facts.doing(&[Activity::LockOfOther]).map(|_| Found { what, gain, ..Found::default() })
+        }),
+        certainty: Certainty::Measured,
+        recognized: "launching threads wait for the interpreter's lock, which a thread that does not launch holds",
+        gain: "the time of the waits",
+        link: Some("https://docs.python.org/3/glossary.html#term-global-interpreter-lock"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "save_less",
+        says: &[
+            (
+                Jax,
+                "Write checkpoints less often, or in another thread (orbax.checkpoint.AsyncCheckpointer): they are written {there}.",
+            ),
+            (
+                Any,
+                "Write checkpoints less often, or in another thread (torch.distributed.checkpoint.async_save): they are written {there}.",
+            ),
+        ],
+        when: When::If(|facts| does(facts, &[Activity::Checkpoint])),
+        results: Results::Behavior,
+        certainty: Certainty::Measured,
+        recognized: "most CPU work between launches is in torch/serialization.py, safetensors or distributed/checkpoint",
+        gain: "the time at the line: 13x to 14x predicted, 15.4x measured",
+        not_when: "they are ten minutes apart already",
+        subsumes: &["reduce_first"],
+        link: Some("https://docs.pytorch.org/tutorials/recipes/distributed_async_checkpoint_recipe.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "file_output",
+        says: &[(
+            Any,
+            "Move the input or output {there} to another thread (checkpoints, logs), and keep in memory what is read again. Call \
+             fsync less often if the data may be lost in a crash.",
+        )],
+        when: When::If(|facts| does(facts, &[of(HostCause::Io), of(HostCause::Disk)])),
+        results: Results::Behavior,
+        certainty: Certainty::Measured,
+        recognized: "most CPU work between launches is input or output on a file, pipe or socket",
+        gain: "the time at the line: 1.48x predicted, 1.70x measured",
+        not_when: "the data must be on storage before the next step",
+        link: Some("https://docs.python.org/3/library/logging.handlers.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "cores",
+        says: &[(
+            Any,
+            "Give the launching thread a free core: other threads or processes use them all. Run fewer of them (worker processes, \
+             OMP_NUM_THREADS), use more cores, or pin the thread to one.",
+        )],
+        when: When::If(|facts| does(facts, &[of(HostCause::Preempted)])),
+        certainty: Certainty::Measured,
+        recognized: "most CPU time between launches is ready to run without a free core",
+        gain: "that time: 1.89x predicted, 1.72x measured",
+        link: Some("https://docs.pytorch.org/docs/stable/notes/multiprocessing.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "commands",
+        says: &[(Any, "A command is started {there}: read what it reads instead, or start it less often.")],
+        when: When::If(|facts| does(facts, &[Activity::StartsCommands])),
+        results: Results::Behavior,
+        recognized: "a fifth of the time at the main line is in subprocess.py",
+        gain: "the time at the line",
+        link: Some("https://docs.python.org/3/library/subprocess.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "wait_result",
+        says: &[(
+            Any,
+            "The launching thread waits for another thread or process {there}: have the result ready earlier (a deeper queue), or find \
+             out what keeps the other one busy.",
+        )],
+        when: When::If(|facts| does(facts, &[Activity::WaitsForResult])),
+        results: Results::Behavior,
+        recognized: "most CPU time between launches is in Condition.wait",
+        gain: "the time at the line",
+        link: Some("https://docs.python.org/3/library/queue.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "wait_other",
+        says: &[(
+            Any,
+            "The launching thread waits for another thread or process {there}: have the result ready earlier (a deeper queue, more \
+             workers), or find out what keeps the other one busy.",
+        )],
+        when: When::If(|facts| does(facts, &[of(HostCause::Lock), of(HostCause::Poll), of(HostCause::Child)])),
+        results: Results::Behavior,
+        recognized: "most CPU time between launches waits for a lock, a pipe, a socket or a child process",
+        gain: "the time at the line",
+        link: Some("https://docs.python.org/3/library/queue.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "page_faults",
+        says: &[(
+            Any,
+            "Touch memory before the loop and reuse it: page faults and mappings on the launching thread come from fresh host buffers \
+             (or from too little memory).",
+        )],
+        when: When::If(|facts| does(facts, &[of(HostCause::Memory)])),
+        recognized: "most CPU time between launches is in the memory management of the operating system",
+        gain: "that time",
+        ..NONE
+    },
+    RemedyEntry {
+        id: "host_arrays",
+        says: &[(
+            Any,
+            "Move the arrays' work {there} to the GPU (torch, cupy), vectorize it, or do it in another process.",
+        )],
+        when: When::If(|facts| {
+            let arrays =
+                facts.lines_in(&["/numpy/", "/pandas/", "/scipy/", "libopenblas"]).map(|row| row.share).sum::<f64>();
+            does(facts, &[of(HostCause::Code)]).filter(|_| arrays >= 0.1)
+        }),
+        results: Results::Rounding,
+        recognized: "code at one line is most CPU work between launches, at least 10 % of the time in numpy, pandas or scipy",
+        gain: "the time at the line",
+        not_when: "the GPU is busy meanwhile: 1.00x measured",
+        subsumes: &["move_work"],
+        link: Some("https://docs.cupy.dev/en/stable/user_guide/basic.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "move_work",
+        says: &[(Any, "Move the work {there} out of the loop: do it less often, in another process, or on the GPU.")],
+        when: When::If(|facts| does(facts, &[of(HostCause::Code)])),
+        results: Results::Behavior,
+        recognized: "most CPU work between launches is code of the program at one line",
+        gain: "the time at the line, else the simulation `no_host_work`",
+        ..NONE
+    },
+    RemedyEntry {
+        id: "find_work",
+        says: &[(
+            Any,
+            "Find what the launching thread does in these gaps (gpuwhy run samples it) and move it out of the loop, into another thread \
+             or process.",
+        )],
+        when: When::If(|facts| {
+            use HostCause::{Driver, OtherWait};
+            let unknown = matches!(facts.program.activity, None | Some(Activity::Does(Driver | OtherWait)));
+            (facts.is(Cause::HostCpu) && unknown)
+                .then(|| Found::default().gaining(facts.scenario(ScenarioKind::NoHostWork)))
+        }),
+        results: Results::Behavior,
+        certainty: Certainty::Guess,
+        recognized: "CPU work between launches is the bottleneck, and no samples show what it is",
+        gain: "the simulation `no_host_work` is the most",
+        ..NONE
+    },
+];

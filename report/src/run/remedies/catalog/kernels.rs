@@ -1,0 +1,209 @@
+//! Kernels of one's own, grids, and what hardware counters show.
+
+use crate::run::remedies::facts::{Facts, Found, Framework};
+use crate::run::remedies::{BEST_PRACTICES, RemedyEntry, Target, When};
+use crate::run::{Certainty, GridClass, Results};
+use profiler_core::attribution::leaf::Cause;
+use profiler_core::counters::roofs::Limit;
+use profiler_core::whatif::ScenarioKind;
+
+use Framework::Any;
+
+const NONE: RemedyEntry = RemedyEntry::NONE;
+
+/// What hardware counters show as the largest limit; nothing predicts what a change of kernels gains.
+fn limited(facts: &Facts<'_>, limit: Limit, in_cache: bool) -> Option<Found> {
+    let is = facts.program.limit == Some((limit, in_cache)) && facts.is(Cause::GpuCompute);
+    is.then(Found::default)
+}
+
+const LIMIT: RemedyEntry = RemedyEntry {
+    certainty: Certainty::Guess,
+    results: Results::Rounding,
+    recognized: "hardware counters show it as the largest limit of computation, at least a quarter of its time",
+    gain: "unknown: nothing predicts what a change of the kernels gains",
+    link: Some("https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html"),
+    ..NONE
+};
+
+pub(super) const ENTRIES: &[RemedyEntry] = &[
+    RemedyEntry {
+        id: "batch_grids",
+        says: &[(
+            Any,
+            "Join equal small kernels into one (stacked tensors, torch.vmap, foreach functions), or run them on several streams. \
+             This helps where a kernel does not need the result of the one before it.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(|facts| {
+            let gain = facts.scenario(ScenarioKind::GridsFilled).filter(|gain| gain.speedup >= 1.0 / 0.85)?;
+            facts.is(Cause::GpuCompute).then(|| Found::default().gaining(Some(gain)))
+        }),
+        results: Results::Rounding,
+        recognized: "equal kernels with small grids in a row; a simulation that joins them saves at least 15 %",
+        gain: "the simulation `grids_filled`: 16x to 64x for 64 samples one by one, 43.8x measured for one batch",
+        not_when: "each needs the result of the one before (layers, time steps, decoding)",
+        link: BEST_PRACTICES,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "batch_units",
+        says: &[(
+            Any,
+            "Process several samples in one call, model(torch.stack(samples)), if they do not need the results of each other: a \
+             group of {what} runs many times in a row with grids that do not fill the GPU.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(|facts| {
+            let inside = facts.device?.step_meaning.inside.filter(|inside| inside.times >= 8)?;
+            let filled: f64 = facts.kernels.iter().map(|kernel| kernel.share * kernel.filled).sum();
+            let small = filled < 0.5 && !facts.kernels.is_empty();
+            let gain = facts.scenario(ScenarioKind::GridsFilled).or(facts.scenario(ScenarioKind::LaunchesFree));
+            let gain = gain.filter(|gain| gain.speedup >= 1.15)?;
+            let what = format!("{} launches", inside.launches);
+            (small && !facts.is(Cause::DataLoading)).then(|| Found { what, gain: Some(gain), ..Found::default() })
+        }),
+        results: Results::Rounding,
+        certainty: Certainty::Documented,
+        recognized: "a group of launches that repeats at least eight times in a step, with grids that fill less than half of \
+                     the GPU",
+        gain: "the simulation `grids_filled`, else `launches_free`: a low end (43.8x measured for 64 samples)",
+        not_when: "they are layers, time steps or tokens, which need each other",
+        subsumes: &["batch_grids"],
+        link: BEST_PRACTICES,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "small_grid",
+        says: &[(
+            Any,
+            "Give {what} more blocks: smaller blocks, or several problems in one launch. It has fewer blocks than the GPU has \
+             multiprocessors and takes {share} of the time of kernels.",
+        )],
+        when: When::If(|facts| {
+            let own = |name: &str| {
+                let row = facts.devices.iter().flat_map(|device| &device.kernels).find(|row| row.name == name);
+                row.is_some_and(|row| row.library.is_none() && !row.communication)
+            };
+            let kernel = facts.kernels.iter().find(|kernel| {
+                kernel.filled < 0.9 && kernel.share >= 0.1 && kernel.median_ns >= 10_000 && own(kernel.name)
+            })?;
+            Some(Found {
+                what: crate::text_format::names::short_name(kernel.name, 40),
+                share: kernel.share,
+                gain: Some(facts.faster(kernel.share, (1.1, 1.0 / kernel.filled.max(0.05)))),
+                at: None,
+            })
+        }),
+        recognized: "a kernel of no known library with fewer blocks than multiprocessors, over 10 us, at least 10 % of kernel \
+                     time",
+        gain: "this kernel up to as many times as fast as the GPU has room",
+        not_when: "it is bound by latency by design",
+        link: BEST_PRACTICES,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "wave_tail",
+        says: &[(
+            Any,
+            "Choose sizes that fill the last wave: {share} of the time of kernels is in grids whose last blocks leave much of the \
+             GPU idle. Larger or smaller tiles, or another batch size, may help.",
+        )],
+        when: When::If(|facts| {
+            let compute = &facts.device?.compute;
+            let (share, loss) = (compute.share(GridClass::Tail), compute.geometry?.tail_loss);
+            let seen = share >= 0.2 && facts.is(Cause::GpuCompute);
+            seen.then(|| Found {
+                share,
+                gain: Some(facts.faster(1.0, (1.0 + loss / 2.0, 1.0 / (1.0 - loss.min(0.5))))),
+                ..Found::default()
+            })
+        }),
+        certainty: Certainty::Guess,
+        recognized: "at least 20 % of the kernel time of a GPU-bound program in grids whose last wave is mostly empty",
+        gain: "half of the loss to all of it",
+        not_when: "kernels are persistent: their grid is always the GPU",
+        link: super::super::MATRICES,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "limit_tensor",
+        says: &[(
+            Any,
+            "Tensor cores are the largest limit: use a lower precision (bf16, fp8), or do less work (sparsity, a smaller model).",
+        )],
+        when: When::If(|facts| limited(facts, Limit::Tensor, false)),
+        ..LIMIT
+    },
+    RemedyEntry {
+        id: "limit_l1",
+        says: &[(
+            Any,
+            "Shared memory and the L1 cache are the largest limit: look for bank conflicts and uncoalesced accesses (gpuwhy \
+             kernels), pad shared arrays (float tile[32][33]), and keep values in registers.",
+        )],
+        when: When::If(|facts| limited(facts, Limit::Memory, true)),
+        ..LIMIT
+    },
+    RemedyEntry {
+        id: "limit_memory",
+        says: &[(
+            Any,
+            "Memory is the largest limit: fuse kernels so that data are read once (torch.compile, fused attention and \
+             optimizers), and use smaller types.",
+        )],
+        when: When::If(|facts| limited(facts, Limit::Memory, false)),
+        ..LIMIT
+    },
+    RemedyEntry {
+        id: "limit_issue",
+        says: &[(
+            Any,
+            "The issue of instructions is the largest limit: move matrix products to tensor cores (TF32 or bf16), vectorize \
+             loads, and do less work per element.",
+        )],
+        when: When::If(|facts| limited(facts, Limit::Issue, false)),
+        ..LIMIT
+    },
+    RemedyEntry {
+        id: "limit_latency",
+        says: &[(
+            Any,
+            "Latency is the largest limit: kernels wait for memory or for their own results. Larger tiles and more independent work \
+             per thread hide that; `gpuwhy kernels` tells what each kernel waits for.",
+        )],
+        when: When::If(|facts| limited(facts, Limit::Latency, false)),
+        ..LIMIT
+    },
+    RemedyEntry {
+        id: "limit_occupancy",
+        says: &[(
+            Any,
+            "Too few resident warps to hide latency are the largest limit: fewer registers (__launch_bounds__) and less shared \
+             memory per block, or other block sizes. `gpuwhy kernels` tells which of them limits.",
+        )],
+        when: When::If(|facts| limited(facts, Limit::Occupancy, false)),
+        ..LIMIT
+    },
+    RemedyEntry {
+        id: "limit_idle",
+        says: &[(
+            Any,
+            "Idle multiprocessors are the largest limit: use larger batches or shapes so that grids fill the GPU, or run \
+             independent kernels on several streams.",
+        )],
+        when: When::If(|facts| limited(facts, Limit::IdleMultiprocessors, false)),
+        ..LIMIT
+    },
+    RemedyEntry {
+        id: "clocks",
+        says: &[(
+            Any,
+            "The lowered clock is the largest limit: see which limit does that (power or temperature), raise it if you may, or use a \
+             lower precision, which needs less power.",
+        )],
+        when: When::If(|facts| limited(facts, Limit::LoweredClock, false)),
+        results: Results::Same,
+        ..LIMIT
+    },
+];

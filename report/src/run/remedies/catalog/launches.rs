@@ -1,0 +1,270 @@
+//! Launches: graphs, fused kernels, optimizers, and what keeps a graph from being captured.
+
+use crate::run::remedies::facts::{Activity, Facts, Found, Framework};
+use crate::run::remedies::patterns::Class;
+use crate::run::remedies::{COMPILE, CUDA_NOTES, JAX_TIPS, RemedyEntry, Target, When};
+use crate::run::{Certainty, Results};
+use profiler_core::attribution::leaf::Cause;
+use profiler_core::whatif::ScenarioKind;
+
+use Framework::{Any, Jax, Pytorch};
+
+const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::Launch), ..RemedyEntry::NONE };
+
+/// Launches matter, and graphs are used in this way.
+fn launches(facts: &Facts<'_>, graphs: bool) -> Option<Found> {
+    let gain = facts.scenario(ScenarioKind::LaunchesFree);
+    let worth = facts.is(Cause::Launch) || gain.is_some_and(|gain| gain.speedup >= 1.15);
+    let worth = worth && facts.time(Cause::Launch) >= 0.1;
+    (graphs && worth && !facts.program.small_copies).then(|| Found::at(None).unwrap_or_default().gaining(gain))
+}
+
+pub(super) const ENTRIES: &[RemedyEntry] = &[
+    RemedyEntry {
+        id: "fused_optimizer",
+        says: &[(
+            Pytorch,
+            "Let the optimizer update all tensors in one kernel: torch.optim.AdamW(params, fused=True) (or foreach=True). It \
+             launches kernels for each tensor{at}: {share} of the launches. This helps if parameters are on the GPU and dense.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(|facts| {
+            let sampled = facts.launches_in(&["_single_tensor_"]);
+            let kernels = facts.per_step(&[Class::LoopOptimizer]) >= 50;
+            let of_count =
+                sampled.max(if kernels { 3.0 * facts.count_share(&[Class::LoopOptimizer]) } else { 0.0 }).min(0.9);
+            (of_count >= 0.1).then(|| Found {
+                at: facts.launched_at(&[Class::LoopOptimizer]),
+                share: of_count,
+                gain: Some(facts.without(0.5 * facts.share(&[Class::LoopOptimizer]), of_count)),
+                ..Found::default()
+            })
+        }),
+        results: Results::Rounding,
+        certainty: Certainty::Measured,
+        recognized: "at least 10 % of the sampled launches in torch/optim's _single_tensor_ functions, or 50 addcdiv, addcmul \
+                     or lerp kernels in a step",
+        gain: "these launches gone: 1.7x to 2.2x predicted, 2.20x measured",
+        not_when: "parameters are on the CPU or sparse, or the optimizer is the program's own",
+        subsumes: &["foreach_fused", "zero_grad"],
+        link: Some("https://docs.pytorch.org/docs/stable/optim.html"),
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "graph_whole",
+        says: &[(Any, "Capture the whole step in one CUDA graph: each graph has few operations.")],
+        when: When::If(|facts| launches(facts, facts.program.graphs.is_split)),
+        recognized: "nearly all operations come from graphs of at most four operations each",
+        gain: "the simulation `launches_free`",
+        not_when: "shapes or addresses change from step to step",
+        link: CUDA_NOTES,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "graph_nodes",
+        says: &[
+            (
+                Jax,
+                "Make the operations within the graphs fewer and larger: more of the step in one jax.jit, larger batches. Each node \
+                 costs the GPU a moment, however it is launched.",
+            ),
+            (
+                Any,
+                "Make the operations within the graphs fewer and larger: fused kernels (torch.compile), larger batches. Each node \
+                 costs the GPU a moment, however it is launched.",
+            ),
+        ],
+        when: When::If(|facts| launches(facts, facts.program.graphs.used && !facts.program.graphs.is_split)),
+        results: Results::Rounding,
+        recognized: "graphs launch most of the work",
+        gain: "the simulation `launches_free`",
+        link: CUDA_NOTES,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "graph",
+        says: &[
+            (
+                Jax,
+                "Launch whole steps: put the loop body into jax.jit, and leave command buffers on (XLA_FLAGS \
+                 --xla_gpu_enable_command_buffer). Shapes must stay the same.",
+            ),
+            (
+                Any,
+                "Capture the step in a CUDA graph: torch.compile(model, mode=\"reduce-overhead\") or torch.cuda.graph(). Tensor \
+                 addresses must stay the same too, and the CPU must not wait for the GPU within the step (no .item()).",
+            ),
+        ],
+        when: When::If(|facts| {
+            let graphs = facts.program.graphs;
+            launches(facts, graphs.fits && !graphs.used && !graphs.is_split)
+        }),
+        unless: |facts| facts.share(&[Class::Selection]) > 0.0 && !facts.is(Cause::Launch),
+        certainty: Certainty::Measured,
+        recognized: "launches matter, and at least 98 % of them are the same in every step",
+        gain: "the simulation `launches_free`, less 0.8 to 1.6 us for each node",
+        not_when: "the step reads values, allocates with cudaMalloc or changes shapes; Adam needs capturable=True",
+        link: CUDA_NOTES,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "compile",
+        says: &[
+            (
+                Jax,
+                "Launch fewer, larger operations: put more of the step into one jax.jit, so that XLA fuses it. Shapes must stay the \
+                 same.",
+            ),
+            (
+                Any,
+                "Launch fewer, larger operations: fused or batched ones (torch.compile, foreach or fused optimizers, larger \
+                 batches). CUDA graphs need kernels and shapes that stay the same from step to step; here they do not, or it is \
+                 unknown.",
+            ),
+        ],
+        when: When::If(|facts| {
+            let graphs = facts.program.graphs;
+            launches(facts, !graphs.fits && !graphs.used && !graphs.is_split)
+        }),
+        results: Results::Rounding,
+        recognized: "launches matter, and fewer than 98 % of them are the same in every step",
+        gain: "the simulation `launches_free` is the most that fewer launches gain",
+        not_when: "shapes change in each step, or the run is shorter than compiling",
+        link: COMPILE,
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "compile_elementwise",
+        says: &[(
+            Pytorch,
+            "Join short elementwise kernels: model = torch.compile(model). They are {share} of the launches. This helps if shapes \
+             stay the same and the run is longer than compiling.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(|facts| {
+            let of_count = facts.count_share(&[Class::Elementwise]);
+            let fused = facts.share(&[Class::Triton]) > 0.0;
+            (of_count >= 0.4 && !fused && facts.is(Cause::Launch) && !facts.program.graphs.used).then(|| Found {
+                share: of_count,
+                gain: Some(facts.without(0.0, of_count * 0.6)),
+                ..Found::default()
+            })
+        }),
+        results: Results::Rounding,
+        certainty: Certainty::Guess,
+        recognized: "launches are the bottleneck, at least 40 % of them are elementwise kernels, and none is from Triton",
+        gain: "three of five such launches gone (an estimate)",
+        link: COMPILE,
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "graph_breaks",
+        says: &[(
+            Pytorch,
+            "Find where the compiled model falls back to Python: TORCH_LOGS=graph_breaks, or torch.compile(model, \
+             fullgraph=True). {share} of the launches are PyTorch's own kernels beside Triton's. It may help where these are part \
+             of the model, and not of the optimizer.",
+        )],
+        when: When::If(|facts| {
+            let native = facts.count_share(&[Class::Elementwise, Class::Reduction]);
+            (facts.share(&[Class::Triton]) > 0.05 && native >= 0.2 && facts.is(Cause::Launch)).then(|| Found {
+                share: native,
+                gain: Some(facts.without(0.0, native * 0.5)),
+                ..Found::default()
+            })
+        }),
+        certainty: Certainty::Guess,
+        recognized: "Triton's kernels run, and at least 20 % of the launches are PyTorch's elementwise kernels and reductions",
+        gain: "half of these launches gone (an estimate)",
+        link: Some("https://docs.pytorch.org/docs/stable/torch.compiler_faq.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "one_launcher",
+        says: &[(
+            Any,
+            "Launch from one thread in each process: threads that launch take turns with the interpreter's lock (GIL), so they \
+             launch no faster than one.",
+        )],
+        when: When::If(|facts| facts.doing(&[Activity::LockOfLauncher])),
+        certainty: Certainty::Documented,
+        recognized: "launching threads wait for the interpreter's lock, which a thread that launches too holds",
+        gain: "unknown: the work of the threads is joined, not gone",
+        link: Some("https://docs.python.org/3/glossary.html#term-global-interpreter-lock"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "backward",
+        says: &[(
+            Pytorch,
+            "The CPU takes this time for the backward pass, which is called {there}. Make it launch less: torch.compile, a CUDA \
+             graph (torch.cuda.make_graphed_callables), fewer and larger operations.",
+        )],
+        target: Target::Time(Cause::HostCpu),
+        when: When::If(|facts| facts.doing(&[Activity::Backward]).filter(|_| !facts.program.graphs.partly_used)),
+        results: Results::Rounding,
+        recognized: "most CPU work between launches is in _engine_run_backward",
+        gain: "the simulation `no_host_work` is the most",
+        link: COMPILE,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "backward_graphs",
+        says: &[(
+            Pytorch,
+            "The CPU takes this time for the backward pass, which is called {there}. CUDA graphs already launch part of the work: \
+             capture more of the step in one graph, or make the operations fewer and larger.",
+        )],
+        target: Target::Time(Cause::HostCpu),
+        when: When::If(|facts| facts.doing(&[Activity::Backward]).filter(|_| facts.program.graphs.partly_used)),
+        recognized: "the same, in a program that launches some work with graphs",
+        gain: "the simulation `no_host_work` is the most",
+        link: CUDA_NOTES,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "launch_blocking",
+        says: &[(
+            Any,
+            "Unset CUDA_LAUNCH_BLOCKING=1: each launch waits until its kernel has ended. This holds if it is not set to find an \
+             error.",
+        )],
+        when: When::If(|facts| {
+            let launch = facts.api.iter().find(|row| row.name == "cudaLaunchKernel")?;
+            let kernels: u64 =
+                facts.devices.iter().flat_map(|device| &device.kernels).map(|row| row.durations.total()).sum();
+            let count: u64 =
+                facts.devices.iter().flat_map(|device| &device.kernels).map(|row| row.durations.count()).sum();
+            let host_lead = &facts.device?.host_lead;
+            let late = host_lead.late() as f64 / host_lead.launches().max(1) as f64;
+            // A launch of a few microseconds cannot contain its kernel.
+            let contains =
+                launch.total_ns as f64 / launch.calls.max(1) as f64 >= kernels as f64 / count.max(1) as f64 + 5_000.0;
+            (late >= 0.95 && contains && count > 0 && kernels / count.max(1) >= 20_000).then(Found::default)
+        }),
+        certainty: Certainty::Guess,
+        recognized: "at least 95 % of the launches find the GPU idle, and a call takes longer than its kernel of over 20 us",
+        gain: "unknown: launches run ahead of the GPU again",
+        not_when: "an error is being looked for",
+        link: CUDA_NOTES,
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "jax_command_buffers",
+        says: &[(
+            Jax,
+            "Let XLA launch several kernels at once: XLA_FLAGS=--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUDNN. It may help; \
+             the flags depend on the version.",
+        )],
+        when: When::If(|facts| launches(facts, facts.is(Cause::Launch) && !facts.program.graphs.used)),
+        certainty: Certainty::Guess,
+        recognized: "launches are the bottleneck of a program whose kernels are XLA's",
+        gain: "the simulation `launches_free` is the most",
+        link: JAX_TIPS,
+        ..NONE
+    },
+];

@@ -1,0 +1,197 @@
+//! Data loading.
+
+use crate::run::remedies::facts::{Activity, Facts, Found, Framework, Gain};
+use crate::run::remedies::{DATA, RemedyEntry, Target, When};
+use crate::run::{Certainty, Results};
+use profiler_core::attribution::host_cause::HostCause;
+use profiler_core::attribution::leaf::Cause;
+use profiler_core::whatif::ScenarioKind;
+
+use Framework::{Any, Pytorch};
+
+const NONE: RemedyEntry = RemedyEntry {
+    target: Target::Time(Cause::DataLoading),
+    results: Results::Behavior,
+    link: DATA,
+    ..RemedyEntry::NONE
+};
+
+fn ready(facts: &Facts<'_>) -> Option<Gain> {
+    facts.scenario(ScenarioKind::DataReady)
+}
+
+/// Loading is the bottleneck, and the launching thread does this.
+fn loading(facts: &Facts<'_>, causes: &[HostCause]) -> Option<Found> {
+    let does = causes.iter().any(|&cause| facts.program.activity == Some(Activity::Does(cause)));
+    (facts.is(Cause::DataLoading) && does).then(|| Found::default().gaining(ready(facts)))
+}
+
+pub(super) const ENTRIES: &[RemedyEntry] = &[
+    RemedyEntry {
+        id: "persistent",
+        says: &[(
+            Pytorch,
+            "Worker processes are started again for each epoch {there}: DataLoader(..., persistent_workers=True).",
+        )],
+        when: When::If(|facts| {
+            let gain = ready(facts);
+            facts.doing(&[Activity::StartsWorkers]).map(|found| found.gaining(gain))
+        }),
+        certainty: Certainty::Measured,
+        recognized: "at least 10 % of the time in starting processes, in a program with a data loader",
+        gain: "without the gap: 3.02x (2.95x to 3.09x) measured for short epochs",
+        not_when: "there is one epoch only",
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "workers",
+        says: &[(
+            Any,
+            "Prepare batches in worker processes: DataLoader(..., num_workers=4, pin_memory=True). More workers help while CPU cores \
+             are free.",
+        )],
+        when: When::If(|facts| match facts.program.activity {
+            None if facts.is(Cause::DataLoading) => Some(Found::default().gaining(ready(facts))),
+            _ => loading(facts, &[HostCause::LoaderInline]),
+        }),
+        certainty: Certainty::Measured,
+        recognized: "the launching thread prepares batches itself, or nothing shows who does",
+        gain: "the simulation `data_ready`: 7.1x and 4.6x predicted, 8.8x and 4.5x measured",
+        not_when: "the dataset holds CUDA tensors or state that cannot be pickled",
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "collate",
+        says: &[(
+            Pytorch,
+            "Join and pin batches outside of the launching thread (num_workers > 0 joins them in the workers, pin_memory=True pins in \
+             a thread of its own), and join fewer, larger pieces.",
+        )],
+        when: When::If(|facts| loading(facts, &[HostCause::LoaderCollate])),
+        certainty: Certainty::Measured,
+        recognized: "the launching thread joins samples to batches",
+        gain: "the simulation `data_ready`: 8.8x measured",
+        ..NONE
+    },
+    RemedyEntry {
+        id: "receive",
+        says: &[(
+            Pytorch,
+            "The batch is ready and taking it over costs: return tensors rather than Python objects from the workers, raise \
+             prefetch_factor, or pin in the loader's thread (pin_memory=True).",
+        )],
+        when: When::If(|facts| loading(facts, &[HostCause::LoaderReceive])),
+        recognized: "the launching thread receives finished batches on a core",
+        gain: "the simulation `data_ready`",
+        ..NONE
+    },
+    RemedyEntry {
+        id: "more_workers",
+        says: &[(
+            Pytorch,
+            "The workers do not keep up: more of them (num_workers) while free cores remain, or a cheaper transform (smaller decoding, \
+             on the device, done beforehand).",
+        )],
+        when: When::If(|facts| loading(facts, &[HostCause::LoaderWait, HostCause::LoaderWaitBusy])),
+        recognized: "the launching thread waits for workers that are on a core or ready for one",
+        gain: "the simulation `data_ready`, up to the free cores",
+        not_when: "no core is free",
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "loader_io",
+        says: &[(
+            Pytorch,
+            "The workers wait for storage or the network. Use more of them (num_workers), so that more requests are under way at once; \
+             or faster or local storage, larger files (shards), a cache.",
+        )],
+        when: When::If(|facts| loading(facts, &[HostCause::LoaderWaitIo])),
+        certainty: Certainty::Measured,
+        recognized: "the launching thread waits, and worker processes wait for storage",
+        gain: "the simulation `data_ready`: 3.4x predicted, 4.45x measured",
+        not_when: "the first epoch fills the page cache",
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "loader_prefetch",
+        says: &[(
+            Pytorch,
+            "The workers were idle while the step waited: raise prefetch_factor, keep them alive between epochs \
+             (persistent_workers=True), and look for what they wait for (a lock, a queue, the main process). If that is the network \
+             or a server, use more of them (num_workers).",
+        )],
+        when: When::If(|facts| loading(facts, &[HostCause::LoaderWaitIdle])),
+        recognized: "the launching thread waits, and all child processes are idle",
+        gain: "the simulation `data_ready`",
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "worker_threads",
+        says: &[(
+            Pytorch,
+            "Let each worker use one thread: torch.set_num_threads(1) in worker_init_fn, or OMP_NUM_THREADS=1. The workers and their \
+             threads want more cores than there are ({share} of the launching thread's time waits for one).",
+        )],
+        when: When::If(|facts| {
+            let totals = facts.host?.totals;
+            let waited = totals.runnable_ns as f64 / totals.covered_ns.max(1) as f64;
+            let loads = facts.is(Cause::DataLoading) && totals.workers > totals.waits_for_workers;
+            (loads && waited >= 0.1).then(|| Found { share: waited, ..Found::default() })
+        }),
+        certainty: Certainty::Guess,
+        recognized: "loading is the bottleneck with several workers, and the launching thread is ready without a core 10 % of the \
+                     time",
+        gain: "unknown: a part of the simulation `data_ready`",
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "decode",
+        says: &[(
+            Any,
+            "Decode less on the CPU{at}: smaller stored images, torchvision.io.decode_jpeg(data, device=\"cuda\") or DALI. This may help \
+             if decoding is most of the loader's work.",
+        )],
+        when: When::If(|facts| {
+            let (share, at) = facts.idle_in(&["PIL/", "cv2", "/av/", "torchvision/transforms"])?;
+            let gain = Gain::saving(0.5 * share, share);
+            (facts.is(Cause::DataLoading) && share >= 0.1).then(|| Found {
+                at: Some(at),
+                share,
+                gain: Some(gain),
+                ..Found::default()
+            })
+        }),
+        results: Results::Rounding,
+        certainty: Certainty::Guess,
+        recognized: "at least 10 % of the time idle in lines of PIL, cv2, av or torchvision/transforms",
+        gain: "half of that share to all of it",
+        link: Some("https://docs.pytorch.org/vision/stable/io.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "tokenize",
+        says: &[(
+            Any,
+            "Tokenize once, before the loop{at}: dataset.map(tokenize, batched=True, num_proc=8). This may help if the data is not a \
+             stream.",
+        )],
+        when: When::If(|facts| {
+            let (share, at) = facts.idle_in(&["tokenization_", "tokenizers/", "datasets/"])?;
+            let gain = Gain::saving(0.5 * share, share);
+            let wanted = (facts.is(Cause::DataLoading) || facts.is(Cause::HostCpu)) && share >= 0.1;
+            wanted.then(|| Found { at: Some(at), share, gain: Some(gain), ..Found::default() })
+        }),
+        certainty: Certainty::Guess,
+        recognized: "at least 10 % of the time idle in lines of tokenizers or datasets",
+        gain: "half of that share to all of it",
+        not_when: "the data is a stream",
+        link: Some("https://huggingface.co/docs/datasets/process"),
+        ..NONE
+    },
+];

@@ -1,0 +1,101 @@
+//! Memory allocation on the GPU.
+
+use crate::run::remedies::facts::{Facts, Found, Framework, Gain};
+use crate::run::remedies::{BEST_PRACTICES, CUDA_NOTES, RemedyEntry, Target, When};
+use crate::run::{Certainty, Results};
+use profiler_core::attribution::CallKind;
+use profiler_core::attribution::leaf::Cause;
+use profiler_core::whatif::ScenarioKind;
+
+use Framework::{Any, Pytorch};
+
+const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::Allocator), ..RemedyEntry::NONE };
+
+const EMPTY_CACHE: [&str; 2] = ["empty_cache", "clear_device_cache"];
+
+fn gain(facts: &Facts<'_>) -> Option<Gain> {
+    facts.scenario(ScenarioKind::NoAllocations)
+}
+
+/// Allocation is the bottleneck, or worth a change beside it.
+fn matters(facts: &Facts<'_>) -> bool {
+    let first = facts.program.first_fix == Some(ScenarioKind::NoAllocations);
+    first || facts.is(Cause::Allocator) || gain(facts).is_some_and(|gain| gain.speedup >= 1.15)
+}
+
+fn empties(facts: &Facts<'_>) -> bool {
+    let calls = facts.host.into_iter().flat_map(|host| &host.calls).filter(|row| row.calls == CallKind::Allocation);
+    let seen = calls.into_iter().any(|row| EMPTY_CACHE.iter().any(|part| row.function.contains(part)));
+    // PyTorch frees memory in each step only if it is told to.
+    let each_step = facts.framework == Pytorch && facts.calls_a_step(&["cudaFree"]) >= 1.0;
+    seen || each_step || facts.lines_in(&EMPTY_CACHE).next().is_some()
+}
+
+pub(super) const ENTRIES: &[RemedyEntry] = &[
+    RemedyEntry {
+        id: "empty_cache",
+        says: &[(
+            Pytorch,
+            "Take torch.cuda.empty_cache(){at} out of the loop: memory is freed and allocated again in each step. This holds if no other \
+             process needs that memory.",
+        )],
+        when: When::If(|facts| {
+            let at = facts.call_at(CallKind::Allocation);
+            (matters(facts) && empties(facts)).then(|| Found { at, gain: gain(facts), ..Found::default() })
+        }),
+        certainty: Certainty::Measured,
+        recognized: "cudaMalloc and cudaFree in steps, with frames of empty_cache, or PyTorch frees memory in each step",
+        gain: "the simulation `no_allocations`: 6.4x predicted, 5.8x measured",
+        not_when: "another process needs the memory",
+        subsumes: &["allocate_once", "fragmentation"],
+        link: CUDA_NOTES,
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "fragmentation",
+        says: &[(
+            Pytorch,
+            "Let PyTorch's memory grow in place: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and run the longest batch first{at}. It \
+             may help if sizes change and the GPU's memory is nearly full.",
+        )],
+        when: When::If(|facts| {
+            let frees = facts.calls_a_step(&["cudaFree"]) > 0.0;
+            let at = facts.call_at(CallKind::Allocation);
+            let python = facts.host.is_some_and(|host| host.calls.iter().any(|row| row.file.ends_with(".py")));
+            (matters(facts) && frees && python && !empties(facts)).then(|| Found {
+                at,
+                gain: gain(facts),
+                ..Found::default()
+            })
+        }),
+        certainty: Certainty::Guess,
+        recognized: "cudaMalloc and cudaFree in steps of a Python program, without frames of empty_cache",
+        gain: "the simulation `no_allocations`",
+        not_when: "only the first steps allocate",
+        link: CUDA_NOTES,
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "allocate_once",
+        says: &[(
+            Any,
+            "Allocate once and reuse{at}: a caching or stream-ordered allocator (cudaMallocAsync), and fixed shapes so that cached blocks \
+             fit. cudaMalloc and cudaFree may wait for the GPU.",
+        )],
+        when: When::If(|facts| {
+            matters(facts).then(|| Found {
+                at: facts.call_at(CallKind::Allocation),
+                gain: gain(facts),
+                ..Found::default()
+            })
+        }),
+        results: Results::Same,
+        certainty: Certainty::Measured,
+        recognized: "allocation is the bottleneck, or a simulation without it gains 15 %",
+        gain: "the simulation `no_allocations`",
+        link: BEST_PRACTICES,
+        ..NONE
+    },
+];

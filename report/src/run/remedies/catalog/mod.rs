@@ -1,0 +1,35 @@
+//! The entries, by subject.
+
+mod arrays;
+mod attention;
+mod builds;
+mod communication;
+mod copies;
+mod elementwise;
+mod host;
+mod kernels;
+mod launches;
+mod layout;
+mod loading;
+mod memory;
+mod precision;
+mod waits;
+
+use super::RemedyEntry;
+
+pub(super) const ALL: [&[RemedyEntry]; 14] = [
+    precision::ENTRIES,
+    layout::ENTRIES,
+    attention::ENTRIES,
+    elementwise::ENTRIES,
+    kernels::ENTRIES,
+    launches::ENTRIES,
+    waits::ENTRIES,
+    copies::ENTRIES,
+    loading::ENTRIES,
+    host::ENTRIES,
+    builds::ENTRIES,
+    memory::ENTRIES,
+    communication::ENTRIES,
+    arrays::ENTRIES,
+];

@@ -1,0 +1,267 @@
+//! Types of numbers, and shapes that tensor cores need.
+
+use crate::run::remedies::facts::{Facts, Found, Framework};
+use crate::run::remedies::patterns::Class;
+use crate::run::remedies::{BEST_PRACTICES, MATRICES, RemedyEntry, TUNING, Target, When};
+use crate::run::{Certainty, Results};
+use profiler_core::attribution::leaf::Cause;
+
+use Framework::{Cupy, Pytorch};
+
+const NONE: RemedyEntry = RemedyEntry::NONE;
+
+/// Least share of kernel time in products for advice about their precision.
+const PRODUCTS: f64 = 0.10;
+/// Part of the rate of tensor cores, relative to CUDA cores, that products reach at least: 6 of 14.8 were seen.
+const REACHED: f64 = 0.4;
+
+pub(super) const ENTRIES: &[RemedyEntry] = &[
+    RemedyEntry {
+        id: "bf16",
+        says: &[(
+            Pytorch,
+            "Run matrix products and convolutions in 16 bits: with torch.autocast(\"cuda\", dtype=torch.bfloat16): loss = \
+             model(x). {share} of the time of kernels is in products in fp32{at}. This helps if the model tolerates the \
+             rounding.",
+        )],
+        when: When::If(|facts| {
+            let share = facts.share(&[Class::Fp32Products, Class::Tf32Products]);
+            let rate = match facts.share(&[Class::Fp32Products]) >= facts.share(&[Class::Tf32Products]) {
+                true => facts.half_rate(),
+                false => 2.0,
+            };
+            let of = [Class::Fp32Products, Class::Tf32Products];
+            (facts.capability() >= 80 && share >= PRODUCTS).then(|| Found {
+                at: facts.launched_at(&of),
+                share,
+                gain: Some(facts.faster(share, ((rate * 0.27).max(1.2), (rate * 0.88).max(1.3)))),
+                ..Found::default()
+            })
+        }),
+        results: Results::Rounding,
+        certainty: Certainty::Measured,
+        recognized: "at least 10 % of kernel time in products in fp32 or TF32, by the types in their names; Ampere or newer",
+        gain: "these kernels 4 to 13 times as fast on Hopper (rate of bf16 by the data sheet, and 3.84x measured on a ResNet \
+               in fp32)",
+        not_when: "the GPU waits for launches (autocast adds casts), or the program needs fp32",
+        subsumes: &["limit_issue", "limit_tensor"],
+        link: TUNING,
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "fp16",
+        says: &[(
+            Pytorch,
+            "Run matrix products and convolutions in float16 on tensor cores: torch.autocast(\"cuda\", dtype=torch.float16) \
+             with torch.amp.GradScaler(). {share} of the time of kernels is in products in fp32{at}. This helps if the model \
+             tolerates the rounding.",
+        )],
+        when: When::If(|facts| {
+            let share = facts.share(&[Class::Fp32Products]);
+            ((70..80).contains(&facts.capability()) && share >= PRODUCTS).then(|| Found {
+                at: facts.launched_at(&[Class::Fp32Products]),
+                share,
+                gain: Some(facts.faster(share, (2.0, facts.half_rate()))),
+                ..Found::default()
+            })
+        }),
+        results: Results::Rounding,
+        recognized: "at least 10 % of kernel time in products in fp32 on Volta or Turing, which have neither TF32 nor bf16",
+        gain: "these kernels 2 to 8 times as fast (rate of float16 by the data sheet)",
+        not_when: "the GPU waits for launches, or the program needs fp32",
+        subsumes: &["limit_issue"],
+        link: TUNING,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "tf32",
+        says: &[(
+            Pytorch,
+            "Let fp32 products use tensor cores: torch.set_float32_matmul_precision(\"high\") and \
+             torch.backends.cudnn.allow_tf32 = True. {share} of the time of kernels is in fp32 products and convolutions on \
+             CUDA cores{at}. This helps if a mantissa of 10 bits is enough.",
+        )],
+        when: When::If(|facts| on_cuda_cores(facts).filter(|_| has_convolutions(facts))),
+        results: Results::Rounding,
+        recognized: "at least 10 % of kernel time in convolutions and products in fp32 on CUDA cores (ffma, simt, sgemm in \
+                     the names)",
+        gain: "these kernels 0.2 to 0.9 times the rate of TF32 as fast (data sheet); 1.23x was measured on a ResNet in fp32 \
+               with channels in front",
+        not_when: "the GPU has no faster TF32 (Volta, Turing, GeForce), or a solver needs fp32",
+        subsumes: &["limit_issue"],
+        link: TUNING,
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "tf32_matmul",
+        says: &[(
+            Pytorch,
+            "Let fp32 matrix products use tensor cores: torch.set_float32_matmul_precision(\"high\"). {share} of the time of \
+             kernels is in fp32 products on CUDA cores{at}. This helps if a mantissa of 10 bits is enough.",
+        )],
+        when: When::If(|facts| on_cuda_cores(facts).filter(|_| !has_convolutions(facts))),
+        results: Results::Rounding,
+        recognized: "at least 10 % of kernel time in matrix products in fp32 on CUDA cores, and no convolutions",
+        gain: "these kernels 0.2 to 0.9 times the rate of TF32 as fast (data sheet); 6 to 7 of 7.4 were seen for large ones",
+        not_when: "the GPU has no faster TF32 (Volta, Turing, GeForce), or a solver needs fp32",
+        subsumes: &["limit_issue"],
+        link: TUNING,
+        outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "cast_weights",
+        says: &[(
+            Pytorch,
+            "Keep the weights in 16 bits: model.to(torch.bfloat16), with an optimizer that keeps copies in fp32, or \
+             torch.compile(model). Autocast converts them in each step: {share} of the time of kernels is in casts{at}. This \
+             helps if training does not need fp32 weights.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(|facts| {
+            let (share, of_count) = (facts.share(&[Class::Cast]), facts.count_share(&[Class::Cast]));
+            let autocast = facts.share(&[Class::HalfProducts]) > 0.0;
+            let enough = share >= 0.08 && facts.busy() >= 0.5 || of_count >= 0.15;
+            (autocast && enough && !by_hand(facts)).then(|| Found {
+                at: facts.launched_at(&[Class::Cast]),
+                share: share.max(of_count),
+                gain: Some(facts.without(0.8 * share, 0.8 * of_count)),
+                ..Found::default()
+            })
+        }),
+        results: Results::Rounding,
+        recognized: "casts between fp32 and 16 bits take 8 % of kernel time, or are 15 % of the launches, beside products in \
+                     16 bits",
+        gain: "most casts gone, with their launches",
+        not_when: "training must keep fp32 weights, or the casts belong to attention written by hand",
+        link: Some("https://docs.pytorch.org/docs/stable/amp.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "mixed_operands",
+        says: &[(
+            Pytorch,
+            "Convert the operand of another type once, before the loop: buffer = buffer.to(x.dtype). {share} of the time of \
+             kernels is in elementwise kernels that convert their operands{at}.",
+        )],
+        when: When::Shorter(&[Class::MixedTypes], 0.03, (1.3, 4.0)),
+        results: Results::Rounding,
+        recognized: "at least 3 % of kernel time in elementwise kernels with operands of several types (unrolled, with casts)",
+        gain: "these kernels 1.3 to 4 times as fast: 2.4 times for the same number of elements, 2.6 times measured in a program of little else",
+        not_when: "the operand changes in each step",
+        link: TUNING,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "fp64",
+        says: &[
+            (
+                Cupy,
+                "Use single precision if the results allow it: cupy.asarray(a, dtype=cupy.float32). {share} of the time of \
+                 kernels is in float64{at}.",
+            ),
+            (
+                Pytorch,
+                "Use single precision if the results allow it: torch.from_numpy(a).float(). {share} of the time of kernels is \
+                 in float64{at}.",
+            ),
+        ],
+        when: When::If(|facts| {
+            let of = [Class::Fp64Products, Class::Fp64Elements];
+            let share = facts.share(&of);
+            (share >= 0.05).then(|| Found {
+                at: facts.launched_at(&of),
+                share,
+                gain: Some(facts.faster(share, (1.5, 2.0))),
+                ..Found::default()
+            })
+        }),
+        results: Results::Rounding,
+        certainty: Certainty::Guess,
+        recognized: "at least 5 % of kernel time in kernels of doubles, by their names",
+        gain: "these kernels 1.5 to 2 times as fast: half the bytes; products gain more where the GPU has few units for \
+               float64",
+        not_when: "a solver or physics needs float64",
+        link: BEST_PRACTICES,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "fp8",
+        says: &[(
+            Pytorch,
+            "Products in 8 bits may be faster: torchao.float8.convert_to_float8_training(model). {share} of the time of \
+             kernels is in products in 16 bits{at}. This helps if the products are large and the model tolerates the rounding.",
+        )],
+        when: When::If(|facts| {
+            let share = facts.share(&[Class::HalfProducts]);
+            let large =
+                facts.of(&[Class::HalfProducts]).any(|kernel| kernel.share >= 0.1 && kernel.median_ns >= 50_000);
+            let fits = facts.capability() >= 89 && facts.share(&[Class::Fp8Products]) == 0.0;
+            (fits && large && share >= 0.4 && facts.is(Cause::GpuCompute)).then(|| Found {
+                at: facts.launched_at(&[Class::HalfProducts]),
+                share,
+                gain: Some(facts.faster(share, (1.2, 1.6))),
+                ..Found::default()
+            })
+        }),
+        results: Results::Rounding,
+        certainty: Certainty::Guess,
+        recognized: "at least 40 % of the kernel time of a GPU-bound program in 16-bit products of over 50 us; compute \
+                     capability 8.9 or more",
+        gain: "these kernels 1.2 to 1.6 times as fast (an estimate)",
+        not_when: "dimensions are no multiples of 16, or products are small",
+        link: Some("https://github.com/pytorch/ao"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "unaligned",
+        says: &[(
+            Pytorch,
+            "Pad the dimension that is no multiple of 8 elements (16 bits; 4 in TF32), for example vocab = (vocab + 63) // 64 * \
+             64. {share} of the time of kernels is in products with operands that are not aligned to 16 bytes{at}.",
+        )],
+        when: When::Shorter(&[Class::Unaligned], 0.03, (1.2, 2.0)),
+        results: Results::Rounding,
+        recognized: "at least 3 % of kernel time in tensor-core kernels named align1, align2 or align4",
+        gain: "these kernels 1.2 to 2 times as fast (an estimate; the guide names the mechanism)",
+        not_when: "kernels on CUDA cores (simt), for which align1 is normal",
+        link: MATRICES,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "conv_cuda_cores",
+        says: &[(
+            Pytorch,
+            "Give the 16-bit convolution that runs on CUDA cores channels for tensor cores: channels_last and 4 or 8 input \
+             channels instead of 3 (torch.nn.functional.pad), or patches by reshape and Linear. It takes {share} of the time of \
+             kernels{at}.",
+        )],
+        when: When::Shorter(&[Class::HalfWithoutTensorCores], 0.02, (2.0, 8.0)),
+        results: Results::Rounding,
+        recognized: "at least 2 % of kernel time in convolutions in 16 bits without tensor cores (convolve_sgemm of bf16)",
+        gain: "these kernels 2 to 8 times as fast (an estimate)",
+        link: Some("https://docs.nvidia.com/deeplearning/performance/dl-performance-convolutional/index.html"),
+        ..NONE
+    },
+];
+
+fn has_convolutions(facts: &Facts<'_>) -> bool {
+    facts.of(&[Class::Convolutions]).any(|kernel| kernel.share >= 0.02)
+}
+
+/// Attention by hand has its own casts.
+fn by_hand(facts: &Facts<'_>) -> bool {
+    crate::run::remedies::sequences::attention_by_hand(facts).is_some()
+}
+
+fn on_cuda_cores(facts: &Facts<'_>) -> Option<Found> {
+    let (share, rate) = (facts.share(&[Class::Fp32Products]), facts.tf32_rate());
+    (share >= PRODUCTS && rate >= 1.5).then(|| Found {
+        at: facts.launched_at(&[Class::Fp32Products]),
+        share,
+        gain: Some(facts.faster(share, ((rate * REACHED / 2.0).max(1.2), rate * 0.9))),
+        ..Found::default()
+    })
+}

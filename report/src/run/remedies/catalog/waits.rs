@@ -1,0 +1,273 @@
+//! Waiting for the GPU: values that the CPU reads, and synchronization.
+
+use crate::run::remedies::facts::{Found, Framework, Gain};
+use crate::run::remedies::patterns::Class;
+use crate::run::remedies::{CUDA_NOTES, RemedyEntry, TUNING, Target, When};
+use crate::run::{Certainty, Results};
+use profiler_core::attribution::CallKind;
+use profiler_core::attribution::leaf::Cause;
+use profiler_core::whatif::ScenarioKind;
+
+use Framework::{Any, Jax, Pytorch};
+
+const NONE: RemedyEntry =
+    RemedyEntry { target: Target::Reads, results: Results::Behavior, link: TUNING, ..RemedyEntry::NONE };
+
+pub(super) const ENTRIES: &[RemedyEntry] = &[
+    RemedyEntry {
+        id: "mask_index",
+        says: &[(
+            Pytorch,
+            "Replace boolean indexing and nonzero(){at}: torch.where(mask, x, 0), or multiply by the mask. The CPU waits for the \
+             number of selected elements. This helps if their number itself is not needed.",
+        )],
+        when: When::If(|facts| {
+            let found = Found { at: facts.call_at(CallKind::Wait), ..Found::default() };
+            (facts.program.reads_sizes).then(|| found.gaining(facts.scenario(ScenarioKind::NoReadbacks)))
+        }),
+        results: Results::Same,
+        certainty: Certainty::Measured,
+        recognized: "kernels that select (DeviceSelect, NonZeroOp), and reads of a few bytes after most of them",
+        gain: "the simulation `no_readbacks`: 1.55x predicted, 1.475x measured",
+        not_when: "the size is needed",
+        subsumes: &["read_value"],
+        link: CUDA_NOTES,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "check_each",
+        says: &[(
+            Pytorch,
+            "Check tensors together and later: torch.stack([t.isfinite().all() for t in tensors]).all() once a step, read a few \
+             steps later. The CPU reads a bool for each of {what} checks a step{at}.",
+        )],
+        when: When::If(|facts| {
+            let checks = facts.per_step(&[Class::BoolReduction]);
+            (checks >= 8 && facts.program.small_reads).then(|| Found {
+                at: facts.call_at(CallKind::Wait),
+                what: checks.to_string(),
+                gain: facts.scenario(ScenarioKind::NoReadbacks),
+                ..Found::default()
+            })
+        }),
+        recognized: "at least eight reductions to a bool in a step, and reads of a few bytes",
+        gain: "the simulation `no_readbacks`, never more than its interval: 1.00x measured where the CPU was late anyway",
+        subsumes: &["read_value"],
+        ..NONE
+    },
+    RemedyEntry {
+        id: "grad_scaler",
+        says: &[(
+            Pytorch,
+            "Use bfloat16, which needs no GradScaler, or torch.optim.AdamW(params, fused=True), which keeps its check on the GPU: \
+             the scaler reads a value in each step{at}. This may help if float16 is not needed.",
+        )],
+        when: When::If(|facts| {
+            let (share, at) = facts.idle_in(&["amp/grad_scaler.py"])?;
+            Some(Found { at: Some(at), share, gain: facts.scenario(ScenarioKind::NoReadbacks), ..Found::default() })
+        }),
+        results: Results::Rounding,
+        certainty: Certainty::Guess,
+        recognized: "lines in torch/amp/grad_scaler.py while the GPU is idle",
+        gain: "a part of the simulation `no_readbacks`",
+        link: Some("https://docs.pytorch.org/docs/stable/amp.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "clip_norm",
+        says: &[(
+            Pytorch,
+            "Do not read the norm of the gradients: torch.nn.utils.clip_grad_norm_(..., error_if_nonfinite=False){at}. This helps \
+             if a norm that is not finite needs no error.",
+        )],
+        when: When::If(|facts| {
+            let (share, at) = facts.idle_in(&["utils/clip_grad.py"]).filter(|_| facts.program.small_reads)?;
+            let waits =
+                facts.host?.calls.iter().any(|row| row.calls == CallKind::Wait && row.file.contains("clip_grad"));
+            waits.then(|| Found {
+                at: Some(at),
+                share,
+                gain: facts.scenario(ScenarioKind::NoReadbacks),
+                ..Found::default()
+            })
+        }),
+        recognized: "the CPU waits for the GPU in torch/nn/utils/clip_grad.py",
+        gain: "a part of the simulation `no_readbacks`",
+        not_when: "the file is seen without a wait: clipping reads nothing by default",
+        link: Some("https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "log_less",
+        says: &[(
+            Pytorch,
+            "Log less often, or keep metrics on the GPU: logging_steps=100 (transformers), log_every_n_steps=100 (Lightning). The CPU \
+             reads values for them{at}. This helps if the log need not show each step.",
+        )],
+        when: When::If(|facts| {
+            let places = ["trainer_callback", "torchmetrics", "tqdm", "loggers/"];
+            let (share, at) = facts.idle_in(&places).filter(|_| facts.program.small_reads)?;
+            Some(Found { at: Some(at), share, gain: facts.scenario(ScenarioKind::NoReadbacks), ..Found::default() })
+        }),
+        certainty: Certainty::Guess,
+        recognized: "reads of a few bytes, and lines of loggers or metrics while the GPU is idle",
+        gain: "a part of the simulation `no_readbacks`",
+        ..NONE
+    },
+    RemedyEntry {
+        id: "unknown_size",
+        says: &[(
+            Pytorch,
+            "Pass the size that the CPU would read: torch.repeat_interleave(x, n, output_size=N), torch.bincount(x, minlength=N). \
+             The GPU is asked for it{at}. This may help where the size is known.",
+        )],
+        when: When::If(|facts| {
+            let places = ["repeat_interleave", "bincount", "masked_select", "unique"];
+            let (share, at) = facts.idle_in(&places).filter(|_| facts.program.small_reads)?;
+            Some(Found { at: Some(at), share, gain: facts.scenario(ScenarioKind::NoReadbacks), ..Found::default() })
+        }),
+        results: Results::Same,
+        certainty: Certainty::Guess,
+        recognized: "reads of a few bytes in repeat_interleave, bincount, masked_select or unique",
+        gain: "a part of the simulation `no_readbacks`",
+        link: Some("https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "read_value",
+        says: &[
+            (
+                Jax,
+                "Read results less often: keep them as arrays and convert them (float(x), jax.device_get) every n steps{at}. This \
+                 helps if the CPU does not need them for the next step.",
+            ),
+            (
+                Any,
+                "Remove the reads of single values (.item(), .cpu()){at} from the step: read them every n steps, if the CPU does not \
+                 need them sooner; a CUDA graph cannot contain them.",
+            ),
+        ],
+        when: When::If(|facts| {
+            let reads = facts.program.first_fix == Some(ScenarioKind::NoReadbacks) || facts.program.small_reads;
+            let found = Found { at: facts.call_at(CallKind::Wait), ..Found::default() };
+            (reads && !facts.program.reads_sizes).then(|| found.gaining(facts.scenario(ScenarioKind::NoReadbacks)))
+        }),
+        recognized: "copies of at most 64 bytes to the host, at least one for 1,000 kernels",
+        gain: "the simulation `no_readbacks`, never more than its interval",
+        not_when: "the next launches depend on the value",
+        ..NONE
+    },
+    RemedyEntry {
+        id: "timer_sync",
+        says: &[
+            (Jax, "Call jax.block_until_ready() only where a time is measured, not in each step{at}."),
+            (
+                Any,
+                "Do not wait for the GPU within the step (torch.cuda.synchronize(), cudaDeviceSynchronize){at}: measure times with \
+                 torch.cuda.Event(enable_timing=True). This helps if the wait is for a timer or a log.",
+            ),
+        ],
+        when: When::If(|facts| {
+            let calls = facts.calls_a_step(&["cudaDeviceSynchronize", "cuCtxSynchronize"]);
+            let gain = facts.scenario(ScenarioKind::NoSyncs);
+            let first = facts.program.first_fix == Some(ScenarioKind::NoSyncs);
+            let worth = first || gain.is_some_and(|gain| gain.low() > 1.05) || facts.is(Cause::Sync);
+            (worth && calls >= 0.5).then(|| Found { at: facts.call_at(CallKind::Wait), gain, ..Found::default() })
+        }),
+        recognized: "a call that waits for the whole device in at least every second step, and a simulation without waits gains",
+        gain: "the simulation `no_syncs`",
+        not_when: "the GPU is busy all the time: 0.99x measured",
+        link: CUDA_NOTES,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "wait_less",
+        says: &[
+            (
+                Jax,
+                "Wait for results less often: keep them as arrays, and convert them every n steps. This helps when the next step does \
+                 not depend on the value.",
+            ),
+            (
+                Any,
+                "Read results less often: keep losses on the GPU and fetch them every n steps; remove .item(), .cpu() and \
+                 torch.cuda.synchronize() from the loop{at}. This helps when the next launches do not depend on the value.",
+            ),
+        ],
+        target: Target::Time(Cause::Sync),
+        when: When::If(|facts| {
+            let found = Found { at: facts.call_at(CallKind::Wait), ..Found::default() };
+            let other = facts.program.small_reads || facts.program.first_fix == Some(ScenarioKind::NoReadbacks);
+            (facts.is(Cause::Sync) && !other).then(|| found.gaining(facts.scenario(ScenarioKind::NoSyncs)))
+        }),
+        recognized: "synchronization is the bottleneck, and not by reads of single values",
+        gain: "the simulation `no_syncs`",
+        ..NONE
+    },
+    RemedyEntry {
+        id: "sync_before_graph",
+        says: &[(Any, "Do not wait for the GPU within the step{at}: a CUDA graph cannot contain a wait.")],
+        when: When::If(|facts| {
+            let first = facts.program.first_fix == Some(ScenarioKind::NoSyncs) && facts.is(Cause::Launch);
+            let timer = facts.calls_a_step(&["cudaDeviceSynchronize", "cuCtxSynchronize"]) >= 0.5;
+            let found = Found { at: facts.call_at(CallKind::Wait), ..Found::default() };
+            (first && !timer && !facts.program.small_reads)
+                .then(|| found.gaining(facts.scenario(ScenarioKind::NoSyncs)))
+        }),
+        recognized: "launches are the bottleneck, and the plan removes waits first",
+        gain: "the simulation `no_syncs`",
+        link: CUDA_NOTES,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "scalar_tensor",
+        says: &[(
+            Pytorch,
+            "Make small tensors once, or pass numbers instead: torch.tensor(value, device=\"cuda\"){at} copies a few bytes and waits \
+             ({what} times a step).",
+        )],
+        when: When::If(|facts| {
+            let rows =
+                facts.device?.copies.iter().filter(|row| row.path.kind == gpuwhy_trace::record::CopyKind::HostToDevice);
+            let small = rows
+                .filter(|row| row.bytes <= 64 * row.durations.count())
+                .map(|row| row.durations.count())
+                .sum::<u64>();
+            let each = small as f64 / facts.steps.max(1) as f64;
+            let worth = facts.busy() < 0.9 && facts.steps > 0 && each >= 4.0 && !facts.program.small_copies;
+            worth.then(|| Found { at: facts.call_at(CallKind::Copy), what: format!("{each:.0}"), ..Found::default() })
+        }),
+        results: Results::Same,
+        certainty: Certainty::Guess,
+        recognized: "at least four copies of at most 64 bytes to the device in a step",
+        gain: "unknown: making a tensor takes the CPU longer than its copy",
+        ..NONE
+    },
+    RemedyEntry {
+        id: "anomaly",
+        says: &[(
+            Pytorch,
+            "Turn torch.autograd.set_detect_anomaly(True) off{at}: it checks each gradient for NaN and waits. This holds if no NaN \
+             is being looked for.",
+        )],
+        when: When::If(|facts| {
+            // The forward pass keeps the stack of each operation.
+            let frames = ["anomaly_mode", "fx/traceback"];
+            let seen = facts.launches_in(&frames) > 0.01;
+            let line = facts.idle_in(&frames);
+            (seen || line.is_some()).then(|| {
+                let idle = line.as_ref().map_or(0.0, |(share, _)| *share);
+                let reads = facts.scenario(ScenarioKind::NoReadbacks).unwrap_or(Gain { speedup: 1.0, interval: None });
+                Found { at: line.map(|(_, at)| at), gain: Some(reads.and_idle(idle)), ..Found::default() }
+            })
+        }),
+        results: Results::Same,
+        certainty: Certainty::Guess,
+        recognized: "frames of torch/autograd/anomaly_mode.py or torch/fx/traceback.py in the loop",
+        gain: "the simulation `no_readbacks`, and half to all of the idle time in these frames",
+        subsumes: &["move_work"],
+        link: Some("https://docs.pytorch.org/docs/stable/autograd.html"),
+        outside: true,
+        ..NONE
+    },
+];

@@ -1,0 +1,226 @@
+//! Which remedies a report names, and in which order.
+//!
+//! Rules for every entry, after its own condition:
+//!
+//! * A step that is idle at least half of the time gets no advice on making kernels shorter; one that is busy at least
+//!   90 % gets none on launches, the CPU or reads. Kernels that need not run are advice in both.
+//! * The low end of the gain is above [`WORTH`], except for the bottleneck itself and for what a CUDA graph cannot
+//!   contain.
+//! * A remedy that is part of another one is left out.
+//! * What addresses the bottleneck comes first, and of that what a CUDA graph cannot contain before the graph, if it
+//!   costs anything. The rest is ordered by the certainty times the share of a step that it saves in the middle of its
+//!   range; of equal ones those that change no results, then those that need no change of the program.
+
+use profiler_core::attribution::leaf::Cause;
+use profiler_core::whatif::ScenarioKind;
+
+use super::facts::{Facts, Found, Framework, Gain};
+use super::{RemedyEntry, Target, When, remedies, remedy};
+use crate::run::Remedy;
+use crate::text_format::percent;
+
+/// Least low end of a gain.
+const WORTH: f64 = 1.05;
+/// Busy share of a step below which kernels are not to be made shorter.
+const IDLE: f64 = 0.5;
+/// Busy share of a step from which launches, the CPU and reads are no subject.
+const BUSY: f64 = 0.9;
+/// Most remedies of a report.
+const MOST: usize = 12;
+/// Part of the bottleneck's time that a remedy without a prediction is taken to save, for the order.
+const UNPREDICTED: f64 = 0.3;
+/// What a CUDA graph cannot contain, or what has to be changed before it.
+const BEFORE_GRAPH: [&str; 9] = [
+    "mask_index",
+    "check_each",
+    "read_value",
+    "sync_before_graph",
+    "timer_sync",
+    "fused_optimizer",
+    "kv_cat",
+    "empty_cache",
+    "allocate_once",
+];
+/// Turns that threads take with a lock come before what each of them does.
+const LOCKS: [&str; 3] = ["gil", "one_launcher", "persistent"];
+const GRAPHS: [&str; 4] = ["graph", "graph_whole", "graph_nodes", "compile"];
+
+struct Candidate {
+    entry: &'static RemedyEntry,
+    text: String,
+    found: Found,
+    /// It addresses the bottleneck.
+    addresses: bool,
+    score: f64,
+}
+
+/// The remedies for a program, the first to try first.
+pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
+    let mut candidates: Vec<Candidate> = remedies().filter_map(|entry| candidate(entry, facts)).collect();
+    let graph = candidates.iter().any(|candidate| GRAPHS.contains(&candidate.entry.id) && candidate.addresses);
+    candidates.retain(|candidate| {
+        let low = candidate.found.gain.map(Gain::low);
+        let before = graph && BEFORE_GRAPH.contains(&candidate.entry.id);
+        let of_bottleneck = candidate.addresses && matches!(candidate.entry.target, Target::Time(_) | Target::Reads);
+        before || of_bottleneck || low.map_or(candidate.addresses, |low| low > WORTH)
+    });
+    let included: Vec<&str> = candidates.iter().flat_map(|candidate| candidate.entry.subsumes).copied().collect();
+    candidates.retain(|candidate| !included.contains(&candidate.entry.id));
+    // Reads that cost little are named behind the graph that cannot contain them.
+    let small = |of: &Candidate| {
+        let low = of.found.gain.map_or(1.0, Gain::low);
+        of.entry.target == Target::Reads
+            && facts.is(Cause::Launch)
+            && facts.program.first_fix.is_none_or(|fix| !fix_of(fix))
+            && low <= WORTH
+    };
+    let rank = |of: &Candidate| {
+        let before = graph && BEFORE_GRAPH.contains(&of.entry.id);
+        match () {
+            () if of.addresses && (LOCKS.contains(&of.entry.id) || of.entry.id == "other_process") => 0,
+            () if before && !small(of) => 1,
+            () if graph && GRAPHS.contains(&of.entry.id) => 2,
+            () if before => 3,
+            () if of.addresses => 4,
+            () => 5,
+        }
+    };
+    let ties = |of: &Candidate| (of.entry.results, !of.entry.outside);
+    candidates
+        .sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.score.total_cmp(&a.score)).then_with(|| ties(a).cmp(&ties(b))));
+    candidates.truncate(MOST);
+    candidates.into_iter().map(finished).collect()
+}
+
+/// Scenarios that remove what a CUDA graph cannot contain.
+const fn fix_of(kind: ScenarioKind) -> bool {
+    matches!(kind, ScenarioKind::NoReadbacks | ScenarioKind::NoSyncs | ScenarioKind::NoAllocations)
+}
+
+fn candidate(entry: &'static RemedyEntry, facts: &Facts<'_>) -> Option<Candidate> {
+    let spoken = |of: Framework| of == Framework::Any || of == facts.framework;
+    let text = entry.says.iter().find(|(of, _)| spoken(*of)).map(|(_, text)| *text)?;
+    if facts.program.stretched && matches!(entry.target, Target::Reads) {
+        return None;
+    }
+    let addresses = addresses(entry, facts);
+    let busy = facts.busy();
+    let wanted = match entry.target {
+        Target::Kernels => busy > IDLE,
+        Target::FewerKernels => true,
+        // Time of the device itself.
+        Target::Time(Cause::Copy | Cause::Communication | Cause::OtherProcess) => true,
+        Target::Time(_) | Target::Reads => addresses || busy < BUSY,
+    };
+    let found = (wanted && !(entry.unless)(facts)).then(|| recognize(entry, facts)).flatten()?;
+    let saved = match found.gain {
+        Some(gain) => {
+            let middle = gain.interval.map_or(gain.speedup, |(low, high)| (low * high).sqrt());
+            1.0 - 1.0 / middle.max(1.0)
+        }
+        None => UNPREDICTED * facts.program.share,
+    };
+    let score = entry.certainty.probability() * saved;
+    Some(Candidate { entry, text: filled(text, &found), found, addresses, score })
+}
+
+/// True if it makes the bottleneck smaller.
+fn addresses(entry: &RemedyEntry, facts: &Facts<'_>) -> bool {
+    match (entry.target, facts.program.cause) {
+        (Target::Kernels | Target::FewerKernels, Some(Cause::GpuCompute)) => true,
+        (Target::Time(Cause::OtherProcess), Some(Cause::GpuCompute)) => facts.program.shared,
+        (Target::FewerKernels, Some(Cause::Launch)) => true,
+        (Target::Reads, Some(cause)) => {
+            cause == Cause::Sync || facts.program.first_fix.is_some() && cause == Cause::Launch
+        }
+        // The work on a result of a large copy goes with the copy; small copies are launches.
+        (Target::Time(Cause::Copy), Some(Cause::HostCpu)) => {
+            entry.id == "reduce_first"
+                && facts.program.best_case.is_some_and(|best| best.kind == ScenarioKind::ReadsReduced)
+        }
+        (Target::Time(Cause::Copy), Some(Cause::Launch)) => entry.id == "join_copies" && facts.program.small_copies,
+        (Target::Time(cause), Some(bottleneck)) => cause == bottleneck || is_lock(entry, facts),
+        (_, None) => false,
+        _ => false,
+    }
+}
+
+/// Waits for the interpreter's lock are also what makes launches late.
+fn is_lock(entry: &RemedyEntry, facts: &Facts<'_>) -> bool {
+    LOCKS.contains(&entry.id) && facts.program.activity.is_some()
+}
+
+fn recognize(entry: &RemedyEntry, facts: &Facts<'_>) -> Option<Found> {
+    match entry.when {
+        When::If(condition) => condition(facts),
+        When::Shorter(classes, least, factors) => {
+            let share = facts.share(classes);
+            (share >= least).then(|| Found {
+                at: facts.launched_at(classes),
+                share,
+                gain: Some(facts.faster(share, factors)),
+                ..Found::default()
+            })
+        }
+        When::Gone(classes, least) => {
+            let (share, of_count) = (facts.share(classes), facts.count_share(classes));
+            (share >= least || facts.busy() < IDLE && of_count >= least).then(|| Found {
+                at: facts.launched_at(classes),
+                share: share.max(if facts.busy() < IDLE { of_count } else { 0.0 }),
+                gain: Some(facts.without(share, of_count)),
+                ..Found::default()
+            })
+        }
+    }
+}
+
+fn filled(text: &str, found: &Found) -> String {
+    // A library's frame may already have its preposition.
+    let place = found.at.as_deref().map(|at| if at.starts_with("in ") { at.to_owned() } else { format!("at {at}") });
+    let at = place.as_ref().map(|place| format!(" {place}")).unwrap_or_default();
+    let there = place.unwrap_or_else(|| "there".to_owned());
+    let text = text.replace("{at}", &at).replace("{there}", &there).replace("{what}", &found.what);
+    text.replace("{share}", &percent(found.share))
+}
+
+fn finished(candidate: Candidate) -> Remedy {
+    let Candidate { entry, text, found, .. } = candidate;
+    let gain = found.gain.filter(|gain| gain.speedup.is_finite());
+    Remedy {
+        id: entry.id,
+        text,
+        at: found.at,
+        results: entry.results,
+        certainty: entry.certainty,
+        speedup: gain.map(|gain| gain.speedup),
+        interval: gain.and_then(|gain| gain.interval),
+        link: entry.link,
+        outside: entry.outside,
+    }
+}
+
+/// The sentence of an entry with nothing to fill in, for a conclusion without a ranking.
+pub(in crate::run) fn sentence_of(id: &str) -> &'static str {
+    remedy(id).and_then(|entry| entry.says.first()).map_or("", |(_, text)| text)
+}
+
+/// The first remedy; with the graph that it makes possible, or with what has to go before a graph.
+pub(in crate::run) fn first_sentences(remedies: &[Remedy]) -> Option<String> {
+    let (first, rest) = remedies.split_first()?;
+    let is = |of: &Remedy, ids: &[&str]| ids.contains(&of.id);
+    let joined = |word: &str, second: &Remedy| {
+        let mut rest = second.text.chars();
+        let then: String = rest.next().into_iter().flat_map(char::to_lowercase).chain(rest).collect();
+        format!("{} {word} {then}", first.text)
+    };
+    Some(match rest.first() {
+        Some(second) if is(first, &BEFORE_GRAPH) && is(second, &GRAPHS) => joined("Then", second),
+        Some(second) if is(first, &GRAPHS) && is(second, &BEFORE_GRAPH) => joined("First", second),
+        _ => first.text.clone(),
+    })
+}
+
+/// True if the gain of a remedy is one of kernels, which the plan of fixes does not have.
+pub(in crate::run) fn is_about_kernels(of: &Remedy) -> bool {
+    remedy(of.id).is_some_and(|entry| matches!(entry.target, Target::Kernels | Target::FewerKernels))
+}

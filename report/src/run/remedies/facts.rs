@@ -1,0 +1,477 @@
+//! What a report knows, in the form that the conditions of remedies need.
+
+use profiler_core::attribution::CallKind;
+use profiler_core::attribution::host_cause::HostCause;
+use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
+use profiler_core::counters::roofs::Limit;
+use profiler_core::whatif::{BestCase, ScenarioKind};
+
+use super::patterns::{Class, Classes};
+use crate::run::host::short_path;
+use crate::run::library::Library;
+use crate::run::{ApiRow, DeviceReport, HostReport, KernelLines, LineRow, call_lines};
+use crate::text_format::shortened;
+
+/// Share of kernel time from which a library decides the words of the advice.
+const MAIN_LIBRARY: f64 = 0.5;
+/// Part of the kernel time of a device that its steps must cover for a step to stand for all of it.
+const COVERED: f64 = 0.5;
+/// Least part of the sampled time of kernels that a line must have launched to be named.
+const MAIN_LINE: f64 = 0.3;
+/// Fewest samples in launches for a line to be named.
+const EVIDENT_SAMPLES: u64 = 5;
+
+/// The library whose words advice uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framework {
+    /// Advice for any program.
+    Any,
+    /// PyTorch, also where nothing shows another one.
+    Pytorch,
+    Jax,
+    Cupy,
+    Numba,
+}
+
+/// What the launching threads do in the time of the bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::run) enum Activity {
+    /// Mostly this.
+    Does(HostCause),
+    /// Starting worker processes of a data loader.
+    StartsWorkers,
+    /// The CPU's part of the backward pass.
+    Backward,
+    /// Starting other programs.
+    StartsCommands,
+    /// Waiting for a condition that another thread signals.
+    WaitsForResult,
+    /// Writing a checkpoint.
+    Checkpoint,
+    /// Waiting for the interpreter's lock, which a thread that launches too holds.
+    LockOfLauncher,
+    /// Waiting for the interpreter's lock, which another thread holds.
+    LockOfOther,
+}
+
+/// How well the launches fit CUDA graphs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::run) struct GraphFacts {
+    /// The launches repeat well enough for a graph.
+    pub(in crate::run) fits: bool,
+    /// Graphs launch most of the work.
+    pub(in crate::run) used: bool,
+    /// Nearly all of the work comes from graphs of few operations.
+    pub(in crate::run) is_split: bool,
+    /// Graphs launch some of the work.
+    pub(in crate::run) partly_used: bool,
+}
+
+/// What the choice of the bottleneck found out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::run) struct Program<'a> {
+    pub(in crate::run) cause: Option<Cause>,
+    /// Its share of steady time, 0 to 1.
+    pub(in crate::run) share: f64,
+    pub(in crate::run) graphs: GraphFacts,
+    /// Most launches are small copies.
+    pub(in crate::run) small_copies: bool,
+    /// The host reads values of a few bytes.
+    pub(in crate::run) small_reads: bool,
+    /// Most of these are sizes of selections.
+    pub(in crate::run) reads_sizes: bool,
+    /// The scenario of the first step of the plan.
+    pub(in crate::run) first_fix: Option<ScenarioKind>,
+    /// The best case that the bottleneck's fix is judged by.
+    pub(in crate::run) best_case: Option<BestCase>,
+    pub(in crate::run) activity: Option<Activity>,
+    /// Where the thread is: `at train.py:42 (main)`.
+    pub(in crate::run) activity_at: Option<&'a str>,
+    /// Gain without the largest part of the CPU work between launches, with its interval.
+    pub(in crate::run) main_work: Option<(f64, (f64, f64))>,
+    /// The largest limit of the computation, if hardware counters show one, and true if it is in the L1 cache.
+    pub(in crate::run) limit: Option<(Limit, bool)>,
+    /// Another process used much of the GPU.
+    pub(in crate::run) shared: bool,
+    /// Measuring kernels made steps longer.
+    pub(in crate::run) stretched: bool,
+    /// Kernels are the only CPU work between launches.
+    pub(in crate::run) builds_only: bool,
+}
+
+/// A range of speedups.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Gain {
+    pub(super) speedup: f64,
+    pub(super) interval: Option<(f64, f64)>,
+}
+
+impl Gain {
+    /// Gain of saving between `low` and `high` of a step, 0 to 1.
+    pub(super) fn saving(low: f64, high: f64) -> Self {
+        let factor = |saved: f64| 1.0 / (1.0 - saved.clamp(0.0, 0.99));
+        let (low, high) = (factor(low.min(high)), factor(high.max(low)));
+        Self { speedup: (low * high).sqrt(), interval: Some((low, high)) }
+    }
+
+    /// The same, with half to all of another share of the step saved, 0 to 1.
+    pub(super) fn and_idle(self, share: f64) -> Self {
+        let (low, high) = self.interval.unwrap_or((self.speedup, self.speedup));
+        let saved = |speedup: f64| 1.0 - 1.0 / speedup.max(1.0);
+        Self::saving(saved(low) + 0.5 * share, saved(high) + share)
+    }
+
+    pub(super) fn low(self) -> f64 {
+        self.interval.map_or(self.speedup, |(low, _)| low)
+    }
+}
+
+/// A recognized remedy.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    /// The line, without its preposition.
+    pub(super) at: Option<String>,
+    /// Words for `{what}` in the sentence.
+    pub(super) what: String,
+    /// Number for `{share}` in the sentence, 0 to 1.
+    pub(super) share: f64,
+    /// `None` if nothing predicts it.
+    pub(super) gain: Option<Gain>,
+}
+
+impl Found {
+    pub(super) fn at(at: Option<String>) -> Option<Self> {
+        Some(Self { at, ..Self::default() })
+    }
+
+    pub(super) fn gaining(self, gain: Option<Gain>) -> Self {
+        Self { gain, ..self }
+    }
+}
+
+/// A kernel with its part of the work.
+#[derive(Clone, Debug)]
+pub(super) struct Kernel<'a> {
+    pub(super) name: &'a str,
+    pub(super) classes: Classes,
+    /// Share of the time of kernels, 0 to 1.
+    pub(super) share: f64,
+    /// Share of the kernels, 0 to 1.
+    pub(super) of_count: f64,
+    /// Its median duration, nanoseconds.
+    pub(super) median_ns: u64,
+    /// Share of the multiprocessors with a block, 0 to 1; 1 if unknown.
+    pub(super) filled: f64,
+}
+
+/// Facts about a report.
+pub(in crate::run) struct Facts<'a> {
+    pub(super) program: Program<'a>,
+    pub(super) devices: &'a [DeviceReport],
+    pub(super) host: Option<&'a HostReport>,
+    pub(super) api: &'a [ApiRow],
+    pub(super) framework: Framework,
+    pub(super) kernels: Vec<Kernel<'a>>,
+    /// Kernels of a step in launch order, as places in `kernels`; `None` for other operations. Empty without steps.
+    pub(super) order: Vec<Option<usize>>,
+    /// Number of steps seen; 0 if unknown.
+    pub(super) steps: u64,
+    /// The device with the most time.
+    pub(super) device: Option<&'a DeviceReport>,
+    lines: Option<&'a KernelLines>,
+    leaves: Leaves,
+}
+
+impl<'a> Facts<'a> {
+    pub(in crate::run) fn new(
+        program: Program<'a>,
+        devices: &'a [DeviceReport],
+        host: Option<&'a HostReport>,
+        lines: Option<&'a KernelLines>,
+        api: &'a [ApiRow],
+    ) -> Self {
+        let device = devices.iter().max_by_key(|device| device.steady_leaves.iter().sum::<u64>());
+        let leaves =
+            device.map_or([0; _], |device| device.typical.map_or(device.steady_leaves, |typical| typical.leaves));
+        let (kernels, order) = device.map(kernels_of).unwrap_or_default();
+        let framework = framework(devices);
+        let steps = device.and_then(|device| device.steps.as_ref()).map_or(0, |steps| steps.seen);
+        Self { program, devices, host, api, framework, kernels, order, steps, device, lines, leaves }
+    }
+
+    /// Share of steady time due to `cause`, 0 to 1.
+    pub(super) fn time(&self, cause: Cause) -> f64 {
+        cause.total(&self.leaves) as f64 / self.leaves.iter().sum::<u64>().max(1) as f64
+    }
+
+    /// Share of steady time in which the device works, 0 to 1.
+    pub(super) fn busy(&self) -> f64 {
+        let busy: u64 =
+            Leaf::ALL.into_iter().filter(|leaf| leaf.is_busy()).map(|leaf| self.leaves[leaf as usize]).sum();
+        busy as f64 / self.leaves.iter().sum::<u64>().max(1) as f64
+    }
+
+    /// True if `cause` is the bottleneck.
+    pub(super) fn is(&self, cause: Cause) -> bool {
+        self.program.cause == Some(cause)
+    }
+
+    /// Share of kernel time in kernels of these classes, 0 to 1.
+    pub(super) fn share(&self, classes: &[Class]) -> f64 {
+        self.of(classes).map(|kernel| kernel.share).sum()
+    }
+
+    /// Share of the kernels that are of these classes, 0 to 1.
+    pub(super) fn count_share(&self, classes: &[Class]) -> f64 {
+        self.of(classes).map(|kernel| kernel.of_count).sum()
+    }
+
+    pub(super) fn of(&self, classes: &[Class]) -> impl Iterator<Item = &Kernel<'a>> {
+        self.kernels.iter().filter(move |kernel| kernel.classes.has_any(classes))
+    }
+
+    /// Kernels of these classes in a step; 0 without steps.
+    pub(super) fn per_step(&self, classes: &[Class]) -> usize {
+        let is = |place: &&Option<usize>| place.is_some_and(|place| self.kernels[place].classes.has_any(classes));
+        self.order.iter().filter(is).count()
+    }
+
+    /// Gain of making a share of kernel time between `low` and `high` times as fast.
+    pub(super) fn faster(&self, share: f64, (low, high): (f64, f64)) -> Gain {
+        let time = self.time(Cause::GpuCompute) * share;
+        Gain::saving(time * (1.0 - 1.0 / low), time * (1.0 - 1.0 / high))
+    }
+
+    /// Gain without kernels of this share of kernel time and of the launches. Launches are worth their part of the
+    /// time that waits for them; half of it at the low end, because the device runs further behind.
+    pub(super) fn without(&self, share: f64, of_count: f64) -> Gain {
+        let time = self.time(Cause::GpuCompute) * share;
+        let launches = self.time(Cause::Launch) * of_count;
+        Gain::saving(0.8 * time + 0.5 * launches, time + launches)
+    }
+
+    /// The same for a range: shares of kernel time and of launches at its low and its high end.
+    pub(super) fn without_between(&self, low: (f64, f64), high: (f64, f64)) -> Gain {
+        let end = |(share, of_count): (f64, f64)| self.without(share.min(1.0), of_count.min(1.0)).interval;
+        let ends = (end(low), end(high));
+        let (Some((low, _)), Some((_, high))) = ends else { return self.without(low.0, low.1) };
+        Gain { speedup: (low * high).sqrt(), interval: Some((low, high)) }
+    }
+
+    /// The validated simulation of a scenario; `None` if there is none.
+    pub(super) fn scenario(&self, kind: ScenarioKind) -> Option<Gain> {
+        let what_if = self.device?.what_if.as_ref().filter(|what_if| what_if.refused.is_none())?;
+        let best_case = what_if.best_case(kind).filter(|best_case| best_case.speedup.is_finite())?;
+        Some(Gain { speedup: best_case.speedup, interval: best_case.interval })
+    }
+
+    /// The line that launched most of the kernels of these classes.
+    pub(super) fn launched_at(&self, classes: &[Class]) -> Option<String> {
+        let rows = || {
+            let lines = self.lines.into_iter().flat_map(|lines| &lines.rows);
+            lines.filter(|row| row.place.line > 0 && Classes::of(&row.kernel).has_any(classes))
+        };
+        let key = |place: &crate::run::LaunchSite| (place.file.clone(), place.line, place.function.clone());
+        let mut places: Vec<((String, u32, String), f64, u64)> = Vec::new();
+        for row in rows() {
+            let place = key(&row.place);
+            match places.iter_mut().find(|(known, ..)| *known == place) {
+                Some((_, nanos, samples)) => {
+                    *nanos += row.time.total_ns;
+                    *samples += row.time.samples;
+                }
+                None => places.push((place, row.time.total_ns, row.time.samples)),
+            }
+        }
+        let all: f64 = places.iter().map(|(_, nanos, _)| nanos).sum();
+        let ((file, line, function), nanos, samples) = places.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        (samples >= EVIDENT_SAMPLES && nanos >= MAIN_LINE * all)
+            .then(|| format!("{}:{line} ({})", short_path(&file), shortened(&function, 40)))
+    }
+
+    /// Line of most calls of this kind.
+    pub(super) fn call_at(&self, kind: CallKind) -> Option<String> {
+        self.host.and_then(|host| call_lines::main_place(host, kind))
+    }
+
+    /// Share of sampled launches whose innermost frames contain one of these parts, in the file or the function.
+    pub(super) fn launches_in(&self, parts: &[&str]) -> f64 {
+        let rows = || self.lines.into_iter().flat_map(|lines| &lines.rows);
+        let all: u64 = rows().map(|row| row.time.samples).sum();
+        let has = |text: &str| parts.iter().any(|part| text.contains(part));
+        let within = |place: &crate::run::LaunchSite| {
+            has(&place.file)
+                || has(&place.function)
+                || place.within.as_ref().is_some_and(|(f, file)| has(f) || has(file))
+        };
+        let seen: u64 = rows().filter(|row| within(&row.place)).map(|row| row.time.samples).sum();
+        if all < 10 { 0.0 } else { seen as f64 / all as f64 }
+    }
+
+    /// Lines in idle time whose frames contain one of these parts.
+    pub(super) fn lines_in<'b>(&'b self, parts: &'b [&str]) -> impl Iterator<Item = &'b LineRow> {
+        let has = move |text: &str| parts.iter().any(|part| text.contains(part));
+        let lines = self.host.into_iter().flat_map(|host| &host.lines);
+        lines.filter(move |row| {
+            has(&row.file) || has(&row.function) || row.within.as_ref().is_some_and(|(f, file)| has(f) || has(file))
+        })
+    }
+
+    /// Share of steady time that is idle in lines whose frames contain one of these parts, with the first place.
+    pub(super) fn idle_in(&self, parts: &[&str]) -> Option<(f64, String)> {
+        let share: f64 = self.lines_in(parts).map(|row| row.share).sum();
+        let first = self.lines_in(parts).find(|row| row.is_evident())?;
+        Some((share, first.place()))
+    }
+
+    /// Calls of these functions, for each step; 0 without steps.
+    pub(super) fn calls_a_step(&self, names: &[&str]) -> f64 {
+        let calls: u64 = self.api.iter().filter(|row| names.contains(&row.name.as_str())).map(|row| row.calls).sum();
+        if self.steps == 0 { 0.0 } else { calls as f64 / self.steps as f64 }
+    }
+
+    /// The activity in the time of the bottleneck, with its place.
+    pub(super) fn doing(&self, activities: &[Activity]) -> Option<Found> {
+        let activity = self.program.activity?;
+        let at = self.program.activity_at.map(|at| at.trim_start_matches("at ").to_owned());
+        activities.contains(&activity).then_some(Found { at, ..Found::default() })
+    }
+
+    /// Lines that build kernels, the one with the most time first.
+    fn building(&self) -> impl Iterator<Item = &'a LineRow> {
+        self.host.into_iter().flat_map(|host| host.lines_of(Cause::KernelBuild))
+    }
+
+    /// True if kernels are built in a frame that contains one of these parts.
+    pub(super) fn builds_in(&self, parts: &[&str]) -> bool {
+        let has = |text: &str| parts.iter().any(|part| text.contains(part));
+        let within = |row: &LineRow| row.within.as_ref().is_some_and(|(function, file)| has(function) || has(file));
+        self.building().any(|row| has(&row.file) || has(&row.function) || within(row))
+    }
+
+    /// Where kernels are built, and what removing that gains. Python's line says more than the compiler's library.
+    pub(super) fn built_here(&self) -> Found {
+        let python = |row: &&LineRow| row.within.as_ref().is_none_or(|(_, file)| file.ends_with(".py"));
+        let line = self.building().find(python).or(self.building().next());
+        let gain = self.program.builds_only.then(|| self.scenario(ScenarioKind::NoHostWork)).flatten();
+        Found { at: line.map(place_of_build), gain, ..Found::default() }
+    }
+
+    /// Major and minor compute capability as one number: 90 for Hopper; 0 if unknown.
+    pub(super) fn capability(&self) -> u32 {
+        self.device.map_or(0, |device| 10 * device.device.compute_capability[0] + device.device.compute_capability[1])
+    }
+
+    /// Rate of TF32 in tensor cores relative to fp32 on CUDA cores, by the data sheets (dense).
+    pub(super) fn tf32_rate(&self) -> f64 {
+        let name = self.device.map_or("", |device| device.device.name.as_str());
+        match self.capability() {
+            0..80 => 1.0,
+            80 => 8.0,
+            86..=89 if name.contains("RTX") || name.contains("GeForce") => 1.0,
+            86..=89 => 2.0,
+            120.. => 1.0,
+            _ => 7.4,
+        }
+    }
+
+    /// The same for bf16 (float16 before Ampere).
+    pub(super) fn half_rate(&self) -> f64 {
+        match self.capability() {
+            0..70 => 1.0,
+            70..80 => 8.0,
+            80 => 16.0,
+            86..=89 | 120.. => 2.0 * self.tf32_rate().max(1.0),
+            _ => 14.8,
+        }
+    }
+}
+
+/// The line, without a function of Python's own library that it calls.
+fn place_of_build(line: &LineRow) -> String {
+    let of_python = |file: &str| file.contains("/lib/python3") && !file.contains("-packages/");
+    let within = line.within.clone().filter(|(_, file)| !of_python(file));
+    LineRow { within, ..line.clone() }.at_place().trim_start_matches("at ").to_owned()
+}
+
+/// The words for a program whose kernels are these.
+fn framework(devices: &[DeviceReport]) -> Framework {
+    let rows = || devices.iter().flat_map(|device| &device.kernels).filter(|row| !row.communication);
+    let all: u64 = rows().map(|row| row.durations.total()).sum();
+    let of = |library: Library| -> f64 {
+        let own = rows().filter(|row| row.library == Some(library));
+        own.map(|row| row.durations.total()).sum::<u64>() as f64 / all.max(1) as f64
+    };
+    let any = |library: Library| rows().any(|row| row.library == Some(library));
+    if of(Library::Xla) >= MAIN_LIBRARY {
+        Framework::Jax
+    } else if of(Library::Cupy) > 0.0 && !any(Library::Pytorch) {
+        Framework::Cupy
+    } else if of(Library::Numba) >= MAIN_LIBRARY {
+        Framework::Numba
+    } else {
+        Framework::Pytorch
+    }
+}
+
+/// Kernels of a step, or of the whole time where steps cover little of it, and their order in a step.
+fn kernels_of(device: &DeviceReport) -> (Vec<Kernel<'_>>, Vec<Option<usize>>) {
+    let mut kernels: Vec<(Kernel<'_>, u64, u64)> = Vec::new();
+    let all: u64 = device.kernels.iter().map(|row| row.durations.total()).sum();
+    let filled = |name: &str| {
+        let row = device.kernels.iter().find(|row| row.name == name);
+        row.and_then(|row| row.geometry).map_or(1.0, |geometry| geometry.sm_efficiency)
+    };
+    let mut order = Vec::new();
+    if let Some(sequence) = &device.sequence {
+        let mut known: Vec<Option<usize>> = vec![None; sequence.names.len()];
+        for (place, (index, operation)) in sequence.places.iter().enumerate() {
+            if !matches!(operation.leaf, Leaf::Compute) {
+                order.push(None);
+                continue;
+            }
+            let name = sequence.name(place);
+            let at = *known[*index as usize].get_or_insert_with(|| {
+                let kernel = Kernel {
+                    name,
+                    classes: Classes::of(name),
+                    share: 0.0,
+                    of_count: 0.0,
+                    median_ns: operation.total_ns / sequence.steps.max(1),
+                    filled: filled(name),
+                };
+                kernels.push((kernel, 0, 0));
+                kernels.len() - 1
+            });
+            kernels[at].1 += operation.total_ns;
+            kernels[at].2 += 1;
+            order.push(Some(at));
+        }
+    }
+    let in_step: u64 = kernels.iter().map(|(_, nanos, _)| nanos).sum();
+    let steps = device.sequence.as_ref().map_or(1, |sequence| sequence.steps.max(1));
+    let seen = device.steps.as_ref().map_or(0, |steps| steps.seen);
+    // All steps are taken to be like these.
+    if (in_step as f64 / steps as f64) * (seen as f64) < COVERED * all as f64 && (in_step as f64) < COVERED * all as f64
+    {
+        (kernels, order) = (Vec::new(), Vec::new());
+        for row in &device.kernels {
+            let kernel = Kernel {
+                name: &row.name,
+                classes: Classes::of(&row.name),
+                share: 0.0,
+                of_count: 0.0,
+                median_ns: row.durations.median(),
+                filled: row.geometry.map_or(1.0, |geometry| geometry.sm_efficiency),
+            };
+            kernels.push((kernel, row.durations.total(), row.durations.count()));
+        }
+    }
+    let whole: u64 = kernels.iter().map(|(_, nanos, _)| nanos).sum();
+    let count: u64 = kernels.iter().map(|(.., count)| count).sum();
+    for (kernel, nanos, of) in &mut kernels {
+        kernel.share = *nanos as f64 / whole.max(1) as f64;
+        kernel.of_count = *of as f64 / count.max(1) as f64;
+    }
+    (kernels.into_iter().map(|(kernel, ..)| kernel).collect(), order)
+}
