@@ -53,11 +53,11 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             "Let cuDNN try its algorithms once: torch.backends.cudnn.benchmark = True. Convolutions take {share} of the time of \
              kernels{at}. This may help if sizes stay the same, and if it is not on already.",
         )],
-        when: When::Shorter(&[Class::Convolutions], 0.3, (1.07, 1.2)),
+        when: When::Shorter(&[Class::Convolutions], 0.3, (1.0, 1.2)),
         results: Results::Rounding,
         certainty: Certainty::Guess,
         recognized: "at least 30 % of kernel time in convolutions",
-        gain: "these kernels 1.07 to 1.2 times as fast (an estimate)",
+        gain: "these kernels 1.0 to 1.2 times as fast (an estimate), too little at its low end for a report to name it",
         not_when: "sizes change from step to step",
         link: TUNING,
         outside: true,
@@ -70,11 +70,11 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             "Depthwise convolutions take {share} of the time of kernels{at}: they may be faster in float16 with \
              x.to(memory_format=torch.channels_last); try it.",
         )],
-        when: When::Shorter(&[Class::Depthwise], 0.1, (1.06, 3.0)),
+        when: When::Shorter(&[Class::Depthwise], 0.1, (1.0, 3.0)),
         results: Results::Rounding,
         certainty: Certainty::Guess,
         recognized: "at least 10 % of kernel time in depthwise convolutions",
-        gain: "these kernels up to 3 times as fast; the direction depends on type and version",
+        gain: "these kernels 1 to 3 times as fast, depending on type and version: too little at its low end for a report to name it",
         link: TUNING,
         ..NONE
     },
