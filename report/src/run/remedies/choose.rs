@@ -14,8 +14,9 @@
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
+use super::catalog::{remedies, remedy};
+use super::entry::{RemedyEntry, Target, When};
 use super::facts::{Facts, Found, Framework, Gain};
-use super::{RemedyEntry, Target, When, remedies, remedy};
 use crate::run::Remedy;
 use crate::text_format::percent;
 

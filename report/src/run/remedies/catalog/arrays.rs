@@ -1,8 +1,8 @@
 //! JAX, CuPy and Numba.
 
+use crate::run::remedies::entry::{JAX_TIPS, RemedyEntry, Target, When};
 use crate::run::remedies::facts::{Found, Framework};
 use crate::run::remedies::patterns::Class;
-use crate::run::remedies::{JAX_TIPS, RemedyEntry, Target, When};
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;

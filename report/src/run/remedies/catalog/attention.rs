@@ -1,9 +1,9 @@
 //! Attention.
 
+use crate::run::remedies::entry::{RemedyEntry, SDPA, Target, When};
 use crate::run::remedies::facts::{Found, Framework};
 use crate::run::remedies::patterns::Class;
 use crate::run::remedies::sequences;
-use crate::run::remedies::{RemedyEntry, SDPA, Target, When};
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::leaf::Cause;
 

@@ -1,8 +1,8 @@
 //! Kernels that are built or loaded while the program runs.
 
+use crate::run::remedies::entry::{COMPILE, JAX_TIPS, RemedyEntry, Target, When};
 use crate::run::remedies::facts::{Found, Framework};
 use crate::run::remedies::patterns::Class;
-use crate::run::remedies::{COMPILE, JAX_TIPS, RemedyEntry, Target, When};
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::leaf::Cause;
 
@@ -37,7 +37,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         certainty: Certainty::Measured,
         recognized: "kernels are built while steps run, in lines of convolutions or in libcudnn",
         gain: "without builds: 137x (122x to 153x) measured on convolutions of new sizes",
-        link: super::super::TUNING,
+        link: crate::run::remedies::entry::TUNING,
         outside: true,
         ..NONE
     },

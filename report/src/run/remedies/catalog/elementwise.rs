@@ -1,9 +1,9 @@
 //! Elementwise kernels, norms, losses and other kernels between products.
 
+use crate::run::remedies::entry::{COMPILE, RemedyEntry, TUNING, Target, When};
 use crate::run::remedies::facts::{Found, Framework};
 use crate::run::remedies::patterns::Class;
 use crate::run::remedies::sequences;
-use crate::run::remedies::{COMPILE, RemedyEntry, TUNING, Target, When};
 use crate::run::{Certainty, Results};
 
 use Framework::Pytorch;

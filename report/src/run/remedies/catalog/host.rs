@@ -1,7 +1,7 @@
 //! CPU work between launches.
 
+use crate::run::remedies::entry::{RemedyEntry, Target, When};
 use crate::run::remedies::facts::{Activity, Facts, Found, Framework, Gain};
-use crate::run::remedies::{RemedyEntry, Target, When};
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::Cause;

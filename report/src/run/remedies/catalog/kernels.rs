@@ -1,7 +1,7 @@
 //! Kernels of one's own, grids, and what hardware counters show.
 
+use crate::run::remedies::entry::{BEST_PRACTICES, RemedyEntry, Target, When};
 use crate::run::remedies::facts::{Facts, Found, Framework};
-use crate::run::remedies::{BEST_PRACTICES, RemedyEntry, Target, When};
 use crate::run::{Certainty, GridClass, Results};
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::counters::roofs::Limit;
@@ -123,7 +123,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "at least 20 % of the kernel time of a GPU-bound program in grids whose last wave is mostly empty",
         gain: "half of the loss to all of it",
         not_when: "kernels are persistent: their grid is always the GPU",
-        link: super::super::MATRICES,
+        link: crate::run::remedies::entry::MATRICES,
         ..NONE
     },
     RemedyEntry {

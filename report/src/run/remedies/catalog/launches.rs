@@ -1,8 +1,8 @@
 //! Launches: graphs, fused kernels, optimizers, and what keeps a graph from being captured.
 
+use crate::run::remedies::entry::{COMPILE, CUDA_NOTES, JAX_TIPS, RemedyEntry, Target, When};
 use crate::run::remedies::facts::{Activity, Facts, Found, Framework};
 use crate::run::remedies::patterns::Class;
-use crate::run::remedies::{COMPILE, CUDA_NOTES, JAX_TIPS, RemedyEntry, Target, When};
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;

@@ -1,8 +1,8 @@
 //! Memory layout, and algorithms of convolutions.
 
+use crate::run::remedies::entry::{RemedyEntry, TUNING, Target, When};
 use crate::run::remedies::facts::{Found, Framework};
 use crate::run::remedies::patterns::Class;
-use crate::run::remedies::{RemedyEntry, TUNING, Target, When};
 use crate::run::{Certainty, Results};
 
 use Framework::Pytorch;

@@ -15,9 +15,9 @@ mod memory;
 mod precision;
 mod waits;
 
-use super::RemedyEntry;
+use super::entry::RemedyEntry;
 
-pub(super) const ALL: [&[RemedyEntry]; 14] = [
+const ALL: [&[RemedyEntry]; 14] = [
     precision::ENTRIES,
     layout::ENTRIES,
     attention::ENTRIES,
@@ -33,3 +33,13 @@ pub(super) const ALL: [&[RemedyEntry]; 14] = [
     communication::ENTRIES,
     arrays::ENTRIES,
 ];
+
+/// All remedies, by subject.
+pub fn remedies() -> impl Iterator<Item = &'static RemedyEntry> {
+    ALL.iter().copied().flatten()
+}
+
+/// The remedy with this id.
+pub fn remedy(id: &str) -> Option<&'static RemedyEntry> {
+    remedies().find(|entry| entry.id == id)
+}

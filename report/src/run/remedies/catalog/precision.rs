@@ -1,8 +1,8 @@
 //! Types of numbers, and shapes that tensor cores need.
 
+use crate::run::remedies::entry::{BEST_PRACTICES, MATRICES, RemedyEntry, TUNING, Target, When};
 use crate::run::remedies::facts::{Facts, Found, Framework};
 use crate::run::remedies::patterns::Class;
-use crate::run::remedies::{BEST_PRACTICES, MATRICES, RemedyEntry, TUNING, Target, When};
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::leaf::Cause;
 

@@ -1,8 +1,8 @@
 //! Waiting for the GPU: values that the CPU reads, and synchronization.
 
+use crate::run::remedies::entry::{CUDA_NOTES, RemedyEntry, TUNING, Target, When};
 use crate::run::remedies::facts::{Found, Framework, Gain};
 use crate::run::remedies::patterns::Class;
-use crate::run::remedies::{CUDA_NOTES, RemedyEntry, TUNING, Target, When};
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::CallKind;
 use profiler_core::attribution::leaf::Cause;
