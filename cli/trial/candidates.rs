@@ -105,6 +105,8 @@ mod tests {
         assert_eq!(found[1].to_keep(), found[1].remedy.keep);
         assert!(candidates(&json!({"bottleneck": {"cause": "launch"}})).is_empty());
         assert!(candidates(&json!([])).is_empty());
+        let same_change = candidates(&json!({"bottleneck": {"remedies": [{"id": "foreach_fused"}]}}));
+        assert_eq!(same_change[0].remedy.id, "fused_optimizer");
         let named = named(&["tf32".into(), "pinned".into(), "tf32".into()], Some(&report)).unwrap();
         assert_eq!(named.len(), 2);
         assert_eq!(named[1].predicted, Some((1.2, 1.5)));

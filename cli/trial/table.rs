@@ -62,8 +62,9 @@ pub struct Remedy {
 }
 
 impl Remedy {
-    /// The remedy with this name.
+    /// The remedy with this name. Two of a report have the same change.
     pub fn named(id: &str) -> Option<&'static Self> {
+        let id = if id == "foreach_fused" { "fused_optimizer" } else { id };
         REMEDIES.iter().find(|remedy| remedy.id == id)
     }
 

@@ -319,7 +319,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         not_when: "the optimizer has no fused form",
         subsumes: &["move_work"],
         link: Some("https://docs.pytorch.org/docs/stable/optim.html"),
-        outside: false,
+        outside: true,
         ..NONE
     },
     RemedyEntry {
