@@ -26,8 +26,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let share = facts.share(&[Class::Convolutions, Class::Nchw, Class::LayoutChange]);
             let nchw = facts.share(&[Class::Nchw]) >= 0.02;
             // Two conversions around each of few convolutions cost less than converting the images.
-            let few = !facts.order.is_empty() && facts.per_step(&[Class::LayoutChange]) < FEWEST_CONVERSIONS;
-            (share >= 0.2 && !(few && !nchw) && (layout >= 0.02 || nchw)).then(|| {
+            let several = facts.order.is_empty() || facts.per_step(&[Class::LayoutChange]) >= FEWEST_CONVERSIONS;
+            (share >= 0.2 && (nchw || several && layout >= 0.02)).then(|| {
                 // Normalization and activations have fast forms for this layout, too.
                 let rest = (1.0 - 1.0 / 1.4) * (1.0 - layout);
                 let low = (1.0 - 1.0 / 1.1) * (share - layout);
