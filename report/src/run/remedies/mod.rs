@@ -1,8 +1,8 @@
 //! The catalogue of remedies: what to change, when to say it, and what it would bring.
 //!
 //! All advice of a report is here. An entry is data: a sentence with the change as code for the library in use, the
-//! condition under which it is recognized, the gain and its source, and what must be false. [`Facts`] is what a report
-//! knows in the form that conditions need; [`choose`](choose::choose) applies the rules that hold for every entry.
+//! condition under which it is recognized, the gain and its source, and what must be false. `facts.rs` is what a report
+//! knows in the form that conditions need; `choose.rs` applies the rules that hold for every entry.
 
 mod catalog;
 mod choose;
