@@ -195,11 +195,12 @@ fn a_remedy_has_its_gain_and_its_source() {
     let report = computing(&[(FP32_CONVOLUTION, 900), (HALF_PRODUCT, 100)]);
     let bf16 = report.bottleneck.remedies.iter().find(|remedy| remedy.id == "bf16").unwrap();
     let (low, high) = bf16.interval.unwrap();
-    // 3.84x was measured for a program that spends 91 % there, and 14.8x is the most.
-    assert!(low > 2.0 && high < 8.0 && low < high, "{low} to {high}");
+    // 1.79x and 3.84x were measured for programs that spend 93 and 91 % there; the most is unknown.
+    assert!((1.6..1.9).contains(&low) && high.is_infinite() && bf16.speedup == Some(low), "{low} to {high}");
     assert!(bf16.link.is_some_and(|link| link.starts_with("https://")));
     assert_eq!((bf16.results.name(), bf16.certainty.name(), bf16.outside), ("rounding", "measured", true));
     let text = report.summary();
+    assert!(text.contains("as fast (an estimate)."), "{text}");
     assert!(text.contains("What to do: 1. ") && text.contains("            2. "), "{text}");
     assert!(!text.contains("            4. "), "{text}");
 }

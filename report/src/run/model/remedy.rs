@@ -70,6 +70,11 @@ impl Remedy {
     pub fn gain(&self) -> Option<String> {
         let speedup = self.speedup.filter(|&speedup| speedup >= WORTH_SHOWING)?;
         let could = if self.certainty == Certainty::Guess { "may" } else { "could" };
-        Some(format!("This {could} make the program {}.", faster(speedup, self.interval)))
+        Some(match self.interval {
+            Some((low, high)) if high.is_infinite() => {
+                format!("This {could} make the program at least {low:.2}x as fast (an estimate).")
+            }
+            interval => format!("This {could} make the program {}.", faster(speedup, interval)),
+        })
     }
 }

@@ -44,6 +44,8 @@ const BEFORE_GRAPH: [&str; 9] = [
 ];
 /// Turns that threads take with a lock come before what each of them does.
 const LOCKS: [&str; 3] = ["gil", "one_launcher", "persistent"];
+/// Said only about the bottleneck, or where nothing specific is known.
+const GENERIC: [&str; 2] = ["compile", "find_work"];
 const GRAPHS: [&str; 4] = ["graph", "graph_whole", "graph_nodes", "compile"];
 
 struct Candidate {
@@ -89,6 +91,8 @@ pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
     let ties = |of: &Candidate| (of.entry.results, !of.entry.outside);
     candidates
         .sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.score.total_cmp(&a.score)).then_with(|| ties(a).cmp(&ties(b))));
+    let first = candidates.first().map(|first| first.entry.id);
+    candidates.retain(|of| Some(of.entry.id) == first || of.addresses || !GENERIC.contains(&of.entry.id));
     candidates.truncate(MOST);
     candidates.into_iter().map(finished).collect()
 }
@@ -186,7 +190,10 @@ fn filled(text: &str, found: &Found) -> String {
 
 fn finished(candidate: Candidate) -> Remedy {
     let Candidate { entry, text, found, .. } = candidate;
-    let gain = found.gain.filter(|gain| gain.speedup.is_finite());
+    let gain = found.gain.filter(|gain| gain.speedup.is_finite()).map(|gain| match gain.is_estimate {
+        true => Gain { speedup: gain.low(), interval: Some((gain.low(), f64::INFINITY)), ..gain },
+        false => gain,
+    });
     Remedy {
         id: entry.id,
         text,

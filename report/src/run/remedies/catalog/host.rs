@@ -12,7 +12,11 @@ use Framework::{Any, Jax};
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::HostCpu), ..RemedyEntry::NONE };
 
 fn gain(facts: &Facts<'_>) -> Option<Gain> {
-    let part = facts.program.main_work.map(|(speedup, interval)| Gain { speedup, interval: Some(interval) });
+    let part = facts.program.main_work.map(|(speedup, interval)| Gain {
+        speedup,
+        interval: Some(interval),
+        is_estimate: false,
+    });
     part.or_else(|| facts.scenario(ScenarioKind::NoHostWork))
 }
 

@@ -257,7 +257,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let line = facts.idle_in(&frames);
             (seen || line.is_some()).then(|| {
                 let idle = line.as_ref().map_or(0.0, |(share, _)| *share);
-                let reads = facts.scenario(ScenarioKind::NoReadbacks).unwrap_or(Gain { speedup: 1.0, interval: None });
+                let reads = facts.scenario(ScenarioKind::NoReadbacks).unwrap_or(Gain::NONE);
                 Found { at: line.map(|(_, at)| at), gain: Some(reads.and_idle(idle)), ..Found::default() }
             })
         }),
