@@ -60,6 +60,13 @@ PROGRAMS = {
     **dict.fromkeys(
         ("parsed_records", "pageable_training", "frozen_heap", "saved_steps", "request_cache", "rate_limited"), "around_steps"),
     **dict.fromkeys(("cupy_chain", "numba_arrays"), "array_chains"),
+    **dict.fromkeys(("volume_segmenter", "speech_encoder", "unet_server", "point_layers"), "networks"),
+    **dict.fromkeys(("long_documents", "decoder_attention", "smoothed_loss", "pooled_sentences"), "language"),
+    **dict.fromkeys(("dropout_samples", "graph_messages"), "vectors"),
+    **dict.fromkeys(("nesterov_loop", "policy_steps", "checked_gan", "clipped_by_hand", "micro_batches"), "loops"),
+    **dict.fromkeys(("categorical_copies", "class_maps", "decoded_images", "recorded_lengths"), "feeds"),
+    "jax_regression": "jax_training",
+    **dict.fromkeys(("tuned_decoder", "rare_reads", "summed_fields", "arriving_requests"), "healthy"),
 }
 
 
