@@ -55,7 +55,8 @@ def categorical_copies(fixed: bool) -> Work:
 def class_maps(fixed: bool) -> Work:
     """All scores of 19 classes are copied to the host, which looks for the largest. Fix: `argmax` on the device."""
     torch.manual_seed(0)
-    layers = [nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 19, 1)]
+    layers = [
+        nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 19, 1)]
     model = nn.Sequential(*layers).to("cuda").eval()
     images = torch.rand(2, 3, 256, 256, device="cuda")
     counts = numpy.zeros(19, dtype=numpy.int64)

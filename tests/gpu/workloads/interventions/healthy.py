@@ -50,7 +50,8 @@ def tuned_decoder(fixed: bool) -> Work:
 def rare_reads(fixed: bool) -> Work:
     """The loss is read every fiftieth step, and batches come from pinned memory while the device computes. No fix."""
     torch.manual_seed(0)
-    model = nn.Sequential(*(part for _ in range(6) for part in (nn.Linear(4096, 4096), nn.ReLU()))).to("cuda", torch.bfloat16)
+    layers = [part for _ in range(6) for part in (nn.Linear(4096, 4096), nn.ReLU())]
+    model = nn.Sequential(*layers).to("cuda", torch.bfloat16)
     batches = [torch.randn(2048, 4096, dtype=torch.bfloat16).pin_memory() for _ in range(2)]
     sgd = torch.optim.SGD(model.parameters(), lr=1e-4, fused=True)
     beside = torch.cuda.Stream()
@@ -99,7 +100,8 @@ def summed_fields(fixed: bool) -> Work:
 def arriving_requests(fixed: bool) -> Work:
     """A server answers 200 requests a second, no more arrive, and the device waits for them. No fix."""
     torch.manual_seed(0)
-    model = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(1024, 1024), nn.GELU()))).to("cuda", torch.bfloat16).eval()
+    layers = [part for _ in range(4) for part in (nn.Linear(1024, 1024), nn.GELU())]
+    model = nn.Sequential(*layers).to("cuda", torch.bfloat16).eval()
     waiting: queue.Queue[torch.Tensor] = queue.Queue(maxsize=2)
     ended = threading.Event()
     request = torch.randn(256, 1024, dtype=torch.bfloat16)

@@ -34,8 +34,8 @@ def jax_regression(fixed: bool) -> Work:
 
     keys = jax.random.split(jax.random.PRNGKey(0), 6)
     widths = [64, 256, 256, 256, 256, 64]
-    weights = [
-        (jax.random.normal(key, pair) / pair[0] ** 0.5, jnp.zeros(pair[1])) for key, pair in zip(keys, zip(widths, widths[1:]))]
+    pairs = zip(widths, widths[1:])
+    weights = [(jax.random.normal(key, pair) / pair[0] ** 0.5, jnp.zeros(pair[1])) for key, pair in zip(keys, pairs)]
     rows = jax.random.normal(keys[-1], (1024, 64))
     wanted = jnp.sin(rows)
     update = updates()[fixed]

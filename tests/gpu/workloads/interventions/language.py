@@ -139,7 +139,8 @@ class SentenceEncoder(nn.Module):
             weights = mask.unsqueeze(-1).to(x.dtype)
             vectors = (x * weights).sum(dim=1) / weights.sum(dim=1)
         else:
-            vectors = torch.stack([states[kept].mean(dim=0) for states, kept in zip(x, mask)])  # cause: pooled_sentences
+            means = [states[kept].mean(dim=0) for states, kept in zip(x, mask)]  # cause: pooled_sentences
+            vectors = torch.stack(means)
         return functional.normalize(vectors, dim=-1)
 
 

@@ -99,7 +99,8 @@ def checked_gan(fixed: bool) -> Work:
     torch.manual_seed(0)
     warnings.filterwarnings("ignore", "Anomaly Detection")
     generator, critic = perceptron(64, 512, 512, 512, 784), perceptron(784, 512, 512, 512, 1)
-    made, judged = (torch.optim.Adam(one.parameters(), lr=2e-4, betas=(0.5, 0.999), fused=True) for one in (generator, critic))
+    made, judged = (
+        torch.optim.Adam(one.parameters(), lr=2e-4, betas=(0.5, 0.999), fused=True) for one in (generator, critic))
     images, noise = torch.rand(256, 784, device="cuda"), torch.randn(256, 64, device="cuda")
     real, invented = torch.ones(256, 1, device="cuda"), torch.zeros(256, 1, device="cuda")
     last = torch.zeros((), device="cuda")

@@ -22,7 +22,7 @@ class VolumeBlock(nn.Module):
 
 
 def volume_segmenter(fixed: bool) -> Work:
-    """Scans are segmented by 3D convolutions, and TF32 is off, as in an old script for equal results. Fix: TF32."""
+    """Scans are segmented by 3D convolutions, and TF32 is off, as in scripts for equal results. Fix: TF32."""
     torch.backends.cudnn.allow_tf32 = fixed
     torch.manual_seed(0)
     model = nn.Sequential(
@@ -63,7 +63,8 @@ class SpeechEncoder(nn.Module):
     def __init__(self, width: int, layers: int) -> None:
         super().__init__()
         self.front = nn.Sequential(
-            nn.Conv1d(80, width, 3, stride=2, padding=1), nn.GELU(), nn.Conv1d(width, width, 3, stride=2, padding=1), nn.GELU())
+            nn.Conv1d(80, width, 3, stride=2, padding=1), nn.GELU(),
+            nn.Conv1d(width, width, 3, stride=2, padding=1), nn.GELU())
         self.layers = nn.ModuleList(SpeechLayer(width) for _ in range(layers))
         self.letters = nn.Linear(width, 64)
 
