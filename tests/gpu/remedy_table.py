@@ -153,7 +153,8 @@ REMEDIES: dict[str, Remedy] = {
         "quiet_clip", frozenset({"clip_norm", "read_value", "check_each", "timer_sync", "log_less", "tf32", "channels_last"}), TUNED),
     "rate_limited": control("rate_limited", GPU_ENTRIES | HOST_ENTRIES, TUNED),
 
-    # The judging part, written without a look at the entries' conditions. Precision and layouts.
+    # The judging part. Its author had seen what --explain prints about 26 entries and the table of the first parts, but not
+    # the source of entries; graph_messages was chosen because `scatter` is about it. Precision and layouts.
     "volume_segmenter": remedy(
         "volume_segmenter", "precision", "TF32", "tf32 bf16 fp16", HELD_OUT,
         HOST_ENTRIES | {"tf32_matmul", "sdpa", "unaligned", "fp64"}, "tf32"),

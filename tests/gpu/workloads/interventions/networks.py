@@ -26,8 +26,8 @@ def volume_segmenter(fixed: bool) -> Work:
     torch.backends.cudnn.allow_tf32 = fixed
     torch.manual_seed(0)
     model = nn.Sequential(
-        VolumeBlock(1, 32), VolumeBlock(32, 32), VolumeBlock(32, 64, stride=2), VolumeBlock(64, 64), VolumeBlock(64, 64),
-        nn.Upsample(scale_factor=2), nn.Conv3d(64, 4, 1)).to("cuda")
+        VolumeBlock(1, 32), VolumeBlock(32, 32), VolumeBlock(32, 64, stride=2), VolumeBlock(64, 64),
+        VolumeBlock(64, 64), nn.Upsample(scale_factor=2), nn.Conv3d(64, 4, 1)).to("cuda")
     scans = torch.randn(2, 1, 64, 64, 64, device="cuda")
     organs = torch.randint(0, 4, (2, 64, 64, 64), device="cuda")
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
