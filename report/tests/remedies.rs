@@ -270,3 +270,19 @@ fn a_size_on_the_gpu_is_asked_for() {
     assert!(ids(&report).contains(&"unknown_size"), "{:?}\n{}", ids(&report), report.summary());
     assert!(!ids(&report).contains(&"check_each"), "{:?}", ids(&report));
 }
+
+#[test]
+fn what_the_cpu_limits_may_gain_nothing() {
+    // The GPU is busy 60 % of the time.
+    let (low, high) = range(&launching(&[(FP32_PRODUCT, 24), (HALF_PRODUCT, 24)]), "bf16");
+    assert!(low == 1.0 && (1.2..1.6).contains(&high), "{low} to {high}");
+}
+
+#[test]
+fn elements_of_eight_bytes_beside_doubles_are_doubles() {
+    const UNNAMED: &str = "void at::native::vectorized_elementwise_kernel<2, at::native::launch_clamp_scalar(at::TensorIteratorBase&), std::array<char*, (unsigned long)2> >(int)";
+    const LONGS: &str = "void at::native::vectorized_elementwise_kernel<2, at::native::CUDAFunctor_add<long> >(int)";
+    let high = |other: &str| range(&computing(&[(DOUBLES, 300), (HALF_PRODUCT, 10), (other, 300)]), "fp64").1;
+    assert!(high(UNNAMED) > 2.0 && high(LONGS) < 1.5, "{} and {}", high(UNNAMED), high(LONGS));
+    assert!(!ids(&computing(&[(UNNAMED, 300), (HALF_PRODUCT, 300)])).contains(&"fp64"));
+}
