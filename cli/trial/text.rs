@@ -85,7 +85,6 @@ pub fn tried(tried: &Tried, number: usize, is_on_top: bool, prediction: Option<P
         Outcome::NoTime => "not tried: no time left (--budget)".to_owned(),
     };
     let predicted = match prediction {
-        Some(Prediction::Report(low, high)) if high.is_infinite() => format!("   predicted at least {low:.2}x"),
         Some(Prediction::Report(low, high)) => format!("   predicted {}", interval_x(low, high)),
         Some(Prediction::History(gain)) => format!("   measured before {gain:.2}x"),
         None => String::new(),

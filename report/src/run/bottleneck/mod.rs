@@ -180,7 +180,7 @@ const NO_REMEDY: &str = "The GPU is busy. No remedy is known for the kernels abo
 /// The first remedy, and what a GPU-bound program gains elsewhere.
 fn recommendation(cause: Cause, remedies: &[Remedy], devices: &[DeviceReport], stretched: bool) -> String {
     let mut text = remedies::first_sentences(remedies).unwrap_or_else(|| NO_REMEDY.to_owned());
-    let joins = remedies.first().is_some_and(|first| ["batch_grids", "batch_units"].contains(&first.id));
+    let joins = remedies.first().is_some_and(|first| first.id == "batch_grids");
     if let Some(first) = remedies.first()
         && (matches!(cause, Cause::GpuCompute) || remedies::is_about_kernels(first))
         && let Some(gain) = first.gain().filter(|_| !joins)

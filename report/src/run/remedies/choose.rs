@@ -4,8 +4,8 @@
 //!
 //! * A step that is idle at least half of the time gets no advice on making kernels shorter; one that is busy at least
 //!   90 % gets none on launches, the CPU or reads. Kernels that need not run are advice in both.
-//! * The low end of the gain is above [`WORTH`], except for the bottleneck itself and for what a CUDA graph cannot
-//!   contain.
+//! * The low end of the gain (of an estimate, its middle) is above a least one, except for the bottleneck itself and
+//!   for what a CUDA graph cannot contain.
 //! * A remedy that is part of another one is left out.
 //! * What addresses the bottleneck comes first, and of that what a CUDA graph cannot contain before the graph, if it
 //!   costs anything. The rest is ordered by the certainty times the share of a step that it saves in the middle of its
@@ -16,12 +16,11 @@ use profiler_core::whatif::ScenarioKind;
 
 use super::catalog::{remedies, remedy};
 use super::entry::{RemedyEntry, Target, When};
-use super::facts::{Facts, Found, Framework, Gain};
+use super::facts::{Facts, Found, Framework};
+use super::gain::{Gain, WORTH};
 use crate::run::Remedy;
 use crate::text_format::percent;
 
-/// Least low end of a gain.
-const WORTH: f64 = 1.05;
 /// Busy share of a step below which kernels are not to be made shorter.
 const IDLE: f64 = 0.5;
 /// Busy share of a step from which launches, the CPU and reads are no subject.
@@ -62,10 +61,10 @@ pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
     let mut candidates: Vec<Candidate> = remedies().filter_map(|entry| candidate(entry, facts)).collect();
     let graph = candidates.iter().any(|candidate| GRAPHS.contains(&candidate.entry.id) && candidate.addresses);
     candidates.retain(|candidate| {
-        let low = candidate.found.gain.map(Gain::low);
+        let worth = candidate.found.gain.map(Gain::is_worth);
         let before = graph && BEFORE_GRAPH.contains(&candidate.entry.id);
         let of_bottleneck = candidate.addresses && matches!(candidate.entry.target, Target::Time(_) | Target::Reads);
-        before || of_bottleneck || low.map_or(candidate.addresses, |low| low > WORTH)
+        before || of_bottleneck || worth.unwrap_or(candidate.addresses)
     });
     let included: Vec<&str> = candidates.iter().flat_map(|candidate| candidate.entry.subsumes).copied().collect();
     candidates.retain(|candidate| !included.contains(&candidate.entry.id));
@@ -190,10 +189,7 @@ fn filled(text: &str, found: &Found) -> String {
 
 fn finished(candidate: Candidate) -> Remedy {
     let Candidate { entry, text, found, .. } = candidate;
-    let gain = found.gain.filter(|gain| gain.speedup.is_finite()).map(|gain| match gain.is_estimate {
-        true => Gain { speedup: gain.low(), interval: Some((gain.low(), f64::INFINITY)), ..gain },
-        false => gain,
-    });
+    let gain = found.gain.filter(|gain| gain.speedup.is_finite());
     Remedy {
         id: entry.id,
         text,
@@ -202,6 +198,7 @@ fn finished(candidate: Candidate) -> Remedy {
         certainty: entry.certainty,
         speedup: gain.map(|gain| gain.speedup),
         interval: gain.and_then(|gain| gain.interval),
+        is_estimate: gain.is_some_and(|gain| gain.is_estimate),
         link: entry.link,
         outside: entry.outside,
     }

@@ -6,6 +6,7 @@ use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::counters::roofs::Limit;
 use profiler_core::whatif::{BestCase, ScenarioKind};
 
+use super::gain::Gain;
 use super::patterns::{Class, Classes};
 use crate::run::host::short_path;
 use crate::run::library::Library;
@@ -99,38 +100,6 @@ pub(in crate::run) struct Program<'a> {
     pub(in crate::run) builds_only: bool,
 }
 
-/// A range of speedups.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Gain {
-    pub(super) speedup: f64,
-    pub(super) interval: Option<(f64, f64)>,
-    /// Estimated from a share of the time. Measured gains were mostly above such an interval and seldom below it
-    /// (`tests/gpu/remedies.md`), so only its low end is said.
-    pub(super) is_estimate: bool,
-}
-
-impl Gain {
-    pub(super) const NONE: Self = Self { speedup: 1.0, interval: None, is_estimate: false };
-
-    /// Gain of saving between `low` and `high` of a step, 0 to 1.
-    pub(super) fn saving(low: f64, high: f64) -> Self {
-        let factor = |saved: f64| 1.0 / (1.0 - saved.clamp(0.0, 0.99));
-        let (low, high) = (factor(low.min(high)), factor(high.max(low)));
-        Self { speedup: (low * high).sqrt(), interval: Some((low, high)), is_estimate: true }
-    }
-
-    /// The same, with half to all of another share of the step saved, 0 to 1.
-    pub(super) fn and_idle(self, share: f64) -> Self {
-        let (low, high) = self.interval.unwrap_or((self.speedup, self.speedup));
-        let saved = |speedup: f64| 1.0 - 1.0 / speedup.max(1.0);
-        Self::saving(saved(low) + 0.5 * share, saved(high) + share)
-    }
-
-    pub(super) fn low(self) -> f64 {
-        self.interval.map_or(self.speedup, |(low, _)| low)
-    }
-}
-
 /// A recognized remedy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
@@ -179,6 +148,8 @@ pub(in crate::run) struct Facts<'a> {
     pub(super) kernels: Vec<Kernel<'a>>,
     /// Kernels of a step in launch order, as places in `kernels`; `None` for other operations. Empty without steps.
     pub(super) order: Vec<Option<usize>>,
+    /// Their shares of the time of kernels.
+    pub(super) order_shares: Vec<f64>,
     /// Number of steps seen; 0 if unknown.
     pub(super) steps: u64,
     /// The device with the most time.
@@ -198,10 +169,10 @@ impl<'a> Facts<'a> {
         let device = devices.iter().max_by_key(|device| device.steady_leaves.iter().sum::<u64>());
         let leaves =
             device.map_or([0; _], |device| device.typical.map_or(device.steady_leaves, |typical| typical.leaves));
-        let (kernels, order) = device.map(kernels_of).unwrap_or_default();
+        let (kernels, order, order_shares) = device.map(kernels_of).unwrap_or_default();
         let framework = framework(devices);
         let steps = device.and_then(|device| device.steps.as_ref()).map_or(0, |steps| steps.seen);
-        Self { program, devices, host, api, framework, kernels, order, steps, device, lines, leaves }
+        Self { program, devices, host, api, framework, kernels, order, order_shares, steps, device, lines, leaves }
     }
 
     /// Share of steady time due to `cause`, 0 to 1.
@@ -239,28 +210,6 @@ impl<'a> Facts<'a> {
     pub(super) fn per_step(&self, classes: &[Class]) -> usize {
         let is = |place: &&Option<usize>| place.is_some_and(|place| self.kernels[place].classes.has_any(classes));
         self.order.iter().filter(is).count()
-    }
-
-    /// Gain of making a share of kernel time between `low` and `high` times as fast.
-    pub(super) fn faster(&self, share: f64, (low, high): (f64, f64)) -> Gain {
-        let time = self.time(Cause::GpuCompute) * share;
-        Gain::saving(time * (1.0 - 1.0 / low), time * (1.0 - 1.0 / high))
-    }
-
-    /// Gain without kernels of this share of kernel time and of the launches. Launches are worth their part of the
-    /// time that waits for them; half of it at the low end, because the device runs further behind.
-    pub(super) fn without(&self, share: f64, of_count: f64) -> Gain {
-        let time = self.time(Cause::GpuCompute) * share;
-        let launches = self.time(Cause::Launch) * of_count;
-        Gain::saving(0.8 * time + 0.5 * launches, time + launches)
-    }
-
-    /// The same for a range: shares of kernel time and of launches at its low and its high end.
-    pub(super) fn without_between(&self, low: (f64, f64), high: (f64, f64)) -> Gain {
-        let end = |(share, of_count): (f64, f64)| self.without(share.min(1.0), of_count.min(1.0)).interval;
-        let ends = (end(low), end(high));
-        let (Some((low, _)), Some((_, high))) = ends else { return self.without(low.0, low.1) };
-        Gain { speedup: (low * high).sqrt(), interval: Some((low, high)), is_estimate: true }
     }
 
     /// The validated simulation of a scenario; `None` if there is none.
@@ -419,18 +368,19 @@ fn framework(devices: &[DeviceReport]) -> Framework {
     }
 }
 
-/// Kernels of a step, or of the whole time where steps cover little of it, and their order in a step.
-fn kernels_of(device: &DeviceReport) -> (Vec<Kernel<'_>>, Vec<Option<usize>>) {
+/// Kernels of a step, or of the whole time where steps cover little of it; their order in a step, and their shares.
+fn kernels_of(device: &DeviceReport) -> (Vec<Kernel<'_>>, Vec<Option<usize>>, Vec<f64>) {
     let mut kernels: Vec<(Kernel<'_>, u64, u64)> = Vec::new();
     let all: u64 = device.kernels.iter().map(|row| row.durations.total()).sum();
     let filled = |name: &str| {
         let row = device.kernels.iter().find(|row| row.name == name);
         row.and_then(|row| row.geometry).map_or(1.0, |geometry| geometry.sm_efficiency)
     };
-    let mut order = Vec::new();
+    let (mut order, mut times) = (Vec::new(), Vec::new());
     if let Some(sequence) = &device.sequence {
         let mut known: Vec<Option<usize>> = vec![None; sequence.names.len()];
         for (place, (index, operation)) in sequence.places.iter().enumerate() {
+            times.push(operation.total_ns as f64);
             if !matches!(operation.leaf, Leaf::Compute) {
                 order.push(None);
                 continue;
@@ -459,7 +409,7 @@ fn kernels_of(device: &DeviceReport) -> (Vec<Kernel<'_>>, Vec<Option<usize>>) {
     // All steps are taken to be like these.
     if (in_step as f64 / steps as f64) * (seen as f64) < COVERED * all as f64 && (in_step as f64) < COVERED * all as f64
     {
-        (kernels, order) = (Vec::new(), Vec::new());
+        (kernels, order, times) = (Vec::new(), Vec::new(), Vec::new());
         for row in &device.kernels {
             let kernel = Kernel {
                 name: &row.name,
@@ -478,5 +428,6 @@ fn kernels_of(device: &DeviceReport) -> (Vec<Kernel<'_>>, Vec<Option<usize>>) {
         kernel.share = *nanos as f64 / whole.max(1) as f64;
         kernel.of_count = *of as f64 / count.max(1) as f64;
     }
-    (kernels.into_iter().map(|(kernel, ..)| kernel).collect(), order)
+    times.iter_mut().for_each(|time| *time /= whole.max(1) as f64);
+    (kernels.into_iter().map(|(kernel, ..)| kernel).collect(), order, times)
 }

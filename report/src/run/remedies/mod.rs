@@ -8,6 +8,7 @@ mod catalog;
 mod choose;
 mod entry;
 mod facts;
+mod gain;
 mod patterns;
 mod sequences;
 

@@ -22,6 +22,8 @@ pub(super) enum Class {
     Fp64Products,
     /// Elementwise kernels and reductions of doubles.
     Fp64Elements,
+    /// Elementwise kernels of elements of eight bytes that do not name their type.
+    EightBytes,
     /// Tensor-core kernels for operands that are not aligned to 16 bytes.
     Unaligned,
     /// Products of any kind.
@@ -32,7 +34,6 @@ pub(super) enum Class {
     LayoutChange,
     /// Kernels for convolutional layers in NCHW.
     Nchw,
-    Depthwise,
     Softmax,
     /// Fused attention in fp32.
     FusedAttentionFp32,
@@ -78,6 +79,8 @@ pub(super) enum Class {
     Cupy,
     Tuner,
     Xla,
+    /// `repeat_interleave`: the sizes are on the GPU.
+    Repeat,
     /// Reductions to a bool.
     BoolReduction,
     /// Any reduction of PyTorch.
@@ -153,6 +156,10 @@ impl Classes {
             (Class::Fp8Products, fp8),
             (Class::Fp64Products, fp64),
             (Class::Fp64Elements, native && (name.contains("<double") || name.contains(" double,"))),
+            (
+                Class::EightBytes,
+                native && name.contains("::vectorized_elementwise_kernel<2,") && !any(&["<long", ", long"]),
+            ),
             (Class::Unaligned, is_unaligned(name)),
             (Class::Products, fp32 || tf32 || half && !flash || fp8 || fp64 || any(&["gemm", "nvjet", "gemv"])),
             (Class::Convolutions, convolution),
@@ -176,7 +183,6 @@ impl Classes {
                 any(&["_nchwkcrs_nchw", "_nchw_tilesize", "bn_fw_tr_1C11", "bn_bw_1C11"])
                     || name.contains("max_pool") && name.contains("nchw"),
             ),
-            (Class::Depthwise, any(&["conv_depthwise2d_", "conv_depthwise3d_", "grouped_direct_kernel"])),
             (
                 Class::Softmax,
                 any(&["softmax_warp_forward", "softmax_warp_backward", "cunn_SoftMaxForward", "cunn_SoftMaxBackward"]),
@@ -223,10 +229,13 @@ impl Classes {
                     "sbtopk::",
                     "mbtopk::",
                     "gatherTopK",
+                    "sort_postprocess_kernel",
+                    "fill_index_and_segment_kernel",
                 ]),
             ),
             (Class::RecurrentCell, any(&["LSTM_elementWise", "lstm_cell", "gru_cell"])),
             (Class::Dequantize, name.contains("kDequantizeBlockwise")),
+            (Class::Repeat, name.contains("compute_cuda_kernel<")),
             (Class::BoolReduction, reduction && name.contains("<bool")),
             (Class::Reduction, reduction),
         ];

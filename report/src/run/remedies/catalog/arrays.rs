@@ -3,6 +3,7 @@
 use crate::run::remedies::entry::{JAX_TIPS, RemedyEntry, Target, When};
 use crate::run::remedies::facts::{Found, Framework};
 use crate::run::remedies::patterns::Class;
+use crate::run::remedies::sequences;
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
@@ -90,19 +91,11 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
              the launches. This may help where several pass over the same array.",
         )],
         target: Target::FewerKernels,
-        when: When::If(|facts| {
-            let (share, of_count) = (facts.share(&[Class::Cupy]), facts.count_share(&[Class::Cupy]));
-            (of_count >= 0.5).then(|| Found {
-                at: facts.launched_at(&[Class::Cupy]),
-                share: of_count,
-                gain: Some(facts.without_between((0.4 * share, 0.4 * of_count), (0.9 * share, 0.9 * of_count))),
-                ..Found::default()
-            })
-        }),
+        when: When::If(sequences::cupy_chains),
         results: Results::Rounding,
         certainty: Certainty::Guess,
-        recognized: "at least half of the launches are CuPy's elementwise kernels and reductions",
-        gain: "two of five to nine of ten such kernels gone (an estimate)",
+        recognized: "at least half of the launches are CuPy's elementwise kernels and reductions, some in rows",
+        gain: "each row takes 0.5 to 1.5 times as long as its longest kernel; 1.0 times measured for ten",
         link: Some("https://docs.cupy.dev/en/stable/user_guide/kernel.html"),
         ..NONE
     },

@@ -1,7 +1,8 @@
 //! Copies between the CPU and the GPU, and within the GPU.
 
 use crate::run::remedies::entry::{PINNING, RemedyEntry, Target, When};
-use crate::run::remedies::facts::{Facts, Found, Framework, Gain};
+use crate::run::remedies::facts::{Facts, Found, Framework};
+use crate::run::remedies::gain::Gain;
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::CallKind;
 use profiler_core::attribution::leaf::{Cause, Leaf};

@@ -1,7 +1,8 @@
 //! CPU work between launches.
 
 use crate::run::remedies::entry::{RemedyEntry, Target, When};
-use crate::run::remedies::facts::{Activity, Facts, Found, Framework, Gain};
+use crate::run::remedies::facts::{Activity, Facts, Found, Framework};
+use crate::run::remedies::gain::Gain;
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::Cause;

@@ -47,33 +47,6 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         ..NONE
     },
     RemedyEntry {
-        id: "batch_units",
-        says: &[(
-            Any,
-            "Process several samples in one call, model(torch.stack(samples)), if they do not need the results of each other: a \
-             group of {what} runs many times in a row with grids that do not fill the GPU.",
-        )],
-        target: Target::FewerKernels,
-        when: When::If(|facts| {
-            let inside = facts.device?.step_meaning.inside.filter(|inside| inside.times >= 8)?;
-            let filled: f64 = facts.kernels.iter().map(|kernel| kernel.share * kernel.filled).sum();
-            let small = filled < 0.5 && !facts.kernels.is_empty();
-            let gain = facts.scenario(ScenarioKind::GridsFilled).or(facts.scenario(ScenarioKind::LaunchesFree));
-            let gain = gain.filter(|gain| gain.speedup >= 1.15)?;
-            let what = format!("{} launches", inside.launches);
-            (small && !facts.is(Cause::DataLoading)).then(|| Found { what, gain: Some(gain), ..Found::default() })
-        }),
-        results: Results::Rounding,
-        certainty: Certainty::Documented,
-        recognized: "a group of launches that repeats at least eight times in a step, with grids that fill less than half of \
-                     the GPU",
-        gain: "the simulation `grids_filled`, else `launches_free`: a low end (43.8x measured for 64 samples)",
-        not_when: "they are layers, time steps or tokens, which need each other",
-        subsumes: &["batch_grids"],
-        link: BEST_PRACTICES,
-        ..NONE
-    },
-    RemedyEntry {
         id: "small_grid",
         says: &[(
             Any,

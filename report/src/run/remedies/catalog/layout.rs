@@ -11,6 +11,8 @@ const NONE: RemedyEntry = RemedyEntry::NONE;
 
 /// Fewest conversions between layouts in a step for several layers.
 const FEWEST_CONVERSIONS: usize = 6;
+/// Fewest kernels of convolutions: one convolution in training has three.
+const FEWEST_CONVOLUTIONS: usize = 4;
 
 pub(super) const ENTRIES: &[RemedyEntry] = &[
     RemedyEntry {
@@ -26,7 +28,9 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let share = facts.share(&[Class::Convolutions, Class::Nchw, Class::LayoutChange]);
             let nchw = facts.share(&[Class::Nchw]) >= 0.02;
             // Two conversions around each of few convolutions cost less than converting the images.
-            let several = facts.order.is_empty() || facts.per_step(&[Class::LayoutChange]) >= FEWEST_CONVERSIONS;
+            let several = facts.order.is_empty()
+                || facts.per_step(&[Class::LayoutChange]) >= FEWEST_CONVERSIONS
+                    && facts.per_step(&[Class::Convolutions]) >= FEWEST_CONVOLUTIONS;
             (share >= 0.2 && (nchw || several && layout >= 0.02)).then(|| {
                 // Normalization and activations have fast forms for this layout, too.
                 let rest = (1.0 - 1.0 / 1.4) * (1.0 - layout);
@@ -44,38 +48,6 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         not_when: "conversions take less than 2 % and no kernel is for NCHW: one layer only",
         link: Some("https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html"),
         outside: true,
-        ..NONE
-    },
-    RemedyEntry {
-        id: "cudnn_search",
-        says: &[(
-            Pytorch,
-            "Let cuDNN try its algorithms once: torch.backends.cudnn.benchmark = True. Convolutions take {share} of the time of \
-             kernels{at}. This may help if sizes stay the same, and if it is not on already.",
-        )],
-        when: When::Shorter(&[Class::Convolutions], 0.3, (1.0, 1.2)),
-        results: Results::Rounding,
-        certainty: Certainty::Guess,
-        recognized: "at least 30 % of kernel time in convolutions",
-        gain: "these kernels 1.0 to 1.2 times as fast (an estimate), too little at its low end for a report to name it",
-        not_when: "sizes change from step to step",
-        link: TUNING,
-        outside: true,
-        ..NONE
-    },
-    RemedyEntry {
-        id: "depthwise",
-        says: &[(
-            Pytorch,
-            "Depthwise convolutions take {share} of the time of kernels{at}: they may be faster in float16 with \
-             x.to(memory_format=torch.channels_last); try it.",
-        )],
-        when: When::Shorter(&[Class::Depthwise], 0.1, (1.0, 3.0)),
-        results: Results::Rounding,
-        certainty: Certainty::Guess,
-        recognized: "at least 10 % of kernel time in depthwise convolutions",
-        gain: "these kernels 1 to 3 times as fast, depending on type and version: too little at its low end for a report to name it",
-        link: TUNING,
         ..NONE
     },
     RemedyEntry {
@@ -127,9 +99,17 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
              take {share} of the time of kernels{at}. This helps where the next kernel does not need the copy.",
         )],
         target: Target::FewerKernels,
-        when: When::Gone(&[Class::Relayout], 0.03),
+        when: When::If(|facts| {
+            let (share, of_count) = (facts.share(&[Class::Relayout]), facts.count_share(&[Class::Relayout]));
+            (share >= 0.03).then(|| Found {
+                at: facts.launched_at(&[Class::Relayout]),
+                share,
+                gain: Some(facts.without_between((0.6 * share, 0.6 * of_count), (share, of_count))),
+                ..Found::default()
+            })
+        }),
         recognized: "at least 3 % of kernel time in copies that change the layout",
-        gain: "these kernels gone",
+        gain: "60 % of these kernels to all of them gone",
         not_when: "the next kernel needs the layout",
         link: Some("https://docs.pytorch.org/docs/stable/tensor_view.html"),
         ..NONE

@@ -1,7 +1,8 @@
 //! Data loading.
 
 use crate::run::remedies::entry::{DATA, RemedyEntry, Target, When};
-use crate::run::remedies::facts::{Activity, Facts, Found, Framework, Gain};
+use crate::run::remedies::facts::{Activity, Facts, Found, Framework};
+use crate::run::remedies::gain::Gain;
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::Cause;
@@ -18,6 +19,19 @@ const NONE: RemedyEntry = RemedyEntry {
 
 fn ready(facts: &Facts<'_>) -> Option<Gain> {
     facts.scenario(ScenarioKind::DataReady)
+}
+
+/// Data that are ready, with up to three tenths of the loading left: batches are received, and threads of the launching
+/// process wait for cores that the workers use (2.1x measured where it was 4.4x without).
+fn by_workers(facts: &Facts<'_>) -> Option<Gain> {
+    ready(facts).map(|gain| partly(gain, 0.3 * facts.time(Cause::DataLoading)))
+}
+
+/// The gain if up to this share of the step remains, 0 to 1.
+fn partly(gain: Gain, remains: f64) -> Gain {
+    let (low, high) = gain.interval.unwrap_or((gain.speedup, gain.speedup));
+    let low = (1.0 / (1.0 / low + remains)).max(1.0);
+    Gain { speedup: (low * high).sqrt(), interval: Some((low, high)), ..gain }
 }
 
 /// Loading is the bottleneck, and the launching thread does this.
@@ -51,13 +65,16 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             "Prepare batches in worker processes: DataLoader(..., num_workers=4, pin_memory=True). More workers help while CPU cores \
              are free.",
         )],
-        when: When::If(|facts| match facts.program.activity {
-            None if facts.is(Cause::DataLoading) => Some(Found::default().gaining(ready(facts))),
-            _ => loading(facts, &[HostCause::LoaderInline]),
+        when: When::If(|facts| {
+            let found = match facts.program.activity {
+                None if facts.is(Cause::DataLoading) => Some(Found::default()),
+                _ => loading(facts, &[HostCause::LoaderInline]),
+            };
+            found.map(|found| found.gaining(by_workers(facts)))
         }),
         certainty: Certainty::Measured,
         recognized: "the launching thread prepares batches itself, or nothing shows who does",
-        gain: "the simulation `data_ready`: 7.1x and 4.6x predicted, 8.8x and 4.5x measured",
+        gain: "the simulation `data_ready`, with up to 30 % of the loading left: 8.8x, 4.5x and 2.1x measured for 7.1x, 4.6x and 4.4x",
         not_when: "the dataset holds CUDA tensors or state that cannot be pickled",
         outside: true,
         ..NONE
@@ -195,3 +212,16 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         ..NONE
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_workers_leave_lowers_the_low_end() {
+        let ready = Gain { speedup: 4.4, interval: Some((4.0, 5.0)), is_estimate: false };
+        let (low, high) = partly(ready, 0.25).interval.unwrap_or_default();
+        assert!((low - 2.0).abs() < 1e-9 && high == 5.0, "{low} to {high}");
+        assert!(partly(ready, 2.0).low() >= 1.0);
+    }
+}

@@ -1,7 +1,8 @@
 //! Memory allocation on the GPU.
 
 use crate::run::remedies::entry::{BEST_PRACTICES, CUDA_NOTES, RemedyEntry, Target, When};
-use crate::run::remedies::facts::{Facts, Found, Framework, Gain};
+use crate::run::remedies::facts::{Facts, Found, Framework};
+use crate::run::remedies::gain::Gain;
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::CallKind;
 use profiler_core::attribution::leaf::Cause;

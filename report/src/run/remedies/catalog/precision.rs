@@ -1,7 +1,7 @@
 //! Types of numbers, and shapes that tensor cores need.
 
 use crate::run::remedies::entry::{BEST_PRACTICES, MATRICES, RemedyEntry, TUNING, Target, When};
-use crate::run::remedies::facts::{Facts, Found, Framework};
+use crate::run::remedies::facts::{Facts, Found, Framework, Kernel};
 use crate::run::remedies::patterns::Class;
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::leaf::Cause;
@@ -12,8 +12,13 @@ const NONE: RemedyEntry = RemedyEntry::NONE;
 
 /// Least share of kernel time in products for advice about their precision.
 const PRODUCTS: f64 = 0.10;
-/// Part of the rate of tensor cores, relative to CUDA cores, that products reach at least: 6 of 14.8 were seen.
-const REACHED: f64 = 0.4;
+/// Parts of the rate of tensor cores, relative to CUDA cores, that products reach: 6 to 13.5 of 14.8 were seen in bf16,
+/// 5.5 to 7 of 7.4 in TF32.
+const REACHED: (f64, f64) = (0.4, 0.92);
+/// Time of the casts of a product by autocast, nanoseconds: two kernels of 4 us. Small products gained 1.79x with them.
+const CASTS: f64 = 8_000.0;
+/// What a short product loses to its start, nanoseconds.
+const START: f64 = 3_000.0;
 
 pub(super) const ENTRIES: &[RemedyEntry] = &[
     RemedyEntry {
@@ -26,23 +31,25 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         )],
         when: When::If(|facts| {
             let share = facts.share(&[Class::Fp32Products, Class::Tf32Products]);
-            let rate = match facts.share(&[Class::Fp32Products]) >= facts.share(&[Class::Tf32Products]) {
-                true => facts.half_rate(),
-                false => 2.0,
-            };
             let of = [Class::Fp32Products, Class::Tf32Products];
+            let on_cores = facts.share(&[Class::Fp32Products]) >= facts.share(&[Class::Tf32Products]);
+            let rates = match (on_cores, has_convolutions(facts)) {
+                (true, true) => (2.0, REACHED.1 * facts.half_rate()),
+                (true, false) => (REACHED.0 * facts.half_rate(), REACHED.1 * facts.half_rate()),
+                (false, _) => (1.2, 2.0),
+            };
             (facts.capability() >= 80 && share >= PRODUCTS).then(|| Found {
                 at: facts.launched_at(&of),
                 share,
-                gain: Some(facts.faster(share, (2.0_f64.min(rate).max(1.2), (rate * 0.88).max(1.3)))),
+                gain: Some(facts.at_rate(&of, rates, CASTS)),
                 ..Found::default()
             })
         }),
         results: Results::Rounding,
         certainty: Certainty::Measured,
         recognized: "at least 10 % of kernel time in products in fp32 or TF32, by the types in their names; Ampere or newer",
-        gain: "these kernels 2 to 13 times as fast on Hopper (rate of bf16 by the data sheet; 3.84x measured on a ResNet in \
-               fp32, 1.79x on small products, whose casts take as long)",
+        gain: "these kernels at 0.4 to 0.9 times the rate of bf16 (data sheet), convolutions twice as fast at least, less 8 us \
+               for casts: 13.5x measured for large products, 3.84x on a ResNet in fp32, 1.79x for small ones",
         not_when: "the GPU waits for launches (autocast adds casts), or the program needs fp32",
         subsumes: &["limit_issue", "limit_tensor"],
         link: TUNING,
@@ -62,7 +69,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             ((70..80).contains(&facts.capability()) && share >= PRODUCTS).then(|| Found {
                 at: facts.launched_at(&[Class::Fp32Products]),
                 share,
-                gain: Some(facts.faster(share, (2.0, facts.half_rate()))),
+                gain: Some(facts.at_rate(&[Class::Fp32Products], (2.0, facts.half_rate()), CASTS)),
                 ..Found::default()
             })
         }),
@@ -104,7 +111,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         when: When::If(|facts| on_cuda_cores(facts).filter(|_| !has_convolutions(facts))),
         results: Results::Rounding,
         recognized: "at least 10 % of kernel time in matrix products in fp32 on CUDA cores, and no convolutions",
-        gain: "these kernels 0.2 to 0.9 times the rate of TF32 as fast (data sheet); 6 to 7 of 7.4 were seen for large ones",
+        gain: "these kernels at 0.4 to 0.9 times the rate of TF32 (data sheet), less 3 us; 5.5 to 7 of 7.4 were seen for large ones",
         not_when: "the GPU has no faster TF32 (Volta, Turing, GeForce), or a solver needs fp32",
         subsumes: &["limit_issue"],
         link: TUNING,
@@ -127,7 +134,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             (autocast && enough && !by_hand(facts)).then(|| Found {
                 at: facts.launched_at(&[Class::Cast]),
                 share: share.max(of_count),
-                gain: Some(facts.without(0.8 * share, 0.8 * of_count)),
+                gain: Some(facts.without_between((0.7 * share, 0.8 * of_count), (share, of_count))),
                 ..Found::default()
             })
         }),
@@ -169,20 +176,28 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             ),
         ],
         when: When::If(|facts| {
-            let of = [Class::Fp64Products, Class::Fp64Elements];
-            let share = facts.share(&of);
+            let named = [Class::Fp64Products, Class::Fp64Elements];
+            let of = [Class::Fp64Products, Class::Fp64Elements, Class::EightBytes];
+            // Beside doubles, elements of this size are doubles, too.
+            let share = if facts.share(&named) >= 0.05 { facts.share(&of) } else { 0.0 };
+            // Products: A100, H100 and their successors have half the units for float64, other GPUs 1/32 to 1/64.
+            let many = matches!(facts.capability(), 60 | 70 | 80 | 90 | 100);
             (share >= 0.05).then(|| Found {
                 at: facts.launched_at(&of),
                 share,
-                gain: Some(facts.faster(share, (1.5, 2.0))),
+                gain: Some(facts.each_faster(&of, |kernel| match kernel.classes.has(Class::Fp64Products) {
+                    true if many => (1.1, 2.2),
+                    true => (4.0, 40.0),
+                    false => (1.7, 2.2),
+                })),
                 ..Found::default()
             })
         }),
         results: Results::Rounding,
         certainty: Certainty::Guess,
         recognized: "at least 5 % of kernel time in kernels of doubles, by their names",
-        gain: "these kernels 1.5 to 2 times as fast: half the bytes; products gain more where the GPU has few units for \
-               float64",
+        gain: "elementwise kernels 1.7 to 2.2 times as fast: half the bytes, 2.0 times measured; products as the units of the GPU \
+               for float64",
         not_when: "a solver or physics needs float64",
         link: BEST_PRACTICES,
         ..NONE
@@ -222,10 +237,24 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             "Pad the dimension that is no multiple of 8 elements (16 bits; 4 in TF32), for example vocab = (vocab + 63) // 64 * \
              64. {share} of the time of kernels is in products with operands that are not aligned to 16 bytes{at}.",
         )],
-        when: When::Shorter(&[Class::Unaligned], 0.03, (1.2, 2.0)),
+        when: When::If(|facts| {
+            let share = facts.share(&[Class::Unaligned]);
+            // Since Hopper aligned operands also get kernels of their own, by other instructions.
+            let factors = |kernel: &Kernel<'_>| match (facts.capability() >= 90, kernel.name.contains("align1")) {
+                (true, true) => (2.5, 8.0),
+                (true, false) => (1.4, 5.0),
+                (false, _) => (1.2, 3.0),
+            };
+            (share >= 0.03).then(|| Found {
+                at: facts.launched_at(&[Class::Unaligned]),
+                share,
+                gain: Some(facts.each_faster(&[Class::Unaligned], factors)),
+                ..Found::default()
+            })
+        }),
         results: Results::Rounding,
         recognized: "at least 3 % of kernel time in tensor-core kernels named align1, align2 or align4",
-        gain: "these kernels 1.2 to 2 times as fast (an estimate; the guide names the mechanism)",
+        gain: "these kernels 1.2 to 3 times as fast (the guide names the mechanism), since Hopper up to 8 times; 5.9 times measured for align1",
         not_when: "kernels on CUDA cores (simt), for which align1 is normal",
         link: MATRICES,
         ..NONE
@@ -259,11 +288,11 @@ fn by_hand(facts: &Facts<'_>) -> bool {
 fn on_cuda_cores(facts: &Facts<'_>) -> Option<Found> {
     let (share, rate) = (facts.share(&[Class::Fp32Products]), facts.tf32_rate());
     // Convolutions may keep an algorithm that gains little: 1.23x was measured.
-    let least = if has_convolutions(facts) { 1.25 } else { (rate * REACHED / 2.0).max(1.2) };
+    let least = if has_convolutions(facts) { 1.25 } else { (rate * REACHED.0).max(1.2) };
     (share >= PRODUCTS && rate >= 1.5).then(|| Found {
         at: facts.launched_at(&[Class::Fp32Products]),
         share,
-        gain: Some(facts.faster(share, (least, rate * 0.9))),
+        gain: Some(facts.at_rate(&[Class::Fp32Products], (least, rate * REACHED.1), START)),
         ..Found::default()
     })
 }

@@ -1,7 +1,8 @@
 //! Waiting for the GPU: values that the CPU reads, and synchronization.
 
 use crate::run::remedies::entry::{CUDA_NOTES, RemedyEntry, TUNING, Target, When};
-use crate::run::remedies::facts::{Found, Framework, Gain};
+use crate::run::remedies::facts::{Found, Framework};
+use crate::run::remedies::gain::Gain;
 use crate::run::remedies::patterns::Class;
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::CallKind;
@@ -42,7 +43,9 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
              steps later. The CPU reads a bool for each of {what} checks a step{at}.",
         )],
         when: When::If(|facts| {
-            let checks = facts.per_step(&[Class::BoolReduction]);
+            // Repeating checks that no count is negative.
+            let checks = facts.per_step(&[Class::BoolReduction])
+                - facts.per_step(&[Class::Repeat]).min(facts.per_step(&[Class::BoolReduction]));
             (checks >= 8 && facts.program.small_reads).then(|| Found {
                 at: facts.call_at(CallKind::Wait),
                 what: checks.to_string(),
@@ -123,13 +126,20 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         )],
         when: When::If(|facts| {
             let places = ["repeat_interleave", "bincount", "masked_select", "unique"];
-            let (share, at) = facts.idle_in(&places).filter(|_| facts.program.small_reads)?;
-            Some(Found { at: Some(at), share, gain: facts.scenario(ScenarioKind::NoReadbacks), ..Found::default() })
+            let line = facts.idle_in(&places);
+            let seen = line.is_some() || facts.per_step(&[Class::Repeat]) > 0;
+            let at = line.map(|(_, at)| at).or_else(|| facts.call_at(CallKind::Wait));
+            (seen && facts.program.small_reads).then(|| Found {
+                at,
+                gain: facts.scenario(ScenarioKind::NoReadbacks),
+                ..Found::default()
+            })
         }),
         results: Results::Same,
         certainty: Certainty::Guess,
-        recognized: "reads of a few bytes in repeat_interleave, bincount, masked_select or unique",
-        gain: "a part of the simulation `no_readbacks`",
+        recognized: "reads of a few bytes beside kernels of repeat_interleave, or in lines of bincount, masked_select or unique",
+        gain: "the simulation `no_readbacks`; the kernels that find the size go, too",
+        subsumes: &["read_value"],
         link: Some("https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html"),
         ..NONE
     },
@@ -171,10 +181,14 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let calls = facts.calls_a_step(&["cudaDeviceSynchronize", "cuCtxSynchronize"]);
             let gain = facts.scenario(ScenarioKind::NoSyncs);
             let first = facts.program.first_fix == Some(ScenarioKind::NoSyncs);
-            let worth = first || gain.is_some_and(|gain| gain.low() > 1.05) || facts.is(Cause::Sync);
+            // A graph cannot contain the wait, whatever it costs.
+            let before_graph = facts.is(Cause::Launch) && facts.program.graphs.fits && !facts.program.graphs.used;
+            let cause = facts.is(Cause::Sync) || before_graph;
+            let worth = first || cause || gain.is_some_and(|gain| gain.low() > 1.05);
             (worth && calls >= 0.5).then(|| Found { at: facts.call_at(CallKind::Wait), gain, ..Found::default() })
         }),
-        recognized: "a call that waits for the whole device in at least every second step, and a simulation without waits gains",
+        recognized: "a call that waits for the whole device in at least every second step, and a simulation without waits gains, or a \
+                     graph fits but for it",
         gain: "the simulation `no_syncs`",
         not_when: "the GPU is busy all the time: 0.99x measured",
         link: CUDA_NOTES,
@@ -258,13 +272,18 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             (seen || line.is_some()).then(|| {
                 let idle = line.as_ref().map_or(0.0, |(share, _)| *share);
                 let reads = facts.scenario(ScenarioKind::NoReadbacks).unwrap_or(Gain::NONE);
-                Found { at: line.map(|(_, at)| at), gain: Some(reads.and_idle(idle)), ..Found::default() }
+                // A comparison, a reduction and a short read for each gradient.
+                let count = facts.count_share(&[Class::BoolReduction]);
+                let checks = facts.without_between((0.0, 2.0 * count), (0.0, 2.5 * count));
+                let waits = if reads.speedup > checks.speedup { reads } else { checks };
+                let gain = waits.and(Gain::saving(0.6 * idle, idle));
+                Found { at: line.map(|(_, at)| at), gain: Some(gain), ..Found::default() }
             })
         }),
         results: Results::Same,
         certainty: Certainty::Guess,
         recognized: "frames of torch/autograd/anomaly_mode.py or torch/fx/traceback.py in the loop",
-        gain: "the simulation `no_readbacks`, and half to all of the idle time in these frames",
+        gain: "the launches of the checks or the simulation `no_readbacks`, and three fifths to all of the idle time in these frames",
         subsumes: &["move_work"],
         link: Some("https://docs.pytorch.org/docs/stable/autograd.html"),
         outside: true,
