@@ -56,7 +56,7 @@ pub fn candidates(report: &Value) -> Vec<Candidate> {
             text: words("text"),
             at: words("at"),
             results: row["results"].as_str().and_then(Results::named).unwrap_or(remedy.results),
-            predicted: row["low"].as_f64().zip(row["high"].as_f64()),
+            predicted: row["low"].as_f64().map(|low| (low, row["high"].as_f64().unwrap_or(f64::INFINITY))),
         });
     }
     found

@@ -193,8 +193,8 @@ fn a_remedy_has_its_gain_and_its_source() {
     let report = computing(&[(FP32_CONVOLUTION, 900), (HALF_PRODUCT, 100)]);
     let bf16 = report.bottleneck.remedies.iter().find(|remedy| remedy.id == "bf16").unwrap();
     let (low, high) = bf16.interval.unwrap();
-    // 1.79x and 3.84x were measured for programs that spend 93 and 91 % there; without these kernels it is 10x.
-    assert!((1.6..1.9).contains(&low) && (5.0..10.0).contains(&high), "{low} to {high}");
+    // 1.79x and 3.84x were measured for programs that spend 93 and 91 % there.
+    assert!((1.6..1.9).contains(&low) && high.is_infinite() && bf16.speedup == Some(low), "{low} to {high}");
     assert!(bf16.link.is_some_and(|link| link.starts_with("https://")));
     assert_eq!((bf16.results.name(), bf16.certainty.name(), bf16.outside), ("rounding", "measured", true));
     let text = report.summary();
@@ -203,49 +203,53 @@ fn a_remedy_has_its_gain_and_its_source() {
     assert!(!text.contains("            4. "), "{text}");
 }
 
-/// The interval of this remedy.
+/// The low end of the gain of this remedy, which is an estimate; `None` if it may be nothing.
 #[track_caller]
-fn range(report: &Report, id: &str) -> (f64, f64) {
+fn least(report: &Report, id: &str) -> Option<f64> {
     let found = report.bottleneck.remedies.iter().find(|remedy| remedy.id == id);
-    found.and_then(|remedy| remedy.interval).unwrap_or_else(|| panic!("{id}: {:?}", ids(report)))
+    let found = found.unwrap_or_else(|| panic!("{id}: {:?}", ids(report)));
+    assert!(found.interval.is_none_or(|(_, high)| high.is_infinite()), "{found:?}");
+    found.speedup
+}
+
+#[track_caller]
+fn assert_least(report: &Report, id: &str, range: std::ops::Range<f64>) {
+    let low = least(report, id);
+    assert!(low.is_some_and(|low| range.contains(&low)), "{id}: {low:?}");
 }
 
 #[test]
 fn a_row_of_kernels_becomes_one_as_long_as_the_longest() {
-    // 1,200 us become 50 to 150 us, beside 100 us that stay.
+    // 1,200 us become 150 us at most, beside 100 us that stay.
     let row = [MUL, ADD, TANH, MUL, POW, ADD, MUL, TANH, ADD, MUL, MUL, POW].map(|name| (name, 100));
-    let report = computing(&[&row[..], &[(HALF_PRODUCT, 100)]].concat());
-    let (low, high) = range(&report, "fuse");
-    assert!((4.8..5.3).contains(&low) && (8.3..9.0).contains(&high), "{low} to {high}");
+    assert_least(&computing(&[&row[..], &[(HALF_PRODUCT, 100)]].concat()), "fuse", 4.8..5.3);
     // Two rows become two.
     let halves = [&row[..6], &[(HALF_PRODUCT, 50)], &row[6..], &[(FLASH, 50)]].concat();
-    let (low, high) = range(&computing(&halves), "fuse");
-    assert!((3.0..3.5).contains(&low) && (6.0..7.0).contains(&high), "{low} to {high}");
+    assert_least(&computing(&halves), "fuse", 3.0..3.5);
     // Of RMS norm the casts and the product with the weight go, too.
     let norm = [TO_FLOAT, POW, MEAN, ADD, RSQRT, MUL, TO_HALF, MUL].map(|name| (name, 100));
-    let (low, high) = range(&computing(&[&norm[..], &[(HALF_PRODUCT, 200)]].concat()), "rmsnorm_parts");
-    assert!((2.5..3.0).contains(&low) && (3.8..4.5).contains(&high), "{low} to {high}");
+    assert_least(&computing(&[&norm[..], &[(HALF_PRODUCT, 200)]].concat()), "rmsnorm_parts", 2.5..3.0);
 }
 
 #[test]
 fn products_gain_what_tensor_cores_leave_of_them() {
     // A large product reaches most of the rate, a short one has its casts and its start.
-    let (low, high) = range(&computing(&[(FP32_PRODUCT, 900), (HALF_PRODUCT, 10)]), "bf16");
-    assert!((4.8..5.6).contains(&low) && (11.0..14.8).contains(&high), "{low} to {high}");
-    let (low, high) = range(&computing(&[(FP32_PRODUCT, 24), (HALF_PRODUCT, 6)]), "bf16");
-    assert!((1.3..1.9).contains(&low) && (3.0..5.0).contains(&high), "{low} to {high}");
-    let (low, high) = range(&computing(&[(FP32_ATTENTION, 2_000)]), "sdpa_fp32");
-    assert!((5.5..6.0).contains(&low) && (14.0..14.8).contains(&high), "{low} to {high}");
+    assert_least(&computing(&[(FP32_PRODUCT, 900), (HALF_PRODUCT, 10)]), "bf16", 4.8..5.6);
+    assert_least(&computing(&[(FP32_PRODUCT, 24), (HALF_PRODUCT, 6)]), "bf16", 1.3..1.9);
+    assert_least(&computing(&[(FP32_ATTENTION, 2_000)]), "sdpa_fp32", 5.5..6.0);
+    // Kernels of cuDNN that compute volumes in fp32.
+    const VOLUME: &str = "void cudnn::cnn::wgrad2d_grouped_direct_kernel<true, true, int, float, float, float>(int)";
+    const VOLUME_DATA: &str = "void convolveNd_dgrad_float_engine<float, 3, 512, 6, 5, 3, 3, 3, false>(int)";
+    assert_least(&computing(&[(VOLUME, 2_000), (VOLUME_DATA, 900), (HALF_PRODUCT, 10)]), "bf16", 1.5..6.0);
     // Attention: all between the products goes, and some of the products.
     let chain = [(HALF_PRODUCT, 80), (MUL, 130), (ADD, 330), (SOFTMAX, 370), (HALF_PRODUCT, 81)];
-    let (low, high) = range(&computing(&chain), "sdpa");
-    assert!((4.0..6.5).contains(&low) && (15.0..40.0).contains(&high), "{low} to {high}");
+    assert_least(&computing(&chain), "sdpa", 4.0..6.5);
 }
 
 #[test]
-fn a_range_is_said_with_both_ends() {
+fn of_an_estimate_the_low_end_is_said() {
     let text = computing(&[(FP32_PRODUCT, 900), (HALF_PRODUCT, 100)]).summary();
-    assert!(text.contains("x to ") && text.contains("x as fast (an estimate)."), "{text}");
+    assert!(text.contains("the program at least ") && text.contains("x as fast (an estimate)."), "{text}");
 }
 
 #[test]
@@ -274,15 +278,14 @@ fn a_size_on_the_gpu_is_asked_for() {
 #[test]
 fn what_the_cpu_limits_may_gain_nothing() {
     // The GPU is busy 60 % of the time.
-    let (low, high) = range(&launching(&[(FP32_PRODUCT, 24), (HALF_PRODUCT, 24)]), "bf16");
-    assert!(low == 1.0 && (1.2..1.6).contains(&high), "{low} to {high}");
+    assert_eq!(least(&launching(&[(FP32_PRODUCT, 24), (HALF_PRODUCT, 24)]), "tf32_matmul"), None);
 }
 
 #[test]
 fn elements_of_eight_bytes_beside_doubles_are_doubles() {
     const UNNAMED: &str = "void at::native::vectorized_elementwise_kernel<2, at::native::launch_clamp_scalar(at::TensorIteratorBase&), std::array<char*, (unsigned long)2> >(int)";
     const LONGS: &str = "void at::native::vectorized_elementwise_kernel<2, at::native::CUDAFunctor_add<long> >(int)";
-    let high = |other: &str| range(&computing(&[(DOUBLES, 300), (HALF_PRODUCT, 10), (other, 300)]), "fp64").1;
-    assert!(high(UNNAMED) > 2.0 && high(LONGS) < 1.5, "{} and {}", high(UNNAMED), high(LONGS));
+    let low = |other: &str| least(&computing(&[(DOUBLES, 300), (HALF_PRODUCT, 10), (other, 300)]), "fp64");
+    assert!(low(UNNAMED) > low(LONGS), "{:?} and {:?}", low(UNNAMED), low(LONGS));
     assert!(!ids(&computing(&[(UNNAMED, 300), (HALF_PRODUCT, 300)])).contains(&"fp64"));
 }

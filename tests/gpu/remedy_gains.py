@@ -72,7 +72,7 @@ def row(name: str, case: Remedy, measured: dict, remedies: Sequence[dict]) -> di
         "plan": [], **measured, "name": name, "fix": case.fix, "held_out": case.held_out, "group": case.kind,
         "expected": list(case.right), "wrong": sorted(case.wrong),
         "remedies": [{key: one.get(key) for key in kept} for one in first_of(remedies)], "scenario": found.get("id"),
-        "speedup": found.get("speedup"), "low": found.get("low"), "high": found.get("high")}
+        "speedup": found.get("speedup"), "low": found.get("low"), "high": found.get("high") or (float("inf") if found.get("low") else None)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,6 +168,8 @@ def names(ids: Iterable[str]) -> str:
 def cells(one: Answer) -> list[str]:
     gain = one.gain
     predicted = times(gain.predicted) + (f" ({gain.low:.2f}..{gain.high:.2f})" if gain.has_interval else "") if gain else ""
+    if predicted.endswith("..inf)"):
+        predicted = f"at least {times(gain.predicted)}"
     real = f"{times(gain.real)} ({gain.real_low:.2f}..{gain.real_high:.2f})" if gain else ""
     inside = "" if one.reached is None else "yes" if one.inside else "some turns" if one.reached else "no"
     line = {True: "yes", False: "no", None: ""}[one.line_named]

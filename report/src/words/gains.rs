@@ -13,9 +13,6 @@ const ROUGHLY: f64 = 10.0;
 /// Smallest lower end that is shown alone.
 const LOWEST_ALONE: f64 = 2.0;
 
-/// Low end of an estimate that is as good as nothing.
-const SMALLEST_END: f64 = 1.05;
-
 /// Condition of a scenario, to follow "if".
 pub const fn condition(kind: ScenarioKind) -> &'static str {
     match kind {
@@ -74,16 +71,6 @@ pub fn faster(speedup: f64, interval: Option<(f64, f64)>) -> String {
     match ends.filter(|[low, high]| low != high && about.starts_with("about")) {
         Some([low, high]) => format!("{about} faster ({low} to {high})"),
         None => format!("{about} faster"),
-    }
-}
-
-/// A range that is only estimated: `about 1.4x to 4.2x`, or `up to 1.6x` if it may be nothing.
-pub fn estimated((low, high): (f64, f64)) -> String {
-    // Two decimal places only for ends that are the same with one.
-    let digits = |end: f64| if end >= ROUGHLY { 0 } else { 1 + usize::from(high - low < 0.15) };
-    match low {
-        _ if low < SMALLEST_END => format!("up to {}", end_of(high, digits(high))),
-        _ => format!("about {} to {}", end_of(low, digits(low)), end_of(high, digits(high))),
     }
 }
 
@@ -149,14 +136,6 @@ pub fn what_if(answer: &WhatIf) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn estimates_have_both_ends() {
-        assert_eq!(estimated((1.44, 4.21)), "about 1.4x to 4.2x");
-        assert_eq!(estimated((5.42, 21.8)), "about 5.4x to 22x");
-        assert_eq!(estimated((1.07, 1.14)), "about 1.07x to 1.14x");
-        assert_eq!(estimated((1.0, 1.96)), "up to 2.0x");
-    }
 
     #[test]
     fn an_interval_is_shown_where_it_says_something() {

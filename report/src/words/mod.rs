@@ -3,7 +3,6 @@
 
 mod gains;
 
-pub(crate) use gains::estimated;
 pub(crate) use gains::faster_without;
 pub use gains::{about, condition, faster, not_simulated, what_if};
 

@@ -3,7 +3,7 @@
 use gpuwhy_trace::named;
 use profiler_core::whatif::WORTH_SHOWING;
 
-use crate::words::{estimated, faster};
+use crate::words::faster;
 
 named! {
     /// What a remedy changes in the results of the program.
@@ -59,8 +59,6 @@ pub struct Remedy {
     pub speedup: Option<f64>,
     /// Low and high end of the speedup; `None` with an unknown one.
     pub interval: Option<(f64, f64)>,
-    /// The interval is from shares of the time and factors, not from a simulation.
-    pub is_estimate: bool,
     /// Page of the vendor or the library about it.
     pub link: Option<&'static str>,
     /// True if it can be applied without a change of the program.
@@ -73,8 +71,8 @@ impl Remedy {
         let speedup = self.speedup.filter(|&speedup| speedup >= WORTH_SHOWING)?;
         let could = if self.certainty == Certainty::Guess { "may" } else { "could" };
         Some(match self.interval {
-            Some(interval) if self.is_estimate => {
-                format!("This {could} make the program {} as fast (an estimate).", estimated(interval))
+            Some((low, high)) if high.is_infinite() => {
+                format!("This {could} make the program at least {low:.2}x as fast (an estimate).")
             }
             interval => format!("This {could} make the program {}.", faster(speedup, interval)),
         })

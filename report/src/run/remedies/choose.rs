@@ -189,7 +189,7 @@ fn filled(text: &str, found: &Found) -> String {
 
 fn finished(candidate: Candidate) -> Remedy {
     let Candidate { entry, text, found, .. } = candidate;
-    let gain = found.gain.filter(|gain| gain.speedup.is_finite());
+    let gain = found.gain.filter(|gain| gain.speedup.is_finite()).and_then(Gain::said);
     Remedy {
         id: entry.id,
         text,
@@ -198,7 +198,6 @@ fn finished(candidate: Candidate) -> Remedy {
         certainty: entry.certainty,
         speedup: gain.map(|gain| gain.speedup),
         interval: gain.and_then(|gain| gain.interval),
-        is_estimate: gain.is_some_and(|gain| gain.is_estimate),
         link: entry.link,
         outside: entry.outside,
     }

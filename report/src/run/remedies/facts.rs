@@ -357,7 +357,7 @@ fn framework(devices: &[DeviceReport]) -> Framework {
         own.map(|row| row.durations.total()).sum::<u64>() as f64 / all.max(1) as f64
     };
     let any = |library: Library| rows().any(|row| row.library == Some(library));
-    if of(Library::Xla) >= MAIN_LIBRARY {
+    if of(Library::Xla) >= MAIN_LIBRARY || of(Library::Xla) > 0.0 && !any(Library::Pytorch) {
         Framework::Jax
     } else if of(Library::Cupy) > 0.0 && !any(Library::Pytorch) {
         Framework::Cupy

@@ -282,11 +282,13 @@ fn is_fp32_product(name: &str) -> bool {
         "_ampere_scudnn_",
         "convolve_sgemm<float",
         "dgrad_engine<float",
+        "dgrad_float_engine<float",
         "fft2d_r2c",
         "fft2d_c2r",
     ]) || name.find("sgemm_").is_some_and(begins_with_sgemm)
         || architectures.iter().any(|name_of| any(&[&format!("{name_of}_sgemm"), &format!("{name_of}_scudnn")]))
         || name.contains("wgrad_alg") && name.contains("_engine<float")
+        || name.contains("d_grouped_direct_kernel<") && name.contains(" float, float, float>")
         || name.contains("winograd") && name.contains("<float")
         || name.contains("cf32") && name.contains("gemm")
 }

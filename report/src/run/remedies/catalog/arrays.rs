@@ -38,23 +38,31 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "jax_no_jit",
         says: &[(
             Jax,
-            "Wrap the body of the loop in jax.jit: single operations run one by one{at}, {share} of the launches.",
+            "Wrap the body of the loop in one jax.jit function, made before the loop: single operations are run or traced one \
+             by one{at}.",
         )],
         target: Target::Time(Cause::Launch),
         when: When::If(|facts| {
+            // A step that is traced or compiled again has no function of its own.
+            let again = ["apply_primitive", "_pjit_linearize", "backend_compile_and_load", "trace_to_jaxpr"];
             let share = facts.launches_in(&["apply_primitive", "_src/dispatch.py"]);
-            let idle = facts.idle_in(&["apply_primitive"]);
+            let idle = facts.idle_in(&again);
             let share = share.max(idle.as_ref().map_or(0.0, |(share, _)| *share));
             (share >= 0.1).then(|| Found {
                 at: idle.map(|(_, at)| at),
                 share,
-                gain: facts.scenario(ScenarioKind::LaunchesFree).or_else(|| facts.scenario(ScenarioKind::NoHostWork)),
+                gain: match facts.is(Cause::HostCpu) {
+                    true => facts.scenario(ScenarioKind::NoHostWork),
+                    false => facts.scenario(ScenarioKind::LaunchesFree),
+                },
                 ..Found::default()
             })
         }),
+        subsumes: &["wait_other", "graph"],
         results: Results::Rounding,
-        recognized: "at least 10 % of the sampled launches, or of the idle time, in apply_primitive",
-        gain: "the simulation `launches_free` is the most",
+        recognized: "at least 10 % of the sampled launches in apply_primitive, or of the time idle there, in tracing or in the \
+                     compiler",
+        gain: "the simulation `launches_free`, or `no_host_work` where the CPU is the bottleneck",
         not_when: "the code runs once, for set-up",
         link: Some("https://docs.jax.dev/en/latest/jit-compilation.html"),
         ..NONE
