@@ -2,6 +2,7 @@
 
 use crate::run::remedies::entry::{JAX_TIPS, RemedyEntry, Target, When};
 use crate::run::remedies::facts::{Found, Framework};
+use crate::run::remedies::gain::Gain;
 use crate::run::remedies::patterns::Class;
 use crate::run::remedies::sequences;
 use crate::run::{Certainty, Results};
@@ -54,7 +55,9 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 gain: match facts.is(Cause::HostCpu) {
                     true => facts.scenario(ScenarioKind::NoHostWork),
                     false => facts.scenario(ScenarioKind::LaunchesFree),
-                },
+                }
+                // Work and launches go together.
+                .map(|gain| Gain { is_estimate: true, ..gain }),
                 ..Found::default()
             })
         }),
