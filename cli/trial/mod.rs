@@ -57,9 +57,9 @@ pub fn run(args: &TryArgs) -> Result<u8> {
         return Ok(BAD_INPUT);
     }
     let folder = TempDir::with_prefix("gpuwhy-try-").context("cannot make a temporary folder")?;
-    let pairs = u32::from(args.pairs);
+    let limits = Limits { pairs: usize::from(args.pairs), budget: args.budget, allowed: allowed(&args.allow) };
     // So that the unchanged program and one remedy fit into the budget.
-    let limit_s = args.budget.as_secs_f64() / f64::from(2 * pairs + 2);
+    let limit_s = args.budget.as_secs_f64() / (2 * limits.first_pairs() + 2) as f64;
     let mut report = None;
     if let Some(trace) = &args.from {
         match progress::opened(trace, Request::default()) {
@@ -98,7 +98,6 @@ pub fn run(args: &TryArgs) -> Result<u8> {
             return Ok(NOTHING);
         }
     }
-    let limits = Limits { pairs: usize::from(args.pairs), budget: args.budget, allowed: allowed(&args.allow) };
     announce(&wanted, &limits);
     match tried(args, &mut live, &wanted, &limits) {
         Err(error) => live.refused.ok_or(error),
@@ -210,7 +209,7 @@ fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], limits: &Limits)
             let prediction = past.prediction(&tried.candidate);
             let is_on_top = rows.iter().any(|(row, _)| row.outcome == Outcome::Helps);
             shown.push_str(&text::tried(tried, rows.len() + 1, is_on_top, prediction));
-            past.add(tried, &rows, limits.pairs);
+            past.add(tried, &rows);
             rows.push((tried.clone(), prediction));
             if !args.json {
                 io::stdout().write_all(shown.as_bytes())?;
@@ -279,7 +278,7 @@ impl Past {
     }
 
     /// Adds a measured gain to the history. Errors are only printed.
-    fn add(&self, tried: &Tried, before: &[(Tried, Option<Prediction>)], pairs: usize) {
+    fn add(&self, tried: &Tried, before: &[(Tried, Option<Prediction>)]) {
         let (Some(gain), Some(path)) = (tried.gain, history::file::wanted()) else { return };
         let kept = before.iter().filter(|(row, _)| row.outcome == Outcome::Helps);
         let line = Line {
@@ -292,7 +291,7 @@ impl Past {
             gain: gain.middle,
             low: gain.low,
             high: gain.high,
-            pairs: pairs as u64,
+            pairs: tried.pairs as u64,
         };
         if let Err(error) = history::file::append(&path, &line.line()) {
             message::say(&format!("{error:#}; this gain is not in the history (GPUWHY_HISTORY=off keeps none)"));
