@@ -35,7 +35,7 @@ EXAMPLES:
   gpuwhy try -- python train.py
   gpuwhy try --allow rounding --budget 30m -- python train.py --output-dir /tmp/try
   gpuwhy try --from gpuwhy-4711.gpuwhy -- python train.py
-  gpuwhy try --remedy fused_optimizer --remedy pinned -- python train.py
+  gpuwhy try --allow rounding --remedy fused_optimizer --remedy pinned -- python train.py
   gpuwhy try --list";
 
 #[derive(Args, Debug)]

@@ -1,11 +1,11 @@
 //! From time stamps of steps to a time per step, and from times of runs to a gain with its interval.
 
+use gpuwhy_report::run::{SMALLEST_GAIN, helps};
+
 /// A step this many times as long as the median is a pause, such as that between two epochs.
 const PAUSE: f64 = 3.0;
 /// Minimum number of steps in a block: the CPU runs ahead of the GPU and waits for it once in a while.
 const BLOCK: usize = 10;
-/// Smallest gain that counts as one.
-pub const SMALLEST_GAIN: f64 = 1.03;
 /// Part of a gain that its interval may reach to either side when no more pairs are needed.
 const NARROW: f64 = 0.05;
 /// Largest probability of chance outside an interval: five pairs are the fewest that reach it.
@@ -118,7 +118,7 @@ impl Gain {
 
     /// What it means.
     pub fn answer(self) -> Answer {
-        if self.low > 1.0 && self.middle >= SMALLEST_GAIN {
+        if helps(self.middle, self.low) {
             Answer::Helps
         } else if self.high < 1.0 && self.middle <= 1.0 / SMALLEST_GAIN {
             Answer::Slower
@@ -191,7 +191,10 @@ mod tests {
         assert_eq!(per_step(&stamps([0.1])), None);
         near(per_step(&stamps([0.1, 0.2])), 0.15);
         assert_eq!([after_start(4, 10, None), after_start(100, 10, None)], [1, 10]);
-        assert_eq!([after_start(100, 10, Some(50)), after_start(60, 10, Some(50)), after_start(60, 10, Some(5))], [50, 10, 10]);
+        assert_eq!(
+            [after_start(100, 10, Some(50)), after_start(60, 10, Some(50)), after_start(60, 10, Some(5))],
+            [50, 10, 10]
+        );
     }
 
     #[test]
@@ -214,7 +217,9 @@ mod tests {
     #[test]
     fn a_gain_is_known_when_its_interval_is_narrow_or_below_the_smallest() {
         let gain = |middle, low, high| Gain { middle, low, high };
-        assert!(gain(2.0, 1.91, 2.09).is_narrow() && !gain(2.0, 1.89, 2.0).is_narrow() && !gain(2.0, 2.0, 2.2).is_narrow());
+        assert!(
+            gain(2.0, 1.91, 2.09).is_narrow() && !gain(2.0, 1.89, 2.0).is_narrow() && !gain(2.0, 2.0, 2.2).is_narrow()
+        );
         assert!(gain(1.0, 0.8, 1.02).is_hopeless() && !gain(1.0, 0.9, 1.2).is_hopeless());
     }
 

@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use gpuwhy_import::Request;
-use gpuwhy_report::history::{Measured as Line, Run as HistoryRun, measured};
+use gpuwhy_report::history::{Measured as Line, measured, program};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -192,8 +192,8 @@ fn unmeasured(ended: &Ended) -> u8 {
 
 /// Measures and prints.
 fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], limits: &Limits) -> Result<u8> {
-    let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let program = HistoryRun { command, ..HistoryRun::default() }.program();
+    let command: Vec<_> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let program = program(&command);
     let past = Past::read(&program);
     let (mut unchanged, mut rows) = (Vec::<Measured>::new(), Vec::<(Tried, Option<Prediction>)>::new());
     let end = {
@@ -265,8 +265,7 @@ struct Past {
 impl Past {
     fn read(program: &str) -> Self {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
-        let lines = history::file::wanted().map(|path| history::file::read_measured(&path)).unwrap_or_default();
-        Self { program: program.to_owned(), host, lines }
+        Self { program: program.to_owned(), host, lines: history::measured() }
     }
 
     /// The last measurement, or what the report says.

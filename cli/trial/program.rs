@@ -20,13 +20,8 @@ use crate::run::{self, INJECTION, NVTX_INJECTION};
 use crate::{install_paths, interrupt};
 
 /// The Python module that is put in front of the program.
-const PYTHON: &str = concat!(
-    include_str!("../run/behind.py"),
-    "\n\n",
-    include_str!("steps.py"),
-    "\n\n",
-    include_str!("changes.py")
-);
+const PYTHON: &str =
+    concat!(include_str!("../run/behind.py"), "\n\n", include_str!("steps.py"), "\n\n", include_str!("changes.py"));
 /// First steps that are never measured, and shortest time for them.
 const WARM_STEPS: usize = 10;
 const WARM_SECONDS: f64 = 2.0;

@@ -4,8 +4,8 @@
 
 use std::ffi::OsString;
 
-use gpuwhy_report::run::remedies;
 pub use gpuwhy_report::run::Results;
+use gpuwhy_report::run::remedies;
 
 /// How a remedy is applied.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ pub struct Remedy {
 impl Remedy {
     /// The remedy with this name. Two of a report have the same change.
     pub fn named(id: &str) -> Option<&'static Self> {
-        let id = if id == "foreach_fused" { "fused_optimizer" } else { id };
+        let id = remedies::tried_as(id);
         REMEDIES.iter().find(|remedy| remedy.id == id)
     }
 

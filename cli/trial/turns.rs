@@ -162,7 +162,8 @@ pub fn try_all(
     let mut kept = Vec::<&'static Remedy>::new();
     let (mut in_all, mut longest) = (1.0, spare.as_ref().map_or(Duration::ZERO, |first| first.wall));
     let mut is_first = true;
-    let mut left = u32::try_from(candidates.iter().filter(|candidate| is_allowed(candidate)).count()).unwrap_or(u32::MAX);
+    let mut left =
+        u32::try_from(candidates.iter().filter(|candidate| is_allowed(candidate)).count()).unwrap_or(u32::MAX);
     for candidate in candidates.iter().filter(|candidate| is_allowed(candidate)) {
         let share = limits.budget.saturating_sub(program.elapsed()) / left.max(1);
         left -= 1;
@@ -211,8 +212,8 @@ struct Turns {
 }
 
 impl Turns {
-    /// Runs pairs until their gain is known. Those beyond [`FEWEST_PAIRS`] must end before `until`, those beyond the first
-    /// within the budget.
+    /// Runs pairs until their gain is known. Those beyond [`FEWEST_PAIRS`] must end before `until`, those beyond the
+    /// first within the budget.
     fn take(
         program: &mut dyn Program,
         candidate: &Candidate,
@@ -322,6 +323,7 @@ mod tests {
     /// A program whose time per step is a product of factors, and whose clock only runs say.
     struct Scripted {
         factors: &'static [(&'static str, f64)],
+        scatter: f64,
         run_time: Duration,
         runs: Vec<Vec<&'static str>>,
     }
@@ -335,7 +337,7 @@ mod tests {
                 return Ok(Ended::Failed(1, "Traceback\nRuntimeError: no compiler\n\n".to_owned()));
             }
             // Alike, but not the same.
-            let noise = 1.0 + 0.002 * (self.runs.len() % 3) as f64;
+            let noise = 1.0 + self.scatter * (self.runs.len() % 3) as f64;
             let seconds = 0.1 * noise * ids.iter().filter_map(factor).product::<f64>();
             let applied = ids.iter().filter(|id| factor(id).is_some()).map(|id| (*id).to_owned()).collect();
             let loss = if ids.contains(&"gc") { "loss 9.0" } else { "loss 2.0" };
@@ -353,7 +355,14 @@ mod tests {
 
     fn tried(ids: &[&str], limits: &Limits) -> (Vec<Tried>, Scripted) {
         let mut program = Scripted {
-            factors: &[("fused_optimizer", 0.5), ("tf32", 0.8), ("pinned", 1.001), ("empty_cache", 1.25), ("gc", 0.5)],
+            factors: &[
+                ("fused_optimizer", 0.5),
+                ("tf32", 0.8),
+                ("pinned", 1.001),
+                ("empty_cache", 1.25),
+                ("anomaly", 0.5),
+            ],
+            scatter: 0.002,
             run_time: Duration::from_secs(5),
             runs: Vec::new(),
         };
@@ -391,7 +400,7 @@ mod tests {
     fn what_does_not_apply_or_fails_takes_one_run() {
         let all = [Results::Same, Results::Rounding];
         let (tried, program) =
-            tried(&["launch_blocking", "persistent", "compile", "fused_optimizer"], &limits(600, &all));
+            tried(&["launch_blocking", "fragmentation", "compile", "fused_optimizer"], &limits(600, &all));
         assert_eq!(
             outcomes(&tried),
             [
@@ -403,15 +412,38 @@ mod tests {
         );
         // The first unchanged run serves the last remedy.
         assert_eq!(program.runs.len(), 8);
-        assert_eq!(program.runs[..4], [vec![], vec!["persistent"], vec!["compile"], vec!["fused_optimizer"]]);
+        assert_eq!(program.runs[..4], [vec![], vec!["fragmentation"], vec!["compile"], vec!["fused_optimizer"]]);
     }
 
     #[test]
     fn the_budget_and_the_kind_decide_what_is_tried() {
-        let (tried, program) = tried(&["fused_optimizer", "tf32", "pinned"], &limits(40, &[Results::Same]));
+        let (tried, program) = tried(&["anomaly", "tf32", "pinned"], &limits(40, &[Results::Same]));
         assert_eq!(outcomes(&tried), [Outcome::Helps, Outcome::NoTime, Outcome::NotAllowed]);
         assert_eq!(tried[1].candidate.remedy.id, "pinned");
         assert_eq!(program.runs.len(), 6);
+    }
+
+    #[test]
+    fn pairs_go_on_until_the_gain_is_known_or_the_time_is_up() {
+        let pairs = |ids: &[&str], scatter, seconds| {
+            let mut program = Scripted {
+                factors: &[("anomaly", 0.5), ("pinned", 1.0), ("empty_cache", 1.3)],
+                scatter,
+                run_time: Duration::from_secs(5),
+                runs: Vec::new(),
+            };
+            let candidates: Vec<_> = ids.iter().map(|id| Candidate::of(Remedy::named(id).unwrap())).collect();
+            let limits = Limits { pairs: 12, ..limits(seconds, &[Results::Same]) };
+            match try_all(&mut program, &candidates, &limits, &mut |_, _| Ok(())).unwrap() {
+                End::Tried(all) => all.iter().map(|tried| tried.pairs).collect::<Vec<_>>(),
+                End::Unmeasured(ended) => panic!("{ended:?}"),
+            }
+        };
+        assert_eq!(pairs(&["anomaly", "pinned", "empty_cache"], 0.002, 10_000), [5, 3, 3]);
+        assert_eq!(pairs(&["anomaly"], 0.2, 10_000), [12]);
+        // The first of two gets half of the time, and the second what is left.
+        assert_eq!(pairs(&["anomaly", "pinned"], 0.2, 170), [8, 9]);
+        assert_eq!(pairs(&["anomaly"], 0.2, 42), [4]);
     }
 
     #[test]
@@ -427,7 +459,12 @@ mod tests {
         for (allowed, wanted) in
             [(vec![Results::Same], Outcome::ChangesResults), (vec![Results::Same, Results::Behavior], Outcome::Helps)]
         {
-            let mut program = Scripted { factors: &[("gc", 0.5)], run_time: Duration::from_secs(5), runs: Vec::new() };
+            let mut program = Scripted {
+                factors: &[("gc", 0.5)],
+                scatter: 0.002,
+                run_time: Duration::from_secs(5),
+                runs: Vec::new(),
+            };
             let end =
                 try_all(&mut program, std::slice::from_ref(&candidate), &limits(600, &allowed), &mut |_, _| Ok(()));
             let End::Tried(all) = end.unwrap() else { panic!("not measured") };

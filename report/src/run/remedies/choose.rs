@@ -204,6 +204,7 @@ fn finished(candidate: Candidate) -> Remedy {
         interval: gain.and_then(|gain| gain.interval),
         link: entry.link,
         outside: entry.outside,
+        measured: None,
     }
 }
 
