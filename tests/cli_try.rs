@@ -9,7 +9,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::Value;
+use gpuwhy_report::history::{Measured, arguments, program};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::{GPUWHY, Stage, built, stderr};
@@ -226,10 +227,40 @@ To keep: fused=True for the optimizer
     assert_eq!(String::from_utf8_lossy(&output.stderr), said);
     let history = fs::read_to_string(place.path().join("history.jsonl")).unwrap();
     assert_eq!(history.lines().count(), 3, "{history}");
-    assert!(
-        history.contains("\"program\":\"python train.py\",\"remedy\":\"fused_optimizer\",\"on_top_of\":[]"),
-        "{history}"
-    );
+    let line: Value = serde_json::from_str(history.lines().last().unwrap()).unwrap();
+    let known = (&line["program"], &line["remedy"], &line["on_top_of"], &line["pairs"]);
+    assert_eq!(known, (&"python train.py".into(), &"fused_optimizer".into(), &json!([]), &2.into()));
+}
+
+#[test]
+fn a_report_says_the_measured_gain_of_its_program() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces/busy_cores.gpuwhy");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("history.jsonl");
+    let report = |options: &[&str]| {
+        let mut command = Command::new(GPUWHY);
+        let output = command.arg("report").args(options).arg(&trace).env("GPUWHY_HISTORY", &file).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let document = || serde_json::from_str::<Value>(&report(&["--json"])).unwrap();
+    let plain = document();
+    let remedies = plain["bottleneck"]["remedies"].as_array().unwrap();
+    assert_eq!(remedies[0]["measured"], Value::Null);
+    let (first, last) = (remedies[0]["id"].as_str().unwrap(), remedies[remedies.len() - 1]["id"].as_str().unwrap());
+    let words: Vec<String> = serde_json::from_value(plain["process"]["command"].clone()).unwrap();
+    let host = plain["process"]["host"].as_str().unwrap().to_owned();
+    let (program, arguments) = (program(&words), arguments(&words));
+    let line = Measured { host, program, arguments, at_ns: 1_795_703_260_651_223_400, ..Measured::default() };
+    let large = Measured { remedy: last.to_owned(), gain: 9.5, low: 9.0, high: 9.9, ..line.clone() };
+    let none = Measured { remedy: first.to_owned(), gain: 1.0, low: 0.99, high: 1.01, ..line };
+    fs::write(&file, large.line() + &none.line()).unwrap();
+    let measured = &document()["bottleneck"]["remedies"][0];
+    assert_eq!((&measured["id"], &measured["measured"]["gain"]), (&last.into(), &9.5.into()));
+    let unwrapped = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = unwrapped(report(&[]));
+    assert!(text.contains("Measured 9.50x (9.00x to 9.90x) by gpuwhy try on 2026-11-26."), "{text}");
+    let full = unwrapped(report(&["--full"]));
+    assert!(full.contains(&format!("Not advised, as they make no difference: {first} measured 1.00x")), "{full}");
 }
 
 #[test]

@@ -55,7 +55,7 @@ pub struct TryArgs {
     /// Measure at least this many steps in each run
     #[arg(long, value_name = "N", default_value = "60", value_parser = value_parser!(u32).range(5..=100_000))]
     pub steps: u32,
-    /// Compare at most this many pairs of runs for each remedy; fewer if the gain is known within 5 % before
+    /// Compare at most this many pairs of runs for each remedy
     #[arg(long, value_name = "N", default_value = "12", value_parser = value_parser!(u8).range(2..=20))]
     pub pairs: u8,
     /// Stop after this time

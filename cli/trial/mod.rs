@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use gpuwhy_import::Request;
-use gpuwhy_report::history::{Measured as Line, measured, program};
+use gpuwhy_report::history::{Measured as Line, arguments, measured, program};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -194,7 +194,7 @@ fn unmeasured(ended: &Ended) -> u8 {
 fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], limits: &Limits) -> Result<u8> {
     let command: Vec<_> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = program(&command);
-    let past = Past::read(&program);
+    let past = Past::read(&command);
     let (mut unchanged, mut rows) = (Vec::<Measured>::new(), Vec::<(Tried, Option<Prediction>)>::new());
     let end = {
         let unit = std::cell::RefCell::new(None);
@@ -257,20 +257,20 @@ impl turns::Program for Observed<'_> {
 
 /// Earlier measurements of this program on this machine.
 struct Past {
-    program: String,
+    command: Vec<String>,
     host: String,
     lines: Vec<Line>,
 }
 
 impl Past {
-    fn read(program: &str) -> Self {
+    fn read(command: &[String]) -> Self {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
-        Self { program: program.to_owned(), host, lines: history::measured() }
+        Self { command: command.to_vec(), host, lines: history::measured() }
     }
 
     /// The last measurement, or what the report says.
     fn prediction(&self, candidate: &Candidate) -> Option<Prediction> {
-        match measured(&self.lines, &self.program, &self.host, candidate.remedy.id) {
+        match measured(&self.lines, &self.command, &self.host, candidate.remedy.id) {
             Some(line) => Some(Prediction::History(line.gain)),
             None => candidate.predicted.map(|(low, high)| Prediction::Report(low, high)),
         }
@@ -284,7 +284,8 @@ impl Past {
             at_ns: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
             host: self.host.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            program: self.program.clone(),
+            program: program(&self.command),
+            arguments: arguments(&self.command),
             remedy: tried.candidate.remedy.id.to_owned(),
             on_top_of: kept.map(|(row, _)| row.candidate.remedy.id.to_owned()).collect(),
             gain: gain.middle,

@@ -1,7 +1,7 @@
 //! Remedies of programs whose kernels have names of real ones: what is recognized, and what must not be said.
 
 use crate::support::{Scenario, gpu};
-use gpuwhy_report::history::{Measured, program};
+use gpuwhy_report::history::{Measured, arguments, program};
 use gpuwhy_report::run::Report;
 use gpuwhy_report::run::remedies::{remedy, tried_as};
 use gpuwhy_trace::record::{Device, MemoryKind};
@@ -212,6 +212,7 @@ fn tried(report: &Report, remedy: &str, (gain, low, high): (f64, f64, f64)) -> M
         at_ns: 1_795_703_260_651_223_400,
         host: report.process.host.clone(),
         program: program(&report.process.command),
+        arguments: arguments(&report.process.command),
         remedy: remedy.to_owned(),
         gain,
         low,

@@ -1,6 +1,6 @@
 //! Gains that `gpuwhy try` measured take the place of estimates.
 
-use super::{Measured, measured, program};
+use super::{Measured, measured};
 use crate::run::remedies::tried_as;
 use crate::run::{MeasuredGain, Remedy, Report, lead};
 
@@ -8,11 +8,10 @@ impl Report {
     /// Puts the gains of this program that were measured on its host into its remedies. They come before all that are
     /// estimated to bring less, and those that make no difference last: they are no longer advised.
     pub fn apply_measured(&mut self, lines: &[Measured]) {
-        let program = program(&self.process.command);
-        let host = &self.process.host;
+        let (command, host) = (&self.process.command, &self.process.host);
         let bottleneck = &mut self.bottleneck;
         let before = lead(bottleneck.cause, &bottleneck.remedies);
-        let gain = |remedy: &Remedy| measured(lines, &program, host, tried_as(remedy.id)).map(gain_of);
+        let gain = |remedy: &Remedy| measured(lines, command, host, tried_as(remedy.id)).map(gain_of);
         let mut found = Vec::new();
         for remedy in &mut bottleneck.remedies {
             remedy.measured = gain(remedy);

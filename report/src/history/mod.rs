@@ -13,7 +13,7 @@ mod read;
 mod text;
 
 pub use compare::{EARLIER_RUNS, Judged, Like, StepTrend, Unlike, judged};
-pub use measured::{Measured, measured};
+pub use measured::{Measured, arguments, measured};
 #[cfg(feature = "serde")]
 pub use read::BadLine;
 pub use text::text;
