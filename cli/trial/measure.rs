@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn pauses_in_one_part_of_the_run_do_not_stand_for_all_of_it() {
         // Another process disturbs 12 of 200 steps.
-        let disturbed = |at: usize| if (100..112).contains(&at) && at % 3 == 0 { 1.0 } else { 0.1 };
+        let disturbed = |at: usize| if (100..112).contains(&at) && at.is_multiple_of(3) { 1.0 } else { 0.1 };
         near(per_step(&stamps((0..200).map(disturbed))), 0.1);
     }
 
