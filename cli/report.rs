@@ -56,6 +56,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
         return explain::run(&words.join(" "));
     }
     let mut worst = 0;
+    let measured = history::measured();
     let style = terminal::style();
     let files = inputs::expanded(&args.files)?;
     if let Some(to) = args.page.target(&args.files)? {
@@ -71,7 +72,9 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     }
     for file in &files {
         let input = Input::open(file);
-        if let Some(text) = input.as_ref().ok().and_then(|input| kept(args, input)) {
+        // A stored report knows nothing of gains that were measured since.
+        let stored = input.as_ref().ok().filter(|_| measured.is_empty());
+        if let Some(text) = stored.and_then(|input| kept(args, input)) {
             info!(?file, "this is the report that the run stored; --recompute makes it from the records");
             let title = if files.len() > 1 { format!("== {}\n", file.display()) } else { String::new() };
             io::stdout().write_all((title + &text).as_bytes())?;
@@ -82,7 +85,8 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
                 message::say(&error.to_string());
                 worst = UNREADABLE;
             }
-            Ok(report) => {
+            Ok(mut report) => {
+                report.apply_measured(&measured);
                 if let Some(first) = report.completeness.damage.first() {
                     message::say(&format!("{}: damaged: {first}; reporting what can be read", file.display()));
                     worst = worst.max(DAMAGED);

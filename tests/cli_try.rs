@@ -9,7 +9,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::Value;
+use gpuwhy_report::history::{Measured, arguments, program};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::{GPUWHY, Stage, built, stderr};
@@ -18,10 +19,27 @@ use crate::support::{GPUWHY, Stage, built, stderr};
 const TORCH: &[(&str, &str)] = &[
     (
         "torch/__init__.py",
-        "from torch import clock, nn, optim, cuda, utils
+        "from torch import clock, nn, optim, cuda, utils, autograd
+channels_last, bfloat16, half = 'last', 'bf16', [False]
 class Tensor:
+    is_cuda = True
+    def __init__(self, last=False): self.last = last
     def to(self, *arguments, **named): return self
     def cuda(self, *arguments, **named): return self
+    def dim(self): return 4
+    def contiguous(self, memory_format):
+        if not self.last: clock.spend('layout')
+        return Tensor(True)
+class autocast:
+    def __init__(self, device, dtype=None, enabled=True): self.device, self._enabled = device, enabled
+    def __enter__(self): self.before, half[0] = half[0], self._enabled
+    def __exit__(self, *error): half[0] = self.before
+def set_autocast_dtype(device, dtype): pass
+def set_autocast_enabled(device, enabled): half[0] = enabled
+def set_autocast_cache_enabled(enabled): pass
+def compile(forward):
+    clock.costs['work'] = 0.01
+    return forward
 def set_anomaly_enabled(mode, check_nan=True): clock.costs['anomaly'] = 0.03 if mode else 0.0",
     ),
     // A step costs what the settings add up to.
@@ -29,7 +47,9 @@ def set_anomaly_enabled(mode, check_nan=True): clock.costs['anomaly'] = 0.03 if 
         "torch/clock.py",
         "import time
 now, costs = [1000.0], {'work': 0.02, 'optimizer': 0.06}
-def spend(name): now[0] += costs.get(name, 0.0)
+# What only some programs have.
+extra = {'layout': 0.01, 'fast': 0.005}
+def spend(name): now[0] += costs.get(name, extra.get(name, 0.0))
 time.perf_counter = lambda: now[0]",
     ),
     (
@@ -39,9 +59,14 @@ class Parameter:
     is_cuda = True
     def is_floating_point(self): return True
 class Module:
-    def __call__(self, *arguments): return self.forward(*arguments)
+    def _call_impl(self, *arguments): return self.forward(*arguments)
+    __call__ = _call_impl
     def parameters(self): return []
-class Conv2d(Module): pass",
+    def modules(self): return [self, *getattr(self, 'parts', [])]
+class Conv2d(Module):
+    def forward(self, input):
+        clock.spend('fast' if input.last else 'work')
+        return input",
     ),
     (
         "torch/optim/__init__.py",
@@ -66,6 +91,7 @@ class Optimizer:
         "torch/cuda.py",
         "from torch import clock\ndef is_available(): return True\ndef empty_cache(): clock.now[0] += 0.02",
     ),
+    ("torch/autograd.py", "def backward(): pass\ndef grad(): pass"),
     ("torch/utils/__init__.py", "from torch.utils import data"),
     ("torch/utils/data/__init__.py", "from torch.utils.data.dataloader import DataLoader\nclass IterableDataset: pass"),
     (
@@ -84,7 +110,7 @@ class DataLoader:
 ];
 
 /// Trains: 0.1 s a step.
-const TRAIN: &str = "import sys, torch
+pub const TRAIN: &str = "import sys, torch
 from torch.utils.data import DataLoader
 optimizer = torch.optim.AdamW(parameter for parameter in [torch.nn.Parameter()])
 for step, batch in enumerate(DataLoader(range(5000))):
@@ -92,12 +118,16 @@ for step, batch in enumerate(DataLoader(range(5000))):
     optimizer.step()
 ";
 
+/// The fused optimizer changes last digits.
+pub const ROUNDING: [&str; 2] = ["--allow", "rounding"];
+pub const FUSED: [&str; 4] = ["--allow", "rounding", "--remedy", "fused_optimizer"];
+
 /// A folder with the fake torch, one for temporary files, and one for the history.
-struct Place(TempDir);
+pub struct Place(TempDir);
 
 impl Place {
     /// `None` without a python3.
-    fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         if Command::new("python3").arg("--version").output().is_err() {
             println!("SKIPPED: no python3");
             return None;
@@ -135,7 +165,7 @@ impl Place {
         gpuwhy
     }
 
-    fn tried(&self, options: &[&str], program: &str) -> Output {
+    pub fn tried(&self, options: &[&str], program: &str) -> Output {
         self.write("train.py", program);
         let output = self.command(options, &["python3", "train.py"]).output().unwrap();
         assert_eq!(self.left_behind(), 0, "{}", stderr(&output));
@@ -143,7 +173,7 @@ impl Place {
     }
 
     /// The JSON document about a program.
-    fn json(&self, options: &[&str], program: &str) -> Value {
+    pub fn json(&self, options: &[&str], program: &str) -> Value {
         let output = self.tried(&[&["--json", "--pairs", "2"], options].concat(), program);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         serde_json::from_slice(&output.stdout).unwrap()
@@ -156,25 +186,25 @@ impl Place {
 }
 
 /// Names and outcomes of the remedies.
-fn outcomes(document: &Value) -> Vec<(&str, &str)> {
+pub fn outcomes(document: &Value) -> Vec<(&str, &str)> {
     let rows = document["remedies"].as_array().unwrap();
     rows.iter().map(|row| (row["id"].as_str().unwrap(), row["outcome"].as_str().unwrap())).collect()
 }
 
-fn near(value: &Value, wanted: f64) {
+pub fn near(value: &Value, wanted: f64) {
     assert!((value.as_f64().unwrap() - wanted).abs() < 1e-6, "{value}, wanted {wanted}");
 }
 
 #[test]
 fn what_helps_is_kept_and_the_gains_are_those_of_the_settings() {
     let Some(place) = Place::new() else { return };
-    let remedies = ["--remedy", "fused_optimizer", "--remedy", "persistent", "--remedy", "pinned", "--remedy", "gc"];
-    let document = place.json(&remedies, TRAIN);
+    let remedies = ["--remedy", "fused_optimizer", "--remedy", "empty_cache", "--remedy", "pinned", "--remedy", "gc"];
+    let document = place.json(&[&ROUNDING, &remedies[..]].concat(), TRAIN);
     assert_eq!(document["unit"], "optimizer");
     near(&document["unchanged"]["s"], 0.1);
     assert_eq!(document["unchanged"]["steps"], 60);
     let wanted =
-        [("fused_optimizer", "helps"), ("persistent", "not_applicable"), ("pinned", "helps"), ("gc", "not_allowed")];
+        [("fused_optimizer", "helps"), ("empty_cache", "not_applicable"), ("pinned", "helps"), ("gc", "not_allowed")];
     assert_eq!(outcomes(&document), wanted);
     let rows = &document["remedies"];
     near(&rows[0]["gain"], 2.0);
@@ -184,7 +214,7 @@ fn what_helps_is_kept_and_the_gains_are_those_of_the_settings() {
     assert_eq!(rows[0]["output"], "equal");
 
     // The next time, the last measurement is the prediction.
-    let output = place.tried(&["--pairs", "2", "--remedy", "fused_optimizer"], TRAIN);
+    let output = place.tried(&["--pairs", "2", "--allow", "rounding", "--remedy", "fused_optimizer"], TRAIN);
     let text = String::from_utf8(output.stdout).unwrap();
     let wanted = "\
 unchanged                         100.0 ms a step (2 runs of 60 steps)
@@ -197,10 +227,40 @@ To keep: fused=True for the optimizer
     assert_eq!(String::from_utf8_lossy(&output.stderr), said);
     let history = fs::read_to_string(place.path().join("history.jsonl")).unwrap();
     assert_eq!(history.lines().count(), 3, "{history}");
-    assert!(
-        history.contains("\"program\":\"python train.py\",\"remedy\":\"fused_optimizer\",\"on_top_of\":[]"),
-        "{history}"
-    );
+    let line: Value = serde_json::from_str(history.lines().last().unwrap()).unwrap();
+    let known = (&line["program"], &line["remedy"], &line["on_top_of"], &line["pairs"]);
+    assert_eq!(known, (&"python train.py".into(), &"fused_optimizer".into(), &json!([]), &2.into()));
+}
+
+#[test]
+fn a_report_says_the_measured_gain_of_its_program() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces/busy_cores.gpuwhy");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("history.jsonl");
+    let report = |options: &[&str]| {
+        let mut command = Command::new(GPUWHY);
+        let output = command.arg("report").args(options).arg(&trace).env("GPUWHY_HISTORY", &file).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let document = || serde_json::from_str::<Value>(&report(&["--json"])).unwrap();
+    let plain = document();
+    let remedies = plain["bottleneck"]["remedies"].as_array().unwrap();
+    assert_eq!(remedies[0]["measured"], Value::Null);
+    let (first, last) = (remedies[0]["id"].as_str().unwrap(), remedies[remedies.len() - 1]["id"].as_str().unwrap());
+    let words: Vec<String> = serde_json::from_value(plain["process"]["command"].clone()).unwrap();
+    let host = plain["process"]["host"].as_str().unwrap().to_owned();
+    let (program, arguments) = (program(&words), arguments(&words));
+    let line = Measured { host, program, arguments, at_ns: 1_795_703_260_651_223_400, ..Measured::default() };
+    let large = Measured { remedy: last.to_owned(), gain: 9.5, low: 9.0, high: 9.9, ..line.clone() };
+    let none = Measured { remedy: first.to_owned(), gain: 1.0, low: 0.99, high: 1.01, ..line };
+    fs::write(&file, large.line() + &none.line()).unwrap();
+    let measured = &document()["bottleneck"]["remedies"][0];
+    assert_eq!((&measured["id"], &measured["measured"]["gain"]), (&last.into(), &9.5.into()));
+    let unwrapped = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = unwrapped(report(&[]));
+    assert!(text.contains("Measured 9.50x (9.00x to 9.90x) by gpuwhy try on 2026-11-26."), "{text}");
+    let full = unwrapped(report(&["--full"]));
+    assert!(full.contains(&format!("Not advised, as they make no difference: {first} measured 1.00x")), "{full}");
 }
 
 #[test]
@@ -228,16 +288,28 @@ for _ in torch.utils.data.DataLoader(range(5000)): torch.clock.spend('work'); to
 }
 
 #[test]
+fn pairs_end_when_the_gain_is_known() {
+    let Some(place) = Place::new() else { return };
+    let remedies = ["--json", "--allow", "all", "--remedy", "fused_optimizer", "--remedy", "empty_cache"];
+    let program =
+        TRAIN.replace("    optimizer.step()", "    optimizer.step()\n    if step == 0: torch.cuda.empty_cache()");
+    let output = place.tried(&remedies, &program);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(outcomes(&document), [("fused_optimizer", "helps"), ("empty_cache", "no_difference")]);
+    assert_eq!((&document["remedies"][0]["pairs"], &document["remedies"][1]["pairs"]), (&5.into(), &3.into()));
+}
+
+#[test]
 fn a_program_that_ends_early_is_measured_over_its_steps() {
     let Some(place) = Place::new() else { return };
     let short = TRAIN.replace("range(5000)", "range(30)");
-    let document = place.json(&["--remedy", "fused_optimizer"], &short);
+    let document = place.json(&FUSED, &short);
     assert_eq!(document["unchanged"]["steps"], 19);
     near(&document["remedies"][0]["gain"], 2.0);
-    let output = place.tried(&["--remedy", "fused_optimizer"], &TRAIN.replace("range(5000)", "range(2)"));
+    let output = place.tried(&FUSED, &TRAIN.replace("range(5000)", "range(2)"));
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("made 2 steps, too few"), "{}", stderr(&output));
-    let output = place.tried(&["--remedy", "fused_optimizer"], "import torch");
+    let output = place.tried(&FUSED, "import torch");
     assert!(stderr(&output).contains("made 0 steps, too few"), "{}", stderr(&output));
 }
 
@@ -245,7 +317,7 @@ fn a_program_that_ends_early_is_measured_over_its_steps() {
 fn other_numbers_are_said_and_not_kept() {
     let Some(place) = Place::new() else { return };
     let program = TRAIN.replace("{2.5 - step / 10000}", "{2.5 + torch.clock.costs[\"optimizer\"]} at {id(sys.argv)}");
-    let document = place.json(&["--remedy", "fused_optimizer"], &program);
+    let document = place.json(&FUSED, &program);
     assert_eq!(outcomes(&document), [("fused_optimizer", "changes_results")]);
     assert_eq!(document["remedies"][0]["output_changed"], "loss 2.51");
     let document = place.json(&["--remedy", "fused_optimizer", "--allow", "all"], &program);
@@ -257,7 +329,7 @@ fn other_numbers_are_said_and_not_kept() {
 fn a_remedy_with_which_the_program_fails_is_no_end() {
     let Some(place) = Place::new() else { return };
     let program = format!("import os\nif os.environ.get('OMP_NUM_THREADS'): raise ValueError('no threads')\n{TRAIN}");
-    let document = place.json(&["--remedy", "worker_threads", "--remedy", "pinned"], &program);
+    let document = place.json(&["--allow", "all", "--remedy", "worker_threads", "--remedy", "pinned"], &program);
     assert_eq!(outcomes(&document), [("worker_threads", "fails"), ("pinned", "helps")]);
     assert_eq!(document["remedies"][0]["why"], "ValueError: no threads");
 }
@@ -265,7 +337,8 @@ fn a_remedy_with_which_the_program_fails_is_no_end() {
 #[test]
 fn other_programs_are_measured_as_a_whole_by_variables_only() {
     let Some(place) = Place::new() else { return };
-    let document = place.json(&["--remedy", "worker_threads", "--remedy", "pinned"], "print('ready')");
+    let document =
+        place.json(&["--allow", "all", "--remedy", "worker_threads", "--remedy", "pinned"], "print('ready')");
     assert_eq!(document["unit"], "run");
     let found = outcomes(&document);
     assert_eq!(found[1], ("pinned", "not_applicable"));
@@ -289,7 +362,7 @@ fn processes_of_the_program_are_not_counted_and_its_own_modules_run() {
         "CHILD",
         &format!("{:?}", "import torch\nfor _ in range(200): torch.optim.AdamW([torch.nn.Parameter()]).step()"),
     );
-    let document = place.json(&["--remedy", "fused_optimizer"], &program);
+    let document = place.json(&FUSED, &program);
     assert_eq!(document["unchanged"]["steps"], 60);
     near(&document["remedies"][0]["gain"], 2.0);
 }
@@ -377,7 +450,7 @@ fn ended(mut child: Child) -> Option<i32> {
 fn a_signal_ends_the_program_with_its_children_and_leaves_nothing() {
     let Some(place) = Place::new() else { return };
     let script = "sleep 1000 & echo $! > child; sleep 1000";
-    let mut command = place.command(&["--remedy", "worker_threads"], &["sh", "-c", script]);
+    let mut command = place.command(&["--allow", "all", "--remedy", "worker_threads"], &["sh", "-c", script]);
     let gpuwhy = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let child = written(&place.path().join("child"));
     assert!(is_alive(&child));
@@ -394,8 +467,10 @@ fn a_signal_ends_the_program_with_its_children_and_leaves_nothing() {
 fn a_program_that_ignores_signals_is_killed_when_the_time_is_up() {
     let Some(place) = Place::new() else { return };
     let script = "trap '' INT TERM; sleep 1000 & echo $! > child; while :; do sleep 1; done";
-    let output =
-        place.command(&["--remedy", "worker_threads", "--budget", "1s"], &["sh", "-c", script]).output().unwrap();
+    let output = place
+        .command(&["--allow", "all", "--remedy", "worker_threads", "--budget", "1s"], &["sh", "-c", script])
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("took longer than the time for everything"), "{}", stderr(&output));
     let child = written(&place.path().join("child"));
@@ -409,9 +484,9 @@ fn a_program_that_ignores_signals_is_killed_when_the_time_is_up() {
 fn a_program_that_catches_the_interrupt_is_ended_all_the_same() {
     let Some(place) = Place::new() else { return };
     let program = format!("import time\ntry:\n{}except KeyboardInterrupt:\n    time.sleep(1000)\n", indented(TRAIN));
-    let output = place.tried(&["--json", "--remedy", "persistent"], &program);
+    let output = place.tried(&["--json", "--remedy", "empty_cache"], &program);
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(outcomes(&document), [("persistent", "not_applicable")]);
+    assert_eq!(outcomes(&document), [("empty_cache", "not_applicable")]);
 }
 
 fn indented(text: &str) -> String {

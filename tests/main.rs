@@ -19,6 +19,7 @@ mod cli_report;
 mod cli_run;
 mod cli_run_pytorch;
 mod cli_try;
+mod cli_try_changes;
 mod control;
 mod cupti_sharing;
 mod export;

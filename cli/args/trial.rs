@@ -35,7 +35,7 @@ EXAMPLES:
   gpuwhy try -- python train.py
   gpuwhy try --allow rounding --budget 30m -- python train.py --output-dir /tmp/try
   gpuwhy try --from gpuwhy-4711.gpuwhy -- python train.py
-  gpuwhy try --remedy fused_optimizer --remedy pinned -- python train.py
+  gpuwhy try --allow rounding --remedy fused_optimizer --remedy pinned -- python train.py
   gpuwhy try --list";
 
 #[derive(Args, Debug)]
@@ -55,8 +55,8 @@ pub struct TryArgs {
     /// Measure at least this many steps in each run
     #[arg(long, value_name = "N", default_value = "60", value_parser = value_parser!(u32).range(5..=100_000))]
     pub steps: u32,
-    /// Compare this many pairs of runs for each remedy
-    #[arg(long, value_name = "N", default_value = "3", value_parser = value_parser!(u8).range(2..=20))]
+    /// Compare at most this many pairs of runs for each remedy
+    #[arg(long, value_name = "N", default_value = "12", value_parser = value_parser!(u8).range(2..=20))]
     pub pairs: u8,
     /// Stop after this time
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = interval)]

@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use gpuwhy::Report;
 use gpuwhy_report::diff::StepChange;
-use gpuwhy_report::history::{self, Judged, Like, Run};
+use gpuwhy_report::history::{self, Judged, Like, Measured, Run};
 use serde_json::{Value, json};
 
 use crate::args::history::HistoryArgs;
@@ -24,6 +24,11 @@ const DAMAGED: u8 = 3;
 const SLOWER: u8 = 1;
 /// Version of the JSON schema.
 const SCHEMA: u32 = 2;
+
+/// Measured gains of remedies of all programs; none where no history is kept.
+pub fn measured() -> Vec<Measured> {
+    file::wanted().map(|path| file::read_measured(&path)).unwrap_or_default()
+}
 
 /// Prints the history of the programs whose name contains `program`, and returns the exit code. Fails when
 /// there is no history, it cannot be read, or stdout cannot be written.

@@ -15,7 +15,7 @@ use std::process;
 use anyhow::{Context, Result};
 
 /// Module that Python imports at startup.
-const SITECUSTOMIZE: &str = include_str!("sitecustomize.py");
+const SITECUSTOMIZE: &str = concat!(include_str!("behind.py"), "\n\n", include_str!("sitecustomize.py"));
 
 /// Maximum number of leftover folders of other runs with the same process id to skip; each could not be
 /// removed.

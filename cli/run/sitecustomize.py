@@ -1,16 +1,7 @@
-"""Makes PyTorch emit NVTX ranges, without a change to the program: `gpuwhy run --pytorch`.
-
-Python imports `sitecustomize` at startup; the folder of this file is the first in PYTHONPATH. This module never imports
-torch: it turns ranges on right after the program itself imports torch. The sitecustomize that Python would have found
-without this one runs as usual. A failure here does not affect the program.
-
-gpuwhy appends the call of `main`.
-"""
+"""Makes PyTorch emit NVTX ranges, without a change to the program: `gpuwhy run --pytorch`. Appended to behind.py."""
 
 import atexit
 import contextlib
-import importlib.machinery
-import importlib.util
 import os
 import shutil
 import sys
@@ -18,51 +9,14 @@ import sys
 
 def main(mode, owner):
     """Turns on ranges of kind `mode` when torch is imported; the process `owner` removes the folder when it ends."""
-    own = os.path.dirname(os.path.abspath(__file__))
+    own = hide()
     if os.getpid() == owner:
         atexit.register(lambda: os.getpid() == owner and shutil.rmtree(own, ignore_errors=True))
-    # Children find the folder through the environment; the program need not see it.
-    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or ".") != own]
-    sys.meta_path.insert(0, _BehindTorch(MODES[mode]))
-    _next_sitecustomize()
+    behind("torch", MODES[mode])
+    run_next()
 
 
-def _next_sitecustomize():
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
-    if spec is not None and spec.loader is not None:
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["sitecustomize"] = module
-        spec.loader.exec_module(module)
-
-
-class _BehindTorch:
-    """Finds torch as usual, and calls `then` once it is imported."""
-
-    def __init__(self, then):
-        self.then = then
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            loader, execute = spec.loader, spec.loader.exec_module
-
-            def exec_module(module):
-                # Only for this import: restore the loader.
-                del loader.exec_module
-                execute(module)
-                try:
-                    self.then(module)
-                except Exception as error:
-                    _complain(error)
-
-            loader.exec_module = exec_module
-        return spec
-
-
-def _complain(error):
+def complain(error):
     print(f"gpuwhy: no ranges of PyTorch: {type(error).__name__}: {error}", file=sys.stderr)
 
 
@@ -84,7 +38,7 @@ def _autograd(torch, shapes=False):
             try:
                 profiler.emit_nvtx(record_shapes=shapes).__enter__()
             except Exception as error:
-                _complain(error)
+                complain(error)
 
         torch.cuda._lazy_call(enter)
 

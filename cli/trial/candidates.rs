@@ -27,7 +27,7 @@ pub struct Candidate {
 impl Candidate {
     /// A remedy without a report.
     pub fn of(remedy: &'static Remedy) -> Self {
-        Self { remedy, text: None, at: None, results: remedy.results, predicted: None }
+        Self { remedy, text: None, at: None, results: remedy.results(), predicted: None }
     }
 
     /// What to write into the program to keep it.
@@ -55,7 +55,7 @@ pub fn candidates(report: &Value) -> Vec<Candidate> {
             remedy,
             text: words("text"),
             at: words("at"),
-            results: row["results"].as_str().and_then(Results::named).unwrap_or(remedy.results),
+            results: remedy.results(),
             predicted: row["low"].as_f64().map(|low| (low, row["high"].as_f64().unwrap_or(f64::INFINITY))),
         });
     }
@@ -91,9 +91,9 @@ mod tests {
     #[test]
     fn remedies_that_can_be_applied_from_outside_keep_their_order() {
         let report = json!({"bottleneck": {"remedies": [
-            {"id": "pinned", "text": "Pin it", "at": "train.py:7", "results": "same", "low": 1.2, "high": 1.5, "link": "x"},
+            {"id": "pinned", "text": "Pin it", "at": "train.py:7", "low": 1.2, "high": 1.5, "link": "x"},
             {"id": "file_output", "text": "Write less"},
-            {"id": "workers", "text": null, "at": null, "results": "new", "low": null, "high": null},
+            {"id": "workers", "text": null, "at": null, "low": null, "high": null},
             {"id": "pinned"},
             {"no": "id"},
         ]}});
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(found.iter().map(|candidate| candidate.remedy.id).collect::<Vec<_>>(), ["pinned", "workers"]);
         assert_eq!(found[0].predicted, Some((1.2, 1.5)));
         assert_eq!(found[0].to_keep(), "Pin it at train.py:7");
-        assert_eq!(found[1].results, Results::Behavior);
+        assert_eq!(found[1].results, found[1].remedy.results());
         assert_eq!(found[1].to_keep(), found[1].remedy.keep);
         assert!(candidates(&json!({"bottleneck": {"cause": "launch"}})).is_empty());
         assert!(candidates(&json!([])).is_empty());

@@ -30,14 +30,37 @@ def _bf16(torch, run):
     def without(original):
         @functools.wraps(original)
         def call(*arguments, **named):
-            with torch.autocast("cuda", enabled=False):
+            region = torch.autocast("cuda", enabled=False)
+            enter(region)
+            try:
                 return original(*arguments, **named)
+            finally:
+                region.__exit__(None, None, None)
 
         return call
+
+    # Many programs have a switch, `autocast(..., enabled=False)` around the call of the model. Within a module such a
+    # region keeps single precision for good reasons.
+    enter, call = torch.autocast.__enter__, torch.nn.Module._call_impl.__code__
+
+    @functools.wraps(enter)
+    def entered(self):
+        if self.device == "cuda" and not self._enabled and not _is_within(call):
+            self._enabled, self.fast_dtype = True, torch.bfloat16
+        return enter(self)
+
+    torch.autocast.__enter__ = entered
 
     # As in programs with autocast around the forward pass alone.
     torch.autograd.backward = without(torch.autograd.backward)
     torch.autograd.grad = without(torch.autograd.grad)
+
+
+def _is_within(code):
+    frame = sys._getframe()
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _channels_last(torch, run):
@@ -64,6 +87,19 @@ def _channels_last(torch, run):
         return original(self, input.contiguous(memory_format=last) if input.dim() == 4 else input)
 
     torch.nn.Conv2d.forward = forward
+    convolves = weakref.WeakKeyDictionary()
+
+    # The sum of a residual connection has the layout of its input, so the images themselves are changed too.
+    def called(module, arguments, named):
+        if module not in convolves:
+            convolves[module] = any(isinstance(part, torch.nn.Conv2d) for part in module.modules())
+        if convolves[module]:
+            for held, places in ((arguments, range(len(arguments))), (named, list(named))):
+                for place in places:
+                    if isinstance(held[place], torch.Tensor) and held[place].dim() == 4:
+                        held[place] = held[place].contiguous(memory_format=last)
+
+    on_outermost_call(torch, run, called, before=True)
 
 
 def _cudnn(search):
@@ -253,11 +289,14 @@ def _launch_blocking(torch, run):
 def _compile(torch, run):
     seen = weakref.WeakSet()
 
-    def called(module):
+    def called(module, arguments, named):
         if module in seen or len(seen) >= 4 or type(module).__name__ == "OptimizedModule":
             return
-        # Losses and transforms are modules too.
-        if not any(parameter.is_cuda for parameter in module.parameters()):
+        # Losses of PyTorch and transforms on the CPU are modules too.
+        own = not type(module).__module__.startswith("torch.")
+        tensors = [held for held in (*arguments, *named.values()) if isinstance(held, torch.Tensor)]
+        on_gpu = any(parameter.is_cuda for parameter in module.parameters())
+        if not on_gpu and not (own and any(tensor.is_cuda for tensor in tensors)):
             return
         seen.add(module)
         module.forward = torch.compile(module.forward)
@@ -284,7 +323,7 @@ def _sdpa(torch, run):
     if "transformers.modeling_utils" in sys.modules:
         imported(sys.modules["transformers.modeling_utils"])
     else:
-        sys.meta_path.insert(0, Behind("transformers.modeling_utils", imported))
+        behind("transformers.modeling_utils", imported)
 
 
 LOADER = {"workers", "more_workers", "loader_prefetch", "loader_io", "persistent", "pinned"}

@@ -1,22 +1,26 @@
 //! From time stamps of steps to a time per step, and from times of runs to a gain with its interval.
 
+use gpuwhy_report::run::{SMALLEST_GAIN, helps};
+
 /// A step this many times as long as the median is a pause, such as that between two epochs.
 const PAUSE: f64 = 3.0;
 /// Minimum number of steps in a block: the CPU runs ahead of the GPU and waits for it once in a while.
 const BLOCK: usize = 10;
-/// Smallest gain that counts as one.
-pub const SMALLEST_GAIN: f64 = 1.03;
+/// Part of a gain that its interval may reach to either side when no more pairs are needed.
+const NARROW: f64 = 0.05;
+/// Largest probability of chance outside an interval: five pairs are the fewest that reach it.
+const CHANCE: f64 = 0.0625;
 
 /// Time per step in seconds, from the times at which steps ended; `None` for less than three.
 ///
-/// With three or more pauses, they are regular: the time from the end of the first to the end of the last
-/// holds a whole number of their periods. Otherwise the median of blocks, which one pause does not change.
+/// With pauses all along the run, the time from the end of the first to the end of the last, which holds a whole number
+/// of their periods. Otherwise the median of blocks, which a few pauses do not change.
 pub fn per_step(times: &[f64]) -> Option<f64> {
     let steps: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let limit = PAUSE * median(&steps)?;
     let pauses: Vec<usize> = (0..steps.len()).filter(|&at| steps[at] > limit).collect();
     if let [first, .., last] = pauses[..]
-        && pauses.len() >= 3
+        && are_all_along(&pauses, steps.len())
     {
         return Some((times[last + 1] - times[first + 1]) / (last - first) as f64);
     }
@@ -33,10 +37,19 @@ pub fn per_step(times: &[f64]) -> Option<f64> {
     median(&means)
 }
 
-/// Index of the first time stamp after start-up, where the program did not tell: a third of the steps, at
-/// most `warm`.
-pub fn after_start(count: usize, warm: usize) -> usize {
-    (count / 3).min(warm)
+/// True if there are three or more pauses, and the steps before the first and after the last are no more than those
+/// between two of them. Others come from elsewhere: a few in one part of the run would stand for all of it.
+fn are_all_along(pauses: &[usize], steps: usize) -> bool {
+    let [first, .., last] = pauses[..] else { return false };
+    let longest = pauses.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    pauses.len() >= 3 && first <= longest && steps - 1 - last <= longest
+}
+
+/// Index of the first time stamp after start-up in a program that ended by itself: where the steady steps began if
+/// enough follow, otherwise after a third of the steps, at most `warm`.
+pub fn after_start(count: usize, warm: usize, steady: Option<usize>) -> usize {
+    let usual = (count / 3).min(warm);
+    steady.filter(|from| from + 2 * BLOCK < count).map_or(usual, |from| from.max(usual))
 }
 
 /// The middle of the values.
@@ -76,9 +89,10 @@ pub struct Gain {
 impl Gain {
     /// Gain from times per step without and with the remedy, in the order of the pairs; `None` without any.
     ///
-    /// The interval of up to five pairs reaches from the shortest unchanged over the longest changed time to the
+    /// The interval of up to four pairs reaches from the shortest unchanged over the longest changed time to the
     /// opposite: for three pairs that are alike, chance puts all unchanged times above all changed ones in one
-    /// of 20 cases. From six pairs on, it is that of the sign test for the median (at least 95 %).
+    /// of 20 cases. From five pairs on, it is that of the sign test for the median (at least 94 %): it assumes nothing
+    /// about how times scatter, and a host that becomes slower affects both runs of a pair.
     pub fn of(unchanged: &[f64], changed: &[f64]) -> Option<Self> {
         let mut ratios: Vec<f64> = unchanged.iter().zip(changed).map(|(before, after)| before / after).collect();
         let middle = median(&ratios)?;
@@ -92,9 +106,19 @@ impl Gain {
         Some(Self { middle, low: least(unchanged) / most(changed), high: most(unchanged) / least(changed) })
     }
 
+    /// True if its interval is within a twentieth of it.
+    pub fn is_narrow(self) -> bool {
+        self.high <= self.middle * (1.0 + NARROW) && self.low >= self.middle * (1.0 - NARROW)
+    }
+
+    /// True if more pairs would hardly make it one that counts.
+    pub fn is_hopeless(self) -> bool {
+        self.high < SMALLEST_GAIN
+    }
+
     /// What it means.
     pub fn answer(self) -> Answer {
-        if self.low > 1.0 && self.middle >= SMALLEST_GAIN {
+        if helps(self.middle, self.low) {
             Answer::Helps
         } else if self.high < 1.0 && self.middle <= 1.0 / SMALLEST_GAIN {
             Answer::Slower
@@ -104,13 +128,12 @@ impl Gain {
     }
 }
 
-/// Number of values at each end outside the sign test's interval for the median; `None` when there are too few
-/// for 95 %.
+/// Number of values at each end outside the sign test's interval for the median; `None` when there are too few.
 fn outside(count: usize) -> Option<usize> {
     let (mut skipped, mut term, mut tail) = (None, 0.5_f64.powi(i32::try_from(count).ok()?), 0.0);
     for at in 0..count / 2 {
         tail += term;
-        if 2.0 * tail > 0.05 {
+        if 2.0 * tail > CHANCE {
             break;
         }
         skipped = Some(at);
@@ -151,6 +174,13 @@ mod tests {
     }
 
     #[test]
+    fn pauses_in_one_part_of_the_run_do_not_stand_for_all_of_it() {
+        // Another process disturbs 12 of 200 steps.
+        let disturbed = |at: usize| if (100..112).contains(&at) && at.is_multiple_of(3) { 1.0 } else { 0.1 };
+        near(per_step(&stamps((0..200).map(disturbed))), 0.1);
+    }
+
+    #[test]
     fn two_kinds_of_steps_are_averaged() {
         near(per_step(&stamps((0..60).map(|at| if at % 2 == 0 { 0.1 } else { 0.2 }))), 0.15);
     }
@@ -160,7 +190,11 @@ mod tests {
         assert_eq!(per_step(&[]), None);
         assert_eq!(per_step(&stamps([0.1])), None);
         near(per_step(&stamps([0.1, 0.2])), 0.15);
-        assert_eq!([after_start(4, 10), after_start(100, 10)], [1, 10]);
+        assert_eq!([after_start(4, 10, None), after_start(100, 10, None)], [1, 10]);
+        assert_eq!(
+            [after_start(100, 10, Some(50)), after_start(60, 10, Some(50)), after_start(60, 10, Some(5))],
+            [50, 10, 10]
+        );
     }
 
     #[test]
@@ -173,11 +207,20 @@ mod tests {
 
     #[test]
     fn more_pairs_give_the_interval_of_the_sign_test() {
-        assert_eq!([5, 6, 8, 9, 20].map(outside), [None, Some(0), Some(0), Some(1), Some(5)]);
+        assert_eq!([4, 5, 8, 9, 12, 20].map(outside), [None, Some(0), Some(0), Some(1), Some(2), Some(5)]);
         let changed: Vec<f64> = (0..9).map(|at| 1.0 / (1.0 + f64::from(at) / 10.0)).collect();
         let gain = Gain::of(&[1.0; 9], &changed).unwrap();
         near(Some(gain.low), 1.1);
         near(Some(gain.high), 1.7);
+    }
+
+    #[test]
+    fn a_gain_is_known_when_its_interval_is_narrow_or_below_the_smallest() {
+        let gain = |middle, low, high| Gain { middle, low, high };
+        assert!(
+            gain(2.0, 1.91, 2.09).is_narrow() && !gain(2.0, 1.89, 2.0).is_narrow() && !gain(2.0, 2.0, 2.2).is_narrow()
+        );
+        assert!(gain(1.0, 0.8, 1.02).is_hopeless() && !gain(1.0, 0.9, 1.2).is_hopeless());
     }
 
     #[test]

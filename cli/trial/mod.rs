@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use gpuwhy_import::Request;
-use gpuwhy_report::history::{Measured as Line, Run as HistoryRun, measured};
+use gpuwhy_report::history::{Measured as Line, arguments, measured, program};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -57,9 +57,9 @@ pub fn run(args: &TryArgs) -> Result<u8> {
         return Ok(BAD_INPUT);
     }
     let folder = TempDir::with_prefix("gpuwhy-try-").context("cannot make a temporary folder")?;
-    let pairs = u32::from(args.pairs);
+    let limits = Limits { pairs: usize::from(args.pairs), budget: args.budget, allowed: allowed(&args.allow) };
     // So that the unchanged program and one remedy fit into the budget.
-    let limit_s = args.budget.as_secs_f64() / f64::from(2 * pairs + 2);
+    let limit_s = args.budget.as_secs_f64() / (2 * limits.first_pairs() + 2) as f64;
     let mut report = None;
     if let Some(trace) = &args.from {
         match progress::opened(trace, Request::default()) {
@@ -98,7 +98,6 @@ pub fn run(args: &TryArgs) -> Result<u8> {
             return Ok(NOTHING);
         }
     }
-    let limits = Limits { pairs: usize::from(args.pairs), budget: args.budget, allowed: allowed(&args.allow) };
     announce(&wanted, &limits);
     match tried(args, &mut live, &wanted, &limits) {
         Err(error) => live.refused.ok_or(error),
@@ -193,9 +192,9 @@ fn unmeasured(ended: &Ended) -> u8 {
 
 /// Measures and prints.
 fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], limits: &Limits) -> Result<u8> {
-    let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let program = HistoryRun { command, ..HistoryRun::default() }.program();
-    let past = Past::read(&program);
+    let command: Vec<_> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let program = program(&command);
+    let past = Past::read(&command);
     let (mut unchanged, mut rows) = (Vec::<Measured>::new(), Vec::<(Tried, Option<Prediction>)>::new());
     let end = {
         let unit = std::cell::RefCell::new(None);
@@ -210,7 +209,7 @@ fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], limits: &Limits)
             let prediction = past.prediction(&tried.candidate);
             let is_on_top = rows.iter().any(|(row, _)| row.outcome == Outcome::Helps);
             shown.push_str(&text::tried(tried, rows.len() + 1, is_on_top, prediction));
-            past.add(tried, &rows, limits.pairs);
+            past.add(tried, &rows);
             rows.push((tried.clone(), prediction));
             if !args.json {
                 io::stdout().write_all(shown.as_bytes())?;
@@ -258,41 +257,41 @@ impl turns::Program for Observed<'_> {
 
 /// Earlier measurements of this program on this machine.
 struct Past {
-    program: String,
+    command: Vec<String>,
     host: String,
     lines: Vec<Line>,
 }
 
 impl Past {
-    fn read(program: &str) -> Self {
+    fn read(command: &[String]) -> Self {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
-        let lines = history::file::wanted().map(|path| history::file::read_measured(&path)).unwrap_or_default();
-        Self { program: program.to_owned(), host, lines }
+        Self { command: command.to_vec(), host, lines: history::measured() }
     }
 
     /// The last measurement, or what the report says.
     fn prediction(&self, candidate: &Candidate) -> Option<Prediction> {
-        match measured(&self.lines, &self.program, &self.host, candidate.remedy.id) {
+        match measured(&self.lines, &self.command, &self.host, candidate.remedy.id) {
             Some(line) => Some(Prediction::History(line.gain)),
             None => candidate.predicted.map(|(low, high)| Prediction::Report(low, high)),
         }
     }
 
     /// Adds a measured gain to the history. Errors are only printed.
-    fn add(&self, tried: &Tried, before: &[(Tried, Option<Prediction>)], pairs: usize) {
+    fn add(&self, tried: &Tried, before: &[(Tried, Option<Prediction>)]) {
         let (Some(gain), Some(path)) = (tried.gain, history::file::wanted()) else { return };
         let kept = before.iter().filter(|(row, _)| row.outcome == Outcome::Helps);
         let line = Line {
             at_ns: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
             host: self.host.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            program: self.program.clone(),
+            program: program(&self.command),
+            arguments: arguments(&self.command),
             remedy: tried.candidate.remedy.id.to_owned(),
             on_top_of: kept.map(|(row, _)| row.candidate.remedy.id.to_owned()).collect(),
             gain: gain.middle,
             low: gain.low,
             high: gain.high,
-            pairs: pairs as u64,
+            pairs: tried.pairs as u64,
         };
         if let Err(error) = history::file::append(&path, &line.line()) {
             message::say(&format!("{error:#}; this gain is not in the history (GPUWHY_HISTORY=off keeps none)"));

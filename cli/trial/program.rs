@@ -20,7 +20,8 @@ use crate::run::{self, INJECTION, NVTX_INJECTION};
 use crate::{install_paths, interrupt};
 
 /// The Python module that is put in front of the program.
-const PYTHON: &str = concat!(include_str!("steps.py"), "\n\n", include_str!("changes.py"));
+const PYTHON: &str =
+    concat!(include_str!("../run/behind.py"), "\n\n", include_str!("steps.py"), "\n\n", include_str!("changes.py"));
 /// First steps that are never measured, and shortest time for them.
 const WARM_STEPS: usize = 10;
 const WARM_SECONDS: f64 = 2.0;
@@ -224,10 +225,8 @@ impl Live {
             self.unit.get_or_insert_with(|| "run".to_owned());
             return measured(run.wall.as_secs_f64(), 1);
         }
-        let from = run.result["from"].as_u64().and_then(|from| usize::try_from(from).ok());
-        let usual = after_start(seen, WARM_STEPS);
-        // A program that ended by itself has few steps: each counts.
-        let from = from.map_or(usual, |from| if was_ended { from } else { from.min(usual) });
+        let steady = run.result["from"].as_u64().and_then(|from| usize::try_from(from).ok());
+        let from = steady.filter(|_| was_ended).unwrap_or_else(|| after_start(seen, WARM_STEPS, steady));
         let steady = &times[from.min(seen)..];
         match per_step(steady).filter(|&seconds| seconds > 0.0 && steady.len() > FEWEST_STEPS) {
             Some(seconds) => {

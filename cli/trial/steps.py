@@ -1,25 +1,22 @@
 """Counts and times the steps of a PyTorch program for `gpuwhy try`, and ends it when enough are measured.
 
-Python imports `sitecustomize` at startup; the folder of this file is the first in PYTHONPATH. As in `gpuwhy run
---pytorch`, this module never imports torch, the sitecustomize that Python would have found without this one runs as
-usual, and a failure here does not affect the program.
-
-gpuwhy appends the file with the remedies and the call of `main`.
+A failure here does not affect the program. Appended to run/behind.py; gpuwhy appends the file with the remedies and the
+call of `main`.
 """
 
 import _thread
 import atexit
 import contextlib
 import functools
-import importlib.machinery
-import importlib.util
 import json
 import os
 import signal
 import statistics
 import sys
+import sysconfig
 import threading
 import time
+import types
 import weakref
 
 # What a step is, the most meaningful first.
@@ -35,10 +32,7 @@ TREND = 10
 def main(text):
     """Waits for the program's import of torch, then applies the remedies of the JSON document `text`."""
     settings = json.loads(text)
-    own = os.path.dirname(os.path.abspath(__file__))
-    # Children find the folder through the environment; the program need not see it.
-    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or ".") != own]
-    run = Run(settings, own)
+    run = Run(settings, hide())
 
     def imported(torch):
         run.mark("torch")
@@ -47,43 +41,8 @@ def main(text):
         finish_remedies(torch, run)
         run.attempt("steps", lambda: watch(torch, run))
 
-    sys.meta_path.insert(0, Behind("torch", imported))
-    _next_sitecustomize()
-
-
-def _next_sitecustomize():
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
-    if spec is not None and spec.loader is not None:
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["sitecustomize"] = module
-        spec.loader.exec_module(module)
-
-
-class Behind:
-    """Finds the module `name` as usual, and calls `then` once it is imported."""
-
-    def __init__(self, name, then):
-        self.name, self.then = name, then
-
-    def find_spec(self, name, path=None, target=None):
-        if name != self.name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            loader, execute = spec.loader, spec.loader.exec_module
-
-            def exec_module(module):
-                # Only for this import: restore the loader.
-                del loader.exec_module
-                execute(module)
-                try:
-                    self.then(module)
-                except Exception as error:
-                    complain(error)
-
-            loader.exec_module = exec_module
-        return spec
+    behind("torch", imported)
+    run_next()
 
 
 def complain(error):
@@ -99,8 +58,9 @@ class Run:
         self.unit = settings["unit"]
         self.times = {unit: [] for unit in UNITS}
         self.applied, self.errors = {}, {}
-        self.claimed = self.refused = self.ended = False
-        self.from_step = None
+        self.claimed = self.refused = self.ended = self.has_optimizer = False
+        self.from_step = dict.fromkeys(UNITS)
+        self.trains = None
         self.first = []
         self.undo = []
 
@@ -137,7 +97,9 @@ class Run:
         # A batch is a step only where nothing else is.
         if unit == "loader" and self.unit is None and self.times["module"]:
             return
-        if self.unit in (None, unit) and self.is_measured(times):
+        if self.unit in (None, unit) and self.is_measured(unit):
+            if self.unit is None and self.awaits_optimizer(times):
+                return
             if self.unit is None:
                 self.unit = unit
             self.end()
@@ -157,32 +119,40 @@ class Run:
         atexit.register(self.write)
         return True
 
+    def awaits_optimizer(self, times):
+        """True while calls of modules or batches come before training, such as those that prepare its data."""
+        if self.trains is None:
+            self.trains = trains(sys._getframe())
+        is_time_up = len(times) >= MOST or times[-1] - times[0] > self.settings["limit_s"]
+        return (self.has_optimizer or self.trains) and not is_time_up
+
     def choose(self, unit):
         self.unit = unit
         for undo in self.undo:
             undo()
         self.undo.clear()
 
-    def is_measured(self, times):
+    def is_measured(self, unit):
         """True when the start-up is over and enough steps have come since."""
-        settings = self.settings
+        settings, times = self.settings, self.times[unit]
         if len(times) >= MOST:
             return True
         if times[-1] - times[0] > settings["limit_s"] and len(times) > 3:
             return True
-        if self.from_step is None:
+        if self.from_step[unit] is None:
             if len(times) <= settings["warm_steps"] or times[-1] - times[0] < settings["warm_s"]:
                 return False
             if len(times) < 10 * settings["warm_steps"] and still_falls(times):
                 return False
-            self.from_step = len(times) - 1
-        steps = len(times) - 1 - self.from_step
-        if steps < settings["steps"] or times[-1] - times[self.from_step] < settings["seconds"]:
+            self.from_step[unit] = len(times) - 1
+        begin = self.from_step[unit]
+        steps = len(times) - 1 - begin
+        if steps < settings["steps"] or times[-1] - times[begin] < settings["seconds"]:
             return False
         # Few pauses: a longer time shows whether they are regular. Looking costs time, so not after every step.
         if steps >= 4 * settings["steps"] or steps % settings["steps"]:
             return steps >= 4 * settings["steps"]
-        return not few_pauses(times[self.from_step :])
+        return not few_pauses(times[begin:])
 
     def end(self):
         """Writes the result and ends the program as Ctrl-C would."""
@@ -206,7 +176,7 @@ class Run:
             "process": self.process,
             "how": how,
             "unit": unit,
-            "from": self.from_step,
+            "from": self.from_step[unit],
             "times": self.times[unit],
             "counts": {unit: len(times) for unit, times in self.times.items()},
             "applied": self.applied,
@@ -217,6 +187,22 @@ class Run:
             with open(path + ".part", "w") as file:
                 json.dump(document, file)
             os.replace(path + ".part", path)
+
+
+def trains(frame):
+    """True if code of the program that is running, or a function beside it, computes gradients. Libraries do not count:
+    they have functions for everything."""
+    paths = sysconfig.get_paths()
+    beside_torch = os.path.dirname(os.path.dirname(sys.modules["torch"].__file__))
+    libraries = (paths["stdlib"], paths["purelib"], beside_torch, os.path.dirname(os.path.abspath(__file__)))
+    while frame is not None:
+        if not os.path.abspath(frame.f_code.co_filename).startswith(libraries):
+            named = list(frame.f_globals.values())
+            beside = (value.__code__ for value in named if isinstance(value, types.FunctionType))
+            if any("backward" in code.co_names for code in (frame.f_code, *beside)):
+                return True
+        frame = frame.f_back
+    return False
 
 
 def durations(times):
@@ -260,8 +246,16 @@ def watch(torch, run):
 
 
 def _watch_optimizer(torch, run):
-    from torch.optim.optimizer import register_optimizer_step_post_hook
+    from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
+    make = Optimizer.__init__
+
+    @functools.wraps(make)
+    def init(self, *arguments, **named):
+        run.has_optimizer = True
+        make(self, *arguments, **named)
+
+    Optimizer.__init__ = init
     compiling, chosen = is_compiling(torch), []
 
     def stepped(optimizer, *_):
@@ -277,7 +271,8 @@ def _watch_optimizer(torch, run):
 
 
 def on_outermost_call(torch, run, then, before=False):
-    """Calls `then` with the module after (or before) each call of a module that is not within another call."""
+    """Calls `then` with the module after each call of a module that is not within another call; `before`: before it, with
+    its arguments too, which may be changed in their list and dictionary."""
     compiling, depth = is_compiling(torch), threading.local()
     original = torch.nn.Module.__call__
 
@@ -288,7 +283,8 @@ def on_outermost_call(torch, run, then, before=False):
         depth.inside = True
         try:
             if before:
-                then(self)
+                arguments = list(arguments)
+                then(self, arguments, named)
             answer = original(self, *arguments, **named)
         finally:
             depth.inside = False

@@ -4,32 +4,8 @@
 
 use std::ffi::OsString;
 
-/// What a remedy does to the results of the program.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Results {
-    /// They stay the same.
-    Same,
-    /// Numbers change in their last digits.
-    Rounding,
-    /// Something else changes, such as the order of random numbers or the memory in use.
-    Behavior,
-}
-
-impl Results {
-    /// Name in JSON and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Same => "same",
-            Self::Rounding => "rounding",
-            Self::Behavior => "behavior",
-        }
-    }
-
-    /// The value with this name.
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Same, Self::Rounding, Self::Behavior].into_iter().find(|results| results.name() == name)
-    }
-}
+pub use gpuwhy_report::run::Results;
+use gpuwhy_report::run::remedies;
 
 /// How a remedy is applied.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +29,6 @@ pub struct Remedy {
     pub change: &'static str,
     /// What to write into the program to keep it.
     pub keep: &'static str,
-    /// Effect on the results, unless the report knows better.
-    pub results: Results,
     /// How it is applied.
     pub how: How,
     /// Why it may find nothing to change.
@@ -64,8 +38,13 @@ pub struct Remedy {
 impl Remedy {
     /// The remedy with this name. Two of a report have the same change.
     pub fn named(id: &str) -> Option<&'static Self> {
-        let id = if id == "foreach_fused" { "fused_optimizer" } else { id };
+        let id = remedies::tried_as(id);
         REMEDIES.iter().find(|remedy| remedy.id == id)
+    }
+
+    /// Effect on the results, as the catalogue has it.
+    pub fn results(&self) -> Results {
+        remedies::remedy(self.id).map_or(Results::Behavior, |entry| entry.results)
     }
 
     /// True if it works without PyTorch.
@@ -109,7 +88,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "tf32",
         change: "TF32 in all products and convolutions",
         keep: "torch.set_float32_matmul_precision(\"high\") and torch.backends.cudnn.allow_tf32 = True",
-        results: Results::Rounding,
         how: How::Set(&[("NVIDIA_TF32_OVERRIDE", "1")]),
         needs: "NVIDIA_TF32_OVERRIDE=1 is set already",
     },
@@ -117,7 +95,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "tf32_matmul",
         change: "TF32 in matrix products",
         keep: "torch.set_float32_matmul_precision(\"high\")",
-        results: Results::Rounding,
         how: How::Set(&[("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1")]),
         needs: "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 is set already",
     },
@@ -125,7 +102,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "bf16",
         change: "autocast in bfloat16 on the main thread",
         keep: "with torch.autocast(\"cuda\", torch.bfloat16) around the forward pass",
-        results: Results::Rounding,
         how: How::PyTorch,
         needs: "the program did not import torch",
     },
@@ -133,7 +109,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "channels_last",
         change: "channels_last in all 2D convolutions",
         keep: "model = model.to(memory_format=torch.channels_last), and the same for its input",
-        results: Results::Rounding,
         how: How::PyTorch,
         needs: "no Conv2d was made",
     },
@@ -141,7 +116,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "cudnn_search",
         change: "cuDNN measures which algorithm is fastest",
         keep: "torch.backends.cudnn.benchmark = True",
-        results: Results::Rounding,
         how: How::PyTorch,
         needs: "it does so already",
     },
@@ -149,7 +123,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "cudnn_no_search",
         change: "cuDNN does not measure algorithms for each size",
         keep: "torch.backends.cudnn.benchmark = False",
-        results: Results::Rounding,
         how: How::PyTorch,
         needs: "the program did not turn torch.backends.cudnn.benchmark on",
     },
@@ -157,7 +130,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "attention_build",
         change: "no attention by cuDNN, which builds a kernel for each size",
         keep: "torch.backends.cuda.enable_cudnn_sdp(False)",
-        results: Results::Rounding,
         how: How::PyTorch,
         needs: "this PyTorch does not use cuDNN for attention",
     },
@@ -165,7 +137,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "sdpa",
         change: "scaled_dot_product_attention in models of transformers",
         keep: "attn_implementation=\"sdpa\"",
-        results: Results::Rounding,
         how: How::PyTorch,
         needs: "no model of transformers with eager attention was made",
     },
@@ -173,15 +144,14 @@ pub const REMEDIES: &[Remedy] = &[
         id: "compile",
         change: "torch.compile around the outermost module",
         keep: "model = torch.compile(model)",
-        results: Results::Rounding,
         how: How::PyTorch,
-        needs: "no module with parameters on the GPU was called, or it is compiled already",
+        needs: "no module was called on the GPU, or it is compiled already; for plain functions, put @torch.compile above the \
+                one that launches the most kernels",
     },
     Remedy {
         id: "fused_optimizer",
         change: "fused=True in SGD, Adagrad, Adam and AdamW",
         keep: "fused=True for the optimizer",
-        results: Results::Same,
         how: How::PyTorch,
         needs: "no optimizer that can be fused was made",
     },
@@ -189,7 +159,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "workers",
         change: "worker processes in data loaders that have none",
         keep: "DataLoader(..., num_workers=8, persistent_workers=True)",
-        results: Results::Behavior,
         how: How::PyTorch,
         needs: "no DataLoader without workers was made, or only one CPU core is free",
     },
@@ -197,7 +166,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "more_workers",
         change: "twice the worker processes in data loaders",
         keep: "a larger num_workers in DataLoader(...)",
-        results: Results::Behavior,
         how: How::PyTorch,
         needs: "no DataLoader with workers was made, or it has one for each CPU core",
     },
@@ -205,7 +173,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "loader_prefetch",
         change: "prefetch_factor=8 in data loaders with workers",
         keep: "DataLoader(..., prefetch_factor=8)",
-        results: Results::Same,
         how: How::PyTorch,
         needs: NO_LOADER,
     },
@@ -213,7 +180,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "loader_io",
         change: "more workers and prefetch_factor=8 in data loaders",
         keep: "a larger num_workers and prefetch_factor=8 in DataLoader(...)",
-        results: Results::Behavior,
         how: How::PyTorch,
         needs: NO_LOADER,
     },
@@ -221,7 +187,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "persistent",
         change: "workers of data loaders live longer than an epoch",
         keep: "DataLoader(..., persistent_workers=True)",
-        results: Results::Same,
         how: How::PyTorch,
         needs: NO_LOADER,
     },
@@ -229,7 +194,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "pinned",
         change: "pinned memory in data loaders, copies from it do not wait",
         keep: "DataLoader(..., pin_memory=True) and x.to(\"cuda\", non_blocking=True)",
-        results: Results::Same,
         how: How::PyTorch,
         needs: NO_LOADER,
     },
@@ -237,7 +201,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "gc",
         change: "no garbage collection after the first step",
         keep: "gc.freeze() and gc.disable() after start-up, gc.collect() every 1,000 steps",
-        results: Results::Behavior,
         how: How::PyTorch,
         needs: "no step was made",
     },
@@ -245,7 +208,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "empty_cache",
         change: "torch.cuda.empty_cache() does nothing",
         keep: "no torch.cuda.empty_cache() within the loop",
-        results: Results::Same,
         how: How::PyTorch,
         needs: "torch.cuda.empty_cache() was not called",
     },
@@ -253,7 +215,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "fragmentation",
         change: "expandable segments in PyTorch's allocator",
         keep: "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-        results: Results::Same,
         how: How::Add(&["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"], "expandable_segments:True"),
         needs: "expandable_segments is set already",
     },
@@ -261,7 +222,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "worker_threads",
         change: "one thread for each process in CPU libraries",
         keep: "OMP_NUM_THREADS=1 and MKL_NUM_THREADS=1",
-        results: Results::Same,
         how: How::Set(&[("OMP_NUM_THREADS", "1"), ("MKL_NUM_THREADS", "1")]),
         needs: "OMP_NUM_THREADS=1 is set already",
     },
@@ -269,7 +229,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "anomaly",
         change: "no anomaly detection",
         keep: "no torch.autograd.set_detect_anomaly(True)",
-        results: Results::Same,
         how: How::PyTorch,
         needs: "the program does not turn anomaly detection on",
     },
@@ -277,7 +236,6 @@ pub const REMEDIES: &[Remedy] = &[
         id: "launch_blocking",
         change: "launches that do not wait",
         keep: "CUDA_LAUNCH_BLOCKING unset",
-        results: Results::Same,
         how: How::Unset("CUDA_LAUNCH_BLOCKING"),
         needs: "CUDA_LAUNCH_BLOCKING is not set",
     },
@@ -298,6 +256,7 @@ mod tests {
                     .any(|line| line.starts_with("LOADER = ") && line.contains(&format!("\"{}\"", remedy.id)));
             assert_eq!(is_hook, matches!(remedy.how, How::PyTorch | How::Unset(_)), "{}", remedy.id);
             assert_eq!(Remedy::named(remedy.id).unwrap().change, remedy.change);
+            assert!(remedies::remedy(remedy.id).is_some_and(|entry| entry.outside), "{}", remedy.id);
         }
     }
 

@@ -139,7 +139,7 @@ pub fn list() -> String {
             How::Unset(name) => format!("{name} unset"),
             How::PyTorch => "PyTorch".to_owned(),
         };
-        format!("{:<16} {:<9} {} ({how})\n", remedy.id, remedy.results.name(), remedy.change)
+        format!("{:<16} {:<9} {} ({how})\n", remedy.id, remedy.results().name(), remedy.change)
     });
     format!("{:<16} {:<9} what it changes\n{}", "remedy", "results", rows.collect::<String>())
 }
@@ -147,7 +147,7 @@ pub fn list() -> String {
 /// The same list as JSON.
 pub fn list_json() -> Value {
     let rows = REMEDIES.iter().map(|remedy| {
-        json!({"id": remedy.id, "results": remedy.results.name(), "change": remedy.change, "keep": remedy.keep,
+        json!({"id": remedy.id, "results": remedy.results().name(), "change": remedy.change, "keep": remedy.keep,
             "any_program": remedy.is_for_any_program()})
     });
     json!({"schema_version": SCHEMA, "remedies": rows.collect::<Vec<_>>()})
@@ -178,7 +178,7 @@ pub fn document(program: &str, unit: &str, unchanged: &[Measured], all: &[(Tried
             "id": tried.candidate.remedy.id, "results": tried.candidate.results.name(), "outcome": outcome, "why": why,
             "unchanged_s": tried.seconds.map(|(before, _)| before), "changed_s": tried.seconds.map(|(_, after)| after),
             "gain": tried.gain.map(|gain| gain.middle), "low": tried.gain.map(|gain| gain.low),
-            "high": tried.gain.map(|gain| gain.high), "in_all": tried.in_all, "predicted": report, "output": output,
+            "high": tried.gain.map(|gain| gain.high), "pairs": tried.pairs, "in_all": tried.in_all, "predicted": report, "output": output,
             "output_changed": changed, "output_unchanged": before, "output_is_rounding": is_rounding,
             "at": tried.candidate.at, "keep": tried.candidate.to_keep(),
         })

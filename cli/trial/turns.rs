@@ -52,10 +52,15 @@ pub trait Program {
     fn elapsed(&self) -> Duration;
 }
 
+/// Pairs of runs after which a remedy that does nothing is given up, and fewest for one that helps. An interval that is
+/// narrow enough ends it then, otherwise the largest number or the time.
+const FIRST_PAIRS: usize = 3;
+const FEWEST_PAIRS: usize = 5;
+
 /// What to try, and how much.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Pairs of runs for each remedy.
+    /// Most pairs of runs for each remedy.
     pub pairs: usize,
     /// Time for everything.
     pub budget: Duration,
@@ -95,15 +100,30 @@ pub struct Tried {
     pub seconds: Option<(f64, f64)>,
     /// Its gain, on top of those before it.
     pub gain: Option<Gain>,
+    /// Number of pairs of runs.
+    pub pairs: usize,
     /// Gain of all that helped up to it.
     pub in_all: f64,
     /// Comparison of the output.
     pub compared: Option<Compared>,
 }
 
+impl Limits {
+    /// Pairs of runs without which a remedy is not tried.
+    pub fn first_pairs(&self) -> usize {
+        self.pairs.min(FIRST_PAIRS)
+    }
+
+    /// True if these pairs are enough, as far as the gain is concerned.
+    fn are_enough(&self, pairs: usize, gain: Gain) -> bool {
+        let is_known = pairs >= self.pairs.min(FEWEST_PAIRS) && gain.is_narrow();
+        is_known || pairs >= self.first_pairs() && gain.is_hopeless()
+    }
+}
+
 impl Tried {
     fn without_runs(candidate: &Candidate, outcome: Outcome, in_all: f64) -> Self {
-        Self { candidate: candidate.clone(), outcome, seconds: None, gain: None, in_all, compared: None }
+        Self { candidate: candidate.clone(), outcome, seconds: None, gain: None, pairs: 0, in_all, compared: None }
     }
 }
 
@@ -142,21 +162,26 @@ pub fn try_all(
     let mut kept = Vec::<&'static Remedy>::new();
     let (mut in_all, mut longest) = (1.0, spare.as_ref().map_or(Duration::ZERO, |first| first.wall));
     let mut is_first = true;
+    let mut left =
+        u32::try_from(candidates.iter().filter(|candidate| is_allowed(candidate)).count()).unwrap_or(u32::MAX);
     for candidate in candidates.iter().filter(|candidate| is_allowed(candidate)) {
+        let share = limits.budget.saturating_sub(program.elapsed()) / left.max(1);
+        left -= 1;
         if !program.can_apply(candidate.remedy) {
             let tried = Tried::without_runs(candidate, Outcome::NotApplicable, in_all);
             told(&[], &tried)?;
             all.push(tried);
             continue;
         }
-        let runs = u32::try_from(2 * limits.pairs - usize::from(spare.is_some())).unwrap_or(u32::MAX);
+        let runs = u32::try_from(2 * limits.first_pairs() - usize::from(spare.is_some())).unwrap_or(u32::MAX);
         if program.elapsed() + longest.saturating_mul(runs) > limits.budget {
             let tried = Tried::without_runs(candidate, Outcome::NoTime, in_all);
             told(&[], &tried)?;
             all.push(tried);
             continue;
         }
-        let turns = Turns::take(program, candidate, &kept, &mut spare, limits.pairs)?;
+        let until = (program.elapsed() + share).min(limits.budget);
+        let turns = Turns::take(program, candidate, &kept, &mut spare, limits, until)?;
         longest = turns.longest.max(longest);
         let mut tried = turns.judged(candidate, in_all, limits);
         if tried.outcome == Outcome::Helps {
@@ -187,33 +212,47 @@ struct Turns {
 }
 
 impl Turns {
+    /// Runs pairs until their gain is known. Those beyond [`FEWEST_PAIRS`] must end before `until`, those beyond the
+    /// first within the budget.
     fn take(
         program: &mut dyn Program,
         candidate: &Candidate,
         kept: &[&'static Remedy],
         spare: &mut Option<Measured>,
-        pairs: usize,
+        limits: &Limits,
+        until: Duration,
     ) -> Result<Self> {
         let with: Vec<_> = kept.iter().copied().chain([candidate.remedy]).collect();
         let mut turns = Self { unchanged: Vec::new(), changed: Vec::new(), ended: None, longest: Duration::ZERO };
-        for _ in 0..pairs {
-            let before = match spare.take() {
-                Some(run) => Ended::Measured(run),
-                None => program.run(kept)?,
-            };
-            if !turns.add(before, false) {
+        'pairs: for pair in 0..limits.pairs {
+            let end = if pair < FEWEST_PAIRS { limits.budget } else { until };
+            if pair >= limits.first_pairs() && program.elapsed() + 2 * turns.longest > end {
                 break;
             }
-            let after = program.run(&with)?;
-            if let Ended::Measured(run) = &after
-                && !run.applied.iter().any(|id| id == candidate.remedy.id)
-            {
-                turns.ended = Some(Outcome::NotApplicable);
+            // A host that becomes slower or faster meanwhile does so for both: without, with, with, without.
+            for is_changed in [pair % 2 == 1, pair % 2 == 0] {
+                let run = match spare.take() {
+                    Some(run) => Ended::Measured(run),
+                    None => program.run(if is_changed { &with } else { kept })?,
+                };
+                if is_changed
+                    && let Ended::Measured(run) = &run
+                    && !run.applied.iter().any(|id| id == candidate.remedy.id)
+                {
+                    turns.ended = Some(Outcome::NotApplicable);
+                    break 'pairs;
+                }
+                if !turns.add(run, is_changed) {
+                    break 'pairs;
+                }
+            }
+            if turns.gain().is_some_and(|gain| limits.are_enough(pair + 1, gain)) {
                 break;
             }
-            if !turns.add(after, true) {
-                break;
-            }
+        }
+        // Time that ends amid a further pair leaves those before it.
+        if turns.ended == Some(Outcome::NoTime) && turns.pairs() >= limits.first_pairs() {
+            turns.ended = None;
         }
         if turns.ended.is_some() && turns.changed.is_empty() {
             // Nothing was compared with this run.
@@ -242,11 +281,25 @@ impl Turns {
         false
     }
 
+    /// Number of pairs that are complete.
+    fn pairs(&self) -> usize {
+        self.unchanged.len().min(self.changed.len())
+    }
+
+    /// Times per step of complete pairs.
+    fn times(&self) -> [Vec<f64>; 2] {
+        [&self.unchanged, &self.changed].map(|runs| runs.iter().take(self.pairs()).map(|run| run.seconds).collect())
+    }
+
+    fn gain(&self) -> Option<Gain> {
+        let [unchanged, changed] = self.times();
+        Gain::of(&unchanged, &changed)
+    }
+
     fn judged(&self, candidate: &Candidate, before: f64, limits: &Limits) -> Tried {
         let none = || Tried::without_runs(candidate, self.ended.clone().unwrap_or(Outcome::NoTime), before);
-        let times = |runs: &[Measured]| runs.iter().map(|run| run.seconds).collect::<Vec<_>>();
-        let (unchanged, changed) = (times(&self.unchanged), times(&self.changed));
-        let gain = Gain::of(&unchanged, &changed).filter(|_| self.ended.is_none());
+        let [unchanged, changed] = self.times();
+        let gain = self.gain().filter(|_| self.ended.is_none());
         let (Some(gain), Some(seconds)) = (gain, median(&unchanged).zip(median(&changed))) else { return none() };
         let outputs: Vec<_> = self.unchanged.iter().map(|run| run.output.as_str()).collect();
         let compared = self.changed.first().map(|with| compare(&outputs, &with.output));
@@ -257,8 +310,9 @@ impl Turns {
             Answer::NoDifference => Outcome::NoDifference,
             Answer::Slower => Outcome::Slower,
         };
-        let in_all = before * gain.middle;
-        Tried { candidate: candidate.clone(), outcome, seconds: Some(seconds), gain: Some(gain), in_all, compared }
+        let (in_all, pairs) = (before * gain.middle, self.pairs());
+        let gain = Some(gain);
+        Tried { candidate: candidate.clone(), outcome, seconds: Some(seconds), gain, pairs, in_all, compared }
     }
 }
 
@@ -269,6 +323,7 @@ mod tests {
     /// A program whose time per step is a product of factors, and whose clock only runs say.
     struct Scripted {
         factors: &'static [(&'static str, f64)],
+        scatter: f64,
         run_time: Duration,
         runs: Vec<Vec<&'static str>>,
     }
@@ -282,7 +337,7 @@ mod tests {
                 return Ok(Ended::Failed(1, "Traceback\nRuntimeError: no compiler\n\n".to_owned()));
             }
             // Alike, but not the same.
-            let noise = 1.0 + 0.002 * (self.runs.len() % 3) as f64;
+            let noise = 1.0 + self.scatter * (self.runs.len() % 3) as f64;
             let seconds = 0.1 * noise * ids.iter().filter_map(factor).product::<f64>();
             let applied = ids.iter().filter(|id| factor(id).is_some()).map(|id| (*id).to_owned()).collect();
             let loss = if ids.contains(&"gc") { "loss 9.0" } else { "loss 2.0" };
@@ -300,7 +355,14 @@ mod tests {
 
     fn tried(ids: &[&str], limits: &Limits) -> (Vec<Tried>, Scripted) {
         let mut program = Scripted {
-            factors: &[("fused_optimizer", 0.5), ("tf32", 0.8), ("pinned", 1.001), ("empty_cache", 1.25), ("gc", 0.5)],
+            factors: &[
+                ("fused_optimizer", 0.5),
+                ("tf32", 0.8),
+                ("pinned", 1.001),
+                ("empty_cache", 1.25),
+                ("anomaly", 0.5),
+            ],
+            scatter: 0.002,
             run_time: Duration::from_secs(5),
             runs: Vec::new(),
         };
@@ -329,7 +391,7 @@ mod tests {
         assert!((tried[2].in_all - 2.5).abs() < 0.02 && (tried[3].in_all - 2.5).abs() < 0.02);
         assert_eq!(tried[0].compared, Some(Compared::Equal));
         assert_eq!(program.runs.len(), 24);
-        assert_eq!(program.runs[..4], [vec![], vec!["fused_optimizer"], vec![], vec!["fused_optimizer"]]);
+        assert_eq!(program.runs[..4], [vec![], vec!["fused_optimizer"], vec!["fused_optimizer"], vec![]]);
         assert_eq!(program.runs[6..8], [vec!["fused_optimizer"], vec!["fused_optimizer", "pinned"]]);
         assert_eq!(program.runs[23], ["fused_optimizer", "tf32", "empty_cache"]);
     }
@@ -338,7 +400,7 @@ mod tests {
     fn what_does_not_apply_or_fails_takes_one_run() {
         let all = [Results::Same, Results::Rounding];
         let (tried, program) =
-            tried(&["launch_blocking", "persistent", "compile", "fused_optimizer"], &limits(600, &all));
+            tried(&["launch_blocking", "fragmentation", "compile", "fused_optimizer"], &limits(600, &all));
         assert_eq!(
             outcomes(&tried),
             [
@@ -350,15 +412,38 @@ mod tests {
         );
         // The first unchanged run serves the last remedy.
         assert_eq!(program.runs.len(), 8);
-        assert_eq!(program.runs[..4], [vec![], vec!["persistent"], vec!["compile"], vec!["fused_optimizer"]]);
+        assert_eq!(program.runs[..4], [vec![], vec!["fragmentation"], vec!["compile"], vec!["fused_optimizer"]]);
     }
 
     #[test]
     fn the_budget_and_the_kind_decide_what_is_tried() {
-        let (tried, program) = tried(&["fused_optimizer", "tf32", "pinned"], &limits(40, &[Results::Same]));
+        let (tried, program) = tried(&["anomaly", "tf32", "pinned"], &limits(40, &[Results::Same]));
         assert_eq!(outcomes(&tried), [Outcome::Helps, Outcome::NoTime, Outcome::NotAllowed]);
         assert_eq!(tried[1].candidate.remedy.id, "pinned");
         assert_eq!(program.runs.len(), 6);
+    }
+
+    #[test]
+    fn pairs_go_on_until_the_gain_is_known_or_the_time_is_up() {
+        let pairs = |ids: &[&str], scatter, seconds| {
+            let mut program = Scripted {
+                factors: &[("anomaly", 0.5), ("pinned", 1.0), ("empty_cache", 1.3)],
+                scatter,
+                run_time: Duration::from_secs(5),
+                runs: Vec::new(),
+            };
+            let candidates: Vec<_> = ids.iter().map(|id| Candidate::of(Remedy::named(id).unwrap())).collect();
+            let limits = Limits { pairs: 12, ..limits(seconds, &[Results::Same]) };
+            match try_all(&mut program, &candidates, &limits, &mut |_, _| Ok(())).unwrap() {
+                End::Tried(all) => all.iter().map(|tried| tried.pairs).collect::<Vec<_>>(),
+                End::Unmeasured(ended) => panic!("{ended:?}"),
+            }
+        };
+        assert_eq!(pairs(&["anomaly", "pinned", "empty_cache"], 0.002, 10_000), [5, 3, 3]);
+        assert_eq!(pairs(&["anomaly"], 0.2, 10_000), [12]);
+        // The first of two gets half of the time, and the second what is left.
+        assert_eq!(pairs(&["anomaly", "pinned"], 0.2, 170), [8, 9]);
+        assert_eq!(pairs(&["anomaly"], 0.2, 42), [4]);
     }
 
     #[test]
@@ -374,7 +459,12 @@ mod tests {
         for (allowed, wanted) in
             [(vec![Results::Same], Outcome::ChangesResults), (vec![Results::Same, Results::Behavior], Outcome::Helps)]
         {
-            let mut program = Scripted { factors: &[("gc", 0.5)], run_time: Duration::from_secs(5), runs: Vec::new() };
+            let mut program = Scripted {
+                factors: &[("gc", 0.5)],
+                scatter: 0.002,
+                run_time: Duration::from_secs(5),
+                runs: Vec::new(),
+            };
             let end =
                 try_all(&mut program, std::slice::from_ref(&candidate), &limits(600, &allowed), &mut |_, _| Ok(()));
             let End::Tried(all) = end.unwrap() else { panic!("not measured") };

@@ -23,6 +23,13 @@ class Fix(TypedDict):
     then: Optional[str]
 
 
+class MeasuredGain(TypedDict):
+    gain: float
+    low: float
+    high: float
+    at_unix_ns: int
+
+
 class Remedy(TypedDict):
     id: str
     text: str
@@ -34,6 +41,7 @@ class Remedy(TypedDict):
     high: Optional[float]
     link: Optional[str]
     outside: bool
+    measured: Optional[MeasuredGain]
 
 
 class Basis(TypedDict):

@@ -144,7 +144,7 @@ wire! {
     }
     RemedyOf {
         id: String, text: String, at: Option<String>, results: String, certainty: String, speedup: Option<f64>, low: Option<f64>,
-        high: Option<f64>, link: Option<String>, outside: bool,
+        high: Option<f64>, link: Option<String>, outside: bool, measured: Option<serde_json::Value>,
     }
     Fix {
         kind: String, action: String, because: Option<String>, speedup: f64, low: f64, high: f64, then: Option<String>,

@@ -1,8 +1,9 @@
 //! Remedies of programs whose kernels have names of real ones: what is recognized, and what must not be said.
 
 use crate::support::{Scenario, gpu};
+use gpuwhy_report::history::{Measured, arguments, program};
 use gpuwhy_report::run::Report;
-use gpuwhy_report::run::remedies::remedy;
+use gpuwhy_report::run::remedies::{remedy, tried_as};
 use gpuwhy_trace::record::{Device, MemoryKind};
 use profiler_core::attribution::leaf::Cause;
 
@@ -288,4 +289,58 @@ fn elements_of_eight_bytes_beside_doubles_are_doubles() {
     let low = |other: &str| least(&computing(&[(DOUBLES, 300), (HALF_PRODUCT, 10), (other, 300)]), "fp64");
     assert!(low(UNNAMED) > low(LONGS), "{:?} and {:?}", low(UNNAMED), low(LONGS));
     assert!(!ids(&computing(&[(UNNAMED, 300), (HALF_PRODUCT, 300)])).contains(&"fp64"));
+}
+
+/// A line of the history about the program of [`Scenario`].
+fn tried(report: &Report, remedy: &str, (gain, low, high): (f64, f64, f64)) -> Measured {
+    Measured {
+        at_ns: 1_795_703_260_651_223_400,
+        host: report.process.host.clone(),
+        program: program(&report.process.command),
+        arguments: arguments(&report.process.command),
+        remedy: remedy.to_owned(),
+        gain,
+        low,
+        high,
+        pairs: 5,
+        ..Measured::default()
+    }
+}
+
+#[test]
+fn measured_gains_take_the_place_of_estimates() {
+    let plain = computing(&[(FP32_CONVOLUTION, 500), (FP32_PRODUCT, 300), (LAYOUT, 300)]);
+    let all = ids(&plain);
+    assert!(all.len() >= 3, "{all:?}");
+    let (first, last) = (all[0], all[all.len() - 1]);
+    let mut report = plain.clone();
+    report.apply_measured(&[tried(&plain, last, (9.5, 9.0, 9.9)), tried(&plain, first, (1.01, 0.99, 1.02))]);
+    let found = ids(&report);
+    assert_eq!((found[0], found[found.len() - 1]), (last, first), "{found:?}");
+    let words = "Measured 9.50x (9.00x to 9.90x) by gpuwhy try on 2026-11-26.";
+    assert!(report.bottleneck.recommendation.contains(words), "{}", report.bottleneck.recommendation);
+    let further = report.bottleneck.further_remedies();
+    let useless = &plain.bottleneck.remedies[0].text;
+    assert!(!further.iter().any(|text| text.contains(useless)), "{further:?}");
+    let full = report.full().replace('\n', " ");
+    assert!(full.contains("Not advised, as they make no difference:"), "{full}");
+    assert!(!report.summary().contains("Not advised"));
+
+    // Nothing is left, and what is said of the rest stays.
+    let mut report = plain.clone();
+    let lines: Vec<_> = all.iter().map(|id| tried(&plain, id, (1.0, 0.9, 1.1))).collect();
+    report.apply_measured(&lines);
+    assert!(report.bottleneck.recommendation.starts_with("No remedy is left"), "{}", report.bottleneck.recommendation);
+    assert_eq!(ids(&report).len(), all.len());
+
+    // Those of another host say nothing.
+    let mut report = plain.clone();
+    let other = Measured { host: "other".to_owned(), ..tried(&plain, last, (9.5, 9.0, 9.9)) };
+    report.apply_measured(&[other]);
+    assert_eq!(report.bottleneck, plain.bottleneck);
+}
+
+#[test]
+fn both_updates_of_optimizers_have_the_same_measurement() {
+    assert_eq!((tried_as("foreach_fused"), tried_as("pinned")), ("fused_optimizer", "pinned"));
 }

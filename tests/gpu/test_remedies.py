@@ -8,6 +8,7 @@ import io
 import json
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -183,7 +184,7 @@ class Page(unittest.TestCase):
         self.assertIn("| host | `saved_steps` | every fiftieth step | `save_less` | `tf32` |  | 2.00x (2.00..2.00) |", text)
         self.assertIn("| control | `rate_limited` | none | none | none |  |  |  |  |", text)
         self.assertIn("| `saved_steps` | right remedy, said tf32 |  |", text)
-        self.assertIn("| `tf32_training` | `tf32` | 2.00x | 2.10x (2.00..2.20) | +5.0% |", text)
+        self.assertIn("| `tf32_training` | `tf32` | 2.00x (2.00..2.00) | 2.10x (2.00..2.20) | +5.0% | yes |", text)
 
     def test_without_rows_there_is_no_page(self) -> None:
         with mock.patch.object(sys, "argv", ["remedy_gains.py", "--docs", str(self.folder / "x.md"), str(self.folder / "none")]), \
@@ -263,8 +264,46 @@ class Runs(unittest.TestCase):
             lines = list(remedies.from_outside("tf32_training").function(self.suite))
         self.assertEqual([line.status for line in lines], [Status.PASS], lines)
         found = self.suite.recorded("tried")[0]
-        self.assertEqual((found["tried"], found["bare_before"], found["bare_after"]), (2.05, [10.0] * 2, [20.0] * 2))
+        self.assertEqual((found["tried"], found["bare_before"], found["bare_after"]), (2.05, [10.0] * 5, [20.0] * 5))
         self.assertAlmostEqual(remedy_gains.difference(found), 0.025)
+        self.assertIn("2.00x (2.00 to 2.00) by hand, from outside 2.05x", lines[0].detail)
+
+    def test_gains_by_hand_are_those_of_pairs(self) -> None:
+        found = {"bare_before": [10.0, 20.0, 10.0], "bare_after": [20.0, 42.0, 19.0], "tried": 2.2, "tried_low": 2.05, "tried_high": 2.3}
+        self.assertEqual((remedy_gains.by_hand(found), remedy_gains.hand_interval(found)), (2.0, (1.9, 2.1)))
+        self.assertTrue(remedy_gains.overlap(found))
+        self.assertFalse(remedy_gains.overlap({**found, "tried_low": 2.15}))
+        self.assertIsNone(remedy_gains.overlap({**found, "tried_low": None}))
+
+    def test_programs_run_one_after_the_other_while_none_loads(self) -> None:
+        # Each says when it starts to load, has its turn, and ends.
+        script = """if True:
+            import sys, time, types
+            sys.path.insert(0, sys.argv[1])
+            torch = sys.modules["torch"] = types.ModuleType("torch")
+            torch.cuda = types.SimpleNamespace(synchronize=lambda: None)
+            import fixes
+            def say(what): print(what, flush=True); open(sys.argv[3], "a").write(what + "\\n")
+            with fixes.turn(sys.argv[2], False) as ready:
+                say("load")
+                ready()
+                say("begin")
+                time.sleep(0.01)
+                say("end")
+        """
+        turn, said = self.folder / "turn", self.folder / "said"
+        words = [sys.executable, "-c", script, str(FIXES.parent), str(turn), str(said)]
+        running = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(4)]
+        self.assertEqual([process.wait() for process in running], [0] * 4)
+        lines = said.read_text().split()
+        self.assertEqual(turn.stat().st_size, 4)
+        loaded = 0
+        while lines:
+            count = lines.index("begin")
+            loaded += count
+            self.assertEqual(lines[:3 * count], ["load"] * count + ["begin", "end"] * count)
+            lines = lines[3 * count:]
+        self.assertEqual(loaded, 4)
 
     def test_an_answer_without_a_gain_says_why(self) -> None:
         self.assertEqual(remedies.tried(json.dumps(ANSWER), "tf32_matmul")["tried"], 2.05)

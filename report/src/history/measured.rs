@@ -2,6 +2,8 @@
 
 use gpuwhy_trace::json_text::Object;
 
+use super::{hash, program};
+
 /// Version of a line. Fields may be added within it.
 const VERSION: u64 = 1;
 /// Start of every line.
@@ -16,8 +18,10 @@ pub struct Measured {
     pub host: String,
     /// Version of gpuwhy that measured it.
     pub version: String,
-    /// The program, as [`super::Run::program`] names it; its arguments may hold secrets.
+    /// The program, as [`super::Run::program`] names it.
     pub program: String,
+    /// A hash of its arguments, which may hold secrets.
+    pub arguments: u64,
     /// Name of the remedy.
     pub remedy: String,
     /// Remedies that it built on.
@@ -41,6 +45,7 @@ impl Measured {
             .text("host", &self.host)
             .text("version", &self.version)
             .text("program", &self.program)
+            .number("arguments", self.arguments)
             .text("remedy", &self.remedy)
             .texts("on_top_of", self.on_top_of.iter().map(String::as_str))
             .share("gain", self.gain)
@@ -56,9 +61,17 @@ impl Measured {
     }
 }
 
-/// The last measured gain of `remedy` for `program` on `host`; `None` if it was never tried there.
-pub fn measured<'a>(lines: &'a [Measured], program: &str, host: &str, remedy: &str) -> Option<&'a Measured> {
-    let alike = |line: &&Measured| line.remedy == remedy && line.host == host && line.program == program;
+/// The hash of a command's arguments.
+pub fn arguments(command: &[String]) -> u64 {
+    hash(&command.get(1..).unwrap_or_default().join("\0"))
+}
+
+/// The last measured gain of `remedy` for this command on `host`; `None` if it was never tried there.
+pub fn measured<'a>(lines: &'a [Measured], command: &[String], host: &str, remedy: &str) -> Option<&'a Measured> {
+    let (program, arguments) = (program(command), arguments(command));
+    let alike = |line: &&Measured| {
+        line.remedy == remedy && line.host == host && line.program == program && line.arguments == arguments
+    };
     lines.iter().filter(alike).max_by_key(|line| line.at_ns)
 }
 
@@ -75,6 +88,7 @@ mod read {
         host: String,
         version: String,
         program: String,
+        arguments: u64,
         remedy: String,
         on_top_of: Vec<String>,
         gain: f64,
@@ -89,8 +103,8 @@ mod read {
             if line.gpuwhy_measured != VERSION {
                 return Err(serde::de::Error::custom(format!("version {}, known is {VERSION}", line.gpuwhy_measured)));
             }
-            let Line { at_ns, host, version, program, remedy, on_top_of, gain, low, high, pairs, .. } = line;
-            Ok(Self { at_ns, host, version, program, remedy, on_top_of, gain, low, high, pairs })
+            let Line { at_ns, host, version, program, arguments, remedy, on_top_of, gain, low, high, pairs, .. } = line;
+            Ok(Self { at_ns, host, version, program, arguments, remedy, on_top_of, gain, low, high, pairs })
         }
     }
 }
@@ -101,8 +115,19 @@ mod tests {
     use crate::history::Run;
 
     fn line(at_ns: u64, host: &str, script: &str, remedy: &str) -> Measured {
-        let program = format!("python {script}");
-        Measured { at_ns, host: host.to_owned(), program, remedy: remedy.to_owned(), ..Measured::default() }
+        let (command, host, remedy) = (command(&[script]), host.to_owned(), remedy.to_owned());
+        Measured {
+            at_ns,
+            host,
+            program: program(&command),
+            arguments: arguments(&command),
+            remedy,
+            ..Measured::default()
+        }
+    }
+
+    fn command(words: &[&str]) -> Vec<String> {
+        ["python3"].iter().chain(words).map(|&word| word.to_owned()).collect()
     }
 
     #[test]
@@ -115,8 +140,9 @@ mod tests {
             line(5, "a", "other.py", "pinned"),
             line(6, "a", "train.py", "gc"),
         ];
-        assert_eq!(measured(&lines, "python train.py", "a", "pinned"), Some(&lines[1]));
-        assert_eq!(measured(&lines, "python train.py", "b", "gc"), None);
+        assert_eq!(measured(&lines, &command(&["train.py"]), "a", "pinned"), Some(&lines[1]));
+        assert_eq!(measured(&lines, &command(&["train.py"]), "b", "gc"), None);
+        assert_eq!(measured(&lines, &command(&["train.py", "--small"]), "a", "pinned"), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! the data for the comparison: a representative step by cause, some step durations for the rank test of
 //! [`crate::diff`], and the kernels that ran. The storage of the lines is not part of this module.
 
+mod apply;
 mod compare;
 mod measured;
 #[cfg(feature = "serde")]
@@ -12,10 +13,10 @@ mod read;
 mod text;
 
 pub use compare::{EARLIER_RUNS, Judged, Like, StepTrend, Unlike, judged};
-pub use measured::{Measured, measured};
+pub use measured::{Measured, arguments, measured};
 #[cfg(feature = "serde")]
 pub use read::BadLine;
-pub use text::{date, text};
+pub use text::text;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -161,24 +162,7 @@ impl Run {
 
     /// The program: the name of its file, and for a Python interpreter the following script or module.
     pub fn program(&self) -> String {
-        let base = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
-        let Some(first) = self.command.first() else { return "unknown program".to_owned() };
-        let program = base(first);
-        if !["python", "pypy"].iter().any(|name| program.starts_with(name)) {
-            return program;
-        }
-        let mut words = self.command[1..].iter();
-        while let Some(word) = words.next() {
-            match word.as_str() {
-                "-m" => return format!("python -m {}", words.next().map_or("", String::as_str)),
-                "-c" => return "python -c".to_owned(),
-                // Python options with a separate value.
-                "-W" | "-X" => drop(words.next()),
-                option if option.starts_with('-') && option.len() > 1 => {}
-                script => return format!("python {}", base(script)),
-            }
-        }
-        "python".to_owned()
+        program(&self.command)
     }
 
     /// Device with the longest step; `None` when no device has comparable steps.
@@ -220,6 +204,28 @@ impl Run {
             .objects("devices", devices)
             .end()
     }
+}
+
+/// The program that a command line runs, as [`Run::program`] names it.
+pub fn program(command: &[String]) -> String {
+    let base = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
+    let Some(first) = command.first() else { return "unknown program".to_owned() };
+    let program = base(first);
+    if !["python", "pypy"].iter().any(|name| program.starts_with(name)) {
+        return program;
+    }
+    let mut words = command[1..].iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "-m" => return format!("python -m {}", words.next().map_or("", String::as_str)),
+            "-c" => return "python -c".to_owned(),
+            // Python options with a separate value.
+            "-W" | "-X" => drop(words.next()),
+            option if option.starts_with('-') && option.len() > 1 => {}
+            script => return format!("python {}", base(script)),
+        }
+    }
+    "python".to_owned()
 }
 
 impl DeviceRun {

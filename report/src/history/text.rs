@@ -6,26 +6,11 @@ use profiler_core::attribution::leaf::Cause;
 
 use super::{Judged, Run, StepTrend, Unlike};
 use crate::diff::{RUNS_DIFFER, StepChange};
-use crate::text_format::{Page, Style, counted, duration, percent, shortened, wrapped};
+use crate::text_format::{Page, Style, counted, date, duration, percent, shortened, wrapped};
 use crate::words;
 
 /// Width of the columns before the causes.
 const FIXED: usize = 18 + 8 + 9 + 9 + 2 + 14;
-
-/// Formats a time in UTC, to the minute, such as `2026-11-23 09:41`; uses the algorithm `civil_from_days` of
-/// Howard Hinnant ("chrono-compatible low-level date algorithms", 2013).
-pub fn date(nanos: u64) -> String {
-    let minutes = nanos / 60_000_000_000;
-    let (days, minute) = (minutes / 1_440 + 719_468, minutes % 1_440);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", minute / 60, minute % 60)
-}
 
 /// Formats the newest `rows` of `runs`, which belong to one program and are sorted oldest first, and the
 /// result for the newest.
@@ -138,21 +123,5 @@ fn because(why: Unlike) -> String {
         }
         Unlike::NoSteps => "it or the run before has too few steps that repeat".to_owned(),
         Unlike::Steps => "its steps hold another number of operations than those of the run before".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::date;
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        let at = |seconds: u64| date(seconds * 1_000_000_000);
-        assert_eq!(at(0), "1970-01-01 00:00");
-        assert_eq!(at(951_782_399), "2000-02-28 23:59");
-        assert_eq!(at(951_782_400), "2000-02-29 00:00");
-        assert_eq!(at(951_868_800), "2000-03-01 00:00");
-        assert_eq!(at(1_767_225_599), "2025-12-31 23:59");
-        assert_eq!(date(u64::MAX), "2554-07-21 23:34");
     }
 }

@@ -40,15 +40,16 @@ mod untraced;
 mod waits;
 
 pub use bottleneck::bottleneck_of;
+pub(crate) use bottleneck::lead;
 pub use live_state::{STARTING_UP, WINDOWS_KEPT};
 pub(crate) use model::loss_sentence;
 pub use model::{
     ApiRow, Awaited, Bottleneck, BurstRow, BurstTable, CallLineRow, CaptureRow, CaptureTable, CauseRow, Certainty,
     ComputeLimits, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject, GridClass,
     HostReport, KernelGeometry, KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LaunchSite, LibraryRow, LineRow,
-    LockHolderRow, MemoryReport, MemoryRow, NamedLimits, PeakBy, PhaseRow, PlanStep, RangeRow, RangesReport, Ranked,
-    RecoverableBy, Remedy, Report, Results, RunPart, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps,
-    Untraced,
+    LockHolderRow, MeasuredGain, MemoryReport, MemoryRow, NamedLimits, PeakBy, PhaseRow, PlanStep, RangeRow,
+    RangesReport, Ranked, RecoverableBy, Remedy, Report, Results, RunPart, SMALLEST_GAIN, SampledTime, Sequence,
+    StepBasis, StepMeaning, TypicalSteps, Untraced, helps,
 };
 pub use price::{RunCost, Saving};
 

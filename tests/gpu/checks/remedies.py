@@ -35,13 +35,12 @@ from trace_report import Trace, largest
 SIZE = 14
 # Time needed by a program that has to start its group, seconds.
 CREDIT = 30.0
-# Pairs of runs of `gpuwhy try`, and the length of a run of its program, which ends by itself.
-PAIRS, TRY_SECONDS = 2, 1.5
-# Pairs of runs by hand beside it.
-TRY_ROUNDS = 2
+# Pairs of runs of `gpuwhy try`, and the length of a run of its program, which ends by itself. As many pairs by hand run
+# in between.
+PAIRS, TRY_SECONDS = 5, 0.6
 # Time for each of `gpuwhy try`, seconds: their programs load at the same time and take turns, so all of them together have
 # the sum. Each is given more, because it counts the time in which its program waits.
-TRY_LIMIT, TRY_BUDGET = 20.0, "900s"
+TRY_LIMIT, TRY_BUDGET = 25.0, "900s"
 
 
 def plans(suite: Suite, name: str) -> dict[str, Plan]:
@@ -112,8 +111,13 @@ GROUP = Group("remedies", plans, list(REMEDIES), SIZE)
 
 def by_hand(suite: Suite, name: str) -> dict[str, Plan]:
     case = REMEDIES[name]
-    found = runs(case, *WARM)
+    found = runs(case, *WARM, "--turn", str(turns(suite)), "--loaded")
     return {role: found[role] for role in ("before", "after")}
+
+
+def turns(suite: Suite) -> pathlib.Path:
+    """The file by which programs take turns; see `fixes.turn`."""
+    return suite.scratch / "turn"
 
 
 HAND = Group("remedies.try", by_hand, TRIED, len(TRIED))
@@ -143,7 +147,7 @@ def tried(printed: str, remedy: str) -> dict:
 
 
 class Tries:
-    """The programs of all chosen checks, by hand in turns and then from outside at the same time."""
+    """The programs of all chosen checks, from outside, and by hand in between: a host that becomes slower affects both."""
 
     def __init__(self) -> None:
         self.rates: dict[str, dict[str, list[float]]] = {}
@@ -155,33 +159,47 @@ class Tries:
         if self.rates or self.errors:
             return
         names = [name for name in TRIED if f"remedies.try.{name}" in suite.selected]
+        ready: dict[str, dict[str, Prepared]] = {}
         for name in names:
             try:
-                programs = HAND.take(suite, name)
-                try:
-                    self.rates[name] = self.hand(programs)
-                finally:
-                    finish_all(programs.values())
+                ready[name] = HAND.take(suite, name)
             except (Missing, Failed) as error:
                 self.errors[name] = error
-        turn, began = suite.scratch / "turn", time.monotonic()
+        turn, began = turns(suite), time.monotonic()
+        turn.touch()
         started: dict[str, tuple[subprocess.Popen, pathlib.Path]] = {
-            name: suite.start(f"try-{name}", command(suite, name, turn), Mode.BARE) for name in self.rates}
+            name: suite.start(f"try-{name}", command(suite, name, turn), Mode.BARE) for name in ready}
         try:
+            for number in range(PAIRS):
+                self.wait(turn, 2 * number * len(ready), [process for process, _ in started.values()])
+                for name in ready:
+                    self.hand(name, ready[name], number)
             for name, (process, folder) in started.items():
                 self.runs[name] = suite.finish(process, folder, began, TRY_LIMIT * len(started))
         finally:
             for process, _ in started.values():
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGTERM)
+            for programs in ready.values():
+                finish_all(programs.values())
 
     @staticmethod
-    def hand(programs: dict[str, Prepared]) -> dict[str, list[float]]:
-        found: dict[str, list[float]] = {role: [] for role in programs}
-        for _ in range(TRY_ROUNDS):
-            for role, program in programs.items():
-                found[role].append(rate(program.turn()))
-        return found
+    def wait(turn: pathlib.Path, many: int, tries: list[subprocess.Popen]) -> None:
+        """Waits until this many runs of `gpuwhy try` had their turn: a pair by hand is near each pair from outside."""
+        while turn.stat().st_size < many and any(process.poll() is None for process in tries):
+            time.sleep(0.05)
+
+    def hand(self, name: str, programs: dict[str, Prepared], number: int) -> None:
+        """A pair of runs by hand: without, with, and then with, without."""
+        roles = list(programs)
+        if name in self.errors:
+            return
+        found = self.rates.setdefault(name, {role: [] for role in roles})
+        try:
+            for role in roles if number % 2 == 0 else roles[::-1]:
+                found[role].append(rate(programs[role].turn()))
+        except Failed as error:
+            self.errors[name] = error
 
 
 TRIES = Tries()
@@ -211,9 +229,15 @@ def from_outside(name: str) -> Check:
         suite.record("tried", found)
         apart = remedy_gains.difference(found)
         hand = remedy_gains.by_hand(found)
+        low, high = remedy_gains.hand_interval(found)
         error = run.stderr.strip().splitlines()[-1:] if apart is None else []
-        got = f"{found['tried']:.2f}x, {apart:+.1%}" if apart is not None else f"{found['why']}; {run.ending()} {' '.join(error)}"
-        yield expect(title, apart is not None and abs(apart) <= remedy_gains.SAME, f"{remedy}: {hand:.2f}x by hand, from outside {got}")
+        got = f"{found['why']}; {run.ending()} {' '.join(error)}"
+        if apart is not None:
+            both = "intervals overlap" if remedy_gains.overlap(found) else "intervals apart"
+            got = f"{found['tried']:.2f}x ({found['tried_low']:.2f} to {found['tried_high']:.2f}), {apart:+.1%}, {both}"
+        yield expect(
+            title, apart is not None and abs(apart) <= remedy_gains.SAME,
+            f"{remedy}: {hand:.2f}x ({low:.2f} to {high:.2f}) by hand, from outside {got}")
 
     # The first one measures all of them.
     return Check(title, check, credit=60.0)

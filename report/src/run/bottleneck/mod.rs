@@ -177,17 +177,33 @@ fn without_ranking<'a>(
 const NO_REMEDY: &str = "The GPU is busy. No remedy is known for the kernels above; `gpuwhy kernels` tells what limits each \
                          of them.";
 
+/// For programs that no remedy helped.
+const ALL_TRIED: &str = "No remedy is left: what gpuwhy try measured makes no difference.";
+
+/// True if it makes one grid of many, which the plan says.
+fn joins(remedies: &[Remedy]) -> bool {
+    remedies.first().is_some_and(|first| first.id == "batch_grids")
+}
+
+/// The first remedy with its gain: the begin of a recommendation.
+pub(crate) fn lead(cause: Cause, remedies: &[Remedy]) -> String {
+    let advised: Vec<Remedy> = remedies.iter().filter(|remedy| remedy.is_advised()).cloned().collect();
+    let Some(text) = remedies::first_sentences(&advised) else {
+        return if remedies.is_empty() { NO_REMEDY } else { ALL_TRIED }.to_owned();
+    };
+    if let Some(first) = advised.first()
+        && (cause == Cause::GpuCompute || remedies::is_about_kernels(first) || first.measured.is_some())
+        && let Some(gain) = first.gain().filter(|_| first.measured.is_some() || !joins(&advised))
+    {
+        return text.replacen(&first.text, &format!("{} {gain}", first.text), 1);
+    }
+    text
+}
+
 /// The first remedy, and what a GPU-bound program gains elsewhere.
 fn recommendation(cause: Cause, remedies: &[Remedy], devices: &[DeviceReport], stretched: bool) -> String {
-    let mut text = remedies::first_sentences(remedies).unwrap_or_else(|| NO_REMEDY.to_owned());
-    let joins = remedies.first().is_some_and(|first| first.id == "batch_grids");
-    if let Some(first) = remedies.first()
-        && (matches!(cause, Cause::GpuCompute) || remedies::is_about_kernels(first))
-        && let Some(gain) = first.gain().filter(|_| !joins)
-    {
-        text = text.replacen(&first.text, &format!("{} {gain}", first.text), 1);
-    }
-    if cause == Cause::GpuCompute && !joins {
+    let mut text = lead(cause, remedies);
+    if cause == Cause::GpuCompute && !joins(remedies) {
         text += &match stretched {
             true => graphs::STRETCHED.to_owned(),
             false => graphs::beside_compute(evidence::beside_compute(devices)),

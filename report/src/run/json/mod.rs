@@ -122,6 +122,7 @@ document! {
         high: from.interval.map(|(_, high)| high),
         link: from.link,
         outside: from.outside,
+        measured: from.measured,
     }
     from: PlanStep {
         kind: from.kind,

@@ -46,12 +46,20 @@ impl Bottleneck {
     /// Remedies that a short report shows in addition to `recommendation`, with their gains.
     pub fn further_remedies(&self) -> Vec<String> {
         let said = |remedy: &&Remedy| !self.recommendation.contains(remedy.text.get(1..).unwrap_or_default());
-        let further = self.remedies.iter().take(REMEDIES_SHOWN).skip(1).filter(said);
+        let further =
+            self.remedies.iter().filter(|remedy| remedy.is_advised()).take(REMEDIES_SHOWN).skip(1).filter(said);
         let sentence = |remedy: &Remedy| match remedy.gain() {
             Some(gain) => format!("{} {gain}", remedy.text),
             None => remedy.text.clone(),
         };
         further.map(sentence).collect()
+    }
+
+    /// Sentence about remedies that were tried and make no difference; `None` if there are none.
+    pub fn without_gain(&self) -> Option<String> {
+        let tried = self.remedies.iter().filter(|remedy| !remedy.is_advised());
+        let tried: Vec<_> = tried.filter_map(|of| Some(format!("{} {}", of.id, of.measured?.words()))).collect();
+        (!tried.is_empty()).then(|| format!("Not advised, as they make no difference: {}.", tried.join("; ")))
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) use limits::loss_sentence;
 pub use limits::{ComputeLimits, NamedLimits};
 pub use memory::{MemoryReport, MemoryRow, PeakBy};
 pub use ranges::{RangeRow, RangesReport};
-pub use remedy::{Certainty, Remedy, Results};
+pub use remedy::{Certainty, MeasuredGain, Remedy, Results, SMALLEST_GAIN, helps};
 pub use sequence::{Sequence, StepMeaning};
 
 use gpuwhy_trace::completeness::Completeness;

@@ -3,7 +3,8 @@
 use gpuwhy_trace::named;
 use profiler_core::whatif::WORTH_SHOWING;
 
-use crate::words::faster;
+use crate::text_format::date;
+use crate::words::{capitalized, faster};
 
 named! {
     /// What a remedy changes in the results of the program.
@@ -63,11 +64,58 @@ pub struct Remedy {
     pub link: Option<&'static str>,
     /// True if it can be applied without a change of the program.
     pub outside: bool,
+    /// The gain of this program that `gpuwhy try` measured; `None` if it was not tried, or the history was not asked.
+    pub measured: Option<MeasuredGain>,
+}
+
+/// Smallest gain that counts as one.
+pub const SMALLEST_GAIN: f64 = 1.03;
+
+/// True if a gain with this lower end of its interval counts as one.
+pub fn helps(gain: f64, low: f64) -> bool {
+    low > 1.0 && gain >= SMALLEST_GAIN
+}
+
+/// A gain that `gpuwhy try` measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct MeasuredGain {
+    /// Time per step without the remedy divided by that with it.
+    pub gain: f64,
+    /// Lower end of its interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Time of the measurement, nanoseconds since the Unix epoch.
+    pub at_unix_ns: u64,
+}
+
+impl MeasuredGain {
+    /// True if the program is faster with the remedy.
+    pub fn helps(&self) -> bool {
+        helps(self.gain, self.low)
+    }
+
+    /// `measured 1.79x (1.75x to 1.83x) by gpuwhy try on 2026-11-26`.
+    pub fn words(&self) -> String {
+        let Self { gain, low, high, at_unix_ns } = self;
+        let date = date(*at_unix_ns);
+        let day = date.split(' ').next().unwrap_or_default();
+        format!("measured {gain:.2}x ({low:.2}x to {high:.2}x) by gpuwhy try on {day}")
+    }
 }
 
 impl Remedy {
+    /// False if it was measured to make no difference.
+    pub fn is_advised(&self) -> bool {
+        self.measured.is_none_or(|measured| measured.helps())
+    }
+
     /// Sentence about the gain; `None` if nothing predicts it or it is too small to be shown.
     pub fn gain(&self) -> Option<String> {
+        if let Some(measured) = self.measured {
+            return Some(format!("{}.", capitalized(&measured.words())));
+        }
         let speedup = self.speedup.filter(|&speedup| speedup >= WORTH_SHOWING)?;
         let could = if self.certainty == Certainty::Guess { "may" } else { "could" };
         Some(match self.interval {

@@ -200,6 +200,7 @@ fn finished(candidate: Candidate) -> Remedy {
         interval: gain.and_then(|gain| gain.interval),
         link: entry.link,
         outside: entry.outside,
+        measured: None,
     }
 }
 

@@ -84,6 +84,11 @@ impl RemedyEntry {
     }
 }
 
+/// Name under which `gpuwhy try` has the change: two remedies have the same.
+pub fn tried_as(id: &str) -> &str {
+    if id == "foreach_fused" { "fused_optimizer" } else { id }
+}
+
 pub(super) const TUNING: Option<&str> = Some("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html");
 pub(super) const CUDA_NOTES: Option<&str> = Some("https://docs.pytorch.org/docs/stable/notes/cuda.html");
 pub(super) const MATRICES: Option<&str> =

@@ -41,6 +41,9 @@ pub(super) fn short(report: &Report, style: Style) -> String {
 pub(super) fn full(report: &Report, kernels: usize, style: Style) -> String {
     let mut page = Page::new(style);
     first_screen(&mut page, report);
+    if let Some(sentence) = report.bottleneck.without_gain() {
+        wrapped(&mut page, "", &sentence);
+    }
     details::write(&mut page, report, hidden_evidence(&report.bottleneck));
     tables::write(&mut page, report, kernels);
     page.into_text()

@@ -128,18 +128,45 @@ def measure(work: Work, steps: int | None, seconds: float, warm: float) -> None:
             work.end()
 
 
-@contextlib.contextmanager
-def turn(file: str | None) -> Iterator[None]:
-    """Waits until no other program has its turn. The lock ends with the process, and its children do not inherit it."""
-    if file is None:
-        yield
-        return
-    import torch
+# Bytes of the file of turns, for locks.
+LOADING, MEASURING, DEVICE = range(3)
 
-    torch.cuda.synchronize()  # creates the context
-    with open(file, "w") as lock:
-        fcntl.lockf(lock, fcntl.LOCK_EX)
-        yield
+
+@contextlib.contextmanager
+def turn(file: str | None, is_loaded: bool) -> Iterator[Callable[[], None]]:
+    """Programs with the same file load their libraries at the same time, and then run one after the other while none of
+    them loads: it would create a context, which delays every allocation on the device. Yields a function that waits for
+    the turn. Locks end with the process, and its children do not inherit them.
+
+    The file has one byte for each turn so far of a program that was not loaded before.
+    """
+    if file is None:
+        yield lambda: None
+        return
+    with open(file, "a+b", buffering=0) as held:
+
+        def lock(how: int, part: int) -> None:
+            fcntl.lockf(held, how, 1, part)
+
+        if not is_loaded:
+            # Those that have loaded measure first.
+            lock(fcntl.LOCK_EX, MEASURING)
+            lock(fcntl.LOCK_SH, LOADING)
+            lock(fcntl.LOCK_UN, MEASURING)
+
+        def ready() -> None:
+            import torch
+
+            torch.cuda.synchronize()  # creates the context
+            lock(fcntl.LOCK_SH, MEASURING)
+            lock(fcntl.LOCK_UN, LOADING)
+            lock(fcntl.LOCK_EX, LOADING)  # when no other program has it any more
+            lock(fcntl.LOCK_UN, LOADING)
+            lock(fcntl.LOCK_EX, DEVICE)
+            if not is_loaded:
+                held.write(b".")
+
+        yield ready
 
 
 @functools.cache
@@ -150,15 +177,17 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--seconds", type=float, default=1.5, help="length of the measured loop (default 1.5)")
     found.add_argument("--steps", type=int, help="run so many steps instead, and print what they computed")
     found.add_argument("--warm", type=float, default=WARM_SECONDS, metavar="SECONDS", help="start-up before the clock (default 0.2)")
-    found.add_argument("--turn", metavar="FILE", help="run only while no other program with the same FILE does; for PyTorch")
+    found.add_argument("--turn", metavar="FILE", help="run only while no other program with the same FILE loads or runs; for PyTorch")
+    found.add_argument("--loaded", action="store_true", help="the process has loaded its libraries before")
     return found
 
 
 def main() -> None:
     options = parser().parse_args()
     try:
-        build = getattr(importlib.import_module(PROGRAMS[options.program]), options.program)
-        with turn(options.turn):
+        with turn(options.turn, options.loaded) as ready:
+            build = getattr(importlib.import_module(PROGRAMS[options.program]), options.program)
+            ready()
             measure(build(options.fixed), options.steps, options.seconds, options.warm)
     except ImportError as error:
         print(f"not installed: {error}", file=sys.stderr)
