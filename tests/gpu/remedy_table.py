@@ -23,13 +23,13 @@ SHOWN = 3
 
 # Remedies that change what the GPU computes: nonsense where it has nothing to do, or does it as well as it can.
 GPU_ENTRIES = frozenset(
-    "tf32 bf16 cast_weights mixed_operands fp64 unaligned conv_cuda_cores thin_gemm wave_tail channels_last cudnn_search "
-    "depthwise conv_bias sdpa sdpa_fp32 mask_built attention_thin kv_cat fuse gelu_parts rmsnorm_parts rope_parts strided relayout "
-    "cat bias_grad norm_grad vocab_loss loss_one_block scatter index_grad sort_topk rnn_cells dequantize small_grid batch_units "
+    "tf32 bf16 cast_weights mixed_operands fp64 unaligned conv_cuda_cores thin_gemm wave_tail channels_last "
+    "conv_bias sdpa sdpa_fp32 mask_built attention_thin kv_cat fuse gelu_parts rmsnorm_parts rope_parts strided relayout "
+    "cat bias_grad norm_grad vocab_loss loss_one_block scatter index_grad sort_topk rnn_cells dequantize small_grid "
     "occupancy spills bank_conflicts uncoalesced hot_atomics foreach_fused cupy_fuse jax_bf16".split())
 # The same for what the host does for launches and reads: nonsense where the GPU always has work.
 HOST_ENTRIES = frozenset(
-    "graph compile python_overhead batch_gemms fused_optimizer read_value check_each mask_index unknown_size log_less scalar_tensor "
+    "graph compile python_overhead batch_grids fused_optimizer read_value check_each mask_index unknown_size log_less scalar_tensor "
     "timer_sync clip_norm anomaly workers more_workers pinned prefetch gc gil empty_cache".split())
 PRECISION = frozenset("tf32 bf16 fp8 jax_bf16 channels_last".split())
 # Entries that say nearly the same: who is wrong with one is wrong with the other.
@@ -99,7 +99,7 @@ REMEDIES: dict[str, Remedy] = {
     "single_attention": remedy(
         "single_attention", "attention", "bf16", "sdpa_fp32 bf16", TUNED, frozenset({"sdpa", "graph", "compile"})),
     "grown_cache": remedy(
-        "grown_cache", "attention", "room for all tokens", "kv_cat cat", TUNED, frozenset({"bf16", "tf32", "batch_units"}), seconds=0.25),
+        "grown_cache", "attention", "room for all tokens", "kv_cat cat", TUNED, frozenset({"bf16", "tf32"}), seconds=0.25),
 
     # Many elementwise kernels that could be one. One of them starts a compiler.
     "gelu_by_hand": remedy(
@@ -120,10 +120,10 @@ REMEDIES: dict[str, Remedy] = {
         "foreach_adam", "launches", "fused Adam", "foreach_fused fused_optimizer", TUNED, PRECISION, "fused_optimizer"),
     "loop_adamw": remedy(
         "loop_adamw", "launches", "fused AdamW", "fused_optimizer foreach_fused", TUNED, PRECISION, "fused_optimizer"),
-    "separate_experts": remedy("separate_experts", "launches", "bmm", "batch_gemms batch_units batch_grids", TUNED, PRECISION),
+    "separate_experts": remedy("separate_experts", "launches", "bmm", "batch_grids", TUNED, PRECISION),
     "single_samples": remedy(
-        "single_samples", "launches", "one call", "batch_units", TUNED, frozenset({"tf32", "bf16", "gc"})),
-    "lstm_cells": remedy("lstm_cells", "launches", "nn.LSTM", "rnn_cells", TUNED, frozenset({"batch_gemms", "batch_units"})),
+        "single_samples", "launches", "one call", "batch_grids", TUNED, frozenset({"tf32", "bf16", "gc"})),
+    "lstm_cells": remedy("lstm_cells", "launches", "nn.LSTM", "rnn_cells", TUNED, frozenset({"batch_grids"})),
 
     # Waiting for the GPU.
     "unsized_repeat": remedy("unsized_repeat", "waiting", "output_size", "unknown_size", TUNED, PRECISION),
@@ -146,8 +146,8 @@ REMEDIES: dict[str, Remedy] = {
 
     # Nothing to fix. What an entry says about them would be wrong, however well its patterns match.
     "tf32_small": control("tf32_small", PRECISION, TUNED),
-    "one_convolution": control("one_convolution", frozenset({"channels_last", "cudnn_search", "conv_bias", "tf32"}), TUNED),
-    "dependent_layers": control("dependent_layers", frozenset({"batch_gemms", "batch_units"}) | PRECISION, TUNED),
+    "one_convolution": control("one_convolution", frozenset({"channels_last", "conv_bias", "tf32"}), TUNED),
+    "dependent_layers": control("dependent_layers", frozenset({"batch_grids"}) | PRECISION, TUNED),
     "roof_products": control("roof_products", GPU_ENTRIES | HOST_ENTRIES, TUNED),
     "quiet_clip": control(
         "quiet_clip", frozenset({"clip_norm", "read_value", "check_each", "timer_sync", "log_less", "tf32", "channels_last"}), TUNED),

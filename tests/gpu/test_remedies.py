@@ -78,7 +78,7 @@ class Table(unittest.TestCase):
             self.assertTrue(case.is_control or case.rounds >= 5, name)
             self.assertTrue(all(re.fullmatch(r"[a-z0-9_]+", one) for one in (*case.right, *case.wrong)), name)
         self.assertLessEqual({"tf32", "bf16"}, REMEDIES["tf32_small"].wrong)
-        self.assertIn("batch_gemms", REMEDIES["dependent_layers"].wrong)
+        self.assertIn("batch_grids", REMEDIES["dependent_layers"].wrong)
         self.assertLessEqual(GPU_ENTRIES, REMEDIES["roof_products"].wrong)
 
     def test_each_fix_is_said_by_an_entry_of_the_catalogue(self) -> None:
