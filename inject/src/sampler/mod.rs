@@ -26,6 +26,7 @@ use crate::sampler::pass::{Tools, WatchedThread};
 use crate::sampler::queue::SampleBatch;
 use crate::sys::{clock, threads};
 
+mod generated;
 pub mod launchers;
 mod names;
 mod native;

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{self, StackId};
 use host_sampler::python::Frame;
+use profiler_core::attribution::is_generated;
+
+use crate::sampler::generated::GeneratedFiles;
 
 /// Maximum number of frames in the dictionary, 16 bytes each: a program that generates functions must not
 /// fill memory.
@@ -14,12 +17,13 @@ const MAX_FRAMES: usize = 1 << 18;
 #[derive(Debug)]
 pub struct PythonStacks {
     last: Option<(Arc<[Frame]>, StackId)>,
+    generated: GeneratedFiles,
 }
 
 impl PythonStacks {
     /// Creates an empty cache.
     pub fn new() -> Self {
-        Self { last: None }
+        Self { last: None, generated: GeneratedFiles::default() }
     }
 
     /// Returns the id of a stack, innermost frame first; [`StackId::NONE`] for an empty one. `None` if the
@@ -35,7 +39,9 @@ impl PythonStacks {
         }
         let mut caller = StackId::NONE;
         for Frame { function, file, line } in frames.iter().rev() {
-            let (function, file) = (dictionary.intern_name(function), dictionary.intern_name(file));
+            let operators = if is_generated(file) { self.generated.operators(file, *line) } else { None };
+            let function = dictionary.intern_name(operators.as_ref().unwrap_or(function));
+            let file = dictionary.intern_name(file);
             caller = dictionary.intern_frame(record::Frame { caller, function, file, line: *line });
         }
         self.last = Some((Arc::clone(frames), caller));

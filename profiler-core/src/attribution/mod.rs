@@ -47,7 +47,7 @@ pub use host::launch_places::LaunchPlace;
 pub use host::memory::PeakCaller;
 pub use host::sample_totals::SampleTotals;
 pub use host::stacks::{HostLine, LineId};
-pub use host::stacks::{is_native, line_of};
+pub use host::stacks::{is_generated, is_native, line_of};
 pub use host_cause::{GapSamples, GapTotals, Producer, Seen, Stratum, Subject};
 pub use host_lead::HostLead;
 pub use operation::{is_communication, is_optimizer, is_selection};

@@ -285,8 +285,11 @@ fn class_of(method: &str) -> &str {
     class.rsplit('.').next().unwrap_or(class)
 }
 
-/// `at::_ops::add_Tensor::call(...)` is `add_Tensor`.
+/// `at::_ops::add_Tensor::call(...)` is `add_Tensor`; those of generated code stay as they are.
 fn operator_of(symbol: &str) -> Option<String> {
+    if symbol.starts_with("aten.") {
+        return Some(symbol.to_owned());
+    }
     let (_, rest) = symbol.split_once("at::_ops::")?;
     rest.split("::").next().map(str::to_owned)
 }
@@ -445,6 +448,7 @@ mod tests {
     fn names_of_modules_and_operators() {
         assert_eq!(class_of("make.<locals>.Net.forward"), "Net");
         assert_eq!(operator_of("at::_ops::add_Tensor::call(at::Tensor const&)").as_deref(), Some("add_Tensor"));
+        assert_eq!(operator_of("aten.add, aten.gelu [x]").as_deref(), Some("aten.add, aten.gelu [x]"));
         assert_eq!(operator_of("at::native::add"), None);
     }
 }

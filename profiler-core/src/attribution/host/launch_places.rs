@@ -31,7 +31,8 @@ pub struct LaunchPlace {
     pub within: Option<(NameId, NameId)>,
     /// Function of the innermost frame that is the `forward` of a class: `Linear.forward`.
     pub module: Option<NameId>,
-    /// Symbol of the innermost native frame that is one of PyTorch's operators.
+    /// Symbol of the innermost native frame that is one of PyTorch's operators; in generated code, the operators that
+    /// were fused: `aten.add, aten.gelu [x, h]`.
     pub operator: Option<NameId>,
     /// Loaded file of the innermost native frame that belongs neither to CUDA's runtime and driver nor to the
     /// system.
@@ -90,6 +91,7 @@ fn place_of(frames: &[Frame], dictionary: &Dictionary) -> Option<LaunchPlace> {
         frames.iter().partition(|frame| is_native(file(frame), frame.line));
     let own = native.iter().find(|frame| !is_runtime(file(frame)));
     let operator = native.iter().find(|frame| is_operator(function(frame)));
+    let fused = python.iter().find(|frame| function(frame).starts_with("aten."));
     let line = match python.first() {
         Some(innermost) => python.iter().find(|frame| !is_library(file(frame))).unwrap_or(innermost),
         // A thread without an interpreter: the program's own code, else the operator, else the caller of
@@ -107,7 +109,7 @@ fn place_of(frames: &[Frame], dictionary: &Dictionary) -> Option<LaunchPlace> {
         line: line.line,
         within: within.map(|frame| (frame.function, frame.file)),
         module: module.map(|frame| frame.function),
-        operator: operator.map(|frame| frame.function),
+        operator: operator.or(fused).map(|frame| frame.function),
         binary: own.map(|frame| frame.file),
     })
 }
@@ -202,6 +204,17 @@ mod tests {
         assert_eq!(
             columns(&[LAUNCH, CUBLAS, ADDMM, LINEAR, CALL, MODEL, TRAIN]),
             ["/home/u/model.py:31", "Block.forward", "Linear.forward", "Linear.forward", ADDMM.1, CUBLAS.0]
+        );
+    }
+
+    #[test]
+    fn generated_code_shows_the_model_and_the_fused_operators() {
+        const GENERATED: &str = "/tmp/torchinductor_u/xf/cxf7ndsyp3kjpsmbyhc5bqkymszfpkccbv5jmyaxpffqfbm7ykqk.py";
+        let launcher = ("/v/lib/python3.12/site-packages/torch/_inductor/runtime/triton_heuristics.py", "run", 9);
+        let fused = (GENERATED, "aten.add, aten.gelu [x, h_1]", 140);
+        assert_eq!(
+            columns(&[LAUNCH, launcher, fused, MODEL, TRAIN])[..5],
+            ["/home/u/model.py:31", "Block.forward", "run", "Block.forward", fused.1]
         );
     }
 

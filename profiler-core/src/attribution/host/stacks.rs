@@ -242,8 +242,9 @@ pub(crate) fn is_library(file: &str) -> bool {
     file.starts_with("<frozen") || LIBRARIES.iter().any(|part| file.contains(part)) || is_generated(file)
 }
 
-/// True if the inductor of PyTorch generated the file: its name is a hash, after the letter `c`, in base 32.
-fn is_generated(file: &str) -> bool {
+/// True if the Inductor of PyTorch generated the file: its name is a hash, after the letter `c`, in base 32.
+#[must_use]
+pub fn is_generated(file: &str) -> bool {
     /// Letters of the hash, SHA-256, and the one before it.
     const NAME: usize = 52;
     let name = file.rsplit('/').next().and_then(|name| name.strip_suffix(".py"));
