@@ -387,6 +387,7 @@ impl Captures {
         let (early, dropped) = self.early.take();
         known.chain(early).for_each(|event| capture.event(&event, dictionary));
         capture.collectives.add_dropped(dropped + self.preamble.dropped());
+        capture.attributor.add_dropped_graph_nodes(self.preamble.graph_nodes_dropped());
         if self.events_kept {
             capture.attributor.keep_simulated_events();
         }
