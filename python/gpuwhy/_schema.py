@@ -106,6 +106,8 @@ class CompletenessBase(TypedDict):
     unobserved_ns: int
     own_kernels: int
     dropped_collectives: int
+    unplaced_graph_nodes: int
+    dropped_graph_nodes: int
     bad_timestamps: int
     launches_without_activity: int
     activities_without_launch: int

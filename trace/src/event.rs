@@ -10,6 +10,7 @@ use crate::collective::CollectiveEvent;
 use crate::cost::Cost;
 use crate::counters::CounterEvent;
 use crate::dictionary::Dictionary;
+use crate::graph_node::GraphNode;
 use crate::kernels::{KernelProfile, PcWindow};
 use crate::process_info::End;
 use crate::record::{CaptureMark, Loss, Record, Timestamp};
@@ -28,6 +29,8 @@ pub enum Event {
     Counters(Box<CounterEvent>),
     /// Communicators and queued operations reported by NCCL.
     Collective(CollectiveEvent),
+    /// A node of a CUDA graph was added or copied; precedes the records that name it.
+    GraphNode(GraphNode),
     /// Utilization of devices since the start. Totals; the last event of a device counts.
     Utilization {
         /// Time up to which the totals count.

@@ -1,8 +1,8 @@
 //! The data recorded by gpuwhy, and the trace that stores it. Reading a trace requires only this crate.
 //!
 //! A [`record`] refers to a [`dictionary`] for all repeating data. In addition to records, there are
-//! [`counters`], [`collective`] operations, [`kernels`] that were measured, [`utilization`], and the overhead
-//! of tracing ([`cost`]). [`format`](mod@format) writes all of that into a file and reads it back.
+//! [`counters`], [`collective`] operations, the origins of nodes of graphs ([`graph_node`]), [`kernels`] that were
+//! measured, [`utilization`], and the overhead of tracing ([`cost`]). [`format`](mod@format) writes all of that into a file and reads it back.
 //!
 //! This crate is independent of CUPTI. It uses no clock, environment, file or thread: times and bytes are
 //! arguments, `Read` and `Write` are parameters.
@@ -19,6 +19,7 @@ pub mod document;
 pub mod event;
 pub mod format;
 pub mod geometry;
+pub mod graph_node;
 pub mod json_text;
 pub mod kernels;
 pub mod loss;

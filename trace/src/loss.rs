@@ -80,6 +80,10 @@ losses! {
     own_kernels,
     /// Collective events that were dropped because too many were pending.
     dropped_collectives,
+    /// Nodes of CUDA graphs whose stack was not read: a limit was reached, or another thread was reading.
+    unplaced_graph_nodes,
+    /// Nodes of CUDA graphs that were dropped because too many were pending.
+    dropped_graph_nodes,
 }
 
 #[cfg(test)]

@@ -1,15 +1,18 @@
 //! State that a sink needs if it starts in the middle of a run.
 //!
 //! When a capture, a trace file or a session of the program starts, it first receives the newest state of the
-//! counters and all communicators.
+//! counters, all communicators, and the origins of the nodes of graphs.
 
 use crate::collective::CollectiveEvent;
 use crate::counters::{CounterEvent, CounterLoss, GaugeReading, MetricSet};
 use crate::event::Event;
+use crate::graph_node::GraphNode;
 use crate::record::DeviceId;
 use crate::utilization::DEVICE_LIMIT;
 
 const COMMUNICATORS: usize = 1 << 14;
+/// Nodes of graphs, 32 bytes each: a capture that starts later replays graphs from before it.
+const GRAPH_NODES: usize = 1 << 17;
 
 /// Latest counter state and all communicators; see the [module](self).
 #[derive(Clone, Debug, Default)]
@@ -20,6 +23,8 @@ pub struct Preamble {
     energy: Vec<GaugeReading>,
     communicators: Vec<CollectiveEvent>,
     dropped: u64,
+    graph_nodes: Vec<GraphNode>,
+    graph_nodes_dropped: u64,
 }
 
 impl Preamble {
@@ -32,6 +37,13 @@ impl Preamble {
                     self.communicators.push(*event);
                 } else {
                     self.dropped += 1;
+                }
+            }
+            Event::GraphNode(node) => {
+                if self.graph_nodes.len() < GRAPH_NODES {
+                    self.graph_nodes.push(*node);
+                } else {
+                    self.graph_nodes_dropped += 1;
                 }
             }
             _ => {}
@@ -50,10 +62,11 @@ impl Preamble {
         }
     }
 
-    /// Events that later events refer to: metric sets and communicators.
+    /// Events that later events refer to: metric sets, communicators and nodes of graphs.
     pub fn definitions(&self) -> impl Iterator<Item = Event> {
         let sets = self.sets.iter().map(|set| CounterEvent::Set(*set).into());
-        sets.chain(self.communicators.iter().map(|event| Event::Collective(*event)))
+        let communicators = self.communicators.iter().map(|event| Event::Collective(*event));
+        sets.chain(communicators).chain(self.graph_nodes.iter().map(|node| Event::GraphNode(*node)))
     }
 
     /// Like [`definitions`](Self::definitions), plus the current totals, for a new file.
@@ -76,6 +89,11 @@ impl Preamble {
     /// Communicators dropped because the limit was reached.
     pub fn dropped(&self) -> u64 {
         self.dropped
+    }
+
+    /// Nodes of graphs dropped because the limit was reached.
+    pub fn graph_nodes_dropped(&self) -> u64 {
+        self.graph_nodes_dropped
     }
 }
 
@@ -126,5 +144,15 @@ mod tests {
         passing.iter().chain([&communicator, &reading(Some(5))]).for_each(|event| preamble.note(event));
         assert!(preamble.definitions().eq([communicator.clone()]));
         assert_eq!(preamble.events().collect::<Vec<_>>(), [communicator, reading(Some(5))]);
+    }
+
+    #[test]
+    fn nodes_of_graphs_are_kept_in_order_and_bounded() {
+        let node = |node| Event::GraphNode(GraphNode { node, ..GraphNode::default() });
+        let mut preamble = Preamble::default();
+        (1..=GRAPH_NODES as u64 + 3).for_each(|id| preamble.note(&node(id)));
+        assert_eq!(preamble.graph_nodes_dropped(), 3);
+        assert!(preamble.definitions().eq((1..=GRAPH_NODES as u64).map(node)));
+        assert_eq!(preamble.dropped(), 0);
     }
 }

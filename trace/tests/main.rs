@@ -8,6 +8,7 @@
 
 mod geometry;
 mod geometry_reference;
+mod graph_nodes;
 mod trace_damage;
 mod trace_golden;
 mod trace_roundtrip;

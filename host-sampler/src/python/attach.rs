@@ -12,7 +12,7 @@ use super::layout::Layout;
 use super::object::Types;
 use super::stack::Walker;
 use super::threads::Threads;
-use super::{Lock, Miss, Sample};
+use super::{Frame, Lock, Miss, Sample};
 use crate::image::Image;
 use crate::maps::{self, Mapped};
 use crate::memory::Memory;
@@ -130,6 +130,19 @@ impl Python {
             sample.holder = self.threads.id_of(&self.memory, holder).ok();
         }
         Ok(sample)
+    }
+
+    /// Stack of a thread that stands still while this reads, as the calling one does: no walk can be torn, so
+    /// that one is enough.
+    ///
+    /// # Errors
+    /// If it runs no Python code, or its structures cannot be read.
+    pub fn stack_of_still(&mut self, thread: u32) -> Result<Vec<Frame>, Miss> {
+        if !self.memory.is_open() {
+            return Err(Miss::Closed);
+        }
+        let state = self.threads.state_of(&self.memory, self.walker.layout(), thread).ok_or(Miss::NoPython)?;
+        self.walker.stack_of_still(&self.memory, state).ok_or(Miss::Torn)
     }
 }
 

@@ -113,6 +113,12 @@ impl Walker {
         Some((Sample { frames, is_truncated, bytecode, lock, holder: None, is_collecting }, holder))
     }
 
+    /// Stack of a thread that stands still. `None` if it cannot be read.
+    pub fn stack_of_still(&mut self, memory: &Memory, thread: ThreadAddress) -> Option<Vec<Frame>> {
+        let walk = self.walk(memory, thread.state).ok()?;
+        self.name(memory, thread.state, &walk)
+    }
+
     /// Resolves the names of the frames. A call that was already in the previous sample keeps its code object
     /// alive; the code objects of the others are checked again.
     fn name(&mut self, memory: &Memory, thread: u64, walk: &Walk) -> Option<Vec<Frame>> {

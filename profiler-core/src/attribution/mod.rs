@@ -10,7 +10,7 @@
 //! Reading order, which follows a kernel record: `operation` (contents of its record), `arrival` (it waits
 //! for its launch), `host` (calls and launches), `devices` (the timeline), `launch_order` (where steps
 //! start), `gap` (why the device was idle), `account` and `phases` (the time by cause), `simulation_feed`
-//! (the same records drive the simulation, [`crate::whatif`]). The vocabulary is in [`leaf`] (causes),
+//! (the same records drive the simulation, [`crate::whatif`]), `graph_nodes` (origins of replayed operations). The vocabulary is in [`leaf`] (causes),
 //! [`host_cause`] (subjects of idle time) and [`api`] (purposes of calls).
 //!
 //! Step detection is in [`crate::steps`].
@@ -22,6 +22,7 @@ mod builds;
 mod devices;
 mod gap;
 mod gap_history;
+mod graph_nodes;
 mod host;
 pub(crate) mod host_activity;
 pub mod host_cause;
@@ -40,6 +41,7 @@ pub mod step_sequence;
 
 pub use account::DeviceAccount;
 pub use builds::KernelBuilds;
+pub use graph_nodes::{GraphOriginCounts, GraphWork};
 pub use host::call_lines::CallKind;
 pub use host::interpreter_lock::LockHolder;
 pub use host::launch_lines::{GraphKernels, LaunchSampleCounts, LaunchedWork};
@@ -63,6 +65,7 @@ use gpuwhy_trace::record::{ApiFunctionId, DeviceId, LaunchConfigId, Record, Thre
 
 use self::arrival::Arrivals;
 use self::devices::{Devices, Timeline};
+use self::graph_nodes::GraphNodes;
 use self::host::Host;
 use self::host::threads::HostThread;
 use self::operation::{Delivery, PENDING_LIMIT, WAITING_LIMIT};
@@ -84,6 +87,7 @@ pub struct Attributor {
     host: Host,
     ranges: Ranges,
     devices: Devices,
+    graph_nodes: GraphNodes,
     /// Number of pushed records that may wait; see [`waits`](Self::waits).
     waiting: usize,
     awaits_work: bool,
@@ -99,7 +103,10 @@ impl Attributor {
     pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
         let Self { delivery, arrivals, host, devices, .. } = self;
         match record {
-            Record::Kernel(kernel) => arrivals.push_kernel(kernel, host, devices, delivery, dictionary),
+            Record::Kernel(kernel) => {
+                arrivals.push_kernel(kernel, host, devices, delivery, dictionary);
+                self.graph_nodes.kernel(kernel, dictionary);
+            }
             Record::Api(call) => host.push_call(*call, delivery),
             _ => self.push_rarer(record, dictionary),
         }
@@ -113,8 +120,14 @@ impl Attributor {
         let Self { delivery, arrivals, host, devices, .. } = self;
         match record {
             Record::Kernel(_) | Record::Api(_) => {}
-            Record::Copy(copy) => arrivals.push_copy(copy, host, devices, delivery, dictionary),
-            Record::Memset(memset) => arrivals.push_memset(memset, host, devices, delivery),
+            Record::Copy(copy) => {
+                arrivals.push_copy(copy, host, devices, delivery, dictionary);
+                self.graph_nodes.transfer(&copy.into());
+            }
+            Record::Memset(memset) => {
+                arrivals.push_memset(memset, host, devices, delivery);
+                self.graph_nodes.transfer(&memset.into());
+            }
             Record::Overhead(overhead) => host.push_overhead(overhead, delivery),
             Record::Sync(sync) => {
                 delivery.completeness.syncs += 1;

@@ -19,10 +19,11 @@ pub(super) struct Early {
 }
 
 impl Early {
-    /// Keeps a counter event or an operation, if there is room. Communicators are in the preamble.
+    /// Keeps a counter event or an operation, if there is room. Communicators and nodes of graphs
+    /// are in the preamble.
     pub(super) fn keep(&mut self, event: &Event) {
         let (kept, most) = match event {
-            Event::Collective(CollectiveEvent::Communicator(_)) => return,
+            Event::Collective(CollectiveEvent::Communicator(_)) | Event::GraphNode(_) => return,
             Event::Collective(CollectiveEvent::Operation(_)) => (&mut self.operations, OPERATIONS),
             _ => (&mut self.counters, COUNTERS),
         };

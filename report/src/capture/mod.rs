@@ -104,7 +104,7 @@ impl Captures {
     pub fn event(&mut self, event: &Event, session: &ProcessInfo, dictionary: &Dictionary) {
         match event {
             Event::Record(record) => self.push(record, dictionary),
-            Event::Counters(_) | Event::Collective(_) => self.give_to_all(event, dictionary),
+            Event::Counters(_) | Event::Collective(_) | Event::GraphNode(_) => self.give_to_all(event, dictionary),
             Event::Utilization { reading, .. } => self.utilization.take(**reading),
             Event::KernelProfile(profile) => {
                 self.give_to_shown(event, dictionary);
@@ -383,10 +383,11 @@ impl Captures {
         let mut capture = Capture::new(number, at, trigger);
         let is_first = !std::mem::replace(&mut self.begun, true);
         // The metric sets of the first capture are among the early events, each before its samples.
-        let known = self.preamble.definitions().filter(|event| !is_first || matches!(event, Event::Collective(_)));
+        let known = self.preamble.definitions().filter(|event| !is_first || !matches!(event, Event::Counters(_)));
         let (early, dropped) = self.early.take();
         known.chain(early).for_each(|event| capture.event(&event, dictionary));
         capture.collectives.add_dropped(dropped + self.preamble.dropped());
+        capture.attributor.add_dropped_graph_nodes(self.preamble.graph_nodes_dropped());
         if self.events_kept {
             capture.attributor.keep_simulated_events();
         }

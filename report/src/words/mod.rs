@@ -228,6 +228,8 @@ pub fn lost(kind: &LossKind) -> Option<String> {
         }
         "own_kernels" => ("Excluded:", "kernel", " that CUPTI launched while gpuwhy measured kernels"),
         "dropped_collectives" => ("gpuwhy dropped", "event", " of NCCL"),
+        "unplaced_graph_nodes" => ("gpuwhy did not read the origin of", "node", " of CUDA graphs"),
+        "dropped_graph_nodes" => ("gpuwhy dropped", "node", " of CUDA graphs"),
         // `broken_bytes` are in the buffers; failed samples are listed next to the successful ones.
         _ => return None,
     };

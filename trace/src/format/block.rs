@@ -66,6 +66,8 @@ kinds! {
     COLLECTIVES = 26;
     /// Start or end of API call recording. Only read; this version does not write it.
     CALL_RECORDING = 27;
+    /// Nodes of CUDA graphs that were added or copied.
+    GRAPH_NODES = 28;
 }
 
 /// Block header. On disk: sync, these fields in order, all little-endian, then the CRC-32 of everything

@@ -12,7 +12,9 @@ use zstd::bulk::Decompressor;
 use super::block::{Header, MUST_UNDERSTAND, ZSTD, kind};
 use super::source::ByteSource;
 use super::varint::Malformed;
-use super::{Damage, TraceError, collectives, counters, events, kernels, meta, pack, program_counters, utilization};
+use super::{
+    Damage, TraceError, collectives, counters, events, graph_nodes, kernels, meta, pack, program_counters, utilization,
+};
 use crate::counters::CounterEvent;
 use crate::event::Event;
 use crate::kernels::{KernelProfile, PcWindow};
@@ -224,6 +226,13 @@ impl<R: Read> BlockReader<R> {
             kind::COLLECTIVES => {
                 let mut events = self.spare.pop().unwrap_or_default();
                 let unknown = collectives::decode(body, header.t_min, |event| events.push(Event::Collective(event)))?;
+                self.source.damage.unknown_rows += unknown;
+                return Ok((Content::Events(events), unpacked));
+            }
+            // Never outside a window: records name nodes that were added long before.
+            kind::GRAPH_NODES => {
+                let mut events = self.spare.pop().unwrap_or_default();
+                let unknown = graph_nodes::decode(body, header.t_min, |node| events.push(Event::GraphNode(node)))?;
                 self.source.damage.unknown_rows += unknown;
                 return Ok((Content::Events(events), unpacked));
             }

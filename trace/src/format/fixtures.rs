@@ -22,6 +22,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("COLLECTIVES", "takes NCCL and several GPUs"),
     ("communicators", "takes NCCL and several GPUs"),
     ("queued operations", "takes NCCL and several GPUs"),
+    ("GRAPH_NODES", "takes a program that captures graphs, recorded by this version"),
     ("PROGRAM_COUNTERS", "takes GPUWHY_KERNEL_SOURCE; its blocks name modules in a folder next to the trace"),
     ("synchronizations", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
     ("events", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
@@ -67,6 +68,7 @@ fn of(path: &Path) -> BTreeSet<&'static str> {
             | Event::Loss(_)
             | Event::Capture(_)
             | Event::Cost { .. }
+            | Event::GraphNode(_)
             | Event::Utilization { .. }
             | Event::KernelProfile(_)
             | Event::ProgramCounters(_)

@@ -7,8 +7,8 @@
 //!
 //! Reading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which
 //! column), `events` and `marks` (a block of rows), `wire`, `entry` (dictionary), `meta` (session, loss,
-//! end), `utilization`, `counters`, `kernels`, `program_counters`, `collectives`, `stored_report`, `pack`,
-//! `writer`, `source` (recovery), `blocks` and `reader`.
+//! end), `utilization`, `counters`, `kernels`, `program_counters`, `collectives`, `graph_nodes`,
+//! `stored_report`, `pack`, `writer`, `source` (recovery), `blocks` and `reader`.
 //!
 //! There is no index and no seeking: a trace is read from front to back.
 
@@ -23,6 +23,7 @@ mod error;
 mod events;
 #[cfg(test)]
 mod fixtures;
+mod graph_nodes;
 mod kernels;
 mod marks;
 mod meta;

@@ -13,11 +13,14 @@ use super::column::Encoder;
 use super::entry::Written;
 use super::events::Rows;
 use super::pack::Packer;
-use super::{StoredReport, collectives, counters, kernels, meta, program_counters, stored_report, utilization};
+use super::{
+    StoredReport, collectives, counters, graph_nodes, kernels, meta, program_counters, stored_report, utilization,
+};
 use crate::collective::CollectiveEvent;
 use crate::counters::CounterEvent;
 use crate::dictionary::Dictionary;
 use crate::event::Event;
+use crate::graph_node::GraphNode;
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{Loss, Timestamp};
 
@@ -35,6 +38,8 @@ const COMPACT_LEVEL: i32 = 19;
 const COUNTER_EVENTS: usize = 4 << 10;
 /// Maximum number of pending collective events, 400 KB.
 const COLLECTIVE_EVENTS: usize = 4 << 10;
+/// Maximum number of pending nodes of graphs, 130 KB.
+const GRAPH_NODES: usize = 4 << 10;
 /// Bodies below this many bytes are not compressed; a frame alone takes a dozen.
 const ZSTD_FLOOR: usize = 96;
 
@@ -49,6 +54,8 @@ pub struct TraceWriter<W> {
     counters: Vec<CounterEvent>,
     /// Pending collective events.
     collectives: Vec<CollectiveEvent>,
+    /// Pending nodes of graphs.
+    graph_nodes: Vec<GraphNode>,
     encoder: Encoder,
     packer: Packer,
     /// State that the sink has received. Dictionary rows of a failed write are written again.
@@ -105,6 +112,7 @@ impl<W: Write> TraceWriter<W> {
             rows: Rows::default(),
             counters: Vec::new(),
             collectives: Vec::new(),
+            graph_nodes: Vec::new(),
             encoder,
             packer,
             written: Written::default(),
@@ -127,8 +135,8 @@ impl<W: Write> TraceWriter<W> {
         Ok(writer)
     }
 
-    /// Adds an event. Records, counters and collectives are buffered until the next flush mark at the latest;
-    /// losses are written with that mark if they changed. Any other event writes all buffered data, then
+    /// Adds an event. Records, counters, collectives and nodes are buffered until the next flush mark at the
+    /// latest; losses are written with that mark if they changed. Any other event writes all buffered data, then
     /// itself. `dictionary` must contain everything that the events refer to when they are written.
     ///
     /// # Errors
@@ -152,6 +160,10 @@ impl<W: Write> TraceWriter<W> {
                 self.collectives.push(event);
                 self.collectives.len() >= COLLECTIVE_EVENTS
             }
+            Event::GraphNode(node) => {
+                self.graph_nodes.push(node);
+                self.graph_nodes.len() >= GRAPH_NODES
+            }
             Event::Loss(ref loss) => {
                 self.loss = **loss;
                 false
@@ -172,7 +184,9 @@ impl<W: Write> TraceWriter<W> {
             let body = &mut writer.body;
             let (kind, from, to) = match event {
                 // These are buffered and were written by `stage_chunk`, or with the next mark.
-                Event::Record(_) | Event::Counters(_) | Event::Collective(_) | Event::Loss(_) => return Ok(()),
+                Event::Record(_) | Event::Counters(_) | Event::Collective(_) | Event::GraphNode(_) | Event::Loss(_) => {
+                    return Ok(());
+                }
                 Event::Utilization { at, reading } => {
                     utilization::encode(reading, body);
                     (kind::UTILIZATION, *at, *at)
@@ -268,11 +282,13 @@ impl<W: Write> TraceWriter<W> {
         if result.is_err() {
             self.written = written;
             self.written_loss = written_loss;
-            self.rows_lost += (self.rows.len() + self.counters.len() + self.collectives.len()) as u64;
+            let beside = self.counters.len() + self.collectives.len() + self.graph_nodes.len();
+            self.rows_lost += (self.rows.len() + beside) as u64;
         }
         self.rows.clear();
         self.counters.clear();
         self.collectives.clear();
+        self.graph_nodes.clear();
         self.body.clear();
         self.out.clear();
         result
@@ -306,6 +322,12 @@ impl<W: Write> TraceWriter<W> {
             let times = collectives::times(&self.collectives);
             collectives::encode(&self.collectives, times.0, &mut self.body);
             self.stage(kind::COLLECTIVES, 0, times)?;
+        }
+        if !self.graph_nodes.is_empty() {
+            // After the dictionary, which contains their stacks.
+            let times = graph_nodes::times(&self.graph_nodes);
+            graph_nodes::encode(&self.graph_nodes, times.0, &mut self.body);
+            self.stage(kind::GRAPH_NODES, 0, times)?;
         }
         if self.rows.is_empty() {
             return Ok(());
