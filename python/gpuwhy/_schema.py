@@ -258,6 +258,7 @@ class ReportJson(ReportBase, total=False):
     utilization: Dict[str, Any]
     kernel_libraries: List[Dict[str, Any]]
     kernel_lines: Dict[str, Any]
+    graph_origins: Dict[str, Any]
     cost: Dict[str, Any]
     capture: Optional[Dict[str, Any]]
     captures: List[Dict[str, Any]]

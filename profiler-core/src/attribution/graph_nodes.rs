@@ -29,6 +29,7 @@ const THREAD_LIMIT: usize = 1 << 10;
 
 /// Operations of graphs, and their time on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GraphWork {
     /// Number of operations.
     pub count: u64,

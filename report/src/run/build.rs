@@ -13,8 +13,8 @@ use super::library::Library;
 use super::limits::limits;
 use super::live_state::WINDOWS_KEPT;
 use super::{
-    ApiRow, CaptureTable, CopyOverlap, DeviceReport, HostReport, KernelLines, KernelRow, LibraryRow, MemoryReport,
-    RangesReport, Report, Sequence, StepMeaning, TypicalSteps, Untraced, copies, gaps, names, waits,
+    ApiRow, CaptureTable, CopyOverlap, DeviceReport, GraphOrigins, HostReport, KernelLines, KernelRow, LibraryRow,
+    MemoryReport, RangesReport, Report, Sequence, StepMeaning, TypicalSteps, Untraced, copies, gaps, names, waits,
 };
 use crate::kernels::KernelsReport;
 
@@ -60,6 +60,7 @@ impl Report {
         ranges.iter_mut().for_each(|ranges| ranges.divide(&devices));
         let host = HostReport::of(attributor, dictionary, &devices, completeness.loss.failed_samples);
         let (api, kernel_lines) = (api_rows(attributor, dictionary), KernelLines::of(attributor, dictionary));
+        let graph_origins = GraphOrigins::of(attributor, dictionary);
         let known = (kernel_lines.as_ref(), &api[..]);
         let bottleneck = bottleneck_with(attributor, &devices, host.as_ref(), &completeness, known);
         Self {
@@ -71,6 +72,7 @@ impl Report {
             host,
             kernel_libraries: LibraryRow::all(attributor, dictionary),
             kernel_lines,
+            graph_origins,
             ranges,
             memory: MemoryReport::of(attributor, dictionary),
             bottleneck,

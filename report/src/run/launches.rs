@@ -265,7 +265,7 @@ fn name_of(work: LaunchedWork, dictionary: &Dictionary) -> String {
     }
 }
 
-fn site(place: &LaunchPlace, dictionary: &Dictionary) -> LaunchSite {
+pub(super) fn site(place: &LaunchPlace, dictionary: &Dictionary) -> LaunchSite {
     let name = |id: NameId| dictionary.name(id).to_owned();
     let function = |id: NameId| demangled(dictionary.name(id));
     LaunchSite {
@@ -274,6 +274,7 @@ fn site(place: &LaunchPlace, dictionary: &Dictionary) -> LaunchSite {
         function: function(place.function),
         within: place.within.map(|(function, file)| (name(function), name(file))),
         module: place.module.map(|id| class_of(dictionary.name(id)).to_owned()),
+        parent: place.parent.map(|id| class_of(dictionary.name(id)).to_owned()),
         operator: place.operator.and_then(|id| operator_of(&function(id))),
         binary: place.binary.map(name),
     }
@@ -324,6 +325,7 @@ impl Report {
         if let Some(lines) = &self.kernel_lines {
             line_table(out, lines);
         }
+        self.write_graph_origins(out);
         range_table(out, self);
     }
 }
@@ -411,7 +413,7 @@ fn range_table(out: &mut Page, report: &Report) {
     rest(out, rows.len() as u64, "more range", "more ranges");
 }
 
-fn rest(out: &mut Page, count: u64, one: &str, several: &str) {
+pub(super) fn rest(out: &mut Page, count: u64, one: &str, several: &str) {
     let more = count.saturating_sub(SHOWN as u64);
     if more > 0 {
         let _ = writeln!(out, "... and {more} {}", if more == 1 { one } else { several });

@@ -17,6 +17,7 @@ pub mod compute;
 pub mod copies;
 mod cost;
 mod gaps;
+mod graph_origins;
 mod host;
 mod host_estimate;
 #[cfg(feature = "serde")]
@@ -45,11 +46,11 @@ pub use live_state::{STARTING_UP, WINDOWS_KEPT};
 pub(crate) use model::loss_sentence;
 pub use model::{
     ApiRow, Awaited, Bottleneck, BurstRow, BurstTable, CallLineRow, CaptureRow, CaptureTable, CauseRow, Certainty,
-    ComputeLimits, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject, GridClass,
-    HostReport, KernelGeometry, KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LaunchSite, LibraryRow, LineRow,
-    LockHolderRow, MeasuredGain, MemoryReport, MemoryRow, NamedLimits, PeakBy, PhaseRow, PlanStep, RangeRow,
-    RangesReport, Ranked, RecoverableBy, Remedy, Report, Results, RunPart, SMALLEST_GAIN, SampledTime, Sequence,
-    StepBasis, StepMeaning, TypicalSteps, Untraced, helps,
+    ComputeLimits, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject,
+    GraphModuleRow, GraphOriginRow, GraphOrigins, GraphThreadRow, GridClass, HostReport, KernelGeometry, KernelLineRow,
+    KernelLines, KernelRow, LaunchLineRow, LaunchSite, LibraryRow, LineRow, LockHolderRow, MeasuredGain, MemoryReport,
+    MemoryRow, NamedLimits, PeakBy, PhaseRow, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report,
+    Results, RunPart, SMALLEST_GAIN, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced, helps,
 };
 pub use price::{RunCost, Saving};
 

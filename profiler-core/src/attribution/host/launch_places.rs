@@ -31,6 +31,8 @@ pub struct LaunchPlace {
     pub within: Option<(NameId, NameId)>,
     /// Function of the innermost frame that is the `forward` of a class: `Linear.forward`.
     pub module: Option<NameId>,
+    /// The same of the next outer class that is no part of `torch.nn`, which only holds layers: `Attention.forward`.
+    pub parent: Option<NameId>,
     /// Symbol of the innermost native frame that is one of PyTorch's operators; in generated code, the operators that
     /// were fused: `aten.add, aten.gelu [x, h]`.
     pub operator: Option<NameId>,
@@ -102,13 +104,18 @@ fn place_of(frames: &[Frame], dictionary: &Dictionary) -> Option<LaunchPlace> {
         }
     };
     let within = python.first().filter(|innermost| (innermost.function, innermost.file) != (line.function, line.file));
-    let module = python.iter().find(|frame| function(frame).ends_with(".forward"));
+    let mut modules = python.iter().filter(|frame| function(frame).ends_with(".forward"));
+    let module = modules.next();
+    let of_layers = |frame: &Frame| file(frame).contains("/torch/nn/");
+    let parent =
+        modules.find(|frame| !of_layers(frame) && module.is_some_and(|inner| inner.function != frame.function));
     Some(LaunchPlace {
         function: line.function,
         file: line.file,
         line: line.line,
         within: within.map(|frame| (frame.function, frame.file)),
         module: module.map(|frame| frame.function),
+        parent: parent.map(|frame| frame.function),
         operator: operator.or(fused).map(|frame| frame.function),
         binary: own.map(|frame| frame.file),
     })

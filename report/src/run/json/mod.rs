@@ -31,6 +31,7 @@ document! {
         host?: from.host,
         kernel_libraries: from.kernel_libraries,
         kernel_lines?: from.kernel_lines,
+        graph_origins?: from.graph_origins,
         ranges?: from.ranges,
         memory?: from.memory,
         collectives?: from.collectives,

@@ -7,7 +7,7 @@ use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::statistics::Durations;
 
 use crate::document::limits;
-use crate::run::{BurstRow, HostReport, KernelLines, MemoryRow, RangeRow, SampledTime};
+use crate::run::{BurstRow, GraphOrigins, HostReport, KernelLines, MemoryRow, RangeRow, SampledTime};
 
 /// Maximum number of rows listed; the largest are kept.
 const LINES: usize = 64;
@@ -52,6 +52,18 @@ document! {
         distinct_kernels: from.distinct_rows,
         lines: from.lines.iter().take(LINES).collect::<Vec<_>>(),
         kernels: from.rows.iter().take(ROWS).collect::<Vec<_>>(),
+    }
+    from: GraphOrigins {
+        nodes: from.counts.nodes,
+        updates: from.counts.updates,
+        without_row: from.counts.overflow,
+        with_place: from.counts.with_place,
+        without_place: from.counts.without_place,
+        unknown: from.counts.unknown,
+        distinct_rows: from.distinct_rows,
+        modules: from.modules,
+        rows: from.rows.iter().take(ROWS).collect::<Vec<_>>(),
+        threads: from.threads,
     }
     from: SampledTime {
         samples: from.samples,

@@ -117,6 +117,8 @@ pub struct LaunchSite {
     pub within: Option<(String, String)>,
     /// Class of the innermost module whose `forward` was running.
     pub module: Option<String>,
+    /// Class of the module that called it, if that is no container of `torch.nn`.
+    pub parent: Option<String>,
     /// PyTorch's operator, if native frames show it.
     pub operator: Option<String>,
     /// The loaded file that called CUDA, if native frames show it.

@@ -10,6 +10,7 @@ mod compute;
 mod copies;
 mod device;
 mod gaps;
+mod graph_origins;
 mod host;
 mod launches;
 mod limits;
@@ -25,6 +26,7 @@ pub use compute::{ComputeSplit, GridClass, KernelGeometry};
 pub use copies::{CopyClass, CopyFit, CopyOverlap, CopyRow};
 pub use device::{DeviceReport, KernelRow, TypicalSteps, Untraced};
 pub use gaps::{Awaited, GapRow, GapSubject};
+pub use graph_origins::{GraphModuleRow, GraphOriginRow, GraphOrigins, GraphThreadRow};
 pub use host::{CallLineRow, CauseRow, HostReport, LineRow, LockHolderRow};
 pub use launches::{KernelLineRow, KernelLines, LaunchLineRow, LaunchSite, LibraryRow, SampledTime};
 pub(crate) use limits::loss_sentence;
@@ -63,6 +65,8 @@ pub struct Report {
     pub kernel_libraries: Vec<LibraryRow>,
     /// Kernels by launching line; `None` when no host sample was taken.
     pub kernel_lines: Option<KernelLines>,
+    /// Work of CUDA graphs by the place that captured it; `None` without graphs, or if their nodes were not reported.
+    pub graph_origins: Option<GraphOrigins>,
     /// Ranges that the program named; `None` without ranges.
     pub ranges: Option<RangesReport>,
     /// Allocated memory; `None` when it was not recorded.

@@ -78,6 +78,9 @@ fn first_screen(out: &mut Page, report: &Report) {
     for device in report.devices.iter().take(DEVICES_SHOWN) {
         share_line(out, report, device);
     }
+    if let Some(sentence) = report.graph_parts() {
+        wrapped(out, "", &sentence);
+    }
     if let Some(sentence) = report.left_out() {
         wrapped(out, "", &sentence);
     }
