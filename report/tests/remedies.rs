@@ -204,7 +204,7 @@ fn a_remedy_has_its_gain_and_its_source() {
     assert!(!text.contains("            4. "), "{text}");
 }
 
-/// The low end of the gain of this remedy, which is an estimate; `None` if it may be nothing.
+/// The low end of the gain of this remedy, which is an estimate.
 #[track_caller]
 fn least(report: &Report, id: &str) -> Option<f64> {
     let found = report.bottleneck.remedies.iter().find(|remedy| remedy.id == id);
@@ -279,7 +279,8 @@ fn a_size_on_the_gpu_is_asked_for() {
 #[test]
 fn what_the_cpu_limits_may_gain_nothing() {
     // The GPU is busy 60 % of the time.
-    assert_eq!(least(&launching(&[(FP32_PRODUCT, 24), (HALF_PRODUCT, 24)]), "tf32_matmul"), None);
+    let report = launching(&[(FP32_PRODUCT, 24), (HALF_PRODUCT, 24)]);
+    assert!(!ids(&report).contains(&"tf32_matmul"), "{:?}", ids(&report));
 }
 
 #[test]

@@ -92,6 +92,10 @@ pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
         .sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.score.total_cmp(&a.score)).then_with(|| ties(a).cmp(&ties(b))));
     let first = candidates.first().map(|first| first.entry.id);
     candidates.retain(|of| Some(of.entry.id) == first || of.addresses || !GENERIC.contains(&of.entry.id));
+    // What may gain nothing is said only where nothing is better.
+    candidates.retain(|of| {
+        Some(of.entry.id) == first || of.found.gain.is_none_or(|gain| !gain.is_estimate || gain.low() > WORTH)
+    });
     candidates.truncate(MOST);
     candidates.into_iter().map(finished).collect()
 }
