@@ -218,10 +218,4 @@ mod tests {
         drop(reading);
         assert_eq!((origins.take().len(), origins.unplaced()), (1, 1));
     }
-
-    #[test]
-    fn a_thread_that_ends_in_the_middle_leaves_no_half_read_interpreter() {
-        let mut reader = Reader { python: Interpreter::None, spent: Duration::ZERO, stacks: 0, last: Arc::new([]) };
-        assert_eq!(reader.stack(threads::thread_id()), Err(NoStack::NoPython));
-    }
 }
