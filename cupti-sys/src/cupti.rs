@@ -221,6 +221,24 @@ impl Cupti {
         (code == CuptiResult::SUCCESS).then_some(id)
     }
 
+    /// True if nodes of graphs have ids outside records: all known versions.
+    #[must_use]
+    pub const fn can_name_graph_nodes(&self) -> bool {
+        self.symbols.get_graph_node_id.is_some()
+    }
+
+    /// Id of a node of a graph in records; `None` if the library does not provide it.
+    ///
+    /// # Safety
+    /// A node with this handle exists.
+    pub(crate) unsafe fn graph_node_id(&self, node: abi::GraphNode) -> Option<u64> {
+        let function = self.symbols.get_graph_node_id?;
+        let mut id = 0;
+        // SAFETY: guaranteed by the caller, and `id` is a live `u64`.
+        let code = unsafe { function(node, &raw mut id) };
+        (code == CuptiResult::SUCCESS).then_some(id)
+    }
+
     /// Enables records of every synchronization, including those that had no work to wait for: 12.8 and
     /// later.
     ///

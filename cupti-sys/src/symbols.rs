@@ -77,5 +77,6 @@ symbols! {
         struct_size: GetStructSize = "cuptiActivityGetStructSize";
         get_device_id: GetDeviceId = "cuptiGetDeviceId";
         get_graph_exec_id: GetGraphExecId = "cuptiGetGraphExecId";
+        get_graph_node_id: GetGraphNodeId = "cuptiGetGraphNodeId";
     }
 }

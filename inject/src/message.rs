@@ -22,6 +22,7 @@ use gpuwhy_trace::utilization::UtilizationReading;
 use crate::collect::session_trace::SessionTrace;
 use crate::cost::CallbackTimer;
 use crate::counters::stop::Stop;
+use crate::cupti::graph_origins::GraphOrigins;
 use crate::cupti::pool::{FlushBacklog, Pool};
 use crate::sampler::launchers::Launchers;
 use crate::sampler::queue::{SampleBatch, SampleQueue};
@@ -112,13 +113,15 @@ pub struct Shared {
     pub launchers: Launchers,
     /// Host samples.
     pub sample_queue: SampleQueue,
+    /// Nodes of CUDA graphs.
+    pub graph_origins: GraphOrigins,
     /// Stops the thread that reads counters.
     pub counters: Stop,
 }
 
 impl Shared {
     /// Creates the state before any recording.
-    pub fn new(pool: Pool, messages: Sender<Message>, sizes: RecordSizes) -> Self {
+    pub fn new(pool: Pool, messages: Sender<Message>, sizes: RecordSizes, graph_origins: GraphOrigins) -> Self {
         Self {
             pool,
             messages,
@@ -132,6 +135,7 @@ impl Shared {
             meters: CallbackTimer::default(),
             launchers: Launchers::new(),
             sample_queue: SampleQueue::default(),
+            graph_origins,
             counters: Stop::default(),
         }
     }

@@ -14,6 +14,7 @@ use crate::config::{self, CuptiSharing, Sampling, Settings};
 use crate::control::server::Control;
 use crate::counters::ReaderConfig;
 use crate::cupti::callbacks::Callbacks;
+use crate::cupti::graph_origins::GraphOrigins;
 use crate::cupti::kinds;
 use crate::cupti::ownership::CuptiOwnership;
 use crate::cupti::pool::Pool;
@@ -47,7 +48,8 @@ pub fn start(settings: &Settings, late: bool, over: fn()) -> Result<(), StartErr
     let (messages, received) = bounded(pool.limit() + MARKS);
     let (commands, ordered) = bounded(16);
     let (outcomes, outcome) = bounded(1);
-    let shared = Arc::new(Shared::new(pool, messages.clone(), sizes));
+    let graph_origins = GraphOrigins::new(settings.sampling != Sampling::Off);
+    let shared = Arc::new(Shared::new(pool, messages.clone(), sizes, graph_origins));
 
     let (recorder, mut notes) = prepare_recorder(cupti, ownership, settings, sharing, late)?;
     let controller =

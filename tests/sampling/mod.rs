@@ -1,6 +1,7 @@
 //! Host samples, from a Python program through libprof.so into the trace: a recorded session plays while a
 //! live interpreter works and waits.
 
+mod graph_nodes;
 mod lines;
 mod names;
 mod native;

@@ -11,6 +11,8 @@ use super::{Attribute, CallbackSite, CuptiResult, Domain, Kind, ThreadIdType};
 
 /// The opaque `CUcontext`.
 pub type Context = *mut c_void;
+/// The opaque `CUgraphNode`.
+pub type GraphNode = *mut c_void;
 /// The opaque `CUgraphExec`.
 pub type GraphExec = *mut c_void;
 /// The opaque subscriber handle.
@@ -30,6 +32,7 @@ pub type Subscribe = unsafe extern "C" fn(*mut SubscriberHandle, Option<Callback
 pub type Unsubscribe = unsafe extern "C" fn(SubscriberHandle) -> CuptiResult;
 pub type EnableCallback = unsafe extern "C" fn(u32, SubscriberHandle, Domain, u32) -> CuptiResult;
 pub type EnableDomain = unsafe extern "C" fn(u32, SubscriberHandle, Domain) -> CuptiResult;
+pub type GetGraphNodeId = unsafe extern "C" fn(GraphNode, *mut u64) -> CuptiResult;
 pub type GetGraphExecId = unsafe extern "C" fn(GraphExec, *mut u32) -> CuptiResult;
 pub type RegisterCallbacks = unsafe extern "C" fn(Option<BufferRequested>, Option<BufferCompleted>) -> CuptiResult;
 /// `cuptiActivityEnable` and `cuptiActivityDisable`
@@ -102,8 +105,12 @@ pub struct ModuleData {
 #[derive(Debug)]
 #[repr(C)]
 pub struct GraphData {
-    /// Graph, the graph it was cloned from, node, the node it was cloned from.
-    pub made_of: [*mut c_void; 4],
+    /// Graph, and the graph it was cloned from.
+    pub graphs: [*mut c_void; 2],
+    /// Node.
+    pub node: GraphNode,
+    /// The node it was cloned from.
+    pub original: GraphNode,
     /// Type of the node; not set when the node is cloned (CUPTI 13.0).
     pub node_type: u32,
     /// The node that it depends on.

@@ -50,9 +50,17 @@ pub trait ResourceHandler {
     /// A context was created, so CUDA is initialized.
     fn context_created();
 
-    /// A node was cloned into the graph that this thread is instantiating. Only if
-    /// [`ResourceCallback::GRAPHNODE_CLONED`] was enabled.
-    fn graph_node_cloned() {}
+    /// This thread adds a node to a graph, in the middle of a call or of one that is captured. `node` is its id
+    /// in records, 0 if unknown. Only if [`ResourceCallback::GRAPHNODE_CREATED`] was enabled.
+    fn graph_node_created(node: u64) {
+        let _ = node;
+    }
+
+    /// A node was cloned from `original`, mostly into the graph that this thread is instantiating. Ids are those
+    /// in records, 0 if unknown. Only if [`ResourceCallback::GRAPHNODE_CLONED`] was enabled.
+    fn graph_node_cloned(node: u64, original: u64) {
+        let _ = (node, original);
+    }
 
     /// This thread has instantiated a graph, whose id in records is `id`. Only if
     /// [`ResourceCallback::GRAPHEXEC_CREATED`] was enabled and the library reports the id.
@@ -193,9 +201,18 @@ pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
     // The panic ends here; the handler is responsible for its own state.
     let _ = catch_unwind(|| match (domain, ResourceCallback(callback)) {
         (Domain::RESOURCE, ResourceCallback::CONTEXT_CREATED) => H::context_created(),
-        (Domain::RESOURCE, ResourceCallback::GRAPHNODE_CLONED) => H::graph_node_cloned(),
-        (Domain::RESOURCE, ResourceCallback::GRAPHEXEC_CREATED) => {
+        (Domain::RESOURCE, ResourceCallback::GRAPHNODE_CREATED) => {
             // SAFETY: in this domain the data is a `CUpti_ResourceData`, and lives until the callback returns.
+            let [node, _] = unsafe { nodes(data.cast::<ResourceData>()) };
+            H::graph_node_created(node);
+        }
+        (Domain::RESOURCE, ResourceCallback::GRAPHNODE_CLONED) => {
+            // SAFETY: as above.
+            let [node, original] = unsafe { nodes(data.cast::<ResourceData>()) };
+            H::graph_node_cloned(node, original);
+        }
+        (Domain::RESOURCE, ResourceCallback::GRAPHEXEC_CREATED) => {
+            // SAFETY: as above.
             if let Some(id) = unsafe { instantiated(data.cast::<ResourceData>()) } {
                 H::graph_instantiated(id);
             }
@@ -258,6 +275,25 @@ unsafe fn instantiated(data: *const ResourceData) -> Option<u32> {
     }
     // SAFETY: CUPTI names the graph that this thread has just instantiated.
     unsafe { REGISTERED.get()?.cupti.graph_exec_id(exec) }
+}
+
+/// Ids in records of a node, and of the node that it was cloned from; 0 if unknown. CUPTI answers inside this
+/// callback.
+///
+/// # Safety
+/// `data` is NULL or what CUPTI passes for a callback about nodes of graphs.
+unsafe fn nodes(data: *const ResourceData) -> [u64; 2] {
+    // SAFETY: guaranteed by the caller; the descriptor is then NULL or a `CUpti_GraphData` with the same
+    // lifetime.
+    let graph = unsafe { data.as_ref().and_then(|data| data.descriptor.cast::<GraphData>().as_ref()) };
+    let (Some(graph), Some(registered)) = (graph, REGISTERED.get()) else { return [0; 2] };
+    [graph.node, graph.original].map(|node| {
+        if node.is_null() {
+            return 0;
+        }
+        // SAFETY: CUPTI names a node that exists until the callback returns.
+        unsafe { registered.cupti.graph_node_id(node) }.unwrap_or(0)
+    })
 }
 
 /// The module that was loaded, and its context.

@@ -112,30 +112,48 @@ fn only_the_subscribed_resource_events_reach_the_handler() {
         fn context_created() {
             CREATED.fetch_add(1, Ordering::Relaxed);
         }
-        fn graph_node_cloned() {
+        fn graph_node_created(node: u64) {
+            assert_eq!(node, 0, "no library to query");
+            CREATED.fetch_add(100, Ordering::Relaxed);
+        }
+        fn graph_node_cloned(node: u64, original: u64) {
+            assert_eq!((node, original), (0, 0), "no library to query");
             CREATED.fetch_add(10_000, Ordering::Relaxed);
         }
         fn graph_instantiated(_: u32) {
             CREATED.fetch_add(1_000_000, Ordering::Relaxed);
         }
     }
-    let events = [1, 5, 2, 20].map(|event| (Domain::RESOURCE, event));
+    let events = [1, 5, 2, 13, 20].map(|event| (Domain::RESOURCE, event));
     for (domain, callback) in events.into_iter().chain([(Domain::RUNTIME, 1)]) {
         // SAFETY: the trampoline dereferences neither pointer.
         unsafe { resource::<Handler>(ptr::null_mut(), domain, callback, ptr::null()) };
     }
-    assert_eq!(CREATED.load(Ordering::Relaxed), 10_001);
+    assert_eq!(CREATED.load(Ordering::Relaxed), 10_101);
     // A graph without a name: no data, no descriptor, and no library to query.
-    let graph =
-        GraphData { made_of: [ptr::null_mut(); 4], node_type: 0, dependency: ptr::null_mut(), exec: ptr::null_mut() };
-    let nothing = ResourceData { context: ptr::null_mut(), stream: ptr::null_mut(), descriptor: ptr::null() };
+    let nothing = ptr::null_mut();
+    let graph = GraphData {
+        graphs: [nothing; 2],
+        node: nothing,
+        original: nothing,
+        node_type: 0,
+        dependency: nothing,
+        exec: nothing,
+    };
+    let empty = ResourceData { context: ptr::null_mut(), stream: ptr::null_mut(), descriptor: ptr::null() };
     let described =
         ResourceData { context: ptr::null_mut(), stream: ptr::null_mut(), descriptor: (&raw const graph).cast() };
-    for data in [ptr::null(), (&raw const nothing).cast(), (&raw const described).cast()] {
+    for data in [ptr::null(), (&raw const empty).cast(), (&raw const described).cast()] {
         // SAFETY: NULL, or data of this callback that lives as long as the call.
         unsafe { resource::<Handler>(ptr::null_mut(), Domain::RESOURCE, 18, data) };
     }
-    assert_eq!(CREATED.load(Ordering::Relaxed), 10_001);
+    assert_eq!(CREATED.load(Ordering::Relaxed), 10_101);
+    // Nodes without ids are still counted.
+    for callback in [13, 20] {
+        // SAFETY: as above.
+        unsafe { resource::<Handler>(ptr::null_mut(), Domain::RESOURCE, callback, (&raw const described).cast()) };
+    }
+    assert_eq!(CREATED.load(Ordering::Relaxed), 20_201);
 }
 
 #[test]

@@ -20,6 +20,7 @@
 //! | 5 | FLUSH | at u64: the client flushed here |
 //! | 6 | DROPPED | count u64: number of records that CUPTI reported as dropped |
 //! | 7 | END | empty |
+//! | 8 | GRAPH_NODE | at u64, thread u32, 1 if copied from another node u32, node id u64, id of that other node u64 |
 //!
 //! Times are nanoseconds on CUPTI's clock. A STRING precedes the first buffer that points to it, and is
 //! repeated when the address means another text. A reader skips unknown tags. The file is not compressed, has
@@ -45,6 +46,7 @@ const BUFFER: u32 = 4;
 const FLUSH: u32 = 5;
 const DROPPED: u32 = 6;
 const END: u32 = 7;
+const GRAPH_NODE: u32 = 8;
 
 /// Description of the recorded session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,6 +103,23 @@ pub enum Section {
         /// Number of records since the previous report.
         count: u64,
     },
+    /// A node was added to a graph, or copied.
+    GraphNode(GraphNode),
+}
+
+/// A callback about a node of a graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GraphNode {
+    /// Time of the callback.
+    pub at: u64,
+    /// Thread on which it ran.
+    pub thread: u32,
+    /// True if the node was copied, false if the program added it.
+    pub is_copy: bool,
+    /// Its id in records.
+    pub node: u64,
+    /// Id of the node it was copied from; 0 if unknown or none.
+    pub original: u64,
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Reads a recording. The file is not trusted: lengths are checked, and memory grows only with bytes that are
 //! present.
 
-use super::{API_NAME, BUFFER, DROPPED, END, FLUSH, MAGIC, META, Meta, STRING, Section, VERSION};
+use super::{
+    API_NAME, BUFFER, DROPPED, END, FLUSH, GRAPH_NODE, GraphNode, MAGIC, META, Meta, STRING, Section, VERSION,
+};
 use crate::abi::{Domain, Kind};
 use std::fmt;
 use std::io::{self, Read};
@@ -98,7 +100,7 @@ impl<R: Read> RecordingReader<R> {
             let (tag, payload) = self.section()?;
             if tag == END {
                 self.ended = true;
-            } else if (API_NAME..=DROPPED).contains(&tag) {
+            } else if (API_NAME..=DROPPED).contains(&tag) || tag == GRAPH_NODE {
                 return parse(tag, &payload).map(Some).ok_or(RecordingError::Malformed { offset, tag });
             }
         }
@@ -198,6 +200,13 @@ fn parse(tag: u32, payload: &[u8]) -> Option<Section> {
         },
         FLUSH => Section::Flush { at: payload.u64()? },
         DROPPED => Section::Dropped { count: payload.u64()? },
+        GRAPH_NODE => Section::GraphNode(GraphNode {
+            at: payload.u64()?,
+            thread: payload.u32()?,
+            is_copy: payload.u32()? != 0,
+            node: payload.u64()?,
+            original: payload.u64()?,
+        }),
         _ => return None,
     };
     payload.0.is_empty().then_some(section)

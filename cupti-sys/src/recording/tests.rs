@@ -6,6 +6,8 @@ use crate::walk::RecordSizes;
 
 const SIZES: &[(Kind, u32)] = &[(Kind::CONCURRENT_KERNEL, 216), (Kind::RUNTIME, 40)];
 
+const NODE: GraphNode = GraphNode { at: 2_500, thread: 300, is_copy: true, node: u64::MAX, original: 7 };
+
 fn meta() -> Meta {
     Meta {
         cupti_version: 130_001,
@@ -35,6 +37,7 @@ fn session() -> (Vec<u8>, Vec<Section>) {
     let buffer = kernel(name);
     writer.buffer(&buffer, &sizes, 2_000).unwrap();
     writer.buffer(&buffer, &sizes, 2_100).unwrap();
+    writer.graph_node(&NODE).unwrap();
     writer.flush(3_000).unwrap();
     writer.dropped(5).unwrap();
     let written = writer.bytes_written();
@@ -48,6 +51,7 @@ fn session() -> (Vec<u8>, Vec<Section>) {
         Section::String { address: name.as_ptr() as u64, text: name.to_bytes().to_vec() },
         step(2_000),
         step(2_100),
+        Section::GraphNode(NODE),
         Section::Flush { at: 3_000 },
         Section::Dropped { count: 5 },
     ];

@@ -1,7 +1,7 @@
 //! Writes a recording. Each section is written in one piece, so a process that dies leaves a file that is
 //! valid up to its last complete section.
 
-use super::{API_NAME, BUFFER, DROPPED, END, FLUSH, MAGIC, META, Meta, STRING, VERSION};
+use super::{API_NAME, BUFFER, DROPPED, END, FLUSH, GRAPH_NODE, GraphNode, MAGIC, META, Meta, STRING, VERSION};
 use crate::abi::Domain;
 use crate::buffer::CompletedBuffer;
 use crate::record::string_offsets;
@@ -116,6 +116,21 @@ impl<W: Write> RecordingWriter<W> {
     pub fn dropped(&mut self, count: u64) -> io::Result<()> {
         self.section(DROPPED, |payload| {
             payload.extend(count.to_le_bytes());
+            Ok(())
+        })
+    }
+
+    /// Writes a callback about a node of a graph; before the buffers that name it.
+    ///
+    /// # Errors
+    /// If the output cannot be written to.
+    pub fn graph_node(&mut self, node: &GraphNode) -> io::Result<()> {
+        self.section(GRAPH_NODE, |payload| {
+            payload.extend(node.at.to_le_bytes());
+            payload.extend(node.thread.to_le_bytes());
+            payload.extend(u32::from(node.is_copy).to_le_bytes());
+            payload.extend(node.node.to_le_bytes());
+            payload.extend(node.original.to_le_bytes());
             Ok(())
         })
     }

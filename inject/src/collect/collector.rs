@@ -14,7 +14,6 @@ use std::sync::atomic::Ordering;
 use crossbeam_channel::{Receiver, Sender};
 use cupti_sys::{CompletedBuffer, Cupti};
 use gpuwhy_report::capture::Captures;
-use gpuwhy_report::text_format::printable;
 use gpuwhy_trace::event::{Event, Sink as _};
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{ApiCall, CaptureMark, Kernel, Record, Timestamp};
@@ -189,6 +188,7 @@ impl Collector {
         if memory::check() {
             return self.losses.drop_buffer(buffer, &shared);
         }
+        self.graph_nodes();
         if let Some(raw) = &mut self.raw {
             raw.buffer(&buffer, &shared.sizes, clock::now(self.cupti));
         }
@@ -250,10 +250,25 @@ impl Collector {
         self.take(events);
     }
 
+    /// Takes over nodes of graphs: before the records that name them.
+    fn graph_nodes(&mut self) {
+        let nodes = self.shared.graph_origins.take();
+        if nodes.is_empty() {
+            return;
+        }
+        if let Some(raw) = &mut self.raw {
+            raw.graph_nodes(&nodes);
+        }
+        let mut events = mem::take(&mut self.events);
+        self.sources.graph_nodes(&nodes, &mut events);
+        self.take(events);
+    }
+
     /// Takes over the program's ranges up to now, and places all routed records. If memory is short, ranges
     /// wait in their rings, which have a limit.
     fn catch_up(&mut self) {
         if !memory::is_short() {
+            self.graph_nodes();
             self.ranges(clock::wall_clock());
         }
         self.hand_over();
@@ -359,6 +374,7 @@ impl Collector {
         // Before the mark, which also guarantees that earlier ranges are complete. A range that a thread is
         // just writing is later.
         if !memory::check() {
+            self.graph_nodes();
             self.ranges(clock::wall_clock());
         }
         self.count_loss(dropped_by_cupti);
@@ -439,6 +455,7 @@ impl Collector {
     }
 
     fn finish(mut self, at: Timestamp, end: End, dropped_by_cupti: u64) -> RunOutcome {
+        self.graph_nodes();
         self.ranges(Timestamp::from_nanos(u64::MAX));
         // In mode auto, some records belong to no capture that is concluded below.
         self.hand_over();
@@ -465,8 +482,8 @@ impl Collector {
         self.triggers.finish(at, &mut self.costs.account);
         self.sinks.trace.write_utilization(at, self.sources.dictionary());
         self.event(&(at, self.costs.account.cost()).into());
-        let captured_nothing =
-            (self.controller.captures() == 0 && !self.controller.has_bursts()).then(|| self.no_capture_reason());
+        let captured_nothing = (self.controller.captures() == 0 && !self.controller.has_bursts())
+            .then(|| summary::no_capture_reason(&self.controller, &self.sources.opened_ranges()));
         let dictionary = self.sources.dictionary();
         let Sinks { captures, session, mut trace, .. } = self.sinks;
         let report = captures.report(&session, dictionary, end, Vec::new());
@@ -476,20 +493,5 @@ impl Collector {
         }
         let trace = trace.finish(&Event::End(end, at), dictionary);
         RunOutcome { report, trace, metrics: captures.metrics(&session, dictionary), captured_nothing }
-    }
-
-    /// Explains why there was no capture.
-    fn no_capture_reason(&self) -> String {
-        if self.controller.waits_for_commands() {
-            return "no capture began: `gpuwhy start` asked for none".to_owned();
-        }
-        let Some(wanted) = self.controller.wanted_range() else { return "no capture began".to_owned() };
-        let opened = self.sources.opened_ranges();
-        let opened = if opened.is_empty() {
-            "the program opened no range".to_owned()
-        } else {
-            format!("the first ranges that the program opened: {}", opened.join(", "))
-        };
-        printable(&format!("no capture began by the range {wanted}; {opened}")).into_owned()
     }
 }

@@ -36,6 +36,8 @@ impl Losses {
         loss.dictionary_overflow = dictionary.beyond();
         loss.dropped_ranges = nvtx::dropped();
         loss.dropped_collectives = nccl::dropped();
+        loss.unplaced_graph_nodes = shared.graph_origins.unplaced();
+        loss.dropped_graph_nodes = shared.graph_origins.dropped();
         loss.unobserved_ns = controller.unobserved();
         loss.undelivered_buffers = shared.undelivered.load(Ordering::Relaxed);
         let foreign = shared.foreign_bytes.swap(0, Ordering::Relaxed);

@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
 
-use cupti_sys::recording::{Meta, RecordingWriter};
+use cupti_sys::recording::{GraphNode, Meta, RecordingWriter};
 use cupti_sys::{CompletedBuffer, Cupti, Domain, RecordSizes};
 use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::Timestamp;
 use host_sampler::own::Own;
 
 use crate::config;
+use crate::cupti::graph_origins::QueuedNode;
 use crate::cupti::recorder;
 use crate::sys::files;
 
@@ -72,6 +73,15 @@ impl RawRecording {
             self.end();
         }
         self.write(|writer| writer.buffer(buffer, sizes, at.nanos()));
+    }
+
+    /// Adds callbacks about nodes of graphs, before the buffers that name them.
+    pub fn graph_nodes(&mut self, nodes: &[QueuedNode]) {
+        for &QueuedNode { node, original, at, thread, .. } in nodes {
+            let is_copy = original.is_some();
+            let node = GraphNode { at: at.nanos(), thread, is_copy, node, original: original.unwrap_or(0) };
+            self.write(|writer| writer.graph_node(&node));
+        }
     }
 
     /// Adds the mark of a flush.

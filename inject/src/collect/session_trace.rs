@@ -173,7 +173,7 @@ impl Sink for SessionTrace {
                 self.router.route(record);
                 self.store(dictionary);
             }
-            Event::Counters(_) | Event::Collective(_) => self.write(event, dictionary),
+            Event::Counters(_) | Event::Collective(_) | Event::GraphNode(_) => self.write(event, dictionary),
             Event::Loss(loss) => self.loss = **loss,
             Event::Flush(at) => self.flushed(*at, dictionary),
             _ => {}

@@ -4,10 +4,12 @@
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
+use gpuwhy_trace::graph_node::GraphNode;
 use gpuwhy_trace::record::{HostSample, NameId, Record, StackId, ThreadId, ThreadName, Timestamp};
 use rustc_hash::FxHashMap;
 
 use crate::cupti::decode::Decoder;
+use crate::cupti::graph_origins::QueuedNode;
 use crate::nvtx;
 use crate::sampler::launchers::CallCounter;
 use crate::sampler::queue::SampleBatch;
@@ -20,6 +22,8 @@ pub struct Sources {
     stacks: PythonStacks,
     /// Interns native functions outside a Python stack.
     earlier_stacks: PythonStacks,
+    /// Interns stacks of the threads that add nodes of graphs.
+    node_stacks: PythonStacks,
     /// Names of threads that the kernel has.
     thread_names: FxHashMap<ThreadId, NameId>,
     /// Counts the calls of each thread, to find the threads that launch.
@@ -34,6 +38,7 @@ impl Sources {
             ranges: nvtx::Drain::default(),
             stacks: PythonStacks::new(),
             earlier_stacks: PythonStacks::new(),
+            node_stacks: PythonStacks::new(),
             thread_names: FxHashMap::default(),
             calls: CallCounter::default(),
         }
@@ -74,6 +79,18 @@ impl Sources {
             events.push(Event::Record(Record::Sample(HostSample { stack, earlier, ..queued.sample })));
         }
         failed
+    }
+
+    /// Takes over nodes of graphs. A copy of an unknown node says nothing. If the dictionary has no room for a
+    /// stack, which it counts, the node keeps its thread.
+    pub fn graph_nodes(&mut self, nodes: &[QueuedNode], events: &mut Vec<Event>) {
+        for &QueuedNode { node, original, at, thread, ref frames } in
+            nodes.iter().filter(|node| node.original != Some(0))
+        {
+            let stack = self.node_stacks.intern(frames, self.decoder.dictionary_mut()).unwrap_or(StackId::NONE);
+            let (original, thread) = (original.unwrap_or(0), ThreadId(thread));
+            events.push(Event::GraphNode(GraphNode { node, original, at, thread, stack }));
+        }
     }
 
     /// Names a thread, unless the program did so by NVTX: that name says more than the 15 bytes of the kernel.

@@ -7,12 +7,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use gpuwhy_report::run::Report;
+use gpuwhy_report::text_format::printable;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::format::{STORED_REPORT_FROM, StoredReport};
 use gpuwhy_trace::json_text::Object;
 use gpuwhy_trace::process_info::End;
 use gpuwhy_trace::record::{Loss, Timestamp};
 
+use crate::capture::controller::CaptureController;
 use crate::collect::sinks::Sinks;
 use crate::log;
 use crate::message::{Detail, LiveState, StatusSummary};
@@ -84,4 +86,18 @@ pub fn answer_to_keep(report: &Report) -> Option<StoredReport> {
         full: report.full(),
         ranges: report.range_tables(),
     })
+}
+
+/// Explains why there was no capture. `opened`: the first ranges that the program opened.
+pub fn no_capture_reason(controller: &CaptureController, opened: &[String]) -> String {
+    if controller.waits_for_commands() {
+        return "no capture began: `gpuwhy start` asked for none".to_owned();
+    }
+    let Some(wanted) = controller.wanted_range() else { return "no capture began".to_owned() };
+    let opened = if opened.is_empty() {
+        "the program opened no range".to_owned()
+    } else {
+        format!("the first ranges that the program opened: {}", opened.join(", "))
+    };
+    printable(&format!("no capture began by the range {wanted}; {opened}")).into_owned()
 }

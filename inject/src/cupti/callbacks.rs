@@ -78,8 +78,18 @@ impl ResourceHandler for Callbacks {
         }
     }
 
-    fn graph_node_cloned() {
+    fn graph_node_created(node: u64) {
+        if let Some(profiler) = Profiler::running() {
+            let shared = profiler.shared();
+            shared.meters.timed(|| shared.graph_origins.added(node));
+        }
+    }
+
+    fn graph_node_cloned(node: u64, original: u64) {
         NODES.set(NODES.get().saturating_add(1));
+        if let Some(profiler) = Profiler::running() {
+            profiler.shared().graph_origins.copied(node, original);
+        }
     }
 
     fn graph_instantiated(id: u32) {

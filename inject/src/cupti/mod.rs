@@ -3,6 +3,7 @@
 pub mod callbacks;
 mod convert;
 pub mod decode;
+pub mod graph_origins;
 pub mod graphs;
 pub mod kinds;
 pub mod other_tool;

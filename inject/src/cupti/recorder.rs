@@ -113,6 +113,14 @@ impl ActivityRecorder {
                 enable_probe(cupti, domain);
             }
         }
+        if records && cupti.can_name_graph_nodes() {
+            // Also while waiting for a capture: the graphs that it will replay may be made before it.
+            let reported = ownership.with(|subscriber| {
+                subscriber.enable_resource(ResourceCallback::GRAPHNODE_CREATED)?;
+                subscriber.enable_resource(ResourceCallback::GRAPHNODE_CLONED)
+            });
+            note(&mut notes, "the origins of nodes of CUDA graphs are unknown", reported.unwrap_or(Ok(())));
+        }
         let calls = [Domain::RUNTIME, Domain::DRIVER].map(|domain| {
             let (wanted, others): (Vec<_>, Vec<_>) = api_functions(cupti, domain)
                 .filter(|_| cupti.can_filter_api())

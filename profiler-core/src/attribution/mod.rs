@@ -10,8 +10,8 @@
 //! Reading order, which follows a kernel record: `operation` (contents of its record), `arrival` (it waits
 //! for its launch), `host` (calls and launches), `devices` (the timeline), `launch_order` (where steps
 //! start), `gap` (why the device was idle), `account` and `phases` (the time by cause), `simulation_feed`
-//! (the same records drive the simulation, [`crate::whatif`]), `graph_nodes` (origins of replayed operations). The vocabulary is in [`leaf`] (causes),
-//! [`host_cause`] (subjects of idle time) and [`api`] (purposes of calls).
+//! (the same records drive the simulation, [`crate::whatif`]), `graph_nodes` (origins of replayed operations).
+//! The vocabulary is in [`leaf`] (causes), [`host_cause`] (subjects of idle time) and [`api`] (purposes of calls).
 //!
 //! Step detection is in [`crate::steps`].
 

@@ -11,7 +11,9 @@
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
-use cupti_sys::abi::{BufferCompleted, BufferRequested, Callback, Context, FLUSH_FORCED, GraphExec, SubscriberHandle};
+use cupti_sys::abi::{
+    BufferCompleted, BufferRequested, Callback, Context, FLUSH_FORCED, GraphExec, GraphNode, SubscriberHandle,
+};
 use cupti_sys::{Attribute, CuptiResult, Domain, Kind, ThreadIdType};
 
 use crate::client::{self, BufferCallbacks};
@@ -155,6 +157,19 @@ pub unsafe extern "C" fn cuptiGetGraphExecId(exec: GraphExec, id: *mut u32) -> C
         need(!id.is_null())?;
         // SAFETY: guaranteed by the caller.
         unsafe { put(id, graph) }
+    })
+}
+
+/// `cuptiGetGraphNodeId`
+///
+/// # Safety
+/// `id` is NULL or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiGetGraphNodeId(node: GraphNode, id: *mut u64) -> CuptiResult {
+    answer("cuptiGetGraphNodeId", |_| {
+        need(!node.is_null())?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { put(id, ffi::node_of(node)) }
     })
 }
 

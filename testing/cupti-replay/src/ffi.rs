@@ -44,16 +44,46 @@ pub fn id_of(token: *mut c_void) -> Option<u32> {
     u32::try_from((token.addr() >> 12).checked_sub(1)?).ok()
 }
 
-/// Notifies the subscriber of a resource event.
-pub fn tell_resource(subscriber: &Subscriber, id: ResourceCallback, context: Option<u32>, graph: Option<u32>) {
-    let graph = GraphData {
-        made_of: [ptr::null_mut(); 4],
+/// A handle of a node of a graph; NULL for id 0. It keeps all bits of the id, and cannot be dereferenced.
+fn node_token(id: u64) -> *mut c_void {
+    ptr::without_provenance_mut(id.rotate_left(NODE_BITS) as usize)
+}
+
+/// Moves the high bits of ids of nodes down, which are a number of their graph: handles look like addresses.
+const NODE_BITS: u32 = 12;
+
+/// The id that a handle of a node represents.
+pub fn node_of(token: *mut c_void) -> u64 {
+    (token.addr() as u64).rotate_right(NODE_BITS)
+}
+
+/// Notifies the subscriber of a node of a graph that was added, or copied from another one (0: none).
+pub fn tell_node(subscriber: &Subscriber, id: ResourceCallback, node: u64, original: u64) {
+    let nodes = [node, original].map(node_token);
+    tell_graph(subscriber, id, ptr::null_mut(), Some(GraphData { node: nodes[0], original: nodes[1], ..no_graph() }));
+}
+
+/// Nothing but NULL.
+const fn no_graph() -> GraphData {
+    GraphData {
+        graphs: [ptr::null_mut(); 2],
+        node: ptr::null_mut(),
+        original: ptr::null_mut(),
         node_type: 0,
         dependency: ptr::null_mut(),
-        exec: graph.map_or(ptr::null_mut(), token),
-    };
-    let descriptor = if graph.exec.is_null() { ptr::null() } else { (&raw const graph).cast() };
-    let data = ResourceData { context: context.map_or(ptr::null_mut(), token), stream: ptr::null_mut(), descriptor };
+        exec: ptr::null_mut(),
+    }
+}
+
+/// Notifies the subscriber of a resource event.
+pub fn tell_resource(subscriber: &Subscriber, id: ResourceCallback, context: Option<u32>, graph: Option<u32>) {
+    let graph = graph.map(|graph| GraphData { exec: token(graph), ..no_graph() });
+    tell_graph(subscriber, id, context.map_or(ptr::null_mut(), token), graph);
+}
+
+fn tell_graph(subscriber: &Subscriber, id: ResourceCallback, context: *mut c_void, graph: Option<GraphData>) {
+    let descriptor = graph.as_ref().map_or(ptr::null(), |graph| ptr::from_ref(graph).cast());
+    let data = ResourceData { context, stream: ptr::null_mut(), descriptor };
     in_callback("a resource callback", || {
         let userdata = ptr::with_exposed_provenance_mut(subscriber.userdata);
         // SAFETY: the client subscribed this function with this pointer; the data lives until the call returns.

@@ -76,7 +76,8 @@ fn read_times(input: impl Read, times: u64) -> Result<Session, String> {
     let sizes = meta.sizes.iter().filter_map(|&(kind, size)| Some((kind.0, usize::try_from(size).ok()?))).collect();
     let version = number(VERSION)?.unwrap_or(meta.cupti_version);
     let mut session = Session::new(Origin { version, sizes, start: meta.start });
-    // A dropped-records section has no time: it was queried together with the section before it.
+    // A dropped-records section has no time: it was queried together with the section before it. A node comes
+    // before the buffers that name it, which is what its place in the recording says.
     for section in reader {
         match section.map_err(|error| error.to_string())? {
             Section::ApiName { domain, callback_id, name } => {
@@ -87,6 +88,7 @@ fn read_times(input: impl Read, times: u64) -> Result<Session, String> {
                 session.add_buffer(delivered_at, context, stream, &bytes).map_err(|error| error.to_string())?;
             }
             Section::Flush { at } => session.add_step(at, Action::Flush),
+            Section::GraphNode(node) => session.add_step(session.end(), Action::GraphNode(node)),
             Section::Dropped { count } => session.add_step(session.end(), Action::Dropped(count)),
         }
     }

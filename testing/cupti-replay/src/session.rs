@@ -12,6 +12,7 @@ use std::fmt;
 use std::ops::Range;
 
 use cupti_sys::Kind;
+use cupti_sys::recording::GraphNode;
 
 use crate::layout;
 
@@ -81,6 +82,8 @@ pub enum Action {
     Dropped(u64),
     /// The recording client flushed.
     Flush,
+    /// A node was added to a graph, or copied.
+    GraphNode(GraphNode),
 }
 
 /// An action and its time, which never decreases from step to step.

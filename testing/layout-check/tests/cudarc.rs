@@ -90,6 +90,8 @@ fn offsets_of_strings() {
 #[test]
 fn callbacks_about_graphs() {
     assert_eq!(offset_of!(ResourceData, descriptor), offset_of!(sys::CUpti_ResourceData, resourceDescriptor));
+    assert_eq!(offset_of!(GraphData, node), offset_of!(sys::CUpti_GraphData, node));
+    assert_eq!(offset_of!(GraphData, original), offset_of!(sys::CUpti_GraphData, originalNode));
     assert_eq!(offset_of!(GraphData, node_type), offset_of!(sys::CUpti_GraphData, nodeType));
     assert_eq!(offset_of!(GraphData, exec), offset_of!(sys::CUpti_GraphData, graphExec));
 }

@@ -19,6 +19,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use cupti_sys::recording::GraphNode;
 use cupti_sys::{CallbackSite, CuptiResult, Domain, Kind, ResourceCallback};
 
 use crate::client::{BufferCallbacks, Client};
@@ -194,6 +195,10 @@ impl Player {
                     self.deliver(&mut delivery, items.clone(), *context, *stream);
                 }
                 Action::Dropped(records) => self.drop_records(&mut delivery, *records),
+                Action::GraphNode(node) => {
+                    drop(delivery);
+                    self.tell_node(node);
+                }
                 // The client flushes on its own schedule; the records of the recorded flush are delivered in
                 // the following steps.
                 Action::Flush => {}
@@ -289,12 +294,22 @@ impl Player {
                 ffi::tell_module(&subscriber, self.session.contexts().next(), number, module);
             }
         }
-        // A recording does not contain the time when graphs were instantiated.
+        // A recording does not contain the time when graphs were instantiated. These nodes have no ids: it names
+        // them itself if it knows them.
         for (graph, nodes) in self.session.graphs() {
             for _ in 0..nodes {
                 tell(ResourceCallback::GRAPHNODE_CLONED, None, None);
             }
             tell(ResourceCallback::GRAPHEXEC_CREATED, None, Some(graph));
+        }
+    }
+
+    /// Notifies the subscriber of a node, on this thread, as the program does while it captures.
+    fn tell_node(&self, node: &GraphNode) {
+        let id = if node.is_copy { ResourceCallback::GRAPHNODE_CLONED } else { ResourceCallback::GRAPHNODE_CREATED };
+        let listener = self.client().listener(Domain::RESOURCE, id.0);
+        if let Some(subscriber) = listener {
+            ffi::tell_node(&subscriber, id, node.node, node.original);
         }
     }
 
