@@ -36,6 +36,7 @@ mod counters_hostile;
 mod diff;
 mod diff_prediction;
 mod geometry_report;
+mod graph_origins;
 mod history;
 mod host_lines;
 mod host_lock;

@@ -11,6 +11,7 @@ use gpuwhy_report::run::Report;
 use gpuwhy_trace::cost::{PriceSource, Prices};
 use gpuwhy_trace::counters::CounterEvent;
 use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::graph_node::GraphNode;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
 use profiler_core::attribution::Attributor;
@@ -25,6 +26,8 @@ pub struct Scenario {
     pub dictionary: Dictionary,
     /// Records with the time at which each was complete.
     pub records: Vec<(u64, Record)>,
+    /// Nodes of graphs, which precede all records.
+    pub nodes: Vec<GraphNode>,
     next_correlation: u32,
 }
 
@@ -67,7 +70,7 @@ impl On {
     }
 
     fn work(self, what: What) -> Work {
-        Work { on: self, what, at: 0, lasting: 0, blocks: 0, graph: 0, correlation: None }
+        Work { on: self, what, at: 0, lasting: 0, blocks: 0, graph: 0, node: 0, correlation: None }
     }
 }
 
@@ -87,6 +90,7 @@ pub struct Work {
     lasting: u64,
     blocks: u32,
     graph: u32,
+    node: u64,
     correlation: Option<u32>,
 }
 
@@ -109,6 +113,11 @@ impl Work {
     /// Makes it a node of a graph.
     pub fn of_graph(self, graph: u32) -> Self {
         Self { graph, ..self }
+    }
+
+    /// Makes it this node of a graph.
+    pub fn of_node(self, graph: u32, node: u64) -> Self {
+        Self { graph, node, ..self }
     }
 
     /// Launched by this call rather than by a separate one.
@@ -180,12 +189,27 @@ impl Scenario {
     /// Adds a sample of a thread for the time since `since`, divided according to `sample` (nanoseconds),
     /// with a stack, innermost frame first: file, function and line.
     pub fn sample(&mut self, thread: u32, since: u64, at: u64, sample: HostSample, stack: &[(&str, &str, u32)]) {
-        let stack = stack.iter().rev().fold(StackId::NONE, |caller, &(file, function, line)| {
-            let (function, file) = (self.dictionary.intern_name(function), self.dictionary.intern_name(file));
-            self.dictionary.intern_frame(Frame { caller, function, file, line })
-        });
+        let stack = self.stack(stack);
         let sample = HostSample { since: time(since), at: time(at), thread: ThreadId(thread), stack, ..sample };
         self.push(sample.at, Record::Sample(sample));
+    }
+
+    fn stack(&mut self, frames: &[(&str, &str, u32)]) -> StackId {
+        frames.iter().rev().fold(StackId::NONE, |caller, &(file, function, line)| {
+            let (function, file) = (self.dictionary.intern_name(function), self.dictionary.intern_name(file));
+            self.dictionary.intern_frame(Frame { caller, function, file, line })
+        })
+    }
+
+    /// Adds a node of a graph, with the stack of the thread, innermost frame first.
+    pub fn node(&mut self, node: u64, thread: u32, stack: &[(&str, &str, u32)]) {
+        let stack = self.stack(stack);
+        self.nodes.push(GraphNode { node, stack, thread: ThreadId(thread), ..GraphNode::default() });
+    }
+
+    /// Copies a node.
+    pub fn copy_node(&mut self, node: u64, original: u64) {
+        self.nodes.push(GraphNode { node, original, ..GraphNode::default() });
     }
 
     /// Records an event on `stream`: adds the call, and the record that names the event.
@@ -236,7 +260,7 @@ impl Scenario {
         let (start, end) = (time(work.at), time(work.at + work.lasting));
         let (device, stream) = (DeviceId(work.on.device), StreamId(work.on.stream));
         let correlation = CorrelationId(work.correlation.unwrap_or(u32::MAX));
-        let graph_id = work.graph;
+        let (graph_id, graph_node_id) = (work.graph, work.node);
         let record = match work.what {
             What::Kernel(name) => {
                 let name = self.dictionary.intern_name(&name);
@@ -252,6 +276,7 @@ impl Scenario {
                     correlation,
                     config,
                     graph_id,
+                    graph_node_id,
                     ..Kernel::default()
                 })
             }
@@ -270,12 +295,21 @@ impl Scenario {
                     destination,
                     bytes,
                     graph_id,
+                    graph_node_id,
                     ..Copy::default()
                 })
             }
-            What::Memset(bytes) => {
-                Record::Memset(Memset { start, end, device, stream, correlation, bytes, graph_id, ..Memset::default() })
-            }
+            What::Memset(bytes) => Record::Memset(Memset {
+                start,
+                end,
+                device,
+                stream,
+                correlation,
+                bytes,
+                graph_id,
+                graph_node_id,
+                ..Memset::default()
+            }),
         };
         self.push(end, record);
     }
@@ -304,6 +338,7 @@ impl Scenario {
     }
 
     fn feed(&self, mut attributor: Attributor, period: u64, seed: u64) -> Attributor {
+        self.nodes.iter().for_each(|node| attributor.push_graph_node(node, &self.dictionary));
         let mut records = self.records.clone();
         records.sort_by_key(|&(complete, _)| complete);
         let last = records.last().map_or(ZERO, |&(complete, _)| complete);
