@@ -58,8 +58,12 @@ fn a_stack_is_what_the_interpreter_says_it_is() {
         assert_eq!(python.version().to_string(), interpreter.version);
         let mut compared = 0;
         while let Some((thread, expected)) = program.blocked() {
+            // Half of them before the thread was sampled in this place.
+            let before = (compared % 2 == 0).then(|| python.stack_of_still(thread).unwrap());
             let sample = python.sample(thread).unwrap();
             assert_eq!(shown(&sample), expected, "{interpreter}");
+            let still = before.unwrap_or_else(|| python.stack_of_still(thread).unwrap());
+            assert_eq!(still, sample.frames, "{interpreter}");
             assert!(!sample.is_truncated && !sample.is_collecting);
             assert_eq!(sample.lock, Lock::Free, "{interpreter}");
             compared += 1;
@@ -74,12 +78,22 @@ fn a_stack_is_what_the_interpreter_says_it_is() {
 fn the_innermost_part_of_a_deep_stack_is_kept() {
     for interpreter in interpreters() {
         let mut program = Program::start(&interpreter, "deep.py");
-        let mut python = program.attach();
+        let (mut python, mut fresh) = (program.attach(), program.attach());
         let (thread, _) = program.blocked().unwrap();
         let sample = python.sample(thread).unwrap();
         assert!(sample.is_truncated && sample.frames.len() == MAX_FRAMES, "{interpreter}");
         assert_eq!(names(&sample)[..2], ["wait", "bottom"], "{interpreter}");
         assert_eq!(python.sample(u32::MAX), Err(Miss::NoPython));
+        assert_eq!(python.stack_of_still(u32::MAX), Err(Miss::NoPython));
+        let begun = Instant::now();
+        assert_eq!(fresh.stack_of_still(thread).unwrap(), sample.frames);
+        let first = begun.elapsed();
+        let begun = Instant::now();
+        (0..200).for_each(|_| assert_eq!(fresh.stack_of_still(thread).unwrap().len(), MAX_FRAMES));
+        println!(
+            "{interpreter}: a stack of {MAX_FRAMES} frames takes {:?}, the first {first:?}",
+            begun.elapsed() / 200
+        );
     }
 }
 

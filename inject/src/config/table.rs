@@ -151,9 +151,9 @@ settings! {
             "For programs whose report says that records were dropped: maximum host memory for activity buffers, \
              from `8M` to `64G`, allocated as needed. CUPTI 13 holds a buffer of 1 MiB for each launching thread.";
         SAMPLING: Sampling = "GPUWHY_SAMPLING", "auto", "auto, on or off", Sampling::parse,
-            "For systems that do not allow threads to be sampled: `off` does not try. `auto` samples the threads \
-             that call CUDA, using at most 1 % of one core, and notes in the report what the system does not allow; \
-             `on` also prints that on stderr.";
+            "For systems that do not allow threads to be sampled: `off` does not try, nor read the stacks of captured \
+             CUDA graphs. `auto` samples the threads that call CUDA, using at most 1 % of one core, and notes in the \
+             report what the system does not allow; `on` also prints that on stderr.";
         NATIVE_STACKS: NativeStacks = "GPUWHY_NATIVE_STACKS", "off", "auto or off", NativeStacks::parse,
             "For programs limited by their C and C++ code (x86-64): `auto` adds its functions to the stacks of host \
              samples, where the system [allows it](../design/reliability.md). Five programs took 1.04 to 1.24 times \
