@@ -11,8 +11,8 @@ const ATTENTION: (&str, &str, u32) = ("/home/u/model.py", "Attention.forward", 3
 const MLP: (&str, &str, u32) = ("/home/u/model.py", "Mlp.forward", 52);
 const STEP: (&str, &str, u32) = ("/home/u/train.py", "step", 42);
 
-/// A graph is captured once and replayed by another line: 100 us in Attention's layer, 200 in that of Mlp, 50 outside of
-/// modules, a copy of 10, 300 by the backward thread, and 40 by a node that was not reported.
+/// A graph is captured once and replayed by another line: 100 us in Attention's layer, 200 in that of Mlp, 50 outside
+/// of modules, a copy of 10, 300 by the backward thread, and 40 by a node that was not reported.
 fn replays() -> Report {
     let mut scenario = Scenario::new();
     scenario.node(1, 7, &[LINEAR, STACK, ATTENTION, STEP]);

@@ -73,33 +73,68 @@ fn all(counts: &GraphOriginCounts) -> GraphWork {
 }
 
 fn modules(rows: &[GraphOriginRow], all_ns: u64) -> Vec<GraphModuleRow> {
-    let mut sums: FxHashMap<(&Option<String>, &Option<String>), GraphWork> = FxHashMap::default();
+    let mut sums: FxHashMap<(&Option<String>, &Option<String>, Option<String>), GraphWork> = FxHashMap::default();
     for row in rows {
-        let sum = sums.entry((&row.place.parent, &row.place.module)).or_default();
+        let operators = row.place.operator.as_deref().and_then(computing);
+        let sum = sums.entry((&row.place.parent, &row.place.module, operators)).or_default();
         sum.count += row.work.count;
         sum.total_ns = sum.total_ns.saturating_add(row.work.total_ns);
     }
-    let row = |((parent, module), work): ((&Option<String>, &Option<String>), GraphWork)| GraphModuleRow {
-        module: module.clone(),
-        parent: parent.clone(),
-        work,
-        share: work.total_ns as f64 / all_ns.max(1) as f64,
-    };
-    let mut modules: Vec<GraphModuleRow> = sums.into_iter().map(row).collect();
+    let mut modules: Vec<GraphModuleRow> = sums
+        .into_iter()
+        .map(|((parent, module, operators), work)| GraphModuleRow {
+            module: module.clone(),
+            parent: parent.clone(),
+            operators,
+            work,
+            share: work.total_ns as f64 / all_ns.max(1) as f64,
+        })
+        .collect();
     modules.sort_by(|a, b| {
-        let by = |row: &GraphModuleRow| (Reverse(row.work.total_ns), row.parent.clone(), row.module.clone());
+        let by = |row: &GraphModuleRow| (Reverse(row.work.total_ns), row.name());
         by(a).cmp(&by(b))
     });
     modules
 }
 
+/// The operators of generated code that compute: `silu, mul, mm` of `aten.view, aten.silu, aten.mul, aten.mm [x, y]`.
+fn computing(operators: &str) -> Option<String> {
+    /// Operators that only change the view of a tensor.
+    const VIEWS: [&str; 16] = [
+        "_unsafe_view",
+        "alias",
+        "as_strided",
+        "detach",
+        "expand",
+        "lift_fresh_copy",
+        "permute",
+        "select",
+        "slice",
+        "split",
+        "split_with_sizes",
+        "squeeze",
+        "t",
+        "transpose",
+        "unsqueeze",
+        "view",
+    ];
+    let list = operators.starts_with("aten.").then(|| operators.split(" [").next().unwrap_or_default())?;
+    let names = || list.split(", ").map(|name| name.strip_prefix("aten.").unwrap_or(name));
+    let computing: Vec<&str> = names().filter(|name| !VIEWS.contains(name)).collect();
+    Some(if computing.is_empty() { names().collect::<Vec<_>>().join(", ") } else { computing.join(", ") })
+}
+
 impl GraphModuleRow {
-    /// Display text: `Attention > Linear`.
+    /// Display text: `Attention > Linear`, `Decoder: silu, mul, mm`.
     pub(super) fn name(&self) -> String {
-        match (&self.parent, &self.module) {
+        let module = match (&self.parent, &self.module) {
             (Some(parent), Some(module)) => format!("{} > {}", shortened(parent, 40), shortened(module, 40)),
             (_, Some(module)) => shortened(module, 40),
             _ => "outside modules".to_owned(),
+        };
+        match &self.operators {
+            Some(operators) => format!("{module}: {}", shortened(operators, 60)),
+            None => module,
         }
     }
 }
@@ -181,5 +216,18 @@ impl Report {
             let _ = writeln!(out, "{time:>10} {share:>6.2} {:>9}  {}: {kernel}", row.work.count, row.place.text());
         }
         rest(out, origins.distinct_rows, "more row", "more rows");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_fused_operators_those_that_compute_are_named() {
+        let fused = "aten._unsafe_view, aten.silu, aten.mul, aten.view, aten.t, aten.mm [linear_2, silu]";
+        assert_eq!(computing(fused).as_deref(), Some("silu, mul, mm"));
+        assert_eq!(computing("aten.view, aten.t [x]").as_deref(), Some("view, t"));
+        assert_eq!(computing("add_Tensor"), None);
     }
 }

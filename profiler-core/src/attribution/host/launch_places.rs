@@ -104,7 +104,9 @@ fn place_of(frames: &[Frame], dictionary: &Dictionary) -> Option<LaunchPlace> {
         }
     };
     let within = python.first().filter(|innermost| (innermost.function, innermost.file) != (line.function, line.file));
-    let mut modules = python.iter().filter(|frame| function(frame).ends_with(".forward"));
+    // The wrapper of a compiled function is called forward, too, and belongs to no class.
+    let is_module = |name: &str| name.strip_suffix(".forward").is_some_and(|class| !class.ends_with("<locals>"));
+    let mut modules = python.iter().filter(|frame| is_module(function(frame)));
     let module = modules.next();
     let of_layers = |frame: &Frame| file(frame).contains("/torch/nn/");
     let parent =
@@ -217,10 +219,11 @@ mod tests {
     #[test]
     fn generated_code_shows_the_model_and_the_fused_operators() {
         const GENERATED: &str = "/tmp/torchinductor_u/xf/cxf7ndsyp3kjpsmbyhc5bqkymszfpkccbv5jmyaxpffqfbm7ykqk.py";
+        let wrapper = ("/v/lib/python3.12/site-packages/torch/_functorch/aot_autograd.py", "f.<locals>.forward", 3);
         let launcher = ("/v/lib/python3.12/site-packages/torch/_inductor/runtime/triton_heuristics.py", "run", 9);
         let fused = (GENERATED, "aten.add, aten.gelu [x, h_1]", 140);
         assert_eq!(
-            columns(&[LAUNCH, launcher, fused, MODEL, TRAIN])[..5],
+            columns(&[LAUNCH, launcher, fused, wrapper, MODEL, TRAIN])[..5],
             ["/home/u/model.py:31", "Block.forward", "run", "Block.forward", fused.1]
         );
     }

@@ -29,6 +29,8 @@ pub struct GraphModuleRow {
     pub module: Option<String>,
     /// Class of the module that called it.
     pub parent: Option<String>,
+    /// In code of Inductor, the operators that were fused, without those that only change the view of a tensor.
+    pub operators: Option<String>,
     /// Its operations.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub work: GraphWork,
