@@ -187,3 +187,59 @@ fn another_process_has_no_name_where_only_the_utilization_shows_it() {
         assert_eq!(report["bottleneck"]["cause"], "cannot_tell");
     }
 }
+
+/// Nanoseconds of each module in a step of a graph, by its class.
+fn module_times(report: &Value, steps: f64) -> std::collections::BTreeMap<String, f64> {
+    let mut times = std::collections::BTreeMap::new();
+    for row in report["graph_origins"]["modules"].as_array().unwrap() {
+        let name = row["module"].as_str().unwrap_or("none").to_owned();
+        *times.entry(name).or_insert(0.0) += row["total_ns"].as_f64().unwrap() / steps;
+    }
+    times
+}
+
+#[test]
+fn kernels_of_a_replayed_graph_have_the_time_that_their_module_takes_eagerly() {
+    let report = report("graph_inference");
+    let origins = &report["graph_origins"];
+    assert_eq!((&origins["without_place"]["count"], &origins["unknown"]["count"]), (&0.into(), &0.into()));
+    // 60 replays of 79 operations.
+    assert_eq!(origins["with_place"]["count"], 4_740);
+    let times = module_times(&report, 60.0);
+    // By NVTX ranges around the same step without a graph.
+    for (module, eager) in [
+        ("Linear", 245_486.0),
+        ("LayerNorm", 52_680.0),
+        ("GatedMlp", 42_908.0),
+        ("Attention", 40_766.0),
+        ("Layer", 21_464.0),
+    ] {
+        assert_within(times[module] / eager, 0.94, 1.06);
+    }
+    let row = &origins["rows"][0];
+    assert_eq!(
+        (&row["file"], &row["line"], &row["parent"]),
+        (&"/tmp/app/graph_modules.py".into(), &38.into(), &"GatedMlp".into())
+    );
+}
+
+#[test]
+fn kernels_of_a_captured_backward_pass_have_its_thread() {
+    let report = report("graph_training");
+    let origins = &report["graph_origins"];
+    assert_eq!((&origins["with_place"]["count"], &origins["unknown"]["count"]), (&5_280.into(), &0.into()));
+    let thread = &origins["threads"][0];
+    assert_eq!((&thread["name"], &thread["count"]), (&"pt_autograd_0".into(), &9_300.into()));
+}
+
+#[test]
+fn kernels_of_a_compiled_graph_have_the_operators_of_the_generated_code() {
+    let report = report("graph_compiled");
+    let origins = &report["graph_origins"];
+    assert_eq!((&origins["without_place"]["count"], &origins["unknown"]["count"]), (&0.into(), &0.into()));
+    let modules = origins["modules"].as_array().unwrap();
+    assert!(modules.iter().all(|row| row["module"] == "Decoder" && row["operators"].is_string()), "{modules:#?}");
+    let operators: Vec<_> = modules.iter().map(|row| row["operators"].as_str().unwrap()).collect();
+    assert!(operators.iter().any(|names| names.contains("silu, mul")), "{operators:?}");
+    assert!(operators.iter().any(|names| names.contains("native_layer_norm")), "{operators:?}");
+}

@@ -20,7 +20,7 @@ macro_rules! wire {
 wire! {
     Report {
         schema_version: u32, process: Process, observed_ns: u64, completeness: Completeness, devices: Vec<Device>,
-        api: Vec<Api>, host: Option<Host>, kernel_libraries: Vec<KernelLibrary>, kernel_lines: Option<KernelLines>, ranges: Option<Ranges>, memory: Option<Memory>, bottleneck: Bottleneck, phases: Vec<PhaseOfRun>, capture: Option<u32>, captures: Vec<Capture>,
+        api: Vec<Api>, host: Option<Host>, kernel_libraries: Vec<KernelLibrary>, kernel_lines: Option<KernelLines>, graph_origins: Option<serde_json::Value>, ranges: Option<Ranges>, memory: Option<Memory>, bottleneck: Bottleneck, phases: Vec<PhaseOfRun>, capture: Option<u32>, captures: Vec<Capture>,
     }
     KernelLibrary {
         library: Option<String>, kernels: u64, count: u64, total_ns: u64, by_samples_ns: u64, share: f64, largest_kernel: String,
@@ -31,13 +31,13 @@ wire! {
         lines: Vec<KernelLine>, kernels: Vec<KernelAtLine>,
     }
     KernelLine {
-        file: String, line: u32, function: String, within: Option<Within>, module: Option<String>, operator: Option<String>,
+        file: String, line: u32, function: String, within: Option<Within>, module: Option<String>, parent: Option<String>, operator: Option<String>,
         binary: Option<String>, samples: u64, total_ns: u64, low_ns: u64, high_ns: u64, share: f64, kernels: u64,
         largest_kernel: String,
     }
     KernelAtLine {
         kernel: String, graph: Option<u32>, library: Option<String>, file: String, line: u32, function: String,
-        within: Option<Within>, module: Option<String>, operator: Option<String>, binary: Option<String>, samples: u64,
+        within: Option<Within>, module: Option<String>, parent: Option<String>, operator: Option<String>, binary: Option<String>, samples: u64,
         total_ns: u64, low_ns: u64, high_ns: u64, kernel_samples: u64, kernel_ns: u64,
     }
     Capture {
