@@ -72,19 +72,22 @@ fn all(counts: &GraphOriginCounts) -> GraphWork {
     }
 }
 
+/// Parent, module and operators.
+type ModuleKey<'a> = (Option<&'a str>, Option<&'a str>, Option<String>);
+
 fn modules(rows: &[GraphOriginRow], all_ns: u64) -> Vec<GraphModuleRow> {
-    let mut sums: FxHashMap<(&Option<String>, &Option<String>, Option<String>), GraphWork> = FxHashMap::default();
+    let mut sums: FxHashMap<ModuleKey<'_>, GraphWork> = FxHashMap::default();
     for row in rows {
         let operators = row.place.operator.as_deref().and_then(computing);
-        let sum = sums.entry((&row.place.parent, &row.place.module, operators)).or_default();
+        let sum = sums.entry((row.place.parent.as_deref(), row.place.module.as_deref(), operators)).or_default();
         sum.count += row.work.count;
         sum.total_ns = sum.total_ns.saturating_add(row.work.total_ns);
     }
     let mut modules: Vec<GraphModuleRow> = sums
         .into_iter()
         .map(|((parent, module, operators), work)| GraphModuleRow {
-            module: module.clone(),
-            parent: parent.clone(),
+            module: module.map(str::to_owned),
+            parent: parent.map(str::to_owned),
             operators,
             work,
             share: work.total_ns as f64 / all_ns.max(1) as f64,
