@@ -225,7 +225,7 @@ fn kernels_of_a_replayed_graph_have_the_time_that_their_module_takes_eagerly() {
 
 #[test]
 fn kernels_of_a_captured_backward_pass_have_its_thread() {
-    let report = report("graph_training");
+    let report = report("../graphs/training");
     let origins = &report["graph_origins"];
     assert_eq!((&origins["with_place"]["count"], &origins["unknown"]["count"]), (&5_280.into(), &0.into()));
     let thread = &origins["threads"][0];

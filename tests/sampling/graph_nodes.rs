@@ -137,6 +137,18 @@ fn nodes_precede_the_kernels_that_name_them_and_come_back_from_a_recording() {
     }
 }
 
+/// A training step that was captured on an H200 and replayed twelve times. The player has no interpreter.
+#[test]
+fn operations_of_a_recorded_graph_are_all_joined() {
+    let stage = Stage::new();
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/graphs/training.cupti.zst");
+    assert!(stage.host("sync_item").env("GPUWHY_REPLAY", recording).status().unwrap().success());
+    let report = stage.report();
+    let count = |of: &str| report["graph_origins"][of]["count"].as_u64();
+    assert_eq!([count("with_place"), count("unknown")], [Some(0); 2]);
+    assert_eq!(count("without_place"), Some(12 * 243));
+}
+
 #[test]
 fn a_kernel_of_a_replay_leads_to_the_line_that_captured_it() {
     let Some(python) = python() else { return };

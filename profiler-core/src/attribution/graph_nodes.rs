@@ -58,7 +58,8 @@ pub struct GraphOriginCounts {
     pub unknown: GraphWork,
     /// Nodes and operations that got no row because a table is full. Operations are also counted above.
     pub overflow: u64,
-    /// Calls that put other nodes into an executable graph; see the [module](self).
+    /// Calls of `cuGraphExecUpdate`, which put other nodes into an executable graph: its origins stay those of the
+    /// first.
     pub updates: u64,
 }
 

@@ -22,7 +22,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("COLLECTIVES", "takes NCCL and several GPUs"),
     ("communicators", "takes NCCL and several GPUs"),
     ("queued operations", "takes NCCL and several GPUs"),
-    ("GRAPH_NODES", "takes a program that captures graphs, recorded by this version"),
     ("PROGRAM_COUNTERS", "takes GPUWHY_KERNEL_SOURCE; its blocks name modules in a folder next to the trace"),
     ("synchronizations", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
     ("events", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
