@@ -46,7 +46,6 @@ pub fn run(
     shared: &Shared,
     over: impl FnOnce(),
 ) {
-    shared.meters.add_this_thread();
     shared.set_flusher(threads::thread_id());
     let mut over = Some(over);
     let mut detector = OtherToolDetector::default();

@@ -65,13 +65,13 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     let capture = Request { range: CaptureRange::Nothing, ..Request::default() };
     let silent = Settings { output: None, report: ReportStyle::Off, live: None, history: None, ..settings };
     let mode = silent.mode.max(Mode::Light);
-    let mut graphs = if silent.graphs == Graphs::Auto { Graphs::Nodes } else { silent.graphs };
+    let mut graphs = silent.graphs;
     if graphs == Graphs::Whole && !cupti_sys::driver_devices().is_empty() {
         tracing::warn!("CUDA had started before the first session: CUDA graphs are recorded by nodes, not as a whole");
         graphs = Graphs::Nodes;
     }
     let late = cupti_sys::devices_in_use() != 0;
-    start(&Settings { capture, mode, graphs, max_overhead: None, bursts: None, ..silent }, late)?;
+    start(&Settings { capture, mode, graphs, budget: None, bursts: None, ..silent }, late)?;
     if let Some(profiler) = Profiler::measuring() {
         profiler.controller.hold();
     }

@@ -244,32 +244,43 @@ impl ThreadWork {
         (commands, over): (Receiver<FlusherCommand>, fn()),
     ) {
         let Self { cupti, shared, controller, kernels, sampler } = self;
-        threads.collect.work(move || collector.run(&messages, &outcomes));
+        assign(threads.collect, &shared, move |_| collector.run(&messages, &outcomes));
         if let Some((sampler, worker)) = sampler.zip(threads.sample) {
-            let (shared, controller) = (Arc::clone(&shared), Arc::clone(&controller));
-            worker.work(move || sampler.run(cupti, &shared, &controller));
+            let controller = Arc::clone(&controller);
+            assign(worker, &shared, move |shared| sampler.run(cupti, shared, &controller));
         }
         if let Some((reader, worker)) = threads.counters {
-            let (shared, controller) = (Arc::clone(&shared), Arc::clone(&controller));
-            worker.work(move || reader.run(cupti, &shared, &controller, &shared.counters));
+            let controller = Arc::clone(&controller);
+            assign(worker, &shared, move |shared| reader.run(cupti, shared, &controller, &shared.counters));
         }
         if let Some(((kernels, chosen), worker)) = kernels.zip(threads.kernels) {
-            let (messages, controller) = (shared.messages.clone(), Arc::clone(&controller));
-            worker.work(move || kernels.run(&chosen, &controller, &messages));
+            let controller = Arc::clone(&controller);
+            assign(worker, &shared, move |shared| kernels.run(&chosen, &controller, &shared.messages));
         }
         if let Some(worker) = threads.control {
-            begin_control(worker, &controller);
+            begin_control(worker, &shared, &controller);
         }
         let period = settings.flush;
-        threads.flush.work(move || flusher::run(cupti, period, &commands, &controller, &shared, over));
+        assign(threads.flush, &shared, move |shared| {
+            flusher::run(cupti, period, &commands, &controller, shared, over);
+        });
     }
 }
 
-fn begin_control(worker: Worker, controller: &Arc<CaptureController>) {
+/// Assigns work to a thread, whose CPU time is a cost of tracing from then on.
+fn assign(worker: Worker, shared: &Arc<Shared>, work: impl FnOnce(&Shared) + Send + 'static) {
+    let shared = Arc::clone(shared);
+    worker.work(move || {
+        shared.meters.add_this_thread();
+        work(&shared);
+    });
+}
+
+fn begin_control(worker: Worker, shared: &Arc<Shared>, controller: &Arc<CaptureController>) {
     match Control::open() {
         Ok(control) => {
             let controller = Arc::clone(controller);
-            worker.work(move || control.run(&controller));
+            assign(worker, shared, move |_| control.run(&controller));
         }
         Err(error) => tracing::warn!(
             "no live control: {error}; `gpuwhy top`, `start` and `stop` cannot reach this process ({}=off omits this message)",

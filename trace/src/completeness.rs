@@ -38,6 +38,8 @@ pub struct Completeness {
     pub launches_without_activity: u64,
     /// Device operations without a record of their launching call.
     pub activities_without_launch: u64,
+    /// Launches whose correlation id a launch shortly before had, so that their operations cannot be told apart.
+    pub shared_ids: u64,
     /// Operations that start before their launching call, or end before they start.
     pub clamped_clocks: u64,
     /// Device time that arrived after its part of the timeline was final, nanoseconds.

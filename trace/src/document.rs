@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::ser::SerializeMap;
 
-use crate::cost::{Cost, Mode};
+use crate::cost::Cost;
 use crate::record::{Loss, PcieLink};
 use crate::utilization::{Counter, DeviceUtilization, Utilization};
 
@@ -108,8 +108,8 @@ document! {
         callback_ns: from.callback_ns,
         threads_cpu_ns?: Some(from.threads_ns).filter(|&nanos| nanos > 0),
         share_at_most: from.share(),
-        bursts?: Some(from.bursts).filter(|_| from.mode == Mode::Auto),
-        burst_ns?: Some(from.burst_ns).filter(|_| from.mode == Mode::Auto),
+        bursts?: Some(from.bursts).filter(|_| from.has_bursts()),
+        burst_ns?: Some(from.burst_ns).filter(|_| from.has_bursts()),
         slowed_since_bursts_low?: from.slowed.map(|(low, _)| low),
         slowed_since_bursts_high?: from.slowed.map(|(_, high)| high),
         steps_down: from.steps_down().collect::<Vec<_>>(),

@@ -13,7 +13,7 @@ use crate::record::{StackId, ThreadId, Timestamp};
 pub struct GraphNode {
     /// Its id, as in [`Kernel::graph_node_id`](crate::record::Kernel::graph_node_id).
     pub node: u64,
-    /// Node that it was copied from; 0 if the program added it, or if that is unknown.
+    /// Node that it was copied from; 0 if the program added it, [`UNKNOWN`](Self::UNKNOWN) if that is not known.
     pub original: u64,
     /// Time at which it was added or copied.
     pub at: Timestamp,
@@ -21,6 +21,11 @@ pub struct GraphNode {
     pub thread: ThreadId,
     /// Stack of that thread; [`StackId::NONE`] if unknown, and for a copy.
     pub stack: StackId,
+}
+
+impl GraphNode {
+    /// [`original`](Self::original) of a copy of an unknown node, which no node has as its id.
+    pub const UNKNOWN: u64 = u64::MAX;
 }
 
 impl Default for GraphNode {

@@ -3,6 +3,8 @@
 //! When a capture, a trace file or a session of the program starts, it first receives the newest state of the
 //! counters, all communicators, and the origins of the nodes of graphs.
 
+use std::collections::VecDeque;
+
 use crate::collective::CollectiveEvent;
 use crate::counters::{CounterEvent, CounterLoss, GaugeReading, MetricSet};
 use crate::event::Event;
@@ -11,7 +13,7 @@ use crate::record::DeviceId;
 use crate::utilization::DEVICE_LIMIT;
 
 const COMMUNICATORS: usize = 1 << 14;
-/// Nodes of graphs, 32 bytes each: a capture that starts later replays graphs from before it.
+/// The newest nodes of graphs, 32 bytes each: a capture that starts later replays graphs from before it.
 const GRAPH_NODES: usize = 1 << 17;
 
 /// Latest counter state and all communicators; see the [module](self).
@@ -23,7 +25,7 @@ pub struct Preamble {
     energy: Vec<GaugeReading>,
     communicators: Vec<CollectiveEvent>,
     dropped: u64,
-    graph_nodes: Vec<GraphNode>,
+    graph_nodes: VecDeque<GraphNode>,
     graph_nodes_dropped: u64,
 }
 
@@ -40,11 +42,11 @@ impl Preamble {
                 }
             }
             Event::GraphNode(node) => {
-                if self.graph_nodes.len() < GRAPH_NODES {
-                    self.graph_nodes.push(*node);
-                } else {
+                if self.graph_nodes.len() >= GRAPH_NODES {
+                    self.graph_nodes.pop_front();
                     self.graph_nodes_dropped += 1;
                 }
+                self.graph_nodes.push_back(*node);
             }
             _ => {}
         }
@@ -152,7 +154,7 @@ mod tests {
         let mut preamble = Preamble::default();
         (1..=GRAPH_NODES as u64 + 3).for_each(|id| preamble.note(&node(id)));
         assert_eq!(preamble.graph_nodes_dropped(), 3);
-        assert!(preamble.definitions().eq((1..=GRAPH_NODES as u64).map(node)));
+        assert!(preamble.definitions().eq((4..=GRAPH_NODES as u64 + 3).map(node)), "the newest");
         assert_eq!(preamble.dropped(), 0);
     }
 }

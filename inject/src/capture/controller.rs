@@ -57,8 +57,11 @@ pub struct CaptureController {
     /// Number of sessions of the program that need records even without a capture. `AcqRel`: the last one to
     /// release may switch off.
     pub(super) holders: AtomicUsize,
-    /// Mode auto: the run is observed even while no records are made.
-    pub(super) has_bursts: bool,
+    /// True if the run is monitored from its start (mode auto).
+    monitored: bool,
+    /// True if captures are bursts: the run is observed even while no records are made. `Relaxed`: seeing it one
+    /// flush later is fine.
+    bursts: AtomicBool,
     /// True if a caller waits for the next flush marks. `Relaxed`: only makes them come sooner.
     pub(super) hurried: AtomicBool,
 }
@@ -75,7 +78,8 @@ impl CaptureController {
         Self {
             cupti,
             switch,
-            has_bursts: request.range == CaptureRange::Bursts,
+            monitored: request.range == CaptureRange::Bursts,
+            bursts: AtomicBool::new(request.range == CaptureRange::Bursts),
             missed_events: AtomicU64::new(0),
             marks_are_left: AtomicBool::new(false),
             state: Mutex::new(CaptureState::new(Plan::new(request, clock::now(cupti)))),
@@ -307,14 +311,30 @@ impl CaptureController {
         self.switch.is_watching()
     }
 
-    /// True if captures are bursts in a run whose time is divided by samples.
+    /// True if the run is monitored from its start, and captures are bursts.
+    pub fn is_monitored(&self) -> bool {
+        self.monitored
+    }
+
+    /// True if captures are bursts.
     pub fn has_bursts(&self) -> bool {
-        self.has_bursts
+        self.bursts.load(Ordering::Relaxed)
     }
 
     /// True if samples divide the time of the run: device work is not recorded, or only in bursts.
     pub fn monitors(&self) -> bool {
-        self.has_bursts || self.is_watching()
+        self.monitored || self.is_watching()
+    }
+
+    /// Ends the capture of the complete run; bursts follow. Returns false if the run is not measured completely.
+    pub fn follow_with_bursts(&self) -> bool {
+        // Before the end: the flushing thread may switch off at once.
+        self.switch.restore_speed();
+        let follows = self.event(CaptureEvent::BurstsFollow);
+        if follows {
+            self.bursts.store(true, Ordering::Relaxed);
+        }
+        follows
     }
 
     /// True if recording can be switched off again.
@@ -339,9 +359,15 @@ impl CaptureController {
         }
     }
 
-    /// Requests the flushing thread to record the nodes of CUDA graphs; true if it will.
-    pub fn ask_for_nodes(&self) -> bool {
-        self.commands.try_send(FlusherCommand::RecordNodes).is_ok()
+    /// If CUPTI was left to other tools, which expect nodes of CUDA graphs, requests the flushing thread to record
+    /// them. Returns true if it will.
+    pub fn asks_for_nodes_for_others(&self) -> bool {
+        let asks = !self.holds_slot() && !self.is_watching();
+        let will = asks && self.commands.try_send(FlusherCommand::RecordNodes).is_ok();
+        if will {
+            tracing::info!("nodes of CUDA graphs are recorded from now on: CUPTI was left to other tools");
+        }
+        will
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, CaptureState> {

@@ -115,7 +115,7 @@ impl CaptureController {
 
     /// True if the run is observed: records are being made, or samples divide its time.
     pub fn is_on(&self) -> bool {
-        self.has_bursts || self.makes_records()
+        self.has_bursts() || self.makes_records()
     }
 
     /// True if records are being made, so that a flush delivers some.

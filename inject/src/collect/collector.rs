@@ -20,7 +20,6 @@ use gpuwhy_trace::record::{ApiCall, CaptureMark, Kernel, Record, Timestamp};
 use gpuwhy_trace::utilization::UtilizationReading;
 
 use crate::capture::controller::CaptureController;
-use crate::collect::costs::Costs;
 use crate::collect::losses::Losses;
 use crate::collect::raw_recording::RawRecording;
 use crate::collect::router::Router;
@@ -30,8 +29,9 @@ use crate::collect::sources::Sources;
 use crate::collect::summary::{self, Live};
 use crate::collect::trace_file::TraceFile;
 use crate::collect::triggers::Triggers;
+use crate::config::Settings;
 use crate::config::request::CaptureRange;
-use crate::config::{self, Settings};
+use crate::cost::CostTracker;
 use crate::cupti::decode::{Decoded, Decoder};
 use crate::cupti::recorder;
 use crate::kernels::{self, KernelProfiler};
@@ -54,7 +54,7 @@ pub struct Collector {
     sinks: Sinks,
     /// The program's own session, while one is open.
     own: Option<Box<SessionTrace>>,
-    costs: Costs,
+    account: CostTracker,
     losses: Losses,
     raw: Option<RawRecording>,
     live: Option<Live>,
@@ -78,7 +78,7 @@ impl Collector {
             let path = pattern.expand(session.process_id, &session.host).path;
             RawRecording::create(path, cupti, &shared.sizes, &session)
         });
-        let (is_complete, monitored) = (settings.capture.is_complete(), controller.has_bursts());
+        let (is_complete, monitored) = (settings.capture.is_complete(), controller.is_monitored());
         let sources = Sources::new(Decoder::new(cupti));
         let mut captures = Captures::new(None);
         captures.set_calibrations(&session);
@@ -87,9 +87,10 @@ impl Collector {
         if !simulates {
             captures.stop_what_if();
         }
-        let mut costs = Costs::new(settings, controller.has_whole_graphs());
+        let budget = settings.budget.and_then(|budget| budget.if_bursts(controller.can_stop_recording()));
+        let mut account = CostTracker::new(settings.mode, controller.has_whole_graphs(), budget);
         if is_complete || monitored {
-            costs.account.begun(session.start);
+            account.begun(session.start);
         }
         let router = match (is_complete, monitored) {
             (true, _) => Router::of_whole_run(),
@@ -109,7 +110,7 @@ impl Collector {
             controller,
             sinks,
             own: None,
-            costs,
+            account,
             losses: Losses::default(),
             raw,
             live,
@@ -120,7 +121,6 @@ impl Collector {
 
     /// Handles messages until the last one.
     pub fn run(mut self, messages: &Receiver<Message>, outcome: &Sender<RunOutcome>) {
-        self.shared.meters.add_this_thread();
         for message in messages {
             match message {
                 Message::Buffer(buffer) => self.buffer(buffer),
@@ -138,7 +138,7 @@ impl Collector {
                 Message::KernelProfile(profile) => self.event(&Event::KernelProfile(Arc::from(profile))),
                 #[cfg(feature = "pc-sampling")]
                 Message::ProgramCounters(sampled) => self.program_counters(*sampled),
-                Message::Graph { id, nodes } => self.costs.instantiated(id, nodes),
+                Message::Graph { id, nodes } => self.account.instantiated(id, nodes),
                 Message::Ranges => self.catch_up(),
                 Message::Idle => self.idle(),
                 Message::Question(question) => {
@@ -164,7 +164,10 @@ impl Collector {
         if let Some(own) = &mut self.own {
             own.event(event, dictionary);
         }
-        let Event::Record(record) = event else { return self.sinks.event(event, dictionary) };
+        let Event::Record(record) = event else {
+            self.triggers.other(event);
+            return self.sinks.event(event, dictionary);
+        };
         self.triggers.record(record, dictionary);
         if let Some(number) = self.router.route(record) {
             self.sinks.record(number, event, dictionary);
@@ -206,7 +209,7 @@ impl Collector {
                 }
                 Decoded::Event(event) => {
                     if let Event::Record(record) = event {
-                        self.costs.record(record);
+                        self.account.record(record, self.sources.dictionary());
                         if let Record::Api(call) = record {
                             self.sources.calls.count(call.thread);
                         }
@@ -278,7 +281,7 @@ impl Collector {
     fn idle(&mut self) {
         self.catch_up();
         self.sources.calls.publish(&self.shared.launchers);
-        self.costs.account.idle();
+        self.account.idle();
     }
 
     /// The utilization of a device opens the trace, and in a run that is only watched CUPTI describes no
@@ -337,7 +340,7 @@ impl Collector {
                     self.conclude();
                 }
                 self.router.begin(number, at);
-                self.costs.account.begun(at);
+                self.account.begun(at);
                 self.sources.decoder.describe_devices();
                 self.event(&Event::Capture(mark));
             }
@@ -389,14 +392,15 @@ impl Collector {
         }
         self.conclude_drained(before);
         self.triggers.flushed(before, self.sources.dictionary(), &self.controller);
-        self.choose_kernels();
+        if let Some(kernels) = &self.kernels {
+            kernels.choose(&self.sinks.captures, self.sources.dictionary());
+        }
         self.shed_load();
-        self.costs.choose_graph_records(before, &self.controller);
         self.update_cost(before);
-        if let Some(view) = self.sinks.captures.monitor_view() {
+        if self.triggers.has_bursts() {
             // Not the time of the mark, which is one flush old: it would make a burst that much longer.
-            let now = clock::now(self.cupti);
-            self.triggers.choose_bursts(now, &view, &mut self.costs.account, &self.controller);
+            let (now, view) = (clock::now(self.cupti), self.sinks.captures.monitor_view());
+            self.triggers.choose_bursts(now, &view, &mut self.account, &self.controller);
         }
         self.sinks.trace.write_utilization_if_due(before, self.sources.dictionary());
         if let Some(raw) = &mut self.raw {
@@ -413,20 +417,6 @@ impl Collector {
         self.event(&self.losses.loss.into());
     }
 
-    /// Chooses the kernels to measure once the program has run enough.
-    fn choose_kernels(&self) {
-        let Some(kernels) = &self.kernels else { return };
-        let Some(request) = kernels.request() else { return };
-        let (captures, dictionary) = (&self.sinks.captures, self.sources.dictionary());
-        let is_wanted = |name: &str| request.names.as_ref().is_none_or(|names| names.is_match(name));
-        let choices = captures.kernels_to_measure(request.most, is_wanted, dictionary);
-        // PC sampling also covers kernels that cannot be measured.
-        let only_sampled = || (request.source.is_some() && captures.has_run_enough()).then(Vec::new);
-        if let Some(choices) = choices.or_else(only_sampled) {
-            kernels.choose(choices, dictionary.contexts().to_vec());
-        }
-    }
-
     /// Stops work that can be made up for later, before data must be lost.
     fn shed_load(&mut self) {
         let backlog = self.shared.messages.len();
@@ -441,16 +431,21 @@ impl Collector {
 
     /// Adds up the cost of tracing, and steps down if it is too high.
     fn update_cost(&mut self, before: Timestamp) {
-        let due = self.costs.account.flushed(before, &self.shared.meters);
-        let cost = (before, self.costs.account.cost()).into();
-        if due.write || due.step_down.is_some() {
+        if self.account.has_whole_graphs() && self.controller.asks_for_nodes_for_others() {
+            self.account.record_nodes(before);
+        }
+        let captures = &self.sinks.captures;
+        let due = self.account.flushed(before, &self.shared.meters, || captures.share_of_tracing());
+        let cost = self.account.cost();
+        let step_down = due.step_down.filter(|&mode| self.triggers.step_down(mode, &cost, &self.controller));
+        if let Some(mode) = step_down {
+            self.account.stepped_down(before, mode);
+        }
+        let cost = (before, self.account.cost()).into();
+        if due.write || step_down.is_some() {
             self.event(&cost);
         } else {
             self.sinks.feed_engine(&cost, self.sources.dictionary());
-        }
-        if let Some(mode) = due.step_down {
-            tracing::warn!("tracing costs more than {} allows; mode {} from now on", config::MAX_OVERHEAD, mode.name());
-            self.controller.step_down(mode);
         }
     }
 
@@ -478,11 +473,11 @@ impl Collector {
             raw.flushed(at, dropped_by_cupti);
             raw.end();
         }
-        self.costs.finish(at, &self.shared.meters);
-        self.triggers.finish(at, &mut self.costs.account);
+        self.account.finish(at, &self.shared.meters);
+        self.triggers.finish(at, &mut self.account);
         self.sinks.trace.write_utilization(at, self.sources.dictionary());
-        self.event(&(at, self.costs.account.cost()).into());
-        let captured_nothing = (self.controller.captures() == 0 && !self.controller.has_bursts())
+        self.event(&(at, self.account.cost()).into());
+        let captured_nothing = (self.controller.captures() == 0 && !self.controller.is_monitored())
             .then(|| summary::no_capture_reason(&self.controller, &self.sources.opened_ranges()));
         let dictionary = self.sources.dictionary();
         let Sinks { captures, session, mut trace, .. } = self.sinks;

@@ -2,11 +2,10 @@
 //!
 //! Reading order: `collector` (messages, and the path of an event), `sources`, `router` with
 //! `capture_filter`, `sinks` with `trace_file` and `session_trace`; then the parts that observe events:
-//! `triggers`, `costs`, `losses`, `summary`.
+//! `triggers`, `losses`, `summary`.
 
 pub mod capture_filter;
 pub mod collector;
-mod costs;
 mod losses;
 pub mod raw_recording;
 pub mod router;

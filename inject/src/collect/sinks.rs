@@ -50,7 +50,7 @@ impl Sinks {
     /// Event for the start of the run in mode auto, which monitors it.
     fn begin(&self) -> Option<Event> {
         let mark = CaptureMark::Begin { number: MONITORED, at: self.session.start, trigger: Trigger::Start };
-        self.controller.has_bursts().then_some(Event::Capture(mark))
+        self.controller.is_monitored().then_some(Event::Capture(mark))
     }
 
     /// Passes a record to its capture.

@@ -81,14 +81,14 @@ impl Sources {
         failed
     }
 
-    /// Takes over nodes of graphs. A copy of an unknown node says nothing. If the dictionary has no room for a
-    /// stack, which it counts, the node keeps its thread.
+    /// Takes over nodes of graphs. If the dictionary has no room for a stack, which it counts, the node keeps its
+    /// thread.
     pub fn graph_nodes(&mut self, nodes: &[QueuedNode], events: &mut Vec<Event>) {
-        for &QueuedNode { node, original, at, thread, ref frames } in
-            nodes.iter().filter(|node| node.original != Some(0))
-        {
+        for &QueuedNode { node, original, at, thread, ref frames } in nodes {
             let stack = self.node_stacks.intern(frames, self.decoder.dictionary_mut()).unwrap_or(StackId::NONE);
-            let (original, thread) = (original.unwrap_or(0), ThreadId(thread));
+            // A copy of an unknown node is sent too: its id may have been that of another one.
+            let original = original.map_or(0, |id| if id == 0 { GraphNode::UNKNOWN } else { id });
+            let thread = ThreadId(thread);
             events.push(Event::GraphNode(GraphNode { node, original, at, thread, stack }));
         }
     }

@@ -1,21 +1,25 @@
-//! Starts and ends captures based on records and samples: counted steps, and mode auto.
+//! Starts and ends captures based on records and samples: counted steps, and bursts.
 
+use gpuwhy_trace::cost::{Cost, Mode};
 use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
 use gpuwhy_trace::record::{Record, Timestamp};
 use profiler_core::attribution::Attributor;
 use profiler_core::monitoring::{BurstDecision, BurstLimits, BurstPlanner, MonitorView};
 
 use crate::capture::controller::CaptureController;
 use crate::capture::plan::CaptureEvent;
-use crate::config::Settings;
+use crate::config::{self, Settings};
 use crate::cost::CostTracker;
 
 /// See the [module](self).
 pub struct Triggers {
     /// Counts steps while none are captured.
     steps: Option<Attributor>,
-    /// Decides when mode auto records.
+    /// Decides when a burst is recorded.
     bursts: Option<BurstPlanner>,
+    /// Limits of bursts that follow when tracing costs too much.
+    later: BurstLimits,
 }
 
 impl Triggers {
@@ -30,9 +34,35 @@ impl Triggers {
             bursts: settings.bursts.map(|limits| {
                 // A budget of 0 allows no burst.
                 let budget = if can_stop { limits.budget } else { 0.0 };
-                BurstPlanner::new(BurstLimits { budget, ..limits })
+                BurstPlanner::new(BurstLimits { budget, ..limits }, &Cost::default())
             }),
+            later: settings.later_bursts(),
         }
+    }
+
+    /// True if captures are bursts.
+    pub fn has_bursts(&self) -> bool {
+        self.bursts.is_some()
+    }
+
+    /// Records less from now on, because tracing costs too much. The `cost` up to now does not count against the
+    /// bursts that may follow. Returns false if they cannot follow now.
+    pub fn step_down(&mut self, mode: Mode, cost: &Cost, controller: &CaptureController) -> bool {
+        let limit = config::MAX_OVERHEAD;
+        if mode != Mode::Auto {
+            tracing::warn!("tracing costs more than {limit} allows; mode {} from now on", mode.name());
+            controller.step_down(mode);
+            return true;
+        }
+        let follows = controller.follow_with_bursts();
+        if follows {
+            tracing::warn!(
+                "tracing costs more than {:.1} % ({limit}): from now on only bursts are recorded; {limit}=off records everything",
+                100.0 * self.later.budget
+            );
+            self.bursts = Some(BurstPlanner::new(self.later, cost));
+        }
+        follows
     }
 
     /// Takes a record of any capture.
@@ -43,6 +73,13 @@ impl Triggers {
         }
         if let (Some(planner), Record::Sample(_) | Record::Range(_)) = (&mut self.bursts, record) {
             planner.push(record, dictionary);
+        }
+    }
+
+    /// Takes an event that is no record.
+    pub fn other(&mut self, event: &Event) {
+        if let (Some(planner), Event::GraphNode(node)) = (&mut self.bursts, event) {
+            planner.graph_changed(node.at);
         }
     }
 
@@ -63,14 +100,17 @@ impl Triggers {
         controller: &CaptureController,
     ) {
         let Some(planner) = &mut self.bursts else { return };
-        let event = match planner.decide(now, view, &account.cost()) {
-            Some(BurstDecision::Begin(trigger)) => Some(CaptureEvent::BurstBegins(trigger)),
-            Some(BurstDecision::End) => Some(CaptureEvent::BurstEnds),
-            None => None,
-        };
-        // A burst that did not start returns its credit; a burst may also have been ended by another event.
-        if event.is_some_and(|event| !controller.event(event)) {
-            planner.refused();
+        match planner.decide(now, view, &account.cost()) {
+            // A burst that did not start returns its credit.
+            Some(BurstDecision::Begin(trigger)) if !controller.event(CaptureEvent::BurstBegins(trigger)) => {
+                planner.refused()
+            }
+            Some(BurstDecision::Begin(_)) => {}
+            // Repeated, because the controller misses an event while another thread holds its lock for long.
+            Some(BurstDecision::End) | None if !planner.is_open() && controller.is_capturing() => {
+                controller.event(CaptureEvent::BurstEnds);
+            }
+            Some(BurstDecision::End) | None => {}
         }
         account.bursts(planner.summary());
     }

@@ -5,12 +5,12 @@ use crate::config::value::{is_off, on_or_off, one_of};
 /// Granularity of the records of CUDA graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Graphs {
+    /// One record per node; in bursts if that costs more than the budget.
+    Auto,
     /// One record per node.
     Nodes,
     /// One record per launch.
     Whole,
-    /// One record per launch at first, per node once those are known to be cheap.
-    Auto,
 }
 
 impl Graphs {

@@ -24,6 +24,7 @@ use profiler_core::monitoring::BurstLimits;
 use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, CaptureRange, RangeKind, Request};
 use crate::config::setting::Setting;
+use crate::cost::Budget;
 
 pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling};
 pub use error::{SettingsError, warned};
@@ -35,6 +36,10 @@ pub use value::{parse_bytes, parse_duration};
 pub use variable::*;
 
 pub use crate::log::Level;
+
+/// Fraction of the launching threads' time that records of nodes of CUDA graphs may take unless [`MAX_OVERHEAD`] is
+/// set: a program is to take at most 1.03 times as long.
+const GRAPHS_MAY_TAKE: f64 = 0.03;
 
 /// Limits on bursts in mode auto. [`MAX_OVERHEAD`] sets another budget.
 const BURSTS: BurstLimits = BurstLimits { every_ns: 120_000_000_000, longest_ns: 2_000_000_000, budget: 0.01 };
@@ -48,8 +53,8 @@ pub struct Settings {
     pub mode: Mode,
     /// Granularity of the records of CUDA graphs.
     pub graphs: Graphs,
-    /// Fraction of the launching threads' time that tracing may take.
-    pub max_overhead: Option<f64>,
+    /// Limit on the cost of tracing.
+    pub budget: Option<Budget>,
     /// Limits on bursts in mode auto; `None` in other modes.
     pub bursts: Option<BurstLimits>,
     /// Report that is printed at the end.
@@ -115,8 +120,7 @@ impl Settings {
             output: reader.get(&table::OUTPUT),
             mode,
             graphs: reader.get(&table::CUDA_GRAPH_TRACE),
-            // In mode auto it limits the bursts, and no step down is needed.
-            max_overhead: max_overhead.filter(|_| mode != Mode::Auto),
+            budget: None,
             bursts: (mode == Mode::Auto)
                 .then(|| BurstLimits { budget: max_overhead.unwrap_or(BURSTS.budget), ..BURSTS }),
             report: reader.get(&table::REPORT),
@@ -140,6 +144,8 @@ impl Settings {
             command_line: reader.get(&table::COMMAND_LINE),
             capture: read_capture(&mut reader, mode),
         };
+        let unlimited = reader.is_set(MAX_OVERHEAD) && max_overhead.is_none();
+        let settings = Self { budget: settings.budget(max_overhead, unlimited), ..settings };
         let VariableReader { mut errors, .. } = reader;
         let patterns = [(OUTPUT, &settings.output), (RAW_RECORDING, &settings.record)];
         errors.extend(patterns.into_iter().filter_map(|(variable, pattern)| {
@@ -149,10 +155,32 @@ impl Settings {
         (settings, errors)
     }
 
-    /// True if a CUDA graph is a single record at first. Enabled kinds affect other tools too, which expect
-    /// nodes.
+    /// Limit on the cost of tracing: what the user allows, else that of nodes of CUDA graphs. In mode auto it limits
+    /// the bursts, and no step down is needed.
+    fn budget(&self, max_overhead: Option<f64>, unlimited: bool) -> Option<Budget> {
+        // What was requested explicitly is recorded.
+        let bursts = self.graphs == Graphs::Auto
+            && self.capture.is_complete()
+            && self.cupti_sharing == CuptiSharing::Exclusive
+            && self.kernels.is_none();
+        match max_overhead {
+            _ if self.mode.monitors() => None,
+            Some(share) => Some(Budget { share, only_graphs: false, bursts }),
+            None if bursts && !unlimited && self.mode == Mode::Light => {
+                Some(Budget { share: GRAPHS_MAY_TAKE, only_graphs: true, bursts })
+            }
+            None => None,
+        }
+    }
+
+    /// Limits of the bursts that follow if tracing costs more than the budget.
+    pub fn later_bursts(&self) -> BurstLimits {
+        BurstLimits { budget: self.budget.map_or(BURSTS.budget, |budget| budget.share), ..BURSTS }
+    }
+
+    /// True if a CUDA graph is a single record. Enabled kinds affect other tools too, which expect nodes.
     pub fn whole_graphs(&self, cupti_sharing: CuptiSharing) -> bool {
-        !self.mode.monitors() && self.graphs != Graphs::Nodes && cupti_sharing == CuptiSharing::Exclusive
+        !self.mode.monitors() && self.graphs == Graphs::Whole && cupti_sharing == CuptiSharing::Exclusive
     }
 
     /// Returns notes for the report on what is not recorded, and why. `whole_graphs_are_safe` depends on the
@@ -174,8 +202,10 @@ impl Settings {
                 limits.budget * 100.0
             ));
         }
-        if self.mode == Mode::Auto && self.graphs != Graphs::Nodes {
-            notes.push(format!("{CUDA_GRAPH_TRACE} has no effect with {MODE}=auto: CUDA graphs are recorded by nodes"));
+        if self.mode == Mode::Auto && self.graphs == Graphs::Whole {
+            notes.push(format!(
+                "{CUDA_GRAPH_TRACE}=graph has no effect with {MODE}=auto: CUDA graphs are recorded by nodes"
+            ));
         }
         if !self.mode.monitors() && self.graphs == Graphs::Whole {
             notes.push(match cupti_sharing {
@@ -395,9 +425,33 @@ mod tests {
         let said: Vec<_> = bad.iter().map(SettingsError::to_string).collect();
         assert!(said.len() == 2 && said[0].contains(STEPS) && said[1].contains("GPUWHY_MODE=auto"), "{said:?}");
         assert_eq!((settings.capture.range, settings.capture.duration), (CaptureRange::Bursts, None));
-        assert_eq!((settings.gpu_metrics, settings.max_overhead), (GpuMetrics::Gauges, None));
+        assert_eq!((settings.gpu_metrics, settings.budget), (GpuMetrics::Gauges, None));
         assert_eq!(settings.bursts.map(|limits| limits.budget), Some(0.02));
         assert_eq!(parse(&[(MODE, "light"), (MAX_OVERHEAD, "2%")]).0.bursts, None);
+    }
+
+    #[test]
+    fn nodes_of_graphs_have_a_budget_unless_all_are_wanted() {
+        let graphs = Budget { share: GRAPHS_MAY_TAKE, only_graphs: true, bursts: true };
+        let budget = |pairs| parse(pairs).0.budget;
+        assert_eq!(budget(&[]), Some(graphs));
+        let all = Budget { share: 0.02, only_graphs: false, bursts: true };
+        assert_eq!(budget(&[(MAX_OVERHEAD, "2%")]), Some(all));
+        assert_eq!(parse(&[(MAX_OVERHEAD, "2%")]).0.later_bursts().budget, 0.02);
+        let nodes = [(CUDA_GRAPH_TRACE, "node"), (MAX_OVERHEAD, "2%")];
+        assert_eq!(budget(&nodes), Some(Budget { bursts: false, ..all }));
+        for without in [
+            (MAX_OVERHEAD, "off"),
+            (CUDA_GRAPH_TRACE, "node"),
+            (CUDA_GRAPH_TRACE, "graph"),
+            (MODE, "full"),
+            (MODE, "monitor"),
+            (DURATION, "5s"),
+            (CUPTI_SHARING, "yield"),
+            (KERNELS, "5"),
+        ] {
+            assert_eq!(parse(&[without]).0.budget, None, "{without:?}");
+        }
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl ReaderConfig {
     pub fn prepare(settings: &Settings) -> Option<Self> {
         let (wanted, monitors) = (settings.gpu_metrics, settings.mode.monitors());
         // A run whose tracing costs too much may step down to mode monitor.
-        let may_monitor = monitors || settings.max_overhead.is_some();
+        let may_monitor = monitors || settings.budget.is_some_and(|budget| !budget.only_graphs);
         let names_others = settings.command_line != CommandLine::Off;
         let reader = Self { wanted, samples: wanted.samples(), monitors, names_others };
         (wanted != GpuMetrics::Off || may_monitor).then_some(reader)
@@ -131,7 +131,6 @@ impl ReaderConfig {
     /// Reads until it is stopped.
     pub fn run(self, cupti: &'static Cupti, shared: &Shared, controller: &CaptureController, stop: &Stop) {
         let _over = stop.begin();
-        shared.meters.add_this_thread();
         let now = Instant::now();
         let rate = if let GpuMetrics::On(rate) = self.wanted { rate } else { None };
         let mut thread = ReaderThread {

@@ -1,8 +1,8 @@
 //! Callbacks of CUPTI: hand out empty buffers, take full ones.
 //!
-//! They run on application threads and on CUPTI's own. They take no lock that is held for long, do no I/O and
-//! read no record: a buffer goes from the pool to CUPTI, and from CUPTI into a bounded channel that has room
-//! for all buffers.
+//! They run on application threads and on CUPTI's own. They take no lock that is held for long, and read no
+//! record and no file, only the stack of a thread that adds a node to a graph: a buffer goes from the pool to
+//! CUPTI, and from CUPTI into a bounded channel that has room for all buffers.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -80,8 +80,8 @@ impl ResourceHandler for Callbacks {
 
     fn graph_node_created(node: u64) {
         if let Some(profiler) = Profiler::running() {
-            let shared = profiler.shared();
-            shared.meters.timed(|| shared.graph_origins.added(node));
+            // Only at capture, and within a limit of its own: it must not use up the budget of recording.
+            profiler.shared().graph_origins.added(node);
         }
     }
 

@@ -19,13 +19,13 @@ use host_sampler::python::{Frame, Miss, Python};
 use parking_lot::Mutex;
 
 use crate::sync::CALLBACK_LOCK_TIMEOUT;
-use crate::sys::{clock, threads};
+use crate::sys::{clock, memory, threads};
 
 /// Maximum time for reading stacks in a run. It delays the program, once for each captured graph: 50 graphs of
 /// 1,000 nodes would take 2 s at 40 us a stack. A second is little in the start of a program that captures that
 /// much, which takes minutes.
 const LONGEST_READING: Duration = Duration::from_secs(1);
-/// Maximum number of nodes with a stack: as many as the preamble of a trace keeps.
+/// Maximum number of nodes with a stack.
 const MOST_STACKS: u64 = 1 << 17;
 /// Maximum number of nodes that wait for the collector, 64 bytes each: it takes them ten times a second, and
 /// CUPTI needs 4 us for a node.
@@ -120,13 +120,15 @@ impl GraphOrigins {
 
     fn put(&self, node: QueuedNode) {
         // A node without an id cannot be found.
-        let waiting = self.waiting.try_lock_for(CALLBACK_LOCK_TIMEOUT).filter(|waiting| waiting.len() < MOST_WAITING);
-        match waiting {
-            _ if node.node == 0 => {}
-            Some(mut waiting) => waiting.push(node),
-            None => {
-                self.dropped.fetch_add(1, Ordering::Relaxed);
-            }
+        if node.node == 0 {
+            return;
+        }
+        let mut waiting = self.waiting.try_lock_for(CALLBACK_LOCK_TIMEOUT);
+        let waiting = waiting.as_deref_mut().filter(|waiting| waiting.len() < MOST_WAITING);
+        // A failed allocation would abort the program.
+        match waiting.and_then(|waiting| waiting.try_reserve(1).ok().map(|()| waiting)) {
+            Some(waiting) => waiting.push(node),
+            None => _ = self.dropped.fetch_add(1, Ordering::Relaxed),
         }
     }
 
@@ -164,7 +166,7 @@ impl Reader {
             python = found.ok().map(Box::new);
         }
         let Some(mut python) = python else { return Err(NoStack::NoPython) };
-        let has_room = self.spent < LONGEST_READING && self.stacks < MOST_STACKS;
+        let has_room = self.spent < LONGEST_READING && self.stacks < MOST_STACKS && !memory::is_short();
         let read = has_room.then(|| python.stack_of_still(thread));
         self.python = Interpreter::Found(python);
         let stack = match read {

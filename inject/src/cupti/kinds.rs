@@ -77,6 +77,12 @@ pub fn wants(name: &str) -> bool {
     rest.contains("Synchronize") || BEGINNINGS.iter().any(|beginning| rest.starts_with(beginning))
 }
 
+/// True if the function launches a CUDA graph.
+#[must_use]
+pub fn launches_graph(name: &str) -> bool {
+    name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")).is_some_and(|rest| rest.starts_with("GraphLaunch"))
+}
+
 #[cfg(test)]
 mod tests {
     use crate::cupti::kinds::wants;

@@ -51,11 +51,14 @@ pub struct ActivityRecorder {
     /// Those that only mode full records.
     full_kinds: Vec<Kind>,
     calls: [Calls; 2],
+    /// True if graphs get their full speed back when it is switched off; see [`restore_speed`](Self::restore_speed).
+    /// `Relaxed`: set before the switch is left.
+    restores_speed: AtomicBool,
     /// A [`Mode`] as a number: the maximum that is recorded. `Relaxed`: written only on the flushing thread.
     level: AtomicU8,
     /// True if there are ever CUPTI records: not in a run that is only watched from its start.
     records: bool,
-    /// True if a graph is a single record: from before CUDA starts until nodes are cheap, the mode steps down
+    /// True if a graph is a single record: from before CUDA starts until the mode steps down
     /// to watching, CUPTI is left to other tools, or measuring is over. `Relaxed`: written only on the
     /// flushing thread.
     whole_graphs: AtomicBool,
@@ -152,6 +155,7 @@ impl ActivityRecorder {
             whole_graphs: whole_graphs.into(),
             full_kinds: if mode == Mode::Full { on_request.to_vec() } else { Vec::new() },
             calls,
+            restores_speed: AtomicBool::new(false),
             level: AtomicU8::new(mode as u8),
             records,
             stays: if old { vec![Kind::CONCURRENT_KERNEL] } else { Vec::new() },
@@ -214,6 +218,12 @@ impl ActivityRecorder {
     /// True if all kinds can be switched off again.
     pub fn can_be_off(&self) -> bool {
         self.stays.is_empty()
+    }
+
+    /// From the next time on that it is switched off, kernel records go off twice: graphs that were instantiated while
+    /// they were on get their full speed back only then (docs/design/overhead.md).
+    pub fn restore_speed(&self) {
+        self.restores_speed.store(true, Ordering::Relaxed);
     }
 
     /// True if a CUDA graph is a single record.
@@ -350,6 +360,8 @@ impl ActivityRecorder {
             ids.iter().chain(rest).map(|&id| Recording::Call(*domain, id)).chain(kind)
         });
         let kinds = self.kinds.iter().copied().filter(|kind| !self.stays.contains(kind)).map(Recording::Kind);
+        let again = [Recording::On(Kind::CONCURRENT_KERNEL), Recording::Kind(Kind::CONCURRENT_KERNEL)];
+        let kinds = kinds.chain(again.into_iter().filter(|_| self.restores_speed.load(Ordering::Relaxed)));
         // Last of all: kernel records that are still on then belong to another tool.
         let last = iter::repeat_n(Recording::Rest, MAX_LEFTOVER_BUFFERS)
             .chain([Recording::CuptiOwnership])
@@ -359,6 +371,7 @@ impl ActivityRecorder {
                 let _ = match part {
                     Recording::Call(domain, id) => self.cupti.disable_api(domain, id),
                     Recording::Kind(kind) => self.cupti.disable(kind),
+                    Recording::On(kind) => self.cupti.enable(kind),
                     Recording::Rest => return self.fetch_leftover(),
                     Recording::CuptiOwnership => return self.ownership.leave(),
                 };
@@ -373,6 +386,8 @@ impl ActivityRecorder {
 enum Recording {
     Call(Domain, u32),
     Kind(Kind),
+    /// A kind that is switched on again.
+    On(Kind),
     /// Buffers that [`ActivityRecorder::fetch_leftover`] fetches.
     Rest,
     /// Ownership of the buffers.

@@ -10,8 +10,10 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use cupti_sys::counters::Counters;
 use cupti_sys::counters::range::{ContextHandle, RangePlan, RangeProfiler};
 use cupti_sys::{Cupti, CuptiResult, LAUNCHES};
+use gpuwhy_report::capture::Captures;
 use gpuwhy_report::kernels::{Choice, sets};
 use gpuwhy_report::words::not_measured;
+use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::kernels::Outcome;
 use gpuwhy_trace::record::Context;
 use parking_lot::Mutex;
@@ -95,17 +97,20 @@ impl KernelProfiler {
         (Arc::new(profiler), chosen)
     }
 
-    /// Returns the request as long as no choice has been made.
-    pub fn request(&self) -> Option<&KernelRequest> {
-        let open = !self.is_chosen.load(Ordering::Relaxed) && !self.is_over.load(Ordering::Relaxed);
-        open.then_some(&self.request)
-    }
-
-    /// Sets the kernels to measure. Once; on the collector's thread.
-    pub fn choose(&self, choices: Vec<Choice>, contexts: Vec<Context>) {
-        if !self.is_chosen.swap(true, Ordering::Relaxed) {
+    /// Chooses the kernels to measure once the program has run enough. Once; on the collector's thread.
+    pub fn choose(&self, captures: &Captures, dictionary: &Dictionary) {
+        if self.is_chosen.load(Ordering::Relaxed) || self.is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let request = &self.request;
+        let is_wanted = |name: &str| request.names.as_ref().is_none_or(|names| names.is_match(name));
+        let choices = captures.kernels_to_measure(request.most, is_wanted, dictionary);
+        // PC sampling also covers kernels that cannot be measured.
+        let only_sampled = || (request.source.is_some() && captures.has_run_enough()).then(Vec::new);
+        if let Some(choices) = choices.or_else(only_sampled) {
+            self.is_chosen.store(true, Ordering::Relaxed);
             // The thread waits for this, or has ended.
-            let _ = self.choices.try_send(Chosen { choices, contexts });
+            let _ = self.choices.try_send(Chosen { choices, contexts: dictionary.contexts().to_vec() });
         }
     }
 

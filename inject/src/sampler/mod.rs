@@ -92,7 +92,6 @@ impl Sampler {
     /// Samples while records are made, until the queue is closed.
     pub fn run(self, cupti: &'static Cupti, shared: &Shared, controller: &CaptureController) {
         let own_thread = threads::thread_id();
-        shared.meters.add_this_thread();
         let mut tools = Tools {
             children: Children::of(self.process.clone()),
             process: self.process,

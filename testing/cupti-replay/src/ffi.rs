@@ -208,7 +208,8 @@ impl Return {
 /// The kernel's id of the calling thread.
 pub fn thread_id() -> u32 {
     // SAFETY: takes no arguments and cannot fail.
-    unsafe { libc::gettid() }.cast_unsigned()
+    let id = unsafe { libc::syscall(libc::SYS_gettid) };
+    u32::try_from(id).unwrap_or_default()
 }
 
 /// Memory that no client has lent, large enough for a record's head.

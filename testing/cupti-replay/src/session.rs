@@ -17,7 +17,7 @@ use cupti_sys::recording::GraphNode;
 use crate::layout;
 
 /// Distance between the correlation ids of consecutive sessions; a recording has less than a million.
-const IDS_OF_A_SESSION: u32 = 1 << 24;
+const IDS_OF_A_SESSION: u32 = 1 << 20;
 
 /// `CUPTI_ACTIVITY_KIND_INVALID`
 const NO_KIND: u32 = 0;
@@ -126,7 +126,7 @@ pub struct Session {
     nodes: BTreeMap<u32, u32>,
     by_creation: Vec<usize>,
     contexts: BTreeSet<u32>,
-    /// Number of sessions appended to this one.
+    /// Number of repetitions, and of sessions appended to this one.
     followed: u32,
     /// Text at each address, as of the current position in the recording.
     texts: HashMap<u64, usize>,
@@ -290,7 +290,7 @@ impl Session {
     }
 
     /// Completes the session, to be played this many times in a row, each time later by its length: for
-    /// endurance tests. Correlation ids repeat, as they do in a real run after 2^32 calls.
+    /// endurance tests, and with new correlation ids.
     #[must_use]
     pub fn finish(mut self, times: u64) -> Self {
         self.join_launches();
@@ -298,17 +298,19 @@ impl Session {
         let (items, steps, graphs) = (self.items.clone(), self.steps.clone(), self.graphs.clone());
         let length = self.end().saturating_sub(self.origin.start);
         for round in 1..times {
+            self.followed = self.followed.wrapping_add(1);
+            let ids = self.followed.wrapping_mul(IDS_OF_A_SESSION);
             let later = |time: u64| if time == 0 { 0 } else { time.saturating_add(length.saturating_mul(round)) };
             let (first, first_graph) = (self.items.len(), self.graphs.len());
             for item in &items {
-                let mut again = self.again(self.bytes(item).to_vec(), item, later);
+                let mut again = self.again(self.with_other_ids(item, ids), item, later);
                 if let Place::Last(whole) = &mut again.graph {
                     *whole += first_graph;
                 }
                 self.items.push(again);
             }
             for whole in &graphs {
-                let again = self.again(self.bytes(whole).to_vec(), whole, later);
+                let again = self.again(self.with_other_ids(whole, ids), whole, later);
                 self.graphs.push(again);
             }
             for step in &steps {
@@ -335,7 +337,7 @@ impl Session {
     /// its start and its end. Call [`order`](Self::order) afterwards.
     pub fn then(&mut self, next: &mut Self) {
         let ((from, to), begin) = (next.span_of_work(), self.end());
-        self.followed += 1;
+        self.followed = self.followed.wrapping_add(1);
         let ids = self.followed.wrapping_mul(IDS_OF_A_SESSION);
         let later = |time: u64| if time == 0 { 0 } else { begin.saturating_add(time.clamp(from, to) - from) };
         let (first, first_graph) = (self.items.len(), self.graphs.len());

@@ -22,6 +22,11 @@ pub const LAUNCH_NANOS: u64 = 921;
 /// Overhead of a graph node, nanoseconds, in a program that waits for each graph: 1,556 instead of 725, most
 /// of it in the launching call (docs/design/overhead.md).
 pub const GRAPH_NODE_NANOS: u64 = 831;
+/// Highest overhead of a graph node in the launching call that was seen, nanoseconds: means of 1,629 to 2,280 in the
+/// recorded graphs of four programs, on busy hosts.
+pub const MOST_GRAPH_NODE_NANOS: u64 = 2_500;
+/// Time of a call that launches a graph without any tool, nanoseconds: 5 to 7 us with 277 nodes.
+pub const GRAPH_LAUNCH_NANOS: u64 = 7_000;
 /// Overhead of a copy or memset, nanoseconds: 4-byte copies took 3,072 instead of 2,350, and 3,012 instead of
 /// 2,285 (on a quiet and a busy host, as for launches).
 pub const COPY_NANOS: u64 = 722;
@@ -35,8 +40,8 @@ named! {
         Unknown "unknown",
         /// No device work and no API calls: only ranges of the program and samples of its threads.
         Monitor "monitor",
-        /// Monitor, with short bursts of light when samples leave the bottleneck open or the step time
-        /// drifts.
+        /// Short bursts of light when the bottleneck is open, the step time drifts, or a CUDA graph is new. If it
+        /// was chosen from the start, the rest is monitored.
         Auto "auto",
         /// Device work, and the API calls that launch, copy, wait, allocate or load.
         Light "light",
@@ -60,12 +65,13 @@ impl Mode {
         matches!(self, Self::Monitor | Self::Auto)
     }
 
-    /// The next cheaper mode.
-    pub const fn below(self) -> Option<Self> {
+    /// The next cheaper mode. Mode auto keeps its own budget, and needs captures that can be `bursts`.
+    pub const fn below(self, bursts: bool) -> Option<Self> {
         match self {
             Self::Full => Some(Self::Light),
-            Self::Light | Self::Auto => Some(Self::Monitor),
-            Self::Monitor | Self::Unknown => None,
+            Self::Light if bursts => Some(Self::Auto),
+            Self::Light => Some(Self::Monitor),
+            Self::Auto | Self::Monitor | Self::Unknown => None,
         }
     }
 }
@@ -106,7 +112,7 @@ pub struct Cost {
     pub cupti_ns: u64,
     /// Time in gpuwhy's buffer callbacks on threads of the program or of CUPTI.
     pub callback_ns: u64,
-    /// Number of bursts that have ended (mode auto).
+    /// Number of bursts that have ended.
     pub bursts: u32,
     /// Time recorded in the [`bursts`](Self::bursts).
     pub burst_ns: u64,
@@ -115,7 +121,7 @@ pub struct Cost {
     pub slowed: Option<(f64, f64)>,
     /// CPU time of gpuwhy's own threads; 0 if this system does not report it.
     pub threads_ns: u64,
-    /// Mode switches, oldest first; unused entries have the mode [`Mode::Unknown`].
+    /// Switches to a cheaper mode, oldest first; unused entries have the mode [`Mode::Unknown`].
     pub steps: [StepDown; STEPS],
 }
 
@@ -141,6 +147,11 @@ impl Cost {
     /// The mode switches that happened.
     pub fn steps_down(&self) -> impl Iterator<Item = &StepDown> {
         self.steps.iter().filter(|step| step.to != Mode::Unknown)
+    }
+
+    /// True if the run, or its rest, is recorded in bursts.
+    pub fn has_bursts(&self) -> bool {
+        self.mode == Mode::Auto || self.steps_down().any(|step| step.to == Mode::Auto)
     }
 
     /// Records a switch to a cheaper mode.

@@ -81,7 +81,6 @@ fn decode_group(group: &mut Cursor<'_>, base: u64, copied: bool, nodes: &mut Vec
     Ok(())
 }
 
-/// A node without an original is as good as added by the program.
 fn is_copy(node: &GraphNode) -> bool {
     node.original != 0
 }

@@ -228,7 +228,7 @@ mod mark {
 }
 
 /// Triggers by their number in the file; never reordered.
-const TRIGGERS: [Trigger; 8] = [
+const TRIGGERS: [Trigger; 9] = [
     Trigger::Start,
     Trigger::ProfilerApi,
     Trigger::Range,
@@ -237,6 +237,7 @@ const TRIGGERS: [Trigger; 8] = [
     Trigger::Command,
     Trigger::Open,
     Trigger::Drift,
+    Trigger::Graph,
 ];
 
 /// Appends the type of the mark, the number of the capture, and for a start its trigger. Returns the time for

@@ -20,17 +20,19 @@ named! {
         Steps "steps",
         /// An external command.
         Command "command",
-        /// Mode auto: samples left the bottleneck open.
+        /// A burst: samples left the bottleneck open, or there are none.
         Open "open",
-        /// Mode auto: the step time drifted.
+        /// A burst: the step time drifted.
         Drift "drift",
+        /// A burst: a new CUDA graph was captured.
+        Graph "graph",
     }
 }
 
 impl Trigger {
-    /// True if mode auto started the capture: a burst.
+    /// True for a burst: gpuwhy itself started the capture, of a run that is otherwise not recorded.
     pub const fn is_burst(self) -> bool {
-        matches!(self, Self::Open | Self::Drift)
+        matches!(self, Self::Open | Self::Drift | Self::Graph)
     }
 }
 

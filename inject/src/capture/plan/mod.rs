@@ -34,9 +34,11 @@ pub enum CaptureEvent {
     StepsDetected(u64),
     /// Time has passed.
     Tick,
-    /// Mode auto starts a burst for this reason.
+    /// The capture of the complete run ends, because it costs too much; bursts follow.
+    BurstsFollow,
+    /// A burst starts for this reason.
     BurstBegins(Trigger),
-    /// Mode auto ends its burst.
+    /// The burst ends.
     BurstEnds,
     /// An external command to start.
     CommandStart,
@@ -176,8 +178,12 @@ impl Plan {
             }
             (_, CaptureEvent::Lost | CaptureEvent::Regained) => Action::None,
             (Phase::Taking { trigger, .. }, CaptureEvent::CommandStop) => {
-                // After a stop by command, only a command starts again.
-                let next = if trigger == Trigger::Command { self.next_of_commands() } else { Phase::Idle };
+                // After a stop by command, only a command starts again, and bursts go on.
+                let next = match trigger {
+                    Trigger::Command => self.next_of_commands(),
+                    _ if trigger.is_burst() => Phase::Waiting,
+                    _ => Phase::Idle,
+                };
                 self.end(next)
             }
             (_, CaptureEvent::CommandStop) => {
@@ -187,12 +193,21 @@ impl Plan {
                     Action::None
                 }
             }
+            (Phase::Taking { trigger: Trigger::Start, .. }, CaptureEvent::BurstsFollow) => {
+                self.request.range = CaptureRange::Bursts;
+                self.end(Phase::Waiting)
+            }
             (Phase::Taking { trigger, .. }, CaptureEvent::BurstEnds) if trigger.is_burst() => self.end(Phase::Waiting),
             (Phase::Waiting, CaptureEvent::BurstBegins(trigger)) if self.request.range == CaptureRange::Bursts => {
                 self.begin(trigger, 0, now)
             }
-            (_, CaptureEvent::BurstBegins(_) | CaptureEvent::BurstEnds) => Action::None,
-            (Phase::Taking { .. }, CaptureEvent::CommandStart) => Action::None,
+            (_, CaptureEvent::BurstsFollow | CaptureEvent::BurstBegins(_) | CaptureEvent::BurstEnds) => Action::None,
+            (Phase::Taking { trigger, .. }, CaptureEvent::CommandStart) if !trigger.is_burst() => Action::None,
+            (Phase::Taking { number, since, cycle, .. }, CaptureEvent::CommandStart) => {
+                // The burst becomes the requested capture, which ends by command.
+                self.phase = Phase::Taking { number, since, trigger: Trigger::Command, cycle };
+                Action::None
+            }
             (_, CaptureEvent::CommandStart) => self.begin(Trigger::Command, 0, now),
             (Phase::Taking { since, trigger, .. }, CaptureEvent::Tick) => match self.request.duration {
                 Some(duration) if now.since(since) >= nanos(duration) => self.end_of_range(trigger, true),

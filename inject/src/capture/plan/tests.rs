@@ -126,8 +126,19 @@ fn bursts_begin_and_end_beside_commands() {
         "..+1.-1.+2"
     );
     // A command's capture is not a burst. After a stop by command, only a command starts again.
-    assert_eq!(play(auto, &[BEGIN, begins, CaptureEvent::BurstEnds, END, begins, END, begins]).0, "+1..-1+2-2.");
+    let commands = [BEGIN, begins, CaptureEvent::BurstEnds, END, begins, END, begins];
+    assert_eq!(play(auto.clone(), &commands).0, "+1..-1+2-2+3", "bursts go on after a stop");
+    assert_eq!(play(auto, &[begins, BEGIN, CaptureEvent::BurstEnds, END]).0, "+1..-1", "a burst is a command's now");
     assert_eq!(play(Request::default(), &[TICK, begins, END, begins]).0, "+1.-1.");
+}
+
+#[test]
+fn bursts_follow_a_run_that_was_measured_completely() {
+    let (begins, follow) = (CaptureEvent::BurstBegins(Trigger::Graph), CaptureEvent::BurstsFollow);
+    let events = [TICK, begins, follow, TICK, begins, CaptureEvent::BurstEnds, follow, BEGIN, END, begins];
+    assert_eq!(play(Request::default(), &events).0, "+1.-1.+2-2.+3-3+4");
+    assert_eq!(play(api(AtEnd::Stop), &[START, follow, STOP]).0, "+1.-1", "what was chosen is measured");
+    assert_eq!(play(Request::default(), &[TICK, END, BEGIN, follow, END]).0, "+1-1+2.-2", "so is what was commanded");
 }
 
 #[test]

@@ -1,7 +1,9 @@
-//! Schedule of bursts: when a monitored run is recorded briefly (mode auto), and for how long.
+//! Schedule of bursts: when a run is recorded briefly that is otherwise monitored (mode auto) or not recorded because
+//! that costs too much, and for how long.
 //!
-//! A burst starts if the samples of the last 20 s do not determine the bottleneck, or if the step time drifts
-//! ([`Drift`]). Without named steps, the busy fraction of the devices takes the place of the step time.
+//! A burst starts if the samples of the last 20 s do not determine the bottleneck or there are none, if the step time
+//! drifts ([`Drift`]), or a second after a CUDA graph was captured. Without named steps, the busy fraction of the
+//! devices takes the place of the step time, if the run is monitored.
 //! Bursts are bounded in three ways:
 //!
 //! * Credit: a burst takes one, and one is added per period ([`BurstLimits::every_ns`]). At most two are
@@ -35,6 +37,9 @@ const ENOUGH_STEPS: u64 = 24;
 const UNKNOWN_PRICE: f64 = 0.35;
 /// Time after a burst whose samples are not compared, nanoseconds: CUPTI is still being switched off.
 const AFTER_BURST: u64 = 1_000_000_000;
+/// Time after the last node of a new CUDA graph until it is recorded, nanoseconds: it runs by then, and the next graph
+/// of the program is captured too.
+const AFTER_GRAPH: u64 = 1_000_000_000;
 /// Deviations that count as chance, as fractions: of a step, and of the busy time.
 const CHANCE: f64 = 0.05;
 /// Number of compared steps before and after the first burst, and the ranks in their order between which the
@@ -60,7 +65,7 @@ pub struct MonitorView {
     /// True if the samples of the last 20 s determine a bottleneck.
     pub names_one: bool,
     /// Completed seconds in order: the start of each in nanoseconds, and the fraction of it in which devices
-    /// were busy. On a busy machine several are new at once.
+    /// were busy. On a busy machine several are new at once. Empty if the run is not monitored.
     pub busy: Vec<(u64, f64)>,
     /// Steps found in the current burst.
     pub burst_steps: u64,
@@ -88,6 +93,10 @@ struct Burst {
 pub struct BurstPlanner {
     limits: BurstLimits,
     begin: Option<Timestamp>,
+    /// Cost of tracing before the first burst could start.
+    taken_before: u64,
+    /// Newest node of a CUDA graph that was captured since the last burst.
+    new_graph: Option<Timestamp>,
     /// Credit in nanoseconds of the period, and when it was last increased.
     credit_ns: u64,
     credited: Timestamp,
@@ -111,11 +120,14 @@ pub struct BurstPlanner {
 }
 
 impl BurstPlanner {
-    /// For a run that starts now.
-    pub fn new(limits: BurstLimits) -> Self {
+    /// For a run that starts now, or that is recorded only in bursts from now on. The `cost` up to now does not count
+    /// against the budget.
+    pub fn new(limits: BurstLimits, cost: &Cost) -> Self {
         Self {
             limits,
             begin: None,
+            taken_before: cost.taken_ns(),
+            new_graph: None,
             credit_ns: 2 * limits.every_ns,
             credited: Timestamp::ZERO,
             open: None,
@@ -139,6 +151,11 @@ impl BurstPlanner {
         if let Record::Range(event) = record {
             self.steps.push(event, dictionary);
         }
+    }
+
+    /// A node was added to a CUDA graph at `at`.
+    pub fn graph_changed(&mut self, at: Timestamp) {
+        self.new_graph = self.new_graph.max(Some(at));
     }
 
     /// Decision at time `at`, given the data received up to now; tracing took `cost`, all of it for bursts.
@@ -184,6 +201,11 @@ impl BurstPlanner {
         }
     }
 
+    /// True while a burst is recorded.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
     /// The burst that [`decide`](Self::decide) requested did not start.
     pub fn refused(&mut self) {
         if self.open.take().is_some() {
@@ -201,15 +223,18 @@ impl BurstPlanner {
     fn affordable(&self, elapsed: u64, cost: &Cost) -> f64 {
         let slower = self.slowed.map_or(0.0, |(low, _)| (low - 1.0).max(0.0));
         let since = self.ended.zip(self.begin).map_or(0, |(ended, begin)| elapsed.saturating_sub(ended.since(begin)));
-        self.limits.budget * elapsed as f64 - cost.taken_ns() as f64 - slower * since as f64
+        let taken = cost.taken_ns().saturating_sub(self.taken_before);
+        self.limits.budget * elapsed as f64 - taken as f64 - slower * since as f64
     }
 
     fn reason(&self, at: Timestamp) -> Option<Trigger> {
         let saved = self.credit_ns / self.limits.every_ns.max(1);
         let is_open = self.open_since.is_some_and(|since| at.since(since) >= OPEN_FOR);
-        match (self.drifts, is_open) {
-            (true, _) if saved >= 1 => Some(Trigger::Drift),
-            (_, true) if saved >= 2 => Some(Trigger::Open),
+        let has_new_graph = self.new_graph.is_some_and(|added| at.since(added) >= AFTER_GRAPH);
+        match saved {
+            1.. if has_new_graph => Some(Trigger::Graph),
+            1.. if self.drifts => Some(Trigger::Drift),
+            2.. if is_open => Some(Trigger::Open),
             _ => None,
         }
     }
@@ -227,6 +252,8 @@ impl BurstPlanner {
             self.after_first = Some(at.nanos() + AFTER_BURST);
         }
         self.ended = Some(at);
+        // A graph of the last second did not run in this burst, or not for long.
+        self.new_graph = self.new_graph.filter(|&added| at.since(added) < AFTER_GRAPH);
         self.drifts = false;
         self.drift.restart();
         BurstDecision::End

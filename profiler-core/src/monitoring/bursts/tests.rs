@@ -34,7 +34,7 @@ impl Run {
         let mut dictionary = Dictionary::new();
         let name = dictionary.intern_name("step 5");
         let mut run = Self {
-            planner: BurstPlanner::new(limits),
+            planner: BurstPlanner::new(limits, &Cost::default()),
             cost: Cost::default(),
             dictionary,
             bursts: Vec::new(),
@@ -152,7 +152,7 @@ fn launches_that_stay_slow_are_measured_and_end_bursts() {
 
 #[test]
 fn a_burst_that_did_not_begin_takes_no_credit() {
-    let mut planner = BurstPlanner::new(LIMITS);
+    let mut planner = BurstPlanner::new(LIMITS, &Cost::default());
     let mut wanted = 0;
     for second in 0..400 {
         let at = Timestamp::from_nanos(START + second * SECOND);
@@ -167,7 +167,7 @@ fn a_burst_that_did_not_begin_takes_no_credit() {
 
 #[test]
 fn a_late_decision_sees_every_second_since_the_last_one() {
-    let mut planner = BurstPlanner::new(LIMITS);
+    let mut planner = BurstPlanner::new(LIMITS, &Cost::default());
     let begun = (1..=20_u64).map(|call| 5 * call).find(|&second| {
         let seconds = (second.saturating_sub(19).max(1)..second)
             .map(|passed| (START + passed * SECOND, if passed < 60 { 0.5 } else { 0.9 }));
@@ -179,7 +179,7 @@ fn a_late_decision_sees_every_second_since_the_last_one() {
 
 #[test]
 fn enough_steps_end_a_burst() {
-    let mut planner = BurstPlanner::new(LIMITS);
+    let mut planner = BurstPlanner::new(LIMITS, &Cost::default());
     let mut ends = Vec::new();
     let mut begun = None;
     for tenth in 0..1_000 {
@@ -195,4 +195,26 @@ fn enough_steps_end_a_burst() {
     let (bursts, nanos, _) = planner.summary();
     planner.finish(Timestamp::from_nanos(START + 100 * SECOND), &Cost::default());
     assert_eq!(planner.summary(), (bursts, nanos, None), "none is open");
+}
+
+#[test]
+fn a_new_graph_is_recorded_once_its_capture_is_over_and_earlier_cost_does_not_count() {
+    let earlier = Cost { records_ns: 100 * SECOND, ..Cost::default() };
+    let mut planner = BurstPlanner::new(LIMITS, &earlier);
+    let view = MonitorView { names_one: true, ..MonitorView::default() };
+    let mut decide = |tenth: u64, node: bool| {
+        let at = Timestamp::from_nanos(START + tenth * SECOND / 10);
+        if node {
+            planner.graph_changed(at);
+        }
+        planner.decide(at, &view, &earlier)
+    };
+    // The budget allows the shortest burst after 18 s.
+    assert!((0..300).all(|tenth| decide(tenth, false).is_none()));
+    assert!((300..320).all(|tenth| decide(tenth, true).is_none()), "it is being captured");
+    let begun: Vec<_> = (320..330).filter_map(|tenth| decide(tenth, false).map(|decision| (tenth, decision))).collect();
+    assert_eq!(begun, [(329, BurstDecision::Begin(Trigger::Graph))]);
+    // What is captured during a burst, but not in its last second, is recorded by it.
+    let ended: Vec<_> = (330..1_000).filter_map(|tenth| decide(tenth, tenth < 331)).collect();
+    assert_eq!(ended, [BurstDecision::End, BurstDecision::Begin(Trigger::Graph), BurstDecision::End]);
 }
