@@ -273,7 +273,7 @@ impl DeviceAccount {
         self.phases.operation(self.position, novel, &self.leaves);
         self.phases.kind(kind);
         let to_host = matches!(operation.leaf, Leaf::CopyD2hPageable | Leaf::CopyD2hPinned | Leaf::CopyD2hOther);
-        if to_host && operation.bytes > READBACK_BYTES {
+        if to_host && operation.bytes > u64::from(READBACK_BYTES) {
             self.read_end = self.read_end.max(operation.end);
         }
         if operation.link != 0 {

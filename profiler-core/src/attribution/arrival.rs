@@ -11,6 +11,7 @@ use gpuwhy_trace::record::{Copy, Kernel, Memset};
 use super::api::ApiClass;
 use super::devices::Devices;
 use super::host::Host;
+use super::host::launch_places::PlaceId;
 use super::operation::{Delivery, DeviceOperation, KernelClasses, is_no_time};
 use super::statistics::CopyPath;
 use crate::counters::estimate::Activity;
@@ -33,9 +34,11 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
+    /// Adds a kernel; `captured` is the place that captured its node of a graph.
     pub(super) fn push_kernel(
         &mut self,
         kernel: &Kernel,
+        captured: Option<PlaceId>,
         host: &mut Host,
         devices: &mut Devices,
         delivery: &mut Delivery,
@@ -43,7 +46,7 @@ impl Arrivals {
     ) {
         delivery.completeness.kernels += 1;
         let class = self.kernel_classes.get(kernel.config, dictionary);
-        let mut operation = DeviceOperation::of_kernel(kernel, &class, dictionary);
+        let mut operation = DeviceOperation { captured, ..DeviceOperation::of_kernel(kernel, &class, dictionary) };
         if devices.counters.is_sampled() {
             let nanos = kernel.end.since(kernel.start);
             operation.at_roof = devices.counters.at_roof(kernel.device, kernel.config, nanos);
@@ -61,13 +64,14 @@ impl Arrivals {
     pub(super) fn push_copy(
         &mut self,
         copy: &Copy,
+        captured: Option<PlaceId>,
         host: &mut Host,
         devices: &mut Devices,
         delivery: &mut Delivery,
         dictionary: &Dictionary,
     ) {
         delivery.completeness.copies += 1;
-        let operation = DeviceOperation::of_copy(copy, dictionary);
+        let operation = DeviceOperation { captured, ..DeviceOperation::of_copy(copy, dictionary) };
         if let Some((index, nanos)) = self.arrive(operation, host, devices, delivery) {
             devices.sampled(&operation, Activity::Copy);
             let path = CopyPath { kind: copy.kind, source: copy.source, destination: copy.destination };
@@ -78,12 +82,13 @@ impl Arrivals {
     pub(super) fn push_memset(
         &mut self,
         memset: &Memset,
+        captured: Option<PlaceId>,
         host: &mut Host,
         devices: &mut Devices,
         delivery: &mut Delivery,
     ) {
         delivery.completeness.memsets += 1;
-        let operation = DeviceOperation::of_memset(memset);
+        let operation = DeviceOperation { captured, ..DeviceOperation::of_memset(memset) };
         if self.arrive(operation, host, devices, delivery).is_some() {
             devices.sampled(&operation, Activity::Memset);
         }

@@ -15,6 +15,7 @@ use super::host::Host;
 use super::host_cause::Subject;
 use super::launch_order::LaunchOrder;
 use super::leaf::{BUSY_COUNT, Leaf};
+use super::node_gaps::NodeGaps;
 use super::operation::{DeviceOperation, LONGEST_WINDOW};
 use super::other_processes::OtherProcesses;
 use super::ranges::Ranges;
@@ -164,6 +165,7 @@ pub(super) struct Timeline {
     running: Running,
     /// Host gaps before input batches.
     pub(super) history: GapHistory,
+    pub(super) node_gaps: NodeGaps,
 }
 
 /// Time that arrived too late, nanoseconds.
@@ -181,6 +183,7 @@ impl Timeline {
             launch_order: LaunchOrder::default(),
             running: Running::default(),
             history: GapHistory::default(),
+            node_gaps: NodeGaps::default(),
         }
     }
 
@@ -378,6 +381,8 @@ impl Timeline {
             let kernel = if let Subject::Kernel(name) = operation.subject { Some(name) } else { None };
             ranges.operation(launch.thread, launch.start, (start, operation.end), kernel);
         }
+        let was_idle = running == 0 && from != 0;
+        self.node_gaps.began(operation, if was_idle { start.saturating_sub(from) } else { 0 });
         self.account.begin(operation, cut);
         if let Some(launch) = operation.launch.filter(|_| operation.status.first) {
             self.account.launched(&launch, busy_until);

@@ -127,11 +127,11 @@ impl LaunchOrder {
         let marked = passed.is_some();
         if marked {
             self.named = true;
-            self.sequence.begin();
+            self.sequence.begin(marks.waits.until(self.mark));
         }
         let graph = operation.launch.filter(|_| operation.graph).map(|launch| (launch.start, launch.thread));
         if graph.is_some() && graph == self.graph {
-            self.sequence.push(operation.leaf, operation.subject, operation.end - operation.start);
+            self.follow_step(operation, false);
             return (LaunchStatus { shown: true, marked, first: false, cuts: false }, None);
         }
         self.graph = graph.or(self.graph);
@@ -149,12 +149,18 @@ impl LaunchOrder {
         }
         let cut = self.detector.push(operation.symbol, pause, kind);
         match cut {
-            Some(Cut::Begin(_)) if !self.named => self.sequence.begin(),
+            Some(Cut::Begin(_)) if !self.named => self.sequence.begin(marks.waits.until(called)),
             Some(Cut::Lost) if !self.named => self.sequence.lose(),
             _ => {}
         }
-        self.sequence.push(operation.leaf, operation.subject, operation.end - operation.start);
+        self.follow_step(operation, graph.is_some() || matches!(operation.leaf, Leaf::Compute | Leaf::Communication));
         (LaunchStatus { shown: true, marked, first: true, cuts: cut.is_some() }, cut)
+    }
+
+    #[inline]
+    fn follow_step(&mut self, operation: &DeviceOperation, launches: bool) {
+        let DeviceOperation { leaf, subject, start, end, bytes, .. } = *operation;
+        self.sequence.push(leaf, subject, end - start, bytes, launches);
     }
 
     /// Passes to the detector the function in which the launching thread waited last before its call at
@@ -203,34 +209,43 @@ struct Wait {
 /// synchronizes once per step thereby shows where a step starts. Only calls that only wait count. A copy that
 /// waits is a launch itself.
 #[derive(Debug, Default)]
-pub(super) struct HostWaits(VecDeque<Wait>);
+pub(super) struct HostWaits {
+    newest: VecDeque<Wait>,
+    forgotten: u64,
+}
 
 impl HostWaits {
     /// The thread with this index waited in `function` up to `end`.
     pub(super) fn push(&mut self, thread: u32, function: ApiFunctionId, end: u64) {
-        let index = match self.0.back() {
-            Some(newest) if newest.end > end => self.0.partition_point(|wait| wait.end <= end),
-            _ => self.0.len(),
+        let index = match self.newest.back() {
+            Some(newest) if newest.end > end => self.newest.partition_point(|wait| wait.end <= end),
+            _ => self.newest.len(),
         };
-        self.0.insert(index, Wait { end, thread, function });
-        if self.0.len() > WAIT_LIMIT {
-            self.0.pop_front();
+        self.newest.insert(index, Wait { end, thread, function });
+        if self.newest.len() > WAIT_LIMIT {
+            self.newest.pop_front();
+            self.forgotten += 1;
         }
+    }
+
+    /// Number of waits of any thread that ended up to `at`.
+    fn until(&self, at: u64) -> u64 {
+        self.forgotten + self.newest.partition_point(|wait| wait.end <= at) as u64
     }
 
     /// End of the first wait after `at`; the end of time if none is known.
     pub(super) fn next_after(&self, at: u64) -> u64 {
-        let newest = self.0.back().map_or(0, |wait| wait.end);
+        let newest = self.newest.back().map_or(0, |wait| wait.end);
         if newest <= at {
             return u64::MAX;
         }
-        self.0.get(self.0.partition_point(|wait| wait.end <= at)).map_or(u64::MAX, |wait| wait.end)
+        self.newest.get(self.newest.partition_point(|wait| wait.end <= at)).map_or(u64::MAX, |wait| wait.end)
     }
 
     /// Function in which `thread` waited last after `from` and up to `to`.
     pub(super) fn newest(&self, thread: u32, from: u64, to: u64) -> Option<ApiFunctionId> {
-        let until = self.0.partition_point(|wait| wait.end <= to);
-        let near = self.0.range(until.saturating_sub(NEAR)..until).rev().take_while(|wait| wait.end > from);
+        let until = self.newest.partition_point(|wait| wait.end <= to);
+        let near = self.newest.range(until.saturating_sub(NEAR)..until).rev().take_while(|wait| wait.end > from);
         near.filter(|wait| wait.thread == thread).map(|wait| wait.function).next()
     }
 }
@@ -280,6 +295,7 @@ mod tests {
     fn waits_are_bounded() {
         let mut waits = HostWaits::default();
         (0..WAIT_LIMIT as u64 + 9).for_each(|end| waits.push(1, ApiFunctionId(1), end));
-        assert_eq!((waits.0.len(), waits.next_after(0)), (WAIT_LIMIT, 9));
+        assert_eq!((waits.newest.len(), waits.next_after(0)), (WAIT_LIMIT, 9));
+        assert_eq!([9, 12].map(|at| waits.until(at)), [10, 13], "the forgotten ones count");
     }
 }

@@ -12,7 +12,6 @@
 //! start), `gap` (why the device was idle), `account` and `phases` (the time by cause), `simulation_feed`
 //! (the same records drive the simulation, [`crate::whatif`]), `graph_nodes` (origins of replayed operations).
 //! The vocabulary is in [`leaf`] (causes), [`host_cause`] (subjects of idle time) and [`api`] (purposes of calls).
-//!
 //! Step detection is in [`crate::steps`].
 
 mod account;
@@ -29,6 +28,7 @@ pub mod host_cause;
 mod host_lead;
 mod launch_order;
 pub mod leaf;
+mod node_gaps;
 mod operation;
 mod other_processes;
 mod phases;
@@ -41,15 +41,15 @@ pub mod step_sequence;
 
 pub use account::DeviceAccount;
 pub use builds::KernelBuilds;
-pub use graph_nodes::{GraphOriginCounts, GraphWork};
+pub use graph_nodes::{AddedNode, GraphNodes, GraphOriginCounts, GraphRanges, GraphWork, NodeSource, WholeGraph};
+pub use graph_nodes::{Common, NodeOrigins};
 pub use host::call_lines::CallKind;
 pub use host::interpreter_lock::LockHolder;
 pub use host::launch_lines::{GraphKernels, LaunchSampleCounts, LaunchedWork};
 pub use host::launch_places::LaunchPlace;
 pub use host::memory::PeakCaller;
 pub use host::sample_totals::SampleTotals;
-pub use host::stacks::{HostLine, LineId};
-pub use host::stacks::{is_generated, is_native, line_of};
+pub use host::stacks::{HostLine, LineId, is_generated, is_native, line_of};
 pub use host_cause::{GapSamples, GapTotals, Producer, Seen, Stratum, Subject};
 pub use host_lead::HostLead;
 pub use operation::{is_communication, is_optimizer, is_selection};
@@ -65,14 +65,13 @@ use gpuwhy_trace::record::{ApiFunctionId, DeviceId, LaunchConfigId, Record, Thre
 
 use self::arrival::Arrivals;
 use self::devices::{Devices, Timeline};
-use self::graph_nodes::GraphNodes;
 use self::host::Host;
 use self::host::threads::HostThread;
 use self::operation::{Delivery, PENDING_LIMIT, WAITING_LIMIT};
 use self::ranges::Ranges;
 use self::segments::Segment;
 use self::statistics::ApiStatistics;
-use self::step_sequence::StepOperation;
+use self::step_sequence::{StepCalls, StepOperation};
 use crate::allocations::{Holding, Holdings, MemoryOwner};
 use crate::counters::engine::Counters;
 use crate::steps::{LoggedStep, OverflowSeries, OverflowStep, PeriodFacts};
@@ -101,11 +100,12 @@ impl Attributor {
 
     /// Adds a record. Order does not matter between two calls of [`flushed`](Self::flushed).
     pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
-        let Self { delivery, arrivals, host, devices, .. } = self;
+        let Self { delivery, arrivals, host, devices, graph_nodes, .. } = self;
         match record {
             Record::Kernel(kernel) => {
-                arrivals.push_kernel(kernel, host, devices, delivery, dictionary);
-                self.graph_nodes.kernel(kernel, dictionary);
+                let captured = graph_nodes.place_id(kernel.graph_node_id);
+                arrivals.push_kernel(kernel, captured, host, devices, delivery, dictionary);
+                graph_nodes.kernel(kernel, dictionary);
             }
             Record::Api(call) => host.push_call(*call, delivery),
             _ => self.push_rarer(record, dictionary),
@@ -117,16 +117,17 @@ impl Attributor {
     /// launch them.
     #[inline(never)]
     fn push_rarer(&mut self, record: &Record, dictionary: &Dictionary) {
-        let Self { delivery, arrivals, host, devices, .. } = self;
+        let Self { delivery, arrivals, host, devices, graph_nodes, .. } = self;
         match record {
             Record::Kernel(_) | Record::Api(_) => {}
             Record::Copy(copy) => {
-                arrivals.push_copy(copy, host, devices, delivery, dictionary);
-                self.graph_nodes.transfer(&copy.into());
+                let captured = graph_nodes.place_id(copy.graph_node_id);
+                arrivals.push_copy(copy, captured, host, devices, delivery, dictionary);
+                graph_nodes.transfer(&copy.into());
             }
             Record::Memset(memset) => {
-                arrivals.push_memset(memset, host, devices, delivery);
-                self.graph_nodes.transfer(&memset.into());
+                arrivals.push_memset(memset, graph_nodes.place_id(memset.graph_node_id), host, devices, delivery);
+                graph_nodes.transfer(&memset.into());
             }
             Record::Overhead(overhead) => host.push_overhead(overhead, delivery),
             Record::Sync(sync) => {
@@ -398,10 +399,10 @@ impl Attributor {
         self.devices.simulation.source
     }
 
-    /// Launches of a step of `device`, in order, and the number of steps with exactly these launches. Empty
-    /// without steps.
-    pub fn step_sequence(&self, device: DeviceId) -> (&[StepOperation], u64) {
-        self.devices.timeline(device).map_or((&[], 0), |timeline| timeline.sequence().places())
+    /// Launches of a step of `device`, in order, the number of steps with exactly these launches, and their calls
+    /// in sum. Empty without steps.
+    pub fn step_sequence(&self, device: DeviceId) -> (&[StepOperation], u64, StepCalls) {
+        self.devices.timeline(device).map_or((&[], 0, StepCalls::default()), |timeline| timeline.sequence().places())
     }
 
     /// Facts about steps of `period` launches on `device`; `None` for a device on which nothing ran.
@@ -419,12 +420,12 @@ impl Attributor {
         self.delivery.last_flush
     }
 
-    /// Counts of records received and of doubtful ones. Loss, end and damage are not known here and stay
-    /// empty.
+    /// Counts of records received and of doubtful ones. Loss, end and damage are not known here.
     pub fn completeness(&self) -> Completeness {
         let beyond = self.devices().map(|account| account.statistics.kernel_table_overflow()).sum();
         Completeness {
             launches_without_activity: self.host.launches.without_activity,
+            shared_ids: self.host.launches.shared_ids,
             kernel_table_overflow: beyond,
             ..self.delivery.completeness.clone()
         }
@@ -485,6 +486,7 @@ impl Attributor {
         let Self { delivery, host, ranges, devices, .. } = self;
         host.place_calls(horizon, begun, &mut devices.simulation, delivery, dictionary);
         host.place_ranges(horizon, ranges);
+        self.graph_nodes.place_ranges(horizon, ranges);
     }
 
     /// Processes everything before `watermark` and starts the next flush.

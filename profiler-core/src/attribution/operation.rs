@@ -11,13 +11,14 @@ use gpuwhy_trace::record::{
 };
 use rustc_hash::FxHasher;
 
+use super::host::launch_places::PlaceId;
 use super::host::launches::LaunchCall;
 use super::host_cause::Subject;
 use super::leaf::Leaf;
 use crate::thresholds::{FUTURE_NANOS, INPUT_BYTES};
 use crate::whatif::{MOST_BYTES, SmallGrid};
 
-/// Operations that may wait for the watermark (some 112 bytes each). Beyond that, the flush mark alone
+/// Operations that may wait for the watermark (some 120 bytes each). Beyond that, the flush mark alone
 /// decides: bounded memory takes precedence over exact order, and operations that then come late are counted.
 /// Only programs that launch large graphs far ahead reach this limit. A graph does not say how many records
 /// it will leave, so everything since the launch of the oldest unfinished one would wait, a million
@@ -56,6 +57,8 @@ pub(super) struct DeviceOperation {
     pub(super) selection: bool,
     /// CUPTI's id of the graph that contains it; 0 outside graphs, or if the record does not have it.
     pub(super) graph_id: u32,
+    /// Place that captured its node of a graph.
+    pub(super) captured: Option<PlaceId>,
     /// Number of the flush during which it arrived.
     pub(super) flush: u64,
     /// Equal for equivalent operations: kernel and grid, direction of a copy, graph.
@@ -73,8 +76,8 @@ pub(super) struct DeviceOperation {
     pub(super) at_roof: u32,
     /// The number of a kernel's launch configuration.
     pub(super) kernel: u32,
-    /// Size of a copy in bytes, at most [`MOST_BYTES`]; 0 for other operations.
-    pub(super) bytes: u16,
+    /// Size of a copy in bytes; 0 for other operations.
+    pub(super) bytes: u64,
 }
 
 impl DeviceOperation {
@@ -98,6 +101,7 @@ impl DeviceOperation {
             leaf: Leaf::CopyOther,
             graph: false,
             graph_id: 0,
+            captured: None,
             input: false,
             optimizer: false,
             selection: false,
@@ -141,7 +145,7 @@ impl DeviceOperation {
             symbol: if copy.graph_id == 0 { symbol(&("copy", copy.kind)) } else { symbol_of_graph(copy.graph_id) },
             input: from_host && copy.bytes >= INPUT_BYTES,
             link: link_nanos(copy, dictionary),
-            bytes: u16::try_from(copy.bytes).unwrap_or(MOST_BYTES),
+            bytes: copy.bytes,
             ..Self::new(copy.start, copy.end, copy.device, copy.stream, copy.correlation)
         }
     }
@@ -155,6 +159,11 @@ impl DeviceOperation {
             symbol: if memset.graph_id == 0 { symbol(&"memset") } else { symbol_of_graph(memset.graph_id) },
             ..Self::new(memset.start, memset.end, memset.device, memset.stream, memset.correlation)
         }
+    }
+
+    /// Size of a copy as the simulation needs it: at most [`MOST_BYTES`].
+    pub(super) fn simulated_bytes(&self) -> u16 {
+        u16::try_from(self.bytes).unwrap_or(MOST_BYTES)
     }
 
     /// Extra time of a copy from or to pageable memory compared to pinned memory, nanoseconds; 0 if unknown.

@@ -84,7 +84,8 @@ impl SimulationFeed {
     /// An operation was joined with its launch, which the watermark has not passed.
     #[inline]
     pub(super) fn launched(&mut self, operation: &DeviceOperation) {
-        let DeviceOperation { device, stream, symbol: kernel, fit, bytes, graph, .. } = *operation;
+        let DeviceOperation { device, stream, symbol: kernel, fit, graph, .. } = *operation;
+        let bytes = operation.simulated_bytes();
         let Some(launch) = operation.launch else { return };
         let thread = simulated_thread(launch.thread as usize);
         if graph {
@@ -130,7 +131,7 @@ impl SimulationFeed {
             class,
             launch: operation.launch.map(|launch| LaunchedBy { correlation, start: launch.start }),
             excess: operation.excess(),
-            bytes: operation.bytes,
+            bytes: operation.simulated_bytes(),
             tracing_ns,
             node: operation.graph,
             kernel: operation.kernel,

@@ -28,6 +28,34 @@ pub struct StepOperation {
     pub max_ns: u64,
 }
 
+/// Calls and bytes of steps, beside their operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepCalls {
+    /// Calls that launched kernels or graphs.
+    pub launches: u64,
+    /// Calls of any thread that only waited for a device.
+    pub synchronizations: u64,
+    /// Bytes copied.
+    pub copied_bytes: u64,
+}
+
+impl StepCalls {
+    fn add(&mut self, other: Self) {
+        self.launches += other.launches;
+        self.synchronizations += other.synchronizations;
+        self.copied_bytes = self.copied_bytes.saturating_add(other.copied_bytes);
+    }
+}
+
+/// The step that launches operations now.
+#[derive(Debug)]
+struct OpenStep {
+    operations: Vec<OpenStepOperation>,
+    calls: StepCalls,
+    /// Waits of the host before it.
+    waits_before: u64,
+}
+
 /// An operation of the open step.
 #[derive(Clone, Copy, Debug)]
 struct OpenStepOperation {
@@ -55,19 +83,26 @@ impl StepOperation {
 #[derive(Debug, Default)]
 pub(super) struct StepSequence {
     kept: Vec<StepOperation>,
+    /// Sums over the steps with these launches.
+    calls: StepCalls,
     steps: u64,
-    open: Option<Vec<OpenStepOperation>>,
+    open: Option<OpenStep>,
     different: u32,
 }
 
 impl StepSequence {
-    /// A step starts with the next operation; the open one is complete.
-    pub(super) fn begin(&mut self) {
-        let Some(step) = self.open.replace(Vec::with_capacity(self.kept.len())) else { return };
+    /// A step starts with the next operation; the open one is complete. `waits` is the number of the host's waits
+    /// before it.
+    pub(super) fn begin(&mut self, waits: u64) {
+        let operations = Vec::with_capacity(self.kept.len());
+        let open = OpenStep { operations, calls: StepCalls::default(), waits_before: waits };
+        let Some(OpenStep { operations: step, mut calls, waits_before }) = self.open.replace(open) else { return };
+        calls.synchronizations = waits.saturating_sub(waits_before);
         let same = step.len() == self.kept.len()
             && self.kept.iter().zip(&step).all(|(place, launched)| place.is_like(launched));
         if same {
             self.kept.iter_mut().zip(&step).for_each(|(place, launched)| place.add(launched.nanos));
+            self.calls.add(calls);
             self.steps += 1;
             self.different = 0;
             return;
@@ -75,6 +110,7 @@ impl StepSequence {
         self.different += 1;
         if self.kept.is_empty() || self.different >= CONSECUTIVE_DIFFERENT {
             (self.kept, self.steps, self.different) = (step.iter().map(StepOperation::new).collect(), 1, 0);
+            self.calls = calls;
         }
     }
 
@@ -83,19 +119,22 @@ impl StepSequence {
         self.open = None;
     }
 
-    /// Adds the next operation in launch order.
-    pub(super) fn push(&mut self, leaf: Leaf, subject: Subject, nanos: u64) {
+    /// Adds the next operation in launch order. `launches`: a call launched it as its first kernel or node.
+    pub(super) fn push(&mut self, leaf: Leaf, subject: Subject, nanos: u64, bytes: u64, launches: bool) {
         let Some(open) = &mut self.open else { return };
-        if open.len() < PLACE_LIMIT {
-            open.push(OpenStepOperation { leaf, subject, nanos });
+        if open.operations.len() < PLACE_LIMIT {
+            open.operations.push(OpenStepOperation { leaf, subject, nanos });
+            open.calls.launches += u64::from(launches);
+            open.calls.copied_bytes = open.calls.copied_bytes.saturating_add(bytes);
         } else {
             self.open = None;
         }
     }
 
-    /// Operations of a step, and the number of steps with exactly these launches. Empty without steps.
-    pub(super) fn places(&self) -> (&[StepOperation], u64) {
-        (&self.kept, self.steps)
+    /// Operations of a step, and the number of steps with exactly these launches, and their calls in sum. Empty
+    /// without steps.
+    pub(super) fn places(&self) -> (&[StepOperation], u64, StepCalls) {
+        (&self.kept, self.steps, self.calls)
     }
 }
 
@@ -105,12 +144,14 @@ mod tests {
 
     fn run(steps: &[&[(Leaf, u64)]]) -> StepSequence {
         let mut sequence = StepSequence::default();
-        sequence.push(Leaf::Compute, Subject::None, 1);
-        for step in steps {
-            sequence.begin();
-            step.iter().for_each(|&(leaf, nanos)| sequence.push(leaf, Subject::None, nanos));
+        sequence.push(Leaf::Compute, Subject::None, 1, 0, true);
+        for (step, waits) in steps.iter().zip((7..).step_by(2)) {
+            sequence.begin(waits);
+            let bytes = |leaf: Leaf| u64::from(leaf != Leaf::Compute) * 100;
+            step.iter()
+                .for_each(|&(leaf, nanos)| sequence.push(leaf, Subject::None, nanos, bytes(leaf), bytes(leaf) == 0));
         }
-        sequence.begin();
+        sequence.begin(7 + 2 * steps.len() as u64);
         sequence
     }
 
@@ -119,23 +160,25 @@ mod tests {
         let train = |nanos| [(Leaf::CopyH2dPinned, 5), (Leaf::Compute, nanos)];
         let evaluation = [(Leaf::Compute, 900)];
         let sequence = run(&[&train(10), &train(30), &evaluation, &evaluation, &train(20)]);
-        let (places, steps) = sequence.places();
+        let (places, steps, calls) = sequence.places();
         assert_eq!((places.len(), steps), (2, 3));
+        assert_eq!(calls, StepCalls { launches: 3, synchronizations: 6, copied_bytes: 300 });
         let compute = places[1];
         assert_eq!((compute.total_ns, compute.min_ns, compute.max_ns), (60, 10, 30));
 
         let changed = run(&[&train(10), &train(30), &evaluation, &evaluation, &evaluation, &evaluation]);
-        let (places, steps) = changed.places();
+        let (places, steps, calls) = changed.places();
         assert_eq!((places.len(), places[0].total_ns, steps), (1, 1_800, 2));
+        assert_eq!(calls, StepCalls { launches: 2, synchronizations: 4, copied_bytes: 0 });
     }
 
     #[test]
     fn what_is_open_or_lost_does_not_count() {
         let mut sequence = run(&[&[(Leaf::Compute, 1)]]);
-        sequence.push(Leaf::Compute, Subject::None, 5);
+        sequence.push(Leaf::Compute, Subject::None, 5, 0, true);
         sequence.lose();
-        sequence.push(Leaf::Compute, Subject::None, 5);
-        sequence.begin();
+        sequence.push(Leaf::Compute, Subject::None, 5, 0, true);
+        sequence.begin(9);
         assert_eq!(sequence.places().1, 1);
     }
 }

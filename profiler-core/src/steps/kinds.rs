@@ -86,7 +86,7 @@ impl StepKinds {
 
     /// Longest duration of a step that is not unusual for its kind: `times` the median of the longer kind.
     /// `None` if both kinds have the same duration.
-    pub(super) fn longest(&self, times: f64) -> Option<f64> {
+    pub fn longest(&self, times: f64) -> Option<f64> {
         self.by_duration.then_some(times * self.more_ns as f64)
     }
 }

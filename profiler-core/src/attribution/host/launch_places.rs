@@ -4,7 +4,7 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{Frame, NameId, StackId};
 use rustc_hash::FxHashMap;
 
-use super::stacks::{self, is_library};
+use super::stacks;
 
 /// Maximum distinct places (56 bytes each, twice that with their index); samples at further ones are only
 /// counted.
@@ -41,6 +41,20 @@ pub struct LaunchPlace {
     pub binary: Option<NameId>,
 }
 
+impl LaunchPlace {
+    /// Place of `stack`; `None` if the stack is unknown.
+    pub fn of(stack: StackId, dictionary: &Dictionary) -> Option<Self> {
+        let frames: Vec<Frame> = dictionary.stack(stack).take(DEPTH_LIMIT).collect();
+        place_of(&frames, dictionary)
+    }
+
+    /// True for the `forward` of a class, as in `torch.nn.Module`. The wrapper of a compiled function has this name,
+    /// too, and belongs to no class.
+    pub fn is_module(function: &str) -> bool {
+        function.strip_suffix(".forward").is_some_and(|class| !class.ends_with("<locals>"))
+    }
+}
+
 /// Places by stack: line, module and operator of a launch, and the library that made the call. Found once per
 /// stack.
 ///
@@ -59,8 +73,7 @@ impl Places {
         if let Some(&place) = self.stacks.get(&stack) {
             return Some(place);
         }
-        let frames: Vec<Frame> = dictionary.stack(stack).take(DEPTH_LIMIT).collect();
-        let id = self.id(place_of(&frames, dictionary)?)?;
+        let id = self.id(LaunchPlace::of(stack, dictionary)?)?;
         if self.stacks.len() < STACK_LIMIT {
             self.stacks.insert(stack, id);
         }
@@ -95,7 +108,7 @@ fn place_of(frames: &[Frame], dictionary: &Dictionary) -> Option<LaunchPlace> {
     let operator = native.iter().find(|frame| is_operator(function(frame)));
     let fused = python.iter().find(|frame| function(frame).starts_with("aten."));
     let line = match python.first() {
-        Some(innermost) => python.iter().find(|frame| !is_library(file(frame))).unwrap_or(innermost),
+        Some(innermost) => stacks::users_frame(python.iter().copied(), dictionary).unwrap_or(innermost),
         // A thread without an interpreter: the program's own code, else the operator, else the caller of
         // CUDA.
         None => {
@@ -104,9 +117,7 @@ fn place_of(frames: &[Frame], dictionary: &Dictionary) -> Option<LaunchPlace> {
         }
     };
     let within = python.first().filter(|innermost| (innermost.function, innermost.file) != (line.function, line.file));
-    // The wrapper of a compiled function is called forward, too, and belongs to no class.
-    let is_module = |name: &str| name.strip_suffix(".forward").is_some_and(|class| !class.ends_with("<locals>"));
-    let mut modules = python.iter().filter(|frame| is_module(function(frame)));
+    let mut modules = python.iter().filter(|frame| LaunchPlace::is_module(function(frame)));
     let module = modules.next();
     let of_layers = |frame: &Frame| file(frame).contains("/torch/nn/");
     let parent =

@@ -38,6 +38,8 @@ const REMEMBERED: usize = 65_536;
 const WAITING_LIMIT: usize = 1 << 20;
 /// Launches per thread for which memory stays allocated.
 const FEWEST_WAITING: usize = 1_024;
+/// Ids do not wrap around this fast: that would take 70 million calls a second.
+const FASTEST_WRAP_NANOS: u64 = 60_000_000_000;
 /// Lost launches that gaps are checked against.
 const LOST_LIMIT: usize = 1_024;
 /// Streams whose newest graph is remembered.
@@ -59,7 +61,9 @@ pub(crate) struct LaunchCall {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LostLaunch {
     pub(crate) thread: u32,
+    start: u64,
     pub(crate) end: u64,
+    correlation: u32,
 }
 
 /// Queue position of a waiting launch. The lower half of its sequence number is enough, as fewer launches
@@ -155,6 +159,8 @@ pub(crate) struct Launches {
     /// The newest graph node joined during this flush: later nodes need only its launch.
     newest_node: Option<(CorrelationId, DeviceId, StreamId, LaunchCall)>,
     pub(crate) without_activity: u64,
+    /// Launches with the id of one shortly before.
+    pub(crate) shared_ids: u64,
 }
 
 impl Launches {
@@ -182,7 +188,7 @@ impl Launches {
         });
         let before = self.places.insert(correlation.0, QueueSlot::new(launch.thread, sequence));
         if before.is_some() || !self.kept.is_empty() {
-            self.replaced(correlation.0, before);
+            self.replaced(correlation.0, before, &launch);
         }
         if captured {
             self.remember(correlation.0, launch.thread, sequence);
@@ -190,15 +196,21 @@ impl Launches {
         sequence
     }
 
-    /// The id wrapped around: the call that used it four billion calls ago is over.
+    /// The id wrapped around, and the call that used it four billion calls ago is over; or CUPTI gave it twice.
     #[cold]
-    fn replaced(&mut self, correlation: u32, before: Option<QueueSlot>) {
-        if let Some(before) = before {
-            let sequence = self.queues[before.thread as usize].sequence(before);
-            self.resolve(before.thread, sequence);
-        }
-        if let Some(DequeuedLaunch { launch, sequence, .. }) = self.kept.remove(&correlation) {
-            self.resolve(launch.thread, sequence);
+    fn replaced(&mut self, correlation: u32, before: Option<QueueSlot>, launch: &LaunchCall) {
+        let queued = before.and_then(|before| {
+            let queue = &mut self.queues[before.thread as usize];
+            let sequence = queue.sequence(before);
+            queue.get_mut(sequence).map(|call| (call.launch(before.thread), sequence))
+        });
+        let dequeued = self.kept.remove(&correlation).map(|DequeuedLaunch { launch, sequence, .. }| (launch, sequence));
+        for (old, sequence) in queued.into_iter().chain(dequeued) {
+            // Calls within one another may have one id.
+            let apart = old.thread != launch.thread || old.end <= launch.start || launch.end <= old.start;
+            let is_recent = launch.start.abs_diff(old.start) < FASTEST_WRAP_NANOS;
+            self.shared_ids += u64::from(apart && is_recent);
+            self.resolve(old.thread, sequence);
         }
     }
 
@@ -302,6 +314,28 @@ impl Launches {
         }
     }
 
+    /// A node was added at `at` on `thread`: if that was within a known launch, no record has to follow.
+    pub(crate) fn captured(&mut self, thread: u32, at: u64) {
+        let Some(queue) = self.queues.get(thread as usize) else { return };
+        // Mostly the launch is not known yet.
+        if queue.waiting.last().is_some_and(|newest| at <= newest.end) {
+            let after = queue.waiting.partition_point(|waiting| waiting.start <= at);
+            let around = after
+                .checked_sub(1)
+                .filter(|&index| at <= queue.waiting[index].end && queue.waiting[index].class != ApiClass::GraphLaunch);
+            if let Some(sequence) = around.map(|index| queue.base + index as u64) {
+                return self.resolve(thread, sequence);
+            }
+        }
+        let contains = |lost: &LostLaunch| lost.thread == thread && (lost.start..=lost.end).contains(&at);
+        if let Some(lost) = self.lost.iter().position(contains).and_then(|index| self.lost.remove(index)) {
+            self.without_activity -= 1;
+            if let Some(kept) = self.kept.get_mut(&lost.correlation) {
+                kept.lost &= (kept.launch.thread, kept.launch.start) != (thread, lost.start);
+            }
+        }
+    }
+
     /// Keeps a resolved launch available until enough newer ones are remembered.
     fn remember(&mut self, correlation: u32, thread: u32, sequence: u64) {
         if let Some(waiting) = self.queues[thread as usize].get_mut(sequence) {
@@ -376,7 +410,8 @@ impl Launches {
         }
         if lost {
             self.without_activity += 1;
-            self.lost.push_back(LostLaunch { thread, end: front.end });
+            let QueuedCall { start, end, correlation, .. } = front;
+            self.lost.push_back(LostLaunch { thread, start, end, correlation });
             if self.lost.len() > LOST_LIMIT {
                 self.lost.pop_front();
             }
@@ -406,6 +441,43 @@ fn gives_up(waiting: &QueuedCall, at: u64, flush: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_launch_turns_out_to_be_captured_whether_it_waits_or_is_given_up() {
+        let mut launches = Launches::default();
+        let launch =
+            |start, thread| LaunchCall { start, end: start + 5, thread, class: ApiClass::KernelLaunch, sampled: false };
+        for (id, start, thread) in [(1, 10, 0), (2, 20, 0), (3, 10, 1), (4, 30, 0)] {
+            launches.insert(CorrelationId(id), launch(start, thread), false);
+        }
+        for at in [9, 16, 22, 40] {
+            launches.captured(0, at);
+        }
+        assert_eq!(launches.oldest_waiting(50), Some(10));
+        launches.give_up_all();
+        assert_eq!(launches.without_activity, 3, "all but the one at 20");
+        launches.captured(0, 12);
+        launches.captured(0, 12);
+        launches.captured(7, 12);
+        assert_eq!((launches.without_activity, launches.lost.len()), (2, 2));
+        // A record that comes after all finds its launch, and is not subtracted twice.
+        let mut join = |id| launches.join(CorrelationId(id), DeviceId(0), StreamId(7)).map(|launch| launch.start);
+        assert_eq!([1, 2, 4].map(&mut join), [Some(10), Some(20), Some(30)]);
+        assert_eq!(launches.without_activity, 1);
+    }
+
+    #[test]
+    fn launches_with_one_id_are_counted_unless_the_id_may_have_wrapped_or_one_made_the_other() {
+        let mut launches = Launches::default();
+        let calls =
+            [(10, 15, 0), (20, 25, 0), (20, 25, 0), (18, 30, 0), (18, 30, 1), (40 + FASTEST_WRAP_NANOS, u64::MAX, 1)];
+        let counts = calls.map(|(start, end, thread)| {
+            let launch = LaunchCall { start, end, thread, class: ApiClass::GraphLaunch, sampled: false };
+            launches.insert(CorrelationId(7), launch, false);
+            launches.shared_ids
+        });
+        assert_eq!(counts, [0, 1, 1, 1, 2, 2]);
+    }
 
     #[test]
     fn what_waits_is_bounded_over_all_threads() {

@@ -132,6 +132,15 @@ impl Host {
         self.memory.push(event);
     }
 
+    /// A thread added a node to a graph: the launch during which it did so, known or not yet, runs nothing.
+    /// Returns the place of the thread.
+    pub(super) fn push_added_node(&mut self, thread: ThreadId, at: u64, delivery: &Delivery) -> u32 {
+        let place = self.threads.place(thread, &self.launches, delivery.flush);
+        self.threads.rows[place as usize].added_node(at);
+        self.launches.captured(place, at);
+        place
+    }
+
     /// Ranges have no meaning until they are in order, so they are set aside until the flush that passes
     /// them.
     pub(super) fn push_range(
@@ -204,7 +213,8 @@ impl Host {
         let before = thread.newest_end();
         match thread.place(start, end, call.function, class) {
             Nesting::Outermost => {
-                let launches = class.launches() && succeeded && !thread.capturing;
+                let captured = class.launches() && thread.is_captured(start, end, class);
+                let launches = class.launches() && succeeded && !captured;
                 let sampled = thread.launch_samples.any_until(end) && {
                     let call = SampledCall { thread: index as u32, before, start, end, class, launches };
                     self.launch_lines.placed(call, &mut thread.launch_samples, dictionary)
@@ -224,7 +234,7 @@ impl Host {
                     if class.launches() {
                         hand_over.extend(thread.launched(end).then_some(index as u32));
                         let launch = LaunchCall { start, end, thread: index as u32, class, sampled };
-                        let sequence = self.launches.insert(call.correlation, launch, thread.capturing);
+                        let sequence = self.launches.insert(call.correlation, launch, captured);
                         *newest_launch = Some((launch, sequence));
                     }
                 }
@@ -243,7 +253,8 @@ impl Host {
                     _ => {
                         // A launch inside a call that is not known to launch.
                         let launch = LaunchCall { start, end, thread: index as u32, class, sampled: false };
-                        let sequence = self.launches.insert(call.correlation, launch, thread.capturing);
+                        let captured = thread.is_captured(start, end, class);
+                        let sequence = self.launches.insert(call.correlation, launch, captured);
                         *newest_launch = Some((launch, sequence));
                     }
                 }

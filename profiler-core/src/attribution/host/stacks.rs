@@ -79,7 +79,7 @@ impl Stacks {
         let loader = frames.iter().enumerate().find_map(|(index, frame)| {
             Some((index, stage_of(dictionary.name(frame.file), dictionary.name(frame.function))?))
         });
-        let users = |frames: &[Frame]| frames.iter().find(|frame| !is_library(dictionary.name(frame.file))).copied();
+        let users = |frames: &[Frame]| users_frame(frames.iter(), dictionary).copied();
         let named = match loader {
             // Work on this thread: the user's line inside the loader, else the one that requested the batch.
             Some((index, Stage::Inline | Stage::Collate)) => {
@@ -237,8 +237,18 @@ fn waits(file: &str) -> bool {
 /// Install locations of libraries. Code elsewhere is the user's own.
 const LIBRARIES: [&str; 4] = ["/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3"];
 
+/// Innermost frame of the user's code. Code that a library made and executed is named as that of `python -c`, and is
+/// passed over if files of the user are around it.
+pub(crate) fn users_frame<'a>(
+    frames: impl Iterator<Item = &'a Frame> + Clone,
+    dictionary: &Dictionary,
+) -> Option<&'a Frame> {
+    let users = frames.filter(|frame| !is_library(dictionary.name(frame.file)));
+    users.clone().find(|frame| dictionary.name(frame.file) != "<string>").or_else(|| users.clone().next())
+}
+
 /// True if a file belongs to an installed library or to the interpreter, or was generated.
-pub(crate) fn is_library(file: &str) -> bool {
+fn is_library(file: &str) -> bool {
     file.starts_with("<frozen") || LIBRARIES.iter().any(|part| file.contains(part)) || is_generated(file)
 }
 
@@ -412,5 +422,15 @@ mod tests {
         assert!(is_library("<frozen importlib._bootstrap>"));
         assert!(!is_library("/home/u/train.py"));
         assert!(!is_library("<string>"));
+        let mut dictionary = Dictionary::new();
+        let mut frame = |file: &str, line| {
+            let (function, file) = (dictionary.intern_name("f"), dictionary.intern_name(file));
+            Frame { caller: StackId::NONE, function, file, line }
+        };
+        let [library, made, user] =
+            [frame("/lib/python3.12/queue.py", 1), frame("<string>", 2), frame("/home/u/a.py", 3)];
+        let line = |frames: &[Frame]| users_frame(frames.iter(), &dictionary).map(|frame| frame.line);
+        assert_eq!(line(&[library, made, user]), Some(3), "the launcher that Triton makes");
+        assert_eq!([line(&[library, made, library]), line(&[library])], [Some(2), None]);
     }
 }

@@ -27,6 +27,9 @@ const FEWEST_CALLS: usize = 1_024;
 /// Overhead intervals kept per thread (16 bytes each), and for all together, as for calls.
 const OVERHEADS_OF_THREAD: usize = 16_384;
 const OVERHEAD_LIMIT: usize = 64 * OVERHEADS_OF_THREAD;
+/// Times of added nodes kept for all threads (8 bytes each), split as for calls. A thread adds a node in 4 us or more,
+/// and they are needed until the next flush.
+const ADDED_LIMIT: usize = 1 << 18;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
@@ -56,6 +59,8 @@ pub(crate) struct HostThread {
     overheads: VecDeque<(u64, u64)>,
     /// True between the start and the end of a stream capture.
     pub(crate) capturing: bool,
+    /// Times at which it added nodes to a graph, in order.
+    added: VecDeque<u64>,
     /// Number of launching calls.
     pub(super) launches: u64,
     /// End of the launching call from which on it can hand over to another thread.
@@ -74,6 +79,29 @@ impl HostThread {
             self.hands_over_from = Some(end);
         }
         hands_over
+    }
+
+    /// It added a node to a graph.
+    pub(crate) fn added_node(&mut self, at: u64) {
+        let index = match self.added.back() {
+            Some(&newest) if newest > at => self.added.partition_point(|&time| time <= at),
+            _ => self.added.len(),
+        };
+        self.added.insert(index, at);
+        if self.added.len() > ADDED_LIMIT {
+            self.added.pop_front();
+        }
+    }
+
+    /// True if a launching call of this thread runs nothing, because the launch is captured. The thread that began
+    /// the capture is known, but launches of others are captured too, such as those of PyTorch's backward pass:
+    /// theirs are recognized by the node that they add. A graph that is launched need not leave a record anyway.
+    pub(crate) fn is_captured(&self, start: u64, end: u64, class: ApiClass) -> bool {
+        self.capturing
+            || class != ApiClass::GraphLaunch && {
+                let first = self.added.partition_point(|&at| at < start);
+                self.added.get(first).is_some_and(|&at| at <= end)
+            }
     }
 
     pub(crate) fn push(&mut self, call: ApiCall) {
@@ -154,6 +182,11 @@ impl HostThread {
         let waiting = (WAITING_LIMIT / threads.max(1)).max(FEWEST_CALLS);
         self.pending.keep_room_for(waiting);
         let overheads = (OVERHEAD_LIMIT / threads.max(1)).max(FEWEST_CALLS);
+        let added = (ADDED_LIMIT / threads.max(1)).max(FEWEST_CALLS);
+        if self.added.len() > added {
+            self.added.drain(..self.added.len() - added);
+            self.added.shrink_to(2 * added);
+        }
         if self.overheads.len() > overheads {
             self.overheads.drain(..self.overheads.len() - overheads);
             self.overheads.shrink_to(2 * overheads);
@@ -317,6 +350,29 @@ mod tests {
         assert_eq!((thread.calls.len(), thread.newest_end()), (CALL_LIMIT / 512, 49_995));
         thread.limit_calls(100_000);
         assert_eq!(thread.calls.len(), FEWEST_CALLS);
+    }
+
+    #[test]
+    fn a_call_in_which_a_node_was_added_is_captured() {
+        let mut thread = HostThread::default();
+        [40, 20, 60].into_iter().for_each(|at| thread.added_node(at));
+        let calls = [(10, 19), (10, 20), (21, 39), (30, 50), (60, 60), (61, 90)];
+        let captured = calls.map(|(start, end)| thread.is_captured(start, end, ApiClass::KernelLaunch));
+        assert_eq!(captured, [false, true, false, true, true, false]);
+        assert!(!thread.is_captured(10, 20, ApiClass::GraphLaunch));
+        thread.capturing = true;
+        assert!(thread.is_captured(61, 90, ApiClass::GraphLaunch));
+    }
+
+    #[test]
+    fn of_added_nodes_the_newest_are_kept_in_equal_parts() {
+        let mut thread = HostThread::default();
+        (1..=ADDED_LIMIT as u64 + 5).for_each(|at| thread.added_node(at));
+        assert_eq!((thread.added.len(), thread.added[0]), (ADDED_LIMIT, 6));
+        thread.limit(64);
+        assert_eq!(thread.added.len(), ADDED_LIMIT / 64);
+        let is_captured = |start, end| thread.is_captured(start, end, ApiClass::Copy);
+        assert!(is_captured(ADDED_LIMIT as u64, u64::MAX) && !is_captured(6, 7));
     }
 
     #[test]

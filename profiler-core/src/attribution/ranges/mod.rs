@@ -273,6 +273,26 @@ impl Ranges {
         self.table.message(newest.node)
     }
 
+    /// Paths of the ranges that were open on `thread` at a time: the innermost of each domain, in order. `None` if that
+    /// was forgotten.
+    pub(super) fn paths_at(&self, thread: u32, at: u64) -> Option<Vec<u32>> {
+        let lanes = self.of_thread.get(&thread).into_iter().flatten();
+        let open: Result<Vec<_>, _> = lanes.map(|&lane| self.lanes[lane].at(at)).collect();
+        let mut paths: Vec<u32> = open.ok()?.into_iter().flatten().map(|open| open.node).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        Some(paths)
+    }
+
+    /// Ranges of a path, outermost first.
+    pub(super) fn path(&self, path: u32) -> Vec<RangeKey> {
+        let node = |path: u32| self.table.nodes.get(path as usize);
+        let inward = std::iter::successors(node(path), |inner| node(inner.parent?));
+        let mut keys: Vec<_> = inward.filter_map(|node| self.table.key(node)).collect();
+        keys.reverse();
+        keys
+    }
+
     /// Records an operation from `start` to `end` that `thread` launched at `launched`; `kernel` is its name
     /// if it is a kernel.
     pub(super) fn operation(&mut self, thread: u32, launched: u64, (start, end): (u64, u64), kernel: Option<NameId>) {

@@ -191,8 +191,12 @@ impl RangeTable {
 
     /// Message of a path's innermost range.
     pub(super) fn message(&self, node: u32) -> Option<NameId> {
-        let node = self.nodes.get(node as usize)?;
-        self.names.get(node.name as usize).map(|row| row.key.message)
+        self.nodes.get(node as usize).and_then(|node| self.key(node)).map(|key| key.message)
+    }
+
+    /// Identity of a path's innermost range.
+    pub(super) fn key(&self, node: &Node) -> Option<RangeKey> {
+        self.names.get(node.name as usize).map(|row| row.key)
     }
 
     /// Start of an instance; 0 once its slot was reused.

@@ -9,40 +9,38 @@
 //! were captured by the same lines. The calls are counted, so that a report can say so. An operation whose node
 //! was not reported (a graph from before measuring began, a lost node, an update in place) has no origin, which
 //! is counted too.
+//!
+//! [`origins`] leads from the id of a node to its origin. [`captures`] has the ranges that were open at a place,
+//! [`whole`] the graphs that were recorded as one piece.
+
+mod captures;
+mod origins;
+mod whole;
+mod work;
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::graph_node::GraphNode;
 use gpuwhy_trace::record::{DeviceWork, Kernel, NameId, ThreadId};
 use rustc_hash::FxHashMap;
 
+use self::captures::Captures;
+pub use self::captures::{AddedNode, GraphRanges};
+pub use self::origins::{Common, NodeOrigins};
+use self::whole::WholeGraphs;
+pub use self::whole::{NodeSource, WholeGraph};
+pub use self::work::GraphWork;
+use self::work::{Source, add};
 use super::Attributor;
 use super::api::without_suffix;
 use super::host::launch_places::{LaunchPlace, PlaceId, Places};
+use super::host_cause::GapTotals;
 use super::operation::is_no_time;
+use super::ranges::Ranges;
 
-/// Nodes with a known origin, 17 bytes each: eight times as many as `libprof.so` reports of one process.
-const NODE_LIMIT: usize = 1 << 20;
 /// Rows by kernel and place, 28 bytes each with their index.
 const ROW_LIMIT: usize = 1 << 16;
 /// Threads that added nodes without a stack.
 const THREAD_LIMIT: usize = 1 << 10;
-
-/// Operations of graphs, and their time on the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct GraphWork {
-    /// Number of operations.
-    pub count: u64,
-    /// Sum of their durations, nanoseconds.
-    pub total_ns: u64,
-}
-
-impl GraphWork {
-    fn add(&mut self, nanos: u64) {
-        self.count += 1;
-        self.total_ns = self.total_ns.saturating_add(nanos);
-    }
-}
 
 /// Operations whose record names a node of a graph, by what is known of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,42 +63,64 @@ pub struct GraphOriginCounts {
 
 /// Origin of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Origin {
-    Place(PlaceId),
-    /// Nothing but the thread that added it.
-    Thread(ThreadId),
+struct Origin {
+    source: Source,
+    /// Index in [`Captures`].
+    capture: u32,
 }
 
-/// Origins of nodes, and sums of the operations that joined them. See the [module](self).
+impl Common for Origin {
+    fn common(self, other: Self) -> Option<Self> {
+        // The ranges of embedded nodes are those of one of them only if all are the same node.
+        let capture = if self.capture == other.capture { self.capture } else { captures::UNKNOWN };
+        (self.source == other.source).then_some(Self { capture, ..self })
+    }
+}
+
+/// Origins of nodes of CUDA graphs, and sums of the operations that joined them.
 #[derive(Debug, Default)]
-pub(super) struct GraphNodes {
+pub struct GraphNodes {
     places: Places,
-    origins: FxHashMap<u64, Origin>,
+    origins: NodeOrigins<Origin>,
+    captures: Captures,
+    whole: WholeGraphs,
     by_place: FxHashMap<(Option<NameId>, PlaceId), GraphWork>,
     by_thread: FxHashMap<ThreadId, GraphWork>,
     counts: GraphOriginCounts,
 }
 
 impl GraphNodes {
-    /// A node was added or copied.
-    pub(super) fn push(&mut self, node: &GraphNode, dictionary: &Dictionary) {
+    /// A node was added or copied. Before the records that name it. `thread`: place of the thread that added it, and
+    /// the time, if known.
+    pub fn push(&mut self, node: &GraphNode, thread: Option<(u32, u64)>, dictionary: &Dictionary) {
         self.counts.nodes += 1;
-        let origin = if node.original == 0 {
+        if node.original == 0 {
             let place = self.places.get(node.stack, dictionary);
-            Some(place.map_or(Origin::Thread(node.thread), Origin::Place))
-        } else {
-            // The original is known by its own origin, so that copies of copies need no search.
-            self.origins.get(&node.original).copied()
-        };
-        match origin {
-            Some(origin) if self.origins.len() < NODE_LIMIT || self.origins.contains_key(&node.node) => {
-                self.origins.insert(node.node, origin);
-            }
-            Some(_) => self.counts.overflow += 1,
-            // An id that is used again must not keep its old origin.
-            None => {
-                self.origins.remove(&node.node);
-            }
+            let source = place.map_or(Source::Thread(node.thread), Source::Place);
+            let origin = Origin { source, capture: self.captures.add(node, thread) };
+            self.counts.overflow += u64::from(!self.origins.added(node.node, origin));
+            return;
+        }
+        let (origin, has_room) = self.origins.copied(node);
+        let of_graph = origin.map(|Origin { source, capture }| (source, self.captures.stack(capture)));
+        let is_counted = self.whole.copied(node.node, of_graph, dictionary);
+        self.counts.overflow += u64::from(!has_room) + u64::from(!is_counted);
+    }
+
+    /// Place that added a node; `None` if the node was not reported, or only its thread is known.
+    pub fn place(&self, node: u64) -> Option<&LaunchPlace> {
+        self.places.place(self.place_id(node)?)
+    }
+
+    /// Its number.
+    #[inline]
+    pub(super) fn place_id(&self, node: u64) -> Option<PlaceId> {
+        if node == 0 {
+            return None;
+        }
+        match self.origins.get(node)?.source {
+            Source::Place(place) => Some(place),
+            Source::Thread(_) => None,
         }
     }
 
@@ -108,7 +128,11 @@ impl GraphNodes {
     #[inline]
     pub(super) fn kernel(&mut self, kernel: &Kernel, dictionary: &Dictionary) {
         if kernel.graph_node_id != 0 {
+            self.whole.check(kernel.graph_node_id, kernel.graph_id);
             self.joined(Some(dictionary.launch_config(kernel.config).name), &kernel.into());
+        } else if kernel.graph_id != 0 {
+            let nanos = duration(&kernel.into());
+            self.counts.overflow += u64::from(!self.whole.ran(kernel.graph_id, nanos));
         }
     }
 
@@ -122,14 +146,15 @@ impl GraphNodes {
 
     #[inline(never)]
     fn joined(&mut self, kernel: Option<NameId>, work: &DeviceWork) {
-        let has_times = !is_no_time(work.start.nanos()) && !is_no_time(work.end.nanos());
-        let nanos = if has_times { work.end.since(work.start) } else { 0 };
+        let nanos = duration(work);
         let counts = &mut self.counts;
-        let (all, has_row) = match self.origins.get(&work.graph_node_id) {
-            Some(&Origin::Place(place)) => {
+        let origin = self.origins.get(work.graph_node_id);
+        self.captures.ran(origin.map(|origin| origin.capture), nanos);
+        let (all, has_row) = match origin.map(|origin| origin.source) {
+            Some(Source::Place(place)) => {
                 (&mut counts.with_place, add(&mut self.by_place, ROW_LIMIT, (kernel, place), nanos))
             }
-            Some(&Origin::Thread(thread)) => {
+            Some(Source::Thread(thread)) => {
                 (&mut counts.without_place, add(&mut self.by_thread, THREAD_LIMIT, thread, nanos))
             }
             None => (&mut counts.unknown, true),
@@ -137,25 +162,26 @@ impl GraphNodes {
         all.add(nanos);
         counts.overflow += u64::from(!has_row);
     }
+
+    /// The ranges up to `horizon` are placed.
+    pub(super) fn place_ranges(&mut self, horizon: u64, ranges: &Ranges) {
+        self.captures.place(horizon, ranges);
+    }
 }
 
-/// Adds to a row. False if there is none and the table is full.
-fn add<K: Eq + std::hash::Hash>(rows: &mut FxHashMap<K, GraphWork>, limit: usize, key: K, nanos: u64) -> bool {
-    let full = rows.len() >= limit;
-    match rows.get_mut(&key) {
-        Some(row) => row.add(nanos),
-        None if full => return false,
-        None => {
-            rows.insert(key, GraphWork { count: 1, total_ns: nanos });
-        }
-    }
-    true
+/// Duration of an operation, nanoseconds; 0 if a time is missing.
+fn duration(work: &DeviceWork) -> u64 {
+    let has_times = !is_no_time(work.start.nanos()) && !is_no_time(work.end.nanos());
+    if has_times { work.end.since(work.start) } else { 0 }
 }
 
 impl Attributor {
     /// A node of a CUDA graph was added or copied. Before the records that name it.
     pub fn push_graph_node(&mut self, node: &GraphNode, dictionary: &Dictionary) {
-        self.graph_nodes.push(node, dictionary);
+        let at = node.at.nanos();
+        let is_known = node.original == 0 && !is_no_time(at);
+        let thread = is_known.then(|| (self.host.push_added_node(node.thread, at, &self.delivery), at));
+        self.graph_nodes.push(node, thread, dictionary);
     }
 
     /// Nodes that were lost before they got here.
@@ -172,10 +198,33 @@ impl Attributor {
             .filter_map(|(&(kernel, place), work)| Some((kernel, places.place(place)?, work.count, work.total_ns)))
     }
 
+    /// Idle time between nodes of one replay, by the place that captured the node after it (`None`: unknown): number
+    /// and sum of the gaps. In no particular order; a place occurs once for each device.
+    pub fn graph_gaps(&self) -> impl Iterator<Item = (Option<&LaunchPlace>, GapTotals)> {
+        let rows = self.devices.timelines.iter().flat_map(|timeline| timeline.node_gaps.rows());
+        rows.map(|(place, gaps)| (place.and_then(|place| self.graph_nodes.places.place(place)), gaps))
+    }
+
     /// Operations of graphs whose nodes have no place, by the thread that added these: count and nanoseconds.
     /// In no particular order.
     pub fn graph_threads(&self) -> impl Iterator<Item = (ThreadId, u64, u64)> {
         self.graph_nodes.by_thread.iter().map(|(&thread, work)| (thread, work.count, work.total_ns))
+    }
+
+    /// Operations of graphs by the ranges that were open when their nodes were added, largest first.
+    pub fn graph_ranges(&self) -> GraphRanges {
+        self.graph_nodes.captures.by_range(&self.ranges)
+    }
+
+    /// Nodes that the program added and that ran, in that order. Without nodes of graphs that another graph embeds,
+    /// unless these are copies of one.
+    pub fn ran_nodes(&self) -> impl Iterator<Item = AddedNode> {
+        self.graph_nodes.captures.ran_nodes()
+    }
+
+    /// Graphs that were recorded as a whole and whose nodes were reported, largest first.
+    pub fn whole_graphs(&self, dictionary: &Dictionary) -> Vec<WholeGraph<'_>> {
+        self.graph_nodes.whole.rows(&self.graph_nodes.places, dictionary)
     }
 
     /// How many operations of graphs have an origin.
@@ -238,7 +287,7 @@ mod tests {
         let (first, second) = (stack(31, &mut dictionary), stack(32, &mut dictionary));
         let (gemm, add) = (kernel("gemm", &mut dictionary), kernel("add", &mut dictionary));
         let nodes = [added(1, first), added(2, second), added(3, StackId::NONE), copied(11, 1), copied(12, 2)];
-        let later = [copied(13, 3), copied(21, 11), copied(22, 12), copied(99, 77)];
+        let later = [copied(13, 3), copied(21, 11), copied(22, 12), copied(99, GraphNode::UNKNOWN)];
         nodes.iter().chain(&later).for_each(|node| attributor.push_graph_node(node, &dictionary));
         let copy = Copy {
             start: Timestamp::from_nanos(5),
@@ -300,9 +349,9 @@ mod tests {
     #[test]
     fn nodes_and_rows_are_bounded_and_the_rest_is_counted() {
         let (mut attributor, dictionary) = (Attributor::new(), Dictionary::new());
-        let nodes = NODE_LIMIT as u64 + 5;
+        let nodes = origins::NODE_LIMIT as u64 + 5;
         (1..=nodes).for_each(|node| attributor.push_graph_node(&added(node, StackId::NONE), &dictionary));
-        assert_eq!(attributor.graph_nodes.origins.len(), NODE_LIMIT);
+        assert_eq!(attributor.graph_nodes.origins.len(), origins::NODE_LIMIT);
         // A known one is still replaced.
         attributor.push_graph_node(&GraphNode { thread: ThreadId(9), ..added(1, StackId::NONE) }, &dictionary);
         attributor.push(&kernel_in(1, LaunchConfigId(0), 1), &dictionary);
