@@ -115,6 +115,27 @@ fn kernels_of_a_run_without_profiles_are_listed_with_what_records_tell() {
 }
 
 #[test]
+fn kernels_of_graphs_are_listed_with_the_modules_that_captured_them() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/testing/fixtures/traces/graph_inference.gpuwhy");
+    let shown = |options: &[&str]| {
+        let output = Command::new(GPUWHY).arg("kernels").args(options).arg(trace).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = shown(&[]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let wanted = "in CUDA graphs 95 % of the time of this name: GatedMlp > Linear 63 %, Attention > Linear 32 %";
+    assert!(text.contains(wanted), "{text}");
+    let document: Value = serde_json::from_str(&shown(&["--json"])).unwrap();
+    for row in document["unmeasured"].as_array().unwrap() {
+        let captured = row["in_graphs"]["parts"].as_array().map(|parts| parts.iter().map(|part| &part["share"]));
+        let sum: f64 = captured.map_or(0.0, |shares| shares.map(|share| share.as_f64().unwrap()).sum());
+        // All of their nodes have a module, and no kernel is in more than three.
+        assert!((sum - row["in_graphs"]["share"].as_f64().unwrap_or(0.0)).abs() < 1e-9, "{row}");
+        assert_eq!(sum > 0.5, row["excluded"] == "in_graph", "{row}");
+    }
+}
+
+#[test]
 fn kernels_are_measured_in_their_launches_and_shown() {
     // Eight metrics, including the sampled one, three per pass: three launches each.
     let shapes = shapes(ENOUGH);

@@ -142,9 +142,9 @@ fn a_mode_is_named_with_its_price_in_report_and_json() {
         assert!(stderr(&output).contains(&format!("Cost of recording: mode {mode}")), "{}", stderr(&output));
         let cost = &stage.report()["cost"];
         assert_eq!(cost["mode"], mode);
-        // 20,043 kernels, nearly all of them graph nodes.
+        // 43 kernels, 40 copies, and 500 calls that launch 40 nodes each, 10 to 40 us long.
         let estimate = cost["records_estimate_ns"].as_u64().unwrap();
-        assert!((20_043 * 831..20_083 * 921).contains(&estimate), "{cost}");
+        assert!((500 * 3_000..500 * 33_000 + 83 * 921).contains(&estimate), "{cost}");
         assert_eq!(cost["steps_down"].as_array().unwrap().len(), 0);
     }
 }
@@ -235,43 +235,44 @@ fn graphs_are_never_whole_while_cupti_is_left_to_others() {
 }
 
 #[test]
-fn nodes_are_recorded_once_they_are_known_to_be_cheap() {
+fn bursts_follow_where_nodes_of_graphs_cost_too_much() {
     let stage = Stage::new();
-    // Four seconds: half a second is enough for a decision, and marks may be two late.
-    let mut host = stage.with_whole_graphs("graph_torch");
-    let output = keeps_up(&mut host, (1..=8).map(|half| half * 500))
+    let mut host = stage.host("graph_torch");
+    // 36 s: the decision takes three, and the budget allows a burst 22 after it.
+    let output = keeps_up(&mut host, (1..=6).map(|half| half * 500))
+        .env_remove("GPUWHY_CUDA_GRAPH_TRACE")
         .env("GPUWHY_REPLAY_SPEED", "1")
-        .env("GPUWHY_REPLAY_REPEAT", "4")
-        .env("GPUWHY_CUDA_GRAPH_TRACE", "auto")
+        .env("GPUWHY_REPLAY_REPEAT", "24")
+        .env("GPUWHY_MAX_OVERHEAD", "0.8%")
         .env("GPUWHY_REPORT", "full")
         .output()
         .unwrap();
     let text = words(&output);
-    assert!(
-        text.contains("CUDA graphs were recorded as a whole for") && text.contains("node by node since then"),
-        "{text}"
-    );
+    assert!(text.contains("Recording was reduced to bursts after"), "{text}");
+    assert!(text.contains("from now on only bursts are recorded"), "{text}");
     let report = stage.report();
-    let since = report.pointer("/cost/nodes_since_unix_ns").and_then(Value::as_u64);
-    assert!(since.is_some() && report["cost"]["whole_graphs"] == true, "{report:#}");
+    // The report is about the part that was recorded, and the bursts stand beside it.
+    assert_eq!(report["capture"], 1, "{report:#}");
     let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64).unwrap();
-    assert!((4_000..76_000).contains(&kernels), "{kernels} kernels: neither all as a whole nor all by nodes");
-    // The trace has the same information.
+    assert!((40_000..12 * 20_043).contains(&kernels), "{kernels} kernels");
+    let bursts = report.pointer("/bursts/rows").and_then(Value::as_array).unwrap();
+    assert!(!bursts.is_empty() && bursts.iter().all(|burst| burst["kernels"].as_u64() > Some(500)), "{bursts:?}");
+    // The pause between two plays is in the report alone.
+    assert!(bursts.iter().all(|burst| burst["bottleneck"] == "gpu_compute"), "{bursts:?}");
+    // Tracing takes less of the complete run than of its start.
+    let cost = &report["cost"];
+    assert!(cost["share_at_most"].as_f64().is_some_and(|share| share < 0.02), "{cost}");
     let again = Command::new(GPUWHY).args(["report", "--full"]).arg(stage.path("trace.gpuwhy")).output().unwrap();
     let again = String::from_utf8_lossy(&again.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(again.contains("node by node since"), "{again}");
+    assert!(again.contains("Recording was reduced to bursts after") && again.contains("Recorded in"), "{again}");
 }
 
 #[test]
-fn graphs_stay_whole_where_their_nodes_would_cost_much() {
-    // 200 nodes every 0.3 ms; and a budget that is too small for 40 in 2 ms.
-    for (fixture, budget) in [("graph_dense", None), ("graph_torch", Some("0.1%"))] {
+fn whole_graphs_say_what_their_nodes_would_cost() {
+    for fixture in ["graph_dense", "graph_torch"] {
         let stage = Stage::new();
         let mut host = stage.with_whole_graphs(fixture);
-        host.env("GPUWHY_REPLAY_SPEED", "1")
-            .env("GPUWHY_CUDA_GRAPH_TRACE", "auto")
-            .env("GPUWHY_REPORT", "full")
-            .envs(budget.map(|budget| ("GPUWHY_MAX_OVERHEAD", budget)));
+        host.env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_CUDA_GRAPH_TRACE", "graph").env("GPUWHY_REPORT", "full");
         let text = words(&host.output().unwrap());
         assert!(
             text.contains("CUDA graphs were recorded as one unit") && text.contains("Recording their nodes would add"),
@@ -279,22 +280,6 @@ fn graphs_stay_whole_where_their_nodes_would_cost_much() {
         );
         assert!(text.contains("--cuda-graph-trace node") && !text.contains("node by node since"), "{text}");
     }
-}
-
-#[test]
-fn what_nodes_of_graphs_take_is_said_where_it_is_much() {
-    let recommends = |fixture: &str, value: &str| {
-        let stage = Stage::new();
-        let output = stage
-            .with_whole_graphs(fixture)
-            .envs([("GPUWHY_CUDA_GRAPH_TRACE", value), ("GPUWHY_REPORT", "full")])
-            .output()
-            .unwrap();
-        words(&output).contains("nodes of CUDA graphs, each a record of its own, most of it inside cudaGraphLaunch")
-    };
-    // 20,000 nodes in 0.1 s and in 1.1 s.
-    assert!(recommends("graph_dense", "node") && !recommends("graph_torch", "node"));
-    assert!(!recommends("graph_dense", "graph"));
 }
 
 #[test]

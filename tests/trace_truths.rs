@@ -9,6 +9,7 @@ use std::process::Command;
 use gpuwhy_trace::counters::{CounterEvent, GaugeReading, ProcessReading, ProgramName};
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::{TraceReader, TraceWriter};
+use gpuwhy_trace::record::{Kernel, Record, Timestamp};
 use serde_json::Value;
 
 use crate::support::{GPUWHY, stderr};
@@ -19,7 +20,12 @@ fn fixture(name: &str) -> PathBuf {
 
 /// The JSON report of a trace, from its records.
 fn report_of(trace: &Path) -> Value {
-    let output = Command::new(GPUWHY).args(["report", "--recompute", "--json"]).arg(trace).output().unwrap();
+    report_with(trace, &[])
+}
+
+fn report_with(trace: &Path, options: &[&str]) -> Value {
+    let output =
+        Command::new(GPUWHY).args(["report", "--recompute", "--json"]).args(options).arg(trace).output().unwrap();
     assert!(output.status.success(), "{}: {}", trace.display(), stderr(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -223,6 +229,44 @@ fn kernels_of_a_replayed_graph_have_the_time_that_their_module_takes_eagerly() {
     );
 }
 
+/// Replays and mean nanoseconds of a module in one of them, with those that it calls.
+fn in_a_replay(report: &Value, module: &str) -> (u64, f64) {
+    let rows = report["graph_origins"]["per_replay"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["module"] == module).unwrap_or_else(|| panic!("no {module} in {rows:?}"));
+    (row["replays"].as_u64().unwrap(), row["mean_ns"].as_f64().unwrap())
+}
+
+#[test]
+fn a_module_takes_the_same_time_in_a_replay_of_a_whole_run_and_of_a_burst() {
+    let inference = report("graph_inference");
+    let times = module_times(&inference, 60.0);
+    let (replays, all) = in_a_replay(&inference, "Decoder");
+    assert_eq!((replays, all.round()), (60, times.values().sum::<f64>().round()), "the outermost module");
+    assert_within(in_a_replay(&inference, "LayerNorm").1 / times["LayerNorm"], 0.999_9, 1.000_1);
+    // What Attention captured itself, and its two Linear layers.
+    let linear = inference["graph_origins"]["modules"].as_array().unwrap().iter();
+    let linear = linear.filter(|row| row["parent"] == "Attention").map(|row| row["total_ns"].as_f64().unwrap());
+    let attention = times["Attention"] + linear.sum::<f64>() / 60.0;
+    assert_within(in_a_replay(&inference, "Attention").1 / attention, 0.999_9, 1.000_1);
+    // The same forward pass in a graph that also has the backward one.
+    let training = report("../graphs/training");
+    assert_within(in_a_replay(&training, "Attention").1 / attention, 0.95, 1.05);
+
+    let run = report("graph_bursts");
+    let burst = report_with(&fixture("graph_bursts"), &["--capture", "2"]);
+    // The burst began within a replay, 1,340 launches before its end.
+    assert_eq!(["Decoder", "Attention"].map(|module| in_a_replay(&run, module).0), [7_121; 2]);
+    assert_eq!(["Decoder", "Attention"].map(|module| in_a_replay(&burst, module).0), [1_341; 2]);
+    for module in ["Decoder", "Layer", "Attention", "GatedMlp", "Linear", "LayerNorm"] {
+        assert_within(in_a_replay(&burst, module).1 / in_a_replay(&run, module).1, 0.995, 1.005);
+    }
+    // Operators are fused across modules, so that only the model is left.
+    let compiled = report("graph_compiled");
+    assert_eq!((in_a_replay(&compiled, "Decoder").0, &compiled["graph_origins"]["partial_graphs"]), (63, &0.into()));
+    let jax = report("graph_jax");
+    assert_eq!(jax["graph_origins"]["per_replay"], Value::Array(Vec::new()));
+}
+
 #[test]
 fn kernels_of_a_captured_backward_pass_have_its_thread() {
     let report = report("../graphs/training");
@@ -230,6 +274,97 @@ fn kernels_of_a_captured_backward_pass_have_its_thread() {
     assert_eq!((&origins["with_place"]["count"], &origins["unknown"]["count"]), (&5_280.into(), &0.into()));
     let thread = &origins["threads"][0];
     assert_eq!((&thread["name"], &thread["count"]), (&"pt_autograd_0".into(), &9_300.into()));
+    // 148 of its launches ran no kernel, as they were captured.
+    assert_eq!(report["completeness"]["launches_without_activity"], 0);
+}
+
+#[test]
+fn nodes_of_embedded_graphs_have_the_line_that_they_share() {
+    let report = report("graph_jax");
+    let origins = &report["graph_origins"];
+    // 1,500 replays of 61 operations, of which 15 are in embedded graphs.
+    assert_eq!((&origins["with_place"]["count"], &origins["unknown"]["count"]), (&91_500.into(), &0.into()));
+    let rows = origins["rows"].as_array().unwrap();
+    let of_line = |row: &&Value| row["file"] == "/tmp/app/jax_programs.py" && row["line"] == 43;
+    let count: u64 = rows.iter().filter(of_line).map(|row| row["count"].as_u64().unwrap()).sum();
+    assert_eq!(count, 91_500);
+}
+
+/// In the burst CUPTI gave all launches one id. They ran in 0.36 ms each, one after the other.
+#[test]
+fn a_burst_whose_launches_have_one_id_names_no_bottleneck() {
+    let run = report("graph_bursts");
+    assert_eq!(run["bottleneck"]["cause"], "gpu_compute");
+    assert_eq!(run["completeness"]["shared_ids"], 0);
+    assert_eq!(run["bursts"]["rows"].as_array().unwrap().len(), 1);
+    let burst = report_with(&fixture("graph_bursts"), &["--capture", "2"]);
+    assert_eq!(burst["captures"][1]["trigger"], "open");
+    assert_eq!(burst["completeness"]["records"]["kernels"], 97_893);
+    // 1,340 launches.
+    assert_eq!(burst["completeness"]["shared_ids"], 1_339);
+    assert_eq!(burst["bottleneck"]["cause"], "cannot_tell");
+    // Which module each node belongs to is known without it.
+    assert_eq!(burst["graph_origins"]["unknown"]["count"], 0);
+    let share = |report: &Value| report["graph_origins"]["modules"][0]["share"].as_f64().unwrap();
+    assert!((share(&burst) - share(&run)).abs() < 0.01, "{} and {}", share(&burst), share(&run));
+}
+
+/// This is how the nodes of a graph that was recorded as a whole are found.
+#[test]
+fn the_id_of_a_node_contains_the_id_of_its_graph() {
+    for (trace, of_graphs) in
+        [("graph_inference", 4_740), ("graph_compiled", 3_906), ("../graphs/training", 14_580), ("graph_jax", 91_500)]
+    {
+        let mut reader = TraceReader::new(BufReader::new(File::open(fixture(trace)).unwrap())).unwrap();
+        let mut operations = 0;
+        while let Some(event) = reader.next_event().unwrap() {
+            let (graph, node) = match event {
+                Event::Record(Record::Kernel(kernel)) => (kernel.graph_id, kernel.graph_node_id),
+                Event::Record(Record::Copy(copy)) => (copy.graph_id, copy.graph_node_id),
+                Event::Record(Record::Memset(memset)) => (memset.graph_id, memset.graph_node_id),
+                _ => continue,
+            };
+            assert_eq!(u64::from(graph), node >> 32, "{trace}");
+            operations += usize::from(graph != 0);
+        }
+        assert_eq!(operations, of_graphs, "{trace}");
+    }
+}
+
+/// The same graph, with each replay as one record.
+#[test]
+fn a_graph_that_was_recorded_as_a_whole_has_the_modules_of_its_nodes() {
+    let mut reader = TraceReader::new(BufReader::new(File::open(fixture("graph_inference")).unwrap())).unwrap();
+    let mut writer = TraceWriter::new(Vec::new(), reader.session()).unwrap();
+    let mut replay = None;
+    while let Some(event) = reader.next_event().unwrap() {
+        let event = match event {
+            Event::Record(Record::Kernel(kernel)) if kernel.graph_id != 0 => {
+                if replay.replace(kernel.correlation) == Some(kernel.correlation) {
+                    continue;
+                }
+                Event::Record(Record::Kernel(Kernel { graph_node_id: 0, ..kernel }))
+            }
+            Event::Record(Record::Memset(memset)) if memset.graph_id != 0 => continue,
+            event => event,
+        };
+        writer.event(&event, reader.dictionary()).unwrap();
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("whole.gpuwhy");
+    fs::write(&path, writer.close(reader.dictionary()).unwrap().1).unwrap();
+    let origins = &report_of(&path)["graph_origins"];
+    assert_eq!((&origins["nodes"], &origins["with_place"]["count"]), (&243.into(), &0.into()));
+    let whole = origins["whole"].as_array().unwrap();
+    assert_eq!(whole.len(), 1);
+    let [nodes, unknown, count] = ["nodes", "unknown_nodes", "count"].map(|of| whole[0][of].as_u64().unwrap());
+    assert_eq!((nodes, unknown, count), (79, 0, 60));
+    let parts = whole[0]["parts"].as_array().unwrap();
+    let sum: u64 = parts.iter().map(|part| part["nodes"].as_u64().unwrap()).sum();
+    assert_eq!((sum, whole[0]["distinct_parts"].as_u64()), (79, Some(parts.len() as u64)));
+    let part = |name: &str| parts.iter().find(|part| part["captured_in"] == name).unwrap()["nodes"].as_u64();
+    // Six layers.
+    assert_eq!([part("GatedMlp > Linear"), part("Layer > LayerNorm")], [Some(18), Some(12)], "{parts:#?}");
 }
 
 #[test]
@@ -242,4 +377,63 @@ fn kernels_of_a_compiled_graph_have_the_operators_of_the_generated_code() {
     let operators: Vec<_> = modules.iter().map(|row| row["operators"].as_str().unwrap()).collect();
     assert!(operators.iter().any(|names| names.contains("silu, mul")), "{operators:?}");
     assert!(operators.iter().any(|names| names.contains("native_layer_norm")), "{operators:?}");
+}
+
+/// `name` with kernels that have `part` in their names lasting longer by `nanos`.
+fn slowed(name: &str, part: &str, nanos: u64, to: &Path) {
+    let mut reader = TraceReader::new(BufReader::new(File::open(fixture(name)).unwrap())).unwrap();
+    let mut writer = TraceWriter::new(Vec::new(), reader.session()).unwrap();
+    while let Some(mut event) = reader.next_event().unwrap() {
+        if let Event::Record(Record::Kernel(kernel)) = &mut event {
+            let dictionary = reader.dictionary();
+            if dictionary.name(dictionary.launch_config(kernel.config).name).contains(part) {
+                kernel.end = Timestamp::from_nanos(kernel.end.nanos() + nanos);
+            }
+        }
+        writer.event(&event, reader.dictionary()).unwrap();
+    }
+    fs::write(to, writer.close(reader.dictionary()).unwrap().1).unwrap();
+}
+
+#[test]
+fn a_slower_kernel_of_a_graph_is_a_change_of_the_module_that_captured_it() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("slower.gpuwhy");
+    // Only GatedMlp calls silu, in each of six layers.
+    slowed("graph_inference", "silu_kernel", 400, &path);
+    let diff = |format: &[&str]| {
+        let output = Command::new(GPUWHY).arg("diff").args(format).arg(fixture("graph_inference")).arg(&path).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    let json: Value = serde_json::from_str(&diff(&["--json"])).unwrap();
+    let [first, rest @ ..] = &json["graph_modules"].as_array().unwrap()[..] else { panic!("{json:#}") };
+    assert_eq!(first["name"], "Layer > GatedMlp");
+    assert_within(first["change_ns"].as_f64().unwrap() / (6.0 * 400.0), 0.9, 1.1);
+    assert_eq!((rest.len(), rest.iter().all(|row| row["change_ns"] == 0.0)), (6, true), "{rest:?}");
+    let text = diff(&[]);
+    assert!(text.contains("work of CUDA graphs by module") && text.contains("+2.2 us  Layer > GatedMlp"), "{text}");
+}
+
+#[test]
+fn evidence_about_kernels_of_a_graph_names_the_line_that_captured_them() {
+    let evidence = |name| report(name)["bottleneck"]["evidence"].to_string();
+    let inference = evidence("graph_inference");
+    assert!(inference.contains("63 % of it captured at graph_modules.py:38 (GatedMlp.forward)"), "{inference}");
+    let training = evidence("../graphs/training");
+    // The optimizer; the line that replays is another one.
+    assert!(training.contains("95 % of it captured at graph_modules.py:106"), "{training}");
+    // Its backward pass has no line.
+    assert_eq!(training.matches("captured at").count(), 1, "{training}");
+}
+
+#[test]
+fn the_device_is_idle_in_a_replay_before_the_module_whose_nodes_set_memory() {
+    let report = report("graph_inference");
+    let modules = report["graph_origins"]["modules"].as_array().unwrap();
+    let idle = |row: &Value| row["idle_before_ns"].as_f64().unwrap() / row["idle_before_count"].as_f64().unwrap();
+    let most = modules.iter().max_by(|a, b| idle(a).total_cmp(&idle(b))).unwrap();
+    // Between kernels about half a microsecond; memsets of cuDNN's attention have a longer gap on both sides.
+    assert_eq!((&most["module"], &most["parent"]), (&"Attention".into(), &"Layer".into()));
+    assert!(idle(most) > 2_000.0, "{most}");
+    assert!(modules.iter().filter(|row| *row != most).all(|row| idle(row) < 1_000.0), "{modules:#?}");
 }

@@ -3,6 +3,7 @@
 use crate::support::{Scenario, ZERO, assert_leaves, gpu};
 use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::graph_node::GraphNode;
 use gpuwhy_trace::record::*;
 use profiler_core::attribution::Attributor;
 use profiler_core::attribution::leaf::Leaf;
@@ -49,6 +50,12 @@ impl Feed {
         self.attributor.push(&Record::Kernel(kernel), &self.dictionary);
     }
 
+    /// A thread adds a node to a graph.
+    fn added_node(&mut self, thread: u32, at: u64) {
+        let node = GraphNode { node: at, thread: ThreadId(thread), at: time(at), ..GraphNode::default() };
+        self.attributor.push_graph_node(&node, &self.dictionary);
+    }
+
     /// True if work is awaited after a flush at `at`.
     fn awaits_at(&mut self, at: u64) -> bool {
         self.attributor.flushed(time(at), &self.dictionary);
@@ -67,6 +74,30 @@ fn waited_for(function: &str, times: &[u64]) -> (Vec<bool>, u64) {
     let mut feed = Feed::default();
     feed.call(1, function, 0, 10);
     (times.iter().map(|&at| feed.awaits_at(at)).collect(), feed.unmatched().0)
+}
+
+/// Launches of thread 2 while thread 1 captures, as in PyTorch's backward pass.
+#[test]
+fn a_launch_that_only_added_a_node_is_no_loss_whichever_is_known_first() {
+    for (before, after) in [(true, false), (false, true), (true, true), (false, false)] {
+        let mut feed = Feed::default();
+        let captured = [100, 200, 300];
+        if before {
+            captured.iter().for_each(|at| feed.added_node(2, at + 5));
+        }
+        captured.iter().for_each(|&at| _ = feed.call(2, KERNEL, at, at + 10));
+        // Neither this launch nor the one of another thread added a node.
+        let launch = feed.call(2, KERNEL, 400, 410);
+        feed.call(3, KERNEL, 200, 210);
+        feed.ran(7, 420, 430, launch);
+        feed.attributor.flushed(time(SECOND), &feed.dictionary);
+        if after {
+            captured.iter().for_each(|at| feed.added_node(2, at + 5));
+        }
+        [2, 3, 4].into_iter().for_each(|second| _ = feed.awaits_at(second * SECOND));
+        let lost = if before || after { 1 } else { 4 };
+        assert_eq!(feed.unmatched(), (lost, 0), "{before} {after}");
+    }
 }
 
 #[test]

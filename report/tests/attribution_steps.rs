@@ -51,6 +51,23 @@ fn a_training_loop_is_cut_where_its_pause_ends() {
 }
 
 #[test]
+fn slow_steps_are_listed_with_the_causes_of_their_excess() {
+    let report = train(400, |step| if step == 300 || step == 350 { 3_000 + step * 10 } else { 0 }).report();
+    let device = &report.devices[0];
+    let slow: Vec<_> =
+        device.slow_steps().iter().map(|slow| (slow.step.duration() / 1_000, slow.excess.clone())).collect();
+    assert_eq!(slow.iter().map(|(micros, _)| *micros).collect::<Vec<_>>(), [8_500, 8_000], "the longest first");
+    for (micros, excess) in &slow {
+        let (cause, nanos) = excess[0];
+        assert_eq!((cause, nanos / 1_000), (Cause::HostCpu, micros - 2_000));
+    }
+    let typical = device.typical_causes();
+    assert_eq!(typical.iter().map(|(_, nanos)| nanos).sum::<u64>(), 2_000_000);
+    assert!(typical.contains(&(Cause::GpuCompute, KERNELS * 30_000)), "{typical:?}");
+    assert_eq!(train(400, |_| 0).report().devices[0].slow_steps(), []);
+}
+
+#[test]
 fn without_repetition_windows_remain() {
     let mut scenario = Scenario::new();
     let mut state = 7u64;

@@ -107,6 +107,33 @@ fn a_burst_has_a_report_of_its_own() {
 }
 
 #[test]
+fn after_a_step_down_the_report_is_about_the_part_before_the_bursts() {
+    let (items, dictionary) = items();
+    let records: Vec<&Event> = items.iter().filter(|item| matches!(item, Event::Record(Record::Kernel(_)))).collect();
+    let end = |number, micros| Event::Capture(CaptureMark::End { number, at: at(micros) });
+    let mut cost = Cost { mode: Mode::Light, observed_ns: 1_000_000, records_ns: 5_000, ..Cost::default() };
+    cost.step_down(at(200), Mode::Auto);
+    let mut items: Vec<Event> = records[..2].iter().map(|&record| record.clone()).collect();
+    items.extend([Event::Flush(at(250)), end(1, 200), Event::from((at(260), cost))]);
+    let waits = report(None, &items, &dictionary);
+    assert_eq!((waits.captures.shown, waits.completeness.kernels, waits.bursts.is_none()), (Some(1), 2, true));
+    assert!(!waits.full().contains("Captures:"), "there is no other one");
+    items.extend([begin(2, 300, Trigger::Graph), records[2].clone(), Event::Flush(at(450)), end(2, 400)]);
+    items.push(Event::from((at(600), Cost { bursts: 1, burst_ns: 100_000, ..cost })));
+    let both = report(None, &items, &dictionary);
+    assert_eq!((both.captures.shown, both.completeness.kernels), (Some(1), 2));
+    assert_eq!(both.bursts.as_ref().map(|bursts| bursts.rows.iter().map(|row| row.number).collect()), Some(vec![2]));
+    let words = both.full().split_whitespace().collect::<Vec<_>>().join(" ");
+    for wanted in
+        ["Recording was reduced to bursts after 200.0 us", "1 burst, 100.0 us of the run", "as a CUDA graph was new"]
+    {
+        assert!(words.contains(wanted), "no {wanted:?} in {words}");
+    }
+    let burst = report(Some(2), &items, &dictionary);
+    assert_eq!((burst.captures.shown, burst.completeness.kernels, burst.bursts.is_none()), (Some(2), 1, true));
+}
+
+#[test]
 fn bursts_without_a_bottleneck_enter_no_bottleneck() {
     let (items, dictionary) = items();
     let whole = report(None, &items, &dictionary);

@@ -65,7 +65,7 @@ fn read() -> Recorded {
     }
     captures.finish(last, &session, reader.dictionary());
     let (mut busy, mut reported): (Vec<(u64, u64)>, Vec<_>) = (Vec::new(), Vec::new());
-    for (_, segments) in captures.take_segments() {
+    for (_, _, segments) in captures.take_segments() {
         for segment in segments {
             match segment {
                 Segment::Time(time) => reported.push((time.leaf, time.from.nanos(), time.to.nanos(), 1.0)),

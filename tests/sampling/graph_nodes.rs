@@ -42,7 +42,8 @@ fn kernel(correlation: u32, at: u64, name: u64, node: u64) -> Vec<u8> {
 }
 
 /// From the start the nodes of one line are added, from 0.1 s on those of another one; then they are copied, and
-/// the graph is replayed. One kernel of a replay has a node that nobody named.
+/// the graph is replayed. One kernel of a replay has a node that is a copy of an unknown one: its id was that of
+/// another node before.
 fn recording(path: &Path) {
     let meta = Meta { cupti_version: 130_001, start: START, sizes: SIZES.to_vec(), ..Meta::default() };
     let mut writer = RecordingWriter::new(Vec::new(), &meta).unwrap();
@@ -58,6 +59,8 @@ fn recording(path: &Path) {
         let copy = GraphNode { is_copy: true, original: GRAPH + node, ..added(2 * GRAPH + node) };
         writer.graph_node(&copy).unwrap();
     }
+    writer.graph_node(&added(3 * GRAPH)).unwrap();
+    writer.graph_node(&GraphNode { is_copy: true, ..added(3 * GRAPH) }).unwrap();
     for replay in 0..REPLAYS {
         let (at, correlation) = (START + (200 + 10 * replay) * MILLISECOND, 1 + replay as u32);
         let narrow = [(4, LAUNCH), (24, 1), (28, 1), (32, correlation), (36, 0)];
@@ -66,7 +69,7 @@ fn recording(path: &Path) {
             let name = NAMES[usize::from(node > GEMMS)].0;
             records.extend(kernel(correlation, at + 10_000 + 2_000 * node, name, 2 * GRAPH + node));
         }
-        records.extend(kernel(correlation, at + 5 * MILLISECOND, NAMES[1].0, 77));
+        records.extend(kernel(correlation, at + 5 * MILLISECOND, NAMES[1].0, 3 * GRAPH));
         let buffer = CompletedBuffer::from_bytes(&records, 0, 0).unwrap();
         writer.buffer(&buffer, &RecordSizes::from_pairs(&SIZES), at + 9 * MILLISECOND).unwrap();
     }
@@ -127,7 +130,7 @@ fn nodes_precede_the_kernels_that_name_them_and_come_back_from_a_recording() {
     for trace in [stage.path("trace.gpuwhy"), again.path("trace.gpuwhy")] {
         let Origins { attributor, dictionary, loss, process, .. } = origins(&trace);
         let counts = attributor.graph_origin_counts(&dictionary);
-        assert_eq!((counts.nodes, counts.overflow), (2 * (GEMMS + 1), 0), "{counts:?}");
+        assert_eq!((counts.nodes, counts.overflow), (2 * (GEMMS + 1) + 2, 0), "{counts:?}");
         assert_eq!(counts.with_place, work(0), "no interpreter");
         assert_eq!(counts.without_place, work(REPLAYS * (GEMMS + 1)));
         assert_eq!(counts.unknown, work(REPLAYS));

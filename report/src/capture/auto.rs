@@ -1,5 +1,4 @@
-//! Additions of mode auto: monitoring of the complete run with bursts in parallel, and the name for a
-//! display.
+//! Bursts: input for their schedule, and their rows. In mode auto the complete run is monitored in parallel.
 
 use gpuwhy_trace::record::Timestamp;
 use profiler_core::attribution::leaf::Cause;
@@ -9,16 +8,16 @@ use super::{Captures, MONITORED, ROW_LIMIT};
 use crate::run::{BurstRow, BurstTable, CaptureRow, Report};
 
 impl Captures {
-    /// Input for decisions about bursts in mode auto, else `None`.
-    pub fn monitor_view(&self) -> Option<MonitorView> {
-        let monitored = self.open.iter().find(|capture| capture.row.number == MONITORED)?;
+    /// Input for decisions about bursts.
+    pub fn monitor_view(&self) -> MonitorView {
+        let monitored = self.open.iter().find(|capture| capture.row.number == MONITORED);
         let burst = self.open.iter().rev().find(|capture| capture.row.trigger.is_burst());
         let steps = burst.and_then(|burst| burst.attributor.devices().map(|account| account.steps().seen).max());
-        Some(MonitorView {
-            names_one: self.changes.names_one(),
-            busy: monitored.monitoring.busy_seconds().collect(),
+        MonitorView {
+            names_one: monitored.is_some() && self.changes.names_one(),
+            busy: monitored.map_or_else(Vec::new, |monitored| monitored.monitoring.busy_seconds().collect()),
             burst_steps: steps.unwrap_or(0),
-        })
+        }
     }
 
     /// Updates the bottleneck by samples, once a second.

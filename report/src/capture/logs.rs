@@ -62,11 +62,15 @@ impl Captures {
         captures.flat_map(|capture| capture.attributor.take_replay()).collect()
     }
 
-    /// Returns the segments of the reported capture logged since the previous call; see
+    /// Returns the segments logged since the previous call, with the number of their capture; see
     /// [`take_segments`](profiler_core::attribution::Attributor::take_segments).
-    pub fn take_segments(&mut self) -> Vec<(DeviceId, Vec<Segment>)> {
+    pub fn take_segments(&mut self) -> Vec<(u32, DeviceId, Vec<Segment>)> {
         let captures = self.open.iter_mut().chain(&mut self.kept);
-        captures.flat_map(|capture| capture.attributor.take_segments()).collect()
+        let segments = captures.flat_map(|capture| {
+            let number = capture.row.number;
+            capture.attributor.take_segments().into_iter().map(move |(device, segments)| (number, device, segments))
+        });
+        segments.collect()
     }
 
     /// Returns the series of steps that represents `device` in the reported capture.

@@ -20,6 +20,7 @@ use engine::Capture;
 use gpuwhy_trace::cost::Cost;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::{Event, Sink as _};
+use gpuwhy_trace::graph_node::GraphNode;
 use gpuwhy_trace::json_text::Object;
 use gpuwhy_trace::kernels::{KernelProfile, PcWindow};
 use gpuwhy_trace::preamble::Preamble;
@@ -259,6 +260,14 @@ impl Captures {
         self.selected
     }
 
+    /// Part of a step that tracing takes in the reported capture, 0 to 1, on the device with the longest window; `None`
+    /// if unknown.
+    pub fn share_of_tracing(&self) -> Option<f64> {
+        let attributor = &self.shown()?.attributor;
+        let device = attributor.devices().max_by_key(|account| account.window_ns())?.id();
+        Some(1.0 - attributor.what_if(device)?.untraced?)
+    }
+
     /// True if there is no capture to report.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.kept.is_none()
@@ -315,11 +324,12 @@ impl Captures {
             report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles);
             report.kernels.windows.clone_from(&self.pc_windows);
         }
+        let is_burst = shown.is_some_and(|capture| capture.row.trigger.is_burst());
+        if shown.is_some_and(|capture| capture.row.number == MONITORED) || (!is_burst && !self.bursts.is_empty()) {
+            report.bursts = Some(self.burst_table());
+        }
         if report.is_watched() {
             report.monitored = self.monitored();
-            if shown.is_some_and(|capture| capture.row.number == MONITORED) {
-                report.bursts = Some(self.burst_table());
-            }
             report.bottleneck = monitor::bottleneck(&report, &attributor.sample_totals());
             if let Some(bursts) = &report.bursts {
                 report.bottleneck.live = bursts.live();
@@ -384,6 +394,11 @@ impl Captures {
         let is_first = !std::mem::replace(&mut self.begun, true);
         // The metric sets of the first capture are among the early events, each before its samples.
         let known = self.preamble.definitions().filter(|event| !is_first || !matches!(event, Event::Counters(_)));
+        // Which ranges were open before this capture is not known in it.
+        let known = known.map(|event| match event {
+            Event::GraphNode(node) if node.at < at => Event::GraphNode(GraphNode { at: Timestamp::ZERO, ..node }),
+            other => other,
+        });
         let (early, dropped) = self.early.take();
         known.chain(early).for_each(|event| capture.event(&event, dictionary));
         capture.collectives.add_dropped(dropped + self.preamble.dropped());
@@ -427,6 +442,8 @@ impl Captures {
             (Some(requested), _) => capture.row.number == requested,
             (None, Some(kept)) if kept.row.number == MONITORED => false,
             (None, Some(_)) if capture.row.number == MONITORED => true,
+            // The part that was recorded before bursts followed is longer.
+            (None, Some(kept)) if capture.row.trigger.is_burst() && !kept.row.trigger.is_burst() => false,
             (None, Some(kept)) => capture.row.number >= kept.row.number,
             (None, None) => true,
         };

@@ -61,6 +61,13 @@ impl Measured {
     }
 }
 
+impl Measured {
+    /// True if it was measured with this command on `host`.
+    pub fn is_of(&self, command: &[String], host: &str) -> bool {
+        self.host == host && self.arguments == arguments(command) && self.program == program(command)
+    }
+}
+
 /// The hash of a command's arguments.
 pub fn arguments(command: &[String]) -> u64 {
     hash(&command.get(1..).unwrap_or_default().join("\0"))
@@ -68,10 +75,7 @@ pub fn arguments(command: &[String]) -> u64 {
 
 /// The last measured gain of `remedy` for this command on `host`; `None` if it was never tried there.
 pub fn measured<'a>(lines: &'a [Measured], command: &[String], host: &str, remedy: &str) -> Option<&'a Measured> {
-    let (program, arguments) = (program(command), arguments(command));
-    let alike = |line: &&Measured| {
-        line.remedy == remedy && line.host == host && line.program == program && line.arguments == arguments
-    };
+    let alike = |line: &&Measured| line.remedy == remedy && line.is_of(command, host);
     lines.iter().filter(alike).max_by_key(|line| line.at_ns)
 }
 

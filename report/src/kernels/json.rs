@@ -54,6 +54,7 @@ document! {
         launches: from.0.kernel.launches,
         total_ns: from.0.kernel.total_ns,
         share: from.0.share,
+        in_graphs?: from.0.in_graphs,
         lines?: from.1,
         excluded: from.0.excluded,
     }
@@ -65,6 +66,7 @@ document! {
         launches: from.0.launches,
         total_ns: from.0.total_ns,
         share: from.0.share,
+        in_graphs?: from.0.in_graphs,
         lines?: from.1,
         outcome: from.0.profile.outcome,
         reason: not_measured(from.0.profile.outcome),

@@ -14,6 +14,7 @@ mod choice;
 mod csv;
 mod figures;
 mod gains;
+mod in_graphs;
 #[cfg(feature = "serde")]
 pub mod json;
 mod occupancy;
@@ -32,6 +33,7 @@ pub use choice::{Choice, Excluded, LaunchConfiguration, choose};
 pub use csv::{CsvKind as CsvPage, csv};
 pub use figures::{Figures, MemoryTable, Pipe, Roof, StallReason};
 pub use gains::{KernelGains, Shorter, StepGain, bottleneck_then};
+pub use in_graphs::{InGraphs, InGraphsPart};
 pub use occupancy::{Reduction, Resource, reductions};
 pub use peaks::Peaks;
 pub use roofline::{Point, Roofline};

@@ -4,7 +4,7 @@ use gpuwhy_trace::kernels::KernelProfile;
 use gpuwhy_trace::record::{Device, LaunchConfig};
 
 use super::rules::{Check, Finding};
-use super::{Figures, KernelView, KernelsReport, Roof, Roofline, StepGain, text};
+use super::{Figures, InGraphs, InGraphsPart, KernelView, KernelsReport, Roof, Roofline, StepGain, text};
 use crate::text_format::Style;
 
 const CUDNN: &str =
@@ -26,6 +26,7 @@ fn view(symbol: &str, share: f64, values: &[(&str, f64)]) -> KernelView {
         launches: 10,
         total_ns: 1_000_000,
         share: Some(share),
+        in_graphs: None,
         figures: Figures::of(&profile),
         profile,
         roofline: Roofline::default(),
@@ -105,4 +106,14 @@ fn a_gain_that_the_rest_of_the_program_hides_has_its_reason() {
 fn kernels_that_were_not_measured_do_not_count_as_measured() {
     assert!(page(vec![view("a", 0.5, &busy()), view("b", 0.2, &busy())]).starts_with("2 kernels measured;"));
     assert!(page(vec![view("a", 0.5, &busy()), view("b", 0.2, &[])]).starts_with("1 of 2 kernels measured;"));
+}
+
+#[test]
+fn the_part_in_graphs_is_said_to_be_unmeasured() {
+    let mut view = view("add", 0.5, &busy());
+    assert!(!page(vec![view.clone()]).contains("CUDA graphs"));
+    let parts = vec![InGraphsPart { captured_in: "Mlp > Linear".to_owned(), share: 0.4 }];
+    view.in_graphs = Some(InGraphs { share: 0.62, parts });
+    let shown = page(vec![view]);
+    assert!(shown.contains("not measured in CUDA graphs 62 % of the time of this name: Mlp > Linear 40 %"), "{shown}");
 }

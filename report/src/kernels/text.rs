@@ -74,6 +74,9 @@ fn kernel(out: &mut Page, number: usize, view: &KernelView) {
             bytes(shared)
         ),
     );
+    if let Some(part) = &view.in_graphs {
+        wrapped(out, "    not measured ", &part.text());
+    }
     if let Some(why) = not_measured(view.profile.outcome) {
         let lead = if view.profile.values.is_empty() { "    not measured: " } else { "    measured in part: " };
         wrapped_as(out, Paint::Yellow, lead, &why);
@@ -375,6 +378,9 @@ fn unmeasured(out: &mut Page, rows: &[Unmeasured]) {
         let share = row.share.map_or_else(|| "-".to_owned(), |share| format!("{:.2}", share * 100.0));
         let _ =
             writeln!(out, "{:>10} {share:>6} {:>9}  {name}{why}", duration(row.kernel.total_ns), row.kernel.launches);
+        if let Some(part) = &row.in_graphs {
+            wrapped(out, &" ".repeat(29), &part.text());
+        }
     }
 }
 

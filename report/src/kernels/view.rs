@@ -13,6 +13,7 @@ use profiler_core::attribution::leaf::Cause;
 
 use super::candidates::candidates;
 use super::gains::{KernelGains, Shorter, StepGain, bottleneck_then};
+use super::in_graphs::{Captured, InGraphs};
 use super::occupancy::{Reduction, reductions};
 use super::rules::{Evidence, Finding, findings};
 use super::{Excluded, Figures, LaunchConfiguration, Peaks, Roofline};
@@ -40,6 +41,8 @@ pub struct KernelView {
     /// Their share of the run's steady time, 0 to 1; `None` if the records do not show it. Kernels that run
     /// concurrently divide their common time.
     pub share: Option<f64>,
+    /// Part in CUDA graphs, which was not measured; `None` if there is none.
+    pub in_graphs: Option<InGraphs>,
     /// Measured metrics.
     pub profile: KernelProfile,
     /// Figures derived from the profile.
@@ -63,6 +66,7 @@ impl KernelView {
         profile: &KernelProfile,
         row: Option<&LaunchConfiguration>,
         share: Option<f64>,
+        captured: &Captured<'_>,
         dictionary: &Dictionary,
     ) -> Self {
         let launch = dictionary.launch_config(profile.config);
@@ -90,6 +94,7 @@ impl KernelView {
             launches: row.map_or(0, |row| row.launches),
             total_ns: row.map_or(0, |row| row.total_ns),
             share,
+            in_graphs: captured.of(launch.name),
             profile: profile.clone(),
             reductions: room.as_ref().map(|room| reductions(&launch, room)).unwrap_or_default(),
             figures,
@@ -144,6 +149,8 @@ pub struct Unmeasured {
     pub share: Option<f64>,
     /// Reason why it is never measured; `None` if it could have been.
     pub excluded: Option<Excluded>,
+    /// Part in CUDA graphs; `None` if there is none.
+    pub in_graphs: Option<InGraphs>,
 }
 
 /// Kernels of a run. Empty if none ran.
@@ -164,6 +171,7 @@ impl KernelsReport {
     /// some milliseconds for each measured kernel and finding.
     pub fn of(attributor: &Attributor, dictionary: &Dictionary, profiles: &[Arc<KernelProfile>]) -> Self {
         let rows = candidates(attributor, dictionary);
+        let captured = Captured::new(attributor, dictionary);
         let share = |row: &LaunchConfiguration| share_of(row, attributor);
         let is_of = |row: &LaunchConfiguration, profile: &KernelProfile| {
             row.config == profile.config && row.device == profile.device
@@ -172,7 +180,7 @@ impl KernelsReport {
             .iter()
             .map(|profile| {
                 let row = rows.iter().find(|row| is_of(row, profile));
-                KernelView::new(profile, row, row.and_then(share), dictionary)
+                KernelView::new(profile, row, row.and_then(share), &captured, dictionary)
             })
             .collect();
         measured.sort_by_key(|view| (Reverse(view.total_ns), view.profile.device, view.profile.config));
@@ -180,10 +188,11 @@ impl KernelsReport {
         let mut unmeasured: Vec<_> = rows
             .iter()
             .filter(|row| !profiles.iter().any(|profile| is_of(row, profile)))
-            .map(|row| Unmeasured { kernel: row.clone(), share: share(row), excluded: row.excluded() })
+            .map(|row| Unmeasured { kernel: row.clone(), share: share(row), excluded: row.excluded(), in_graphs: None })
             .collect();
         unmeasured.sort_by_key(|row| (Reverse(row.kernel.total_ns), row.kernel.device, row.kernel.config));
         unmeasured.truncate(LISTED);
+        unmeasured.iter_mut().for_each(|row| row.in_graphs = captured.of(row.kernel.launch.name));
         let stall_ns = profiles.iter().map(|profile| profile.stall_ns).fold(0, u64::saturating_add);
         Self { measured, unmeasured, stall_ns, windows: Vec::new() }
     }

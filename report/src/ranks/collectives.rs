@@ -106,8 +106,8 @@ impl Collectives {
     }
 
     /// Adds device time as returned by [`Captures::take_segments`](crate::capture::Captures::take_segments).
-    pub fn segments(&mut self, segments: &[(DeviceId, Vec<Segment>)]) {
-        for (device, segments) in segments {
+    pub fn segments(&mut self, segments: &[(u32, DeviceId, Vec<Segment>)]) {
+        for (_, device, segments) in segments {
             let times = self.times.entry(*device).or_default();
             let before = times.len();
             for segment in segments {

@@ -12,6 +12,7 @@ use super::compute;
 use super::library::Library;
 use super::limits::limits;
 use super::live_state::WINDOWS_KEPT;
+use super::remedies::CallFacts;
 use super::{
     ApiRow, CaptureTable, CopyOverlap, DeviceReport, GraphOrigins, HostReport, KernelLines, KernelRow, LibraryRow,
     MemoryReport, RangesReport, Report, Sequence, StepMeaning, TypicalSteps, Untraced, copies, gaps, names, waits,
@@ -60,9 +61,9 @@ impl Report {
         ranges.iter_mut().for_each(|ranges| ranges.divide(&devices));
         let host = HostReport::of(attributor, dictionary, &devices, completeness.loss.failed_samples);
         let (api, kernel_lines) = (api_rows(attributor, dictionary), KernelLines::of(attributor, dictionary));
-        let graph_origins = GraphOrigins::of(attributor, dictionary);
-        let known = (kernel_lines.as_ref(), &api[..]);
-        let bottleneck = bottleneck_with(attributor, &devices, host.as_ref(), &completeness, known);
+        let graph_origins = GraphOrigins::of(attributor, dictionary, loss);
+        let calls = CallFacts { lines: kernel_lines.as_ref(), origins: graph_origins.as_ref(), api: &api };
+        let bottleneck = bottleneck_with(attributor, &devices, host.as_ref(), &completeness, calls);
         Self {
             process: session.clone(),
             observed_ns: attributor.observed_ns(),

@@ -1,5 +1,5 @@
-//! Bursts of a run in mode auto: their rows and their text. Sample totals cover the complete run and stay
-//! separate from the recordings of the bursts.
+//! Bursts: their rows and their text. In mode auto, sample totals cover the complete run and stay separate from the
+//! recordings of the bursts.
 
 use std::fmt::Write;
 
@@ -12,8 +12,9 @@ use super::{BurstRow, BurstTable, CaptureRow, Report};
 use crate::text_format::{Page, counted, duration, percent, wrapped};
 use crate::words;
 
-/// Rows in the text; the JSON lists all.
+/// Rows in the text, if the run is monitored in between, and else; the JSON lists all.
 const SHOWN: usize = 12;
+const SHOWN_ALONE: usize = 3;
 /// Bottleneck changes listed in the text.
 const CHANGES_SHOWN: usize = 6;
 /// Minimum share of a burst's time for a part to be named.
@@ -48,19 +49,22 @@ pub(super) fn lines(out: &mut Page, report: &Report, bursts: &BurstTable) {
     let recorded = duration(report.cost.map_or(0, |cost| cost.burst_ns));
     let all = counted(count, "burst");
     wrapped(out, "", &format!("Recorded in {all}, {recorded} of the run (--capture N shows one):"));
-    let skipped = bursts.rows.len().saturating_sub(SHOWN);
+    let monitored = report.cost.is_some_and(|cost| cost.mode.monitors());
+    let skipped = bursts.rows.len().saturating_sub(if monitored { SHOWN } else { SHOWN_ALONE });
     if skipped > 0 {
         let _ = writeln!(out, "  ... {skipped} earlier ones");
     }
     for row in bursts.rows.iter().skip(skipped) {
-        wrapped(out, &format!("  {:>3}: ", row.number), &sentence(row, report.process.start));
+        wrapped(out, &format!("  {:>3}: ", row.number), &sentence(row, report.process.start, monitored));
     }
 }
 
-fn sentence(row: &BurstRow, start: Timestamp) -> String {
+fn sentence(row: &BurstRow, start: Timestamp, monitored: bool) -> String {
     let why = match row.trigger {
         Trigger::Drift => "the step time changed",
-        _ => "samples left the bottleneck open",
+        Trigger::Graph => "a CUDA graph was new",
+        _ if monitored => "samples left the bottleneck open",
+        _ => "the last one was long ago",
     };
     let (from, lasted) = (duration(row.begin.since(start)), duration(row.end.since(row.begin)));
     let share = |nanos: u64| nanos as f64 / row.window_ns.max(1) as f64;

@@ -56,7 +56,8 @@ impl CallLineRow {
         rows
     }
 
-    fn place(&self) -> String {
+    /// Display text: `train.py:42 (main)`.
+    pub fn place(&self) -> String {
         let line = if self.line == 0 { String::new() } else { format!(":{}", self.line) };
         format!("{}{line} ({})", short_path(&self.file), shortened(&self.function, 40))
     }

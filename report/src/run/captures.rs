@@ -32,7 +32,9 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
         return bursts::lines(out, report, table);
     }
     let table = &report.captures;
-    if table.rows.is_empty() {
+    // A run that is down to bursts has one capture until the first of them.
+    let awaits_bursts = table.rows.len() == 1 && report.cost.is_some_and(|cost| cost.has_bursts());
+    if table.rows.is_empty() || awaits_bursts {
         return;
     }
     let count = table.rows.len() as u64 + table.beyond_rows;

@@ -1,15 +1,10 @@
 //! Text about the overhead of tracing; the numbers come from [`gpuwhy_trace::cost`].
 
-use gpuwhy_trace::cost::{Cost, GRAPH_NODE_NANOS, Mode};
+use gpuwhy_trace::cost::{Cost, Mode};
 use gpuwhy_trace::record::Timestamp;
 
 use super::{Report, untraced};
 use crate::text_format::{Page, counted, duration, wrapped};
-
-/// Minimum share of the time for the overhead of graph nodes to be mentioned. A PyTorch replay that lost 21 %
-/// of its time to them is estimated at 26 %; a program that launches ahead of the device loses less
-/// (docs/design/overhead.md).
-const NODES_SHARE: f64 = 0.02;
 
 /// Appends lines about the overhead of recording; none for traces without that information.
 pub(super) fn lines(out: &mut Page, report: &Report) {
@@ -25,7 +20,12 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
         let longer = 100.0 * untraced.share_of_tracing / (1.0 - untraced.share_of_tracing).max(f64::EPSILON);
         parts.push(format!("a step takes about {longer:.1} % longer ({})", untraced.source.words()));
     } else if let Some(share) = cost.share().filter(|_| cost.mode != Mode::Monitor) {
-        let but = if cost.mode == Mode::Full { ", without the calls that only this mode records" } else { "" };
+        let but = match cost.mode {
+            Mode::Full => ", without the calls that only this mode records",
+            // Its time between them counts too.
+            _ if cost.bursts > 0 => ", in the mean of the run and its bursts",
+            _ => "",
+        };
         parts.push(format!(
             "launching threads slowed down by up to about {:.1} % (estimated with costs measured on an H200{but})",
             share * 100.0
@@ -44,7 +44,7 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
 
 /// Overhead of bursts, in addition to the estimate for the records taken in them.
 fn bursts(cost: &Cost) -> Vec<String> {
-    if cost.mode != Mode::Auto || cost.bursts == 0 {
+    if cost.bursts == 0 {
         return Vec::new();
     }
     let percent = |ratio: f64| format!("{:.1}", (ratio - 1.0) * 100.0);
@@ -56,66 +56,53 @@ fn bursts(cost: &Cost) -> Vec<String> {
     vec![recorded, slowed]
 }
 
-/// Sentence about how CUDA graphs were recorded and why; `None` without graphs.
+/// Sentence about CUDA graphs that were recorded as a whole, and why; `None` without one.
 fn graphs(cost: &Cost, report: &Report) -> Option<String> {
     let operations: u64 = report.devices.iter().map(|device| device.graph_operations).sum();
     let ran: u64 = report.devices.iter().map(|device| device.graph_ns).sum();
     let percent = |nanos: u64, of: u64| format!("{:.1} %", nanos as f64 / of.max(1) as f64 * 100.0);
-    if operations == 0 {
+    if operations == 0 || !cost.whole_graphs {
         return None;
     }
     if cost.nodes_since != Timestamp::ZERO {
         let until = cost.nodes_since.since(report.process.start);
-        let why = match cost.unrecorded_nodes_ns {
-            0 => "and node by node since CUPTI was shared with other tools, which expect that".to_owned(),
-            nanos => format!(
-                "in which recording their nodes would have taken little (an estimated {} of the time); node by node since then",
-                percent(nanos, until)
-            ),
-        };
-        return Some(format!("CUDA graphs were recorded as a whole for {}, {why}.", duration(until)));
-    }
-    if cost.whole_graphs {
-        let why = match cost.unrecorded_nodes_ns {
-            0 => "How many nodes they have is unknown".to_owned(),
-            nanos => format!(
-                "Recording their nodes would add an estimated {} to the run, {} to the time of the graphs",
-                percent(nanos, cost.observed_ns),
-                percent(nanos, ran)
-            ),
-        };
         return Some(format!(
-            "CUDA graphs were recorded as one unit, {}. {why}. --cuda-graph-trace node \
-             (GPUWHY_CUDA_GRAPH_TRACE=node) shows what runs inside.",
-            counted(operations, "launch")
+            "CUDA graphs were recorded as a whole for {}, and node by node since CUPTI was shared with other tools, which expect \
+             that.",
+            duration(until)
         ));
     }
-    let nanos = operations * GRAPH_NODE_NANOS;
-    (nanos as f64 >= NODES_SHARE * cost.observed_ns as f64).then(|| {
-        format!(
-            "An estimated {} of the time went into {operations} nodes of CUDA graphs, each a record of its own, most of it inside \
-             cudaGraphLaunch and so counted as launch calls. --cuda-graph-trace graph (GPUWHY_CUDA_GRAPH_TRACE=graph) records each launch as one unit, \
-             with CUPTI 13.2 or later. That cannot be changed while the program runs.",
-            percent(nanos, cost.observed_ns)
-        )
-    })
+    let why = match cost.unrecorded_nodes_ns {
+        0 => "How many nodes they have is unknown".to_owned(),
+        nanos => format!(
+            "Recording their nodes would add an estimated {} to the run, {} to the time of the graphs",
+            percent(nanos, cost.observed_ns),
+            percent(nanos, ran)
+        ),
+    };
+    Some(format!(
+        "CUDA graphs were recorded as one unit, {}. {why}. --cuda-graph-trace node (GPUWHY_CUDA_GRAPH_TRACE=node) shows what \
+         runs inside.",
+        counted(operations, "launch")
+    ))
 }
 
 /// One sentence for each reduction of the recording.
 pub(super) fn given_up(cost: &Cost, report: &Report) -> Vec<String> {
     let sentence = |at: u64, to: Mode| {
         let lost = match to {
+            Mode::Auto => {
+                "since then GPU work and CUDA calls are recorded only in bursts, and this report is about the time before; launches do \
+                 not get their full speed back. GPUWHY_MAX_OVERHEAD=off records all of them"
+            }
             Mode::Monitor => {
                 "since then GPU work and CUDA calls are not recorded, and this report is about the time before; launches do not \
                  get their full speed back"
             }
             _ => "since then CUDA calls that need no GPU time, memory events and stream waits are not recorded",
         };
-        format!(
-            "Recording was reduced to mode {} after {}, because it took more than allowed: {lost}.",
-            to.name(),
-            duration(at)
-        )
+        let to = if to == Mode::Auto { "bursts".to_owned() } else { format!("mode {}", to.name()) };
+        format!("Recording was reduced to {to} after {}, because it took more than allowed: {lost}.", duration(at))
     };
     cost.steps_down().map(|step| sentence(step.at.since(report.process.start), step.to)).collect()
 }

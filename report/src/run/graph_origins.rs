@@ -1,41 +1,63 @@
 //! Work of CUDA graphs by the line and the module that captured it.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use gpuwhy_trace::dictionary::Dictionary;
-use profiler_core::attribution::{Attributor, GraphOriginCounts, GraphWork};
+use gpuwhy_trace::record::Loss;
+use profiler_core::attribution::{
+    Attributor, GraphOriginCounts, GraphRanges, GraphWork, NodeSource, WholeGraph, template,
+};
 use rustc_hash::FxHashMap;
 
-use super::launches::{rest, site};
+use super::graph_modules;
+use super::launches::rest;
 use super::library::Library;
-use super::{GraphModuleRow, GraphOriginRow, GraphOrigins, GraphThreadRow, Report, names};
+use super::{
+    DeviceReport, GraphModuleRow, GraphOriginRow, GraphOrigins, GraphPartRow, GraphRangeRow, GraphRangeTable,
+    GraphThreadRow, LaunchSite, Report, WholeGraphRow, names,
+};
 use crate::text_format::names::short_names;
 use crate::text_format::{Page, counted, duration, percent, shortened};
 
 /// Maximum number of rows in a report.
 const ROWS: usize = 1_024;
-/// Least share of the time of kernels that graphs must take to be divided on the first screen, and the parts named.
+const RANGES: usize = 128;
+const GRAPHS: usize = 64;
+const GRAPH_PARTS: usize = 16;
+/// Least share of the time of kernels that graphs must take to be divided on the first screen, and that a line must
+/// take of a kernel's; and the parts named.
 const LEAST: f64 = 0.3;
 const PARTS: usize = 3;
 /// Rows of a table in the long report, and the maximum length of a kernel's name.
 const SHOWN: usize = 10;
 const KERNEL_WIDTH: usize = 44;
+const PATH_WIDTH: usize = 100;
+const CLASS_WIDTH: usize = 40;
+const OPERATORS_WIDTH: usize = 60;
+/// Name of the work without an origin.
+const UNKNOWN: &str = "unknown: their nodes were not reported";
 
 impl GraphOrigins {
-    /// Builds the rows; `None` if no record names a node, or no node was reported.
-    pub(super) fn of(attributor: &Attributor, dictionary: &Dictionary) -> Option<Self> {
+    /// Builds the rows; `None` if no record names a node or a graph that was reported.
+    pub(super) fn of(attributor: &Attributor, dictionary: &Dictionary, loss: &Loss) -> Option<Self> {
         let counts = attributor.graph_origin_counts(dictionary);
         let all = all(&counts);
-        if counts.nodes == 0 || all.count == 0 {
+        let mut whole = attributor.whole_graphs(dictionary);
+        if counts.nodes == 0 || (all.count == 0 && whole.is_empty()) {
             return None;
         }
+        let distinct_whole = whole.len() as u64;
+        whole.truncate(GRAPHS);
+        let whole = whole.into_iter().map(|graph| whole_graph(graph, dictionary)).collect();
+        let ranges = ranges(attributor.graph_ranges(), dictionary);
         let mut rows: Vec<GraphOriginRow> = attributor
             .graph_origins()
             .map(|(kernel, place, count, total_ns)| GraphOriginRow {
                 kernel: kernel.map(|id| names::kernel(dictionary, id)),
                 library: kernel.and_then(|id| Library::of_kernel(dictionary.name(id))),
-                place: site(place, dictionary),
+                place: LaunchSite::of(place, dictionary),
                 work: GraphWork { count, total_ns },
             })
             .collect();
@@ -52,15 +74,76 @@ impl GraphOrigins {
             })
             .collect();
         threads.sort_by_key(|row| (Reverse(row.work.total_ns), row.thread));
-        let (modules, distinct_rows) = (modules(&rows, all.total_ns), rows.len() as u64);
+        let mut unplaced_idle_before_ns = 0;
+        let mut gaps = Vec::new();
+        for (place, gap) in attributor.graph_gaps() {
+            match place {
+                Some(place) => {
+                    let idle = GraphWork { count: gap.count, total_ns: gap.total_ns };
+                    gaps.push((LaunchSite::of(place, dictionary), idle));
+                }
+                None => unplaced_idle_before_ns += gap.total_ns,
+            }
+        }
+        let (modules, distinct_rows) = (modules(&rows, &gaps, all.total_ns), rows.len() as u64);
         rows.truncate(ROWS);
-        Some(Self { counts, modules, rows, distinct_rows, threads })
+        let (per_replay, partial_graphs) = graph_modules::times(attributor, dictionary, loss, &counts);
+        Some(Self {
+            counts,
+            unplaced_idle_before_ns,
+            modules,
+            per_replay,
+            partial_graphs,
+            rows,
+            distinct_rows,
+            threads,
+            ranges,
+            whole,
+            distinct_whole,
+        })
+    }
+
+    /// Time of these kernels by the line that captured them, several times for a line of several kernels.
+    pub(super) fn captured(&self, wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = (&LaunchSite, u64)> {
+        let is = move |row: &&GraphOriginRow| row.place.line > 0 && row.kernel.as_deref().is_some_and(&wanted);
+        self.rows.iter().filter(is).map(|row| (&row.place, row.work.total_ns))
+    }
+
+    /// The line that captured most of a kernel's time, in words, if it is much of it.
+    pub(super) fn main_line(&self, kernel: &str, devices: &[DeviceReport]) -> Option<String> {
+        let rows = devices.iter().flat_map(|device| &device.kernels).filter(|row| row.name == kernel);
+        let all: u64 = rows.map(|row| row.durations.total()).sum();
+        let (line, nanos) = largest(self.captured(|name| name == kernel).map(|(place, ns)| (place.line_text(), ns)))
+            .into_iter()
+            .next()?;
+        let share = nanos as f64 / all.max(1) as f64;
+        (share >= LEAST).then(|| format!(", {} of it captured at {line}", percent(share)))
+    }
+
+    /// All work by its module, else its thread, else as unknown; equal in runs of one program.
+    pub(crate) fn all_parts(&self) -> impl Iterator<Item = (String, GraphWork)> {
+        let modules = self.modules.iter().map(|row| (row.name_within(usize::MAX, usize::MAX), row.work));
+        let threads = self.threads.iter().map(|row| match row.name {
+            Some(_) => (row.text(), row.work),
+            None => ("threads without a name".to_owned(), row.work),
+        });
+        modules.chain(threads).chain([(UNKNOWN.to_owned(), self.counts.unknown)])
     }
 
     /// All operations of graphs.
     #[must_use]
     pub fn all(&self) -> GraphWork {
         all(&self.counts)
+    }
+
+    /// The work, the idle time before it in nanoseconds if known, and a display text of what captured it: at most
+    /// `rows` modules, as many threads without a line, and what is unknown.
+    pub fn parts(&self, rows: usize) -> Vec<(GraphWork, Option<u64>, String)> {
+        let modules = self.modules.iter().take(rows).map(|row| (row.work, Some(row.idle_before_ns), row.name()));
+        let threads = self.threads.iter().take(rows);
+        let threads = threads.map(|row| (row.work, None, format!("{}, without a line", row.text())));
+        let unknown = (self.counts.unknown.count > 0).then(|| (self.counts.unknown, None, UNKNOWN.to_owned()));
+        modules.chain(threads).chain(unknown).collect()
     }
 }
 
@@ -72,25 +155,68 @@ fn all(counts: &GraphOriginCounts) -> GraphWork {
     }
 }
 
+fn ranges(from: GraphRanges, dictionary: &Dictionary) -> Option<GraphRangeTable> {
+    let GraphRanges { rows, outside, unknown } = from;
+    let message = |text: &str| template(text).unwrap_or_else(|| text.to_owned());
+    let distinct_rows = rows.len() as u64;
+    let rows: Vec<_> = rows
+        .into_iter()
+        .take(RANGES)
+        .map(|(path, work)| GraphRangeRow {
+            domain: path.last().map_or_else(String::new, |key| dictionary.name(key.domain).to_owned()),
+            path: path.iter().map(|key| message(dictionary.name(key.message))).collect(),
+            work,
+        })
+        .collect();
+    (!rows.is_empty()).then_some(GraphRangeTable { rows, distinct_rows, outside, unknown })
+}
+
+fn whole_graph(from: WholeGraph<'_>, dictionary: &Dictionary) -> WholeGraphRow {
+    let WholeGraph { graph, work, nodes, unknown: unknown_nodes, place, sources } = from;
+    let mut parts: BTreeMap<String, u64> = BTreeMap::new();
+    for (source, nodes) in sources {
+        let name = match source {
+            NodeSource::Place(place) => LaunchSite::of(place, dictionary).captured_in(),
+            NodeSource::Thread(thread) => {
+                format!("{}, without a line", thread_text(thread.0, dictionary.thread_name(thread)))
+            }
+        };
+        *parts.entry(name).or_default() += nodes;
+    }
+    let mut parts: Vec<_> = parts.into_iter().map(|(captured_in, nodes)| GraphPartRow { captured_in, nodes }).collect();
+    parts.sort_by_key(|part| Reverse(part.nodes));
+    let distinct_parts = parts.len() as u64;
+    parts.truncate(GRAPH_PARTS);
+    let place = place.map(|place| LaunchSite::of(&place, dictionary));
+    WholeGraphRow { graph, place, nodes, unknown_nodes, parts, distinct_parts, work }
+}
+
 /// Parent, module and operators.
 type ModuleKey<'a> = (Option<&'a str>, Option<&'a str>, Option<String>);
 
-fn modules(rows: &[GraphOriginRow], all_ns: u64) -> Vec<GraphModuleRow> {
-    let mut sums: FxHashMap<ModuleKey<'_>, GraphWork> = FxHashMap::default();
-    for row in rows {
-        let operators = row.place.operator.as_deref().and_then(computing);
-        let sum = sums.entry((row.place.parent.as_deref(), row.place.module.as_deref(), operators)).or_default();
-        sum.count += row.work.count;
-        sum.total_ns = sum.total_ns.saturating_add(row.work.total_ns);
+/// `gaps` are the idle times before the operations of each place.
+fn modules(rows: &[GraphOriginRow], gaps: &[(LaunchSite, GraphWork)], all_ns: u64) -> Vec<GraphModuleRow> {
+    /// Work, and idle time before it.
+    type Sums<'a> = FxHashMap<ModuleKey<'a>, [GraphWork; 2]>;
+    fn add<'a>(sums: &mut Sums<'a>, place: &'a LaunchSite, part: usize, more: GraphWork) {
+        let key = (place.parent.as_deref(), place.module.as_deref(), place.operators());
+        let sum = &mut sums.entry(key).or_default()[part];
+        sum.count += more.count;
+        sum.total_ns = sum.total_ns.saturating_add(more.total_ns);
     }
+    let mut sums = Sums::default();
+    rows.iter().for_each(|row| add(&mut sums, &row.place, 0, row.work));
+    gaps.iter().for_each(|(place, gap)| add(&mut sums, place, 1, *gap));
     let mut modules: Vec<GraphModuleRow> = sums
         .into_iter()
-        .map(|((parent, module, operators), work)| GraphModuleRow {
+        .map(|((parent, module, operators), [work, idle])| GraphModuleRow {
             module: module.map(str::to_owned),
             parent: parent.map(str::to_owned),
             operators,
             work,
             share: work.total_ns as f64 / all_ns.max(1) as f64,
+            idle_before_count: idle.count,
+            idle_before_ns: idle.total_ns,
         })
         .collect();
     modules.sort_by(|a, b| {
@@ -127,29 +253,77 @@ fn computing(operators: &str) -> Option<String> {
     Some(if computing.is_empty() { names().collect::<Vec<_>>().join(", ") } else { computing.join(", ") })
 }
 
+/// `Attention > Linear`, with classes of at most this length; `None` outside modules.
+fn path(parent: Option<&str>, module: Option<&str>, width: usize) -> Option<String> {
+    let module = shortened(module?, width);
+    Some(parent.map_or_else(|| module.clone(), |parent| format!("{} > {module}", shortened(parent, width))))
+}
+
+/// `Decoder: silu, mul, mm`, with operators of at most this length.
+fn with_operators(module: String, operators: Option<&str>, width: usize) -> String {
+    match operators {
+        Some(operators) => format!("{module}: {}", shortened(operators, width)),
+        None => module,
+    }
+}
+
+impl LaunchSite {
+    /// In code of Inductor, the operators that were fused, without those that only change the view of a tensor.
+    #[must_use]
+    pub fn operators(&self) -> Option<String> {
+        self.operator.as_deref().and_then(computing)
+    }
+
+    /// Display text of the module: `Attention > Linear`; `None` outside modules.
+    pub fn module_path(&self) -> Option<String> {
+        path(self.parent.as_deref(), self.module.as_deref(), CLASS_WIDTH)
+    }
+
+    /// Display text of what captured work: its [`GraphModuleRow`], or the line outside modules.
+    pub fn captured_in(&self) -> String {
+        match self.module_path() {
+            Some(module) => with_operators(module, self.operators().as_deref(), OPERATORS_WIDTH),
+            None => self.text(),
+        }
+    }
+}
+
 impl GraphModuleRow {
     /// Display text: `Attention > Linear`, `Decoder: silu, mul, mm`.
-    pub(super) fn name(&self) -> String {
-        let module = match (&self.parent, &self.module) {
-            (Some(parent), Some(module)) => format!("{} > {}", shortened(parent, 40), shortened(module, 40)),
-            (_, Some(module)) => shortened(module, 40),
-            _ => "outside modules".to_owned(),
-        };
-        match &self.operators {
-            Some(operators) => format!("{module}: {}", shortened(operators, 60)),
-            None => module,
-        }
+    pub fn name(&self) -> String {
+        self.name_within(CLASS_WIDTH, OPERATORS_WIDTH)
+    }
+
+    /// The same with classes and operators of at most these lengths.
+    fn name_within(&self, class: usize, operators: usize) -> String {
+        let module = path(self.parent.as_deref(), self.module.as_deref(), class);
+        let module = module.unwrap_or_else(|| "outside modules".to_owned());
+        with_operators(module, self.operators.as_deref(), operators)
     }
 }
 
 impl GraphThreadRow {
     /// Display text: `thread pt_autograd_0 (backward pass)`.
-    fn text(&self) -> String {
-        // PyTorch names the threads of its engine so (`torch/csrc/autograd/engine.cpp`).
-        let is_backward = self.name.as_deref().is_some_and(|name| name.starts_with("pt_autograd"));
-        let thread = self.name.clone().unwrap_or_else(|| self.thread.to_string());
-        format!("thread {thread}{}", if is_backward { " (backward pass)" } else { "" })
+    pub fn text(&self) -> String {
+        thread_text(self.thread, self.name.as_deref())
     }
+}
+
+/// Display text: `thread pt_autograd_0 (backward pass)`.
+fn thread_text(id: u32, name: Option<&str>) -> String {
+    // PyTorch names the threads of its engine so (`torch/csrc/autograd/engine.cpp`).
+    let is_backward = name.is_some_and(|name| name.starts_with("pt_autograd"));
+    let thread = name.map_or_else(|| id.to_string(), str::to_owned);
+    format!("thread {thread}{}", if is_backward { " (backward pass)" } else { "" })
+}
+
+/// Sums by name, largest first.
+fn largest(parts: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    parts.for_each(|(name, nanos)| *sums.entry(name).or_default() += nanos);
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by_key(|&(_, nanos)| Reverse(nanos));
+    sums
 }
 
 impl Report {
@@ -161,15 +335,16 @@ impl Report {
         if (all as f64) < LEAST * kernels as f64 {
             return None;
         }
-        let modules = origins.modules.iter().filter(|row| row.module.is_some()).map(|row| (row.work, row.name()));
+        if origins.rows.is_empty() {
+            // Threads alone answer nothing.
+            return None;
+        }
+        let modules = origins.modules.iter().filter(|row| row.module.is_some()).map(|row| (row.name(), row.work));
         let outside = origins.rows.iter().filter(|row| row.place.module.is_none());
-        let lines = outside.map(|row| (row.work, row.place.text()));
-        let threads = origins.threads.iter().map(|row| (row.work, row.text()));
-        let mut parts: Vec<(GraphWork, String)> = modules.chain(lines).chain(threads).collect();
-        parts.sort_by_key(|(work, _)| Reverse(work.total_ns));
-        let part = |(work, name): &(GraphWork, String)| {
-            format!("{name} {}", percent(work.total_ns as f64 / all.max(1) as f64))
-        };
+        let lines = outside.map(|row| (row.place.line_text(), row.work));
+        let threads = origins.threads.iter().map(|row| (row.text(), row.work));
+        let parts = largest(modules.chain(lines).chain(threads).map(|(name, work)| (name, work.total_ns)));
+        let part = |(name, ns): &(String, u64)| format!("{name} {}", percent(*ns as f64 / all.max(1) as f64));
         let named: Vec<String> = parts.iter().take(PARTS).map(part).collect();
         (!named.is_empty()).then(|| format!("Work of CUDA graphs by where it was captured: {}.", named.join(", ")))
     }
@@ -177,29 +352,91 @@ impl Report {
     /// Appends what captured the work of CUDA graphs, by module and by line, to the long report.
     pub(super) fn write_graph_origins(&self, out: &mut Page) {
         let Some(origins) = &self.graph_origins else { return };
+        if origins.all().count > 0 {
+            origins.write_nodes(out);
+            origins.write_per_replay(out);
+        }
+        if let Some(ranges) = &origins.ranges {
+            ranges.write(out, origins.all().total_ns);
+        }
+        if !origins.whole.is_empty() {
+            origins.write_whole(out);
+        }
+    }
+}
+
+impl GraphRangeTable {
+    fn write(&self, out: &mut Page, all_ns: u64) {
+        let _ = writeln!(
+            out,
+            "\n== work of CUDA graphs by range (exact; ranges open at capture)\n{:>10} {:>6} {:>9}  captured in",
+            "time", "%", "count"
+        );
+        let mut line = |work: GraphWork, name: &str| {
+            let share = work.total_ns as f64 / all_ns.max(1) as f64 * 100.0;
+            let _ = writeln!(out, "{:>10} {share:>6.2} {:>9}  {name}", duration(work.total_ns), work.count);
+        };
+        for row in self.rows.iter().take(SHOWN) {
+            let domain = if row.domain.is_empty() { String::new() } else { format!("{}:", row.domain) };
+            line(row.work, &format!("{domain}{}", shortened(&row.path.join(" > "), PATH_WIDTH)));
+        }
+        for (work, name) in [(self.outside, "outside ranges"), (self.unknown, "unknown")] {
+            if work.count > 0 {
+                line(work, name);
+            }
+        }
+        rest(out, self.distinct_rows, "more range", "more ranges");
+    }
+}
+
+impl GraphOrigins {
+    fn write_whole(&self, out: &mut Page) {
+        let _ = writeln!(
+            out,
+            "\n== CUDA graphs recorded as a whole (%: of a graph's nodes; how its time is divided is unknown)\n\
+             {:>10} {:>9} {:>6}  captured at: nodes",
+            "time", "launches", "nodes"
+        );
+        for row in self.whole.iter().take(SHOWN) {
+            let place = row.place.as_ref().map_or_else(|| "unknown line".to_owned(), LaunchSite::text);
+            let percent_of = |nodes: u64| percent(nodes as f64 / row.nodes.max(1) as f64);
+            let shown = row.parts.iter().take(PARTS);
+            let mut parts: Vec<_> =
+                shown.map(|part| format!("{} {}", part.captured_in, percent_of(part.nodes))).collect();
+            if row.unknown_nodes > 0 {
+                parts.push(format!("unknown {}", percent_of(row.unknown_nodes)));
+            }
+            let (time, parts) = (duration(row.work.total_ns), parts.join(", "));
+            let _ = writeln!(out, "{time:>10} {:>9} {:>6}  {place}: {parts}", row.work.count, row.nodes);
+        }
+        rest(out, self.distinct_whole, "more graph", "more graphs");
+    }
+
+    fn write_nodes(&self, out: &mut Page) {
+        let origins = self;
         let (all, counts) = (origins.all(), &origins.counts);
         let _ = writeln!(
             out,
-            "\n== work of CUDA graphs by module (exact; {} of {} have a line)\n{:>10} {:>6} {:>9}  captured in",
+            "\n== work of CUDA graphs by module (exact; {} of {} have a line)\n{:>10} {:>6} {:>9} {:>11}  captured in",
             counts.with_place.count,
             counted(all.count, "operation"),
             "time",
             "%",
-            "count"
+            "count",
+            "idle before"
         );
         let share_of = |nanos: u64| nanos as f64 / all.total_ns.max(1) as f64 * 100.0;
-        let mut line = |work: GraphWork, name: String| {
-            let share = share_of(work.total_ns);
-            let _ = writeln!(out, "{:>10} {share:>6.2} {:>9}  {name}", duration(work.total_ns), work.count);
+        let mut line = |work: GraphWork, idle: Option<u64>, name: String| {
+            let (time, share) = (duration(work.total_ns), share_of(work.total_ns));
+            let idle = idle.map(duration).unwrap_or_default();
+            let _ = writeln!(out, "{time:>10} {share:>6.2} {:>9} {idle:>11}  {name}", work.count);
         };
-        origins.modules.iter().take(SHOWN).for_each(|row| line(row.work, row.name()));
-        for row in origins.threads.iter().take(SHOWN) {
-            line(row.work, format!("{}, without a line", row.text()));
-        }
-        if counts.unknown.count > 0 {
-            line(counts.unknown, "unknown: their nodes were not reported".to_owned());
-        }
+        origins.parts(SHOWN).into_iter().for_each(|(work, idle, name)| line(work, idle, name));
         rest(out, origins.modules.len() as u64, "more module", "more modules");
+        if origins.unplaced_idle_before_ns > 0 {
+            let idle = duration(origins.unplaced_idle_before_ns);
+            let _ = writeln!(out, "{idle} were idle before operations without a line");
+        }
         if counts.updates > 0 {
             let calls = counted(counts.updates, "call");
             let _ = writeln!(

@@ -231,7 +231,7 @@ fn lines(parts: &[PlacedKernel<'_>], kernel_ns: u64, dictionary: &Dictionary) ->
         works.dedup();
         let seen_most = parts.iter().max_by_key(|part| (part.time.samples, Reverse(part.place)));
         LaunchLineRow {
-            place: site(seen_most.unwrap_or(&parts[0]).place, dictionary),
+            place: LaunchSite::of(seen_most.unwrap_or(&parts[0]).place, dictionary),
             time,
             share: time.total_ns / kernel_ns.max(1) as f64,
             kernels: works.len() as u64,
@@ -250,7 +250,7 @@ fn row(part: &PlacedKernel<'_>, dictionary: &Dictionary) -> KernelLineRow {
         kernel: name_of(part.work, dictionary),
         graph,
         library,
-        place: site(part.place, dictionary),
+        place: LaunchSite::of(part.place, dictionary),
         time: part.time,
         kernel_samples: part.kernel_samples,
         kernel_ns: part.kernel_ns,
@@ -265,23 +265,8 @@ fn name_of(work: LaunchedWork, dictionary: &Dictionary) -> String {
     }
 }
 
-pub(super) fn site(place: &LaunchPlace, dictionary: &Dictionary) -> LaunchSite {
-    let name = |id: NameId| dictionary.name(id).to_owned();
-    let function = |id: NameId| demangled(dictionary.name(id));
-    LaunchSite {
-        file: name(place.file),
-        line: place.line,
-        function: function(place.function),
-        within: place.within.map(|(function, file)| (name(function), name(file))),
-        module: place.module.map(|id| class_of(dictionary.name(id)).to_owned()),
-        parent: place.parent.map(|id| class_of(dictionary.name(id)).to_owned()),
-        operator: place.operator.and_then(|id| operator_of(&function(id))),
-        binary: place.binary.map(name),
-    }
-}
-
 /// `make.<locals>.Net.forward` is a method of `Net`.
-fn class_of(method: &str) -> &str {
+pub(super) fn class_of(method: &str) -> &str {
     let class = method.strip_suffix(".forward").unwrap_or(method);
     class.rsplit('.').next().unwrap_or(class)
 }
@@ -296,13 +281,36 @@ fn operator_of(symbol: &str) -> Option<String> {
 }
 
 impl LaunchSite {
-    /// Display text: `train.py:42 (Block.forward), Linear, in torch/nn/functional.py (linear)`.
-    pub fn text(&self) -> String {
+    /// Resolves the names of a place.
+    #[must_use]
+    pub fn of(place: &LaunchPlace, dictionary: &Dictionary) -> Self {
+        let name = |id: NameId| dictionary.name(id).to_owned();
+        let function = |id: NameId| demangled(dictionary.name(id));
+        Self {
+            file: name(place.file),
+            line: place.line,
+            function: function(place.function),
+            within: place.within.map(|(function, file)| (name(function), name(file))),
+            module: place.module.map(|id| class_of(dictionary.name(id)).to_owned()),
+            parent: place.parent.map(|id| class_of(dictionary.name(id)).to_owned()),
+            operator: place.operator.and_then(|id| operator_of(&function(id))),
+            binary: place.binary.map(name),
+        }
+    }
+
+    /// Display text of the line: `train.py:42 (Block.forward)`.
+    pub(super) fn line_text(&self) -> String {
         let mut text = super::host::short_path(&self.file).to_owned();
         if self.line > 0 {
             let _ = write!(text, ":{}", self.line);
         }
         let _ = write!(text, " ({})", shortened(&self.function, 40));
+        text
+    }
+
+    /// Display text: `train.py:42 (Block.forward), Linear, in torch/nn/functional.py (linear)`.
+    pub fn text(&self) -> String {
+        let mut text = self.line_text();
         // Omit a module if the function name already contains its class.
         let own = |class: &str| self.function.strip_suffix(".forward").is_some_and(|of| class_of(of) == class);
         if let Some(module) = self.module.as_deref().filter(|class| !own(class)) {

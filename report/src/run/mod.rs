@@ -17,6 +17,7 @@ pub mod compute;
 pub mod copies;
 mod cost;
 mod gaps;
+mod graph_modules;
 mod graph_origins;
 mod host;
 mod host_estimate;
@@ -35,6 +36,7 @@ mod price;
 mod ranges;
 pub mod remedies;
 mod sequence;
+mod slow_steps;
 mod step_kinds;
 mod text;
 mod untraced;
@@ -47,12 +49,14 @@ pub(crate) use model::loss_sentence;
 pub use model::{
     ApiRow, Awaited, Bottleneck, BurstRow, BurstTable, CallLineRow, CaptureRow, CaptureTable, CauseRow, Certainty,
     ComputeLimits, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject,
-    GraphModuleRow, GraphOriginRow, GraphOrigins, GraphThreadRow, GridClass, HostReport, KernelGeometry, KernelLineRow,
-    KernelLines, KernelRow, LaunchLineRow, LaunchSite, LibraryRow, LineRow, LockHolderRow, MeasuredGain, MemoryReport,
-    MemoryRow, NamedLimits, PeakBy, PhaseRow, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report,
-    Results, RunPart, SMALLEST_GAIN, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced, helps,
+    GraphModuleRow, GraphOriginRow, GraphOrigins, GraphPartRow, GraphRangeRow, GraphRangeTable, GraphThreadRow,
+    GridClass, HostReport, KernelGeometry, KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LaunchSite,
+    LibraryRow, LineRow, LockHolderRow, MeasuredGain, MemoryReport, MemoryRow, ModuleTime, NamedLimits, PeakBy,
+    PhaseRow, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report, Results, RunPart, SMALLEST_GAIN,
+    SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced, WholeGraphRow, helps,
 };
 pub use price::{RunCost, Saving};
+pub use slow_steps::SlowStep;
 
 use std::fmt;
 
@@ -81,6 +85,12 @@ impl Report {
     /// One sentence per kind of missing or doubtful data; empty for a complete trace.
     pub fn missing(&self) -> Vec<String> {
         text::missing(self)
+    }
+
+    /// What was not recorded by choice or for its cost, a sentence each.
+    pub fn not_recorded(&self) -> Vec<String> {
+        let reduced = self.cost.iter().flat_map(|cost| cost::given_up(cost, self));
+        reduced.chain(text::monitored(self).map(|sentence| format!("{sentence}."))).collect()
     }
 
     /// One-line summary of the bottleneck for a run that is still going.

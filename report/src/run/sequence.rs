@@ -16,8 +16,8 @@ use super::{Sequence, StepMeaning, names};
 impl Sequence {
     /// Returns the sequence of a device; `None` without steps.
     pub(super) fn of(attributor: &Attributor, device: DeviceId, dictionary: &Dictionary) -> Option<Self> {
-        let (places, steps) = attributor.step_sequence(device);
-        let mut sequence = Self { steps, names: Vec::new(), places: Vec::with_capacity(places.len()) };
+        let (places, steps, calls) = attributor.step_sequence(device);
+        let mut sequence = Self { steps, calls, names: Vec::new(), places: Vec::with_capacity(places.len()) };
         let mut known: HashMap<_, u32> = HashMap::new();
         for place in places {
             let index = *known.entry((place.leaf, place.subject)).or_insert_with(|| {

@@ -5,10 +5,12 @@
 //! caller's [`Style`]. The content of the texts is determined in `run`, `diff` and `ranks`.
 
 pub(crate) mod names;
+mod nearest;
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
+pub use nearest::edits;
 use profiler_core::attribution::statistics::CopyPath;
 
 /// Default number of columns, for output to an unknown terminal.
@@ -191,6 +193,24 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Escapes `text` for a line or a table cell of Markdown, so that no name becomes markup, a link or a mention. GitHub
+/// looks for mentions, references and addresses after it has decoded escapes and entities; an empty comment parts
+/// them, and is not copied with the text.
+pub fn markdown(text: &str) -> String {
+    let text = printable(text);
+    let mut out = String::with_capacity(text.len() + 16);
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '@' | '#' => out.extend([letter].into_iter().chain("<!-- -->".chars())),
+            '\\' | '|' | '*' | '_' | '`' | '[' | ']' | '~' | '$' => out.extend(['\\', letter]),
+            _ => out.push(letter),
+        }
+    }
+    out.replace("://", ":<!-- -->//").replace("www.", "www<!-- -->.")
+}
+
 /// True if a terminal interprets the character instead of showing it: control characters (C0, DEL, C1), line
 /// and paragraph separators, and directional marks and controls.
 fn controls(character: char) -> bool {
@@ -318,6 +338,18 @@ mod tests {
     #[test]
     fn lines_cannot_control_the_terminal() {
         assert_eq!(printable_lines("bottleneck:\n  \x1b]0;x\x07\tfine\n"), "bottleneck:\n  \\x1b]0;x\\x07\\tfine\n");
+    }
+
+    #[test]
+    fn names_cannot_become_markup() {
+        for (name, wanted) in [
+            ("f<int>(a*)|`x` ~y~ $z$\\\n", "f&lt;int>(a\\*)\\|\\`x\\` \\~y\\~ \\$z\\$\\\\\\\\n"),
+            ("![y](z) &#64;me &lt;b>", "!\\[y\\](z) &amp;#<!-- -->64;me &amp;lt;b>"),
+            ("@me a@b.c {lambda()#1}", "@<!-- -->me a@<!-- -->b.c {lambda()#<!-- -->1}"),
+            ("https://x www.y.z a::b", "https:<!-- -->//x www<!-- -->.y.z a::b"),
+        ] {
+            assert_eq!(markdown(name), wanted);
+        }
     }
 
     #[test]

@@ -106,10 +106,16 @@ pub fn not_simulated(refused: SimulationProblem) -> String {
     }
 }
 
-/// One line for each best case worth showing, the largest first, and one for their basis.
-pub fn what_if(answer: &WhatIf) -> String {
+/// The best cases worth showing, the largest first.
+pub fn worth_showing(answer: &WhatIf) -> Vec<&BestCase> {
     let mut shown: Vec<&BestCase> = answer.best_cases.iter().filter(|best_case| best_case.is_worth_showing()).collect();
     shown.sort_by(|a, b| b.speedup.total_cmp(&a.speedup).then(a.kind.cmp(&b.kind)));
+    shown
+}
+
+/// One line for each best case worth showing, and one for their basis.
+pub fn what_if(answer: &WhatIf) -> String {
+    let shown = worth_showing(answer);
     let mut text = String::new();
     for best_case in &shown {
         let _ = writeln!(text, "{} if {}", faster(best_case.speedup, best_case.interval), condition(best_case.kind));

@@ -4,7 +4,7 @@
 mod gains;
 
 pub(crate) use gains::faster_without;
-pub use gains::{about, condition, faster, not_simulated, what_if};
+pub use gains::{about, condition, faster, not_simulated, what_if, worth_showing};
 
 use gpuwhy_trace::counters::UnavailableReason;
 use gpuwhy_trace::kernels::Outcome;

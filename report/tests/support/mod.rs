@@ -207,6 +207,11 @@ impl Scenario {
         self.nodes.push(GraphNode { node, stack, thread: ThreadId(thread), ..GraphNode::default() });
     }
 
+    /// Sets the time of the node that was added last.
+    pub fn node_at(&mut self, micros: u64) {
+        self.nodes.last_mut().unwrap().at = time(micros);
+    }
+
     /// Copies a node.
     pub fn copy_node(&mut self, node: u64, original: u64) {
         self.nodes.push(GraphNode { node, original, ..GraphNode::default() });
@@ -377,8 +382,13 @@ impl Scenario {
 
     /// A complete report without losses.
     pub fn report_of(&self, attributor: &Attributor) -> Report {
+        self.report_with(attributor, &Loss::default())
+    }
+
+    /// A report with these losses.
+    pub fn report_with(&self, attributor: &Attributor, loss: &Loss) -> Report {
         let session = ProcessInfo { process_id: 42, command: vec!["train".to_owned()], ..ProcessInfo::default() };
-        Report::new(&session, attributor, &self.dictionary, &Loss::default(), End::Clean, Vec::new())
+        Report::new(&session, attributor, &self.dictionary, loss, End::Clean, Vec::new())
     }
 
     /// Leaves of the only device, checked to sum to its window.

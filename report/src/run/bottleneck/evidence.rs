@@ -13,7 +13,7 @@ use super::builds;
 use super::ranking::Ranking;
 use crate::run::compute::compute_evidence;
 use crate::run::copies::copy_evidence;
-use crate::run::{CopyClass, CopyRow, DeviceReport, GapRow, KernelRow, Ranked, RecoverableBy};
+use crate::run::{CopyClass, CopyRow, DeviceReport, GapRow, GraphOrigins, KernelRow, Ranked, RecoverableBy};
 use crate::text_format::names::short_names;
 use crate::text_format::{bytes, counted, duration, part_of, percent, rate};
 use crate::words::{self, capitalized};
@@ -313,7 +313,12 @@ fn leaf_sentence(cause: Cause, steady: &Leaves) -> String {
 }
 
 /// Evidence for `cause` in addition to its share, the strongest first.
-pub(super) fn cause_evidence(cause: Cause, devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
+pub(super) fn cause_evidence(
+    cause: Cause,
+    devices: &[DeviceReport],
+    whole: &Leaves,
+    origins: Option<&GraphOrigins>,
+) -> Vec<String> {
     let mut evidence = Vec::new();
     match cause {
         Cause::GpuCompute | Cause::Communication => {
@@ -322,7 +327,7 @@ pub(super) fn cause_evidence(cause: Cause, devices: &[DeviceReport], whole: &Lea
             {
                 evidence.extend(compute_evidence(&device.compute).into_iter().take(1));
             }
-            evidence.extend(kernel_sentences(cause, devices));
+            evidence.extend(kernel_sentences(cause, devices, origins));
         }
         Cause::Copy => {
             if let Some(device) = devices.iter().max_by_key(|device| device.copy_overlap.exposed_ns) {
@@ -359,8 +364,8 @@ pub(super) fn cause_evidence(cause: Cause, devices: &[DeviceReport], whole: &Lea
     evidence
 }
 
-/// The three kernels of the cause with the most time.
-fn kernel_sentences(cause: Cause, devices: &[DeviceReport]) -> Vec<String> {
+/// The three kernels of the cause with the most time. Of those in CUDA graphs, the line that captured most of it.
+fn kernel_sentences(cause: Cause, devices: &[DeviceReport], origins: Option<&GraphOrigins>) -> Vec<String> {
     let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.kernels).collect();
     rows.retain(|row| row.communication == (cause == Cause::Communication));
     rows.sort_by_key(|row| std::cmp::Reverse(row.durations.total()));
@@ -370,7 +375,8 @@ fn kernel_sentences(cause: Cause, devices: &[DeviceReport]) -> Vec<String> {
         let of = &row.durations;
         let (times, total, median) = (counted(of.count(), "time"), duration(of.total()), duration(of.median()));
         let median = if of.count() == 1 { String::new() } else { format!(", median {median}") };
-        format!("Kernel {name} ran {times}: {total}{median}.")
+        let line = origins.and_then(|origins| origins.main_line(&row.name, devices));
+        format!("Kernel {name} ran {times}: {total}{median}{}.", line.unwrap_or_default())
     };
     rows.iter().zip(&names).map(sentence).collect()
 }

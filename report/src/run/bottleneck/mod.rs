@@ -25,10 +25,10 @@ pub(crate) use self::live::LiveBottleneck;
 use self::main_work::MainWork;
 use self::ranking::Ranking;
 use super::call_lines;
-use super::remedies::{self, Facts, Program};
+use super::remedies::{self, CallFacts, Facts, Program};
 use super::step_kinds::kinds_sentence;
 use super::waits::awaited_sentence;
-use super::{ApiRow, Bottleneck, DeviceReport, HostReport, KernelLines, Remedy, StepBasis, limits};
+use super::{Bottleneck, DeviceReport, HostReport, Remedy, StepBasis, limits};
 use crate::text_format::{counted, duration, percent};
 use crate::words;
 
@@ -50,7 +50,7 @@ pub fn bottleneck_of(
     host: Option<&HostReport>,
     completeness: &Completeness,
 ) -> Bottleneck {
-    bottleneck_with(attributor, devices, host, completeness, (None, &[]))
+    bottleneck_with(attributor, devices, host, completeness, CallFacts::default())
 }
 
 /// Like [`bottleneck_of`], with the lines that launch kernels, and the calls, for remedies.
@@ -59,14 +59,14 @@ pub(in crate::run) fn bottleneck_with(
     devices: &[DeviceReport],
     host: Option<&HostReport>,
     completeness: &Completeness,
-    (lines, api): (Option<&KernelLines>, &[ApiRow]),
+    calls: CallFacts<'_>,
 ) -> Bottleneck {
     let whole = sum(devices.iter().map(|device| &device.steady_leaves));
     let total: u64 = whole.iter().sum();
     let ranking = Ranking::new(attributor, devices);
     let unknown = Cause::CannotTell.total(&whole) as f64 / total.max(1) as f64;
     if let Some(withheld) = abstention(attributor, devices, completeness, unknown) {
-        return without_ranking(withheld, &|program| Facts::new(program, devices, host, lines, api));
+        return without_ranking(withheld, &|program| Facts::new(program, devices, host, calls));
     }
     let cause = ranking.first();
     let interval = ranking.share(cause);
@@ -87,7 +87,7 @@ pub(in crate::run) fn bottleneck_with(
             evidence.extend(host::sentences(seen, cause, total, what_if));
         }
         None => {
-            evidence.extend(evidence::cause_evidence(cause, devices, &whole).into_iter().take(3));
+            evidence.extend(evidence::cause_evidence(cause, devices, &whole, calls.origins).into_iter().take(3));
             // A wait for a read value is too short for a sample to tell its line from the next; the copy is not.
             let reads = evidence::small_reads(devices).is_some();
             let read = (reads && cause == Cause::Launch).then_some(CallKind::Copy);
@@ -144,7 +144,7 @@ pub(in crate::run) fn bottleneck_with(
         stretched,
         builds_only: builds::are_the_host_work(devices),
     };
-    let remedies = remedies::choose(&Facts::new(program, devices, host, lines, api));
+    let remedies = remedies::choose(&Facts::new(program, devices, host, calls));
     let recommendation = recommendation(cause, &remedies, devices, stretched);
     let (share, ranking) = (interval.share, ranking.ranked());
     let live = (cause, share);
@@ -250,6 +250,16 @@ fn abstention(
             unknown,
             format!("{lost} records ({share:.1} %) were lost, so what looks like idle time may be work."),
             "Give gpuwhy more memory (--buffer-memory) or a free CPU core, and record again.",
+        ));
+    }
+    if completeness.shared_ids as f64 > LOSS_SHARE * completeness.api_calls as f64 {
+        let launches = counted(completeness.shared_ids, "launch");
+        let reason = format!("CUPTI gave one id to {launches}, so it is not known which call started which operation.");
+        return Some((
+            Cause::CannotTell,
+            unknown,
+            reason,
+            "If the run was reduced to bursts, record all of it: GPUWHY_MAX_OVERHEAD=off.",
         ));
     }
     if operations < FEWEST_OPERATIONS || window < SHORTEST_WINDOW {

@@ -77,6 +77,7 @@ document! {
         bad_timestamps: from.0.bad_timestamps,
         launches_without_activity: from.0.launches_without_activity,
         activities_without_launch: from.0.activities_without_launch,
+        shared_ids: from.0.shared_ids,
         clamped_clocks: from.0.clamped_clocks,
         late_ns: from.0.late_ns,
         late_corrected_ns: from.0.late_corrected_ns,

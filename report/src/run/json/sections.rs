@@ -60,10 +60,16 @@ document! {
         with_place: from.counts.with_place,
         without_place: from.counts.without_place,
         unknown: from.counts.unknown,
+        unplaced_idle_before_ns: from.unplaced_idle_before_ns,
         distinct_rows: from.distinct_rows,
         modules: from.modules,
+        per_replay: from.per_replay,
+        partial_graphs: from.partial_graphs,
         rows: from.rows.iter().take(ROWS).collect::<Vec<_>>(),
         threads: from.threads,
+        ranges?: from.ranges,
+        whole: from.whole,
+        distinct_whole: from.distinct_whole,
     }
     from: SampledTime {
         samples: from.samples,

@@ -26,7 +26,10 @@ pub use compute::{ComputeSplit, GridClass, KernelGeometry};
 pub use copies::{CopyClass, CopyFit, CopyOverlap, CopyRow};
 pub use device::{DeviceReport, KernelRow, TypicalSteps, Untraced};
 pub use gaps::{Awaited, GapRow, GapSubject};
-pub use graph_origins::{GraphModuleRow, GraphOriginRow, GraphOrigins, GraphThreadRow};
+pub use graph_origins::{
+    GraphModuleRow, GraphOriginRow, GraphOrigins, GraphPartRow, GraphRangeRow, GraphRangeTable, GraphThreadRow,
+    ModuleTime, WholeGraphRow,
+};
 pub use host::{CallLineRow, CauseRow, HostReport, LineRow, LockHolderRow};
 pub use launches::{KernelLineRow, KernelLines, LaunchLineRow, LaunchSite, LibraryRow, SampledTime};
 pub(crate) use limits::loss_sentence;
@@ -131,7 +134,7 @@ impl Report {
     }
 
     /// Observed duration of the run, nanoseconds; without records, the time for which tracing was on.
-    pub(crate) fn shown_ns(&self) -> u64 {
+    pub fn shown_ns(&self) -> u64 {
         let watched = self.cost.filter(|_| self.is_watched());
         watched.map_or(self.observed_ns, |cost| cost.observed_ns.max(self.observed_ns))
     }

@@ -1,6 +1,6 @@
 //! Launch sequence of one step, position by position and with names, and the meaning of a detected step.
 
-use profiler_core::attribution::step_sequence::StepOperation;
+use profiler_core::attribution::step_sequence::{StepCalls, StepOperation};
 use profiler_core::steps::{Inside, RecognizedBy};
 
 /// Meaning of a device's steps: steps of the program, or a repeating unit that may be part of one.
@@ -23,6 +23,8 @@ impl StepMeaning {
 pub struct Sequence {
     /// Number of steps that launched exactly this sequence.
     pub steps: u64,
+    /// Their calls and copied bytes, in sum.
+    pub calls: StepCalls,
     /// Distinct names.
     pub names: Vec<String>,
     /// Per position: index of the name, and the durations over the steps.

@@ -10,7 +10,7 @@ use super::gain::Gain;
 use super::patterns::{Class, Classes};
 use crate::run::host::short_path;
 use crate::run::library::Library;
-use crate::run::{ApiRow, DeviceReport, HostReport, KernelLines, LineRow, call_lines};
+use crate::run::{ApiRow, DeviceReport, GraphOrigins, HostReport, KernelLines, LaunchSite, LineRow, call_lines};
 use crate::text_format::shortened;
 
 /// Share of kernel time from which a library decides the words of the advice.
@@ -138,6 +138,14 @@ pub(super) struct Kernel<'a> {
     pub(super) filled: f64,
 }
 
+/// Lines that launched or captured work, and the calls of CUDA.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::run) struct CallFacts<'a> {
+    pub(in crate::run) lines: Option<&'a KernelLines>,
+    pub(in crate::run) origins: Option<&'a GraphOrigins>,
+    pub(in crate::run) api: &'a [ApiRow],
+}
+
 /// Facts about a report.
 pub(in crate::run) struct Facts<'a> {
     pub(super) program: Program<'a>,
@@ -155,6 +163,7 @@ pub(in crate::run) struct Facts<'a> {
     /// The device with the most time.
     pub(super) device: Option<&'a DeviceReport>,
     lines: Option<&'a KernelLines>,
+    origins: Option<&'a GraphOrigins>,
     leaves: Leaves,
 }
 
@@ -163,8 +172,7 @@ impl<'a> Facts<'a> {
         program: Program<'a>,
         devices: &'a [DeviceReport],
         host: Option<&'a HostReport>,
-        lines: Option<&'a KernelLines>,
-        api: &'a [ApiRow],
+        CallFacts { lines, origins, api }: CallFacts<'a>,
     ) -> Self {
         let device = devices.iter().max_by_key(|device| device.steady_leaves.iter().sum::<u64>());
         let leaves =
@@ -172,7 +180,21 @@ impl<'a> Facts<'a> {
         let (kernels, order, order_shares) = device.map(kernels_of).unwrap_or_default();
         let framework = framework(devices);
         let steps = device.and_then(|device| device.steps.as_ref()).map_or(0, |steps| steps.seen);
-        Self { program, devices, host, api, framework, kernels, order, order_shares, steps, device, lines, leaves }
+        Self {
+            program,
+            devices,
+            host,
+            api,
+            framework,
+            kernels,
+            order,
+            order_shares,
+            steps,
+            device,
+            lines,
+            origins,
+            leaves,
+        }
     }
 
     /// Share of steady time due to `cause`, 0 to 1.
@@ -219,25 +241,33 @@ impl<'a> Facts<'a> {
         Some(Gain { speedup: best_case.speedup, interval: best_case.interval, is_estimate: false })
     }
 
-    /// The line that launched most of the kernels of these classes.
+    /// The line that launched most of the kernels of these classes, or captured them into a CUDA graph: the line that
+    /// replays the graph says nothing about its kernels.
     pub(super) fn launched_at(&self, classes: &[Class]) -> Option<String> {
-        let rows = || {
-            let lines = self.lines.into_iter().flat_map(|lines| &lines.rows);
-            lines.filter(|row| row.place.line > 0 && Classes::of(&row.kernel).has_any(classes))
-        };
-        let key = |place: &crate::run::LaunchSite| (place.file.clone(), place.line, place.function.clone());
+        let wanted = |kernel: &str| Classes::of(kernel).has_any(classes);
+        let lines = self.lines.into_iter().flat_map(|lines| &lines.rows);
+        let launched = lines.filter(|row| row.place.line > 0 && wanted(&row.kernel));
+        let launched = launched.map(|row| (&row.place, row.time.total_ns, row.time.samples));
+        let captured: Vec<_> = self.origins.into_iter().flat_map(|origins| origins.captured(&wanted)).collect();
+        // These are exact: one is enough.
+        let exact = captured.iter().map(|&(place, nanos)| (place, nanos as f64, EVIDENT_SAMPLES));
+        let key = |place: &LaunchSite| (place.file.clone(), place.line, place.function.clone());
         let mut places: Vec<((String, u32, String), f64, u64)> = Vec::new();
-        for row in rows() {
-            let place = key(&row.place);
+        for (place, more, seen) in launched.chain(exact) {
+            let place = key(place);
             match places.iter_mut().find(|(known, ..)| *known == place) {
                 Some((_, nanos, samples)) => {
-                    *nanos += row.time.total_ns;
-                    *samples += row.time.samples;
+                    *nanos += more;
+                    *samples += seen;
                 }
-                None => places.push((place, row.time.total_ns, row.time.samples)),
+                None => places.push((place, more, seen)),
             }
         }
-        let all: f64 = places.iter().map(|(_, nanos, _)| nanos).sum();
+        let known: f64 = places.iter().map(|(_, nanos, _)| nanos).sum();
+        // Nodes without a place run these kernels as well.
+        let kernels = self.devices.iter().flat_map(|device| &device.kernels).filter(|row| wanted(&row.name));
+        let all =
+            if captured.is_empty() { known } else { known.max(kernels.map(|row| row.durations.total() as f64).sum()) };
         let ((file, line, function), nanos, samples) = places.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         (samples >= EVIDENT_SAMPLES && nanos >= MAIN_LINE * all)
             .then(|| format!("{}:{line} ({})", short_path(&file), shortened(&function, 40)))
@@ -253,7 +283,7 @@ impl<'a> Facts<'a> {
         let rows = || self.lines.into_iter().flat_map(|lines| &lines.rows);
         let all: u64 = rows().map(|row| row.time.samples).sum();
         let has = |text: &str| parts.iter().any(|part| text.contains(part));
-        let within = |place: &crate::run::LaunchSite| {
+        let within = |place: &LaunchSite| {
             has(&place.file)
                 || has(&place.function)
                 || place.within.as_ref().is_some_and(|(f, file)| has(f) || has(file))

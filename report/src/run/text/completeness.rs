@@ -12,16 +12,11 @@ const DAMAGE_SHOWN: usize = 3;
 /// Appends the section; a complete trace takes one line.
 pub(super) fn write(out: &mut Page, report: &Report) {
     let completeness = &report.completeness;
-    let bursts = report.cost.filter(|cost| report.bursts.is_some() && cost.bursts > 0);
-    let records = if let Some(cost) = bursts {
-        format!("Monitored: GPU work was recorded in {} alone", counted(cost.bursts.into(), "burst"))
-    } else if report.is_watched() {
-        "Monitored only: no GPU work was recorded".to_owned()
-    } else {
+    let records = monitored(report).unwrap_or_else(|| {
         let kernels = counted(completeness.kernels, "kernel");
         let (copies, calls) = (counted(completeness.copies, "copy"), counted(completeness.api_calls, "CUDA call"));
         format!("Recorded {kernels}, {copies}, {calls}")
-    };
+    });
     let missing = missing(report);
     if missing.is_empty() {
         let whole = report.cost.is_some_and(|cost| cost.whole_graphs)
@@ -43,6 +38,15 @@ pub(super) fn write(out: &mut Page, report: &Report) {
     }
 }
 
+/// What a run that was monitored recorded, without a period.
+pub(in crate::run) fn monitored(report: &Report) -> Option<String> {
+    let bursts = report.cost.filter(|cost| report.bursts.is_some() && cost.bursts > 0 && cost.mode.monitors());
+    if let Some(cost) = bursts {
+        return Some(format!("Monitored: GPU work was recorded in {} alone", counted(cost.bursts.into(), "burst")));
+    }
+    report.is_watched().then(|| "Monitored only: no GPU work was recorded".to_owned())
+}
+
 /// One sentence per kind of missing or doubtful data.
 pub(in crate::run) fn missing(report: &Report) -> Vec<String> {
     let completeness = &report.completeness;
@@ -52,6 +56,7 @@ pub(in crate::run) fn missing(report: &Report) -> Vec<String> {
         (completeness.bad_timestamps, "record", "Not on the timeline:", "without usable times"),
         (completeness.launches_without_activity, "launch", "No kernel was recorded for", ""),
         (completeness.activities_without_launch, "GPU operation", "No launch was recorded for", ""),
+        (completeness.shared_ids, "launch", "Not told apart, because CUPTI gave them one id:", ""),
         (completeness.clamped_clocks, "GPU operation", "The times were corrected of", ""),
         (completeness.kernel_table_overflow, "kernel", "Too many kernels: counted in one row", ""),
     ] {

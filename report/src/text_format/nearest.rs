@@ -1,0 +1,27 @@
+//! Edit distance between words, for suggestions.
+
+/// Number of characters to insert, delete or replace to turn one word into the other.
+#[must_use]
+pub fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (line, letter) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
+        for (column, other) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_inserted_left_out_and_replaced() {
+        assert_eq!((edits("dispatch", "dispatcher"), edits("gaps", "gap"), edits("kern", "kerm")), (2, 1, 1));
+    }
+}
