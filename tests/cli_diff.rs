@@ -108,6 +108,55 @@ fn a_trace_is_no_different_from_itself() {
 }
 
 #[test]
+fn several_runs_are_compared_by_their_medians() {
+    let stage = Stage::new();
+    let side = |name: &str, fixture: &str, runs: usize| {
+        let folder = stage.path(name);
+        std::fs::create_dir(&folder).unwrap();
+        for run in 0..runs {
+            let mut host = stage.host(fixture);
+            let output = host.env("GPUWHY_OUTPUT", folder.join(format!("{run}.gpuwhy"))).env("GPUWHY_REPORT", "off");
+            assert!(output.status().unwrap().success());
+        }
+        folder
+    };
+    let (a, b) = (side("before", "resnet_workers4", 4), side("after", "resnet_workers0", 4));
+    let (code, document) = json(&a, &b);
+    assert_eq!((code, &document["runs_a"], &document["runs_b"]), (Some(0), &4.into(), &4.into()));
+    let device = &document["devices"][0];
+    assert_eq!((device["outcome"].as_str(), device["recordings_p"].is_null()), (Some("slower"), true));
+    let p = device["runs"]["p"].as_f64().unwrap();
+    assert!((p - 2.0 / 70.0).abs() < 1e-9 && device["runs"]["low"].as_f64().unwrap() > 4.0, "{}", device["runs"]);
+    let text = String::from_utf8(diff(&a, &b, &[]).stdout).unwrap();
+    assert!(text.contains("(4 and 4 runs, p = 0.029)") && text.contains("the median run is"), "{text}");
+    let markdown = String::from_utf8(diff(&a, &b, &["--format", "markdown"]).stdout).unwrap();
+    assert!(markdown.starts_with("### gpuwhy: slower\n"), "{markdown}");
+    for table in ["| time of a step by cause | A | B | change |", "| in each step | A | B | change |", "| bottleneck |"]
+    {
+        assert!(markdown.contains(table), "{markdown}");
+    }
+    // A run that is there twice would count twice.
+    std::fs::copy(a.join("0.gpuwhy"), a.join("copy.gpuwhy")).unwrap();
+    let output = diff(&a, &b, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("A: traces 1 and 5 are of one run"), "{}", stderr(&output));
+}
+
+#[test]
+fn an_export_is_no_different_from_its_trace() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces/sleeper.gpuwhy");
+    let folder = tempfile::tempdir().unwrap();
+    let exported = folder.path().join("sleeper.sqlite");
+    let export = Command::new(GPUWHY).args(["export", "--to", "sqlite"]).arg(&trace).arg("-o").arg(&exported).output();
+    assert!(exported.is_file(), "{}", stderr(&export.unwrap()));
+    let text = String::from_utf8(diff(&trace, &exported, &[]).stdout).unwrap();
+    assert!(text.starts_with("B's step has not changed"), "{text}");
+    assert!(!text.contains("Measured") && !text.contains("data_loading"), "{text}");
+    assert!(text.contains("no place changed") && text.contains("The same in each step: "), "{text}");
+    assert!(text.contains("B has no host samples and A has"), "{text}");
+}
+
+#[test]
 fn different_programs_are_refused() {
     let stage = Stage::new();
     let (a, b) = (played(&stage, "gpt"), played(&stage, "mlp"));

@@ -10,7 +10,7 @@ use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf};
 use profiler_core::steps::{Step, StepSource, Steps};
 
 /// A training loop: a batch is copied after `loading` microseconds on the host, then two kernels run.
-fn training(iterations: u64, loading: u64, gemm: u64) -> Scenario {
+pub fn training(iterations: u64, loading: u64, gemm: u64) -> Scenario {
     let mut scenario = Scenario::new();
     let period = loading + 600 + gemm;
     for iteration in 0..iterations {

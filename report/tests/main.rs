@@ -35,6 +35,7 @@ mod counters_coverage;
 mod counters_hostile;
 mod diff;
 mod diff_prediction;
+mod diff_runs;
 mod geometry_report;
 mod graph_origins;
 mod history;

@@ -23,6 +23,17 @@ pub(super) fn caveats(a: &Report, b: &Report) -> Vec<String> {
     for (first, second) in a_names.iter().zip(&b_names).filter(|(first, second)| first != second) {
         sentences.push(format!("The devices differ: {} in A, {} in B.", known(first), known(second)));
     }
+    let sampled = |side: Side, other: Side| {
+        format!(
+            "{side} has no host samples and {other} has: how the CPU spent its time outside CUDA does not compare, and its \
+             causes are shown in sum."
+        )
+    };
+    match (a.host.is_some(), b.host.is_some()) {
+        (true, false) => sentences.push(sampled(Side::B, Side::A)),
+        (false, true) => sentences.push(sampled(Side::A, Side::B)),
+        _ => {}
+    }
     let (first, second) = (&a.process, &b.process);
     for (what, in_a, in_b) in [
         (

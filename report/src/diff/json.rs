@@ -3,8 +3,10 @@
 use gpuwhy_trace::document::document;
 use profiler_core::document::leaves;
 
+use super::counts::CountRow;
+use super::model::DeviceRuns;
 use super::prediction::Prediction;
-use super::rows::DiffRow;
+use super::rows::{DiffRow, ModuleRow};
 use super::unit::Representative;
 use super::{DeviceDiff, Diff, LimitChanges, NotComparable, Places};
 use crate::document::limits;
@@ -20,7 +22,7 @@ impl DiffJson<'_> {
         match self.0 {
             Ok(diff) => Some(diff.similarity),
             Err(NotComparable::DifferentPrograms(similarity)) => Some(*similarity),
-            Err(NotComparable::NoWork(_)) => None,
+            Err(NotComparable::NoWork(_) | NotComparable::NotAlike(..)) => None,
         }
     }
 }
@@ -32,8 +34,15 @@ document! {
     from: DiffJson<'_> {
         schema_version: SCHEMA_VERSION,
         refused: from.0.as_ref().err().map(ToString::to_string),
+        runs_a: from.0.as_ref().ok().map(|diff| diff.runs.0),
+        runs_b: from.0.as_ref().ok().map(|diff| diff.runs.1),
+        median_a: from.0.as_ref().ok().map(|diff| diff.medians.0),
+        median_b: from.0.as_ref().ok().map(|diff| diff.medians.1),
+        bottleneck_a: from.0.as_ref().ok().map(|diff| diff.bottlenecks.0.name()),
+        bottleneck_b: from.0.as_ref().ok().map(|diff| diff.bottlenecks.1.name()),
         similarity: from.similarity(),
         devices: from.0.as_ref().map_or(&[][..], |diff| &diff.devices),
+        graph_modules: from.0.as_ref().map_or(&[][..], |diff| &diff.modules),
         warnings: from.0.as_ref().map_or(&[][..], |diff| &diff.warnings),
     }
     from: DeviceDiff {
@@ -45,6 +54,9 @@ document! {
         change_ns: from.change_ns(),
         recordings_p: from.test.map(|test| test.p),
         longer_pairs: from.test.map(|test| test.larger),
+        runs: from.runs,
+        counts: from.counts,
+        same_sampling: from.same_sampling,
         a: from.a,
         b: from.b,
         leaf_changes: from.leaves.iter().map(|&(leaf, change)| TimeChange(leaf.name(), change)).collect::<Vec<_>>(),
@@ -55,6 +67,24 @@ document! {
         places: from.places.as_ref().ok(),
         places_refused: from.places.as_ref().err(),
         prediction: from.prediction,
+    }
+    from: DeviceRuns {
+        a_ns: from.a.iter().map(|run| run.unit_ns).collect::<Vec<_>>(),
+        b_ns: from.b.iter().map(|run| run.unit_ns).collect::<Vec<_>>(),
+        ratio: from.test.ratio,
+        low: from.test.bounds().0,
+        high: from.test.bounds().1,
+        confidence: from.test.confidence,
+        p: from.test.p,
+        smallest_p: from.test.smallest_p,
+    }
+    from: CountRow {
+        name: from.name,
+        a_low: from.a.0,
+        a_high: from.a.1,
+        b_low: from.b.0,
+        b_high: from.b.1,
+        change: from.change(),
     }
     from: TimeChange {
         name: from.0,
@@ -93,6 +123,12 @@ document! {
         steps_considered: from.considered,
         step_source: from.source,
         leaves: leaves(&from.leaves),
+    }
+    from: ModuleRow {
+        name: from.name,
+        change_ns: from.change_ns(),
+        a: from.a,
+        b: from.b,
     }
     from: DiffRow {
         name: from.name,

@@ -6,11 +6,14 @@ use std::fmt;
 use gpuwhy_trace::record::DeviceId;
 use profiler_core::attribution::leaf::{Cause, Leaf};
 
+use super::alike::NotAlike;
 use super::compared::SAME_PROGRAM;
+use super::counts::CountRow;
 use super::limits::LimitChanges;
 use super::places::Places;
 use super::prediction::Prediction;
-use super::rows::DiffRow;
+use super::rows::{DiffRow, ModuleRow};
+use super::run_test::RunTest;
 use super::significance::{RankTest, SIGNIFICANCE};
 use super::unit::{Basis, Representative};
 
@@ -18,7 +21,7 @@ use super::unit::{Basis, Representative};
 /// clocks and its other load change between runs. On shared hosts single runs scattered by 10 to 30 %.
 pub const RUNS_DIFFER: f64 = 0.3;
 
-/// One of the two runs.
+/// One of the two programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The first.
@@ -43,11 +46,14 @@ pub enum NotComparable {
     NoWork(Side),
     /// They execute different kernels. Contains the similarity, 0 to 1.
     DifferentPrograms(f64),
+    /// The traces of a side are not runs of one program.
+    NotAlike(Side, NotAlike),
 }
 
 impl fmt::Display for NotComparable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NotAlike(side, why) => write!(f, "{side}: {why}"),
             Self::NoWork(side) => write!(f, "{side} asked nothing of the device for (nearly) all of the time"),
             Self::DifferentPrograms(similarity) => write!(
                 f,
@@ -64,12 +70,50 @@ impl Error for NotComparable {}
 /// Differences between two runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diff {
-    /// Share of kernel executions, by name, common to both runs, 0 to 1.
+    /// Number of runs of A and of B.
+    pub runs: (usize, usize),
+    /// Indices of the runs of A and B that are compared in detail: those with the median step, the lower one of two in
+    /// the middle.
+    pub medians: (usize, usize),
+    /// Bottlenecks of these two.
+    pub bottlenecks: (Cause, Cause),
+    /// Share of kernel executions, by name, common to both runs, 0 to 1; of several, the smallest.
     pub similarity: f64,
     /// Devices of both runs, paired in the order of their ordinals.
     pub devices: Vec<DeviceDiff>,
+    /// Work of CUDA graphs by module in one unit of all devices, the largest change first; empty unless the origins
+    /// are known in both runs.
+    pub modules: Vec<ModuleRow>,
     /// Reasons why the comparison is less fair or less certain, one sentence each.
     pub warnings: Vec<String>,
+}
+
+/// The units of all runs on one device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceRuns {
+    /// Those of A.
+    pub a: Vec<Representative>,
+    /// Those of B.
+    pub b: Vec<Representative>,
+    /// Their test.
+    pub test: RunTest,
+}
+
+impl DeviceRuns {
+    /// True for more than one run each.
+    pub fn are_several(&self) -> bool {
+        self.a.len() + self.b.len() > 2
+    }
+
+    /// True if the runs of A and those of B overlap in a part of the unit.
+    pub(super) fn overlap(&self, part: impl Fn(&Representative) -> u64) -> bool {
+        let range = |runs: &[Representative]| {
+            let parts = || runs.iter().map(&part);
+            (parts().min().unwrap_or(0), parts().max().unwrap_or(0))
+        };
+        let (a, b) = (range(&self.a), range(&self.b));
+        a.0 <= b.1 && b.0 <= a.1
+    }
 }
 
 /// Differences between two runs on one device of each.
@@ -84,8 +128,15 @@ pub struct DeviceDiff {
     /// One unit of B.
     pub b: Representative,
     /// Rank test of the step durations: shows that the two recordings differ, not that the programs do.
-    /// `None` when steps are not compared.
+    /// `None` when steps are not compared, and for several runs.
     pub test: Option<RankTest>,
+    /// All runs; `None` if a unit takes no time.
+    pub runs: Option<DeviceRuns>,
+    /// Counts of one step; empty unless all runs have steps that repeat.
+    pub counts: Vec<CountRow>,
+    /// True if both runs or none have host samples. Otherwise the time of the CPU outside CUDA is divided in different
+    /// ways.
+    pub same_sampling: bool,
     /// Leaves that changed, the largest change first. They sum to [`change_ns`](Self::change_ns) exactly.
     pub leaves: Vec<(Leaf, i64)>,
     /// Causes that changed, the largest change first. They sum to [`change_ns`](Self::change_ns) exactly.
@@ -98,7 +149,7 @@ pub struct DeviceDiff {
     pub copies: Vec<DiffRow>,
     /// Changes by position in the step, or the reason why only names can be compared.
     pub places: Result<Places, String>,
-    /// Prediction for B by the simulation of A, if there is one.
+    /// Prediction for B by the simulation of A, if there is one and the step changed.
     pub prediction: Option<Prediction>,
 }
 
@@ -112,7 +163,8 @@ pub enum StepChange {
     Slower,
     /// Equal, or the steps of the two recordings do not differ by the test.
     Unchanged,
-    /// The recordings differ by less than [`RUNS_DIFFER`], as two runs of one program may.
+    /// As much as runs of one program may differ: by less than [`RUNS_DIFFER`] for one run each, within the interval of
+    /// [`RunTest`] for several.
     Inconclusive,
 }
 
@@ -122,8 +174,11 @@ impl DeviceDiff {
         self.b.unit_ns.cast_signed().wrapping_sub(self.a.unit_ns.cast_signed())
     }
 
-    /// Outcome for the duration. Without steps there is no test.
+    /// Outcome for the duration. One run each has no test without steps.
     pub fn outcome(&self) -> StepChange {
+        if let Some(runs) = self.runs.as_ref().filter(|runs| runs.are_several()) {
+            return runs.test.outcome();
+        }
         let is_chance = self.test.is_some_and(|test| test.p >= SIGNIFICANCE);
         match self.change_ns() {
             0 => StepChange::Unchanged,

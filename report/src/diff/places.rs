@@ -168,11 +168,12 @@ mod tests {
     use super::*;
     use profiler_core::attribution::Subject;
     use profiler_core::attribution::leaf::Leaf;
-    use profiler_core::attribution::step_sequence::StepOperation;
+    use profiler_core::attribution::step_sequence::{StepCalls, StepOperation};
 
     /// Names and durations; a run of 20 steps.
     fn run(places: &[(&str, u64)]) -> Sequence {
-        let mut sequence = Sequence { steps: 20, names: Vec::new(), places: Vec::new() };
+        let calls = StepCalls { launches: 20 * places.len() as u64, ..StepCalls::default() };
+        let mut sequence = Sequence { steps: 20, calls, names: Vec::new(), places: Vec::new() };
         for &(name, nanos) in places {
             let index = sequence.names.iter().position(|known| known == name).unwrap_or_else(|| {
                 sequence.names.push(name.to_owned());

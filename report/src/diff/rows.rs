@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use profiler_core::attribution::statistics::Durations;
 
 use super::significance::{SIGNIFICANCE, Spread, mean_shift};
-use crate::run::{CopyRow, DeviceReport, KernelRow};
+use crate::run::{CopyRow, DeviceReport, GraphOrigins, KernelRow};
 use crate::text_format::path_name;
 
 /// Minimum relative change of a mean duration to be reported. Two runs of one program on one H200 (78 kernels
@@ -20,6 +20,8 @@ pub const SLOWER_SHARE: f64 = 0.02;
 /// Minimum relative change of launches to be reported: the ends of a run cut steps, and start-up counts as
 /// well.
 pub const LAUNCHES_SHARE: f64 = 0.05;
+/// Maximum number of modules.
+pub const MODULES: usize = 128;
 
 /// Change in the number of executions in one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,24 @@ pub struct Usage {
     pub unit_ns: f64,
     /// Bytes moved in one unit; 0 for kernels.
     pub unit_bytes: f64,
+}
+
+/// Work of CUDA graphs that one module captured, in both runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModuleRow {
+    /// The module with its caller and operators; else the thread.
+    pub name: String,
+    /// In the first run.
+    pub a: Usage,
+    /// In the second run.
+    pub b: Usage,
+}
+
+impl ModuleRow {
+    /// Change of the time in one unit, nanoseconds; negative when the second run takes less.
+    pub fn change_ns(&self) -> f64 {
+        self.b.unit_ns - self.a.unit_ns
+    }
 }
 
 /// A kernel or a kind of copy in both runs.
@@ -147,7 +167,8 @@ pub fn similarity(a: &[DeviceReport], b: &[DeviceReport]) -> f64 {
     };
     let ((a, a_total), (b, b_total)) = (mixture(a), mixture(b));
     let common = a.iter().filter_map(|(name, &count)| Some((count, *b.get(name)?)));
-    common.map(|(a, b)| (a as f64 / a_total).min(b as f64 / b_total)).sum()
+    // An empty sum of floats would be -0.
+    common.map(|(a, b)| (a as f64 / a_total).min(b as f64 / b_total)).fold(0.0, |sum, part| sum + part)
 }
 
 /// Kernels of both runs, the largest change of time first. `scale` is one unit as a fraction of each trace.
@@ -162,6 +183,31 @@ pub fn copies(a: &[CopyRow], b: &[CopyRow], scale: (f64, f64)) -> Vec<DiffRow> {
         all_totals(rows.iter().map(|row| (format!("copy {}", path_name(row.path)), &row.durations, row.bytes)))
     };
     aligned(&totals(a), &totals(b), scale)
+}
+
+/// Work of CUDA graphs by module in both runs, the largest change of time first; at most [`MODULES`].
+pub fn modules(a: &GraphOrigins, b: &GraphOrigins, scale: (f64, f64)) -> Vec<ModuleRow> {
+    let totals = |origins: &GraphOrigins| {
+        let mut totals = BTreeMap::<String, KernelTotals>::new();
+        for (name, work) in origins.all_parts().filter(|(_, work)| work.count > 0) {
+            let sum = totals.entry(name).or_default();
+            sum.count += work.count;
+            sum.total = sum.total.saturating_add(work.total_ns);
+        }
+        totals
+    };
+    let (a, b) = (totals(a), totals(b));
+    let names = a.keys().chain(b.keys().filter(|name| !a.contains_key(*name)));
+    let usage = |of: Option<&KernelTotals>, scale| of.copied().unwrap_or_default().usage(scale);
+    let row = |name: &String| ModuleRow {
+        name: name.clone(),
+        a: usage(a.get(name), scale.0),
+        b: usage(b.get(name), scale.1),
+    };
+    let mut rows: Vec<_> = names.map(row).collect();
+    rows.sort_by(|x, y| y.change_ns().abs().total_cmp(&x.change_ns().abs()).then_with(|| x.name.cmp(&y.name)));
+    rows.truncate(MODULES);
+    rows
 }
 
 fn all_totals<'a>(rows: impl Iterator<Item = (String, &'a Durations, u64)>) -> BTreeMap<String, KernelTotals> {

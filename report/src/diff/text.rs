@@ -4,20 +4,25 @@
 
 use std::fmt::Write;
 
+use profiler_core::attribution::leaf::Leaf;
 use profiler_core::counters::roofs::LimitTimes;
 
 use super::compared::change;
+use super::counts::{BYTES, CountRow};
 use super::rows::{DiffRow, Launches, Speed, Usage};
+use super::run_test::{CHANCE, RunTest, fewest_runs};
 use super::unit::{Basis, Representative};
-use super::{DeviceDiff, Diff, Fate, LimitChanges, Prediction, RUNS_DIFFER, StepChange};
+use super::{DeviceDiff, DeviceRuns, Diff, Fate, LimitChanges, Prediction, RUNS_DIFFER, StepChange};
 use crate::text_format::names::short_name;
-use crate::text_format::{Page, Paint, Style, counted, duration, wrapped, wrapped_as};
+use crate::text_format::{Page, Paint, Style, bytes, counted, duration, shortened, wrapped, wrapped_as};
 use crate::words::{self, about};
 
 /// Column at which the text of a row starts.
 const INDENT: usize = 17;
+/// Column at which the names of the table of causes start.
+const NAMES: usize = 39;
 /// Changes smaller than this share of the larger unit are omitted from the text.
-const WORTH_A_LINE: f64 = 0.001;
+pub(super) const WORTH_A_LINE: f64 = 0.001;
 /// Changes of a limit smaller than this share of the computation are omitted from the text: divisions of the
 /// same samples at 200 Hz and 1 kHz differed by 1.6 points (docs/design/counters.md).
 const LIMIT_WORTH_A_LINE: f64 = 0.016;
@@ -37,20 +42,70 @@ pub(super) fn headline(diff: &DeviceDiff) -> String {
         _ => format!("{what} is {} slower {times}", factor(b, a)),
     };
     let worth = diff.change_ns().unsigned_abs() / 20;
+    let overlaps = |leaf: Leaf| several(diff).is_some_and(|runs| runs.overlap(|unit| unit.leaves[leaf as usize]));
     let parts: Vec<_> = diff
         .leaves
         .iter()
         .take_while(|(_, nanos)| nanos.unsigned_abs() >= worth)
+        .filter(|(leaf, _)| !overlaps(*leaf) && (diff.same_sampling || !by_samples(*leaf)))
         .take(3)
         .map(|(leaf, nanos)| format!("{} {}", words::cause(*leaf), signed(*nanos as f64)))
         .collect();
     if !parts.is_empty() {
         let _ = write!(line, ": {}", parts.join(", "));
     }
-    if outcome == StepChange::Inconclusive {
+    if let Some(runs) = several(diff) {
+        let _ = write!(line, ". {}", shown_by(runs));
+    } else if outcome == StepChange::Inconclusive {
         let _ = write!(line, ". {}", one_run_each());
     }
     line
+}
+
+fn several(diff: &DeviceDiff) -> Option<&DeviceRuns> {
+    diff.runs.as_ref().filter(|runs| runs.are_several())
+}
+
+/// True if host samples decide between this leaf and others.
+fn by_samples(leaf: Leaf) -> bool {
+    use Leaf::{DataLoading, Dispatch, HostBlocked, HostCpu, KernelBuild};
+    matches!(leaf, Dispatch | HostCpu | HostBlocked | DataLoading | KernelBuild)
+}
+
+/// What the runs of both sides show about the ratio of their units.
+fn shown_by(runs: &DeviceRuns) -> String {
+    let (m, n, test) = (runs.a.len(), runs.b.len(), &runs.test);
+    let RunTest { p, smallest_p, .. } = *test;
+    let Some((low, high)) = test.interval else {
+        let fewest = fewest_runs();
+        return match test.outcome() {
+            StepChange::Inconclusive => format!(
+                "Inconclusive: {m} and {n} runs of one program differ this much with p = {}, and never with less than {}; up \
+                 to {CHANCE} would count: record {fewest} of each or more",
+                probability(p),
+                probability(smallest_p)
+            ),
+            _ => format!(
+                "Every run of B differs from every run of A by more than {:.0} %, but {m} and {n} runs give no interval: \
+                 that takes {fewest} of each",
+                RUNS_DIFFER * 1e2
+            ),
+        };
+    };
+    let start = if test.outcome() == StepChange::Inconclusive { "Inconclusive: with" } else { "With" };
+    format!(
+        "{start} {:.0} % confidence it takes {low:.3} to {high:.3} times as long ({m} and {n} runs, p = {})",
+        (test.confidence * 1e2).floor(),
+        probability(p)
+    )
+}
+
+fn probability(p: f64) -> String {
+    if p < 0.001 {
+        "0.001 or less".to_owned()
+    } else {
+        format!("{p:.3}").trim_end_matches('0').trim_end_matches('.').to_owned()
+    }
 }
 
 /// Reason why a difference between two runs may not be due to the program.
@@ -71,8 +126,9 @@ pub(super) fn full(diff: &Diff, limit: usize, style: Style) -> String {
             let _ = writeln!(out, "GPU {a} of A, GPU {b} of B");
         }
         wrapped_as(out, Paint::Bold, "", &headline(device));
-        wrapped(out, "  A: ", &measured(&device.a));
-        wrapped(out, "  B: ", &measured(&device.b));
+        let runs = several(device);
+        wrapped(out, "  A: ", &(runs.map_or(String::new(), |runs| all_runs(&runs.a)) + &measured(&device.a)));
+        wrapped(out, "  B: ", &(runs.map_or(String::new(), |runs| all_runs(&runs.b)) + &measured(&device.b)));
         if let Some(test) = device.test {
             let percent = test.larger * 100.0;
             let _ = writeln!(out, "  Of all pairs of steps, B's takes longer in {percent:.1} %.");
@@ -81,6 +137,7 @@ pub(super) fn full(diff: &Diff, limit: usize, style: Style) -> String {
             wrapped(out, "  ", &prediction.sentences());
         }
         leaf_table(out, device);
+        count_table(out, &device.counts);
         if let Some(limits) = &device.limits {
             limit_table(out, limits);
         }
@@ -88,6 +145,7 @@ pub(super) fn full(diff: &Diff, limit: usize, style: Style) -> String {
         row_table(out, "copies", &device.copies, limit, device);
         place_table(out, device, limit);
     }
+    module_table(out, diff, limit);
     let _ = writeln!(out, "{:.1} % of the kernel launches have the same names in A and B.", diff.similarity * 100.0);
     for warning in &diff.warnings {
         wrapped(out, "note: ", warning);
@@ -129,7 +187,7 @@ impl Prediction {
     }
 }
 
-fn measured(unit: &Representative) -> String {
+pub(super) fn measured(unit: &Representative) -> String {
     let Some((source, median)) = unit.source.zip(unit.median_ns) else {
         return format!("{} for {}", duration(unit.unit_ns), counted(unit.operations, "GPU operation"));
     };
@@ -144,20 +202,97 @@ fn measured(unit: &Representative) -> String {
     )
 }
 
-fn leaf_table(out: &mut Page, device: &DeviceDiff) {
+/// Number of runs and their shortest and longest unit.
+pub(super) fn all_runs(runs: &[Representative]) -> String {
+    let units = || runs.iter().map(|run| run.unit_ns);
+    match (runs.len(), units().min(), units().max()) {
+        (2.., Some(least), Some(most)) => {
+            format!("{} runs of {} to {}; the median run: ", runs.len(), duration(least), duration(most))
+        }
+        _ => "1 run: ".to_owned(),
+    }
+}
+
+/// A row of the table of causes.
+pub(super) struct CauseRow {
+    pub(super) name: String,
+    pub(super) a: u64,
+    pub(super) b: u64,
+    pub(super) change: i64,
+    /// True if runs of A and of B overlap in it.
+    pub(super) overlaps: bool,
+}
+
+/// Causes whose change is worth a line, the largest first, and the change of the others. The time that only host
+/// samples divide is one row if one run lacks them.
+pub(super) fn cause_rows(device: &DeviceDiff) -> (Vec<CauseRow>, i64) {
     let (a, b) = (&device.a, &device.b);
     let least = a.unit_ns.max(b.unit_ns) as f64 * WORTH_A_LINE;
+    let joined: Vec<Leaf> = Leaf::ALL.into_iter().filter(|&leaf| !device.same_sampling && by_samples(leaf)).collect();
+    let row = |name: String, leaves: &[Leaf]| {
+        let sum = |unit: &Representative| leaves.iter().map(|&leaf| unit.leaves[leaf as usize]).sum::<u64>();
+        let overlaps = several(device).is_some_and(|runs| runs.overlap(sum));
+        CauseRow { name, a: sum(a), b: sum(b), change: change(sum(a), sum(b)), overlaps }
+    };
+    let single = device.leaves.iter().filter(|(leaf, _)| !joined.contains(leaf));
+    let single = single.map(|&(leaf, _)| row(format!("{} ({})", words::cause(leaf), leaf.name()), &[leaf]));
+    let together = (!joined.is_empty()).then(|| row("the CPU outside CUDA, in sum".to_owned(), &joined));
+    let mut rows: Vec<_> = single.chain(together).filter(|row| row.change.unsigned_abs() as f64 >= least).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.change.unsigned_abs()));
+    let rest = device.change_ns() - rows.iter().map(|row| row.change).sum::<i64>();
+    (rows, rest)
+}
+
+fn leaf_table(out: &mut Page, device: &DeviceDiff) {
     let _ = writeln!(out, "  {:>10}{:>12}{:>13}  cause (name in the JSON)", "A", "B", "change");
-    let mut rest = device.change_ns();
-    for &(leaf, nanos) in device.leaves.iter().filter(|(_, nanos)| nanos.unsigned_abs() as f64 >= least) {
-        let (in_a, in_b) = (a.leaves[leaf as usize], b.leaves[leaf as usize]);
-        leaf_line(out, &format!("{} ({})", words::cause(leaf), leaf.name()), &duration(in_a), &duration(in_b), nanos);
-        rest -= nanos;
+    let (rows, rest) = cause_rows(device);
+    for row in &rows {
+        let name = if row.overlaps { format!("~ {}", row.name) } else { row.name.clone() };
+        leaf_line(out, &name, &duration(row.a), &duration(row.b), row.change);
     }
     if rest != 0 {
         leaf_line(out, "all others", "", "", rest);
     }
-    leaf_line(out, "sum", &duration(a.unit_ns), &duration(b.unit_ns), device.change_ns());
+    leaf_line(out, "sum", &duration(device.a.unit_ns), &duration(device.b.unit_ns), device.change_ns());
+    if rows.iter().any(|row| row.overlaps) {
+        let _ = writeln!(out, "  ~ runs of A and of B overlap here");
+    }
+}
+
+/// Appends the counts of a step that differ, and names those that are the same in all runs.
+fn count_table(out: &mut Page, counts: &[CountRow]) {
+    let (equal, other): (Vec<_>, Vec<_>) = counts.iter().partition(|row| row.is_equal());
+    if !other.is_empty() {
+        let _ = writeln!(out, "  {:>10}{:>12}{:>13}  in each step", "A", "B", "change");
+    }
+    for row in other {
+        let change = if row.is_changed() { count_change(row) } else { "~".to_owned() };
+        let _ = writeln!(out, "  {:>10}{:>12}{change:>13}  {}", count(row, row.a), count(row, row.b), row.name);
+    }
+    if !equal.is_empty() {
+        let equal: Vec<_> = equal.iter().map(|row| format!("{} {}", row.name, count(row, row.a))).collect();
+        wrapped(out, "  ", &format!("The same in each step: {}.", equal.join(", ")));
+    }
+}
+
+/// A count, or the fewest and the most of the runs.
+pub(super) fn count(row: &CountRow, (least, most): (f64, f64)) -> String {
+    let one = |value: f64| amount(row, value);
+    if least < most { format!("{}-{}", one(least), one(most)) } else { one(least) }
+}
+
+/// The change of a count, with its sign.
+pub(super) fn count_change(row: &CountRow) -> String {
+    let change = row.change();
+    format!("{}{}", if change < 0.0 { '-' } else { '+' }, amount(row, change.abs()))
+}
+
+fn amount(row: &CountRow, value: f64) -> String {
+    match value {
+        _ if row.name == BYTES => bytes(value.round() as u64),
+        _ if value.fract() == 0.0 => format!("{value:.0}"),
+        _ => format!("{value:.2}"),
+    }
 }
 
 /// Appends a table like that of the causes, for the limits of computation.
@@ -207,6 +342,31 @@ fn row_table(out: &mut Page, title: &str, rows: &[DiffRow], limit: usize, device
     }
 }
 
+/// Appends the work of CUDA graphs by module in one unit. No test separates a change from chance.
+fn module_table(out: &mut Page, diff: &Diff, limit: usize) {
+    let unit = |device: &DeviceDiff| device.a.unit_ns.max(device.b.unit_ns);
+    let least = diff.devices.iter().map(unit).max().unwrap_or(0) as f64 * WORTH_A_LINE;
+    let rows: Vec<_> = diff.modules.iter().filter(|row| row.change_ns().abs() >= least).take(limit).collect();
+    let others = diff.modules.len() - rows.len();
+    if diff.modules.is_empty() {
+        return;
+    }
+    if rows.is_empty() {
+        let _ = writeln!(out, "  work of CUDA graphs by module: none of {others} changed noticeably");
+        return;
+    }
+    let _ =
+        writeln!(out, "  {:>10}{:>12}{:>13}  work of CUDA graphs by module (start-up included)", "A", "B", "change");
+    for row in rows {
+        let [a, b] = [&row.a, &row.b].map(|usage| duration(usage.unit_ns.round() as u64));
+        let name = shortened(&row.name, out.columns() - NAMES);
+        leaf_line(out, &name, &a, &b, row.change_ns().round() as i64);
+    }
+    if others > 0 {
+        let _ = writeln!(out, "  {} changed less or not at all", counted(others as u64, "other"));
+    }
+}
+
 /// Appends the changes by position in the step, or the reason why they are unknown.
 fn place_table(out: &mut Page, device: &DeviceDiff, limit: usize) {
     let places = match &device.places {
@@ -239,7 +399,8 @@ fn place_table(out: &mut Page, device: &DeviceDiff, limit: usize) {
     }
 }
 
-fn row_text(row: &DiffRow, columns: usize) -> String {
+/// Change of a kernel or copy, and its short name.
+pub(super) fn row_parts(row: &DiffRow, columns: usize) -> (String, String) {
     let usage = |usage: &Usage| format!("{:.1} x {}", usage.per_unit, duration(usage.mean_ns.round() as u64));
     let mut what = match row.launches {
         Launches::Added => format!("added, {}", usage(&row.b)),
@@ -258,9 +419,13 @@ fn row_text(row: &DiffRow, columns: usize) -> String {
         (true, false) => what = format!("{speed}, {} -> {}", usage(&row.a), usage(&row.b)),
         (false, false) => what = format!("{speed} and {what}"),
     }
+    (what, short_name(&row.name, columns - INDENT))
+}
+
+fn row_text(row: &DiffRow, columns: usize) -> String {
     // A name that does not fit next to the figures gets a separate line, because kernel names often differ at
     // the end.
-    let name = short_name(&row.name, columns - INDENT);
+    let (what, name) = row_parts(row, columns);
     if INDENT + name.chars().count() + 2 + what.chars().count() > columns {
         format!("{what}\n{:INDENT$}{name}", "")
     } else {
@@ -277,6 +442,6 @@ fn factor(longer: u64, shorter: u64) -> String {
     if factor < 1.095 { format!("{:.1} %", (factor - 1.0) * 100.0) } else { format!("{factor:.2}x") }
 }
 
-fn signed(nanos: f64) -> String {
+pub(super) fn signed(nanos: f64) -> String {
     format!("{}{}", if nanos < 0.0 { '-' } else { '+' }, duration(nanos.abs().round() as u64))
 }
