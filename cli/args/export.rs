@@ -9,7 +9,7 @@ use gpuwhy_export::stats::{RangeFilter, TimeFilter};
 pub(super) const EXPORT_HELP: &str = "\
 One trace becomes one file, several become files in a folder. The folder is made if OUT ends with / or has no file ending.
 For parquet, OUT is the folder of all runs [default: gpuwhy-parquet]; other runs and ranks in it stay. Existing files are
-replaced only with --force. chrome, json, perfetto and gpuwhy can be written to pipes and devices. A file gets its name when it
+replaced only with --force. All but sqlite and parquet can be written to pipes and devices. A file gets its name when it
 is complete, so no unfinished file remains. docs/guide/export.md describes each format.
 
 EXIT CODES:
@@ -26,6 +26,7 @@ EXAMPLES:
   gpuwhy export --to parquet run1/ -o traces/ && duckdb -c \
     \"SELECT rank, count(*) FROM 'traces/*/*/kernels.parquet' GROUP BY rank\"
   gpuwhy export --to json gpuwhy-4711.gpuwhy -o - | jq 'select(.kind == \"copy\") | .bytes'
+  gpuwhy export --to collapsed gpuwhy-4711.gpuwhy -o - | flamegraph.pl --countname ns > stacks.svg
   gpuwhy export --to gpuwhy gpuwhy-4711.gpuwhy -o kept.gpuwhy
   gpuwhy export --to sqlite gpuwhy-4711.gpuwhy && nsys stats gpuwhy-4711.sqlite";
 
@@ -77,6 +78,10 @@ pub enum ExportFormat {
     Perfetto,
     /// Apache Parquet, run=.../rank=N/TABLE.parquet: DuckDB, Polars, Spark, pandas
     Parquet,
+    /// Host samples for speedscope.app: stacks over time, by thread
+    Speedscope,
+    /// Host samples for flame graphs: stacks and their nanoseconds
+    Collapsed,
     /// The trace again, smaller and without loss; a damaged one is refused
     Gpuwhy,
 }
@@ -89,6 +94,8 @@ impl From<ExportFormat> for TargetFormat {
             ExportFormat::Json => Self::Json,
             ExportFormat::Perfetto => Self::Perfetto,
             ExportFormat::Parquet => Self::Parquet,
+            ExportFormat::Speedscope => Self::Speedscope,
+            ExportFormat::Collapsed => Self::Collapsed,
             ExportFormat::Gpuwhy => Self::Gpuwhy,
         }
     }

@@ -54,7 +54,7 @@ pub enum Beside<'a> {
     /// The end of the run; no further data follows.
     Finished(Timestamp),
     /// Final segments of the devices' timelines.
-    Segments(Vec<(DeviceId, Vec<Segment>)>),
+    Segments(Vec<(u32, DeviceId, Vec<Segment>)>),
     /// Steps that the engine has dropped, with their capture.
     Steps(Vec<(u32, DeviceId, OverflowStep)>),
     /// The capture of the report, and the series of its devices' steps.

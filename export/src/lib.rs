@@ -6,6 +6,7 @@
 //! attributes no time: `profiler-core` does.
 
 mod attributed;
+mod captured;
 mod chrome;
 mod collectives;
 mod correlations;
@@ -36,6 +37,7 @@ mod ranges;
 pub mod ranks;
 mod records;
 mod row_store;
+mod samples;
 mod slice;
 mod sqlite;
 pub mod stats;
@@ -71,6 +73,8 @@ pub fn export(
         TargetFormat::Json => records::write(trace, to, progress),
         TargetFormat::Perfetto => perfetto::write(trace, to, progress),
         TargetFormat::Parquet => parquet::write(trace, &to, &options.label, progress),
+        TargetFormat::Speedscope => samples::speedscope(trace, to, progress),
+        TargetFormat::Collapsed => samples::collapsed(trace, to, progress),
         TargetFormat::Gpuwhy => recompressed(trace, to, progress),
     }
 }

@@ -17,6 +17,10 @@ pub enum TargetFormat {
     Perfetto,
     /// Apache Parquet: a folder of runs and ranks with a file for each table.
     Parquet,
+    /// Host samples for speedscope.
+    Speedscope,
+    /// Host samples as collapsed stacks.
+    Collapsed,
     /// A gpuwhy trace again, with larger blocks, which compress better.
     Gpuwhy,
 }
@@ -26,7 +30,9 @@ impl TargetFormat {
     #[must_use]
     pub const fn shape(self) -> Shape {
         match self {
-            Self::Chrome | Self::Json | Self::Perfetto | Self::Gpuwhy => Shape::Stream,
+            Self::Chrome | Self::Json | Self::Perfetto | Self::Speedscope | Self::Collapsed | Self::Gpuwhy => {
+                Shape::Stream
+            }
             Self::Sqlite => Shape::File,
             Self::Parquet => Shape::Folder,
         }
@@ -42,6 +48,8 @@ impl TargetFormat {
             Self::Json => "jsonl.gz",
             Self::Perfetto => "perfetto-trace",
             Self::Parquet => "parquet",
+            Self::Speedscope => "speedscope.json",
+            Self::Collapsed => "collapsed.txt",
             Self::Gpuwhy => "gpuwhy",
         }
     }

@@ -10,6 +10,7 @@ use gpuwhy_trace::event::Event;
 use gpuwhy_trace::record::{DeviceId, ManagedEvent, ManagedKind, NameId, Payload, Record, Timestamp};
 use serde_json::{Value, json};
 
+use crate::captured::{Captured, CapturedPlaces};
 use crate::counters::{CounterValue, CounterValues};
 use crate::destination::Destination;
 use crate::error::ExportError;
@@ -24,11 +25,13 @@ pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) ->
     let mut outcome = ExportOutcome::default();
     let mut has_begun = false;
     let mut values = CounterValues::default();
+    let mut captured = CapturedPlaces::default();
     let passed = trace.pass(progress, |event, scope| {
         if !has_begun {
             has_begun = true;
             line(&mut output, &session(scope)).map_err(|error| output.failed(error))?;
         }
+        captured.take(event, scope.dictionary);
         if let Event::Counters(event) = event {
             for value in values.of(event) {
                 outcome.written += 1;
@@ -37,7 +40,8 @@ pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) ->
         }
         if let Event::Record(record) = event {
             outcome.written += 1;
-            line(&mut output, &value(record, scope)).map_err(|error| output.failed(error))?;
+            let captured = record.device_work().and_then(|work| captured.get(work.graph_node_id, scope.dictionary));
+            line(&mut output, &value(record, scope, captured)).map_err(|error| output.failed(error))?;
         }
         Ok::<_, ExportError>(())
     })?;
@@ -67,7 +71,7 @@ fn session(scope: &Scope<'_>) -> Value {
     })
 }
 
-fn value(record: &Record, scope: &Scope<'_>) -> Value {
+fn value(record: &Record, scope: &Scope<'_>, captured: Option<&Captured>) -> Value {
     let dictionary = scope.dictionary;
     let name = |id: NameId| dictionary.name(id);
     let time = |at: Timestamp| at.nanos();
@@ -83,6 +87,7 @@ fn value(record: &Record, scope: &Scope<'_>) -> Value {
                 "dynamic_shared_bytes": config.dynamic_shared_bytes,
                 "local_bytes_per_thread": config.local_bytes_per_thread,
                 "graph": row.graph_id, "graph_node": row.graph_node_id,
+                "captured": captured.map(origin),
             })
         }
         Record::Copy(row) => json!({
@@ -91,12 +96,14 @@ fn value(record: &Record, scope: &Scope<'_>) -> Value {
             "direction": row.kind.name(), "source": row.source.name(), "destination": row.destination.name(),
             "asynchronous": row.is_async, "bytes": row.bytes, "peers": [row.peers[0].0, row.peers[1].0],
             "graph": row.graph_id, "graph_node": row.graph_node_id,
+            "captured": captured.map(origin),
         }),
         Record::Memset(row) => json!({
             "kind": "memset", "start_ns": time(row.start), "end_ns": time(row.end), "device": row.device.0,
             "context": row.context.0, "stream": row.stream.0, "correlation": row.correlation.0,
             "memory": row.memory.name(), "asynchronous": row.is_async, "value": row.value, "bytes": row.bytes,
             "graph": row.graph_id, "graph_node": row.graph_node_id,
+            "captured": captured.map(origin),
         }),
         Record::Api(row) => {
             let function = dictionary.api_function(row.function);
@@ -157,6 +164,12 @@ fn value(record: &Record, scope: &Scope<'_>) -> Value {
             })
         }
     }
+}
+
+/// Where an operation of a CUDA graph was captured.
+fn origin(captured: &Captured) -> Value {
+    let Captured { at, module, parent, operators } = captured;
+    json!({"at": at, "module": module, "parent": parent, "operators": operators})
 }
 
 /// A sample of a hardware counter or an NVML reading.

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use crate::bounded::{Counted, Unpacked};
 use flate2::bufread::MultiGzDecoder;
 use gpuwhy_report::text_format::printable_lines;
-use gpuwhy_trace::format::StoredReport;
+use gpuwhy_trace::format::{StoredReport, TraceReader};
+use gpuwhy_trace::process_info::ProcessInfo;
 
 use crate::error::OpenError;
 use crate::format::Format;
@@ -91,6 +92,14 @@ impl Input {
             ranges: printable_lines(&stored.ranges),
             ..stored
         })
+    }
+
+    /// The traced process, from the start of a trace of gpuwhy. `None` as for [`stored_report`](Self::stored_report).
+    #[must_use]
+    pub fn process(&self) -> Option<ProcessInfo> {
+        let readable = self.is_file && self.format == Format::Trace;
+        let read = || TraceReader::new(BufReader::with_capacity(BUFFER_BYTES, self.again())).ok();
+        Some(readable.then(read)??.session().clone())
     }
 
     /// True if the bytes can be read a second time.

@@ -3,6 +3,7 @@
 mod analyze;
 mod chrome;
 mod counters;
+mod graphs;
 mod hta;
 mod lake;
 mod lines;
@@ -12,6 +13,7 @@ mod perfetto;
 mod python;
 mod query;
 mod records;
+mod samples;
 mod sqlite;
 mod stats;
 mod tensorboard;

@@ -6,6 +6,7 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::geometry::{Geometry, Multiprocessors, WARP_THREADS};
 use gpuwhy_trace::record::{Kernel, Payload, RangeEvent, Timestamp};
 
+use crate::captured::Captured;
 use crate::collectives::Note;
 use crate::json::quoted;
 
@@ -38,9 +39,14 @@ pub fn notes(output: &mut impl Write, notes: &[(&'static str, Note)]) -> io::Res
     })
 }
 
-/// Writes the graph that launched an operation after its other arguments.
-pub fn graph(output: &mut impl Write, id: u32, node: u64) -> io::Result<()> {
-    if id == 0 && node == 0 { Ok(()) } else { write!(output, r#", "graph id": {id}, "graph node id": {node}"#) }
+/// Writes the graph that launched an operation after its other arguments, and where it was captured.
+pub fn graph(output: &mut impl Write, id: u32, node: u64, captured: Option<&Captured>) -> io::Result<()> {
+    if id == 0 && node == 0 {
+        return Ok(());
+    }
+    write!(output, r#", "graph id": {id}, "graph node id": {node}"#)?;
+    let mut texts = captured.into_iter().flat_map(Captured::texts);
+    texts.try_for_each(|(name, text)| write!(output, r#", "{name}": {}"#, quoted(text)))
 }
 
 /// Bytes per nanosecond, i.e. gigabytes per second; 0 for an operation without duration.

@@ -67,6 +67,10 @@ pub fn write(
                 rows.record(&mut output, record, scope.dictionary)
             }
             Event::Counters(event) => values.of(event).iter().try_for_each(|value| rows.counter(&mut output, value)),
+            Event::GraphNode(_) => {
+                rows.node(event, scope.dictionary);
+                Ok(())
+            }
             Event::Flush(_) => rows.flush(&mut output, scope.dictionary),
             _ => Ok(()),
         };

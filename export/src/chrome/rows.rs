@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 
 use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
 use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::{
     ApiCall, ApiDomain, CudaEvent, DeviceId, DeviceWork, Kernel, LaunchConfigId, Overhead, RangeEvent, RangeEventKind,
@@ -15,6 +16,7 @@ use rustc_hash::FxHashMap;
 use super::arguments::{annotation, bandwidth, graph, notes, shape};
 use super::steps::HostStep;
 
+use crate::captured::CapturedPlaces;
 use crate::correlations::Correlations;
 use crate::counters::CounterValue;
 use crate::json::{Micros, quoted};
@@ -44,6 +46,7 @@ pub struct ChromeRows<'a> {
     stream_tracks: FxHashMap<(DeviceId, StreamId), Tracks>,
     arrows_from: Correlations,
     arrows_to: Correlations,
+    captured: CapturedPlaces,
     ranges: OpenRanges,
     waiting: Vec<Sync>,
     events: FxHashMap<u64, CudaEvent>,
@@ -65,6 +68,7 @@ impl<'a> ChromeRows<'a> {
             stream_tracks: FxHashMap::default(),
             arrows_from: Correlations::default(),
             arrows_to: Correlations::default(),
+            captured: CapturedPlaces::default(),
             ranges: OpenRanges::default(),
             waiting: Vec::new(),
             events: FxHashMap::default(),
@@ -122,12 +126,21 @@ impl<'a> ChromeRows<'a> {
         Ok(())
     }
 
+    /// A node of a CUDA graph was captured or copied.
+    pub fn node(&mut self, event: &Event, dictionary: &Dictionary) {
+        self.captured.take(event, dictionary);
+    }
+
     /// Writes the rows of a record.
     pub fn record(&mut self, output: &mut impl Write, record: &Record, dictionary: &Dictionary) -> io::Result<()> {
         match record {
             Record::Kernel(row) => self.kernel(output, row, dictionary),
-            Record::Copy(row) => self.transfer(output, "gpu_memcpy", &kineto_names::copy(row), &row.into()),
-            Record::Memset(row) => self.transfer(output, "gpu_memset", &kineto_names::memset(row), &row.into()),
+            Record::Copy(row) => {
+                self.transfer(output, ("gpu_memcpy", &kineto_names::copy(row)), &row.into(), dictionary)
+            }
+            Record::Memset(row) => {
+                self.transfer(output, ("gpu_memset", &kineto_names::memset(row)), &row.into(), dictionary)
+            }
             Record::Api(row) => self.call(output, row, dictionary),
             Record::Overhead(row) => self.overhead(output, row),
             Record::Sync(row) => {
@@ -224,11 +237,17 @@ impl<'a> ChromeRows<'a> {
             row.correlation,
         )?;
         notes(output, &self.prescan.collectives.notes(row))?;
-        self.close(output, &row.into(), line)
+        self.close(output, &row.into(), line, dictionary)
     }
 
     /// A copy or memset.
-    fn transfer(&mut self, output: &mut impl Write, category: &str, name: &str, row: &DeviceWork) -> io::Result<()> {
+    fn transfer(
+        &mut self,
+        output: &mut impl Write,
+        (category, name): (&str, &str),
+        row: &DeviceWork,
+        dictionary: &Dictionary,
+    ) -> io::Result<()> {
         let line = self.line_of(output, row)?;
         self.open(output, category, &quoted(name), row.device.0, line, row.start, row.end)?;
         write!(
@@ -241,7 +260,7 @@ impl<'a> ChromeRows<'a> {
             row.bytes,
             bandwidth(row.bytes, row.start, row.end),
         )?;
-        self.close(output, row, line)
+        self.close(output, row, line, dictionary)
     }
 
     /// Line number for an operation: its stream, or another line while that is occupied.
@@ -256,8 +275,14 @@ impl<'a> ChromeRows<'a> {
     }
 
     /// Writes the end of an operation's row, and the end of its arrow.
-    fn close(&mut self, output: &mut impl Write, row: &DeviceWork, line: u32) -> io::Result<()> {
-        graph(output, row.graph_id, row.graph_node_id)?;
+    fn close(
+        &mut self,
+        output: &mut impl Write,
+        row: &DeviceWork,
+        line: u32,
+        dictionary: &Dictionary,
+    ) -> io::Result<()> {
+        graph(output, row.graph_id, row.graph_node_id, self.captured.get(row.graph_node_id, dictionary))?;
         write!(output, "}}}}")?;
         self.arrow_to(output, row, line)
     }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
 use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::{
     ApiDomain, CorrelationId, DeviceId, DeviceWork, MemoryEvent, NameId, RangeEvent, RangeEventKind, Record, StreamId,
@@ -14,6 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::packets::{Arrow, Note, Packets, Track, TrackOrigin};
 use super::wire::{Message, field};
+use crate::captured::{Captured, CapturedPlaces};
 use crate::correlations::Correlations;
 use crate::counters::CounterValue;
 use crate::names::{ReadableNames, demangled};
@@ -52,6 +54,7 @@ pub struct Events<'a, W> {
     session: &'a ProcessInfo,
     kernels: ReadableNames,
     calls: ReadableNames,
+    captured: CapturedPlaces,
     stream_tracks: FxHashMap<(DeviceId, StreamId), Tracks>,
     ranges: FxHashSet<(ThreadId, NameId)>,
     arrows_from: Correlations,
@@ -73,6 +76,7 @@ impl<'a, W: Write> Events<'a, W> {
             session,
             kernels: ReadableNames::new(demangled),
             calls: ReadableNames::new(|name| without_suffix(name).to_owned()),
+            captured: CapturedPlaces::default(),
             stream_tracks: FxHashMap::default(),
             ranges: FxHashSet::default(),
             arrows_from: Correlations::default(),
@@ -125,6 +129,11 @@ impl<'a, W: Write> Events<'a, W> {
         self.packets.slice(line, (self.prescan.base, self.prescan.end), ("gpuwhy", bottleneck), Arrow::None, &[])
     }
 
+    /// A node of a CUDA graph was captured or copied.
+    pub fn node(&mut self, event: &Event, dictionary: &Dictionary) {
+        self.captured.take(event, dictionary);
+    }
+
     /// Writes a record. Returns false if it has no track.
     pub fn record(&mut self, record: &Record, dictionary: &Dictionary) -> io::Result<bool> {
         match record {
@@ -147,16 +156,16 @@ impl<'a, W: Write> Events<'a, W> {
                     collectives::Note::Text(text) => Note::Text(name, text.as_str()),
                     collectives::Note::Number(number) => Note::Number(name, *number),
                 }));
-                self.operation(&row.into(), ("kernel", &name), &notes)?;
+                self.operation(&row.into(), ("kernel", &name), notes, dictionary)?;
             }
             Record::Copy(row) => {
-                self.transfer(&row.into(), ("copy", &kineto_names::copy(row)))?;
+                self.transfer(&row.into(), ("copy", &kineto_names::copy(row)), dictionary)?;
                 let rate = (row.bytes as f64 / row.end.since(row.start).max(1) as f64 * 1e3) as i64;
                 let copied = track(kind::COPIED, 0, row.device.0);
                 self.change(row.start, copied, rate)?;
                 self.change(row.end, copied, -rate)?;
             }
-            Record::Memset(row) => self.transfer(&row.into(), ("memset", &kineto_names::memset(row)))?,
+            Record::Memset(row) => self.transfer(&row.into(), ("memset", &kineto_names::memset(row)), dictionary)?,
             Record::Api(row) => {
                 let function = dictionary.api_function(row.function);
                 let name = function.map_or("?", |function| self.calls.get(function.name, dictionary)).to_owned();
@@ -218,12 +227,18 @@ impl<'a, W: Write> Events<'a, W> {
         Ok(self.order.late() + self.memory.late())
     }
 
-    fn transfer(&mut self, operation: &DeviceWork, name: (&str, &str)) -> io::Result<()> {
+    fn transfer(&mut self, operation: &DeviceWork, name: (&str, &str), dictionary: &Dictionary) -> io::Result<()> {
         let correlation = Note::Number("correlation", operation.correlation.0.into());
-        self.operation(operation, name, &[correlation, Note::Number("bytes", operation.bytes)])
+        self.operation(operation, name, vec![correlation, Note::Number("bytes", operation.bytes)], dictionary)
     }
 
-    fn operation(&mut self, operation: &DeviceWork, name: (&str, &str), notes: &[Note<'_>]) -> io::Result<()> {
+    fn operation(
+        &mut self,
+        operation: &DeviceWork,
+        name: (&str, &str),
+        notes: Vec<Note<'_>>,
+        dictionary: &Dictionary,
+    ) -> io::Result<()> {
         let &DeviceWork { device, stream, correlation, start, end, .. } = operation;
         let (number, is_new) = self.stream_tracks.entry((device, stream)).or_default().take(start, end);
         // Eight bits for the device leave sixteen for the number.
@@ -233,7 +248,13 @@ impl<'a, W: Write> Events<'a, W> {
         }
         let is_first = self.prescan.with_call.contains(correlation) && self.arrows_to.insert(correlation);
         let arrow = if is_first { Arrow::To(self.arrow(correlation)) } else { Arrow::None };
-        self.packets.slice(place, (start, end), name, arrow, notes)?;
+        let (node, mut notes) = (operation.graph_node_id, notes);
+        if node != 0 {
+            notes.push(Note::Number("graph node", node));
+        }
+        let captured = self.captured.get(node, dictionary);
+        notes.extend(captured.into_iter().flat_map(Captured::texts).map(|(name, text)| Note::Text(name, text)));
+        self.packets.slice(place, (start, end), name, arrow, &notes)?;
         if is_first {
             self.change(start, track(kind::WAITING, 0, 0), -1)?;
         }

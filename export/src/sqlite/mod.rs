@@ -7,6 +7,7 @@
 mod facts;
 mod gpu_metrics;
 mod insert;
+mod kinds;
 mod managed;
 mod rows;
 
@@ -55,6 +56,7 @@ pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) ->
             if let Event::Counters(event) = event {
                 metrics.event(event, scope.session.start).map_err(failed)?;
             }
+            inserts.node(event, scope.dictionary);
             let Event::Record(record) = event else { return Ok::<_, ExportError>(()) };
             match inserts.record(record, scope).map_err(failed)? {
                 Some(at) => {

@@ -4,16 +4,18 @@
 //! (demangled and short kernel names) have ids above a bound that no trace reaches.
 
 use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
 use gpuwhy_trace::record::{
-    ApiCall, ApiDomain, ContextId, Copy, CopyKind, CudaEvent, Kernel, MemoryEvent, MemoryKind, MemoryOperation, Memset,
-    NameId, Overhead, OverheadKind, Payload, RangeEvent, RangeEventKind, Record, Sync, SyncKind, ThreadId, Timestamp,
+    ApiCall, ApiDomain, ContextId, Copy, CudaEvent, Kernel, MemoryEvent, MemoryKind, MemoryOperation, Memset, NameId,
+    Overhead, Payload, RangeEvent, RangeEventKind, Record, Sync, ThreadId, Timestamp,
 };
 use rusqlite::{CachedStatement, Connection, Result, params};
 use rustc_hash::FxHashMap;
 
 use super::facts::{global_pid, global_tid};
 use super::insert::insert;
-use super::managed;
+use super::{kinds, managed};
+use crate::captured::{Captured, CapturedPlaces};
 use crate::names::{base, demangled};
 use crate::ranges::{ClosedRange, OpenRanges};
 use gpuwhy_import::{Passed, Scope};
@@ -47,11 +49,14 @@ pub struct Inserts<'c> {
     texts: FxHashMap<String, u32>,
     names: FxHashMap<NameId, (u32, u32)>,
     domains: FxHashMap<NameId, u32>,
+    captured: CapturedPlaces,
     ranges: OpenRanges,
 }
 
 /// Leading columns of all device operations.
 const OPERATION: &str = "start, end, deviceId, contextId, streamId, correlationId, globalPid";
+/// Trailing ones, which nsys does not have.
+const CAPTURED: &str = "capturedAt, module, parentModule, operators";
 
 impl<'c> Inserts<'c> {
     pub fn new(connection: &'c Connection) -> Result<Self> {
@@ -62,16 +67,20 @@ impl<'c> Inserts<'c> {
                 &format!(
                     "{OPERATION}, demangledName, shortName, mangledName, launchType, registersPerThread, gridX, gridY, \
                      gridZ, blockX, blockY, blockZ, staticSharedMemory, dynamicSharedMemory, localMemoryPerThread, \
-                     localMemoryTotal, gridId, sharedMemoryExecuted, graphNodeId, graphId, clusterX, clusterY, clusterZ"
+                     localMemoryTotal, gridId, sharedMemoryExecuted, graphNodeId, graphId, clusterX, clusterY, clusterZ, {CAPTURED}"
                 ),
             )?,
             copy: insert(
                 "CUPTI_ACTIVITY_KIND_MEMCPY",
                 &format!(
-                    "{OPERATION}, bytes, copyKind, srcKind, dstKind, srcDeviceId, dstDeviceId, graphNodeId, copyCount"
+                    "{OPERATION}, bytes, copyKind, srcKind, dstKind, srcDeviceId, dstDeviceId, graphNodeId, copyCount, \
+                     {CAPTURED}"
                 ),
             )?,
-            memset: insert("CUPTI_ACTIVITY_KIND_MEMSET", &format!("{OPERATION}, value, bytes, graphNodeId, memKind"))?,
+            memset: insert(
+                "CUPTI_ACTIVITY_KIND_MEMSET",
+                &format!("{OPERATION}, value, bytes, graphNodeId, memKind, {CAPTURED}"),
+            )?,
             call: insert(
                 "CUPTI_ACTIVITY_KIND_RUNTIME",
                 "start, end, eventClass, globalTid, correlationId, nameId, returnValue",
@@ -104,8 +113,14 @@ impl<'c> Inserts<'c> {
             texts: FxHashMap::default(),
             names: FxHashMap::default(),
             domains: FxHashMap::default(),
+            captured: CapturedPlaces::default(),
             ranges: OpenRanges::default(),
         })
+    }
+
+    /// A node of a CUDA graph was captured or copied.
+    pub fn node(&mut self, event: &Event, dictionary: &Dictionary) {
+        self.captured.take(event, dictionary);
     }
 
     /// Inserts a record. Returns its end, or `None` if nsys has no table for it.
@@ -194,6 +209,7 @@ impl<'c> Inserts<'c> {
                 ids
             }
         };
+        let [at, module, parent, operators] = self.captured(row.graph_node_id, scope.dictionary);
         let ([gx, gy, gz], [bx, by, bz], [cx, cy, cz]) = (config.grid, config.block, config.cluster);
         self.kernel.execute(params![
             row.start.since(origin) as i64,
@@ -226,6 +242,10 @@ impl<'c> Inserts<'c> {
             cx,
             cy,
             cz,
+            at,
+            module,
+            parent,
+            operators,
         ])?;
         Ok(())
     }
@@ -233,6 +253,7 @@ impl<'c> Inserts<'c> {
     fn copy(&mut self, row: &Copy, scope: &Scope<'_>) -> Result<()> {
         let since = |at: Timestamp| at.since(scope.session.start) as i64;
         let Copy { device, context, stream, correlation, .. } = row;
+        let [at, module, parent, operators] = self.captured(row.graph_node_id, scope.dictionary);
         self.copy.execute(params![
             since(row.start),
             since(row.end),
@@ -242,19 +263,24 @@ impl<'c> Inserts<'c> {
             correlation.0,
             global_pid(scope.session),
             row.bytes as i64,
-            copy_kind(row.kind),
-            memory_kind(row.source),
-            memory_kind(row.destination),
+            kinds::copy(row.kind),
+            kinds::memory(row.source),
+            kinds::memory(row.destination),
             row.peers[0].0,
             row.peers[1].0,
             node(row.graph_node_id),
             1,
+            at,
+            module,
+            parent,
+            operators,
         ])?;
         Ok(())
     }
 
     fn memset(&mut self, row: &Memset, scope: &Scope<'_>) -> Result<()> {
         let since = |at: Timestamp| at.since(scope.session.start) as i64;
+        let [at, module, parent, operators] = self.captured(row.graph_node_id, scope.dictionary);
         self.memset.execute(params![
             since(row.start),
             since(row.end),
@@ -266,7 +292,11 @@ impl<'c> Inserts<'c> {
             row.value,
             row.bytes as i64,
             node(row.graph_node_id),
-            memory_kind(row.memory),
+            kinds::memory(row.memory),
+            at,
+            module,
+            parent,
+            operators,
         ])?;
         Ok(())
     }
@@ -299,7 +329,7 @@ impl<'c> Inserts<'c> {
             row.stream.0,
             row.correlation.0,
             global_pid(scope.session),
-            sync_kind(row.kind),
+            kinds::sync(row.kind),
             row.event_id,
             row.event_sync_id as i64,
         ])?;
@@ -327,7 +357,7 @@ impl<'c> Inserts<'c> {
             1,
             global_tid(scope.session, row.thread),
             row.correlation.0,
-            overhead_kind(row.kind),
+            kinds::overhead(row.kind),
         ])?;
         Ok(())
     }
@@ -343,7 +373,7 @@ impl<'c> Inserts<'c> {
         let kind = match (row.kind, name) {
             (MemoryKind::Device, Some(_)) => DEVICE_STATIC,
             (MemoryKind::Managed, Some(_)) => MANAGED_STATIC,
-            (kind, _) => memory_kind(kind),
+            (kind, _) => kinds::memory(kind),
         };
         let of_pool = |value: u64| (row.pool != 0).then_some(value as i64);
         self.memory.execute(params![
@@ -412,6 +442,14 @@ impl<'c> Inserts<'c> {
         if (id.0 as usize) < dictionary.names().len() { id.0 } else { self.text("?") }
     }
 
+    /// Ids of the texts of [`CAPTURED`]; `None` where unknown.
+    fn captured(&mut self, node: u64, dictionary: &Dictionary) -> [Option<u32>; 4] {
+        let Self { captured, texts, .. } = self;
+        let Some(Captured { at, module, parent, operators }) = captured.get(node, dictionary) else { return [None; 4] };
+        [Some(at), module.as_ref(), parent.as_ref(), operators.as_ref()]
+            .map(|text| text.map(|text| numbered(texts, text)))
+    }
+
     /// Id of a text that is not a name in the trace.
     fn text(&mut self, text: &str) -> u32 {
         numbered(&mut self.texts, text)
@@ -433,52 +471,4 @@ fn numbered(texts: &mut FxHashMap<String, u32>, text: &str) -> u32 {
 
 fn node(id: u64) -> Option<i64> {
     (id != 0).then_some(id as i64)
-}
-
-const fn copy_kind(kind: CopyKind) -> u32 {
-    match kind {
-        CopyKind::Unknown => 0,
-        CopyKind::HostToDevice => 1,
-        CopyKind::DeviceToHost => 2,
-        CopyKind::DeviceToDevice => 8,
-        CopyKind::HostToHost => 9,
-        CopyKind::PeerToPeer => 10,
-    }
-}
-
-const fn memory_kind(kind: MemoryKind) -> u32 {
-    match kind {
-        MemoryKind::Pageable => 0,
-        MemoryKind::Pinned => 1,
-        MemoryKind::Device => 2,
-        MemoryKind::Array => 3,
-        MemoryKind::Managed => 4,
-        MemoryKind::Unknown => 7,
-    }
-}
-
-/// nsys's numbers, plus two for kinds that nsys lacks.
-const fn overhead_kind(kind: OverheadKind) -> u32 {
-    match kind {
-        OverheadKind::Unknown => 1,
-        OverheadKind::DriverCompiler => 2,
-        OverheadKind::BufferFlush => 3,
-        OverheadKind::Instrumentation => 4,
-        OverheadKind::Resource => 5,
-        OverheadKind::RuntimeModuleLoading => 6,
-        OverheadKind::LazyFunctionLoading => 7,
-        OverheadKind::CommandBufferFull => 8,
-        OverheadKind::ActivityBufferRequest => 9,
-        OverheadKind::UnifiedMemoryInit => 10,
-    }
-}
-
-const fn sync_kind(kind: SyncKind) -> u32 {
-    match kind {
-        SyncKind::Unknown => 0,
-        SyncKind::Event => 1,
-        SyncKind::StreamWaitEvent => 2,
-        SyncKind::Stream => 3,
-        SyncKind::Context => 4,
-    }
 }

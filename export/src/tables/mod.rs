@@ -22,6 +22,7 @@ use profiler_core::collective::Collective;
 use rustc_hash::FxHashMap;
 
 use crate::attributed::attributed_with_steps;
+use crate::captured::CapturedPlaces;
 use crate::correlations::Correlations;
 use crate::counters::CounterValues;
 use crate::error::ExportError;
@@ -283,10 +284,12 @@ fn records_of(
     let mut calls = ReadableNames::new(|name| without_suffix(name).to_owned());
     let mut stacks = records::Stacks::default();
     let mut counters = CounterValues::default();
+    let mut captured = CapturedPlaces::default();
     let mut last = Timestamp::ZERO;
     let mut collectives =
         (sink.wants(Table::Collectives) || sink.wants(Table::Communicators)).then(CollectiveRows::default);
     let passed = trace.pass(progress, |event, scope| {
+        captured.take(event, scope.dictionary);
         if let Some(collectives) = &mut collectives {
             collectives.take(event, scope.dictionary).try_for_each(|row| collective(&row, sink))?;
         }
@@ -316,10 +319,11 @@ fn records_of(
             Record::Kernel(row) => {
                 let config = dictionary.launch_config(row.config);
                 let name = kernels.entry(config.name).or_insert_with(|| KernelName::of(dictionary.name(config.name)));
-                records::kernel(row, &config, name, dictionary, &mut cells);
+                let captured = captured.get(row.graph_node_id, dictionary);
+                records::kernel(row, &config, name, captured, dictionary, &mut cells);
             }
-            Record::Copy(row) => records::copy(row, &mut cells),
-            Record::Memset(row) => records::memset(row, &mut cells),
+            Record::Copy(row) => records::copy(row, captured.get(row.graph_node_id, dictionary), &mut cells),
+            Record::Memset(row) => records::memset(row, captured.get(row.graph_node_id, dictionary), &mut cells),
             Record::Memory(row) => records::memory(row, dictionary, &mut cells),
             Record::Managed(row) => records::managed(row, &mut cells),
             Record::Api(row) => {

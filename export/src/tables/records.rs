@@ -12,6 +12,7 @@ use profiler_core::attribution::is_communication;
 use rustc_hash::FxHashMap;
 
 use super::cell::{Cell, Column, ColumnType};
+use crate::captured::Captured;
 use crate::counters::CounterValue;
 use crate::names::demangled;
 use crate::{enum_names, kineto_names};
@@ -41,7 +42,7 @@ pub(super) use table;
 
 table! {
     /// `name` is the name of `config`.
-    KERNELS, kernel(row: &Kernel, config: &LaunchConfig, name: &'a KernelName, dictionary: &'a Dictionary) {
+    KERNELS, kernel(row: &Kernel, config: &LaunchConfig, name: &'a KernelName, captured: Option<&'a Captured>, dictionary: &'a Dictionary) {
         "start_ns" Integer "begin on the device" = row.start.nanos();
         "end_ns" Integer "end on the device" = row.end.nanos();
         "duration_ns" Integer "end_ns - start_ns" = row.end.since(row.start);
@@ -70,11 +71,18 @@ table! {
             = u32::from(config.launch_type);
         "graph" Integer "executable CUDA graph; empty without" = some(row.graph_id);
         "graph_node" Integer "node of the graph; empty without" = some(row.graph_node_id);
+        "captured_at" Text "file:line in function that captured the node; empty when unknown"
+            = captured.map(|captured| captured.at.as_str());
+        "module" Text "class of the module in whose forward it was captured"
+            = captured.and_then(|captured| captured.module.as_deref());
+        "parent" Text "class of the module that called it" = captured.and_then(|captured| captured.parent.as_deref());
+        "operators" Text "of compiled code, fused into the node"
+            = captured.and_then(|captured| captured.operators.as_deref());
     }
 }
 
 table! {
-    COPIES, copy(row: &Copy) {
+    COPIES, copy(row: &Copy, captured: Option<&'a Captured>) {
         "start_ns" Integer "begin on the device" = row.start.nanos();
         "end_ns" Integer "end on the device" = row.end.nanos();
         "duration_ns" Integer "end_ns - start_ns" = row.end.since(row.start);
@@ -92,11 +100,18 @@ table! {
         "destination_device" Integer "of a peer copy; else the device" = row.peers[1].0;
         "graph" Integer "executable CUDA graph; empty without" = some(row.graph_id);
         "graph_node" Integer "node of the graph; empty without" = some(row.graph_node_id);
+        "captured_at" Text "file:line in function that captured the node; empty when unknown"
+            = captured.map(|captured| captured.at.as_str());
+        "module" Text "class of the module in whose forward it was captured"
+            = captured.and_then(|captured| captured.module.as_deref());
+        "parent" Text "class of the module that called it" = captured.and_then(|captured| captured.parent.as_deref());
+        "operators" Text "of compiled code, fused into the node"
+            = captured.and_then(|captured| captured.operators.as_deref());
     }
 }
 
 table! {
-    MEMSETS, memset(row: &Memset) {
+    MEMSETS, memset(row: &Memset, captured: Option<&'a Captured>) {
         "start_ns" Integer "begin on the device" = row.start.nanos();
         "end_ns" Integer "end on the device" = row.end.nanos();
         "duration_ns" Integer "end_ns - start_ns" = row.end.since(row.start);
@@ -110,6 +125,13 @@ table! {
         "bytes" Integer "written" = row.bytes;
         "graph" Integer "executable CUDA graph; empty without" = some(row.graph_id);
         "graph_node" Integer "node of the graph; empty without" = some(row.graph_node_id);
+        "captured_at" Text "file:line in function that captured the node; empty when unknown"
+            = captured.map(|captured| captured.at.as_str());
+        "module" Text "class of the module in whose forward it was captured"
+            = captured.and_then(|captured| captured.module.as_deref());
+        "parent" Text "class of the module that called it" = captured.and_then(|captured| captured.parent.as_deref());
+        "operators" Text "of compiled code, fused into the node"
+            = captured.and_then(|captured| captured.operators.as_deref());
     }
 }
 
