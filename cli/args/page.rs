@@ -102,6 +102,6 @@ impl PageArgs {
         };
         let Self { title, max_size: max_bytes, redact, sources, .. } = self;
         let (title, max_bytes, redact, sources) = (title.clone(), *max_bytes, *redact, *sources);
-        Options { title, capture, max_bytes, detail, redact, sources }
+        Options { title, capture, max_bytes, detail, redact, sources, ..Options::default() }
     }
 }

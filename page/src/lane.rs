@@ -7,9 +7,12 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::ThreadId;
 use serde::Serialize;
 
 use crate::block::{BlockId, Blocks, planes, zigzag};
+use crate::html::shown;
 
 /// Maximum number of events of a chunk: a browser decodes it within a frame or two.
 pub(crate) const CHUNK: usize = 16_384;
@@ -60,6 +63,12 @@ pub(crate) struct Lane {
     pub(crate) embedded: u64,
     /// Number of events that had no room.
     pub(crate) refused: u64,
+    /// Number of events that are nodes of CUDA graphs, if such nodes have origins.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) nodes: u64,
+    /// Depth of nested ranges.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) levels: u64,
     /// True if the newest event continues with the next one, which belongs into the same chunk.
     #[serde(skip)]
     pub(crate) continues: bool,
@@ -68,6 +77,11 @@ pub(crate) struct Lane {
     pub(crate) split: u64,
     #[serde(skip)]
     pending: Vec<LaneEvent>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Selection of the events in a page.
@@ -97,6 +111,14 @@ impl Lane {
     pub(crate) fn named(mut self, label: String) -> Self {
         self.label = label;
         self
+    }
+
+    /// Names a row of a thread after it. A trace may have the name only after the first events.
+    pub(crate) fn name_thread(&mut self, dictionary: &Dictionary) {
+        let is_thread = matches!(self.kind, "thread" | "samples") || self.kind == "ranges" && self.id != 0;
+        let Some(id) = u32::try_from(self.id).ok().filter(|_| is_thread) else { return };
+        let name = dictionary.thread_name(ThreadId(id)).map(|name| format!("{} ({id})", shown(name)));
+        self.label = name.unwrap_or_else(|| format!("thread {id}"));
     }
 
     /// Adds an event; a full chunk is written to `blocks`.

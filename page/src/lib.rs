@@ -16,6 +16,7 @@ mod counter_lanes;
 mod curves;
 mod device;
 mod error;
+mod graph_nodes;
 mod html;
 mod lane;
 mod lost;
@@ -34,6 +35,7 @@ mod sources;
 mod sums;
 
 use std::io::{self, Write};
+use std::mem;
 
 use gpuwhy_import::{Progress, TraceFile};
 use gpuwhy_report::diff::Diff;
@@ -61,7 +63,11 @@ pub fn write_report(
     progress: &mut Progress<'_>,
 ) -> Result<PageResult, PageError> {
     let mut prescan = Prescan::new(options.redact);
-    let report = trace.observe(options.capture, &mut prescan, progress)?;
+    let mut report = trace.observe(options.capture, &mut prescan, progress)?;
+    // Gains are those of the recorded command, which a page with placeholders does not have.
+    let shown = mem::replace(&mut report.process, trace.session().clone());
+    report.apply_measured(&options.measured);
+    report.process = shown;
     let plan = Plan::new(&report, &prescan, options);
     let title = options.title.clone().unwrap_or_else(|| format!("gpuwhy: {}", report.process.command.join(" ")));
     // With placeholders, the report does not name the actual files.
@@ -76,7 +82,7 @@ pub fn write_report(
         recorder.finish()?;
     let replay = plan.replay.write(&replayed, plan.origin, &mut blocks)?;
 
-    left_out.extend(over_budget(&lanes));
+    left_out.extend(over_budget(&lanes, plan.kept.most_bytes));
     left_out.extend(lost.sentences());
     let events = lanes.iter().map(|lane| lane.embedded).sum();
     let mut timeline = Timeline::new(&plan, &report, lanes, steps, (lost, uncorrected_ns));
@@ -133,11 +139,12 @@ pub fn write_ranks(
 }
 
 /// Sentence about selected events that had no room.
-fn over_budget(lanes: &[lane::Lane]) -> Option<String> {
+fn over_budget(lanes: &[lane::Lane], most_bytes: u64) -> Option<String> {
     let lost: u64 = lanes.iter().map(|lane| lane.refused).sum();
     (lost > 0).then(|| {
         format!(
-            "{lost} events had no room in the page; sums have them. For all of them, write a larger one: --max-size."
+            "{lost} events had no room in the page; sums have them. For more of them, write a larger one: --max-size {}.",
+            plan::twice(most_bytes)
         )
     })
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use gpuwhy_report::run::Report;
+use gpuwhy_report::run::{CallLineRow, DeviceReport, Report};
 use gpuwhy_report::words;
+use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::counters::roofs::{Limit, Roof};
 use profiler_core::steps::LoggedStep;
-use profiler_core::whatif::ScenarioKind;
+use profiler_core::whatif::{BestCase, ScenarioKind};
 use serde::Serialize;
 
 use crate::counter_lanes::CounterLane;
@@ -19,6 +20,9 @@ use crate::options::PAGE_VERSION;
 use crate::plan::Plan;
 use crate::replay::Replay;
 use crate::sources::Excerpt;
+
+/// Maximum number of modules, and of threads, with work of CUDA graphs.
+const PARTS: usize = 1_024;
 
 /// See the [module](self).
 #[derive(Serialize)]
@@ -32,10 +36,21 @@ pub(crate) struct Manifest<'a> {
     left_out: Vec<String>,
     leaves: Vec<LeafWords>,
     causes: Vec<CauseWords>,
+    /// Names and words of what a launching thread may do.
+    activities: Vec<(&'static str, &'static str)>,
     /// Names and words of compute limits, and of kernel rooflines.
     limits: Vec<(&'static str, &'static str)>,
     roofs: Vec<(&'static str, &'static str)>,
     timeline: Option<Timeline>,
+    /// Best cases worth showing, the largest first.
+    gains: Vec<Gain>,
+    /// Text of each line of the report's `host`, and what it does; of its `calls`; and of its `kernel_lines`.
+    lines: Vec<(String, &'static str)>,
+    call_lines: Vec<String>,
+    launch_lines: Vec<String>,
+    /// What captured work of CUDA graphs, with the number of operations and their nanoseconds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    graph_work: Vec<(String, u64, u64)>,
     pub(crate) sources: Vec<Excerpt>,
 }
 
@@ -61,6 +76,17 @@ struct CauseWords {
     mark: &'static str,
     /// The scenario without this cost.
     without: Option<&'static str>,
+}
+
+/// A best case in the words of the text report.
+#[derive(Serialize)]
+struct Gain {
+    device: u32,
+    kind: &'static str,
+    /// To follow "if".
+    condition: &'static str,
+    step_ns: u64,
+    words: String,
 }
 
 #[derive(Serialize)]
@@ -161,10 +187,47 @@ impl<'a> Manifest<'a> {
                     without: ScenarioKind::without(cause).map(ScenarioKind::name),
                 })
                 .collect(),
+            activities: HostCause::ALL.into_iter().map(|cause| (cause.name(), words::activity(cause))).collect(),
             limits: Limit::ALL.into_iter().map(|limit| (limit.name(), words::limit(limit))).collect(),
             roofs: Roof::ALL.into_iter().map(|roof| (roof.name(), words::roof(roof))).collect(),
             timeline,
+            gains: gains(report),
+            lines: report
+                .host
+                .iter()
+                .flat_map(|host| &host.lines)
+                .map(|line| (line.place(), words::activity(line.cause)))
+                .collect(),
+            call_lines: report.host.iter().flat_map(|host| &host.calls).map(CallLineRow::place).collect(),
+            launch_lines: report
+                .kernel_lines
+                .iter()
+                .flat_map(|lines| &lines.lines)
+                .map(|line| line.place.text())
+                .collect(),
+            graph_work: report
+                .graph_origins
+                .iter()
+                .flat_map(|origins| origins.parts(PARTS))
+                .map(|(work, _, name)| (name, work.count, work.total_ns))
+                .collect(),
             sources: Vec::new(),
         }
     }
+}
+
+fn gains(report: &Report) -> Vec<Gain> {
+    let of = |device: &DeviceReport| {
+        let shown = device.what_if.iter().flat_map(words::worth_showing);
+        let id = device.device.id.0;
+        let gain = move |best_case: &BestCase| Gain {
+            device: id,
+            kind: best_case.kind.name(),
+            condition: words::condition(best_case.kind),
+            step_ns: best_case.step_ns,
+            words: words::faster(best_case.speedup, best_case.interval),
+        };
+        shown.map(gain).collect::<Vec<_>>()
+    };
+    report.devices.iter().flat_map(of).collect()
 }

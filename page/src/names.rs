@@ -1,16 +1,17 @@
-//! Entries that events refer to: names, launch configurations, stacks. Each is in the page once, numbered in
-//! order of use.
+//! Entries that events refer to: names, launch configurations, stacks, origins of nodes. Each is in the page once,
+//! numbered in order of use.
 
-use gpuwhy_report::words;
+use gpuwhy_report::run::{GraphThreadRow, LaunchSite};
 use gpuwhy_trace::demangle::without_parameters;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{ApiFunctionId, LaunchConfigId, NameId, StackId};
 use profiler_core::attribution::api::{ApiClass, without_suffix};
 use profiler_core::attribution::leaf::WorkKind;
-use profiler_core::attribution::{LineId, Subject, is_communication};
+use profiler_core::attribution::{GraphWork, LaunchPlace, LineId, Subject, is_communication};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use crate::graph_nodes::NodeOrigin;
 use crate::html::shown;
 
 /// Maximum number of names, configurations and stacks in a page; events with further ones use the first
@@ -56,6 +57,9 @@ pub(crate) struct PageNames {
     stacks: Vec<[u32; 4]>,
     /// Kind of subject, and its name.
     subjects: Vec<(&'static str, u32)>,
+    /// What captured nodes of CUDA graphs; none without work of such nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    origins: Vec<Origin>,
     #[serde(skip)]
     known: FxHashMap<NameKey, u32>,
     #[serde(skip)]
@@ -64,7 +68,28 @@ pub(crate) struct PageNames {
     known_stacks: FxHashMap<StackId, u32>,
     #[serde(skip)]
     known_subjects: FxHashMap<Subject, u32>,
+    #[serde(skip)]
+    known_origins: FxHashMap<NodeOrigin, u32>,
 }
+
+/// What captured a node of a CUDA graph.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Origin {
+    /// Name of the line or, without one, of the thread.
+    at: u32,
+    /// Name of the module (0: outside modules), and names of the operators.
+    module: u32,
+    operators: u32,
+    /// Name of adjacent operations with this origin.
+    label: u32,
+    stack: u32,
+    /// Its operations of the whole run, and their time in nanoseconds.
+    count: u64,
+    total_ns: u64,
+}
+
+/// Entry of nodes that were not reported; entry 0 is that of other work.
+const UNKNOWN: u32 = 1;
 
 impl PageNames {
     pub(crate) fn new() -> Self {
@@ -73,10 +98,12 @@ impl PageNames {
             configs: vec![[0; 10]],
             stacks: vec![[0; 4]],
             subjects: vec![("none", 0)],
+            origins: Vec::new(),
             known: FxHashMap::default(),
             known_configs: FxHashMap::default(),
             known_stacks: FxHashMap::default(),
             known_subjects: FxHashMap::default(),
+            known_origins: FxHashMap::default(),
         }
     }
 
@@ -177,7 +204,7 @@ impl PageNames {
         caller
     }
 
-    /// Subject of idle time, in the words of the report's gaps.
+    /// Subject of idle time, named as in the report's gaps.
     pub(crate) fn subject(&mut self, subject: Subject, dictionary: &Dictionary) -> u32 {
         // The lines of one cause share one row of the report; the stack distinguishes them.
         let subject = if let Subject::Host(cause, _) = subject { Subject::Host(cause, LineId::NONE) } else { subject };
@@ -203,11 +230,62 @@ impl PageNames {
                 };
                 ("event", self.text(kind, &format!("{}{place}", producer.work.name())))
             }
-            Subject::Host(cause, _) => ("host", self.text(NameKind::Code, words::activity(cause))),
+            Subject::Host(cause, _) => ("host", self.text(NameKind::Code, cause.name())),
         };
         let entry = self.subjects.len() as u32;
         self.subjects.push((kind, name));
         self.known_subjects.insert(subject, entry);
         entry
+    }
+
+    /// What captured a node: its stack or, without one, its thread; `None` if the node is unknown. The place follows
+    /// from the names `of_trace`, the words from those of the page.
+    pub(crate) fn origin(
+        &mut self,
+        captured: Option<NodeOrigin>,
+        of_trace: &Dictionary,
+        dictionary: &Dictionary,
+    ) -> u32 {
+        if self.origins.is_empty() {
+            let unknown = self.text(NameKind::Code, "origin unknown");
+            self.origins = vec![Origin::default(), Origin { at: unknown, label: unknown, ..Origin::default() }];
+        }
+        let Some(captured) = captured else { return UNKNOWN };
+        let NodeOrigin { stack, thread } = captured;
+        if let Some(&known) = self.known_origins.get(&captured) {
+            return known;
+        }
+        if self.origins.len() >= LIMIT {
+            return UNKNOWN;
+        }
+        let mut text = |text: &str| self.text(NameKind::Code, text);
+        let origin = if let Some(place) = LaunchPlace::of(stack, of_trace) {
+            let site = LaunchSite::of(&place, dictionary);
+            let operators = site.operators().or_else(|| site.operator.clone());
+            Origin {
+                at: text(&site.text()),
+                module: site.module_path().map_or(0, |module| text(&module)),
+                operators: operators.map_or(0, |operators| text(&operators)),
+                label: text(&site.captured_in()),
+                stack: self.stack(stack, dictionary),
+                ..Origin::default()
+            }
+        } else {
+            let name = dictionary.thread_name(thread).map(str::to_owned);
+            let of_thread = GraphThreadRow { thread: thread.0, name, work: GraphWork::default() }.text();
+            Origin { at: text(&format!("{of_thread}, without a line")), label: text(&of_thread), ..Origin::default() }
+        };
+        let entry = self.origins.len() as u32;
+        self.origins.push(origin);
+        self.known_origins.insert(captured, entry);
+        entry
+    }
+
+    /// Counts an operation with this origin.
+    pub(crate) fn captured(&mut self, origin: u32, nanos: u64) {
+        if let Some(of) = self.origins.get_mut(origin as usize) {
+            of.count += 1;
+            of.total_ns += nanos;
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Contents of a page, and the result of writing it.
 
+use gpuwhy_report::history::Measured;
+
 /// Version of the data within a page; the embedded script reads this one.
 pub const PAGE_VERSION: u32 = 2;
 /// Default limit for the bytes of single events: those of 10 million records.
@@ -22,11 +24,21 @@ pub struct Options {
     /// True to include three lines of source code before and after each of at most 32 lines that the report
     /// names. They are read from the named files, if these exist here and are older than the run.
     pub sources: bool,
+    /// Gains of remedies that `gpuwhy try` measured; those of the traced program take the place of estimates.
+    pub measured: Vec<Measured>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { title: None, capture: None, max_bytes: MAX_BYTES, detail: Detail::Auto, redact: false, sources: false }
+        Self {
+            title: None,
+            capture: None,
+            max_bytes: MAX_BYTES,
+            detail: Detail::Auto,
+            redact: false,
+            sources: false,
+            measured: Vec::new(),
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use gpuwhy_report::run::Report;
-use gpuwhy_report::text_format::{bytes, duration};
+use gpuwhy_report::text_format::duration;
 use gpuwhy_trace::dictionary::Dictionary;
 
 use crate::lane::KeptEvents;
@@ -44,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) marked: Option<Arc<Dictionary>>,
     /// Number of records that become events.
     pub(crate) records: u64,
+    /// True if nodes of CUDA graphs have origins.
+    pub(crate) has_origins: bool,
     /// Omitted data, and how to get it.
     pub(crate) left_out: Vec<String>,
 }
@@ -86,7 +88,7 @@ impl Plan {
                 duration(window),
                 windows.len(),
                 events,
-                bytes(needed).replace(' ', ""),
+                twice(needed),
             ));
         }
         Self {
@@ -98,6 +100,7 @@ impl Plan {
             replay: ReplayPlan::new(report),
             marked: prescan.marked().cloned(),
             records: events,
+            has_origins: report.graph_origins.is_some(),
             left_out,
         }
     }
@@ -117,8 +120,8 @@ fn chosen(report: &Report, prescan: &Prescan, origin: u64, last: u64) -> Vec<(u6
         windows.extend(typical.chain(slowest).map(|row| (row.start.nanos(), row.end.nanos())));
         windows.extend(rows.iter().map(|row| (row.start.nanos(), row.end.nanos())).min());
     }
-    let gaps = prescan.gaps().iter().chain(prescan.idle(report.bottleneck.cause));
-    windows.extend(gaps.map(|&(from, to)| (from.saturating_sub(AROUND), to.saturating_add(AROUND))));
+    let gaps = prescan.gaps(report.captures.shown, report.bottleneck.cause);
+    windows.extend(gaps.map(|(from, to)| (from.saturating_sub(AROUND), to.saturating_add(AROUND))));
     let clipped = windows.into_iter().map(|(from, to)| (from.max(origin) - origin, to.clamp(origin, last) - origin));
     joined(clipped.filter(|(from, to)| from < to).collect())
 }
@@ -131,6 +134,11 @@ fn filled(mut windows: Vec<(u64, u64)>, most: u64, window: u64) -> Vec<(u64, u64
         windows.push(((window / 2).saturating_sub(half), (window / 2 + half).min(window)));
     }
     joined(windows)
+}
+
+/// Argument of `--max-size` for twice as many bytes: events of short runs take more than the estimate.
+pub(crate) fn twice(bytes: u64) -> String {
+    format!("{}M", bytes.saturating_mul(2).div_ceil(1_000_000).max(1))
 }
 
 /// Sorts windows by time, and merges adjacent ones.

@@ -20,9 +20,16 @@ const GAPS: usize = 10;
 const CAPTURES: usize = 1 << 16;
 
 /// Capture that receives the records of a trace.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Selected {
     number: u32,
+}
+
+impl Default for Selected {
+    /// As in [`Captures`]: records before the first mark are of capture 1.
+    fn default() -> Self {
+        Self { number: 1 }
+    }
 }
 
 impl Selected {
@@ -53,12 +60,9 @@ pub(crate) struct Extent {
 #[derive(Debug, Default)]
 pub(crate) struct Prescan {
     selected: Selected,
+    /// By the number of the capture, as the next.
     extents: BTreeMap<u32, Extent>,
-    gaps: Longest,
-    /// Idle time by its cause.
-    idle: BTreeMap<Cause, Longest>,
-    /// First start and last end of device time.
-    device_time: Option<(u64, u64)>,
+    times: BTreeMap<u32, DeviceTimes>,
     /// Texts to replace by placeholders, if requested.
     secrets: Option<RangeTexts>,
     /// All names, with placeholders.
@@ -88,7 +92,9 @@ impl Prescan {
             }),
         };
         // Records with impossible times, as in a damaged trace, are not part of the observed time.
-        let (begin, end) = self.device_time.unwrap_or((0, u64::MAX));
+        let within = self.times_of(shown).filter_map(|times| times.within);
+        let within = within.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let (begin, end) = within.unwrap_or((0, u64::MAX));
         extent.map(|extent| Extent {
             first: extent.first.max(end.saturating_sub(observed_ns)).min(end),
             last: extent.last.min(begin.saturating_add(observed_ns)).max(begin),
@@ -96,14 +102,43 @@ impl Prescan {
         })
     }
 
-    /// The longest gaps, nanoseconds since the Unix epoch.
-    pub(crate) fn gaps(&self) -> &[(u64, u64)] {
-        &self.gaps.0
+    /// The longest gaps of the capture `shown`, or of the run, and the longest idle intervals of one cause,
+    /// nanoseconds since the Unix epoch.
+    pub(crate) fn gaps(&self, shown: Option<u32>, cause: Cause) -> impl Iterator<Item = (u64, u64)> {
+        self.times_of(shown).flat_map(move |times| {
+            let of_cause = times.idle.get(&cause).into_iter().flat_map(|longest| longest.0.iter().copied());
+            times.gaps.0.iter().copied().chain(of_cause)
+        })
     }
 
-    /// The longest idle intervals of one cause, nanoseconds since the Unix epoch.
-    pub(crate) fn idle(&self, cause: Cause) -> &[(u64, u64)] {
-        self.idle.get(&cause).map_or(&[], |longest| &longest.0)
+    fn times_of(&self, shown: Option<u32>) -> impl Iterator<Item = &DeviceTimes> {
+        self.times.iter().filter(move |&(&number, _)| shown.is_none_or(|shown| shown == number)).map(|(_, times)| times)
+    }
+}
+
+/// Device time of one capture.
+#[derive(Debug, Default)]
+struct DeviceTimes {
+    /// First start and last end, nanoseconds since the Unix epoch.
+    within: Option<(u64, u64)>,
+    gaps: Longest,
+    /// Idle time by its cause.
+    idle: BTreeMap<Cause, Longest>,
+}
+
+impl DeviceTimes {
+    fn take(&mut self, segment: Segment) {
+        match segment {
+            Segment::Time(time) => {
+                let (from, to) = self.within.get_or_insert((time.from.nanos(), time.to.nanos()));
+                (*from, *to) = ((*from).min(time.from.nanos()), (*to).max(time.to.nanos()));
+                if !time.leaf.is_busy() {
+                    self.idle.entry(time.leaf.cause()).or_default().take(time.from.nanos(), time.to.nanos());
+                }
+            }
+            Segment::Gap(gap) => self.gaps.take(gap.from.nanos(), gap.to.nanos()),
+            Segment::Moved { .. } => {}
+        }
     }
 }
 
@@ -154,17 +189,11 @@ impl Observer for Prescan {
     }
 
     fn taken(&mut self, captures: &mut Captures, _: &Dictionary, _: bool) {
-        for segment in captures.take_segments().into_iter().flat_map(|(_, segments)| segments) {
-            if let Segment::Time(time) = segment {
-                let (from, to) = self.device_time.get_or_insert((time.from.nanos(), time.to.nanos()));
-                (*from, *to) = ((*from).min(time.from.nanos()), (*to).max(time.to.nanos()));
-                if !time.leaf.is_busy() {
-                    let idle = self.idle.entry(time.leaf.cause()).or_default();
-                    idle.take(time.from.nanos(), time.to.nanos());
-                }
+        for (number, _, segments) in captures.take_segments() {
+            if self.times.len() < CAPTURES || self.times.contains_key(&number) {
+                let times = self.times.entry(number).or_default();
+                segments.into_iter().for_each(|segment| times.take(segment));
             }
-            let Segment::Gap(gap) = segment else { continue };
-            self.gaps.take(gap.from.nanos(), gap.to.nanos());
         }
     }
     fn words(&mut self, session: &ProcessInfo, dictionary: &Dictionary) -> Option<(ProcessInfo, Arc<Dictionary>)> {

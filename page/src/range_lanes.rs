@@ -95,10 +95,10 @@ impl RangeLanes {
             return Ok(());
         }
         let lane = self.lanes.entry(thread).or_insert_with(|| {
-            let by_number = thread == BY_NUMBER;
-            let label = if by_number { "ranges".to_owned() } else { format!("ranges of thread {thread}") };
-            Lane::new("ranges", None, if by_number { 0 } else { thread }, &["name", "level"]).named(label)
+            let id = if thread == BY_NUMBER { 0 } else { thread };
+            Lane::new("ranges", None, id, &["name", "level"]).named("ranges".to_owned())
         });
+        lane.levels = lane.levels.max(level as u64 + 1);
         let name = with.names.name(NameKind::Range, message, with.dictionary);
         let event = LaneEvent { begin, duration: end.saturating_sub(begin), ..LaneEvent::default() };
         lane.push(event.with([name.into(), level as u64]), with.kept, with.blocks)
@@ -119,7 +119,10 @@ impl RangeLanes {
         for (_, (begin, message)) in started {
             self.ended(BY_NUMBER, (begin, latest), message, 0, with)?;
         }
-        self.lanes.values_mut().try_for_each(|lane| lane.flush(with.kept, with.blocks))
+        self.lanes.values_mut().try_for_each(|lane| {
+            lane.name_thread(with.dictionary);
+            lane.flush(with.kept, with.blocks)
+        })
     }
 
     pub(crate) fn into_lanes(self) -> impl Iterator<Item = Lane> {

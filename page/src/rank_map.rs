@@ -113,7 +113,7 @@ impl Observer for RankTime {
     }
 
     fn taken(&mut self, captures: &mut Captures, _: &Dictionary, _: bool) {
-        for (device, segments) in captures.take_segments() {
+        for (_, device, segments) in captures.take_segments() {
             for segment in segments {
                 let (leaf, from, to, was) = match segment {
                     Segment::Time(time) => (time.leaf, time.from.nanos(), time.to.nanos(), None),

@@ -17,6 +17,7 @@ use crate::block::Blocks;
 use crate::counter_lanes::{CounterLane, CounterLanes};
 use crate::curves::{Curve, Curves};
 use crate::device::{Context, DeviceLane};
+use crate::graph_nodes::GraphNodes;
 use crate::lane::{Lane, LaneEvent};
 use crate::lost::Lost;
 use crate::names::{NameKind, PageNames};
@@ -30,8 +31,11 @@ const LANES: usize = 64;
 /// Maximum number of steps per device and series.
 const STEPS: usize = 1 << 17;
 
-/// Columns of work on a stream: the name, bytes of a copy or the launch configuration, the launching call.
+/// Columns of work on a stream: the name, bytes of a copy or the launch configuration, the launching call; if nodes of
+/// CUDA graphs have origins, also the origin.
 const WORK: &[&str] = &["name", "detail", "correlation"];
+const WORK_OF_GRAPHS: &[&str] = &["name", "detail", "correlation", "origin"];
+const ORIGIN: usize = 3;
 
 /// See the [module](self).
 pub(crate) struct Recorder<'a> {
@@ -42,6 +46,7 @@ pub(crate) struct Recorder<'a> {
     devices: BTreeMap<u32, DeviceLane>,
     lanes: BTreeMap<LanePosition, (Lane, Option<IntervalSums>)>,
     ranges: RangeLanes,
+    graph_nodes: GraphNodes,
     steps: BTreeMap<u32, Vec<LoggedStep>>,
     replayed: Vec<ReplayedOperation>,
     counters: CounterLanes,
@@ -81,6 +86,7 @@ impl<'a> Recorder<'a> {
             devices: BTreeMap::new(),
             lanes: BTreeMap::new(),
             ranges: RangeLanes::default(),
+            graph_nodes: GraphNodes::default(),
             steps: BTreeMap::new(),
             replayed: Vec::new(),
             counters: CounterLanes::new(plan.origin, plan.window),
@@ -125,7 +131,8 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    fn record(&mut self, record: &Record, dictionary: &Dictionary) -> io::Result<()> {
+    fn record(&mut self, record: &Record, of_trace: &Dictionary) -> io::Result<()> {
+        let dictionary = self.plan.names(of_trace);
         if let Record::Memory(event) = record {
             self.curves.memory(event);
         }
@@ -150,21 +157,19 @@ impl<'a> Recorder<'a> {
                 self.curves.began(kernel.device, start, kernel.correlation);
                 let (name, kind, config) = self.names.config(kernel.config, dictionary);
                 let event = event.with([name.into(), config.into(), kernel.correlation.0.into()]);
-                self.push(LanePosition::Stream(kernel.device.0, kernel.stream.0), kind, event, dictionary)
+                self.work((kernel.device.0, kernel.stream.0), kernel.graph_node_id, kind, event, of_trace)
             }
             Record::Copy(copy) => {
                 self.curves.began(copy.device, start, copy.correlation);
                 let name = self.names.text(NameKind::Copy, &copy_name(copy));
                 let event = event.with([name.into(), copy.bytes, copy.correlation.0.into()]);
-                let place = LanePosition::Stream(copy.device.0, copy.stream.0);
-                self.push(place, NameKind::Copy, event, dictionary)
+                self.work((copy.device.0, copy.stream.0), copy.graph_node_id, NameKind::Copy, event, of_trace)
             }
             Record::Memset(memset) => {
                 self.curves.began(memset.device, start, memset.correlation);
                 let name = self.names.text(NameKind::Memset, "memset");
                 let event = event.with([name.into(), memset.bytes, memset.correlation.0.into()]);
-                let place = LanePosition::Stream(memset.device.0, memset.stream.0);
-                self.push(place, NameKind::Memset, event, dictionary)
+                self.work((memset.device.0, memset.stream.0), memset.graph_node_id, NameKind::Memset, event, of_trace)
             }
             Record::Api(call) => {
                 let (name, kind) = self.names.function(call.function, dictionary);
@@ -172,12 +177,12 @@ impl<'a> Recorder<'a> {
                     self.curves.launched(call);
                 }
                 let event = event.with([name.into(), call.return_value.into(), call.correlation.0.into()]);
-                self.push(LanePosition::Thread(call.thread.0), kind, event, dictionary)
+                self.push(LanePosition::Thread(call.thread.0), kind, event)
             }
             Record::Sample(sample) => {
                 let stack = self.names.stack(sample.stack, dictionary);
                 let event = event.with([stack.into(), sample.on_cpu, sample.runnable, sample.state as u64]);
-                self.push(LanePosition::Samples(sample.thread.0), NameKind::Code, event, dictionary)
+                self.push(LanePosition::Samples(sample.thread.0), NameKind::Code, event)
             }
             Record::Range(range) => {
                 let (origin, kept) = (self.plan.origin, &self.plan.kept);
@@ -189,6 +194,29 @@ impl<'a> Recorder<'a> {
         }
     }
 
+    /// Adds work of a stream; `node` is its node of a CUDA graph, or 0.
+    fn work(
+        &mut self,
+        stream: (u32, u32),
+        node: u64,
+        kind: NameKind,
+        mut event: LaneEvent,
+        of_trace: &Dictionary,
+    ) -> io::Result<()> {
+        let (dictionary, place) = (self.plan.names(of_trace), LanePosition::Stream(stream.0, stream.1));
+        let is_node = node != 0 && self.plan.has_origins;
+        if is_node {
+            let origin = self.names.origin(self.graph_nodes.captured(node), of_trace, dictionary);
+            self.names.captured(origin, event.duration);
+            event.values[ORIGIN] = origin.into();
+        }
+        self.push(place, kind, event)?;
+        if let Some((lane, _)) = self.lanes.get_mut(&place).filter(|_| is_node) {
+            lane.nodes += 1;
+        }
+        Ok(())
+    }
+
     /// Event at this time; `None` outside the run.
     fn placed(&self, start: Timestamp, end: Timestamp) -> Option<LaneEvent> {
         let (start, end) = (start.nanos(), end.nanos());
@@ -197,14 +225,8 @@ impl<'a> Recorder<'a> {
         inside.then(|| LaneEvent { begin: start - self.plan.origin, duration: end - start, ..LaneEvent::default() })
     }
 
-    fn push(
-        &mut self,
-        place: LanePosition,
-        kind: NameKind,
-        event: LaneEvent,
-        dictionary: &Dictionary,
-    ) -> io::Result<()> {
-        if !self.lanes.contains_key(&place) && !self.add_lane(place, dictionary) {
+    fn push(&mut self, place: LanePosition, kind: NameKind, event: LaneEvent) -> io::Result<()> {
+        if !self.lanes.contains_key(&place) && !self.add_lane(place) {
             self.lost.without_row += 1;
             return Ok(());
         }
@@ -215,30 +237,25 @@ impl<'a> Recorder<'a> {
         lane.push(event, &self.plan.kept, &mut self.blocks)
     }
 
-    fn add_lane(&mut self, place: LanePosition, dictionary: &Dictionary) -> bool {
+    fn add_lane(&mut self, place: LanePosition) -> bool {
         let alike = |known: &&LanePosition| std::mem::discriminant(*known) == std::mem::discriminant(&place);
         if self.lanes.keys().filter(alike).count() >= LANES {
             return false;
         }
-        let thread = |id| {
-            let named = dictionary.thread_name(id).map(|name| format!(" {}", crate::html::shown(name)));
-            format!("thread {id}{}", named.unwrap_or_default())
-        };
         let sums = || Some(IntervalSums::new(self.plan.intervals, NameKind::COUNT));
         let lane = match place {
             LanePosition::Stream(device, stream) => {
                 let label = format!("GPU {device} stream {stream}");
-                (Lane::new("stream", Some(device), stream.into(), WORK).named(label), sums())
+                let columns = if self.plan.has_origins { WORK_OF_GRAPHS } else { WORK };
+                (Lane::new("stream", Some(device), stream.into(), columns).named(label), sums())
             }
             LanePosition::Thread(id) => {
                 let columns = &["name", "result", "correlation"];
-                let label = thread(gpuwhy_trace::record::ThreadId(id));
-                (Lane::new("thread", None, id.into(), columns).named(label), sums())
+                (Lane::new("thread", None, id.into(), columns), sums())
             }
             LanePosition::Samples(id) => {
                 let columns = &["stack", "on_cpu", "runnable", "state"];
-                let label = thread(gpuwhy_trace::record::ThreadId(id));
-                (Lane::new("samples", None, id.into(), columns).named(label), None)
+                (Lane::new("samples", None, id.into(), columns), None)
             }
         };
         self.lanes.insert(place, lane);
@@ -249,7 +266,10 @@ impl<'a> Recorder<'a> {
         let (origin, kept) = (self.plan.origin, &self.plan.kept);
         let Self { names, blocks, devices, plan, ranges, .. } = self;
         let mut with = Context { origin, kept, blocks, names, dictionary };
-        for (id, segments) in captures.take_segments() {
+        for (number, id, segments) in captures.take_segments() {
+            if plan.shown.is_some_and(|shown| shown != number) {
+                continue;
+            }
             let device = devices.entry(id.0).or_insert_with(|| {
                 let name = dictionary.device(id).map_or("", |device| device.name.as_str());
                 DeviceLane::new(id.0, format!("GPU {id} {}", crate::html::shown(name)), plan.intervals)
@@ -263,6 +283,7 @@ impl<'a> Recorder<'a> {
         ranges.finish(&mut with)?;
         self.shown_curves = self.curves.finish(&mut self.blocks)?;
         for (lane, sums) in self.lanes.values_mut() {
+            lane.name_thread(dictionary);
             lane.flush(kept, &mut self.blocks)?;
             if let Some(sums) = sums {
                 lane.sums = Some(self.blocks.numbered(sums.packed())?);
@@ -292,8 +313,8 @@ impl Observer for Recorder<'_> {
     }
 
     fn event(&mut self, event: &event::Event, dictionary: &Dictionary) {
-        let dictionary = self.plan.names(dictionary);
         match event {
+            event::Event::GraphNode(node) if self.plan.has_origins => self.graph_nodes.push(node),
             event::Event::Capture(mark) => self.selected.follow(*mark),
             event::Event::Counters(event) => {
                 self.counters.take(event);

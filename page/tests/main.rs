@@ -1,5 +1,7 @@
 //! Pages of traces: their contents equal those of the report.
 
+mod diff;
+mod graphs;
 mod losses;
 mod page;
 mod programs;

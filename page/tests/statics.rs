@@ -2,9 +2,14 @@
 
 use gpuwhy_import::{TraceFile, unwatched};
 use gpuwhy_page::{read, write_report};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{Kernel, Loss, RangeEvent, RangeEventKind, Record, StreamId, ThreadId, ThreadName};
 use serde_json::Value;
 
-use crate::page::{Stage, launches, launches_with, options};
+use crate::page::{Stage, at, launches, launches_with, options};
 
 #[test]
 fn the_answer_is_there_without_scripts() {
@@ -115,4 +120,30 @@ fn an_empty_trace_gives_a_page() {
     assert!(page.text.contains("No GPU work"));
     let one = Stage::of(&launches(1, "k", "c")).page(&options());
     assert!(one.text.contains("GPU 0"));
+}
+
+/// A trace names a thread after its first events; ranges say how deep they are nested.
+#[test]
+fn rows_of_threads_have_their_names() {
+    let mut dictionary = Dictionary::new();
+    let message = dictionary.intern_name("outer");
+    let session = ProcessInfo { process_id: 4711, start: at(0), ..ProcessInfo::default() };
+    let mut writer = TraceWriter::new(Vec::new(), &session).unwrap();
+    let kernel = Kernel { start: at(1), end: at(9), stream: StreamId(7), ..Kernel::default() };
+    writer.event(&Event::Record(Record::Kernel(kernel)), &dictionary).unwrap();
+    let mut range = |kind, micros, dictionary: &Dictionary| {
+        let event = RangeEvent { kind, thread: ThreadId(9), at: at(micros), message, ..RangeEvent::default() };
+        writer.event(&Event::Record(Record::Range(event)), dictionary).unwrap();
+    };
+    range(RangeEventKind::Push, 2, &dictionary);
+    range(RangeEventKind::Push, 3, &dictionary);
+    range(RangeEventKind::Pop, 4, &dictionary);
+    let name = dictionary.intern_name("loader");
+    dictionary.add_thread_name(ThreadName { thread: ThreadId(9), name });
+    range(RangeEventKind::Pop, 5, &dictionary);
+    let trace = writer.finish(End::Clean, at(10), &Loss::default(), &dictionary).unwrap();
+    let manifest = Stage::of(&trace).page(&options()).manifest();
+    let lanes = manifest["timeline"]["lanes"].as_array().unwrap();
+    let lane = lanes.iter().find(|lane| lane["kind"] == "ranges").unwrap();
+    assert_eq!((&lane["label"], &lane["levels"]), (&"loader (9)".into(), &2.into()));
 }

@@ -1,5 +1,8 @@
 //! The timeline of a page equals the report to the nanosecond.
 
+use std::fs;
+use std::path::Path;
+
 use gpuwhy_import::unwatched;
 use gpuwhy_page::read::{self, Numbers, PageEvent};
 use gpuwhy_page::{Detail, Options};
@@ -71,6 +74,18 @@ fn a_regular_program_is_reported_exactly() {
     let names: Value = serde_json::from_slice(&page.block("names")).unwrap();
     let name = &names["names"][kernels[0].values[0] as usize];
     assert_eq!(name[0], "my_kernel");
+}
+
+#[test]
+fn of_a_run_with_bursts_the_reported_part_is_shown() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testing/fixtures/traces/graph_bursts.gpuwhy");
+    let stage = Stage::of(&fs::read(trace).unwrap());
+    let page = assert_lanes_are_the_report(&stage, &options());
+    let (header, _) = page.text.split_once("<main>").unwrap();
+    assert!(header.contains("Recording was reduced to bursts after 3.01 s"), "{header}");
+    let manifest = page.manifest();
+    let (shown, observed) = (&manifest["timeline"]["window_ns"], &manifest["report"]["observed_ns"]);
+    assert!(shown.as_u64().unwrap().abs_diff(observed.as_u64().unwrap()) < 100_000_000, "{shown} of {observed}");
 }
 
 #[test]

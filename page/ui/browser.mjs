@@ -6,7 +6,7 @@
 // Chromium: the program in CHROMIUM; else that of playwright-core, which tests/browser.sh fetches; else that of the
 // system.
 
-import { existsSync, mkdirSync, readFileSync, statSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -31,12 +31,16 @@ const check = (what, holds, found = "") => {
 };
 
 /** The page's contents, read by its own reader. */
-const manifest = await (async () => {
-  const built = await build({ entryPoints: ["src/data.ts"], bundle: true, write: false, format: "esm" });
-  const reader = await import(`data:text/javascript;base64,${Buffer.from(built.outputFiles[0].contents).toString("base64")}`);
-  const text = readFileSync(file, "utf8").match(/id="gpuwhy-doc">([^<]*)</)[1];
-  return JSON.parse(new TextDecoder().decode(await reader.unpack(text)));
+const reader = await (async () => {
+  const contents = 'export * from "./src/data"; export * from "./src/rows";';
+  const built = await build({ stdin: { contents, resolveDir: "." }, bundle: true, write: false, format: "esm" });
+  return import(`data:text/javascript;base64,${Buffer.from(built.outputFiles[0].contents).toString("base64")}`);
 })();
+const read = async (name) => {
+  const text = readFileSync(file, "utf8").match(new RegExp(`id="gpuwhy-${name}">([^<]*)<`))[1];
+  return JSON.parse(new TextDecoder().decode(await reader.unpack(text)));
+};
+const [manifest, names] = [await read("doc"), await read("names")];
 
 /** A tab with its requests and messages. */
 async function opened(options, fragment = "") {
@@ -71,16 +75,233 @@ async function part(tab, name, selector, alone) {
 }
 /** Nanoseconds of the displayed breakdown, by words. */
 const shown = (tab) =>
-  tab.$$eval("#stretch tr", (rows) =>
-    Object.fromEntries(rows.map((row) => [row.cells[1].textContent, Number(row.cells[2].title.replace(" ns", ""))])));
+  tab.$$eval("#interval tr", (rows) =>
+    Object.fromEntries(rows.map((row) => [row.cells[1].firstChild.textContent, Number(row.cells[2].title.replace(" ns", ""))])));
 
-const { tab, heard, close } = await opened({});
+/** No group of rows differs from the default. */
+const OPEN = { folded: [], hidden: [] };
+
+/** The part of an element in the window and under nothing else: null without one, else its size in pixels. */
+const seen = (tab, selector) => tab.evaluate((selector) => {
+  const element = document.querySelector(selector);
+  if (!element) return null;
+  const box = element.getBoundingClientRect();
+  const [left, top] = [Math.max(0, box.left), Math.max(0, box.top)];
+  const [right, bottom] = [Math.min(innerWidth, box.right), Math.min(innerHeight, box.bottom)];
+  if (right - left < 1 || bottom - top < 1) return null;
+  const over = document.elementFromPoint((left + right) / 2, top + Math.min(6, (bottom - top) / 2));
+  return element.contains(over) || over?.contains(element) ? { width: right - left, height: bottom - top } : null;
+}, selector);
+const place = (tab) => tab.evaluate(() => [scrollX, scrollY, document.querySelector("canvas.timeline").getBoundingClientRect().toJSON()]);
+
+/** Clicks, hovers and folds at this size of the window, and checks what is on the screen. */
+async function clicked(name, viewport) {
+  const { tab, heard, close } = await opened({ viewport, hasTouch: false });
+  await tab.focus("canvas.timeline");
+  await tab.keyboard.press("]");
+  const gap = await tab.waitForSelector("#gap", { timeout: 10_000 }).catch(() => null);
+  const { rows } = reader.layout(new reader.Page(manifest, names), manifest.timeline.curves, OPEN);
+  const row = rows.find((row) => row.kind === "device");
+  if (gap) {
+    await tab.keyboard.press("Escape");
+    await tab.waitForFunction(() => !document.querySelector("#gap"), null, { timeout: 5_000 }).catch(() => {});
+    check(`${name}: Escape closes the answer`, !(await tab.$("#gap")));
+    await tab.evaluate(() => scrollTo(0, document.querySelector("canvas.timeline").getBoundingClientRect().top + scrollY - 300));
+    const box = await tab.locator("canvas.timeline").boundingBox();
+    const left = reader.leftOf(box.width);
+    const at = { x: box.x + left + (box.width - left) / 2, y: box.y + row.top + row.height / 2 };
+    const before = await place(tab);
+    await tab.mouse.move(at.x, at.y);
+    await tab.waitForSelector(".tip");
+    check(`${name}: the pointer has a text in the window`, Boolean(await tab.$eval(".tip", (tip) => {
+      const { left, top, right, bottom } = tip.getBoundingClientRect();
+      return left >= 0 && top >= 0 && right <= innerWidth && bottom <= innerHeight;
+    })));
+    check(`${name}: which moves nothing`, JSON.stringify(await place(tab)) === JSON.stringify(before));
+    await tab.mouse.down();
+    await tab.mouse.up();
+    await tab.waitForSelector("#gap");
+    check(`${name}: a click's answer is on the screen`, Boolean(await seen(tab, "#gap h2")) && (await seen(tab, "#gap"))?.height > 120);
+    check(`${name}: a click moves nothing`, JSON.stringify(await place(tab)) === JSON.stringify(before));
+    const top = await tab.evaluate(({ x, y }) => document.elementFromPoint(x, y).className, at);
+    check(`${name}: the place of the click is not hidden`, top === "timeline", top);
+    await picture(tab, `click-${name}`);
+    await tab.mouse.move(at.x - 20, at.y);
+    await tab.mouse.down();
+    await tab.mouse.move(at.x + 30, at.y, { steps: 3 });
+    await tab.mouse.up();
+    await tab.waitForFunction(() => !document.querySelector("#gap"));
+    check(`${name}: the breakdown of a selection is on the screen`, Boolean(await seen(tab, "#interval h2")));
+    await tab.click(".dock > .close");
+    await tab.waitForFunction(() => !location.hash.includes("s="));
+  }
+  const high = () => tab.$eval("canvas.timeline", (canvas) => canvas.clientHeight);
+  const unfolded = await high();
+  await tab.focus(".fold");
+  await tab.keyboard.press("Enter");
+  await tab.waitForFunction((high) => document.querySelector("canvas.timeline").clientHeight < high, unfolded);
+  const kept = (letter) => tab.waitForFunction((letter) => new RegExp(`${letter}=g\\d`).test(location.hash), letter, { timeout: 5_000 })
+    .then(() => true, () => false);
+  check(`${name}: a key folds rows`, await kept("f"));
+  await tab.keyboard.press("Enter");
+  await tab.waitForFunction((high) => document.querySelector("canvas.timeline").clientHeight === high, unfolded);
+  await tab.click(".menu summary");
+  await tab.click(".menu input");
+  await tab.waitForFunction((high) => document.querySelector("canvas.timeline").clientHeight < high, unfolded);
+  await tab.keyboard.press("Escape");
+  check(`${name}: Escape closes the list of rows`, !(await tab.$(".menu[open]")));
+  check(`${name}: rows are hidden`, await kept("h"));
+  check(`${name}: clicks are silent`, heard.length === 0, heard);
+  await close();
+}
+
+/** Checks the gaps like the shown one: those of the report's row with the words of its largest part. */
+async function alike(tab, what) {
+  const leaf = await tab.$eval("#gap tr", (row) => row.cells[1].firstChild.textContent);
+  const note = await tab.$eval("#gap tr small", (small) => small.textContent).catch(() => "");
+  const words = ({ kind, name }) => ({
+    call: `in or after ${name}`, kernel: `before ${name}`, copy_from_host: "before a copy from the host",
+    other_transfer: "before a copy or memset", event: `for an event after ${name}`,
+    host: `the launching thread was ${manifest.activities.find(([known]) => known === name)?.[1]}`, none: "",
+  })[kind];
+  const row = device.gaps.find((row) => manifest.leaves.find(({ name }) => name === row.leaf).words === leaf && words(row) === note);
+  const told = (await tab.textContent("#gap")).match(/all like it([\d ]+) gaps, .+? in all after start-up, the longest /)?.[1];
+  check(`the gaps like it are those of the same wait: ${what}`, told?.replaceAll(" ", "") === row?.count.toString(), JSON.stringify({ told, row }));
+}
+
+/** Clicks the links of the evidence, and checks that each leads to what its sentence means. */
+async function evidence() {
+  const { tab, heard, close } = await opened({});
+  const sentences = await tab.$$eval("header .evidence li", (all) => all.map((one) => [one.firstChild.textContent, Boolean(one.querySelector(".goto"))]));
+  const links = await tab.$$("header .evidence .goto");
+  for (const [sentence] of sentences.filter(([, linked]) => linked)) {
+    const [what] = sentence.split(/,| takes | ran /);
+    await links.shift().click();
+    await tab.waitForFunction(() => document.querySelector("#gap, #event") || /No /.test(document.querySelector(".status").textContent));
+    if (/^Kernel /.test(sentence)) {
+      const title = await tab.textContent("#event h2").catch(() => "");
+      const [head] = what.replace("Kernel ", "").split("~");
+      check(`the link leads to it: ${what}`, title.includes(head), title);
+    } else if (await tab.$("#gap")) {
+      const text = (await tab.textContent("#gap")).toLowerCase();
+      const said = manifest.activities.map(([, words]) => words.toLowerCase()).filter((words) => sentence.toLowerCase().includes(words));
+      check(`the link leads to such a wait: ${what}`, said.some((words) => text.includes(`launching thread was ${words}`)), text);
+      await alike(tab, what);
+    }
+    await tab.keyboard.press("Escape");
+    await tab.waitForFunction(() => !document.querySelector("#gap, #event"));
+  }
+  const launching = sentences.filter(([sentence, linked]) => linked && sentence.startsWith("The CPU launches"));
+  check("lines of launches have no link to a wait", launching.length === 0, launching);
+  check("evidence: silent", heard.length === 0, heard);
+  await close();
+}
+
+/** Checks the search, whose field has the focus. */
+async function searched(tab, device) {
+  const before = await tab.evaluate(() => location.hash);
+  const { name, count } = device.kernels[0];
+  await tab.keyboard.type(name.slice(0, 24));
+  check("letters in the search are no keys", (await tab.evaluate(() => location.hash)) === before);
+  const list = await tab.$$eval("#found [role=option]", (all) => all.map((one) => one.textContent));
+  check("the search has a list, kernels first", /^kernel/.test(list[0]) && Boolean(await seen(tab, "#found [role=option]")), list);
+  const shows = async (wanted) => {
+    const told = () => tab.textContent(".place");
+    await tab.waitForFunction((wanted) => document.querySelector(".place").textContent.startsWith(wanted), wanted, { timeout: 10_000 }).catch(() => {});
+    check(`the search is at ${wanted}`, (await told()).startsWith(wanted), await told());
+  };
+  await tab.keyboard.press("Enter");
+  await tab.waitForFunction(() => /n=\d+/.test(location.hash), null, { timeout: 10_000 }).catch(() => {});
+  await tab.waitForFunction(() => / of /.test(document.querySelector(".place").textContent), null, { timeout: 10_000 }).catch(() => {});
+  const [at, all] = (await tab.textContent(".place")).replaceAll(/(\d) (?=\d)/g, "$1").match(/\d+/g).map(Number);
+  const grouped = (number) => number.toString().replace(/\B(?=(\d{3})+$)/g, " ");
+  check("a kernel is found by its name, all of its launches", all === count, `${all} ${count}`);
+  await tab.keyboard.press("Enter");
+  await shows(`${grouped((at % all) + 1)} of`);
+  await tab.keyboard.press("Shift+Enter");
+  await shows(`${grouped(at)} of`);
+  check("its answer is on the screen", Boolean(await seen(tab, "#event h2")));
+  const status = () => tab.textContent(".status");
+  check("its name is the status", (await status()) === name.slice(0, 120), await status());
+  const words = name.split(/[\s_]+/).filter((word) => word.length > 2).toReversed();
+  await tab.fill("#search", words.join(" "));
+  check("another text has no place yet", (await tab.textContent(".place")) === "" && !(await status()).includes(name.slice(0, 120)));
+  const names = await tab.$$eval("#found [role=option] span", (all) => all.map((one) => one.textContent));
+  check("words in any order find the name", names.includes(name), names);
+  await tab.keyboard.press("Enter");
+  await tab.waitForFunction(() => / of /.test(document.querySelector(".place").textContent), null, { timeout: 10_000 }).catch(() => {});
+  await tab.click("text=whole run");
+  check("the status is that of the view", / s to .+ s$/.test(await status()), await status());
+  await tab.focus("#search");
+  await tab.keyboard.press("Escape");
+  check("Escape leaves the search", await tab.evaluate(() => document.activeElement.className === "timeline"));
+}
+
+/** Checks what is shown of the work of CUDA graphs: clicks on an operation and its module, the table, the flame graph. */
+async function graphs() {
+  const name = (index) => names.names[index][0];
+  const largest = names.origins.reduce((a, b) => (b.total_ns > a.total_ns ? b : a));
+  const { tab, heard, close } = await opened({});
+  await tab.fill("#search", name(largest.label));
+  await tab.press("#search", "Enter");
+  await tab.waitForFunction(() => /s=\d+-\d+/.test(location.hash) && /n=\d+/.test(location.hash));
+  const hash = await tab.evaluate(() => location.hash);
+  const [view, selected] = ["v", "s"].map((key) => hash.match(new RegExp(`${key}=(\\d+)-(\\d+)`)).slice(1).map(Number));
+  const { rows } = reader.layout(new reader.Page(manifest, names), manifest.timeline.curves, OPEN);
+  const box = await tab.locator("canvas.timeline").boundingBox();
+  const left = reader.leftOf(box.width);
+  const x = left + (((selected[0] + selected[1]) / 2 - view[0]) / (view[1] - view[0])) * (box.width - left);
+  const on = (kind) => {
+    const row = rows.find((row) => row.kind === kind && row.lane?.nodes);
+    return { position: { x, y: row.top + row.height / 2 } };
+  };
+  await tab.click("canvas.timeline", on("stream"));
+  await tab.waitForSelector("#event");
+  const facts = () => tab.$$eval("#event dt", (all) => all.map((one) => [one.textContent, one.nextSibling.textContent]));
+  const told = await facts();
+  const fact = (wanted) => told.find(([known]) => known === wanted)?.[1];
+  const alike = names.origins.filter((origin) => origin.label === largest.label);
+  const origin = alike.find((origin) => name(origin.at) === fact("captured at"));
+  check("an operation of a graph says its line", Boolean(origin), JSON.stringify(told));
+  const wanted = [origin?.module ? name(origin.module) : undefined, origin?.operators ? name(origin.operators) : undefined];
+  check("and its module and operators", wanted[0] === fact("module") && wanted[1] === fact("operators"), JSON.stringify(told));
+  await tab.locator("canvas.timeline").scrollIntoViewIfNeeded();
+  await picture(tab, "node");
+  await tab.hover("canvas.timeline", on("modules"));
+  await tab.waitForFunction(() => document.querySelector(".tip")?.textContent.includes("modules of stream"));
+  const tip = await tab.textContent(".tip");
+  check("the row of modules has its module", tip.startsWith(name(largest.label)), tip);
+  await tab.click("canvas.timeline", on("modules"));
+  await tab.waitForFunction((label) => document.querySelector("#event h2")?.textContent === label, name(largest.label));
+  const lines = (await facts()).filter(([known]) => known === "captured at").map(([, line]) => line);
+  check("a block has its lines", lines.length > 0 && lines.every((line) => alike.some(({ at }) => line.startsWith(name(at)))), lines);
+  // By keyboard: a click may miss a tab that the answer just moved.
+  await tab.press("#tab-graphs", "Enter");
+  await tab.waitForSelector(".flame");
+  const cells = await tab.$$eval(".tabpanel tbody tr", (rows) => rows.map((row) => row.cells[0].textContent));
+  check("the table has the modules of the report", JSON.stringify(cells) === JSON.stringify(manifest.graph_work.map(([part]) => part).slice(0, cells.length)), cells);
+  const { with_place, without_place, unknown } = report.graph_origins;
+  const all = with_place.total_ns + without_place.total_ns + unknown.total_ns;
+  const sum = (rows) => rows.reduce((sum, of) => sum + of, 0);
+  check("its time is that of all operations", sum(manifest.graph_work.map(([, , time]) => time)) === all);
+  check("the flame graph has the time of all operations", sum(names.origins.map((origin) => origin.total_ns)) === all);
+  const frames = await tab.$$eval(".flame button", (all) => all.map((one) => one.title));
+  check("and the functions of the stack", frames.length > 1 && frames[0].startsWith("work of CUDA graphs"), frames);
+  await tab.locator(".flame").scrollIntoViewIfNeeded();
+  await picture(tab, "graphs");
+  check("graphs: silent", heard.length === 0, heard);
+  await close();
+}
+if (report.graph_origins) await graphs();
+
 const device = report.devices[0];
+await evidence();
+const { tab, heard, close } = await opened({});
 if (device) {
   const words = manifest.leaves;
   const wanted = Object.fromEntries(
     words.filter((leaf) => device.leaves[leaf.name] > 0).map((leaf) => [leaf.words, device.leaves[leaf.name]]));
-  await tab.waitForSelector("#stretch table");
+  await tab.waitForSelector("#interval table");
   const whole = await shown(tab);
   check("the breakdown of the whole run is the report's, to the nanosecond",
     JSON.stringify(Object.entries(whole).sort()) === JSON.stringify(Object.entries(wanted).sort()),
@@ -100,23 +321,24 @@ if (device) {
   check("a key leads to a gap", Boolean(gap) || !idle);
   if (gap) {
     const nanos = Number((await tab.textContent("#gap h2 small")).replace(" ns", ""));
-    await tab.waitForFunction((sum) => document.querySelector("#stretch")?.textContent.includes(`Sum ${sum} ns`), nanos)
+    await tab.waitForFunction((sum) => document.querySelector("#interval p span")?.title === `${sum} ns`, nanos)
       .catch(() => {});
     const parts = await tab.$$eval("#gap tr", (rows) =>
-      rows.map((row) => [row.cells[1].textContent, Number(row.cells[2].title.replace(" ns", ""))]));
+      rows.map((row) => [row.cells[1].firstChild.textContent, Number(row.cells[2].title.replace(" ns", ""))]));
     check("the parts of a gap sum to it", parts.reduce((sum, [, part]) => sum + part, 0) === nanos, parts);
     const sum = Object.values(await shown(tab)).reduce((a, b) => a + b, 0);
     check("the selection is the gap", sum === nanos, `${sum} ${nanos}`);
     const largest = parts.reduce((a, b) => (b[1] > a[1] ? b : a));
     const leaf = words.find((leaf) => leaf.words === largest[0]);
     const text = await tab.textContent("#gap");
+    await alike(tab, "key");
     const seconds = device.leaves[leaf.name];
     check("a gap says how much of the run is like it", text.includes(`${leaf.words}: `) && seconds >= largest[1], text);
     check("a gap says what ended it and who launched it", /ended by.+launched by.+samples.+gain at most/s.test(text), text);
     const hash = await tab.evaluate(() => location.hash);
     check("the address holds the spot", /v=\d+-\d+/.test(hash) && /s=\d+-\d+/.test(hash), hash);
     const again = await opened({}, hash);
-    await again.tab.waitForSelector("#stretch table");
+    await again.tab.waitForSelector("#interval table");
     const same = Object.values(await shown(again.tab)).reduce((a, b) => a + b, 0);
     check("a link opens the same spot", same === nanos, `${same} ${nanos}`);
     await again.close();
@@ -124,19 +346,21 @@ if (device) {
   }
   await tab.keyboard.press("/");
   check("a slash goes to the search", await tab.evaluate(() => document.activeElement?.id === "search"));
-  const kernel = device.kernels[0]?.name;
-  if (kernel) {
-    await tab.keyboard.type(kernel.slice(0, 24));
-    await tab.keyboard.press("Enter");
-    await tab.waitForFunction(() => /n=\d+/.test(location.hash), null, { timeout: 10_000 }).catch(() => {});
-    check("a kernel is found by its name", /n=\d+/.test(await tab.evaluate(() => location.hash)));
-  }
+  if (device.kernels[0]) await searched(tab, device);
   for (const name of await tab.$$eval("[role=tab]", (tabs) => tabs.map((each) => each.id))) {
     await tab.click(`#${name}`);
     await tab.waitForTimeout(60);
     if (name === "tab-host") await tab.waitForFunction(() => !/^…/.test(document.querySelector(".tabpanel").textContent));
     const text = await tab.textContent(".tabpanel");
     check(`the view ${name.slice(4)} is not empty`, text.length > 20, text);
+    if (name === "tab-causes") {
+      const button = tab.locator(".tabpanel tbody button").first();
+      await button.click();
+      const pressed = async () => (await button.getAttribute("aria-pressed")) === "true";
+      check("a highlighted cause is pressed, with the timeline on the screen", (await pressed()) && Boolean(await seen(tab, "canvas.timeline")));
+      await button.click();
+      check("and not after another click", !(await pressed()));
+    }
     await picture(tab, name);
     if (name === "tab-limits" && device.compute_limits) {
       const limits = device.compute_limits.step_ns ?? device.compute_limits.steady_ns;
@@ -151,6 +375,18 @@ if (device) {
       await tab.waitForFunction(() => /w=\d+/.test(location.hash), null, { timeout: 5_000 }).catch(() => {});
       const after = await tab.textContent("#replay");
       check("the switch tells what a step becomes", after !== before && /becomes .+ less/.test(after), after);
+      const scenarios = device.what_if.scenarios;
+      const [first] = report.bottleneck.plan;
+      for (const world of worlds.slice(1)) {
+        await world.click();
+        await tab.waitForFunction((world) => world.getAttribute("aria-pressed") === "true", world);
+        const kind = manifest.timeline.replay.variants[Number((await tab.evaluate(() => location.hash)).match(/w=(\d+)/)[1])][0];
+        const alone = first?.kind === kind && first.speedup === scenarios.find((scenario) => scenario.kind === kind)?.speedup;
+        const then = (await tab.textContent("#replay")).match(/Then the bottleneck is (.+)\./)?.[1];
+        const wanted = alone ? manifest.causes.find((cause) => cause.name === first.then)?.words : undefined;
+        check(`the bottleneck after ${kind} is that of the first fix alone, or none`, then === wanted, `${then} ${wanted}`);
+      }
+      await worlds[1].click();
       await tab.waitForTimeout(900);
       await picture(tab, "world");
       await part(tab, "readme-whatif", "#replay", true);
@@ -167,6 +403,10 @@ check("the console is silent and nothing is requested", heard.length === 0, hear
 const policy = await tab.getAttribute("meta[http-equiv=Content-Security-Policy]", "content");
 check("the policy allows no network", policy.startsWith("default-src 'none'") && !policy.includes("connect-src"));
 await close();
+
+for (const [name, viewport] of Object.entries({ wide: { width: 1280, height: 900 }, phone: { width: 390, height: 844 } })) {
+  if (device) await clicked(name, viewport);
+}
 
 for (const [name, options] of Object.entries({
   dark: { colorScheme: "dark" }, phone: { viewport: { width: 390, height: 844 } },
@@ -189,10 +429,14 @@ await off.close();
 
 const paper = await opened({});
 const pdf = pictures ? join(pictures, "page.pdf") : undefined;
-const printed = await paper.tab.pdf({ path: pdf });
-check("it prints", (pdf ? statSync(pdf).size : printed.length) > 10_000);
+const printed = await paper.tab.pdf({ path: pdf, format: "A4" });
+const pages = printed.toString("latin1").match(/\/Type\s*\/Page\b/g)?.length;
+check("it prints on at most six pages", pages > 0 && pages <= 6, pages);
 await paper.tab.emulateMedia({ media: "print" });
-check("paper has the static answer", (await paper.tab.isVisible("#answer")) && !(await paper.tab.isVisible("#app")));
+check("paper has the answer and the timeline",
+  (await paper.tab.isVisible("#answer")) && (!device || (await paper.tab.isVisible("canvas.timeline"))));
+const screenOnly = await paper.tab.$$eval(".tools, .dock, .tabs, .tabpanel, .raw", (all) => all.filter((one) => one.checkVisibility()).length);
+check("and nothing that is for the screen", screenOnly === 0, screenOnly);
 await paper.close();
 
 // As in a notebook: no origin, no storage.

@@ -89,7 +89,7 @@ try {
   const firefox = new Marionette(port);
   const { capabilities } = await firefox.send("WebDriver:NewSession", { capabilities: { alwaysMatch: { acceptInsecureCerts: false } } });
   await firefox.send("WebDriver:Navigate", { url: pathToFileURL(resolve(file)).href });
-  await until("the timeline", () => firefox.run(() => document.body.classList.contains("ready") && Boolean(document.querySelector("#stretch table"))));
+  await until("the timeline", () => firefox.run(() => document.body.classList.contains("ready") && Boolean(document.querySelector("#interval table"))));
   const drawn = await until("the picture", () => firefox.run(() => performance.getEntriesByName("gpuwhy-drawn")[0]?.startTime));
   console.log(`Firefox ${capabilities.browserVersion}: drawn after ${(drawn / 1000).toFixed(2)} s`);
   if (report) await checks(firefox);
@@ -103,7 +103,7 @@ process.exit(failed ? 1 : 0);
 
 async function checks(firefox) {
   const rows = await firefox.run(() =>
-    [...document.querySelectorAll("#stretch tr")].map((row) => Number(row.cells[2].title.replace(" ns", ""))));
+    [...document.querySelectorAll("#interval tr")].map((row) => Number(row.cells[2].title.replace(" ns", ""))));
   const device = report.devices[0];
   const wanted = Object.values(device.leaves).filter((nanos) => nanos > 0).sort((a, b) => b - a);
   check("the breakdown of the whole run is the report's, to the nanosecond", JSON.stringify(rows) === JSON.stringify(wanted), { rows, wanted });

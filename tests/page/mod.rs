@@ -284,15 +284,21 @@ fn opened(script: &str, stage: &Stage) -> bool {
 
 /// Trace of a training run with hardware counters, from an H100.
 fn with_counters() -> Stage {
+    recorded("gpt_counters")
+}
+
+/// A trace that was recorded on a GPU.
+fn recorded(fixture: &str) -> Stage {
     let stage = Stage::new();
-    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/gpt_counters.gpuwhy");
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testing/fixtures/{fixture}.gpuwhy"));
     fs::copy(trace, stage.path("trace.gpuwhy")).unwrap();
     stage
 }
 
 #[test]
 fn pages_work_in_a_browser() {
-    let all = ["mlp", "multi_stream"].into_iter().map(play).chain([with_counters()]);
+    let graphs = ["traces/graph_inference", "traces/graph_compiled", "graphs/training"].map(recorded);
+    let all = ["mlp", "multi_stream"].into_iter().map(play).chain([with_counters()]).chain(graphs);
     all.into_iter().all(|stage| opened("browser.mjs", &stage));
 }
 

@@ -24,7 +24,7 @@ pub(super) fn write(page: &mut String, report: &Report) {
          <a class=\"badge {class}\" href=\"#completeness\">{badge}</a></p>",
         command = escaped(&process.command.join(" ")),
         devices = escaped(&devices.join(", ")),
-        observed = duration(report.observed_ns),
+        observed = duration(report.shown_ns()),
     );
     let bottleneck = &report.bottleneck;
     let _ = writeln!(page, "<h1>{}</h1>", escaped(&report.conclusion()));
@@ -38,6 +38,9 @@ pub(super) fn write(page: &mut String, report: &Report) {
         }
         page.push_str("</ul>\n");
     }
+    for sentence in report.not_recorded() {
+        let _ = writeln!(page, "<p>{}</p>", escaped(&sentence));
+    }
     let _ = writeln!(page, "<p class=\"advice\"><b>What to do:</b> {}</p>", escaped(&bottleneck.recommendation));
     let further = bottleneck.further_remedies();
     if !further.is_empty() {
@@ -48,21 +51,22 @@ pub(super) fn write(page: &mut String, report: &Report) {
         page.push_str("</ol>\n");
     }
     if !bottleneck.plan.is_empty() {
-        page.push_str("<ol class=\"plan\">\n");
+        page.push_str("<ul class=\"plan\">\n");
         for (index, step) in bottleneck.plan.iter().enumerate() {
             let because = step.because.map(|because| format!(" ({because})")).unwrap_or_default();
             let then = step.then.filter(|cause| *cause != Cause::CannotTell);
             let then = then.map(|cause| format!(" Then the bottleneck is {}.", words::bottleneck(cause)));
             let _ = writeln!(
                 page,
-                "<li>{}{}: {}.{}</li>",
+                "<li>Fix {}: {}{}: {}.{}</li>",
+                index + 1,
                 escaped(&words::capitalized(&step.action)),
                 escaped(&because),
                 step.gain(index == 0),
                 then.unwrap_or_default(),
             );
         }
-        page.push_str("</ol>\n");
+        page.push_str("</ul>\n");
     }
     page.push_str("</header>\n");
 }

@@ -1,20 +1,17 @@
 //! Comparison of two runs: the time of a step by cause, and its operations aligned by position. It needs no
 //! script.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use gpuwhy_report::diff::{ChangedPlace, DeviceDiff, Diff, DiffRow, Fate, align};
-use gpuwhy_report::run::{Report, Sequence};
+use gpuwhy_report::diff::{ChangedPlace, DeviceDiff, Diff, DiffRow, Fate};
+use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::{Style, duration};
 use gpuwhy_report::words;
 use profiler_core::attribution::leaf::Leaf;
 
 use super::escape::escaped;
-use super::palette::{ROWS, bar, mark};
-
-/// Maximum number of operations drawn per step.
-const DRAWN: usize = 4_000;
+use super::palette::{ROWS, bar, mark, signed};
+use super::step_operations;
 
 /// Renders the comparison of `a` and `b` with their names.
 pub(crate) fn diff(of: &Diff, (a, b): (&Report, &Report), (name_a, name_b): (&str, &str)) -> String {
@@ -31,12 +28,18 @@ pub(crate) fn diff(of: &Diff, (a, b): (&Report, &Report), (name_a, name_b): (&st
             let device = report.devices.iter().find(|device| device.device.id == id);
             device.and_then(|device| device.sequence.clone())
         };
-        if let (Some(a), Some(b)) = (sequence(a, device.ids.0), sequence(b, device.ids.1)) {
-            ribbons(&mut page, &a, &b);
+        let sequences = sequence(a, device.ids.0).zip(sequence(b, device.ids.1));
+        if let Some((a, b)) = &sequences {
+            let changed = device.places.as_ref().map_or(&[][..], |places| &places.changed);
+            step_operations::ribbons(&mut page, a, b, changed);
         }
         places(&mut page, device);
-        rows(&mut page, "Kernels", &device.kernels);
-        rows(&mut page, "Copies", &device.copies);
+        if let Some((a, b)) = &sequences {
+            step_operations::by_name(&mut page, a, b);
+        } else {
+            rows(&mut page, "Kernels", &device.kernels);
+            rows(&mut page, "Copies", &device.copies);
+        }
     }
     let _ = writeln!(page, "<section><h2>What the comparison rests on</h2><ul>");
     for warning in &of.warnings {
@@ -49,13 +52,8 @@ pub(crate) fn diff(of: &Diff, (a, b): (&Report, &Report), (name_a, name_b): (&st
     );
     let text = of.text_within(ROWS, Style::default());
     let lines: Vec<String> = text.lines().map(escaped).collect();
-    let _ = writeln!(page, "<section><h2>As text</h2><pre>{}</pre></section>\n</main>", lines.join("\n"));
+    let _ = writeln!(page, "<section class=\"raw\"><h2>As text</h2><pre>{}</pre></section>\n</main>", lines.join("\n"));
     page
-}
-
-fn signed(nanos: i64) -> String {
-    let sign = if nanos < 0 { "-" } else { "+" };
-    format!("{sign}{}", duration(nanos.unsigned_abs()))
 }
 
 /// Appends bars on one scale, and a table that sums to the change.
@@ -103,82 +101,6 @@ fn leaf_row(page: &mut String, leaf: Leaf, [a, b]: [u64; 2], change: i64) {
     );
 }
 
-/// Draws the operations of both steps in two rows: operations of both steps are connected, the others are
-/// not.
-fn ribbons(page: &mut String, a: &Sequence, b: &Sequence) {
-    let mut ids: HashMap<&str, u32> = HashMap::new();
-    let numbered = |sequence: &Sequence| -> Vec<String> {
-        (0..sequence.places.len()).map(|place| sequence.name(place).to_owned()).collect()
-    };
-    let (names_a, names_b) = (numbered(a), numbered(b));
-    let mut number = |name| {
-        let next = ids.len() as u32;
-        *ids.entry(name).or_insert(next)
-    };
-    let keys_a: Vec<u32> = names_a.iter().map(|name| number(name.as_str())).collect();
-    let keys_b: Vec<u32> = names_b.iter().map(|name| number(name.as_str())).collect();
-    let most = keys_a.len().max(keys_b.len());
-    let Some(pairs) = align(&keys_a, &keys_b).filter(|_| most <= DRAWN && most > 0) else {
-        let _ =
-            writeln!(page, "<p>The operations of a step, up to {most}, are too many or too different to be drawn.</p>");
-        return;
-    };
-    let edges = |sequence: &Sequence| -> Vec<f64> {
-        let mut at = 0.0;
-        let mean = |nanos: u64| nanos as f64 / sequence.steps.max(1) as f64;
-        let ends = sequence.places.iter().map(|(_, operation)| {
-            at += mean(operation.total_ns);
-            at
-        });
-        std::iter::once(0.0).chain(ends).collect()
-    };
-    let (edges_a, edges_b) = (edges(a), edges(b));
-    let whole = edges_a.last().copied().unwrap_or(0.0).max(edges_b.last().copied().unwrap_or(0.0)).max(1.0);
-    let x = |nanos: f64| nanos / whole * 1000.0;
-    page.push_str(
-        "<section><h2>Operations of a step, aligned by place</h2><p>A above, B below, each as long as its mean. Joined: \
-         in both steps. Not joined: added or removed.</p><svg class=\"ribbons\" viewBox=\"0 0 1000 120\" \
-         preserveAspectRatio=\"none\" role=\"img\" aria-label=\"Operations of a step of A and B, aligned\">",
-    );
-    for &(i, j) in &pairs {
-        let [a0, a1] = [x(edges_a[i]), x(edges_a[i + 1])];
-        let [b0, b1] = [x(edges_b[j]), x(edges_b[j + 1])];
-        let (was, is) = (a1 - a0, b1 - b0);
-        let class = if is > was * 1.05 {
-            "slower"
-        } else if is < was * 0.95 {
-            "faster"
-        } else {
-            "same"
-        };
-        let _ = write!(
-            page,
-            "<path class=\"r-{class}\" d=\"M{a0:.2} 30L{a1:.2} 30L{b1:.2} 90L{b0:.2} 90Z\"><title>{}: {} -> {}</title></path>",
-            escaped(&names_a[i]),
-            duration((edges_a[i + 1] - edges_a[i]) as u64),
-            duration((edges_b[j + 1] - edges_b[j]) as u64),
-        );
-    }
-    for (edges, names, top, joined) in [
-        (&edges_a, &names_a, 0, pairs.iter().map(|pair| pair.0).collect::<Vec<_>>()),
-        (&edges_b, &names_b, 90, pairs.iter().map(|pair| pair.1).collect()),
-    ] {
-        for (place, edge) in edges.windows(2).enumerate() {
-            let alone = joined.binary_search(&place).is_err();
-            let class = if alone { "r-alone" } else { "r-box" };
-            let _ = write!(
-                page,
-                "<rect class=\"{class}\" x=\"{:.2}\" y=\"{top}\" width=\"{:.2}\" height=\"30\"><title>{}: {}</title></rect>",
-                x(edge[0]),
-                (x(edge[1]) - x(edge[0])).max(0.3),
-                escaped(&names[place]),
-                duration((edge[1] - edge[0]) as u64),
-            );
-        }
-    }
-    page.push_str("</svg></section>\n");
-}
-
 fn places(page: &mut String, device: &DeviceDiff) {
     let changed: &[ChangedPlace] = match &device.places {
         Ok(places) => &places.changed,
@@ -191,7 +113,9 @@ fn places(page: &mut String, device: &DeviceDiff) {
         return;
     }
     page.push_str(
-        "<section><h2>Places of the step that changed</h2><table><thead><tr><th>Operation</th><th>What</th>\
+        "<section><h2>Places of the step that changed</h2>\
+         <div class=\"across\" role=\"region\" aria-label=\"Places of the step that changed\" tabindex=\"0\">\
+         <table><thead><tr><th>Operation</th><th>What</th>\
          <th class=\"n\">Place in A</th><th class=\"n\">Place in B</th><th class=\"n\">A</th><th class=\"n\">B</th></tr></thead>\
          <tbody>\n",
     );
@@ -204,7 +128,7 @@ fn places(page: &mut String, device: &DeviceDiff) {
         };
         let _ = writeln!(
             page,
-            "<tr><td class=\"name\">{}</td><td>{fate}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+            "<tr><td class=\"name\"><span>{}</span></td><td>{fate}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
              <td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
             escaped(&place.name),
             place.at_a,
@@ -213,7 +137,7 @@ fn places(page: &mut String, device: &DeviceDiff) {
             duration(place.b_ns as u64),
         );
     }
-    page.push_str("</tbody></table></section>\n");
+    page.push_str("</tbody></table></div></section>\n");
 }
 
 fn rows(page: &mut String, title: &str, rows: &[DiffRow]) {
@@ -222,15 +146,17 @@ fn rows(page: &mut String, title: &str, rows: &[DiffRow]) {
     }
     let _ = writeln!(
         page,
-        "<section><h2>{title} in one step</h2><table><thead><tr><th>Name</th><th class=\"n\">Times in A</th>\
-         <th class=\"n\">Times in B</th><th class=\"n\">A</th><th class=\"n\">B</th><th class=\"n\">Change</th></tr></thead>\
+        "<section><h2>{title} in one step, as a mean of the whole run</h2>\
+         <div class=\"across\" role=\"region\" aria-label=\"{title}\" tabindex=\"0\"><table><thead><tr><th>Name</th>\
+         <th class=\"n\">Times in A</th><th class=\"n\">Times in B</th><th class=\"n\">A</th><th class=\"n\">B</th>\
+         <th class=\"n\">Change</th></tr></thead>\
          <tbody>"
     );
     for row in rows.iter().take(ROWS) {
         let _ = writeln!(
             page,
-            "<tr><td class=\"name\">{}</td><td class=\"n\">{:.1}</td><td class=\"n\">{:.1}</td><td class=\"n\">{}</td>\
-             <td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+            "<tr><td class=\"name\"><span>{}</span></td><td class=\"n\">{:.1}</td><td class=\"n\">{:.1}</td>\
+             <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
             escaped(&row.name),
             row.a.per_unit,
             row.b.per_unit,
@@ -239,5 +165,5 @@ fn rows(page: &mut String, title: &str, rows: &[DiffRow]) {
             signed(row.change_ns() as i64),
         );
     }
-    page.push_str("</tbody></table></section>\n");
+    page.push_str("</tbody></table></div></section>\n");
 }

@@ -6,6 +6,7 @@ mod diff;
 mod escape;
 mod palette;
 mod ranks;
+mod step_operations;
 mod tables;
 
 use std::io::{self, Write};
@@ -68,7 +69,7 @@ pub(crate) fn report(report: &Report, left_out: &[String], sources: &[Excerpt]) 
     bottleneck::completeness(&mut page, report, left_out);
     let text = report.full_within(ROWS, Style::default()) + &report.range_tables();
     let lines: Vec<String> = text.lines().map(escaped).collect();
-    page.push_str("<section><h2>The report as text</h2>\n<pre>");
+    page.push_str("<section class=\"raw\"><h2>The report as text</h2>\n<pre>");
     page.push_str(&lines.join("\n"));
     page.push_str("</pre></section>\n</div>\n</main>\n");
     page

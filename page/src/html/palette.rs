@@ -29,6 +29,12 @@ pub(crate) const fn mark(cause: Cause) -> &'static str {
     }
 }
 
+/// A change of a time, with its sign.
+pub(super) fn signed(nanos: i64) -> String {
+    let sign = if nanos < 0 { "-" } else { "+" };
+    format!("{sign}{}", duration(nanos.unsigned_abs()))
+}
+
 /// Hatch patterns of the causes, for all charts of the page.
 pub(crate) fn patterns() -> String {
     let mut svg = String::from("<svg width=\"0\" height=\"0\" aria-hidden=\"true\" class=\"defs\"><defs>");

@@ -13,9 +13,11 @@ use crate::sources::Excerpt;
 
 pub(super) fn write(page: &mut String, report: &Report) {
     kernels(page, report);
+    graphs(page, report);
     copies(page, report);
     calls(page, report);
     lines(page, report);
+    call_lines(page, report);
     best_cases(page, report);
 }
 
@@ -58,6 +60,17 @@ fn kernels(page: &mut String, report: &Report) {
     }
 }
 
+fn graphs(page: &mut String, report: &Report) {
+    let Some(origins) = &report.graph_origins else { return };
+    head(page, "Work of CUDA graphs by module", &["Captured in", "Operations", "Time", "Share"]);
+    let all = origins.all().total_ns.max(1);
+    for (work, _, name) in origins.parts(ROWS) {
+        let share = format!("{:.1} %", work.total_ns as f64 / all as f64 * 100.0);
+        row(page, &name, &[work.count.to_string(), duration(work.total_ns), share]);
+    }
+    page.push_str(END);
+}
+
 fn copies(page: &mut String, report: &Report) {
     if report.devices.iter().all(|device| device.copies.is_empty()) {
         return;
@@ -91,12 +104,35 @@ fn lines(page: &mut String, report: &Report) {
     let Some(host) = report.host.as_ref().filter(|host| !host.lines.is_empty()) else { return };
     head(page, "Lines of code during which the GPU was idle", &["Line", "Doing", "Idle time", "Share"]);
     for line in host.lines.iter().take(ROWS) {
-        let within = line.within.as_ref().map(|(function, _)| format!(" in {function}")).unwrap_or_default();
-        let name = format!("{}:{} {}{within}", line.file, line.line, line.function);
         let share = format!("{:.1} %", line.share * 100.0);
-        row(page, &name, &[words::activity(line.cause).to_owned(), duration(line.total_ns), share]);
+        row(page, &line.place(), &[words::activity(line.cause).to_owned(), duration(line.total_ns), share]);
     }
     page.push_str(END);
+}
+
+/// Appends the lines that launch, copy, wait and allocate, and the kernel time by launching line.
+fn call_lines(page: &mut String, report: &Report) {
+    if let Some(host) = report.host.as_ref().filter(|host| !host.calls.is_empty()) {
+        head(
+            page,
+            "Lines of CUDA calls after start-up, by samples",
+            &["Line", "Calls", "Share of such calls", "Samples"],
+        );
+        for line in &host.calls {
+            let share = format!("{:.0} %", line.share * 100.0);
+            row(page, &line.place(), &[line.calls.name().to_owned(), share, line.samples.to_string()]);
+        }
+        page.push_str(END);
+    }
+    if let Some(lines) = report.kernel_lines.as_ref().filter(|lines| !lines.lines.is_empty()) {
+        head(page, "Kernel time by launching line, an estimate", &["Line", "Time", "Share", "Samples"]);
+        for line in lines.lines.iter().take(ROWS) {
+            let share = format!("{:.1} %", line.share * 100.0);
+            let time = duration(line.time.total_ns.round() as u64);
+            row(page, &line.place.text(), &[time, share, line.time.samples.to_string()]);
+        }
+        page.push_str(END);
+    }
 }
 
 /// Appends source lines around those that the report names.
@@ -119,13 +155,15 @@ pub(super) fn sources(page: &mut String, excerpts: &[Excerpt]) {
 fn best_cases(page: &mut String, report: &Report) {
     for device in &report.devices {
         let Some(what_if) = &device.what_if else { continue };
+        let shown = words::worth_showing(what_if);
+        if shown.is_empty() && what_if.refused.is_none() {
+            continue;
+        }
         let title = format!("What could be gained at most, GPU {}", device.device.id);
-        head(page, &title, &["Without", "Step", "Best case", "Interval"]);
-        for best_case in &what_if.best_cases {
-            let speedup =
-                if best_case.speedup.is_finite() { format!("{:.2}x", best_case.speedup) } else { "-".to_owned() };
-            let interval = best_case.interval.map(|(low, high)| format!("{low:.2}x to {high:.2}x")).unwrap_or_default();
-            row(page, &best_case.kind.name().replace('_', " "), &[duration(best_case.step_ns), speedup, interval]);
+        head(page, &title, &["If", "A step then takes", "Best case"]);
+        for best_case in shown {
+            let gain = words::faster(best_case.speedup, best_case.interval);
+            row(page, words::condition(best_case.kind), &[duration(best_case.step_ns), gain]);
         }
         page.push_str("</tbody></table>\n");
         if let Some(refused) = &what_if.refused {

@@ -11,6 +11,10 @@ export interface Lane {
   events: number;
   embedded: number;
   refused: number;
+  /** Events that are nodes of CUDA graphs with `names.origins`. */
+  nodes?: number;
+  /** Depth of nested ranges. */
+  levels?: number;
 }
 
 export interface Timeline {
@@ -87,11 +91,30 @@ export interface Manifest {
   left_out: string[];
   leaves: LeafWords[];
   causes: CauseWords[];
+  /** Name and words of what a launching thread may do. */
+  activities: [string, string][];
   /** Name and words. */
   limits: [string, string][];
   roofs: [string, string][];
   timeline: Timeline | null;
+  /** Best cases worth showing, the largest first, in the words of the text report. */
+  gains: Gain[];
+  /** Text of each line of the report's `host`, and what it does; of its `calls`; and of its `kernel_lines`. */
+  lines: [string, string][];
+  call_lines: string[];
+  launch_lines: string[];
+  /** What captured work of CUDA graphs, with the number of operations and their nanoseconds. */
+  graph_work?: [string, number, number][];
   sources: Excerpt[];
+}
+
+export interface Gain {
+  device: number;
+  kind: string;
+  /** To follow "if". */
+  condition: string;
+  step_ns: number;
+  words: string;
 }
 
 /** A line that the report names, with its surrounding lines. */
@@ -108,6 +131,21 @@ export interface Names {
   configs: number[][];
   stacks: [number, number, number, number][];
   subjects: [string, number][];
+  /** What captured nodes of CUDA graphs; the first is that of other work, the second of unknown nodes. */
+  origins?: Origin[];
+}
+
+/** What captured nodes of CUDA graphs. All but the last three are names; 0 is none. */
+export interface Origin {
+  at: number;
+  module: number;
+  operators: number;
+  /** Name of a block of operations. */
+  label: number;
+  stack: number;
+  /** Operations of the whole run, and their nanoseconds. */
+  count: number;
+  total_ns: number;
 }
 
 /** Events of a chunk in order of their start, by column. */
@@ -259,7 +297,13 @@ export class Page {
   /** Called when requested data has been loaded. */
   arrived: () => void = () => {};
 
-  constructor(readonly manifest: Manifest, readonly names: Names) {}
+  constructor(readonly manifest: Manifest, readonly names: Names) {
+    // Linux numbers the first thread of a process like the process.
+    const pid = manifest.report?.process?.pid;
+    for (const lane of manifest.timeline?.lanes ?? []) {
+      if (lane.label === `thread ${pid}`) lane.label = `main thread (${pid})`;
+    }
+  }
 
   static async read(): Promise<Page> {
     const text = new TextDecoder();
@@ -290,6 +334,12 @@ export class Page {
     return this.names.names[index]?.[1] ?? 0;
   }
 
+  /** What captured an operation of a CUDA graph; `null` for other work. */
+  origin(index: number): Origin | null {
+    return index > 0 ? (this.names.origins?.[index] ?? null) : null;
+  }
+
+  /** Kind and name of a subject, as in the report's gaps. */
   subject(index: number): [string, string] {
     const [kind, name] = this.names.subjects[index] ?? ["none", 0];
     return [kind, kind === "none" ? "" : this.name(name)];
@@ -304,6 +354,20 @@ export class Page {
       at = caller;
     }
     return frames;
+  }
+
+  /** Name of a thread. */
+  thread(id: number): string {
+    return this.lane("thread", id)?.label ?? `thread ${id}`;
+  }
+
+  /** Start of the time after start-up of a device; its whole time without one. */
+  steadyFrom(device: number): number {
+    const lane = this.lane("device", device, device);
+    const of = this.manifest.report.devices.find((row: { id: number }) => row.id === device);
+    const steady = Object.values<number>(of?.steady_leaves ?? {}).reduce((sum, nanos) => sum + nanos, 0);
+    const end = Math.max(0, ...(lane?.chunks.map((chunk) => chunk.last) ?? []));
+    return steady > 0 ? Math.max(0, end - steady) : 0;
   }
 
   /** True if all events between two times are in the page. */

@@ -9,11 +9,21 @@ export function duration(nanos: number): string {
   return `${sign}${(value / 1e9).toFixed(2)} s`;
 }
 
+/** A time of the run, to the microsecond. */
+export function instant(nanos: number): string {
+  return `${(nanos / 1e9).toFixed(6)} s`;
+}
+
 export function bytes(count: number): string {
   if (count < 1e3) return `${count} B`;
   if (count < 999_950) return `${(count / 1e3).toFixed(1)} kB`;
   if (count < 999_950_000) return `${(count / 1e6).toFixed(1)} MB`;
   return `${(count / 1e9).toFixed(2)} GB`;
+}
+
+/** A file without its folder, or within its package. */
+export function shortFile(path: string): string {
+  return path.replace(/^.*\/(site|dist)-packages\/|^.*\/(?=[^/]+$)/, "");
 }
 
 export function percent(share: number): string {

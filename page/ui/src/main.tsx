@@ -2,60 +2,46 @@
 // shown, and it is restored if anything here fails.
 
 import { render } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { AnswerPanel } from "./answer";
-import { GAP_END, Page, type Curve, type Lane } from "./data";
-import { duration, quantity } from "./format";
-import { meanOf } from "./paint";
+import { Page, type Curve, type Lane } from "./data";
+import { Dock } from "./dock";
+import { link, longest, type Topic } from "./evidence";
+import { count, moment } from "./format";
+import { layout, type Group, type Row } from "./rows";
+import { following, occurrences, Search, type Occurrences } from "./search";
 import { eventIn, gapAt, Mark, Interval, type Answer } from "./selection";
 import { neighbor, type Sums } from "./sums";
 import { readCurves, readSums, TimelineView, type Hit } from "./timeline";
 import { TABS } from "./views";
 import { around, clamp, fromFragment, toFragment, type View } from "./view";
 
+/** Kind of the names of launching calls (see names.rs). */
+const LAUNCH = 4;
+
 const KEYS: [string, string][] = [
   ["W S, arrows up and down, wheel", "zoom"], ["A D, arrows, shift and wheel", "move"], ["F", "the whole run"],
   ["drag", "select an interval: its exact breakdown"], ["click", "ask about a gap, kernel or call"],
   ["[ ]", "the gap of the same cause before and behind"], ["Enter", "zoom to the selection"],
-  ["/", "search a name"], ["Esc", "clear"], ["?", "these keys"],
+  ["/", "search a name"], ["Enter, shift and Enter in the search", "the next and the previous event of the name"],
+  ["Esc", "clear, or leave the search"], ["?", "these keys"],
 ];
-
-/** Finds the next event of a name after a time; wraps around once. */
-async function occurrence(page: Page, name: number, after: number): Promise<[Lane, number, number] | null> {
-  const lanes = page.manifest.timeline?.lanes.filter((lane) => lane.columns[0] === "name") ?? [];
-  let best: [Lane, number, number] | null = null;
-  for (const start of [after, -1]) {
-    for (const lane of lanes) {
-      for (const [index, chunk] of lane.chunks.entries()) {
-        if (chunk.last < start || (best && chunk.first > best[1])) continue;
-        const events = await page.chunk(lane, index);
-        const names = events.values[0]!;
-        for (let i = 0; i < events.count; i++) {
-          const at = events.begin[i]!;
-          if (names[i] !== name || at <= start || (best && at >= best[1])) continue;
-          best = [lane, at, at + events.duration[i]!];
-          break;
-        }
-      }
-    }
-    if (best) return best;
-  }
-  return null;
-}
 
 function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves: Curve[] }) {
   const timeline = page.manifest.timeline!;
   const total = timeline.window_ns;
   const [view, setView] = useState<View>(() => onDevice(page, fromFragment(location.hash, total)));
   const [answer, setAnswer] = useState<Answer | null>(null);
-  const [hovered, setHovered] = useState<Hit | null>(null);
-  const [search, setSearch] = useState("");
+  const [asked, ask] = useState(NaN);
   const [said, say] = useState("");
   const [help, setHelp] = useState(false);
+  const searched = useRef<{ name: number; all: Promise<Occurrences>; at: number | null } | null>(null);
+  const [place, setPlace] = useState("");
   const latest = useRef(view);
   const show = (next: View) => {
     latest.current = onDevice(page, clamp(next, total));
     setView(latest.current);
+    say("");
   };
 
   useEffect(() => {
@@ -66,17 +52,36 @@ function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves
     }
   }, [view]);
   useEffect(() => {
-    const changed = () => show(fromFragment(location.hash, total));
+    const changed = () => {
+      const { hash } = location;
+      const next = fromFragment(hash, total);
+      // A link of this page: one without a tab is to a place in the timeline.
+      if (hash === "#completeness") show({ ...latest.current, tab: "about" });
+      else if (/[#&]t=/.test(hash)) show(next);
+      else if (next.selected) void visit(next.selected);
+      if (hash === "#completeness") document.querySelector(".tabs")?.scrollIntoView();
+    };
     window.addEventListener("hashchange", changed);
     return () => window.removeEventListener("hashchange", changed);
   }, []);
 
-  const zoom = (from: number, to: number) => show(around({ ...view, selected: [from, to] }, from, to, total));
-  const pick = async (hit: Hit) => {
+  const zoom = (from: number, to: number) => {
+    show(around({ ...latest.current, selected: [from, to] }, from, to, total));
+    reveal();
+  };
+  /** Goes to an interval, and says what is in its middle. */
+  const visit = async ([from, to]: [number, number]) => {
+    zoom(from, to);
+    setAnswer(await gapAt(page, latest.current.device, (from + to) / 2));
+  };
+  const pick = async (hit: Hit, y: number) => {
     const { row, at } = hit;
+    ask(y);
+    say("");
     if (row.kind === "steps") {
       const of = timeline.steps.find((steps) => steps.device === row.device);
       let position = 0;
+      setAnswer(null);
       for (const [gap, lasted] of of?.rows ?? []) {
         const from = position + gap;
         position = from + lasted;
@@ -88,7 +93,7 @@ function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves
       const gap = await gapAt(page, row.device!, at);
       if (gap) {
         setAnswer(gap);
-        show({ ...view, selected: [gap.from, gap.to], device: row.device! });
+        show({ ...latest.current, selected: [gap.from, gap.to], device: row.device! });
         return;
       }
       const work = page.lanes("stream").filter((lane) => lane.device === row.device);
@@ -121,23 +126,64 @@ function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves
     if (gap) setAnswer(gap);
     zoom(gap?.from ?? found.begin, gap?.to ?? found.begin + found.duration);
   };
-  const find = async (text: string) => {
-    const wanted = text.toLowerCase();
-    const { names } = page.names;
-    let name = names.findIndex(([known], index) => index > 0 && known.toLowerCase() === wanted);
-    if (name < 0) name = names.findIndex(([known], index) => index > 0 && known.toLowerCase().includes(wanted));
-    const found = name > 0 ? await occurrence(page, name, view.selected?.[0] ?? view.from) : null;
-    if (!found) {
-      say(name > 0 ? `No event of ${names[name]![0].slice(0, 80)} is in this file.` : `Nothing is called ${text}.`);
+  const go = async (name: number, forward: boolean) => {
+    if (searched.current?.name !== name) {
+      setPlace("searching");
+      searched.current = { name, all: occurrences(page, name), at: null };
+    }
+    const of = searched.current;
+    const { begin, end, lanes } = await of.all;
+    if (searched.current !== of) return;
+    if (!begin.length) {
+      setPlace("");
+      say(`No event of ${page.name(name).slice(0, 80)} is in this file.`);
       return;
     }
-    const [, from, to] = found;
-    say(names[name]![0].slice(0, 120));
-    show(around({ ...view, name, selected: [from, to] }, from, to, total));
+    of.at = following({ begin, end, lanes }, latest.current.from, of.at, forward);
+    const [from, to, lane] = [begin[of.at]!, end[of.at]!, lanes[of.at]!];
+    setPlace(`${count(of.at + 1)} of ${count(begin.length)}${timeline.windows ? " in this page" : ""}`);
+    show(around({ ...latest.current, name, selected: [from, to], device: lane.device ?? latest.current.device }, from, to, total));
+    say(page.name(name).slice(0, 120));
+    reveal();
+    const row: Row = { kind: lane.kind, label: lane.label, lane, device: lane.device, top: 0, height: 0 };
+    ask(NaN);
+    setAnswer(await eventIn(page, { row, at: (from + to) / 2, slack: 0 }));
+  };
+  /** Forgets where the search was: its text is another one. */
+  const restart = () => {
+    searched.current = null;
+    setPlace("");
+    say("");
+  };
+  const find = (text: string) => {
+    const name = page.names.names.findIndex(([known], index) => index > 0 && known === text);
+    if (name > 0) void go(name, true);
+    else say(`No event of ${text.slice(0, 80)} is in this file.`);
+  };
+  const lead = async (topic: Topic) => {
+    if ("kernel" in topic) return find(topic.kernel);
+    const found = await longest(page, topic);
+    if (!found) return say("No single wait of this kind is in this file.");
+    const [of, from, to] = found;
+    show({ ...latest.current, device: of.device! });
+    await visit([from, to]);
+  };
+  useEffect(() => link(page, (topic) => void lead(topic)), []);
+  /** Shows what the timeline asks for; an answer belongs to its selection. */
+  const select = (next: View) => {
+    if (next.selected !== latest.current.selected) setAnswer(null);
+    show(next);
+  };
+  const fold = ({ id }: Group) => show({ ...latest.current, folded: changed(latest.current.folded, id) });
+  const hide = ({ id }: Group) => show({ ...latest.current, hidden: changed(latest.current.hidden, id) });
+  const leave = () => document.querySelector<HTMLElement>("canvas.timeline")?.focus({ preventScroll: true });
+  const close = () => {
+    setAnswer(null);
+    show({ ...latest.current, selected: null });
   };
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
-      const typing = event.target instanceof HTMLInputElement;
+      const typing = event.target instanceof HTMLInputElement && event.target.type !== "checkbox";
       if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.key === "/") {
         event.preventDefault();
@@ -146,7 +192,11 @@ function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves
       else if (event.key === "[" || event.key === "]") {
         const part = answer?.kind === "gap" ? mostOf(answer.parts) : null;
         void next(part ?? largestIdle(page, view.device), event.key === "]");
-      } else if (event.key === "Escape") setAnswer(null);
+      } else if (event.key === "Escape") {
+        const menu = document.querySelector(".menu[open]");
+        if (menu) menu.removeAttribute("open");
+        else close();
+      }
     };
     document.addEventListener("keydown", pressed);
     return () => document.removeEventListener("keydown", pressed);
@@ -154,45 +204,63 @@ function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves
 
   const lane = page.lane("device", view.device, view.device) ?? page.lanes("device")[0];
   const laneSums = lane && sums.get(lane);
+  const launches = (thread: Lane) => {
+    const times = sums.get(thread);
+    const steady = Math.min(...page.lanes("device").map((lane) => page.steadyFrom(lane.device!)));
+    return !times || times.between(LAUNCH, times.border(steady), times.intervals) > 0;
+  };
+  const { rows, groups } = useMemo(() => layout(page, curves, view, launches), [String(view.folded), String(view.hidden)]);
   const tabs = TABS.filter((tab) => tab.has(page.manifest.report, page));
+  // From a table, the timeline may be out of the window.
+  const shown = (next: View) => {
+    show(next);
+    const highlights = next.leaf !== view.leaf && next.leaf >= 0;
+    if (next.selected !== view.selected || next.from !== view.from || highlights) reveal();
+  };
   const tab = tabs.find((known) => known.id === view.tab) ?? tabs[0]!;
   const [from, to] = view.selected ?? [view.from, view.to];
   return (
     <div class="app">
       <div class="tools">
-        <label>
-          search{" "}
-          <input id="search" value={search} placeholder="kernel, call, range" onInput={(e) => setSearch(e.currentTarget.value)}
-            onKeyDown={(event) => event.key === "Enter" && void find(search)} />
-        </label>
+        <Search page={page} go={(name, forward) => void go(name, forward)} place={place} leave={leave}
+          nothing={(text) => say(`Nothing is called ${text}.`)} changed={restart} />
         <button onClick={() => show({ ...view, from: 0, to: total })}>whole run</button>
+        <details class="menu">
+          <summary>rows</summary>
+          <div>
+            {groups.map((group) => (
+              <label><input type="checkbox" checked={!group.hidden} onChange={() => hide(group)} /> {group.label}</label>
+            ))}
+          </div>
+        </details>
         <button onClick={theme}>light or dark</button>
         <button onClick={() => setHelp(!help)} aria-expanded={help}>keys</button>
-        <span class="status" role="status">
-          {hovered ? hoverText(page, hovered) : said || `${duration(view.from)} to ${duration(view.to)}`}
-        </span>
+        <span class="status" role="status">{said || extent(view)}</span>
       </div>
       {help && (
         <dl class="keys">{KEYS.map(([name, what]) => [<dt>{name}</dt>, <dd>{what}</dd>])}</dl>
       )}
       <Legend page={page} />
       {page.manifest.left_out.map((note) => <p class="note">{note}</p>)}
-      {lane ? (
-        <TimelineView page={page} sums={sums} curves={curves} view={view} show={show}
-          latest={() => latest.current} pick={(hit) => void pick(hit)} hover={setHovered} />
-      ) : (
-        <p>No GPU work was recorded, so there is no timeline.</p>
-      )}
-      <div class="below">
-        {answer && (
-          <AnswerPanel answer={answer} page={page} zoom={zoom} next={(leaf, forward) => void next(leaf, forward)}
-            highlight={(name) => show({ ...view, name })} close={() => setAnswer(null)} />
+      <div class="stage">
+        {lane ? (
+          <TimelineView page={page} sums={sums} rows={rows} view={view} show={select} latest={() => latest.current}
+            pick={(hit, y) => void pick(hit, y)} fold={fold} />
+        ) : (
+          <p>No GPU work was recorded, so there is no timeline.</p>
         )}
-        {lane && laneSums && (
-          <div class="panel" role="region" aria-label="Breakdown">
-            <Interval page={page} lane={lane} sums={laneSums} curves={curves} from={Math.round(from)} to={Math.round(to)} />
-          </div>
-        )}
+        <Dock docked={Boolean(answer || view.selected)} at={asked}>
+          {(answer || view.selected) && <button class="close" onClick={close} aria-label="close">×</button>}
+          {answer && (
+            <AnswerPanel answer={answer} page={page} zoom={zoom} next={(leaf, forward) => void next(leaf, forward)}
+              highlight={(name) => show({ ...view, name })} />
+          )}
+          {lane && laneSums && (
+            <div class="panel" role="region" aria-label="Breakdown">
+              <Interval page={page} lane={lane} sums={laneSums} curves={curves} from={Math.round(from)} to={Math.round(to)} />
+            </div>
+          )}
+        </Dock>
       </div>
       <div class="tabs" role="tablist">
         {tabs.map((known) => (
@@ -202,7 +270,7 @@ function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves
         ))}
       </div>
       <div role="tabpanel" aria-labelledby={`tab-${tab.id}`} class="tabpanel">
-        {tab.body({ page, view, show, find: (name) => void find(name) })}
+        {tab.body({ page, view, show: shown, find })}
       </div>
     </div>
   );
@@ -213,6 +281,23 @@ function onDevice(page: Page, view: View): View {
   const devices = page.lanes("device");
   const known = devices.some((lane) => lane.device === view.device);
   return known ? view : { ...view, device: devices[0]?.device ?? 0 };
+}
+
+/** A list with or without an entry. */
+const changed = (list: string[], id: string) => (list.includes(id) ? list.filter((known) => known !== id) : [...list, id]);
+
+/** The shown part of the run, with digits that tell its ends apart. */
+function extent({ from, to }: View): string {
+  const step = (to - from) / 100;
+  return `${moment(from, step)} to ${moment(to, step)}`;
+}
+
+/** Scrolls to the timeline, if most of it is not in the window. */
+function reveal(): void {
+  const box = document.querySelector(".rows")?.getBoundingClientRect();
+  if (!box) return;
+  const seen = Math.min(box.bottom, window.innerHeight) - Math.max(box.top, 0);
+  if (seen < Math.min(box.height, window.innerHeight / 3)) document.querySelector(".tools")!.scrollIntoView();
 }
 
 /** The cause of most of a gap. */
@@ -228,31 +313,6 @@ function largestIdle(page: Page, device: number): number {
   const of = report.devices.find((row: { id: number }) => row.id === device)?.leaves ?? {};
   const nanos = (leaf: number) => (leaves[leaf]!.busy ? -1 : (of[leaves[leaf]!.name] ?? 0));
   return leaves.reduce((best, _, leaf) => (nanos(leaf) > nanos(best) ? leaf : best), 0);
-}
-
-function hoverText(page: Page, { row, at, slack }: Hit): string {
-  if (row.curve) {
-    const value = meanOf(row.curve, at, at + slack);
-    const text = Number.isNaN(value) ? "not known" : quantity(value, row.curve.unit);
-    return `${duration(at)}  ${row.label}: ${text}`;
-  }
-  const lane = row.lane;
-  let what = row.label;
-  if (lane && row.kind !== "minimap") {
-    for (const index of page.chunksIn(lane, at, at + 1)) {
-      const events = page.peek(lane, index);
-      if (!events) continue;
-      for (let i = events.count - 1; i >= 0; i--) {
-        if (events.begin[i]! > at || events.begin[i]! + events.duration[i]! <= at) continue;
-        const value = events.values[0]![i]!;
-        const text = lane.kind === "device" ? page.manifest.leaves[value % GAP_END]!.words
-          : lane.kind === "samples" ? "sample" : page.name(value);
-        what += `: ${text.slice(0, 100)}, ${duration(events.duration[i]!)}`;
-        return `${duration(at)}  ${what}`;
-      }
-    }
-  }
-  return `${duration(at)}  ${what}`;
 }
 
 function Legend({ page }: { page: Page }) {

@@ -2,12 +2,17 @@
 
 import { firstFrom, GAP_END, visitChunk, type Curve, type Lane, type Page } from "./data";
 import { quantity } from "./format";
+import { blocks } from "./modules";
 import type { Sums } from "./sums";
 import type { View } from "./view";
 
 /** Maximum number of rectangles of a lane; beyond it, columns of sums are drawn. */
 const MOST_EVENTS = 4_000;
+/** Maximum number of segments that are summed for a picture. */
+const MOST_SUMMED = 60_000;
 const LEAST_TEXT = 40;
+/** Index of the color of ranges and modules. */
+const RANGE = 8;
 
 /** Colors of kinds of names (see names.rs): computing, communicating, copy, memset, then calls. */
 const KINDS = [
@@ -85,12 +90,9 @@ const scale = ({ view, width }: Place) => width / (view.to - view.from);
 
 /** Time by cause in each pixel column: stacked in proportion to the causes' shares. */
 export function columns(page: Page, sums: Sums, place: Place, leafOnly: number): void {
-  const { context, colors: of, view, left, width, top, height } = place;
+  const { view, width } = place;
   const perPixel = (view.to - view.from) / width;
-  const { leaves } = page.manifest;
-  // Causes are adjacent, with the device's work at the bottom.
-  const rank = (leaf: number) => (leaves[leaf]!.busy ? 0 : 100) + leaves[leaf]!.cause;
-  const order = [...sums.running.keys()].sort((a, b) => rank(a) - rank(b) || a - b);
+  const order = stacked(page, [...sums.running.keys()]);
   const step = Math.max(1, Math.ceil(sums.span / perPixel));
   let begin = sums.border(view.from);
   for (let x = 0; x < width; ) {
@@ -99,29 +101,70 @@ export function columns(page: Page, sums: Sums, place: Place, leafOnly: number):
     const last = Math.min(end, sums.intervals);
     const [x0, x1] = [begin, last].map((border) => Math.round((border * sums.span - view.from) / perPixel));
     const length = (last - begin) * sums.span;
-    let y = top + height;
-    let run = 0;
-    let cause = -1;
-    const flush = () => {
-      if (cause < 0 || run <= 0) return;
-      y -= run;
-      context.fillStyle = of.causes[cause]!;
-      context.fillRect(left + Math.max(0, x0!), y, Math.min(width, x1!) - Math.max(0, x0!), run);
-    };
-    for (const leaf of order) {
-      const nanos = sums.between(leaf, begin, last);
-      if (nanos === 0 || (leafOnly >= 0 && leaf !== leafOnly)) continue;
-      const now = leaves[leaf]!.cause;
-      if (now !== cause) {
-        flush();
-        [cause, run] = [now, 0];
-      }
-      run += (nanos / length) * height;
-    }
-    flush();
+    column(page, place, [Math.max(0, x0!), Math.min(width, x1!)], order, leafOnly,
+      (leaf) => sums.between(leaf, begin, last) / length);
     begin = last;
     x = Math.max(x + 1, Math.ceil(x1!));
   }
+}
+
+/** Leaves in the order of a column: causes are adjacent, with the device's work at the bottom. */
+function stacked(page: Page, leaves: number[]): number[] {
+  const words = page.manifest.leaves;
+  const rank = (leaf: number) => (words[leaf]!.busy ? 0 : 100) + words[leaf]!.cause;
+  return leaves.sort((a, b) => rank(a) - rank(b) || a - b);
+}
+
+/** Draws a column from the share of each leaf. */
+function column(
+  page: Page, place: Place, [x0, x1]: [number, number], order: number[], leafOnly: number, share: (leaf: number) => number,
+): void {
+  const { context, colors: of, left, top, height } = place;
+  let y = top + height;
+  let run = 0;
+  let cause = -1;
+  const flush = () => {
+    if (cause < 0 || run <= 0) return;
+    y -= run;
+    context.fillStyle = of.causes[cause]!;
+    context.fillRect(left + x0, y, x1 - x0, run);
+  };
+  for (const leaf of order) {
+    const part = share(leaf);
+    if (part === 0 || (leafOnly >= 0 && leaf !== leafOnly)) continue;
+    const now = page.manifest.leaves[leaf]!.cause;
+    if (now !== cause) {
+      flush();
+      [cause, run] = [now, 0];
+    }
+    run += part * height;
+  }
+  flush();
+}
+
+/** Draws columns from segments, where intervals of sums are wider than a pixel; returns false as `segments` does. */
+export function pixels(page: Page, lane: Lane, place: Place, leafOnly: number): boolean {
+  const { view } = place;
+  if (!page.whole(lane, view.from, view.to) || page.estimate(lane, view.from, view.to) > MOST_SUMMED) return false;
+  const width = Math.ceil(place.width);
+  const perPixel = (view.to - view.from) / place.width;
+  const words = page.manifest.leaves.length;
+  const shares = new Float64Array(width * words);
+  for (const index of page.chunksIn(lane, view.from, view.to)) {
+    const events = page.peek(lane, index);
+    if (!events) return false;
+    visitChunk(events, view.from, view.to, (_, i) => {
+      const leaf = events.values[0]![i]! % GAP_END;
+      const begin = Math.max(0, (events.begin[i]! - view.from) / perPixel);
+      const end = Math.min(width, (events.begin[i]! + events.duration[i]! - view.from) / perPixel);
+      for (let x = Math.floor(begin); x < end; x++) {
+        shares[x * words + leaf]! += Math.min(end, x + 1) - Math.max(begin, x);
+      }
+    });
+  }
+  const order = stacked(page, page.manifest.leaves.map((_, leaf) => leaf));
+  for (let x = 0; x < width; x++) column(page, place, [x, x + 1], order, leafOnly, (leaf) => shares[x * words + leaf]!);
+  return true;
 }
 
 /** Mean of the known values of a curve between two times; NaN without any. */
@@ -137,17 +180,36 @@ export function meanOf({ values, span_ns: span }: Curve, from: number, to: numbe
   return known ? sum / known : NaN;
 }
 
+/** Scale of a curve, in words. Percentages have a fixed one, so that rows can be compared. */
+const scaleOf = (of: Curve) => (of.unit === "%" ? 100 : of.most || 1);
+/** True if the names of rows leave room for it. */
+export const hasScale = (left: number) => left > 120;
+export const most = (of: Curve) => quantity(scaleOf(of), of.unit);
+
+/** `text` cut to a width in its middle: numbers at the end tell names apart. */
+export function fitted(context: CanvasRenderingContext2D, text: string, width: number): string {
+  const fits = (cut: string) => context.measureText(cut).width <= width;
+  if (fits(text)) return text;
+  const end = width < 60 ? "" : text.slice(-6);
+  let [short, long] = [0, text.length - end.length];
+  while (short < long) {
+    const middle = (short + long + 1) >> 1;
+    if (fits(`${text.slice(0, middle)}…${end}`)) short = middle;
+    else long = middle - 1;
+  }
+  return `${text.slice(0, short)}…${end}`;
+}
+
 /** Draws a curve as an area, with its largest value. */
 export function curve(of: Curve, place: Place): void {
   const { context, colors, view, left, width, top, height } = place;
   const perPixel = (view.to - view.from) / width;
-  // Percentages have a fixed scale, so that rows can be compared.
-  const most = of.unit === "%" ? 100 : of.most || 1;
+  const largest = scaleOf(of);
   context.fillStyle = colors.accent;
   for (let x = 0; x < width; x++) {
     const value = meanOf(of, view.from + x * perPixel, view.from + (x + 1) * perPixel);
     if (!(value > 0)) continue;
-    const high = Math.max(0.5, (Math.min(value, most) / most) * height);
+    const high = Math.max(0.5, (Math.min(value, largest) / largest) * height);
     context.globalAlpha = 0.45;
     context.fillRect(left + x, top + height - high, 1, high);
     context.globalAlpha = 1;
@@ -155,7 +217,7 @@ export function curve(of: Curve, place: Place): void {
   }
   context.fillStyle = colors.quiet;
   context.textAlign = "right";
-  context.fillText(quantity(most, of.unit), left - 4, top + height / 2);
+  if (hasScale(left)) context.fillText(most(of), left - 4, top + height / 2);
   context.textAlign = "left";
 }
 
@@ -237,6 +299,30 @@ export function events(page: Page, lane: Lane, place: Place, nameOnly: number, l
         label({ ...place, top: y, height: high }, left + x0, x1 - x0, page.name(name));
       }
     });
+  }
+  context.globalAlpha = 1;
+  return all;
+}
+
+/** Draws the modules that captured the work of a stream; returns true on success. */
+export function modules(page: Page, lane: Lane, place: Place, nameOnly: number): boolean {
+  const { context, colors: of, view, left, width, top, height } = place;
+  if (!page.whole(lane, view.from, view.to) || page.estimate(lane, view.from, view.to) > MOST_EVENTS) return false;
+  let all = true;
+  for (const index of page.chunksIn(lane, view.from, view.to)) {
+    const found = page.peek(lane, index);
+    if (!found) {
+      all = false;
+      continue;
+    }
+    for (const block of blocks(page, found, view.from, view.to)) {
+      const x0 = Math.max(0, (block.from - view.from) * scale(place));
+      const x1 = Math.min(width, (block.to - view.from) * scale(place));
+      context.globalAlpha = nameOnly === 0 || block.label === nameOnly ? 1 : 0.15;
+      context.fillStyle = of.kinds[RANGE]!;
+      context.fillRect(left + x0, top, Math.max(x1 - x0 - (x1 - x0 > 4 ? 1 : 0), 0.5), height - 1);
+      if (x1 - x0 > LEAST_TEXT) label(place, left + x0, x1 - x0, page.name(block.label));
+    }
   }
   context.globalAlpha = 1;
   return all;

@@ -91,6 +91,20 @@ function draw(canvas: HTMLCanvasElement, page: Page, of: Replayed, step: Step, f
   context.fillRect(x(end(from) + (end(to) - end(from)) * part), streams.length * ROW, 1.5, streams.length * ROW);
 }
 
+/** The words of the bottleneck without one cost. The plan adds up its fixes, so only its first is without one cost alone. */
+export function bottleneckAfter(page: Page, device: number, kind: string): string | undefined {
+  const { bottleneck, devices } = page.manifest.report;
+  const [first] = bottleneck.plan;
+  const scenarios: { kind: string; speedup: number }[] =
+    devices.find((row: { id: number }) => row.id === device)?.what_if?.scenarios ?? [];
+  const alone = scenarios.find((scenario) => scenario.kind === kind);
+  if (!alone || first?.kind !== kind || first.speedup !== alone.speedup) return undefined;
+  return page.manifest.causes.find((cause) => cause.name === first.then)?.words;
+}
+
+/** A condition without its examples. */
+const short = (condition: string) => condition.replace(/ \(.*/, "");
+
 export function ReplayView({ page, view, show }: { page: Page; view: View; show: (view: View) => void }) {
   const entry = page.manifest.timeline?.replay;
   const steps = entry?.steps.filter((step) => step.device === view.device) ?? [];
@@ -131,13 +145,10 @@ export function ReplayView({ page, view, show }: { page: Page; view: View; show:
   if (!entry || !step) {
     return <p>No step can be replayed here: the simulation is not believed, or it paused during the steps that were tried.</p>;
   }
-  const { report } = page.manifest;
-  const device = report.devices.find((row: { id: number }) => row.id === view.device);
   const real = step.to - step.from;
   const then = variant === AS_IT_RAN ? real : step.ends[variant]!;
-  const plan = report.bottleneck.plan.find((fix: { kind: string }) => fix.kind === entry.variants[variant]![0]);
-  const next = plan?.then ? page.manifest.causes.find((cause) => cause.name === plan.then)?.words : null;
-  const scenario = device?.what_if?.scenarios?.find((row: { kind: string }) => row.kind === entry.variants[variant]![0]);
+  const next = bottleneckAfter(page, view.device, entry.variants[variant]![0]);
+  const gain = page.manifest.gains.find((row) => row.device === view.device && row.kind === entry.variants[variant]![0]);
   // Scenarios without any effect are omitted from the switch.
   const useful = entry.variants.map((_, index) => index)
     .filter((index) => index > UNTRACED && (steps.some((of) => of.ends[index]! < of.ends[UNTRACED]! * 0.99) || index === variant));
@@ -147,7 +158,7 @@ export function ReplayView({ page, view, show }: { page: Page; view: View; show:
       <p class="buttons" role="group" aria-label="Variant">
         {[AS_IT_RAN, ...useful].map((index) => (
           <button aria-pressed={index === variant} onClick={() => show({ ...view, variant: index })}>
-            {index === AS_IT_RAN ? "as it ran" : entry.variants[index]![0].replace(/_/g, " ")}
+            {index === AS_IT_RAN ? "as it ran" : `if ${short(entry.variants[index]![1])}`}
           </button>
         ))}
         {steps.map((_, index) => (
@@ -158,9 +169,9 @@ export function ReplayView({ page, view, show }: { page: Page; view: View; show:
         aria-label={`The step as it ran, ${duration(real)}, and if ${entry.variants[variant]![1]}, ${duration(then)}`} />
       <p aria-live="polite">
         {variant === AS_IT_RAN
-          ? `As it ran the step took ${duration(real)}; its replay takes ${duration(step.ends[AS_IT_RAN]!)}, without tracing ${duration(step.ends[UNTRACED]!)}.`
+          ? `As it ran the step took ${duration(real)}; simulated ${duration(step.ends[AS_IT_RAN]!)}, without tracing ${duration(step.ends[UNTRACED]!)}.`
           : `If ${entry.variants[variant]![1]}: ${duration(real)} becomes ${duration(then)}, ${duration(real - then)} less.`}
-        {scenario?.speedup ? ` Over all steps ${scenario.speedup.toFixed(2)}x.` : ""}
+        {gain ? ` Over all steps: ${gain.words}.` : ""}
         {next ? ` Then the bottleneck is ${next}.` : ""}
       </p>
     </div>

@@ -3,7 +3,8 @@
 import { useEffect, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { firstFrom, GAP_END, type Curve, type Lane, type Page } from "./data";
-import { bytes, count, duration, percent, quantity } from "./format";
+import { bytes, count, duration, instant, percent, quantity, shortFile } from "./format";
+import { blockAt, ORIGIN } from "./modules";
 import { eventAt, meanOf } from "./paint";
 import { breakdown, segments, type Breakdown, type Part, type Sums } from "./sums";
 import type { Hit } from "./timeline";
@@ -118,11 +119,21 @@ async function addSamples(page: Page, gap: Gap, thread: number): Promise<void> {
     const own = frames.find((frame) => frame.line > 0 && !/site-packages|dist-packages|\/lib\/python|^<frozen/.test(frame.file));
     const frame = own ?? frames.find((frame) => !frame.file.startsWith("<frozen importlib")) ?? frames[0];
     const line = frame && frame.line > 0 ? `:${frame.line}` : "";
-    const text = frame ? `${frame.file}${line} (${frame.text})` : "no stack";
+    const text = frame ? `${shortFile(frame.file)}${line} (${frame.text})` : "no stack";
     const known = places.get(text);
     places.set(text, known ? { ...known, count: known.count + count } : { text, count, stack });
   }
   gap.samples = [...places.values()].sort((a, b) => b.count - a.count);
+}
+
+/** What captured an operation of a CUDA graph. */
+function captured(page: Page, origin: number): [string, string][] {
+  const of = page.origin(origin);
+  if (!of) return [];
+  const facts: [string, string][] = [["captured at", page.name(of.at)]];
+  if (of.module) facts.push(["module", page.name(of.module)]);
+  if (of.operators) facts.push(["operators", page.name(of.operators)]);
+  return facts;
 }
 
 /** The event of a lane under the pointer. */
@@ -131,11 +142,19 @@ export async function eventIn(page: Page, { row, at, slack }: Hit): Promise<Pick
   if (!lane) return null;
   for (const index of page.chunksIn(lane, at - slack, at + slack + 1)) {
     const events = await page.chunk(lane, index);
+    if (row.kind === "modules") {
+      const block = blockAt(page, events, at, slack);
+      if (!block) continue;
+      const { from, to, label, lines } = block;
+      const facts: [string, string][] = [["begin", instant(from)], ["duration", `${duration(to - from)} (${to - from} ns)`]];
+      lines.forEach((operations, line) => facts.push(["captured at", `${page.name(line)}: ${count(operations)}`]));
+      return { kind: "event", title: page.name(label), from, to, name: label, facts, other: null };
+    }
     const i = eventAt(events.begin, events.duration, at, slack);
     if (i < 0) continue;
     const values = events.values.map((column) => column[i]!);
     const [from, lasted] = [events.begin[i]!, events.duration[i]!];
-    const facts: [string, string][] = [["begin", duration(from)], ["duration", `${duration(lasted)} (${lasted} ns)`]];
+    const facts: [string, string][] = [["begin", instant(from)], ["duration", `${duration(lasted)} (${lasted} ns)`]];
     let title = page.name(values[0]!);
     let other: Picked["other"] = null;
     if (lane.kind === "stream") {
@@ -146,6 +165,7 @@ export async function eventIn(page: Page, { row, at, slack }: Hit): Promise<Pick
         facts.push(["grid", `${gx} x ${gy} x ${gz}`], ["block", `${bx} x ${by} x ${bz}`]);
         facts.push(["registers a thread", `${registers}`], ["shared memory", `${bytes(fixed! + dynamic!)} a block`]);
       }
+      facts.push(...captured(page, values[ORIGIN] ?? 0));
       other = await linked(page, page.lanes("thread"), values[2]!, from, false);
     } else if (lane.kind === "thread") {
       if (values[1]) facts.push(["result", `error ${values[1]}`]);
@@ -191,19 +211,19 @@ export function Mark({ page, cause }: { page: Page; cause: number }) {
   return <span class={`mark m-${of.name}`}>{of.mark}</span>;
 }
 
-/** Rows of causes with their time. */
-export function Leaves({ page, of }: { page: Page; of: { leaf: number; nanos: number; note?: ComponentChildren }[] }) {
-  const total = of.reduce((sum, row) => sum + row.nanos, 0) || 1;
+/** Rows of causes with their time, as parts of `whole` or else of their sum. */
+export function Leaves(props: { page: Page; of: { leaf: number; nanos: number; note?: ComponentChildren }[]; whole?: number }) {
+  const { page, of } = props;
+  const total = props.whole ?? (of.reduce((sum, row) => sum + row.nanos, 0) || 1);
   return (
     <table>
       <tbody>
         {of.map((row) => (
           <tr>
             <td><Mark page={page} cause={page.manifest.leaves[row.leaf]!.cause} /></td>
-            <td>{page.manifest.leaves[row.leaf]!.words}</td>
+            <td><span>{page.manifest.leaves[row.leaf]!.words}</span>{row.note && <small class="name">{row.note}</small>}</td>
             <td class="n" title={`${row.nanos} ns`}>{duration(row.nanos)}</td>
             <td class="n">{percent(row.nanos / total)}</td>
-            <td>{row.note}</td>
           </tr>
         ))}
       </tbody>
@@ -238,7 +258,8 @@ export function Interval(props: { page: Page; lane: Lane; sums: Sums; curves: Cu
       </h2>
       <Leaves page={page} of={rows.sort((a, b) => b.nanos - a.nanos)} />
       <p>
-        Sum {sum} ns{outside > 0 ? `; ${duration(outside)} lie before the first or behind the last operation` : ""}.
+        Sum <span title={`${sum} ns`}>{duration(sum)}</span>
+        {outside > 0 ? `; ${duration(outside)} lie before the first or behind the last operation` : ""}.
       </p>
       {means.length > 0 && (
         <dl id="means">

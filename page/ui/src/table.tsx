@@ -8,6 +8,8 @@ export interface Column<T> {
   /** Sort key. */
   value: (row: T) => number | string;
   text?: (row: T) => ComponentChildren;
+  /** True for texts that only their end may tell apart, which are not cut. */
+  whole?: boolean;
 }
 
 const ROW = 24;
@@ -19,6 +21,8 @@ export function Table<T>(props: {
   label: string;
   pick?: (row: T) => void;
   action?: string;
+  /** True for the row that the action applies to now. */
+  pressed?: (row: T) => boolean;
 }) {
   const { rows, columns, label, pick } = props;
   const [sorted, setSorted] = useState<[number, boolean] | null>(null);
@@ -75,12 +79,12 @@ export function Table<T>(props: {
                 {columns.map((column) => {
                   const text = column.text ? column.text(row) : column.value(row);
                   return (
-                    <td class={numeric(column) ? "n" : "cut"} title={typeof text === "string" ? text : undefined}>
+                    <td class={numeric(column) ? "n" : column.whole ? "" : "cut"} title={typeof text === "string" ? text : undefined}>
                       {text}
                     </td>
                   );
                 })}
-                {pick && <td><button onClick={() => pick(row)}>{props.action ?? "show"}</button></td>}
+                {pick && <td><button aria-pressed={props.pressed?.(row)} onClick={() => pick(row)}>{props.action ?? "show"}</button></td>}
               </tr>
             ))}
             {last < shown.length && <tr style={{ height: `${(shown.length - last) * ROW}px` }}><td /></tr>}

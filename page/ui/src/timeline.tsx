@@ -4,12 +4,15 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { curve, type Curve, type Lane, type Page } from "./data";
 import { duration, marks, moment } from "./format";
 import * as paint from "./paint";
-import { height, LEVELS, rowAt, rows, type Row } from "./rows";
+import { height, leftOf, LEVELS, rowAt, type Group, type Row } from "./rows";
 import { Sums } from "./sums";
+import { Tip, type Pointed } from "./tip";
 import { clamp, key, panned, zoomed, type View } from "./view";
 
-/** Width of the row names. */
-const LEFT = 150;
+/** Room for the signs that fold rows, pixels. */
+const INDENT = 16;
+/** Width of the picture on paper, pixels. */
+const PAPER = 900;
 /** A press with a smaller movement is a click, pixels. */
 const CLICK = 4;
 
@@ -24,13 +27,14 @@ export interface Hit {
 export interface TimelineProps {
   page: Page;
   sums: Map<Lane, Sums>;
-  curves: Curve[];
+  rows: Row[];
   view: View;
   /** The newest view, which may not be drawn yet. */
   latest: () => View;
   show: (view: View) => void;
-  pick: (hit: Hit) => void;
-  hover: (hit: Hit | null) => void;
+  /** Asks about a place; `y` is its bottom in the window. */
+  pick: (hit: Hit, y: number) => void;
+  fold: (group: Group) => void;
 }
 
 function drawSteps(page: Page, row: Row, place: paint.Place): void {
@@ -88,11 +92,12 @@ function drawMinimap(page: Page, sums: Sums | undefined, place: paint.Place, win
 }
 
 /** Draws everything. */
-function draw(canvas: HTMLCanvasElement, all: Row[], props: TimelineProps, brush: [number, number] | null): void {
-  const { page, sums, view } = props;
+function draw(canvas: HTMLCanvasElement, props: TimelineProps, brush: [number, number] | null, onPaper = false): void {
+  const { page, sums, view, rows: all } = props;
   const timeline = page.manifest.timeline!;
-  const ratio = window.devicePixelRatio || 1;
-  const width = canvas.clientWidth;
+  const ratio = onPaper ? 2 : window.devicePixelRatio || 1;
+  const width = onPaper ? PAPER : canvas.clientWidth;
+  const left = leftOf(width);
   const high = height(all);
   if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(high * ratio)) {
     canvas.width = Math.round(width * ratio);
@@ -106,34 +111,43 @@ function draw(canvas: HTMLCanvasElement, all: Row[], props: TimelineProps, brush
   context.font = "11px system-ui, sans-serif";
   context.textBaseline = "middle";
   for (const row of all) {
-    const place = { context, colors, view, left: LEFT, width: width - LEFT, top: row.top, height: row.height };
+    const place = { context, colors, view, left, width: width - left, top: row.top, height: row.height };
     context.fillStyle = colors.panel;
-    context.fillRect(LEFT, row.top, width - LEFT, row.height);
-    context.fillStyle = colors.quiet;
-    const text = row.label.length > 24 ? row.label.slice(0, 23) + "…" : row.label;
-    context.fillText(text, 2, row.top + row.height / 2);
+    context.fillRect(left, row.top, width - left, row.height);
+    context.fillStyle = row.opens ? colors.text : colors.quiet;
+    const value = row.curve && paint.hasScale(left) ? context.measureText(paint.most(row.curve)).width + 8 : 0;
+    context.fillText(paint.fitted(context, row.label, left - INDENT - 4 - value), INDENT, row.top + row.height / 2);
     const of = row.lane ? sums.get(row.lane) : undefined;
     if (row.kind === "axis") drawAxis(page, place);
     else if (row.kind === "minimap") drawMinimap(page, of, place, timeline.window_ns);
     else if (row.kind === "steps") drawSteps(page, row, place);
     else if (row.curve) paint.curve(row.curve, place);
     else if (row.kind === "device") {
-      if (!paint.segments(page, row.lane!, place, view.leaf) && of) paint.columns(page, of, place, view.leaf);
+      const fine = of && of.span < (view.to - view.from) / place.width;
+      const drawn = paint.segments(page, row.lane!, place, view.leaf) || (!fine && paint.pixels(page, row.lane!, place, view.leaf));
+      if (!drawn && of) paint.columns(page, of, place, view.leaf);
+    } else if (row.kind === "folded") {
+      for (const lane of row.lanes!) {
+        const times = sums.get(lane);
+        if (times) paint.density(times, place);
+      }
     } else if (row.lane) {
-      const levels = row.kind === "ranges" && row.lane.id !== 0 ? LEVELS : 1;
-      if (!paint.events(page, row.lane, place, view.name, levels)) {
-        if (of) paint.density(of, place);
+      const levels = row.kind === "ranges" && row.lane.id !== 0 ? Math.min(LEVELS, row.lane.levels ?? LEVELS) : 1;
+      const drawn = row.kind === "modules" ? paint.modules(page, row.lane, place, view.name)
+        : paint.events(page, row.lane, place, view.name, levels);
+      if (!drawn) {
+        if (of && row.kind !== "modules") paint.density(of, place);
         else if (row.lane.events > 0) {
           context.fillStyle = colors.quiet;
-          context.fillText("zoom in to see single events", LEFT + 6, row.top + row.height / 2);
+          context.fillText("zoom in to see single events", left + 6, row.top + row.height / 2);
         }
       }
     }
   }
   const selected = brush ?? view.selected;
   if (selected) {
-    const perPixel = (view.to - view.from) / (width - LEFT);
-    const [x0, x1] = selected.map((at) => Math.min(width, Math.max(LEFT, LEFT + (at - view.from) / perPixel)));
+    const perPixel = (view.to - view.from) / (width - left);
+    const [x0, x1] = selected.map((at) => Math.min(width, Math.max(left, left + (at - view.from) / perPixel)));
     context.fillStyle = colors.accent;
     context.globalAlpha = 0.18;
     // The minimap has another scale.
@@ -154,10 +168,10 @@ interface Press {
 }
 
 export function TimelineView(props: TimelineProps) {
-  const { page, view, show } = props;
+  const { page, view, show, rows: all } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const press = useRef<Press | null>(null);
-  const [all] = useState(() => rows(page, props.curves));
+  const tip = useRef<(to: Pointed | null) => void>(() => {});
   const [brush, setBrush] = useState<[number, number] | null>(null);
   const [, redraw] = useState(0);
   const total = page.manifest.timeline!.window_ns;
@@ -172,24 +186,41 @@ export function TimelineView(props: TimelineProps) {
         again();
       });
     };
+    // Paper is light, and is printed before a drawing that is only asked for.
+    const { dataset } = document.documentElement;
+    let before: string | undefined;
+    const print = () => {
+      before = dataset.theme;
+      dataset.theme = "light";
+      newest.current(true);
+    };
+    const printed = () => {
+      if (before === undefined) delete dataset.theme;
+      else dataset.theme = before;
+      newest.current();
+    };
     const theme = matchMedia("(prefers-color-scheme: dark)");
     theme.addEventListener("change", again);
     window.addEventListener("resize", again);
     window.addEventListener("gpuwhy-theme", again);
+    window.addEventListener("beforeprint", print);
+    window.addEventListener("afterprint", printed);
     return () => {
       theme.removeEventListener("change", again);
       window.removeEventListener("resize", again);
       window.removeEventListener("gpuwhy-theme", again);
+      window.removeEventListener("beforeprint", print);
+      window.removeEventListener("afterprint", printed);
     };
   }, []);
-  useEffect(() => {
-    if (canvas.current) draw(canvas.current, all, props, brush);
-  });
+  const newest = useRef((_onPaper?: boolean) => {});
+  newest.current = (onPaper) => canvas.current && draw(canvas.current, props, brush, onPaper);
+  useEffect(() => newest.current());
 
   const place = (event: MouseEvent) => {
     const box = canvas.current!.getBoundingClientRect();
-    const width = box.width - LEFT;
-    const [x, y] = [event.clientX - box.left - LEFT, event.clientY - box.top];
+    const width = box.width - leftOf(box.width);
+    const [x, y] = [event.clientX - box.left - leftOf(box.width), event.clientY - box.top];
     const perPixel = (view.to - view.from) / width;
     return { x, y, width, perPixel, at: view.from + Math.min(width, Math.max(0, x)) * perPixel };
   };
@@ -207,6 +238,7 @@ export function TimelineView(props: TimelineProps) {
   const down = (event: PointerEvent) => {
     const { x, y } = place(event);
     if (event.button !== 0 || x < 0) return;
+    tip.current(null);
     const row = rowAt(all, y);
     press.current = { x, y, row, pan: event.shiftKey || row?.kind === "axis" || row?.kind === "minimap", view };
     try {
@@ -226,8 +258,8 @@ export function TimelineView(props: TimelineProps) {
     const { x, y, width, at, perPixel } = place(event);
     const begun = press.current;
     if (!begun) {
-      const row = rowAt(all, y);
-      props.hover(row && x >= 0 ? { row, at, slack: perPixel } : null);
+      const row = event.pointerType === "touch" ? undefined : rowAt(all, y);
+      tip.current(row ? { row, at: x < 0 ? NaN : at, slack: perPixel, x: event.clientX, y: event.clientY } : null);
       return;
     }
     if (begun.row?.kind === "minimap") jump(event);
@@ -247,7 +279,8 @@ export function TimelineView(props: TimelineProps) {
     if (brush && Math.abs(x - begun.x) >= CLICK) {
       show({ ...view, selected: [Math.round(brush[0]), Math.round(brush[1])], device: begun.row?.device ?? view.device });
     } else if (begun.row) {
-      props.pick({ row: begun.row, at, slack: perPixel });
+      const { row } = begun;
+      props.pick({ row, at, slack: perPixel }, canvas.current!.getBoundingClientRect().top + row.top + row.height);
     }
   };
   const pressed = (event: KeyboardEvent) => {
@@ -261,20 +294,29 @@ export function TimelineView(props: TimelineProps) {
   const label =
     "Timeline by cause. W and S zoom, A and D move, brackets go to the next gap of the same cause, F shows the whole run.";
   return (
-    <canvas
-      ref={canvas}
-      class="timeline"
-      tabIndex={0}
-      role="img"
-      aria-label={label}
-      style={{ height: `${height(all)}px` }}
-      onWheel={wheel}
-      onPointerDown={down}
-      onPointerMove={move}
-      onPointerUp={up}
-      onPointerLeave={() => props.hover(null)}
-      onKeyDown={pressed}
-    />
+    <div class="rows">
+      <canvas
+        ref={canvas}
+        class="timeline"
+        tabIndex={0}
+        role="img"
+        aria-label={label}
+        style={{ height: `${height(all)}px` }}
+        onWheel={wheel}
+        onPointerDown={down}
+        onPointerMove={move}
+        onPointerUp={up}
+        onPointerLeave={() => tip.current(null)}
+        onKeyDown={pressed}
+      />
+      {all.filter((row) => row.opens).map((row) => (
+        <button key={row.opens!.id} class="fold" style={{ top: `${row.top + row.height / 2 - 8}px` }} title={row.label}
+          aria-expanded={!row.opens!.folded} aria-label={`rows of ${row.label}`} onClick={() => props.fold(row.opens!)}>
+          {row.opens!.folded ? "▸" : "▾"}
+        </button>
+      ))}
+      <Tip page={page} set={tip} />
+    </div>
   );
 }
 

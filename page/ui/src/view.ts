@@ -15,6 +15,9 @@ export interface View {
   name: number;
   /** Cause that is highlighted; -1: all are. */
   leaf: number;
+  /** Groups of rows that are folded although open by default, or the other way around; and hidden ones. */
+  folded: string[];
+  hidden: string[];
 }
 
 /** The shortest window, nanoseconds. */
@@ -45,6 +48,7 @@ export function around(view: View, from: number, to: number, window: number): Vi
 }
 
 const FIELDS = { g: "device", w: "variant", n: "name", l: "leaf" } as const;
+const LISTS = { f: "folded", h: "hidden" } as const;
 
 export function toFragment(view: View): string {
   const parts = [`v=${Math.round(view.from)}-${Math.round(view.to)}`, `t=${view.tab}`];
@@ -52,10 +56,13 @@ export function toFragment(view: View): string {
   for (const [letter, field] of Object.entries(FIELDS)) {
     if (view[field] !== START[field]) parts.push(`${letter}=${view[field]}`);
   }
+  for (const [letter, field] of Object.entries(LISTS)) {
+    if (view[field].length) parts.push(`${letter}=${view[field].join(".")}`);
+  }
   return parts.join("&");
 }
 
-const START = { selected: null, device: 0, tab: "causes", variant: 0, name: 0, leaf: -1 };
+const START = { selected: null, device: 0, tab: "causes", variant: 0, name: 0, leaf: -1, folded: [], hidden: [] };
 
 export function fromFragment(text: string, window: number): View {
   const view: View = { from: 0, to: window, ...START };
@@ -65,6 +72,8 @@ export function fromFragment(text: string, window: number): View {
     if (key === "v" && range) [view.from, view.to] = [Number(range[1]), Number(range[2])];
     if (key === "s" && range) view.selected = [Number(range[1]), Number(range[2])];
     if (key === "t" && /^[a-z]+$/.test(value)) view.tab = value;
+    const list = LISTS[key as keyof typeof LISTS];
+    if (list && /^[a-z\d.]+$/.test(value)) view[list] = value.split(".");
     const field = FIELDS[key as keyof typeof FIELDS];
     if (field && /^-?\d+$/.test(value)) view[field] = Number(value);
   }

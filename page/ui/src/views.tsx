@@ -1,9 +1,10 @@
 // The pages of tables: the report's contents, as far as the trace has them.
 
 import type { ComponentChildren } from "preact";
+import { subjectWords } from "./answer";
 import type { Excerpt, Page, Report } from "./data";
-import { FlameView } from "./flame";
-import { bytes, count, duration, percent } from "./format";
+import { FlameView, GraphFlame } from "./flame";
+import { bytes, count, duration, instant, percent } from "./format";
 import { hasLimits, Limits } from "./limits";
 import { ReplayView } from "./replay";
 import { Mark } from "./selection";
@@ -61,17 +62,28 @@ function Causes(props: ViewProps) {
   const gaps: Row[] = device.gaps;
   return (
     <div>
-      <Table label="Time by cause" rows={rows} columns={columns} action={"show"}
+      <Table label="Time by cause" rows={rows} columns={columns} action="highlight" pressed={(row) => view.leaf === row.index}
         pick={(row) => show({ ...view, leaf: view.leaf === row.index ? -1 : row.index })} />
       <h2>Idle time after start-up, by operation waited for</h2>
       <Table label="Idle time by operation waited for" rows={gaps} columns={[
         text("Cause", (row) => page.manifest.leaves.find((leaf) => leaf.name === row.leaf)?.words ?? row.leaf),
-        text("Blamed on", (row) => `${row.kind.replace(/_/g, " ")} ${row.name ?? ""}`),
+        text("Waits for", (row) => subjectWords(page, row.kind, row.name ?? "") || "various calls"),
         number("Gaps", "count"), nanos("Time", "total_ns"), nanos("Longest", "longest_ns"),
       ]} />
     </div>
   );
 }
+
+/** One of two kinds of steps. */
+interface Kind {
+  steps: number;
+  median_ns: number;
+}
+
+/** How steps were found, in the words of the text report. */
+const FOUND: Record<string, string> = {
+  annotated: "named by the program", anchor: "detected by an operation that runs once in each", period: "detected",
+};
 
 function Steps(props: ViewProps) {
   const { page, view, show } = props;
@@ -85,16 +97,24 @@ function Steps(props: ViewProps) {
     return { number: index + 1, from, duration: lasted };
   });
   const median: number = device.steps.median_ns;
+  const kinds: { more: Kind; less: Kind } | null = device.step_kinds;
+  const times: Column<(typeof rows)[0]> = {
+    title: "Times the median", value: (row) => row.duration / median, text: (row) => (row.duration / median).toFixed(2),
+  };
   return (
     <div>
-      <p>{count(device.steps.seen)} steps, median {duration(median)}, found by {device.steps.source}.</p>
+      <p>
+        {count(device.steps.seen)} steps, {kinds
+          ? `of two kinds: ${[kinds.more, kinds.less].map((kind) => `${count(kind.steps)} with a median of ${duration(kind.median_ns)}`).join(", ")}`
+          : `median ${duration(median)}`}, {FOUND[device.steps.source]}.
+      </p>
       <Table label="Steps" rows={rows} action="zoom"
         pick={(row) => show({ ...view, from: row.from, to: row.from + row.duration, selected: [row.from, row.from + row.duration] })}
         columns={[
           { title: "Step", value: (row) => row.number },
-          { title: "Begin", value: (row) => row.from, text: (row) => duration(row.from) },
+          { title: "Begin", value: (row) => row.from, text: (row) => instant(row.from) },
           { title: "Duration", value: (row) => row.duration, text: (row) => duration(row.duration) },
-          { title: "Times the median", value: (row) => row.duration / median, text: (row) => (row.duration / median).toFixed(2) },
+          ...(kinds ? [] : [times]),
         ]} />
     </div>
   );
@@ -109,10 +129,27 @@ function Kernels(props: ViewProps) {
       number("Count", "count"), nanos("Time", "total_ns"),
       { title: "Share", value: (row: Row) => row.total_ns / total, text: (row: Row) => percent(row.total_ns / total) },
       nanos("Median", "median_ns"), nanos("Shortest", "min_ns"), nanos("Longest", "max_ns"),
-      text("Limiter", (row) => row.geometry?.limiter ?? ""),
-      { title: "Achieved occupancy", value: (row: Row) => row.geometry?.achieved_occupancy ?? 0,
-        text: (row: Row) => (row.geometry ? percent(row.geometry.achieved_occupancy) : "") },
+      { title: "Max occupancy", value: (row: Row) => row.geometry?.theoretical_occupancy ?? 0,
+        text: (row: Row) => (row.geometry ? `${Math.round(row.geometry.theoretical_occupancy * 100)} %` : "") },
+      text("Limited by", (row) => row.geometry?.limiter ?? ""),
     ]} />
+  );
+}
+
+function Graphs({ page, find }: ViewProps) {
+  const rows = page.manifest.graph_work!;
+  const total = rows.reduce((sum, [, , time]) => sum + time, 0) || 1;
+  return (
+    <div>
+      <h2>Work of CUDA graphs by module</h2>
+      <Table label="Work of CUDA graphs by module" rows={rows} pick={([name]) => find(name)} columns={[
+        { title: "Captured in", value: ([name]) => name },
+        { title: "Operations", value: ([, operations]) => operations, text: ([, operations]) => count(operations) },
+        { title: "Time", value: ([, , time]) => time, text: ([, , time]) => duration(time) },
+        { title: "Share", value: ([, , time]) => time / total, text: ([, , time]) => percent(time / total) },
+      ]} />
+      <GraphFlame page={page} />
+    </div>
   );
 }
 
@@ -153,15 +190,35 @@ function Ranges({ page, find }: ViewProps) {
 }
 
 function Host({ page, view }: ViewProps) {
-  const { host } = page.manifest.report;
+  const { report: { host, kernel_lines: launches }, lines, call_lines: callLines, launch_lines: launchLines } = page.manifest;
+  const words = (row: Row) => lines[host.lines.indexOf(row)]!;
   return (
     <div>
       <FlameView page={page} device={view.device} />
+      {host && <h2>Lines during which the GPU was idle, after start-up</h2>}
       {host && (
         <Table label="Lines" rows={host.lines as Row[]} columns={[
-          text("Line", (row) => `${row.file}:${row.line}`), text("Function", (row) => row.function),
-          text("Doing", (row) => row.cause.replace(/_/g, " ")), nanos("Idle time", "total_ns"),
+          { title: "Line", value: (row: Row) => words(row)[0], whole: true },
+          text("Doing", (row) => words(row)[1]), nanos("Idle time", "total_ns"),
           { title: "Share", value: (row: Row) => row.share, text: (row: Row) => percent(row.share) },
+        ]} />
+      )}
+      {host?.calls.length > 0 && <h2>Lines of CUDA calls, after start-up</h2>}
+      {host?.calls.length > 0 && (
+        <Table label="Lines of CUDA calls" rows={host.calls as Row[]} columns={[
+          text("Calls", (row) => row.calls),
+          { title: "Line", value: (row: Row) => callLines[host.calls.indexOf(row)]!, whole: true },
+          { title: "Share of such calls", value: (row: Row) => row.share,
+            text: (row: Row) => `${percent(row.share)} (${percent(row.share_low)} to ${percent(row.share_high)})` },
+          number("Samples", "samples"),
+        ]} />
+      )}
+      {launches?.lines.length > 0 && <h2>Kernel time by launching line, an estimate from samples</h2>}
+      {launches?.lines.length > 0 && (
+        <Table label="Kernel time by line" rows={launches.lines as Row[]} columns={[
+          { title: "Line", value: (row: Row) => launchLines[launches.lines.indexOf(row)]!, whole: true },
+          nanos("Time", "total_ns"), { title: "Share", value: (row: Row) => row.share, text: (row: Row) => percent(row.share) },
+          number("Samples", "samples"), text("Largest kernel", (row) => row.largest_kernel),
         ]} />
       )}
       {!host && <p>No samples of the launching threads were taken.</p>}
@@ -191,21 +248,22 @@ function WhatIf(props: ViewProps) {
   const device = deviceOf(props);
   const of = device?.what_if;
   if (!of) return <p>No replay was made.</p>;
-  const factor = (value: number | null) => (value ? `${value.toFixed(2)}x` : "");
+  const gains = props.page.manifest.gains.filter((gain) => gain.device === device.id);
   return (
     <div>
       <ReplayView page={props.page} view={props.view} show={props.show} />
       <p>
         {of.simulated
-          ? `Replayed ${count(of.steps)} steps; the replay of the run as it was is off by ${percent(Math.abs(of.base_error ?? 0))}.`
-          : `The simulation is not used: ${of.refused}. The bounds below take the time of a cause off.`}
+          ? `Simulated from ${count(of.steps)} steps; the simulation of the unmodified run is ${percent(Math.abs(of.base_error ?? 0))} off.`
+          : "Rough bounds, because the steps cannot be simulated."}
       </p>
-      <Table label="Best cases" rows={of.scenarios as Row[]} columns={[
-        text("Without", (row) => row.kind.replace(/_/g, " ")), nanos("Step", "step_ns"),
-        { title: "Best case", value: (row: Row) => row.speedup ?? 0, text: (row: Row) => factor(row.speedup) },
-        { title: "At least", value: (row: Row) => row.low ?? 0, text: (row: Row) => factor(row.low) },
-        { title: "At most", value: (row: Row) => row.high ?? 0, text: (row: Row) => factor(row.high) },
-      ]} />
+      {gains.length > 0 ? (
+        <Table label="Best cases" rows={gains} columns={[
+          { title: "If", value: (gain) => gain.condition, whole: true },
+          { title: "A step then takes", value: (gain) => gain.step_ns, text: (gain) => duration(gain.step_ns) },
+          { title: "Best case", value: (gain) => gain.words, whole: true },
+        ]} />
+      ) : <p>No cost is worth more than 1 %.</p>}
     </div>
   );
 }
@@ -260,6 +318,7 @@ export const TABS: Tab[] = [
   { id: "steps", title: "Steps", has: (report) => report.devices.some((device: Row) => device.steps), body: (props) => <Steps {...props} /> },
   { id: "host", title: "Host", has: (report) => Boolean(report.host), body: (props) => <Host {...props} /> },
   { id: "kernels", title: "Kernels", has: hasDevice, body: (props) => <Kernels {...props} /> },
+  { id: "graphs", title: "CUDA graphs", has: (_, page) => Boolean(page.manifest.graph_work), body: (props) => <Graphs {...props} /> },
   { id: "limits", title: "Inside the GPU", has: hasLimits, body: (props) => <Limits {...props} /> },
   { id: "copies", title: "Copies", has: (report) => report.devices.some((device: Row) => device.copies.length), body: (props) => <Copies {...props} /> },
   { id: "calls", title: "Calls", has: (report) => report.api.length > 0, body: (props) => <Calls {...props} /> },

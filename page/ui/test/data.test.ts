@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { curve, events, firstFrom, GAP_END, Page, unpack, visitChunk, type Lane, type Manifest } from "../src/data";
-import { boxes, type Frame } from "../src/flame";
+import { curve, events, firstFrom, GAP_END, Page, unpack, visitChunk, type Lane, type Manifest, type Names } from "../src/data";
+import { longest } from "../src/evidence";
+import { boxes, captured, lost, type Frame } from "../src/flame";
+import { blockAt, blocks } from "../src/modules";
 import { meanOf } from "../src/paint";
+import { eventIn } from "../src/selection";
 import { breakdown, Sums } from "../src/sums";
 
 /** Numbers in the encoder's format. */
@@ -145,4 +148,104 @@ test("boxes of a flame graph lie within their callers", () => {
   const of = (text: string) => all.find((box) => box.frame.text === text)!;
   assert.deepEqual(["all", "a", "b", "c"].map((text) => of(text).width), [1000, 600, 200, 400]);
   assert.deepEqual(["a", "b", "c"].map((text) => [of(text).x, of(text).depth]), [[0, 1], [0, 2], [600, 1]]);
+});
+
+/** A device that is idle for 300 ns in start-up and for 100 ns after it, when the thread sleeps at a line; the first stack is cut. */
+function starting() {
+  const deep = Array.from({ length: 64 }, (_, i) => [i, 1, 2, 9] as [number, number, number, number]);
+  const names = {
+    names: [["?", 0], ["inner", 9], ["a/train.py", 9], ["sleep", 9]], configs: [], subjects: [["none", 0], ["host", 3]],
+    stacks: [[0, 0, 0, 0], ...deep, [0, 1, 2, 12]],
+  } as unknown as Names;
+  const rows = [[300, 1, 64], [50, 0, 0], [100, 1, 65], [50, 0, 0]] as const;
+  const steps = (of: number[]) => of.map((value, i) => signed(value - (of[i - 1] ?? 0)));
+  const chunk = events(
+    columns(
+      rows.map(() => 0), rows.map(([lasted]) => lasted), steps(rows.map(([, leaf]) => leaf)), steps(rows.map(([, leaf]) => leaf)),
+      steps(rows.map(([, , stack]) => stack)),
+    ),
+    rows.length, 3,
+  );
+  const lane = { kind: "device", device: 0, id: 0, label: "GPU 0", chunks: [{ block: 0, count: 4, first: 0, last: 500 }] } as unknown as Lane;
+  const leaves = [{ name: "compute", cause: 0, busy: true }, { name: "host_cpu", cause: 1, busy: false }];
+  const report = { process: { pid: 1 }, devices: [{ id: 0, steady_leaves: { compute: 100, host_cpu: 100 } }] };
+  const causes = [{ name: "gpu_compute" }, { name: "host_cpu" }];
+  const page = new Page({ leaves, causes, report, timeline: { windows: null, lanes: [lane] } } as unknown as Manifest, names);
+  page.chunk = () => Promise.resolve(chunk);
+  return page;
+}
+
+test("the flame graph is of the time after start-up, and says where a stack is cut", async () => {
+  const page = starting();
+  const from = page.steadyFrom(0);
+  const tops = async (from: number) => [...(await lost(page, 0, from)).root.children.values()].map(({ text, nanos }) => [text, nanos]);
+  assert.equal(from, 300);
+  assert.deepEqual(await tops(from), [["inner train.py:12", 100]]);
+  assert.deepEqual(await tops(200), [["… outer frames not recorded", 100], ["inner train.py:12", 100]]);
+});
+
+test("a sentence leads to the longest wait after start-up at its line, or of its cause", async () => {
+  const page = starting();
+  const at = async (topic: Parameters<typeof longest>[1]) => (await longest(page, topic))?.slice(1);
+  const line = { file: "train.py", line: 12, activities: ["code", "sleep"] };
+  assert.deepEqual(await at(line), [350, 450]);
+  for (const other of [{ line: 9 }, { activities: ["code"] }, { file: "rain.py" }]) assert.equal(await at({ ...line, ...other }), undefined);
+  assert.deepEqual(await at({ cause: "host_cpu" }), [350, 450]);
+  assert.equal(await at({ cause: "gpu_compute" }), undefined);
+});
+
+/** A page with a stream of two replays: name, bytes, replay and origin of each operation. */
+function replays() {
+  const text = ["?", "origin unknown", "Attention > Linear", "m.py:1 (f)", "m.py:2 (f)", "copy"];
+  const origin = (at: number, module: number, label: number, stack: number, time: number) => (
+    { at, module, operators: 0, label, stack, count: 1, total_ns: time });
+  const names = {
+    names: text.map((name) => [name, 2] as [string, number]), configs: [], subjects: [],
+    stacks: [[0, 0, 0, 0], [0, 3, 3, 1]] as [number, number, number, number][],
+    origins: [origin(0, 0, 0, 0, 0), origin(1, 0, 1, 0, 5), origin(3, 2, 2, 1, 20), origin(4, 2, 2, 1, 8)],
+  };
+  const rows = [[0, 10, 7, 2], [12, 8, 7, 3], [30, 5, 7, 1], [40, 5, 7, 2], [50, 5, 8, 2], [60, 5, 9, 0]] as const;
+  const steps = (of: number[]) => of.map((value, i) => signed(value - (of[i - 1] ?? 0)));
+  const chunk = events(
+    columns(
+      rows.map(([at], i) => signed(at - (i ? rows[i - 1]![0] + rows[i - 1]![1] : 0))), rows.map(([, lasted]) => lasted),
+      steps(rows.map(() => 5)), steps(rows.map(() => 64)), steps(rows.map((row) => row[2])), steps(rows.map((row) => row[3])),
+    ),
+    rows.length, 4,
+  );
+  const lane = {
+    kind: "stream", device: 0, id: 7, label: "GPU 0 stream 7", columns: ["name", "detail", "correlation", "origin"],
+    chunks: [{ block: 0, count: rows.length, first: 0, last: 65 }], nodes: 5,
+  } as unknown as Lane;
+  const page = new Page({ leaves: [], timeline: { windows: null, lanes: [lane] } } as unknown as Manifest, names);
+  page.chunk = () => Promise.resolve(chunk);
+  return { page, chunk, lane };
+}
+
+test("adjacent operations of a replay that one module captured are a block", () => {
+  const { page, chunk } = replays();
+  const found = blocks(page, chunk, 0, 100).map(({ from, to, label }) => [from, to, page.name(label)]);
+  const module = "Attention > Linear";
+  assert.deepEqual(found, [[0, 20, module], [30, 35, "origin unknown"], [40, 45, module], [50, 55, module]]);
+  const whole = blockAt(page, chunk, 11, 0)!;
+  assert.deepEqual([whole.from, whole.to, [...whole.lines]], [0, 20, [[3, 1], [4, 1]]]);
+  assert.deepEqual([25, 62].map((at) => blockAt(page, chunk, at, 0)), [null, null]);
+});
+
+test("an operation says what captured it, or that this is unknown", async () => {
+  const { page, lane } = replays();
+  const facts = async (at: number) => {
+    const row = { kind: lane.kind, label: lane.label, lane, device: 0, top: 0, height: 1 };
+    const { facts } = (await eventIn(page, { row, at, slack: 0 }))!;
+    return facts.filter(([name]) => ["captured at", "module", "operators"].includes(name));
+  };
+  assert.deepEqual(await facts(14), [["captured at", "m.py:2 (f)"], ["module", "Attention > Linear"]]);
+  assert.deepEqual(await facts(32), [["captured at", "origin unknown"]]);
+  assert.deepEqual(await facts(62), []);
+});
+
+test("the flame graph of CUDA graphs has the stacks that captured them", () => {
+  const root = captured(replays().page);
+  const found = [...root.children.values()].map(({ text, nanos }) => [text, nanos]);
+  assert.deepEqual([root.nanos, found], [33, [["origin unknown", 5], ["m.py:1 (f) m.py:1 (f):1", 28]]]);
 });

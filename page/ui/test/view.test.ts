@@ -9,9 +9,9 @@ const TOTAL = 1_000_000;
 const start = fromFragment("", TOTAL);
 
 test("what is looked at survives the address", () => {
-  const view = { ...start, from: 10, to: 5_000, selected: [20, 30] as [number, number], tab: "kernels", variant: 3, name: 7, leaf: 12, device: 2 };
+  const view = { ...start, from: 10, to: 5_000, selected: [20, 30] as [number, number], tab: "kernels", variant: 3, name: 7, leaf: 12, device: 2, folded: ["o"], hidden: ["t12", "g0"] };
   assert.deepEqual(fromFragment("#" + toFragment(view), TOTAL), view);
-  for (const wrong of ["v=9-1", "v=a-b", "v=0-99999999999", "t=<b>", "g=-", "x", "v=5-5", "w=1e9"]) {
+  for (const wrong of ["v=9-1", "v=a-b", "v=0-99999999999", "t=<b>", "g=-", "x", "v=5-5", "w=1e9", "f=<b>", "h="]) {
     const found = fromFragment(wrong, TOTAL);
     assert.ok(found.from >= 0 && found.to <= TOTAL && found.to - found.from >= SHORTEST, wrong);
     assert.match(found.tab, /^[a-z]+$/);
