@@ -5,12 +5,12 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::path::Path;
 
 use anyhow::{Result, bail};
 use gpuwhy::{Judgment, Report};
 use gpuwhy_import::{Input, Request};
-use gpuwhy_report::text_format::printable;
+use gpuwhy_report::diff::alike;
+use gpuwhy_report::text_format::{markdown, printable};
 use serde::Serialize;
 
 use crate::args::check::{CheckArgs, Format};
@@ -44,20 +44,23 @@ struct RuleJson<'a> {
     inconclusive: Option<&'a str>,
 }
 
-/// Prints the limits that hold and those that do not, and returns the exit code. Reports unreadable traces on
-/// stderr. Fails when no limit is given, a folder has no traces, or stdout cannot be written.
+/// Prints the limits that hold and those that do not, and returns the exit code. Reports unreadable traces on stderr.
+/// Fails when no limit is given, the baseline cannot be read, a folder has no traces, or stdout cannot be written.
 pub fn run(args: &CheckArgs) -> Result<u8> {
     if let Some(program) = &args.history.history {
         return history::run(program.as_deref(), &args.history, args.json);
     }
     if args.limits.blesses_nothing() {
-        bail!("--bless stores what --step-within and --kernel-within compare, and neither is given");
+        bail!("--bless stores what --step-within, --kernel-within and --module-within compare, and none is given");
     }
     let Some(rules) = args.limits.rules() else {
         bail!("no limit is given, so nothing would be checked; `gpuwhy check --help` lists them");
     };
+    args.limits.baseline().map_or(Ok(()), |baseline| baseline.check())?;
     let (mut failed, mut unreadable, mut incomplete) = (false, false, false);
-    for file in &inputs::expanded(&args.files)? {
+    let mut runs = Vec::new();
+    let files = inputs::expanded(&args.files)?;
+    for file in &files {
         let request = Request { pid: None, capture: args.capture, window: None };
         match Input::open(file).and_then(|input| progress::report(input, request)) {
             Err(error) => {
@@ -68,14 +71,25 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
                 message::say(&format!("{}: there is no capture {}", file.display(), args.capture.unwrap_or(0)));
                 unreadable = true;
             }
+            Ok(report) if args.runs => runs.push(report),
             Ok(report) => {
                 let judgment = rules.judge(&report);
                 incomplete |= judgment.incomplete.is_some();
                 failed |= judgment.rules.iter().any(|rule| rule.failure.is_some());
-                let text = render(args.format(), file, &report, &judgment)?;
+                let text = render(args.format(), &file.display().to_string(), &report, &judgment)?;
                 io::stdout().write_all(text.as_bytes())?;
             }
         }
+    }
+    if args.runs && !unreadable {
+        let runs: Vec<&Report> = runs.iter().collect();
+        alike(&runs)?;
+        let judgment = rules.judge_runs(&runs);
+        incomplete = judgment.incomplete.is_some();
+        failed = judgment.rules.iter().any(|rule| rule.failure.is_some());
+        let first = files[0].display();
+        let name = if runs.len() == 1 { first.to_string() } else { format!("{first} and {} more", runs.len() - 1) };
+        io::stdout().write_all(render(args.format(), &name, runs[0], &judgment)?.as_bytes())?;
     }
     Ok(match (unreadable, failed, incomplete) {
         (true, ..) => UNREADABLE,
@@ -85,9 +99,8 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     })
 }
 
-fn render(format: Format, file: &Path, report: &Report, judgment: &Judgment) -> Result<String> {
-    let trace = file.display().to_string();
-    let trace = printable(&trace);
+fn render(format: Format, name: &str, report: &Report, judgment: &Judgment) -> Result<String> {
+    let trace = printable(name);
     let mut out = String::new();
     match format {
         Format::Json => {
@@ -109,9 +122,9 @@ fn render(format: Format, file: &Path, report: &Report, judgment: &Judgment) -> 
             }
         }
         Format::Markdown => {
-            writeln!(out, "### gpuwhy check: {}\n\n| | limit |\n|---|---|", escaped(&trace))?;
+            writeln!(out, "### gpuwhy check: {}\n\n| | limit |\n|---|---|", markdown(name))?;
             for (mark, text) in lines(judgment) {
-                writeln!(out, "| {mark} | {} |", escaped(&printable(&text)))?;
+                writeln!(out, "| {mark} | {} |", markdown(&text))?;
             }
             out.push('\n');
         }
@@ -147,11 +160,6 @@ fn lines(judgment: &Judgment) -> Vec<(&'static str, String)> {
         (None, None) => ("ok", rule.rule.clone()),
     });
     incomplete.chain(rules).collect()
-}
-
-/// Escapes text for a table cell.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }
 
 impl<'a> From<&'a gpuwhy::JudgedRule> for RuleJson<'a> {

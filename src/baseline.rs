@@ -11,6 +11,8 @@ use gpuwhy_report::text_format::duration;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::run_rules;
+
 /// Variable that requests an update of the file instead of a comparison.
 const BLESS: &str = "GPUWHY_BLESS";
 const VERSION: u32 = 1;
@@ -18,7 +20,8 @@ const VERSION: u32 = 1;
 /// Tests of a process run in parallel and update the same file.
 static RENEWING: Mutex<()> = Mutex::new(());
 
-/// A file of medians next to the tests, readable and kept under version control, and the case that a test covers.
+/// A file of medians (of modules: means) next to the tests, readable and kept under version control, and the case that
+/// a test covers.
 ///
 /// With `GPUWHY_BLESS=1` in the environment, the measured times go into the file and no check fails. Otherwise they
 /// are compared with the file, and a kernel without an entry fails.
@@ -27,13 +30,13 @@ static RENEWING: Mutex<()> = Mutex::new(());
 /// {
 ///   "gpuwhy_baseline": 1,
 ///   "kernels": [
-///     { "case": "4096x4096", "kernel": "softmax", "device": "NVIDIA H200", "median_ns": 21504, "launches": 100 }
+///     { "case": "4096x4096", "kernel": "kernel softmax", "device": "NVIDIA H200", "median_ns": 2150, "launches": 100 }
 ///   ]
 /// }
 /// ```
-/// The key of an entry is the part of the kernel's name that the test gives, the case, and the device, since times of
-/// one device do not apply to another. Tests of one process may share a file, and so may several processes that only
-/// read it.
+/// The key of an entry is what has the time (`kernel` or `module` with the name that the test gives, or `step`), the
+/// case, and the device, since times of one device do not apply to another. Tests of one process may share a file, and
+/// so may several processes that only read it.
 ///
 /// ```no_run
 /// # fn softmax(size: u64) {}
@@ -69,15 +72,18 @@ struct BaselineEntry {
     device: String,
     median_ns: u64,
     launches: u64,
+    /// Medians of several runs; empty for one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    runs_ns: Vec<u64>,
 }
 
-/// Limit for a kernel or a step, derived from a baseline.
+/// Limit for a kernel, module or step, derived from a baseline.
 #[derive(Debug)]
 pub(crate) struct Limit {
     /// Longest allowed time, nanoseconds.
     pub(crate) nanos: u64,
-    /// Stored median, nanoseconds.
-    pub(crate) stored: u64,
+    /// Stored medians of one or more runs, nanoseconds.
+    pub(crate) stored: Vec<u64>,
     /// Derivation of the limit, as text that starts with a space.
     pub(crate) basis: String,
 }
@@ -107,13 +113,21 @@ impl Baseline {
         &self.path
     }
 
-    /// Limit for `kernel` on `device`: `ratio` times the stored median. `None` when the baseline is updated
-    /// with `median_ns` and the number of `launches`.
+    /// Checks that the file can be read; it need not exist.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no baseline.
+    pub fn check(&self) -> io::Result<()> {
+        self.read().map(drop).map_err(io::Error::other)
+    }
+
+    /// Limit for the key `kernel` on `device`: `ratio` times the stored median. `None` when the baseline is updated
+    /// with the medians of the runs and the number of `launches` in one.
     pub(crate) fn limit(
         &self,
         kernel: &str,
         device: &str,
-        median_ns: u64,
+        medians_ns: &[u64],
         launches: u64,
         ratio: f64,
     ) -> Result<Option<Limit>, String> {
@@ -133,16 +147,18 @@ impl Baseline {
                      pass --bless to `gpuwhy check`"
                 ));
             };
-            let stored = document.kernels[at].median_ns;
-            let basis = format!(" ({ratio} x {} of {})", duration(stored), self.path.display());
-            return Ok(Some(Limit { nanos: (stored as f64 * ratio) as u64, stored, basis }));
+            let BaselineEntry { median_ns, runs_ns, .. } = &document.kernels[at];
+            let stored = if runs_ns.is_empty() { vec![*median_ns] } else { runs_ns.clone() };
+            let basis = format!(" ({ratio} x {} of {})", duration(*median_ns), self.path.display());
+            return Ok(Some(Limit { nanos: (*median_ns as f64 * ratio) as u64, stored, basis }));
         }
         let entry = BaselineEntry {
             case: self.case.clone(),
             kernel: kernel.to_owned(),
             device: device.to_owned(),
-            median_ns,
+            median_ns: run_rules::median(medians_ns),
             launches,
+            runs_ns: if medians_ns.len() > 1 { medians_ns.to_vec() } else { Vec::new() },
         };
         match known {
             Some(at) => document.kernels[at] = entry,

@@ -10,7 +10,7 @@ use std::fmt;
 use std::time::Duration;
 
 use gpuwhy_report::kernels::Roof;
-use gpuwhy_report::run::{ApiRow, CopyRow, DeviceReport, KernelRow, Report};
+use gpuwhy_report::run::{ApiRow, CopyRow, Report};
 use gpuwhy_report::text_format::duration;
 use gpuwhy_report::words;
 use gpuwhy_trace::process_info::End;
@@ -20,10 +20,8 @@ use profiler_core::attribution::leaf::Cause;
 
 use crate::baseline::Baseline;
 use crate::run_rules::list;
-use crate::{kernel_rules, run_rules};
+use crate::{kernel_rules, module_rules, run_rules};
 
-/// Maximum characters of a kernel's name in a list.
-const NAME: usize = 80;
 /// Prefixes of the functions that allocate, without `cuda` or `cu`. Registering host memory costs as much as
 /// allocating pinned memory.
 const ALLOCATIONS: [&str; 6] = ["Malloc", "MemAlloc", "HostAlloc", "MemHostAlloc", "HostRegister", "MemHostRegister"];
@@ -63,6 +61,8 @@ enum Rule {
     Busy(f64),
     Kernel { name: String, at_most: Duration },
     KernelWithin { name: String, ratio: f64, baseline: Baseline },
+    Module { name: String, at_most: Duration },
+    ModuleWithin { name: String, ratio: f64, baseline: Baseline },
     Bottleneck(Vec<Cause>),
     BottleneckNot(Vec<Cause>),
     Share { cause: Cause, at_most: f64 },
@@ -173,6 +173,19 @@ impl Expectations {
         self.and(Rule::KernelWithin { name: name.into(), ratio, baseline: baseline.clone() })
     }
 
+    /// In a replay of a CUDA graph, what the class `name` and the modules that it calls captured takes at most
+    /// `at_most`: the mean sum of the durations on the device, of the replays whose nodes were recorded. Fails if no
+    /// such module is known.
+    pub fn module_at_most(self, name: impl Into<String>, at_most: Duration) -> Self {
+        self.and(Rule::Module { name: name.into(), at_most })
+    }
+
+    /// The same time is at most `ratio` times the one that `baseline` has for it on a device of this type. With
+    /// `GPUWHY_BLESS=1` the baseline is updated instead.
+    pub fn module_within(self, name: impl Into<String>, ratio: f64, baseline: &Baseline) -> Self {
+        self.and(Rule::ModuleWithin { name: name.into(), ratio, baseline: baseline.clone() })
+    }
+
     /// The bottleneck is one of these causes. Traces of short regions often have [`Cause::CannotTell`].
     pub fn bottleneck_in(self, causes: impl Into<Vec<Cause>>) -> Self {
         self.and(Rule::Bottleneck(causes.into()))
@@ -195,9 +208,10 @@ impl Expectations {
     }
 
     /// The median step of each device is at most `ratio` times the one that `baseline` has for such a device,
-    /// under the name `step`. With `GPUWHY_BLESS=1` the baseline is updated instead. Each side is a single
-    /// run, and runs of one program differ by up to 30 %: a longer step that differs by less is inconclusive
-    /// and does not fail.
+    /// under the name `step`. With `GPUWHY_BLESS=1` the baseline is updated instead. One run each: runs of one program
+    /// differ by up to 30 %, so a longer step that differs by less is inconclusive and does not fail. Several runs
+    /// ([`judge_runs`](Self::judge_runs)), now or in the baseline: it fails if the interval of the ratio is above
+    /// `ratio`, and is inconclusive if the interval contains it.
     pub fn step_within(self, ratio: f64, baseline: &Baseline) -> Self {
         self.and(Rule::StepWithin { ratio, baseline: baseline.clone() })
     }
@@ -248,6 +262,25 @@ impl Expectations {
         Judgment { rules: rules.collect(), incomplete }
     }
 
+    /// As [`judge`](Self::judge), for several runs of one program. A limit on a count must hold in each run. A limit on
+    /// times fails if it fails in every run, and is inconclusive if it fails in some; ratios to a baseline are judged
+    /// by all runs together.
+    #[must_use]
+    pub fn judge_runs(&self, runs: &[&Report]) -> Judgment {
+        let number = |at: usize| format!("run {} of {}", at + 1, runs.len());
+        let missing = runs.iter().enumerate().find_map(|(at, run)| Some((at, incomplete(run)?)));
+        let incomplete = missing.map(|(at, why)| format!("{}: {why}", number(at)));
+        let judged = self.0.iter().filter(|_| incomplete.is_none());
+        let rules = judged.map(|rule| {
+            let (inconclusive, failure) = match rule.judge_runs(runs) {
+                Ok(why) => (why, None),
+                Err(failure) => (None, Some(failure)),
+            };
+            JudgedRule { rule: rule.to_string(), failure, inconclusive }
+        });
+        Judgment { rules: rules.collect(), incomplete }
+    }
+
     /// As [`check`](Self::check), for a test.
     ///
     /// # Panics
@@ -269,6 +302,7 @@ fn incomplete(report: &Report) -> Option<String> {
             completeness.activities_without_launch,
             "operations whose call was not seen (call prepare before the first CUDA call)",
         ),
+        (completeness.shared_ids, "launches with one id"),
     ];
     let missing: Vec<_> = lost(&completeness.loss)
         .chain(counted(unpaired))
@@ -287,13 +321,41 @@ fn counted<const N: usize>(counts: [(u64, &'static str); N]) -> impl Iterator<It
 }
 
 impl Rule {
+    /// True if it limits something that the host's load does not change.
+    fn is_exact(&self) -> bool {
+        matches!(
+            self,
+            Self::Kernels(_)
+                | Self::Launches(_)
+                | Self::NoSync
+                | Self::NoPageableCopy
+                | Self::NoAllocation
+                | Self::NoSpills { .. }
+        )
+    }
+
+    /// As [`judge`](Self::judge), for several runs.
+    fn judge_runs(&self, runs: &[&Report]) -> Result<Option<String>, String> {
+        match self {
+            Self::StepWithin { ratio, baseline } => return run_rules::step_within(runs, *ratio, baseline),
+            Self::KernelWithin { name, ratio, baseline } => return kernel_rules::within(runs, name, *ratio, baseline),
+            Self::ModuleWithin { name, ratio, baseline } => return module_rules::within(runs, name, *ratio, baseline),
+            _ => {}
+        }
+        let failures = runs.iter().enumerate().filter_map(|(at, run)| Some((at, self.judge(run).err()?)));
+        let failures: Vec<_> = failures.collect();
+        let Some((at, first)) = failures.first() else { return Ok(None) };
+        let text = format!("in {} of {} runs, first in run {}: {first}", failures.len(), runs.len(), at + 1);
+        if failures.len() == runs.len() || self.is_exact() { Err(text) } else { Ok(Some(text)) }
+    }
+
     /// Checks the rule. The error has the values found; `Some` is the reason why one run cannot decide it.
     fn judge(&self, report: &Report) -> Result<Option<String>, String> {
         let holds = match self {
             Self::Kernels(most) => at_most("kernels", report.completeness.kernels, *most, || {
                 let mut rows: Vec<_> = report.devices.iter().flat_map(|device| &device.kernels).collect();
                 rows.sort_by_key(|row| std::cmp::Reverse(row.durations.count()));
-                list(rows.iter().map(|row| format!("{} x {}", row.durations.count(), short(&row.name))))
+                list(rows.iter().map(|row| format!("{} x {}", row.durations.count(), kernel_rules::short(&row.name))))
             }),
             Self::Launches(most) => {
                 let launches = calls(report, |row| {
@@ -325,16 +387,19 @@ impl Rule {
                 })
             }
             Self::Busy(least) => run_rules::busy(report, *least),
-            Self::Kernel { name, at_most } => {
-                let limit = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
-                kernels(report, name)?.into_iter().try_for_each(|(_, row)| slower(row, limit, ""))
+            Self::Kernel { name, at_most } => kernel_rules::at_most(report, name, *at_most),
+            Self::KernelWithin { name, ratio, baseline } => {
+                return kernel_rules::within(&[report], name, *ratio, baseline);
             }
-            Self::KernelWithin { name, ratio, baseline } => within(report, name, *ratio, baseline),
+            Self::Module { name, at_most } => module_rules::at_most(report, name, *at_most),
+            Self::ModuleWithin { name, ratio, baseline } => {
+                return module_rules::within(&[report], name, *ratio, baseline);
+            }
             Self::Bottleneck(causes) => run_rules::bottleneck(report, causes, true),
             Self::BottleneckNot(causes) => run_rules::bottleneck(report, causes, false),
             Self::Share { cause, at_most } => run_rules::share(report, *cause, *at_most),
             Self::Step(at_most) => run_rules::step(report, *at_most),
-            Self::StepWithin { ratio, baseline } => return run_rules::step_within(report, *ratio, baseline),
+            Self::StepWithin { ratio, baseline } => return run_rules::step_within(&[report], *ratio, baseline),
             Self::NoSpills { name } => kernel_rules::no_spills(report, name),
             Self::Uses { name, unit, least } => kernel_rules::uses_at_least(report, name, *unit, *least),
         };
@@ -355,6 +420,12 @@ impl fmt::Display for Rule {
             Self::Kernel { name, at_most } => write!(f, "kernel {name} takes at most {at_most:?}"),
             Self::KernelWithin { name, ratio, baseline } => {
                 write!(f, "kernel {name} takes at most {ratio} times what {} has", baseline.path().display())
+            }
+            Self::Module { name, at_most } => {
+                write!(f, "module {name} takes at most {at_most:?} in the mean of the recorded replays")
+            }
+            Self::ModuleWithin { name, ratio, baseline } => {
+                write!(f, "module {name} takes at most {ratio} times what {} has", baseline.path().display())
             }
             Self::Bottleneck(causes) => write!(f, "the bottleneck is {}", run_rules::names(causes, " or ")),
             Self::BottleneckNot(causes) => write!(f, "the bottleneck is not {}", run_rules::names(causes, " or ")),
@@ -380,56 +451,6 @@ fn none(what: &str, found: u64, evidence: impl FnOnce() -> String) -> Result<(),
     if found == 0 { Ok(()) } else { Err(format!("{found} {what}, none expected: {}", evidence())) }
 }
 
-/// Kernels whose name contains `name`, ignoring case.
-fn kernels<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a DeviceReport, &'a KernelRow)>, String> {
-    let all = || report.devices.iter().flat_map(|device| device.kernels.iter().map(move |row| (device, row)));
-    let found: Vec<_> = all().filter(|(_, row)| kernel_rules::has(&row.name, name)).collect();
-    if found.is_empty() {
-        return Err(format!(
-            "no kernel has {name:?} in its name; there are {}",
-            list(all().map(|(_, row)| short(&row.name)))
-        ));
-    }
-    Ok(found)
-}
-
-/// Compares with a baseline, or updates it.
-fn within(report: &Report, name: &str, ratio: f64, baseline: &Baseline) -> Result<(), String> {
-    let mut found = kernels(report, name)?;
-    let mut names: Vec<_> = found.iter().map(|(_, row)| row.name.clone()).collect();
-    names.sort();
-    names.dedup();
-    if names.len() > 1 {
-        let (count, names) = (names.len(), list(names.into_iter()));
-        return Err(format!("{count} kernels have {name:?} in their names, a baseline is of one: {names}"));
-    }
-    // An updated baseline keeps the last one.
-    found.sort_by_key(|(_, row)| row.durations.median());
-    for (device, row) in found {
-        let device = &device.device.name;
-        if let Some(limit) = baseline.limit(name, device, row.durations.median(), row.durations.count(), ratio)? {
-            slower(row, limit.nanos, &limit.basis)?;
-        }
-    }
-    Ok(())
-}
-
-fn slower(row: &KernelRow, limit: u64, basis: &str) -> Result<(), String> {
-    let of = &row.durations;
-    if of.median() <= limit {
-        return Ok(());
-    }
-    Err(format!(
-        "{}: median {} of {} launches ({} .. {}), at most {}{basis} expected",
-        row.name,
-        duration(of.median()),
-        of.count(),
-        duration(of.min()),
-        duration(of.max()),
-        duration(limit)
-    ))
-}
-
 fn calls(report: &Report, wanted: impl Fn(&ApiRow) -> bool) -> Vec<&ApiRow> {
     report.api.iter().filter(|row| wanted(row)).collect()
 }
@@ -446,14 +467,6 @@ fn is_pageable(row: &CopyRow) -> bool {
 
 fn called(rows: &[&ApiRow]) -> String {
     list(rows.iter().map(|row| format!("{} x {}, {}", row.calls, row.name, duration(row.total_ns))))
-}
-
-/// Start of a name: names of templates can fill pages.
-fn short(name: &str) -> String {
-    match name.char_indices().nth(NAME) {
-        Some((end, _)) => format!("{}~", &name[..end]),
-        None => name.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,20 @@
-//! Rules about the execution of kernels: use of a unit, register spills.
+//! Rules about the execution of kernels: their time, use of a unit, register spills.
 //!
 //! Kernels that `gpuwhy kernels` measured are checked by their counters. Others are checked by sampled
 //! hardware counters where these suffice, and by their records. A rule without data fails: it cannot be shown
 //! to hold.
 
-use gpuwhy_report::kernels::{KernelView, Roof};
-use gpuwhy_report::run::{KernelRow, Report};
+use std::time::Duration;
 
-use crate::run_rules::list;
+use gpuwhy_report::kernels::{KernelView, Roof};
+use gpuwhy_report::run::{DeviceReport, KernelRow, Report};
+use gpuwhy_report::text_format::duration;
+
+use crate::baseline::Baseline;
+use crate::run_rules::{self, list};
+
+/// Maximum characters of a kernel's name in a list.
+const NAME: usize = 80;
 
 /// Checks that kernels with `name` in their names use at least the part `least` of the peak of `unit`.
 pub(crate) fn uses_at_least(report: &Report, name: &str, unit: Roof, least: f64) -> Result<(), String> {
@@ -106,4 +113,85 @@ fn is_named(view: &KernelView, part: &str) -> bool {
 /// True if a kernel's name contains `part`, ignoring case: PyTorch's softmax is `cunn_SoftMaxForward`.
 pub(crate) fn has(name: &str, part: &str) -> bool {
     name.to_lowercase().contains(&part.to_lowercase())
+}
+
+/// Kernels whose name contains `name`, ignoring case.
+fn kernels<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a DeviceReport, &'a KernelRow)>, String> {
+    let all = || report.devices.iter().flat_map(|device| device.kernels.iter().map(move |row| (device, row)));
+    let found: Vec<_> = all().filter(|(_, row)| has(&row.name, name)).collect();
+    if found.is_empty() {
+        return Err(format!(
+            "no kernel has {name:?} in its name; there are {}",
+            list(all().map(|(_, row)| short(&row.name)))
+        ));
+    }
+    Ok(found)
+}
+
+/// Checks that kernels with `name` in their names take at most this long in the median.
+pub(crate) fn at_most(report: &Report, name: &str, at_most: Duration) -> Result<(), String> {
+    let limit = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
+    kernels(report, name)?.into_iter().try_for_each(|(_, row)| slower(row, limit, ""))
+}
+
+/// Compares a kernel of one or more runs with a baseline, or updates it.
+pub(crate) fn within(runs: &[&Report], name: &str, ratio: f64, baseline: &Baseline) -> Result<Option<String>, String> {
+    let mut found: Vec<(&DeviceReport, &KernelRow, Vec<u64>)> = Vec::new();
+    for run in runs {
+        for (device, row) in kernels(run, name)? {
+            let median = row.durations.median();
+            match found.iter_mut().find(|(known, _, _)| known.device.id == device.device.id) {
+                Some((_, known, medians)) if known.name == row.name => medians.push(median),
+                _ => found.push((device, row, vec![median])),
+            }
+        }
+    }
+    let mut names: Vec<_> = found.iter().map(|(_, row, _)| row.name.clone()).collect();
+    names.sort();
+    names.dedup();
+    if names.len() > 1 {
+        let (count, names) = (names.len(), list(names.into_iter()));
+        return Err(format!("{count} kernels have {name:?} in their names, a baseline is of one: {names}"));
+    }
+    // An updated baseline keeps the last one.
+    found.sort_by_key(|(_, _, medians)| run_rules::median(medians));
+    let mut inconclusive = None;
+    for (device, row, medians) in found {
+        let device = &device.device.name;
+        // A kernel may have the name of a module, or be named step.
+        let key = format!("kernel {name}");
+        let Some(limit) = baseline.limit(&key, device, &medians, row.durations.count(), ratio)? else { continue };
+        match (&limit.stored[..], &medians[..]) {
+            ([_], [_]) => slower(row, limit.nanos, &limit.basis)?,
+            (stored, medians) => {
+                let judged = run_rules::within(stored, medians, ratio).map_err(|why| format!("{}: {why}", row.name))?;
+                inconclusive = inconclusive.or(judged);
+            }
+        }
+    }
+    Ok(inconclusive)
+}
+
+fn slower(row: &KernelRow, limit: u64, basis: &str) -> Result<(), String> {
+    let of = &row.durations;
+    if of.median() <= limit {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: median {} of {} launches ({} .. {}), at most {}{basis} expected",
+        row.name,
+        duration(of.median()),
+        of.count(),
+        duration(of.min()),
+        duration(of.max()),
+        duration(limit)
+    ))
+}
+
+/// Start of a name: names of templates can fill pages.
+pub(crate) fn short(name: &str) -> String {
+    match name.char_indices().nth(NAME) {
+        Some((end, _)) => format!("{}~", &name[..end]),
+        None => name.to_owned(),
+    }
 }

@@ -100,6 +100,7 @@ outcome.notes.iter().for_each(|note| eprintln!("{note}"));
 mod baseline;
 mod expectations;
 mod kernel_rules;
+mod module_rules;
 mod range;
 mod run_rules;
 mod session;

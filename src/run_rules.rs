@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpuwhy_report::diff::{RUNS_DIFFER, within_runs};
+use gpuwhy_report::diff::{RUNS_DIFFER, RunTest, fewest_runs, within_runs};
 use gpuwhy_report::run::{DeviceReport, Report};
 use gpuwhy_report::text_format::duration;
 use profiler_core::attribution::leaf::{Cause, Leaf};
@@ -78,27 +78,68 @@ pub(crate) fn step(report: &Report, at_most: Duration) -> Result<(), String> {
     steps(report)?.into_iter().try_for_each(|(device, median, seen)| longer(device, median, seen, limit, ""))
 }
 
-/// Compares the step with a baseline. A step that is too long by less than the variation between runs is
-/// inconclusive: the baseline and the report are one run each.
-pub(crate) fn step_within(report: &Report, ratio: f64, baseline: &Baseline) -> Result<Option<String>, String> {
-    let mut steps = steps(report)?;
-    // An updated baseline keeps the last one.
-    steps.sort_by_key(|&(_, median, _)| median);
-    let mut inconclusive = None;
-    for (device, median, seen) in steps {
-        if let Some(limit) = baseline.limit(STEP, &device.device.name, median, seen, ratio)? {
-            match longer(device, median, seen, limit.nanos, &limit.basis) {
-                Err(why) if within_runs(limit.stored, median) => {
-                    inconclusive.get_or_insert(format!(
-                        "{why}; one run each, and runs of one program differ by up to {:.0} % of the longer step",
-                        RUNS_DIFFER * 1e2
-                    ));
-                }
-                judged => judged?,
+/// Compares the step of one or more runs with a baseline.
+pub(crate) fn step_within(runs: &[&Report], ratio: f64, baseline: &Baseline) -> Result<Option<String>, String> {
+    let mut devices: Vec<(&DeviceReport, Vec<u64>, u64)> = Vec::new();
+    for &run in runs {
+        for (at, (device, median, seen)) in steps(run)?.into_iter().enumerate() {
+            match devices.get_mut(at) {
+                Some((_, medians, _)) => medians.push(median),
+                None => devices.push((device, vec![median], seen)),
             }
         }
     }
+    // An updated baseline keeps the last one.
+    devices.sort_by_key(|(_, medians, _)| median(medians));
+    let mut inconclusive = None;
+    for (device, medians, seen) in devices {
+        let Some(limit) = baseline.limit(STEP, &device.device.name, &medians, seen, ratio)? else { continue };
+        let judged = match (&limit.stored[..], &medians[..]) {
+            ([stored], &[median]) => match longer(device, median, seen, limit.nanos, &limit.basis) {
+                Err(why) if within_runs(*stored, median) => Ok(Some(format!(
+                    "{why}; one run each, and runs of one program differ by up to {:.0} % of the longer step",
+                    RUNS_DIFFER * 1e2
+                ))),
+                judged => judged.map(|()| None),
+            },
+            (stored, medians) => {
+                within(stored, medians, ratio).map_err(|why| format!("device {}: step {why}", device.device.id.0))
+            }
+        };
+        inconclusive = inconclusive.or(judged?);
+    }
     Ok(inconclusive)
+}
+
+/// Compares the medians of runs with those of a baseline: above `ratio` if the interval of their ratio is, within it
+/// if the interval is. `Some` is the reason why neither is known.
+pub(crate) fn within(stored: &[u64], medians: &[u64], ratio: f64) -> Result<Option<String>, String> {
+    let test = RunTest::of(stored, medians)
+        .ok_or_else(|| format!("{} and {} runs cannot be compared", stored.len(), medians.len()))?;
+    let (low, high) = test.bounds();
+    let times = format!("{} -> {}", duration(median(stored)), duration(median(medians)));
+    let found = format!(
+        "{times}, {:.3} times the baseline ({low:.3} to {high:.3}; {} and {} runs), at most {ratio} expected",
+        test.ratio,
+        stored.len(),
+        medians.len()
+    );
+    match test.interval {
+        _ if low > ratio => Err(found),
+        Some(_) if high <= ratio => Ok(None),
+        None if test.ratio <= ratio => Ok(None),
+        Some(_) => Ok(Some(found)),
+        None => {
+            Ok(Some(format!("{found}; an interval below {:.0} % takes {} of each", RUNS_DIFFER * 1e2, fewest_runs())))
+        }
+    }
+}
+
+/// The median; of two in the middle, the lower one.
+pub(crate) fn median(values: &[u64]) -> u64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0)
 }
 
 /// Each device with its median step, nanoseconds, and the number of steps.
@@ -115,7 +156,7 @@ fn steps(report: &Report) -> Result<Vec<(&DeviceReport, u64, u64)>, String> {
         .collect()
 }
 
-fn measured(report: &Report) -> Result<&[DeviceReport], String> {
+pub(crate) fn measured(report: &Report) -> Result<&[DeviceReport], String> {
     if !report.devices.is_empty() {
         return Ok(&report.devices);
     }

@@ -21,12 +21,14 @@ docs/guide/history.md). GPUWHY_HISTORY names another file. A run is compared wit
 the same arguments on the same host, devices and mode, by the test of `gpuwhy diff`. It is a regression if it is slower
 than each of up to five such runs before it.
 
-With --baseline, medians of kernels and steps are compared with a file that is kept with the code. --bless stores them
-there. CAUSE is data_loading, host_cpu, copy, launch, gpu_compute, sync, communication, allocator, no_work or cannot_tell.
+With --baseline, times of kernels, modules and steps are compared with a file that is kept with the code. --bless stores
+them there. With --runs, limits on counts must hold in each run, and limits on times fail if they fail in all: in some, they
+are inconclusive. The baseline then has all runs, and an interval of the ratio decides (4 runs of each or more). Limits
+that are inconclusive do not change the exit code. CAUSE is data_loading, host_cpu, copy, launch, gpu_compute, sync, communication, allocator, no_work or cannot_tell.
 
 EXIT CODES:
   0  all limits hold
-  1  at least one does not, or the newest run is slower than earlier runs by more than --fail-if-slower allows
+  1  at least one does not or is not in the baseline, or the newest run is slower than --fail-if-slower allows
   2  a trace, the baseline or the history could not be read, the history has no run of PROGRAM, or no limit is given
   3  a report lacks records and was not judged, or lines of the history are damaged; no other limit failed
 
@@ -35,6 +37,7 @@ EXAMPLES:
   gpuwhy check --step-at-most 35ms --share-at-most data_loading=5 train.gpuwhy
   gpuwhy check --baseline perf.json --bless --kernel-within softmax=1.05 --step-within 1.03 run.gpuwhy
   gpuwhy check --baseline perf.json --kernel-within softmax=1.05 --step-within 1.03 --format github run.gpuwhy
+  gpuwhy check --runs --baseline perf.json --step-within 1.03 runs/
   gpuwhy check --history
   gpuwhy check --history train.py --fail-if-slower 3";
 
@@ -47,6 +50,9 @@ pub struct CheckArgs {
     pub limits: LimitArgs,
     #[command(flatten)]
     pub history: HistoryArgs,
+    /// Judge the traces together, as runs of one program
+    #[arg(long, conflicts_with = "history")]
+    pub runs: bool,
     /// Judge this capture [default: the newest]
     #[arg(long, value_name = "N")]
     pub capture: Option<u32>,
@@ -85,6 +91,12 @@ pub struct LimitArgs {
     /// Limit the median of one kernel to RATIO times the baseline
     #[arg(long, value_name = "NAME=RATIO", value_parser = named_ratio, requires = "baseline")]
     kernel_within: Vec<(String, f64)>,
+    /// Limit the mean time of module NAME in a replay of a CUDA graph
+    #[arg(long, value_name = "NAME=TIME", value_parser = named_time)]
+    module_at_most: Vec<(String, Duration)>,
+    /// Limit the time of module NAME to RATIO times the baseline
+    #[arg(long, value_name = "NAME=RATIO", value_parser = named_ratio, requires = "baseline")]
+    module_within: Vec<(String, f64)>,
     /// Allow no kernel that spills registers to local memory
     #[arg(long)]
     no_spills: bool,
@@ -140,7 +152,13 @@ impl CheckArgs {
 impl LimitArgs {
     /// True if a baseline is to be stored, but no limit selects values for it.
     pub fn blesses_nothing(&self) -> bool {
-        self.bless && self.kernel_within.is_empty() && self.step_within.is_none()
+        self.bless && self.kernel_within.is_empty() && self.module_within.is_empty() && self.step_within.is_none()
+    }
+
+    /// The file to compare with or to store in; `None` if none is given.
+    pub fn baseline(&self) -> Option<Baseline> {
+        let baseline = Baseline::new(self.baseline.as_ref()?).case(self.case.clone().unwrap_or_default());
+        Some(if self.bless { baseline.renewed() } else { baseline })
     }
 
     /// The limits; `None` if none is given.
@@ -166,6 +184,9 @@ impl LimitArgs {
         for (name, most) in &self.kernel_at_most {
             add(&mut |rules| rules.kernel_at_most(name, *most));
         }
+        for (name, most) in &self.module_at_most {
+            add(&mut |rules| rules.module_at_most(name, *most));
+        }
         if self.no_spills {
             add(&mut |rules| rules.no_spills(""));
         }
@@ -182,11 +203,12 @@ impl LimitArgs {
             add(&mut |rules| rules.share_at_most(cause, most));
         }
         self.step_at_most.into_iter().for_each(|most| add(&mut |rules| rules.step_at_most(most)));
-        if let Some(baseline) = &self.baseline {
-            let baseline = Baseline::new(baseline).case(self.case.clone().unwrap_or_default());
-            let baseline = if self.bless { baseline.renewed() } else { baseline };
+        if let Some(baseline) = self.baseline() {
             for (name, ratio) in &self.kernel_within {
                 add(&mut |rules| rules.kernel_within(name, *ratio, &baseline));
+            }
+            for (name, ratio) in &self.module_within {
+                add(&mut |rules| rules.module_within(name, *ratio, &baseline));
             }
             self.step_within.into_iter().for_each(|ratio| add(&mut |rules| rules.step_within(ratio, &baseline)));
         }

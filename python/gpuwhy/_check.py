@@ -17,7 +17,13 @@ _SWITCHES = ("no_sync", "no_pageable_copy", "no_allocation", "no_spills", "bless
 _SHARES = ("busy_at_least",)
 _TIMES = ("step_at_most",)
 _NAMES = ("bottleneck", "not_bottleneck")
-_PAIRS = {"kernel_at_most": "time", "kernel_within": "number", "share_at_most": "share"}
+_PAIRS = {
+    "kernel_at_most": "time",
+    "kernel_within": "number",
+    "module_at_most": "time",
+    "module_within": "number",
+    "share_at_most": "share",
+}
 # A kernel name, a unit such as `dram`, and a share: triples.
 _UNITS = ("kernel_uses",)
 

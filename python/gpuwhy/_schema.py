@@ -111,6 +111,7 @@ class CompletenessBase(TypedDict):
     bad_timestamps: int
     launches_without_activity: int
     activities_without_launch: int
+    shared_ids: int
     clamped_clocks: int
     late_ns: int
     late_corrected_ns: int
