@@ -26,11 +26,12 @@ def backend(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(ROOT / "python"))
     binaries = tmp_path / "binaries"
     binaries.mkdir()
-    for name in ("gpuwhy", "libprof.so"):
+    backend = importlib.import_module("gpuwhy_build")
+    for name in (backend.COMMAND, backend.LIBRARY, *backend.DEMO):
         shutil.copy("/bin/true", binaries / name)
     monkeypatch.setenv("GPUWHY_WHEEL_BINARIES", str(binaries))
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    return importlib.import_module("gpuwhy_build")
+    return backend
 
 
 def test_a_wheel_is_complete_and_the_same_each_time(backend, tmp_path):
@@ -52,7 +53,8 @@ def test_a_wheel_is_complete_and_the_same_each_time(backend, tmp_path):
         points = archive.read("gpuwhy-0.2.0.dist-info/entry_points.txt").decode()
         tags = [line for line in archive.read("gpuwhy-0.2.0.dist-info/WHEEL").decode().splitlines() if line.startswith("Tag: ")]
     sources = {f"gpuwhy/{path.name}" for path in (ROOT / "python" / "gpuwhy").glob("*.py")}
-    assert sources | {"gpuwhy/py.typed", "gpuwhy/_lib/libprof.so"} <= names and not any("__pycache__" in name for name in names)
+    demo = {f"gpuwhy/_lib/{name}" for name in (*backend.DEMO, *(f"recordings/{name}" for name in backend.recordings()))}
+    assert sources | demo | {"gpuwhy/py.typed", "gpuwhy/_lib/libprof.so"} <= names and not any("__pycache__" in name for name in names)
     assert "Requires-Python: >=3.9" in metadata and "Requires-Dist: pandas; extra ==" in metadata and "# gpuwhy" in metadata
     assert points == "[pytest11]\ngpuwhy = gpuwhy.pytest_plugin\n"
     assert [f"Tag: py3-none-{tag}" for tag in wheel.stem.split("-")[-1].split(".")] == tags
@@ -79,10 +81,10 @@ def test_a_wheel_with_a_foreign_library_or_a_path_is_refused(backend, tmp_path):
     if python is None or not set(check.needed_libraries(python.read_bytes())) - backend.SYSTEM_LIBRARIES:
         pytest.skip("there is no program here that links other libraries")
     shutil.copy(python, tmp_path / "binaries" / "gpuwhy")
-    (tmp_path / "binaries" / "libprof.so").write_bytes(pathlib.Path("/bin/true").read_bytes() + str(ROOT).encode())
+    (tmp_path / "binaries" / "libprof.so").write_bytes(pathlib.Path("/bin/true").read_bytes() + f"{ROOT}/src/a.rs".encode())
     wheel = tmp_path / backend.write_wheel(tmp_path, tmp_path / "binaries" / "gpuwhy", tmp_path / "binaries" / "libprof.so")
     said = check.problems(wheel, 100_000_000)
-    assert any(" needs lib" in text for text in said) and any(f"holds the path {ROOT}" in text for text in said), said
+    assert any(" needs lib" in text for text in said) and any(f"holds the path {ROOT}/" in text for text in said), said
 
 
 def test_the_source_distribution_has_what_a_build_needs(backend, tmp_path):
@@ -92,5 +94,7 @@ def test_the_source_distribution_has_what_a_build_needs(backend, tmp_path):
     for name in ("PKG-INFO", "pyproject.toml", "Cargo.toml", "Cargo.lock", "python/build_backend/gpuwhy_build.py",
                  "python/gpuwhy/py.typed", "inject/src/lib.rs", "page/assets/page.js", "testing/cupti-replay/Cargo.toml"):
         assert name in names, name
-    assert not any(name.endswith((".zst", ".pyc")) or name.startswith("target/") for name in names)
+    recordings = {f"testing/fixtures/{name}" for name in backend.recordings()}
+    assert recordings <= names and not any(name.endswith(".zst") for name in names - recordings)
+    assert not any(name.endswith(".pyc") or name.startswith("target/") for name in names)
     assert packed.stat().st_size < 5_000_000

@@ -213,6 +213,8 @@ def test_limits_are_the_options_of_check():
     assert check.options({"kernel_uses": [("a=b", "l2", 0.125), ("c", "issue", 1)]}) == [
         "--kernel-uses", "a=b=l2:12.5", "--kernel-uses", "c=issue:100"]
     assert check.options({"kernel_at_most": {"softmax": 40e-6}}) == ["--kernel-at-most", "softmax=40000.000ns"]
+    assert check.options({"module_at_most": ("Attention", 2e-3), "module_within": {"Mlp": 1.05}}) == [
+        "--module-at-most", "Attention=2000000.000ns", "--module-within", "Mlp=1.05"]
     # The command knows each of them.
     said = subprocess.run([command(), "check", "--help"], capture_output=True, text=True, env=environment(), check=True).stdout
     missing = [limit for limit in check.LIMITS if f"--{limit.replace('_', '-')}" not in said]

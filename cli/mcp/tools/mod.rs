@@ -1,0 +1,254 @@
+//! The tools, with their descriptions for the model.
+
+mod control;
+mod list;
+mod report;
+mod rows;
+mod source;
+mod sql;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::answer::{Answer, failure};
+use super::arguments::ParameterKind::{Flag, Number, Text, Texts};
+use super::arguments::{Arguments, Parameter, schema};
+use super::context::{Call, Context};
+use super::protocol::Request;
+
+/// For the model: what the server is for, and the order of the questions.
+pub const INSTRUCTIONS: &str = "\
+gpuwhy records CUDA programs (`gpuwhy run -- COMMAND` writes gpuwhy-PID.gpuwhy) and says why they are not faster. Start \
+with `report`: it names the bottleneck, the evidence, the lines of code and what to do. Then `remedies` for the code to \
+change, `source` for the lines, `kernels`, `steps` or `query` for details. After a change record the program again and \
+compare both traces with `diff`: a prediction (`what_if`, best case) is an upper bound, a diff is a measurement. Times \
+are nanoseconds if their name ends with _ns; shares are 0 to 1. An answer has at most 8 kB; `left_out` says what is \
+missing and how to ask for it.";
+
+/// A tool.
+struct Tool {
+    name: &'static str,
+    title: &'static str,
+    /// For the model.
+    about: &'static str,
+    parameters: &'static [Parameter],
+    /// True if it changes a running program.
+    controls: bool,
+    run: fn(&mut Context, &Arguments) -> Result<Answer>,
+}
+
+/// Largest number of a row or line.
+const LAST: u64 = 1 << 32;
+
+const TRACE: Parameter = Parameter::required("trace", Text, "Path of the trace, as `list_traces` has it");
+const CAPTURE: Parameter = Parameter::optional(
+    "capture",
+    Number(1, u32::MAX as u64),
+    "A capture of the run; default: the whole run, or the last",
+);
+const OFFSET: Parameter = Parameter::optional("offset", Number(0, LAST), "Rows or lines to skip; default 0");
+const DEVICE: Parameter = Parameter::optional("device", Number(0, 1024), "Number of the GPU; default: the busiest");
+const PID: Parameter = Parameter::required("pid", Text, "Process id, as `running` has it, such as \"4711\"");
+
+const TOOLS: &[Tool] = &[
+    Tool {
+        name: "list_traces",
+        title: "List traces",
+        about: "Lists the traces in a folder, the newest first, with the command, time and size of each, and subfolders \
+                that have traces. Use it to find the `trace` argument of the other tools.",
+        parameters: &[
+            Parameter::optional("folder", Text, "Folder to list; default: the folder of the server"),
+            Parameter::optional("limit", Number(1, 200), "Most traces; default 50"),
+            OFFSET,
+        ],
+        controls: false,
+        run: list::list_traces,
+    },
+    Tool {
+        name: "report",
+        title: "Report of a trace",
+        about: "Says why a recorded CUDA program is not faster: the bottleneck (`cause`, `share` of the time), the evidence \
+                in sentences, what to do, the fixes in order with predicted gains, and the lines of code that idle time, \
+                kernels and CUDA calls come from. Ask this first. With `full` it has all tables of the report, page by page.",
+        parameters: &[TRACE, CAPTURE, Parameter::optional("full", Flag, "All tables; default false"), OFFSET],
+        controls: false,
+        run: report::report,
+    },
+    Tool {
+        name: "remedies",
+        title: "What to change",
+        about: "Lists the changes that the report recommends for a trace, the first to try first, as code for the library \
+                in use, with the line they concern, the predicted or measured gain, whether results stay the same, and \
+                how each is recognized and when it does not apply.",
+        parameters: &[TRACE, CAPTURE],
+        controls: false,
+        run: report::remedies,
+    },
+    Tool {
+        name: "what_if",
+        title: "Simulated best cases",
+        about: "Says how much faster the program would be at most without a cost (launches, waits, data loading, CPU work, \
+                copies), from a simulation of its steps, with intervals, and the plan of fixes in order. Use it to decide \
+                what is worth changing.",
+        parameters: &[TRACE, CAPTURE],
+        controls: false,
+        run: report::what_if,
+    },
+    Tool {
+        name: "explain",
+        title: "Explain a term",
+        about: "Explains a word of a report (such as `dispatch`, `sync_drain`, `best case`) or a remedy by its id (such as \
+                `fused_optimizer`): what it means, how it is measured or recognized, and when it does not apply. Without \
+                a word it lists all words.",
+        parameters: &[Parameter::optional("word", Text, "The word or id; `remedies` lists the ids"), OFFSET],
+        controls: false,
+        run: report::explain,
+    },
+    Tool {
+        name: "steps",
+        title: "Steps of a trace",
+        about: "Shows the repeated steps of a program: number, median and percentiles, the time of a typical step by cause, \
+                and the slow steps (over 1.5 times the median), the slowest first, with the causes of their excess and \
+                their time after the start of the run.",
+        parameters: &[
+            TRACE,
+            CAPTURE,
+            DEVICE,
+            Parameter::optional("limit", Number(1, 100), "Most slow steps; default 10"),
+            OFFSET,
+        ],
+        controls: false,
+        run: rows::steps,
+    },
+    Tool {
+        name: "kernels",
+        title: "Kernels of a trace",
+        about: "Lists the GPU kernels of a trace by total time, the largest first: count, durations, library, occupancy, and \
+                where they are launched from (file, line, module, operator; estimated from samples).",
+        parameters: &[
+            TRACE,
+            CAPTURE,
+            DEVICE,
+            Parameter::optional("name", Text, "Only kernels whose name contains this"),
+            Parameter::optional("limit", Number(1, 100), "Most kernels; default 10"),
+            OFFSET,
+        ],
+        controls: false,
+        run: rows::kernels,
+    },
+    Tool {
+        name: "query",
+        title: "SQL over traces",
+        about: "Runs one SELECT in SQLite's dialect over the records of traces: tables kernels, copies, api, syncs, steps, \
+                leaves (time by cause), host_samples and others. Without `sql` it describes the tables and columns: read that \
+                first, for the tables you need. \
+                `run` and `rank` name the trace of a row. A query may take 60 s.",
+        parameters: &[
+            Parameter::optional("sql", Text, "The SELECT; without it the tables are described"),
+            Parameter::optional("table", Text, "Without `sql`: describe only this table"),
+            Parameter::optional("traces", Texts, "Traces or folders of traces; default: the folder of the server"),
+            Parameter::optional("limit", Number(1, 500), "Most rows; default 50"),
+            OFFSET,
+        ],
+        controls: false,
+        run: sql::query,
+    },
+    Tool {
+        name: "diff",
+        title: "Compare two traces",
+        about: "Compares two traces of one program, before and after a change: how much longer or shorter a step is, by \
+                cause and by kernel, whether that is more than runs differ by, and what was predicted. Use it to confirm \
+                that a change helped.",
+        parameters: &[
+            Parameter::required("before", Text, "Path of the trace before the change"),
+            Parameter::required("after", Text, "Path of the trace after the change"),
+            OFFSET,
+        ],
+        controls: false,
+        run: report::diff,
+    },
+    Tool {
+        name: "source",
+        title: "Lines of source code",
+        about: "Shows the source code around a line that the report of a trace names, and only such lines. Says if the file \
+                has changed since the run.",
+        parameters: &[
+            TRACE,
+            Parameter::required("file", Text, "File, as the report names it: the path or its end, such as train.py"),
+            Parameter::required("line", Number(1, LAST), "Line that the report names"),
+            Parameter::optional("around", Number(0, 40), "Lines before and after it; default 10"),
+        ],
+        controls: false,
+        run: source::source,
+    },
+    Tool {
+        name: "running",
+        title: "Running programs",
+        about: "Lists this user's running programs that gpuwhy is loaded in, with their current bottleneck, state, step \
+                time, losses and trace; with `pid` one program in detail: evidence, advice, largest kernels and lines.",
+        parameters: &[Parameter::optional("pid", Text, "Only this process, in detail"), OFFSET],
+        controls: false,
+        run: control::running,
+    },
+    Tool {
+        name: "start_capture",
+        title: "Start a capture",
+        about: "Starts recording in a running program, so that its trace gets a new capture; with `at_step` when the program \
+                begins that step. Changes the program's overhead: ask the user first. `stop_capture` ends it.",
+        parameters: &[
+            PID,
+            Parameter::optional("at_step", Number(0, LAST), "Start at this step of the program, counted from 0"),
+            Parameter::optional("steps", Number(1, LAST), "With at_step: end after this number of steps"),
+        ],
+        controls: true,
+        run: control::start,
+    },
+    Tool {
+        name: "stop_capture",
+        title: "Stop a capture",
+        about: "Ends the capture in a running program, or the recording of the whole run. The program goes on.",
+        parameters: &[PID],
+        controls: true,
+        run: control::stop,
+    },
+];
+
+/// The tools for a client; those that control programs only if they are allowed.
+pub fn listed(allow_control: bool) -> Value {
+    let offered = TOOLS.iter().filter(|tool| allow_control || !tool.controls);
+    let described = offered.map(|tool| {
+        json!({
+            "name": tool.name,
+            "title": tool.title,
+            "description": tool.about,
+            "inputSchema": schema(tool.parameters),
+            "annotations": {
+                "readOnlyHint": !tool.controls,
+                "destructiveHint": false,
+                "idempotentHint": true,
+                "openWorldHint": false,
+            },
+        })
+    });
+    described.collect()
+}
+
+/// The response to a call of a tool. What goes wrong in the tool is a result, which the model sees.
+pub fn called(context: &mut Context, request: &Request, cancelled: &Arc<AtomicBool>) -> Value {
+    let name = request.params.get("name").and_then(Value::as_str).unwrap_or_default();
+    let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else {
+        let known: Vec<_> = TOOLS.iter().map(|tool| tool.name).collect();
+        return request.refused(&format!("there is no tool {name:?}; there are: {}", known.join(", ")));
+    };
+    if tool.controls && !context.allow_control {
+        let why = format!("{name} is not allowed: the user has to start this server with `gpuwhy mcp --allow-control`");
+        return request.result(failure(&why));
+    }
+    context.call = Call::begun(cancelled);
+    let answer = Arguments::checked(request.params.get("arguments"), tool.parameters)
+        .and_then(|arguments| (tool.run)(context, &arguments));
+    request.result(answer.map_or_else(|error| failure(&format!("{error:#}")), Answer::result))
+}
