@@ -25,7 +25,8 @@ pub fn expanded(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
-            let found = Found::within(path).with_context(|| format!("{}: cannot read this folder", path.display()))?;
+            let found = Found::within(path, &|_| true)
+                .with_context(|| format!("{}: cannot read this folder", path.display()))?;
             for skipped in &found.skipped {
                 message::say(skipped);
             }
@@ -39,6 +40,12 @@ pub fn expanded(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     }
     debug!(?files, "traces to read");
     Ok(files)
+}
+
+/// The traces in a folder that `may_read` accepts, as [`expanded`] finds them, and sentences about skipped files. Fails
+/// when the folder cannot be read.
+pub fn listed(folder: &Path, may_read: &dyn Fn(&Path) -> bool) -> io::Result<(Vec<PathBuf>, Vec<String>)> {
+    Found::within(folder, may_read).map(|found| (found.files, found.skipped))
 }
 
 /// File name suffixes of traces: first ours, including the former name, then those of other profilers.
@@ -56,7 +63,7 @@ struct Found {
 impl Found {
     /// Lists the traces in `folder`. Traces of other profilers count only if there are none of ours: next to
     /// ours they are usually exports of the same runs, and every row would appear twice.
-    fn within(folder: &Path) -> io::Result<Self> {
+    fn within(folder: &Path, may_read: &dyn Fn(&Path) -> bool) -> io::Result<Self> {
         let mut found = Self::default();
         let (mut ours, mut others, mut json) = (Vec::new(), Vec::new(), 0);
         for entry in fs::read_dir(folder)? {
@@ -70,6 +77,8 @@ impl Found {
             // Opening a pipe would block until another process writes to it.
             if !metadata.is_ok_and(|metadata| metadata.is_file()) {
                 found.skipped.push(format!("{}: skipped, as it is no file", path.display()));
+            } else if !may_read(&path) {
+                found.skipped.push(format!("{}: skipped, as it is a link out of the folder", path.display()));
             } else if kind < OURS {
                 ours.push(path);
             } else if ENDINGS[kind].contains("json") && !is_kineto(&path) {
@@ -132,11 +141,11 @@ mod tests {
         fs::write(path("d.sqlite"), "").unwrap();
         fs::write(path("notes.txt"), "").unwrap();
         let skipped = |found: &Found| found.skipped.join("\n");
-        let found = Found::within(folder.path()).unwrap();
+        let found = Found::within(folder.path(), &|_| true).unwrap();
         assert_eq!(found.files, ["a.pt.trace.json", "b.json.gz", "c.json", "d.sqlite"].map(path));
         assert!(skipped(&found).contains("1 JSON files skipped") && found.skipped.len() == 1, "{found:?}");
         fs::write(path("e.gpuwhy"), "").unwrap();
-        let found = Found::within(folder.path()).unwrap();
+        let found = Found::within(folder.path(), &|_| true).unwrap();
         assert_eq!(found.files, [path("e.gpuwhy")]);
         assert!(skipped(&found).contains("4 traces of other profilers skipped"), "{found:?}");
     }
@@ -147,7 +156,7 @@ mod tests {
         let pipe = folder.path().join("a.gpuwhy");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         fs::write(folder.path().join("b.gpuwhy"), "").unwrap();
-        let found = Found::within(folder.path()).unwrap();
+        let found = Found::within(folder.path(), &|_| true).unwrap();
         assert_eq!(found.files, [folder.path().join("b.gpuwhy")]);
         assert!(found.skipped[0].contains("a.gpuwhy: skipped, as it is no file"), "{found:?}");
     }

@@ -19,9 +19,9 @@ mod install_paths;
 mod interrupt;
 mod kernels;
 mod lake;
+mod mcp;
 mod merge;
 mod message;
-mod nearest;
 mod page;
 mod progress;
 mod prose;
@@ -68,11 +68,12 @@ fn main() -> ExitCode {
         Command::Doctor(args) => (doctor::run(&args), doctor::check::FAILED),
         Command::Probe(args) => (doctor::probe::run(args.libcupti), doctor::check::FAILED),
         Command::CalibrationProgram => (doctor::calibrate::program::run(), doctor::check::FAILED),
-        Command::ManualPages(args) => (args::manual::write(&args), args::manual::FAILED),
         Command::Hang(args) => (hang::run(&args), hang::FAILED),
         Command::Start(args) => (control::start(&args), control::NO_ANSWER),
         Command::Stop(args) => (control::stop(&args), control::NO_ANSWER),
+        Command::Mcp(args) => (mcp::run(&args), mcp::FAILED),
         Command::Demo(args) => (demo::run(&args), demo::FAILED),
+        Command::Completions(args) => (args::completions::run(&args), args::completions::FAILED),
     };
     match outcome {
         Ok(code) => code.into(),

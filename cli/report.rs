@@ -11,6 +11,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use gpuwhy::Report;
 use gpuwhy_import::{Input, OpenError, Request};
+use gpuwhy_page::Options;
+use gpuwhy_report::history::Measured;
 use gpuwhy_report::text_format::{Style, printable};
 use serde_json::{Map, Value, json};
 use tracing::info;
@@ -23,9 +25,9 @@ const DAMAGED: u8 = 1;
 /// Exit code when a trace could not be read.
 pub const UNREADABLE: u8 = 2;
 
-/// Report stored in the trace of a long run, if it matches the request. Reading the complete file reports any
-/// damage.
-fn kept(args: &ReportArgs, input: &Input) -> Option<String> {
+/// Report stored in the trace of a long run, if it matches the request and knows all gains that were `measured` since.
+/// Reading the complete file reports any damage.
+fn kept(args: &ReportArgs, input: &Input, measured: &[Measured]) -> Option<String> {
     // The stored report has the default width and no color.
     if terminal::style().width < Style::default().width
         || args.recompute
@@ -42,6 +44,12 @@ fn kept(args: &ReportArgs, input: &Input) -> Option<String> {
     let answer = input.stored_report()?;
     if answer.gpuwhy_version != env!("CARGO_PKG_VERSION") {
         return None;
+    }
+    if !measured.is_empty() {
+        let process = input.process()?;
+        if measured.iter().any(|gain| gain.is_of(&process.command, &process.host)) {
+            return None;
+        }
     }
     let text = if args.full { answer.full } else { answer.summary };
     let text = if args.ranges { text + &answer.ranges } else { text };
@@ -67,14 +75,13 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
                 files.len()
             );
         };
-        let outcome = page::report(file, args.pid, &args.page.options(args.capture), &to)?;
+        let options = Options { measured, ..args.page.options(args.capture) };
+        let outcome = page::report(file, args.pid, &options, &to)?;
         return Ok(if outcome.damage.is_empty() { 0 } else { DAMAGED });
     }
     for file in &files {
         let input = Input::open(file);
-        // A stored report knows nothing of gains that were measured since.
-        let stored = input.as_ref().ok().filter(|_| measured.is_empty());
-        if let Some(text) = stored.and_then(|input| kept(args, input)) {
+        if let Some(text) = input.as_ref().ok().and_then(|input| kept(args, input, &measured)) {
             info!(?file, "this is the report that the run stored; --recompute makes it from the records");
             let title = if files.len() > 1 { format!("== {}\n", file.display()) } else { String::new() };
             io::stdout().write_all((title + &text).as_bytes())?;
@@ -146,7 +153,7 @@ fn price(report: &Report, per_hour: f64, unit: &str) -> Value {
 }
 
 /// Error message for a missing capture `wished`, with a list of the existing captures.
-fn no_capture(report: &Report, wished: u32, file: &Path) -> String {
+pub fn no_capture(report: &Report, wished: u32, file: &Path) -> String {
     let file = file.display();
     match (report.captures.rows.first(), report.captures.rows.last()) {
         (Some(first), Some(last)) => {

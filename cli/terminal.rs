@@ -26,13 +26,11 @@ pub fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['~']).collect()
 }
 
-/// Text style for standard output: the width of the terminal and color, unless `NO_COLOR` is set or the
-/// terminal has no colors. Piped or saved text looks the same everywhere.
+/// Text style for standard output: the width of the terminal, and color by `NO_COLOR`, `CLICOLOR`,
+/// `CLICOLOR_FORCE` (for a pager) and `TERM`. Piped or saved text looks the same everywhere.
 pub fn style() -> Style {
     let usual = Style::default();
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-        || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-    Style { width: columns().map_or(usual.width, usize::from), color: Term::stdout().is_term() && !no_color }
+    Style { width: columns().map_or(usual.width, usize::from), color: console::colors_enabled() }
 }
 
 /// Serializes to a line of JSON, in which no name can control the terminal. Fails when `document` cannot be

@@ -71,7 +71,7 @@ fn all_text_goes_to_stdout_and_traces_stay_where_a_folder_is_named() {
     let output = play(folder.path(), &["--fast", "copy_pageable"]).output().unwrap();
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("\nBottleneck: ") && text.contains("demo -o DIR"), "{text}");
+    assert!(text.contains("\nBottleneck: ") && text.contains("demo -o DIR") && !text.contains("\ntrace: "), "{text}");
     assert_eq!(entries(folder.path()), [""; 0].map(PathBuf::from), "nothing stays behind");
     let traces = folder.path().join("traces");
     let named = traces.to_str().unwrap();
@@ -92,13 +92,15 @@ fn all_text_goes_to_stdout_and_traces_stay_where_a_folder_is_named() {
 fn an_interrupted_demo_removes_what_it_wrote() {
     let folder = tempfile::tempdir().unwrap();
     // Five seconds at the recorded speed.
-    let mut child = play(folder.path(), &["gpt"]).stdout(Stdio::null()).spawn().unwrap();
+    let traces = folder.path().join("traces");
+    let mut child =
+        play(folder.path(), &["gpt", "-o", traces.to_str().unwrap()]).stdout(Stdio::null()).spawn().unwrap();
     let since = Instant::now();
-    while !entries(folder.path()).iter().any(|traces| traces.join("gpt.gpuwhy").exists()) {
+    while !traces.join("gpt.gpuwhy").exists() {
         assert!(since.elapsed() < Duration::from_secs(60), "no trace appears");
         thread::sleep(Duration::from_millis(1));
     }
     assert!(Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(143));
-    assert_eq!(entries(folder.path()), [""; 0].map(PathBuf::from));
+    assert_eq!(entries(&traces), [""; 0].map(PathBuf::from));
 }

@@ -1,4 +1,4 @@
-//! `gpuwhy report --explain`: terms of the report, their spellings, and the message for unknown ones.
+//! `gpuwhy report --explain`: terms of the report, their spellings, the message for unknown ones, and color.
 
 use std::process::{Command, Output};
 
@@ -45,4 +45,17 @@ fn an_unknown_word_is_answered_with_the_nearest_one() {
     let output = explain(&["no_sinks"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty() && text(&output.stderr).contains("did you mean `no_syncs`?"));
+}
+
+#[test]
+fn output_to_a_pipe_has_color_on_demand_only() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/testing/fixtures/traces/numpy_post.gpuwhy");
+    for words in [&["report", "--explain", "launch"][..], &["report", trace]] {
+        for (force, is_colored) in [("0", false), ("1", true)] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_gpuwhy"));
+            let output = command.args(words).env("CLICOLOR_FORCE", force).output().unwrap();
+            let said = text(&output.stdout);
+            assert_eq!(said.contains("\x1b[1m"), is_colored, "{words:?} {force}: {said}");
+        }
+    }
 }

@@ -33,7 +33,7 @@ fn help_has_examples_and_names_every_exit_code() {
 #[test]
 fn every_verb_has_a_manual_page_and_completions() {
     let folder = tempfile::tempdir().unwrap();
-    let output = gpuwhy(&["manual-pages", folder.path().to_str().unwrap()]);
+    let output = gpuwhy(&["completions", "--packages", folder.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     let listed = stdout(&gpuwhy(&["--help"]));
@@ -49,7 +49,10 @@ fn every_verb_has_a_manual_page_and_completions() {
         }
     }
     assert!(!folder.path().join("man1/gpuwhy-probe.1").exists(), "a hidden verb has no page");
-    let output = gpuwhy(&["manual-pages", "/proc/nowhere"]);
+    for (shell, file) in [("bash", "gpuwhy.bash"), ("zsh", "_gpuwhy"), ("fish", "gpuwhy.fish")] {
+        assert_eq!(stdout(&gpuwhy(&["completions", shell])), read(&format!("completions/{file}")));
+    }
+    let output = gpuwhy(&["completions", "--packages", "/proc/nowhere"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write to /proc/nowhere"), "{output:?}");
 }

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use gpuwhy_report::history::{Measured, arguments, program};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
-use gpuwhy_trace::format::{StoredReport, TraceWriter};
+use gpuwhy_trace::format::{StoredReport, TraceReader, TraceWriter};
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
@@ -297,6 +298,58 @@ fn what_a_long_run_said_is_printed_unless_something_else_is_asked_for() {
     damaged[last] ^= 1;
     let text = report(&damaged, &[]);
     assert!(text.contains("Recorded ") && !text.contains("of the run"), "{text}");
+}
+
+/// The gain of a remedy that `gpuwhy try` measured for a command.
+fn gain_of(command: &[String], host: &str, remedy: &str) -> Measured {
+    let (program, arguments) = (program(command), arguments(command));
+    let (gain, low, high, at_ns) = (9.5, 9.0, 9.9, 1_795_703_260_651_223_400);
+    let (host, remedy) = (host.to_owned(), remedy.to_owned());
+    Measured { host, program, arguments, remedy, gain, low, high, at_ns, ..Measured::default() }
+}
+
+/// A gain of this program is in its text and its pages; one of another program recomputes nothing.
+#[test]
+fn a_stored_report_and_pages_know_the_gains_of_their_program() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces/changing.gpuwhy");
+    let files = Files::new();
+    let mut reader = TraceReader::new(fs::File::open(trace).unwrap()).unwrap();
+    let session = reader.session().clone();
+    let mut writer = TraceWriter::new(Vec::new(), &session).unwrap();
+    let mut last = Timestamp::ZERO;
+    while let Some(event) = reader.next_event().unwrap() {
+        match event {
+            Event::End(_, at) => last = at,
+            event => writer.event(&event, reader.dictionary()).unwrap(),
+        }
+    }
+    let summary = "the stored report\n".to_owned();
+    let stored = StoredReport { gpuwhy_version: env!("CARGO_PKG_VERSION").to_owned(), summary, ..Default::default() };
+    writer.answer(last, &stored, reader.dictionary()).unwrap();
+    let bytes = writer.finish(End::Clean, last, &Loss::default(), reader.dictionary()).unwrap();
+    let (file, history) = (files.add("long.gpuwhy", &bytes), files.0.path().join("history.jsonl"));
+    let report = |options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuwhy"));
+        let output = command.arg("report").args(options).arg(&file).env("GPUWHY_HISTORY", &history).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let words = "Measured 9.50x (9.00x to 9.90x) by gpuwhy try on 2026-11-26.";
+    assert_eq!(report(&[]), "the stored report");
+    let other = ["python3".to_owned(), "other.py".to_owned()];
+    let mut lines = gain_of(&other, &session.host, "pinned").line();
+    lines += &gain_of(&session.command, "another host", "pinned").line();
+    fs::write(&history, &lines).unwrap();
+    assert_eq!(report(&[]), "the stored report");
+    assert!(!report(&["--html", "-"]).contains("Measured"));
+    fs::write(&history, lines + &gain_of(&session.command, &session.host, "pinned").line()).unwrap();
+    let text = report(&[]);
+    assert!(text.contains(words) && !text.contains("the stored report"), "{text}");
+    for options in [&["--html", "-"][..], &["--html", "-", "--redact"]] {
+        let page = report(options);
+        let answer = page.split("<main>").next().unwrap();
+        assert!(answer.contains(words), "{options:?}: {answer}");
+    }
 }
 
 #[test]

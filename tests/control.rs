@@ -85,12 +85,8 @@ fn a_process_can_be_reported_to_let_others_have_cupti() {
 fn cupti_that_is_left_to_others_records_nodes_of_graphs() {
     // 500 launches of graphs with 40 nodes, recorded as complete graphs at first.
     let released = || {
-        let variables = [
-            ("GPUWHY_CUDA_GRAPH_TRACE", "auto"),
-            ("GPUWHY_MAX_OVERHEAD", "0.1%"),
-            ("GPUWHY_REPLAY_VERSION", "130200"),
-            ("GPUWHY_REPORT", "full"),
-        ];
+        let variables =
+            [("GPUWHY_CUDA_GRAPH_TRACE", "graph"), ("GPUWHY_REPLAY_VERSION", "130200"), ("GPUWHY_REPORT", "full")];
         // CUPTI is released 0.2 s of play after the stop.
         let program = Program::playing("graph_torch", &[(550, "told"), (770, "released")], &variables);
         program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 10);

@@ -31,7 +31,7 @@ const WAYS: &[(Way, &str)] = &[
     (Way::Command(&["exporter", "--textfile", "FILE"]), ""),
     (Way::Command(&["lake", "add", "--to", "FILE", "TRACE"]), ""),
     (Way::Command(&["demo", "--fast", "-o", "FILE"]), "cannot make this folder"),
-    (Way::Command(&["manual-pages", "FILE"]), "cannot write to"),
+    (Way::Command(&["completions", "--packages", "FILE"]), "cannot write to"),
 ];
 
 fn done(stage: &Stage, way: &Way, file: &Path, trace: &Path) -> Output {

@@ -36,6 +36,7 @@ mod kineto_groups;
 mod kineto_reference;
 mod lessons;
 mod managed_memory;
+mod mcp;
 mod memory_usage;
 mod metrics;
 mod modes;

@@ -3,6 +3,7 @@
 //! Each subcommand has a file, with its help. No code outside this folder uses clap.
 
 pub mod check;
+pub mod completions;
 pub mod control;
 pub mod demo;
 pub mod diff;
@@ -13,7 +14,7 @@ pub mod hang;
 pub mod history;
 pub mod kernels;
 pub mod lake;
-pub mod manual;
+pub mod mcp;
 pub mod merge;
 pub mod page;
 pub mod query;
@@ -30,6 +31,7 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::check::{CHECK_HELP, CheckArgs};
+use self::completions::{COMPLETIONS_HELP, CompletionsArgs};
 use self::control::{SWITCH_HELP, StartArgs, StopArgs};
 use self::demo::{DEMO_HELP, DemoArgs};
 use self::diff::{DIFF_HELP, DiffArgs};
@@ -39,7 +41,7 @@ use self::exporter::{EXPORTER_HELP, ExporterArgs};
 use self::hang::{HANG_HELP, HangArgs};
 use self::kernels::{KERNELS_HELP, KernelsArgs};
 use self::lake::{LAKE_HELP, LakeArgs};
-use self::manual::ManualArgs;
+use self::mcp::{MCP_HELP, McpArgs};
 use self::merge::{MERGE_HELP, MergeArgs};
 use self::query::{QUERY_HELP, QueryArgs};
 use self::report::{REPORT_HELP, ReportArgs};
@@ -109,18 +111,21 @@ pub enum Command {
     /// Stop the capture in a running process
     #[command(after_help = SWITCH_HELP)]
     Stop(StopArgs),
+    /// Answer questions of coding agents and editors about traces (MCP)
+    #[command(after_help = MCP_HELP)]
+    Mcp(McpArgs),
     /// Check whether programs can be profiled on this machine
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
     /// Play recorded sessions; needs no GPU
     #[command(after_help = DEMO_HELP)]
     Demo(DemoArgs),
+    /// Print completions for a shell
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions(CompletionsArgs),
     /// Make the calls that `doctor --calibrate` measures, in a child
     #[command(name = crate::doctor::calibrate::program::SUBCOMMAND, hide = true)]
     CalibrationProgram,
-    /// Write manual pages and completions of shells, for packages
-    #[command(name = manual::SUBCOMMAND, hide = true)]
-    ManualPages(ManualArgs),
     /// Load a libcupti and call into it; `doctor` runs this in a child
     #[command(name = crate::doctor::probe::SUBCOMMAND, hide = true)]
     Probe(ProbeArgs),
@@ -214,6 +219,7 @@ EXAMPLES:
   gpuwhy export --to chrome gpuwhy-4711.gpuwhy   for Perfetto, HTA and TensorBoard
   gpuwhy query stats gpuwhy-4711.gpuwhy          the tables of nsys stats
   gpuwhy query 'SELECT count(*) FROM kernels' gpuwhy-4711.gpuwhy
+  gpuwhy mcp                                     let a coding agent ask about traces
   gpuwhy doctor                                  can programs be profiled on this machine?
   gpuwhy demo                                    see gpuwhy work without a GPU";
 

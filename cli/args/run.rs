@@ -75,7 +75,7 @@ pub struct RunArgs {
     /// Limit tracing to this share of the launching threads' time, such as 1%
     #[arg(long, value_name = "PERCENT", help_heading = "Overhead", value_parser = value_of(config::MAX_OVERHEAD))]
     pub max_overhead: Option<String>,
-    /// Record CUDA graphs by node or whole: node, graph, auto [default: node]
+    /// Detail of CUDA graphs: auto (nodes, in bursts if slow), node, graph [default: auto]
     #[arg(long, value_name = "LEVEL", help_heading = "Overhead", value_parser = value_of(config::CUDA_GRAPH_TRACE))]
     pub cuda_graph_trace: Option<String>,
     /// What starts a capture: cudaProfilerApi, nvtx, command, none (whole run) [default: none]

@@ -21,7 +21,7 @@ use crate::message;
 /// Exit code when there is no such process, or it does not respond.
 pub const NO_ANSWER: u8 = 1;
 /// Protocol command that starts a capture at a step; its numbers follow.
-const AT_STEP: &str = "start-at-step";
+pub const AT_STEP: &str = "start-at-step";
 
 /// Starts a capture and returns the exit code. Fails when a process does not respond, or stdout cannot be
 /// written.
@@ -61,7 +61,8 @@ fn processes() -> Vec<(ProcessName, PathBuf)> {
     found
 }
 
-fn socket(process: ProcessName) -> Result<PathBuf> {
+/// Control socket of a process. Fails when there is no such process.
+pub fn socket(process: ProcessName) -> Result<PathBuf> {
     match processes().into_iter().find(|(found, _)| *found == process) {
         Some((_, socket)) => Ok(socket),
         None => Err(nobody(process)),

@@ -11,6 +11,9 @@ use anyhow::{Result, bail};
 
 use crate::install_paths;
 
+/// Program that plays recordings; an installed one has some next to it.
+pub const HOST: &str = "gpuwhy-replay-host";
+
 const SUFFIXES: [&str; 2] = [".cupti.zst", ".cupti"];
 
 /// A recorded session.
@@ -35,19 +38,18 @@ pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
     }
     let looked: Vec<String> = folders.iter().map(|folder| format!("\n  {}", folder.display())).collect();
     bail!(
-        "no recordings ({}) found. Looked in{}\nPackages and wheels have none, as the source checkout \
-         has: name its folder with `--from CHECKOUT/testing/fixtures`. On a machine with a GPU, set \
-         GPUWHY_RAW_RECORDING=NAME.cupti to make one; `gpuwhy run -- COMMAND` needs none.",
+        "no recordings ({}) found. Looked in{}\nThe wheel, the packages and the source checkout have some; name another \
+         folder with `--from DIR`.",
         SUFFIXES.map(|suffix| format!("*{suffix}")).join(", "),
         looked.concat()
     );
 }
 
-/// The checkout that this program was built from, then the installation folder.
+/// The checkout that this program was built from, then the folder of an installed [`HOST`].
 fn folders() -> Vec<PathBuf> {
     let checkouts = install_paths::possible_checkouts().into_iter().map(|checkout| checkout.join("testing/fixtures"));
-    let prefix = install_paths::executable_folder().and_then(|folder| folder.parent().map(Path::to_owned));
-    checkouts.chain(prefix.map(|prefix| prefix.join("share/gpuwhy/fixtures"))).collect()
+    let installed = install_paths::next_to_executable(HOST).ok();
+    checkouts.chain(installed.map(|host| host.with_file_name("recordings"))).collect()
 }
 
 fn read(folder: &Path) -> Vec<Fixture> {

@@ -9,21 +9,19 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use tempfile::TempDir;
 
 use crate::args::demo::DemoArgs;
 use crate::{install_paths, interrupt, message, run};
 
 mod fixtures;
 
-use fixtures::Fixture;
+use fixtures::{Fixture, HOST};
 
 /// Exit code when a recording could not be played.
 pub const FAILED: u8 = 1;
@@ -33,7 +31,6 @@ const UNKNOWN: u8 = 2;
 /// Number of recordings to play when none is named: enough to see two different bottlenecks in half a minute.
 const DEFAULT_COUNT: usize = 2;
 
-const HOST: &str = "gpuwhy-replay-host";
 const REPLAY_LIBRARY: &str = "libcupti_replay.so";
 
 /// Plays the chosen recordings one after another and returns the exit code, [`UNKNOWN`] for an unknown name.
@@ -57,25 +54,25 @@ pub fn run(args: &DemoArgs) -> Result<u8> {
     };
     let stage = Stage::set()?;
     interrupt::watch()?;
-    let folder = Folder::make(args.output.as_deref())?;
+    args.output.as_deref().map(make_folder).transpose()?;
     let mut failed = Vec::new();
     let mut traces = Vec::new();
     for fixture in chosen {
-        let trace = folder.path().join(format!("{}.gpuwhy", fixture.name));
+        let trace = args.output.as_ref().map(|folder| folder.join(format!("{}.gpuwhy", fixture.name)));
         if !message::is_quiet() {
             let Fixture { name, description, path } = fixture;
             say(&format!("\n== {name}: {description}\n   {HOST} plays {}\n\n", path.display()))?;
         }
-        let status = stage.play(fixture, &trace, args.fast)?;
+        let status = stage.play(fixture, trace.as_deref(), args.fast)?;
         if status.success() {
-            traces.push(trace);
+            traces.extend(trace);
         } else {
             message::say(&format!("{}: {HOST} ended with {status}", fixture.name));
             failed.push(fixture.name.as_str());
         }
     }
-    if matches!(folder, Folder::New(_)) && !traces.is_empty() && !message::is_quiet() {
-        say("\nNo trace was kept; `gpuwhy demo -o DIR` keeps them, to be read by other commands.\n")?;
+    if args.output.is_none() && !message::is_quiet() {
+        say("\n`gpuwhy demo -o DIR` keeps the traces, to be read by other commands.\n")?;
     } else if let [.., trace] = traces.as_slice()
         && !message::is_quiet()
     {
@@ -110,33 +107,11 @@ fn choose<'a>(args: &DemoArgs, all: &'a [Fixture]) -> Result<Vec<&'a Fixture>> {
     }
 }
 
-/// Folder of the traces.
-enum Folder {
-    Named(PathBuf),
-    /// Private to this user, and removed at the end.
-    New(TempDir),
-}
-
-impl Folder {
-    fn make(named: Option<&Path>) -> Result<Self> {
-        let cannot = |folder: &Path| format!("{}: cannot make this folder", folder.display());
-        if let Some(folder) = named {
-            match fs::create_dir(folder) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
-                made => made.with_context(|| cannot(folder))?,
-            }
-            return Ok(Self::Named(folder.to_owned()));
-        }
-        let mut builder = tempfile::Builder::new();
-        builder.prefix("gpuwhy-demo-").permissions(fs::Permissions::from_mode(0o700));
-        Ok(Self::New(builder.tempdir().with_context(|| cannot(&env::temp_dir()))?))
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Self::Named(folder) => folder,
-            Self::New(folder) => folder.path(),
-        }
+/// Creates the folder of the traces unless it exists. Fails if its parent does not exist.
+fn make_folder(folder: &Path) -> Result<()> {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+        made => made.with_context(|| format!("{}: cannot make this folder", folder.display())),
     }
 }
 
@@ -175,10 +150,10 @@ impl Stage {
         })
     }
 
-    fn play(&self, fixture: &Fixture, trace: &Path, fast: bool) -> Result<ExitStatus> {
-        // The library never overwrites a trace; this folder belongs to the demo.
-        match fs::remove_file(trace) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+    fn play(&self, fixture: &Fixture, trace: Option<&Path>, fast: bool) -> Result<ExitStatus> {
+        // The library never overwrites a trace; those with the names of recordings belong to the demo.
+        match trace.map(|trace| (trace, fs::remove_file(trace))) {
+            Some((trace, Err(error))) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("cannot replace {}", trace.display()));
             }
             _ => {}
@@ -193,7 +168,7 @@ impl Stage {
             // At full speed a busy machine may not keep up with the records. No other process waits for this
             // program.
             .env("GPUWHY_EXIT_TIMEOUT", "60s")
-            .env("GPUWHY_OUTPUT", pattern(trace))
+            .env("GPUWHY_OUTPUT", trace.map_or_else(|| "off".to_owned(), pattern))
             // Its reports are the output of the demo, so they go to stdout like the headings.
             .stderr(io::stdout().as_fd().try_clone_to_owned()?)
             .spawn()
@@ -201,7 +176,7 @@ impl Stage {
         let status = ended(host)?;
         if interrupt::state().is_break() {
             // The trace is incomplete.
-            let _ = fs::remove_file(trace);
+            let _ = trace.map(fs::remove_file);
             bail!("interrupted");
         }
         Ok(status)

@@ -14,6 +14,7 @@ use super::check::Check;
 use super::counters;
 use super::driver;
 use super::probe::{self, ProbeResult};
+use crate::install_paths;
 
 const NAME: &str = "libcupti";
 
@@ -30,7 +31,7 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
         return;
     }
     let mut search = Search { driver_cuda_version: cuda_version, ..Search::for_this_process() };
-    search.environments.extend(python_environments());
+    search.environments.extend(own_environment().into_iter().chain(python_environments()));
 
     let mut chosen = false;
     let mut passed_over = Vec::new();
@@ -105,6 +106,12 @@ fn assess(path: &Path, found_by: &FoundBy, outcome: &ProbeResult, cuda_version: 
     } else {
         Check::fail(NAME, finding, advice)
     }
+}
+
+/// Virtual environment that this command is installed in; it may be called by its path, without activation.
+fn own_environment() -> Option<PathBuf> {
+    let prefix = install_paths::executable_folder()?.parent()?.to_owned();
+    prefix.join("pyvenv.cfg").is_file().then_some(prefix)
 }
 
 /// Package prefixes of the `python3` in the PATH: that of its environment and that of the user.

@@ -4,6 +4,8 @@
 //! remedies.
 
 mod entries;
+#[cfg(test)]
+mod printed;
 
 use std::io::{self, Write as _};
 
@@ -24,23 +26,31 @@ const UNKNOWN: u8 = 2;
 /// Prints the explanation of a term, which may have several words, or lists all terms if `word` is empty;
 /// returns the exit code. Fails when stdout cannot be written.
 pub fn run(word: &str) -> Result<u8> {
-    let entries = Entries::read();
-    let text = if word.is_empty() {
-        list(&entries)
-    } else if word == REMEDIES {
-        let ids: Vec<&str> = remedies::remedies().map(|entry| entry.id).collect();
-        format!("{}\n{}", style("Remedies").bold(), prose::wrapped(&ids.join(", "), 2))
-    } else {
-        let known = entries.about(word).into_iter().map(text);
-        let texts: Vec<String> = known.chain(remedies::remedy(word).map(remedy)).collect();
-        if texts.is_empty() {
-            message::say(&unknown(&entries, word));
-            return Ok(UNKNOWN);
+    match about(word) {
+        Ok(text) => {
+            io::stdout().write_all(text.as_bytes())?;
+            Ok(0)
         }
-        texts.join("\n")
-    };
-    io::stdout().write_all(text.as_bytes())?;
-    Ok(0)
+        Err(unknown) => {
+            message::say(&unknown);
+            Ok(UNKNOWN)
+        }
+    }
+}
+
+/// The explanation of a term, or the list of all terms if `word` is empty. Fails with a hint when the term is unknown.
+pub fn about(word: &str) -> Result<String, String> {
+    let entries = Entries::read();
+    if word.is_empty() {
+        return Ok(list(&entries));
+    }
+    if word == REMEDIES {
+        let ids: Vec<&str> = remedies::remedies().map(|entry| entry.id).collect();
+        return Ok(format!("{}\n{}", style("Remedies").bold(), prose::wrapped(&ids.join(", "), 2)));
+    }
+    let known = entries.about(word).into_iter().map(text);
+    let texts: Vec<String> = known.chain(remedies::remedy(word).map(remedy)).collect();
+    if texts.is_empty() { Err(unknown(&entries, word)) } else { Ok(texts.join("\n")) }
 }
 
 fn unknown(entries: &Entries, word: &str) -> String {

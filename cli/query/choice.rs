@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_export::lake::Lake;
 use gpuwhy_export::named::{NamedQuery, QueryKind};
+use gpuwhy_report::text_format::edits;
 
 use crate::args::query::{Engine, OfRecipes, OfReports, QueryArgs};
-use crate::nearest::edits;
 
 /// The kinds in list order, with descriptions.
 const KINDS: [(QueryKind, &str); 3] = [

@@ -39,13 +39,7 @@ pub fn follow(events: &Receiver<SourceEvent>) -> Result<()> {
 fn print(event: SourceEvent, with_others: bool) -> Result<()> {
     let named = |kind: &str, key: &ProcessKey, why: &str| json!({"type": kind, "process": key.process, "on": key.host, "message": why});
     let line = match event {
-        SourceEvent::Answer(key, mut answer) => {
-            if let Value::Object(fields) = &mut *answer {
-                fields.insert("process".to_owned(), key.process.into());
-                fields.insert("on".to_owned(), key.host.into());
-            }
-            *answer
-        }
+        SourceEvent::Answer(key, answer) => placed(key, *answer),
         SourceEvent::Round(processes) if with_others => json!({"type": "host", "processes": processes}),
         SourceEvent::Update(Update::Ended(key)) if with_others => named("ended", &key, "the process has ended"),
         SourceEvent::Update(Update::Silent(key, why)) if with_others => named("silent", &key, &why),
@@ -62,13 +56,41 @@ fn print(event: SourceEvent, with_others: bool) -> Result<()> {
     Ok(())
 }
 
+/// A response with the process and the host that it is from.
+fn placed(key: ProcessKey, mut answer: Value) -> Value {
+    if let Value::Object(fields) = &mut answer {
+        fields.insert("process".to_owned(), key.process.into());
+        fields.insert("on".to_owned(), key.host.into());
+    }
+    answer
+}
+
+/// The responses, and errors and notes in sentences.
+pub fn responses(events: Vec<SourceEvent>) -> (Vec<Value>, Vec<String>) {
+    let (mut answers, mut complaints) = (Vec::new(), Vec::new());
+    for event in events {
+        match event {
+            SourceEvent::Answer(key, answer) => answers.push(placed(key, *answer)),
+            SourceEvent::Update(update) => complaints.extend(complaint(&update)),
+            SourceEvent::Round(_) => {}
+        }
+    }
+    (answers, complaints)
+}
+
+fn complaint(update: &Update) -> Option<String> {
+    match update {
+        Update::Silent(key, why) => Some(format!("process {key}: {why}")),
+        Update::Unreachable(host, why) => Some(format!("{host}: {why}")),
+        Update::Note(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
 /// Reports errors and notes on stderr.
 fn complain(update: &Update) {
-    match update {
-        Update::Silent(key, why) => message::say(&format!("process {key}: {why}")),
-        Update::Unreachable(host, why) => message::say(&format!("{host}: {why}")),
-        Update::Note(text) => message::say(text),
-        _ => {}
+    if let Some(complaint) = complaint(update) {
+        message::say(&complaint);
     }
 }
 

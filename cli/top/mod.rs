@@ -23,6 +23,7 @@ use std::thread;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use gpuwhy_inject::control::address::ProcessName;
+use serde_json::Value;
 
 use self::dashboard::{Action, Dashboard, REPORT, Update};
 use self::playback::Steering;
@@ -63,6 +64,12 @@ pub fn run(args: &TopArgs) -> Result<u8> {
     };
     running.end();
     outcome.map(|()| interrupt::exit_code().unwrap_or(0))
+}
+
+/// One response of each of this host's processes, or of those in `only`, as `gpuwhy top --json` prints it; and
+/// errors and notes in sentences.
+pub fn responses(only: &[ProcessName]) -> (Vec<Value>, Vec<String>) {
+    lines::responses(source::once(only))
 }
 
 /// One response of each process; for a trace, its last state.

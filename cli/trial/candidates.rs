@@ -1,10 +1,10 @@
 //! The remedies to try: those of a report, or those that the command line names.
 
 use anyhow::{Result, bail};
+use gpuwhy_report::text_format::edits;
 use serde_json::Value;
 
 use super::table::{REMEDIES, Remedy, Results};
-use crate::nearest;
 
 /// Maximum number of edits from a name to its suggestion.
 const SLIP: usize = 3;
@@ -68,7 +68,7 @@ pub fn named(names: &[String], report: Option<&Value>) -> Result<Vec<Candidate>>
     let mut found = Vec::<Candidate>::new();
     for name in names {
         let Some(remedy) = Remedy::named(name) else {
-            let hints = REMEDIES.iter().map(|remedy| (nearest::edits(name, remedy.id), remedy.id));
+            let hints = REMEDIES.iter().map(|remedy| (edits(name, remedy.id), remedy.id));
             match hints.min().filter(|&(edits, _)| edits <= SLIP) {
                 Some((_, hint)) => bail!("--remedy {name}: there is no such remedy; did you mean {hint}?"),
                 None => bail!("--remedy {name}: there is no such remedy; `gpuwhy try --list` prints all of them"),

@@ -1,45 +1,75 @@
-//! Manual pages and shell completions, from the same definition as the help.
+//! Options of `gpuwhy completions`, which prints shell completions, and for packages writes them with the manual pages;
+//! all from the same definition as the help.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, CommandFactory as _};
-use clap_complete::{Shell, generate_to};
+use clap_complete::{Shell, generate, generate_to};
 use clap_mangen::Man;
 
 use super::Cli;
 
 /// Exit code when a file cannot be written.
 pub const FAILED: u8 = 1;
-/// What packages are built with; no verb for users.
-pub(super) const SUBCOMMAND: &str = "manual-pages";
+const NAME: &str = "gpuwhy";
+
+pub(super) const COMPLETIONS_HELP: &str = "\
+The Debian package has installed them. Open a new shell after one of the examples.
+
+EXIT CODES:
+  0  printed
+  1  the output could not be written
+
+EXAMPLES:
+  gpuwhy completions bash > ~/.local/share/bash-completion/completions/gpuwhy
+  gpuwhy completions zsh > ~/.zfunc/_gpuwhy          with ~/.zfunc in fpath
+  gpuwhy completions fish > ~/.config/fish/completions/gpuwhy.fish";
 
 #[derive(Args)]
-pub struct ManualArgs {
-    /// The folder for man1 and completions
-    #[arg(value_name = "DIR")]
-    folder: PathBuf,
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(required_unless_present = "packages")]
+    shell: Option<Shell>,
+    /// Write manual pages to man1, and completions, in this folder
+    #[arg(long, value_name = "DIR", hide = true, conflicts_with = "shell")]
+    packages: Option<PathBuf>,
+}
+
+/// Prints the completions of a shell, or writes the files of packages. Fails when the output cannot be written.
+pub fn run(args: &CompletionsArgs) -> Result<u8> {
+    match (args.shell, &args.packages) {
+        (Some(shell), _) => {
+            let mut text = Vec::new();
+            generate(shell, &mut Cli::command(), NAME, &mut text);
+            io::stdout().write_all(&text)?;
+        }
+        (None, Some(folder)) => {
+            write(folder).with_context(|| format!("cannot write to {}", folder.display()))?;
+        }
+        (None, None) => unreachable!("clap requires one"),
+    }
+    Ok(0)
 }
 
 /// Writes `man1/gpuwhy.1`, a page for each subcommand, and `completions/gpuwhy.bash`, `_gpuwhy` (zsh) and
-/// `gpuwhy.fish`. Fails when a file cannot be written.
-pub fn write(args: &ManualArgs) -> Result<u8> {
-    let failed = || format!("cannot write to {}", args.folder.display());
-    let pages = args.folder.join("man1");
-    let completions = args.folder.join("completions");
-    [&pages, &completions].into_iter().try_for_each(fs::create_dir_all).with_context(failed)?;
+/// `gpuwhy.fish`.
+fn write(folder: &Path) -> io::Result<()> {
+    let pages = folder.join("man1");
+    let completions = folder.join("completions");
+    [&pages, &completions].into_iter().try_for_each(fs::create_dir_all)?;
     let mut command = Cli::command();
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        generate_to(shell, &mut command, "gpuwhy", &completions).with_context(failed)?;
+        generate_to(shell, &mut command, NAME, &completions)?;
     }
     command.build();
-    page(&command, &pages).with_context(failed)?;
+    page(&command, &pages)?;
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help") {
-        page(verb, &pages).with_context(failed)?;
+        page(verb, &pages)?;
     }
-    Ok(0)
+    Ok(())
 }
 
 /// Writes a page. The part after the options keeps its line breaks, because it has tables and examples.
