@@ -5,8 +5,8 @@
     python3 python/package.py --binaries target/release    from existing files
     python3 python/package.py --test                       also unpacks, installs, runs and removes them in scratch folders
 
-Both contain the command, libprof.so, manual pages and completions of bash, zsh and fish, and, if it was built,
-libgpuwhy_c.so with its header. Steps that are impossible here are SKIPPED.
+Both contain the command, libprof.so, the demo, manual pages and completions of bash, zsh and fish, and, if it was
+built, libgpuwhy_c.so with its header. Steps that are impossible here are SKIPPED.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "python" / "build_backend"), str(ROOT / "python")]
+import wheel  # noqa: E402
+
 DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
 COMPLETIONS = {"gpuwhy.bash": "share/bash-completion/completions/gpuwhy", "_gpuwhy": "share/zsh/site-functions/_gpuwhy",
                "gpuwhy.fish": "share/fish/vendor_completions.d/gpuwhy.fish"}
@@ -60,15 +62,13 @@ def main() -> int:
 
 def built(options: argparse.Namespace) -> pathlib.Path:
     """Builds with zig for an old glibc, like the wheel; returns the folder."""
-    import wheel
-
     import gpuwhy_build
 
     tools = ROOT / "target" / "wheel-tools"
-    wheel.installed(tools)
+    wheel.installed(tools, wheel.BUILD)
     os.environ["PATH"] = f"{tools / 'bin'}:{os.environ['PATH']}"
     os.environ["GPUWHY_WHEEL_TARGET"] = f"{options.machine}-unknown-linux-gnu.{options.glibc}"
-    return gpuwhy_build.build()
+    return gpuwhy_build.build("gpuwhy-c")
 
 
 def fill(tree: pathlib.Path, folder: pathlib.Path, scratch: pathlib.Path) -> str:
@@ -85,6 +85,10 @@ def fill(tree: pathlib.Path, folder: pathlib.Path, scratch: pathlib.Path) -> str
     machine = gpuwhy_build.machine(command)
     put(command, "bin/gpuwhy", 0o755)
     put(gpuwhy_build.prepared(folder, gpuwhy_build.LIBRARY, scratch).read_bytes(), "lib/gpuwhy/libprof.so")
+    for name in gpuwhy_build.demo(folder):
+        put(gpuwhy_build.prepared(folder, name, scratch).read_bytes(), f"lib/gpuwhy/{name}", 0o755)
+    for name in gpuwhy_build.recordings():
+        put((ROOT / "testing" / "fixtures" / name).read_bytes(), f"lib/gpuwhy/recordings/{name}")
     if (folder / "libgpuwhy_c.so").is_file():
         put(gpuwhy_build.prepared(folder, "libgpuwhy_c.so", scratch).read_bytes(), "lib/libgpuwhy_c.so")
         put((ROOT / "capi" / "include" / "gpuwhy.h").read_bytes(), "include/gpuwhy.h")
@@ -93,7 +97,7 @@ def fill(tree: pathlib.Path, folder: pathlib.Path, scratch: pathlib.Path) -> str
     for name in ("README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"):
         put((ROOT / name).read_bytes(), f"share/doc/gpuwhy/{name}")
     pages = scratch / "pages"
-    done = subprocess.run([str(tree / "bin" / "gpuwhy"), "manual-pages", str(pages)], check=False) if runs(machine) else None
+    done = subprocess.run([str(tree / "bin" / "gpuwhy"), "completions", "--packages", str(pages)], check=False) if runs(machine) else None
     if done is None or done.returncode != 0:
         print(f"SKIPPED: manual pages and completions: the command for {machine} does not run here")
         return machine
@@ -156,27 +160,13 @@ def write_deb(out: pathlib.Path, tree: pathlib.Path, version: str, machine: str,
     return target
 
 
-def check(command: pathlib.Path, library: pathlib.Path) -> None:
-    """Checks that the command runs and finds the library that came with it."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GPUWHY_")}
-
-    def said(*arguments: str) -> str:
-        return subprocess.run([str(command), *arguments], capture_output=True, text=True, env=environment, check=False).stdout
-
-    version = said("--version")
-    assert version.startswith("gpuwhy "), f"{command} --version said {version!r}"
-    found = said("doctor")
-    assert f"libprof.so {library}" in " ".join(found.split()), f"{command} doctor did not find {library}:\n{found}"
-    assert said("report", "--explain", "launch"), "gpuwhy report --explain launch said nothing"
-
-
 def test_tarball(tarball: pathlib.Path, machine: str, scratch: pathlib.Path) -> None:
     place = scratch / "unpacked"
     subprocess.run(["tar", "-C", str(scratch), "--one-top-level=unpacked", "--strip-components=1", "-xzf", str(tarball)], check=True)
     if not runs(machine):
         print(f"SKIPPED: the tarball is for {machine} and does not run here")
         return
-    check(place / "bin" / "gpuwhy", place / "lib" / "gpuwhy" / "libprof.so")
+    wheel.check(place / "bin" / "gpuwhy", place / "lib" / "gpuwhy" / "libprof.so")
     checked_pages(place)
     print(f"{tarball.name}: unpacked, runs, finds its library, its manual pages can be read")
 
@@ -186,25 +176,37 @@ def test_deb(package: pathlib.Path, machine: str, scratch: pathlib.Path) -> None
         print("SKIPPED: installing the Debian package: there is no dpkg")
         return
     root = scratch / "root"
+    make_system(root)
+    before = set(files(root))
+    dpkg(root, "--install", str(package))
+    if runs(machine):
+        wheel.check(root / "usr" / "bin" / "gpuwhy", root / "usr" / "lib" / "gpuwhy" / "libprof.so")
+        checked_pages(root / "usr")
+    else:
+        print(f"SKIPPED: the package is for {machine} and does not run here")
+    dpkg(root, "--purge", "gpuwhy")
+    left = [path for path in set(files(root)) - before if "var" not in path.relative_to(root).parts]
+    assert not left, f"the package left {left}"
+    print(f"{package.name}: installed into a scratch root, runs, finds its library, and leaves nothing when it is removed")
+
+
+def make_system(root: pathlib.Path) -> None:
+    """Creates an empty system for dpkg."""
     state = root / "var" / "lib" / "dpkg"
     for folder in ("info", "updates", "triggers"):
         (state / folder).mkdir(parents=True)
     for name in ("status", "available"):
         (state / name).touch()
     (root / "var" / "log").mkdir()
-    # The scratch system has no C library, so the dependencies of the package are missing.
-    dpkg = ["dpkg", f"--root={root}", "--force-depends", "--force-architecture", f"--log={root}/var/log/dpkg.log"]
-    before = set(files(root))
-    subprocess.run([*dpkg, "--install", str(package)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-    if runs(machine):
-        check(root / "usr" / "bin" / "gpuwhy", root / "usr" / "lib" / "gpuwhy" / "libprof.so")
-        checked_pages(root / "usr")
-    else:
-        print(f"SKIPPED: the package is for {machine} and does not run here")
-    subprocess.run([*dpkg, "--purge", "gpuwhy"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-    left = [path for path in set(files(root)) - before if "var" not in path.relative_to(root).parts]
-    assert not left, f"the package left {left}"
-    print(f"{package.name}: installed into a scratch root, runs, finds its library, and leaves nothing when it is removed")
+
+
+def dpkg(root: pathlib.Path, *arguments: str) -> None:
+    """Runs dpkg on a scratch system. It has no C library, so the dependencies of the package are missing; the user need
+    not be root, nor have ldconfig on the PATH."""
+    forced = "--force-depends,architecture,not-root,bad-path"
+    finished = subprocess.run(["dpkg", f"--root={root}", forced, f"--log={root}/var/log/dpkg.log", *arguments],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    assert finished.returncode == 0, f"dpkg {' '.join(arguments)} ended with {finished.returncode}:\n{finished.stderr}"
 
 
 def checked_pages(place: pathlib.Path) -> None:

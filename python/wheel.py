@@ -4,25 +4,31 @@
     python3 python/wheel.py                              dist/gpuwhy-...-manylinux_2_17_x86_64.whl
     python3 python/wheel.py --machine aarch64            the same for Arm; libprof.so is built for it, but not run
     python3 python/wheel.py --binaries target/release    from existing files; the tag has the glibc that they need
+    python3 python/wheel.py --test                       also installs it into a fresh environment and runs it
 
-zig, cargo-zigbuild and auditwheel come from PyPI, into target/wheel-tools.
+zig, cargo-zigbuild and auditwheel come from PyPI, into target/wheel-tools. With --binaries, auditwheel is SKIPPED if it
+cannot be installed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import tempfile
 import venv
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python" / "build_backend"))
 # Maximum size of a wheel: PyPI accepts 100 MB, but slow connections need less.
-MOST_BYTES = 8 * 1024 * 1024
-TOOLS = ["cargo-zigbuild==0.24.0", "ziglang==0.17.1", "auditwheel==6.8.2", "tomli"]
+MOST_BYTES = 10_000_000
+AUDIT = ["auditwheel==6.8.2", "tomli"]
+BUILD = ["cargo-zigbuild==0.24.0", "ziglang==0.17.1", *AUDIT]
 
 
 def main() -> int:
@@ -30,12 +36,20 @@ def main() -> int:
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "dist", metavar="DIR", help="folder of the wheel [dist]")
     parser.add_argument("--glibc", default="2.17", metavar="VERSION", help="oldest glibc [2.17]")
     parser.add_argument("--machine", default="x86_64", choices=["x86_64", "aarch64"])
-    parser.add_argument("--binaries", type=pathlib.Path, metavar="DIR", help="take gpuwhy and libprof.so from here")
-    parser.add_argument("--any-size", action="store_true", help="allow more than 8 MB, as of builds for debugging")
+    parser.add_argument("--binaries", type=pathlib.Path, metavar="DIR", help="take the programs from here")
+    parser.add_argument("--any-size", action="store_true", help="allow more than 10 MB, as of builds for debugging")
     parser.add_argument("--sdist", action="store_true", help="write the source distribution too")
+    parser.add_argument("--test", action="store_true", help="install what was built, and run it")
     options = parser.parse_args()
     tools = ROOT / "target" / "wheel-tools"
-    python = installed(tools)
+    python, is_audited = sys.executable, True
+    try:
+        python = installed(tools, AUDIT if options.binaries else BUILD)
+    except subprocess.CalledProcessError:
+        if not options.binaries:
+            raise
+        is_audited = False
+        print("SKIPPED: auditwheel cannot be installed from PyPI")
     environment = {**os.environ, "PATH": f"{tools / 'bin'}:{os.environ['PATH']}"}
     if options.binaries:
         environment["GPUWHY_WHEEL_BINARIES"] = str(options.binaries.resolve())
@@ -55,32 +69,70 @@ def main() -> int:
     wheel = made("build_wheel")
     found = problems(wheel, None if options.any_size else MOST_BYTES)
     # auditwheel knows the policies of all tags, but only for the machine that it runs on.
-    if options.machine == os.uname().machine and not audited(tools / "bin" / "auditwheel", wheel):
-        found.append("auditwheel finds another tag")
+    if is_audited and options.machine == os.uname().machine:
+        found += audited(tools / "bin" / "auditwheel", wheel)
     for problem in found:
         print(f"{wheel.name}: {problem}", file=sys.stderr)
     print(f"{wheel} {wheel.stat().st_size / 1e6:.1f} MB")
+    if options.test and not found:
+        test(wheel)
     return 1 if found else 0
 
 
-def installed(folder: pathlib.Path) -> str:
+def test(wheel: pathlib.Path) -> None:
+    """Installs the wheel into a fresh environment and runs it there."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch).resolve() / "venv"
+        venv.create(folder, with_pip=True)
+        subprocess.run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-index", str(wheel)], check=True)
+        library, = folder.glob("lib/python3*/site-packages/gpuwhy/_lib/libprof.so")
+        check(folder / "bin" / "gpuwhy", library)
+    print(f"{wheel.name}: installed into a fresh environment, runs, finds its library, plays the demo")
+
+
+def check(command: pathlib.Path, library: pathlib.Path) -> None:
+    """Checks that an installed command runs, finds the library that came with it, and plays the demo."""
+    import gpuwhy_build
+
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GPUWHY_")}
+
+    def said(*arguments: str) -> str:
+        # In a folder without a checkout above it.
+        run = subprocess.run([str(command), *arguments], capture_output=True, text=True, env=environment, cwd=command.parent,
+                             check=False)
+        assert not run.stderr, f"{command} {' '.join(arguments)}: {run.stderr}"
+        return run.stdout
+
+    wanted = f"gpuwhy {gpuwhy_build.project()['project']['version']}"
+    version = said("--version")
+    assert version.split(" (")[0].strip() == wanted, f"{command} --version said {version!r}, not {wanted}"
+    found = said("doctor")
+    assert f"libprof.so {library}" in " ".join(found.split()), f"{command} doctor did not find {library}:\n{found}"
+    assert said("report", "--explain", "launch"), "gpuwhy report --explain launch said nothing"
+    played = said("demo", "--fast", "--all")
+    reports = len(re.findall("^Bottleneck: ", played, re.M))
+    assert reports == len(gpuwhy_build.RECORDINGS), f"{command} demo printed {reports} reports:\n{played}"
+
+
+def installed(folder: pathlib.Path, tools: list[str]) -> str:
     """Creates a virtual environment with the tools; returns its Python."""
     python, stamp = folder / "bin" / "python", folder / "tools.txt"
-    wanted = "\n".join(TOOLS)
-    if not stamp.exists() or stamp.read_text() != wanted:
+    present = stamp.read_text().split("\n") if stamp.exists() else []
+    if not set(tools) <= set(present):
         venv.create(folder, with_pip=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *TOOLS], check=True)
-        stamp.write_text(wanted)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *tools], check=True)
+        stamp.write_text("\n".join(tools))
     return str(python)
 
 
-def audited(auditwheel: pathlib.Path, wheel: pathlib.Path) -> bool:
-    """True if auditwheel confirms the tag of the wheel."""
-    run = subprocess.run([str(auditwheel), "show", str(wheel)], capture_output=True, text=True, check=False)
-    said = " ".join((run.stdout + run.stderr).split())
-    print(said)
-    # It prefers the older name of a tag.
-    return run.returncode == 0 and any(tag in said for tag in wheel.stem.split("-")[-1].split("."))
+def audited(auditwheel: pathlib.Path, wheel: pathlib.Path) -> list[str]:
+    """What auditwheel finds wrong with the tag of the wheel."""
+    run = subprocess.run([str(auditwheel), "show", "--json", str(wheel)], capture_output=True, text=True, check=False)
+    if run.returncode:
+        return [f"auditwheel ended with {run.returncode}: {(run.stdout + run.stderr).strip()}"]
+    tag, tags = json.loads(run.stdout)["overall_tag"], wheel.stem.split("-")[-1].split(".")
+    print(f"auditwheel: {tag}")
+    return [] if tag in tags else [f"auditwheel finds the tag {tag}"]
 
 
 def problems(wheel: pathlib.Path, most_bytes: int | None) -> list[str]:
@@ -91,7 +143,8 @@ def problems(wheel: pathlib.Path, most_bytes: int | None) -> list[str]:
     size = wheel.stat().st_size
     if most_bytes is not None and size > most_bytes:
         found.append(f"{size / 1e6:.1f} MB, at most {most_bytes / 1e6:.1f} MB are allowed")
-    homes = {str(pathlib.Path.home()).encode(), str(ROOT).encode()} - {b"/"}
+    # With a slash: root_cause.rs is not below /root.
+    homes = {f"{path}/".encode() for path in (pathlib.Path.home(), ROOT)} - {b"//"}
     with zipfile.ZipFile(wheel) as archive:
         if archive.testzip() is not None:
             found.append("the archive is damaged")

@@ -55,7 +55,7 @@ if [ "${1:-}" != --wheel ]; then
         "$tools/types/bin/mypy" --python-executable "$tools/types/bin/python"
         "$tools/types/bin/pyright" --pythonpath "$tools/types/bin/python"
         # No type checker reads the scripts: some of them run only on a GPU.
-        "$tools/types/bin/pyflakes" .ci benches examples host-sampler python tests testing
+        "$tools/types/bin/pyflakes" .ci benches ci examples host-sampler python tests testing
     else
         echo "SKIPPED: mypy, pyright and pyflakes cannot be installed from PyPI"
     fi

@@ -5,7 +5,7 @@ into a wheel, not both, so it would still need this backend; this file is the co
 
     GPUWHY_WHEEL_TARGET    a Rust target with a glibc version, such as x86_64-unknown-linux-gnu.2.17: built by
                            cargo-zigbuild; without it cargo builds for this machine
-    GPUWHY_WHEEL_BINARIES  a folder with `gpuwhy` and `libprof.so` to use without a build
+    GPUWHY_WHEEL_BINARIES  a folder with `gpuwhy`, `libprof.so` and, for the demo, DEMO to use without a build
     SOURCE_DATE_EPOCH      the time of the files in the archive [default: 1980]
 
 The tag of the wheel has the glibc version that the two files need, according to their symbols.
@@ -30,6 +30,10 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMAND, LIBRARY = "gpuwhy", "libprof.so"
+# Files of `gpuwhy demo`, next to the library: programs, and in a folder two small recordings with different bottlenecks.
+# All of them would be half as large as the rest.
+DEMO = ("gpuwhy-replay-host", "libcupti_replay.so")
+RECORDINGS = ("resnet_workers0", "copy_pageable")
 # Installers know no tags for older glibc versions.
 OLDEST_GLIBC = (2, 17)
 MACHINES = {62: "x86_64", 183: "aarch64"}
@@ -52,8 +56,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     folder = os.environ.get("GPUWHY_WHEEL_BINARIES")
     with tempfile.TemporaryDirectory() as scratch:
         found = pathlib.Path(folder) if folder else build()
-        files = [prepared(found, name, pathlib.Path(scratch)) for name in (COMMAND, LIBRARY)]
-        return write_wheel(pathlib.Path(wheel_directory), files[0], files[1])
+        files = [prepared(found, name, pathlib.Path(scratch)) for name in (COMMAND, LIBRARY, *demo(found))]
+        return write_wheel(pathlib.Path(wheel_directory), *files)
 
 
 def build_sdist(sdist_directory, config_settings=None):
@@ -85,17 +89,28 @@ def source_files() -> list[str]:
     else:
         names = [str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if path.is_file()]
         names = [name for name in names if name.split("/")[0] not in ("target", ".git", "PKG-INFO")]
-    keep = [name for name in names if (ROOT / name).is_file() and not LEFT_OUT.search(name) and "__pycache__" not in name]
+    names = [name for name in names if not LEFT_OUT.search(name)] + [f"testing/fixtures/{name}" for name in recordings()]
+    keep = [name for name in set(names) if (ROOT / name).is_file() and "__pycache__" not in name]
     return sorted(keep)
 
 
+def demo(folder: pathlib.Path) -> tuple[str, ...]:
+    """Names of the programs of the demo; none if the folder lacks them, as one with only what a test needs."""
+    return DEMO if all(place(folder, name) for name in DEMO) else ()
+
+
+def recordings() -> list[str]:
+    """Names of the files in `testing/fixtures` that packages contain, for the demo."""
+    return [*(f"{name}.cupti.zst" for name in RECORDINGS), "index.txt"]
+
+
 # Packages that only the command uses, outside of its inner loops.
-FOR_SIZE = ("gpuwhy", "gpuwhy-export", "gpuwhy-import", "gpuwhy-page", "clap_builder", "cpp_demangle", "indicatif",
-            "libsqlite3-sys", "parquet", "ratatui-core", "ratatui-widgets")
+FOR_SIZE = ("cupti-replay", "gpuwhy", "gpuwhy-export", "gpuwhy-import", "gpuwhy-page", "clap_builder", "cpp_demangle",
+            "indicatif", "libsqlite3-sys", "parquet", "ratatui-core", "ratatui-widgets")
 
 
-def build() -> pathlib.Path:
-    """Builds both files; returns their folder."""
+def build(*packages: str) -> pathlib.Path:
+    """Builds the files of a wheel, and those of further packages; returns their folder."""
     target = os.environ.get("GPUWHY_WHEEL_TARGET")
     environment = {**os.environ, "CARGO_INCREMENTAL": "0"}
     if target:
@@ -110,7 +125,8 @@ def build() -> pathlib.Path:
     small = ['profile.release.strip="symbols"', "profile.release.codegen-units=1",
              *(f'profile.release.package.{name}.opt-level="s"' for name in FOR_SIZE)]
     options = [word for setting in small for word in ("--config", setting)]
-    line = [*cargo, "--release", "--locked", *options, "-p", "gpuwhy", "-p", "gpuwhy-inject"]
+    names = ("gpuwhy", "gpuwhy-inject", "cupti-replay", *packages)
+    line = [*cargo, "--release", "--locked", *options, *(word for name in names for word in ("-p", name))]
     print(" ".join(line), file=sys.stderr, flush=True)
     subprocess.run(line, cwd=ROOT, env=environment, check=True)
     base = pathlib.Path(environment.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -118,10 +134,15 @@ def build() -> pathlib.Path:
     return base / re.sub(r"\.\d+\.\d+$", "", target) / "release" if target else base / "release"
 
 
+def place(folder: pathlib.Path, name: str) -> pathlib.Path | None:
+    """Where cargo has put a file."""
+    # It links libraries of dependencies one level up only if their package was requested: the one above may be older.
+    return next((path for path in (folder / "deps" / name, folder / name) if path.is_file()), None)
+
+
 def prepared(folder: pathlib.Path, name: str, scratch: pathlib.Path) -> pathlib.Path:
     """The file without debug symbols."""
-    # cargo links libraries of dependencies one level up only if their package was requested: the one above may be older.
-    source = next((path for path in (folder / "deps" / name, folder / name) if path.is_file()), None)
+    source = place(folder, name)
     if source is None:
         raise SystemExit(f"{folder / name} does not exist: build it with cargo build --release -p gpuwhy -p gpuwhy-inject")
     copy = scratch / name
@@ -155,16 +176,19 @@ def tags(files: list[bytes]) -> list[str]:
     return found + [f"manylinux2014_{machines.pop()}"] if newest == OLDEST_GLIBC else found
 
 
-def write_wheel(folder: pathlib.Path, command: pathlib.Path, library: pathlib.Path) -> str:
+def write_wheel(folder: pathlib.Path, command: pathlib.Path, *libraries: pathlib.Path) -> str:
     about = project()["project"]
     base = f"{about['name']}-{about['version']}"
-    platforms = tags([command.read_bytes(), library.read_bytes()])
+    platforms = tags([command.read_bytes(), *(library.read_bytes() for library in libraries)])
     entries: dict[str, tuple[bytes, int]] = {}
     module = ROOT / "python" / "gpuwhy"
     for path in sorted(module.rglob("*")):
         if path.is_file() and path.suffix in (".py", ".typed") or path.name == "py.typed":
             entries[f"gpuwhy/{path.relative_to(module)}"] = (path.read_bytes(), 0o644)
-    entries[f"gpuwhy/_lib/{LIBRARY}"] = (library.read_bytes(), 0o755)
+    for library in libraries:
+        entries[f"gpuwhy/_lib/{library.name}"] = (library.read_bytes(), 0o755)
+    for name in recordings() if len(libraries) > 1 else ():
+        entries[f"gpuwhy/_lib/recordings/{name}"] = ((ROOT / "testing" / "fixtures" / name).read_bytes(), 0o644)
     entries[f"{base}.data/scripts/{COMMAND}"] = (command.read_bytes(), 0o755)
     info = f"{base}.dist-info"
     entries[f"{info}/METADATA"] = (metadata(about), 0o644)
