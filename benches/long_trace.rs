@@ -1,4 +1,5 @@
-//! Time and memory of opening a long trace: `cargo bench -p gpuwhy --bench long_trace -- 100000000`.
+//! Time and memory of opening a long trace: `cargo bench -p gpuwhy --bench long_trace -- 100000000`. With a path as
+//! a second argument the trace stays there.
 //!
 //! The trace is a loop of a hundred kernels with the calls that launch them and a synchronization, flushed
 //! every 0.1 s of its time, with a stored report at its end. It is written to a file in the folder for
@@ -8,7 +9,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gpuwhy_trace::dictionary::Dictionary;
@@ -26,7 +27,9 @@ const KERNELS: u64 = 100;
 
 fn main() {
     let events = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(EVENTS);
-    let path = std::env::temp_dir().join(format!("gpuwhy-long-{}.gpuwhy", std::process::id()));
+    let kept = std::env::args().skip(1).find(|argument| argument.contains('/')).map(PathBuf::from);
+    let name = format!("gpuwhy-long-{}.gpuwhy", std::process::id());
+    let path = kept.clone().unwrap_or_else(|| std::env::temp_dir().join(name));
     let end = timed("written", events, || write(&path, events).expect("a trace"));
     let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
     println!("{events} events, {:.1} MB, {:.1} s of a run", bytes as f64 / 1e6, (end - START) as f64 / 1e9);
@@ -37,7 +40,9 @@ fn main() {
     let whole = timed("all of it", events, || gpuwhy::open(&path));
     let [part, whole] = [part, whole].map(|report| report.expect("a report").completeness.kernels);
     println!("kernels: {part} in a hundredth, {whole} in all");
-    fs::remove_file(&path).expect("the trace can be removed");
+    if kept.is_none() {
+        fs::remove_file(&path).expect("the trace can be removed");
+    }
 }
 
 fn time(nanos: u64) -> Timestamp {

@@ -42,7 +42,7 @@ MODES = [
      ("gpt", "resnet", "mlp", "launch")),
     ("light", "--mode light", "device work and the calls that launch, copy, wait or allocate", "gpuwhy",
      ("gpt", "resnet", "mlp", "launch")),
-    ("", "--cuda-graph-trace node", "nodes of CUDA graphs (the default)", "gpuwhy-nodes", ("graph",)),
+    ("", "--cuda-graph-trace node", "all nodes of CUDA graphs", "gpuwhy-nodes", ("graph",)),
     ("full", "--mode full", "every call, memory, synchronizations and events", "gpuwhy-full",
      ("gpt", "resnet", "mlp", "launch")),
 ]
