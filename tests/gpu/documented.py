@@ -33,6 +33,9 @@ NOT_RUN = {
     # Lines that belong to other checks.
     "cargo *": "builds, no GPU feature",
     "pip install *": "python.install does it",
+    "url=*": "downloads a release",
+    "curl *": "downloads a release",
+    "sha256sum *": "downloads a release: .ci/release checks the sums",
     "tar *": "installs: python/package.py tests what it packs",
     "sudo dpkg *": "installs: python/package.py tests what it packs",
     "man *": "installs: python/package.py tests what it packs",
@@ -41,6 +44,8 @@ NOT_RUN = {
     "nsys export *": "needs nsys: counts.* read its files",
     "gpuwhy report run.sqlite": "needs nsys: counts.* read its files",
     "gpuwhy hang": "needs a job that waits: ranks.hang",
+    "git bisect *": "needs commits of a program: ci/test_gpuwhy_ci.py",
+    "gpuwhy diff before/ after/": "needs several runs of two programs: ci/test_gpuwhy_ci.py, tests/cli_diff.rs",
     "import gpuwhy.lightning, *": "a sketch without model and data: python.lightning and python.trainer run both callbacks",
     # Summaries of the available verbs.
     "gpuwhy check TRACE": "names verbs, no command",

@@ -15,7 +15,7 @@ READABLE = (0, 1)
 # Counters of `completeness` that must be 0 in a run without losses.
 LOSSES = (
     "dropped_by_cupti", "dropped_by_gpuwhy", "unknown_kinds", "broken_buffers", "undelivered_buffers",
-    "bad_timestamps", "launches_without_activity", "activities_without_launch")
+    "bad_timestamps", "launches_without_activity", "activities_without_launch", "shared_ids")
 
 
 class Unreadable(Exception):

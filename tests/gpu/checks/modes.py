@@ -1,4 +1,4 @@
-"""Amount of recording: complete graphs, every call, nothing on the device, and automatic reduction.
+"""Amount of recording: complete graphs, every call, nothing on the device, and reduction to bursts.
 
 The overhead of each mode is measured by benches/gpu/overhead.py; this file checks only the results.
 """
@@ -61,35 +61,6 @@ def late_graphs(suite: Suite) -> Iterator[Result]:
     counts = single(suite, run).kernel_counts()
     launches = sum(count for name, count in counts.items() if name.startswith(WHOLE))
     yield expect("modes.late_graphs.whole", launches > 0 and sum(counts.values()) == launches, f"{launches} of {sum(counts.values())}")
-
-
-def chosen_level(suite: Suite) -> Iterator[Result]:
-    """By default complete graphs are recorded first, and nodes once they are known to cost little: no launch is lost by
-    that."""
-    # Nodes of some 0.2 ms, ten per launch, for about 2.5 s; and empty ones for as long.
-    for name, nodes, options, cheap in (
-            ("cheap", 10, ["400", "--reps", "3", "--spin", "360000"], True), ("costly", NODES, ["1200", "--reps", "3"], False)):
-        command = [str(suite.microbench), "graph", str(nodes), *options, "--quiet-times"]
-        run = suite.run(f"modes-auto-{name}", command, Mode.VARIABLE, extra=with_whole_graphs(suite, "auto"))
-        yield expect(f"modes.auto.{name}.exit", run.code == 0, run.ending())
-        trace = single(suite, run)
-        if not is_complete(trace):
-            yield skipped(f"modes.auto.{name}", INCOMPLETE)
-            continue
-        counts, cost = trace.kernel_counts(), trace.report["cost"]
-        whole = sum(count for kernel, count in counts.items() if kernel.startswith(WHOLE))
-        # microbench launches 2000 kernels before its graph.
-        by_node = sum(counts.values()) - whole - 2000
-        launches = int(options[0]) * 3 + 1
-        complete = whole > 0 and whole * nodes + by_node == launches * nodes and (by_node > 0) == cheap
-        yield expect(f"modes.auto.{name}.records", complete, f"{whole} of {launches} launches whole, {by_node} nodes of {nodes}")
-        yield expect(f"modes.auto.{name}.said", (cost["nodes_since_unix_ns"] is not None) == cheap,
-                     f"an estimated {cost['unrecorded_nodes_estimate_ns']} ns, nodes since {cost['nodes_since_unix_ns']}")
-        if not cheap:
-            counted = cost["unrecorded_nodes_estimate_ns"] / NODE_NANOS
-            yield expect(f"modes.auto.{name}.nodes", counted == launches * nodes, f"{counted:.0f} nodes counted")
-        lost = trace.losses()
-        yield expect(f"modes.auto.{name}.lost", not lost, str(lost or "nothing"))
 
 
 def counted_nodes(suite: Suite) -> Iterator[Result]:
@@ -179,13 +150,13 @@ def watch(suite: Suite) -> Iterator[Result]:
 
 
 def budget(suite: Suite) -> Iterator[Result]:
-    """Launches for some seconds under a budget that they exceed: recording ends, the program does not."""
+    """Launches for some seconds under a budget that they exceed: bursts follow, the program does not notice."""
     command = [str(suite.microbench), "launch", "4000000", "--reps", "1", "--quiet-times"]
     run = suite.run("modes-budget", command, Mode.VARIABLE, extra={"GPUWHY_MAX_OVERHEAD": "1%"})
     yield expect("modes.budget.exit", run.code == 0, run.ending())
     trace = single(suite, run)
     steps = trace.report["cost"]["steps_down"]
-    yield expect("modes.budget.steps", [step["to"] for step in steps] == ["monitor"], str(steps))
+    yield expect("modes.budget.steps", [step["to"] for step in steps] == ["auto"], str(steps))
     kernels = trace.report["completeness"]["records"]["kernels"]
     yield expect("modes.budget.kernels", 0 < kernels < 4_000_000, f"{kernels} kernels were recorded")
 
@@ -194,7 +165,6 @@ def checks() -> list[Check]:
     return [
         Check("modes.graphs", whole_graphs, exclusive=False),
         Check("modes.late_graphs", late_graphs, exclusive=False),
-        Check("modes.auto", chosen_level, exclusive=False),
         Check("modes.counted", counted_nodes, exclusive=False),
         Check("modes.full", full, exclusive=False),
         Check("modes.monitor", watch, exclusive=False),

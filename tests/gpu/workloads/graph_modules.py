@@ -1,6 +1,7 @@
 """Steps of a small decoder as CUDA graphs, or eagerly with a range around what each module itself launches.
 
-The last line printed is JSON: the number of steps, the milliseconds of the first one (capture included) and of a later one.
+`decode` runs small steps for some seconds, and `resnet` a compiled ResNet-18. The last line printed is JSON: the number of
+steps, the milliseconds of the first one (capture included), and of later ones; for `decode` of those in the last third.
 """
 
 import argparse
@@ -60,6 +61,12 @@ class Decoder(nn.Module):
         return self.head(x)
 
 
+def resnet() -> nn.Module:
+    import torchvision
+
+    return torchvision.models.resnet18()
+
+
 def name_modules(model: nn.Module) -> None:
     """Opens a range where a module starts to launch itself, and ends it where another one does."""
     stack: list[str] = []
@@ -83,19 +90,24 @@ def name_modules(model: nn.Module) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("program", choices=("inference", "training", "compiled"))
+    parser.add_argument("program", choices=("inference", "training", "compiled", "decode", "resnet"))
     parser.add_argument("--eager", action="store_true")
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=0.0, help="run for so long instead")
     options = parser.parse_args()
     torch.manual_seed(1)
     is_training = options.program == "training"
-    model = Decoder().cuda().to(torch.bfloat16).train(is_training)
+    is_compiled = options.program in ("compiled", "resnet")
+    tokens, batch = (1, 1) if options.program == "decode" else (TOKENS, 4)
+    model = resnet() if options.program == "resnet" else Decoder()
+    model = model.cuda().to(torch.bfloat16).train(is_training)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True, capturable=True) if is_training else None
-    x = torch.randn(4, TOKENS, WIDTH, device="cuda", dtype=torch.bfloat16)
+    shape = (32, 3, 224, 224) if options.program == "resnet" else (batch, tokens, WIDTH)
+    x = torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
     if options.eager:
         name_modules(model)
 
-    run = torch.compile(model, mode="reduce-overhead") if options.program == "compiled" and not options.eager else model
+    run = torch.compile(model, mode="reduce-overhead") if is_compiled and not options.eager else model
 
     def step() -> None:
         with contextlib.nullcontext() if optimizer else torch.no_grad():
@@ -109,12 +121,12 @@ def main() -> None:
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        for _ in range(1 if options.eager or options.program == "compiled" else 3):
+        for _ in range(1 if options.eager or is_compiled else 3):
             step()
     torch.cuda.current_stream().wait_stream(side)
     torch.cuda.synchronize()
     begun = time.perf_counter()
-    if options.eager or options.program == "compiled":
+    if options.eager or is_compiled:
         again = step
         for _ in range(3):
             step()
@@ -126,12 +138,14 @@ def main() -> None:
     torch.cuda.synchronize()
     first = time.perf_counter() - begun
     times = []
-    for _ in range(options.steps):
+    until = time.perf_counter() + options.seconds
+    while len(times) < options.steps or time.perf_counter() < until:
         begun = time.perf_counter()
         again()
         torch.cuda.synchronize()
         times.append(time.perf_counter() - begun)
-    print(json.dumps({"steps": options.steps, "first_ms": 1e3 * first, "step_ms": 1e3 * statistics.median(times)}))
+    last = times[2 * len(times) // 3 :] if options.program == "decode" else times
+    print(json.dumps({"steps": len(times), "first_ms": 1e3 * first, "step_ms": 1e3 * statistics.median(last)}))
 
 
 if __name__ == "__main__":
