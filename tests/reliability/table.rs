@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 /// Compares the table `name` with `rows`, or updates it when GPUWHY_BLESS is set. Prints it in any case.
 pub fn check(name: &str, head: &[&str], rows: &[Vec<String>]) {
@@ -15,7 +15,8 @@ pub fn check(name: &str, head: &[&str], rows: &[Vec<String>]) {
 
     // Tests of this process share the file.
     static FILE: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = FILE.lock().unwrap();
+    // A table that differs fails its own test, not those that come after it.
+    let _one_at_a_time = FILE.lock().unwrap_or_else(PoisonError::into_inner);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reliability/faults.md");
     let text = std::fs::read_to_string(&file).unwrap();
     let (open, close) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
