@@ -1,13 +1,19 @@
 //! The disk is unwritable from the start or later: the program and the analysis continue without a trace.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::program::{EXIT_TIMEOUTS_OF_HANGS, Outcome, outcome, program};
 use super::table;
-use crate::support::{GPUWHY, Stage, stays};
+use crate::support::{GPUWHY, Stage, stays, sum};
+
+/// The program waits for this file in its stage before it plays the rest.
+const BEGUN: &str = "fault.begun";
 
 /// Fault of the disk.
 enum Disk {
@@ -19,8 +25,8 @@ enum Disk {
     Link,
     /// The library of `testing/cupti-replay/tests/disk` is preloaded with this fault.
     Preloaded(&'static str),
-    /// The shell's `ulimit -f`, in KiB: the signal `SIGXFSZ` kills by default.
-    SizeLimit(u32),
+    /// The same, beginning when the trace has records, in the middle of play.
+    Later(&'static str),
     /// The folder is deleted after the trace was created.
     Vanishes,
 }
@@ -32,11 +38,12 @@ const DISKS: &[(&str, Disk)] = &[
     ("a link to a device", Disk::Link),
     ("/dev/full", Disk::Output("/dev/full")),
     ("/dev/null", Disk::Output("/dev/null")),
-    ("full at once", Disk::Preloaded("full:0")),
-    ("full after 6000 bytes", Disk::Preloaded("full:6000")),
+    ("full at once", Disk::Preloaded("full")),
+    ("full later", Disk::Later("full")),
     ("an I/O error", Disk::Preloaded("broken")),
-    ("1 s for each write", Disk::Preloaded("slow:1000")),
-    ("a file size limit of 4 KiB (SIGXFSZ)", Disk::SizeLimit(4)),
+    // Longer than any exit timeout.
+    ("10 s for each write", Disk::Later("slow:10000")),
+    ("a file size limit (SIGXFSZ)", Disk::Later("limited")),
     ("the folder is removed meanwhile", Disk::Vanishes),
 ];
 
@@ -53,40 +60,33 @@ fn run(disk: &Disk) -> Outcome {
             command.env("GPUWHY_OUTPUT", &trace);
         }
         Disk::Link => std::os::unix::fs::symlink("/dev/null", &trace).unwrap(),
-        Disk::Preloaded(fault) => {
-            let library = std::path::Path::new(GPUWHY).parent().unwrap().join("examples/libfaulty_disk.so");
+        Disk::Preloaded(fault) | Disk::Later(fault) => {
+            let library = Path::new(GPUWHY).parent().unwrap().join("examples/libfaulty_disk.so");
             assert!(library.is_file(), "{} was not built: run `cargo test --workspace`", library.display());
             command.env("LD_PRELOAD", library).env("FAULTY_DISK", fault);
             if fault.starts_with("slow") {
                 command.env("GPUWHY_EXIT_TIMEOUT", EXIT_TIMEOUTS_OF_HANGS[0]);
             }
-        }
-        Disk::SizeLimit(kibibytes) => {
-            let mut shell = Command::new("bash");
-            shell.args(["-c", &format!("ulimit -f {kibibytes}; exec \"$0\" \"$@\"")]);
-            shell.arg(command.get_program()).args(command.get_args());
-            shell.current_dir(stage.folder.path());
-            for (name, value) in command.get_envs() {
-                match value {
-                    Some(value) => shell.env(name, value),
-                    None => shell.env_remove(name),
-                };
+            if matches!(disk, Disk::Later(_)) {
+                let begun = stage.path(BEGUN);
+                stays(&mut command, 500, BEGUN).env("FAULTY_DISK_FROM", &begun);
+                let trace = trace.clone();
+                when(move || has_records(&trace), move || fs::write(begun, "").unwrap());
             }
-            command = shell;
         }
         Disk::Vanishes => {
             trace = stage.path("gone/trace.gpuwhy");
             let folder = stage.path("gone");
             fs::create_dir(&folder).unwrap();
-            stays(&mut command, 500, "gone.removed").env("GPUWHY_OUTPUT", &trace);
-            let (seen, removed) = (trace.clone(), stage.path("gone.removed"));
-            thread::spawn(move || {
-                while !seen.exists() {
-                    thread::sleep(Duration::from_millis(1));
-                }
-                fs::remove_dir_all(folder).unwrap();
-                fs::write(removed, "").unwrap();
-            });
+            stays(&mut command, 500, BEGUN).env("GPUWHY_OUTPUT", &trace);
+            let (seen, removed) = (trace.clone(), stage.path(BEGUN));
+            when(
+                move || seen.exists(),
+                move || {
+                    fs::remove_dir_all(folder).unwrap();
+                    fs::write(removed, "").unwrap();
+                },
+            );
         }
     }
     let mut seen = outcome(&mut command, &trace);
@@ -98,9 +98,25 @@ fn run(disk: &Disk) -> Outcome {
     seen
 }
 
+/// Does something on another thread once a condition holds.
+fn when(holds: impl Fn() -> bool + Send + 'static, then: impl FnOnce() + Send + 'static) {
+    thread::spawn(move || {
+        while !holds() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        then();
+    });
+}
+
+fn has_records(trace: &Path) -> bool {
+    // Until the file has its beginning there is no report.
+    let output = Command::new(GPUWHY).args(["report", "--json"]).arg(trace).output().unwrap();
+    serde_json::from_slice(&output.stdout).is_ok_and(|report: Value| sum(&report["completeness"]["records"]) > 0)
+}
+
 #[test]
 fn a_bad_disk_costs_the_trace_and_nothing_else() {
-    let whole = run(&Disk::Preloaded("full:1000000000")).trace.unwrap().0;
+    let whole = run(&Disk::Preloaded("slow:0")).trace.unwrap().0;
     let mut rows = Vec::new();
     for (name, disk) in DISKS {
         let seen = run(disk);

@@ -1,33 +1,37 @@
 //! A faulty disk for tests: preloaded (`LD_PRELOAD`), it intercepts `write` for files named `*.gpuwhy`.
 //!
-//! `FAULTY_DISK` is `full:BYTES` (no space after this many bytes), `slow:MS` (each write takes this long) or
-//! `broken` (an I/O error). All other writes are passed on: the program's own files and output are not
-//! affected.
+//! `FAULTY_DISK` is `full` (no space), `broken` (an I/O error), `limited` (the process may not write to files, as
+//! after `ulimit -f 0`) or `slow:MS` (each write takes this long). With `FAULTY_DISK_FROM`, the fault begins when
+//! that file exists. All other writes are passed on: the program's own files and output are not affected.
 #![expect(unsafe_code, reason = "stands before a function of the C library")]
 
 use std::ffi::c_void;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 enum Fault {
-    Full(usize),
-    Slow(Duration),
+    Full,
     Broken,
+    Limited,
+    Slow(Duration),
 }
 
 fn fault() -> Option<&'static Fault> {
-    static FAULT: OnceLock<Option<Fault>> = OnceLock::new();
+    static FAULT: OnceLock<Option<(Fault, Option<PathBuf>)>> = OnceLock::new();
     let read = || {
         let text = std::env::var("FAULTY_DISK").ok()?;
-        match text.split_once(':') {
-            Some(("full", bytes)) => Some(Fault::Full(bytes.parse().ok()?)),
-            Some(("slow", millis)) => Some(Fault::Slow(Duration::from_millis(millis.parse().ok()?))),
-            _ => (text == "broken").then_some(Fault::Broken),
-        }
+        let fault = match (text.as_str(), text.strip_prefix("slow:")) {
+            ("full", _) => Fault::Full,
+            ("broken", _) => Fault::Broken,
+            ("limited", _) => Fault::Limited,
+            (_, millis) => Fault::Slow(Duration::from_millis(millis?.parse().ok()?)),
+        };
+        Some((fault, std::env::var_os("FAULTY_DISK_FROM").map(PathBuf::from)))
     };
-    FAULT.get_or_init(read).as_ref()
+    let (fault, from) = FAULT.get_or_init(read).as_ref()?;
+    from.as_ref().is_none_or(|file| file.exists()).then_some(fault)
 }
 
 fn is_trace(file: i32) -> bool {
@@ -41,19 +45,22 @@ fn is_trace(file: i32) -> bool {
 /// `length` bytes at `bytes` are readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(file: i32, bytes: *const c_void, length: usize) -> isize {
-    static WRITTEN: AtomicUsize = AtomicUsize::new(0);
     if let Some(fault) = fault()
         && is_trace(file)
     {
         let error = match fault {
-            Fault::Full(limit) => {
-                (WRITTEN.fetch_add(length, Ordering::SeqCst) + length > *limit).then_some(libc::ENOSPC)
+            Fault::Full => Some(libc::ENOSPC),
+            Fault::Broken => Some(libc::EIO),
+            Fault::Limited => {
+                let none = libc::rlimit { rlim_cur: 0, rlim_max: libc::RLIM_INFINITY };
+                // SAFETY: a valid pointer for the duration of the call.
+                unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const none) };
+                None
             }
             Fault::Slow(time) => {
                 std::thread::sleep(*time);
                 None
             }
-            Fault::Broken => Some(libc::EIO),
         };
         if let Some(error) = error {
             // SAFETY: the address of this thread's own error number.
