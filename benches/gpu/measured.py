@@ -117,7 +117,8 @@ def table(rows: list[dict]) -> str:
 
 def floor_of(tool: str, of_program: list[dict]) -> str:
     """Name of the lower bound for a tool: CUPTI alone with the records that the tool takes, if that was measured."""
-    by_node = tool in ("gpuwhy-nodes", "nsys-node", "torch") and any(row["tool"] == "floor-nodes" for row in of_program)
+    as_whole = tool in ("nsys", "gpuwhy-monitor") or tool.startswith("floor")
+    by_node = not as_whole and any(row["tool"] == "floor-nodes" for row in of_program)
     return "floor-nodes" if by_node else "floor"
 
 

@@ -49,13 +49,14 @@ MODES = [
 
 
 def cost(measured: Measured, program: str, tool: str) -> str:
-    """Median over the rounds, as a percentage; empty when it was not measured."""
+    """Median over the rounds and their range, as percentages; empty when it was not measured."""
     ratios = paired_ratios([row for row in measured.measurements if row["benchmark"] == program], tool)
     if not ratios:
         return ""
-    added = (statistics.median(ratios) - 1) * 100
+    least, added, most = ((ratio - 1) * 100 for ratio in (min(ratios), statistics.median(ratios), max(ratios)))
     # Adding 0 removes the sign of a rounded zero.
-    return f"{round(added, 1) + 0:+.1f} %" if abs(added) < 9.95 else f"{added:+.0f} %"
+    middle = f"{round(added, 1) + 0:+.1f} %" if abs(added) < 9.95 else f"{added:+.0f} %"
+    return f"{middle} ({round(least) + 0:+.0f} to {round(most) + 0:+.0f})" if len(ratios) > 1 else middle
 
 
 def prices(measured: Measured, tool: str, programs: tuple[str, ...]) -> str:
@@ -94,8 +95,10 @@ def costs_table(measured: Measured) -> str:
             costs = " | ".join(cost(measured, program, tool) for tool in tools)
             time = shown(statistics.median(row["time"] for row in bare), bare[0]["unit"])
             lines.append(f"| {PROGRAMS[program][0]} | {time} | {costs} |")
-    lines += ["", f"Medians of {rounds(measured)} rounds on one {measured.machine['gpu']} ({measured.dates()}); "
-              "each run is compared with the bare run of its round."]
+    said = (f"Medians (range) of {rounds(measured)} rounds on one {measured.machine['gpu']}, {measured.dates()}, gpuwhy "
+            f"{measured.machine['gpuwhy']}; each run is compared with the bare run of its round, and other work on the host moved "
+            "both.")
+    lines += ["", *textwrap.wrap(said, performance.WIDTH)]
     return "\n".join(lines) + "\n"
 
 

@@ -88,7 +88,7 @@ class Publishing(unittest.TestCase):
     def test_a_price_is_the_median_of_the_rounds(self) -> None:
         measured = Measured({"gpu": "A"}, measurements=[
             entry for number, cost in enumerate([1.2, 1.5, 1.3]) for entry in (row(number, "none", 10), row(number, "gpuwhy", 10 * cost))])
-        self.assertEqual(publish.prices(measured, "gpuwhy", ("launch", "gpt")), "empty kernels +30 %")
+        self.assertEqual(publish.prices(measured, "gpuwhy", ("launch", "gpt")), "empty kernels +30 % (+20 to +50)")
         self.assertEqual(publish.prices(measured, "gpuwhy-full", ("launch",)), "not measured yet")
 
     def test_the_readme_has_the_place(self) -> None:
