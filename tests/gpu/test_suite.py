@@ -13,6 +13,7 @@ import io
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,7 +25,7 @@ import suite
 from cause_table import CAUSES
 from checks import auto, counters, inside, interventions, monitor, native_cost, real, untraced, weight
 from gains_table import main as print_tables
-from harness import Mode, Result, Run, Status, Suite, read_lines
+from harness import Mode, Result, Run, Status, Suite, ends_within, read_lines
 from intervention_table import FIXES, INTERVENTIONS, SCENARIOS
 from prepared import Failed, Group, Missing, Plan, Prepared, finish_all
 from record_counters import convert
@@ -108,6 +109,15 @@ class Weight(unittest.TestCase):
         self.assertEqual(weight.started(self.run_of("load_ns=1500000 hook_ns=500000 answer=1\n")), (1.5, 0.5))
         with self.assertRaises(RuntimeError):
             weight.started(self.run_of("load_ns=1500000 hook_ns=500000 answer=0\n"))
+
+
+class Ends(unittest.TestCase):
+    def test_the_end_of_a_process_is_seen(self) -> None:
+        with subprocess.Popen(["sleep", "60"]) as process:
+            self.assertFalse(ends_within(process, 0.0))
+            process.kill()
+            self.assertTrue(ends_within(process, 60.0))
+        self.assertTrue(ends_within(process, 0.0), "it was waited for")
 
 
 class Table(unittest.TestCase):

@@ -10,6 +10,7 @@ import time
 
 try:
     import torch
+    import transformers
     from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 except ImportError as error:
     print(f"not installed: {error}", file=sys.stderr)
@@ -25,11 +26,14 @@ def main() -> None:
     model.set_attn_implementation("paged|sdpa")
     choose = random.Random(1)
     prompts = [[choose.randrange(5, 31000) for _ in range(choose.randrange(16, 256))] for _ in range(48)]
+    # Newer versions take the options of batching apart, and ignore them in the other configuration.
+    batching = {"use_cuda_graph": True, "num_blocks": 1024, "max_batch_tokens": 256}
+    apart = hasattr(transformers, "ContinuousBatchingConfig")
     generation = GenerationConfig(
-        max_new_tokens=48, do_sample=False, eos_token_id=31999, pad_token_id=0, use_cuda_graph=True, num_blocks=1024,
-        max_batch_tokens=256)
+        max_new_tokens=48, do_sample=False, eos_token_id=31999, pad_token_id=0, **({} if apart else batching))
+    more = {"continuous_batching_config": transformers.ContinuousBatchingConfig(**batching)} if apart else {}
     begun = time.perf_counter()
-    results = model.generate_batch(inputs=prompts, generation_config=generation)
+    results = model.generate_batch(inputs=prompts, generation_config=generation, **more)
     seconds = time.perf_counter() - begun
     tokens = sum(len(result.generated_tokens) for result in results.values())
     print(json.dumps({"tokens": tokens, "seconds": seconds}))
