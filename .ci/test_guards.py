@@ -57,6 +57,42 @@ class Circles(Checkout):
         self.content("circles.py", "a/src=3")
 
 
+class Figures(Checkout):
+    def commit(self, *options):
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        for command in (["add", "."], [*who, "commit", "-q", "-m", "a", *options]):
+            subprocess.run(["git", *command], cwd=self.folder.name, check=True)
+
+    def publish(self, version):
+        self.write("docs/design/performance.md", f"| gpu | A |\n| gpuwhy | {version} (34b6404aead5) |\n")
+        self.commit()
+
+    def setUp(self):
+        super().setUp()
+        self.write("Cargo.toml", '[workspace.package]\nversion = "0.2.0"\n')
+
+    def test_another_version(self):
+        self.publish("0.2.0")
+        self.content("figures.py")
+        self.publish("0.1.0")
+        self.finds("of version 0.1.0, this is 0.2.0", "figures.py")
+
+    def test_old_figures(self):
+        self.publish("0.2.0")
+        for _ in range(200):
+            self.commit("--allow-empty")
+        self.content("figures.py")
+        # Other changes of the page do not make them younger.
+        self.write("docs/design/performance.md", "# Performance\n" + self.read("docs/design/performance.md"))
+        self.commit()
+        self.finds("201 commits old", "figures.py")
+
+    def test_figures_of_no_version(self):
+        self.write("docs/design/performance.md", "# Performance\n")
+        self.commit()
+        self.finds("does not name the version", "figures.py")
+
+
 class Packages(Checkout):
     def package(self, name, dependencies=""):
         self.write(f"{name}/Cargo.toml", f'[package]\nname = "{name}"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\n{dependencies}')
