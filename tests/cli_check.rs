@@ -170,7 +170,7 @@ fn a_module_has_a_limit_in_the_mean_of_the_recorded_replays() {
             "Attention: mean 118.4 us of 60 recorded replays, at most 110.0 us expected",
         ),
         (
-            "traces/graph_bursts",
+            "traces/graph_bursts_one_id",
             &["--module-at-most", "Attention=80us"],
             "Attention: mean 83.2 us of 7121 recorded replays",
         ),

@@ -252,8 +252,8 @@ fn a_module_takes_the_same_time_in_a_replay_of_a_whole_run_and_of_a_burst() {
     let training = report("../graphs/training");
     assert_within(in_a_replay(&training, "Attention").1 / attention, 0.95, 1.05);
 
-    let run = report("graph_bursts");
-    let burst = report_with(&fixture("graph_bursts"), &["--capture", "2"]);
+    let run = report("graph_bursts_one_id");
+    let burst = report_with(&fixture("graph_bursts_one_id"), &["--capture", "2"]);
     // The burst began within a replay, 1,340 launches before its end.
     assert_eq!(["Decoder", "Attention"].map(|module| in_a_replay(&run, module).0), [7_121; 2]);
     assert_eq!(["Decoder", "Attention"].map(|module| in_a_replay(&burst, module).0), [1_341; 2]);
@@ -290,14 +290,36 @@ fn nodes_of_embedded_graphs_have_the_line_that_they_share() {
     assert_eq!(count, 91_500);
 }
 
+#[test]
+fn a_burst_has_its_own_launches_and_the_result_of_the_part_before() {
+    let run = report("graph_bursts");
+    let burst = report_with(&fixture("graph_bursts"), &["--capture", "2"]);
+    for part in [&run, &burst] {
+        assert_eq!(part["bottleneck"]["cause"], "gpu_compute");
+        let lost = ["shared_ids", "clamped_clocks", "launches_without_activity", "activities_without_launch"];
+        assert_eq!(lost.map(|kind| part["completeness"][kind].as_u64().unwrap()), [0; 4]);
+        assert_eq!(part["graph_origins"]["unknown"]["count"], 0);
+    }
+    assert_eq!(burst["completeness"]["records"]["kernels"], 84_680);
+    // The list of bursts in the report of the run has the result of the burst's own report.
+    let row = &run["bursts"]["rows"][0];
+    assert_eq!((&row["bottleneck"], &row["share"]), (&burst["bottleneck"]["cause"], &burst["bottleneck"]["share"]));
+    let output = Command::new(GPUWHY).arg("report").arg(fixture("graph_bursts")).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("as the last one was long ago: computing 83 %; 1150 steps of 433.5 us."), "{text}");
+    for module in ["Decoder", "Attention", "GatedMlp", "Linear", "LayerNorm"] {
+        assert_within(in_a_replay(&burst, module).1 / in_a_replay(&run, module).1, 0.98, 1.02);
+    }
+}
+
 /// In the burst CUPTI gave all launches one id. They ran in 0.36 ms each, one after the other.
 #[test]
 fn a_burst_whose_launches_have_one_id_names_no_bottleneck() {
-    let run = report("graph_bursts");
+    let run = report("graph_bursts_one_id");
     assert_eq!(run["bottleneck"]["cause"], "gpu_compute");
     assert_eq!(run["completeness"]["shared_ids"], 0);
     assert_eq!(run["bursts"]["rows"].as_array().unwrap().len(), 1);
-    let burst = report_with(&fixture("graph_bursts"), &["--capture", "2"]);
+    let burst = report_with(&fixture("graph_bursts_one_id"), &["--capture", "2"]);
     assert_eq!(burst["captures"][1]["trigger"], "open");
     assert_eq!(burst["completeness"]["records"]["kernels"], 97_893);
     // 1,340 launches.

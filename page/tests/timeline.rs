@@ -78,7 +78,7 @@ fn a_regular_program_is_reported_exactly() {
 
 #[test]
 fn of_a_run_with_bursts_the_reported_part_is_shown() {
-    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testing/fixtures/traces/graph_bursts.gpuwhy");
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testing/fixtures/traces/graph_bursts_one_id.gpuwhy");
     let stage = Stage::of(&fs::read(trace).unwrap());
     let page = assert_lanes_are_the_report(&stage, &options());
     let (header, _) = page.text.split_once("<main>").unwrap();

@@ -9,7 +9,7 @@ use profiler_core::monitoring::BottleneckChange;
 use profiler_core::steps::StepSource;
 
 use super::{BurstRow, BurstTable, CaptureRow, Report};
-use crate::text_format::{Page, counted, duration, percent, wrapped};
+use crate::text_format::{Page, counted, duration, wrapped};
 use crate::words;
 
 /// Rows in the text, if the run is monitored in between, and else; the JSON lists all.
@@ -17,8 +17,6 @@ const SHOWN: usize = 12;
 const SHOWN_ALONE: usize = 3;
 /// Bottleneck changes listed in the text.
 const CHANGES_SHOWN: usize = 6;
-/// Minimum share of a burst's time for a part to be named.
-const NAMED_SHARE: f64 = 0.05;
 
 impl BurstRow {
     /// Builds the row from the report of its capture.
@@ -67,19 +65,12 @@ fn sentence(row: &BurstRow, start: Timestamp, monitored: bool) -> String {
         _ => "the last one was long ago",
     };
     let (from, lasted) = (duration(row.begin.since(start)), duration(row.end.since(row.begin)));
-    let share = |nanos: u64| nanos as f64 / row.window_ns.max(1) as f64;
-    let mut causes: Vec<_> = row.causes.iter().filter(|&&(_, nanos)| share(nanos) >= NAMED_SHARE).collect();
-    causes.sort_by_key(|&&(_, nanos)| std::cmp::Reverse(nanos));
-    let parts: Vec<_> = causes
-        .into_iter()
-        .map(|&(cause, nanos)| format!("{} {}", words::spent(cause), percent(share(nanos))))
-        .collect();
-    let parts = if parts.is_empty() { "no GPU work".to_owned() } else { parts.join(", ") };
+    let result = words::result(row.cause, row.share);
     let steps = match row.steps {
         (0, _) => String::new(),
         (seen, median) => format!("; {} of {}", counted(seen, "step"), duration(median)),
     };
-    format!("{lasted} from {from} on, as {why}: {parts}{steps}.")
+    format!("{lasted} from {from} on, as {why}: {result}{steps}.")
 }
 
 /// Sentence that lists the bottlenecks over time; `None` while none is known.

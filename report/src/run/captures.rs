@@ -5,10 +5,9 @@
 use std::fmt::Write;
 
 use gpuwhy_trace::record::Timestamp;
-use profiler_core::attribution::leaf::Cause;
 
 use super::{CaptureRow, Report, bursts};
-use crate::text_format::{Page, counted, duration, percent};
+use crate::text_format::{Page, counted, duration};
 use crate::words;
 
 /// Lines in the text; the JSON lists all.
@@ -56,11 +55,8 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
             Some(end) => duration(end.since(row.begin)),
             None => "being taken".to_owned(),
         };
-        let bottleneck = row.bottleneck.map_or_else(String::new, |(cause, share)| match cause {
-            Cause::NoWork => ", no GPU work".to_owned(),
-            Cause::CannotTell => ", no bottleneck".to_owned(),
-            cause => format!(", {} {}", words::spent(cause), percent(share)),
-        });
+        let bottleneck =
+            row.bottleneck.map_or_else(String::new, |(cause, share)| format!(", {}", words::result(cause, share)));
         let after = duration(row.begin.since(report.process.start));
         let _ = writeln!(
             out,

@@ -15,7 +15,7 @@ use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::attribution::statistics::CopyPath;
 use profiler_core::counters::roofs::{Limit, Roof};
 
-use crate::text_format::{counted, duration};
+use crate::text_format::{counted, duration, percent};
 
 /// Name of a bottleneck: `Bottleneck: kernel launches.`
 pub const fn bottleneck(cause: Cause) -> &'static str {
@@ -50,6 +50,15 @@ pub(crate) const fn what_the_gpu_does(cause: Cause) -> &'static str {
         Cause::OtherProcess => "works for another process",
         Cause::NoWork => "has no work",
         Cause::CannotTell => "waits for something that was not recorded",
+    }
+}
+
+/// Result of a part of the run: `waiting for launches 62 %`.
+pub(crate) fn result(cause: Cause, share: f64) -> String {
+    match cause {
+        Cause::NoWork => "no GPU work".to_owned(),
+        Cause::CannotTell => "no bottleneck".to_owned(),
+        cause => format!("{} {}", spent(cause), percent(share)),
     }
 }
 
