@@ -28,6 +28,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gpuwhy_trace::record::MAX_FRAMES;
 use rustc_hash::FxBuildHasher;
 
 use crate::memory::Memory;
@@ -39,8 +40,6 @@ use symbols::Symbols;
 pub use rules::{Registers, Stop};
 pub use symbols::Function;
 
-/// Maximum number of frames of a stack: the innermost ones are kept.
-pub const MAX_FRAMES: usize = 64;
 /// Maximum number of frames walked in search of the interpreter.
 const MAX_STEPS: usize = 128;
 /// Maximum number of instructions whose rules and functions are cached (about 200 bytes each); a full cache

@@ -51,8 +51,8 @@ pub enum Lock {
 /// Python activity of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The innermost functions, innermost first, at most [`MAX_FRAMES`]. Empty if the thread was in no Python
-    /// function.
+    /// The innermost functions, innermost first, at most [`MAX_FRAMES`](gpuwhy_trace::record::MAX_FRAMES). Empty if
+    /// the thread was in no Python function.
     pub frames: Vec<Frame>,
     /// True if the stack was deeper.
     pub is_truncated: bool,
@@ -95,9 +95,6 @@ impl PartialEq for Bytecode {
 }
 
 impl Eq for Bytecode {}
-
-/// Maximum number of frames of a sample.
-pub const MAX_FRAMES: usize = 64;
 
 /// Reason why sampling a thread failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,13 +12,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use gpuwhy_trace::record::MAX_FRAMES;
 use rustc_hash::FxBuildHasher;
 
 use super::code::{Code, Codes};
 use super::layout::{FramePointer, GENERATOR, GilPlace, Instruction, KindField, Layout, NOT_PYTHON};
 use super::object::Types;
 use super::threads::ThreadAddress;
-use super::{Bytecode, Frame, Lock, MAX_FRAMES, Sample};
+use super::{Bytecode, Frame, Lock, Sample};
 use crate::memory::{Memory, Unreadable, u32_at, u64_at};
 
 /// Maximum number of attempts per sample.

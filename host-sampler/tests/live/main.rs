@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use host_sampler::python::{Lock, MAX_FRAMES, Miss, Sample};
+use gpuwhy_trace::record::MAX_FRAMES;
+use host_sampler::python::{Lock, Miss, Sample};
 use interpreter::{Program, interpreters};
 
 /// Minimum number of samples of a moving program, and the pause between them.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use gpuwhy_trace::dictionary::Dictionary;
-use gpuwhy_trace::record::{Loss, StackId, ThreadId};
+use gpuwhy_trace::record::{Loss, MAX_FRAMES, StackId, ThreadId};
 use profiler_core::attribution::{AddedNode, Attributor, GraphOriginCounts, LaunchPlace};
 use rustc_hash::FxHashMap;
 
@@ -18,8 +18,6 @@ use super::launches::{class_of, rest};
 use super::{GraphOrigins, ModuleTime};
 use crate::text_format::{Page, duration, shortened};
 
-/// Frames that `libprof.so` reads of a stack: of a longer one the outer modules are unknown.
-const MOST_FRAMES: usize = 64;
 /// Maximum number of modules in a report.
 const MODULES: usize = 256;
 /// Rows of a table in the long report, and the maximum length of a name.
@@ -77,9 +75,9 @@ fn time(class: &str, graphs: &BTreeMap<u32, (u64, f64)>) -> Option<ModuleTime> {
 
 fn modules(stack: StackId, dictionary: &Dictionary) -> Modules<'_> {
     let functions: Vec<&str> =
-        dictionary.stack(stack).take(MOST_FRAMES).map(|frame| dictionary.name(frame.function)).collect();
+        dictionary.stack(stack).take(MAX_FRAMES).map(|frame| dictionary.name(frame.function)).collect();
     let forwards = functions.iter().filter(|function| LaunchPlace::is_module(function));
-    Modules { classes: forwards.map(|function| class_of(function)).collect(), is_cut: functions.len() == MOST_FRAMES }
+    Modules { classes: forwards.map(|function| class_of(function)).collect(), is_cut: functions.len() == MAX_FRAMES }
 }
 
 /// Graphs in which a node without a stack may be of a module: one of a thread whose other stacks were read, if any was

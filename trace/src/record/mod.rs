@@ -27,7 +27,7 @@ pub use machine::{Context, Device, PcieLink, ThreadName};
 pub use managed::{ManagedEvent, ManagedKind};
 pub use memory::{MemoryEvent, MemoryOperation};
 pub use range::{Payload, RangeEvent, RangeEventKind};
-pub use sample::{Frame, HostSample, InterpreterLock, ThreadState};
+pub use sample::{Frame, HostSample, InterpreterLock, MAX_FRAMES, ThreadState};
 
 /// Any record of the hot path.
 #[derive(Clone, Copy, Debug, PartialEq)]

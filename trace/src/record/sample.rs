@@ -44,6 +44,9 @@ pub enum InterpreterLock {
     Free,
 }
 
+/// Maximum number of frames of a stack of one kind, Python or native: the innermost ones are recorded.
+pub const MAX_FRAMES: usize = 64;
+
 /// A function of a stack, linked to its caller. Stacks with equal outer frames share them. Native functions
 /// are the innermost ones, inside those of Python; their file is the name of a library or program, and they
 /// have no line.
