@@ -24,11 +24,12 @@ const EVERYDAY: &str = "\
     machine made make many mapping may mean measure measured missing more most mostly ms much must name named need \
     needed never next no not nothing now ns nvidia of off on once one only or other out output outside over own part \
     pass precision prepare preparing program put python ran rank ranked rather reach reached read reason reduce \
-    reduced refer remain repeat report require result room row run s safely same second seen separate set several \
-    shared short shorter show side since sleeping slow slowed small so some soon space speed start started state \
-    stay stop subtract subtracted such sum take taken tb than that the their them then there these they this those \
-    through time to too took total turn two typical under until up us use used using value vary w wait waited \
-    waiting was way were what when where whether which while whole why with within without work would write x yes";
+    reduced refer remain repeat report require result room row run s safely same saved second seen separate set \
+    several shared short shorter show side since sleeping slow slowed slower small so some something soon space \
+    speed start started state stay stop subtract subtracted such sum take taken tb than that the their them then \
+    there these they this those through time to too took total turn two typical under until up us use used using \
+    value vary w wait waited waiting was way were what when where whether which while whole why with within without \
+    work would write x yes";
 
 /// Longest phrase of the glossary, words.
 const PHRASE: usize = 10;
