@@ -115,6 +115,14 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def added(ratios: list[float]) -> str:
+    """Time added to the bare program: the median of the ratios and their range, as percentages."""
+    least, middle, most = ((ratio - 1) * 100 for ratio in (min(ratios), statistics.median(ratios), max(ratios)))
+    # Adding 0 removes the sign of a rounded zero.
+    median = f"{round(middle, 1) + 0:+.1f} %" if abs(middle) < 9.95 else f"{middle:+.0f} %"
+    return f"{median} ({round(least) + 0:+.0f} to {round(most) + 0:+.0f})" if len(ratios) > 1 else f"{median} (one round)"
+
+
 def floor_of(tool: str, of_program: list[dict]) -> str:
     """Name of the lower bound for a tool: CUPTI alone with the records that the tool takes, if that was measured."""
     as_whole = tool in ("nsys", "gpuwhy-monitor") or tool.startswith("floor")

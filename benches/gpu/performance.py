@@ -11,7 +11,7 @@ import statistics
 import textwrap
 from typing import Callable
 
-from measured import Measured, floor_of, median_of, paired_ratios, shown
+from measured import Measured, added, floor_of, median_of, paired_ratios, shown
 
 # Minimum number of rounds for the result `met`.
 ENOUGH_ROUNDS = 7
@@ -105,19 +105,18 @@ COLUMNS = {
 
 
 def cost_cell(tool: str, of_program: list[dict]) -> str:
-    """Added time in percent: the median and the range over the rounds, and how many runs succeeded if some failed."""
+    """Added time, and how many runs succeeded if some failed."""
     of_tool = [row for row in of_program if row["tool"] == tool]
     good = [row for row in of_tool if row["time"]]
     if not of_tool or not good:
         return "failed" if of_tool else ""
     if tool == "none":
         return shown(statistics.median(row["time"] for row in good), good[0]["unit"])
-    ratios = [100 * (value - 1) for value in paired_ratios(of_program, tool)]
+    ratios = paired_ratios(of_program, tool)
     if not ratios:
         return ""
     failed = "" if len(good) == len(of_tool) else f", {len(good)} of {len(of_tool)}"
-    spread = f" ({min(ratios):+.1f}..{max(ratios):+.1f})" if len(ratios) > 1 else ", one round"
-    return f"{statistics.median(ratios):+.1f}{spread}{failed}"
+    return added(ratios) + failed
 
 
 def resources_cell(tool: str, of_program: list[dict]) -> str:
@@ -171,8 +170,8 @@ def document(measured: Measured) -> str:
         "",
         "## Added time",
         "",
-        "Percent of the bare program: median (range over the rounds). `training` is the process of `mlp`, `resnet` and `gpt`,",
-        "from start to end.",
+        "Relative to the bare program: median (range over the rounds). `training` is the process of `mlp`, `resnet` and",
+        "`gpt`, from start to end. Compared with CUPTI only, nodes of graphs are recorded by both or by neither.",
         "",
         *by_program(rows, cost_cell, over_floor=True),
         "",

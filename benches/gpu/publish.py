@@ -16,7 +16,7 @@ import textwrap
 
 import performance
 import plot
-from measured import Measured, NotMergeable, load, paired_ratios, shown
+from measured import Measured, NotMergeable, added, load, paired_ratios, shown
 
 # Width of the help, columns.
 HELP_WIDTH = 118
@@ -30,7 +30,7 @@ PROGRAMS = {
     "threads": ("8 threads that launch empty kernels", "8 launching threads"),
     "copy": ("copies of 4 bytes to the device", "tiny copies"),
     "sm": ("kernels of 20 us", "kernels of 20 us"),
-    "graph": ("a graph of 1000 empty kernels, recorded as a whole", "empty nodes of CUDA graphs"),
+    "graph": ("a graph of 1000 empty kernels", "empty nodes of CUDA graphs"),
     "training": ("the three trainings in one process, from start to end", "from start to end"),
 }
 # Rows and columns of the README.
@@ -41,22 +41,17 @@ MODES = [
     ("monitor", "--mode monitor", "ranges (NVTX), host threads, utilization", "gpuwhy-monitor",
      ("gpt", "resnet", "mlp", "launch")),
     ("light", "--mode light", "device work and the calls that launch, copy, wait or allocate", "gpuwhy",
-     ("gpt", "resnet", "mlp", "launch")),
-    ("", "--cuda-graph-trace node", "all nodes of CUDA graphs", "gpuwhy-nodes", ("graph",)),
+     ("gpt", "resnet", "mlp", "launch", "graph")),
+    ("", "--cuda-graph-trace node", "all nodes of CUDA graphs, also after ten seconds", "gpuwhy-nodes", ("graph",)),
     ("full", "--mode full", "every call, memory, synchronizations and events", "gpuwhy-full",
      ("gpt", "resnet", "mlp", "launch")),
 ]
 
 
 def cost(measured: Measured, program: str, tool: str) -> str:
-    """Median over the rounds and their range, as percentages; empty when it was not measured."""
+    """Added time; empty when it was not measured."""
     ratios = paired_ratios([row for row in measured.measurements if row["benchmark"] == program], tool)
-    if not ratios:
-        return ""
-    least, added, most = ((ratio - 1) * 100 for ratio in (min(ratios), statistics.median(ratios), max(ratios)))
-    # Adding 0 removes the sign of a rounded zero.
-    middle = f"{round(added, 1) + 0:+.1f} %" if abs(added) < 9.95 else f"{added:+.0f} %"
-    return f"{middle} ({round(least) + 0:+.0f} to {round(most) + 0:+.0f})" if len(ratios) > 1 else middle
+    return added(ratios) if ratios else ""
 
 
 def prices(measured: Measured, tool: str, programs: tuple[str, ...]) -> str:
@@ -96,8 +91,7 @@ def costs_table(measured: Measured) -> str:
             time = shown(statistics.median(row["time"] for row in bare), bare[0]["unit"])
             lines.append(f"| {PROGRAMS[program][0]} | {time} | {costs} |")
     said = (f"Medians (range) of {rounds(measured)} rounds on one {measured.machine['gpu']}, {measured.dates()}, gpuwhy "
-            f"{measured.machine['gpuwhy']}; each run is compared with the bare run of its round, and other work on the host moved "
-            "both.")
+            f"{measured.machine['gpuwhy']}; each run is compared with the bare run of its round. Costs below zero are noise.")
     lines += ["", *textwrap.wrap(said, performance.WIDTH)]
     return "\n".join(lines) + "\n"
 

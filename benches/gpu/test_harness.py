@@ -14,7 +14,7 @@ import unittest
 
 import overhead
 import publish
-from measured import Measured, NotMergeable, paired_ratios
+from measured import Measured, NotMergeable, floor_of, paired_ratios
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Starts an orphan process, prints its figure and ends, while the orphan continues for 0.3 s of CPU time.
@@ -90,6 +90,13 @@ class Publishing(unittest.TestCase):
             entry for number, cost in enumerate([1.2, 1.5, 1.3]) for entry in (row(number, "none", 10), row(number, "gpuwhy", 10 * cost))])
         self.assertEqual(publish.prices(measured, "gpuwhy", ("launch", "gpt")), "empty kernels +30 % (+20 to +50)")
         self.assertEqual(publish.prices(measured, "gpuwhy-full", ("launch",)), "not measured yet")
+        del measured.measurements[2:]
+        self.assertEqual(publish.prices(measured, "gpuwhy", ("launch",)), "empty kernels +20 % (one round)")
+
+    def test_a_tool_that_records_nodes_is_compared_with_cupti_that_does(self) -> None:
+        for tool, floor in (("gpuwhy", "floor-nodes"), ("gpuwhy-monitor", "floor"), ("nsys", "floor"), ("nsys-node", "floor-nodes")):
+            self.assertEqual(floor_of(tool, [row(0, "floor", 10), row(0, "floor-nodes", 12)]), floor)
+            self.assertEqual(floor_of(tool, [row(0, "floor", 10)]), "floor")
 
     def test_the_readme_has_the_place(self) -> None:
         readme = (publish.REPOSITORY / "README.md").read_text()
