@@ -115,7 +115,7 @@ SETTINGS = {
     "gpuwhy check --history*": Settings(codes=(0, 1), says=" run"),
     "gpuwhy check *": Settings(codes=(0, 1), says="ok |FAIL"),
     # The exit code is 1 where nothing that was tried helps.
-    "gpuwhy try *": Settings(codes=(0, 1), says="tried"),
+    "gpuwhy try *": Settings(codes=(0, 1), says="To keep: |Nothing that was tried helps"),
 }
 
 

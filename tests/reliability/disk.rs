@@ -41,7 +41,7 @@ const DISKS: &[(&str, Disk)] = &[
     ("full at once", Disk::Preloaded("full")),
     ("full later", Disk::Later("full")),
     ("an I/O error", Disk::Preloaded("broken")),
-    // Longer than any exit timeout.
+    // Longer than the exit timeout of this run.
     ("10 s for each write", Disk::Later("slow:10000")),
     ("a file size limit (SIGXFSZ)", Disk::Later("limited")),
     ("the folder is removed meanwhile", Disk::Vanishes),
@@ -71,7 +71,7 @@ fn run(disk: &Disk) -> Outcome {
                 let begun = stage.path(BEGUN);
                 stays(&mut command, 500, BEGUN).env("FAULTY_DISK_FROM", &begun);
                 let trace = trace.clone();
-                when(move || has_records(&trace), move || fs::write(begun, "").unwrap());
+                when(&stage, move || has_records(&trace), move || fs::write(begun, "").unwrap());
             }
         }
         Disk::Vanishes => {
@@ -81,6 +81,7 @@ fn run(disk: &Disk) -> Outcome {
             stays(&mut command, 500, BEGUN).env("GPUWHY_OUTPUT", &trace);
             let (seen, removed) = (trace.clone(), stage.path(BEGUN));
             when(
+                &stage,
                 move || seen.exists(),
                 move || {
                     fs::remove_dir_all(folder).unwrap();
@@ -98,11 +99,15 @@ fn run(disk: &Disk) -> Outcome {
     seen
 }
 
-/// Does something on another thread once a condition holds.
-fn when(holds: impl Fn() -> bool + Send + 'static, then: impl FnOnce() + Send + 'static) {
+/// Does something on another thread once a condition holds, if it does before the folder of the stage is gone.
+fn when(stage: &Stage, holds: impl Fn() -> bool + Send + 'static, then: impl FnOnce() + Send + 'static) {
+    let folder = stage.folder.path().to_owned();
     thread::spawn(move || {
         while !holds() {
-            thread::sleep(Duration::from_millis(1));
+            if !folder.exists() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
         }
         then();
     });
