@@ -9,6 +9,7 @@ use profiler_core::attribution::leaf::Cause;
 
 const FP32_CONVOLUTION: &str = "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize256x64x8_stage3_warpsize2x2x1_g1_ffma_aligna4_alignc4_execute_kernel__5x_cudnn";
 const FP32_PRODUCT: &str = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_stage3_warpsize2x4x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
+const HALF_CONVOLUTION: &str = "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_stage3_warpsize2x2x1_g1_tensor16x8x16_kernel_cudnn";
 const HALF_PRODUCT: &str = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT";
 const SOFTMAX: &str = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 11, false, false>(float*, float const*, int)";
 const LOG_SOFTMAX: &str =
@@ -155,6 +156,10 @@ fn advice_for_other_programs_is_not_given() {
     // The softmax of a loss is no attention, and neither is one beside other kernels.
     silent("sdpa", &computing(&[(HALF_PRODUCT, 100), (LOG_SOFTMAX, 300), (HALF_PRODUCT, 101)]));
     silent("sdpa", &computing(&[(HALF_PRODUCT, 100), (FLASH, 100), (SOFTMAX, 300), (FLASH, 101)]));
+    let gradient = SOFTMAX.replace("forward", "backward");
+    let loss = [(HALF_PRODUCT, 100), (SOFTMAX, 200), (POW, 30), (MEAN, 30), (&gradient, 200), (HALF_PRODUCT, 101)];
+    silent("sdpa", &computing(&loss));
+    silent("fp8", &computing(&[(HALF_CONVOLUTION, 900)]));
     // 16-bit products use tensor cores already; short ones gain nothing from 8 bits.
     let half = computing(&[(HALF_PRODUCT, 30), (FLASH, 40)]);
     ["bf16", "tf32", "tf32_matmul", "fp8", "unaligned", "sdpa_fp32", "graph"].iter().for_each(|id| silent(id, &half));

@@ -265,7 +265,9 @@ const OPTIMIZER: [&str; 6] = ["multi_tensor_apply", "multitensorapply", "adam", 
 /// True if a kernel of this name (mangled or not) belongs to an optimizer.
 pub fn is_optimizer(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    OPTIMIZER.iter().any(|part| name.contains(part))
+    // `torch._foreach_copy_`, with which CUDA graphs of Inductor take their inputs.
+    let copies = ["copy<", "4copyi"].iter().any(|part| name.contains(part));
+    !copies && OPTIMIZER.iter().any(|part| name.contains(part))
 }
 
 /// Part of finding a selection that a kernel does.
@@ -412,6 +414,9 @@ mod tests {
         ] {
             assert!(is_optimizer(name), "{name}");
         }
+        let copies =
+            "multi_tensor_apply_kernel<TensorListMetadata<2>, UnaryOpFunctor<c10::BFloat16, 2, 1, 1>, Copy<float> >";
+        assert!(!is_optimizer(copies) && !is_optimizer("_ZN2at6native25multi_tensor_apply_kernelINS0_4CopyIffEEEvT_"));
         assert!(!is_optimizer("ampere_sgemm_128x64_tn") && !is_optimizer("vectorized_elementwise_kernel<4>"));
     }
 

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::text_format::names::short_names;
 use crate::text_format::{Page, counted, duration, percent, shortened};
+use crate::words;
 
 /// Maximum number of rows in a report.
 const ROWS: usize = 1_024;
@@ -311,8 +312,7 @@ impl GraphThreadRow {
 
 /// Display text: `thread pt_autograd_0 (backward pass)`.
 fn thread_text(id: u32, name: Option<&str>) -> String {
-    // PyTorch names the threads of its engine so (`torch/csrc/autograd/engine.cpp`).
-    let is_backward = name.is_some_and(|name| name.starts_with("pt_autograd"));
+    let is_backward = name.is_some_and(words::is_backward_thread);
     let thread = name.map_or_else(|| id.to_string(), str::to_owned);
     format!("thread {thread}{}", if is_backward { " (backward pass)" } else { "" })
 }

@@ -42,8 +42,11 @@ impl LineRow {
         self.share >= EVIDENT_SHARE && self.samples >= EVIDENT_SAMPLES
     }
 
-    /// True if it is the call of PyTorch's backward pass.
+    /// True if it is the call of PyTorch's backward pass, or a thread of it without lines.
     pub(super) fn is_backward(&self) -> bool {
+        if self.file.is_empty() {
+            return words::is_backward_thread(&self.function);
+        }
         let called = self.within.as_ref().map_or(&self.function, |(function, _)| function);
         called == "_engine_run_backward"
     }

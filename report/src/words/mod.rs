@@ -152,10 +152,15 @@ pub(crate) fn part_of_a_run(run_ns: u64, lead: &str) -> String {
     }
 }
 
+/// True for a thread of PyTorch's backward pass, named in `torch/csrc/autograd/engine.cpp`.
+pub(crate) fn is_backward_thread(name: &str) -> bool {
+    name.starts_with("pt_autograd_")
+}
+
 /// A thread by its name, or by its number if it has none.
 pub fn thread(name: &str) -> String {
     let known = match name {
-        _ if name.starts_with("pt_autograd_") => "backward",
+        _ if is_backward_thread(name) => "backward",
         "pt_data_pin" => "pinning",
         _ => return format!("thread {name}"),
     };

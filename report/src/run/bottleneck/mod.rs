@@ -107,7 +107,9 @@ pub(in crate::run) fn bottleneck_with(
     if cause == Cause::OtherProcess {
         evidence.extend(other_process::sentences(&ranking, devices));
     } else {
-        evidence.extend(other_process::beside(devices));
+        // Where the advice is about it, a short report must show it.
+        let place = if cause == Cause::GpuCompute { evidence.len().min(1) } else { evidence.len() };
+        evidence.splice(place..place, other_process::beside(devices));
     }
     evidence.extend(evidence::compute_gain(cause, &ranking, devices));
     let tracing = whole[Leaf::Profiler as usize] as f64 / total.max(1) as f64;

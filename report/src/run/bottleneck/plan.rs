@@ -305,6 +305,7 @@ fn reason(cause: Cause, kind: ScenarioKind) -> Option<&'static str> {
         (Cause::Launch, ScenarioKind::NoAllocations) => {
             Some("first, because a CUDA graph cannot contain an allocation")
         }
+        (Cause::GpuCompute, ScenarioKind::NoSyncs | ScenarioKind::NoReadbacks) => None,
         (Cause::GpuCompute, _) => Some("overlapped with the kernels"),
         _ => Some("first, because removing the bottleneck alone gains less than 15 %"),
     }

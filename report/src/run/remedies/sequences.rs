@@ -102,6 +102,12 @@ pub(super) fn attention_by_hand(facts: &Facts<'_>) -> Option<Found> {
         {
             chain.push(at);
             chain.extend(rest);
+            // The softmax of a loss: its backward pass follows without a product, that with the values.
+            let softmax = chain.iter().map(|&at| kernels[at].1).filter(|kernel| kernel.classes.has(Class::Softmax));
+            let (backward, forward): (Vec<_>, Vec<_>) = softmax.partition(|kernel| is_backward(kernel.name));
+            if !backward.is_empty() && !forward.is_empty() {
+                continue;
+            }
             places.extend(chain);
             products.extend([before, behind]);
         }
@@ -114,6 +120,11 @@ pub(super) fn attention_by_hand(facts: &Facts<'_>) -> Option<Found> {
     let (products, _) = Chain::of(products).parts(facts);
     let gain = facts.without_between((0.97 * share + 0.1 * products, of_count), (share + 0.8 * products, of_count));
     Chain::of(places).found(facts, &[Class::Softmax], 0.05, gain)
+}
+
+/// `softmax_warp_backward<...>`, `cunn_SoftMaxBackwardSmem<...>`.
+fn is_backward(name: &str) -> bool {
+    name.contains("backward") || name.contains("Backward")
 }
 
 /// `softmax_warp_forward<float, float, float, 10, true, false>`: the first bool says that the logarithm is taken.

@@ -210,9 +210,11 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
              kernels is in products in 16 bits{at}. This helps if the products are large and the model tolerates the rounding.",
         )],
         when: When::If(|facts| {
-            let share = facts.share(&[Class::HalfProducts]);
-            let large =
-                facts.of(&[Class::HalfProducts]).any(|kernel| kernel.share >= 0.1 && kernel.median_ns >= 50_000);
+            // Conversions of a model to 8 bits leave convolutions as they are.
+            let products =
+                || facts.of(&[Class::HalfProducts]).filter(|kernel| !kernel.classes.has(Class::Convolutions));
+            let share = products().map(|kernel| kernel.share).sum();
+            let large = products().any(|kernel| kernel.share >= 0.1 && kernel.median_ns >= 50_000);
             let fits = facts.capability() >= 89 && facts.share(&[Class::Fp8Products]) == 0.0;
             (fits && large && share >= 0.4 && facts.is(Cause::GpuCompute)).then(|| Found {
                 at: facts.launched_at(&[Class::HalfProducts]),
@@ -223,8 +225,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         }),
         results: Results::Rounding,
         certainty: Certainty::Guess,
-        recognized: "at least 40 % of the kernel time of a GPU-bound program in 16-bit products of over 50 us; compute \
-                     capability 8.9 or more",
+        recognized: "at least 40 % of the kernel time of a GPU-bound program in 16-bit matrix products of over 50 us; \
+                     compute capability 8.9 or more",
         gain: "these kernels 1.2 to 1.6 times as fast (an estimate)",
         not_when: "dimensions are no multiples of 16, or products are small",
         link: Some("https://github.com/pytorch/ao"),
