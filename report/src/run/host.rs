@@ -110,10 +110,13 @@ impl HostReport {
         causes.sort_by_key(|row| (std::cmp::Reverse(row.total_ns), row.cause));
         let longest = devices.iter().max_by_key(|device| device.window_ns);
         let reported = longest.filter(|device| device.step_meaning.recognized_by.is_some());
-        // As in the headline: of two kinds of steps, the mean.
-        let mean = |device: &DeviceReport| Some(device.typical?).filter(|of| of.kinds.is_some()).map(|of| of.mean_ns);
-        let median = |device: &DeviceReport| Some(device.steps.as_ref()?.duration_percentile(50));
-        let step = reported.and_then(|device| mean(device).or_else(|| median(device)));
+        // Where the shares are of all the time, they are no part of a step.
+        let step = reported.and_then(|device| {
+            let typical = device.typical?;
+            // As in the headline: of two kinds of steps, the mean.
+            let median = || Some(device.steps.as_ref()?.duration_percentile(50));
+            typical.kinds.map(|_| typical.mean_ns).or_else(median)
+        });
         let steady = steady.max(1) as f64;
         let row = |row: Called<'_>| {
             let Called { place, cause, time, within_ns } = row;
