@@ -110,6 +110,6 @@ pub struct LineRow {
     pub share_low: f64,
     /// Its upper end.
     pub share_high: f64,
-    /// Share of the median step, nanoseconds; `None` without steps.
+    /// Share of the median step, nanoseconds; `None` without steps that represent the steady time.
     pub step_ns: Option<u64>,
 }
