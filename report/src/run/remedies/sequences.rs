@@ -102,7 +102,7 @@ pub(super) fn attention_by_hand(facts: &Facts<'_>) -> Option<Found> {
         {
             chain.push(at);
             chain.extend(rest);
-            // The softmax of a loss: its backward pass follows without a product, that with the values.
+            // In attention a product with the values lies between the softmax and its gradient; in a loss none does.
             let softmax = chain.iter().map(|&at| kernels[at].1).filter(|kernel| kernel.classes.has(Class::Softmax));
             let (backward, forward): (Vec<_>, Vec<_>) = softmax.partition(|kernel| is_backward(kernel.name));
             if !backward.is_empty() && !forward.is_empty() {

@@ -69,7 +69,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "other_process",
         says: &[(
             Any,
-            "Move one of the processes to another GPU. Where they must share it, NVIDIA MPS lets small kernels of all run at the \
+            "Move one of the processes to another GPU. Where they must share it, NVIDIA MPS lets their small kernels run at the \
              same time instead of in turns.",
         )],
         target: Target::Time(Cause::OtherProcess),

@@ -207,7 +207,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         says: &[(
             Pytorch,
             "Products in 8 bits may be faster: torchao.float8.convert_to_float8_training(model). {share} of the time of \
-             kernels is in products in 16 bits{at}. This helps if the products are large and the model tolerates the rounding.",
+             kernels is in matrix products in 16 bits{at}. This helps if the products are large and the model tolerates the rounding.",
         )],
         when: When::If(|facts| {
             // Conversions of a model to 8 bits leave convolutions as they are.
