@@ -24,6 +24,7 @@ mod control;
 mod cupti_sharing;
 mod export;
 mod exporter;
+mod foreign_cases;
 mod foreign_files;
 mod gpu_metrics;
 mod hang;

@@ -1,0 +1,8 @@
+use super::{has_its_kernels, text};
+
+#[test]
+fn the_plain_file_has_its_kernels_and_its_bottleneck() {
+    has_its_kernels("base.json.gz");
+    let (code, text) = text("base.json.gz");
+    assert!(code == 0 && text.contains("ynchronization"), "{code}: {text}");
+}
