@@ -28,7 +28,8 @@ fn gpuwhy(verb: &str, arguments: &[&str], name: &str) -> Output {
 /// The report of the default screen, and its exit code.
 fn text(name: &str) -> (i32, String) {
     let output = gpuwhy("report", &[], name);
-    (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap() + &stderr(&output))
+    let said = stderr(&output);
+    (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap() + &said)
 }
 
 /// The report as JSON.
