@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::io::Read;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::{panic, thread};
 
 use gpuwhy_report::capture::Captures;
@@ -24,8 +24,9 @@ use crate::window::Window;
 /// Memory of the blocks that are handed over together, bytes; some 4,000 records. Waking a thread for each
 /// flush mark would cost more than processing it.
 const TOGETHER: usize = 360_000;
-/// Batches that are read ahead. A batch usually exceeds the limit by up to a block of 16,384 records, 1.4 MB.
-const AHEAD: usize = 2;
+/// Memory of the blocks that are read ahead, the one being processed included, bytes: four blocks of 16,384
+/// records. A larger block is read ahead alone.
+const AHEAD: usize = 6 << 20;
 
 /// State of a run at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +82,7 @@ pub(crate) fn report_of_part(
     observer: Option<&mut dyn Observer>,
 ) -> Result<Report, TraceError> {
     let (mut blocks, assembly, first) = reader.into_halves();
-    let (sender, receiver) = sync_channel(AHEAD);
+    let (sender, receiver) = channel();
     // Returns memory to the thread that fills it.
     let (emptied, empty) = channel();
     let (accounts, stopped) = thread::scope(|scope| {
@@ -119,10 +120,10 @@ pub(crate) fn report_of_part(
 /// Sends all blocks to the other thread. Returns the error if reading ended before the end of the file.
 fn hand_over(
     blocks: &mut BlockReader<impl Read>,
-    to: SyncSender<Vec<Block>>,
-    empty: &Receiver<Vec<Event>>,
+    to: Sender<Vec<Block>>,
+    empty: &Receiver<(usize, Vec<Event>)>,
 ) -> Option<String> {
-    let (mut together, mut memory) = (Vec::new(), 0);
+    let (mut together, mut memory, mut ahead) = (Vec::new(), 0, 0);
     let stopped = loop {
         match blocks.next_block() {
             Ok(Some(block)) => {
@@ -133,14 +134,19 @@ fn hand_over(
             Err(error) => break Some(format!("reading stopped early: {error}")),
         }
         if memory >= TOGETHER {
-            memory = 0;
-            if to.send(std::mem::take(&mut together)).is_err() {
-                return None; // The other thread panicked; joining it reports that.
+            while ahead > 0 && ahead + memory > AHEAD {
+                // Fails only if the other thread panicked; joining it reports that.
+                let (bytes, events) = empty.recv().ok()?;
+                ahead -= bytes;
+                blocks.reuse(events);
             }
-            empty.try_iter().for_each(|events| blocks.reuse(events));
+            ahead += std::mem::take(&mut memory);
+            if to.send(std::mem::take(&mut together)).is_err() {
+                return None; // As above.
+            }
         }
     };
-    // Fails only if the other thread panicked, as above.
+    // As above.
     let _ = to.send(together);
     stopped
 }
@@ -174,12 +180,13 @@ impl<'a> Accounts<'a> {
     }
 
     /// Takes all blocks that arrive; returns their memory through `emptied`.
-    fn take_all(&mut self, blocks: &Receiver<Vec<Block>>, emptied: &Sender<Vec<Event>>) {
+    fn take_all(&mut self, blocks: &Receiver<Vec<Block>>, emptied: &Sender<(usize, Vec<Event>)>) {
         for block in blocks.iter().flatten() {
+            let memory = block.memory();
             let events = self.assembly.take(block);
             let events = self.take(events);
             // The reading thread may have finished.
-            let _ = emptied.send(events);
+            let _ = emptied.send((memory, events));
         }
     }
 
@@ -215,5 +222,50 @@ impl<'a> Accounts<'a> {
             observer.taken(&mut self.captures, dictionary, false);
         }
         events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gpuwhy_trace::format::TraceWriter;
+    use gpuwhy_trace::record::{ApiCall, Loss, Record};
+
+    use super::*;
+
+    #[test]
+    fn blocks_are_read_ahead_up_to_a_number_of_bytes() {
+        let dictionary = Dictionary::new();
+        let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
+        let call = Event::Record(Record::Api(ApiCall::default()));
+        // More than twice what may be read ahead.
+        let calls = 2 * AHEAD / size_of::<Event>() + 16_384;
+        (0..calls).for_each(|_| writer.event(&call, &dictionary).unwrap());
+        let bytes = writer.finish(End::Clean, Timestamp::ZERO, &Loss::default(), &dictionary).unwrap();
+        let (sender, receiver) = channel();
+        let (emptied, empty) = channel();
+        thread::scope(|scope| {
+            let bytes = &bytes[..];
+            scope.spawn(move || hand_over(&mut BlockReader::new(bytes).unwrap(), sender, &empty));
+            let (mut kept, mut memory, mut all) = (Vec::new(), 0, 0);
+            // Nothing more comes until blocks are returned.
+            while let Ok(blocks) = receiver.recv_timeout(Duration::from_secs(2)) {
+                memory += blocks.iter().map(Block::memory).sum::<usize>();
+                kept.push(blocks);
+                assert!(memory <= AHEAD, "{memory}");
+            }
+            assert!(memory > 0);
+            let give_back = |blocks: Vec<Block>| {
+                let memory = blocks.iter().map(Block::memory).sum::<usize>();
+                blocks.iter().for_each(|block| emptied.send((block.memory(), Vec::new())).unwrap());
+                memory
+            };
+            all += kept.into_iter().map(give_back).sum::<usize>();
+            for blocks in receiver {
+                all += give_back(blocks);
+            }
+            assert!(all >= calls * size_of::<Event>(), "everything comes");
+        });
     }
 }

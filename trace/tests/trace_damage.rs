@@ -297,6 +297,41 @@ fn hostile_counts_and_lengths_cost_nothing() {
     }
 }
 
+/// `number` as a varint.
+fn varint(number: usize) -> Vec<u8> {
+    let last = (0..).find(|shift| number >> (7 * shift) < 0x80).unwrap();
+    (0..=last).map(|shift| (number >> (7 * shift)) as u8 & 0x7f | if shift < last { 0x80 } else { 0 }).collect()
+}
+
+#[test]
+fn a_block_with_more_events_than_a_writer_makes_is_damage() {
+    let group = |what: u8, content: &[u8]| [&[what][..], &varint(content.len()), content].concat();
+    let rows = |what: u8, row_bytes: usize| {
+        move |count: usize| group(what, &[varint(count), vec![0; count * row_bytes]].concat())
+    };
+    let singles = |what: u8, content: &'static [u8]| move |count: usize| group(what, content).repeat(count);
+    type Body<'a> = (&'a str, u16, Box<dyn Fn(usize) -> Vec<u8> + 'a>);
+    let bodies: [Body<'_>; 9] = [
+        ("nodes", 28, Box::new(rows(1, 4))),
+        ("copied nodes", 28, Box::new(rows(2, 4))),
+        ("groups of nodes", 28, Box::new(move |count| rows(1, 4)(1).repeat(count))),
+        ("operations", 26, Box::new(rows(2, 11))),
+        ("ranges of NCCL", 26, Box::new(rows(3, 11))),
+        ("communicators", 26, Box::new(singles(1, &[0; 6]))),
+        ("readings", 11, Box::new(singles(3, &[0; 3]))),
+        ("processes", 11, Box::new(singles(5, &[0; 6]))),
+        ("groups of samples", 11, Box::new(singles(2, &[0, 1, 0, 0, 0]))),
+    ];
+    for (name, kind, body) in &bodies {
+        for (count, is_read) in [(1 << 17, true), ((1 << 17) + 1, false)] {
+            let body = block(*kind, 1, 0, 1, 0, &body(count));
+            let part = read(&[header(1, 5), block(1, 1, 1, 0, 0, b""), body].concat()).unwrap();
+            assert_eq!(part.items.len(), if is_read { count } else { 0 }, "{count} {name}");
+            assert_eq!(part.damage.skipped_blocks, u64::from(!is_read), "{count} {name}");
+        }
+    }
+}
+
 #[test]
 fn an_announced_length_alone_allocates_nothing() {
     let mut trace = [header(1, 0), block(1, 1, 1, 0, 0, b""), block(3, 1, 0, 1, 0, b"")].concat();

@@ -19,6 +19,12 @@ pub(super) const SYNC: u32 = u32::from_le_bytes([0xf5, b'G', 0xb6, 0xc3]);
 /// field are 2.9 MB, and a dictionary row is at most 1 MiB. The rest is headroom; larger lengths are rejected
 /// as hostile.
 pub(super) const MAX_BODY: usize = 16 << 20;
+/// Maximum number of records of a block that a reader accepts. Constant columns take no bytes per row, so
+/// lengths alone are no limit.
+pub(super) const MAX_ROWS: u64 = 1 << 20;
+/// Maximum number of counter events, collective events or nodes of graphs of a block that a reader accepts: 32
+/// times as many as a writer puts into one. A body of zeros has millions and compresses to kilobytes.
+pub(super) const MAX_EVENTS: usize = 1 << 17;
 /// Block flag: a reader that does not know this kind and version must stop.
 pub(super) const MUST_UNDERSTAND: u8 = 1;
 /// Block flag: the body is its decompressed length (u32) and one zstd frame.

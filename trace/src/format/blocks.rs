@@ -25,6 +25,8 @@ use crate::record::Timestamp;
 const BLOCK_VERSION: u8 = 1;
 /// Number of spare event buffers.
 const SPARE: usize = 4;
+/// Maximum events of a spare buffer: twice a block of a compacted trace. Larger blocks are not a writer's.
+const SPARE_EVENTS: usize = 256 << 10;
 
 /// A decoded block.
 #[derive(Debug)]
@@ -119,7 +121,7 @@ impl<R: Read> BlockReader<R> {
     /// Returns the memory of processed events for reuse by later blocks.
     pub fn reuse(&mut self, mut events: Vec<Event>) {
         // Other blocks contain only one event.
-        if events.capacity() > 1 && self.spare.len() < SPARE {
+        if (2..=SPARE_EVENTS).contains(&events.capacity()) && self.spare.len() < SPARE {
             events.clear();
             self.spare.push(events);
         }

@@ -4,6 +4,7 @@
 //! Consecutive operations form one group. Each is written field by field as the difference to the previous
 //! one.
 
+use super::block::MAX_EVENTS;
 use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
 use super::wire::{Wire, wire};
 use crate::collective::{
@@ -27,10 +28,6 @@ mod flag {
     pub(super) const CAPTURED: u64 = 8;
     pub(super) const COPY_ENGINE: u64 = 16;
 }
-
-/// Minimum bytes of an operation: a reader does not allocate memory for more operations than the body can
-/// contain.
-const LEAST_BYTES: u64 = 11;
 
 /// Earliest and latest time in `events`; both 0 if there are no times.
 pub(super) fn times(events: &[CollectiveEvent]) -> (u64, u64) {
@@ -88,6 +85,9 @@ pub(super) fn decode(body: &[u8], base: u64, give: impl FnMut(CollectiveEvent)) 
             what::OPERATIONS | what::RANGES => operations(&mut group, base, kind == what::RANGES, &mut events)?,
             _ => unknown += 1,
         }
+        if events.len() > MAX_EVENTS {
+            return Err(Malformed);
+        }
     }
     events.into_iter().for_each(give);
     Ok(unknown)
@@ -143,7 +143,7 @@ fn operations(
     events: &mut Vec<CollectiveEvent>,
 ) -> Result<(), Malformed> {
     let count = group.varint()?;
-    if count > group.rest() as u64 / LEAST_BYTES {
+    if count > MAX_EVENTS.saturating_sub(events.len()) as u64 {
         return Err(Malformed);
     }
     let (mut at, mut sequence) = (base, 0u64);

@@ -4,6 +4,7 @@
 //! Consecutive samples of one device form a group of columns. A column is written as differences, without the
 //! low bits that are 0 in all of its values (values are rounded in advance). This is lossless.
 
+use super::block::MAX_EVENTS;
 use super::column::Field;
 use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
 use super::wire::Wire;
@@ -22,8 +23,6 @@ mod what {
     pub(super) const PROCESS: u8 = 5;
 }
 
-/// Maximum number of samples in a group that a reader accepts, far more than a writer produces.
-const MOST_SAMPLES: u64 = 1 << 17;
 /// Maximum number of columns in a group that a reader accepts; those beyond [`METRIC_LIMIT`] are skipped.
 const MOST_COLUMNS: u64 = 256;
 
@@ -93,6 +92,9 @@ pub(super) fn decode(body: &[u8], base: u64, mut give: impl FnMut(CounterEvent))
             what::LOSS => events.push(CounterEvent::Loss(loss(&mut group)?)),
             _ => unknown += 1,
         }
+        if events.len() > MAX_EVENTS {
+            return Err(Malformed);
+        }
     }
     events.into_iter().for_each(&mut give);
     Ok(unknown)
@@ -148,7 +150,7 @@ fn samples(group: &mut Cursor<'_>, base: u64, events: &mut Vec<CounterEvent>) ->
     let device = DeviceId(group.varint32()?);
     let (count, columns) = (group.varint()?, group.varint()?);
     // A sample takes at least two bytes, so larger counts are invalid.
-    if count > MOST_SAMPLES || columns > MOST_COLUMNS || count * 2 > group.rest() as u64 {
+    if count > MAX_EVENTS as u64 || columns > MOST_COLUMNS || count * 2 > group.rest() as u64 {
         return Err(Malformed);
     }
     let mut rows = Vec::with_capacity(count as usize);

@@ -7,6 +7,7 @@
 
 use std::io;
 
+use super::block::MAX_ROWS;
 use super::column::{Decoder, Directory, Encoder};
 use super::marks::Marks;
 use super::row::RecordRow;
@@ -16,10 +17,6 @@ use crate::record::{
     ApiCall, Copy, CudaEvent, HostSample, Kernel, ManagedEvent, MemoryEvent, Memset, Overhead, RangeEvent, Record,
     Sync, Timestamp,
 };
-
-/// Maximum number of rows of a block that a reader accepts. Constant columns take no bytes per row, so
-/// lengths alone are no limit.
-pub(super) const MAX_ROWS: u64 = 1 << 20;
 
 /// Calls `$do!(field, type)` for each kind of record, in the order of writing.
 macro_rules! for_each_kind {

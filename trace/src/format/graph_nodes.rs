@@ -4,6 +4,7 @@
 //! Consecutive nodes of one kind form a group. Each is written field by field as the difference to the previous
 //! one: ids and times of nodes that are added or copied together follow each other.
 
+use super::block::MAX_EVENTS;
 use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
 use crate::graph_node::GraphNode;
 use crate::record::{StackId, ThreadId, Timestamp};
@@ -13,9 +14,6 @@ mod what {
     pub(super) const ADDED: u8 = 1;
     pub(super) const COPIED: u8 = 2;
 }
-
-/// Minimum bytes of a node: a reader does not allocate memory for more nodes than the body can contain.
-const LEAST_BYTES: u64 = 4;
 
 /// Earliest and latest time of `nodes`; both 0 if there are no times.
 pub(super) fn times(nodes: &[GraphNode]) -> (u64, u64) {
@@ -59,7 +57,7 @@ pub(super) fn decode(body: &[u8], base: u64, give: impl FnMut(GraphNode)) -> Res
 
 fn decode_group(group: &mut Cursor<'_>, base: u64, copied: bool, nodes: &mut Vec<GraphNode>) -> Result<(), Malformed> {
     let count = group.varint()?;
-    if count > group.rest() as u64 / LEAST_BYTES {
+    if count > (MAX_EVENTS - nodes.len()) as u64 {
         return Err(Malformed);
     }
     let mut before = Before::new(base);

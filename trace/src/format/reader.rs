@@ -160,10 +160,10 @@ impl<R: Read> TraceReader<R> {
                 self.given += 1;
                 return Ok(Some(event.clone()));
             }
-            let Some(block) = self.blocks.next_block()? else { return Ok(None) };
-            let done = std::mem::replace(&mut self.events, self.assembly.take(block));
+            self.blocks.reuse(std::mem::take(&mut self.events));
             self.given = 0;
-            self.blocks.reuse(done);
+            let Some(block) = self.blocks.next_block()? else { return Ok(None) };
+            self.events = self.assembly.take(block);
         }
     }
 }
