@@ -3,13 +3,18 @@
 
     gpuwhy_ci.py --command 'python train.py --steps 200' --base main       records 5 runs of each commit, in turns
     gpuwhy_ci.py --base-traces before/ --head-traces after/                compares what was recorded
+    gpuwhy_ci.py --comment                                                 comments the summary of a comparison
     git bisect run gpuwhy_ci.py --bisect --command ... --base GOOD --fail-on slower=5
 
 It is what the GitHub action in action.yml runs, and needs only git, gpuwhy and Python. Runs of the two commits alternate,
-so that a host that becomes slower affects both. In a pull request of GitHub, or a merge request of GitLab, it creates or
-updates one comment. The commands to record do not see GITHUB_TOKEN and GITLAB_TOKEN.
+so that a host that becomes slower affects both.
 
-Exit codes: 0 passed, or inconclusive; 1 failed by --fail-on; 2 not compared.
+With --comment it creates or updates one comment in a pull request of GitHub, or a merge request of GitLab, with the token
+in GITHUB_TOKEN or GITLAB_TOKEN. That is a call of its own because commands can read the environment of the processes that
+started them: do not set these variables where something is recorded.
+
+Exit codes: 0 passed, or inconclusive; 1 failed by --fail-on; 2 not compared. With --comment: 0, also if the token may not
+comment; 2 no summary, token or request.
 With --bisect: 0 good; 1 bad; 125 inconclusive, or the commit does not build or run; 128 no commit can be compared, which
 ends the bisection.
 """
@@ -33,6 +38,7 @@ from typing import Any, Callable, Iterator, NamedTuple, NoReturn
 PASSED, FAILED, NOT_COMPARED = 0, 1, 2
 # git takes each code from 1 to 127 for an answer about the commit.
 SKIP_COMMIT, END_BISECTION = 125, 128
+TOKENS = "GITHUB_TOKEN", "GITLAB_TOKEN"
 # The counts of a step whose increase `counts` refuses: more of them is more work.
 COUNTED = ("calls that launch kernels or graphs", "kernels", "synchronizing calls", "copies", "memsets", "copied bytes")
 # GitHub takes 65,536 characters.
@@ -59,7 +65,7 @@ class Gate(NamedTuple):
 def main() -> int:
     options = parsed()
     try:
-        return answered(options, compared(options))
+        return commented(options) if options.comment else answered(options, compared(options))
     except NotCompared as error:
         print(f"gpuwhy_ci: {error}", file=sys.stderr)
         code = END_BISECTION if isinstance(error, NoneCompared) else SKIP_COMMIT
@@ -117,7 +123,10 @@ def parsed() -> argparse.Namespace:
     option("gpuwhy", "the command gpuwhy", "gpuwhy")
     option("output", "new folder for traces and summary.md", "gpuwhy-ci")
     parser.add_argument("--bisect", action="store_true", help="exit codes for `git bisect run`")
+    parser.add_argument("--comment", action="store_true", help="only comment summary.md in --output, under --title")
     options = parser.parse_args()
+    if options.comment:
+        return options
     if not options.runs.isdigit() or not 1 <= int(options.runs) <= 50:
         parser.error(f"--runs {options.runs}: expected 1 to 50")
     if not options.command and not (options.base_traces and options.head_traces):
@@ -130,8 +139,10 @@ def parsed() -> argparse.Namespace:
         options.limits = shlex.split(options.limits)
     except ValueError as error:
         parser.error(f"--limits {options.limits}: {error}")
-    # No command that this script starts sees them.
-    options.github_token, options.gitlab_token = (os.environ.pop(name, "") for name in ("GITHUB_TOKEN", "GITLAB_TOKEN"))
+    for name in TOKENS:
+        if os.environ.pop(name, "") and options.command:
+            print(f"gpuwhy_ci: the command to record can read {name} from this process: set it only for --comment",
+                  file=sys.stderr)
     return options
 
 
@@ -147,7 +158,7 @@ def number(text: str) -> float | None:
 
 
 def compared(options: argparse.Namespace) -> list[Gate]:
-    """Records what is missing, compares, tells everyone; returns the answers."""
+    """Records what is missing, compares, writes the summary; returns the answers."""
     output = pathlib.Path(options.output).absolute()
     if options.bisect:
         # Each commit of a bisection gets a folder.
@@ -174,7 +185,7 @@ def compared(options: argparse.Namespace) -> list[Gate]:
             gates.append(counts(difference))
         elif name == "slower":
             gates.append(slower(difference, number(percent) or 0.0))
-    told(options, output, gates, markdown.stdout + check)
+    summarized(options, output, gates, markdown.stdout + check)
     return gates
 
 
@@ -313,17 +324,26 @@ def words(gate: Gate) -> str:
     return f"{gate.name} {answer}: {gate.reason}"
 
 
-def told(options: argparse.Namespace, output: pathlib.Path, gates: list[Gate], markdown: str) -> None:
-    """Writes the summary, and the comment if there is a pull or merge request."""
+def summarized(options: argparse.Namespace, output: pathlib.Path, gates: list[Gate], markdown: str) -> None:
+    """Writes the summary."""
     lines = [f"- {words(gate)}" for gate in gates]
     text = f"## {options.title}\n\n" + "\n".join(lines) + f"\n\n{markdown}"
     (output / "summary.md").write_text(text, encoding="utf-8")
     if path := os.environ.get("GITHUB_STEP_SUMMARY"):
         with open(path, "a", encoding="utf-8") as file:
             file.write(text + "\n")
-    forge = github(options.github_token) or gitlab(options.gitlab_token)
+
+
+def commented(options: argparse.Namespace) -> int:
+    """Comments the summary of a comparison; returns the exit code."""
+    summary = pathlib.Path(options.output) / "summary.md"
+    try:
+        text = summary.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise NotCompared(f"{summary}: {error.strerror}; it is the result of a comparison") from None
+    forge = github(os.environ.get(TOKENS[0], "")) or gitlab(os.environ.get(TOKENS[1], ""))
     if not forge:
-        return
+        raise NotCompared(f"nothing to comment on: this is no pull or merge request, or there is no {' or '.join(TOKENS)}")
     # It finds the comment again.
     mark = f"<!-- gpuwhy_ci {options.title} -->"
     try:
@@ -331,6 +351,7 @@ def told(options: argparse.Namespace, output: pathlib.Path, gates: list[Gate], m
     except (OSError, ValueError) as error:
         # A pull request of a fork has a token that may only read.
         print(f"gpuwhy_ci: no comment: {error}; the summary has the result", file=sys.stderr)
+    return PASSED
 
 
 class Forge(NamedTuple):

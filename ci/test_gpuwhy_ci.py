@@ -137,11 +137,13 @@ class SampleRepository(unittest.TestCase):
         base, _ = self.commit(FAST), self.commit(SLOW)
         github = self.github(base)
         recording = ["--setup", WITHOUT_TOKENS, "--command", f"{WITHOUT_TOKENS} && sh train.sh", "--runs", "5", "--limits", "--kernels-at-most 1000000"]
-        code, log = self.ci(*recording, **github)
+        code, log = self.ci(*recording, **self.without_token(github))
         self.assertEqual(code, 1, log)
         self.assertIn("slower=5 FAILED: a step takes", log)
         self.assertIn("limits passed", log)
-        self.assertIn("comment created", log)
+        self.assertEqual(len(self.server.comments), 1)
+        code, log = self.ci("--comment", **github)
+        self.assertEqual((code, log), (0, "gpuwhy_ci: comment created\n"))
         output = self.repository / "gpuwhy-ci"
         self.assertEqual([len(list((output / side).glob("*.gpuwhy"))) for side in ("base", "head")], [5, 5])
         comment = self.server.comments[-1]["body"]
@@ -153,20 +155,31 @@ class SampleRepository(unittest.TestCase):
         self.assertIn("result=failed\n", (self.folder / "output.txt").read_text())
         self.assertEqual(self.git("worktree", "list").count("\n"), 0, "the other commit's folder is gone")
         # A folder with results is not overwritten; the same traces the other way round pass and update the comment.
-        code, log = self.ci(*recording, **github)
+        code, log = self.ci(*recording, **self.without_token(github))
         self.assertEqual((code, "exists and is not empty" in log), (2, True), log)
         sides = ["--base-traces", str(output / "head"), "--head-traces", str(output / "base"), "--output", "second"]
-        code, log = self.ci(*sides, **github)
+        code, log = self.ci(*sides, **self.without_token(github))
         self.assertEqual(code, 0, log)
-        self.assertIn("comment updated", log)
+        code, log = self.ci("--comment", "--output", "second", **github)
+        self.assertEqual((code, log), (0, "gpuwhy_ci: comment updated\n"))
         self.assertEqual(len(self.server.comments), 2)
         self.assertIn("### gpuwhy: faster", self.server.comments[-1]["body"])
         self.assertIn("PATCH /repos/team/sample/issues/comments/11", self.server.seen)
         self.documented_interval(output)
         # A fork's token may only read: the result is the same.
         self.server.read_only = True
-        code, log = self.ci(*sides[:4], "--output", "third", "--title", "other", **github)
+        code, log = self.ci("--comment", "--output", "second", "--title", "other", **github)
         self.assertEqual((code, "no comment: HTTP Error 403" in log), (0, True), log)
+
+    def without_token(self, environment):
+        return {name: value for name, value in environment.items() if not name.endswith("_TOKEN")}
+
+    def test_a_token_where_a_command_is_recorded_is_named(self):
+        base, _ = self.commit(FAST), self.commit(FAST)
+        code, log = self.ci("--command", f"{WITHOUT_TOKENS} && sh train.sh", "--runs", "1", **self.github(base))
+        self.assertEqual(code, 0, log)
+        self.assertIn("can read GITHUB_TOKEN from this process: set it only for --comment", log)
+        self.assertEqual(self.server.seen, [])
 
     def documented_interval(self, output):
         """The document names the fewest runs that give an interval."""
@@ -188,8 +201,11 @@ class SampleRepository(unittest.TestCase):
         gitlab = {"CI_API_V4_URL": f"http://127.0.0.1:{self.server.server_port}/api/v4", "CI_PROJECT_ID": "3",
                   "CI_MERGE_REQUEST_IID": "9", "GITLAB_TOKEN": "secret", "CI_MERGE_REQUEST_DIFF_BASE_SHA": base}
         self.server.me = {"id": 8, "username": "project_3_bot"}
-        code, log = self.ci("--command", f"{WITHOUT_TOKENS} && sh train.sh", "--runs", "1", "--fail-on", "counts,slower=5", **gitlab)
+        code, log = self.ci("--command", f"{WITHOUT_TOKENS} && sh train.sh", "--runs", "1", "--fail-on", "counts,slower=5",
+                            **self.without_token(gitlab))
         self.assertEqual(code, 0, log)
+        code, comment = self.ci("--comment", **gitlab)
+        self.assertEqual((code, comment), (0, "gpuwhy_ci: comment created\n"))
         self.assertIn("counts passed: no more in a step", log)
         self.assertIn("gpuwhy_ci: passed", log)
         self.assertIn("POST /api/v4/projects/3/merge_requests/9/notes", self.server.seen)
@@ -287,7 +303,35 @@ class Codes(unittest.TestCase):
             self.assertIn("KeyError: 'steps'", log.getvalue())
 
 
+class Workflows(unittest.TestCase):
+    def test_actions_are_named_by_commit(self):
+        """A tag can be moved to other code."""
+        files = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+        used = [name for file in files for name in re.findall(r"uses: (\S+)", file.read_text())]
+        self.assertGreater(len(used), 5)
+        self.assertEqual([name for name in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", name)], [])
+
+
+class Comment(unittest.TestCase):
+    def test_what_is_missing_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-I", str(SCRIPT), "--comment", "--output", folder]
+            commented = lambda: subprocess.run(command, env={"GITHUB_TOKEN": "x"}, capture_output=True, text=True)  # noqa: E731
+            finished = commented()
+            self.assertEqual((finished.returncode, "summary.md: No such file" in finished.stderr), (2, True), finished)
+            (pathlib.Path(folder) / "summary.md").write_text("## gpuwhy\n")
+            finished = commented()
+            self.assertEqual((finished.returncode, "this is no pull or merge request" in finished.stderr), (2, True), finished)
+
+
 class Inputs(unittest.TestCase):
+    def test_the_action_gives_the_token_to_no_step_that_records(self):
+        steps = (ROOT / "action.yml").read_text().split("\n  steps:\n")[1].split("\n    - ")
+        with_token = [step for step in steps if "inputs.token }}" in step]
+        self.assertEqual((len(steps), len(with_token)), (2, 1))
+        self.assertRegex(with_token[0], r"gpuwhy_ci\.py\" --comment\n")
+        self.assertNotIn("INPUT_COMMAND", with_token[0])
+
     def test_an_empty_input_is_the_default_but_for_the_gates(self):
         empty = {"INPUT_COMMAND": "x", "INPUT_RUNS": "", "INPUT_BASE": "", "INPUT_FAIL_ON": ""}
         with unittest.mock.patch.dict(os.environ, empty), unittest.mock.patch("sys.argv", ["gpuwhy_ci.py"]):
@@ -299,10 +343,11 @@ class Inputs(unittest.TestCase):
         declared = re.findall(r"^  ([\w-]+):$", action.split("\noutputs:")[0], re.M)
         passed = dict(re.findall(r"INPUT_(\w+): \$\{\{ inputs\.([\w-]+) \}\}", action))
         options = re.findall(r'^    option\("([\w-]+)"', SCRIPT.read_text(), re.M)
-        self.assertEqual(declared, options + ["token"])
+        self.assertEqual(declared, options + ["token", "only-comment"])
         self.assertEqual(passed, {name.upper().replace("-", "_"): name for name in options})
         defaults = dict(re.findall(r'^  ([\w-]+):\n    description: .*\n    default: "?([^"\n]*)', action, re.M))
-        defaults.pop("token")
+        for of_action in ("token", "only-comment"):
+            defaults.pop(of_action)
         with unittest.mock.patch.dict(os.environ, {"INPUT_COMMAND": "x"}), unittest.mock.patch("sys.argv", ["gpuwhy_ci.py"]):
             parsed = vars(gpuwhy_ci.parsed())
         self.assertEqual(parsed["command"], "x")
