@@ -48,6 +48,7 @@ mod nsys_samples;
 mod nvtx;
 mod nvtx_released;
 mod page;
+mod rank_traces;
 mod real_traces;
 mod reliability;
 mod replay;

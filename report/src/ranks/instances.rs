@@ -11,7 +11,7 @@ use profiler_core::thresholds::CLOCK_SLACK_NANOS;
 use rustc_hash::FxHashMap;
 
 use super::clocks::{ClockGraph, HostClock};
-use super::rows::{CollectiveRow, RankRows};
+use super::rows::{CollectiveRow, RankRows, RowGroup, needs_everybody};
 use super::summary::RankSummary;
 
 /// Maximum number of collectives compared, the first ones found: about 130 bytes each.
@@ -201,6 +201,11 @@ impl Instances {
         for (place, &host) in self.hosts.iter().enumerate() {
             source.rows(place, &mut |rows| {
                 for row in &rows.rows {
+                    // Sends and broadcasts end on each rank at its own time, which says nothing of clocks.
+                    let ends_together = |group: &RowGroup| needs_everybody(group.function);
+                    if !rows.groups.get(row.group as usize).is_some_and(ends_together) {
+                        continue;
+                    }
                     let Some(group) = self.group(rows, row) else { continue };
                     let room = met.len() < LIMIT;
                     match met.entry((group, row.sequence)) {

@@ -200,10 +200,14 @@ fn straggler_sentences(report: &RanksReport, straggler: &Straggler) -> String {
             };
         }
         Some(ExcessEvidence::Line { cause, file, line, function, total_ns }) => {
+            // A thread without Python frames has a name and no file.
+            let place = match file.is_empty() {
+                true => "in thread".to_owned(),
+                false => format!("at {}:{line}", shortened(file, NAME)),
+            };
             let _ = write!(
                 text,
-                " Its host was at {}:{line} {} ({}, {}).",
-                shortened(file, NAME),
+                " Its host was {place} {} ({}, {}).",
                 shortened(function, NAME),
                 cause.name(),
                 duration(*total_ns)
