@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_import::rank_report::RankReports;
 use gpuwhy_inject::control::address::ProcessName;
-use gpuwhy_report::hang::{HangReport, judge};
+use gpuwhy_report::hang::{HangReport, RunAnswers, judge};
 use gpuwhy_report::text_format::{printable, printable_json};
 use serde_json::json;
 
@@ -23,7 +23,7 @@ use crate::{message, terminal};
 
 /// Exit code when ranks wait.
 const WAITS: u8 = 1;
-/// Exit code when no rank responded or a file could not be read.
+/// Exit code when no rank responded or reported a collective, or a file could not be read.
 pub const FAILED: u8 = 2;
 /// Protocol command.
 const QUESTION: &str = "hang";
@@ -86,7 +86,11 @@ pub fn run(args: &HangArgs) -> Result<u8> {
         false => report.text_within(terminal::style()),
     };
     io::stdout().write_all(text.as_bytes())?;
-    Ok(if report.findings.is_empty() && report.silent.is_empty() { 0 } else { WAITS })
+    Ok(match report.findings.is_empty() && report.silent.is_empty() {
+        true if !report.runs.is_empty() && report.runs.iter().all(RunAnswers::knows_nothing) => FAILED,
+        true => 0,
+        false => WAITS,
+    })
 }
 
 /// Prints a line for each process of this host: its response, or that it does not respond.

@@ -180,7 +180,7 @@ fn two_jobs_on_a_node_are_distinguished() {
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&found["ranks"], &found["findings"][0]["run"]), (&json!(7), &json!("stuck")));
     assert_eq!(found["findings"][0]["culprits"][0]["rank"], json!(3));
-    assert_eq!(found["runs"][1], json!({"run": "stuck", "ranks": 3, "silent": [3]}));
+    assert_eq!(found["runs"][1], json!({"run": "stuck", "ranks": 3, "silent": [3], "without_collectives": []}));
 }
 
 #[test]

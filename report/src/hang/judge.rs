@@ -73,7 +73,15 @@ fn judge_run(run: &str, rank_reports: &[&RankReport], report: &mut HangReport) {
     pass_on(&mut findings);
     findings.iter_mut().for_each(|finding| finding.culprits.truncate(CULPRITS));
     report.findings.append(&mut findings);
-    report.runs.push(RunAnswers { run: run.to_owned(), ranks: ranks.len() as u32, silent: absent });
+    let is_without = |of: &&&RankReport| of.communicators.is_empty() && of.world_size != 1;
+    let without = rank_reports.iter().filter(is_without);
+    let without_collectives: BTreeSet<u32> = without.map(|rank_report| rank_report.rank).collect();
+    report.runs.push(RunAnswers {
+        run: run.to_owned(),
+        ranks: ranks.len() as u32,
+        silent: absent,
+        without_collectives: without_collectives.into_iter().collect(),
+    });
 }
 
 /// Ranks of the job without a report. If the job's size is unknown, those that must exist because there are
@@ -275,6 +283,19 @@ mod tests {
     }
 
     const ALL: &[u32] = &[0, 1, 2, 3];
+
+    #[test]
+    fn ranks_without_communicators_are_not_called_healthy() {
+        let report =
+            judge(&[RankReport { rank: 0, ..RankReport::default() }, RankReport { rank: 1, ..RankReport::default() }]);
+        assert_eq!(report.runs[0].without_collectives, [0, 1]);
+        assert!(report.runs[0].knows_nothing());
+        let text = report.text();
+        assert!(text.contains("no collective of these is known") && text.contains("gpuwhy run --nccl"), "{text}");
+        // One process has no collectives to wait in.
+        let alone = judge(&[RankReport { world_size: 1, ..RankReport::default() }]);
+        assert!(!alone.runs[0].knows_nothing() && !alone.text().contains("not known"), "{}", alone.text());
+    }
 
     #[test]
     fn the_rank_that_never_came_is_named_with_its_line() {

@@ -98,6 +98,15 @@ pub struct RunAnswers {
     pub ranks: u32,
     /// Ranks of the job that did not reply.
     pub silent: Vec<u32>,
+    /// Ranks that replied without any communicator: what they wait for is unknown.
+    pub without_collectives: Vec<u32>,
+}
+
+impl RunAnswers {
+    /// No rank reported a communicator.
+    pub fn knows_nothing(&self) -> bool {
+        self.ranks > 0 && self.without_collectives.len() == self.ranks as usize
+    }
 }
 
 /// A waiting communicator.

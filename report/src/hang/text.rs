@@ -54,6 +54,14 @@ impl HangReport {
         if self.silent.len() > SHOWN {
             let _ = writeln!(out, "... {} more that do not respond", self.silent.len() - SHOWN);
         }
+        for run in self.runs.iter().filter(|run| !run.without_collectives.is_empty()).take(SHOWN) {
+            let ranks = list(&run.without_collectives);
+            let doubt = format!(
+                "No collective of rank {ranks} was reported. Start the ranks with gpuwhy run --nccl (NCCL 2.27 or \
+                 later), or pass dumps of PyTorch's flight recorder."
+            );
+            wrapped(&mut out, "not known: ", &doubt);
+        }
         for doubt in &self.doubts {
             wrapped(&mut out, "not known: ", doubt);
         }
@@ -69,6 +77,7 @@ impl HangReport {
         };
         let waiting = self.findings.iter().filter(|finding| finding.run == of.run).count();
         let waiting = match waiting {
+            0 if of.knows_nothing() => "no collective of these is known".to_owned(),
             0 if !self.silent.is_empty() => "none of these waits in a collective".to_owned(),
             0 => "none waits in a collective".to_owned(),
             waiting => format!("communicators that wait: {waiting}"),
