@@ -183,8 +183,8 @@ def hang(suite: Suite) -> Iterator[Result]:
     if (devices := device_count(suite)) < 2:
         yield skipped("ranks.hang", f"needs two GPUs, there are {devices}")
         return
-    program = suite.python("ranks.py", "skip", "--dose", "60", "--gpuwhy", str(suite.gpuwhy))
-    run = suite.run("ranks-hang", program, Mode.VARIABLE)
+    program = suite.python("ranks.py", "skip", "--dose", "30", "--gpuwhy", str(suite.gpuwhy))
+    run = suite.run("ranks-hang", program, Mode.VARIABLE, {"NCCL_PROFILER_PLUGIN": "libprof.so"})
     lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     if not lines:
         raise Unreadable(f"hang: {run.ending()}: {run.stderr.strip()[-300:]}")
