@@ -2,7 +2,9 @@
 //! would create an object are rejected.
 //!
 //! The format is that of Python's `pickletools`, protocols 2 to 4. Lists, tuples, dictionaries, texts and
-//! numbers are read; containers that are used twice are rejected, because they could expand to any size.
+//! numbers are read. PyTorch writes each frame of the stacks once and refers to it from then on
+//! (`torch/csrc/jit/serialization/pickler.cpp`), so values are kept once, and copied into the result. Copies
+//! could expand to any size, or contain themselves: both are limited.
 
 use std::collections::HashMap;
 
@@ -12,35 +14,59 @@ use serde_json::{Map, Value};
 const DEPTH: u16 = 32;
 /// Maximum number of values in a dump: by default, the recorder keeps 2,000 operations of a hundred values.
 const VALUES: usize = 20_000_000;
-/// Bytes of text that may be copied: a fixed number, plus a number per byte of the file. Referring to an
-/// earlier text takes two bytes or more, and names of files and functions have some dozens.
+/// Values and bytes of text of the result: a fixed number, plus a number per byte of the file. Referring to an earlier
+/// value takes two bytes or more; names of files and functions have some dozens, and a frame has three values.
+const VALUES_ALWAYS: usize = 1 << 20;
 const COPIES: usize = 32 << 20;
-const COPIES_A_BYTE: usize = 64;
+const A_BYTE: usize = 64;
 
-/// A value on the stack, and its nesting depth.
-type Item = (Value, u16);
+/// Error of a result beyond these limits.
+const TOO_OFTEN: &str = "its values are repeated too often: they take more memory than such a file may";
+
+/// Index of a value.
+type Place = u32;
+
+/// A value; those in it are elsewhere.
+#[derive(Debug)]
+enum Node {
+    Plain(Value),
+    List(Vec<Place>),
+    Map(Vec<(Place, Place)>),
+}
 
 struct PickleReader<'a> {
     bytes: &'a [u8],
     at: usize,
-    stack: Vec<Item>,
+    nodes: Vec<Node>,
+    stack: Vec<Place>,
     marks: Vec<usize>,
-    memo: HashMap<u32, Value>,
+    memo: HashMap<u32, Place>,
+    /// Values and bytes of text that the result may still take.
     values: usize,
-    /// Bytes of text that may still be copied.
     copies: usize,
 }
 
 /// Reads a pickle. The error names the byte offset.
 pub(super) fn read(bytes: &[u8]) -> Result<Value, String> {
-    let copies = COPIES.saturating_add(bytes.len().saturating_mul(COPIES_A_BYTE));
-    let mut reader =
-        PickleReader { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), values: 0, copies };
+    let allowed = |always: usize| always.saturating_add(bytes.len().saturating_mul(A_BYTE));
+    let mut reader = PickleReader {
+        bytes,
+        at: 0,
+        nodes: Vec::new(),
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: HashMap::new(),
+        values: allowed(VALUES_ALWAYS).min(VALUES),
+        copies: allowed(COPIES),
+    };
     loop {
         let at = reader.at;
         match reader.step() {
             Ok(true) => {}
-            Ok(false) => return reader.stack.pop().map(|(value, _)| value).ok_or("it holds nothing".to_owned()),
+            Ok(false) => {
+                let top = reader.stack.pop().ok_or("it holds nothing")?;
+                return reader.value(top, 0);
+            }
             Err(why) => return Err(format!("byte {at}: {why}")),
         }
     }
@@ -54,34 +80,33 @@ impl PickleReader<'_> {
             0x95 => drop(self.number::<8>()?),
             b'.' => return Ok(false),
             b'(' => self.marks.push(self.stack.len()),
-            b'N' => self.push(Value::Null)?,
-            0x88 => self.push(Value::Bool(true))?,
-            0x89 => self.push(Value::Bool(false))?,
+            b'N' => self.push_plain(Value::Null)?,
+            0x88 => self.push_plain(Value::Bool(true))?,
+            0x89 => self.push_plain(Value::Bool(false))?,
             b'K' => self.small::<1>()?,
             b'M' => self.small::<2>()?,
             b'J' => {
                 let number = self.number::<4>()? as u32;
-                self.push(Value::from(number.cast_signed()))?;
+                self.push_plain(Value::from(number.cast_signed()))?;
             }
             0x8a => self.long()?,
             b'G' => {
                 let bits = self.number::<8>()?.swap_bytes();
-                self.push(Value::from(f64::from_bits(bits)))?;
+                self.push_plain(Value::from(f64::from_bits(bits)))?;
             }
             b'X' | b'T' => self.text::<4>()?,
             0x8c | b'U' => self.text::<1>()?,
             0x8d => self.text::<8>()?,
-            b']' => self.push(Value::Array(Vec::new()))?,
-            b')' => self.push(Value::Array(Vec::new()))?,
-            b'}' => self.push(Value::Object(Map::new()))?,
+            b']' | b')' => self.push(Node::List(Vec::new()))?,
+            b'}' => self.push(Node::Map(Vec::new()))?,
             b't' | b'l' => {
                 let items = self.since_mark()?;
-                self.container(items)?;
+                self.push(Node::List(items))?;
             }
             number @ (0x85..=0x87) => {
                 let first = self.stack.len().checked_sub(usize::from(number - 0x84)).ok_or("too few values")?;
                 let items = self.stack.split_off(first);
-                self.container(items)?;
+                self.push(Node::List(items))?;
             }
             b'a' => {
                 let item = self.pop()?;
@@ -125,18 +150,22 @@ impl PickleReader<'_> {
         Ok(&self.bytes[begin..begin + count])
     }
 
-    fn push(&mut self, value: Value) -> Result<(), String> {
-        self.values += 1;
-        if self.values > VALUES {
+    fn push_plain(&mut self, value: Value) -> Result<(), String> {
+        self.push(Node::Plain(value))
+    }
+
+    fn push(&mut self, node: Node) -> Result<(), String> {
+        if self.nodes.len() == VALUES {
             return Err(format!("more than {VALUES} values"));
         }
-        self.stack.push((value, 0));
+        self.stack.push(self.nodes.len() as Place);
+        self.nodes.push(node);
         Ok(())
     }
 
     fn small<const N: usize>(&mut self) -> Result<(), String> {
         let number = self.number::<N>()?;
-        self.push(Value::from(number))
+        self.push_plain(Value::from(number))
     }
 
     fn long(&mut self) -> Result<(), String> {
@@ -150,56 +179,40 @@ impl PickleReader<'_> {
         for &byte in bytes.iter().rev() {
             number = number << 8 | u64::from(byte);
         }
-        self.push(Value::from(number.cast_signed()))
+        self.push_plain(Value::from(number.cast_signed()))
     }
 
     fn text<const N: usize>(&mut self) -> Result<(), String> {
         let count = usize::try_from(self.number::<N>()?).map_err(|_| "a text is too long")?;
         let text = String::from_utf8_lossy(self.take(count)?).into_owned();
-        self.push(Value::String(text))
+        self.push_plain(Value::String(text))
     }
 
-    fn pop(&mut self) -> Result<Item, String> {
+    fn pop(&mut self) -> Result<Place, String> {
         let base = self.marks.last().copied().unwrap_or(0);
-        if self.stack.len() <= base {
-            Err("too few values".to_owned())
-        } else {
-            Ok(self.stack.pop().unwrap_or_default())
-        }
+        let is_there = self.stack.len() > base;
+        self.stack.pop().filter(|_| is_there).ok_or_else(|| "too few values".to_owned())
     }
 
-    fn since_mark(&mut self) -> Result<Vec<Item>, String> {
+    fn since_mark(&mut self) -> Result<Vec<Place>, String> {
         let mark = self.marks.pop().filter(|&mark| mark <= self.stack.len()).ok_or("no mark")?;
         Ok(self.stack.split_off(mark))
     }
 
-    fn container(&mut self, items: Vec<Item>) -> Result<(), String> {
-        self.push(Value::Array(Vec::new()))?;
-        self.append(items)
+    fn top(&mut self) -> Option<&mut Node> {
+        self.stack.last().and_then(|&place| self.nodes.get_mut(place as usize))
     }
 
-    fn append(&mut self, items: Vec<Item>) -> Result<(), String> {
-        let Some((Value::Array(list), depth)) = self.stack.last_mut() else { return Err("no list".to_owned()) };
-        for (value, inner) in items {
-            *depth = (*depth).max(inner + 1);
-            list.push(value);
-        }
-        if *depth > DEPTH { Err("nested too deep".to_owned()) } else { Ok(()) }
+    fn append(&mut self, items: Vec<Place>) -> Result<(), String> {
+        let Some(Node::List(list)) = self.top() else { return Err("no list".to_owned()) };
+        list.extend(items);
+        Ok(())
     }
 
-    fn set(&mut self, items: Vec<Item>) -> Result<(), String> {
-        let Some((Value::Object(map), depth)) = self.stack.last_mut() else { return Err("no dictionary".to_owned()) };
-        let mut items = items.into_iter();
-        while let (Some((key, _)), Some((value, inner))) = (items.next(), items.next()) {
-            *depth = (*depth).max(inner + 1);
-            let key = match key {
-                Value::String(text) => text,
-                Value::Number(number) => number.to_string(),
-                _ => return Err("a key is neither text nor number".to_owned()),
-            };
-            map.insert(key, value);
-        }
-        if *depth > DEPTH { Err("nested too deep".to_owned()) } else { Ok(()) }
+    fn set(&mut self, items: Vec<Place>) -> Result<(), String> {
+        let Some(Node::Map(map)) = self.top() else { return Err("no dictionary".to_owned()) };
+        map.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])));
+        Ok(())
     }
 
     fn put<const N: usize>(&mut self) -> Result<(), String> {
@@ -207,36 +220,49 @@ impl PickleReader<'_> {
         self.remember(number as u32)
     }
 
-    /// Stores the top of the stack under a number; for a container, only its existence.
+    /// Stores the top of the stack under a number.
     fn remember(&mut self, number: u32) -> Result<(), String> {
-        let top = self.stack.last().map(|(value, _)| value);
-        let kept = match top {
-            Some(Value::Array(_) | Value::Object(_)) | None => Value::Array(Vec::new()),
-            Some(plain) => plain.clone(),
-        };
-        self.copied(&kept)?;
-        self.memo.insert(number, kept);
+        let top = self.stack.last().ok_or("too few values")?;
+        self.memo.insert(number, *top);
         Ok(())
     }
 
     fn get<const N: usize>(&mut self) -> Result<(), String> {
         let number = self.number::<N>()? as u32;
-        match self.memo.get(&number) {
-            None => Err(format!("value {number} is not there")),
-            Some(Value::Array(_)) => Err("a container is used twice, which is refused".to_owned()),
-            Some(value) => {
-                let value = value.clone();
-                self.copied(&value)?;
-                self.push(value)
-            }
-        }
+        let known = self.memo.get(&number).ok_or_else(|| format!("value {number} is not there"))?;
+        self.stack.push(*known);
+        Ok(())
     }
 
-    /// Counts a copy: one text that many operations refer to could expand to the square of the file size.
-    fn copied(&mut self, value: &Value) -> Result<(), String> {
-        let left = self.copies.checked_sub(value.as_str().map_or(0, str::len));
-        self.copies = left.ok_or("its texts are repeated too often: they take more memory than such a file may")?;
-        Ok(())
+    /// The value at `place`, with all in it.
+    fn value(&mut self, place: Place, depth: u16) -> Result<Value, String> {
+        if depth > DEPTH {
+            return Err("nested too deep".to_owned());
+        }
+        self.values = self.values.checked_sub(1).ok_or(TOO_OFTEN)?;
+        match self.nodes.get(place as usize).ok_or("a value is not there")? {
+            Node::Plain(value) => {
+                self.copies = self.copies.checked_sub(value.as_str().map_or(0, str::len)).ok_or(TOO_OFTEN)?;
+                Ok(value.clone())
+            }
+            Node::List(items) => {
+                let items = items.clone();
+                items.into_iter().map(|item| self.value(item, depth + 1)).collect()
+            }
+            Node::Map(entries) => {
+                let entries = entries.clone();
+                let mut map = Map::new();
+                for (key, value) in entries {
+                    let key = match self.value(key, depth + 1)? {
+                        Value::String(text) => text,
+                        Value::Number(number) => number.to_string(),
+                        _ => return Err("a key is neither text nor number".to_owned()),
+                    };
+                    map.insert(key, self.value(value, depth + 1)?);
+                }
+                Ok(Value::Object(map))
+            }
+        }
     }
 }
 
@@ -257,6 +283,25 @@ mod tests {
     }
 
     #[test]
+    fn a_container_may_be_used_again_but_not_without_bound() {
+        // Two entries that share a frame, as PyTorch's pickler writes them: a value is stored once it is whole.
+        let frame = b"}(X\x04\x00\x00\x00nameq\x00X\x01\x00\x00\x00fq\x01X\x04\x00\x00\x00lineq\x02K\x07uq\x03";
+        let shared = [&b"\x80\x02]("[..], b"](", frame, b"h\x03e](h\x03ee."].concat();
+        assert_eq!(
+            read(&shared),
+            Ok(json!([[{"name": "f", "line": 7}, {"name": "f", "line": 7}], [{"name": "f", "line": 7}]]))
+        );
+        // Python stores a container before it fills it.
+        assert_eq!(read(b"\x80\x02]q\x00(]q\x01K\x05ah\x01e."), Ok(json!([[5], [5]])));
+        assert!(read(b"\x80\x02]q\x00h\x00a.").unwrap_err().contains("nested too deep"), "a list in itself");
+        // Each list holds the one before twice.
+        let mut doubled = b"\x80\x02]q\x00".to_vec();
+        (0..30_u8).for_each(|level| doubled.extend([b']', b'(', b'h', level, b'h', level, b'e', b'q', level + 1]));
+        doubled.push(b'.');
+        assert!(read(&doubled).unwrap_err().contains("repeated too often"));
+    }
+
+    #[test]
     fn objects_and_damage_are_refused_with_their_place() {
         for end in 0..PLAIN.len() {
             assert!(read(&PLAIN[..end]).is_err(), "{end}");
@@ -265,12 +310,9 @@ mod tests {
         assert!(evil.contains("byte 2: it makes objects"), "{evil}");
         let deep = [&b"\x80\x02"[..], &vec![b']'; 100_000], &vec![b'a'; 99_999], b"."].concat();
         assert!(read(&deep).unwrap_err().contains("nested too deep"));
-        assert!(read(b"\x80\x02]q\x00h\x00.").unwrap_err().contains("used twice"));
-        let text = [&b"\x80\x04X\x00\x00\x01\x00"[..], &[b'x'; 1 << 16]].concat();
-        for again in [&b"\x94"[..], b"\x94h\x00"] {
-            let often = [&text[..], &again.repeat(1 << 14), b"."].concat();
-            assert!(read(&often).unwrap_err().contains("repeated too often"));
-        }
+        let text = [&b"\x80\x04](X\x00\x00\x01\x00"[..], &[b'x'; 1 << 16], b"\x94"].concat();
+        let often = [&text[..], &b"h\x00".repeat(1 << 14), b"e."].concat();
+        assert!(read(&often).unwrap_err().contains("repeated too often"));
         assert!(read(b"\x80\x02X\xff\xff\xff\xff.").unwrap_err().contains("ends in between"));
         for noise in 0..2_000_u32 {
             let bytes: Vec<u8> =
