@@ -7,6 +7,7 @@ use std::{fmt, io};
 
 use gpuwhy_trace::format::TraceError;
 
+use crate::format::advice_by_name;
 use crate::kineto::KinetoError;
 
 /// The reason why a file yielded no trace or no report: the file, and what is wrong with it.
@@ -32,6 +33,14 @@ impl OpenError {
 
     pub(crate) fn trace(path: &Path, error: TraceError) -> Self {
         Self { path: path.to_owned(), cause: Cause::Trace(error) }
+    }
+
+    /// As [`trace`](Self::trace), for a file that may be of another format, which its name shows.
+    pub(crate) fn of_trace(path: &Path, error: TraceError) -> Self {
+        match advice_by_name(path) {
+            Some(advice) if matches!(error, TraceError::NotATrace { .. }) => Self::refused(path, advice),
+            _ => Self::trace(path, error),
+        }
     }
 
     pub(crate) fn kineto(path: &Path, error: KinetoError) -> Self {

@@ -114,6 +114,9 @@ fn whole(input: Input, request: Request, progress: &mut Progress<'_>) -> Result<
     let interrupted = Rc::default();
     let mut bytes = input.unpacked(progress, &interrupted)?;
     let format = Format::of(bytes.fill_buf().map_err(|error| input.failed(error, &interrupted))?);
+    if let Format::NotRead(advice) = format {
+        return Err(OpenError::refused(input.path(), advice));
+    }
     if format == Format::Sqlite {
         let database = translate::database(&input, bytes, &interrupted)?;
         let trace = translate::nsys(&input, database, request.pid, progress)?;
@@ -130,7 +133,7 @@ fn whole(input: Input, request: Request, progress: &mut Progress<'_>) -> Result<
             .map_err(|error| OpenError::kineto(input.path(), error))
     } else {
         let report = TraceReader::new(bytes).and_then(|reader| report_from(reader, request.capture));
-        report.map_err(|error| OpenError::trace(input.path(), error))
+        report.map_err(|error| OpenError::of_trace(input.path(), error))
     };
     // Reading that ends early is not an error, so an interrupted report is discarded here.
     if interrupted.get() { Err(OpenError::interrupted(input.path())) } else { report }

@@ -127,6 +127,9 @@ impl TraceFile {
         let interrupted = Rc::default();
         let mut bytes = input.unpacked(progress, &interrupted)?;
         let format = Format::of(bytes.fill_buf().map_err(|error| input.failed(error, &interrupted))?);
+        if let Format::NotRead(advice) = format {
+            return Err(OpenError::refused(input.path(), advice));
+        }
         if format == Format::Sqlite {
             let database = translate::database(&input, bytes, &interrupted)?;
             let trace = translate::nsys(&input, database, pid, progress)?;
@@ -330,7 +333,7 @@ impl TraceFile {
         let contents = self.contents()?;
         let source = Counted::new(FromStart::new(&contents, self.bytes), Rc::clone(position));
         let bytes = unpacked(source, Rc::clone(position)).map_err(|error| OpenError::io(&self.path, error))?;
-        TraceReader::new(bytes).map_err(|error| OpenError::trace(&self.path, error))
+        TraceReader::new(bytes).map_err(|error| OpenError::of_trace(&self.path, error))
     }
 }
 
