@@ -1,11 +1,17 @@
 //! The folder of the server: paths are relative to it, and no file outside of it is read.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::inputs;
+
+/// Endings of source files, in lower case.
+const SOURCES: [&str; 31] = [
+    "c", "cc", "chpl", "cpp", "cu", "cuf", "cuh", "cxx", "f", "f03", "f90", "f95", "for", "ftn", "go", "h", "hh",
+    "hpp", "hxx", "inc", "inl", "ipp", "jl", "lua", "mojo", "py", "pyi", "pyx", "r", "rs", "tpp",
+];
 
 /// The folder, without symbolic links in its path.
 #[derive(Debug)]
@@ -19,6 +25,11 @@ impl Folder {
             bail!("{}: this is a file; name the folder with the traces", path.display());
         }
         Ok(Self(root))
+    }
+
+    /// Its path, without symbolic links.
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 
     /// The file or folder `name`, without symbolic links. Fails when there is none, it is outside of this folder, or it
@@ -49,11 +60,19 @@ impl Folder {
     }
 
     /// The source file that a report of some machine calls `name`: that path, or its longest end that exists here.
-    /// `None` if there is none in this folder.
+    /// `None` if there is none in this folder, and for other files, such as `.env`: a trace can name any.
     pub fn source(&self, name: &str) -> Option<PathBuf> {
         let parts: Vec<_> = Path::new(name).components().collect();
         let ends = (0..parts.len()).map(|from| parts[from..].iter().collect::<PathBuf>());
-        ends.filter_map(|end| self.resolved(end.to_str()?).ok()).find(|path| path.is_file())
+        ends.filter_map(|end| self.resolved(end.to_str()?).ok()).find(|path| path.is_file() && self.is_source(path))
+    }
+
+    /// True for a file in this folder with the ending of a source file, if no part of its path is hidden.
+    fn is_source(&self, path: &Path) -> bool {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        let parts = path.strip_prefix(&self.0).into_iter().flat_map(|path| path.components());
+        let is_hidden = |part: Component<'_>| part.as_os_str().as_encoded_bytes().starts_with(b".");
+        SOURCES.contains(&ending.to_ascii_lowercase().as_str()) && !parts.into_iter().any(is_hidden)
     }
 }
 
@@ -95,6 +114,16 @@ mod tests {
         assert_eq!(folder.source("/workspace/app/src/train.py"), Some(folder.0.join("src/train.py")));
         assert_eq!(folder.source("/workspace/other.py"), None);
         assert_eq!(folder.source("../secret"), None);
+        // Files that a trace of somebody else may name.
+        fs::create_dir(root.join(".git")).unwrap();
+        for name in [".env", ".git/config", ".git/hook.py", ".hidden.py", "src/password.txt", "src/key", "Kernel.CU"] {
+            fs::write(root.join(name), "").unwrap();
+        }
+        symlink(root.join(".env"), root.join("src/env.py")).unwrap();
+        for name in [".env", ".git/config", ".git/hook.py", ".hidden.py", "src/password.txt", "src/key", "src/env.py"] {
+            assert_eq!(folder.source(name), None, "{name}");
+        }
+        assert_eq!(folder.source("/build/Kernel.CU"), Some(folder.0.join("Kernel.CU")));
         assert!(format!("{:#}", Folder::open(&root.join("src/train.py")).unwrap_err()).contains("this is a file"));
     }
 }

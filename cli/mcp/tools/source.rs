@@ -39,7 +39,11 @@ pub fn source(context: &mut Context, arguments: &Arguments) -> Result<Answer> {
         bail!("{wished}:{line}: the report of {of} does not name this line; it names: {}", listed.join(", "));
     };
     let path = context.folder.source(file).with_context(|| {
-        format!("{file}: not in {}, the folder of this server; it may be on another machine", context.folder)
+        format!(
+            "{file}: no source file in {}, the folder of this server; it may be on another machine, and hidden files and \
+             those without the ending of a source file are not shown",
+            context.folder
+        )
     })?;
     let metadata = fs::metadata(&path).with_context(|| file.clone())?;
     if metadata.len() > MOST_BYTES {
