@@ -6,6 +6,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -136,6 +138,79 @@ fn a_cancelled_call_gets_no_answer_and_others_do_not_wait_for_it() {
     assert_eq!(talk.answer()["id"], 3);
     drop(talk.server.stdin.take());
     assert!(talk.server.wait().unwrap().success());
+}
+
+/// Computes for minutes within one step of SQLite.
+const ENDLESS_STEP: &str = "SELECT instr(hex(zeroblob(8000000)), hex(zeroblob(4000000)) || '1') AS x";
+
+fn ask_endless(talk: &mut Talk) {
+    talk.say(&call(1, "query", &json!({"sql": ENDLESS_STEP, "traces": ["sleeper.gpuwhy"]})));
+}
+
+/// The child of `process`, once it has one.
+fn child_of(process: u32) -> u32 {
+    loop {
+        let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let mut all = all.filter(|id| parent(*id) == Some(process));
+        if let Some(child) = all.next() {
+            return child;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The parent of a process that runs.
+fn parent(process: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let mut words = status.rsplit(')').next()?.split_whitespace();
+    let is_running = words.next() != Some("Z");
+    words.next()?.parse().ok().filter(|_| is_running)
+}
+
+#[test]
+fn a_query_is_stopped_within_a_function() {
+    let mut talk = Talk::begin();
+    ask_endless(&mut talk);
+    let worker = child_of(talk.server.id());
+    talk.say("{\"jsonrpc\": \"2.0\", \"method\": \"notifications/cancelled\", \"params\": {\"requestId\": 1}}\n");
+    talk.say(&call(2, "explain", &json!({"word": "launch"})));
+    assert_eq!(talk.answer()["id"], 2);
+    assert_eq!(parent(worker), None);
+    drop(talk.server.stdin.take());
+    assert!(talk.server.wait().unwrap().success());
+}
+
+#[test]
+fn a_query_ends_with_its_client_and_with_the_server() {
+    let mut talk = Talk::begin();
+    ask_endless(&mut talk);
+    let worker = child_of(talk.server.id());
+    let Talk { mut server, answers } = talk;
+    let stdin = server.stdin.take();
+    drop(answers);
+    assert_eq!(server.wait().unwrap().code(), Some(0), "although its input is open");
+    assert_eq!(parent(worker), None);
+    drop(stdin);
+    let mut talk = Talk::begin();
+    ask_endless(&mut talk);
+    let worker = child_of(talk.server.id());
+    talk.server.kill().unwrap();
+    talk.server.wait().unwrap();
+    while parent(worker).is_some() {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_query_that_needs_too_much_memory_fails_alone() {
+    let large = "SELECT length(hex(zeroblob(450000000))) AS n";
+    let small = "SELECT length(hex(zeroblob(45000000))) AS n";
+    let asked = |id, sql| call(id, "query", &json!({"sql": sql, "traces": ["sleeper.gpuwhy"]}));
+    let (output, answers) = told(Path::new(TRACES), &(asked(1, large) + &asked(2, small)));
+    assert!(output.status.success(), "{output:?}");
+    let refused = &answers[0]["result"];
+    assert!(refused["isError"] == true && refused.to_string().contains("memory"), "{refused}");
+    assert_eq!(answers[1]["result"]["structuredContent"]["rows"], json!([{"n": 90_000_000}]));
 }
 
 #[test]

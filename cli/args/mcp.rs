@@ -27,4 +27,7 @@ pub struct McpArgs {
     /// Let tools start and stop captures in running programs
     #[arg(long)]
     pub allow_control: bool,
+    /// Answer one call of another server and end with it
+    #[arg(long, hide = true)]
+    pub worker: bool,
 }

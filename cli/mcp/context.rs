@@ -1,15 +1,16 @@
 //! What tools share: the folder, the reports that were made, and the call in progress.
 
-use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
+use std::{fs, io};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use gpuwhy::Report;
 use gpuwhy_import::{Input, Request};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 
 use super::folder::Folder;
@@ -26,6 +27,8 @@ pub struct Context {
     pub folder: Folder,
     /// True if tools may start and stop captures.
     pub allow_control: bool,
+    /// True in a process for one call.
+    pub is_worker: bool,
     pub call: Call,
     /// Reports with the files that they were made from, the last used one at the end.
     reports: Vec<(Version, Report)>,
@@ -52,9 +55,9 @@ impl Call {
         Self { cancelled: Arc::clone(cancelled), deadline: Instant::now() + LONGEST_CALL }
     }
 
-    /// `Break` once the client has cancelled the call, or it has taken too long.
+    /// `Break` once the client has cancelled the call or is gone, or it has taken too long.
     pub fn state(&self) -> ControlFlow<()> {
-        let is_over = self.cancelled.load(Ordering::Relaxed) || Instant::now() >= self.deadline;
+        let is_over = self.cancelled.load(Ordering::Relaxed) || Instant::now() >= self.deadline || is_unread();
         if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
@@ -64,9 +67,17 @@ impl Call {
     }
 }
 
+/// True if nobody reads stdout any more.
+fn is_unread() -> bool {
+    let stdout = io::stdout();
+    let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
+    let polled = poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    polled.is_ok() && asked[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+}
+
 impl Context {
     pub fn new(folder: Folder, allow_control: bool) -> Self {
-        Self { folder, allow_control, call: Call::begun(&Arc::default()), reports: Vec::new() }
+        Self { folder, allow_control, is_worker: false, call: Call::begun(&Arc::default()), reports: Vec::new() }
     }
 
     /// The report of a trace, with the gains that `gpuwhy try` has measured since. Fails when `name` is outside of the

@@ -2,7 +2,7 @@
 //!
 //! Reading order: `protocol` (messages), `server` (threads, cancellation), `tools` (what a client may call),
 //! `arguments` and `answer` (what goes in and out of a tool, bounded), `context` (what tools share), `folder` (which
-//! files they may read). The tools use the code of the other subcommands.
+//! files they may read), `worker` (a process for one call). The tools use the code of the other subcommands.
 //!
 //! The official SDK, `rmcp` 3.11, is not used: a server of two tools with it is 3.2 MB larger than one with
 //! `serde_json`, and has 37 crates more than the command, among them an event loop and sockets (tokio, socket2), which
@@ -15,6 +15,7 @@ mod folder;
 mod protocol;
 mod server;
 mod tools;
+mod worker;
 
 use std::io::{self, IsTerminal as _};
 
@@ -36,6 +37,13 @@ pub fn run(args: &McpArgs) -> Result<u8> {
     }
     // Texts that the terminal's subcommands color are for a program here.
     console::set_colors_enabled(false);
-    server::serve(io::stdin(), io::stdout(), Context::new(folder, args.allow_control))?;
+    let mut context = Context::new(folder, args.allow_control);
+    if args.worker {
+        worker::limit_memory()?;
+        context.is_worker = true;
+        server::serve(worker::UntilServerEnds(io::stdin()), io::stdout(), context)?;
+    } else {
+        server::serve(io::stdin(), io::stdout(), context)?;
+    }
     Ok(0)
 }

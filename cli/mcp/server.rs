@@ -1,19 +1,20 @@
 //! The connection: one thread reads and answers what needs no trace, the calling thread runs tools, one after another.
 //!
 //! So a `ping` and a cancellation arrive while a large trace is read. Calls that came before the end of the input are
-//! still answered; when the output is closed, the server ends with the next answer.
+//! still answered, for a minute; when the output is closed, the call in progress stops and the server ends.
 
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use gpuwhy_report::text_format::printable_json;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::context::Context;
+use super::context::{Call, Context};
 use super::protocol::{Incoming, Request};
 use super::tools;
 
@@ -21,6 +22,10 @@ use super::tools;
 const LONGEST_LINE: u64 = 1 << 20;
 /// Calls that wait for the one in progress; a client that sends more has to wait.
 const WAITING_CALLS: usize = 64;
+/// Time for the calls that are not answered at the end of the input.
+const AFTER_INPUT: Duration = Duration::from_secs(60);
+/// Time between two looks whether they are answered.
+const POLL: Duration = Duration::from_millis(5);
 
 /// A call of a tool, with the flag that cancels it.
 type ToolCall = (Request, Arc<AtomicBool>);
@@ -38,10 +43,15 @@ where
         thread::spawn(move || read(input, &output, &tools, &sender))
     };
     for (request, cancelled) in calls {
+        if cancelled.load(Ordering::Relaxed) {
+            continue;
+        }
         let answer = tools::called(&mut context, &request, &cancelled);
         if !cancelled.load(Ordering::Relaxed) {
             send(&output, &answer)?;
         }
+        // It is no longer open.
+        context.call = Call::begun(&Arc::default());
     }
     reader.join().unwrap_or_else(|_| Err(io::Error::other("the thread that reads stdin panicked")))
 }
@@ -55,6 +65,11 @@ fn read(input: impl Read, output: &Mutex<impl Write>, tools: &Value, calls: &Syn
         line.clear();
         let bytes = (&mut input).take(LONGEST_LINE).read_until(b'\n', &mut line)?;
         if bytes == 0 {
+            let end = Instant::now() + AFTER_INPUT;
+            while open.iter().any(is_unanswered) && Instant::now() < end {
+                thread::sleep(POLL);
+            }
+            open.iter().for_each(|(_, flag)| flag.store(true, Ordering::Relaxed));
             return Ok(());
         }
         if bytes as u64 == LONGEST_LINE && !line.ends_with(b"\n") {
@@ -68,8 +83,7 @@ fn read(input: impl Read, output: &Mutex<impl Write>, tools: &Value, calls: &Syn
             Incoming::Request(request) => match request.answered(tools, tools::INSTRUCTIONS) {
                 Some(answer) => send(output, &answer)?,
                 None => {
-                    // Only the other side of an unanswered call holds the flag too.
-                    open.retain(|(_, flag)| Arc::strong_count(flag) > 1);
+                    open.retain(is_unanswered);
                     let cancelled = Arc::new(AtomicBool::new(false));
                     open.push((request.id.clone(), Arc::clone(&cancelled)));
                     if calls.send((request, cancelled)).is_err() {
@@ -84,6 +98,11 @@ fn read(input: impl Read, output: &Mutex<impl Write>, tools: &Value, calls: &Syn
             Incoming::Invalid(answer) => send(output, &answer)?,
         }
     }
+}
+
+/// Only the other side of an unanswered call holds the flag too.
+fn is_unanswered((_, flag): &(Value, Arc<AtomicBool>)) -> bool {
+    Arc::strong_count(flag) > 1
 }
 
 /// Writes a message as one line, in which no name from a trace can control a terminal.

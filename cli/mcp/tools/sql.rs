@@ -2,21 +2,19 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use gpuwhy_export::TraceFile;
 use gpuwhy_export::query::{Query, described};
 use gpuwhy_export::stats::{StatsOptions, TableFormat};
 use gpuwhy_export::tables::labels;
+use gpuwhy_import::unwatched;
 use serde_json::Value;
 
 use crate::mcp::answer::{Answer, Page, Total};
 use crate::mcp::arguments::Arguments;
 use crate::mcp::context::Context;
 
-/// Longest time of a query, with reading the traces.
-const LONGEST: Duration = Duration::from_secs(60);
 /// Most bytes of the result, before rows and texts are cut.
 const MOST_BYTES: usize = 8 << 20;
 /// Most traces of a query.
@@ -24,25 +22,19 @@ const MOST_TRACES: usize = 64;
 
 pub fn query(context: &mut Context, arguments: &Arguments) -> Result<Answer> {
     let Some(sql) = arguments.text("sql") else { return tables(arguments) };
-    context.call.within(LONGEST);
-    let call = context.call.clone();
     // Errors are about the query as it was written.
     Query::new(sql)?;
     let page = Page { offset: arguments.count("offset", 0), limit: arguments.count("limit", 50) };
     let inner = sql.trim_end().trim_end_matches(';');
     // One more row shows that there are more.
     let limited = format!("SELECT * FROM ({inner}\n) LIMIT {} OFFSET {}", page.limit + 1, page.offset);
-    let over = call.clone();
-    let limited = Query::new(&limited)?.until(move || over.state().is_break());
+    let limited = Query::new(&limited)?;
     let Opened { paths, files, left_out } = opened(context, arguments)?;
     let labels = labels(&files, None);
     let traces: Vec<_> = files.into_iter().zip(labels).collect();
     let options = StatsOptions { format: TableFormat::Json, ..StatsOptions::default() };
     let mut output = Bounded(Vec::new());
-    let answered = limited.answer(&traces, &options, &mut output, &mut |_, _| call.state()).map_err(|error| {
-        if call.state().is_break() {
-            return anyhow!("query: stopped after {} s, or cancelled: ask fewer traces, or less", LONGEST.as_secs());
-        }
+    let answered = limited.answer(&traces, &options, &mut output, &mut unwatched).map_err(|error| {
         if output.is_full() {
             return anyhow!("query: the result is larger than {MOST_BYTES} bytes: select fewer columns or rows");
         }
@@ -91,12 +83,12 @@ fn opened(context: &Context, arguments: &Arguments) -> Result<Opened> {
     }
     let (mut paths, mut files) = (Vec::new(), Vec::new());
     for (path, is_named) in found {
-        match TraceFile::open_process(&path, None, &mut |_, _| context.call.state()) {
+        match TraceFile::open(&path) {
             Ok(file) => {
                 paths.push(path);
                 files.push(file);
             }
-            Err(error) if is_named || error.is_interrupted() => return Err(error.into()),
+            Err(error) if is_named => return Err(error.into()),
             Err(error) => left_out.push(format!("left out: {error}")),
         }
     }

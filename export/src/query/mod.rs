@@ -12,11 +12,8 @@ mod functions;
 mod load;
 mod plan;
 
-use std::fmt;
 use std::io::Write;
-use std::sync::Arc;
 
-use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
@@ -32,28 +29,12 @@ pub(crate) use connection::failed;
 pub(crate) use load::Database;
 pub(crate) use plan::Used;
 
-/// SQLite's steps between two questions whether to stop.
-const STEPS: i32 = 10_000;
-/// Longest text of a query that can be stopped, bytes.
-const LONGEST_TEXT: i32 = 16 << 20;
-
-/// Whether to stop a query.
-#[derive(Clone)]
-struct Stop(Arc<dyn Fn() -> bool + Send + Sync>);
-
-impl fmt::Debug for Stop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Stop")
-    }
-}
-
 /// A query that was checked.
 #[derive(Debug)]
 pub struct Query {
     sql: String,
     used: Used,
     columns: Vec<String>,
-    stop: Option<Stop>,
 }
 
 /// Information about a query result.
@@ -74,14 +55,7 @@ impl Query {
     /// If it is not valid SQL, uses tables or columns that do not exist, or does anything but read.
     pub fn new(sql: &str) -> Result<Self, ExportError> {
         let (used, columns) = plan::used(sql)?;
-        Ok(Self { sql: sql.to_owned(), used, columns, stop: None })
-    }
-
-    /// Bounds what a query of somebody else may take: SQLite fails with `interrupted` once `is_over`, and for a text
-    /// over 16 MiB. Reading the traces is bounded by the progress function.
-    #[must_use]
-    pub fn until(self, is_over: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self { stop: Some(Stop(Arc::new(is_over))), ..self }
+        Ok(Self { sql: sql.to_owned(), used, columns })
     }
 
     /// Tables that the query reads.
@@ -160,10 +134,6 @@ impl Query {
         options: &StatsOptions,
         output: &mut dyn Write,
     ) -> Result<Answered, ExportError> {
-        if let Some(Stop(is_over)) = self.stop.clone() {
-            connection.progress_handler(STEPS, Some(move || is_over()));
-            connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST_TEXT).map_err(|error| failed(&error))?;
-        }
         let mut statement = connection.prepare(&self.sql).map_err(|error| failed(&error))?;
         let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
         let columns = names.into_iter().map(|name| StatsColumn { name, is_text: false }).collect();
