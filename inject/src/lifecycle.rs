@@ -34,9 +34,22 @@ use crate::{history, log};
 pub fn start_from_env() -> Result<(), StartError> {
     let (settings, errors) = Settings::from_env();
     log::begin(settings.log);
+    refuse_privileges()?;
     warn_of(&errors);
     // The driver calls this within `cuInit`: there is no context yet, and the driver must not be called.
     start(&settings, false)
+}
+
+/// The environment, which names libraries to load and files to write, is that of a user with fewer rights.
+fn refuse_privileges() -> Result<(), StartError> {
+    match process::is_privileged() {
+        true => Err(StartError::Refused(
+            "it runs with more rights than its caller (setuid, setgid or file capabilities), so the caller's variables are \
+             not used"
+                .to_owned(),
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Reports errors in the settings, unless `gpuwhy run` has reported them.
@@ -60,6 +73,7 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     if how == Start::Injected {
         return start_from_env();
     }
+    refuse_privileges()?;
     let (settings, errors) = Settings::from_env();
     warn_of(&errors);
     let capture = Request { range: CaptureRange::Nothing, ..Request::default() };

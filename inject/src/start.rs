@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use cupti_sys::{Cupti, Kind, RecordSizes, Search};
 use gpuwhy_trace::cost::Mode;
+use gpuwhy_trace::process_info::ProcessInfo;
 
 use crate::capture::controller::CaptureController;
 use crate::collect::collector::Collector;
@@ -85,10 +86,8 @@ pub fn start(settings: &Settings, late: bool, over: fn()) -> Result<(), StartErr
     notes.iter().for_each(|note| tracing::info!("{note}"));
 
     let session = process_info::describe(cupti, clock::now(cupti), settings.run.as_deref(), notes);
-    let collector =
-        Collector::new(cupti, settings, session, Arc::clone(&shared), Arc::clone(&controller), kernels.clone());
     let work = ThreadWork { cupti, shared, controller, kernels: kernels.zip(chosen), sampler };
-    work.begin(threads, settings, (collector, received, outcomes), (ordered, over));
+    work.begin(threads, settings, (session, received, outcomes), (ordered, over));
     Ok(())
 }
 
@@ -240,11 +239,17 @@ impl ThreadWork {
         self,
         threads: Threads,
         settings: &Settings,
-        (collector, messages, outcomes): (Collector, Receiver<Message>, Sender<RunOutcome>),
+        (session, messages, outcomes): (ProcessInfo, Receiver<Message>, Sender<RunOutcome>),
         (commands, over): (Receiver<FlusherCommand>, fn()),
     ) {
         let Self { cupti, shared, controller, kernels, sampler } = self;
-        assign(threads.collect, &shared, move |_| collector.run(&messages, &outcomes));
+        // Created on its thread: the program's may have a small stack.
+        let collector = {
+            let (shared, controller, settings) = (Arc::clone(&shared), Arc::clone(&controller), settings.clone());
+            let kernels = kernels.as_ref().map(|(kernels, _)| Arc::clone(kernels));
+            move || Collector::new(cupti, &settings, session, shared, controller, kernels)
+        };
+        assign(threads.collect, &shared, move |_| collector().run(&messages, &outcomes));
         if let Some((sampler, worker)) = sampler.zip(threads.sample) {
             let controller = Arc::clone(&controller);
             assign(worker, &shared, move |shared| sampler.run(cupti, shared, &controller));

@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -290,6 +292,37 @@ static void little_memory(void) {
     play(END);
 }
 
+// Initializes the library on a thread with its own stack, and writes to the file `stack` how many bytes that took.
+static int (*initialize)(void);
+static void *initializes(void *unused) {
+    (void)unused;
+    must(initialize() == 1, "libprof.so is initialized");
+    return NULL;
+}
+static void small_stack(void) {
+    enum { STACK = 1 << 20 };
+    profiler = dlopen(getenv("CUDA_INJECTION64_PATH"), RTLD_LAZY);
+    must(profiler != NULL, "libprof.so is loaded");
+    initialize = (int (*)(void))dlsym(profiler, "InitializeInjection");
+    unsigned char *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    must(stack != MAP_FAILED, "there is a stack");
+    memset(stack, 0xab, STACK);
+    pthread_attr_t with;
+    must(pthread_attr_init(&with) == 0 && pthread_attr_setstack(&with, stack, STACK) == 0, "the stack is taken");
+    pthread_t other;
+    must(pthread_create(&other, &with, initializes, NULL) == 0 && pthread_join(other, NULL) == 0, "it is initialized");
+    int untouched = 0;
+    while (stack[untouched] == 0xab) untouched++;
+    FILE *file = fopen("stack", "w");
+    must(file && fprintf(file, "%d", STACK - untouched) > 0 && fclose(file) == 0, "the size is written");
+    init();
+    play(END);
+}
+static void privileged(void) {
+    if (getauxval(AT_SECURE) == 0) must(creat("unprivileged", 0600) >= 0, "the file is made");
+    init();
+}
+
 int main(int count, char **arguments) {
     const char *habit = count > 1 ? arguments[1] : "";
     if (!strcmp(habit, "closed-streams")) closed_streams();
@@ -302,6 +335,8 @@ int main(int count, char **arguments) {
     else if (!strcmp(habit, "unloads")) unloads();
     else if (!strcmp(habit, "memory-runs-out")) memory_runs_out();
     else if (!strcmp(habit, "little-memory")) little_memory();
+    else if (!strcmp(habit, "small-stack")) small_stack();
+    else if (!strcmp(habit, "privileged")) privileged();
     else wrong("no such habit");
     return OK;
 }

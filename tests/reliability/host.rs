@@ -1,7 +1,8 @@
 //! Programs that are difficult for a library inside them: `host.c` implements them, and checks its files,
 //! threads and children afterwards.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -163,6 +164,42 @@ fn a_limit_beyond_what_there_is_is_said_and_the_default_holds() {
         seen.is_the_programs_own(variable);
         assert!(seen.said[0].contains(variable) && seen.said[0].contains("is not understood"), "{:?}", seen.said);
         assert_eq!((seen.trace.unwrap().1.as_str(), seen.said.len()), ("clean", 1), "{variable}");
+    }
+}
+
+/// Most bytes of the program's stack that the start takes, in a build without optimization.
+const MOST_STACK: u64 = 96 << 10;
+
+#[test]
+fn a_start_takes_little_of_the_stack() {
+    let stage = Stage::new();
+    run(&stage, &mut host(&stage, "small-stack"));
+    let taken: u64 = fs::read_to_string(stage.path("stack")).unwrap().parse().unwrap();
+    assert!(taken < MOST_STACK, "{taken}");
+    assert_eq!(trace(&stage).1, "clean");
+}
+
+#[test]
+fn a_program_with_more_rights_than_its_caller_is_not_measured() {
+    let stage = Stage::new();
+    let mut command = host(&stage, "privileged");
+    command.env("GPUWHY_HISTORY", stage.path("history.jsonl"));
+    let binary = stage.path("host");
+    // Only root may give a file to another group.
+    if chown(&binary, None, Some(65_534)).is_err() {
+        println!("SKIPPED: not root");
+        return;
+    }
+    fs::set_permissions(&binary, Permissions::from_mode(0o2755)).unwrap();
+    let output = run(&stage, &mut command);
+    if stage.path("unprivileged").exists() {
+        println!("SKIPPED: setgid has no effect in {}", binary.display());
+        return;
+    }
+    let said = stderr(&output);
+    assert!(said.contains("nothing is measured") && said.contains("more rights than its caller"), "{said}");
+    for file in ["trace.gpuwhy", "history.jsonl"] {
+        assert!(!stage.path(file).exists(), "{file}");
     }
 }
 

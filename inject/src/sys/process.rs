@@ -150,6 +150,12 @@ pub fn at_fork(handlers: ForkHandlers) -> io::Result<()> {
     }
 }
 
+/// True if the program has more rights than whoever started it (setuid, setgid, file capabilities).
+pub fn is_privileged() -> bool {
+    // SAFETY: takes a number and returns one.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 /// Sets a variable of this process if no other thread could be reading the environment. Returns true if it
 /// did.
 pub fn set_variable_if_alone(name: &str, value: &OsStr) -> bool {
