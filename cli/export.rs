@@ -26,7 +26,9 @@ pub const FAILED: u8 = 2;
 /// or when a signal interrupts the work.
 pub fn run(args: &ExportArgs) -> Result<u8> {
     let traces = inputs::expanded(&args.traces)?;
-    let Some(format) = args.to.map(TargetFormat::from) else { return sizes::print(&traces, args.pid).map(|()| 0) };
+    let Some(format) = args.to.map(TargetFormat::from) else {
+        return Ok(if sizes::print(&traces, args.pid)? { 0 } else { INCOMPLETE });
+    };
     let destinations = destinations(args, format, &traces)?;
     let is_named = destinations.iter().any(Destination::is_named);
     let (mut files, mut places, mut worst) = (Vec::new(), Vec::new(), 0);

@@ -25,6 +25,8 @@ use crate::{inputs, interrupt, message, progress, run, source, terminal};
 
 /// Exit code when the command wrote no trace.
 const NO_TRACE: u8 = 1;
+/// Exit code when a trace is damaged or has no end.
+const INCOMPLETE: u8 = 1;
 /// Exit code when a trace could not be read.
 const UNREADABLE: u8 = 2;
 
@@ -110,6 +112,12 @@ fn show(args: &KernelsArgs, files: &[PathBuf]) -> Result<u8> {
                 continue;
             }
         };
+        let damage =
+            report.completeness.damage.first().map(|first| format!("damaged: {first}; showing what can be read"));
+        if let Some(missing) = damage.or_else(|| report.missing_end()) {
+            message::say(&format!("{}: {missing}", file.display()));
+            worst = worst.max(INCOMPLETE);
+        }
         let mut shown = shown(args, file, &report)?;
         if files.len() > 1 && !args.json && !args.csv {
             shown.insert_str(0, &format!("== {}\n", file.display()));

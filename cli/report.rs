@@ -77,7 +77,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
         };
         let options = Options { measured, ..args.page.options(args.capture) };
         let outcome = page::report(file, args.pid, &options, &to)?;
-        return Ok(if outcome.damage.is_empty() { 0 } else { DAMAGED });
+        return Ok(if outcome.damage.is_empty() && outcome.has_end { 0 } else { DAMAGED });
     }
     for file in &files {
         let input = Input::open(file);
@@ -96,6 +96,8 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
                 report.apply_measured(&measured);
                 if let Some(first) = report.completeness.damage.first() {
                     message::say(&format!("{}: damaged: {first}; reporting what can be read", file.display()));
+                    worst = worst.max(DAMAGED);
+                } else if report.missing_end().is_some() {
                     worst = worst.max(DAMAGED);
                 }
                 if let Some(wished) = args.capture.filter(|_| report.captures.shown != args.capture) {

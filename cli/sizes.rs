@@ -8,17 +8,22 @@ use anyhow::{Result, anyhow};
 use gpuwhy_import::TraceFile;
 use gpuwhy_trace::format::compact::{self, Form, Sizes};
 
-use crate::{inputs, progress};
+use crate::{inputs, message, progress};
 
-/// Prints the sizes of each trace, as the program wrote it and recompressed. Fails when a trace cannot be read or is
-/// damaged, or stdout cannot be written.
-pub fn print(traces: &[PathBuf], pid: Option<u32>) -> Result<()> {
+/// Prints the sizes of each trace, as the program wrote it and recompressed; returns true if none lacks anything. Fails
+/// when a trace cannot be read, or stdout cannot be written.
+pub fn print(traces: &[PathBuf], pid: Option<u32>) -> Result<bool> {
+    let mut are_whole = true;
     for trace in traces {
         let trace = inputs::open(trace, pid)?;
         let (live, compacted) = (measure(&trace, Form::Live)?, measure(&trace, Form::Compact)?);
+        for missing in &live.missing {
+            message::say(&format!("{}: {missing}", trace.path().display()));
+        }
+        are_whole &= live.missing.is_empty();
         io::stdout().write_all(table(&live, &compacted)?.as_bytes())?;
     }
-    Ok(())
+    Ok(are_whole)
 }
 
 fn measure(trace: &TraceFile, form: Form) -> Result<Sizes> {

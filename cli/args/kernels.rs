@@ -29,6 +29,7 @@ EXIT CODES:
   127  the command was not found
   with a TRACE
   0    every trace was read
+  1    every trace was read, but at least one is truncated or damaged; stderr says what is missing
   2    at least one trace could not be read
 
 EXAMPLES:

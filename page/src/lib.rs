@@ -96,7 +96,8 @@ pub fn write_report(
     blocks.named("names", serde_json::to_vec(&names).map_err(io::Error::from)?)?;
     blocks.named("doc", serde_json::to_vec(&manifest).map_err(io::Error::from)?)?;
     html::end(&mut out)?;
-    Ok(PageResult { damage: report.completeness.damage, left_out, events, records: plan.records })
+    let has_end = report.missing_end().is_none();
+    Ok(PageResult { damage: report.completeness.damage, has_end, left_out, events, records: plan.records })
 }
 
 /// Writes the page of a comparison to `out`: `diff` of the runs `a` and `b`, each with its name. It has no

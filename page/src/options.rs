@@ -61,6 +61,8 @@ pub enum Detail {
 pub struct PageResult {
     /// Parts that the trace lacks, one sentence each.
     pub damage: Vec<String>,
+    /// True if the trace has an end: the program was not killed, and the file not cut off.
+    pub has_end: bool,
     /// Parts of the trace that are not in the page, one sentence each.
     pub left_out: Vec<String>,
     /// Number of events in the page.

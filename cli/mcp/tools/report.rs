@@ -31,12 +31,15 @@ pub fn opened(context: &mut Context, arguments: &Arguments) -> Result<(Report, V
     context.document(arguments.needed("trace")?, capture(arguments))
 }
 
-/// Adds what every answer about a trace needs: its name, and its damage.
+/// Adds what every answer about a trace needs: its name, its damage, and whether it has an end.
 pub fn begin(arguments: &Arguments, report: &Report) -> Result<Answer> {
     let mut answer = Answer::default();
     answer.fact("trace", arguments.needed("trace")?);
     if let Some(damage) = report.completeness.damage.first() {
         answer.fact("damaged", format!("{damage}; the answer is about what can be read"));
+    }
+    if let Some(missing) = report.missing_end() {
+        answer.fact("no_end", missing);
     }
     Ok(answer)
 }

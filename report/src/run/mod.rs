@@ -87,6 +87,11 @@ impl Report {
         text::missing(self)
     }
 
+    /// What a trace without an end lacks; `None` if the program or the recording came to its end.
+    pub fn missing_end(&self) -> Option<String> {
+        text::missing_end(self)
+    }
+
     /// What was not recorded by choice or for its cost, a sentence each.
     pub fn not_recorded(&self) -> Vec<String> {
         let reduced = self.cost.iter().flat_map(|cost| cost::given_up(cost, self));

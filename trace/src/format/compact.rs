@@ -83,6 +83,8 @@ pub struct Sizes {
     pub kinds: Vec<KindSize>,
     /// Bytes of the session, dictionary, flush marks and end.
     pub rest: u64,
+    /// What the trace lacks, a sentence each.
+    pub missing: Vec<String>,
 }
 
 /// How the trace is written.
@@ -113,9 +115,11 @@ pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
     for name in Record::KINDS {
         writers.push((name, 0, open(reader.session())?));
     }
+    let mut has_end = false;
     while let Some(event) = reader.next_event().map_err(CompactError::Read)? {
         let dictionary = reader.dictionary();
         match &event {
+            Event::End(..) => has_end = true,
             Event::Record(record) => {
                 let (_, records, writer) = &mut writers[1 + record.kind()];
                 *records += 1;
@@ -138,5 +142,9 @@ pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
     let rest = written[0].2;
     let kinds = written.into_iter().filter(|&(_, records, _)| records > 0);
     let kinds = kinds.map(|(name, records, bytes)| KindSize { name, records, bytes: bytes.saturating_sub(rest) });
-    Ok(Sizes { kinds: kinds.collect(), rest })
+    let mut missing = reader.damage().sentences();
+    if !has_end {
+        missing.push("the trace has no end: the program still runs or was killed, or the file was cut off".to_owned());
+    }
+    Ok(Sizes { kinds: kinds.collect(), rest, missing })
 }

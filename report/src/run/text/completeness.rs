@@ -68,27 +68,27 @@ pub(in crate::run) fn missing(report: &Report) -> Vec<String> {
         let (late, corrected) = (duration(completeness.late_ns), duration(completeness.late_corrected_ns));
         sentences.push(format!("Records of {late} of GPU time came late; {corrected} of that was corrected."));
     }
-    match completeness.end {
-        End::Clean => {}
-        End::Abrupt => sentences.push(what_an_abrupt_end_costs(report)),
-        End::TimedOut => {
-            sentences.push("The wait for the last records at exit timed out; some of them may be missing.".to_owned());
-        }
+    if completeness.end == End::TimedOut {
+        sentences.push("The wait for the last records at exit timed out; some of them may be missing.".to_owned());
     }
+    sentences.extend(missing_end(report));
     sentences
 }
 
-/// Sentence about the time up to which the trace is complete, and the possible loss after that. A flush
-/// guarantees the records that were complete at the previous flush. If flushes are on schedule, a killed
-/// program loses less than two intervals. On a busy machine flushes can be late without bound, and a file
+/// Sentence about a trace without an end. It names the time up to which the trace is complete, and the possible loss
+/// after that. A flush guarantees the records that were complete at the previous flush. If flushes are on schedule, a
+/// killed program loses less than two intervals. On a busy machine flushes can be late without bound, and a file
 /// does not show that its end was cut off.
-fn what_an_abrupt_end_costs(report: &Report) -> String {
+pub fn missing_end(report: &Report) -> Option<String> {
     const WHY: &str = "The trace has no end: the program still runs or was killed, or the file was cut off.";
-    let Some((until, interval)) = report.completeness.complete_until else { return WHY.to_owned() };
+    if report.completeness.end != End::Abrupt {
+        return None;
+    }
+    let Some((until, interval)) = report.completeness.complete_until else { return Some(WHY.to_owned()) };
     let whole = duration(until.nanos().saturating_sub(report.process.start.nanos()));
     let lost = duration(interval.saturating_mul(2));
-    format!(
+    Some(format!(
         "{WHY} Everything up to {whole} is here. A kill loses about two flush intervals after that ({lost} by the last \
          one); how much of a cut file is missing is unknown."
-    )
+    ))
 }

@@ -16,7 +16,7 @@ use profiler_core::attribution::leaf::Cause;
 use profiler_core::steps::{RecognizedBy, StepKinds, StepSource, Steps};
 use profiler_core::whatif::ScenarioKind;
 
-pub(super) use self::completeness::{missing, monitored};
+pub(super) use self::completeness::{missing, missing_end, monitored};
 pub(super) use self::live::{is_starting_up, live_line};
 pub(super) use self::shares::busy_share;
 use self::shares::share_line;
