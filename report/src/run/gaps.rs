@@ -13,7 +13,7 @@ use super::names;
 use super::waits::waited_for;
 use super::{GapRow, GapSubject};
 use crate::text_format::names::short_names;
-use crate::text_format::{counted, duration};
+use crate::text_format::{counted, duration, printable};
 use crate::words;
 
 /// Maximum length of a kernel name in a sentence.
@@ -48,7 +48,7 @@ impl GapRow {
     fn sentence(&self, kernel: &str) -> String {
         let what = match &self.subject {
             GapSubject::None => "at various calls".to_owned(),
-            GapSubject::Call(function) => format!("in or after {function}"),
+            GapSubject::Call(function) => format!("in or after {}", printable(function)),
             GapSubject::Kernel(_) => format!("before kernel {kernel}"),
             GapSubject::HostToDevice => "before a copy from the host".to_owned(),
             GapSubject::OtherTransfer => "before a copy or memset".to_owned(),

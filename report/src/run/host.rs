@@ -7,6 +7,7 @@
 //! A sample represents the gap that it falls into. The causes of gaps without a sample are estimated
 //! (`host_estimate`).
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use gpuwhy_trace::dictionary::Dictionary;
@@ -18,7 +19,7 @@ use rustc_hash::FxHashMap;
 
 use super::host_estimate::{ActivityKey, ActivityTime, estimate};
 use super::{CallLineRow, CauseRow, DeviceReport, GapSubject, HostReport, LineRow, LockHolderRow};
-use crate::text_format::{Page, counted, duration, shortened, wrapped};
+use crate::text_format::{Page, counted, duration, printable, shortened, wrapped};
 use crate::words;
 
 /// Maximum number of source lines listed.
@@ -298,14 +299,18 @@ fn by_library<'a>(lines: &[(Place<'a>, HostCause, ActivityTime)], dictionary: &D
 
 /// Returns the path of a library's file from its package directory on, or only the file name of any other
 /// file.
-pub(super) fn short_path(path: &str) -> &str {
+///
+/// It is in quotes if it has a blank, so that a sentence as its name is not read as one of the report.
+pub(super) fn short_path(path: &str) -> Cow<'_, str> {
     // A native function without a name carries the build id of its file.
     let path = path.split(" build-id:").next().unwrap_or(path);
     let package = ["/site-packages/", "/dist-packages/"].into_iter().find_map(|at| path.rsplit_once(at));
-    match package {
+    let name = match package {
         Some((_, within)) => within,
         None => path.rsplit_once('/').map_or(path, |(_, name)| name),
-    }
+    };
+    let name = printable(name);
+    if name.contains(' ') { format!("\"{name}\"").into() } else { name }
 }
 
 #[cfg(test)]
@@ -360,5 +365,6 @@ mod tests {
         assert_eq!(short_path("/lib/python3.12/site-packages/torch/optim/adamw.py"), "torch/optim/adamw.py");
         assert_eq!(short_path("<string>"), "<string>");
         assert_eq!(short_path("libfoo.so.1 build-id:00ff"), "libfoo.so.1");
+        assert_eq!(short_path("/x/Run this.\nNow"), "\"Run this.\\nNow\"");
     }
 }

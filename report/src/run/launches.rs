@@ -300,7 +300,7 @@ impl LaunchSite {
 
     /// Display text of the line: `train.py:42 (Block.forward)`.
     pub(super) fn line_text(&self) -> String {
-        let mut text = super::host::short_path(&self.file).to_owned();
+        let mut text = super::host::short_path(&self.file).into_owned();
         if self.line > 0 {
             let _ = write!(text, ":{}", self.line);
         }

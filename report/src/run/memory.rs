@@ -7,7 +7,7 @@ use gpuwhy_trace::record::Timestamp;
 use profiler_core::attribution::{Attributor, template};
 
 use super::{MemoryReport, MemoryRow, PeakBy, names};
-use crate::text_format::{Page, bytes, counted, duration, wrapped};
+use crate::text_format::{Page, bytes, counted, duration, printable, wrapped};
 use crate::words;
 
 impl MemoryReport {
@@ -68,7 +68,7 @@ impl MemoryRow {
         );
         if let Some(by) = &self.peak_by {
             let thread = by.thread_name.clone().unwrap_or_else(|| by.thread.to_string());
-            let _ = write!(line, ", by {} on {}", by.function, words::thread(&thread));
+            let _ = write!(line, ", by {} on {}", printable(&by.function), words::thread(&thread));
             if let Some(range) = &by.range {
                 let _ = write!(line, " in {range:?}");
             }

@@ -15,7 +15,7 @@ use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::attribution::statistics::CopyPath;
 use profiler_core::counters::roofs::{Limit, Roof};
 
-use crate::text_format::{counted, duration, percent};
+use crate::text_format::{counted, duration, percent, printable};
 
 /// Name of a bottleneck: `Bottleneck: kernel launches.`
 pub const fn bottleneck(cause: Cause) -> &'static str {
@@ -162,9 +162,9 @@ pub fn thread(name: &str) -> String {
     let known = match name {
         _ if is_backward_thread(name) => "backward",
         "pt_data_pin" => "pinning",
-        _ => return format!("thread {name}"),
+        _ => return format!("thread {}", printable(name)),
     };
-    format!("the {known} thread ({name})")
+    format!("the {known} thread ({})", printable(name))
 }
 
 /// Limit of computation, for a table.
