@@ -140,7 +140,7 @@ impl Place {
         Some(place)
     }
 
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.0.path()
     }
 
@@ -151,7 +151,7 @@ impl Place {
     }
 
     /// `gpuwhy try OPTIONS -- COMMAND`.
-    fn command(&self, options: &[&str], command: &[&str]) -> Command {
+    pub fn command(&self, options: &[&str], command: &[&str]) -> Command {
         let mut gpuwhy = Command::new(GPUWHY);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("GPUWHY_") {
@@ -428,7 +428,7 @@ fn remedies_come_from_a_trace_or_from_a_recorded_run() {
 }
 
 /// Waits until `file` exists, and returns its contents.
-fn written(file: &Path) -> String {
+pub fn written(file: &Path) -> String {
     loop {
         match fs::read_to_string(file) {
             Ok(text) if text.ends_with('\n') => return text.trim().to_owned(),
@@ -437,7 +437,7 @@ fn written(file: &Path) -> String {
     }
 }
 
-fn is_alive(process: &str) -> bool {
+pub fn is_alive(process: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     !status.is_empty() && !status.contains(") Z ")
 }

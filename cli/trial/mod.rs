@@ -2,11 +2,14 @@
 //! what each one brought.
 //!
 //! The remedies come from a report; [`table`] has how each is applied, `changes.py` those that change PyTorch.
-//! [`program`] runs the command, [`turns`] decides what to run, [`measure`] and [`output`] compare.
+//! [`program`] runs the command, [`processes`] ends what it leaves, [`drain`] takes what it prints, [`turns`] decides
+//! what to run, [`measure`] and [`output`] compare.
 
 mod candidates;
+mod drain;
 mod measure;
 mod output;
+mod processes;
 mod program;
 mod table;
 mod text;
@@ -98,6 +101,7 @@ pub fn run(args: &TryArgs) -> Result<u8> {
             return Ok(NOTHING);
         }
     }
+    live.uses_cuda |= report.is_some();
     announce(&wanted, &limits);
     match tried(args, &mut live, &wanted, &limits) {
         Err(error) => live.refused.ok_or(error),

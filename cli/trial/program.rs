@@ -1,8 +1,7 @@
 //! Runs of the program: start, wait, end, and what is left of each.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::fs;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,9 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
+use super::drain::{Drain, Part};
 use super::measure::{after_start, per_step};
+use super::processes::Processes;
 use super::table::{How, Remedy};
 use super::turns::{Ended, Measured, Program};
 use crate::args::run::{ReportMode, RunArgs};
@@ -33,8 +35,12 @@ const FEWEST_STEPS: usize = 3;
 const AFTER_INTERRUPT: Duration = Duration::from_secs(10);
 const AFTER_TERM: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
-/// Maximum size of output to compare or show.
-const MOST_OUTPUT: u64 = 4 << 20;
+/// Longest time between two looks whether the program uses CUDA.
+const LOOK: Duration = Duration::from_millis(100);
+/// Shortest run without steps whose time is compared: the start of a process scatters by tens of milliseconds.
+const SHORTEST: Duration = Duration::from_millis(100);
+const TOO_SHORT: &str = "a run takes less than 0.1 s";
+const NO_CUDA: &str = "no process of the command loaded CUDA (libcuda.so)";
 
 /// The command with its place for files.
 pub struct Live {
@@ -49,6 +55,9 @@ pub struct Live {
     pub unit: Option<String>,
     /// Exit code for a command that does not start.
     pub refused: Option<u8>,
+    /// True once a process of the program was seen with CUDA.
+    pub uses_cuda: bool,
+    processes: Processes,
 }
 
 impl Live {
@@ -64,6 +73,8 @@ impl Live {
             runs: 0,
             unit: None,
             refused: None,
+            uses_cuda: false,
+            processes: Processes::adopt(),
         }
     }
 
@@ -95,7 +106,10 @@ impl Live {
             files.max_by_key(|path| fs::metadata(path).map_or(0, |about| about.len()))
         };
         match of_process.filter(|path| path.is_file()).or_else(largest) {
-            Some(trace) => Ok(Ok(trace)),
+            Some(trace) => {
+                self.uses_cuda = true;
+                Ok(Ok(trace))
+            }
             None => Ok(Err(self.ended(ended))),
         }
     }
@@ -113,10 +127,7 @@ impl Live {
         let call = format!("\nmain({})\n", Value::from(settings.to_string()));
         fs::write(folder.join("sitecustomize.py"), format!("{PYTHON}{call}"))?;
         command.env("PYTHONPATH", python_path(&folder)?);
-        // Nothing is left beside the program's own modules.
-        let file = |name: &str| File::create(folder.join(name)).with_context(|| folder.display().to_string());
-        let (out, err) = (file("stdout")?, file("stderr")?);
-        command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut environment = Vec::new();
         for remedy in remedies {
             let changes = remedy.environment(|name| std::env::var_os(name));
@@ -136,11 +147,12 @@ impl Live {
                 bail!("the program was not run");
             }
         };
+        let output = child.stdout.take().map(|stream| Drain::begin(stream, Part::First));
+        let errors = child.stderr.take().map(|stream| Drain::begin(stream, Part::Last));
         let waited = self.wait(&mut child, &folder.join("result.json"));
-        signal(child.id(), "KILL");
-        // If it left its group.
         let _ = child.kill();
         let _ = child.wait();
+        self.processes.end();
         let (status, was_in_time) = waited?;
         let result = fs::read(folder.join("result.json")).unwrap_or_default();
         let mut applied: Vec<_> = remedies
@@ -160,8 +172,8 @@ impl Live {
             wall: start.elapsed(),
             applied,
             has_torch: folder.join("torch").exists(),
-            output: text(&folder.join("stdout"), false),
-            errors: text(&folder.join("stderr"), true),
+            output: output.map(Drain::text).unwrap_or_default(),
+            errors: errors.map(Drain::text).unwrap_or_default(),
             result,
         };
         let _ = fs::remove_dir_all(&folder);
@@ -170,15 +182,19 @@ impl Live {
 
     /// Waits for the end, and brings it about when the steps are measured or the time is up. Returns the status
     /// and whether the time was enough.
-    fn wait(&self, child: &mut Child, result: &Path) -> Result<(ExitStatus, bool)> {
+    fn wait(&mut self, child: &mut Child, result: &Path) -> Result<(ExitStatus, bool)> {
         let deadline = self.started + self.budget;
-        let (mut asked, mut is_late, mut is_told) = (None, false, false);
+        let (mut asked, mut is_late, mut is_told, mut looked) = (None, false, false, Instant::now());
         loop {
             if let Some(status) = child.try_wait()? {
                 return Ok((status, !is_late));
             }
+            if !self.uses_cuda && looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                self.uses_cuda = self.processes.use_cuda();
+            }
             if interrupt::exit_code().is_some() {
-                signal(child.id(), "TERM");
+                signal(child, Signal::TERM);
                 let until = Instant::now() + Duration::from_secs(1);
                 while Instant::now() < until && child.try_wait()?.is_none() {
                     thread::sleep(POLL);
@@ -188,7 +204,7 @@ impl Live {
             let now = Instant::now();
             if asked.is_none() && now > deadline {
                 is_late = true;
-                signal(child.id(), "INT");
+                signal(child, Signal::INT);
                 asked = Some(now);
             } else if asked.is_none() && result.exists() {
                 // The program interrupts itself, or is at its end.
@@ -197,9 +213,8 @@ impl Live {
             if let Some(since) = asked {
                 if now > since + AFTER_INTERRUPT && !is_told {
                     is_told = true;
-                    signal(child.id(), "TERM");
+                    signal(child, Signal::TERM);
                 } else if now > since + AFTER_INTERRUPT + AFTER_TERM {
-                    signal(child.id(), "KILL");
                     child.kill()?;
                 }
             }
@@ -218,12 +233,18 @@ impl Live {
             let code = run.status.code().or_else(|| Some(128 + run.status.signal()?));
             return Ended::Failed(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1), run.errors);
         }
-        let measured = |seconds, steps| {
-            Ended::Measured(Measured { seconds, steps, applied: run.applied, output: run.output, wall: run.wall })
+        let measured = |seconds, steps, doubt| {
+            let Finished { applied, output, wall, .. } = run;
+            Ended::Measured(Measured { seconds, steps, applied, output, wall, doubt })
         };
         if !run.has_torch {
             self.unit.get_or_insert_with(|| "run".to_owned());
-            return measured(run.wall.as_secs_f64(), 1);
+            let doubt = match run.wall {
+                _ if !self.uses_cuda => Some(NO_CUDA),
+                wall if wall < SHORTEST => Some(TOO_SHORT),
+                _ => None,
+            };
+            return measured(run.wall.as_secs_f64(), 1, doubt);
         }
         let steady = run.result["from"].as_u64().and_then(|from| usize::try_from(from).ok());
         let from = steady.filter(|_| was_ended).unwrap_or_else(|| after_start(seen, WARM_STEPS, steady));
@@ -233,7 +254,7 @@ impl Live {
                 if self.unit.is_none() {
                     self.unit = run.result["unit"].as_str().map(str::to_owned);
                 }
-                measured(seconds, steady.len() - 1)
+                measured(seconds, steady.len() - 1, None)
             }
             None => Ended::TooFewSteps(seen),
         }
@@ -294,23 +315,7 @@ fn is_on(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Sends a signal to the process group that `process` leads. There may be none any more.
-fn signal(process: u32, name: &str) {
-    // The standard library cannot, and `kill` of every shell can.
-    let line = format!("kill -s {name} -- -{process}");
-    let mut shell = Command::new("sh");
-    let _ = shell.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-}
-
-/// Contents of a file, up to a limit; its end if `last`.
-fn text(path: &Path, last: bool) -> String {
-    let mut bytes = Vec::new();
-    if let Ok(mut file) = File::open(path) {
-        let size = file.metadata().map_or(0, |about| about.len());
-        if last && size > MOST_OUTPUT {
-            let _ = file.seek(SeekFrom::Start(size - MOST_OUTPUT));
-        }
-        let _ = file.take(MOST_OUTPUT).read_to_end(&mut bytes);
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+/// Sends a signal to the process group that `child` leads. There may be none any more.
+fn signal(child: &Child, signal: Signal) {
+    let _ = kill_process_group(Pid::from_child(child), signal);
 }

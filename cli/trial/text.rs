@@ -73,7 +73,10 @@ pub fn tried(tried: &Tried, number: usize, is_on_top: bool, prediction: Option<P
             let in_all = if is_on_top { format!("   {:.2}x in all", tried.in_all) } else { String::new() };
             format!("{time}   {}{in_all}", measured(&factor))
         }
-        Outcome::NoDifference => measured("no difference"),
+        Outcome::NoDifference => match tried.doubt {
+            Some(why) => format!("nothing can be said: {why}"),
+            None => measured("no difference"),
+        },
         Outcome::Slower => format!("{time}   {}", measured("slower")),
         Outcome::ChangesResults => {
             let factor = gain.map(|gain| format!("{:.2}x", gain.middle)).unwrap_or_default();
@@ -117,7 +120,8 @@ fn compared(compared: &Compared) -> Option<String> {
 pub fn to_keep(all: &[Tried]) -> String {
     let kept: Vec<_> = all.iter().filter(|tried| tried.outcome == Outcome::Helps).collect();
     if kept.is_empty() {
-        return "Nothing that was tried helps.\n".to_owned();
+        let is_known = all.iter().all(|tried| tried.doubt.is_none());
+        return if is_known { "Nothing that was tried helps.\n" } else { "No gain could be measured.\n" }.to_owned();
     }
     kept.iter()
         .enumerate()
@@ -194,7 +198,7 @@ pub fn document(program: &str, unit: &str, unchanged: &[Measured], all: &[(Tried
 fn outcome(tried: &Tried) -> (&'static str, Option<&str>) {
     match &tried.outcome {
         Outcome::Helps => ("helps", None),
-        Outcome::NoDifference => ("no_difference", None),
+        Outcome::NoDifference => ("no_difference", tried.doubt),
         Outcome::Slower => ("slower", None),
         Outcome::ChangesResults => ("changes_results", None),
         Outcome::NotApplicable => ("not_applicable", Some(tried.candidate.remedy.needs)),

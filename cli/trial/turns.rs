@@ -22,6 +22,8 @@ pub struct Measured {
     pub output: String,
     /// Time from start to end.
     pub wall: Duration,
+    /// Why its time says nothing about a remedy.
+    pub doubt: Option<&'static str>,
 }
 
 /// How a run ended.
@@ -106,6 +108,8 @@ pub struct Tried {
     pub in_all: f64,
     /// Comparison of the output.
     pub compared: Option<Compared>,
+    /// Why the times say nothing; there is no gain then.
+    pub doubt: Option<&'static str>,
 }
 
 impl Limits {
@@ -123,7 +127,8 @@ impl Limits {
 
 impl Tried {
     fn without_runs(candidate: &Candidate, outcome: Outcome, in_all: f64) -> Self {
-        Self { candidate: candidate.clone(), outcome, seconds: None, gain: None, pairs: 0, in_all, compared: None }
+        let candidate = candidate.clone();
+        Self { candidate, outcome, seconds: None, gain: None, pairs: 0, in_all, compared: None, doubt: None }
     }
 }
 
@@ -246,7 +251,8 @@ impl Turns {
                     break 'pairs;
                 }
             }
-            if turns.gain().is_some_and(|gain| limits.are_enough(pair + 1, gain)) {
+            let is_pointless = turns.doubt().is_some() && pair + 1 >= limits.first_pairs();
+            if is_pointless || turns.gain().is_some_and(|gain| limits.are_enough(pair + 1, gain)) {
                 break;
             }
         }
@@ -296,6 +302,11 @@ impl Turns {
         Gain::of(&unchanged, &changed)
     }
 
+    /// Why the times say nothing, as far as the last unchanged run shows.
+    fn doubt(&self) -> Option<&'static str> {
+        self.unchanged.last()?.doubt
+    }
+
     fn judged(&self, candidate: &Candidate, before: f64, limits: &Limits) -> Tried {
         let none = || Tried::without_runs(candidate, self.ended.clone().unwrap_or(Outcome::NoTime), before);
         let [unchanged, changed] = self.times();
@@ -304,15 +315,17 @@ impl Turns {
         let outputs: Vec<_> = self.unchanged.iter().map(|run| run.output.as_str()).collect();
         let compared = self.changed.first().map(|with| compare(&outputs, &with.output));
         let changes_more = matches!(compared, Some(Compared::Differs { is_rounding: false, .. }));
+        let doubt = self.doubt();
         let outcome = match gain.answer() {
+            _ if doubt.is_some() => Outcome::NoDifference,
             Answer::Helps if changes_more && !limits.allowed.contains(&Results::Behavior) => Outcome::ChangesResults,
             Answer::Helps => Outcome::Helps,
             Answer::NoDifference => Outcome::NoDifference,
             Answer::Slower => Outcome::Slower,
         };
         let (in_all, pairs) = (before * gain.middle, self.pairs());
-        let gain = Some(gain);
-        Tried { candidate: candidate.clone(), outcome, seconds: Some(seconds), gain, pairs, in_all, compared }
+        let gain = Some(gain).filter(|_| doubt.is_none());
+        Tried { candidate: candidate.clone(), outcome, seconds: Some(seconds), gain, pairs, in_all, compared, doubt }
     }
 }
 
@@ -341,7 +354,8 @@ mod tests {
             let seconds = 0.1 * noise * ids.iter().filter_map(factor).product::<f64>();
             let applied = ids.iter().filter(|id| factor(id).is_some()).map(|id| (*id).to_owned()).collect();
             let loss = if ids.contains(&"gc") { "loss 9.0" } else { "loss 2.0" };
-            Ok(Ended::Measured(Measured { seconds, steps: 60, applied, output: loss.to_owned(), wall: self.run_time }))
+            let (output, wall) = (loss.to_owned(), self.run_time);
+            Ok(Ended::Measured(Measured { seconds, steps: 60, applied, output, wall, doubt: None }))
         }
 
         fn can_apply(&self, remedy: &Remedy) -> bool {
