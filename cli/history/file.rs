@@ -64,7 +64,8 @@ fn prepare(path: &Path) -> Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let folder = path.parent().with_context(failed)?;
     DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(failed)?;
-    match fs::metadata(path) {
+    match fs::symlink_metadata(path) {
+        Ok(about) if about.is_symlink() => bail!("{} is a symbolic link; name its target", path.display()),
         Ok(about) if !about.is_file() => bail!("{} is no file", path.display()),
         Ok(_) if !history::may_grow(&beginning(path).with_context(failed)?) => {
             bail!("{} holds something else than a history, so nothing is added to it", path.display())
@@ -155,6 +156,8 @@ fn text(path: &Path) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     fn run(start_ns: u64) -> Run {
@@ -207,5 +210,10 @@ mod tests {
         let error = append(folder.path(), "{}\n").unwrap_err().to_string();
         assert!(error.ends_with("is no file"), "{error}");
         assert!(read(folder.path()).unwrap_err().to_string().starts_with("cannot read"));
+        let link = folder.path().join("history.jsonl");
+        symlink(folder.path().join("nowhere"), &link).unwrap();
+        let error = append(&link, "{}\n").unwrap_err().to_string();
+        assert!(error.ends_with("is a symbolic link; name its target"), "{error}");
+        assert!(!folder.path().join("nowhere").exists());
     }
 }

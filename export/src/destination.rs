@@ -17,7 +17,7 @@ const STDOUT: [&str; 2] = ["-", "/dev/stdout"];
 
 const EXISTS: &str = "this file exists; choose another name, or replace it with --force";
 const INPUT: &str = "this is one of the traces to read, which are never replaced; choose another name";
-const LINK: &str = "this is a symbolic link; name its target";
+pub const LINK: &str = "this is a symbolic link; name its target";
 const FOLDER: &str = "this is a folder; name a file in it";
 const NO_FOLDER: &str = "not a folder; this format is written as a folder";
 const NO_STREAM: &str = "this format cannot be written to standard output, a device or a pipe; name a file";

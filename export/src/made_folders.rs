@@ -39,6 +39,21 @@ impl MadeFolders {
         missing.iter().rev().filter(|folder| !folder.as_os_str().is_empty()).try_for_each(|folder| self.make(folder))
     }
 
+    /// Creates `root` with its parents, and the folders from there to `folder`, which is below. Fails as
+    /// [`make`](Self::make), and if one below `root` is a symbolic link: what is in a shared folder may be another
+    /// user's.
+    pub fn make_below(&mut self, root: &Path, folder: &Path) -> Result<(), ExportError> {
+        self.make_all(root)?;
+        let below: Vec<&Path> = folder.ancestors().take_while(|folder| *folder != root).collect();
+        for folder in below.into_iter().rev() {
+            self.make(folder)?;
+            if fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
+                return Err(ExportError::foreign(folder, destination::LINK));
+            }
+        }
+        Ok(())
+    }
+
     /// Keeps the folders after the work has succeeded.
     pub fn keep(mut self) {
         self.made.clear();

@@ -72,6 +72,40 @@ fn recipes_answer_the_same_from_traces_from_a_lake_and_after_compaction() {
 }
 
 #[test]
+fn pipes_are_not_opened_and_links_in_a_lake_are_not_followed() {
+    let ranks = Stage::new();
+    play_rank(&ranks, "multi_stream", 0);
+    let (lake, trace, elsewhere) = (ranks.path("lake"), ranks.path("rank0.gpuwhy"), ranks.path("elsewhere"));
+    let add = |run: &str| gpuwhy(&[&"lake", &"add", &trace, &"--run", &run, &"--to", &lake]);
+    assert_eq!(add("x").status.code(), Some(0));
+    fs::create_dir(&elsewhere).unwrap();
+    let of_run = files(&lake).iter().find(|file| file.to_string_lossy().contains("/processes/")).unwrap().clone();
+    let folder = of_run.parent().unwrap();
+    // Where the run y would be written, in a folder of the lake and in one of Parquet files.
+    std::os::unix::fs::symlink(&elsewhere, folder.with_file_name("run=y")).unwrap();
+    let out = ranks.path("out");
+    fs::create_dir(&out).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, out.join("run=y")).unwrap();
+    let exported = gpuwhy(&[&"export", &"--to", &"parquet", &trace, &"--run", &"y", &"-o", &out]);
+    for output in [add("y"), exported] {
+        let said = stderr(&output);
+        assert!(output.status.code() == Some(2) && said.contains("run=y: this is a symbolic link"), "{said}");
+    }
+    assert_eq!(files(&elsewhere), [PathBuf::new(); 0]);
+    for pipe in ["part-a-1.parquet", "_gpuwhy-compaction"] {
+        assert!(Command::new("mkfifo").arg(folder.join(pipe)).status().unwrap().success());
+        let output = if pipe.starts_with('_') {
+            gpuwhy(&[&"lake", &"compact", &lake])
+        } else {
+            gpuwhy(&[&"query", &"SELECT run FROM processes", &lake])
+        };
+        let said = stderr(&output);
+        assert_eq!(said.contains("a part of a lake is a file"), pipe.starts_with("part"), "{said}");
+        fs::remove_file(folder.join(pipe)).unwrap();
+    }
+}
+
+#[test]
 fn a_rank_is_added_once_and_secrets_are_not() {
     let ranks = Stage::new();
     play_rank(&ranks, "copy_pageable", 0);

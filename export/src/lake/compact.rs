@@ -1,7 +1,8 @@
 //! Merges many small files into few large ones.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::RANK;
@@ -120,7 +121,9 @@ fn join(
     let list = folder.join(LIST);
     let old = files.iter().filter_map(|(path, _)| path.file_name()?.to_str());
     let lines: Vec<String> = std::iter::once(format!("{name}.parquet")).chain(old.map(str::to_owned)).collect();
-    fs::write(&list, lines.join("\n")).map_err(|error| ExportError::io(&list, error))?;
+    // Not through a link with this name.
+    let written = File::create_new(&list).and_then(|mut file| file.write_all(lines.join("\n").as_bytes()));
+    written.map_err(|error| ExportError::io(&list, error))?;
     let made = part.finish();
     if made.is_err() {
         // The lake is unchanged; the error returned below is the relevant one.
@@ -158,7 +161,10 @@ fn recover(lake: &Lake, table: Table) -> Result<(), ExportError> {
     folders.dedup();
     for folder in folders {
         let list = folder.join(LIST);
-        let Ok(text) = fs::read_to_string(&list) else { continue };
+        if !fs::symlink_metadata(&list).is_ok_and(|found| found.is_file()) {
+            continue;
+        }
+        let text = fs::read_to_string(&list).map_err(|error| ExportError::io(&list, error))?;
         let mut names = text.lines();
         let is_name = |name: &str| name.ends_with(".parquet") && !name.contains('/');
         let Some(new) = names.next().filter(|_| text.lines().all(is_name)) else {

@@ -85,7 +85,7 @@ impl PendingFiles {
         let path = self.path(table);
         let folder = path.parent().unwrap_or_else(|| self.lake.root()).to_owned();
         let failed = |error| ExportError::io(&folder, error);
-        self.folders.make_all(&folder)?;
+        self.folders.make_below(self.lake.root(), &folder)?;
         if path.exists() {
             return Err(ExportError::foreign(&path, EXISTS));
         }

@@ -1,7 +1,7 @@
 //! Paths of the files of a lake.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,7 @@ use crate::tables::{Cell, Table};
 
 const NO_LAKE: &str = "this folder is no lake: it has no TABLE/date=.../run=.../*.parquet. `gpuwhy lake add` makes one";
 const REMOTE: &str = "gpuwhy reads no object store itself; choose --engine duckdb or spark, which do";
+const NO_FILE: &str = "a part of a lake is a file, and this is none; remove it";
 const NO_FOLDER: &str = "this is no folder";
 const NOT_NAMED: &str = "the name of a folder of a lake is not UTF-8";
 
@@ -99,12 +100,18 @@ impl Lake {
         let mut files = Vec::new();
         for (date, folder) in keyed(&self.table(table), "date=")? {
             for (run, folder) in keyed(&folder, "run=")? {
-                for path in entries(&folder)? {
-                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                for entry in entries(&folder)? {
+                    let (name, path) = (entry.file_name(), entry.path());
+                    let name = name.to_string_lossy();
                     // Hidden files are unfinished; engines ignore them too.
-                    if name.ends_with(".parquet") && !name.starts_with(['.', '_']) {
-                        files.push(PartFile { date: date.clone(), run: run.clone(), path });
+                    if !name.ends_with(".parquet") || name.starts_with(['.', '_']) {
+                        continue;
                     }
+                    // Opening a pipe would block until another process writes to it.
+                    if !entry.file_type().is_ok_and(|kind| kind.is_file()) && !path.is_file() {
+                        return Err(ExportError::foreign(&path, NO_FILE));
+                    }
+                    files.push(PartFile { date: date.clone(), run: run.clone(), path });
                 }
             }
         }
@@ -133,7 +140,7 @@ impl Lake {
 /// Subfolders named `KEY=VALUE`, by value; none if the folder does not exist.
 fn keyed(folder: &Path, key: &str) -> Result<Vec<(String, PathBuf)>, ExportError> {
     let mut found = Vec::new();
-    for path in entries(folder)? {
+    for path in entries(folder)?.into_iter().map(|entry| entry.path()) {
         let name = path.file_name().unwrap_or_default();
         let Some(name) = name.to_str() else { return Err(ExportError::foreign(&path, NOT_NAMED)) };
         if let Some(value) = name.strip_prefix(key) {
@@ -143,12 +150,12 @@ fn keyed(folder: &Path, key: &str) -> Result<Vec<(String, PathBuf)>, ExportError
     Ok(found)
 }
 
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, ExportError> {
+fn entries(folder: &Path) -> Result<Vec<DirEntry>, ExportError> {
     let failed = |error| ExportError::io(folder, error);
     match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(ExportError::foreign(folder, NO_FOLDER)),
-        entries => entries.map_err(failed)?.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect(),
+        entries => entries.map_err(failed)?.map(|entry| entry.map_err(failed)).collect(),
     }
 }
 

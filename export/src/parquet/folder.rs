@@ -36,7 +36,7 @@ impl RankFolder {
         let mut around = MadeFolders::new(OWN_FOLDER);
         around.make(to.path())?;
         let run = to.path().join(run);
-        around.make(&run)?;
+        around.make_below(to.path(), &run)?;
         let place = run.join(rank);
         check(&place, to.replaces())?;
         let mode = Permissions::from_mode(OWN_FOLDER);

@@ -42,16 +42,19 @@ pub fn create_new(path: PathBuf) -> io::Result<(File, PathBuf)> {
 /// incomplete line, ends it first.
 ///
 /// # Errors
-/// Returns the system's error. Fails if it is not a file (opening a pipe may never return), if it is larger
-/// than `most` bytes, or if its first `beginning` bytes are not in our format.
+/// Returns the system's error. Fails if it is a link or not a file (opening a pipe may never return), if it is
+/// larger than `most` bytes, or if its first `beginning` bytes are not in our format.
 pub fn append(path: &Path, line: &str, most: u64, (beginning, is_ours): (u64, fn(&[u8]) -> bool)) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     // Fails at once for a pipe without a reader, and for a file with a mandatory lock.
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let mut file =
-        OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW;
+    let opened = OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path);
+    let mut file = opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => unfit("is a symbolic link; name its target"),
+        _ => error,
+    })?;
     let about = file.metadata()?;
     if !about.is_file() {
         return Err(unfit("exists and is no file"));
@@ -120,6 +123,20 @@ mod tests {
         }
         assert!(!folder.path().join("nowhere").exists());
         assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "precious");
+    }
+
+    #[test]
+    fn nothing_is_appended_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "").unwrap();
+        for target in ["nowhere", "file"] {
+            let link = folder.path().join(format!("to-{target}"));
+            symlink(folder.path().join(target), &link).unwrap();
+            let error = append(&link, "{}\n", 1 << 20, (1, |_| true)).unwrap_err().to_string();
+            assert!(error.contains("a symbolic link"), "{error}");
+        }
+        assert!(!folder.path().join("nowhere").exists());
+        assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "");
     }
 
     #[test]
