@@ -122,9 +122,13 @@ impl Masker {
             _ => {}
         }
         let is_name = is_option || text.ends_with(':');
+        let header = header(text).or_else(|| header(text.split_once('=')?.1));
+        let is_cookie = header.is_some_and(|(name, _)| name.to_ascii_lowercase().ends_with("cookie"));
         self.next = match text {
             _ if LOGINS.contains(&text) => Next::Login,
             _ if is_name && !text.contains('=') && text.to_ascii_lowercase().ends_with("cookie:") => Next::Cookies,
+            _ if is_cookie && text.ends_with(';') => Next::Cookies,
+            _ if header.is_some_and(|(_, value)| is_scheme(value)) => Next::Secret,
             _ if text.eq_ignore_ascii_case("bearer") || (was == Next::Secret && is_scheme(text)) => Next::Secret,
             _ if is_name && !text.contains('=') && names_a_secret(text) => Next::Secret,
             _ => Next::Plain,
@@ -179,8 +183,21 @@ fn json(text: &str) -> String {
     out + rest
 }
 
-/// Masks the secrets that a piece of text contains without a name.
+/// Name and value of a header with a secret and without a blank: `X-Api-Key:abc`. `auth:8080`, `secrets:/run/secrets`
+/// and `key://x` are places.
+fn header(text: &str) -> Option<(&str, &str)> {
+    let (name, value) = text.split_once(':').filter(|(_, value)| !value.is_empty())?;
+    let bare = name.trim_start_matches(['"', '\'']);
+    let is_token = bare.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    let is_port = value.bytes().all(|byte| byte.is_ascii_digit()) && bare.bytes().all(|byte| byte.is_ascii_lowercase());
+    (is_token && !is_port && !value.starts_with(['/', ':']) && names_a_secret(bare)).then_some((name, value))
+}
+
+/// Masks the secrets that a piece of text contains without a name, and those of a header.
 fn value(text: &str) -> String {
+    if let Some((name, value)) = header(text) {
+        return if is_scheme(value) { text.to_owned() } else { format!("{name}:{MASK}") };
+    }
     if let Some((name, rest)) = text.split_once('=') {
         let rest = match rest {
             "" => String::new(),
@@ -272,6 +289,18 @@ mod tests {
             ),
             (&["curl", "-H", "X-Api-Key: abc"], "curl -H X-Api-Key: ***"),
             (
+                &["curl", "-H", "X-Api-Key:abc", "--header=X-Api-Key:abc", "-HX-Auth-Token:a=b", "api_key:7"],
+                "curl -H X-Api-Key:*** --header=X-Api-Key:*** -HX-Auth-Token:*** api_key:***",
+            ),
+            (
+                &[
+                    "sh",
+                    "-c",
+                    "curl -H 'Authorization:Bearer abc' --header=Authorization:Basic abc -H Cookie:a=b; c=d -v",
+                ],
+                "sh -c curl -H 'Authorization:Bearer *** --header=Authorization:Basic *** -H Cookie:*** *** -v",
+            ),
+            (
                 &["x", "--openai-key=abc", "--openai_key", "abc", "--key", "abc"],
                 "x --openai-key=*** --openai_key *** --key ***",
             ),
@@ -327,6 +356,16 @@ mod tests {
             &["python", "train.py", "--max-tokens", "4096", "--token-budget=7", "--tokenizer", "gpt2"][..],
             &["x", "--token", "--verbose", "file"],
             &["x", "secret_sharing.py", "/home/secret/password.txt", "--data=/srv/secrets/x"],
+            &[
+                "x",
+                "auth:8080",
+                "-v",
+                "secrets:/run/secrets",
+                "registry/token:latest",
+                "key://x",
+                "test_password.py::t",
+                "x:y",
+            ],
             &["x", "--author", "me", "--authors=you", "sk-learn", "a=b=c", "=", "", " ", "--password="],
             &[
                 "x",
