@@ -5,6 +5,7 @@ A session is a trace from its start to its end. Its report is that of `gpuwhy re
 
 from __future__ import annotations
 
+import atexit
 import enum
 import functools
 import os
@@ -392,6 +393,16 @@ class Profile:
             _remove(str(path), self._folder or os.devnull)
             raise
         self._functions, self._path, self._keep, self._measuring = functions, path, keep, True
+        if self._folder is not None:
+            atexit.register(self._discard)
+
+    def _discard(self) -> None:
+        """Removes the trace without a name. Also at the exit of a program that has not ended the session."""
+        atexit.unregister(self._discard)
+        # A fork's child has the folder of its parent.
+        if self._folder is not None and self.owner == os.getpid():
+            _remove(str(self._path), self._folder)
+        self._folder = None
 
     def _end(self) -> None:
         from ._trace import Trace
@@ -421,9 +432,7 @@ class Profile:
             if self._on_report is not None:
                 self._on_report(report)
         finally:
-            if self._folder is not None:
-                _remove(str(path), self._folder)
-                self._folder = None
+            self._discard()
 
 
 def profile(

@@ -282,6 +282,24 @@ def test_an_interrupt_ends_the_session_and_goes_on(program):
     assert "KeyboardInterrupt" in done.stderr and "Bottleneck" in done.stderr
 
 
+def test_an_open_session_leaves_nothing_at_exit(program):
+    temporary = program.folder / "tmp"
+    temporary.mkdir()
+    for end, code in (("raise SystemExit(3)", 3), ("raise ValueError", 1), ("pass", 0)):
+        program(f"""
+            import glob, os
+            import gpuwhy
+            gpuwhy.profile(quiet=True).start()
+            play()
+            if os.fork() == 0:
+                raise SystemExit
+            os.wait()
+            assert len(glob.glob(os.environ["TMPDIR"] + "/gpuwhy-*/session.gpuwhy")) == 1, "the child left it"
+            {end}
+            """, code=code, TMPDIR=str(temporary))
+        assert list(temporary.iterdir()) == [], end
+
+
 def test_a_decorated_function_is_measured_each_time(program):
     program("""
         import gpuwhy
