@@ -22,8 +22,8 @@ use super::tools;
 const LONGEST_LINE: u64 = 1 << 20;
 /// Calls that wait for the one in progress; a client that sends more has to wait.
 const WAITING_CALLS: usize = 64;
-/// Time for the calls that are not answered at the end of the input.
-const AFTER_INPUT: Duration = Duration::from_secs(60);
+/// Time for the calls that are not answered at the end of the input: a query that takes too long gets its answer.
+const AFTER_INPUT: Duration = Duration::from_secs(65);
 /// Time between two looks whether they are answered.
 const POLL: Duration = Duration::from_millis(5);
 
