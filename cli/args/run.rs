@@ -23,6 +23,11 @@ is; only GPUWHY_HISTORY then gets a default value if it has none.
 ",
     include_str!("prices.txt"),
     "
+The costs last as long as the run. By default only nodes of CUDA graphs have a limit, 3 % after ten seconds: a long run
+of small kernels stays at the cost of its mode. --max-overhead limits all records, by an estimate that leaves out what
+CUPTI costs by its presence. Above it for three seconds, bursts follow, or the next cheaper mode. For hours:
+--max-overhead 1%, --mode auto, or -d 30 for the first 30 seconds.
+
 PLACEHOLDERS of --output:
   %p process id   %h host name   %q{VAR} the environment variable VAR   %% a percent sign
 
@@ -72,7 +77,7 @@ pub struct RunArgs {
     /// Recording mode, from least to most detail: monitor, auto, light, full [default: light]
     #[arg(long, value_name = "MODE", help_heading = "Overhead", value_parser = value_of(config::MODE))]
     pub mode: Option<String>,
-    /// Limit tracing to this share of the launching threads' time, such as 1%
+    /// Limit tracing to this share of the launching threads' time, such as 1% [default: 3% for nodes of CUDA graphs]
     #[arg(long, value_name = "PERCENT", help_heading = "Overhead", value_parser = value_of(config::MAX_OVERHEAD))]
     pub max_overhead: Option<String>,
     /// Detail of CUDA graphs: auto (nodes, in bursts if slow), node, graph [default: auto]
