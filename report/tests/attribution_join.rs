@@ -50,6 +50,25 @@ impl Feed {
         self.attributor.push(&Record::Kernel(kernel), &self.dictionary);
     }
 
+    /// Adds a call with this correlation id.
+    fn call_with(&mut self, correlation: u32, thread: u32, function: &str, start: u64, end: u64) {
+        let counted = std::mem::replace(&mut self.calls, correlation - 1);
+        self.call(thread, function, start, end);
+        self.calls = counted;
+    }
+
+    fn copied(&mut self, stream: u32, start: u64, end: u64, launch: u32) {
+        let copy = Copy {
+            start: time(start),
+            end: time(end),
+            stream: StreamId(stream),
+            correlation: CorrelationId(launch),
+            bytes: 4_096,
+            ..Copy::default()
+        };
+        self.attributor.push(&Record::Copy(copy), &self.dictionary);
+    }
+
     /// A thread adds a node to a graph.
     fn added_node(&mut self, thread: u32, at: u64) {
         let node = GraphNode { node: at, thread: ThreadId(thread), at: time(at), ..GraphNode::default() };
@@ -383,4 +402,86 @@ fn ranges_have_the_deviation_of_a_sample() {
     assert_eq!(deviation(&[50, 50, 50]), 0.0);
     // 10, 20 and 60 us: 30 us on average, squares of 400, 100 and 900 us, halved.
     assert!((deviation(&[10, 20, 60]) - 1e3 * 700f64.sqrt()).abs() < 1e-3, "{}", deviation(&[10, 20, 60]));
+}
+
+const COPY: &str = "cudaMemcpyAsync_v3020";
+const WAIT: &str = "cudaStreamSynchronize_v3020";
+
+/// Rounds of two kernels and a copy, by threads that each have a stream and one id for all their calls, and a wait each
+/// tenth round. `lost`: this kernel of thread 1 has no record.
+fn launched_with_one_id(threads: u32, rounds: u64, lost: Option<u64>) -> Feed {
+    let mut feed = Feed::default();
+    let mut kernels = 0;
+    for round in 0..rounds {
+        for thread in 1..=threads {
+            let begin = round * 1_000 + u64::from(thread) * 100;
+            for (place, function) in (0..).zip([KERNEL, KERNEL, COPY]) {
+                let (at, begun) = (begin + 20 * place, begin + 20 * place + 8);
+                feed.call_with(9_000 + thread, thread, function, at, at + 5);
+                if function == COPY {
+                    feed.copied(thread, begun, begun + 4, 9_000 + thread);
+                } else {
+                    if thread != 1 || lost != Some(kernels) {
+                        feed.ran(thread, begun, begun + 4, 9_000 + thread);
+                    }
+                    kernels += u64::from(thread == 1);
+                }
+            }
+            if round % 10 == 9 {
+                feed.call_with(9_000 + thread, thread, WAIT, begin + 70, begin + 80);
+            }
+        }
+        if round % 100 == 99 {
+            feed.attributor.flushed(time(round * 1_000 + 990), &feed.dictionary);
+        }
+    }
+    feed.attributor.finish(time(rounds * 1_000), &feed.dictionary);
+    feed
+}
+
+/// Idle time whose cause is unknown, nanoseconds.
+fn unobserved(feed: &Feed) -> u64 {
+    feed.attributor.devices().map(|account| account.leaves()[Leaf::Unobserved as usize]).sum()
+}
+
+/// As CUPTI records threads that were in a call when recording was switched off.
+#[test]
+fn launches_of_a_thread_with_one_id_are_joined_in_order() {
+    let feed = launched_with_one_id(4, 300, None);
+    let counted = feed.attributor.completeness();
+    assert_eq!((counted.shared_ids, counted.ordered_launches), (0, 4 * (3 * 300 - 1)));
+    assert_eq!((feed.unmatched(), unobserved(&feed), counted.clamped_clocks), ((0, 0), 0, 0));
+}
+
+#[test]
+fn a_lost_record_shifts_only_the_operations_up_to_the_next_wait() {
+    let feed = launched_with_one_id(4, 300, Some(203));
+    assert_eq!((feed.unmatched(), unobserved(&feed)), ((1, 0), 0));
+    let simple = |rounds| launched_with_one_id(1, rounds, Some(3)).unmatched();
+    assert_eq!(simple(9), (1, 0), "without a wait after it, its launch is that of the next operation");
+}
+
+#[test]
+fn an_operation_from_before_the_first_call_takes_no_launch() {
+    let mut feed = Feed::default();
+    for launch in 0..20u64 {
+        let at = 1_000 + 50 * launch;
+        feed.call_with(7, 1, KERNEL, at, at + 5);
+        feed.ran(3, at + 10, at + 20, 7);
+    }
+    feed.ran(3, 900, 990, 7);
+    feed.attributor.finish(time(SECOND), &feed.dictionary);
+    assert_eq!(feed.unmatched(), (0, 1));
+}
+
+#[test]
+fn launches_of_several_threads_with_one_id_are_not_told_apart() {
+    let mut feed = Feed::default();
+    for launch in 0..20u64 {
+        let at = 1_000 + 50 * launch;
+        feed.call_with(7, 1 + launch as u32 % 2, KERNEL, at, at + 5);
+        feed.ran(3, at + 10, at + 20, 7);
+    }
+    feed.attributor.finish(time(SECOND), &feed.dictionary);
+    assert_eq!(feed.attributor.completeness().shared_ids, 19);
 }

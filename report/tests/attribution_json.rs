@@ -84,7 +84,7 @@ wire! {
         broken_buffers: u64, broken_bytes: u64, undelivered_buffers: u64,
         dropped_ranges: u64, failed_samples: u64, dictionary_overflow: u64, unobserved_ns: u64, own_kernels: u64, dropped_collectives: u64,
         unplaced_graph_nodes: u64, dropped_graph_nodes: u64, bad_timestamps: u64,
-        launches_without_activity: u64, activities_without_launch: u64, shared_ids: u64, clamped_clocks: u64, late_ns: u64, late_corrected_ns: u64,
+        launches_without_activity: u64, activities_without_launch: u64, shared_ids: u64, ordered_launches: u64, clamped_clocks: u64, late_ns: u64, late_corrected_ns: u64,
         kernel_table_overflow: u64, complete_until_unix_ns: Option<u64>, flush_interval_ns: Option<u64>, end: String, damage: Vec<String>,
     }
     Records {

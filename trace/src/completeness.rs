@@ -40,6 +40,9 @@ pub struct Completeness {
     pub activities_without_launch: u64,
     /// Launches whose correlation id a launch shortly before had, so that their operations cannot be told apart.
     pub shared_ids: u64,
+    /// Launches with the correlation id of the launch before them on their thread, which were joined with operations
+    /// in order.
+    pub ordered_launches: u64,
     /// Operations that start before their launching call, or end before they start.
     pub clamped_clocks: u64,
     /// Device time that arrived after its part of the timeline was final, nanoseconds.

@@ -12,6 +12,7 @@ use super::api::ApiClass;
 use super::devices::Devices;
 use super::host::Host;
 use super::host::launch_places::PlaceId;
+use super::host::launches::LaunchCall;
 use super::operation::{Delivery, DeviceOperation, KernelClasses, is_no_time};
 use super::statistics::CopyPath;
 use crate::counters::estimate::Activity;
@@ -130,9 +131,10 @@ impl Arrivals {
         delivery: &mut Delivery,
     ) -> Option<u64> {
         let mut oldest: Option<u64> = None;
+        self.order(host, devices);
         self.places.retain(|&place| {
             let operation = &mut devices.operations[place];
-            operation.launch = host.launches.join(operation.correlation, operation.device, operation.stream);
+            operation.launch = join(operation, host);
             if operation.launch.is_none() {
                 let may_come = at.saturating_sub(operation.end) <= JOIN_TIMEOUT_NANOS
                     || delivery.flush - operation.flush < JOIN_TIMEOUT_FLUSHES;
@@ -152,12 +154,13 @@ impl Arrivals {
 
     /// Hands the operations that start before `until` to their timelines, with or without a known call.
     pub(super) fn join_begun(&mut self, until: u64, host: &mut Host, devices: &mut Devices, delivery: &mut Delivery) {
+        self.order(host, devices);
         self.places.retain(|&place| {
             let operation = &mut devices.operations[place];
             if operation.start >= until {
                 return true;
             }
-            operation.launch = host.launches.join(operation.correlation, operation.device, operation.stream);
+            operation.launch = join(operation, host);
             enter(place, host, devices, delivery);
             false
         });
@@ -165,15 +168,15 @@ impl Arrivals {
     }
 
     /// Between two flushes, when many operations have arrived: hands over those with a known call. The rest
-    /// stays, including operations whose time a flush must confirm.
+    /// stays, including operations whose time a flush must confirm, and those that are joined in order.
     fn join_known(&mut self, host: &mut Host, devices: &mut Devices, delivery: &mut Delivery) {
         let confirmed = delivery.newest_flush.saturating_add(FUTURE_NANOS);
         self.places.retain(|&place| {
             let operation = &mut devices.operations[place];
-            if delivery.newest_flush == 0 || operation.end > confirmed {
+            if delivery.newest_flush == 0 || operation.end > confirmed || host.one_id.has(operation.correlation) {
                 return true;
             }
-            operation.launch = host.launches.join(operation.correlation, operation.device, operation.stream);
+            operation.launch = join(operation, host);
             let known = operation.launch.is_some();
             if known {
                 enter(place, host, devices, delivery);
@@ -183,6 +186,13 @@ impl Arrivals {
         self.looked_through();
     }
 
+    /// Sorts operations by their start if the order says which launch is whose.
+    fn order(&mut self, host: &Host, devices: &Devices) {
+        if host.one_id.is_needed() {
+            self.places.sort_by_key(|&place| devices.operations[place].start);
+        }
+    }
+
     /// Schedules the next scan for when as many operations have arrived as are left.
     fn looked_through(&mut self) {
         self.due = ARRIVALS.max(self.places.len() * 2);
@@ -190,6 +200,13 @@ impl Arrivals {
             self.places.shrink_to(self.due);
         }
     }
+}
+
+/// Finds the launch of an operation.
+#[inline]
+fn join(operation: &mut DeviceOperation, host: &mut Host) -> Option<LaunchCall> {
+    operation.correlation = host.one_id.of_operation(operation);
+    host.launches.join(operation.correlation, operation.device, operation.stream)
 }
 
 /// Hands an operation to its timeline, or frees its slot if it belongs to none.

@@ -422,11 +422,11 @@ impl Attributor {
 
     /// Counts of records received and of doubtful ones. Loss, end and damage are not known here.
     pub fn completeness(&self) -> Completeness {
-        let beyond = self.devices().map(|account| account.statistics.kernel_table_overflow()).sum();
         Completeness {
             launches_without_activity: self.host.launches.without_activity,
             shared_ids: self.host.launches.shared_ids,
-            kernel_table_overflow: beyond,
+            ordered_launches: self.host.one_id.launches,
+            kernel_table_overflow: self.devices().map(|account| account.statistics.kernel_table_overflow()).sum(),
             ..self.delivery.completeness.clone()
         }
     }

@@ -161,6 +161,10 @@ impl DeviceOperation {
         }
     }
 
+    pub(super) fn is_kernel(&self) -> bool {
+        matches!(self.leaf, Leaf::Compute | Leaf::Communication)
+    }
+
     /// Size of a copy as the simulation needs it: at most [`MOST_BYTES`].
     pub(super) fn simulated_bytes(&self) -> u16 {
         u16::try_from(self.bytes).unwrap_or(MOST_BYTES)

@@ -378,6 +378,11 @@ impl Launches {
         oldest
     }
 
+    /// True if a launch with this id waits for its operation.
+    pub(crate) fn waits(&self, correlation: u32) -> bool {
+        self.places.get(correlation).is_some()
+    }
+
     /// True if no launch of `thread` waits.
     pub(crate) fn is_idle(&self, thread: usize) -> bool {
         self.queues.get(thread).is_none_or(|queue| queue.waiting.is_empty())

@@ -6,9 +6,9 @@
 //! gap of their thread. A call is placed by the first flush that passes its end: until then an enclosing one
 //! may be missing. Host samples are judged immediately, because their stacks are in the dictionary.
 //!
-//! Reading order: [`threads`] (calls in order), [`launches`] (which call launched what), [`dependencies`]
-//! (which operation a stream waited for), [`samples`] with [`stacks`] and [`interpreter_lock`] (what a thread
-//! did between calls), [`launch_lines`] (which line launched a kernel), [`memory`].
+//! Reading order: [`threads`] (calls in order), [`launches`] (which call launched what; [`one_id`]: where CUPTI does
+//! not tell), [`dependencies`] (which operation a stream waited for), [`samples`] with [`stacks`] and
+//! [`interpreter_lock`] (what a thread did between calls), [`launch_lines`] (which line launched a kernel), [`memory`].
 
 pub(super) mod call_lines;
 pub(super) mod dependencies;
@@ -17,6 +17,7 @@ pub(super) mod launch_lines;
 pub(super) mod launch_places;
 pub(super) mod launches;
 pub(super) mod memory;
+pub(super) mod one_id;
 pub(super) mod sample_totals;
 pub(super) mod samples;
 pub(super) mod stacks;
@@ -33,6 +34,7 @@ use self::interpreter_lock::{LockHolder, LockWatch};
 use self::launch_lines::{LaunchLines, LaunchSampleCounts, SampledCall};
 use self::launches::{LaunchCall, Launches};
 use self::memory::Memory;
+use self::one_id::OneId;
 use self::stacks::Stacks;
 use self::thread_table::ThreadTable;
 use self::threads::{HostThread, Nesting};
@@ -51,6 +53,7 @@ pub(super) struct Host {
     pub(super) api_table: ApiTable,
     pub(super) threads: ThreadTable,
     pub(super) launches: Launches,
+    pub(super) one_id: OneId,
     pub(super) launch_lines: LaunchLines,
     pub(super) dependencies: Dependencies,
     pub(super) marks: StepMarks,
@@ -219,9 +222,13 @@ impl Host {
                     let call = SampledCall { thread: index as u32, before, start, end, class, launches };
                     self.launch_lines.placed(call, &mut thread.launch_samples, dictionary)
                 };
-                simulation.call(index, call, class, launches);
+                let launch = LaunchCall { start, end, thread: index as u32, class, sampled };
+                let correlation =
+                    if launches { self.one_id.of_launch(call, &launch, &self.launches) } else { call.correlation };
+                simulation.call(index, &ApiCall { correlation, ..*call }, class, launches);
                 if class == ApiClass::Synchronize && succeeded {
                     self.marks.waits.push(index as u32, call.function, end);
+                    self.one_id.waited(&launch, call.function, dictionary);
                 }
                 self.api_table.add(call.function, end - start, succeeded);
                 *newest_launch = None;
@@ -233,8 +240,7 @@ impl Host {
                     }
                     if class.launches() {
                         hand_over.extend(thread.launched(end).then_some(index as u32));
-                        let launch = LaunchCall { start, end, thread: index as u32, class, sampled };
-                        let sequence = self.launches.insert(call.correlation, launch, captured);
+                        let sequence = self.launches.insert(correlation, launch, captured);
                         *newest_launch = Some((launch, sequence));
                     }
                 }
@@ -248,13 +254,20 @@ impl Host {
                 simulation.call(index, call, class, true);
                 match newest_launch {
                     Some((launch, sequence)) if launch.start == start => {
-                        self.launches.alias(call.correlation, *launch, *sequence);
+                        if !self.one_id.has(call.correlation) {
+                            self.launches.alias(call.correlation, *launch, *sequence);
+                        }
                     }
                     _ => {
                         // A launch inside a call that is not known to launch.
                         let launch = LaunchCall { start, end, thread: index as u32, class, sampled: false };
                         let captured = thread.is_captured(start, end, class);
-                        let sequence = self.launches.insert(call.correlation, launch, captured);
+                        let correlation = if captured {
+                            call.correlation
+                        } else {
+                            self.one_id.of_launch(call, &launch, &self.launches)
+                        };
+                        let sequence = self.launches.insert(correlation, launch, captured);
                         *newest_launch = Some((launch, sequence));
                     }
                 }

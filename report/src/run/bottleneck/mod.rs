@@ -261,7 +261,8 @@ fn abstention(
             Cause::CannotTell,
             unknown,
             reason,
-            "If the run was reduced to bursts, record all of it: GPUWHY_MAX_OVERHEAD=off.",
+            "CUPTI does so after recording was switched off in the running program: record all of the run, without \
+             captures, mode auto or a limit of the overhead.",
         ));
     }
     if operations < FEWEST_OPERATIONS || window < SHORTEST_WINDOW {

@@ -78,6 +78,7 @@ document! {
         launches_without_activity: from.0.launches_without_activity,
         activities_without_launch: from.0.activities_without_launch,
         shared_ids: from.0.shared_ids,
+        ordered_launches: from.0.ordered_launches,
         clamped_clocks: from.0.clamped_clocks,
         late_ns: from.0.late_ns,
         late_corrected_ns: from.0.late_corrected_ns,
