@@ -66,6 +66,7 @@ fn judge_simulated(
         lines: lines.to_vec(),
         calls: Vec::new(),
         lock_waits: 0,
+        lock_handovers: 0,
         lock_holders: Vec::new(),
     };
     let completeness = Completeness { kernels: 20, api_calls: 20, ..Completeness::default() };

@@ -191,6 +191,7 @@ fn host_samples_in_one_run_only_do_not_make_a_difference() {
         lines: Vec::new(),
         calls: Vec::new(),
         lock_waits: 0,
+        lock_handovers: 0,
         lock_holders: Vec::new(),
     });
     let text = compare(&sampled, &b).unwrap().text(10);

@@ -6,6 +6,7 @@ use gpuwhy_trace::record::{HostSample, StackId};
 use rustc_hash::FxHashMap;
 
 use super::api::ApiClass;
+use super::host::interpreter_lock::Others;
 use super::host::samples::HostSampleView;
 use super::host::stacks::{Stacks, is_native};
 use super::host_cause::HostCause;
@@ -47,7 +48,7 @@ pub(crate) struct HostActivities {
 
 impl HostActivities {
     pub(crate) fn judge(&mut self, sample: &HostSample, dictionary: &Dictionary) -> HostActivity {
-        let view = HostSampleView::new(sample, self.stacks.get(sample.stack, dictionary), false);
+        let view = HostSampleView::new(sample, self.stacks.get(sample.stack, dictionary), Others::default());
         let parts = view.split(sample.at.since(sample.since));
         let call = match (self.call(sample.stack, dictionary), sample.earlier) {
             (CallSeen::Unseen, Some(earlier)) => self.call(earlier, dictionary),

@@ -44,7 +44,7 @@ pub use builds::KernelBuilds;
 pub use graph_nodes::{AddedNode, GraphNodes, GraphOriginCounts, GraphRanges, GraphWork, NodeSource, WholeGraph};
 pub use graph_nodes::{Common, NodeOrigins};
 pub use host::call_lines::CallKind;
-pub use host::interpreter_lock::LockHolder;
+pub use host::interpreter_lock::{LockHeldBy, LockHolder};
 pub use host::launch_lines::{GraphKernels, LaunchSampleCounts, LaunchedWork};
 pub use host::launch_places::LaunchPlace;
 pub use host::memory::PeakCaller;
@@ -315,9 +315,8 @@ impl Attributor {
         self.host.threads.sample_totals()
     }
 
-    /// Number of samples of threads that call CUDA in which they waited for the interpreter's lock, by its
-    /// holder; `None` if no sampled thread held it.
-    pub fn lock_holders(&self) -> Vec<(Option<LockHolder>, u64)> {
+    /// Samples of threads that call CUDA in a wait for the interpreter's lock, by its holder.
+    pub fn lock_holders(&self) -> Vec<(LockHeldBy, u64)> {
         self.host.lock_holders()
     }
 

@@ -14,7 +14,7 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{NameId, ThreadId};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::{Cause, Leaf};
-use profiler_core::attribution::{Attributor, HostLine, LockHolder, is_native};
+use profiler_core::attribution::{Attributor, HostLine, LockHeldBy, LockHolder, is_native};
 use rustc_hash::FxHashMap;
 
 use super::host_estimate::{ActivityKey, ActivityTime, estimate};
@@ -166,6 +166,10 @@ impl HostReport {
             lines: lines.into_iter().take(LINES).map(row).collect(),
             calls: CallLineRow::all(attributor, dictionary),
             lock_waits: attributor.lock_holders().iter().map(|(_, samples)| samples).sum(),
+            lock_handovers: {
+                let holders = attributor.lock_holders().into_iter();
+                holders.filter(|(holder, _)| *holder == LockHeldBy::Nobody).map(|(_, samples)| samples).sum()
+            },
             lock_holders: lock_holders(attributor, dictionary),
         })
     }
@@ -229,7 +233,10 @@ fn thread_name(dictionary: &Dictionary, id: ThreadId) -> String {
 }
 
 fn lock_holders(attributor: &Attributor, dictionary: &Dictionary) -> Vec<LockHolderRow> {
-    let rows = attributor.lock_holders().into_iter().filter_map(|(holder, samples)| Some((holder?, samples)));
+    let rows = attributor.lock_holders().into_iter().filter_map(|(holder, samples)| match holder {
+        LockHeldBy::Thread(holder) => Some((holder, samples)),
+        LockHeldBy::Unknown | LockHeldBy::Nobody => None,
+    });
     let name = |id: NameId| dictionary.name(id).to_owned();
     let row = |(holder, samples): (LockHolder, u64)| {
         let line = attributor.host_line(holder.line);

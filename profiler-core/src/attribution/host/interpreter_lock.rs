@@ -4,6 +4,10 @@
 //! things: the line of the thread that held the lock, and whether a thread without a Python stack waited for
 //! the lock or for work. Such a thread is PyTorch's backward thread, which has an interpreter state and is in
 //! no Python function. It waits for work only while another thread that calls CUDA runs.
+//!
+//! A library releases the lock during its work, so threads that share it hold it for microseconds, and at most samples
+//! it is on its way from one to the next. Then a thread in a futex waited for it too, if another one was there to take
+//! it and the wait was short.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -30,13 +34,32 @@ pub struct LockHolder {
     pub line: LineId,
 }
 
+/// Who had the lock while a thread waited for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LockHeldBy {
+    /// A thread that was not sampled.
+    Unknown,
+    /// Nobody: it was on its way between threads that call CUDA.
+    Nobody,
+    /// This thread, at this line.
+    Thread(LockHolder),
+}
+
+/// What the other threads that call CUDA did at the time of a sample.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Others {
+    /// None of them ran.
+    pub(crate) idle: bool,
+    /// One of them ran in a Python function, or waited there in a futex.
+    pub(crate) contend: bool,
+}
+
 /// Samples until the others of their time are known, and what they show of the lock.
 #[derive(Debug, Default)]
 pub(crate) struct LockWatch {
     waiting: Vec<(HostSample, StackClass)>,
-    /// Samples of a thread that waited for the lock, by that thread and the holder; `None` if no sampled
-    /// thread held it.
-    pairs: BTreeMap<(ThreadId, Option<LockHolder>), u64>,
+    /// Samples of a thread that waited for the lock, by that thread and the holder.
+    pairs: BTreeMap<(ThreadId, LockHeldBy), u64>,
 }
 
 impl LockWatch {
@@ -57,11 +80,19 @@ impl LockWatch {
                 let (sample, class) = &waiting[index];
                 let others = || group.iter().map(|&other| &waiting[other]).filter(|of| of.0.thread != sample.thread);
                 let runs = |other: &HostSample| other.state == ThreadState::Running || holds(other);
-                let idle = !others().any(|(other, _)| runs(other) && gives_work(other.thread));
-                let view = HostSampleView::new(sample, *class, idle);
+                let working = || others().filter(|(other, _)| gives_work(other.thread));
+                let idle = !working().any(|(other, _)| runs(other));
+                let contend = working().any(|(other, class)| contends(other, *class));
+                let view = HostSampleView::new(sample, *class, Others { idle, contend });
                 if view.waits_for_interpreter() {
                     let holder = others().find(|(other, _)| holds(other));
-                    let holder = holder.map(|(other, class)| LockHolder { thread: other.thread, line: class.line });
+                    let holder = match holder {
+                        Some((other, class)) => {
+                            LockHeldBy::Thread(LockHolder { thread: other.thread, line: class.line })
+                        }
+                        None if sample.interpreter_lock == InterpreterLock::Free => LockHeldBy::Nobody,
+                        None => LockHeldBy::Unknown,
+                    };
                     self.count((sample.thread, holder));
                 }
                 views[index] = Some((sample.thread, view));
@@ -70,14 +101,14 @@ impl LockWatch {
         views.into_iter().flatten().collect()
     }
 
-    fn count(&mut self, pair: (ThreadId, Option<LockHolder>)) {
+    fn count(&mut self, pair: (ThreadId, LockHeldBy)) {
         if self.pairs.len() < PAIR_LIMIT || self.pairs.contains_key(&pair) {
             *self.pairs.entry(pair).or_default() += 1;
         }
     }
 
     /// Number of samples of a thread that waited for the lock, with that thread and the holder.
-    pub(crate) fn pairs(&self) -> impl Iterator<Item = (ThreadId, Option<LockHolder>, u64)> {
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (ThreadId, LockHeldBy, u64)> {
         self.pairs.iter().map(|(&(thread, holder), &samples)| (thread, holder, samples))
     }
 }
@@ -86,13 +117,27 @@ fn holds(sample: &HostSample) -> bool {
     sample.interpreter_lock == InterpreterLock::ThisThread
 }
 
-/// True if a thread in a futex waited for the interpreter's lock. `idle`: no other thread
-/// that calls CUDA ran.
-pub(super) fn waits_for_lock(sample: &HostSample, class: StackClass, idle: bool) -> bool {
-    let asleep = sample.on_cpu == 0 && sample.at.since(sample.since) > ASLEEP;
-    let held = sample.state == ThreadState::Futex && sample.interpreter_lock == InterpreterLock::OtherThread && !asleep;
-    // A thread that takes a lock of the program waits for that lock, regardless of the interpreter.
-    held && if sample.stack == StackId::NONE { idle } else { !class.waits }
+/// True if a thread may wait for the interpreter's lock at any moment.
+fn contends(sample: &HostSample, class: StackClass) -> bool {
+    let state = matches!(sample.state, ThreadState::Running | ThreadState::Futex);
+    state && sample.stack != StackId::NONE && !class.waits
+}
+
+/// True if a thread in a futex waited for the interpreter's lock.
+pub(super) fn waits_for_lock(sample: &HostSample, class: StackClass, others: Others) -> bool {
+    if sample.state != ThreadState::Futex {
+        return false;
+    }
+    let in_python = sample.stack != StackId::NONE;
+    match sample.interpreter_lock {
+        InterpreterLock::OtherThread => {
+            let asleep = sample.on_cpu == 0 && sample.at.since(sample.since) > ASLEEP;
+            // A thread that takes a lock of the program waits for that lock, regardless of the interpreter.
+            !asleep && if in_python { !class.waits } else { others.idle }
+        }
+        InterpreterLock::Free => in_python && !class.waits && sample.on_cpu > 0 && others.contend,
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -137,11 +182,39 @@ mod tests {
         let cause = |nanos: u64, on_cpu: u64| {
             let of = sample(MAIN, 100_000_000, ThreadState::Futex, InterpreterLock::OtherThread);
             let waits = HostSample { since: time(100_000_000 - nanos), on_cpu, stack: StackId(1), ..of };
-            HostSampleView::new(&waits, PLAIN, true).split(1)[2].0
+            HostSampleView::new(&waits, PLAIN, Others { idle: true, contend: false }).split(1)[2].0
         };
         assert_eq!(cause(50_000_000, 0), HostCause::Lock);
         assert_eq!(cause(50_000_000, 200_000), HostCause::InterpreterLock);
         assert_eq!(cause(9_000_000, 0), HostCause::InterpreterLock);
+    }
+
+    #[test]
+    fn a_lock_on_its_way_between_threads_in_python_is_waited_for() {
+        use ThreadState::{Futex, Io, Running};
+        let in_python =
+            |thread, state, lock| HostSample { stack: StackId(1), on_cpu: 4, ..sample(thread, 100, state, lock) };
+        let cause = |of: HostSample, other: HostSample| {
+            let mut watch = LockWatch::default();
+            watch.push(&of, PLAIN);
+            watch.push(&other, PLAIN);
+            let first = watch.take(|thread| thread != OTHER)[0].1;
+            let cause = first.split(10)[2].0;
+            let nobody = watch.pairs().all(|(_, holder, _)| holder == LockHeldBy::Nobody);
+            assert!(nobody && (watch.pairs().count() > 0) == (cause == HostCause::InterpreterLock));
+            cause
+        };
+        let free = InterpreterLock::Free;
+        let waits = in_python(MAIN, Futex, free);
+        for state in [Futex, Running] {
+            assert_eq!(cause(waits, in_python(BACKWARD, state, free)), HostCause::InterpreterLock);
+        }
+        assert_eq!(cause(waits, in_python(BACKWARD, Io, free)), HostCause::Lock);
+        assert_eq!(cause(waits, in_python(OTHER, Running, free)), HostCause::Lock, "it launches nothing");
+        assert_eq!(cause(waits, sample(BACKWARD, 100, Running, free)), HostCause::Lock, "it is in no Python function");
+        let long = HostSample { on_cpu: 0, ..waits };
+        assert_eq!(cause(long, in_python(BACKWARD, Running, free)), HostCause::Lock, "it sleeps");
+        assert_eq!(cause(sample(MAIN, 100, Futex, free), in_python(BACKWARD, Running, free)), HostCause::Lock);
     }
 
     #[test]
@@ -159,7 +232,10 @@ mod tests {
         }
         assert_eq!(watch.take(|thread| thread != OTHER).len(), 5);
         let holder = LockHolder { thread: OTHER, line: LineId::of_index(7) };
-        assert_eq!(watch.pairs().collect::<Vec<_>>(), [(MAIN, None, 1), (MAIN, Some(holder), 2)]);
+        assert_eq!(
+            watch.pairs().collect::<Vec<_>>(),
+            [(MAIN, LockHeldBy::Unknown, 1), (MAIN, LockHeldBy::Thread(holder), 2)]
+        );
     }
 
     #[test]

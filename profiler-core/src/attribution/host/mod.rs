@@ -30,7 +30,7 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{ApiCall, HostSample, MemoryEvent, Overhead, OverheadKind, RangeEvent, ThreadId, Timestamp};
 
 use self::dependencies::Dependencies;
-use self::interpreter_lock::{LockHolder, LockWatch};
+use self::interpreter_lock::{LockHeldBy, LockWatch};
 use self::launch_lines::{LaunchLines, LaunchSampleCounts, SampledCall};
 use self::launches::{LaunchCall, Launches};
 use self::memory::Memory;
@@ -117,7 +117,7 @@ impl Host {
     }
 
     /// See [`Attributor::lock_holders`](super::Attributor::lock_holders).
-    pub(super) fn lock_holders(&self) -> Vec<(Option<LockHolder>, u64)> {
+    pub(super) fn lock_holders(&self) -> Vec<(LockHeldBy, u64)> {
         let mut sums = BTreeMap::new();
         let calls = |id: ThreadId| self.threads.get(id).is_some_and(HostThread::calls_cuda);
         for (_, holder, samples) in self.lock.pairs().filter(|&(thread, ..)| calls(thread)) {

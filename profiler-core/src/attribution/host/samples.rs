@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 use gpuwhy_trace::record::{HostSample, InterpreterLock, StackId, ThreadState};
 
-use super::interpreter_lock::waits_for_lock;
+use super::interpreter_lock::{Others, waits_for_lock};
 use super::sample_totals::SampleTotals;
 use super::stacks::{LineId, StackClass, Stage};
 use crate::attribution::host_cause::HostCause;
@@ -88,16 +88,15 @@ pub(crate) struct HostSamples {
 }
 
 impl HostSampleView {
-    /// Classifies a sample of a thread with the stack `class`. `idle`: no other thread that
-    /// calls CUDA ran then.
-    pub(crate) fn new(sample: &HostSample, class: StackClass, idle: bool) -> Self {
+    /// Classifies a sample of a thread with the stack `class`; `others` are the threads that call CUDA.
+    pub(crate) fn new(sample: &HostSample, class: StackClass, others: Others) -> Self {
         let (since, at) = (sample.since.min(sample.at).nanos(), sample.at.nanos());
         let length = at - since;
         let ran = sample.state == ThreadState::Running;
         // Without CPU times, only the state at the sample is known.
         let clocked = sample.on_cpu > 0 || sample.runnable > 0;
         let on_cpu = if ran && !clocked { length } else { sample.on_cpu.min(length) };
-        let off = off_cause(sample, class, idle);
+        let off = off_cause(sample, class, others);
         let causes = match class.stage {
             None if sample.collecting_garbage && sample.interpreter_lock != InterpreterLock::OtherThread => {
                 [HostCause::GarbageCollection, HostCause::Preempted, off]
@@ -382,8 +381,8 @@ fn without((from, to): (u64, u64), others: &[(u64, u64)]) -> impl Iterator<Item 
 }
 
 /// Reason that a thread outside a data loader was off the cores.
-fn off_cause(sample: &HostSample, class: StackClass, idle: bool) -> HostCause {
-    if waits_for_lock(sample, class, idle) { HostCause::InterpreterLock } else { HostCause::of(sample.state) }
+fn off_cause(sample: &HostSample, class: StackClass, others: Others) -> HostCause {
+    if waits_for_lock(sample, class, others) { HostCause::InterpreterLock } else { HostCause::of(sample.state) }
 }
 
 /// Activity of the workers while a thread waited in a data loader. One running worker is enough: batches come
@@ -407,7 +406,7 @@ mod tests {
     fn sample(since: u64, at: u64, on_cpu: u64, runnable: u64, state: ThreadState) -> HostSampleView {
         let time = Timestamp::from_nanos;
         let sample = HostSample { since: time(since), at: time(at), on_cpu, runnable, state, ..HostSample::default() };
-        HostSampleView::new(&sample, PLAIN, false)
+        HostSampleView::new(&sample, PLAIN, Others::default())
     }
 
     fn claimed(samples: &[HostSampleView], from: u64, to: u64) -> Vec<(u64, u64)> {
@@ -441,7 +440,7 @@ mod tests {
         all.push(HostSampleView::new(
             &HostSample { since: time(50), at: time(60), ..HostSample::default() },
             class,
-            false,
+            Others::default(),
         ));
         // A loader within a loader counts as the outer one.
         for (at, enters) in [(20, true), (25, true), (26, false), (80, false), (95, true)] {

@@ -195,10 +195,17 @@ fn lock_sentence(host: &HostReport) -> String {
     let share = |samples: u64| percent(samples as f64 / waits.max(1) as f64);
     let named: Vec<_> =
         host.lock_holders.iter().take(2).map(|row| format!("{} in {}", row.place(), share(row.samples))).collect();
+    let samples = counted(waits, "sample");
+    if host.lock_handovers > 0 {
+        let held = if named.is_empty() { String::new() } else { format!("held by {}, and ", named.join(", by ")) };
+        return format!(
+            "In the {samples} of a wait for it, the lock was {held}on its way between launching threads in {}.",
+            share(host.lock_handovers)
+        );
+    }
     if named.is_empty() {
         return "Which thread held the interpreter's lock (GIL) is unknown: it was not sampled.".to_owned();
     }
-    let samples = counted(waits, "sample");
     format!("The interpreter's lock (GIL) was held by {} of the {samples} of a wait for it.", named.join(", by "))
 }
 
@@ -220,7 +227,8 @@ pub(super) fn locked(host: &HostReport) -> Option<[String; 2]> {
 
 /// Waiting for the interpreter's lock, by its holder.
 pub(super) fn lock_activity(host: &HostReport) -> Activity {
-    let launches = host.lock_holders.first().is_some_and(|row| row.calls_cuda);
+    let handed_over = 2 * host.lock_handovers > host.lock_waits;
+    let launches = handed_over || host.lock_holders.first().is_some_and(|row| row.calls_cuda);
     if launches { Activity::LockOfLauncher } else { Activity::LockOfOther }
 }
 

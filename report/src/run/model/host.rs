@@ -24,6 +24,8 @@ pub struct HostReport {
     pub calls: Vec<CallLineRow>,
     /// Samples of threads that call CUDA in which they waited for the interpreter's lock (GIL).
     pub lock_waits: u64,
+    /// Of these, the samples in which nobody held it: it was on its way between threads that call CUDA.
+    pub lock_handovers: u64,
     /// Who held it in these samples, most first; nobody if only threads that were not sampled did.
     pub lock_holders: Vec<LockHolderRow>,
 }
