@@ -40,6 +40,9 @@ const RANK_VARIABLES: &[&str] = &[
     "SLURM_RESTART_COUNT",
 ];
 
+/// Variables of CUDA that explain waits.
+const CUDA_VARIABLES: &[&str] = &["CUDA_DEVICE_MAX_CONNECTIONS"];
+
 pub fn describe(cupti: &Cupti, start: Timestamp, run: Option<&str>, notes: Vec<String>) -> ProcessInfo {
     let driver_version = cupti_sys::kernel_driver_version().unwrap_or_default();
     let cupti_version = cupti.version().unwrap_or(0);
@@ -57,6 +60,7 @@ pub fn describe(cupti: &Cupti, start: Timestamp, run: Option<&str>, notes: Vec<S
         gpuwhy_version: env!("CARGO_PKG_VERSION").to_owned(),
         rank_variables: RANK_VARIABLES
             .iter()
+            .chain(CUDA_VARIABLES)
             .filter_map(|&name| Some((name.to_owned(), env::var(name).ok()?)))
             .chain(run.map(|run| (RUN.to_owned(), run.to_owned())))
             .collect(),

@@ -483,5 +483,6 @@ fn launches_of_several_threads_with_one_id_are_not_told_apart() {
         feed.ran(3, at + 10, at + 20, 7);
     }
     feed.attributor.finish(time(SECOND), &feed.dictionary);
-    assert_eq!(feed.attributor.completeness().shared_ids, 19);
+    // Those of one of the two.
+    assert_eq!(feed.attributor.completeness().shared_ids, 10);
 }

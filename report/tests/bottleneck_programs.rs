@@ -2,7 +2,8 @@
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{Bottleneck, Report};
-use gpuwhy_trace::record::{Device, MemoryKind, PcieLink};
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{Device, Loss, MemoryKind, PcieLink};
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
@@ -136,4 +137,51 @@ fn copies_from_page_locked_memory_are_as_fast_as_a_known_link() {
     let link = PcieLink { generation: 4, megatransfers: 16_000, lanes: 16, ..PcieLink::default() };
     let (known, unknown) = (gain(Some(link)), gain(None));
     assert!(known > 2.0 * unknown, "{known}, {unknown}");
+}
+
+/// Rounds of two kernels on one stream and one on another, each on a small part of the GPU, with the calls of `between`
+/// before the third launch.
+fn rounds_on_two_streams(between: &[&str], connections: &[(&str, &str)]) -> Report {
+    let mut scenario = on_a_device();
+    for round in 0..100 {
+        let at = 3_050 * round;
+        let kernel = |stream| gpu(0).stream(stream).kernel("part").blocks(1);
+        kernel(1).at(at + 10).lasting(1_000).launched(&mut scenario, 1, at, 4);
+        kernel(1).at(at + 1_012).lasting(1_000).launched(&mut scenario, 1, at + 10, 4);
+        for (place, function) in (0..).zip(between) {
+            scenario.call(1, function, at + 15 + place, 1);
+        }
+        kernel(2).at(at + 1_016).lasting(2_000).launched(&mut scenario, 1, at + 20, 4);
+        scenario.call(1, "cudaDeviceSynchronize_v3020", at + 30, 3_000);
+    }
+    let rank_variables = connections.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let session = ProcessInfo { process_id: 42, rank_variables, ..ProcessInfo::default() };
+    Report::new(&session, &scenario.run(), &scenario.dictionary, &Loss::default(), End::Clean, Vec::new())
+}
+
+#[test]
+fn streams_that_share_a_queue_are_named_with_the_setting() {
+    const NAME: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+    let report = rounds_on_two_streams(&[], &[(NAME, "1")]);
+    let evidence = report.bottleneck.evidence.join("\n");
+    assert!(evidence.contains("behind a kernel of another stream"), "{evidence}");
+    assert!(evidence.contains("CUDA_DEVICE_MAX_CONNECTIONS=1 puts all streams into one queue"), "{evidence}");
+    let advice = &report.bottleneck.recommendation;
+    assert!(advice.contains("Set CUDA_DEVICE_MAX_CONNECTIONS=32 (it is 1)"), "{advice}");
+    let unknown = rounds_on_two_streams(&[], &[]).bottleneck;
+    assert!(
+        unknown.recommendation.contains("CUDA_DEVICE_MAX_CONNECTIONS=32 (8 by default)"),
+        "{}",
+        unknown.recommendation
+    );
+}
+
+#[test]
+fn waits_that_events_explain_or_that_no_queue_can_cause_are_not_those_of_a_queue() {
+    let events = rounds_on_two_streams(&["cudaStreamWaitEvent_v3020"], &[]);
+    let many = rounds_on_two_streams(&[], &[("CUDA_DEVICE_MAX_CONNECTIONS", "32")]);
+    for report in [events, many] {
+        let text = report.bottleneck.evidence.join("\n") + &report.bottleneck.recommendation;
+        assert!(!text.contains("CONNECTIONS"), "{text}");
+    }
 }

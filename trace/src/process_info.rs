@@ -27,7 +27,8 @@ pub struct ProcessInfo {
     pub cupti_path: String,
     /// Version of gpuwhy that wrote the trace.
     pub gpuwhy_version: String,
-    /// `RANK`, `LOCAL_RANK`, `WORLD_SIZE` and similar environment variables: name and value.
+    /// `RANK`, `LOCAL_RANK`, `WORLD_SIZE` and similar environment variables, and those of CUDA that explain waits: name
+    /// and value.
     pub rank_variables: Vec<(String, String)>,
     /// Enabled features, unavailable features and the reasons; shown in the report.
     pub notes: Vec<String>,
@@ -127,8 +128,8 @@ impl ProcessInfo {
         name
     }
 
-    /// Value of a launcher variable, unless it is empty.
-    fn variable(&self, name: &str) -> Option<&str> {
+    /// Value of a recorded variable, unless it is empty.
+    pub fn variable(&self, name: &str) -> Option<&str> {
         let (_, value) = self.rank_variables.iter().find(|(known, _)| known == name)?;
         Some(value.trim()).filter(|value| !value.is_empty())
     }

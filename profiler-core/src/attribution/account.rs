@@ -13,6 +13,7 @@ use super::host_lead::HostLead;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, WorkKind};
 use super::operation::DeviceOperation;
 use super::phases::{Causes, HostTimes, Phases};
+use super::queue_waits::{QueueWaits, QueueWatch};
 use super::segments::{GapEnd, GapLaunch, Idle, IdleLog, Segment, SegmentLog};
 use super::statistics::DeviceStatistics;
 use crate::steps::step_table::StepTable;
@@ -54,6 +55,7 @@ pub struct DeviceAccount {
     disturbed: Vec<(Timestamp, Timestamp)>,
     /// Where the device waited while kernels were built or loaded.
     builds: Builds,
+    queue: QueueWatch,
     /// Log of recorded segments, if requested.
     segments: Option<Box<SegmentLog>>,
 }
@@ -80,6 +82,7 @@ impl DeviceAccount {
             read_end: 0,
             disturbed: Vec::new(),
             builds: Builds::default(),
+            queue: QueueWatch::default(),
             segments: None,
         }
     }
@@ -159,6 +162,11 @@ impl DeviceAccount {
     /// Kernels that were built or loaded after start-up while the device waited.
     pub fn kernel_builds(&self) -> KernelBuilds {
         self.builds.within(self.phases.steady_start(), self.position)
+    }
+
+    /// Kernels that waited in a queue behind another stream, or for an event.
+    pub fn queue_waits(&self) -> QueueWaits {
+        self.queue.waits
     }
 
     /// Remembered steps, from the most reliable source that covers a fair part of the window.
@@ -256,6 +264,7 @@ impl DeviceAccount {
 
     /// An operation starts at the current position. A kernel's first appearance is part of start-up.
     pub(super) fn begin(&mut self, operation: &DeviceOperation, cut: Option<Cut>) {
+        self.queue.began(operation);
         let marked = operation.status.marked;
         let mut novel = false;
         let mut kind = u32::from(operation.subject == Subject::HostToDevice);

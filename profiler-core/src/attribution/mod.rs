@@ -33,6 +33,7 @@ mod operation;
 mod other_processes;
 mod phases;
 pub mod quantile;
+pub mod queue_waits;
 mod ranges;
 pub mod segments;
 mod simulation_feed;

@@ -62,7 +62,8 @@ impl Report {
         let host = HostReport::of(attributor, dictionary, &devices, completeness.loss.failed_samples);
         let (api, kernel_lines) = (api_rows(attributor, dictionary), KernelLines::of(attributor, dictionary));
         let graph_origins = GraphOrigins::of(attributor, dictionary, loss);
-        let calls = CallFacts { lines: kernel_lines.as_ref(), origins: graph_origins.as_ref(), api: &api };
+        let connections = session.variable("CUDA_DEVICE_MAX_CONNECTIONS");
+        let calls = CallFacts { lines: kernel_lines.as_ref(), origins: graph_origins.as_ref(), api: &api, connections };
         let bottleneck = bottleneck_with(attributor, &devices, host.as_ref(), &completeness, calls);
         Self {
             process: session.clone(),
@@ -133,6 +134,7 @@ fn device_report(
         host_lead: account.host_lead(),
         gaps: gaps::gaps(account, dictionary),
         builds: account.kernel_builds(),
+        queue_waits: account.queue_waits(),
         other_processes: attributor.other_processes(account.id()),
         awaited: waits::awaited(account),
         graph_operations: account.graph_operations(),

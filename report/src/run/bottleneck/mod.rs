@@ -13,6 +13,7 @@ mod main_work;
 mod other_process;
 mod phases;
 mod plan;
+mod queues;
 mod ranking;
 
 use gpuwhy_trace::completeness::Completeness;
@@ -100,6 +101,7 @@ pub(in crate::run) fn bottleneck_with(
     }
     let locked = host.filter(|_| cause == Cause::Launch).and_then(host::locked);
     evidence.splice(1..1, locked.iter().flatten().cloned());
+    evidence.splice(1..1, queues::shared(devices, calls).map(queues::sentence));
     if cause == Cause::Launch {
         evidence.push(graphs::graph_sentence(fit));
     }
@@ -143,6 +145,7 @@ pub(in crate::run) fn bottleneck_with(
         main_work: seen.filter(|_| cause == Cause::HostCpu).and_then(MainWork::of).map(|work| work.gain()),
         limit: limits::largest(devices),
         shared: other_process::largest(devices).is_some(),
+        shared_queue: queues::shared(devices, calls),
         stretched,
         builds_only: builds::are_the_host_work(devices),
     };

@@ -3,6 +3,7 @@
 use gpuwhy_trace::cost::PriceSource;
 use gpuwhy_trace::record::{Device, PcieLink};
 use profiler_core::attribution::leaf::{Leaves, Overlap};
+use profiler_core::attribution::queue_waits::QueueWaits;
 use profiler_core::attribution::statistics::Durations;
 use profiler_core::attribution::{HostLead, KernelBuilds, OtherProcess};
 use profiler_core::counters::power::GaugeSums;
@@ -50,6 +51,8 @@ pub struct DeviceReport {
     pub gaps: Vec<GapRow>,
     /// Kernels built or loaded after start-up while it waited.
     pub builds: KernelBuilds,
+    /// Kernels that waited in a queue behind another stream, or for an event.
+    pub queue_waits: QueueWaits,
     /// Other processes on it, the one with the most use first.
     pub other_processes: Vec<OtherProcess>,
     /// Idle time after start-up that waited for a recorded event, by producer, the longest first.

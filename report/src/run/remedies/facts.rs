@@ -68,6 +68,15 @@ pub(in crate::run) struct GraphFacts {
     pub(in crate::run) partly_used: bool,
 }
 
+/// Kernels that waited in a queue behind a kernel of another stream.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::run) struct SharedQueue {
+    /// Share of the time of a device that they waited, 0 to 1.
+    pub(in crate::run) share: f64,
+    /// Value of CUDA_DEVICE_MAX_CONNECTIONS; `None` if it is not set or not known.
+    pub(in crate::run) connections: Option<u64>,
+}
+
 /// What the choice of the bottleneck found out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::run) struct Program<'a> {
@@ -94,6 +103,8 @@ pub(in crate::run) struct Program<'a> {
     pub(in crate::run) limit: Option<(Limit, bool)>,
     /// Another process used much of the GPU.
     pub(in crate::run) shared: bool,
+    /// Streams share a hardware queue.
+    pub(in crate::run) shared_queue: Option<SharedQueue>,
     /// Measuring kernels made steps longer.
     pub(in crate::run) stretched: bool,
     /// Kernels are the only CPU work between launches.
@@ -138,12 +149,14 @@ pub(super) struct Kernel<'a> {
     pub(super) filled: f64,
 }
 
-/// Lines that launched or captured work, and the calls of CUDA.
+/// Lines that launched or captured work, the calls of CUDA, and its setting for queues.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::run) struct CallFacts<'a> {
     pub(in crate::run) lines: Option<&'a KernelLines>,
     pub(in crate::run) origins: Option<&'a GraphOrigins>,
     pub(in crate::run) api: &'a [ApiRow],
+    /// CUDA_DEVICE_MAX_CONNECTIONS
+    pub(in crate::run) connections: Option<&'a str>,
 }
 
 /// Facts about a report.
@@ -172,7 +185,7 @@ impl<'a> Facts<'a> {
         program: Program<'a>,
         devices: &'a [DeviceReport],
         host: Option<&'a HostReport>,
-        CallFacts { lines, origins, api }: CallFacts<'a>,
+        CallFacts { lines, origins, api, .. }: CallFacts<'a>,
     ) -> Self {
         let device = devices.iter().max_by_key(|device| device.steady_leaves.iter().sum::<u64>());
         let leaves =

@@ -15,7 +15,7 @@ mod sequences;
 pub use self::catalog::{remedies, remedy};
 pub(in crate::run) use self::choose::{choose, first_sentences, is_about_kernels, sentence_of};
 pub use self::entry::{RemedyEntry, tried_as};
-pub(in crate::run) use self::facts::{Activity, CallFacts, Facts, GraphFacts, Program};
+pub(in crate::run) use self::facts::{Activity, CallFacts, Facts, GraphFacts, Program, SharedQueue};
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 use crate::run::remedies::entry::{BEST_PRACTICES, RemedyEntry, Target, When};
 use crate::run::remedies::facts::{Facts, Found, Framework};
+use crate::run::remedies::gain::Gain;
 use crate::run::{Certainty, GridClass, Results};
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::counters::roofs::Limit;
@@ -73,6 +74,27 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "this kernel up to as many times as fast as the GPU has room",
         not_when: "it is bound by latency by design",
         link: BEST_PRACTICES,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "connections",
+        says: &[(
+            Any,
+            "Set CUDA_DEVICE_MAX_CONNECTIONS=32 ({what}), so that fewer streams share a queue: kernels waited {share} of the time \
+             behind a kernel of another stream.",
+        )],
+        when: When::If(|facts| {
+            let queue = facts.program.shared_queue?;
+            let what = queue.connections.map_or_else(|| "8 by default".to_owned(), |count| format!("it is {count}"));
+            let gain = Some(Gain::saving(0.0, queue.share));
+            Some(Found { what, share: queue.share, gain, at: None })
+        }),
+        recognized: "kernels start together with one of another stream that was launched before them and waited for its own \
+                     stream, both leave room, and no event explains it; at least 5 % of the time",
+        gain: "none to all of the waits",
+        not_when: "the order is wanted: Megatron-LM sets 1 so that communication starts before the kernels launched after it",
+        link: Some("https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#cuda-environment-variables"),
+        outside: true,
         ..NONE
     },
     RemedyEntry {
