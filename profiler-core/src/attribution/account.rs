@@ -177,7 +177,9 @@ impl DeviceAccount {
     /// Steady steps, if they represent all of the steady time: there are enough of them, and unusual ones
     /// take little time.
     pub fn typical_steps(&self) -> Option<Steady> {
-        let steady = self.steps.steps().steady(self.steady_start()).without(&self.disturbed);
+        let (steps, from) = (self.steps.steps(), self.steady_start());
+        let steady = if self.phases.is_midway() { steps.steady_without(0, from) } else { steps.steady(from) };
+        let steady = steady.without(&self.disturbed);
         steady.if_typical(self.steady_leaves().iter().sum())
     }
 
@@ -259,7 +261,12 @@ impl DeviceAccount {
     pub(super) fn open(&mut self, start: u64) {
         self.start = start;
         self.position = start;
-        self.phases = Phases::new(start);
+        self.phases.open(start);
+    }
+
+    /// Whether the recording began while the program ran, so that it has no start-up.
+    pub(super) fn set_midway(&mut self, midway: bool) {
+        self.phases.set_midway(midway);
     }
 
     /// An operation starts at the current position. A kernel's first appearance is part of start-up.

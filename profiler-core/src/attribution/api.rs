@@ -1,4 +1,4 @@
-//! Classifies CUDA functions by name.
+//! Classifies functions of CUDA and HIP by name.
 //!
 //! Names are used rather than callback numbers because a recorded name stays readable when a newer CUDA adds
 //! a variant (`cudaLaunchKernelExC`), and most variants differ only in a suffix. A function that no rule
@@ -45,7 +45,10 @@ impl ApiClass {
     /// Classifies a function by its name, with or without version suffix.
     pub fn of(name: &str) -> Self {
         let name = without_suffix(name);
-        let stem = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")).unwrap_or(name);
+        let stem = ["cuda", "cu", "hip"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+        // Launches of HIP: `ExtLaunchKernel`, `ModuleLaunchKernel`, `ExtModuleLaunchKernel`.
+        let launch = stem.trim_start_matches("Ext").trim_start_matches("Module");
+        let stem = if launch.starts_with("Launch") { launch } else { stem };
         // Order matters: `GraphAddMemcpyNode` copies nothing, and only the suffix of `MemcpyAsync` makes it
         // asynchronous.
         if stem == "GraphLaunch" {
@@ -79,6 +82,15 @@ impl ApiClass {
         }
     }
 
+    /// True if a function of this name initializes CUDA in its process: a recording with a call of it began with the
+    /// process.
+    pub fn initializes(name: &str) -> bool {
+        matches!(
+            without_suffix(name),
+            "cuInit" | "cuCtxCreate" | "cuDevicePrimaryCtxRetain" | "hipInit" | "hipCtxCreate"
+        )
+    }
+
     /// True if such a call launches device work.
     pub const fn launches(self) -> bool {
         matches!(self, Self::KernelLaunch | Self::GraphLaunch | Self::Copy | Self::BlockingCopy | Self::Memset)
@@ -100,10 +112,12 @@ impl ApiClass {
 /// An asynchronous copy call longer than this blocked: five times the slowest median of issuing one (10 us).
 pub const BLOCKING_COPY_NANOS: u64 = 50_000;
 
-const MEMORY: [&str; 17] = [
+const MEMORY: [&str; 19] = [
     "Malloc",
     "Free",
     "HostAlloc",
+    "HostMalloc",
+    "HostFree",
     "HostRegister",
     "HostUnregister",
     "MemAlloc",
@@ -210,6 +224,20 @@ mod tests {
             ("cuDevicePrimaryCtxRetain", Load),
             ("cudaStreamBeginCapture_v10000", CaptureBegin),
             ("cuStreamEndCapture", CaptureEnd),
+            ("hipLaunchKernel", KernelLaunch),
+            ("hipExtLaunchKernel", KernelLaunch),
+            ("hipExtModuleLaunchKernel", KernelLaunch),
+            ("hipModuleLaunchKernel", KernelLaunch),
+            ("hipModuleLoadData", LoadCode),
+            ("hipGraphLaunch", GraphLaunch),
+            ("hipMemcpyAsync", Copy),
+            ("hipMemcpyWithStream", BlockingCopy),
+            ("hipMemcpy", BlockingCopy),
+            ("hipMemsetAsync", Memset),
+            ("hipStreamSynchronize", Synchronize),
+            ("hipEventQuery", Query),
+            ("hipHostMalloc", Memory),
+            ("hipMalloc", Memory),
             ("cudaStreamWaitEvent_v3020", Other),
             ("cudaEventRecord_v3020", Other),
             ("", Other),

@@ -46,6 +46,8 @@ pub(super) struct Devices {
     pub(super) counters: Counters,
     pub(super) others: OtherProcesses,
     segments_logged: bool,
+    /// True if the recording began while the program ran.
+    pub(super) midway: bool,
     /// True if forgotten steps are kept until they are taken.
     step_overflow_kept: bool,
 }
@@ -87,6 +89,7 @@ impl Devices {
                 if self.segments_logged {
                     timeline.account.log_segments();
                 }
+                timeline.account.set_midway(self.midway);
                 if self.step_overflow_kept {
                     timeline.account.steps.keep_overflow();
                 }

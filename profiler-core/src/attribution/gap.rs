@@ -12,7 +12,7 @@
 //! Dependencies of a queued operation are resolved in `host::dependencies`, where events show them.
 
 use super::account::DeviceAccount;
-use super::api::ApiClass;
+use super::api::{ApiClass, BLOCKING_COPY_NANOS};
 use super::gap_history::{GapHistory, InputWait};
 use super::host::samples::SampleEvidence;
 use super::host::thread_table::ThreadTable;
@@ -88,13 +88,24 @@ pub(super) fn explain(
     let launched = launch.end.clamp(account.position(), to);
     let latency = to.min(launched.saturating_add(LAUNCH_LATENCY_NANOS));
     // A host that ran ahead would have launched while the device was busy.
-    for (leaf, end) in [(Leaf::LaunchApi, launched), (Leaf::LaunchLatency, latency)] {
+    let reads = read_wait(next.operation, (launch.start, launch.end), launched - account.position(), thread);
+    let (launching, subject) = reads.map_or((Leaf::LaunchApi, Subject::None), |call| (Leaf::SyncDrain, call));
+    for (leaf, end, subject) in [(launching, launched, subject), (Leaf::LaunchLatency, latency, Subject::None)] {
         if slack.nanos > 0 {
             account.idle(Leaf::SyncDrain, slack.take(account.position(), end), slack.subject);
         }
-        account.idle(leaf, end, Subject::None);
+        account.idle(leaf, end, subject);
     }
     account.idle(waiting, to, next.awaited());
+}
+
+/// The call that launched a copy to the host, if the device was idle in it for `idle` nanoseconds before the copy:
+/// for longer than it takes to issue one, such a call waits. A copy from the host is staged in that time.
+fn read_wait(operation: &DeviceOperation, call: (u64, u64), idle: u64, thread: &HostThread) -> Option<Subject> {
+    let to_host = matches!(operation.leaf, Leaf::CopyD2hPageable | Leaf::CopyD2hPinned | Leaf::CopyD2hOther);
+    let (_, after) = thread.calls_after(call.0);
+    let called = after.first().filter(|after| (after.start, after.end) == call);
+    (to_host && idle > BLOCKING_COPY_NANOS).then(|| called.map_or(Subject::None, |call| Subject::Call(call.function)))
 }
 
 /// Records the part of a gap before the thread entered its launching call. Returns the lost run-ahead that

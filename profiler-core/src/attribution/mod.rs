@@ -17,6 +17,7 @@
 mod account;
 pub mod api;
 mod arrival;
+mod beginning;
 mod builds;
 mod devices;
 mod gap;
@@ -108,7 +109,10 @@ impl Attributor {
                 arrivals.push_kernel(kernel, captured, host, devices, delivery, dictionary);
                 graph_nodes.kernel(kernel, dictionary);
             }
-            Record::Api(call) => host.push_call(*call, delivery),
+            Record::Api(call) => {
+                devices.called(call.function, dictionary);
+                host.push_call(*call, delivery);
+            }
             _ => self.push_rarer(record, dictionary),
         }
         self.waits(dictionary);
@@ -178,11 +182,6 @@ impl Attributor {
     /// Series that each device's steps come from.
     pub fn step_overflow_series(&self) -> Vec<OverflowSeries> {
         self.devices.accounts().map(|account| account.steps.overflow_series(account.id())).collect()
-    }
-
-    /// The measurement starts at `at`: earlier counter samples are left out.
-    pub fn begin(&mut self, at: Timestamp) {
-        self.devices.counters.begin(at);
     }
 
     /// Adds a sample of hardware counters, a utilization reading, or a description of their source. Samples

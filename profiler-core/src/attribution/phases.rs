@@ -8,6 +8,8 @@
 //! again. If there is no such phase, start-up ends with the last new kernel within the first half of all
 //! operations. Half the operations rather than half the time, because start-up is long and has few operations.
 //!
+//! A recording that began while the program ran has no start-up: there, a kernel is new to the recording alone.
+//!
 //! The time of the newest phase is the growth of the device's accounts since the phase started, so recording
 //! time costs it no work.
 
@@ -67,6 +69,8 @@ pub(super) struct Phase {
 #[derive(Debug)]
 pub(super) struct Phases {
     rows: Vec<Phase>,
+    /// True if the recording began while the program ran.
+    midway: bool,
     operations: u64,
     /// Start of the newest operation.
     end: u64,
@@ -83,12 +87,28 @@ impl Phases {
     pub(super) fn new(start: u64) -> Self {
         Self {
             rows: vec![Phase::new(start, 0)],
+            midway: false,
             operations: 0,
             end: start,
             repeats: Vec::new(),
             leaves_at_begin: [0; LEAF_COUNT],
             of_gap: Vec::new(),
         }
+    }
+
+    /// The timeline starts at `start`.
+    pub(super) fn open(&mut self, start: u64) {
+        *self = Self { midway: self.midway, ..Self::new(start) };
+    }
+
+    /// True if the recording began while the program ran.
+    pub(super) fn is_midway(&self) -> bool {
+        self.midway
+    }
+
+    /// Whether the recording began while the program ran.
+    pub(super) fn set_midway(&mut self, midway: bool) {
+        self.midway = midway;
     }
 
     /// An operation starts at `at`, up to which `leaves`, the accounts of the device, are complete; `novel`:
@@ -242,6 +262,9 @@ impl Phases {
 
     /// The phases after start-up, oldest first.
     pub(super) fn steady(&self) -> &[Phase] {
+        if self.midway {
+            return &self.rows;
+        }
         let begin = self.rows.first().map_or(0, |row| row.start);
         let shortest = STEADY_NANOS.max(self.end.saturating_sub(begin) / STEADY_PART);
         let ends = self.rows.iter().skip(1).map(|next| (next.start, next.operations_before));

@@ -86,8 +86,12 @@ impl Steps {
     /// Remembered steps that start at `from` or later, without the first [`WARM_UP_STEPS`] if the program
     /// names them; windows are not steps, so none is steady.
     pub fn steady(&self, from: Timestamp) -> Steady {
+        self.steady_without(if self.source == StepSource::Annotated { WARM_UP_STEPS } else { 0 }, from)
+    }
+
+    /// As [`steady`](Self::steady), without the first `warm_up` of all steps.
+    pub(crate) fn steady_without(&self, warm_up: u64, from: Timestamp) -> Steady {
         let forgotten = self.seen.saturating_sub(self.rows.len() as u64);
-        let warm_up = if self.source == StepSource::Annotated { WARM_UP_STEPS } else { 0 };
         let skipped = warm_up.saturating_sub(forgotten) as usize;
         let is_step = self.source != StepSource::Window;
         let after: Vec<Step> =

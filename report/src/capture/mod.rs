@@ -391,6 +391,10 @@ impl Captures {
 
     fn begin(&mut self, number: u32, at: Timestamp, trigger: Trigger, dictionary: &Dictionary) {
         let mut capture = Capture::new(number, at, trigger);
+        let by_other = self.priced_as.as_ref().is_some_and(|session| session.gpuwhy_version.is_empty());
+        if by_other || trigger != Trigger::Start {
+            capture.attributor.begun_midway();
+        }
         let is_first = !std::mem::replace(&mut self.begun, true);
         // The metric sets of the first capture are among the early events, each before its samples.
         let known = self.preamble.definitions().filter(|event| !is_first || !matches!(event, Event::Counters(_)));

@@ -49,7 +49,12 @@ pub(super) fn headline(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]
         None => {
             let time = part(whole.iter().sum());
             let over = if devices.len() > 1 { format!(", {} GPUs together", devices.len()) } else { String::new() };
-            format!("the time after start-up ({time}{over})")
+            let of = if devices.iter().all(DeviceReport::is_without_start_up) {
+                "recorded time"
+            } else {
+                "time after start-up"
+            };
+            format!("the {of} ({time}{over})")
         }
     };
     format!("The GPU {does} {percent} of {of}.")

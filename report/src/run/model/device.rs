@@ -77,6 +77,13 @@ pub struct DeviceReport {
     pub copy_overlap: CopyOverlap,
 }
 
+impl DeviceReport {
+    /// True if all of its window counts: the recording began while the program ran, or with work that repeats.
+    pub(in crate::run) fn is_without_start_up(&self) -> bool {
+        self.window_ns > 0 && self.steady_leaves == self.leaves
+    }
+}
+
 /// Totals of a device's typical steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TypicalSteps {
