@@ -263,23 +263,111 @@ fn every_cut_gives_a_report_or_an_error_and_never_more_than_the_whole() {
                 assert!(!report.completeness.damage.is_empty(), "cut at {end} went unnoticed");
             }
             Err(KinetoError::Unreadable { offset, .. }) => assert_eq!(offset, end as u64),
-            Err(error) => assert!(matches!(error, KinetoError::NoDeviceWork { stopped: Some(_), .. }), "{error}"),
+            Err(KinetoError::NoDeviceWork { stopped, .. } | KinetoError::LostDeviceWork { stopped, .. }) => {
+                assert!(stopped.is_some(), "cut at {end}");
+            }
+            Err(error) => panic!("{error}"),
         }
     }
 }
 
+/// Text that replaces the first launch; damage says how many rows are lost, and the second kernel is there.
 #[test]
-fn what_follows_a_syntax_error_is_lost_and_said_to_be() {
-    let whole = text(&two_kernels());
-    let second_launch = whole.rfind("cudaLaunchKernel").unwrap();
-    let mut broken = whole.into_bytes();
-    broken[second_launch] = b'\n';
-    let report = import_kineto(broken.as_slice()).unwrap();
-    let note = &report.completeness.damage[0];
-    let offset: usize = note.split(' ').find_map(|word| word.parse().ok()).unwrap();
-    // The reader may have consumed one more byte.
-    assert!((second_launch..=second_launch + 2).contains(&offset), "{note}, and it was {second_launch}");
-    assert!(note.contains("control character"), "{note}");
+fn a_row_that_is_no_json_costs_that_row_only() {
+    let broken = |name: &str| {
+        let mut rows = two_kernels();
+        rows.insert(1, host("python_function", "BROKEN", 1.0, 1.0, 9));
+        text(&rows).replace("BROKEN", name).into_bytes()
+    };
+    for name in [
+        "a \"b\" c",
+        "a \"b c",
+        "{\"k\": \"v\"}(12): run",
+        "a \"{\" b",
+        "a\"} b",
+        "a\"}, b",
+        "C:\\",
+        "[\"x\"], \"",
+        "\", {\"name\": 1}, {\"",
+        "a\"]} b",
+    ] {
+        let report = import_kineto(broken(name).as_slice()).unwrap();
+        assert_eq!((report.completeness.kernels, report.completeness.api_calls), (2, 2), "{name}");
+        assert_eq!(report.completeness.end, End::Clean, "{name}: {:?}", report.completeness.damage);
+        let counted = |note: &String| note.contains("not used");
+        assert!(report.completeness.damage.iter().any(counted), "{name}: {:?}", report.completeness.damage);
+    }
+    for name in ["a\nb\u{1}", "a \\d"] {
+        let report = import_kineto(broken(name).as_slice()).unwrap();
+        assert_eq!((report.completeness.kernels, report.completeness.damage.len()), (2, 0), "{name}");
+        assert!(report.process.notes.iter().any(|note| note.starts_with("1 row with")), "{:?}", report.process.notes);
+    }
+}
+
+#[test]
+fn values_that_are_no_json_cost_only_themselves() {
+    for token in ["NaN", "Infinity", "-Infinity", "inf", "-nan", "None", "1e999"] {
+        let text = text(&two_kernels()).replace("8192", token);
+        let report = import_kineto(text.as_bytes()).unwrap();
+        assert_eq!(report.completeness.kernels, 2, "{token}");
+        assert!(report.completeness.damage.is_empty(), "{token}: {:?}", report.completeness.damage);
+    }
+}
+
+#[test]
+fn an_array_without_its_end_is_whole_unless_a_row_is_cut() {
+    let rows = json!(two_kernels()).to_string();
+    for end in ["", ",", ",\n", " "] {
+        let report = import_kineto(format!("{}{end}", &rows[..rows.len() - 1]).as_bytes()).unwrap();
+        assert_eq!((report.completeness.kernels, report.completeness.end), (2, End::Clean), "{end:?}");
+    }
+    let report = import_kineto(&rows.as_bytes()[..rows.len() - 5]).unwrap();
+    assert_eq!((report.completeness.kernels, report.completeness.end), (1, End::Abrupt));
+}
+
+#[test]
+fn work_long_before_its_launch_or_after_a_wait_for_it_is_not_on_the_timeline() {
+    let steps: Vec<Value> = (0..20)
+        .flat_map(|step| {
+            let (start, id) = (1e9 + 1_000.0 * f64::from(step), 2 * step + 1);
+            [
+                launch(start, id),
+                kernel(start + 10.0, 50.0, id),
+                host("cuda_runtime", "cudaStreamSynchronize", start + 20.0, 60.0, id + 1),
+            ]
+        })
+        .collect();
+    for (moved, of) in [(-100e6, "before the call that launched them"), (100e6, "after a wait for them")] {
+        let mut rows = steps.clone();
+        rows[1]["ts"] = json!(rows[1]["ts"].as_f64().unwrap() + moved);
+        let report = import(&rows);
+        assert_eq!((report.completeness.kernels, report.completeness.bad_timestamps), (20, 1));
+        assert!(report.devices[0].window_ns < 20_000_000, "{}", report.devices[0].window_ns);
+        assert!(report.completeness.damage[0].contains(of), "{:?}", report.completeness.damage);
+        // All of them: the clocks differ.
+        let mut rows = steps.clone();
+        for row in rows.iter_mut().filter(|row| row["cat"] == "kernel") {
+            row["ts"] = json!(row["ts"].as_f64().unwrap() + moved);
+        }
+        let report = import(&rows);
+        assert_eq!(report.completeness.bad_timestamps, 0);
+        assert!(report.completeness.damage[0].contains("clocks"), "{:?}", report.completeness.damage);
+    }
+}
+
+#[test]
+fn correlations_of_any_width_link_kernels_to_their_launch() {
+    let ids =
+        [json!(1_u64 << 40), json!(-7), json!("12"), json!(3.0), json!(u64::MAX), json!(u64::MAX - 1), json!("a-5")];
+    let mut rows = Vec::new();
+    for (id, place) in ids.iter().zip(0..) {
+        let start = 1_000.0 + 100.0 * f64::from(place);
+        rows.extend([launch(start, 0), kernel(start + 10.0, 10.0, 0)]);
+        rows.iter_mut().rev().take(2).for_each(|row| row["args"]["correlation"] = id.clone());
+    }
+    let report = import(&rows);
+    assert_eq!((report.completeness.kernels, report.completeness.activities_without_launch), (7, 0));
+    assert_eq!((report.completeness.launches_without_activity, report.completeness.shared_ids), (0, 0));
 }
 
 #[test]
@@ -287,7 +375,10 @@ fn json_that_is_no_trace_and_traces_without_a_device_are_refused() {
     let refused = |text: &str| import_kineto(text.as_bytes()).unwrap_err();
     assert!(matches!(refused("{\"a\": 1}"), KinetoError::NotATrace));
     assert!(matches!(refused("[]"), KinetoError::NoDeviceWork { rows: 0, stopped: None }));
-    let host_only = refused(&text(&[launch(1000.0, 1)]));
+    let lost = refused(&text(&[launch(1000.0, 1)]));
+    assert!(matches!(lost, KinetoError::LostDeviceWork { launches: 1, stopped: None }), "{lost}");
+    assert!(lost.to_string().contains("MPS") && !lost.to_string().contains("ProfilerActivity"), "{lost}");
+    let host_only = refused(&text(&[host("cpu_op", "aten::add", 1000.0, 5.0, 1)]));
     assert!(matches!(host_only, KinetoError::NoDeviceWork { rows: 1, stopped: None }));
     assert!(host_only.to_string().contains("ProfilerActivity.CUDA"), "{host_only}");
     assert!(matches!(refused("{\"traceEvents\": 5}"), KinetoError::Unreadable { .. }));

@@ -20,6 +20,7 @@ mod kineto;
 #[cfg(feature = "nsys")]
 mod nsys;
 mod open;
+mod plausible;
 mod progress;
 pub mod rank_report;
 mod recompute;

@@ -28,8 +28,7 @@ fn gpuwhy(verb: &str, arguments: &[&str], name: &str) -> Output {
 /// The report of the default screen, and its exit code.
 fn text(name: &str) -> (i32, String) {
     let output = gpuwhy("report", &[], name);
-    let said = stderr(&output);
-    (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap() + &said)
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output))
 }
 
 /// The report as JSON.
@@ -41,6 +40,16 @@ fn json(name: &str) -> Value {
 /// Kernels and the sum of their times are those of the plan.
 fn has_its_kernels(name: &str) {
     let (report, truth) = (json(name), truth(name));
-    let capture = &report["captures"][0];
-    assert_eq!(capture["kernels"], truth["kernels"], "{name}");
+    assert_eq!(report["completeness"]["records"]["kernels"], truth["kernels"], "{name}");
+    let rows = report["devices"].as_array().unwrap().iter().flat_map(|device| device["kernels"].as_array().unwrap());
+    let nanos: u64 = rows.map(|row| row["total_ns"].as_u64().unwrap()).sum();
+    assert_eq!(Some(nanos as f64 / 1e3), truth["kernel_us"].as_f64(), "{name}");
+}
+
+/// Time with work on a device of the report, microseconds.
+fn busy_us(name: &str, device: usize) -> f64 {
+    let report = json(name);
+    let leaves = report["devices"][device]["leaves"].as_object().unwrap();
+    let is_busy = |leaf: &str| leaf.starts_with("copy_") || matches!(leaf, "compute" | "communication" | "memset");
+    leaves.iter().filter(|(leaf, _)| is_busy(leaf)).map(|(_, nanos)| nanos.as_f64().unwrap()).sum::<f64>() / 1e3
 }

@@ -15,12 +15,17 @@ use gpuwhy_trace::record::{
 use serde_json::value::RawValue;
 
 use super::collective::ProcessGroups;
+use super::correlation::Correlations;
+use super::jax::Layout;
+use super::lenient::Lenient;
+use super::processes::{Contents, LabelId, Processes};
+use super::python::PythonCall;
+use super::repair::repaired;
 use super::row::{Category, KinetoRow};
-use super::scalar::Scalar;
 use super::{copy_name, time};
 
 /// Keeps operations without correlation from being matched with calls without correlation.
-const CALL_WITHOUT_CORRELATION: CorrelationId = CorrelationId(u32::MAX);
+pub(super) const CALL_WITHOUT_CORRELATION: CorrelationId = CorrelationId(u32::MAX);
 
 /// Prefix of the ranges that name steps.
 const STEP: &str = "ProfilerStep#";
@@ -30,6 +35,7 @@ const NAMED: [&str; 3] = [STEP, "enumerate(DataLoader)#", "enumerate(DataPipe)#"
 /// A range on a host thread; times relative to [`Builder::base_ns`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostRange {
+    pub(super) process: LabelId,
     pub(super) thread: ThreadId,
     pub(super) name: NameId,
     pub(super) start: Timestamp,
@@ -45,6 +51,12 @@ pub(super) struct Builder {
     pub(super) dictionary: Dictionary,
     /// In file order; times relative to `base_ns`.
     pub(super) records: Vec<Record>,
+    /// The process of each record.
+    labels: Vec<LabelId>,
+    processes: Processes,
+    /// Calls of Python functions.
+    pub(super) python: Vec<PythonCall>,
+    pub(super) layout: Layout,
     /// Thread, start and end of each `ProfilerStep#N` range, relative to `base_ns`.
     pub(super) steps: Vec<(ThreadId, Timestamp, Timestamp)>,
     /// Ranges that show what the program was doing, in file order.
@@ -56,22 +68,51 @@ pub(super) struct Builder {
     pub(super) device_rows: u64,
     /// Rows of relevant kinds that could not be used, by reason.
     pub(super) unusable: BTreeMap<Unusable, u64>,
+    /// Rows that were read after the replacement of values and characters that JSON does not allow.
+    pub(super) repaired: u64,
+    correlations: Correlations,
     /// Reference of all times, nanoseconds since the Unix epoch; 0 in files with absolute times.
     pub(super) base_ns: i64,
     pub(super) host: String,
-    pub(super) process_id: u32,
     pub(super) rank_variables: Vec<(String, String)>,
     pub(super) groups: ProcessGroups,
 }
 
 impl Builder {
+    /// Takes the text of an object of `traceEvents`; false if it is not valid JSON.
+    pub(super) fn row(&mut self, text: &[u8]) -> bool {
+        let parsed = |text: &[u8]| serde_json::from_slice::<Lenient<KinetoRow>>(text).map(|row| row.0);
+        if let Ok(row) = parsed(text) {
+            self.take(row);
+        } else if let Ok(row) = parsed(&repaired(text)) {
+            self.repaired += 1;
+            self.take(row);
+        } else {
+            self.lose();
+            return false;
+        }
+        true
+    }
+
+    /// A row is not valid JSON.
+    pub(super) fn lose(&mut self) {
+        self.rows += 1;
+        self.count("not valid JSON");
+    }
+
     /// Takes an element of `traceEvents`; `None` if it is not an object.
     pub(super) fn take(&mut self, row: Option<KinetoRow>) {
         self.rows += 1;
-        let Some(row) = row else {
+        let Some(mut row) = row else {
             self.count("not an object");
             return;
         };
+        if row.metadata {
+            return self.layout.describe(&row);
+        }
+        if !row.categorized {
+            self.layout.categorize(&mut row);
+        }
         let device_work = matches!(row.category, Category::Kernel | Category::Copy | Category::Memset);
         self.device_rows += u64::from(device_work);
         let is_named = NAMED.iter().any(|prefix| row.name.starts_with(prefix));
@@ -83,23 +124,29 @@ impl Builder {
         }
     }
 
-    fn count(&mut self, reason: Unusable) {
+    pub(super) fn count(&mut self, reason: Unusable) {
         *self.unusable.entry(reason).or_default() += 1;
     }
 
     fn convert(&mut self, row: &KinetoRow) -> Result<(), Unusable> {
         let (start, end) = times(row)?;
+        let process = self.processes.of(&row.process);
         let record = match row.category {
             Category::Kernel => Record::Kernel(self.kernel(row, start, end)?),
-            Category::Copy => Record::Copy(copy(row, start, end)?),
-            Category::Memset => Record::Memset(memset(row, start, end)?),
+            Category::Copy => Record::Copy(self.copy(row, start, end)?),
+            Category::Memset => Record::Memset(self.memset(row, start, end)?),
             Category::Runtime => Record::Api(self.call(row, ApiDomain::Runtime, start, end)?),
             Category::Driver => Record::Api(self.call(row, ApiDomain::Driver, start, end)?),
-            Category::Sync => Record::Sync(sync(row, start, end)?),
+            Category::Sync => Record::Sync(self.sync(row, start, end)?),
             Category::Overhead => Record::Overhead(overhead(row, start, end)),
+            Category::Python => {
+                let call = PythonCall::of(&row.name, (process, thread(row)?), (start, end), &mut self.dictionary);
+                self.python.extend(call);
+                return Ok(());
+            }
             Category::Range => {
-                let range =
-                    HostRange { thread: thread(row)?, name: self.dictionary.intern_name(&row.name), start, end };
+                let name = self.dictionary.intern_name(&row.name);
+                let range = HostRange { process, thread: thread(row)?, name, start, end };
                 if row.name.starts_with(STEP) {
                     self.steps.push((range.thread, start, end));
                 }
@@ -108,8 +155,35 @@ impl Builder {
             }
             Category::Other => return Ok(()),
         };
+        if matches!(record, Record::Api(_)) {
+            self.processes.called(process);
+        }
         self.records.push(record);
+        self.labels.push(process);
         Ok(())
+    }
+
+    /// Id of the first process; 0 if the rows have none.
+    pub(super) fn process_id(&self) -> u32 {
+        self.processes.first()
+    }
+
+    /// Makes the numbers of several processes distinct. Returns their number and a note if there are several.
+    pub(super) fn separate_processes(&mut self) -> Option<(usize, String)> {
+        let ranges = self.ranges.iter_mut().map(|range| (range.process, &mut range.thread));
+        let calls = self.python.iter_mut().map(|call| (call.process, &mut call.thread));
+        let found = self.processes.separate(Contents {
+            records: &mut self.records,
+            labels: &self.labels,
+            threads: ranges.chain(calls).collect(),
+            dictionary: &mut self.dictionary,
+            correlations: &mut self.correlations,
+        })?;
+        // Both are of the process that marks or launches, but would be taken as of all.
+        self.steps.clear();
+        self.ranges.retain(|range| !self.dictionary.name(range.name).starts_with(STEP));
+        self.groups = ProcessGroups::default();
+        Some(found)
     }
 
     fn kernel(&mut self, row: &KinetoRow, start: Timestamp, end: Timestamp) -> Result<Kernel, Unusable> {
@@ -123,7 +197,7 @@ impl Builder {
             static_shared_bytes: arguments.shared_bytes.within().unwrap_or(0),
             ..LaunchConfig::default()
         };
-        let ids = DeviceWorkIds::of(row)?;
+        let ids = self.ids(row)?;
         self.groups.kernel(&row.name, ids.correlation, &arguments.collective, &mut self.dictionary);
         Ok(Kernel {
             start,
@@ -138,6 +212,80 @@ impl Builder {
         })
     }
 
+    fn ids(&mut self, row: &KinetoRow) -> Result<DeviceWorkIds, Unusable> {
+        let arguments = &row.arguments;
+        // Rows of a device have its ordinal as process and its stream as thread.
+        let device = arguments.device.within().or_else(|| row.process.within());
+        let stream = arguments.stream.within().or_else(|| row.thread.within());
+        Ok(DeviceWorkIds {
+            device: DeviceId(device.ok_or("device work without device")?),
+            context: ContextId(arguments.context.within().unwrap_or(0)),
+            stream: StreamId(stream.unwrap_or(0)),
+            correlation: self.correlations.of(row)?.unwrap_or_default(),
+        })
+    }
+
+    fn copy(&mut self, row: &KinetoRow, start: Timestamp, end: Timestamp) -> Result<Copy, Unusable> {
+        let ids = self.ids(row)?;
+        let (kind, source, destination) = copy_name::path_of(&row.name);
+        Ok(Copy {
+            start,
+            end,
+            device: ids.device,
+            context: ids.context,
+            stream: ids.stream,
+            correlation: ids.correlation,
+            kind,
+            source,
+            destination,
+            is_async: false,
+            bytes: row.arguments.bytes.within().unwrap_or(0),
+            peers: [ids.device; 2],
+            graph_id: row.arguments.graph.within().unwrap_or(0),
+            graph_node_id: row.arguments.graph_node.within().unwrap_or(0),
+        })
+    }
+
+    fn memset(&mut self, row: &KinetoRow, start: Timestamp, end: Timestamp) -> Result<Memset, Unusable> {
+        let ids = self.ids(row)?;
+        Ok(Memset {
+            start,
+            end,
+            device: ids.device,
+            context: ids.context,
+            stream: ids.stream,
+            correlation: ids.correlation,
+            memory: copy_name::memset_memory(&row.name),
+            is_async: false,
+            value: 0,
+            bytes: row.arguments.bytes.within().unwrap_or(0),
+            graph_id: row.arguments.graph.within().unwrap_or(0),
+            graph_node_id: row.arguments.graph_node.within().unwrap_or(0),
+        })
+    }
+
+    /// A `cuda_sync` row appears under a stream like device work, but is a wait of the host.
+    fn sync(&mut self, row: &KinetoRow, start: Timestamp, end: Timestamp) -> Result<Sync, Unusable> {
+        let written = row.arguments.sync_kind.text();
+        let kind = match if written.is_empty() { row.name.as_str() } else { written } {
+            "Event Sync" => SyncKind::Event,
+            "Stream Wait Event" => SyncKind::StreamWaitEvent,
+            "Stream Sync" => SyncKind::Stream,
+            "Context Sync" => SyncKind::Context,
+            _ => SyncKind::Unknown,
+        };
+        Ok(Sync {
+            start,
+            end,
+            kind,
+            context: ContextId(row.arguments.context.within().unwrap_or(0)),
+            stream: StreamId(row.arguments.stream.within().unwrap_or(u32::MAX)),
+            correlation: self.correlations.of(row)?.unwrap_or_default(),
+            event_id: u32::MAX,
+            event_sync_id: 0,
+        })
+    }
+
     fn call(
         &mut self,
         row: &KinetoRow,
@@ -147,14 +295,11 @@ impl Builder {
     ) -> Result<ApiCall, Unusable> {
         let name = self.dictionary.intern_name(&row.name);
         let callback_id = row.arguments.callback_id.within().unwrap_or(0);
-        if self.process_id == 0 {
-            self.process_id = row.process.within().unwrap_or(0);
-        }
         Ok(ApiCall {
             start,
             end,
             thread: thread(row)?,
-            correlation: correlation(row)?.unwrap_or(CALL_WITHOUT_CORRELATION),
+            correlation: self.correlations.of(row)?.unwrap_or(CALL_WITHOUT_CORRELATION),
             function: self.dictionary.intern_api_function(ApiFunction { domain, callback_id, name }),
             // The file has no return values; its calls are assumed to have succeeded.
             return_value: 0,
@@ -168,82 +313,6 @@ struct DeviceWorkIds {
     context: ContextId,
     stream: StreamId,
     correlation: CorrelationId,
-}
-
-impl DeviceWorkIds {
-    fn of(row: &KinetoRow) -> Result<Self, Unusable> {
-        let arguments = &row.arguments;
-        // Rows of a device have its ordinal as process and its stream as thread.
-        let device = arguments.device.within().or_else(|| row.process.within());
-        let stream = arguments.stream.within().or_else(|| row.thread.within());
-        Ok(Self {
-            device: DeviceId(device.ok_or("device work without device")?),
-            context: ContextId(arguments.context.within().unwrap_or(0)),
-            stream: StreamId(stream.unwrap_or(0)),
-            correlation: correlation(row)?.unwrap_or_default(),
-        })
-    }
-}
-
-fn copy(row: &KinetoRow, start: Timestamp, end: Timestamp) -> Result<Copy, Unusable> {
-    let ids = DeviceWorkIds::of(row)?;
-    let (kind, source, destination) = copy_name::path_of(&row.name);
-    Ok(Copy {
-        start,
-        end,
-        device: ids.device,
-        context: ids.context,
-        stream: ids.stream,
-        correlation: ids.correlation,
-        kind,
-        source,
-        destination,
-        is_async: false,
-        bytes: row.arguments.bytes.within().unwrap_or(0),
-        peers: [ids.device; 2],
-        graph_id: row.arguments.graph.within().unwrap_or(0),
-        graph_node_id: row.arguments.graph_node.within().unwrap_or(0),
-    })
-}
-
-fn memset(row: &KinetoRow, start: Timestamp, end: Timestamp) -> Result<Memset, Unusable> {
-    let ids = DeviceWorkIds::of(row)?;
-    Ok(Memset {
-        start,
-        end,
-        device: ids.device,
-        context: ids.context,
-        stream: ids.stream,
-        correlation: ids.correlation,
-        memory: copy_name::memset_memory(&row.name),
-        is_async: false,
-        value: 0,
-        bytes: row.arguments.bytes.within().unwrap_or(0),
-        graph_id: row.arguments.graph.within().unwrap_or(0),
-        graph_node_id: row.arguments.graph_node.within().unwrap_or(0),
-    })
-}
-
-/// A `cuda_sync` row appears under a stream like device work, but is a wait of the host.
-fn sync(row: &KinetoRow, start: Timestamp, end: Timestamp) -> Result<Sync, Unusable> {
-    let written = row.arguments.sync_kind.text();
-    let kind = match if written.is_empty() { row.name.as_str() } else { written } {
-        "Event Sync" => SyncKind::Event,
-        "Stream Wait Event" => SyncKind::StreamWaitEvent,
-        "Stream Sync" => SyncKind::Stream,
-        "Context Sync" => SyncKind::Context,
-        _ => SyncKind::Unknown,
-    };
-    Ok(Sync {
-        start,
-        end,
-        kind,
-        context: ContextId(row.arguments.context.within().unwrap_or(0)),
-        stream: StreamId(row.arguments.stream.within().unwrap_or(u32::MAX)),
-        correlation: correlation(row)?.unwrap_or_default(),
-        event_id: u32::MAX,
-        event_sync_id: 0,
-    })
 }
 
 fn overhead(row: &KinetoRow, start: Timestamp, end: Timestamp) -> Overhead {
@@ -274,15 +343,16 @@ fn times(row: &KinetoRow) -> Result<(Timestamp, Timestamp), Unusable> {
     Ok((Timestamp::from_nanos(start), Timestamp::from_nanos(start.saturating_add(duration))))
 }
 
-/// Correlation id; an error if the row has one that is not a valid id.
-fn correlation(row: &KinetoRow) -> Result<Option<CorrelationId>, Unusable> {
-    match &row.arguments.correlation {
-        Scalar::Absent => Ok(None),
-        value => value.within().map(|id| Some(CorrelationId(id))).ok_or("with a correlation that is no 32-bit number"),
-    }
-}
-
 /// Thread as a number. Kineto truncates ids to signed 32-bit numbers; the bits are kept.
 fn thread(row: &KinetoRow) -> Result<ThreadId, Unusable> {
-    row.thread.integer().map(|id| ThreadId(id as u32)).ok_or("without a thread number")
+    row.thread
+        .integer()
+        .or_else(|| trailing(row.thread.text()))
+        .map(|id| ThreadId(id as u32))
+        .ok_or("without a thread number")
+}
+
+/// Number at the end of a text.
+fn trailing(text: &str) -> Option<i64> {
+    text[text.trim_end_matches(|letter: char| letter.is_ascii_digit()).len()..].parse().ok()
 }

@@ -1,112 +1,204 @@
 //! The document around the rows, read as a stream.
 //!
 //! A trace of a minute is gigabytes of JSON, so no tree is built: each row goes to the [`Builder`] as soon as
-//! its closing brace is read. Rows collected before an error are kept, so a truncated trace is readable up to
-//! the cut.
+//! its closing brace is read. A row that cannot be read costs only that row, and a truncated trace is readable
+//! up to the cut.
 
-use std::fmt;
+use std::io::BufRead;
 
 use gpuwhy_trace::record::{Device, DeviceId};
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, MapAccess, SeqAccess};
 
 use super::builder::Builder;
 use super::lenient::{Lenient, Shape};
-use super::row::KinetoRow;
+use super::repair::repaired;
 use super::scalar::Scalar;
+use super::text::{Element, Text, ValueEnd};
 
 /// Maximum number of devices of a process.
 const MAX_DEVICES: usize = 256;
 
-/// Reads a document into the builder. Two forms exist: an object with `traceEvents`, and a bare array of
-/// rows.
-pub(super) struct TraceDocument<'a>(pub(super) &'a mut Builder);
-
-impl<'de> DeserializeSeed<'de> for TraceDocument<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
+/// Where reading ended before the end of the document.
+#[derive(Debug)]
+pub(super) struct Stopped {
+    /// Position in the text, bytes.
+    pub(super) offset: u64,
+    pub(super) what: String,
 }
 
-impl<'de> Visitor<'de> for TraceDocument<'_> {
-    type Value = ();
+/// Outcome of reading a part of the document.
+type Outcome<T> = Result<T, What>;
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a trace: an object with traceEvents, or an array of rows")
+/// The reason why reading ended.
+type What = String;
+
+/// Reads a document into the builder. Two forms exist: an object with `traceEvents`, and a bare array of rows.
+pub(super) fn read(source: impl BufRead, builder: &mut Builder) -> Result<(), Stopped> {
+    let mut document = Document { text: Text::new(source), builder };
+    document.read().map_err(|what| Stopped { offset: document.text.position(), what })
+}
+
+struct Document<'a, R> {
+    text: Text<R>,
+    builder: &'a mut Builder,
+}
+
+impl<R: BufRead> Document<'_, R> {
+    fn read(&mut self) -> Outcome<()> {
+        match self.peek()? {
+            Some(b'{') => {
+                self.text.consume(1);
+                self.members()?;
+            }
+            Some(b'[') => {
+                self.text.consume(1);
+                // Chrome's format allows an array without its end: its writer may be killed at any time.
+                self.rows(true)?;
+            }
+            None => return Err(cut()),
+            Some(_) => return Err("expected an object with traceEvents, or an array of rows".to_owned()),
+        }
+        match self.peek()? {
+            None => Ok(()),
+            Some(_) => Err("more text after the end of the document".to_owned()),
+        }
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<DocumentKey>()? {
-            match key {
-                DocumentKey::TraceEvents => map.next_value_seed(TraceEvents(self.0))?,
-                DocumentKey::DeviceProperties => {
-                    let devices = map.next_value::<Lenient<Devices>>()?.0;
-                    for device in devices.map(|devices| devices.0).unwrap_or_default() {
-                        self.0.dictionary.add_device(device);
+    fn peek(&mut self) -> Outcome<Option<u8>> {
+        self.text.peek().map_err(|error| error.to_string())
+    }
+
+    fn members(&mut self) -> Outcome<()> {
+        loop {
+            match self.peek()? {
+                None => return Err(cut()),
+                Some(b',') => self.text.consume(1),
+                Some(b'}') => {
+                    self.text.consume(1);
+                    return Ok(());
+                }
+                Some(b'"') => {
+                    let end = self.value(true)?;
+                    let key = String::from_utf8_lossy(&self.text.value).into_owned();
+                    let followed = self.peek()?;
+                    if followed.is_none() || end == ValueEnd::Cut {
+                        return Err(cut());
                     }
-                }
-                DocumentKey::DistributedInfo => {
-                    let job = map.next_value::<Lenient<Job>>()?.0.unwrap_or_default();
-                    for (variable, number) in [("RANK", job.rank), ("WORLD_SIZE", job.world_size)] {
-                        if let Some(number) = number.within::<u64>() {
-                            self.0.rank_variables.push((variable.to_owned(), number.to_string()));
-                        }
+                    if end != ValueEnd::Whole || followed != Some(b':') {
+                        self.resume()?;
+                        continue;
                     }
+                    self.text.consume(1);
+                    self.member(&key)?;
                 }
-                DocumentKey::BaseTimeNanoseconds => self.0.base_ns = map.next_value::<Scalar>()?.integer().unwrap_or(0),
-                DocumentKey::HostName => self.0.host = map.next_value::<Scalar>()?.into_text(),
-                DocumentKey::Other => {
-                    map.next_value::<IgnoredAny>()?;
+                Some(_) => self.resume()?,
+            }
+        }
+    }
+
+    fn value(&mut self, keep: bool) -> Outcome<ValueEnd> {
+        self.text.read_value(keep).map_err(|error| error.to_string())
+    }
+
+    /// Reads the value of the member `key`, which has its quotes.
+    fn member(&mut self, key: &str) -> Outcome<()> {
+        if key == "\"traceEvents\"" {
+            return match self.peek()? {
+                None => Err(cut()),
+                Some(b'[') => {
+                    self.text.consume(1);
+                    self.rows(false)
                 }
+                Some(_) => Err("traceEvents is no array of rows".to_owned()),
+            };
+        }
+        let is_read = ["deviceProperties", "distributedInfo", "baseTimeNanoseconds", "host_name"]
+            .iter()
+            .any(|name| key.trim_matches('"') == *name);
+        match self.value(is_read)? {
+            ValueEnd::Whole if is_read => self.take(key),
+            ValueEnd::Whole => {}
+            ValueEnd::Cut => return Err(cut()),
+            ValueEnd::Next(_) => {
+                self.builder.count("a member of the document that is not valid JSON");
+                return self.member("\"traceEvents\"");
+            }
+            ValueEnd::Broken => {
+                self.builder.count("a member of the document that is not valid JSON");
+                self.resume()?;
             }
         }
         Ok(())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<(), A::Error> {
-        TraceEvents(self.0).visit_seq(seq)
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(field_identifier, rename_all = "camelCase")]
-enum DocumentKey {
-    TraceEvents,
-    DeviceProperties,
-    DistributedInfo,
-    BaseTimeNanoseconds,
-    #[serde(rename = "host_name")]
-    HostName,
-    #[serde(other)]
-    Other,
-}
-
-struct TraceEvents<'a>(&'a mut Builder);
-
-impl<'de> DeserializeSeed<'de> for TraceEvents<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for TraceEvents<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of rows")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        self.0.found_rows = true;
-        while let Some(Lenient(row)) = seq.next_element::<Lenient<KinetoRow>>()? {
-            self.0.take(row);
+    /// After text that is no JSON: finds the rows, or the next row if they have begun.
+    fn resume(&mut self) -> Outcome<()> {
+        if self.builder.found_rows {
+            let found = self.text.find_row().map_err(|error| error.to_string())?;
+            return if found == Element::Lost { self.rows(false) } else { Err("text that is no JSON".to_owned()) };
         }
-        Ok(())
+        match self.text.find_rows().map_err(|error| error.to_string())? {
+            true => self.member("\"traceEvents\""),
+            false => Err("text that is no JSON".to_owned()),
+        }
     }
+
+    /// Reads the rows. `may_be_open`: the end of the text between two rows is the end of the rows.
+    fn rows(&mut self, may_be_open: bool) -> Outcome<()> {
+        self.builder.found_rows = true;
+        let mut learned = false;
+        loop {
+            match self.text.read_element().map_err(|error| error.to_string())? {
+                Element::Row => {
+                    let is_read = self.builder.row(&self.text.value);
+                    if is_read && !learned {
+                        self.text.learn_row_key();
+                        learned = true;
+                    }
+                }
+                Element::Other => self.builder.take(None),
+                Element::Lost => self.builder.lose(),
+                Element::End => return Ok(()),
+                Element::EndOfText { closed } if closed || may_be_open => return Ok(()),
+                Element::EndOfText { .. } | Element::Cut => return Err(cut()),
+            }
+        }
+    }
+
+    /// Takes a member of the document.
+    fn take(&mut self, key: &str) {
+        let value = &self.text.value;
+        match key.trim_matches('"') {
+            "deviceProperties" => {
+                let devices = parsed::<Lenient<Devices>>(value).and_then(|devices| devices.0);
+                for device in devices.map(|devices| devices.0).unwrap_or_default() {
+                    self.builder.dictionary.add_device(device);
+                }
+            }
+            "distributedInfo" => {
+                let job = parsed::<Lenient<Job>>(value).and_then(|job| job.0).unwrap_or_default();
+                for (variable, number) in [("RANK", job.rank), ("WORLD_SIZE", job.world_size)] {
+                    if let Some(number) = number.within::<u64>() {
+                        self.builder.rank_variables.push((variable.to_owned(), number.to_string()));
+                    }
+                }
+            }
+            "baseTimeNanoseconds" => {
+                self.builder.base_ns = parsed::<Scalar>(value).and_then(|base| base.integer()).unwrap_or(0);
+            }
+            _ => self.builder.host = parsed::<Scalar>(value).map(Scalar::into_text).unwrap_or_default(),
+        }
+    }
+}
+
+fn cut() -> What {
+    "the text ends in the middle".to_owned()
+}
+
+/// The value of a text that is JSON, or nearly so.
+fn parsed<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
+    serde_json::from_slice(value).or_else(|_| serde_json::from_slice(&repaired(value))).ok()
 }
 
 /// Devices of a process; entries beyond the maximum are skipped.

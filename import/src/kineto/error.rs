@@ -16,6 +16,13 @@ pub enum KinetoError {
         /// The reason if reading ended before the end of the file.
         stopped: Option<String>,
     },
+    /// The trace has calls that launch device work, but not the work.
+    LostDeviceWork {
+        /// Number of these calls.
+        launches: u64,
+        /// The reason if reading ended before the end of the file.
+        stopped: Option<String>,
+    },
     /// Reading failed before the first row.
     Unreadable {
         /// Position in the (unpacked) text, bytes.
@@ -39,6 +46,15 @@ impl fmt::Display for KinetoError {
                     Some(stopped) => write!(f, "; {stopped}"),
                     None => f.write_str("; was it recorded with ProfilerActivity.CUDA, on a machine with a GPU?"),
                 }
+            }
+            Self::LostDeviceWork { launches, stopped } => {
+                write!(
+                    f,
+                    "{launches} calls launch GPU work, but no kernel, copy or memset is among the rows: the profiler did not \
+                     get the records of the GPU. Usual causes are another profiler at the same time (nsys, ncu, DCGM, \
+                     gpuwhy run), MPS, and a container or driver that does not permit profiling. Record again without"
+                )?;
+                stopped.as_ref().map_or(Ok(()), |stopped| write!(f, "; {stopped}"))
             }
             Self::Unreadable { offset, what } => write!(f, "unreadable at byte {offset}: {what}"),
             Self::Write(error) => write!(f, "cannot write its translation: {error}"),

@@ -9,42 +9,48 @@
 //! that a gpuwhy trace has: return values of calls, CUDA calls that Kineto omits on purpose (attribute and
 //! event queries), and everything before its recording window, so early operations may lack their launch.
 //!
-//! Reading order: `guard` (maximum length of a row), `document` (the stream), `row`, `lenient` and `scalar`
-//! (lenient reading), `builder` (the mapping), `collective` (process groups), `time`, `copy_name`.
+//! Reading order: `text` (rows as pieces of the text), `repair`, `document` (the stream), `row`, `lenient` and
+//! `scalar` (lenient reading), `builder` (the mapping), `correlation`, `processes`, `jax` (rows of XLA), `python`
+//! (stacks), `impossible` (times), `collective` (process groups), `time`, `copy_name`.
 
 mod builder;
 mod collective;
 mod copy_name;
+mod correlation;
 mod document;
 mod error;
-mod guard;
+mod impossible;
+mod jax;
 mod lenient;
+mod processes;
+mod python;
+mod repair;
 mod row;
 mod scalar;
+mod text;
 mod time;
 
-use std::cell::Cell;
 use std::io::{BufReader, Read, Write};
 use std::ops::ControlFlow;
-use std::rc::Rc;
 
-use crate::bounded::Counted;
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceWriter;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Loss, NameId, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
 use profiler_core::attribution::Attributor;
-use serde::de::DeserializeSeed;
+use profiler_core::attribution::api::ApiClass;
 
 use self::builder::{Builder, HostRange};
-use self::document::TraceDocument;
+use self::document::Stopped;
 pub use self::error::KinetoError;
-use self::guard::Guard;
 use crate::progress::Ticks;
 
 /// Trace time per portion of records: the flush period of the live collector.
 const PORTION_NANOS: u64 = 100_000_000;
+
+/// Reference of the times of a file that lacks one and has times from 0: 0 means "not recorded".
+const START_UNKNOWN: u64 = 1_000_000_000;
 
 /// Bytes of the text per read.
 const PIECE: usize = 1 << 16;
@@ -88,43 +94,55 @@ pub(crate) struct Imported {
 
 impl Imported {
     pub(crate) fn read(source: impl Read) -> Result<Self, KinetoError> {
-        // Buffered because the JSON reader reads single bytes.
-        let guarded = BufReader::with_capacity(PIECE, Guard::new(source));
-        let position = Rc::<Cell<u64>>::default();
         let mut builder = Builder::default();
-        let mut deserializer = serde_json::Deserializer::from_reader(Counted::new(guarded, Rc::clone(&position)));
-        let outcome = TraceDocument(&mut builder).deserialize(&mut deserializer).and_then(|()| deserializer.end());
-        let stopped = outcome.err().map(|error| (position.get(), describe(&error)));
+        let stopped = document::read(BufReader::with_capacity(PIECE, source), &mut builder).err();
         match stopped {
             None if !builder.found_rows => return Err(KinetoError::NotATrace),
-            Some((offset, what)) if builder.rows == 0 => return Err(KinetoError::Unreadable { offset, what }),
+            Some(Stopped { offset, what }) if builder.rows == 0 => {
+                return Err(KinetoError::Unreadable { offset, what });
+            }
             _ => {}
         }
-        let stopped =
-            stopped.map(|(offset, what)| format!("reading stopped at byte {offset} of the JSON text: {what}"));
+        let stopped = stopped
+            .map(|Stopped { offset, what }| format!("reading stopped at byte {offset} of the JSON text: {what}"));
         if builder.device_rows == 0 {
-            return Err(KinetoError::NoDeviceWork { rows: builder.rows, stopped });
+            return Err(without_work(&builder, stopped));
         }
-        let base = u64::try_from(builder.base_ns).unwrap_or(0);
+        let separated = builder.separate_processes();
+        if separated.is_some() {
+            // The rank in the file is that of one of them.
+            builder.rank_variables.clear();
+        }
+        let base = match u64::try_from(builder.base_ns).unwrap_or(0) {
+            0 if builder.layout.is_used() => START_UNKNOWN,
+            base => base,
+        };
         let empty = builder.dictionary.intern_name("");
         let events = range_events(std::mem::take(&mut builder.ranges), empty);
         builder.records.extend(events.into_iter().map(Record::Range));
+        let samples = python::samples(std::mem::take(&mut builder.python), &mut builder.dictionary);
+        builder.records.extend(samples.into_iter().map(Record::Sample));
         for record in &mut builder.records {
             shift(record, base);
         }
         // The order of delivery; stable, also for records that end together.
         builder.records.sort_by_key(|record| span(record).1);
+        let impossible = impossible::take_out(&mut builder);
+        let starts = builder.records.iter().map(|record| span(record).0).filter(|&start| start > Timestamp::ZERO);
         let session = ProcessInfo {
-            process_id: builder.process_id,
-            command: vec!["Kineto trace".to_owned()],
+            process_id: builder.process_id(),
+            command: vec![match &separated {
+                Some((processes, _)) => format!("Kineto trace of {processes} processes"),
+                None => "Kineto trace".to_owned(),
+            }],
             host: std::mem::take(&mut builder.host),
-            start: builder.records.iter().map(|record| span(record).0).min().unwrap_or_default(),
+            start: starts.min().unwrap_or_default(),
             rank_variables: std::mem::take(&mut builder.rank_variables),
-            notes: vec![format!("imported from a Kineto trace with {} rows", builder.rows)],
+            notes: remarks(&builder, separated.map(|(_, note)| note)),
             ..ProcessInfo::default()
         };
         let end = if stopped.is_some() { End::Abrupt } else { End::Clean };
-        let mut notes: Vec<String> = stopped.into_iter().collect();
+        let mut notes: Vec<String> = stopped.into_iter().chain(impossible).collect();
         for (reason, count) in &builder.unusable {
             notes.push(format!("{count} row{} not used: {reason}", if *count == 1 { "" } else { "s" }));
         }
@@ -138,6 +156,7 @@ impl Imported {
     pub(crate) fn report(self, ask: &mut Ask<'_>) -> Result<Report, KinetoError> {
         let Self { builder, session, notes, end, base } = self;
         let mut attributor = Attributor::new();
+        attributor.begun_midway();
         let last = feed(&mut attributor, &builder, base, ask)?;
         attributor.finish(last, &builder.dictionary);
         Ok(Report::new(&session, &attributor, &builder.dictionary, &Loss::default(), end, notes))
@@ -175,6 +194,32 @@ impl Imported {
     }
 }
 
+/// Error of a file without device work.
+fn without_work(builder: &Builder, stopped: Option<String>) -> KinetoError {
+    let launches = |record: &&Record| {
+        let Record::Api(call) = record else { return false };
+        let function = builder.dictionary.api_function(call.function);
+        function.is_some_and(|function| ApiClass::of(builder.dictionary.name(function.name)).launches())
+    };
+    match builder.records.iter().filter(launches).count() as u64 {
+        0 => KinetoError::NoDeviceWork { rows: builder.rows, stopped },
+        launches => KinetoError::LostDeviceWork { launches, stopped },
+    }
+}
+
+/// Notes on the file that are no loss of records.
+fn remarks(builder: &Builder, separated: Option<String>) -> Vec<String> {
+    let mut notes = vec![format!("imported from a Kineto trace with {} rows", builder.rows)];
+    notes.extend(separated);
+    if builder.repaired > 0 {
+        let (count, rows) = (builder.repaired, if builder.repaired == 1 { "row" } else { "rows" });
+        notes.push(format!(
+            "{count} {rows} with values or characters that JSON does not allow, such as NaN: read as absent or as blanks"
+        ));
+    }
+    notes
+}
+
 /// Splits ranges into start and end events, ordered so that each end matches the newest start of its thread:
 /// of ranges that start together the longest comes first, and ends come before starts. Ranges of zero length
 /// are omitted.
@@ -209,7 +254,7 @@ fn feed(
     let mut portion_end = None;
     let (mut last, mut ticks) = (Timestamp::ZERO, Ticks::default());
     for record in &builder.records {
-        last = span(record).1;
+        last = last.max(span(record).1);
         let boundary = *portion_end.get_or_insert(last.nanos().saturating_add(PORTION_NANOS));
         if last.nanos() > boundary {
             while let Some((at, thread)) = marks.next_if(|(at, _)| at.nanos() <= boundary) {
@@ -262,29 +307,30 @@ fn shift(record: &mut Record, base: u64) {
         Record::Managed(row) => (&mut row.start, &mut row.end),
         Record::Event(_) => return,
     };
+    // Both 0: not recorded.
+    if *end == Timestamp::ZERO {
+        return;
+    }
     for time in [start, end] {
         *time = Timestamp::from_nanos(time.nanos().saturating_add(base));
     }
 }
 
-/// Message of the JSON reader without line and column: in such files, the byte offset locates an error.
-fn describe(error: &serde_json::Error) -> String {
-    if error.is_eof() {
-        return "the text ends in the middle".to_owned();
-    }
-    let text = error.to_string();
-    text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what).to_owned()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::processes::LabelId;
     use super::*;
 
     #[test]
     fn each_end_meets_the_newest_begin_of_its_thread() {
         let at = Timestamp::from_nanos;
-        let range =
-            |name, start, end| HostRange { thread: ThreadId(1), name: NameId(name), start: at(start), end: at(end) };
+        let range = |name, start, end| HostRange {
+            process: LabelId::default(),
+            thread: ThreadId(1),
+            name: NameId(name),
+            start: at(start),
+            end: at(end),
+        };
         let ranges = vec![range(3, 20, 30), range(1, 10, 30), range(2, 10, 20), range(4, 30, 40), range(5, 35, 35)];
         let mut open = Vec::new();
         let mut closed = Vec::new();

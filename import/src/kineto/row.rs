@@ -29,6 +29,8 @@ pub(super) enum Category {
     Overhead,
     /// Host ranges, including the steps: `user_annotation`, `cpu_op`, `Operator`.
     Range,
+    /// `python_function`.
+    Python,
     /// Any category that this import does not use.
     #[default]
     Other,
@@ -45,8 +47,13 @@ impl Category {
             "cuda_sync" => Self::Sync,
             "overhead" => Self::Overhead,
             "user_annotation" | "cpu_op" | "operator" => Self::Range,
+            "python_function" => Self::Python,
             _ => Self::Other,
         }
+    }
+
+    const fn is_without_arguments(self) -> bool {
+        matches!(self, Self::Range | Self::Python | Self::Other)
     }
 }
 
@@ -55,7 +62,11 @@ impl Category {
 pub(super) struct KinetoRow {
     /// `"ph": "X"`: start and duration in one row.
     pub(super) complete: bool,
+    /// `"ph": "M"`: a description.
+    pub(super) metadata: bool,
     pub(super) category: Category,
+    /// True if the row has a category.
+    pub(super) categorized: bool,
     pub(super) name: String,
     pub(super) process: Scalar,
     pub(super) thread: Scalar,
@@ -82,6 +93,10 @@ pub(super) struct Arguments {
     pub(super) graph: Scalar,
     pub(super) graph_node: Scalar,
     pub(super) sync_kind: Scalar,
+    /// Name of a process or thread, in a description of it.
+    pub(super) name: Scalar,
+    /// Properties of a kernel, copy or memset in one text, as XLA writes them.
+    pub(super) details: Scalar,
     /// PyTorch's description of the collective that a kernel performs.
     pub(super) collective: CollectiveArguments,
 }
@@ -123,7 +138,11 @@ enum ArgumentKey {
     Device,
     Context,
     Stream,
+    #[serde(alias = "correlation_id")]
     Correlation,
+    Name,
+    #[serde(rename = "kernel_details", alias = "memcpy_details", alias = "memset_details")]
+    Details,
     Grid,
     Block,
     #[serde(rename = "registers per thread")]
@@ -162,20 +181,22 @@ enum ArgumentKey {
 impl Shape for KinetoRow {
     fn members<'de, A: MapAccess<'de>>(mut map: A) -> Result<Option<Self>, A::Error> {
         let mut row = Self::default();
-        let mut categorized = false;
         while let Some(key) = map.next_key::<RowKey>()? {
             match key {
-                RowKey::Ph => row.complete = map.next_value::<Scalar>()?.text() == "X",
+                RowKey::Ph => {
+                    let phase = map.next_value::<Scalar>()?;
+                    (row.complete, row.metadata) = (phase.text() == "X", phase.text() == "M");
+                }
                 RowKey::Cat => {
                     row.category = Category::of(map.next_value::<Scalar>()?.text());
-                    categorized = true;
+                    row.categorized = true;
                 }
                 RowKey::Name => row.name = map.next_value::<Scalar>()?.into_text(),
                 RowKey::Pid => row.process = map.next_value()?,
                 RowKey::Tid => row.thread = map.next_value()?,
                 RowKey::Ts => row.start = Some(map.next_value()?),
                 RowKey::Dur => row.duration = Some(map.next_value()?),
-                RowKey::Args if !(categorized && matches!(row.category, Category::Range | Category::Other)) => {
+                RowKey::Args if !(row.categorized && row.category.is_without_arguments()) => {
                     row.arguments = map.next_value::<Lenient<Arguments>>()?.0.unwrap_or_default();
                 }
                 RowKey::Args | RowKey::Other => {
@@ -196,6 +217,8 @@ impl Shape for Arguments {
                 ArgumentKey::Context => arguments.context = map.next_value()?,
                 ArgumentKey::Stream => arguments.stream = map.next_value()?,
                 ArgumentKey::Correlation => arguments.correlation = map.next_value()?,
+                ArgumentKey::Name => arguments.name = map.next_value()?,
+                ArgumentKey::Details => arguments.details = map.next_value()?,
                 ArgumentKey::Grid => arguments.grid = map.next_value()?,
                 ArgumentKey::Block => arguments.block = map.next_value()?,
                 ArgumentKey::Registers => arguments.registers = map.next_value()?,

@@ -67,7 +67,8 @@ impl<'de> Visitor<'de> for ScalarVisitor {
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Scalar, E> {
-        Ok(i64::try_from(value).map_or(Scalar::Real(value as f64), Scalar::Integer))
+        // A double would not tell large ids apart.
+        Ok(i64::try_from(value).map_or_else(|_| Scalar::Text(value.to_string()), Scalar::Integer))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Scalar, E> {

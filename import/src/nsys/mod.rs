@@ -33,6 +33,7 @@ use self::merge::Merge;
 use self::samples::{Sampled, Samples};
 use self::schema::Schema;
 use crate::error::OpenError;
+use crate::plausible::{Clocks, Plausible};
 use crate::progress::{Progress, Ticks};
 use crate::scratch;
 
@@ -79,8 +80,14 @@ pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Pr
         writer.event(&set.into(), &dictionary).map_err(written)?;
     }
     let mut samples = Samples::new(sampled, statement.as_mut(), session.start).map_err(failed)?;
+    let early = facts::early(connection, &schema, &process).map_err(failed)?;
+    let mut plausible = Plausible::default();
     let (mut last, mut next_flush, mut ticks) = (session.start, None, Ticks::default());
     while let Some((at, record)) = merge.next(&mut dictionary).map_err(failed)? {
+        let is_early = early.contains(&record.correlation().unwrap_or_default());
+        let record = plausible.times(record, if is_early { Clocks::Early } else { Clocks::Agree });
+        // The end of work whose times are taken out is none of the recording.
+        let at = record.device_work().filter(|work| work.end == Timestamp::ZERO).map_or(at, |_| last);
         last = last.max(at);
         while let Some(sample) = samples.next(at).map_err(failed)? {
             writer.event(&sample.into(), &dictionary).map_err(written)?;
