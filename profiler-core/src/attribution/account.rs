@@ -264,6 +264,11 @@ impl DeviceAccount {
         self.phases.open(start);
     }
 
+    /// True if the recording began while the program ran, so that it has no start-up.
+    pub fn is_midway(&self) -> bool {
+        self.phases.is_midway()
+    }
+
     /// Whether the recording began while the program ran, so that it has no start-up.
     pub(super) fn set_midway(&mut self, midway: bool) {
         self.phases.set_midway(midway);

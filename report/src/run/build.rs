@@ -124,6 +124,7 @@ fn device_report(
         window_ns: account.window_ns(),
         leaves: *account.leaves(),
         steady_leaves: account.steady_leaves(),
+        begun_midway: account.is_midway(),
         windows: account.newest_windows(WINDOWS_KEPT),
         steps: Some(account.steps()).filter(|steps| !steps.rows.is_empty()),
         typical: account.typical_steps().as_ref().map(TypicalSteps::of),

@@ -49,7 +49,7 @@ pub(super) fn headline(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]
         None => {
             let time = part(whole.iter().sum());
             let over = if devices.len() > 1 { format!(", {} GPUs together", devices.len()) } else { String::new() };
-            let of = if devices.iter().all(DeviceReport::is_without_start_up) {
+            let of = if devices.first().is_some_and(|device| device.begun_midway) {
                 "recorded time"
             } else {
                 "time after start-up"

@@ -29,6 +29,8 @@ pub struct DeviceReport {
     pub leaves: Leaves,
     /// The window without start-up, by leaf cause; the bottleneck is chosen from it.
     pub steady_leaves: Leaves,
+    /// True if the recording began while the program ran, so that it has no start-up.
+    pub begun_midway: bool,
     /// Its newest intervals of at least a second, oldest first; at most
     /// [`WINDOWS_KEPT`](crate::run::WINDOWS_KEPT).
     pub windows: Vec<Step>,
@@ -75,13 +77,6 @@ pub struct DeviceReport {
     pub gauges: Option<GaugeSums>,
     /// Exposed and hidden copies.
     pub copy_overlap: CopyOverlap,
-}
-
-impl DeviceReport {
-    /// True if all of its window counts: the recording began while the program ran, or with work that repeats.
-    pub(in crate::run) fn is_without_start_up(&self) -> bool {
-        self.window_ns > 0 && self.steady_leaves == self.leaves
-    }
 }
 
 /// Totals of a device's typical steps.

@@ -24,7 +24,7 @@ fn judged(report: &Report, device: &DeviceReport) -> (&'static str, Leaves) {
     match steps {
         Some(leaves) if device.step_meaning.recognized_by.is_some() => ("each step", leaves),
         Some(leaves) => ("each repeating unit", leaves),
-        None if device.is_without_start_up() => ("recorded time", device.leaves),
+        None if device.begun_midway => ("recorded time", device.leaves),
         None if device.steady_leaves.iter().any(|&nanos| nanos > 0) => ("after start-up", device.steady_leaves),
         None => ("whole run", device.leaves),
     }
