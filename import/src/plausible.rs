@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use gpuwhy_trace::record::{ContextId, CorrelationId, DeviceId, DeviceWork, Record, StreamId, Timestamp};
 use rustc_hash::FxHashMap;
 
-/// Time by which work may seem to begin before the call that launched it, or to end after a wait for it, nanoseconds. Clocks of the device and the
-/// host that are mapped to each other once drift apart by at most 100 ppm, the tolerance of common quartz
-/// oscillators: 100 ms in a thousand seconds.
+/// Time by which work may seem to begin before the call that launched it, or to end after a wait for it,
+/// nanoseconds. Clocks of the device and the host that are mapped to each other once drift apart by at most
+/// 100 ppm, the tolerance of common quartz oscillators: 100 ms in a thousand seconds.
 pub(crate) const SLACK_NANOS: u64 = 100_000_000;
 /// Later launches of the same stream that work may outlast. Work of a stream runs in the order of its launches, except
 /// that a kernel may start before the previous one ends (programmatic dependent launch, CUDA C++ Programming
