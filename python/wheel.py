@@ -87,7 +87,26 @@ def test(wheel: pathlib.Path) -> None:
         subprocess.run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-index", str(wheel)], check=True)
         library, = folder.glob("lib/python3*/site-packages/gpuwhy/_lib/libprof.so")
         check(folder / "bin" / "gpuwhy", library)
+        without_driver(folder / "bin" / "python")
     print(f"{wheel.name}: installed into a fresh environment, runs, finds its library, plays the demo")
+
+
+def without_driver(python: pathlib.Path) -> None:
+    """Checks that each libcupti that PyTorch installs is refused where there is no driver: some crash the process."""
+    sys.path.insert(0, str(ROOT / "testing" / "layout-check"))
+    import fetch
+
+    program = ("import ctypes, gpuwhy\ntry:\n ctypes.CDLL('libcuda.so.1'); print('SKIPPED: there is a driver')\nexcept OSError:\n"
+               " try: gpuwhy.prepare()\n except gpuwhy.NotMeasured as error: print(error)")
+    for package in fetch.CUPTI:
+        try:
+            library = fetch.fetch(*package)
+        except fetch.Unavailable as error:
+            print(f"SKIPPED: {package[0]} {package[1]}: {error}")
+            continue
+        run = subprocess.run([str(python), "-c", program], capture_output=True, text=True, check=False,
+                             env={**os.environ, "GPUWHY_CUPTI_PATH": str(library)}, cwd=python.parent)
+        assert run.returncode == 0 and ("no NVIDIA driver" in run.stdout or "SKIPPED" in run.stdout), f"{package}: {run}"
 
 
 def check(command: pathlib.Path, library: pathlib.Path) -> None:

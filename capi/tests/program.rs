@@ -76,6 +76,32 @@ fn without_a_library_it_is_reported_why() {
 }
 
 #[test]
+fn without_a_driver_no_function_of_cupti_is_called() {
+    if Command::new("python3")
+        .args(["-c", "import ctypes; ctypes.CDLL('libcuda.so.1')"])
+        .output()
+        .unwrap()
+        .status
+        .success()
+    {
+        return println!("SKIPPED: there is a driver");
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../testing/layout-check/fetch.py");
+    let package = ["nvidia-cuda-cupti", "13.2.86", "nvidia/cu13/lib/libcupti.so.13"];
+    let fetched = Command::new("python3").arg(script).args(package).output().unwrap();
+    if !fetched.status.success() {
+        return println!("SKIPPED: {}", String::from_utf8_lossy(&fetched.stderr));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled("tests/program.c", folder.path());
+    let library = String::from_utf8(fetched.stdout).unwrap();
+    // A crash would be a signal.
+    let output = run(&program, &["--without-cupti"], Path::new(library.trim_end()));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("no NVIDIA driver or GPU: libcuda.so.1"), "{text}");
+}
+
+#[test]
 fn the_lesson_in_c_shows_what_it_promises_or_says_what_it_needs() {
     let folder = tempfile::tempdir().unwrap();
     let program = compiled("../examples/c/01_first_session.c", folder.path());

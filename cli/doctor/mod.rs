@@ -1,7 +1,7 @@
 //! `gpuwhy doctor`: checks before a run whether it will work, and gives advice where it will not.
 //!
 //! Every check is one line with a status, a finding, and one piece of advice unless its status is ok. Only a
-//! child process calls into libcupti (see [`probe`]): some versions crash on a machine without a driver. No
+//! child process calls into libcupti (see [`probe`]): a broken installation may do anything. No
 //! check creates a CUDA context, so a busy or full GPU is not disturbed; [`calibrate`] does, in child
 //! processes.
 
@@ -9,7 +9,7 @@ pub mod calibrate;
 pub mod check;
 mod counters;
 mod cupti;
-mod driver;
+pub mod driver;
 mod environment;
 mod native_stacks;
 pub mod probe;

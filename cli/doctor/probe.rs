@@ -1,8 +1,7 @@
 //! Tests a libcupti in a separate process.
 //!
-//! CUPTI 13.2 overflows its stack at the first call on a machine without a driver, and a broken installation
-//! may do anything. So `doctor` starts this hidden subcommand, which prints each completed step on stdout
-//! immediately; the last line before a crash shows where it happened.
+//! A broken installation may do anything. So `doctor` starts this hidden subcommand, which prints each
+//! completed step on stdout immediately; the last line before a crash shows where it happened.
 
 use std::env;
 use std::io::{self, Read, Write};
@@ -16,6 +15,7 @@ use anyhow::{Context, Result};
 use cupti_sys::counters::Counters;
 use cupti_sys::counters::refusal::CounterError;
 use cupti_sys::counters::sets::{self, Links};
+use cupti_sys::library::Failure;
 use cupti_sys::{Cupti, CuptiResult, FoundBy, ResourceHandler, Search};
 
 use super::check;
@@ -52,7 +52,10 @@ pub fn run(libcupti: PathBuf) -> Result<u8> {
     };
     let cupti = match load(libcupti) {
         Ok(cupti) => cupti,
-        Err(error) => {
+        Err((loaded, error)) => {
+            if let Some(loaded) = loaded {
+                say(LOADED, &loaded.display().to_string())?;
+            }
             say(ERROR, &error)?;
             return Ok(check::FAILED);
         }
@@ -109,17 +112,18 @@ fn counters(cupti: &'static Cupti) -> Result<String, String> {
 }
 
 /// Loads only this file: after an override fails, the usual search continues, and its success would be
-/// meaningless here.
-fn load(path: PathBuf) -> Result<&'static Cupti, String> {
-    let search = Search { override_path: Some(path), ..Search::default() };
+/// meaningless here. An error comes with the file if that was loaded and only the driver is missing.
+fn load(path: PathBuf) -> Result<&'static Cupti, (Option<PathBuf>, String)> {
+    let search = Search { override_path: Some(path.clone()), ..Search::default() };
     match Cupti::load(&search) {
         Ok(cupti) if *cupti.found_by() == FoundBy::Override => Ok(cupti),
-        Ok(cupti) => Err(format!("cannot be loaded, while {} can", cupti.path().display())),
-        Err(error) => Err(error
-            .tried
-            .into_iter()
-            .find(|(candidate, _)| candidate.found_by == FoundBy::Override)
-            .map_or_else(|| "cannot be loaded".to_owned(), |(_, failure)| failure.to_string())),
+        Ok(cupti) => Err((None, format!("cannot be loaded, while {} can", cupti.path().display()))),
+        Err(error) => {
+            let named = error.tried.into_iter().find(|(candidate, _)| candidate.found_by == FoundBy::Override);
+            let failure = named.map(|(_, failure)| failure);
+            let loaded = matches!(failure, Some(Failure::NoDriver(_))).then_some(path);
+            Err((loaded, failure.map_or_else(|| "cannot be loaded".to_owned(), |failure| failure.to_string())))
+        }
     }
 }
 

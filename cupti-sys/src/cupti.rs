@@ -74,8 +74,7 @@ impl Cupti {
     /// does not identify the record layout: see [`RecordSizes`](crate::RecordSizes).
     ///
     /// # Errors
-    /// Without a driver from 13.3 on. **13.2 crashes the process without a driver**, here and in every other
-    /// method: check [`driver_cuda_version`](crate::driver_cuda_version) first.
+    /// Without a driver from 13.3 on.
     pub fn version(&self) -> Result<u32, Error> {
         let mut version = 0;
         // SAFETY: the pointer is to a live `u32` that the function fills in.

@@ -6,6 +6,7 @@
 
 use crate::abi::{DriverGetVersion, DriverInitialize};
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
+use std::error::Error as _;
 use std::fs;
 use std::mem::ManuallyDrop;
 
@@ -50,10 +51,38 @@ pub fn load_driver() -> Option<ManuallyDrop<Library>> {
     open(RTLD_LAZY | RTLD_LOCAL)
 }
 
-/// The driver cannot be unloaded safely, so an extra reference keeps it loaded for good.
+/// Loads the driver's library if it is not mapped, and returns why it cannot be used. The stub of a CUDA toolkit has
+/// its name, and refuses every call; in a container the library may exist without a GPU. CUPTI 13.2 crashes in its
+/// first call whenever it cannot initialize, not only if there is no library (13.2.86).
+pub(crate) fn require_driver() -> Result<(), String> {
+    let libcuda = open_or_explain(RTLD_LAZY | RTLD_LOCAL).map_err(|error| {
+        // The linker's own message is one level down.
+        error.source().map_or_else(|| format!("{LIBCUDA}: {error}"), ToString::to_string)
+    })?;
+    match cuda_version(&libcuda) {
+        Some(_) if has_device_files() => Ok(()),
+        Some(_) => Err("there is no device file of NVIDIA in /dev".to_owned()),
+        None => Err(format!("{LIBCUDA} has no version, as the stub library of a CUDA toolkit")),
+    }
+}
+
+/// True if the driver can have a device: those of Linux, WSL and Tegra. True if /dev cannot be read.
+fn has_device_files() -> bool {
+    const PREFIXES: [&str; 4] = ["nvidia", "dxg", "nvmap", "nvhost"];
+    let Ok(mut entries) = fs::read_dir("/dev") else { return true };
+    entries.any(|entry| {
+        entry.is_ok_and(|entry| PREFIXES.iter().any(|prefix| entry.file_name().to_string_lossy().starts_with(prefix)))
+    })
+}
+
 fn open(flags: i32) -> Option<ManuallyDrop<Library>> {
+    open_or_explain(flags).ok()
+}
+
+/// The driver cannot be unloaded safely, so an extra reference keeps it loaded for good.
+fn open_or_explain(flags: i32) -> Result<ManuallyDrop<Library>, libloading::Error> {
     // SAFETY: libcuda's initializers run in every CUDA program; none run if it is only looked up.
-    unsafe { Library::open(Some(LIBCUDA), flags) }.ok().map(ManuallyDrop::new)
+    unsafe { Library::open(Some(LIBCUDA), flags) }.map(ManuallyDrop::new)
 }
 
 fn cuda_version(libcuda: &Library) -> Option<u32> {

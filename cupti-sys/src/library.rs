@@ -2,8 +2,12 @@
 //!
 //! The library is never closed: CUPTI leaves hooks in the driver, and some versions crash after `dlclose`. So a
 //! loaded [`Cupti`] is `'static`. Loading calls no CUPTI function.
+//!
+//! No library is returned before the driver is loaded: if CUPTI 13.2 cannot initialize, it overflows the stack in its
+//! first call, while other versions return errors.
 
 pub use crate::cupti::Cupti;
+use crate::driver::require_driver;
 pub use crate::driver::{driver_cuda_version, driver_cuda_version_by_loading, kernel_driver_version};
 pub use crate::search::{FoundBy, Location, Search, Skip, discover};
 
@@ -26,6 +30,8 @@ pub enum Failure {
     NotLoaded(String),
     /// It lacks functions that every CUPTI since 11.8 has.
     MissingFunctions(Vec<&'static str>),
+    /// It must not be called, because there is no driver: why it cannot be used.
+    NoDriver(String),
 }
 
 impl fmt::Display for Failure {
@@ -36,6 +42,7 @@ impl fmt::Display for Failure {
             Self::MissingFunctions(names) => {
                 write!(f, "is no CUPTI of CUDA 11.8 or later: it lacks {}", names.join(", "))
             }
+            Self::NoDriver(why) => write!(f, "needs the NVIDIA driver: {why}"),
         }
     }
 }
@@ -47,8 +54,25 @@ pub struct LoadError {
     pub tried: Vec<(Location, Failure)>,
 }
 
+impl LoadError {
+    /// Why the driver cannot be used, if a library was found that only needs a driver.
+    #[must_use]
+    pub fn no_driver(&self) -> Option<&str> {
+        self.tried.iter().find_map(|(_, failure)| match failure {
+            Failure::NoDriver(why) => Some(why.as_str()),
+            _ => None,
+        })
+    }
+}
+
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(why) = self.no_driver() {
+            return write!(
+                f,
+                "no NVIDIA driver or GPU: {why}; install the driver, or in a container start it with --gpus all"
+            );
+        }
         f.write_str(
             "no usable libcupti found; install the nvidia-cuda-cupti package or a CUDA toolkit no newer than the driver. Tried:",
         )?;
@@ -62,22 +86,50 @@ impl fmt::Display for LoadError {
 impl std::error::Error for LoadError {}
 
 impl Cupti {
-    /// Loads the first usable candidate of [`discover`], and keeps it loaded.
+    /// Loads the first usable candidate of [`discover`], and keeps it loaded. Loads the driver's library too, as CUPTI
+    /// does in its first call.
     ///
     /// A candidate that loads but lacks functions stays mapped too, because unloading may crash.
     ///
     /// # Errors
-    /// If no candidate is usable; lists each candidate and its failure.
+    /// If no candidate is usable; lists each candidate and its failure. If there is no driver.
     pub fn load(search: &Search) -> Result<&'static Self, LoadError> {
-        let mut tried = Vec::new();
-        for candidate in discover(search) {
-            match open(&candidate) {
-                Ok(cupti) => return Ok(Box::leak(Box::new(cupti))),
-                Err(failure) => tried.push((candidate, failure)),
-            }
-        }
-        Err(LoadError { tried })
+        first(search, |library| if is_replay(library) { Ok(()) } else { require_driver() })
     }
+
+    /// Same as [`load`](Self::load), without a driver: for tests of versions that are known to return from their calls
+    /// then. **CUPTI 13.2 crashes the process.**
+    ///
+    /// # Errors
+    /// If no candidate is usable; lists each candidate and its failure.
+    pub fn load_without_driver(search: &Search) -> Result<&'static Self, LoadError> {
+        first(search, |_| Ok(()))
+    }
+}
+
+/// Loads the first candidate that `may_be_called`.
+fn first(search: &Search, may_be_called: impl Fn(&Library) -> Result<(), String>) -> Result<&'static Cupti, LoadError> {
+    let mut tried = Vec::new();
+    for candidate in discover(search) {
+        let opened =
+            open(&candidate).and_then(|cupti| may_be_called(&cupti.library).map(|()| cupti).map_err(Failure::NoDriver));
+        match opened {
+            Ok(cupti) => return Ok(Box::leak(Box::new(cupti))),
+            // The others need it too.
+            Err(failure @ Failure::NoDriver(_)) => {
+                tried.push((candidate, failure));
+                break;
+            }
+            Err(failure) => tried.push((candidate, failure)),
+        }
+    }
+    Err(LoadError { tried })
+}
+
+/// True for the replay library of tests and of the demo, which plays recordings and needs no driver.
+fn is_replay(library: &Library) -> bool {
+    // SAFETY: the symbol is only looked up.
+    unsafe { library.get::<*const c_void>("gpuwhy_replay_play") }.is_ok()
 }
 
 /// True if the path exists but is not a regular file: opening a pipe, the dynamic linker would wait for a

@@ -175,6 +175,8 @@ pub enum StartError {
     AlreadyStarted,
     /// There is no usable libcupti: the searched locations, and what to install.
     NoCupti(String),
+    /// There is no driver, without which CUPTI must not be called.
+    NoDriver(String),
     /// Another tool holds CUPTI.
     Taken,
     /// CUPTI or the system refused.
@@ -199,7 +201,7 @@ impl fmt::Display for StartError {
                  program without it",
             ),
             Self::NoCupti(why) => write!(f, "{why}\n{} names one that lies elsewhere", config::CUPTI_PATH),
-            Self::Refused(why) => f.write_str(why),
+            Self::NoDriver(why) | Self::Refused(why) => f.write_str(why),
         }
     }
 }
@@ -239,7 +241,7 @@ impl SessionError {
     #[must_use]
     pub const fn code(&self) -> c_int {
         match self {
-            Self::Start(StartError::NoCupti(_)) => 1,
+            Self::Start(StartError::NoCupti(_) | StartError::NoDriver(_)) => 1,
             Self::Start(StartError::Taken) => 2,
             Self::Start(StartError::AlreadyStarted | StartError::Refused(_)) => 3,
             Self::Busy => 4,

@@ -93,7 +93,10 @@ pub fn start(settings: &Settings, late: bool, over: fn()) -> Result<(), StartErr
 
 fn load_cupti(settings: &Settings) -> Result<&'static Cupti, StartError> {
     let search = Search { override_path: settings.cupti_path.clone(), ..Search::for_this_process() };
-    let cupti = Cupti::load(&search).map_err(|error| StartError::NoCupti(error.to_string()))?;
+    let cupti = Cupti::load(&search).map_err(|error| match error.no_driver() {
+        Some(_) => StartError::NoDriver(error.to_string()),
+        None => StartError::NoCupti(error.to_string()),
+    })?;
     tracing::debug!("{} ({})", cupti.path().display(), cupti.found_by());
     Ok(cupti)
 }

@@ -18,7 +18,7 @@ pub struct SessionError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SessionErrorKind {
-    /// No usable libcupti was found, as on a machine without CUDA.
+    /// There is no driver or no usable libcupti, as on a machine without CUDA.
     NoCupti,
     /// Another profiler holds CUPTI in this process.
     OtherProfiler,

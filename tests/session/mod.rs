@@ -7,9 +7,10 @@ mod inner;
 mod judged;
 
 use std::fs;
+use std::process::Command;
 
 use crate::support::play::{inside, passes};
-use crate::support::{Stage, built, report};
+use crate::support::{Stage, built, report, stderr};
 
 #[test]
 fn a_session_reports_what_it_saw() {
@@ -87,6 +88,42 @@ fn without_a_library_the_error_says_what_to_do() {
         command.env("GPUWHY_CUPTI_PATH", "/nowhere/libcupti.so.13");
     });
     assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 0, "no file is left");
+}
+
+#[test]
+fn without_a_driver_no_function_of_cupti_is_called() {
+    let library = match released_cupti() {
+        Ok(library) => library,
+        Err(reason) => return println!("SKIPPED: {reason}"),
+    };
+    let stage = Stage::new();
+    // A crash would be a signal.
+    passes(&stage, "mlp", "session::inner::no_cupti", |command| {
+        command.env("GPUWHY_CUPTI_PATH", &library);
+    });
+    assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 0, "no file is left");
+    let output = stage.host("mlp").arg("--no-replay").env("GPUWHY_CUPTI_PATH", &library).output().unwrap();
+    assert!(output.status.success() && stderr(&output).contains("no NVIDIA driver or GPU: libcuda.so.1"), "{output:?}");
+}
+
+/// The libcupti of CUDA 13.2, which crashes in any call without a driver.
+fn released_cupti() -> Result<String, String> {
+    if Command::new("python3")
+        .args(["-c", "import ctypes; ctypes.CDLL('libcuda.so.1')"])
+        .output()
+        .unwrap()
+        .status
+        .success()
+    {
+        return Err("there is a driver".to_owned());
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/testing/layout-check/fetch.py");
+    let package = ["nvidia-cuda-cupti", "13.2.86", "nvidia/cu13/lib/libcupti.so.13"];
+    let output = Command::new("python3").arg(script).args(package).output().unwrap();
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout).unwrap().trim_end().to_owned()),
+        false => Err(stderr(&output)),
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use cupti_sys::{Cupti, Search};
 /// Prints the functions that the library lacks, its chips, and the set of each chip with its links and
 /// quantities.
 pub fn describe(path: &str) -> Result<(), Box<dyn Error>> {
-    let cupti = Cupti::load(&Search { override_path: Some(path.into()), ..Search::default() })?;
+    let cupti = Cupti::load_without_driver(&Search { override_path: Some(path.into()), ..Search::default() })?;
     let counters = Counters::of(cupti);
     println!("missing {}", counters.functions().missing().join(" "));
     if let Some((path, problem)) = counters.missing_library() {
@@ -55,7 +55,7 @@ pub fn describe(path: &str) -> Result<(), Box<dyn Error>> {
 /// Prints the number of launches that each group of metrics takes on a chip, and the metrics that the chip
 /// does not have.
 pub fn describe_ranges(path: &str, chip: &str, groups: &[String]) -> Result<(), Box<dyn Error>> {
-    let cupti = Cupti::load(&Search { override_path: Some(path.into()), ..Search::default() })?;
+    let cupti = Cupti::load_without_driver(&Search { override_path: Some(path.into()), ..Search::default() })?;
     let groups: Vec<Vec<String>> = groups.iter().map(|group| group.split(',').map(str::to_owned).collect()).collect();
     let plan = RangePlan::new(Counters::of(cupti), chip, &groups)?;
     let passes: Vec<_> = (0..plan.groups()).map(|group| plan.passes(group).to_string()).collect();

@@ -2,10 +2,10 @@
 //! value` lines.
 //!
 //! A separate program, because two copies of libcupti in one process conflict, and because some versions
-//! crash the process if there is no driver: with `--symbols` no function of the library is called.
-//! `--counters` prints the counter interfaces instead, `--ranges` the number of passes that groups of metrics
-//! take on a chip. It is the child process of the tests of released libraries and does not judge what it
-//! prints.
+//! crash the process if there is no driver: with `--symbols` no function of the library is called, and
+//! `--guarded` loads it as the profiler does, which refuses it without a driver. `--counters` prints the counter
+//! interfaces instead, `--ranges` the number of passes that groups of metrics take on a chip. It is the child
+//! process of the tests of released libraries and does not judge what it prints.
 
 mod counters;
 
@@ -36,10 +36,13 @@ fn main() -> ExitCode {
     let (path, described) = match arguments.as_slice() {
         [path] => (path, describe(path, false)),
         [path, flag] if flag == "--symbols" => (path, describe(path, true)),
+        [path, flag] if flag == "--guarded" => (path, guarded(path)),
         [path, flag] if flag == "--counters" => (path, counters::describe(path)),
         [path, flag, chip, groups @ ..] if flag == "--ranges" => (path, counters::describe_ranges(path, chip, groups)),
         _ => {
-            eprintln!("usage: cupti-layout-check LIBCUPTI [--symbols | --counters | --ranges CHIP METRIC,METRIC...]");
+            eprintln!(
+                "usage: cupti-layout-check LIBCUPTI [--symbols | --guarded | --counters | --ranges CHIP METRIC,METRIC...]"
+            );
             return ExitCode::from(2);
         }
     };
@@ -53,7 +56,7 @@ fn main() -> ExitCode {
 }
 
 fn describe(path: &str, symbols_only: bool) -> Result<(), Box<dyn Error>> {
-    let cupti = Cupti::load(&Search { override_path: Some(path.into()), ..Search::default() })?;
+    let cupti = Cupti::load_without_driver(&Search { override_path: Some(path.into()), ..Search::default() })?;
     println!("path {}", cupti.path().display());
     println!("missing {}", cupti.missing_functions().join(" "));
     if symbols_only {
@@ -75,6 +78,14 @@ fn describe(path: &str, symbols_only: bool) -> Result<(), Box<dyn Error>> {
     println!("enable {}", outcome(cupti.enable(Kind::CONCURRENT_KERNEL)));
     println!("flush {}", outcome(cupti.flush(false)));
     println!("subscribe {}", outcome(cupti.subscribe::<Handler>()));
+    Ok(())
+}
+
+fn guarded(path: &str) -> Result<(), Box<dyn Error>> {
+    match Cupti::load(&Search { override_path: Some(path.into()), ..Search::default() }) {
+        Ok(cupti) => println!("subscribe {}", outcome(cupti.subscribe::<Handler>())),
+        Err(error) => println!("no-driver {}", error.no_driver().ok_or_else(|| error.to_string())?),
+    }
     Ok(())
 }
 

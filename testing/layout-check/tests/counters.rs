@@ -98,7 +98,8 @@ fn program(layouts: &[Layout]) -> String {
 /// Sizes and offsets that the compiler reads from the headers next to a library.
 fn measured(library: &Path, layouts: &[Layout]) -> Result<HashMap<String, usize>, String> {
     let package = library.ancestors().nth(2).ok_or("a library is in a folder of its package")?;
-    let folder = library.with_extension("layouts");
+    let version = library.ancestors().nth(4).and_then(Path::file_name).unwrap_or_default();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("layouts").join(version);
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     fs::write(folder.join("cuda.h"), CUDA).map_err(|error| error.to_string())?;
     fs::write(folder.join("layouts.cc"), program(layouts)).map_err(|error| error.to_string())?;

@@ -2,13 +2,11 @@
 //!
 //! Needs no GPU: up to CUDA 13.1 libcupti provides version, names and its record iterator without a driver;
 //! later ones are only loaded. Each runs in a separate process. Without network the test prints SKIPPED and
-//! the reason; `CUPTI_LAYOUT_CHECK=required` makes it fail instead. Packages stay in the target folder.
+//! the reason; `CUPTI_LAYOUT_CHECK=required` makes it fail instead.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 /// A package with a libcupti.
 pub struct Package {
@@ -134,6 +132,18 @@ const RELEASES: &[Release] = &[
         ],
     },
     Release {
+        package: Package { name: "nvidia-cuda-cupti", version: "13.2.86", file: "nvidia/cu13/lib/libcupti.so.13" },
+        api: None,
+        missing: &[],
+        sizes: &[],
+    },
+    Release {
+        package: Package { name: "nvidia-cuda-cupti", version: "13.5.25", file: "nvidia/cu13/lib/libcupti.so.13" },
+        api: None,
+        missing: &[],
+        sizes: &[],
+    },
+    Release {
         package: Package { name: "nvidia-cuda-cupti", version: "13.4.92", file: "nvidia/cu13/lib/libcupti.so.13" },
         api: None,
         missing: &[],
@@ -141,39 +151,12 @@ const RELEASES: &[Release] = &[
     },
 ];
 
-/// Platform tags of these packages; pip requires each to be named.
-const PLATFORMS: &[&str] = &[
-    "manylinux1_x86_64",
-    "manylinux2014_x86_64",
-    "manylinux_2_17_x86_64",
-    "manylinux_2_25_x86_64",
-    "manylinux_2_27_x86_64",
-];
-
-/// The library's path after download and unpacking, or the reason why it is unavailable.
+/// The library's path after download and unpacking, or the reason why it is unavailable. `fetch.py` keeps the packages
+/// outside of this repository, for the tests of the Python package too.
 pub fn fetch(package: &Package) -> Result<PathBuf, String> {
-    // Tests that run at the same time need the same packages.
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join("cupti").join(format!("{}-{}", package.name, package.version));
-    let library = folder.join(package.file);
-    if library.exists() {
-        return Ok(library);
-    }
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check"]);
-    pip.args(["--retries", "1", "--timeout", "20", "-d"]).arg(&folder);
-    pip.args(PLATFORMS.iter().flat_map(|platform| ["--platform", platform]));
-    run(pip.arg(format!("{}=={}", package.name, package.version)))?;
-    let listing = fs::read_dir(&folder).map_err(|error| error.to_string())?;
-    let wheel =
-        listing.filter_map(|entry| Some(entry.ok()?.path())).find(|path| path.extension().is_some_and(|e| e == "whl"));
-    let wheel = wheel.ok_or("pip left no wheel")?;
-    run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(&folder))?;
-    library.exists().then_some(library).ok_or_else(|| format!("the package holds no {}", package.file))
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/fetch.py");
+    let said = run(Command::new("python3").args([script, package.name, package.version, package.file]))?;
+    Ok(PathBuf::from(said.trim_end()))
 }
 
 /// Runs a command that must succeed, and returns its standard output.
@@ -200,6 +183,10 @@ fn check(release: &Release, library: &Path) {
     let get = |key: &str| found.get(key).map(String::as_str).unwrap_or_else(|| panic!("{what}: no {key}"));
     assert_eq!(Path::new(get("path")), library, "{what}");
     assert_eq!(get("missing").split_whitespace().collect::<Vec<_>>(), release.missing, "{what}");
+    // As the profiler loads it: without a driver 13.2 would crash, which `run` reports.
+    let guarded = run(Command::new(env!("CARGO_BIN_EXE_cupti-layout-check")).arg(library).arg("--guarded"));
+    let guarded = guarded.unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(guarded.starts_with("no-driver ") || guarded.starts_with("subscribe "), "{what}: {guarded}");
     let Some(api) = release.api else { return };
     assert_eq!(get("version"), api.to_string(), "{what}");
     for (kind, size) in release.sizes {
