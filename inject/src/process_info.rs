@@ -43,9 +43,10 @@ const RANK_VARIABLES: &[&str] = &[
 /// Variables of CUDA that explain waits.
 const CUDA_VARIABLES: &[&str] = &["CUDA_DEVICE_MAX_CONNECTIONS"];
 
-pub fn describe(cupti: &Cupti, start: Timestamp, run: Option<&str>, notes: Vec<String>) -> ProcessInfo {
+/// Describes this process; without `cupti`, of one that cannot be measured.
+pub fn describe(cupti: Option<&Cupti>, start: Timestamp, run: Option<&str>, notes: Vec<String>) -> ProcessInfo {
     let driver_version = cupti_sys::kernel_driver_version().unwrap_or_default();
-    let cupti_version = cupti.version().unwrap_or(0);
+    let cupti_version = cupti.and_then(|cupti| cupti.version().ok()).unwrap_or(0);
     let calibrations = calibration::of_this_machine(&driver_version, cupti_version);
     ProcessInfo {
         process_id: process::id(),
@@ -56,7 +57,7 @@ pub fn describe(cupti: &Cupti, start: Timestamp, run: Option<&str>, notes: Vec<S
         driver_cuda_version: cupti_sys::driver_cuda_version().unwrap_or(0),
         driver_version,
         cupti_version,
-        cupti_path: cupti.path().display().to_string(),
+        cupti_path: cupti.map(|cupti| cupti.path().display().to_string()).unwrap_or_default(),
         gpuwhy_version: env!("CARGO_PKG_VERSION").to_owned(),
         rank_variables: RANK_VARIABLES
             .iter()

@@ -16,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
+use gpuwhy_trace::process_info::NOT_MEASURED;
 use gpuwhy_trace::record::Timestamp;
 use nvtx_sys::GetExportTable;
 
@@ -92,7 +93,8 @@ pub struct Text {
 /// Starts a session that writes to `file`.
 ///
 /// # Errors
-/// Fails if one is open, if measuring cannot start or is over, or if the file cannot be written.
+/// Fails if one is open, if measuring cannot start or is over, or if the file cannot be written. If measuring cannot
+/// start, the file is a trace without records, with the reason.
 pub fn begin(start: Start, file: File) -> Result<(), SessionError> {
     if OPEN.swap(true, Ordering::AcqRel) {
         return Err(SessionError::Busy);
@@ -105,7 +107,13 @@ pub fn begin(start: Start, file: File) -> Result<(), SessionError> {
 }
 
 fn begin_alone(start: Start, file: File) -> Result<(), SessionError> {
-    lifecycle::start_for_sessions(start).map_err(SessionError::Start)?;
+    if let Err(error) = lifecycle::start_for_sessions(start) {
+        let at = clock::wall_clock();
+        let notes = vec![format!("{NOT_MEASURED}{error}")];
+        // For a program that goes on with an empty report. The reason is returned anyway.
+        let _ = session_trace::write_empty(file, &process_info::describe(None, at, None, notes), at);
+        return Err(SessionError::Start(error));
+    }
     let profiler = Profiler::measuring().ok_or(SessionError::Over)?;
     let controller = profiler.controller();
     sees_device_work(profiler)?;
@@ -117,10 +125,11 @@ fn begin_alone(start: Start, file: File) -> Result<(), SessionError> {
     let at = clock::now(profiler.cupti());
     let notes = vec!["measured: a session of the program".to_owned()];
     let (done, answer) = bounded(1);
-    let begun = SessionTrace::new(file, &process_info::describe(profiler.cupti(), at, None, notes), at, profiler.late)
-        .map_err(|error| SessionError::Write(error.to_string()))
-        .and_then(|trace| tell(profiler, SessionCommand::Begin(Box::new(trace), done)))
-        .and_then(|()| wait(&answer));
+    let begun =
+        SessionTrace::new(file, &process_info::describe(Some(profiler.cupti()), at, None, notes), at, profiler.late)
+            .map_err(|error| SessionError::Write(error.to_string()))
+            .and_then(|trace| tell(profiler, SessionCommand::Begin(Box::new(trace), done)))
+            .and_then(|()| wait(&answer));
     if begun.is_err() {
         controller.release();
     }

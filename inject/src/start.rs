@@ -85,7 +85,7 @@ pub fn start(settings: &Settings, late: bool, over: fn()) -> Result<(), StartErr
     notes.extend(sampling_notes);
     notes.iter().for_each(|note| tracing::info!("{note}"));
 
-    let session = process_info::describe(cupti, clock::now(cupti), settings.run.as_deref(), notes);
+    let session = process_info::describe(Some(cupti), clock::now(cupti), settings.run.as_deref(), notes);
     let work = ThreadWork { cupti, shared, controller, kernels: kernels.zip(chosen), sampler };
     work.begin(threads, settings, (session, received, outcomes), (ordered, over));
     Ok(())

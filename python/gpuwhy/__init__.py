@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._errors import CommandFailed as CommandFailed
     from ._errors import LateStart as LateStart
     from ._errors import NotFound as NotFound
+    from ._errors import NothingMeasured as NothingMeasured
     from ._errors import NotMeasured as NotMeasured
     from ._errors import VersionMismatch as VersionMismatch
     from ._find import environment as environment
@@ -47,7 +48,7 @@ __version__ = "0.2.0"
 # Module of each name; modules are imported at their first use.
 _PLACES = {
     "CommandFailed": "_errors", "LateStart": "_errors", "NotFound": "_errors", "NotMeasured": "_errors",
-    "VersionMismatch": "_errors",
+    "NothingMeasured": "_errors", "VersionMismatch": "_errors",
     "environment": "_find",
     "mark": "_ranges", "range": "_ranges", "steps": "_ranges",
     "Device": "_report", "Report": "_report", "Bottleneck": "_report",
@@ -57,8 +58,8 @@ _PLACES = {
 }
 
 __all__ = [  # noqa: F822
-    "CommandFailed", "Device", "Diff", "LateStart", "NotFound", "NotMeasured", "Profile", "Report", "Run", "Schedule",
-    "State", "Table", "Trace", "Bottleneck", "VersionMismatch", "diff", "environment", "mark", "open", "prepare", "profile",
+    "CommandFailed", "Device", "Diff", "LateStart", "NotFound", "NotMeasured", "NothingMeasured", "Profile", "Report",
+    "Run", "Schedule", "State", "Table", "Trace", "Bottleneck", "VersionMismatch", "diff", "environment", "mark", "open", "prepare", "profile",
     "range", "runs", "steps",
 ]
 

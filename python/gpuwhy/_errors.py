@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class NotMeasured(RuntimeError):
-    """Measuring is impossible, or a session cannot be started or ended. `reason` is one of `no_cupti`,
+    """Measuring is impossible, or a session cannot be started or ended. `reason` is one of `no_cupti` (or no driver),
     `other_profiler`, `refused`, `busy`, `not_open`, `timed_out`, `trace`, `internal`."""
 
     def __init__(self, reason: str, text: str) -> None:
@@ -26,6 +26,10 @@ class CommandFailed(RuntimeError):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
+
+
+class NothingMeasured(UserWarning):
+    """Measuring is impossible in this process, such as on a machine without a GPU: the report is empty."""
 
 
 class LateStart(UserWarning):

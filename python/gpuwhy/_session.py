@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from . import _native
-from ._errors import LateStart, NotMeasured
+from ._errors import LateStart, NothingMeasured, NotMeasured
 from ._ranges import Steps
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _MODES = ("light", "full")
 _SHARING = ("exclusive", "yield")
+# Reasons that hold for the whole process.
+_NEVER = ("no_cupti", "other_profiler")
 
 _open_profile: Profile | None = None
 _prepared: State | None = None
@@ -97,7 +99,7 @@ def prepare(*, mode: str | None = None, cupti_sharing: str | None = None) -> Sta
     `mode` is `light` or `full` (GPUWHY_MODE). The collector holds CUPTI, which serves one tool in a process: a later
     torch.profiler is refused, unless `cupti_sharing` is `yield` (GPUWHY_CUPTI_SHARING).
 
-    Raises NotMeasured when there is no CUPTI or another profiler holds it.
+    Raises NotMeasured when there is no driver or no CUPTI, or when another profiler holds it.
     """
     global _prepared
     for name, value, choices in (("mode", mode, _MODES), ("cupti_sharing", cupti_sharing, _SHARING)):
@@ -196,7 +198,9 @@ class Profile:
         self.owner = os.getpid()
         """The process that made or started this."""
         self.state: State | None = None
-        """How complete the session is; None before it began."""
+        """How complete the session is; None before it began, and if nothing can be measured."""
+        self.unmeasured: str | None = None
+        """Why nothing was measured; None if measuring was possible."""
         self.traces: list[Path] = []
         """The traces of the cycles that are over."""
 
@@ -221,9 +225,10 @@ class Profile:
         return self._report
 
     def start(self) -> Profile:
-        """Starts measuring or, with a schedule, counting steps.
+        """Starts measuring or, with a schedule, counting steps. Where nothing can be measured, warns with NothingMeasured;
+        the report is then empty.
 
-        Raises NotMeasured, and FileNotFoundError or another OSError when the trace cannot be written.
+        Raises NotMeasured if a session is open, another tool has CUPTI, or `strict`; FileNotFoundError or another OSError when the trace cannot be written.
         """
         global _open_profile
         with _lock:
@@ -239,8 +244,7 @@ class Profile:
                 self._begin()
             else:
                 # Activity before the first active step is then complete too.
-                self.state = prepare()
-                self._warn_if_late()
+                self._prepare()
                 self._step = 0
                 self._enter_phase()
         except BaseException:
@@ -305,7 +309,8 @@ class Profile:
 
         if not self._measuring or self._functions is None or self._path is None:
             raise NotMeasured("not_open", "no session is open; start one")
-        self._functions.flush()
+        if self.unmeasured is None:
+            self._functions.flush()
         return Trace(self._path).report
 
     def open(self) -> Trace:
@@ -371,16 +376,19 @@ class Profile:
             raise NotMeasured("refused", text)
         warnings.warn(text, LateStart, stacklevel=_outside())
 
+    def _prepare(self) -> None:
+        try:
+            self.state = prepare()
+        except NotMeasured as error:
+            if self._strict:
+                raise
+            self.unmeasured = str(error)
+        self._warn_if_late()
+
     def _begin(self, keep: bool = True) -> None:
         functions = _native.loaded()
-        if self.state is None:
-            if functions.injected:
-                self.state = State.INJECTED
-            elif _prepared is not None:
-                self.state = _prepared
-            else:
-                self.state = prepare()
-            self._warn_if_late()
+        if self.state is None and self.unmeasured is None:
+            self._prepare()
         if self._wanted is not None and keep:
             file, path = _create_new(self._wanted)
         else:
@@ -388,10 +396,14 @@ class Profile:
             file, path = _create_new(Path(self._folder) / "session.gpuwhy")
         try:
             functions.begin(file)
-        except BaseException:
-            # The file is empty, and the library has closed the descriptor.
-            _remove(str(path), self._folder or os.devnull)
-            raise
+        except BaseException as error:
+            # The library has closed the descriptor, and written a trace without records if it cannot start.
+            never = isinstance(error, NotMeasured) and (self.unmeasured is not None or error.reason in _NEVER)
+            if self._strict or not never:
+                _remove(str(path), self._folder or os.devnull)
+                raise
+            self.unmeasured = str(error)
+            warnings.warn(f"nothing is measured: {error}", NothingMeasured, stacklevel=_outside())
         self._functions, self._path, self._keep, self._measuring = functions, path, keep, True
         if self._folder is not None:
             atexit.register(self._discard)
@@ -412,11 +424,12 @@ class Profile:
         self._measuring = False
         self._steps.end()
         try:
-            functions.end()
+            if self.unmeasured is None:
+                functions.end()
             if not self._keep:
                 return
             # For a program that runs under gpuwhy, the history has the complete run instead.
-            kept = self._history and self.state is not State.INJECTED
+            kept = self._history and self.state is not State.INJECTED and self.unmeasured is None
             trace = Trace.of_session(path) if kept else Trace(path)
             report = trace.report
             if self._folder is not None:
@@ -443,7 +456,8 @@ def profile(
 
     `trace` keeps the trace in a file; an existing one is not overwritten, the new one gets a number. The report is printed
     to stderr at the end unless `quiet`, written as a page to `html`, and passed to `on_report`. `schedule` measures chosen
-    steps. If CUDA was used before, the session is incomplete and warns with LateStart; `strict` refuses instead. The
+    steps. If CUDA was used before, the session is incomplete and warns with LateStart; where nothing can be measured, such as
+    without a GPU, the report is empty and the warning is NothingMeasured. `strict` raises NotMeasured instead of both. The
     session adds a line to the history of `gpuwhy check --history`, unless GPUWHY_HISTORY or `history` is off.
     """
     return Profile(trace, quiet=quiet, html=html, on_report=on_report, schedule=schedule, strict=strict,

@@ -74,14 +74,18 @@ class GpuProfile:
 
     def __enter__(self) -> GpuProfile:
         from ._errors import NotFound, NotMeasured
-        from ._session import profile
+        from ._session import prepare, profile
 
         self.was_used = True
         made = profile(self.path, quiet=True, history=False)
         try:
+            prepare()
             self._profile = made.start()
         except (NotMeasured, NotFound) as error:
             _cannot(str(error), self._required)
+        if made.unmeasured is not None:
+            made.stop()
+            _cannot(made.unmeasured, self._required)
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+import pytest
 from gpuwhy import _native
 
 
@@ -241,13 +242,36 @@ def test_without_a_library_the_error_says_what_to_do(program):
     program("""
         import gpuwhy
         try:
-            gpuwhy.profile("none.gpuwhy").start()
+            gpuwhy.profile("none.gpuwhy", strict=True).start()
         except gpuwhy.NotMeasured as error:
             assert error.reason == "no_cupti" and "install" in str(error), error
         else:
             raise AssertionError("measured without CUPTI")
         """, GPUWHY_CUPTI_PATH="/nowhere/libcupti.so.13")
     assert not list(program.folder.glob("*.gpuwhy")), "no file is left"
+
+
+@pytest.mark.parametrize("schedule", ["None", "gpuwhy.Schedule(wait=1, warmup=1, active=2)"])
+def test_without_a_library_a_program_goes_on_with_an_empty_report(program, schedule):
+    done = program(f"""
+        import gpuwhy
+        seen = []
+        with gpuwhy.profile("empty.gpuwhy", html="page.html", schedule={schedule}, on_report=seen.append) as p:
+            for step in gpuwhy.steps(range(5)):
+                with gpuwhy.range("forward"):
+                    if step == 3:
+                        assert p.snapshot().bottleneck.cause == "cannot_tell"
+        assert "install" in p.unmeasured and seen == [p.report]
+        assert not list(p.report.kernels)
+        assert p.report.metrics()["gpuwhy/lost_records"] == 0
+        assert p.open().report.bottleneck.cause == "cannot_tell"
+        """, GPUWHY_CUPTI_PATH="/nowhere/libcupti.so.13")
+    assert "NothingMeasured: nothing is measured: no usable libcupti" in done.stderr, done
+    assert done.stderr.count("NothingMeasured") == 1 and "Nothing was measured: no usable libcupti" in done.stderr, done
+    assert "program.py" in done.stderr.split("NothingMeasured")[0], "the warning names the line of the program"
+    assert (program.folder / "page.html").stat().st_size > 1000
+    history = program.folder / ".local" / "state" / "gpuwhy" / "history.jsonl"
+    assert not history.exists()
 
 
 def test_the_child_of_a_fork_is_not_measured_and_not_harmed(program):

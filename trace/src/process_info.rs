@@ -59,7 +59,16 @@ const UNNAMED: &str = "none";
 /// Interpreter options whose value is the next argument.
 const WITH_VALUE: [&str; 2] = ["-W", "-X"];
 
+/// Start of the note in a trace of a session that could not measure; the rest is the reason.
+pub const NOT_MEASURED: &str = "nothing was measured: ";
+
 impl ProcessInfo {
+    /// Why nothing was measured; `None` if it was.
+    #[must_use]
+    pub fn not_measured(&self) -> Option<&str> {
+        self.notes.iter().find_map(|note| note.strip_prefix(NOT_MEASURED))
+    }
+
     /// Overheads of tracing for the calls of this process and the gaps of its devices, and their source.
     /// Unknown for files of other profilers, and while no device is described.
     pub fn prices(&self, dictionary: &Dictionary) -> (Prices, PriceSource) {
@@ -88,13 +97,16 @@ impl ProcessInfo {
     /// Name of the run, equal on all ranks: `GPUWHY_RUN`, the launcher's job number (with Slurm including the
     /// step, as in `7.0`), or the rendezvous address of the ranks. `None` if none of them is set.
     pub fn run(&self) -> Option<String> {
+        let meeting = || Some(MEETING.iter().map(|name| self.variable(name)).collect::<Option<Vec<_>>>()?.join(":"));
+        self.named_run().or_else(meeting)
+    }
+
+    /// Name of the run, unless only the rendezvous address of its ranks is known, which later runs have too.
+    pub fn named_run(&self) -> Option<String> {
         let named = |name: &&str| self.variable(name).filter(|value| *value != UNNAMED);
-        if let Some((name, run)) = RUNS.iter().find_map(|name| Some((name, named(name)?))) {
-            let step = self.variable("SLURM_STEP_ID").filter(|_| *name == "SLURM_JOB_ID");
-            return Some(step.map_or_else(|| run.to_owned(), |step| format!("{run}.{step}")));
-        }
-        let parts: Option<Vec<_>> = MEETING.iter().map(|name| self.variable(name)).collect();
-        parts.map(|parts| parts.join(":"))
+        let (name, run) = RUNS.iter().find_map(|name| Some((name, named(name)?)))?;
+        let step = self.variable("SLURM_STEP_ID").filter(|_| *name == "SLURM_JOB_ID");
+        Some(step.map_or_else(|| run.to_owned(), |step| format!("{run}.{step}")))
     }
 
     /// Number of times the launcher has restarted the run, if known.

@@ -181,6 +181,12 @@ impl Sink for SessionTrace {
     }
 }
 
+/// Writes a trace without records.
+pub fn write_empty(file: File, session: &ProcessInfo, at: Timestamp) -> io::Result<()> {
+    let writer = TraceWriter::new(Own::of_file(file)?, session)?;
+    writer.finish(End::Clean, at, &Loss::default(), &Dictionary::default()).map(drop)
+}
+
 fn write(writer: &mut Result<TraceWriter<Own<File>>, io::Error>, event: &Event, dictionary: &Dictionary) {
     if let Ok(open) = writer
         && let Err(error) = open.event(event, dictionary)

@@ -7,7 +7,7 @@ use gpuwhy_trace::record::{Device, Loss};
 use gpuwhy_trace::utilization::Utilization;
 use profiler_core::attribution::{Attributor, DeviceAccount};
 
-use super::bottleneck::bottleneck_with;
+use super::bottleneck::{bottleneck_with, not_measured};
 use super::compute;
 use super::library::Library;
 use super::limits::limits;
@@ -65,6 +65,10 @@ impl Report {
         let connections = session.variable("CUDA_DEVICE_MAX_CONNECTIONS");
         let calls = CallFacts { lines: kernel_lines.as_ref(), origins: graph_origins.as_ref(), api: &api, connections };
         let bottleneck = bottleneck_with(attributor, &devices, host.as_ref(), &completeness, calls);
+        let bottleneck = match session.not_measured() {
+            Some(why) => not_measured(bottleneck, why),
+            None => bottleneck,
+        };
         Self {
             process: session.clone(),
             observed_ns: attributor.observed_ns(),

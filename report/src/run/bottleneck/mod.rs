@@ -178,6 +178,17 @@ fn without_ranking<'a>(
     }
 }
 
+/// The conclusion of a session that could not measure: its missing work says nothing about the program.
+pub(super) fn not_measured(found: Bottleneck, why: &str) -> Bottleneck {
+    Bottleneck {
+        cause: Cause::CannotTell,
+        live: (Cause::CannotTell, found.share),
+        evidence: vec![format!("Nothing was measured: {why}.")],
+        recommendation: "Run `gpuwhy doctor`, which shows what is missing.".to_owned(),
+        ..found
+    }
+}
+
 /// For kernels that no remedy fits.
 const NO_REMEDY: &str = "The GPU is busy. No remedy is known for the kernels above; `gpuwhy kernels` tells what limits each \
                          of them.";
