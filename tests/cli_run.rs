@@ -48,8 +48,19 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
+/// Lines that say why there is no report: none of these programs uses CUDA.
+const NO_REPORT: &str = "gpuwhy: no report";
+
+/// What was said on stderr, without [`NO_REPORT`].
 fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    text.lines().filter(|line| !line.starts_with(NO_REPORT)).map(|line| format!("{line}\n")).collect()
+}
+
+/// The lines that [`stderr`] leaves out.
+fn no_report(output: &Output) -> Vec<String> {
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    text.lines().filter(|line| line.starts_with(NO_REPORT)).map(str::to_owned).collect()
 }
 
 #[test]
@@ -57,8 +68,61 @@ fn the_exit_code_is_that_of_the_command() {
     for code in [0, 1, 2, 37, 125, 255] {
         let output = Place::new().gpuwhy(&["--", "sh", "-c", &format!("exit {code}")]).output().unwrap();
         assert_eq!(output.status.code(), Some(code));
-        assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+        assert!(output.stdout.is_empty() && stderr(&output).is_empty(), "{output:?}");
+        assert_eq!(no_report(&output).len(), 1, "{output:?}");
     }
+}
+
+#[test]
+fn a_program_without_cuda_is_said_to_have_no_report_and_why() {
+    let place = Place::new();
+    let said = |arguments: &[&str], variable: (&str, &str)| {
+        let output = place.gpuwhy(arguments).env(variable.0, variable.1).output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0), "{output:?}");
+        no_report(&output).concat()
+    };
+    let plain = said(&["--", "true"], ("OTHER", ""));
+    assert!(plain.contains("did not use CUDA"), "{plain}");
+    // This machine may have a GPU.
+    let has_driver = !plain.contains("libcuda.so.1 cannot be loaded (");
+    assert!(!has_driver || plain.ends_with("did not use CUDA") || plain.contains("/dev/nvidia"), "{plain}");
+    for (variable, value) in [("CUDA_VISIBLE_DEVICES", ""), ("CUDA_VISIBLE_DEVICES", "-1")] {
+        let text = said(&["--", "true"], (variable, value));
+        assert!(text.contains(&format!("CUDA_VISIBLE_DEVICES={value:?} hides every GPU")), "{text}");
+    }
+    let text = said(&["--", "env", "-i", "/bin/true"], ("OTHER", ""));
+    assert!(text.contains("`env -i` starts programs without CUDA_INJECTION64_PATH"), "{text}");
+    // Nobody wants to read anything.
+    for quiet in [&["--report", "off", "--", "true"][..], &["--log", "off", "--", "true"], &["-q", "--", "true"]] {
+        assert_eq!(said(quiet, ("OTHER", "")), "", "{quiet:?}");
+    }
+    // In the background, it is no child of the program.
+    let script = "import os\ntry: os.wait()\nexcept ChildProcessError: print('no child')";
+    assert_eq!(stdout(&place.gpuwhy(&["--", "python3", "-c", script]).output().unwrap()), "no child\n");
+}
+
+#[test]
+fn an_output_that_cannot_be_written_stops_the_command_before_it_starts() {
+    let place = Place::new();
+    std::fs::write(place.path().join("file"), "").unwrap();
+    for output in ["/proc/none/x.gpuwhy", "file/x.gpuwhy", ".", "/proc/%p/x.gpuwhy"] {
+        let refused = place.gpuwhy(&["-o", output, "--", "touch", "started"]).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{output}: {said}");
+        assert!(said.contains("--output (GPUWHY_OUTPUT)") && said.contains("not started"), "{output}: {said}");
+        assert!(!place.path().join("started").exists() && no_report(&refused).is_empty(), "{output}");
+        // On the machine that the command runs on, it may be writable.
+        let srun = place.path().join("srun");
+        std::fs::write(&srun, "#!/bin/sh\nexec \"$@\"\n").unwrap();
+        std::fs::set_permissions(&srun, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let line = ["-o", output, "--", srun.to_str().unwrap(), "echo", "started"];
+        assert_eq!(stdout(&place.gpuwhy(&line).output().unwrap()), "started\n", "{output}");
+    }
+    for output in ["new/er/%h-%p.gpuwhy", "file", "/dev/null"] {
+        let line = ["-o", output, "--", "true"];
+        assert_eq!(place.gpuwhy(&line).output().unwrap().status.code(), Some(0), "{output}");
+    }
+    assert!(!place.path().join("new").exists(), "only libprof.so makes it");
 }
 
 #[test]
@@ -307,7 +371,7 @@ fn ranges_come_to_gpuwhy_unless_another_tool_wants_them() {
     let place = Place::new();
     let output = place.gpuwhy(&["--", "printenv", "NVTX_INJECTION64_PATH"]).output().unwrap();
     assert_eq!(stdout(&output).trim(), place.library.to_str().unwrap());
-    assert!(output.stderr.is_empty());
+    assert!(stderr(&output).is_empty());
 
     let other = "/opt/tool/libother.so";
     let run = |arguments| place.gpuwhy(arguments).env("NVTX_INJECTION64_PATH", other).output().unwrap();
@@ -372,7 +436,8 @@ fn a_terminal_is_reported_once_what_to_expect() {
         stdout(&command.output().unwrap())
     };
     let text = said(&["--", "true"]);
-    assert!(text.contains("the trace is gpuwhy-<pid>.gpuwhy") && text.lines().count() == 1, "{text}");
+    assert!(text.contains("the trace is gpuwhy-<pid>.gpuwhy"), "{text}");
+    assert_eq!(text.lines().filter(|line| !line.contains(NO_REPORT)).count(), 1, "{text}");
     let text = said(&["-o", "run/%h-%p.gpuwhy", "true"]);
     assert!(text.contains("/run/<host>-<pid>.gpuwhy"), "{text}");
     assert!(!said(&["-o", "off", "true"]).contains("trace"));

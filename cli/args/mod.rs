@@ -45,7 +45,7 @@ use self::mcp::{MCP_HELP, McpArgs};
 use self::merge::{MERGE_HELP, MergeArgs};
 use self::query::{QUERY_HELP, QueryArgs};
 use self::report::{REPORT_HELP, ReportArgs};
-use self::run::{RUN_HELP, RunArgs};
+use self::run::{RUN_HELP, RunArgs, WatchArgs};
 use self::top::{TOP_HELP, TopArgs};
 use self::trial::{TRY_HELP, TryArgs};
 use crate::prose;
@@ -126,6 +126,9 @@ pub enum Command {
     /// Make the calls that `doctor --calibrate` measures, in a child
     #[command(name = crate::doctor::calibrate::program::SUBCOMMAND, hide = true)]
     CalibrationProgram,
+    /// Say why a program of `run` has no report
+    #[command(name = crate::run::watch::SUBCOMMAND, hide = true)]
+    WatchRun(WatchArgs),
     /// Load a libcupti and call into it; `doctor` runs this in a child
     #[command(name = crate::doctor::probe::SUBCOMMAND, hide = true)]
     Probe(ProbeArgs),

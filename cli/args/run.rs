@@ -31,8 +31,8 @@ CUPTI costs by its presence. Above it for three seconds, bursts follow, or the n
 PLACEHOLDERS of --output:
   %p process id   %h host name   %q{VAR} the environment variable VAR   %% a percent sign
 
-gpuwhy replaces itself with the command, so it cannot print anything afterward: a program that never uses CUDA ends with
-no report, no trace and no message.
+If the command and what it started used no CUDA, or were not measured, a line says so and why, unless the report is off.
+It comes from a process beside the command (Linux 5.3 or later; not if the command is process 1 of a container).
 
 --pytorch puts a sitecustomize.py in a temporary folder at the front of PYTHONPATH. Python imports it at its start; it
 waits for the program's import of torch, and runs the sitecustomize.py that was there before. It does not work with
@@ -127,6 +127,18 @@ pub struct RunArgs {
     pub nccl: bool,
     /// The command and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub struct WatchArgs {
+    /// Wait here, instead of in a process that is started for it
+    #[arg(long)]
+    pub detached: bool,
+    /// The process that becomes the program
+    pub process: u32,
+    /// The command and its arguments
+    #[arg(last = true, required = true)]
     pub command: Vec<OsString>,
 }
 

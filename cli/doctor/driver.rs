@@ -6,8 +6,9 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::check::Check;
+use super::check::{Check, Status};
 
+const NO_LIBRARY: &str = "libcuda.so.1 cannot be loaded";
 const CONTAINER: &str = "install NVIDIA's driver; in a container start it with --gpus all (NVIDIA Container Toolkit)";
 
 /// Adds the checks and returns the CUDA version of the driver, `1000 * major + 10 * minor`.
@@ -15,7 +16,7 @@ pub fn check(checks: &mut Vec<Check>) -> Option<u32> {
     let cuda_version = cupti_sys::driver_cuda_version_by_loading();
     checks.push(match cuda_version {
         Some(version) => Check::ok("driver library", format!("libcuda.so.1 supports CUDA {}", cuda(version))),
-        None => Check::fail("driver library", "libcuda.so.1 cannot be loaded", CONTAINER),
+        None => Check::fail("driver library", NO_LIBRARY, CONTAINER),
     });
     checks.push(match cupti_sys::kernel_driver_version() {
         Some(version) => Check::ok("kernel module", format!("driver {version}")),
@@ -31,6 +32,19 @@ pub fn check(checks: &mut Vec<Check>) -> Option<u32> {
         checks.extend(restriction(&parameters));
     }
     cuda_version
+}
+
+/// Why nothing can use CUDA here, if that is known, with advice.
+pub fn obstacle() -> Option<String> {
+    let missing = match cupti_sys::driver_cuda_version_by_loading() {
+        None => Some(NO_LIBRARY.to_owned()),
+        Some(_) if Path::new("/dev/dxg").exists() => None,
+        Some(_) => Some(device_files()).filter(|check| check.status == Status::Fail).map(|check| check.finding),
+    };
+    let missing = missing.map(|finding| format!("{finding} ({CONTAINER})"));
+    let hidden = visible_devices(std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref()).map(|check| check.finding);
+    let all: Vec<_> = missing.into_iter().chain(hidden).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// CUDA version in the usual notation.

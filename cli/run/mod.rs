@@ -2,10 +2,13 @@
 //!
 //! gpuwhy becomes the command (`exec`) instead of waiting for it as a parent. So the process id, the
 //! terminal, job control, signals from any sender and the exit status are right by construction, and no
-//! process stays alive when a scheduler kills the process it started. The drawback is that gpuwhy cannot
-//! print anything after the end; `libprof.so` prints the report instead.
+//! process stays alive when a scheduler kills the process it started. `libprof.so` prints the report, and
+//! [`watch`] says why there is none.
 
+mod launcher;
+mod output;
 mod pytorch;
+pub mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
@@ -45,7 +48,13 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         Ok(command) => command,
         Err(refused) => return Ok(refused),
     };
+    let inherited: Vec<_> = command.get_envs().filter_map(|(name, value)| Some((name.into(), value?.into()))).collect();
+    let (settings, _) = settings(&inherited);
+    let watcher = watch::start(&mut command, &settings);
     let error = command.exec();
+    if let Some(end) = watcher {
+        end();
+    }
     Ok(cannot_start(command.get_program(), &error))
 }
 
@@ -78,9 +87,15 @@ pub fn prepare(args: &RunArgs, more: &[(&'static str, String)]) -> Result<Result
     }
     let mut options = variables(args)?;
     options.extend(more.iter().map(|(variable, value)| (*variable, value.into())));
-    let (settings, complaints) = settings(&options);
+    let set: Vec<_> = options.iter().map(|(name, value)| (name.into(), value.clone())).collect();
+    let (settings, complaints) = settings(&set);
     complaints.iter().for_each(|complaint| message::say(&complaint.to_string()));
-    if complaints.iter().any(SettingsError::is_serious) {
+    let unusable = settings.output.as_ref().and_then(|pattern| output::problem(pattern));
+    if let Some(problem) = &unusable {
+        message::say(problem);
+    }
+    let elsewhere = launcher::is_elsewhere(&args.command);
+    if complaints.iter().any(SettingsError::is_serious) || (unusable.is_some() && !elsewhere) {
         message::say("the program was not started");
         return Ok(Err(BAD_SETTINGS));
     }
@@ -141,14 +156,12 @@ pub fn cannot_start(program: &OsStr, error: &io::Error) -> u8 {
 
 /// Settings that libprof.so will read in the program's environment, and their errors. libprof.so would
 /// continue with defaults, which could waste an hour's run. Here the program has not started yet.
-fn settings(options: &[(&'static str, OsString)]) -> (Settings, Vec<SettingsError>) {
-    let inherited = std::env::vars_os();
-    let set: Vec<_> = inherited.chain(options.iter().map(|(name, value)| (name.into(), value.clone()))).collect();
+fn settings(options: &[(OsString, OsString)]) -> (Settings, Vec<SettingsError>) {
+    let set: Vec<_> = std::env::vars_os().chain(options.iter().cloned()).collect();
     Settings::from_variables(&set)
 }
 
-/// Message to a terminal before the program starts. gpuwhy prints no more until that ends, and nothing then
-/// if it does not use CUDA or is killed.
+/// Message to a terminal before the program starts.
 fn announcement(settings: &Settings) -> Option<String> {
     if settings.report == ReportStyle::Off || settings.log < Level::Warn {
         return None;
@@ -156,7 +169,7 @@ fn announcement(settings: &Settings) -> Option<String> {
     Some(match &settings.output {
         None => "the report comes at the end, if the program uses CUDA".to_owned(),
         Some(trace) => format!(
-            "the report comes at the end, the trace is {} (also after Ctrl-C); a program that does not use CUDA gets neither",
+            "the report comes at the end, the trace is {} (also after Ctrl-C), if the program uses CUDA",
             trace.shown()
         ),
     })

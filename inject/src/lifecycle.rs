@@ -19,6 +19,7 @@ use gpuwhy_trace::process_info::End;
 use crate::config::request::{CaptureRange, Request};
 use crate::config::{self, Graphs, ReportStyle, Settings, SettingsError};
 use crate::control::server;
+use crate::control::watcher::{self, Progress};
 use crate::counters::library_calls;
 use crate::message::{FlusherCommand, Message, RunOutcome};
 use crate::nvtx::{self, range_watch};
@@ -101,6 +102,7 @@ fn start(settings: &Settings, late: bool) -> Result<(), StartError> {
     if !LibraryState::Idle.advance(LibraryState::Starting) {
         return Err(StartError::AlreadyStarted);
     }
+    watcher::tell(Progress::Loaded);
     let started = crate::start::start(settings, late, measured).map(|()| watch_the_end());
     let state = if started.is_ok() { LibraryState::Running } else { LibraryState::Finished };
     if let Err(error) = &started {
@@ -108,6 +110,9 @@ fn start(settings: &Settings, late: bool) -> Result<(), StartError> {
         let _ = FAILURE.set(error.clone());
         // There is no thread of this library to do it.
         log::write_waiting();
+    }
+    if started.is_ok() {
+        watcher::tell(Progress::Measuring);
     }
     // A fork in the meantime takes precedence.
     let _ = LibraryState::Starting.advance(state);
@@ -201,6 +206,7 @@ fn report(outcome: Option<RunOutcome>) {
     {
         history::add(path, &outcome, profiler.exit_timeout);
     }
+    watcher::tell(Progress::Done);
     let style = Profiler::installed().map_or(ReportStyle::Off, |profiler| profiler.report);
     let mut text = match (style, &outcome.captured_nothing) {
         (ReportStyle::Off, _) => return,

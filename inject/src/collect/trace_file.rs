@@ -18,6 +18,7 @@ use host_sampler::own::Own;
 
 use crate::config::pattern::Expanded;
 use crate::config::{self, Settings};
+use crate::control::watcher::{self, Progress};
 use crate::sys::clock::after;
 use crate::sys::files;
 
@@ -143,6 +144,7 @@ fn create(path: PathBuf, session: &ProcessInfo) -> FileState {
     match created {
         Ok((writer, path)) => {
             tracing::info!("writing {}", path.display());
+            watcher::tell(Progress::Done);
             FileState::Open(Box::new(writer), path)
         }
         Err(error) => {

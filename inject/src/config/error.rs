@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 
-use crate::config::{CAPTURE_RANGE, FOR_TESTS, KERNEL_SOURCE, MODE, NVTX_CAPTURE, VARIABLES, WARNED};
+use crate::config::{CAPTURE_RANGE, FOR_TESTS, KERNEL_SOURCE, MODE, NVTX_CAPTURE, VARIABLES, WARNED, WATCHER};
 
 /// Prefix of all variables of gpuwhy.
 const PREFIX: &str = "GPUWHY_";
@@ -31,6 +31,7 @@ const READ_ELSEWHERE: &[&str] = &[
     // Set by cargo for tests and examples: the version that `build.rs` found.
     "GPUWHY_VERSION",
     WARNED,
+    WATCHER,
 ];
 
 /// An error in a variable.

@@ -21,7 +21,7 @@ use std::time::Duration;
 use gpuwhy_trace::cost::Mode;
 use profiler_core::monitoring::BurstLimits;
 
-use crate::config::pattern::Pattern;
+pub use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, CaptureRange, RangeKind, Request};
 use crate::config::setting::Setting;
 use crate::cost::Budget;

@@ -4,6 +4,10 @@
 /// warnings.
 pub const WARNED: &str = "GPUWHY_WARNED";
 
+/// Socket of the process that tells the user of `gpuwhy run` why there is no report; libprof.so sends its
+/// progress there.
+pub const WATCHER: &str = "GPUWHY_WATCHER";
+
 /// Library that the CUDA driver loads. Defined by CUDA: it is how libprof.so is loaded.
 pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 /// Library that NVTX loads. Defined by NVTX.

@@ -7,3 +7,4 @@ mod client;
 pub mod client;
 pub mod last_numbers;
 pub(crate) mod server;
+pub mod watcher;

@@ -7,6 +7,7 @@ use std::ffi::{OsStr, c_void};
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::panic::catch_unwind;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -53,6 +54,21 @@ extern "C" fn after_fork_in_parent() {
 extern "C" fn after_fork_in_child() {
     if let Some(handlers) = FORK.get() {
         let _ = catch_unwind(handlers.in_child);
+    }
+}
+
+/// A descriptor of this process, which can be read when it has ended; it stays that of the process if that becomes
+/// another program.
+///
+/// # Errors
+/// Fails before Linux 5.3, and if a system call filter forbids it.
+pub fn descriptor() -> io::Result<OwnedFd> {
+    // SAFETY: takes two numbers and returns a descriptor or -1.
+    let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
+    match i32::try_from(answer) {
+        // SAFETY: the descriptor was just opened and is not used anywhere else.
+        Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
