@@ -86,6 +86,11 @@ fn all_text_goes_to_stdout_and_traces_stay_where_a_folder_is_named() {
     assert!(traces.join("copy_pageable.gpuwhy").is_file());
     let output = play(folder.path(), &["--fast", "-q", "copy_pageable", "-o", named]).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len(), stderr(&output).as_str()), (Some(0), 0, ""));
+    // Without traces, only the reports.
+    let output = play(folder.path(), &["--fast", "-q", "copy_pageable"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("gpuwhy: process ") && text.contains("\nBottleneck: "), "{text}");
+    assert!(!text.contains("== ") && !text.contains("demo -o DIR"), "{text}");
 }
 
 #[test]

@@ -164,7 +164,8 @@ impl Stage {
             .env("GPUWHY_REPLAY", &fixture.path)
             .env("GPUWHY_REPLAY_SPEED", if fast { "max" } else { "1" })
             .env("GPUWHY_LIVE", if fast || message::is_quiet() { "off" } else { "1s" })
-            .env("GPUWHY_REPORT", if message::is_quiet() { "off" } else { "summary" })
+            // With -q, a report that is not kept is all that remains of a recording.
+            .env("GPUWHY_REPORT", if message::is_quiet() && trace.is_some() { "off" } else { "summary" })
             // At full speed a busy machine may not keep up with the records. No other process waits for this
             // program.
             .env("GPUWHY_EXIT_TIMEOUT", "60s")
@@ -218,10 +219,23 @@ fn build(checkout: &Path) -> Result<()> {
         Some(profile) => profile,
     };
     let target = folder.parent().context("the folder of this program has no parent")?;
-    say("Building libprof.so and the replay library, once.\n")?;
+    say("Building the replay library, once; little is left to compile.\n")?;
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(&cargo)
-        .args(["build", "--profile", profile, "-p", "gpuwhy-inject", "-p", "cupti-replay", "--target-dir"])
+        // With `gpuwhy`, because its features are those of what is compiled already: without it, the packages that it
+        // shares with the replay library would be compiled again.
+        .args([
+            "build",
+            "--profile",
+            profile,
+            "-p",
+            "gpuwhy",
+            "-p",
+            "gpuwhy-inject",
+            "-p",
+            "cupti-replay",
+            "--target-dir",
+        ])
         .arg(target)
         .current_dir(checkout)
         .status()
