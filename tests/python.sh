@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Tests the Python module.
 #
-#   tests/python.sh                 the sources, over the replay library, with the binaries in target/debug; types, names
+#   tests/python.sh                 the sources, over the replay library, with the binaries in target/debug; types, names;
+#                                   --source with the same binaries
 #   tests/python.sh --wheel FILE    a wheel, in fresh environments of every CPython that is installed or that uv can get;
 #                                   further arguments are for pytest, such as -k notebook; GPUWHY_TEST_VERSIONS="3.9 3.12"
 #                                   selects versions, `none` tests only the places of pip and uv
@@ -51,6 +52,7 @@ if [ "${1:-}" != --wheel ]; then
     else
         echo "SKIPPED: pytest cannot be installed from PyPI"
     fi
+    "$0" --source "$GPUWHY_TEST_BINARIES"
     if environment "$tools/types" python/tests/requirements-types.txt; then
         "$tools/types/bin/mypy" --python-executable "$tools/types/bin/python"
         "$tools/types/bin/pyright" --pythonpath "$tools/types/bin/python"
