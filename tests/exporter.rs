@@ -306,3 +306,17 @@ fn collectives_have_the_operations_and_bytes_that_nccl_reported_and_their_expose
     let sent = page.sum("collective_bytes_total", &["function=\"send_recv\""]);
     assert_eq!(sent, total("bytes", Some("send_receive")), "both directions are one function");
 }
+
+#[test]
+fn processes_that_the_exporter_cannot_ask_are_said_and_counted() {
+    let program = Program::start(&[]);
+    let elsewhere = Stage::new();
+    let mut command = Command::new(GPUWHY);
+    let output = command.args(["exporter", "--once"]).env("GPUWHY_CONTROL", elsewhere.sockets()).output().unwrap();
+    assert!(output.status.success() && stderr(&output).contains("with gpuwhy cannot be asked"), "{output:?}");
+    let page = String::from_utf8(output.stdout).unwrap();
+    let own = page.lines().find_map(|line| line.strip_prefix("gpuwhy_exporter_unreachable_processes{user=\"own\"} "));
+    // Other tests have programs, too.
+    assert!(own.unwrap().parse::<usize>().unwrap() >= 1, "{page}");
+    program.end();
+}

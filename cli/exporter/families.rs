@@ -64,13 +64,17 @@ const PROCESSES: Family = gauge("exporter_processes", "Processes that the export
 const LEFT_OUT: Family =
     gauge("exporter_left_out", "Processes without metrics: too many that run or have ended, or of another version.");
 const REFUSED: Family = gauge("exporter_refused_folders", "Folders of sockets that are not this user's alone.");
+const UNREACHABLE: Family = gauge(
+    "exporter_unreachable_processes",
+    "Processes with gpuwhy that the exporter sees in /proc and cannot ask: of other users, or with another /tmp.",
+);
 const ANSWER_SECONDS: Family = gauge("exporter_answer_seconds", "Response time of the processes.");
 const BUILD_INFO: Family = gauge("build_info", "1; the version of the exporter.");
 const START_TIME: Family =
     gauge("exporter_start_time_seconds", "When the exporter was started, seconds since the Unix epoch.");
 
 #[cfg(test)]
-pub const FAMILIES: [&Family; 26] = [
+pub const FAMILIES: [&Family; 27] = [
     &DEVICE_SECONDS,
     &LEAF_SECONDS,
     &STEPS,
@@ -94,6 +98,7 @@ pub const FAMILIES: [&Family; 26] = [
     &PROCESSES,
     &LEFT_OUT,
     &REFUSED,
+    &UNREACHABLE,
     &ANSWER_SECONDS,
     &BUILD_INFO,
     &START_TIME,
@@ -109,6 +114,8 @@ pub fn text<'a>(processes: impl Iterator<Item = &'a Known> + Clone, summary: &Su
     }
     page.line(&LEFT_OUT, &[], summary.left_out as f64);
     page.line(&REFUSED, &[], summary.refused as f64);
+    page.line(&UNREACHABLE, &[("user", "own")], summary.unreachable.own as f64);
+    page.line(&UNREACHABLE, &[("user", "other")], summary.unreachable.others as f64);
     page.line(&ANSWER_SECONDS, &[], summary.answered_in.as_secs_f64());
     page.line(&BUILD_INFO, &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     if let Some(start) = summary.start_unix {

@@ -1,12 +1,14 @@
 //! `gpuwhy exporter`: metrics of this node's programs for Prometheus.
 //!
-//! Reading order: `numbers` (the metrics of a process), `node` (the processes over time), `families` (the
+//! Reading order: `numbers` (the metrics of a process), `node` (the processes over time),
+//! `unreachable` (those that cannot be asked), `families` (the
 //! exported metrics and their text); then the outputs: `server` (scrapes) and the text file, here.
 
 mod families;
 mod node;
 mod numbers;
 mod server;
+mod unreachable;
 
 use std::io::{self, Write};
 use std::path::Path;

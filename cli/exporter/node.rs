@@ -10,6 +10,7 @@ use gpuwhy_inject::control::address::{self, ProcessName};
 use gpuwhy_inject::control::last_numbers::{self, FRESH, KEPT};
 
 use super::numbers::Numbers;
+use super::unreachable::{Search, Unreachable};
 use crate::control::connection::{Connection, parsed};
 use crate::message;
 
@@ -84,6 +85,7 @@ pub struct Summary {
     pub states: Vec<(ProcessState, usize)>,
     pub left_out: usize,
     pub refused: usize,
+    pub unreachable: Unreachable,
     pub answered_in: Duration,
     /// Start time of the exporter, since the Unix epoch; `None` when unknown.
     pub start_unix: Option<Duration>,
@@ -108,6 +110,8 @@ pub struct Node {
     left_out: usize,
     ended_left_out: usize,
     refused: usize,
+    search: Search,
+    unreachable: Unreachable,
     answered_in: Duration,
     start_unix: Option<Duration>,
     /// True if processes should save their last numbers when they end. Next: the folders where this is
@@ -141,6 +145,7 @@ impl Node {
             states: ProcessState::ALL.iter().map(|&state| (state, count(state))).collect(),
             left_out: self.left_out + self.ended_left_out,
             refused: self.refused,
+            unreachable: self.unreachable,
             answered_in: self.answered_in,
             start_unix: self.start_unix,
         }
@@ -158,6 +163,10 @@ impl Node {
         });
         self.answered_in = begin.elapsed();
         self.left_out = sockets.len() - asked.len();
+        self.unreachable = self.search.unreachable(&sockets, address::user(), !self.announces);
+        if let Some(sentence) = self.unreachable.sentence() {
+            self.tell(&sentence);
+        }
         for (socket, answer) in asked.iter().zip(answers) {
             if matches!(answer, SocketReply::Silent) {
                 self.is_silent(socket, begin);
