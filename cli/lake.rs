@@ -22,6 +22,12 @@ pub fn run(args: &LakeArgs) -> Result<u8> {
         Verb::Add(args) => add(args),
         Verb::Compact(args) => {
             let lake = Lake::open(&args.lake)?;
+            if lake.is_remote() {
+                bail!(
+                    "{}: gpuwhy writes to no object store; compact a folder, and copy that there",
+                    args.lake.display()
+                );
+            }
             interrupt::watch()?;
             let options = CompactOptions { bytes: args.megabytes << 20 };
             let done = progress::shown(|progress| lake::compact(&lake, options, progress))?;
@@ -41,14 +47,20 @@ pub fn run(args: &LakeArgs) -> Result<u8> {
 fn add(args: &AddArgs) -> Result<u8> {
     let AddArgs { traces, to, tier, run, with_command } = args;
     let options = AddOptions { tier: (*tier).into(), with_command: *with_command };
+    let lake = Lake::new(to);
+    if lake.is_remote() {
+        bail!("{}: gpuwhy writes to no object store; add to a folder, and copy that there", to.display());
+    }
     if to.exists() && !to.is_dir() {
         bail!("{}: not a folder; a lake must be a folder", to.display());
     }
     let files: Vec<TraceFile> =
         inputs::expanded(traces)?.iter().map(|path| inputs::open(path, None)).collect::<Result<_, OpenError>>()?;
-    let labels = labels(&files, run.as_deref());
+    let mut labels = labels(&files, run.as_deref());
+    if run.is_none() {
+        lake::name_programs(&files, &mut labels, &lake)?;
+    }
     let labeled: Vec<_> = files.into_iter().zip(labels).collect();
-    let lake = Lake::new(to);
     interrupt::watch()?;
     let added = progress::shown(|progress| lake::add(&labeled, &lake, options, progress))?;
     for note in &added.notes {

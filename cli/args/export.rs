@@ -57,7 +57,7 @@ pub struct ExportArgs {
     /// Read this process of an Nsight Systems file [default: the busiest]
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
-    /// Name the run of all traces (parquet) [default: that of their folder]
+    /// Name the run of all traces (parquet) [default: GPUWHY_RUN, the job, a rank's folder, or the file]
     #[arg(long, value_name = "NAME")]
     pub run: Option<String>,
     /// Print the bytes that each kind of record takes, and recompressed

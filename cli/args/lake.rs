@@ -47,7 +47,7 @@ pub struct AddArgs {
     /// Add these tables
     #[arg(long, value_name = "TIER", default_value = "summary")]
     pub tier: TierArg,
-    /// Name the run of all traces [default: that of their folder]
+    /// Name the run of all traces [default: GPUWHY_RUN or the launcher's job, else their folder]
     #[arg(long, value_name = "NAME")]
     pub run: Option<String>,
     /// Keep command lines, which may hold secrets, not only program names

@@ -127,6 +127,93 @@ fn a_rank_is_added_once_and_secrets_are_not() {
     assert!(!bytes.windows(folder.len()).any(|window| window == folder), "the path of the trace is in the lake");
 }
 
+/// Runs and ranks of a lake.
+fn runs_and_ranks(lake: &Path) -> Vec<(String, i64)> {
+    let output = gpuwhy(&[&"query", &"SELECT run, rank FROM processes ORDER BY 1, 2", &lake, &"--json"]);
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    rows.iter().map(|row| (row["run"].as_str().unwrap().to_owned(), row["rank"].as_i64().unwrap())).collect()
+}
+
+#[test]
+fn a_lake_has_the_name_that_the_run_has_everywhere() {
+    for (variables, wanted) in [
+        (&[("GPUWHY_RUN", "nightly-42")][..], "nightly-42"),
+        (&[("SLURM_JOB_ID", "3"), ("SLURM_STEP_ID", "0")], "3.0"),
+        (&[("TORCHELASTIC_RUN_ID", "none"), ("MASTER_ADDR", "localhost"), ("MASTER_PORT", "29500")], "rt"),
+        (&[], "rt"),
+    ] {
+        let stage = Stage::new();
+        for rank in [0, 1] {
+            let mut host = stage.host("copy_pageable");
+            for name in
+                ["GPUWHY_RUN", "SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"]
+            {
+                host.env_remove(name);
+            }
+            host.env("RANK", rank.to_string()).env("GPUWHY_OUTPUT", format!("rt/rank{rank}.gpuwhy"));
+            assert!(host.envs(variables.iter().copied()).status().unwrap().success());
+        }
+        let (lake, traces) = (stage.path("lake"), stage.path("rt"));
+        let output = gpuwhy(&[&"lake", &"add", &traces, &"--to", &lake]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(runs_and_ranks(&lake), [(wanted.to_owned(), 0), (wanted.to_owned(), 1)], "{variables:?}");
+    }
+}
+
+#[test]
+fn programs_without_a_rank_stay_apart() {
+    let stage = Stage::new();
+    for folder in ["job1", "job2", "night"] {
+        let mut host = stage.host("copy_pageable");
+        assert!(host.env("GPUWHY_OUTPUT", format!("{folder}/gpuwhy-1.gpuwhy")).status().unwrap().success());
+    }
+    let add = |lake: &str, traces: &[&str]| {
+        let lake = stage.path(lake);
+        let traces: Vec<_> = traces.iter().map(|trace| stage.path(trace)).collect();
+        let mut arguments: Vec<&dyn AsRef<OsStr>> = vec![&"lake", &"add", &"--to", &lake];
+        arguments.extend(traces.iter().map(|trace| trace as &dyn AsRef<OsStr>));
+        gpuwhy(&arguments)
+    };
+    let names = |lake: &str| runs_and_ranks(&stage.path(lake)).into_iter().map(|(run, _)| run).collect::<Vec<_>>();
+    let (first, second) = ("job1/gpuwhy-1.gpuwhy", "job2/gpuwhy-1.gpuwhy");
+    assert_eq!(add("at once", &[first, second]).status.code(), Some(0));
+    assert_eq!(names("at once"), ["job1", "job2"]);
+    for trace in [first, second] {
+        assert_eq!(add("one by one", &[trace]).status.code(), Some(0));
+    }
+    assert_eq!(names("one by one"), ["job1", "job2"]);
+    // Every night into the same file.
+    let output = add("nights", &["night/gpuwhy-1.gpuwhy"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for night in [first, second] {
+        fs::copy(stage.path(night), stage.path("night/gpuwhy-1.gpuwhy")).unwrap();
+        let output = add("nights", &["night/gpuwhy-1.gpuwhy"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        // The same program once more.
+        let output = add("nights", &["night/gpuwhy-1.gpuwhy"]);
+        assert!(output.status.code() == Some(2) && stderr(&output).contains("already"), "{}", stderr(&output));
+    }
+    let found = names("nights");
+    assert_eq!((found[0].as_str(), found[1].as_str(), found.len()), ("night", "night-gpuwhy-1", 3), "{found:?}");
+    assert!(found[2].starts_with("night-gpuwhy-1-"), "{found:?}");
+    // Two of one folder.
+    fs::copy(stage.path(first), stage.path("job2/other.gpuwhy")).unwrap();
+    assert_eq!(add("two", &["job2"]).status.code(), Some(0));
+    assert_eq!(names("two").len(), 2);
+    let trace = stage.path(first);
+    for refused in [
+        &[&"lake" as &dyn AsRef<OsStr>, &"add", &trace, &"--to", &"s3://bucket/lake"][..],
+        &[&"lake", &"compact", &"s3://bucket/lake"],
+    ] {
+        let output = gpuwhy(refused);
+        assert!(
+            output.status.code() == Some(2) && stderr(&output).contains("writes to no object store"),
+            "{}",
+            stderr(&output)
+        );
+    }
+}
+
 #[test]
 fn what_is_no_lake_recipe_or_engine_is_reported() {
     let folder = tempfile::tempdir().unwrap();

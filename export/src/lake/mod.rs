@@ -5,11 +5,12 @@
 //! together, with the rank as a column: a folder for each of 10,000 ranks would make the files too small for
 //! efficient reading. A table without rows has no file.
 //!
-//! Reading order: `place` (names of folders and files), `part` (data written together), `add` (traces),
-//! `read`, `compact`.
+//! Reading order: `place` (names of folders and files), `part` (data written together), `add` (traces), `names`
+//! (of runs), `read`, `compact`.
 
 mod add;
 mod compact;
+mod names;
 mod part;
 mod place;
 mod read;
@@ -20,6 +21,7 @@ use crate::tables::{Column, ColumnType, Table};
 
 pub use add::{AddOptions, LakeOutcome, Tier, add};
 pub use compact::{CompactOptions, Compacted, compact};
+pub use names::name_programs;
 pub use part::PendingFiles;
 pub use place::{Lake, date};
 pub use read::visit;

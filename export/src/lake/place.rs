@@ -11,7 +11,7 @@ use crate::parquet::escaped;
 use crate::tables::{Cell, Table};
 
 const NO_LAKE: &str = "this folder is no lake: it has no TABLE/date=.../run=.../*.parquet. `gpuwhy lake add` makes one";
-const REMOTE: &str = "gpuwhy reads no object store itself; choose --engine duckdb or spark, which do";
+const REMOTE: &str = "gpuwhy reads no object store itself; choose --engine duckdb, which does";
 const NO_FILE: &str = "a part of a lake is a file, and this is none; remove it";
 const NO_FOLDER: &str = "this is no folder";
 const NOT_NAMED: &str = "the name of a folder of a lake is not UTF-8";

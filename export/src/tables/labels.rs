@@ -1,7 +1,8 @@
 //! Assigns a run and a rank to each trace.
 //!
-//! A run consists of the traces of one job that have ranks. It is named after the folder that contains them,
-//! since a trace contains its rank but not its job. A trace without a rank is a separate run.
+//! A run consists of the traces of one job that have ranks. Its name is that of `GPUWHY_RUN` or the launcher's job,
+//! else the folder that contains them. A trace without a rank is a separate run, named after its file if it has no
+//! name of its own.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +30,7 @@ pub fn labels(traces: &[TraceFile], run: Option<&str>) -> Vec<Label> {
     let mut taken: BTreeMap<Label, usize> = BTreeMap::new();
     for index in order {
         let trace = &traces[index];
-        let mut label = wished(trace.path(), trace.session().rank(), run);
+        let mut label = wished(trace, run);
         if taken.contains_key(&label) {
             label.run = format!("{}-{}", label.run, stem(trace.path()));
         }
@@ -49,16 +50,16 @@ pub fn labels(traces: &[TraceFile], run: Option<&str>) -> Vec<Label> {
 }
 
 /// Label of a trace before duplicates are resolved.
-fn wished(path: &Path, rank: Option<u32>, run: Option<&str>) -> Label {
-    let of_its_own = || match rank {
-        Some(_) => folder(path).unwrap_or_else(|| stem(path)),
-        None => stem(path),
-    };
+fn wished(trace: &TraceFile, run: Option<&str>) -> Label {
+    let (path, session) = (trace.path(), trace.session());
+    let rank = session.rank();
+    let of_place = || rank.and_then(|_| folder(path)).unwrap_or_else(|| stem(path));
+    let of_its_own = || session.named_run().unwrap_or_else(of_place);
     Label { run: run.map_or_else(of_its_own, str::to_owned), rank: rank.unwrap_or(0) }
 }
 
 /// Name of the folder that contains the file.
-fn folder(path: &Path) -> Option<String> {
+pub(crate) fn folder(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     Some(path.parent()?.file_name()?.to_string_lossy().into_owned())
 }

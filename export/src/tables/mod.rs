@@ -34,6 +34,7 @@ use gpuwhy_import::{Passed, Progress, TraceFile};
 
 pub use cell::{Cell, Column, ColumnType};
 use collectives::CollectiveRows;
+pub(crate) use labels::folder;
 pub use labels::{Label, labels};
 use records::KernelName;
 pub(crate) use reported::STEPS_LEFT_OUT;
