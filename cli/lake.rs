@@ -31,6 +31,13 @@ pub fn run(args: &LakeArgs) -> Result<u8> {
             interrupt::watch()?;
             let options = CompactOptions { bytes: args.megabytes << 20 };
             let done = progress::shown(|progress| lake::compact(&lake, options, progress))?;
+            if done.before == 0 {
+                message::note(&format!(
+                    "{}: nothing to join: files of different runs stay apart, and no run has two small files of a table",
+                    lake.root().display()
+                ));
+                return Ok(0);
+            }
             message::note(&format!(
                 "{}: {} files of {} bytes became {} files of {} bytes",
                 lake.root().display(),

@@ -182,6 +182,8 @@ fn programs_without_a_rank_stay_apart() {
         assert_eq!(add("one by one", &[trace]).status.code(), Some(0));
     }
     assert_eq!(names("one by one"), ["job1", "job2"]);
+    let output = gpuwhy(&[&"lake", &"compact", &stage.path("one by one")]);
+    assert!(stderr(&output).contains("files of different runs stay apart"), "{}", stderr(&output));
     // Every night into the same file.
     let output = add("nights", &["night/gpuwhy-1.gpuwhy"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
