@@ -81,8 +81,9 @@ fn without_socket(proc: &Path, sockets: &[PathBuf]) -> BTreeMap<u32, u32> {
     let mut free: BTreeMap<u32, usize> = BTreeMap::new();
     for socket in sockets {
         let stem = socket.file_stem().unwrap_or_default().to_string_lossy();
-        let process = stem.split('-').next().and_then(|number| number.parse().ok());
-        process.map(|process| *free.entry(process).or_default() += 1).unwrap_or_default();
+        if let Some(process) = stem.split('-').next().and_then(|number| number.parse().ok()) {
+            *free.entry(process).or_default() += 1;
+        }
     }
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(proc).into_iter().flatten().flatten() {

@@ -1,6 +1,6 @@
 //! Names of programs without a rank in a lake, which holds those of many days.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use super::place::{Lake, PartFile, date};
 use super::read::visit;
@@ -17,31 +17,28 @@ use gpuwhy_import::{TraceFile, stem};
 pub fn name_programs(traces: &[TraceFile], labels: &mut [Label], lake: &Lake) -> Result<(), ExportError> {
     let files = lake.files(Table::Processes)?;
     let is_program = |trace: &TraceFile| trace.session().rank().is_none();
-    let mut taken: BTreeMap<String, u64> = traces
-        .iter()
-        .zip(&*labels)
-        .filter(|(trace, _)| !is_program(trace))
-        .map(|(_, label)| (label.run.clone(), 0))
-        .collect();
+    let ranked = traces.iter().zip(&*labels).filter(|(trace, _)| !is_program(trace));
+    let mut taken: BTreeSet<String> = ranked.map(|(_, label)| label.run.clone()).collect();
     let mut order: Vec<usize> = (0..traces.len()).filter(|&index| is_program(&traces[index])).collect();
     order.sort_by_key(|&index| traces[index].session().start);
     for index in order {
-        let start = traces[index].session().start.nanos();
+        let session = traces[index].session();
+        let itself = (session.start.nanos(), session.process_id);
         let names = candidates(&traces[index]);
         let mut found = None;
         for name in &names {
-            let starts = starts(&files, name)?;
-            if starts.contains(&start) {
+            let known = processes(&files, name)?;
+            if known.contains(&itself) {
                 found = Some(name);
                 break;
             }
-            if found.is_none() && starts.is_empty() && !taken.contains_key(name) {
+            if found.is_none() && known.is_empty() && !taken.contains(name) {
                 found = Some(name);
             }
         }
         // The last candidate is the program itself.
         let name = found.unwrap_or(&names[2]).clone();
-        taken.insert(name.clone(), start);
+        taken.insert(name.clone());
         labels[index] = Label { run: name, rank: 0 };
     }
     Ok(())
@@ -59,16 +56,16 @@ fn candidates(trace: &TraceFile) -> [String; 3] {
     [base, with_file, unique]
 }
 
-/// Start times of the processes of a run in the lake.
-fn starts(files: &[PartFile], run: &str) -> Result<Vec<u64>, ExportError> {
-    let mut starts = Vec::new();
+/// Start time and id of each process of a run in the lake.
+fn processes(files: &[PartFile], run: &str) -> Result<Vec<(u64, u32)>, ExportError> {
+    let mut found = Vec::new();
     for file in files.iter().filter(|file| file.run == run) {
-        visit(&file.path, &["start_ns"], &mut |cells| {
-            if let [Cell::Integer(start)] = cells {
-                starts.extend(u64::try_from(*start));
+        visit(&file.path, &["start_ns", "process"], &mut |cells| {
+            if let [Cell::Integer(start), Cell::Integer(process)] = cells {
+                found.extend(u64::try_from(*start).ok().zip(u32::try_from(*process).ok()));
             }
             Ok(())
         })?;
     }
-    Ok(starts)
+    Ok(found)
 }
