@@ -76,7 +76,7 @@ if environment "$tools/engines" tests/lake/requirements.txt; then
     "$tools/engines/bin/sail" spark server --port "$port" >"$scratch/sail.log" 2>&1 &
     servers+=($!)
     await $! "$port" "$scratch/sail.log"
-    engines+=("--engine spark --with $python --server sc://127.0.0.1:$port")
+    engines+=("spark $python sc://127.0.0.1:$port")
 else
     echo "SKIPPED: DuckDB and Sail cannot be installed from PyPI"
 fi
@@ -98,8 +98,8 @@ if [ -n "$spark" ]; then
             --conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=2) >"$scratch/spark.log" 2>&1 &
         servers+=($!)
         await $! "$port" "$scratch/spark.log"
-        engines+=("--engine spark --with $python --server sc://127.0.0.1:$port")
-        alone="--engine spark --with $tools/spark/bin/python --server $master"
+        engines+=("spark $python sc://127.0.0.1:$port")
+        alone="spark $tools/spark/bin/python $master"
     else
         echo "SKIPPED: Apache Spark: there is no Java, or PyPI cannot be reached"
     fi

@@ -13,8 +13,8 @@ pub(super) const QUERY_HELP: &str = "\
 QUERY is a name that --list lists, or SQL, which has a space in it:
   reports  the tables of nsys stats; `stats` prints the four that nsys prints by default
   rules    the checks of nsys analyze; `analyze` makes all of them
-  recipes  questions about runs; PATH may be a lake (gpuwhy lake), for duckdb and spark also one
-           in an object store (s3://bucket/lake)
+  recipes  questions about runs; PATH may be a lake (gpuwhy lake), for duckdb also one in an
+           object store (s3://bucket/lake)
   SQL      a query of the tables that --tables lists; PATH may be a lake
 
 Names, columns, units and thresholds of reports and rules are those of nsys 2024 and later. docs/guide/export.md lists
@@ -39,7 +39,7 @@ EXAMPLES:
   gpuwhy query cuda_gpu_trace --filter-time 1s/1.5s --timeunit usec gpuwhy-4711.gpuwhy
   gpuwhy query gpu_gaps:gap=10:rows=5,gpu_idle_causes gpuwhy-4711.gpuwhy
   gpuwhy query late_because lake/ --engine duckdb --set excess_us=100
-  gpuwhy query heatmap lake/ --engine spark --server spark://head:7077 --format csv
+  gpuwhy query heatmap lake/ --engine duckdb --format csv
   gpuwhy query waste --engine print | clickhouse-client
   gpuwhy query 'SELECT rank, sum(duration_ns) FROM kernels WHERE communication GROUP BY rank' run1/
   gpuwhy query 'SELECT run, leaf, sum(duration_ns) FROM leaves GROUP BY 1, 2' run1/ run2/ --json";
@@ -66,7 +66,7 @@ pub struct QueryArgs {
     /// Set a parameter of a rule or recipe; may be repeated
     #[arg(short = 's', long = "set", value_name = "NAME=VALUE", value_parser = pair)]
     pub values: Vec<(String, String)>,
-    /// Name the run of all traces [default: that of their folder]
+    /// Name the run of all traces [default: GPUWHY_RUN, the job, a rank's folder, or the file]
     #[arg(long, value_name = "NAME")]
     pub run: Option<String>,
     /// Read this process of an Nsight Systems file [default: the busiest]
@@ -117,9 +117,6 @@ pub struct OfRecipes {
     /// [default: found on the PATH]
     #[arg(long = "with", value_name = "PROGRAM", help_heading = RECIPES)]
     pub program: Option<PathBuf>,
-    /// Spark: a master or sc://HOST:PORT
-    #[arg(long, value_name = "URL", help_heading = RECIPES)]
-    pub server: Option<String>,
 }
 
 /// What runs a recipe.
@@ -129,9 +126,7 @@ pub enum Engine {
     Sqlite,
     /// DuckDB: its command, or Python with its module
     Duckdb,
-    /// Apache Spark, or what speaks Spark Connect, through pyspark
-    Spark,
-    /// None: print the SQL
+    /// None: print the SQL, for Spark, Trino and others
     Print,
 }
 

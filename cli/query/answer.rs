@@ -22,7 +22,7 @@ use crate::{inputs, message, progress};
 /// fails, or stdout cannot be written.
 pub fn run(args: &QueryArgs, recipe: Option<&str>, query: &Query, paths: &[PathBuf]) -> Result<bool> {
     let options = args.options();
-    let OfRecipes { engine, program, server } = &args.of_recipes;
+    let OfRecipes { engine, program } = &args.of_recipes;
     let engine = engine.unwrap_or(Engine::Sqlite);
     let mut output = BufWriter::new(io::stdout().lock());
     if engine == Engine::Print {
@@ -43,7 +43,7 @@ pub fn run(args: &QueryArgs, recipe: Option<&str>, query: &Query, paths: &[PathB
             let traces = opened(args, paths)?;
             progress::shown(|progress| query.answer(&traces, &options, &mut output, progress))?
         }
-        (engine, lake) => {
+        (_, lake) => {
             let tables = query.tables();
             let (lake, _temporary, notes) = match lake {
                 Some(lake) => (lake, None, Vec::new()),
@@ -52,9 +52,7 @@ pub fn run(args: &QueryArgs, recipe: Option<&str>, query: &Query, paths: &[PathB
                     (Lake::new(folder.path()), Some(folder), notes)
                 }
             };
-            let question =
-                Question { sql: query.sql(), tables: &tables, program: program.as_deref(), server: server.as_deref() };
-            let rows = if engine == Engine::Duckdb { question.duckdb(&lake)? } else { question.spark(&lake)? };
+            let rows = Question { sql: query.sql(), tables: &tables, program: program.as_deref() }.duckdb(&lake)?;
             named::print(query.columns(), &rows, &options, &mut output)?;
             let mut answered = Answered { notes, is_empty: rows.is_empty(), empty_tables: Vec::new() };
             for table in tables {

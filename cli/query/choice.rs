@@ -70,15 +70,14 @@ impl Choice {
     /// Refuses options that do not apply to this query.
     fn refuse_options(&self, args: &QueryArgs, paths: &[PathBuf]) -> Result<()> {
         let OfReports { timeunit, filter_time, filter_nvtx } = &args.of_reports;
-        let OfRecipes { engine, program, server } = &args.of_recipes;
+        let OfRecipes { engine, program } = &args.of_recipes;
         let of_reports = [
             ("--timeunit", timeunit.is_some()),
             ("--filter-time", filter_time.is_some()),
             ("--filter-nvtx", filter_nvtx.is_some()),
         ];
         let with = ("--with", program.is_some());
-        let server = ("--server", server.is_some());
-        let of_recipes = [("--engine", engine.is_some()), with, server];
+        let of_recipes = [("--engine", engine.is_some()), with];
         let of_traces = [("--run", args.run.is_some()), ("--pid", args.pid.is_some())];
         match self {
             Self::Reports(reports) => refuse(reports[0].name, "recipes", &of_recipes)?,
@@ -90,11 +89,10 @@ impl Choice {
             Self::Recipe(recipe) => {
                 refuse(recipe.name, "reports and rules", &of_reports)?;
                 match engine.unwrap_or(Engine::Sqlite) {
-                    Engine::Sqlite => refuse("the engine sqlite", "duckdb and spark", &[with, server])?,
-                    Engine::Duckdb => refuse("the engine duckdb", "spark", &[server])?,
-                    Engine::Spark => {}
+                    Engine::Sqlite => refuse("the engine sqlite", "duckdb", &[with])?,
+                    Engine::Duckdb => {}
                     Engine::Print => {
-                        refuse("the engine print", "duckdb and spark", &[with, server])?;
+                        refuse("the engine print", "duckdb", &[with])?;
                         refuse("the engine print", "the others", &of_traces)?;
                     }
                 }

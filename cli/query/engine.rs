@@ -24,8 +24,6 @@ pub struct Question<'a> {
     pub tables: &'a [Table],
     /// The program; `None` to search for it.
     pub program: Option<&'a Path>,
-    /// Server or master; `None` for an engine that runs locally.
-    pub server: Option<&'a str>,
 }
 
 /// Python script that runs the query; see `ask.py`.
@@ -46,32 +44,12 @@ impl Question<'_> {
         if is_python(&program) {
             let hint =
                 "install it (pip install duckdb), put the command duckdb on the PATH, or name one: --with PROGRAM";
-            return python(&program, &json!({"engine": "duckdb", "views": views, "sql": self.sql}), hint);
+            return python(&program, &json!({"views": views, "sql": self.sql}), hint);
         }
         let mut command = Command::new(&program);
         // Ignores the user's settings, which may print more or change the format.
         command.args(["-init", "/dev/null", "-batch", "-jsonlines"]);
         rows(command, &format!("{views}{};\n", self.sql), "is this the command of DuckDB?")
-    }
-
-    /// Queries a lake with Spark. Fails when pyspark is missing, or Spark fails.
-    pub fn spark(&self, lake: &Lake) -> Result<Vec<Map<String, Value>>> {
-        let mut tables = Vec::new();
-        for &table in self.tables {
-            let path = lake.table(table);
-            let path = if lake.is_remote() { path } else { std::path::absolute(path)? };
-            tables.push(json!({
-                "name": table.name(),
-                "path": path.to_str().context("the path of the lake is not UTF-8, which Spark needs")?,
-                "schema": named::spark_schema(table),
-                "has_files": lake.has(table)?,
-            }));
-        }
-        let program = self.program.unwrap_or(Path::new("python3"));
-        let request = json!({"engine": "spark", "server": self.server, "tables": tables, "sql": self.sql});
-        let hint = "install it (pip install pyspark, which needs Java; for a server pyspark-client is enough), or name \
-                    a Python that has it: --with PYTHON";
-        python(program, &request, hint)
     }
 }
 
@@ -86,7 +64,6 @@ fn on_path(name: &str) -> Option<PathBuf> {
 }
 
 fn python(program: &Path, request: &Value, hint: &str) -> Result<Vec<Map<String, Value>>> {
-    // Passed as a file: with a script on the command line, pyspark searches for itself in another place.
     let mut file = tempfile::Builder::new().prefix("gpuwhy-ask-").suffix(".py").tempfile()?;
     file.write_all(ASK.as_bytes())?;
     let mut command = Command::new(program);

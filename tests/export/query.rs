@@ -133,7 +133,7 @@ fn an_unknown_query_or_an_option_that_is_not_for_it_is_refused() {
         (&[&"cuda_api_sum", &place, &"--set", &"rows=3"], "cuda_api_sum has no parameters"),
         (&[&"SELECT 1", &place, &"--set", &"rows=3"], "--set does not apply to SQL: it is for rules and recipes"),
         (&[&"SELECT 1", &place, &"--timeunit", &"us"], "--timeunit does not apply to SQL"),
-        (&[&"SELECT 1", &place, &"--engine", &"spark"], "--engine does not apply to SQL: it is for recipes"),
+        (&[&"SELECT 1", &place, &"--engine", &"duckdb"], "--engine does not apply to SQL: it is for recipes"),
         (&[&"waste", &place, &"--filter-time", &"0/1s"], "--filter-time does not apply to waste: it is for reports"),
         (&[&"stats", &place, &"--engine", &"duckdb"], "--engine does not apply to cuda_api_sum: it is for recipes"),
         (&[&"waste", &place, &"--with", &"x"], "--with does not apply to the engine sqlite"),

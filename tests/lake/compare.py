@@ -3,16 +3,19 @@
 usage: compare.py [--only RECIPE] GPUWHY LAKE TRUTH ENGINE...
 
 TRUTH is the output of the example simulated_lake for the runs that it added to the lake. An ENGINE is the options that
-select it, such as "--engine duckdb --with PYTHON"; the others are compared with the first one.
+select it, such as "--engine duckdb --with PYTHON", or "spark PYTHON SERVER", which gets the printed SQL by spark.py; the
+others are compared with the first one.
 --only: only this recipe, without the check against TRUTH.
 Integers and texts must be equal, fractions within a part in 10^9, because engines add them in a different order.
 """
 
 import json
 import math
+import pathlib
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 
 arguments = sys.argv[1:]
@@ -21,7 +24,22 @@ gpuwhy, lake, truth, *engines = arguments[2 if only else 0 :]
 failures = []
 
 
+def ask_spark(recipe, engine, options):
+    _, python, server = engine.split()
+    printed = subprocess.run([gpuwhy, "query", recipe, "--engine", "print", *options], capture_output=True, text=True, check=True)
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as tables:
+        subprocess.run([gpuwhy, "query", "--tables"], stdout=tables, check=True)
+        script = pathlib.Path(__file__).with_name("spark.py")
+        run = subprocess.run([python, script, server, lake, tables.name], input=printed.stdout, capture_output=True, text=True)
+    if run.returncode != 0:
+        failures.append(f"{recipe} by {engine}: exit code {run.returncode}\n{run.stderr[-2000:]}")
+        return []
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
 def ask(recipe, engine, *options):
+    if engine.startswith("spark "):
+        return ask_spark(recipe, engine, options)
     command = [gpuwhy, "query", recipe, lake, *shlex.split(engine), *options, "--json"]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode != 0:

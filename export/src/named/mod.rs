@@ -20,7 +20,7 @@ use crate::error::ExportError;
 use crate::query::Query;
 
 pub use answer::print;
-pub use views::{duckdb, spark_schema};
+pub use views::duckdb;
 
 macro_rules! files {
     ($list:ident, $folder:literal, $($name:literal),* $(,)?) => {

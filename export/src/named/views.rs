@@ -41,27 +41,11 @@ pub fn duckdb(lake: &Lake, tables: &[Table]) -> Result<String, ExportError> {
     Ok(statements)
 }
 
-/// Schema of a table in Spark's notation.
-#[must_use]
-pub fn spark_schema(table: Table) -> String {
-    let columns = columns(table).map(|column| (column.name, spark_type(column.kind)));
-    let columns: Vec<String> =
-        columns.chain(PATH.map(|name| (name, "STRING"))).map(|(name, kind)| format!("{name} {kind}")).collect();
-    columns.join(", ")
-}
-
 const fn duckdb_type(kind: ColumnType) -> &'static str {
     match kind {
         ColumnType::Integer => "BIGINT",
         ColumnType::Real => "DOUBLE",
         ColumnType::Flag => "BOOLEAN",
         ColumnType::Text => "VARCHAR",
-    }
-}
-
-const fn spark_type(kind: ColumnType) -> &'static str {
-    match kind {
-        ColumnType::Text => "STRING",
-        kind => duckdb_type(kind),
     }
 }
