@@ -334,7 +334,7 @@ fn a_burst_whose_launches_have_one_id_names_no_bottleneck() {
 /// Eight Python threads, in a capture by command that followed others: CUPTI gave the launches of four of them one id
 /// each.
 #[test]
-fn launches_of_threads_with_one_id_are_joined() {
+fn launches_of_threads_with_one_id_are_joined_and_the_lock_that_they_wait_for_is_named() {
     let capture = report_with(&fixture("threads_one_id"), &["--capture", "17"]);
     let count = |kind: &str| capture["completeness"][kind].as_u64().unwrap();
     assert_eq!((count("shared_ids"), count("ordered_launches")), (0, 10_514));
@@ -345,6 +345,10 @@ fn launches_of_threads_with_one_id_are_joined() {
     let unknown = device["leaves"]["unobserved"].as_f64().unwrap() / device["window_ns"].as_f64().unwrap();
     assert!(unknown < 0.01, "{unknown}");
     assert_eq!(capture["bottleneck"]["cause"], "launch");
+    let evidence = capture["bottleneck"]["evidence"].to_string();
+    assert!(evidence.contains("waited for the interpreter's lock (GIL)"), "{evidence}");
+    assert!(evidence.contains("on its way between launching threads"), "{evidence}");
+    assert!(recommendation(&capture).starts_with("Launch from one thread in each process"), "{capture:?}");
 }
 
 /// Rounds of two kernels on one stream and one on another, which could run beside both: 2.63 ms with one connection,

@@ -1,6 +1,6 @@
 //! Who held Python's interpreter lock while another thread waited for it.
 //!
-//! The sampler samples all its threads at one time, so the samples of other threads at that time show two
+//! The sampler samples all its threads in one pass, so the samples of other threads in that pass show two
 //! things: the line of the thread that held the lock, and whether a thread without a Python stack waited for
 //! the lock or for work. Such a thread is PyTorch's backward thread, which has an interpreter state and is in
 //! no Python function. It waits for work only while another thread that calls CUDA runs.
@@ -17,7 +17,10 @@ use gpuwhy_trace::record::{HostSample, InterpreterLock, StackId, ThreadId, Threa
 use super::samples::HostSampleView;
 use super::stacks::{LineId, StackClass};
 
-/// Samples that wait for others of the same time, at most: some seconds of them, until the next flush.
+/// Longest time from a sample to that of the next thread in one pass of the sampler, nanoseconds: a thread takes 15 to
+/// 50 us, and passes are at least 3 ms apart.
+const PASS: u64 = 1_000_000;
+/// Samples that wait for others of the same pass, at most: some seconds of them, until the next flush.
 const WAITING_LIMIT: usize = 8_192;
 /// Longest time without CPU time of a thread that waits for the lock: it wakes every 5 ms to request it
 /// (`sys.setswitchinterval`).
@@ -75,7 +78,7 @@ impl LockWatch {
         let mut order: Vec<usize> = (0..waiting.len()).collect();
         order.sort_by_key(|&index| waiting[index].0.at);
         let mut views: Vec<Option<(ThreadId, HostSampleView)>> = vec![None; waiting.len()];
-        for group in order.chunk_by(|&a, &b| waiting[a].0.at == waiting[b].0.at) {
+        for group in order.chunk_by(|&a, &b| waiting[b].0.at.since(waiting[a].0.at) < PASS) {
             for &index in group {
                 let (sample, class) = &waiting[index];
                 let others = || group.iter().map(|&other| &waiting[other]).filter(|of| of.0.thread != sample.thread);
@@ -172,7 +175,8 @@ mod tests {
         assert_eq!(cause_beside(&[sample(MAIN, 100, Futex, OtherThread)]), HostCause::InterpreterLock);
         assert_eq!(cause_beside(&[sample(MAIN, 100, Running, ThisThread)]), HostCause::Lock, "it has no work yet");
         assert_eq!(cause_beside(&[sample(MAIN, 100, Running, Free)]), HostCause::Lock);
-        assert_eq!(cause_beside(&[sample(MAIN, 101, Running, ThisThread)]), HostCause::InterpreterLock, "later");
+        assert_eq!(cause_beside(&[sample(MAIN, 100 + PASS - 1, Running, ThisThread)]), HostCause::Lock, "in one pass");
+        assert_eq!(cause_beside(&[sample(MAIN, 100 + PASS, Running, ThisThread)]), HostCause::InterpreterLock, "later");
         assert_eq!(cause_beside(&[sample(OTHER, 100, Running, ThisThread)]), HostCause::InterpreterLock, "no CUDA");
     }
 
@@ -221,12 +225,12 @@ mod tests {
     fn the_holder_is_counted_for_each_thread_that_waits() {
         let mut watch = LockWatch::default();
         let class = |line| StackClass { line: LineId::of_index(line), ..PLAIN };
-        for at in [100, 200, 300] {
+        for at in [PASS, 2 * PASS, 3 * PASS] {
             let with_stack = |of: HostSample| HostSample { stack: StackId(1), ..of };
             let waits = sample(MAIN, at, ThreadState::Futex, InterpreterLock::OtherThread);
             watch.push(&with_stack(waits), class(1));
             let holds = sample(OTHER, at, ThreadState::Running, InterpreterLock::ThisThread);
-            if at < 300 {
+            if at < 3 * PASS {
                 watch.push(&with_stack(holds), class(7));
             }
         }
@@ -241,7 +245,7 @@ mod tests {
     #[test]
     fn samples_keep_their_order() {
         let mut watch = LockWatch::default();
-        for (thread, at) in [(MAIN, 30), (MAIN, 40), (BACKWARD, 20), (BACKWARD, 40)] {
+        for (thread, at) in [(MAIN, 3 * PASS), (MAIN, 5 * PASS), (BACKWARD, PASS), (BACKWARD, 5 * PASS)] {
             watch.push(&sample(thread, at, ThreadState::Sleep, InterpreterLock::Unknown), PLAIN);
         }
         assert_eq!(
