@@ -166,7 +166,15 @@ fn another_process_is_named_where_the_driver_saw_it() {
         let name = ProgramName::new("python3 server.py");
         let (busy_percent, memory_bytes) = (Some(66), Some(71_000_000_000));
         let (device, at) = (reading.device, reading.at);
-        vec![CounterEvent::Process(ProcessReading { device, at, pid: 812, name, busy_percent, memory_bytes })]
+        vec![CounterEvent::Process(ProcessReading {
+            device,
+            at,
+            until: None,
+            pid: 812,
+            name,
+            busy_percent,
+            memory_bytes,
+        })]
     });
     let (device, bottleneck) = (&report["devices"][0], &report["bottleneck"]);
     let leaves = device["steady_leaves"].as_object().unwrap();

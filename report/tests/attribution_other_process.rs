@@ -13,6 +13,7 @@ fn reading(at: u64, busy: u32) -> CounterEvent {
     CounterEvent::Process(ProcessReading {
         device: DeviceId(0),
         at: Timestamp::from_nanos(ZERO + at * 1_000),
+        until: None,
         pid: 812,
         name: ProgramName::new("python3 server.py"),
         busy_percent: Some(busy),

@@ -8,6 +8,8 @@ use crate::record::{Loss, Timestamp};
 pub struct Completeness {
     /// Kernels received.
     pub kernels: u64,
+    /// Launches of CUDA graphs received that were recorded without their nodes.
+    pub graphs: u64,
     /// Copies received.
     pub copies: u64,
     /// Memsets received.
@@ -63,7 +65,7 @@ pub struct Completeness {
 impl Completeness {
     /// Records received, of all kinds.
     pub fn records(&self) -> u64 {
-        let work = self.kernels + self.copies + self.memsets + self.api_calls + self.syncs + self.events;
+        let work = self.kernels + self.graphs + self.copies + self.memsets + self.api_calls + self.syncs + self.events;
         work + self.overheads + self.ranges + self.samples + self.memory_events + self.managed_events
     }
 }

@@ -40,6 +40,14 @@ pub const THREAD_LIMIT: usize = 1_024;
 /// Name shared by all names beyond the limit.
 const FURTHER_NAMES: &str = "<names beyond the table>";
 
+/// Beginning of the name of a graph whose nodes were not recorded.
+const WHOLE_GRAPH: &str = "[CUDA graph ";
+
+/// True if a kernel of this name stands for a launch of a graph without records of its nodes.
+pub fn is_whole_graph(name: &str) -> bool {
+    name.starts_with(WHOLE_GRAPH)
+}
+
 /// Append-only tables that records refer to by id.
 #[derive(Debug, Default)]
 pub struct Dictionary {
@@ -84,6 +92,13 @@ impl Dictionary {
     pub fn intern_launch_config(&mut self, config: LaunchConfig) -> LaunchConfigId {
         let further = || LaunchConfig { name: config.name, ..LaunchConfig::default() };
         LaunchConfigId(self.launch_configs.intern_within(CONFIG_LIMIT, config, further, &mut self.beyond))
+    }
+
+    /// Returns the configuration that stands for a launch of the graph `id` without records of its nodes: computation
+    /// of its own name, see [`is_whole_graph`].
+    pub fn intern_whole_graph(&mut self, id: u32) -> LaunchConfigId {
+        let name = self.intern_name(&format!("{WHOLE_GRAPH}{id}, nodes not recorded]"));
+        self.intern_launch_config(LaunchConfig { name, ..LaunchConfig::default() })
     }
 
     /// Returns the id of `function`, adding it if new. Beyond [`FUNCTION_LIMIT`], new ones become a function

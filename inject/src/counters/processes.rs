@@ -112,6 +112,7 @@ impl Others {
             .map(|process| ProcessReading {
                 device: self.device,
                 at,
+                until: None,
                 pid: process.pid,
                 name: ProgramName::default(),
                 busy_percent: samples.map(|samples| busy(samples, process.pid)),
@@ -143,6 +144,7 @@ impl Others {
         readings.extend(ended.map(|known| ProcessReading {
             device: self.device,
             at,
+            until: None,
             pid: known.pid,
             name: known.name,
             busy_percent: Some(0),

@@ -171,7 +171,6 @@ impl Decoder {
     /// A graph launch recorded as a single unit: computation under a separate name. Its contents, and whether
     /// they were copies, are unknown.
     fn whole_graph(&mut self, graph: &GraphTraceRecord<'_>) -> Kernel {
-        let name = self.dictionary.intern_name(&format!("[CUDA graph {}, nodes not recorded]", graph.graph_id()));
         Kernel {
             start: Timestamp::from_nanos(graph.start()),
             end: Timestamp::from_nanos(graph.end()),
@@ -179,7 +178,7 @@ impl Decoder {
             context: ContextId(graph.context_id()),
             stream: StreamId(graph.stream_id()),
             correlation: CorrelationId(graph.correlation_id()),
-            config: self.dictionary.intern_launch_config(LaunchConfig { name, ..LaunchConfig::default() }),
+            config: self.dictionary.intern_whole_graph(graph.graph_id()),
             graph_id: graph.graph_id(),
             graph_node_id: 0,
         }

@@ -38,13 +38,16 @@ impl fmt::Debug for ProgramName {
     }
 }
 
-/// One reading of another process with a context on a device.
+/// One reading of another process with a context on a device, or one piece of its work there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessReading {
     /// The device.
     pub device: DeviceId,
-    /// Time of the reading on the clock of the trace.
+    /// Time of the reading on the clock of the trace; start of the work.
     pub at: Timestamp,
+    /// End of the work, in a trace made of a file that has the work of several processes; `None` for a reading of the
+    /// driver. Work comes in the order of its starts.
+    pub until: Option<Timestamp>,
     /// Process id, as the traced process sees it.
     pub pid: u32,
     /// Name of its program; empty if unknown. Old traces add its script.

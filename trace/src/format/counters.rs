@@ -221,6 +221,9 @@ fn put_process(reading: &ProcessReading, base: u64, group: &mut Vec<u8>) {
     varint::put_bytes(group, reading.name.as_str().as_bytes());
     let known = |number: Option<u64>| number.map_or(0, |number| number.saturating_add(1));
     varint::put_all(group, &[known(reading.busy_percent.map(u64::from)), known(reading.memory_bytes)]);
+    if let Some(until) = reading.until {
+        varint::put(group, until.since(reading.at));
+    }
 }
 
 fn process(group: &mut Cursor<'_>, base: u64) -> Result<ProcessReading, Malformed> {
@@ -229,7 +232,9 @@ fn process(group: &mut Cursor<'_>, base: u64) -> Result<ProcessReading, Malforme
     let (pid, name) = (group.varint32()?, ProgramName::new(&group.string()?));
     let (busy, memory) = (group.varint32()?, group.varint()?);
     let (busy_percent, memory_bytes) = (busy.checked_sub(1), memory.checked_sub(1));
-    Ok(ProcessReading { device, at, pid, name, busy_percent, memory_bytes })
+    let length = if group.is_empty() { None } else { Some(group.varint()?) };
+    let until = length.map(|length| Timestamp::from_nanos(at.nanos().saturating_add(length)));
+    Ok(ProcessReading { device, at, until, pid, name, busy_percent, memory_bytes })
 }
 
 /// Numbers start at 1 and are never reused; 0 means no refusal. [`UnavailableReason::Failed`] has the number after the
@@ -319,6 +324,7 @@ mod tests {
         let process = ProcessReading {
             device: DeviceId(1),
             at: at(78),
+            until: None,
             pid: 812,
             name: ProgramName::new("python3 server.py"),
             busy_percent: Some(0),
@@ -331,6 +337,7 @@ mod tests {
             sample(0, 2_000_000, &[]),
             CounterEvent::Gauges(gauges),
             CounterEvent::Process(process),
+            CounterEvent::Process(ProcessReading { until: Some(at(90)), ..process }),
             CounterEvent::Gauges(GaugeReading { at: at(78), ..GaugeReading::default() }),
             sample(1, 3, &[f32::from_bits(0xffff_ffff), -0.0, f32::MIN_POSITIVE, f32::INFINITY]),
         ];
