@@ -16,6 +16,7 @@ pub mod collective;
 pub mod counters;
 #[cfg(feature = "serde")]
 pub mod document;
+pub mod managed;
 pub mod monitoring;
 pub mod steps;
 pub mod thresholds;

@@ -16,6 +16,7 @@ use super::phases::{Causes, HostTimes, Phases};
 use super::queue_waits::{QueueWaits, QueueWatch};
 use super::segments::{GapEnd, GapLaunch, Idle, IdleLog, Segment, SegmentLog};
 use super::statistics::DeviceStatistics;
+use crate::managed::{ManagedMemory, ManagedTotals};
 use crate::steps::step_table::StepTable;
 use crate::steps::{Boundary, Cut, Steady, Step, StepSeries, StepSource, Steps};
 use crate::whatif::READBACK_BYTES;
@@ -56,6 +57,7 @@ pub struct DeviceAccount {
     /// Where the device waited while kernels were built or loaded.
     builds: Builds,
     queue: QueueWatch,
+    pub(super) managed: ManagedMemory,
     /// Log of recorded segments, if requested.
     segments: Option<Box<SegmentLog>>,
 }
@@ -83,8 +85,14 @@ impl DeviceAccount {
             disturbed: Vec::new(),
             builds: Builds::default(),
             queue: QueueWatch::default(),
+            managed: ManagedMemory::default(),
             segments: None,
         }
+    }
+
+    /// Managed memory on the device.
+    pub fn managed(&self) -> &ManagedTotals {
+        self.managed.totals()
     }
 
     /// Marks an interval in which the profiler itself held up the program: its steps are not typical.
@@ -345,6 +353,9 @@ impl DeviceAccount {
     /// Records busy time up to `to`; `running` has a bit for each running leaf.
     pub(super) fn busy(&mut self, running: u32, to: u64) {
         let top = Leaf::ALL[running.trailing_zeros() as usize];
+        if running & 1 << Leaf::Compute as u8 != 0 {
+            self.managed.computed(self.position, to);
+        }
         if running & (running - 1) != 0 {
             self.overlaps(top, running & (running - 1), to - self.position);
         }

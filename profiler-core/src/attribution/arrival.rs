@@ -45,8 +45,9 @@ impl Arrivals {
         delivery: &mut Delivery,
         dictionary: &Dictionary,
     ) {
-        delivery.completeness.kernels += 1;
         let class = self.kernel_classes.get(kernel.config, dictionary);
+        let Completeness { kernels, graphs, .. } = &mut delivery.completeness;
+        *if class.whole_graph { graphs } else { kernels } += 1;
         let mut operation = DeviceOperation { captured, ..DeviceOperation::of_kernel(kernel, &class, dictionary) };
         if devices.counters.is_sampled() {
             let nanos = kernel.end.since(kernel.start);
@@ -224,6 +225,9 @@ fn enter(place: u32, host: &mut Host, devices: &mut Devices, delivery: &mut Deli
     }
     let DeviceOperation { device, stream, correlation, start, end, leaf, .. } = *operation;
     if start == 0 {
+        if let Some(launch) = &operation.launch {
+            host.launches.untimed(launch, correlation);
+        }
         devices.operations.remove(place);
         return;
     }

@@ -6,7 +6,8 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use gpuwhy_trace::record::DeviceId;
+use gpuwhy_trace::record::{DeviceId, ManagedEvent};
+use rustc_hash::FxHashMap;
 
 use super::account::DeviceAccount;
 use super::gap::{self, Next};
@@ -16,7 +17,7 @@ use super::host_cause::Subject;
 use super::launch_order::LaunchOrder;
 use super::leaf::{BUSY_COUNT, Leaf};
 use super::node_gaps::NodeGaps;
-use super::operation::{DeviceOperation, LONGEST_WINDOW};
+use super::operation::{Delivery, DeviceOperation, LONGEST_WINDOW};
 use super::other_processes::OtherProcesses;
 use super::ranges::Ranges;
 use super::segments::Idle;
@@ -26,6 +27,7 @@ use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;
 use crate::counters::engine::Counters;
 use crate::counters::estimate::Activity;
+use crate::managed::ManagedMemory;
 use crate::steps::{Cut, PeriodFacts};
 use crate::thresholds::{CLOCK_SLACK_NANOS, INTER_KERNEL_NANOS};
 
@@ -45,6 +47,8 @@ pub(super) struct Devices {
     pub(super) simulation: SimulationFeed,
     pub(super) counters: Counters,
     pub(super) others: OtherProcesses,
+    /// Managed memory of devices on which nothing ran yet.
+    managed: FxHashMap<DeviceId, ManagedMemory>,
     segments_logged: bool,
     /// True if the recording began while the program ran.
     pub(super) midway: bool,
@@ -86,6 +90,7 @@ impl Devices {
             Err(_) if self.timelines.len() >= DEVICE_LIMIT => None,
             Err(index) => {
                 let mut timeline = Timeline::new(device);
+                timeline.account.managed = self.managed.remove(&device).unwrap_or_default();
                 if self.segments_logged {
                     timeline.account.log_segments();
                 }
@@ -109,6 +114,17 @@ impl Devices {
     pub(super) fn keep_step_overflow(&mut self) {
         self.step_overflow_kept = true;
         self.accounts_mut().for_each(|account| account.steps.keep_overflow());
+    }
+
+    /// Adds an event of managed memory to its device.
+    pub(super) fn managed(&mut self, event: &ManagedEvent, delivery: &mut Delivery) {
+        delivery.completeness.managed_events += 1;
+        let Some(device) = event.device() else { return };
+        match self.timelines.iter_mut().find(|timeline| timeline.account.id() == device) {
+            Some(timeline) => timeline.account.managed.add(event),
+            None if self.managed.len() < DEVICE_LIMIT => self.managed.entry(device).or_default().add(event),
+            None => {}
+        }
     }
 
     /// Passes an operation to the counters, if any are sampled.
@@ -368,8 +384,7 @@ impl Timeline {
                 operation.launch.and_then(|launch| host.launches.lost_within(launch.thread, from, launch.start));
             // A shorter gap is never a wait.
             let others = others.filter(|_| start - from > INTER_KERNEL_NANOS);
-            let shared = others.is_some_and(|others| others.busy_at(operation.device, from));
-            let next = Next { operation, producer: host.dependencies.producer(operation, from), shared };
+            let next = Next { operation, producer: host.dependencies.producer(operation, from), others };
             gap::explain(&mut self.account, &mut self.history, &next, &host.threads, lost_end);
             let thread = operation.launch.and_then(|launch| host.threads.ids().get(launch.thread as usize)).copied();
             self.account.end_gap(from, operation, thread);

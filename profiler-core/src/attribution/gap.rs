@@ -20,6 +20,7 @@ use super::host::threads::{Call, HostThread};
 use super::host_cause::{Producer, Seen, Stratum, Subject};
 use super::leaf::Leaf;
 use super::operation::DeviceOperation;
+use super::other_processes::OtherProcesses;
 use crate::thresholds::{
     DISPATCH_NANOS, INPUT_GAP_NANOS, INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS, PARKED_NANOS, SYNC_SLACK_NANOS,
 };
@@ -30,14 +31,25 @@ pub(super) struct Next<'a> {
     pub(super) operation: &'a DeviceOperation,
     /// Operation that an event made it wait for.
     pub(super) producer: Option<Producer>,
-    /// True if another process used the device right before, and this one uses no other device.
-    pub(super) shared: bool,
+    /// Processes that it may have waited for: this one uses no other device.
+    pub(super) others: Option<&'a OtherProcesses>,
 }
 
 impl Next<'_> {
     /// Subject of a wait of the queued operation: the one that an event names, else the operation itself.
     fn awaited(&self) -> Subject {
         self.producer.map_or(self.operation.subject, Subject::Awaited)
+    }
+
+    /// Leaf of a wait of the queued operation from `queued` on, in a gap that opened at `from`.
+    fn waiting(&self, from: u64, queued: u64) -> Leaf {
+        let DeviceOperation { device, start, graph, .. } = *self.operation;
+        let used = |others: &OtherProcesses| others.busy_at(device, from) || others.worked_in(device, queued, start);
+        match graph {
+            true => Leaf::GraphWait,
+            false if self.producer.is_none() && self.others.is_some_and(used) => Leaf::OtherProcess,
+            false => Leaf::DependencyWait,
+        }
     }
 }
 
@@ -58,11 +70,6 @@ pub(super) fn explain(
         account.idle(Leaf::Unobserved, to, next.operation.subject);
         return;
     };
-    let waiting = match next.operation.graph {
-        true => Leaf::GraphWait,
-        false if next.shared && next.producer.is_none() => Leaf::OtherProcess,
-        false => Leaf::DependencyWait,
-    };
     if launch.start <= from {
         // Issued before the gap opened. A copy that starts inside its own call was submitted early in that
         // call; a graph whose first node starts inside the call was submitted then, because its call is long.
@@ -80,7 +87,8 @@ pub(super) fn explain(
         };
         let rest = to - account.position();
         let subject = if rest <= limit { Subject::None } else { next.awaited() };
-        account.idle(if rest <= limit { leaf } else { waiting }, to, subject);
+        let leaf = if rest <= limit { leaf } else { next.waiting(from, account.position()) };
+        account.idle(leaf, to, subject);
         return;
     }
     let caller = Caller { place: launch.thread, thread, threads };
@@ -96,7 +104,8 @@ pub(super) fn explain(
         }
         account.idle(leaf, end, subject);
     }
-    account.idle(waiting, to, next.awaited());
+    let leaf = next.waiting(from, account.position().min(to));
+    account.idle(leaf, to, next.awaited());
 }
 
 /// The call that launched a copy to the host, if the device was idle in it for `idle` nanoseconds before the copy:

@@ -57,7 +57,7 @@ pub use host_lead::HostLead;
 pub use operation::{is_communication, is_optimizer, is_selection};
 pub use other_processes::OtherProcess;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTotals, Spread};
-pub use ranges::{is_step, template};
+pub use ranges::{is_layer, is_step, template};
 
 use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::cost::{PriceSource, Prices};
@@ -146,7 +146,7 @@ impl Attributor {
             Record::Range(event) => host.push_range(event, &mut self.ranges, delivery, dictionary),
             Record::Sample(sample) => host.push_sample(sample, delivery, dictionary),
             Record::Memory(event) => host.push_memory(event, delivery),
-            Record::Managed(_) => delivery.completeness.managed_events += 1,
+            Record::Managed(event) => devices.managed(event, delivery),
         }
     }
 

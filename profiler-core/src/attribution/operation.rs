@@ -4,7 +4,7 @@
 use std::hash::{Hash, Hasher};
 
 use gpuwhy_trace::completeness::Completeness;
-use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::dictionary::{Dictionary, is_whole_graph};
 use gpuwhy_trace::record::{
     Copy, CopyKind, CorrelationId, DeviceId, Kernel, LaunchConfig, LaunchConfigId, MemoryKind, Memset, NameId,
     StreamId, Timestamp,
@@ -120,7 +120,7 @@ impl DeviceOperation {
     /// A kernel. Its duration at the nearest roofline is not known here.
     #[inline]
     pub(super) fn of_kernel(kernel: &Kernel, class: &KernelClass, dictionary: &Dictionary) -> Self {
-        let &KernelClass { name, communication, optimizer, selection, symbol, blocks } = class;
+        let &KernelClass { name, communication, optimizer, selection, symbol, blocks, .. } = class;
         Self {
             leaf: if communication { Leaf::Communication } else { Leaf::Compute },
             subject: Subject::Kernel(name),
@@ -335,6 +335,8 @@ fn symbol(what: &impl Hash) -> u32 {
 pub(super) struct KernelClass {
     pub(super) name: NameId,
     pub(super) communication: bool,
+    /// True for a graph that was recorded without its nodes.
+    pub(super) whole_graph: bool,
     optimizer: bool,
     selection: Selection,
     /// Equal for the same name and grid.
@@ -365,7 +367,8 @@ impl KernelClasses {
         let (symbol, blocks) = (symbol(&(name, grid)), blocks.unwrap_or(0));
         let selection = Selection::of(dictionary.name(name));
         self.selects |= selection == Selection::Places;
-        let class = KernelClass { name, communication, optimizer, selection, symbol, blocks };
+        let whole_graph = is_whole_graph(dictionary.name(name));
+        let class = KernelClass { name, communication, whole_graph, optimizer, selection, symbol, blocks };
         if index < dictionary.launch_configs().len() {
             if self.rows.len() <= index {
                 self.rows.resize(index + 1, None);

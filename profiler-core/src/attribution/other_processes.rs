@@ -4,6 +4,9 @@
 //! so such a wait is attributed to it only if a reading from right before the wait saw the other process use the
 //! multiprocessors, and this process uses no other device, whose work the operation could wait for. What runs on
 //! other streams of the device cannot be the reason: while the device is idle, nothing of them runs.
+//!
+//! A file that has the work of several processes shows it exactly: a wait is attributed to it where it fills half of
+//! the wait or more.
 
 use gpuwhy_trace::counters::{CounterEvent, ProcessReading, ProgramName};
 use gpuwhy_trace::record::DeviceId;
@@ -32,6 +35,10 @@ pub struct OtherProcess {
     pub busy_sum: u64,
     /// Largest memory that it used, bytes; 0 if unknown.
     pub memory_bytes: u64,
+    /// Its operations on the device, where the records have them; else 0.
+    pub operations: u64,
+    /// Time in which at least one of them ran, nanoseconds.
+    pub work_ns: u64,
 }
 
 impl OtherProcess {
@@ -47,6 +54,8 @@ struct Seen {
     /// Newest use, percent.
     newest: u32,
     uses: Uses,
+    /// Latest end of its work.
+    worked_until: u64,
 }
 
 /// Readings of the use of the multiprocessors, oldest first, in bounded memory.
@@ -101,6 +110,8 @@ struct OnDevice {
     /// Times of readings, and whether any other process used the device then; at most one each second, and none
     /// that is older than the last gap that was judged.
     changes: Vec<(u64, bool)>,
+    /// Time in which work of other processes ran, in disjoint intervals, as far as it is not judged.
+    work: Vec<(u64, u64)>,
 }
 
 /// Other processes by device.
@@ -130,12 +141,23 @@ impl OtherProcesses {
         newest.and_then(|index| row.changes.get(index)).is_some_and(|&(time, busy)| busy && at - time <= VALID_NANOS)
     }
 
+    /// True if work of another process filled at least half of the time from `from` to `to` on the device.
+    pub(super) fn worked_in(&self, device: DeviceId, from: u64, to: u64) -> bool {
+        let Some(row) = self.0.iter().find(|row| row.device == device) else { return false };
+        let first = row.work.partition_point(|&(_, end)| end <= from);
+        let within = row.work[first..].iter().take_while(|&&(start, _)| start < to);
+        let worked: u64 = within.map(|&(start, end)| end.min(to) - start.max(from)).sum();
+        worked > 0 && 2 * worked >= to - from
+    }
+
     /// Drops what is not needed to judge gaps from `oldest` on.
     pub(super) fn forget_before(&mut self, oldest: u64) {
         for row in &mut self.0 {
             // The newest reading before it is still valid then.
             let passed = row.changes.partition_point(|&(time, _)| time <= oldest).saturating_sub(1);
             row.changes.drain(..passed);
+            let passed = row.work.partition_point(|&(_, end)| end <= oldest);
+            row.work.drain(..passed);
         }
     }
 
@@ -147,7 +169,9 @@ impl OtherProcesses {
             OtherProcess { readings, busy_sum, ..seen.process.clone() }
         };
         let mut processes: Vec<_> = row.into_iter().flat_map(|row| &row.processes).map(process).collect();
-        processes.sort_by_key(|process| std::cmp::Reverse((process.busy_sum, process.memory_bytes, process.pid)));
+        processes.sort_by_key(|process| {
+            std::cmp::Reverse((process.busy_sum, process.work_ns, process.memory_bytes, process.pid))
+        });
         processes
     }
 }
@@ -161,6 +185,10 @@ impl OnDevice {
             self.processes.push(Seen { process, ..Seen::default() });
             self.processes.len() - 1
         });
+        if let Some(until) = reading.until {
+            self.worked(place, reading.at.nanos(), until.nanos());
+            return;
+        }
         if let Some(seen) = self.processes.get_mut(place) {
             seen.process.memory_bytes = seen.process.memory_bytes.max(reading.memory_bytes.unwrap_or(0));
             seen.newest = reading.busy_percent.unwrap_or(0).min(100);
@@ -181,6 +209,23 @@ impl OnDevice {
         if self.processes.len() > PROCESS_LIMIT {
             self.processes.pop();
         }
+    }
+
+    /// Work of the process at `place` ran from `start` to `end`.
+    fn worked(&mut self, place: usize, start: u64, end: u64) {
+        if let Some(seen) = self.processes.get_mut(place) {
+            seen.process.operations += 1;
+            let more = end.saturating_sub(start.max(seen.worked_until));
+            seen.process.work_ns = seen.process.work_ns.saturating_add(more);
+            seen.worked_until = seen.worked_until.max(end);
+        }
+        let room = self.work.len() < CHANGE_LIMIT;
+        match self.work.last_mut() {
+            Some((_, last)) if start <= *last => *last = end.max(*last),
+            _ if room && start < end => self.work.push((start, end)),
+            _ => {}
+        }
+        self.processes.truncate(PROCESS_LIMIT);
     }
 }
 
@@ -223,6 +268,24 @@ mod tests {
             |from: u64| others.on(DeviceId(0), from * SECOND).iter().map(OtherProcess::busy).collect::<Vec<_>>();
         assert_eq!(later(19), [Some(0.3), Some(0.0)], "the newest reading of the other one is older");
         assert_eq!(later(10), [Some(0.15), Some(0.0)]);
+    }
+
+    #[test]
+    fn work_counts_where_it_fills_half_of_a_wait() {
+        let mut others = OtherProcesses::default();
+        let at = Timestamp::from_nanos;
+        for (start, end) in [(100, 200), (150, 180), (190, 230), (300, 310)] {
+            let work = ProcessReading { at: at(start), until: Some(at(end)), pid: 9, ..ProcessReading::default() };
+            others.take(&CounterEvent::Process(work));
+        }
+        let worked = |from, to| others.worked_in(DeviceId(0), from, to);
+        assert!(worked(100, 230) && worked(50, 300) && worked(220, 240) && worked(299, 311));
+        assert!(!worked(230, 300) && !worked(229, 300) && !worked(0, 100) && !worked(310, 400));
+        assert!(!others.worked_in(DeviceId(1), 100, 230) && !others.busy_at(DeviceId(0), 150));
+        let seen = &others.on(DeviceId(0), 0)[0];
+        assert_eq!((seen.pid, seen.operations, seen.work_ns, seen.busy()), (9, 4, 140, None));
+        others.forget_before(235);
+        assert_eq!(others.0[0].work, [(300, 310)]);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId};
 use rustc_hash::FxHashMap;
 
+use super::lost_launches::LostLaunches;
 use crate::attribution::api::ApiClass;
 use crate::collections::correlation_map::Correlated;
 use crate::collections::queue::Queue;
@@ -40,8 +41,6 @@ const WAITING_LIMIT: usize = 1 << 20;
 const FEWEST_WAITING: usize = 1_024;
 /// Ids do not wrap around this fast: that would take 70 million calls a second.
 const FASTEST_WRAP_NANOS: u64 = 60_000_000_000;
-/// Lost launches that gaps are checked against.
-const LOST_LIMIT: usize = 1_024;
 /// Streams whose newest graph is remembered.
 const GRAPH_STREAM_LIMIT: usize = 4_096;
 
@@ -55,15 +54,6 @@ pub(crate) struct LaunchCall {
     pub(crate) class: ApiClass,
     /// True if host samples fell into it; see [`launch_lines`](super::launch_lines).
     pub(crate) sampled: bool,
-}
-
-/// A kernel launch whose record never came.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LostLaunch {
-    pub(crate) thread: u32,
-    start: u64,
-    pub(crate) end: u64,
-    correlation: u32,
 }
 
 /// Queue position of a waiting launch. The lower half of its sequence number is enough, as fewer launches
@@ -154,7 +144,7 @@ pub(crate) struct Launches {
     /// Launches that are or will be in `kept`: id, thread and sequence, oldest first.
     remembered: VecDeque<(u32, u32, u64)>,
     newest_graph: FxHashMap<(DeviceId, StreamId), (u32, u64)>,
-    lost: VecDeque<LostLaunch>,
+    lost: LostLaunches,
     flush: u64,
     /// The newest graph node joined during this flush: later nodes need only its launch.
     newest_node: Option<(CorrelationId, DeviceId, StreamId, LaunchCall)>,
@@ -270,11 +260,9 @@ impl Launches {
         } else {
             self.kept.remove(&correlation.0);
             self.resolve(launch.thread, sequence);
-            if lost {
-                self.without_activity -= 1;
-                self.lost.retain(|lost| (lost.thread, lost.end) != (launch.thread, launch.end));
-            }
+            self.without_activity -= u64::from(lost);
         }
+        self.lost.remove(&launch);
         self.close_older_graph(&launch, sequence, device, stream);
         Some(launch)
     }
@@ -327,8 +315,7 @@ impl Launches {
                 return self.resolve(thread, sequence);
             }
         }
-        let contains = |lost: &LostLaunch| lost.thread == thread && (lost.start..=lost.end).contains(&at);
-        if let Some(lost) = self.lost.iter().position(contains).and_then(|index| self.lost.remove(index)) {
+        if let Some(lost) = self.lost.take_at(thread, at) {
             self.without_activity -= 1;
             if let Some(kept) = self.kept.get_mut(&lost.correlation) {
                 kept.lost &= (kept.launch.thread, kept.launch.start) != (thread, lost.start);
@@ -413,23 +400,22 @@ impl Launches {
             self.places.remove(front.correlation);
             self.kept.insert(front.correlation, DequeuedLaunch { launch: front.launch(thread), sequence, lost });
         }
-        if lost {
-            self.without_activity += 1;
-            let QueuedCall { start, end, correlation, .. } = front;
-            self.lost.push_back(LostLaunch { thread, start, end, correlation });
-            if self.lost.len() > LOST_LIMIT {
-                self.lost.pop_front();
-            }
+        self.without_activity += u64::from(lost);
+        // A graph need not leave a record: it may have no node, or nodes of the host alone.
+        let graph = !front.resolved && front.class == ApiClass::GraphLaunch && !front.has_record;
+        if lost || graph {
+            self.lost.push(&front.launch(thread), front.correlation, lost);
         }
+    }
+
+    /// The work of this launch has no usable times.
+    pub(crate) fn untimed(&mut self, launch: &LaunchCall, correlation: CorrelationId) {
+        self.lost.push(launch, correlation.0, false);
     }
 
     /// End of the first lost launch by `thread` that returned within `from..to`.
     pub(crate) fn lost_within(&self, thread: u32, from: u64, to: u64) -> Option<u64> {
-        if self.lost.is_empty() {
-            return None;
-        }
-        let inside = |lost: &&LostLaunch| lost.thread == thread && from < lost.end && lost.end < to;
-        self.lost.iter().filter(inside).map(|lost| lost.end).min()
+        self.lost.within(thread, from, to)
     }
 }
 

@@ -16,6 +16,7 @@ pub(super) mod interpreter_lock;
 pub(super) mod launch_lines;
 pub(super) mod launch_places;
 pub(super) mod launches;
+mod lost_launches;
 pub(super) mod memory;
 pub(super) mod one_id;
 pub(super) mod sample_totals;

@@ -98,6 +98,21 @@ pub fn is_step(text: &str) -> bool {
     STEPS.contains(&stem.as_str())
 }
 
+/// Words that name a part of a model when a number follows, as in `blocks.12` and `DecoderLayer_3`.
+const LAYERS: [&str; 4] = ["layer", "block", ".h", "stage"];
+
+/// True if a range of this text is a layer of a model by its name, such as `FSDP::forward (blocks.12)`.
+pub fn is_layer(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    LAYERS.iter().any(|word| {
+        text.match_indices(word).any(|(at, _)| {
+            let rest = &text[at + word.len()..];
+            let rest = rest.strip_prefix('s').unwrap_or(rest);
+            rest.trim_start_matches(['.', '_', ' ', '#', ':', '[']).starts_with(|c: char| c.is_ascii_digit())
+        })
+    })
+}
+
 fn loader(text: &str) -> Option<HostCause> {
     let class = LOADERS.iter().find_map(|prefix| text.strip_prefix(prefix))?;
     Some(if class.starts_with("_SingleProcess") { HostCause::LoaderInline } else { HostCause::LoaderWait })
@@ -134,6 +149,17 @@ mod tests {
             ("steps", false),
         ] {
             assert_eq!(is_step(text), step, "{text}");
+        }
+        for (text, layer) in [
+            ("FSDP::forward (blocks.12)", true),
+            ("DecoderLayer_3", true),
+            ("transformer.h.7.attn", true),
+            ("layers[4]", true),
+            ("train_step 7", false),
+            ("all layers", false),
+            ("unblock", false),
+        ] {
+            assert_eq!(is_layer(text), layer, "{text}");
         }
         let single = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
         assert_eq!(loader(single), Some(HostCause::LoaderInline));

@@ -19,7 +19,7 @@ use gpuwhy_trace::record::{NameId, RangeEvent, RangeEventKind, ThreadId};
 use rustc_hash::FxHashMap;
 
 use self::messages::{MessageClass, Messages};
-pub use self::messages::{is_step, template};
+pub use self::messages::{is_layer, is_step, template};
 use self::table::{Instance, RangeTable};
 pub use self::table::{RangeKey, RangeStyle, RangeTotals, Spread};
 use super::host_cause::HostCause;
