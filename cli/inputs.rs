@@ -15,7 +15,12 @@ use crate::{message, progress};
 /// selects the process, or a trace of the PyTorch profiler. Fails when the file has none of these formats or
 /// cannot be read.
 pub fn open(path: &Path, pid: Option<u32>) -> Result<TraceFile, OpenError> {
-    progress::shown(|progress| TraceFile::open_process(path, pid, progress))
+    let trace = progress::shown(|progress| TraceFile::open_process(path, pid, progress))?;
+    if let Some(others) = trace.other_processes() {
+        let pid = trace.session().process_id;
+        message::note(&format!("{}: only process {pid} is read; {others}", path.display()));
+    }
+    Ok(trace)
 }
 
 /// Expands `paths` to files. A folder stands for its traces, sorted by name, without subfolders; `-` is

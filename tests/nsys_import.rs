@@ -132,7 +132,7 @@ fn a_file_of_an_older_version_is_read_as_far_as_it_goes() {
     assert_eq!(document["process"]["pid"], 100, "the one with more kernels");
     let notes = document["process"]["notes"].to_string();
     for said in [
-        "other processes in the file are left out (--pid chooses one): 200 (unnamed, 1 operations of devices)",
+        "other processes in the file are left out (--pid chooses one): 200 (unnamed, 1 operation on GPU 0)",
         "when tracing began",
         "CUPTI_ACTIVITY_KIND_MEMCPY",
         "NVTX_EVENTS",

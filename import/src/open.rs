@@ -119,8 +119,8 @@ fn whole(input: Input, request: Request, progress: &mut Progress<'_>) -> Result<
     }
     if format == Format::Sqlite {
         let database = translate::database(&input, bytes, &interrupted)?;
-        let trace = translate::nsys(&input, database, request.pid, progress)?;
-        return TraceFile::of(&input, trace)?.report(request.capture, progress);
+        let translated = translate::nsys(&input, database, request.pid, progress)?;
+        return TraceFile::translated(&input, translated)?.report(request.capture, progress);
     }
     if request.pid.is_some() {
         return Err(OpenError::refused(input.path(), NOT_SEVERAL));

@@ -20,6 +20,7 @@ use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::{Damage, TraceReader};
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::Loss;
+use profiler_core::attribution::leaf::Cause;
 
 use crate::error::OpenError;
 use crate::format::Format;
@@ -28,7 +29,7 @@ use crate::kineto::Imported;
 use crate::progress::{Progress, Ticks, unwatched};
 use crate::recompute::{Observer, report_of_part};
 use crate::scratch;
-use crate::translate::{self, NOT_SEVERAL};
+use crate::translate::{self, NOT_SEVERAL, Translated};
 
 /// Name of a trace without its extensions (`.gpuwhy`, `.gpuwhy.gz`).
 #[must_use]
@@ -50,6 +51,8 @@ pub struct TraceFile {
     /// Size when it was opened.
     bytes: u64,
     session: ProcessInfo,
+    other_processes: Option<String>,
+    lacks_cuda: bool,
 }
 
 /// The bytes of a trace.
@@ -132,8 +135,7 @@ impl TraceFile {
         }
         if format == Format::Sqlite {
             let database = translate::database(&input, bytes, &interrupted)?;
-            let trace = translate::nsys(&input, database, pid, progress)?;
-            return Self::of(&input, trace);
+            return Self::translated(&input, translate::nsys(&input, database, pid, progress)?);
         }
         if pid.is_some() {
             return Err(OpenError::refused(input.path(), NOT_SEVERAL));
@@ -150,14 +152,20 @@ impl TraceFile {
         }
         drop(bytes);
         let (path, contents, bytes) = input.into_file();
-        Self { path, contents: Contents::Open(contents), bytes, session: ProcessInfo::default() }.begun()
+        Self::begun(path, Contents::Open(contents), bytes)
+    }
+
+    /// A process of a file with several.
+    pub(crate) fn translated(input: &Input, from: Translated) -> Result<Self, OpenError> {
+        let Translated { trace, other_processes, lacks_cuda } = from;
+        Ok(Self { other_processes, lacks_cuda, ..Self::of(input, trace)? })
     }
 
     /// The trace that `input` was translated into.
     pub(crate) fn of(input: &Input, trace: File) -> Result<Self, OpenError> {
         let bytes = trace.metadata().map_err(scratch::failed)?.len();
         let path = input.path().to_owned();
-        Self { path, contents: Contents::Open(Arc::new(trace)), bytes, session: ProcessInfo::default() }.begun()
+        Self::begun(path, Contents::Open(Arc::new(trace)), bytes)
     }
 
     /// Closes the file until it is read, for callers with more traces than a process may have open files. Has
@@ -187,9 +195,11 @@ impl TraceFile {
     }
 
     /// Reads the description of the traced process.
-    fn begun(mut self) -> Result<Self, OpenError> {
-        self.session = self.reader(&Rc::default())?.session().clone();
-        Ok(self)
+    fn begun(path: PathBuf, contents: Contents, bytes: u64) -> Result<Self, OpenError> {
+        let session = ProcessInfo::default();
+        let mut trace = Self { path, contents, bytes, session, other_processes: None, lacks_cuda: false };
+        trace.session = trace.reader(&Rc::default())?.session().clone();
+        Ok(trace)
     }
 
     /// Returns the same file with the trace in `contents` as its contents.
@@ -203,6 +213,8 @@ impl TraceFile {
             contents: Contents::Open(Arc::new(contents)),
             bytes,
             session: self.session.clone(),
+            other_processes: self.other_processes.clone(),
+            lacks_cuda: self.lacks_cuda,
         })
     }
 
@@ -239,13 +251,24 @@ impl TraceFile {
         if interrupted.get() {
             return Err(OpenError::interrupted(&self.path));
         }
-        report.map_err(|error| OpenError::trace(&self.path, error))
+        let mut report = report.map_err(|error| OpenError::trace(&self.path, error))?;
+        report.other_processes.clone_from(&self.other_processes);
+        if self.lacks_cuda && report.bottleneck.cause == Cause::NoWork {
+            report.bottleneck.recommendation = translate::without_cuda();
+        }
+        Ok(report)
     }
 
     /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The other processes of a file with several, which are left out: a sentence for the user, without a period.
+    #[must_use]
+    pub fn other_processes(&self) -> Option<&str> {
+        self.other_processes.as_deref()
     }
 
     /// The traced process.

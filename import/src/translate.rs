@@ -38,6 +38,15 @@ fn copied(source: &mut dyn Read) -> io::Result<TempPath> {
     Ok(path)
 }
 
+/// A translated process of a database.
+pub(crate) struct Translated {
+    pub(crate) trace: File,
+    /// Sentence about the other processes of the file, if there are any.
+    pub(crate) other_processes: Option<String>,
+    /// True if the file has no table of CUDA's calls or of GPU work.
+    pub(crate) lacks_cuda: bool,
+}
+
 /// Translates a process of the database that [`database`] returned.
 #[cfg(feature = "nsys")]
 pub(crate) fn nsys(
@@ -45,7 +54,7 @@ pub(crate) fn nsys(
     copy: Option<TempPath>,
     pid: Option<u32>,
     progress: &mut Progress<'_>,
-) -> Result<File, OpenError> {
+) -> Result<Translated, OpenError> {
     use crate::nsys::{Database, translate};
 
     let database = Database::open(copy.as_deref().unwrap_or(input.path()), input.path())?;
@@ -61,9 +70,17 @@ pub(crate) fn nsys(
     _: Option<TempPath>,
     _: Option<u32>,
     _: &mut Progress<'_>,
-) -> Result<File, OpenError> {
+) -> Result<Translated, OpenError> {
     let why = "an SQLite file, which this build cannot read: the crate's feature `export` is off";
     Err(OpenError::refused(input.path(), why))
+}
+
+/// What to do about a report of a file without CUDA data.
+pub(crate) fn without_cuda() -> String {
+    #[cfg(feature = "nsys")]
+    return format!("This is {}.", crate::nsys::WITHOUT_CUDA);
+    #[cfg(not(feature = "nsys"))]
+    String::new()
 }
 
 /// Translates a JSON text of Kineto. `imported` is the result of reading it.

@@ -10,11 +10,14 @@ use gpuwhy_trace::record::{Context, ContextId, CorrelationId, Device, DeviceId, 
 use rusqlite::{Connection, OptionalExtension as _, Result};
 use rustc_hash::FxHashSet;
 
-use super::schema::Schema;
+use super::schema::{Schema, text};
 use crate::plausible::SLACK_NANOS;
 
 /// Used if a file lacks the start of tracing: times must not be 0, which means "not recorded".
 const START_UNKNOWN: u64 = 1_000_000_000;
+
+/// Devices as each process numbers them.
+pub(super) const CUDA_DEVICES: &str = "TARGET_INFO_CUDA_DEVICE";
 
 /// Number of other processes that a note names; the rest are counted.
 const NAMED: usize = 8;
@@ -23,9 +26,11 @@ const NAMED: usize = 8;
 pub(super) struct ProcessFacts {
     /// Hardware, virtual machine and process in one number; `None` if the file does not distinguish
     /// processes.
-    global_pid: Option<i64>,
-    /// Other processes in the file, described for the user.
-    others: Vec<String>,
+    pub(super) global_pid: Option<i64>,
+    /// Its devices, as in [`Candidate`].
+    devices: Option<String>,
+    /// Other processes in the file.
+    pub(super) others: Vec<Candidate>,
 }
 
 impl ProcessFacts {
@@ -33,26 +38,42 @@ impl ProcessFacts {
     /// processes. If the file has no process `pid`, the error lists those that it has.
     pub(super) fn choose(mut found: Vec<Candidate>, pid: Option<u32>) -> Result<Self, String> {
         let place = match pid {
-            None if found.is_empty() => return Ok(Self { global_pid: None, others: Vec::new() }),
+            None if found.is_empty() => return Ok(Self { global_pid: None, devices: None, others: Vec::new() }),
             None => 0,
             Some(pid) => found.iter().position(|one| id(one.global_pid) == pid).ok_or_else(|| {
                 format!("there is no process {pid} in this file, but {}", described(&found).join(", "))
             })?,
         };
         let chosen = found.remove(place);
-        Ok(Self { global_pid: Some(chosen.global_pid), others: described(&found) })
+        Ok(Self { global_pid: Some(chosen.global_pid), devices: chosen.devices, others: found })
     }
 
-    /// SQL condition that selects the rows of this process.
-    pub(super) fn condition(&self, schema: &Schema, table: &str) -> String {
+    /// What is left out because a trace is about one process, and how to read it, for the user.
+    pub(super) fn left_out(&self) -> Option<String> {
+        let others = described(&self.others).join(", ");
+        (!self.others.is_empty())
+            .then(|| format!("other processes in the file are left out (--pid chooses one): {others}"))
+    }
+
+    /// Ordinals of the devices on which it ran anything.
+    pub(super) fn devices(&self) -> impl Iterator<Item = u32> {
+        self.devices.as_deref().into_iter().flat_map(|devices| devices.split(',')).filter_map(|id| id.parse().ok())
+    }
+
+    /// The rows of this process in a table, as SQL after FROM.
+    pub(super) fn rows(&self, schema: &Schema, table: &str) -> String {
         match self.global_pid {
-            Some(pid) if schema.has_column(table, "globalPid") => format!("globalPid = {pid}"),
-            Some(pid) if schema.has_column(table, "globalTid") => format!("globalTid >> 24 = {}", pid >> 24),
-            _ => "1".to_owned(),
+            Some(pid) if schema.has_column(table, "globalPid") => {
+                format!("(SELECT rowid, * FROM {table} WHERE globalPid = {pid})")
+            }
+            Some(pid) if schema.has_column(table, "globalTid") => {
+                format!("(SELECT rowid, * FROM {table} WHERE globalTid >> 24 = {})", pid >> 24)
+            }
+            _ => table.to_owned(),
         }
     }
 
-    fn id(&self) -> u32 {
+    pub(super) fn id(&self) -> u32 {
         self.global_pid.map_or(0, id)
     }
 }
@@ -66,60 +87,85 @@ fn id(global_pid: i64) -> u32 {
 #[derive(Debug)]
 pub(super) struct Candidate {
     global_pid: i64,
-    /// Number of device operations, including allocations.
+    /// Number of device operations.
     operations: u64,
-    name: Option<String>,
+    /// Its devices, by ordinal, as the file writes them: `0,1`.
+    devices: Option<String>,
+    pub(super) name: Option<String>,
+}
+
+impl Candidate {
+    pub(super) fn id(&self) -> u32 {
+        id(self.global_pid)
+    }
 }
 
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = printable(self.name.as_deref().unwrap_or("unnamed"));
-        write!(f, "{} ({name}, {} operations of devices)", id(self.global_pid), self.operations)
+        let plural = if self.operations == 1 { "" } else { "s" };
+        write!(f, "{} ({name}, {} operation{plural}", self.id(), self.operations)?;
+        let devices = self.devices.as_deref().filter(|_| self.operations > 0);
+        let on = devices.map(|devices| format!(" on GPU {}", devices.replace(',', ", "))).unwrap_or_default();
+        write!(f, "{on})")
     }
 }
 
 fn described(candidates: &[Candidate]) -> Vec<String> {
-    let more = candidates.len().checked_sub(NAMED + 1).map(|more| format!("{} more", more + 1));
+    let more = candidates.len().checked_sub(NAMED + 1).map(|more| format!("and {} more", more + 1));
     candidates.iter().take(NAMED).map(Candidate::to_string).chain(more).collect()
 }
 
+/// Tables with work of devices.
+pub(super) const DEVICE_WORK: [&str; 4] = [
+    "CUPTI_ACTIVITY_KIND_KERNEL",
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+    "CUPTI_ACTIVITY_KIND_MEMCPY",
+    "CUPTI_ACTIVITY_KIND_MEMSET",
+];
+
 /// All processes with activity: first the one with the most device work, else with the most calls and ranges.
 pub(super) fn processes(connection: &Connection, schema: &Schema) -> Result<Vec<Candidate>> {
-    let device = [
-        "CUPTI_ACTIVITY_KIND_KERNEL",
-        "CUPTI_ACTIVITY_KIND_MEMCPY",
-        "CUPTI_ACTIVITY_KIND_MEMSET",
-        "CUDA_GPU_MEMORY_USAGE_EVENTS",
-    ];
-    let device = device.iter().filter(|table| schema.has_column(table, "globalPid"));
-    let host = ["CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"];
-    let host = host.iter().filter(|table| schema.has_column(table, "globalTid"));
-    let selects: Vec<String> = device
-        .map(|table| format!("SELECT globalPid AS pid, 1 AS work FROM {table}"))
-        .chain(host.map(|table| format!("SELECT (globalTid >> 24) << 24 AS pid, 0 AS work FROM {table}")))
+    let of_device = |table: &&&str| schema.has_column(table, "globalPid");
+    let host = ["CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "CUDA_GPU_MEMORY_USAGE_EVENTS"];
+    let selects: Vec<String> = DEVICE_WORK
+        .iter()
+        .filter(of_device)
+        .map(|table| format!("SELECT globalPid AS pid, 1 AS work, {} FROM {table}", schema.columns(table, "deviceId")))
+        .chain(host.iter().filter_map(|table| {
+            let pid = match () {
+                () if schema.has_column(table, "globalTid") => "(globalTid >> 24) << 24",
+                () if schema.has_column(table, "globalPid") => "globalPid",
+                () => return None,
+            };
+            Some(format!("SELECT {pid} AS pid, 0 AS work, NULL AS deviceId FROM {table}"))
+        }))
         .collect();
     if selects.is_empty() {
         return Ok(Vec::new());
     }
     let query = format!(
-        "SELECT pid, sum(work), count(*) FROM ({}) WHERE pid IS NOT NULL GROUP BY pid ORDER BY 2 DESC, 3 DESC, 1",
+        "SELECT pid, sum(work), count(*), group_concat(DISTINCT deviceId) FROM ({}) WHERE pid IS NOT NULL
+         GROUP BY pid ORDER BY 2 DESC, 3 DESC, 1",
         selects.join(" UNION ALL ")
     );
     let mut statement = connection.prepare(&query)?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let (global_pid, operations) = (row.get(0)?, row.get(1)?);
-        found.push(Candidate { global_pid, operations, name: process_name(connection, schema, global_pid)? });
+        let (global_pid, operations, devices) = (row.get(0)?, row.get(1)?, text(row, 3)?);
+        let name = process_name(connection, schema, global_pid)?;
+        found.push(Candidate { global_pid, operations, devices, name });
     }
     Ok(found)
 }
 
 fn process_name(connection: &Connection, schema: &Schema, global_pid: i64) -> Result<Option<String>> {
-    if !schema.has_column("PROCESSES", "globalPid") {
+    if !schema.has_columns("PROCESSES", &["globalPid", "name"]) {
         return Ok(None);
     }
-    let name = connection.query_row("SELECT name FROM PROCESSES WHERE globalPid = ?", [global_pid], |row| row.get(0));
+    let query = "SELECT name FROM PROCESSES WHERE globalPid = ?";
+    let name = connection.query_row(query, [global_pid], |row| text(row, 0));
     Ok(name.optional()?.flatten())
 }
 
@@ -130,12 +176,12 @@ pub(super) fn session(
     process: &ProcessFacts,
     path: &Path,
 ) -> Result<ProcessInfo> {
-    let text = |query: &str| -> Result<Option<String>> {
-        Ok(connection.query_row(query, [], |row| row.get(0)).optional()?.flatten())
-    };
-    let meta = |name: &str| match schema.has("META_DATA_EXPORT") {
-        true => text(&format!("SELECT value FROM META_DATA_EXPORT WHERE name = '{name}'")),
-        false => Ok(None),
+    let meta = |name: &str| -> Result<Option<String>> {
+        if !schema.has_columns("META_DATA_EXPORT", &["name", "value"]) {
+            return Ok(None);
+        }
+        let query = "SELECT value FROM META_DATA_EXPORT WHERE name = ?";
+        Ok(connection.query_row(query, [name], |row| text(row, 0)).optional()?.flatten())
     };
     let start: Option<i64> = match schema.has_column("TARGET_INFO_SESSION_START_TIME", "utcEpochNs") {
         true => connection
@@ -149,15 +195,12 @@ pub(super) fn session(
         None => None,
     };
     let (product, version) = (meta("EXPORT_PRODUCT_NAME")?, meta("EXPORT_PRODUCT_VERSION")?);
-    let writer = format!("{} {}", product.unwrap_or_default(), version.unwrap_or_default());
+    let writer = format!("{} {}", product.as_deref().unwrap_or("Nsight Systems"), version.unwrap_or_default());
     let mut notes = vec![format!("imported from {}, an SQLite file of {}", path.display(), writer.trim())];
     if start.is_none() {
         notes.push("the file does not say when tracing began: times of day are not real".to_owned());
     }
-    if !process.others.is_empty() {
-        let others = process.others.join(", ");
-        notes.push(format!("other processes in the file are left out (--pid chooses one): {others}"));
-    }
+    notes.extend(process.left_out());
     let absent = schema.absent();
     if !absent.is_empty() {
         notes.push(format!("not in the file: {}", absent.join(", ")));
@@ -192,8 +235,7 @@ pub(super) fn impossible(connection: &Connection, schema: &Schema, process: &Pro
         if wrong.is_empty() {
             continue;
         }
-        let (wrong, of_process) = (wrong.join(" OR "), process.condition(schema, table));
-        let query = format!("SELECT count(*) FROM {table} WHERE ({wrong}) AND {of_process}");
+        let query = format!("SELECT count(*) FROM {} WHERE {}", process.rows(schema, table), wrong.join(" OR "));
         let count: i64 = connection.query_row(&query, [], |row| row.get(0))?;
         if count > 0 {
             notes.push(format!(
@@ -219,10 +261,10 @@ pub(super) fn early(
         if !has(table) || !has(calls) {
             continue;
         }
-        let (work, call) = (process.condition(schema, table), process.condition(schema, calls));
+        let (work, call) = (process.rows(schema, table), process.rows(schema, calls));
         let from = format!(
-            "(SELECT start, correlationId FROM {table} WHERE {work}) AS work
-             JOIN (SELECT start, correlationId FROM {calls} WHERE {call}) AS call USING (correlationId)"
+            "(SELECT start, correlationId FROM {work}) AS work
+             JOIN (SELECT start, correlationId FROM {call}) AS call USING (correlationId)"
         );
         let query = format!("SELECT correlationId FROM {from} WHERE work.start < call.start - {SLACK_NANOS}");
         let mut statement = connection.prepare(&query)?;
@@ -250,47 +292,15 @@ pub(super) fn describe(
     process: &ProcessFacts,
     dictionary: &mut Dictionary,
 ) -> Result<()> {
-    if schema.has("TARGET_INFO_GPU") {
-        let columns = schema.columns(
-            "TARGET_INFO_GPU",
-            "id, name, totalMemory, memoryBandwidth, clockRate, smCount, uuid, maxShmemPerSm, maxRegistersPerSm, \
-             threadsPerWarp, maxWarpsPerSm, maxBlocksPerSm, computeMajor, computeMinor",
-        );
-        // CUDA ordinals differ from the device numbers of the file if some devices were hidden from the
-        // process.
-        let ordinal = match schema.has("TARGET_INFO_CUDA_DEVICE") {
-            true => format!(
-                "coalesce((SELECT cudaId FROM TARGET_INFO_CUDA_DEVICE WHERE gpuId = g.id AND pid = {}), g.id)",
-                process.id()
-            ),
-            false => "g.id".to_owned(),
-        };
-        let mut statement = connection.prepare(&format!("SELECT {columns}, {ordinal} FROM TARGET_INFO_GPU AS g"))?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let number = |column: usize| row.get::<_, Option<i64>>(column).map(Option::unwrap_or_default);
-            let small = |column: usize| number(column).map(|value| u32::try_from(value).unwrap_or(0));
-            dictionary.add_device(Device {
-                id: DeviceId(small(14)?),
-                name: row.get::<_, Option<String>>(1)?.unwrap_or_default(),
-                memory_bytes: number(2)?.max(0) as u64,
-                memory_bandwidth_kbps: number(3)?.max(0) as u64 / 1000,
-                core_clock_khz: u32::try_from(number(4)? / 1000).unwrap_or(0),
-                multiprocessors: small(5)?,
-                uuid: row.get::<_, Option<String>>(6)?.as_deref().and_then(uuid).unwrap_or_default(),
-                shared_bytes_per_multiprocessor: small(7)?,
-                registers_per_multiprocessor: small(8)?,
-                threads_per_multiprocessor: small(9)?.saturating_mul(small(10)?),
-                blocks_per_multiprocessor: small(11)?,
-                compute_capability: [small(12)?, small(13)?],
-            });
-        }
-    }
+    devices(connection, schema, process, dictionary)?;
     let table = "TARGET_INFO_CUDA_CONTEXT_INFO";
-    if schema.has(table) {
+    if schema.has_column(table, "contextId") {
         let columns = schema.columns(table, "contextId, deviceId, nullStreamId");
-        let query = format!("SELECT {columns} FROM {table} WHERE processId = {}", process.id());
-        let mut statement = connection.prepare(&query)?;
+        let of_process = match schema.has_column(table, "processId") {
+            true => format!("processId = {}", process.id()),
+            false => "1".to_owned(),
+        };
+        let mut statement = connection.prepare(&format!("SELECT {columns} FROM {table} WHERE {of_process}"))?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let number = |column: usize| row.get::<_, Option<u32>>(column).map(Option::unwrap_or_default);
@@ -299,6 +309,83 @@ pub(super) fn describe(
         }
     }
     Ok(())
+}
+
+/// The devices. CUDA's numbers of them differ from those of the file if some were hidden from the process.
+fn devices(
+    connection: &Connection,
+    schema: &Schema,
+    process: &ProcessFacts,
+    dictionary: &mut Dictionary,
+) -> Result<()> {
+    let table = "TARGET_INFO_GPU";
+    let Some(id) = ["id", "deviceId"].into_iter().find(|column| schema.has_column(table, column)) else {
+        return Ok(());
+    };
+    let columns = schema.columns(
+        table,
+        "name, totalMemory, memoryBandwidth, clockRate, smCount, uuid, maxShmemPerSm, maxRegistersPerSm, \
+         threadsPerWarp, maxWarpsPerSm, maxBlocksPerSm, computeMajor, computeMinor",
+    );
+    let ordinal = match schema.has_columns(CUDA_DEVICES, &["gpuId", "cudaId", "pid"]) {
+        true => format!(
+            "coalesce((SELECT cudaId FROM {CUDA_DEVICES} WHERE gpuId = g.{id} AND pid = {}), g.{id})",
+            process.id()
+        ),
+        false => format!("g.{id}"),
+    };
+    let described = older_devices(connection, schema, process)?;
+    let mut statement = connection.prepare(&format!("SELECT {ordinal}, {columns} FROM {table} AS g"))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let number = |column: usize| row.get::<_, Option<i64>>(column).map(Option::unwrap_or_default);
+        let small = |column: usize| number(column).map(|value| u32::try_from(value).unwrap_or(0));
+        let id = DeviceId(small(0)?);
+        let older = described.iter().find(|device| device.id == id);
+        let or_older = |here: u32, there: fn(&Device) -> u32| if here == 0 { older.map_or(0, there) } else { here };
+        dictionary.add_device(Device {
+            id,
+            name: text(row, 1)?.unwrap_or_default(),
+            memory_bytes: number(2)?.max(0) as u64,
+            memory_bandwidth_kbps: number(3)?.max(0) as u64 / 1000,
+            core_clock_khz: u32::try_from(number(4)? / 1000).unwrap_or(0),
+            multiprocessors: or_older(small(5)?, |device| device.multiprocessors),
+            uuid: text(row, 6)?.as_deref().and_then(uuid).unwrap_or_default(),
+            shared_bytes_per_multiprocessor: small(7)?,
+            registers_per_multiprocessor: small(8)?,
+            threads_per_multiprocessor: small(9)?.saturating_mul(small(10)?),
+            blocks_per_multiprocessor: small(11)?,
+            compute_capability: [
+                or_older(small(12)?, |device| device.compute_capability[0]),
+                or_older(small(13)?, |device| device.compute_capability[1]),
+            ],
+        });
+    }
+    Ok(())
+}
+
+/// What versions of nsys up to 2021 wrote about the process's devices in a table of their own.
+fn older_devices(connection: &Connection, schema: &Schema, process: &ProcessFacts) -> Result<Vec<Device>> {
+    let table = "TARGET_INFO_CUDA_GPU";
+    if !schema.has_column(table, "deviceId") {
+        return Ok(Vec::new());
+    }
+    let columns =
+        schema.columns(table, "deviceId, numMultiprocessors, computeCapabilityMajor, computeCapabilityMinor, pid");
+    let mut statement = connection.prepare(&format!("SELECT {columns} FROM {table}"))?;
+    let rows = statement.query_map([], |row| {
+        let small = |column: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<u32>>(column)?.unwrap_or(0));
+        let device = Device {
+            id: DeviceId(small(0)?),
+            multiprocessors: small(1)?,
+            compute_capability: [small(2)?, small(3)?],
+            ..Device::default()
+        };
+        Ok((device, row.get::<_, Option<u32>>(4)?))
+    })?;
+    let rows = rows.collect::<Result<Vec<_>>>()?;
+    let of_process = rows.into_iter().filter(|(_, pid)| pid.is_none_or(|pid| pid == process.id() || process.id() == 0));
+    Ok(of_process.map(|(device, _)| device).collect())
 }
 
 /// Parses `288225d0-ce3b-8b70-34cd-5eb76b321fc1`.

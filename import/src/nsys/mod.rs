@@ -13,12 +13,12 @@
 mod database;
 mod facts;
 mod merge;
+mod other_work;
 mod queries;
 mod rows;
 mod samples;
 mod schema;
 
-use std::fs::File;
 use std::io::BufWriter;
 
 use gpuwhy_trace::dictionary::Dictionary;
@@ -30,12 +30,15 @@ use gpuwhy_trace::record::{Loss, Timestamp};
 pub(crate) use self::database::Database;
 use self::facts::ProcessFacts;
 use self::merge::Merge;
+use self::other_work::OtherWork;
 use self::samples::{Sampled, Samples};
 use self::schema::Schema;
+pub(crate) use self::schema::WITHOUT_CUDA;
 use crate::error::OpenError;
 use crate::plausible::{Clocks, Plausible};
 use crate::progress::{Progress, Ticks};
 use crate::scratch;
+use crate::translate::Translated;
 
 /// Trace time between two flush marks: the period with which libprof.so flushes.
 const FLUSH_NANOS: u64 = 100_000_000;
@@ -43,7 +46,11 @@ const FLUSH_NANOS: u64 = 100_000_000;
 /// Translates the database into a temporary trace: the process `pid`, or the one with the most device work.
 /// Fails if it is not an export of Nsight Systems, has no such process, cannot be read, or there is no space
 /// for the trace, and if `progress` stops the work.
-pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Progress<'_>) -> Result<File, OpenError> {
+pub(crate) fn translate(
+    database: &Database,
+    pid: Option<u32>,
+    progress: &mut Progress<'_>,
+) -> Result<Translated, OpenError> {
     let path = &*database.path;
     let connection = &database.connection;
     let failed = |error: rusqlite::Error| database.failed(&error);
@@ -52,11 +59,8 @@ pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Pr
         let why = format!("{view} is a view, which an export of Nsight Systems has no reason for: it is not read");
         return Err(OpenError::refused(path, why));
     }
-    if !schema.is_nsys() {
-        return Err(OpenError::refused(
-            path,
-            "this is an SQLite file, but no export of Nsight Systems: it lacks StringIds, or every table of CUDA and NVTX",
-        ));
+    if let Some(why) = schema.refusal() {
+        return Err(OpenError::refused(path, why));
     }
     let found = facts::processes(connection, &schema).map_err(failed)?;
     let process = ProcessFacts::choose(found, pid).map_err(|which| OpenError::refused(path, which))?;
@@ -64,6 +68,7 @@ pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Pr
     facts::describe(connection, &schema, &process, &mut dictionary).map_err(failed)?;
     let mut session = facts::session(connection, &schema, &process, path).map_err(failed)?;
     session.notes.extend(facts::impossible(connection, &schema, &process).map_err(failed)?);
+    session.notes.extend(queries::unread_ranges(connection, &schema, &process).map_err(failed)?);
     session.notes.extend(database.unread());
     let sampled = Sampled::of(connection, &schema, &dictionary).map_err(failed)?;
     session.notes.extend(sampled.notes.iter().cloned());
@@ -80,6 +85,9 @@ pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Pr
         writer.event(&set.into(), &dictionary).map_err(written)?;
     }
     let mut samples = Samples::new(sampled, statement.as_mut(), session.start).map_err(failed)?;
+    let mut statement = other_work::statement(connection, &schema, &process).map_err(failed)?;
+    let mut others =
+        OtherWork::new(connection, &schema, &process, statement.as_mut(), session.start).map_err(failed)?;
     let early = facts::early(connection, &schema, &process).map_err(failed)?;
     let mut plausible = Plausible::default();
     let (mut last, mut next_flush, mut ticks) = (session.start, None, Ticks::default());
@@ -89,13 +97,16 @@ pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Pr
         // The end of work whose times are taken out is none of the recording.
         let at = record.device_work().filter(|work| work.end == Timestamp::ZERO).map_or(at, |_| last);
         last = last.max(at);
-        while let Some(sample) = samples.next(at).map_err(failed)? {
+        while let Some(sample) = samples.next(last).map_err(failed)? {
             writer.event(&sample.into(), &dictionary).map_err(written)?;
         }
-        let due = *next_flush.get_or_insert(at.nanos().saturating_add(FLUSH_NANOS));
-        if at.nanos() > due {
+        while let Some(work) = others.next(last).map_err(failed)? {
+            writer.event(&work.into(), &dictionary).map_err(written)?;
+        }
+        let due = *next_flush.get_or_insert(last.nanos().saturating_add(FLUSH_NANOS));
+        if last.nanos() > due {
             writer.event(&Event::Flush(Timestamp::from_nanos(due)), &dictionary).map_err(written)?;
-            next_flush = Some(at.nanos().saturating_add(FLUSH_NANOS));
+            next_flush = Some(last.nanos().saturating_add(FLUSH_NANOS));
         }
         writer.event(&Event::Record(record), &dictionary).map_err(written)?;
         if ticks.is_due() && progress(0, database.bytes).is_break() {
@@ -109,5 +120,5 @@ pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Pr
         writer.event(&loss.into(), &dictionary).map_err(written)?;
     }
     writer.finish(End::Clean, last, &loss, &dictionary).map_err(written)?;
-    Ok(trace)
+    Ok(Translated { trace, other_processes: process.left_out(), lacks_cuda: schema.lacks_cuda() })
 }

@@ -11,7 +11,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Result, Row}
 use rustc_hash::FxHashMap;
 
 use super::queries::{RowSource, domains};
-use super::schema::Schema;
+use super::schema::{Schema, text};
 
 /// Keeps calls without correlation from being matched with device work without correlation.
 const CALL_WITHOUT_CORRELATION: u32 = u32::MAX;
@@ -30,6 +30,11 @@ impl<'r> Fields<'r> {
     fn get<T: FromSql>(&mut self) -> Result<Option<T>> {
         self.next += 1;
         self.row.get(self.next - 1)
+    }
+
+    fn text(&mut self) -> Result<Option<String>> {
+        self.next += 1;
+        text(self.row, self.next - 1)
     }
 
     /// Reads a number; `None` if it is NULL or out of range.
@@ -76,7 +81,8 @@ struct OperationColumns {
 
 /// Converts rows to records.
 pub(super) struct RowReader<'c> {
-    text: CachedStatement<'c>,
+    /// `None` if the file has no texts.
+    text: Option<CachedStatement<'c>>,
     texts: FxHashMap<i64, NameId>,
     domains: FxHashMap<i64, String>,
     start: Timestamp,
@@ -85,7 +91,10 @@ pub(super) struct RowReader<'c> {
 impl<'c> RowReader<'c> {
     pub(super) fn new(connection: &'c Connection, schema: &Schema, start: Timestamp) -> Result<Self> {
         Ok(Self {
-            text: connection.prepare_cached("SELECT value FROM StringIds WHERE id = ?")?,
+            text: match schema.has_columns("StringIds", &["id", "value"]) {
+                true => Some(connection.prepare_cached("SELECT value FROM StringIds WHERE id = ?")?),
+                false => None,
+            },
             texts: FxHashMap::default(),
             domains: domains(connection, schema)?,
             start,
@@ -99,25 +108,29 @@ impl<'c> RowReader<'c> {
         row: &mut Fields<'_>,
         dictionary: &mut Dictionary,
     ) -> Result<(Timestamp, Record)> {
-        Ok(match source {
+        let at = self.time(row)?;
+        let record = match source {
             RowSource::Kernel => self.kernel(row, dictionary)?,
+            RowSource::Graph => self.graph(row, dictionary)?,
             RowSource::Copy => self.copy(row)?,
             RowSource::Memset => self.memset(row)?,
             RowSource::Call => self.call(row, dictionary)?,
             RowSource::Sync => self.sync(row)?,
-            RowSource::Event => self.event(row)?,
+            RowSource::Event => event(row)?,
             RowSource::Overhead => self.overhead(row)?,
             RowSource::Memory => self.memory(row, dictionary)?,
             RowSource::HostFault => self.host_fault(row)?,
             RowSource::DeviceFault => self.device_fault(row)?,
-            RowSource::Range => self.range(row, dictionary)?,
-        })
+            RowSource::Range => self.range(at, row, dictionary)?,
+        };
+        Ok((at, record))
     }
 
     fn operation(&self, row: &mut Fields<'_>) -> Result<OperationColumns> {
+        let (start, end) = self.span(row)?;
         Ok(OperationColumns {
-            end: self.time(row)?,
-            start: self.time(row)?,
+            end,
+            start,
             device: DeviceId(row.small()?),
             context: ContextId(row.small()?),
             stream: StreamId(row.small()?),
@@ -127,7 +140,7 @@ impl<'c> RowReader<'c> {
         })
     }
 
-    fn kernel(&mut self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<(Timestamp, Record)> {
+    fn kernel(&mut self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<Record> {
         let OperationColumns { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
             self.operation(row)?;
         let (mangled, readable) = (row.get::<i64>()?, row.get::<i64>()?);
@@ -146,10 +159,19 @@ impl<'c> RowReader<'c> {
         };
         let config = dictionary.intern_launch_config(config);
         let kernel = Kernel { start, end, device, context, stream, correlation, config, graph_id, graph_node_id };
-        Ok((end, Record::Kernel(kernel)))
+        Ok(Record::Kernel(kernel))
     }
 
-    fn copy(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
+    /// A launch of a graph without records of its nodes.
+    fn graph(&self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<Record> {
+        let OperationColumns { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
+            self.operation(row)?;
+        let config = dictionary.intern_whole_graph(graph_id);
+        let kernel = Kernel { start, end, device, context, stream, correlation, config, graph_id, graph_node_id };
+        Ok(Record::Kernel(kernel))
+    }
+
+    fn copy(&self, row: &mut Fields<'_>) -> Result<Record> {
         let OperationColumns { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
             self.operation(row)?;
         let bytes = row.size()?;
@@ -182,7 +204,7 @@ impl<'c> RowReader<'c> {
             graph_id,
             graph_node_id,
         };
-        Ok((end, Record::Copy(copy)))
+        Ok(Record::Copy(copy))
     }
 
     /// Page migration; `row` is at the memory kinds.
@@ -192,7 +214,7 @@ impl<'c> RowReader<'c> {
         device: DeviceId,
         bytes: u64,
         row: &mut Fields<'_>,
-    ) -> Result<(Timestamp, Record)> {
+    ) -> Result<Record> {
         row.next += 2;
         let (source, destination) = (row.id()?, row.id()?);
         let at = |id: Option<u32>| id.map_or(device, DeviceId);
@@ -203,24 +225,24 @@ impl<'c> RowReader<'c> {
         };
         let (address, cause) = (row.wide()?, row.small()?);
         let event = ManagedEvent { start, end, kind, source, destination, address, value: bytes, cause };
-        Ok((end, Record::Managed(event)))
+        Ok(Record::Managed(event))
     }
 
-    fn host_fault(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
+    fn host_fault(&self, row: &mut Fields<'_>) -> Result<Record> {
         let at = self.time(row)?;
         let (kind, address, value) = (ManagedKind::HostFault, row.wide()?, row.wide()?);
-        Ok((at, Record::Managed(ManagedEvent { start: at, end: at, kind, address, value, ..ManagedEvent::default() })))
+        Ok(Record::Managed(ManagedEvent { start: at, end: at, kind, address, value, ..ManagedEvent::default() }))
     }
 
-    fn device_fault(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
-        let (end, start) = (self.time(row)?, self.time(row)?);
+    fn device_fault(&self, row: &mut Fields<'_>) -> Result<Record> {
+        let (start, end) = self.span(row)?;
         let (kind, source) = (ManagedKind::DeviceFault, DeviceId(row.small()?));
         let (address, value, cause) = (row.wide()?, row.wide()?, row.small()?);
         let event = ManagedEvent { start, end, kind, source, address, value, cause, ..ManagedEvent::default() };
-        Ok((end, Record::Managed(event)))
+        Ok(Record::Managed(event))
     }
 
-    fn memset(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
+    fn memset(&self, row: &mut Fields<'_>) -> Result<Record> {
         let OperationColumns { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
             self.operation(row)?;
         let (bytes, memory, value, is_async) = (row.size()?, memory_kind(row.get()?), row.small()?, false);
@@ -238,11 +260,11 @@ impl<'c> RowReader<'c> {
             graph_id,
             graph_node_id,
         };
-        Ok((end, Record::Memset(memset)))
+        Ok(Record::Memset(memset))
     }
 
-    fn call(&mut self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<(Timestamp, Record)> {
-        let (end, start, thread) = (self.time(row)?, self.time(row)?, row.thread()?);
+    fn call(&mut self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<Record> {
+        let ((start, end), thread) = (self.span(row)?, row.thread()?);
         let correlation = row.id()?.unwrap_or(CALL_WITHOUT_CORRELATION);
         let domain = if row.small()? == 1 { ApiDomain::Driver } else { ApiDomain::Runtime };
         let name = row.get()?;
@@ -256,11 +278,11 @@ impl<'c> RowReader<'c> {
             function,
             return_value: row.small()?,
         };
-        Ok((end, Record::Api(call)))
+        Ok(Record::Api(call))
     }
 
-    fn sync(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
-        let (end, start) = (self.time(row)?, self.time(row)?);
+    fn sync(&self, row: &mut Fields<'_>) -> Result<Record> {
+        let (start, end) = self.span(row)?;
         let (context, stream) = (ContextId(row.small()?), StreamId(row.id()?.unwrap_or(u32::MAX)));
         let correlation = CorrelationId(row.small()?);
         let kind = match row.small()? {
@@ -271,23 +293,11 @@ impl<'c> RowReader<'c> {
             _ => SyncKind::Unknown,
         };
         let (event_id, event_sync_id) = (row.id()?.unwrap_or(u32::MAX), event_sync_id(row)?);
-        Ok((end, Record::Sync(Sync { start, end, kind, context, stream, correlation, event_id, event_sync_id })))
+        Ok(Record::Sync(Sync { start, end, kind, context, stream, correlation, event_id, event_sync_id }))
     }
 
-    fn event(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
-        let at = self.time(row)?;
-        let event = CudaEvent {
-            context: ContextId(row.small()?),
-            stream: StreamId(row.small()?),
-            correlation: CorrelationId(row.small()?),
-            event_id: row.small()?,
-            event_sync_id: event_sync_id(row)?,
-        };
-        Ok((at, Record::Event(event)))
-    }
-
-    fn overhead(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Record)> {
-        let (end, start, thread) = (self.time(row)?, self.time(row)?, row.thread()?.unwrap_or_default());
+    fn overhead(&self, row: &mut Fields<'_>) -> Result<Record> {
+        let ((start, end), thread) = (self.span(row)?, row.thread()?.unwrap_or_default());
         let correlation = CorrelationId(row.small()?);
         let kind = match row.small()? {
             2 => OverheadKind::DriverCompiler,
@@ -301,10 +311,10 @@ impl<'c> RowReader<'c> {
             10 => OverheadKind::UnifiedMemoryInit,
             _ => OverheadKind::Unknown,
         };
-        Ok((end, Record::Overhead(Overhead { start, end, kind, thread, correlation })))
+        Ok(Record::Overhead(Overhead { start, end, kind, thread, correlation }))
     }
 
-    fn memory(&mut self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<(Timestamp, Record)> {
+    fn memory(&mut self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<Record> {
         let at = self.time(row)?;
         let operation = match row.get::<i64>()? {
             Some(0) => MemoryOperation::Allocation,
@@ -321,17 +331,16 @@ impl<'c> RowReader<'c> {
             correlation: CorrelationId(row.small()?),
             address: row.wide()?,
             bytes: row.size()?,
-            name: row.get::<String>()?.map_or(NameId::UNKNOWN, |name| dictionary.intern_name(&name)),
+            name: row.text()?.map_or(NameId::UNKNOWN, |name| dictionary.intern_name(&name)),
             pool: row.wide()?,
             pool_bytes: row.size()?,
             pool_used: row.size()?,
             pool_threshold: row.wide()?,
         };
-        Ok((at, Record::Memory(event)))
+        Ok(Record::Memory(event))
     }
 
-    fn range(&mut self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<(Timestamp, Record)> {
-        let at = self.time(row)?;
+    fn range(&mut self, at: Timestamp, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<Record> {
         // Phase and place serve only to order the rows.
         row.next += 2;
         let (begins, id) = (row.small()? == 1, row.wide()?);
@@ -347,7 +356,7 @@ impl<'c> RowReader<'c> {
         let (thread, end_thread) = (row.thread()?.unwrap_or_default(), row.thread()?);
         let range_id = row.get::<i64>()?;
         let color = row.wide()? as u32;
-        let (text, text_id) = (row.get::<String>()?, row.get::<i64>()?);
+        let (text, text_id) = (row.text()?, row.get::<i64>()?);
         let domain = row.get::<i64>()?.and_then(|domain| self.domains.get(&domain));
         let domain = dictionary.intern_name(domain.map_or("", String::as_str));
         let message = match (begins, text) {
@@ -369,13 +378,27 @@ impl<'c> RowReader<'c> {
             },
             payload: if begins { payload(row)? } else { Payload::None },
         };
-        Ok((at, Record::Range(event)))
+        Ok(Record::Range(event))
     }
 
-    /// Converts nanoseconds since the start of tracing to a time of day. NULL stays "not recorded".
+    /// Reads nanoseconds since the start of tracing. NULL stays "not recorded".
     fn time(&self, row: &mut Fields<'_>) -> Result<Timestamp> {
-        let time = row.get::<i64>()?.map(|since| self.start.nanos().saturating_add_signed(since).max(1));
-        Ok(Timestamp::from_nanos(time.unwrap_or(0)))
+        Ok(row.get()?.map_or(Timestamp::ZERO, |since| self.time_of_day(since)))
+    }
+
+    fn time_of_day(&self, since: i64) -> Timestamp {
+        Timestamp::from_nanos(self.start.nanos().saturating_add_signed(since).max(1))
+    }
+
+    /// Reads an end and a start. Both stay "not recorded" if both are zero, one is NULL, or the end is before the
+    /// start.
+    fn span(&self, row: &mut Fields<'_>) -> Result<(Timestamp, Timestamp)> {
+        Ok(match (row.get()?, row.get()?) {
+            (Some(end), Some(start)) if start <= end && (start, end) != (0, 0) => {
+                (self.time_of_day(start), self.time_of_day(end))
+            }
+            _ => (Timestamp::ZERO, Timestamp::ZERO),
+        })
     }
 
     fn name(&mut self, id: Option<i64>, dictionary: &mut Dictionary) -> Result<NameId> {
@@ -383,11 +406,23 @@ impl<'c> RowReader<'c> {
         if let Some(&known) = self.texts.get(&id) {
             return Ok(known);
         }
-        let text: Option<String> = self.text.query_row([id], |row| row.get(0)).optional()?;
+        let found = self.text.as_mut().map(|texts| texts.query_row([id], |row| text(row, 0)).optional()).transpose()?;
+        let text = found.flatten().flatten();
         let name = dictionary.intern_name(text.as_deref().unwrap_or("?"));
         self.texts.insert(id, name);
         Ok(name)
     }
+}
+
+/// The record of a CUDA event, which has no time.
+fn event(row: &mut Fields<'_>) -> Result<Record> {
+    Ok(Record::Event(CudaEvent {
+        context: ContextId(row.small()?),
+        stream: StreamId(row.small()?),
+        correlation: CorrelationId(row.small()?),
+        event_id: row.small()?,
+        event_sync_id: event_sync_id(row)?,
+    }))
 }
 
 /// Event id; 0 if the tracing library provided none, which nsys also writes as the largest 32-bit number.

@@ -102,11 +102,10 @@ impl Sampled {
     /// Reads the sampled devices of the file; empty if it has no samples.
     pub(super) fn of(connection: &Connection, schema: &Schema, dictionary: &Dictionary) -> Result<Self> {
         let mut found = Self { devices: Vec::new(), parts: FxHashMap::default(), notes: Vec::new() };
-        let has = |table, columns: &[&str]| columns.iter().all(|column| schema.has_column(table, column));
-        if !has(VALUES, &["timestamp", "typeId", "metricId", "value"]) {
+        if !schema.has_columns(VALUES, &["timestamp", "typeId", "metricId", "value"]) {
             return Ok(found);
         }
-        if !has(NAMES, &["typeId", "metricId", "metricName"]) {
+        if !schema.has_columns(NAMES, &["typeId", "metricId", "metricName"]) {
             found.notes.push(format!("the samples of {VALUES} are left out: the file has no {NAMES} that names them"));
             return Ok(found);
         }
