@@ -88,7 +88,7 @@ wire! {
         kernel_table_overflow: u64, complete_until_unix_ns: Option<u64>, flush_interval_ns: Option<u64>, end: String, damage: Vec<String>,
     }
     Records {
-        kernels: u64, copies: u64, memsets: u64, api_calls: u64, syncs: u64, events: u64, overheads: u64, ranges: u64, samples: u64,
+        kernels: u64, graphs: u64, copies: u64, memsets: u64, api_calls: u64, syncs: u64, events: u64, overheads: u64, ranges: u64, samples: u64,
         memory_events: u64, managed_events: u64,
     }
     Device {
@@ -96,11 +96,15 @@ wire! {
         steps: Option<Steps>, step_kinds: Option<StepKinds>, what_if: Option<WhatIf>, untraced: Option<Untraced>,
         host_lead: HostLead, gaps: Vec<Gap>, builds: Builds, other_processes: Vec<OtherProcess>,
         awaited: Vec<Awaited>, overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
-        copy_overlap: CopyOverlap,
+        managed: Option<ManagedPages>, copy_overlap: CopyOverlap,
     }
     Gap { leaf: String, kind: String, name: Option<String>, count: u64, total_ns: u64, longest_ns: u64 }
     Builds { count: u64, total_ns: u64, later_count: u64, later_ns: u64 }
-    OtherProcess { pid: u32, name: String, busy: Option<f64>, memory_bytes: Option<u64> }
+    OtherProcess { pid: u32, name: String, busy: Option<f64>, memory_bytes: Option<u64>, operations: Option<u64>, work_ns: Option<u64> }
+    ManagedPages {
+        share_of_kernel_time: f64, to_device: u64, to_device_bytes: u64, to_host: u64, to_host_bytes: u64, page_faults: u64,
+        without_time: u64,
+    }
     Awaited { work: String, other_device: bool, count: u64, total_ns: u64, longest_ns: u64 }
     HostLead { launches: u64, late: u64, median_ns: u64, min_ns: u64, held_back: u64, held_back_ns: u64 }
     Pcie { generation: u32, lanes: u32, gigabytes_per_second: f64 }

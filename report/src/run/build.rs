@@ -15,7 +15,8 @@ use super::live_state::WINDOWS_KEPT;
 use super::remedies::CallFacts;
 use super::{
     ApiRow, CaptureTable, CopyOverlap, DeviceReport, GraphOrigins, HostReport, KernelLines, KernelRow, LibraryRow,
-    MemoryReport, RangesReport, Report, Sequence, StepMeaning, TypicalSteps, Untraced, copies, gaps, names, waits,
+    ManagedPages, MemoryReport, RangesReport, Report, Sequence, StepMeaning, TypicalSteps, Untraced, copies, gaps,
+    names, waits,
 };
 use crate::kernels::KernelsReport;
 
@@ -63,7 +64,8 @@ impl Report {
         let (api, kernel_lines) = (api_rows(attributor, dictionary), KernelLines::of(attributor, dictionary));
         let graph_origins = GraphOrigins::of(attributor, dictionary, loss);
         let connections = session.variable("CUDA_DEVICE_MAX_CONNECTIONS");
-        let calls = CallFacts { lines: kernel_lines.as_ref(), origins: graph_origins.as_ref(), api: &api, connections };
+        let (lines, origins) = (kernel_lines.as_ref(), graph_origins.as_ref());
+        let calls = CallFacts { lines, origins, api: &api, connections, command: &session.command };
         let bottleneck = bottleneck_with(attributor, &devices, host.as_ref(), &completeness, calls);
         let bottleneck = match session.not_measured() {
             Some(why) => not_measured(bottleneck, why),
@@ -90,6 +92,7 @@ impl Report {
             collectives: None,
             kernels: KernelsReport::default(),
             part: None,
+            other_processes: None,
             captures: CaptureTable::default(),
         }
     }
@@ -132,7 +135,7 @@ fn device_report(
         windows: account.newest_windows(WINDOWS_KEPT),
         steps: Some(account.steps()).filter(|steps| !steps.rows.is_empty()),
         typical: account.typical_steps().as_ref().map(TypicalSteps::of),
-        step_meaning: StepMeaning::of(attributor, account, sequence.as_ref()),
+        step_meaning: StepMeaning::of(attributor, account, sequence.as_ref(), dictionary),
         sequence,
         untraced: Untraced::of(what_if.as_ref(), account, attributor),
         what_if,
@@ -154,6 +157,7 @@ fn device_report(
             .device(account.id())
             .map(|device| device.gauges.clone())
             .filter(|gauges| gauges.readings > 0),
+        managed: ManagedPages::of(account),
         copy_overlap: CopyOverlap::of(account.leaves(), account.overlap()),
     }
 }

@@ -143,7 +143,18 @@ pub fn compute_evidence(compute: &ComputeSplit) -> Vec<String> {
             let what = match class {
                 GridClass::Tiny => format!("kernels shorter than {} us", TINY_NANOS / 1_000),
                 GridClass::UnderFilled => {
-                    format!("kernels with fewer blocks than the GPU's {} multiprocessors", compute.multiprocessors)
+                    let all = compute.multiprocessors;
+                    // Of several configurations, the mean says little about each.
+                    let only = compute.geometry.filter(|geometry| geometry.configurations == 1);
+                    only.map_or_else(
+                        || format!("kernels with fewer blocks than the GPU's {all} multiprocessors"),
+                        |only| {
+                            let used = (only.sm_efficiency * f64::from(all)).round().max(1.0);
+                            format!(
+                                "a kernel that runs on {used} of {all} multiprocessors: its grid has no more blocks"
+                            )
+                        },
+                    )
                 }
                 _ => format!("grids whose last blocks leave {:.0} % of the GPU or more idle", TAIL_SHARE * 100.0),
             };

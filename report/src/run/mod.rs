@@ -16,6 +16,7 @@ mod collectives;
 pub mod compute;
 pub mod copies;
 mod cost;
+mod framework;
 mod gaps;
 mod graph_modules;
 mod graph_origins;
@@ -28,6 +29,7 @@ pub(crate) mod launches;
 pub mod library;
 mod limits;
 mod live_state;
+mod managed;
 mod memory;
 mod model;
 pub(crate) mod monitor;
@@ -51,9 +53,9 @@ pub use model::{
     ComputeLimits, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject,
     GraphModuleRow, GraphOriginRow, GraphOrigins, GraphPartRow, GraphRangeRow, GraphRangeTable, GraphThreadRow,
     GridClass, HostReport, KernelGeometry, KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LaunchSite,
-    LibraryRow, LineRow, LockHolderRow, MeasuredGain, MemoryReport, MemoryRow, ModuleTime, NamedLimits, PeakBy,
-    PhaseRow, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report, Results, RunPart, SMALLEST_GAIN,
-    SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced, WholeGraphRow, helps,
+    LibraryRow, LineRow, LockHolderRow, ManagedPages, MeasuredGain, MemoryReport, MemoryRow, ModuleTime, NamedLimits,
+    PeakBy, PhaseRow, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report, Results, RunPart,
+    SMALLEST_GAIN, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced, WholeGraphRow, helps,
 };
 pub use price::{RunCost, Saving};
 pub use slow_steps::SlowStep;

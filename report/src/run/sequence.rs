@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::DeviceId;
 use profiler_core::attribution::leaf::Leaf;
-use profiler_core::attribution::{Attributor, DeviceAccount, Subject, is_optimizer, is_selection};
+use profiler_core::attribution::{Attributor, DeviceAccount, Subject, is_layer, is_optimizer, is_selection, is_step};
 use profiler_core::steps::{RecognizedBy, StepSource};
 
 use super::{Sequence, StepMeaning, names};
@@ -44,7 +44,12 @@ impl StepMeaning {
     /// Determines the meaning of the steps that represent `account`; one of them launches `sequence`. A
     /// period alone may be that of a layer. Operations that are unlikely in a layer, or that occur once next
     /// to repeated layers, show that it is a step.
-    pub(super) fn of(attributor: &Attributor, account: &DeviceAccount, sequence: Option<&Sequence>) -> Self {
+    pub(super) fn of(
+        attributor: &Attributor,
+        account: &DeviceAccount,
+        sequence: Option<&Sequence>,
+        dictionary: &Dictionary,
+    ) -> Self {
         let series = account.step_series();
         match series.source {
             StepSource::Annotated => return Self { recognized_by: Some(RecognizedBy::Range), inside: None },
@@ -58,6 +63,9 @@ impl StepMeaning {
         };
         let from_host = |leaf| matches!(leaf, Leaf::CopyH2dPageable | Leaf::CopyH2dPinned | Leaf::CopyH2dOther);
         let inside = facts.and_then(|facts| facts.inside);
+        if is_part(attributor, account, series.period, dictionary) {
+            return Self { recognized_by: None, inside };
+        }
         // A copy delimits a step with other work; without other work, the copy itself is the repeating unit.
         let computes = has(&|leaf| !leaf.is_host_copy());
         let recognized_by = if sequence.is_some_and(|sequence| sequence.names.iter().any(|name| is_optimizer(name))) {
@@ -75,4 +83,24 @@ impl StepMeaning {
         };
         Self { recognized_by, inside }
     }
+}
+
+/// True if the program's ranges show that units of `period` launches are parts of a step: ranges that are steps by
+/// their name contain most of the work and are at most half as many, or each unit has a range that is a layer by its
+/// name.
+fn is_part(attributor: &Attributor, account: &DeviceAccount, period: u32, dictionary: &Dictionary) -> bool {
+    let units = account.operations() / u64::from(period.max(1));
+    let (mut steps, mut in_steps, mut layers) = (0, 0, 0);
+    for (totals, _) in attributor.ranges() {
+        let (name, count) = (dictionary.name(totals.key.message), totals.host.durations.count());
+        if is_step(name) {
+            steps += count;
+            in_steps += totals.operations;
+        } else if is_layer(name) {
+            layers += count;
+        }
+    }
+    let within_steps = steps > 0 && 2 * steps <= units && 2 * in_steps >= account.operations();
+    // The range of a layer in the forward pass, and one in the backward pass.
+    within_steps || units > 1 && (units / 2..=2 * units + 1).contains(&layers)
 }

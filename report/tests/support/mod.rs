@@ -387,7 +387,11 @@ impl Scenario {
 
     /// A report with these losses.
     pub fn report_with(&self, attributor: &Attributor, loss: &Loss) -> Report {
-        let session = ProcessInfo { process_id: 42, command: vec!["train".to_owned()], ..ProcessInfo::default() };
+        let session = ProcessInfo {
+            process_id: 42,
+            command: vec!["python3".to_owned(), "train.py".to_owned()],
+            ..ProcessInfo::default()
+        };
         Report::new(&session, attributor, &self.dictionary, loss, End::Clean, Vec::new())
     }
 

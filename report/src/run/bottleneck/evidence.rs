@@ -12,7 +12,8 @@ use profiler_core::whatif::{BestCase, ScenarioKind, WORTH_DOING, WORTH_SHOWING, 
 use super::builds;
 use super::ranking::Ranking;
 use crate::run::compute::compute_evidence;
-use crate::run::copies::copy_evidence;
+use crate::run::copies::{copies_are_pageable, copy_evidence};
+use crate::run::framework::Framework;
 use crate::run::{CopyClass, CopyRow, DeviceReport, GapRow, GraphOrigins, KernelRow, Ranked, RecoverableBy};
 use crate::text_format::names::short_names;
 use crate::text_format::{bytes, counted, duration, part_of, percent, rate};
@@ -201,11 +202,10 @@ pub(super) fn small_grids(devices: &[DeviceReport]) -> Option<(&WhatIf, &BestCas
     best_case.filter(|(what_if, best_case)| what_if.refused.is_none() && best_case.saved() >= WORTH_SHARE)
 }
 
-/// True if copies of pageable memory ran over an unknown link: no best case can predict the gain of pinned
+/// True if copies of pageable memory over an unknown link matter: no best case can predict the gain of pinned
 /// memory.
 pub(in crate::run) fn copies_without_link(device: &DeviceReport) -> bool {
-    device.pcie.is_none()
-        && Leaf::ALL.into_iter().any(|leaf| leaf.is_pageable() && device.steady_leaves[leaf as usize] > 0)
+    device.pcie.is_none() && copies_are_pageable(device)
 }
 
 /// Best case without the cost that the advice on `cause` removes; `None` if unknown.
@@ -323,6 +323,7 @@ pub(super) fn cause_evidence(
     devices: &[DeviceReport],
     whole: &Leaves,
     origins: Option<&GraphOrigins>,
+    framework: Framework,
 ) -> Vec<String> {
     let mut evidence = Vec::new();
     match cause {
@@ -351,7 +352,7 @@ pub(super) fn cause_evidence(
                 ));
             }
         }
-        Cause::Launch => evidence.extend(launch_sentences(devices, whole)),
+        Cause::Launch => evidence.extend(launch_sentences(devices, whole, framework)),
         _ => {
             if cause == Cause::DataLoading {
                 evidence.push(
@@ -361,7 +362,7 @@ pub(super) fn cause_evidence(
                 );
             }
             if cause == Cause::Sync {
-                evidence.extend(read_sentence(devices));
+                evidence.extend(read_sentence(devices, framework));
             }
             evidence.extend(cause_sentences(cause, devices));
         }
@@ -387,9 +388,12 @@ fn kernel_sentences(cause: Cause, devices: &[DeviceReport], origins: Option<&Gra
 }
 
 /// Sentence about how often the host read a value back, if it did so repeatedly.
-fn read_sentence(devices: &[DeviceReport]) -> Option<String> {
+fn read_sentence(devices: &[DeviceReport], framework: Framework) -> Option<String> {
     let (count, each) = small_reads(devices)?;
     let (times, each) = (counted(count, "time"), bytes(each));
+    if framework.is_native() {
+        return Some(format!("The CPU copied a value from the GPU {times} ({each} each) and waited for it."));
+    }
     if reads_sizes(devices) {
         return Some(format!(
             "The CPU read the size of a selection from the GPU {times} and waited for it: boolean indexing and nonzero() \
@@ -400,9 +404,9 @@ fn read_sentence(devices: &[DeviceReport]) -> Option<String> {
 }
 
 /// Sentences about the launches, and how long the GPU waits for them.
-fn launch_sentences(devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
+fn launch_sentences(devices: &[DeviceReport], whole: &Leaves, framework: Framework) -> Vec<String> {
     let mut evidence = Vec::new();
-    evidence.extend(read_sentence(devices));
+    evidence.extend(read_sentence(devices, framework));
     let small_copies = small_copies(devices);
     if let Some((small, all, each)) = small_copies {
         let each = bytes(each);

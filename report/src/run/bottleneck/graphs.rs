@@ -3,10 +3,12 @@
 //! CUDA graphs are recommended only to a program that launches the same kernels with the same grids in every
 //! step, and does not already use graphs for it.
 
+use gpuwhy_trace::dictionary::is_whole_graph;
 use profiler_core::attribution::leaf::Leaf;
 use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::whatif::{BestCase, WORTH_DOING};
 
+use crate::run::DeviceReport;
 use crate::run::remedies::GraphFacts;
 use crate::text_format::{counted, percent};
 use crate::words;
@@ -57,13 +59,15 @@ impl GraphFit {
     }
 
     /// Short advice about launches.
-    pub(super) fn action(self) -> &'static str {
+    pub(super) fn action(self, native: bool) -> &'static str {
         if self.is_split() {
             "capture the whole step in one CUDA graph"
         } else if self.used() {
             "make the operations within the graphs fewer and larger"
         } else if self.fits() {
             "capture the step in a CUDA graph"
+        } else if native {
+            "launch fewer, larger kernels"
         } else {
             "launch fewer, larger operations (torch.compile)"
         }
@@ -89,6 +93,20 @@ impl GraphFit {
     fn partly_used(self) -> bool {
         self.by_graphs.max(self.time_of_graphs) >= PARTLY
     }
+}
+
+/// For a program most of whose computation is in graphs that were recorded as a whole.
+pub(super) const RECORD_NODES: &str = "The GPU is busy, mostly with CUDA graphs that were recorded as a whole: which of their \
+                                       kernels take the time is unknown. Record their nodes: GPUWHY_CUDA_GRAPH_TRACE=node \
+                                       gpuwhy run, or nsys profile --cuda-graph-trace=node.";
+
+/// True if most of the time of kernels is in graphs that were recorded as a whole.
+pub(super) fn are_whole(devices: &[DeviceReport]) -> bool {
+    let rows = || devices.iter().flat_map(|device| &device.kernels).filter(|row| !row.communication);
+    let time = |wanted: fn(&str) -> bool| -> f64 {
+        rows().filter(|row| wanted(&row.name)).map(|row| row.durations.total() as f64).sum()
+    };
+    2.0 * time(is_whole_graph) > time(|_| true)
 }
 
 /// Instead of a gain outside of kernels, where measuring kernels made the steps longer.

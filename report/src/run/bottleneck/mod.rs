@@ -26,6 +26,8 @@ pub(crate) use self::live::LiveBottleneck;
 use self::main_work::MainWork;
 use self::ranking::Ranking;
 use super::call_lines;
+use super::framework::Framework;
+use super::managed;
 use super::remedies::{self, CallFacts, Facts, Program};
 use super::step_kinds::kinds_sentence;
 use super::waits::awaited_sentence;
@@ -66,8 +68,11 @@ pub(in crate::run) fn bottleneck_with(
     let total: u64 = whole.iter().sum();
     let ranking = Ranking::new(attributor, devices);
     let unknown = Cause::CannotTell.total(&whole) as f64 / total.max(1) as f64;
+    let framework = Framework::of(devices, host, calls.command);
     if let Some(withheld) = abstention(attributor, devices, completeness, unknown) {
-        return without_ranking(withheld, &|program| Facts::new(program, devices, host, calls));
+        return without_ranking(withheld, &|program| {
+            Facts::new(Program { framework, ..program }, devices, host, calls)
+        });
     }
     let cause = ranking.first();
     let interval = ranking.share(cause);
@@ -88,7 +93,8 @@ pub(in crate::run) fn bottleneck_with(
             evidence.extend(host::sentences(seen, cause, total, what_if));
         }
         None => {
-            evidence.extend(evidence::cause_evidence(cause, devices, &whole, calls.origins).into_iter().take(3));
+            evidence
+                .extend(evidence::cause_evidence(cause, devices, &whole, calls.origins, framework).into_iter().take(3));
             // A wait for a read value is too short for a sample to tell its line from the next; the copy is not.
             let reads = evidence::small_reads(devices).is_some();
             let read = (reads && cause == Cause::Launch).then_some(CallKind::Copy);
@@ -111,13 +117,10 @@ pub(in crate::run) fn bottleneck_with(
     } else {
         // Where the advice is about it, a short report must show it.
         let place = if cause == Cause::GpuCompute { evidence.len().min(1) } else { evidence.len() };
-        evidence.splice(place..place, other_process::beside(devices));
+        evidence.splice(place..place, other_process::beside(devices).into_iter().chain(managed::sentence(devices)));
     }
     evidence.extend(evidence::compute_gain(cause, &ranking, devices));
-    let tracing = whole[Leaf::Profiler as usize] as f64 / total.max(1) as f64;
-    if tracing >= TRACING_SHARE {
-        evidence.push(format!("Tracing itself kept the launching threads busy {} of the time.", percent(tracing)));
-    }
+    evidence.extend(tracing_sentence(&whole));
     evidence.extend(ranking.changed_by_tracing());
     evidence.extend(evidence::rival_sentence(cause, &ranking).or_else(|| evidence::larger_sentence(cause, &ranking)));
     // Steps in which kernels were measured are longer, and the time between their kernels is not the program's.
@@ -128,11 +131,12 @@ pub(in crate::run) fn bottleneck_with(
         set_aside: devices.iter().map(|steady| steady.set_aside.len() as u64).sum(),
         share: interval,
     });
-    let plan = if stretched { Vec::new() } else { plan::plan(cause, devices, fit, host) };
+    let plan = if stretched { Vec::new() } else { plan::plan(cause, devices, fit, host, framework) };
     let doing = seen.and_then(|seen| host::doing(seen, cause));
     let doing = doing.or_else(|| locked.as_ref().and(host).map(|host| (host::lock_activity(host), None)));
     let program = Program {
         cause: Some(cause),
+        framework,
         share: interval.share,
         graphs: fit.facts(),
         small_copies: evidence::small_copies(devices).is_some(),
@@ -154,6 +158,13 @@ pub(in crate::run) fn bottleneck_with(
     let (share, ranking) = (interval.share, ranking.ranked());
     let live = (cause, share);
     Bottleneck { cause, share, ranking, basis, live, evidence, details, recommendation, remedies, phases, plan }
+}
+
+/// Sentence about the time that tracing cost the launching threads, if it is a large part.
+fn tracing_sentence(whole: &Leaves) -> Option<String> {
+    let tracing = whole[Leaf::Profiler as usize] as f64 / whole.iter().sum::<u64>().max(1) as f64;
+    (tracing >= TRACING_SHARE)
+        .then(|| format!("Tracing itself kept the launching threads busy {} of the time.", percent(tracing)))
 }
 
 /// The conclusion where no bottleneck can be ranked: cause, share, reason and advice.
@@ -218,7 +229,10 @@ pub(crate) fn lead(cause: Cause, remedies: &[Remedy]) -> String {
 
 /// The first remedy, and what a GPU-bound program gains elsewhere.
 fn recommendation(cause: Cause, remedies: &[Remedy], devices: &[DeviceReport], stretched: bool) -> String {
-    let mut text = lead(cause, remedies);
+    let mut text = match remedies.is_empty() && graphs::are_whole(devices) {
+        true => graphs::RECORD_NODES.to_owned(),
+        false => lead(cause, remedies),
+    };
     if cause == Cause::GpuCompute && !joins(remedies) {
         text += &match stretched {
             true => graphs::STRETCHED.to_owned(),
@@ -238,6 +252,15 @@ fn sum<'a>(rows: impl Iterator<Item = &'a Leaves>) -> Leaves {
     total
 }
 
+/// True if a kernel takes most of the time of a device: that is so of few operations as of many.
+fn is_one_kernel(devices: &[DeviceReport]) -> bool {
+    let most = |device: &DeviceReport| {
+        let kernels = device.kernels.iter().filter(|row| !row.communication);
+        kernels.map(|row| row.durations.total()).max().is_some_and(|longest| longest > device.window_ns / 2)
+    };
+    devices.iter().any(most)
+}
+
 /// Reason why no bottleneck can be ranked, if there is one, after the cause and its share.
 fn abstention(
     attributor: &Attributor,
@@ -245,7 +268,11 @@ fn abstention(
     completeness: &Completeness,
     unknown: f64,
 ) -> Option<(Cause, f64, String, &'static str)> {
-    let received = completeness.kernels + completeness.copies + completeness.memsets + completeness.api_calls;
+    let received = completeness.kernels
+        + completeness.graphs
+        + completeness.copies
+        + completeness.memsets
+        + completeness.api_calls;
     let lost = completeness.loss.dropped();
     let operations: u64 = attributor.devices().map(|account| account.operations()).sum();
     let window = devices.iter().map(|device| device.window_ns).max().unwrap_or(0);
@@ -279,7 +306,7 @@ fn abstention(
              captures, mode auto or a limit of the overhead.",
         ));
     }
-    if operations < FEWEST_OPERATIONS || window < SHORTEST_WINDOW {
+    if window < SHORTEST_WINDOW || operations < FEWEST_OPERATIONS && !is_one_kernel(devices) {
         let millis = window as f64 / 1e6;
         let reason = format!("Too little data: {} in {millis:.1} ms.", counted(operations, "GPU operation"));
         return Some((Cause::CannotTell, unknown, reason, longer));

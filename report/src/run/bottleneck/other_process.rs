@@ -5,7 +5,7 @@ use profiler_core::attribution::leaf::Leaf;
 
 use super::ranking::Ranking;
 use crate::run::DeviceReport;
-use crate::text_format::{bytes, percent};
+use crate::text_format::{bytes, counted, duration, percent};
 use crate::words;
 
 /// Minimum part of the time in which the GPU worked while all work of this process waited, for another process to
@@ -18,7 +18,7 @@ const NAMED: usize = 2;
 
 /// Sentences about the processes, and the gain without them.
 pub(super) fn sentences(ranking: &Ranking, devices: &[DeviceReport]) -> Vec<String> {
-    let used = |process: &&OtherProcess| process.busy_sum > 0;
+    let used = |process: &&OtherProcess| process.busy_sum > 0 || process.work_ns > 0;
     let seen = devices.iter().flat_map(|device| device.other_processes.iter().filter(used).take(NAMED));
     let mut sentences: Vec<_> = seen.map(sentence).collect();
     let share = ranking.share(profiler_core::attribution::leaf::Cause::OtherProcess);
@@ -50,6 +50,13 @@ fn sentence(process: &OtherProcess) -> String {
         "" => format!("The process with pid {}", process.pid),
         name => format!("{name} (pid {})", process.pid),
     };
+    if process.work_ns > 0 {
+        let operations = counted(process.operations, "operation");
+        return format!(
+            "{who} ran {operations} on this GPU, {} in all, as the file has them.",
+            duration(process.work_ns)
+        );
+    }
     let memory = match process.memory_bytes {
         0 => String::new(),
         memory => format!(", and {} of its memory", bytes(memory)),

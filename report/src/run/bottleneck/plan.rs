@@ -5,7 +5,7 @@
 //! a step. A CUDA graph cannot contain a wait, a read of a value or an allocation, so removing these comes
 //! before it if worth a step before or after it; and where copies are most of the launches, joining them does.
 
-use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
+use profiler_core::attribution::leaf::{Cause, Leaves};
 use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING, WhatIf};
 
 use super::builds;
@@ -13,6 +13,8 @@ use super::evidence::{reads_sizes, small_copies};
 use super::graphs::GraphFit;
 use super::host::writes_checkpoints;
 use super::main_work::MainWork;
+use crate::run::copies::copies_are_pageable;
+use crate::run::framework::Framework;
 use crate::run::{DeviceReport, HostReport, PlanStep};
 use crate::words::about;
 
@@ -36,6 +38,7 @@ pub(super) fn plan(
     devices: &[DeviceReport],
     graphs: GraphFit,
     host: Option<&HostReport>,
+    framework: Framework,
 ) -> Vec<PlanStep> {
     let longest = devices.iter().max_by_key(|device| device.steady_leaves.iter().sum::<u64>());
     let Some((device, what_if)) = longest.and_then(|device| Some((device, device.what_if.as_ref()?))) else {
@@ -45,7 +48,8 @@ pub(super) fn plan(
         return Vec::new();
     }
     let plan = Plan { what_if, leaves: &device.steady_leaves, copies: small_copies(devices).is_some() };
-    let reads = Reads { sizes: reads_sizes(devices), saves: host.is_some_and(writes_checkpoints) };
+    let saves = host.is_some_and(writes_checkpoints);
+    let reads = Reads { sizes: reads_sizes(devices), saves, native: framework.is_native() };
     let kinds = plan.order(cause, reads.saves);
     let mut steps: Vec<PlanStep> = Vec::new();
     let (mut gone, mut least) = (Removed::default(), 1.0_f64);
@@ -78,7 +82,9 @@ pub(super) fn plan(
                 None => "move the CPU work between launches out of the loop".to_owned(),
             },
             // Nothing to pin.
-            ScenarioKind::CopiesOverlapped if !pageable(devices) => "overlap the copies with the kernels".to_owned(),
+            ScenarioKind::CopiesOverlapped if !devices.iter().any(copies_are_pageable) => {
+                "overlap the copies with the kernels".to_owned()
+            }
             _ => action(kind, graphs, &reads).to_owned(),
         };
         steps.push(PlanStep { kind, action, because, speedup, interval, then: None });
@@ -118,6 +124,8 @@ struct Reads {
     sizes: bool,
     /// Large ones: a checkpoint.
     saves: bool,
+    /// The program is not one of Python.
+    native: bool,
 }
 
 impl Reads {
@@ -326,28 +334,23 @@ fn first_part(work: &MainWork, whole: (f64, f64)) -> PlanStep {
     }
 }
 
-fn pageable(devices: &[DeviceReport]) -> bool {
-    let time = |device: &DeviceReport| -> u64 {
-        Leaf::ALL.into_iter().filter(|leaf| leaf.is_pageable()).map(|leaf| device.steady_leaves[leaf as usize]).sum()
-    };
-    devices.iter().any(|device| time(device) > 0)
-}
-
 /// Recommended change, in words that follow a number.
 fn action(kind: ScenarioKind, graphs: GraphFit, reads: &Reads) -> &'static str {
     match kind {
         ScenarioKind::DataReady => "have each batch ready in time",
-        ScenarioKind::LaunchesFree => graphs.action(),
+        ScenarioKind::LaunchesFree => graphs.action(reads.native),
         ScenarioKind::NoSyncs => "do not wait for the GPU within the step",
         ScenarioKind::NoAllocations => "keep memory instead of allocating it again",
         ScenarioKind::CopiesOverlapped => "copy from pinned memory, overlapped with the kernels",
         ScenarioKind::CommunicationHidden => "overlap communication with the kernels",
         ScenarioKind::GridsFilled => "join equal small kernels into one",
+        ScenarioKind::NoReadbacks if reads.native => "copy no single values back from the GPU",
         ScenarioKind::NoReadbacks if reads.sizes => {
             "use torch.where or a mask instead of boolean indexing and nonzero(), whose size the CPU reads"
         }
         ScenarioKind::NoReadbacks => "read no single values back from the GPU (.item(), .cpu())",
         ScenarioKind::CopiesJoined => "join the small copies into one",
+        ScenarioKind::DeviceCopiesGone if reads.native => "remove the copies within the GPU",
         ScenarioKind::DeviceCopiesGone => {
             "remove the copies within the GPU (.clone(), .contiguous(), .to(), torch.cat)"
         }

@@ -10,7 +10,7 @@ use profiler_core::steps::Steps;
 use profiler_core::whatif::WhatIf;
 
 use super::limits::GaugesOf;
-use crate::run::{ComputeSplit, CopyRow, DeviceReport, GapSubject, GridClass, KernelRow, StepMeaning};
+use crate::run::{ComputeSplit, CopyRow, DeviceReport, GapSubject, GridClass, KernelRow, ManagedPages, StepMeaning};
 use crate::words::not_simulated;
 
 /// Maximum number of steps listed per device; the newest are kept.
@@ -53,6 +53,7 @@ document! {
         kernels: from.kernels,
         copies: from.copies,
         compute: from.compute,
+        managed?: from.managed,
         copy_overlap: from.copy_overlap,
         compute_limits?: from.limits,
         gauges?: from.gauges.as_ref().map(|gauges| GaugesOf(gauges, from.typical.map(|typical| typical.mean_ns))),
@@ -74,6 +75,15 @@ document! {
         base_error: from.0.base_error,
         scenarios: from.0.best_cases,
     }
+    from: ManagedPages {
+        share_of_kernel_time: from.share,
+        to_device: from.totals.to_device.count,
+        to_device_bytes: from.totals.to_device.bytes,
+        to_host: from.totals.to_host.count,
+        to_host_bytes: from.totals.to_host.bytes,
+        page_faults: from.totals.faults,
+        without_time: from.totals.without_time,
+    }
     from: GapSubject {
         kind: from.kind(),
         name: from.name(),
@@ -83,6 +93,8 @@ document! {
         name: from.0.name.as_str(),
         busy: from.0.busy(),
         memory_bytes: (from.0.memory_bytes > 0).then_some(from.0.memory_bytes),
+        operations?: (from.0.operations > 0).then_some(from.0.operations),
+        work_ns?: (from.0.operations > 0).then_some(from.0.work_ns),
     }
     from: Beneath {
         top: from.0,

@@ -61,6 +61,7 @@ document! {
     from: Missing<'_> {
         records: BTreeMap::from([
             ("kernels", from.0.kernels),
+            ("graphs", from.0.graphs),
             ("copies", from.0.copies),
             ("memsets", from.0.memsets),
             ("api_calls", from.0.api_calls),

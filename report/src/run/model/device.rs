@@ -11,8 +11,8 @@ use profiler_core::steps::{Steady, Step, StepKinds, Steps};
 use profiler_core::whatif::WhatIf;
 
 use super::{
-    Awaited, ComputeLimits, ComputeSplit, CopyOverlap, CopyRow, GapRow, KernelGeometry, NamedLimits, Sequence,
-    StepMeaning,
+    Awaited, ComputeLimits, ComputeSplit, CopyOverlap, CopyRow, GapRow, KernelGeometry, ManagedPages, NamedLimits,
+    Sequence, StepMeaning,
 };
 use crate::run::library::Library;
 
@@ -75,6 +75,8 @@ pub struct DeviceReport {
     pub limits: Option<ComputeLimits>,
     /// Sums of its utilization readings; `None` if they were not read.
     pub gauges: Option<GaugeSums>,
+    /// Its managed memory; `None` without migrations and faults.
+    pub managed: Option<ManagedPages>,
     /// Exposed and hidden copies.
     pub copy_overlap: CopyOverlap,
 }

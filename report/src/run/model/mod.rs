@@ -14,6 +14,7 @@ mod graph_origins;
 mod host;
 mod launches;
 mod limits;
+mod managed;
 mod memory;
 mod ranges;
 mod remedy;
@@ -34,6 +35,7 @@ pub use host::{CallLineRow, CauseRow, HostReport, LineRow, LockHolderRow};
 pub use launches::{KernelLineRow, KernelLines, LaunchLineRow, LaunchSite, LibraryRow, SampledTime};
 pub(crate) use limits::loss_sentence;
 pub use limits::{ComputeLimits, NamedLimits};
+pub use managed::ManagedPages;
 pub use memory::{MemoryReport, MemoryRow, PeakBy};
 pub use ranges::{RangeRow, RangesReport};
 pub use remedy::{Certainty, MeasuredGain, Remedy, Results, SMALLEST_GAIN, helps};
@@ -95,6 +97,9 @@ pub struct Report {
     /// The part of the run that the report covers; `None` for the complete run. Filled in by the reader of
     /// the part.
     pub part: Option<RunPart>,
+    /// The other processes of a file with several, which the report leaves out: a sentence without a period. Filled in
+    /// by the reader of the file.
+    pub other_processes: Option<String>,
     /// The captures of the run; empty when it was not split. Filled in by [`crate::capture`].
     pub captures: CaptureTable,
 }

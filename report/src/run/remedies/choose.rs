@@ -15,10 +15,11 @@ use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
 use super::catalog::{remedies, remedy};
-use super::entry::{RemedyEntry, Target, When};
-use super::facts::{Facts, Found, Framework};
+use super::entry::{BEST_PRACTICES, RemedyEntry, Target, When};
+use super::facts::{Facts, Found};
 use super::gain::{Gain, WORTH};
 use crate::run::Remedy;
+use crate::run::framework::Framework;
 use crate::text_format::percent;
 
 /// Busy share of a step below which kernels are not to be made shorter.
@@ -97,7 +98,7 @@ pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
         Some(of.entry.id) == first || of.found.gain.is_none_or(|gain| !gain.is_estimate || gain.low() > WORTH)
     });
     candidates.truncate(MOST);
-    candidates.into_iter().map(finished).collect()
+    candidates.into_iter().map(|candidate| finished(candidate, facts)).collect()
 }
 
 /// Scenarios that remove what a CUDA graph cannot contain.
@@ -106,7 +107,7 @@ const fn fix_of(kind: ScenarioKind) -> bool {
 }
 
 fn candidate(entry: &'static RemedyEntry, facts: &Facts<'_>) -> Option<Candidate> {
-    let spoken = |of: Framework| of == Framework::Any || of == facts.framework;
+    let spoken = |of: Framework| of == Framework::Any || of == facts.program.framework;
     let text = entry.says.iter().find(|(of, _)| spoken(*of)).map(|(_, text)| *text)?;
     if facts.program.stretched && matches!(entry.target, Target::Reads) {
         return None;
@@ -191,7 +192,7 @@ fn filled(text: &str, found: &Found) -> String {
     text.replace("{share}", &percent(found.share))
 }
 
-fn finished(candidate: Candidate) -> Remedy {
+fn finished(candidate: Candidate, facts: &Facts<'_>) -> Remedy {
     let Candidate { entry, text, found, .. } = candidate;
     let gain = found.gain.filter(|gain| gain.speedup.is_finite()).and_then(Gain::said);
     Remedy {
@@ -202,7 +203,11 @@ fn finished(candidate: Candidate) -> Remedy {
         certainty: entry.certainty,
         speedup: gain.map(|gain| gain.speedup),
         interval: gain.and_then(|gain| gain.interval),
-        link: entry.link,
+        link: match facts.program.framework {
+            // A page about PyTorch says nothing to it.
+            Framework::Native => entry.link.filter(|link| !link.contains("pytorch")).or(BEST_PRACTICES),
+            _ => entry.link,
+        },
         outside: entry.outside,
         measured: None,
     }

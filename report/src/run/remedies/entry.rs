@@ -2,8 +2,9 @@
 
 use profiler_core::attribution::leaf::Cause;
 
-use super::facts::{Facts, Found, Framework};
+use super::facts::{Facts, Found};
 use super::patterns::Class;
+use crate::run::framework::Framework;
 use crate::run::{Certainty, Results};
 
 /// Time that a remedy is about.

@@ -8,31 +8,18 @@ use profiler_core::whatif::{BestCase, ScenarioKind};
 
 use super::gain::Gain;
 use super::patterns::{Class, Classes};
+use crate::run::framework::Framework;
 use crate::run::host::short_path;
 use crate::run::library::Library;
 use crate::run::{ApiRow, DeviceReport, GraphOrigins, HostReport, KernelLines, LaunchSite, LineRow, call_lines};
 use crate::text_format::shortened;
 
-/// Share of kernel time from which a library decides the words of the advice.
-const MAIN_LIBRARY: f64 = 0.5;
 /// Part of the kernel time of a device that its steps must cover for a step to stand for all of it.
 const COVERED: f64 = 0.5;
 /// Least part of the sampled time of kernels that a line must have launched to be named.
 const MAIN_LINE: f64 = 0.3;
 /// Fewest samples in launches for a line to be named.
 const EVIDENT_SAMPLES: u64 = 5;
-
-/// The library whose words advice uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framework {
-    /// Advice for any program.
-    Any,
-    /// PyTorch, also where nothing shows another one.
-    Pytorch,
-    Jax,
-    Cupy,
-    Numba,
-}
 
 /// What the launching threads do in the time of the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +68,7 @@ pub(in crate::run) struct SharedQueue {
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::run) struct Program<'a> {
     pub(in crate::run) cause: Option<Cause>,
+    pub(in crate::run) framework: Framework,
     /// Its share of steady time, 0 to 1.
     pub(in crate::run) share: f64,
     pub(in crate::run) graphs: GraphFacts,
@@ -157,6 +145,8 @@ pub(in crate::run) struct CallFacts<'a> {
     pub(in crate::run) api: &'a [ApiRow],
     /// CUDA_DEVICE_MAX_CONNECTIONS
     pub(in crate::run) connections: Option<&'a str>,
+    /// Command line of the program; empty if unknown.
+    pub(in crate::run) command: &'a [String],
 }
 
 /// Facts about a report.
@@ -165,7 +155,6 @@ pub(in crate::run) struct Facts<'a> {
     pub(super) devices: &'a [DeviceReport],
     pub(super) host: Option<&'a HostReport>,
     pub(super) api: &'a [ApiRow],
-    pub(super) framework: Framework,
     pub(super) kernels: Vec<Kernel<'a>>,
     /// Kernels of a step in launch order, as places in `kernels`; `None` for other operations. Empty without steps.
     pub(super) order: Vec<Option<usize>>,
@@ -191,23 +180,8 @@ impl<'a> Facts<'a> {
         let leaves =
             device.map_or([0; _], |device| device.typical.map_or(device.steady_leaves, |typical| typical.leaves));
         let (kernels, order, order_shares) = device.map(kernels_of).unwrap_or_default();
-        let framework = framework(devices);
         let steps = device.and_then(|device| device.steps.as_ref()).map_or(0, |steps| steps.seen);
-        Self {
-            program,
-            devices,
-            host,
-            api,
-            framework,
-            kernels,
-            order,
-            order_shares,
-            steps,
-            device,
-            lines,
-            origins,
-            leaves,
-        }
+        Self { program, devices, host, api, kernels, order, order_shares, steps, device, lines, origins, leaves }
     }
 
     /// Share of steady time due to `cause`, 0 to 1.
@@ -230,6 +204,11 @@ impl<'a> Facts<'a> {
     /// Share of kernel time in kernels of these classes, 0 to 1.
     pub(super) fn share(&self, classes: &[Class]) -> f64 {
         self.of(classes).map(|kernel| kernel.share).sum()
+    }
+
+    /// True if kernels of this library ran.
+    pub(super) fn kernels_of(&self, library: Library) -> bool {
+        self.devices.iter().flat_map(|device| &device.kernels).any(|row| row.library == Some(library))
     }
 
     /// Share of the kernels that are of these classes, 0 to 1.
@@ -389,26 +368,6 @@ fn place_of_build(line: &LineRow) -> String {
     let of_python = |file: &str| file.contains("/lib/python3") && !file.contains("-packages/");
     let within = line.within.clone().filter(|(_, file)| !of_python(file));
     LineRow { within, ..line.clone() }.at_place().trim_start_matches("at ").to_owned()
-}
-
-/// The words for a program whose kernels are these.
-fn framework(devices: &[DeviceReport]) -> Framework {
-    let rows = || devices.iter().flat_map(|device| &device.kernels).filter(|row| !row.communication);
-    let all: u64 = rows().map(|row| row.durations.total()).sum();
-    let of = |library: Library| -> f64 {
-        let own = rows().filter(|row| row.library == Some(library));
-        own.map(|row| row.durations.total()).sum::<u64>() as f64 / all.max(1) as f64
-    };
-    let any = |library: Library| rows().any(|row| row.library == Some(library));
-    if of(Library::Xla) >= MAIN_LIBRARY || of(Library::Xla) > 0.0 && !any(Library::Pytorch) {
-        Framework::Jax
-    } else if of(Library::Cupy) > 0.0 && !any(Library::Pytorch) {
-        Framework::Cupy
-    } else if of(Library::Numba) >= MAIN_LIBRARY {
-        Framework::Numba
-    } else {
-        Framework::Pytorch
-    }
 }
 
 /// Kernels of a step, or of the whole time where steps cover little of it; their order in a step, and their shares.

@@ -20,6 +20,22 @@ pub(in crate::run) use self::facts::{Activity, CallFacts, Facts, GraphFacts, Pro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::framework::Framework;
+
+    /// What is recognized by frames of Python, which such a program has none of.
+    const BY_FRAMES: [&str; 7] = ["gc", "gil", "one_launcher", "save_less", "decode", "tokenize", "jax_compile"];
+
+    #[test]
+    fn programs_in_c_are_told_nothing_of_python() {
+        let python =
+            ["torch", "DataLoader", ".item()", ".cpu()", ".to(", "GIL", "gc.", "jax", "cupy", "dataset", "pip "];
+        for entry in remedies().filter(|entry| !BY_FRAMES.contains(&entry.id)) {
+            let said = entry.says.iter().find(|(of, _)| matches!(of, Framework::Any | Framework::Native));
+            if let Some((_, text)) = said {
+                assert!(!python.iter().any(|word| text.contains(word)), "{}: {text}", entry.id);
+            }
+        }
+    }
 
     #[test]
     fn entries_are_complete_and_send_to_no_other_tool() {

@@ -13,20 +13,19 @@ const DAMAGE_SHOWN: usize = 3;
 pub(super) fn write(out: &mut Page, report: &Report) {
     let completeness = &report.completeness;
     let records = monitored(report).unwrap_or_else(|| {
-        let kernels = counted(completeness.kernels, "kernel");
+        let mut kernels = counted(completeness.kernels, "kernel");
+        if completeness.graphs > 0 {
+            kernels = format!("{kernels}, {} as a whole", counted(completeness.graphs, "CUDA graph"));
+        }
         let (copies, calls) = (counted(completeness.copies, "copy"), counted(completeness.api_calls, "CUDA call"));
         format!("Recorded {kernels}, {copies}, {calls}")
     });
     let missing = missing(report);
     if missing.is_empty() {
-        let whole = report.cost.is_some_and(|cost| cost.whole_graphs)
-            && report.devices.iter().any(|device| device.graph_operations > 0);
         let complete = match report.is_watched() {
             true => ".",
             // Not a loss: recording them has a cost that the user may not want.
-            false if whole => {
-                "; nothing is missing but the kernels inside CUDA graphs, which were recorded as a whole."
-            }
+            false if completeness.graphs > 0 => "; nothing is missing but the kernels inside the graphs.",
             false => "; nothing is missing.",
         };
         wrapped(out, "", &format!("{records}{complete}"));

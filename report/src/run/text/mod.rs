@@ -59,6 +59,9 @@ fn first_screen(out: &mut Page, report: &Report) {
         let [from, to, of] = [from_ns, to_ns, of_ns].map(duration);
         wrapped(out, "part: ", &format!("from {from} to {to} after the start, of a run of {of}"));
     }
+    if let Some(others) = &report.other_processes {
+        wrapped(out, "", &format!("{}.", words::capitalized(others)));
+    }
     captures::lines(out, report);
     let bottleneck = &report.bottleneck;
     wrapped_as(out, Paint::Bold, "", &conclusion(report));

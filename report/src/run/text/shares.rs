@@ -62,7 +62,8 @@ fn left_out(report: &Report) -> Option<String> {
         let judged = typical.mean_ns.saturating_mul(typical.steps);
         let rest = steady.saturating_sub(judged);
         if of_run(rest) > LEFT_OUT {
-            let (length, share, steps) = (duration(rest), percent(of_run(rest)), counted(typical.steps, "step"));
+            let steps = counted(typical.steps, device.step_meaning.noun());
+            let (length, share) = (duration(rest), percent(of_run(rest)));
             parts.push(format!("{length} ({share} of the run) outside of the {steps} that the shares refer to"));
         }
     }

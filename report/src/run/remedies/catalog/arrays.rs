@@ -1,7 +1,8 @@
 //! JAX, CuPy and Numba.
 
+use crate::run::framework::Framework;
 use crate::run::remedies::entry::{JAX_TIPS, RemedyEntry, Target, When};
-use crate::run::remedies::facts::{Found, Framework};
+use crate::run::remedies::facts::Found;
 use crate::run::remedies::gain::Gain;
 use crate::run::remedies::patterns::Class;
 use crate::run::remedies::sequences;

@@ -1,7 +1,8 @@
 //! Attention.
 
+use crate::run::framework::Framework;
 use crate::run::remedies::entry::{RemedyEntry, SDPA, Target, When};
-use crate::run::remedies::facts::{Found, Framework};
+use crate::run::remedies::facts::Found;
 use crate::run::remedies::patterns::Class;
 use crate::run::remedies::sequences;
 use crate::run::{Certainty, Results};

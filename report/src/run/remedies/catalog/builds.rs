@@ -1,7 +1,8 @@
 //! Kernels that are built or loaded while the program runs.
 
+use crate::run::framework::Framework;
 use crate::run::remedies::entry::{COMPILE, JAX_TIPS, RemedyEntry, Target, When};
-use crate::run::remedies::facts::{Found, Framework};
+use crate::run::remedies::facts::Found;
 use crate::run::remedies::patterns::Class;
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::leaf::Cause;

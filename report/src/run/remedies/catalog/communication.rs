@@ -1,7 +1,8 @@
 //! Several GPUs, and other processes on the GPU.
 
+use crate::run::framework::Framework;
 use crate::run::remedies::entry::{JAX_TIPS, RemedyEntry, TUNING, Target, When};
-use crate::run::remedies::facts::{Found, Framework};
+use crate::run::remedies::facts::Found;
 use crate::run::remedies::patterns::Class;
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::leaf::Cause;

@@ -1,14 +1,16 @@
 //! Copies between the CPU and the GPU, and within the GPU.
 
+use crate::run::copies::copies_are_pageable;
+use crate::run::framework::Framework;
 use crate::run::remedies::entry::{PINNING, RemedyEntry, Target, When};
-use crate::run::remedies::facts::{Facts, Found, Framework};
+use crate::run::remedies::facts::{Facts, Found};
 use crate::run::remedies::gain::Gain;
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::CallKind;
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
-use Framework::{Any, Jax};
+use Framework::{Any, Jax, Native};
 
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::Copy), link: PINNING, ..RemedyEntry::NONE };
 
@@ -25,8 +27,7 @@ fn gains(facts: &Facts<'_>, kind: ScenarioKind) -> Option<Gain> {
 }
 
 fn is_pageable(facts: &Facts<'_>) -> bool {
-    let leaves = |leaf: Leaf| facts.devices.iter().any(|device| device.steady_leaves[leaf as usize] > 0);
-    leaves(Leaf::CopyH2dPageable) || leaves(Leaf::CopyD2hPageable)
+    facts.devices.iter().any(copies_are_pageable)
 }
 
 /// None of the changes that make copies fewer or smaller is what they need.
@@ -45,6 +46,11 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 Jax,
                 "Remove copies within the GPU that are not needed: jax.jit(step, donate_argnums=(0,)) lets XLA write results over \
                  arguments. The best case is that none of these copies is needed.",
+            ),
+            (
+                Native,
+                "Remove copies within the GPU that are not needed{at}: write results where they are used, and exchange pointers \
+                 instead of contents. The best case is that none of these copies is needed.",
             ),
             (
                 Any,
@@ -123,6 +129,12 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 "Copy the next batch ahead: batch = jax.device_put(next_batch) before the step that runs meanwhile{at}.",
             ),
             (
+                Native,
+                "Copy from pinned memory: allocate host buffers with cudaMallocHost, or pin them once with cudaHostRegister, and \
+                 copy with cudaMemcpyAsync on a stream of its own where other work can run meanwhile{at}. Or keep the data on the \
+                 GPU between kernels (OpenMP: target data; OpenACC: data). Do not pin in the loop: it takes longer than a copy.",
+            ),
+            (
                 Any,
                 "Copy from pinned memory: DataLoader(..., pin_memory=True) and tensor.to(device, non_blocking=True), on a stream of its \
                  own where other work can run meanwhile{at}. Do not call pin_memory() in the loop: it copies too.",
@@ -134,7 +146,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             wanted.then(|| Found { at: facts.call_at(CallKind::Copy), gain, ..Found::default() })
         }),
         certainty: Certainty::Measured,
-        recognized: "copies from or to pageable memory while nothing else runs",
+        recognized: "copies while nothing else runs, at least a quarter of whose time is from or to pageable memory",
         gain: "the simulation `copies_overlapped`: 4.43x in a program bound by pageable copies",
         not_when: "the data is pinned already; non_blocking alone changes nothing",
         outside: true,
@@ -149,6 +161,11 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  independent work exists.",
             ),
             (
+                Native,
+                "Run the copies overlapped with the kernels, on a stream of their own (cudaMemcpyAsync){at}, or keep the data on \
+                 the GPU. This helps when independent work exists. Join many small copies.",
+            ),
+            (
                 Any,
                 "Run the copies overlapped with the kernels, on a stream of their own (torch.cuda.Stream(), copy the next batch while \
                  this one computes){at}, or keep the data on the GPU. This helps when independent work exists. Join many small \
@@ -160,7 +177,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let wanted = !is_pageable(facts) && (only_moved(facts) || gain.is_some());
             wanted.then(|| Found { at: facts.call_at(CallKind::Copy), gain, ..Found::default() })
         }),
-        recognized: "copies of pinned memory while nothing else runs",
+        recognized: "copies while nothing else runs, less than a quarter of whose time is from or to pageable memory",
         gain: "the simulation `copies_overlapped`",
         not_when: "no independent work exists",
         ..NONE

@@ -1,7 +1,8 @@
 //! Elementwise kernels, norms, losses and other kernels between products.
 
+use crate::run::framework::Framework;
 use crate::run::remedies::entry::{COMPILE, RemedyEntry, TUNING, Target, When};
-use crate::run::remedies::facts::{Found, Framework};
+use crate::run::remedies::facts::Found;
 use crate::run::remedies::gain::Gain;
 use crate::run::remedies::patterns::Class;
 use crate::run::remedies::sequences;

@@ -1,14 +1,15 @@
 //! CPU work between launches.
 
+use crate::run::framework::Framework;
 use crate::run::remedies::entry::{RemedyEntry, Target, When};
-use crate::run::remedies::facts::{Activity, Facts, Found, Framework};
+use crate::run::remedies::facts::{Activity, Facts, Found};
 use crate::run::remedies::gain::Gain;
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
-use Framework::{Any, Jax};
+use Framework::{Any, Jax, Native};
 
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::HostCpu), ..RemedyEntry::NONE };
 
@@ -185,10 +186,10 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
     },
     RemedyEntry {
         id: "host_arrays",
-        says: &[(
-            Any,
-            "Move the arrays' work {there} to the GPU (torch, cupy), vectorize it, or do it in another process.",
-        )],
+        says: &[
+            (Native, "Move the arrays' work {there} to the GPU, or do it in another thread."),
+            (Any, "Move the arrays' work {there} to the GPU (torch, cupy), vectorize it, or do it in another process."),
+        ],
         when: When::If(|facts| {
             let arrays =
                 facts.lines_in(&["/numpy/", "/pandas/", "/scipy/", "libopenblas"]).map(|row| row.share).sum::<f64>();

@@ -1,14 +1,15 @@
 //! Kernels of one's own, grids, and what hardware counters show.
 
+use crate::run::framework::Framework;
 use crate::run::remedies::entry::{BEST_PRACTICES, RemedyEntry, Target, When};
-use crate::run::remedies::facts::{Facts, Found, Framework};
+use crate::run::remedies::facts::{Facts, Found};
 use crate::run::remedies::gain::Gain;
 use crate::run::{Certainty, GridClass, Results};
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::counters::roofs::Limit;
 use profiler_core::whatif::ScenarioKind;
 
-use Framework::Any;
+use Framework::{Any, Native};
 
 const NONE: RemedyEntry = RemedyEntry::NONE;
 
@@ -30,11 +31,18 @@ const LIMIT: RemedyEntry = RemedyEntry {
 pub(super) const ENTRIES: &[RemedyEntry] = &[
     RemedyEntry {
         id: "batch_grids",
-        says: &[(
-            Any,
-            "Join equal small kernels into one (stacked tensors, torch.vmap, foreach functions), or run them on several streams. \
-             This helps where a kernel does not need the result of the one before it.",
-        )],
+        says: &[
+            (
+                Native,
+                "Join equal small kernels into one with a larger grid, or run them on several streams. This helps where a kernel does \
+                 not need the result of the one before it.",
+            ),
+            (
+                Any,
+                "Join equal small kernels into one (stacked tensors, torch.vmap, foreach functions), or run them on several streams. \
+                 This helps where a kernel does not need the result of the one before it.",
+            ),
+        ],
         target: Target::FewerKernels,
         when: When::If(|facts| {
             let gain = facts.scenario(ScenarioKind::GridsFilled).filter(|gain| gain.speedup >= 1.0 / 0.85)?;
@@ -51,8 +59,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "small_grid",
         says: &[(
             Any,
-            "Give {what} more blocks: smaller blocks, or several problems in one launch. It has fewer blocks than the GPU has \
-             multiprocessors and takes {share} of the time of kernels.",
+            "Give {what} more blocks, of 128 threads or more each, or put several problems into one launch. It has fewer blocks \
+             than the GPU has multiprocessors and takes {share} of the time of kernels.",
         )],
         when: When::If(|facts| {
             let own = |name: &str| {
@@ -142,11 +150,18 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
     },
     RemedyEntry {
         id: "limit_memory",
-        says: &[(
-            Any,
-            "Memory is the largest limit: fuse kernels so that data are read once (torch.compile, fused attention and \
-             optimizers), and use smaller types.",
-        )],
+        says: &[
+            (
+                Native,
+                "Memory is the largest limit: join kernels so that data are read once, access it in neighboring threads, and use smaller \
+                 types.",
+            ),
+            (
+                Any,
+                "Memory is the largest limit: fuse kernels so that data are read once (torch.compile, fused attention and \
+                 optimizers), and use smaller types.",
+            ),
+        ],
         when: When::If(|facts| limited(facts, Limit::Memory, false)),
         ..LIMIT
     },

@@ -1,14 +1,15 @@
 //! Launches: graphs, fused kernels, optimizers, and what keeps a graph from being captured.
 
+use crate::run::framework::Framework;
 use crate::run::remedies::entry::{COMPILE, CUDA_NOTES, JAX_TIPS, RemedyEntry, Target, When};
-use crate::run::remedies::facts::{Activity, Facts, Found, Framework};
+use crate::run::remedies::facts::{Activity, Facts, Found};
 use crate::run::remedies::patterns::Class;
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
-use Framework::{Any, Jax, Pytorch};
+use Framework::{Any, Jax, Native, Pytorch};
 
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::Launch), ..RemedyEntry::NONE };
 
@@ -75,6 +76,10 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  costs the GPU a moment, however it is launched.",
             ),
             (
+                Native,
+                "Make the operations within the graphs fewer and larger. Each node costs the GPU a moment, however it is launched.",
+            ),
+            (
                 Any,
                 "Make the operations within the graphs fewer and larger: fused kernels (torch.compile), larger batches. Each node \
                  costs the GPU a moment, however it is launched.",
@@ -94,6 +99,12 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 Jax,
                 "Launch whole steps: put the loop body into jax.jit, and leave command buffers on (XLA_FLAGS \
                  --xla_gpu_enable_command_buffer). Shapes must stay the same.",
+            ),
+            (
+                Native,
+                "Capture the step in a CUDA graph: cudaStreamBeginCapture and cudaStreamEndCapture around it once, \
+                 cudaGraphInstantiate, then cudaGraphLaunch for each step; or launch fewer, larger kernels. Addresses must stay the \
+                 same, and the CPU must not wait for the GPU within the step.",
             ),
             (
                 Any,
@@ -120,6 +131,11 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 Jax,
                 "Launch fewer, larger operations: put more of the step into one jax.jit, so that XLA fuses it. Shapes must stay the \
                  same.",
+            ),
+            (
+                Native,
+                "Launch fewer, larger kernels: join them, or give each more of the problem. CUDA graphs (cudaStreamBeginCapture) \
+                 need kernels and sizes that stay the same from step to step; here they do not, or it is unknown.",
             ),
             (
                 Any,

@@ -1,7 +1,8 @@
 //! Memory layout, and algorithms of convolutions.
 
+use crate::run::framework::Framework;
 use crate::run::remedies::entry::{RemedyEntry, TUNING, Target, When};
-use crate::run::remedies::facts::{Found, Framework};
+use crate::run::remedies::facts::Found;
 use crate::run::remedies::patterns::Class;
 use crate::run::{Certainty, Results};
 

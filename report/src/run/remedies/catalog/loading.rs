@@ -1,14 +1,15 @@
 //! Data loading.
 
+use crate::run::framework::Framework;
 use crate::run::remedies::entry::{DATA, RemedyEntry, Target, When};
-use crate::run::remedies::facts::{Activity, Facts, Found, Framework};
+use crate::run::remedies::facts::{Activity, Facts, Found};
 use crate::run::remedies::gain::Gain;
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
-use Framework::{Any, Pytorch};
+use Framework::{Any, Native, Pytorch};
 
 const NONE: RemedyEntry = RemedyEntry {
     target: Target::Time(Cause::DataLoading),
@@ -60,11 +61,17 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
     },
     RemedyEntry {
         id: "workers",
-        says: &[(
-            Any,
-            "Prepare batches in worker processes: DataLoader(..., num_workers=4, pin_memory=True). More workers help while CPU cores \
-             are free.",
-        )],
+        says: &[
+            (
+                Native,
+                "Read and prepare the next input in other threads, while the GPU works on this one. This helps while CPU cores are free.",
+            ),
+            (
+                Any,
+                "Prepare batches in worker processes: DataLoader(..., num_workers=4, pin_memory=True). More workers help while CPU \
+                 cores are free.",
+            ),
+        ],
         when: When::If(|facts| {
             let found = match facts.program.activity {
                 None if facts.is(Cause::DataLoading) => Some(Found::default()),

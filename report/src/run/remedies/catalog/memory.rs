@@ -1,16 +1,23 @@
 //! Memory allocation on the GPU.
 
+use crate::run::framework::Framework;
+use crate::run::library::Library;
+use crate::run::managed::MIGRATIONS;
 use crate::run::remedies::entry::{BEST_PRACTICES, CUDA_NOTES, RemedyEntry, Target, When};
-use crate::run::remedies::facts::{Facts, Found, Framework};
+use crate::run::remedies::facts::{Facts, Found};
 use crate::run::remedies::gain::Gain;
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::CallKind;
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
-use Framework::{Any, Pytorch};
+use Framework::{Any, Native, Pytorch};
 
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::Allocator), ..RemedyEntry::NONE };
+
+/// Calls that allocate in the order of a stream.
+const STREAM_ORDERED: [&str; 4] =
+    ["cudaMallocAsync", "cudaMallocFromPoolAsync", "cuMemAllocAsync", "cuMemAllocFromPoolAsync"];
 
 const EMPTY_CACHE: [&str; 2] = ["empty_cache", "clear_device_cache"];
 
@@ -28,7 +35,7 @@ fn empties(facts: &Facts<'_>) -> bool {
     let calls = facts.host.into_iter().flat_map(|host| &host.calls).filter(|row| row.calls == CallKind::Allocation);
     let seen = calls.into_iter().any(|row| EMPTY_CACHE.iter().any(|part| row.function.contains(part)));
     // PyTorch frees memory in each step only if it is told to.
-    let each_step = facts.framework == Pytorch && facts.calls_a_step(&["cudaFree"]) >= 1.0;
+    let each_step = facts.program.framework == Pytorch && facts.calls_a_step(&["cudaFree"]) >= 1.0;
     seen || each_step || facts.lines_in(&EMPTY_CACHE).next().is_some()
 }
 
@@ -79,12 +86,63 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         ..NONE
     },
     RemedyEntry {
-        id: "allocate_once",
+        id: "managed_prefetch",
         says: &[(
             Any,
-            "Allocate once and reuse{at}: a caching or stream-ordered allocator (cudaMallocAsync), and fixed shapes so that cached blocks \
-             fit. cudaMalloc and cudaFree may wait for the GPU.",
+            "Move managed memory before the kernels need it: cudaMemPrefetchAsync on their stream, or cudaMalloc and explicit copies in \
+             place of cudaMallocManaged. A kernel stops at pages that are not on the GPU: they moved in {share} of the time of kernels.",
         )],
+        target: Target::Kernels,
+        when: When::If(|facts| {
+            let share = facts.device.and_then(|device| device.managed.as_ref()).map_or(0.0, |managed| managed.share);
+            (share >= MIGRATIONS).then(|| Found { share, ..Found::default() })
+        }),
+        recognized: "pages of managed memory move to or from the GPU in at least 10 % of the time of kernels",
+        gain: "unknown: explicit copies take time too, but as one piece at the rate of the link, and beside other work",
+        not_when: "the data does not fit into the GPU's memory",
+        link: Some("https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#unified-memory-programming"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "release_threshold",
+        says: &[(
+            Any,
+            "Keep freed memory in the pool: cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &bytes) with what the program \
+             needs at most, or allocate once{at}. By default, each synchronization gives the memory back to the system, and \
+             cudaMallocAsync has to get it again.",
+        )],
+        when: When::If(|facts| {
+            let asynchronous = facts.api.iter().any(|row| STREAM_ORDERED.contains(&row.name.as_str()));
+            // PyTorch sets the threshold itself.
+            let pytorch = facts.kernels_of(Library::Pytorch);
+            (matters(facts) && asynchronous && !pytorch).then(|| Found {
+                at: facts.call_at(CallKind::Allocation),
+                gain: gain(facts),
+                ..Found::default()
+            })
+        }),
+        recognized: "allocation is the bottleneck, or a simulation without it gains 15 %, in a program that calls cudaMallocAsync \
+                     and is not PyTorch, which sets the threshold",
+        gain: "the simulation `no_allocations`",
+        not_when: "the program has set the threshold, or another process needs the memory",
+        subsumes: &["allocate_once"],
+        link: Some("https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "allocate_once",
+        says: &[
+            (
+                Native,
+                "Allocate once and reuse{at}, or allocate in the order of a stream (cudaMallocAsync) from a pool that keeps its memory \
+                 (cudaMemPoolAttrReleaseThreshold). cudaMalloc and cudaFree may wait for the GPU.",
+            ),
+            (
+                Any,
+                "Allocate once and reuse{at}: a caching or stream-ordered allocator (cudaMallocAsync), and fixed shapes so that cached \
+                 blocks fit. cudaMalloc and cudaFree may wait for the GPU.",
+            ),
+        ],
         when: When::If(|facts| {
             matters(facts).then(|| Found {
                 at: facts.call_at(CallKind::Allocation),

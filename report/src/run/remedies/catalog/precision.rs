@@ -1,7 +1,8 @@
 //! Types of numbers, and shapes that tensor cores need.
 
+use crate::run::framework::Framework;
 use crate::run::remedies::entry::{BEST_PRACTICES, MATRICES, RemedyEntry, TUNING, Target, When};
-use crate::run::remedies::facts::{Facts, Found, Framework, Kernel};
+use crate::run::remedies::facts::{Facts, Found, Kernel};
 use crate::run::remedies::patterns::Class;
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::leaf::Cause;

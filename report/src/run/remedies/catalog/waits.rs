@@ -1,7 +1,8 @@
 //! Waiting for the GPU: values that the CPU reads, and synchronization.
 
+use crate::run::framework::Framework;
 use crate::run::remedies::entry::{CUDA_NOTES, RemedyEntry, TUNING, Target, When};
-use crate::run::remedies::facts::{Found, Framework};
+use crate::run::remedies::facts::Found;
 use crate::run::remedies::gain::Gain;
 use crate::run::remedies::patterns::Class;
 use crate::run::{Certainty, Results};
@@ -9,7 +10,7 @@ use profiler_core::attribution::CallKind;
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
-use Framework::{Any, Jax, Pytorch};
+use Framework::{Any, Jax, Native, Pytorch};
 
 const NONE: RemedyEntry =
     RemedyEntry { target: Target::Reads, results: Results::Behavior, link: TUNING, ..RemedyEntry::NONE };
@@ -152,6 +153,11 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  helps if the CPU does not need them for the next step.",
             ),
             (
+                Native,
+                "Copy no single values to the CPU within the step{at}: keep them on the GPU and copy them every n steps, if the CPU does \
+                 not need them sooner; a CUDA graph cannot contain them.",
+            ),
+            (
                 Any,
                 "Remove the reads of single values (.item(), .cpu()){at} from the step: read them every n steps, if the CPU does not \
                  need them sooner; a CUDA graph cannot contain them.",
@@ -171,6 +177,11 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "timer_sync",
         says: &[
             (Jax, "Call jax.block_until_ready() only where a time is measured, not in each step{at}."),
+            (
+                Native,
+                "Do not wait for the GPU within the step (cudaDeviceSynchronize){at}: measure times with cudaEventElapsedTime. This \
+                 helps if the wait is for a timer or a log.",
+            ),
             (
                 Any,
                 "Do not wait for the GPU within the step (torch.cuda.synchronize(), cudaDeviceSynchronize){at}: measure times with \
@@ -201,6 +212,11 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 Jax,
                 "Wait for results less often: keep them as arrays, and convert them every n steps. This helps when the next step does \
                  not depend on the value.",
+            ),
+            (
+                Native,
+                "Wait for the GPU less often{at}: keep results there, and copy them every n steps; order the work with streams and \
+                 events (cudaStreamWaitEvent) instead. This helps when the next launches do not depend on the value.",
             ),
             (
                 Any,
