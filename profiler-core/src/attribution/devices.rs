@@ -120,10 +120,10 @@ impl Devices {
     pub(super) fn managed(&mut self, event: &ManagedEvent, delivery: &mut Delivery) {
         delivery.completeness.managed_events += 1;
         let Some(device) = event.device() else { return };
-        match self.timelines.iter_mut().find(|timeline| timeline.account.id() == device) {
-            Some(timeline) => timeline.account.managed.add(event),
-            None if self.managed.len() < DEVICE_LIMIT => self.managed.entry(device).or_default().add(event),
-            None => {}
+        if let Some(timeline) = self.timelines.iter_mut().find(|timeline| timeline.account.id() == device) {
+            timeline.account.managed.add(event);
+        } else if self.managed.len() < DEVICE_LIMIT {
+            self.managed.entry(device).or_default().add(event);
         }
     }
 
