@@ -164,17 +164,10 @@ fn beside(add: impl Fn(&GaugeReading) -> Vec<CounterEvent>) -> Value {
 fn another_process_is_named_where_the_driver_saw_it() {
     let report = beside(|reading| {
         let name = ProgramName::new("python3 server.py");
-        let (busy_percent, memory_bytes) = (Some(66), Some(71_000_000_000));
+        let (busy_percent, memory_bytes, until) = (Some(66), Some(71_000_000_000), None);
         let (device, at) = (reading.device, reading.at);
-        vec![CounterEvent::Process(ProcessReading {
-            device,
-            at,
-            until: None,
-            pid: 812,
-            name,
-            busy_percent,
-            memory_bytes,
-        })]
+        let process = ProcessReading { device, at, until, pid: 812, name, busy_percent, memory_bytes };
+        vec![CounterEvent::Process(process)]
     });
     let (device, bottleneck) = (&report["devices"][0], &report["bottleneck"]);
     let leaves = device["steady_leaves"].as_object().unwrap();

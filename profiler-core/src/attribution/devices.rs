@@ -47,7 +47,6 @@ pub(super) struct Devices {
     pub(super) simulation: SimulationFeed,
     pub(super) counters: Counters,
     pub(super) others: OtherProcesses,
-    /// Managed memory of devices on which nothing ran yet.
     managed: FxHashMap<DeviceId, ManagedMemory>,
     segments_logged: bool,
     /// True if the recording began while the program ran.
@@ -116,7 +115,6 @@ impl Devices {
         self.accounts_mut().for_each(|account| account.steps.keep_overflow());
     }
 
-    /// Adds an event of managed memory to its device.
     pub(super) fn managed(&mut self, event: &ManagedEvent, delivery: &mut Delivery) {
         delivery.completeness.managed_events += 1;
         let Some(device) = event.device() else { return };

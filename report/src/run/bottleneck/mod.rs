@@ -70,9 +70,7 @@ pub(in crate::run) fn bottleneck_with(
     let unknown = Cause::CannotTell.total(&whole) as f64 / total.max(1) as f64;
     let framework = Framework::of(devices, host, calls.command);
     if let Some(withheld) = abstention(attributor, devices, completeness, unknown) {
-        return without_ranking(withheld, &|program| {
-            Facts::new(Program { framework, ..program }, devices, host, calls)
-        });
+        return without_ranking(withheld, &|program| Facts::new(program, devices, host, calls));
     }
     let cause = ranking.first();
     let interval = ranking.share(cause);
