@@ -72,6 +72,10 @@ impl BestCase {
         // minimum for the link.
         let pageable = sum(Leaf::is_pageable);
         let hidden_copies = pageable + (sum(is_copy) - pageable).min(compute);
+        // What the records do not show may be another process, or an event.
+        let waits_for_host = |leaf: Leaf| {
+            !leaf.is_busy() && !matches!(leaf.cause(), Cause::NoWork | Cause::CannotTell | Cause::OtherProcess)
+        };
         let removable = [
             (ScenarioKind::DataReady, nanos(Leaf::DataLoading)),
             (ScenarioKind::LaunchesFree, sum(|leaf| leaf.cause() == Cause::Launch)),
@@ -79,7 +83,7 @@ impl BestCase {
             (ScenarioKind::NoAllocations, nanos(Leaf::Allocator)),
             (ScenarioKind::CopiesOverlapped, hidden_copies.min(total.saturating_sub(link_ns))),
             (ScenarioKind::CommunicationHidden, nanos(Leaf::Communication).min(compute)),
-            (ScenarioKind::DeviceOnly, sum(|leaf| !leaf.is_busy() && leaf != Leaf::NoWork)),
+            (ScenarioKind::DeviceOnly, sum(waits_for_host)),
         ];
         removable.into_iter().map(|(kind, nanos)| Self::new(kind, total, total.saturating_sub(nanos))).collect()
     }
