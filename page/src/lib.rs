@@ -85,7 +85,7 @@ pub fn write_report(
     left_out.extend(over_budget(&lanes, plan.kept.most_bytes));
     left_out.extend(lost.sentences());
     let events = lanes.iter().map(|lane| lane.embedded).sum();
-    let mut timeline = Timeline::new(&plan, &report, lanes, steps, (lost, uncorrected_ns));
+    let mut timeline = Timeline::new(&plan, lanes, steps, (lost, uncorrected_ns));
     timeline.replay = replay;
     timeline.counters = counters;
     timeline.curves = curves;

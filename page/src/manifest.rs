@@ -117,26 +117,19 @@ struct StepDifferences {
 impl Timeline {
     pub(crate) fn new(
         plan: &Plan,
-        report: &Report,
         lanes: Vec<Lane>,
         steps: BTreeMap<u32, Vec<LoggedStep>>,
         (lost, uncorrected_ns): (Lost, u64),
     ) -> Self {
-        let rows = |device: u32, logged: Vec<LoggedStep>| {
-            let of = report.devices.iter().find(|known| known.device.id.0 == device)?.steps.as_ref()?;
-            let spoken = |step: &&LoggedStep| {
-                step.series.source == of.source
-                    && of.period.is_none_or(|period| period == u64::from(step.series.period))
-            };
+        let rows = |(device, logged): (u32, Vec<LoggedStep>)| {
             let mut position = plan.origin;
-            let rows = logged.iter().filter(spoken).filter(|step| step.start.nanos() >= plan.origin);
-            let rows = rows.map(|step| {
+            let rows = logged.iter().filter(|step| step.start.nanos() >= plan.origin).map(|step| {
                 let (start, end) = (step.start.nanos().max(position), step.end.nanos());
                 let row = (start - position, end.saturating_sub(start));
                 position = start + row.1;
                 row
             });
-            Some(StepDifferences { device, rows: rows.collect() })
+            StepDifferences { device, rows: rows.collect() }
         };
         Self {
             origin_unix_ns: plan.origin.to_string(),
@@ -145,7 +138,7 @@ impl Timeline {
             span_ns: plan.intervals.span,
             windows: plan.kept.windows.clone(),
             lanes,
-            steps: steps.into_iter().filter_map(|(device, logged)| rows(device, logged)).collect(),
+            steps: steps.into_iter().map(rows).collect(),
             lost,
             uncorrected_ns,
             replay: None,

@@ -9,7 +9,7 @@ use gpuwhy_report::capture::Captures;
 use gpuwhy_report::words;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event;
-use gpuwhy_trace::record::{Copy, CopyKind, Record, Timestamp};
+use gpuwhy_trace::record::{Copy, CopyKind, DeviceId, Record, Timestamp};
 use profiler_core::steps::LoggedStep;
 use profiler_core::whatif::ReplayedOperation;
 
@@ -335,6 +335,13 @@ impl Observer for Recorder<'_> {
             self.tell(outcome);
         }
         self.steps(captures);
+        if is_last {
+            // The series that the report shows is known only now.
+            let of_report = |device: u32| captures.step_series(DeviceId(device));
+            self.steps
+                .iter_mut()
+                .for_each(|(&device, rows)| rows.retain(|step| of_report(device) == Some(step.series)));
+        }
         self.replayed.extend(captures.take_replay());
     }
 }

@@ -1,6 +1,9 @@
 //! Operations of CUDA graphs in a page: what captured each.
 
-use gpuwhy_import::unwatched;
+use std::path::Path;
+
+use gpuwhy_import::{TraceFile, unwatched};
+use gpuwhy_page::{read, write_report};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceWriter;
@@ -108,4 +111,19 @@ fn with_placeholders_a_module_is_found_by_the_real_names() {
     let page = Stage::of(&replay(&[11])).page(&gpuwhy_page::Options { redact: true, ..options() });
     let names = String::from_utf8(page.block("names")).unwrap();
     assert!(names.contains("Attention > Linear") && !names.contains("/home/u"), "{names}");
+}
+
+#[test]
+fn steps_are_shown_where_a_launch_is_many_operations() {
+    for name in ["graph_compiled", "graph_inference", "compiled_whole_graphs"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../testing/fixtures/traces/{name}.gpuwhy"));
+        let mut out = Vec::new();
+        write_report(&TraceFile::open(&path).unwrap(), &options(), &mut out, &mut unwatched).unwrap();
+        let manifest: Value =
+            serde_json::from_slice(&read::block(str::from_utf8(&out).unwrap(), "doc").unwrap()).unwrap();
+        let found = manifest["report"]["devices"][0]["steps"]["seen"].as_u64().unwrap();
+        let shown = manifest["timeline"]["steps"][0]["rows"].as_array().unwrap().len() as u64;
+        // A step that began before the timeline does has no place in it.
+        assert!(found > 10 && (found - 1..=found).contains(&shown), "{name}: {shown} of {found}");
+    }
 }
