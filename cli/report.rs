@@ -15,7 +15,6 @@ use gpuwhy_page::Options;
 use gpuwhy_report::history::Measured;
 use gpuwhy_report::text_format::{Style, printable};
 use serde_json::{Map, Value, json};
-use tracing::info;
 
 use crate::args::report::ReportArgs;
 use crate::{explain, history, inputs, message, page, progress, terminal};
@@ -82,7 +81,10 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     for file in &files {
         let input = Input::open(file);
         if let Some(text) = input.as_ref().ok().and_then(|input| kept(args, input, &measured)) {
-            info!(?file, "this is the report that the run stored; --recompute makes it from the records");
+            // Words and numbers of another version may differ from what --json and pages have.
+            let why =
+                "this is the report that gpuwhy stored at the end of the run; --recompute makes it from the records";
+            message::say(&format!("{}: {why}", file.display()));
             let title = if files.len() > 1 { format!("== {}\n", file.display()) } else { String::new() };
             io::stdout().write_all((title + &text).as_bytes())?;
             continue;

@@ -8,9 +8,6 @@ from typing import Any, Callable, Mapping, Tuple, cast
 from ._schema import CompletenessJson, DeviceJson, Fix, Ranked, Remedy, ReportJson, Scenario, BottleneckJson
 from ._tables import Table
 
-# Leaves in which the device works; the sum of the others is idle time.
-_BUSY = ("compute", "communication", "memset")
-
 
 class Bottleneck:
     """The bottleneck of the run."""
@@ -22,6 +19,8 @@ class Bottleneck:
         `kernel_build`, `other_process`, `no_work` or `cannot_tell`."""
         self.share: float = raw["share"]
         """Its part of a typical step, or of the time after start-up, 0 to 1."""
+        self.best_case: Scenario | None = raw.get("best_case")
+        """The best case of the first lines of the report, with what it is without (`kind`); None if unknown."""
         self.evidence: tuple[str, ...] = tuple(raw["evidence"])
         self.recommendation: str = raw["recommendation"]
         self.remedies: tuple[Remedy, ...] = tuple(raw.get("remedies", ()))
@@ -62,9 +61,8 @@ class Device:
 
     @property
     def busy(self) -> float:
-        """Share of the window in which the device computed, communicated or copied, 0 to 1."""
-        busy = sum(ns for leaf, ns in self.leaves.items() if leaf in _BUSY or leaf.startswith("copy_"))
-        return busy / self.window_ns if self.window_ns else 0.0
+        """Share of a typical step, or of the time after start-up, in which the device worked, 0 to 1."""
+        return self.raw["busy"]
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
@@ -143,11 +141,13 @@ class Report:
         return self._text
 
     def metrics(self, prefix: str = "gpuwhy/") -> dict[str, float]:
-        """Flat numbers for loggers (W&B, MLflow, TensorBoard, `trainer.log`): the step in seconds, the shares of time by
-        leaf, the share of the bottleneck, the best case, and the losses."""
+        """Flat numbers for loggers (W&B, MLflow, TensorBoard, `trainer.log`): the step in seconds; the share of the
+        bottleneck, the best case, and the busy share, as in the text; the shares of the whole run by leaf; and the
+        losses."""
         found: dict[str, float] = {"bottleneck_share": self.bottleneck.share}
-        if self.bottleneck.plan:
-            found["best_case_speedup"] = self.bottleneck.plan[0]["speedup"]
+        best_case = self.bottleneck.best_case
+        if best_case is not None and best_case["speedup"] is not None:
+            found["best_case_speedup"] = best_case["speedup"]
         many = len(self.devices) > 1
         for device in self.devices:
             of = f"gpu{device.id}/" if many else ""

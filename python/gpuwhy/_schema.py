@@ -56,6 +56,7 @@ class BottleneckJson(TypedDict):
     share: float
     ranking: List[Ranked]
     basis: Optional[Basis]
+    best_case: Optional[Scenario]
     evidence: List[str]
     recommendation: str
     remedies: List[Remedy]
@@ -172,6 +173,8 @@ class KernelBase(TypedDict):
     communication: bool
     count: int
     total_ns: int
+    steady_count: int
+    steady_ns: int
     mean_ns: int
     median_ns: int
     min_ns: int
@@ -212,6 +215,7 @@ class DeviceBase(TypedDict):
     window_ns: int
     leaves: Dict[str, int]
     steady_leaves: Dict[str, int]
+    busy: float
     steps: Optional[StepsJson]
     step_kinds: Optional[Any]
     what_if: Optional[WhatIf]

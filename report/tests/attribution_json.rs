@@ -92,7 +92,7 @@ wire! {
         memory_events: u64, managed_events: u64,
     }
     Device {
-        id: u32, name: String, pcie: Option<Pcie>, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>,
+        id: u32, name: String, pcie: Option<Pcie>, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>, busy: f64,
         steps: Option<Steps>, step_kinds: Option<StepKinds>, what_if: Option<WhatIf>, untraced: Option<Untraced>,
         host_lead: HostLead, gaps: Vec<Gap>, builds: Builds, other_processes: Vec<OtherProcess>,
         awaited: Vec<Awaited>, overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
@@ -124,7 +124,7 @@ wire! {
     StepKind { steps: u64, median_ns: u64, cause_mean_ns: u64 }
     Overlap { top: String, beneath: String, ns: u64 }
     Kernel {
-        name: String, library: Option<String>, communication: bool, count: u64, total_ns: u64, mean_ns: u64, median_ns: u64, min_ns: u64,
+        name: String, library: Option<String>, communication: bool, count: u64, total_ns: u64, steady_count: u64, steady_ns: u64, mean_ns: u64, median_ns: u64, min_ns: u64,
         max_ns: u64, geometry: Option<Geometry>,
     }
     Geometry {
@@ -144,7 +144,7 @@ wire! {
     CopyOverlap { exposed_ns: u64, hidden_ns: u64, serial: bool }
     Api { name: String, calls: u64, failed: u64, total_ns: u64, max_ns: u64 }
     Bottleneck {
-        cause: String, share: f64, ranking: Vec<Ranked>, basis: Option<Basis>, evidence: Vec<String>,
+        cause: String, share: f64, ranking: Vec<Ranked>, basis: Option<Basis>, best_case: Option<World>, evidence: Vec<String>,
         recommendation: String, remedies: Vec<RemedyOf>, plan: Vec<Fix>,
     }
     RemedyOf {

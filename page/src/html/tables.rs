@@ -43,17 +43,24 @@ const END: &str = "</tbody></table></section>\n";
 fn kernels(page: &mut String, report: &Report) {
     for device in report.devices.iter().filter(|device| !device.kernels.is_empty()).take(8) {
         let title = format!("Kernels of GPU {}: {} names", device.device.id, device.kernels.len());
-        head(page, &title, &["Kernel", "Count", "Time", "Share", "Mean", "Longest"]);
-        let all = device.kernels.iter().map(|kernel| kernel.durations.total()).sum::<u64>().max(1);
+        head(page, &title, &["Kernel", "After start-up", "Share", "Count", "Whole run", "Mean", "Longest"]);
+        let all = device.kernels.iter().map(|kernel| kernel.steady.1).sum::<u64>().max(1);
         for kernel in device.kernels.iter().take(ROWS) {
             let durations = &kernel.durations;
-            let share = format!("{:.1} %", durations.total() as f64 / all as f64 * 100.0);
+            let share = format!("{:.1} %", kernel.steady.1 as f64 / all as f64 * 100.0);
             let mean = durations.total() / durations.count().max(1);
             let count = durations.count().to_string();
             row(
                 page,
                 &kernel.name,
-                &[count, duration(durations.total()), share, duration(mean), duration(durations.max())],
+                &[
+                    duration(kernel.steady.1),
+                    share,
+                    count,
+                    duration(durations.total()),
+                    duration(mean),
+                    duration(durations.max()),
+                ],
             );
         }
         page.push_str(END);

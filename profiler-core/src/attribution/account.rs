@@ -12,6 +12,7 @@ use super::host_cause::{GapSamples, GapTotals, Seen, Stratum, Subject};
 use super::host_lead::HostLead;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, WorkKind};
 use super::operation::DeviceOperation;
+use super::phase_work::Work;
 use super::phases::{Causes, HostTimes, Phases};
 use super::queue_waits::{QueueWaits, QueueWatch};
 use super::segments::{GapEnd, GapLaunch, Idle, IdleLog, Segment, SegmentLog};
@@ -155,6 +156,11 @@ impl DeviceAccount {
     /// How far launching threads ran ahead of the device after start-up.
     pub fn host_lead(&self) -> HostLead {
         self.phases.steady_lead()
+    }
+
+    /// Operations that started after start-up.
+    pub fn steady_work(&self) -> Work {
+        self.phases.steady_work()
     }
 
     /// Length of start-up within the window, nanoseconds.
@@ -301,6 +307,8 @@ impl DeviceAccount {
         }
         self.phases.operation(self.position, novel, &self.leaves);
         self.phases.kind(kind);
+        let kernel = if let Subject::Kernel(name) = operation.subject { Some(name) } else { None };
+        self.phases.ran(operation.leaf, kernel, operation.end.saturating_sub(operation.start));
         let to_host = matches!(operation.leaf, Leaf::CopyD2hPageable | Leaf::CopyD2hPinned | Leaf::CopyD2hOther);
         if to_host && operation.bytes > u64::from(READBACK_BYTES) {
             self.read_end = self.read_end.max(operation.end);

@@ -32,6 +32,7 @@ pub mod leaf;
 mod node_gaps;
 mod operation;
 mod other_processes;
+mod phase_work;
 mod phases;
 pub mod quantile;
 pub mod queue_waits;
@@ -40,6 +41,7 @@ pub mod segments;
 mod simulation_feed;
 pub mod statistics;
 pub mod step_sequence;
+mod watched;
 
 pub use account::DeviceAccount;
 pub use builds::KernelBuilds;
@@ -56,6 +58,7 @@ pub use host_cause::{GapSamples, GapTotals, Producer, Seen, Stratum, Subject};
 pub use host_lead::HostLead;
 pub use operation::{is_communication, is_optimizer, is_selection};
 pub use other_processes::OtherProcess;
+pub use phase_work::Work;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTotals, Spread};
 pub use ranges::{is_layer, is_step, template};
 
@@ -252,8 +255,7 @@ impl Attributor {
         self.count_waiting();
     }
 
-    /// True if, as of the last flush, there was a launch whose device work has neither arrived nor been
-    /// abandoned.
+    /// True if, as of the last flush, there was a launch whose device work has neither arrived nor been abandoned.
     pub fn awaits_work(&self) -> bool {
         self.awaits_work
     }
@@ -288,8 +290,7 @@ impl Attributor {
         self.devices.accounts()
     }
 
-    /// Other processes that the driver saw on a device, and their use after start-up, the one with the most use
-    /// first.
+    /// Other processes that the driver saw on a device, and their use after start-up, the one with the most use first.
     pub fn other_processes(&self, device: DeviceId) -> Vec<OtherProcess> {
         let account = self.devices().find(|account| account.id() == device);
         self.devices.others.on(device, account.map_or(0, |account| account.steady_start().nanos()))
@@ -373,9 +374,8 @@ impl Attributor {
         self.devices.simulation.what_if(account)
     }
 
-    /// Simulated step of `device` if each kernel keeps the fraction `remains` (0 to 1) of its time, given its
-    /// device and launch configuration. `None` if that is not simulated or not reliable. Takes some
-    /// milliseconds.
+    /// Simulated step of `device` if each kernel keeps the fraction `remains` (0 to 1) of its time, given its device
+    /// and launch configuration. `None` if that is not simulated or not reliable. Takes some milliseconds.
     #[must_use]
     pub fn with_shorter_kernels(
         &self,

@@ -13,12 +13,14 @@
 //! The time of the newest phase is the growth of the device's accounts since the phase started, so recording
 //! time costs it no work.
 
+use gpuwhy_trace::record::NameId;
 use rustc_hash::FxHashMap;
 
 use super::host::launches::LaunchCall;
 use super::host_cause::{GapSamples, GapTotals, Seen, Stratum, Subject};
 use super::host_lead::HostLead;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves};
+use super::phase_work::Work;
 
 /// Maximum number of phases; beyond that, the two adjacent ones with the fewest operations are joined.
 const LIMIT: usize = 64;
@@ -63,6 +65,7 @@ pub(super) struct Phase {
     pub(super) host_times: HostTimes,
     lead: HostLead,
     link: LinkTime,
+    work: Work,
 }
 
 /// All phases, which together are the window.
@@ -221,6 +224,20 @@ impl Phases {
         }
     }
 
+    /// The newest operation has this leaf, and is a kernel of this name or something else.
+    pub(super) fn ran(&mut self, leaf: Leaf, kernel: Option<NameId>, nanos: u64) {
+        if let Some(last) = self.rows.last_mut() {
+            last.work.add(leaf, kernel, nanos);
+        }
+    }
+
+    /// Work after start-up.
+    pub(super) fn steady_work(&self) -> Work {
+        let mut work = Work::default();
+        self.steady().iter().for_each(|row| work.merge(&row.work));
+        work
+    }
+
     /// Minimum time that the copies after start-up need the host link.
     pub(super) fn steady_link_nanos(&self) -> u64 {
         let mut link = LinkTime::default();
@@ -300,7 +317,8 @@ impl Phases {
         let end = |index: usize| self.rows.get(index + 1).map_or(self.operations, |next| next.operations_before);
         let size = |index: usize| end(index + 1) - self.rows[index].operations_before;
         let Some(index) = (0..self.rows.len() - 1).min_by_key(|&index| size(index)) else { return };
-        let Phase { leaves, causes, host_times, lead, link, repeats, longest_pause, .. } = self.rows.remove(index + 1);
+        let Phase { leaves, causes, host_times, lead, link, work, repeats, longest_pause, .. } =
+            self.rows.remove(index + 1);
         let newest = index + 1 == self.rows.len();
         let row = &mut self.rows[index];
         if newest {
@@ -313,6 +331,7 @@ impl Phases {
         row.longest_pause = row.longest_pause.max(longest_pause);
         row.lead.merge(&lead);
         row.link.merge(&link);
+        row.work.merge(&work);
         for (key, totals) in causes {
             row.causes.entry(key).or_default().add(totals);
         }

@@ -330,6 +330,7 @@ impl Captures {
         }
         if report.is_watched() {
             report.monitored = self.monitored();
+            report.watch_lines(attributor, dictionary);
             report.bottleneck = monitor::bottleneck(&report, &attributor.sample_totals());
             if let Some(bursts) = &report.bursts {
                 report.bottleneck.live = bursts.live();

@@ -1,5 +1,7 @@
 //! Builds a report from the attributor's state.
 
+use std::cmp::Reverse;
+
 use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
@@ -16,7 +18,7 @@ use super::remedies::CallFacts;
 use super::{
     ApiRow, CaptureTable, CopyOverlap, DeviceReport, GraphOrigins, HostReport, KernelLines, KernelRow, LibraryRow,
     ManagedPages, MemoryReport, RangesReport, Report, Sequence, StepMeaning, TypicalSteps, Untraced, copies, gaps,
-    names, waits,
+    host_estimate, names, waits,
 };
 use crate::kernels::KernelsReport;
 
@@ -56,11 +58,16 @@ impl Report {
     ) -> Self {
         let complete_until = attributor.last_flush().filter(|_| end == End::Abrupt);
         let completeness = Completeness { loss: *loss, complete_until, end, damage, ..attributor.completeness() };
-        let devices: Vec<_> =
+        let mut devices: Vec<_> =
             attributor.devices().map(|account| device_report(account, attributor, dictionary, simulated)).collect();
+        if completeness.loss.own_kernels > 0 {
+            // Steps in which kernels were measured are longer, and the time between their kernels is not the program's.
+            devices.iter_mut().for_each(|device| (device.what_if, device.untraced) = (None, None));
+        }
         let mut ranges = RangesReport::of(attributor, dictionary);
         ranges.iter_mut().for_each(|ranges| ranges.divide(&devices));
         let host = HostReport::of(attributor, dictionary, &devices, completeness.loss.failed_samples);
+        host.iter().for_each(|host| host_estimate::divide(&mut devices, host));
         let (api, kernel_lines) = (api_rows(attributor, dictionary), KernelLines::of(attributor, dictionary));
         let graph_origins = GraphOrigins::of(attributor, dictionary, loss);
         let connections = session.variable("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -110,6 +117,7 @@ fn device_report(
     let sequence = Sequence::of(attributor, account.id(), dictionary);
     let (compute, geometries) = compute::split(account, &device, dictionary);
     let limits = limits(account, attributor, &device, dictionary, simulated);
+    let work = account.steady_work();
     let named = |name| limits.as_ref().and_then(|(_, named)| named.get(&name).copied());
     let mut kernels: Vec<_> = statistics
         .kernels()
@@ -118,11 +126,13 @@ fn device_report(
             library: name.and_then(|id| Library::of_kernel(dictionary.name(id))),
             communication: row.communication,
             durations: row.durations.clone(),
+            steady: name.map_or_else(Default::default, |name| work.kernel(name)),
             geometry: name.and_then(|id| geometries.get(&id).copied()),
             limits: name.and_then(named),
         })
         .collect();
-    kernels.sort_by(|a, b| b.durations.total().cmp(&a.durations.total()).then_with(|| a.name.cmp(&b.name)));
+    let size = |row: &KernelRow| Reverse((row.steady.1, row.durations.total()));
+    kernels.sort_by(|a, b| size(a).cmp(&size(b)).then_with(|| a.name.cmp(&b.name)));
     let what_if = attributor.what_if(account.id());
     debug_assert!(attributor.devices().any(|other| other.id() == account.id()));
     DeviceReport {
@@ -132,6 +142,7 @@ fn device_report(
         leaves: *account.leaves(),
         steady_leaves: account.steady_leaves(),
         begun_midway: account.is_midway(),
+        steady_work: work,
         windows: account.newest_windows(WINDOWS_KEPT),
         steps: Some(account.steps()).filter(|steps| !steps.rows.is_empty()),
         typical: account.typical_steps().as_ref().map(TypicalSteps::of),

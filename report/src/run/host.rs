@@ -5,19 +5,22 @@
 //! activity.
 //!
 //! A sample represents the gap that it falls into. The causes of gaps without a sample are estimated
-//! (`host_estimate`).
+//! (`host_estimate`). Shares are of the time that the bottleneck's share is of: of typical steps without the
+//! overhead of tracing, where these represent the run.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use gpuwhy_trace::dictionary::Dictionary;
-use gpuwhy_trace::record::{NameId, ThreadId};
+use gpuwhy_trace::record::{NameId, ThreadId, Timestamp};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::{Cause, Leaf};
-use profiler_core::attribution::{Attributor, HostLine, LockHeldBy, LockHolder, is_native};
+use profiler_core::attribution::{Attributor, GapSamples, HostLine, LineId, LockHeldBy, LockHolder, is_native};
 use rustc_hash::FxHashMap;
 
 use super::host_estimate::{ActivityKey, ActivityTime, estimate};
+use super::untraced::WithoutTracing;
 use super::{CallLineRow, CauseRow, DeviceReport, GapSubject, HostReport, LineRow, LockHolderRow};
 use crate::text_format::{Page, counted, duration, printable, shortened, wrapped};
 use crate::words;
@@ -118,52 +121,20 @@ impl HostReport {
             let median = || Some(device.steps.as_ref()?.duration_percentile(50));
             typical.kinds.map(|_| typical.mean_ns).or_else(median)
         });
+        // As in the headline, without the overhead of tracing.
+        let step = step.zip(longest).map(|(nanos, device)| nanos as f64 * WithoutTracing::of_steps(device).step);
         let steady = steady.max(1) as f64;
-        let row = |row: Called<'_>| {
-            let Called { place, cause, time, within_ns } = row;
-            let name = |id: NameId| dictionary.name(id).to_owned();
-            let (file, line, function, within) = match place {
-                Place::Line(line) => {
-                    let within = line.within.map(|(function, file)| (name(function), name(file)));
-                    (name(line.file), line.line, name(line.function), within)
-                }
-                Place::Thread(place) => {
-                    let thread = attributor.thread(place).map(|id| thread_name(dictionary, id));
-                    (String::new(), 0, thread.unwrap_or_else(|| "unknown".to_owned()), None)
-                }
-            };
-            let share = time.total_ns as f64 / steady;
-            // The total is a sum of many strata, so it is about normally distributed.
-            let deviation = CONFIDENCE * time.variance.sqrt() / steady;
-            let least = time.sampled_ns as f64 / steady;
-            LineRow {
-                cause,
-                file,
-                line,
-                function,
-                within,
-                samples: time.samples,
-                sampled_ns: time.sampled_ns,
-                total_ns: time.total_ns,
-                within_ns,
-                share,
-                share_low: (share - deviation).max(least),
-                share_high: (share + deviation).min(1.0),
-                step_ns: step.map(|nanos| (share * nanos as f64) as u64),
-            }
-        };
-        let place = |key: ActivityKey| attributor.host_line(key.line).map_or(Place::Thread(key.thread), Place::Line);
-        // Line ids depend on the order of the samples; sorting by name does not.
-        let mut lines: Vec<_> = seen.iter().map(|(&key, &time)| (place(key), key.cause, time)).collect();
-        lines.sort_by_key(|&(place, cause, time)| (std::cmp::Reverse(time.total_ns), place, cause));
-        let lines = by_library(&lines, dictionary);
+        let judged = judged_parts(devices);
+        let share = |cause: HostCause, nanos: f64| nanos / steady * judged(cause.leaf().cause());
+        let mut lines = line_rows(attributor, dictionary, &seen, share);
+        lines.iter_mut().for_each(|row| row.step_ns = step.map(|nanos| (row.share * nanos) as u64));
         Some(Self {
             totals,
             failed,
             outside_cuda_ns,
             sampled_ns,
             causes,
-            lines: lines.into_iter().take(LINES).map(row).collect(),
+            lines,
             calls: CallLineRow::all(attributor, dictionary),
             lock_waits: attributor.lock_holders().iter().map(|(_, samples)| samples).sum(),
             lock_handovers: {
@@ -172,6 +143,20 @@ impl HostReport {
             },
             lock_holders: lock_holders(attributor, dictionary),
         })
+    }
+
+    /// The same for a run without device work, of which only samples since `from` count: lines have shares of the
+    /// threads' time, whatever the device did.
+    pub(crate) fn watch(&mut self, attributor: &Attributor, dictionary: &Dictionary, from: Timestamp) {
+        let rows = attributor.sampled_activities(from);
+        let all = rows.values().map(|time| time.nanos).sum::<u64>().max(1) as f64;
+        let mut seen: BTreeMap<ActivityKey, ActivityTime> = BTreeMap::new();
+        for ((cause, line, thread), GapSamples { samples, nanos }) in rows {
+            let key = ActivityKey { cause, line, thread: if line == LineId::NONE { thread } else { 0 } };
+            let time = ActivityTime { samples, sampled_ns: nanos, total_ns: nanos, variance: 0.0 };
+            seen.entry(key).or_default().add(time);
+        }
+        self.lines = line_rows(attributor, dictionary, &seen, |_, nanos| nanos / all);
     }
 
     pub(super) fn lines_of(&self, cause: Cause) -> impl Iterator<Item = &LineRow> {
@@ -209,7 +194,11 @@ impl HostReport {
         }
         let failed = if self.failed == 0 { String::new() } else { format!("; {} more failed", self.failed) };
         let samples = counted(totals.samples, "sample");
-        wrapped(out, "CPU, launching threads: ", &format!("{} ({samples}{failed})", parts.join(", ")));
+        wrapped(
+            out,
+            "CPU, launching threads over the whole run: ",
+            &format!("{} ({samples}{failed})", parts.join(", ")),
+        );
         for row in self.lines.iter().filter(|row| row.is_evident()).take(LINES_SHOWN) {
             let cost =
                 row.step_ns.map_or_else(|| duration(row.total_ns), |nanos| format!("{} a step", duration(nanos)));
@@ -218,6 +207,69 @@ impl HostReport {
             wrapped(out, "  - GPU idle for ", &format!("{cost} ({share:.1} %): {doing} {}", row.at_place()));
         }
     }
+}
+
+/// The activities by line, the largest first; `share` is that of nanoseconds of a cause.
+fn line_rows(
+    attributor: &Attributor,
+    dictionary: &Dictionary,
+    seen: &BTreeMap<ActivityKey, ActivityTime>,
+    share: impl Fn(HostCause, f64) -> f64,
+) -> Vec<LineRow> {
+    let row = |row: Called<'_>| {
+        let Called { place, cause, time, within_ns } = row;
+        let name = |id: NameId| dictionary.name(id).to_owned();
+        let (file, line, function, within) = match place {
+            Place::Line(line) => {
+                let within = line.within.map(|(function, file)| (name(function), name(file)));
+                (name(line.file), line.line, name(line.function), within)
+            }
+            Place::Thread(place) => {
+                let thread = attributor.thread(place).map(|id| thread_name(dictionary, id));
+                (String::new(), 0, thread.unwrap_or_else(|| "unknown".to_owned()), None)
+            }
+        };
+        let of = |nanos: f64| share(cause, nanos);
+        // The total is a sum of many strata, so it is about normally distributed.
+        let (part, deviation) = (of(time.total_ns as f64), CONFIDENCE * of(time.variance.sqrt()));
+        LineRow {
+            cause,
+            file,
+            line,
+            function,
+            within,
+            samples: time.samples,
+            sampled_ns: time.sampled_ns,
+            total_ns: time.total_ns,
+            within_ns,
+            share: part,
+            share_low: (part - deviation).max(of(time.sampled_ns as f64)),
+            share_high: (part + deviation).min(1.0),
+            step_ns: None,
+        }
+    };
+    let place = |key: ActivityKey| attributor.host_line(key.line).map_or(Place::Thread(key.thread), Place::Line);
+    // Line ids depend on the order of the samples; sorting by name does not.
+    let mut lines: Vec<_> = seen.iter().map(|(&key, &time)| (place(key), key.cause, time)).collect();
+    lines.sort_by_key(|&(place, cause, time)| (std::cmp::Reverse(time.total_ns), place, cause));
+    by_library(&lines, dictionary).into_iter().take(LINES).map(row).collect()
+}
+
+/// For each cause, its share of the time that the bottleneck is of, divided by its share of the steady time.
+fn judged_parts(devices: &[DeviceReport]) -> impl Fn(Cause) -> f64 {
+    let steps = devices.iter().all(|device| device.typical.is_some());
+    let judged = |device: &DeviceReport| device.typical.filter(|_| steps).map_or(device.steady_leaves, |of| of.leaves);
+    let parts = Cause::ALL.map(|cause| {
+        let part = |device: &DeviceReport| {
+            let (leaves, steady) = (judged(device), device.steady_leaves);
+            let sum = leaves.iter().sum::<u64>().max(1) as f64;
+            let share = WithoutTracing::of(device, &leaves).share(cause, cause.total(&leaves) as f64 / sum);
+            (share * steady.iter().sum::<u64>() as f64, cause.total(&steady) as f64)
+        };
+        let (judged, steady) = devices.iter().map(part).fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
+        if steady > 0.0 { judged / steady } else { 1.0 }
+    });
+    move |cause| Cause::ALL.into_iter().position(|known| known == cause).map_or(1.0, |at| parts[at])
 }
 
 /// Time in which kernels were built before the calls that load them.

@@ -9,8 +9,10 @@
 use std::collections::BTreeMap;
 
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::attribution::{GapSamples, LineId, Seen, Stratum};
+
+use super::{DeviceReport, HostReport};
 
 /// Minimum number of samples for an estimate of the gaps without a sample: of a stratum, and of all of a cause.
 const FEWEST_OF_STRATUM: u64 = 3;
@@ -121,6 +123,31 @@ pub(super) fn estimate(rows: &[(Stratum, Seen, GapSamples)]) -> BTreeMap<Activit
         }
     }
     totals
+}
+
+/// Divides the time of CPU work outside of CUDA as the estimate does, in every sum of a device: a gap without a sample
+/// counts as `host_cpu` in the accounts, whatever the thread did. Sums stay the same.
+pub(super) fn divide(devices: &mut [DeviceReport], host: &HostReport) {
+    let outside = |leaves: &Leaves| leaves[Leaf::HostCpu as usize] + leaves[Leaf::HostBlocked as usize];
+    let all: u64 = devices.iter().map(|device| outside(&device.steady_leaves)).sum();
+    let blocked = host.causes.iter().filter(|row| row.cause.leaf() == Leaf::HostBlocked);
+    let part = blocked.map(|row| row.total_ns).sum::<u64>() as f64 / all.max(1) as f64;
+    for device in devices {
+        let steady = device.steady_leaves;
+        let set = |leaves: &mut Leaves| {
+            let whole = outside(leaves);
+            leaves[Leaf::HostBlocked as usize] = ((whole as f64 * part) as u64).min(whole);
+            leaves[Leaf::HostCpu as usize] = whole - leaves[Leaf::HostBlocked as usize];
+        };
+        set(&mut device.steady_leaves);
+        // Nothing is known about start-up.
+        for leaf in [Leaf::HostCpu, Leaf::HostBlocked].map(|leaf| leaf as usize) {
+            device.leaves[leaf] = device.leaves[leaf].saturating_sub(steady[leaf]) + device.steady_leaves[leaf];
+        }
+        device.typical.iter_mut().for_each(|typical| set(&mut typical.leaves));
+        let rows = device.steps.iter_mut().flat_map(|steps| &mut steps.rows).chain(&mut device.windows);
+        rows.for_each(|row| set(&mut row.leaves));
+    }
 }
 
 #[cfg(test)]

@@ -74,9 +74,15 @@ impl Report {
         self.best_case(cause).map(|best_case| best_case.speedup)
     }
 
-    /// Like [`best_speedup`](Self::best_speedup), with its interval.
-    pub(crate) fn best_case(&self, cause: Cause) -> Option<BestCase> {
-        bottleneck::best_case_if_fixed(cause, &self.devices)
+    /// Like [`best_speedup`](Self::best_speedup), with its interval and the cost that it is without: that of `cause`,
+    /// or a part of it that the first fix removes together with others.
+    pub fn best_case(&self, cause: Cause) -> Option<BestCase> {
+        let best_case = bottleneck::best_case_if_fixed(cause, &self.devices)?;
+        // No scenario makes a kernel another one, as remedies do.
+        let remedies = self.bottleneck.remedies.iter().filter(|remedy| remedy.is_advised());
+        let mut gains = remedies.filter_map(|remedy| remedy.measured.map(|of| of.gain).or(remedy.speedup));
+        let is_more = cause != Cause::GpuCompute || gains.all(|gain| gain <= best_case.speedup);
+        is_more.then_some(best_case)
     }
 
     /// The bottleneck, its cost, and the best case without it.

@@ -11,15 +11,16 @@
 
 use std::fmt::Write;
 
+use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::Timestamp;
 use gpuwhy_trace::utilization::{Absence, Counter, DeviceUtilization, Utilization};
-use profiler_core::attribution::SampleTotals;
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::Cause;
+use profiler_core::attribution::{Attributor, SampleTotals};
 use profiler_core::monitoring::{MonitoredPart, MonitoredTime};
 use profiler_core::thresholds::WORTH_SHARE;
 
-use super::{Bottleneck, BurstTable, Report, bursts};
+use super::{Bottleneck, BurstTable, HostReport, LineRow, Report, bursts};
 use crate::text_format::{Page, counted, duration, percent, wrapped};
 use crate::words::{self, capitalized};
 
@@ -45,6 +46,9 @@ const CLEAR_WAITS: [(HostCause, &str); 4] = [
     (HostCause::Child, "waiting for a child process"),
 ];
 
+/// Least traffic of a link for a mention, 10^9 bytes per second.
+const LEAST_TRAFFIC: f64 = 0.1;
+
 const MEASURE: &str = "Record the GPU work to see the cause and what it costs: gpuwhy run --mode light";
 
 const SEE_BURST: &str = "Open the report of a burst (a short recording of GPU work) for its causes, kernels and best cases: \
@@ -57,6 +61,34 @@ fn advice(bursts: usize, run_ns: u64) -> String {
         1 => format!("{SEE_BURST}."),
         _ => format!("{SEE_BURST} (--capture 2 for the second burst)."),
     }
+}
+
+impl Report {
+    /// Fills in the lines that samples of the launching threads saw after start-up; if it is unknown when that
+    /// ended, in the second half of the run.
+    pub(crate) fn watch_lines(&mut self, attributor: &Attributor, dictionary: &Dictionary) {
+        let run_ns = self.shown_ns();
+        let devices = self.utilization.devices.len().max(1) as u64;
+        let steady_ns = self.monitored.as_ref().map_or(run_ns / 2, |time| time.window_ns / devices);
+        let from = self.process.start.nanos() + run_ns.saturating_sub(steady_ns);
+        if let Some(host) = &mut self.host {
+            host.watch(attributor, dictionary, Timestamp::from_nanos(from));
+        }
+    }
+}
+
+/// Least share of a thread's time for a line to be named, and most lines.
+const NAMED_SHARE: f64 = 0.1;
+const NAMED_LINES: usize = 2;
+
+/// Sentences about what the launching threads did most, and where.
+fn line_sentences(host: Option<&HostReport>) -> Vec<String> {
+    let rows = host.into_iter().flat_map(|host| &host.lines).filter(|row| row.is_evident() && row.share >= NAMED_SHARE);
+    let sentence = |row: &LineRow| {
+        let (doing, share) = (words::activity(row.cause), percent(row.share));
+        format!("The launching thread was {doing} {} {share} of the time after start-up.", row.at_place())
+    };
+    rows.take(NAMED_LINES).map(sentence).collect()
 }
 
 /// Determines the bottleneck from hardware samples, or without them from utilization and host samples.
@@ -80,6 +112,9 @@ pub(crate) fn bottleneck(report: &Report, samples: &SampleTotals) -> Bottleneck 
     let reported = report.bursts.as_ref().and_then(|table| bursts::changes(table, report.process.start));
     let reported: Vec<String> = reported.into_iter().chain(report.monitored.as_ref().map(division)).collect();
     evidence.splice(1..1, reported);
+    // What a line says is more than the rates of links.
+    let at = evidence.len().min(2);
+    evidence.splice(at..at, line_sentences(report.host.as_ref()));
     Bottleneck {
         cause,
         share,
@@ -270,7 +305,8 @@ fn gauge_words(device: &DeviceUtilization) -> Vec<String> {
         (Counter::PcieSent, Counter::PcieReceived, "PCI Express"),
         (Counter::NvlinkSent, Counter::NvlinkReceived, "NVLink"),
     ] {
-        if let (Some(sent), Some(received)) = (device.counter(sent), device.counter(received)) {
+        let rates = device.counter(sent).zip(device.counter(received));
+        if let Some((sent, received)) = rates.filter(|(sent, received)| sent.max(*received) >= LEAST_TRAFFIC) {
             words.push(format!("{name} {sent:.2} GB/s out, {received:.2} GB/s in"));
         }
     }

@@ -88,6 +88,11 @@ impl WithoutTracing {
         }
     }
 
+    /// Returns the change for the typical steps of `device`, or else its steady time.
+    pub(super) fn of_steps(device: &DeviceReport) -> Self {
+        Self::of(device, &device.typical.map_or(device.steady_leaves, |typical| typical.leaves))
+    }
+
     /// Returns the change if tracing takes the fraction `part` of steps with these leaves, 0 to 1.
     fn taking(part: f64, leaves: &Leaves) -> Self {
         let total = leaves.iter().sum::<u64>() as f64;

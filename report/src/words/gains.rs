@@ -48,10 +48,11 @@ pub fn about(speedup: f64, interval: Option<(f64, f64)>) -> String {
     }
 }
 
-/// Gain without a cause with this share of the time, 0 to 1, and its interval: the time is only subtracted.
-pub(crate) fn faster_without(share: f64, interval: (f64, f64)) -> String {
-    let factor = |share: f64| 1.0 / (1.0 - share).max(f64::MIN_POSITIVE);
-    faster(factor(share), Some((factor(interval.0), factor(interval.1))))
+/// Bound of the gain without a cause with at most this share of the time, 0 to 1: the time is only subtracted. It has
+/// no interval, because nothing says how much of the bound is reached.
+pub(crate) fn at_most_without(share: f64) -> String {
+    let factor = faster(1.0 / (1.0 - share).max(f64::MIN_POSITIVE), None);
+    format!("at most {}", factor.trim_start_matches("about "))
 }
 
 /// Number of significant decimal places of a factor.

@@ -3,7 +3,7 @@
 
 mod gains;
 
-pub(crate) use gains::faster_without;
+pub(crate) use gains::at_most_without;
 pub use gains::{about, condition, faster, not_simulated, what_if, worth_showing};
 
 use gpuwhy_trace::counters::UnavailableReason;

@@ -259,6 +259,16 @@ impl HostSamples {
         }
     }
 
+    /// Time covered by the samples since `from`, by activity and line, each counted for the largest activity.
+    pub(crate) fn activities(&self, from: u64) -> impl Iterator<Item = (HostCause, LineId, u64, u64)> {
+        self.samples.iter().filter(move |sample| sample.since >= from).flat_map(|sample| {
+            let [on, ready, off] = sample.split(sample.length());
+            let most = on.1.max(ready.1).max(off.1);
+            let rows = [(on, sample.line), (ready, sample.line), (off, sample.off_line)];
+            rows.map(|((cause, nanos), line)| (cause, line, u64::from(nanos == most && nanos > 0), nanos))
+        })
+    }
+
     /// Limits the samples to this thread's share among `threads`.
     pub(crate) fn limit(&mut self, threads: usize) {
         let limit = (SAMPLES_TOGETHER / threads.max(1)).max(FEWEST_SAMPLES);

@@ -1,13 +1,16 @@
 //! Host threads by id, in bounded number.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use gpuwhy_trace::record::ThreadId;
 use rustc_hash::FxHashMap;
 
 use super::launches::Launches;
 use super::sample_totals::SampleTotals;
+use super::stacks::LineId;
 use super::threads::HostThread;
+use crate::attribution::host_cause::{GapSamples, HostCause};
 
 /// Maximum number of threads. Programs have tens that use CUDA; servers start a new one for every request.
 pub(crate) const THREAD_LIMIT: usize = 4_096;
@@ -89,15 +92,28 @@ impl ThreadTable {
         self.places.get(&id).map(|&place| &self.rows[place as usize])
     }
 
+    /// Places of the threads that launch. If no launch was recorded, all sampled threads: the sampler chose them.
+    fn launching(&self) -> impl Iterator<Item = (u32, &HostThread)> {
+        let any = self.rows.iter().any(|thread| thread.launches > 0);
+        (0..).zip(&self.rows).filter(move |(_, thread)| thread.launches > 0 || !any)
+    }
+
     /// Sum of the host samples of launching threads.
     pub(crate) fn sample_totals(&self) -> SampleTotals {
         let mut sum = self.forgotten_samples;
-        // If no launch was recorded, all sampled threads: the sampler chose them.
-        let any = self.rows.iter().any(|thread| thread.launches > 0);
-        for thread in self.rows.iter().filter(|thread| thread.launches > 0 || !any) {
-            sum.add(thread.samples.totals());
-        }
+        self.launching().for_each(|(_, thread)| sum.add(thread.samples.totals()));
         sum
+    }
+
+    /// See [`Attributor::sampled_activities`](crate::attribution::Attributor::sampled_activities).
+    pub(crate) fn sampled_activities(&self, from: u64) -> BTreeMap<(HostCause, LineId, u32), GapSamples> {
+        let mut sums: BTreeMap<_, GapSamples> = BTreeMap::new();
+        for (place, thread) in self.launching() {
+            for (cause, line, samples, nanos) in thread.samples.activities(from).filter(|row| row.3 > 0) {
+                sums.entry((cause, line, place)).or_default().add(GapSamples { samples, nanos });
+            }
+        }
+        sums
     }
 
     /// Takes the thread with the oldest last call among those without pending work. All threads are scanned

@@ -4,7 +4,7 @@
 
 use gpuwhy_trace::record::CopyKind;
 use profiler_core::attribution::is_selection;
-use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
+use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::steps::Step;
 use profiler_core::thresholds::WORTH_SHARE;
 use profiler_core::whatif::{BestCase, ScenarioKind, WORTH_DOING, WORTH_SHOWING, WhatIf};
@@ -65,7 +65,7 @@ pub(super) fn headline(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]
 pub(super) fn details(cause: Cause, ranking: &Ranking, devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
     let mut sentences = step_sentences(cause, ranking, devices);
     sentences.extend(best_case_sentence(cause, ranking.share(cause).share, devices));
-    sentences.push(leaf_sentence(cause, whole));
+    sentences.extend(leaf_sentence(cause, ranking, devices, whole));
     if ranking.untraced.iter().any(|part| *part < 1.0) {
         sentences.push(
             "Shares and gains are of steps without gpuwhy: the overhead of tracing is subtracted, first from waits for launches. \
@@ -300,21 +300,35 @@ fn unusual_step(step: &Step) -> String {
     format!("{} ({} {})", duration(step.duration()), words::cause(largest), duration(nanos))
 }
 
-/// The four largest leaves of the cause, without those of less than 1 in 2,000.
-fn leaf_sentence(cause: Cause, steady: &Leaves) -> String {
-    let total: u64 = steady.iter().sum();
-    let mut leaves: Vec<_> = Leaf::ALL
-        .into_iter()
-        .filter(|leaf| leaf.cause() == cause && steady[*leaf as usize] > 0)
-        .map(|leaf| (steady[leaf as usize], leaf))
-        .collect();
+/// The four largest leaves of the cause, without those of less than 1 in 2,000: parts of its share.
+fn leaf_sentence(cause: Cause, ranking: &Ranking, devices: &[DeviceReport], steady: &Leaves) -> Option<String> {
+    let steps = sum(devices.iter().filter_map(|device| device.typical.as_ref()).map(|typical| &typical.leaves));
+    let (of, time) = match ranking.steady {
+        Some(_) => (&steps, "these steps".to_owned()),
+        None => (steady, format!("the {} after start-up", duration(steady.iter().sum()))),
+    };
+    let whole = cause.total(of).max(1) as f64 / ranking.share(cause).share;
+    let share = |nanos: u64| nanos as f64 / whole;
+    let leaves = Leaf::ALL.into_iter().filter(|leaf| leaf.cause() == cause);
+    let mut leaves: Vec<_> = leaves.map(|leaf| (of[leaf as usize], leaf)).collect();
+    leaves.retain(|&(nanos, _)| share(nanos) >= 0.0005);
     leaves.sort_by(|a, b| b.cmp(a));
-    let notable = |nanos: u64| nanos as f64 >= 0.0005 * total as f64;
-    let count = leaves.iter().filter(|(nanos, _)| notable(*nanos)).count().clamp(1, 4);
-    let share = |nanos: u64| nanos as f64 / total.max(1) as f64 * 100.0;
-    let part = |&(nanos, leaf): &(u64, Leaf)| format!("{} ({}) {:.1} %", words::cause(leaf), leaf.name(), share(nanos));
-    let parts: Vec<_> = leaves.iter().take(count).map(part).collect();
-    format!("Of the {} after start-up: {}.", duration(total), parts.join(", "))
+    let part = |&(nanos, leaf): &(u64, Leaf)| {
+        format!("{} ({}) {:.1} %", words::cause(leaf), leaf.name(), share(nanos) * 100.0)
+    };
+    let parts: Vec<_> = leaves.iter().take(4).map(part).collect();
+    (!parts.is_empty()).then(|| format!("Of {time}: {}.", parts.join(", ")))
+}
+
+/// Sum of times by leaf.
+pub(super) fn sum<'a>(rows: impl Iterator<Item = &'a Leaves>) -> Leaves {
+    let mut total = [0; LEAF_COUNT];
+    for row in rows {
+        for (sum, nanos) in total.iter_mut().zip(row) {
+            *sum += nanos;
+        }
+    }
+    total
 }
 
 /// Evidence for `cause` in addition to its share, the strongest first.
@@ -374,7 +388,7 @@ pub(super) fn cause_evidence(
 fn kernel_sentences(cause: Cause, devices: &[DeviceReport], origins: Option<&GraphOrigins>) -> Vec<String> {
     let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.kernels).collect();
     rows.retain(|row| row.communication == (cause == Cause::Communication));
-    rows.sort_by_key(|row| std::cmp::Reverse(row.durations.total()));
+    rows.sort_by_key(|row| std::cmp::Reverse((row.steady.1, row.durations.total())));
     rows.truncate(3);
     let names = short_names(rows.iter().map(|row| row.name.as_str()), NAME_WIDTH);
     let sentence = |(row, name): (&&KernelRow, &String)| {

@@ -80,9 +80,14 @@ fn workers_sentence(host: &HostReport, what_if: &WhatIf) -> Option<String> {
     })
 }
 
-/// Sentences about the samples, the strongest first. `steady_ns` is the time that shares refer to, `what_if` that
-/// of the device with the most time.
-pub(super) fn sentences(host: &HostReport, cause: Cause, steady_ns: u64, what_if: Option<&WhatIf>) -> Vec<String> {
+/// Sentences about the samples, the strongest first. The cause has this `share` of the time that the headline is
+/// of, and `cause_ns` of the steady time; `what_if` is that of the device with the most time.
+pub(super) fn sentences(
+    host: &HostReport,
+    cause: Cause,
+    (share, cause_ns): (f64, u64),
+    what_if: Option<&WhatIf>,
+) -> Vec<String> {
     let most = what_if.and_then(|what_if| what_if.best_case(Scenario::NoHostWork)).map_or(1.0, |most| most.speedup);
     let without = |row: &LineRow| if cause == Cause::HostCpu { line_gain(row, most) } else { String::new() };
     let lines = if matches!(cause, Cause::HostCpu | Cause::KernelBuild) { 3 } else { 2 };
@@ -119,7 +124,7 @@ pub(super) fn sentences(host: &HostReport, cause: Cause, steady_ns: u64, what_if
             );
         }
     } else if cause != Cause::KernelBuild {
-        let share = |row: &CauseRow| row.total_ns as f64 / steady_ns.max(1) as f64;
+        let share = |row: &CauseRow| share * row.total_ns as f64 / cause_ns.max(1) as f64;
         let of_cause = host.causes.iter().filter(|row| row.cause.leaf().cause() == cause);
         let named = of_cause.enumerate().filter(|(index, row)| *index == 0 || share(row) >= NAMED_SHARE).take(4);
         let parts: Vec<_> = named.map(|(_, row)| format!("{} {}", activity(row.cause), percent(share(row)))).collect();

@@ -64,7 +64,7 @@ pub(in crate::run) fn bottleneck_with(
     completeness: &Completeness,
     calls: CallFacts<'_>,
 ) -> Bottleneck {
-    let whole = sum(devices.iter().map(|device| &device.steady_leaves));
+    let whole = evidence::sum(devices.iter().map(|device| &device.steady_leaves));
     let total: u64 = whole.iter().sum();
     let ranking = Ranking::new(attributor, devices);
     let unknown = Cause::CannotTell.total(&whole) as f64 / total.max(1) as f64;
@@ -88,7 +88,7 @@ pub(in crate::run) fn bottleneck_with(
         Some(seen) => {
             let longest = devices.iter().max_by_key(|device| device.window_ns);
             let what_if = longest.and_then(|device| device.what_if.as_ref());
-            evidence.extend(host::sentences(seen, cause, total, what_if));
+            evidence.extend(host::sentences(seen, cause, (interval.share, cause.total(&whole)), what_if));
         }
         None => {
             evidence
@@ -238,16 +238,6 @@ fn recommendation(cause: Cause, remedies: &[Remedy], devices: &[DeviceReport], s
         };
     }
     text
-}
-
-fn sum<'a>(rows: impl Iterator<Item = &'a Leaves>) -> Leaves {
-    let mut total = [0; LEAF_COUNT];
-    for row in rows {
-        for (sum, nanos) in total.iter_mut().zip(row) {
-            *sum += nanos;
-        }
-    }
-    total
 }
 
 /// True if a kernel takes most of the time of a device: that is so of few operations as of many.

@@ -22,7 +22,7 @@ pub(super) fn sentences(ranking: &Ranking, devices: &[DeviceReport]) -> Vec<Stri
     let seen = devices.iter().flat_map(|device| device.other_processes.iter().filter(used).take(NAMED));
     let mut sentences: Vec<_> = seen.map(sentence).collect();
     let share = ranking.share(profiler_core::attribution::leaf::Cause::OtherProcess);
-    let alone = words::faster_without(share.share, (share.low, share.high));
+    let alone = words::at_most_without(share.high);
     sentences.push(format!(
         "With the GPU alone {alone}: the waits subtracted (a rough bound; kernels that shared it would be shorter too)."
     ));

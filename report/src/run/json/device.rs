@@ -10,11 +10,16 @@ use profiler_core::steps::Steps;
 use profiler_core::whatif::WhatIf;
 
 use super::limits::GaugesOf;
-use crate::run::{ComputeSplit, CopyRow, DeviceReport, GapSubject, GridClass, KernelRow, ManagedPages, StepMeaning};
+use crate::run::{
+    ComputeSplit, CopyRow, DeviceReport, GapSubject, GridClass, KernelRow, ManagedPages, Report, StepMeaning,
+};
 use crate::words::not_simulated;
 
 /// Maximum number of steps listed per device; the newest are kept.
 const STEP_ROWS: usize = 64;
+
+/// A device of a report.
+pub(super) struct DeviceOf<'a>(pub(super) &'a Report, pub(super) &'a DeviceReport);
 
 struct StepsOf<'a>(&'a Steps, StepMeaning);
 
@@ -28,6 +33,10 @@ struct OtherProcessOf<'a>(&'a OtherProcess);
 struct Beneath(WorkKind, WorkKind, u64);
 
 document! {
+    from: DeviceOf<'_> {
+        ..*from.1,
+        busy: (from.0.busy_of(from.1) * 1e6).round() / 1e6,
+    }
     from: DeviceReport {
         id: from.device.id,
         name: from.device.name,
@@ -107,6 +116,8 @@ document! {
         communication: from.communication,
         count: from.durations.count(),
         total_ns: from.durations.total(),
+        steady_count: from.steady.0,
+        steady_ns: from.steady.1,
         mean_ns: from.durations.mean(),
         median_ns: from.durations.median(),
         min_ns: from.durations.min(),

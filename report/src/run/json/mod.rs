@@ -11,12 +11,16 @@ use gpuwhy_trace::counters::CounterLoss;
 use gpuwhy_trace::document::document;
 use gpuwhy_trace::process_info::ProcessInfo;
 
+use self::device::DeviceOf;
 use self::limits::LossOf;
-use super::{Bottleneck, CaptureRow, DeviceReport, PlanStep, Remedy, Report, StepBasis};
+use super::{CaptureRow, DeviceReport, PlanStep, Remedy, Report, StepBasis};
 
 const SCHEMA_VERSION: u32 = 2;
 
 struct ProcessJson<'a>(&'a ProcessInfo, &'a [DeviceReport]);
+
+/// The bottleneck of a report.
+struct BottleneckOf<'a>(&'a Report);
 
 struct Missing<'a>(&'a Completeness, &'a [CounterLoss]);
 
@@ -26,7 +30,7 @@ document! {
         process: ProcessJson(&from.process, &from.devices),
         observed_ns: from.observed_ns,
         completeness: Missing(&from.completeness, &from.counter_losses),
-        devices: from.devices,
+        devices: from.devices.iter().map(|device| DeviceOf(from, device)).collect::<Vec<_>>(),
         api: from.api,
         host?: from.host,
         kernel_libraries: from.kernel_libraries,
@@ -39,7 +43,7 @@ document! {
         utilization?: Some(&from.utilization).filter(|utilization| !utilization.is_empty()),
         monitored?: from.monitored,
         bursts?: from.bursts,
-        bottleneck: from.bottleneck,
+        bottleneck: BottleneckOf(from),
         phases: from.bottleneck.phases,
         capture: from.captures.shown,
         captures: from.captures.rows,
@@ -99,15 +103,16 @@ document! {
         bottleneck: from.bottleneck.map(|(cause, _)| cause),
         share: from.bottleneck.map(|(_, share)| share),
     }
-    from: Bottleneck {
-        cause: from.cause,
-        share: from.share,
-        ranking: from.ranking,
-        basis: from.basis,
-        evidence: from.evidence.iter().chain(&from.details).collect::<Vec<_>>(),
-        recommendation: from.recommendation,
-        remedies: from.remedies,
-        plan: from.plan,
+    from: BottleneckOf<'_> {
+        cause: from.0.bottleneck.cause,
+        share: from.0.bottleneck.share,
+        ranking: from.0.bottleneck.ranking,
+        basis: from.0.bottleneck.basis,
+        best_case: from.0.best_case(from.0.bottleneck.cause),
+        evidence: from.0.bottleneck.evidence.iter().chain(&from.0.bottleneck.details).collect::<Vec<_>>(),
+        recommendation: from.0.bottleneck.recommendation,
+        remedies: from.0.bottleneck.remedies,
+        plan: from.0.bottleneck.plan,
     }
     from: StepBasis {
         steps: from.steps,

@@ -48,8 +48,9 @@ impl Bottleneck {
         let said = |remedy: &&Remedy| !self.recommendation.contains(remedy.text.get(1..).unwrap_or_default());
         let further =
             self.remedies.iter().filter(|remedy| remedy.is_advised()).take(REMEDIES_SHOWN).skip(1).filter(said);
+        // The plan has gains after other fixes.
         let sentence = |remedy: &Remedy| match remedy.gain() {
-            Some(gain) => format!("{} {gain}", remedy.text),
+            Some(gain) => format!("{} {}", remedy.text, gain.replacen("This ", "This alone ", 1)),
             None => remedy.text.clone(),
         };
         further.map(sentence).collect()

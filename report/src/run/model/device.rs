@@ -5,7 +5,7 @@ use gpuwhy_trace::record::{Device, PcieLink};
 use profiler_core::attribution::leaf::{Leaves, Overlap};
 use profiler_core::attribution::queue_waits::QueueWaits;
 use profiler_core::attribution::statistics::Durations;
-use profiler_core::attribution::{HostLead, KernelBuilds, OtherProcess};
+use profiler_core::attribution::{HostLead, KernelBuilds, OtherProcess, Work};
 use profiler_core::counters::power::GaugeSums;
 use profiler_core::steps::{Steady, Step, StepKinds, Steps};
 use profiler_core::whatif::WhatIf;
@@ -31,6 +31,8 @@ pub struct DeviceReport {
     pub steady_leaves: Leaves,
     /// True if the recording began while the program ran, so that it has no start-up.
     pub begun_midway: bool,
+    /// Operations that started after start-up.
+    pub steady_work: Work,
     /// Its newest intervals of at least a second, oldest first; at most
     /// [`WINDOWS_KEPT`](crate::run::WINDOWS_KEPT).
     pub windows: Vec<Step>,
@@ -65,7 +67,7 @@ pub struct DeviceReport {
     pub graph_ns: u64,
     /// Overlap between kinds of work.
     pub overlap: Overlap,
-    /// Kernels by total time, the largest first.
+    /// Kernels by time after start-up, the largest first, and then by time in the whole run.
     pub kernels: Vec<KernelRow>,
     /// Copies by direction and memory, the largest total time first.
     pub copies: Vec<CopyRow>,
@@ -119,6 +121,13 @@ pub struct Untraced {
     pub source: PriceSource,
 }
 
+impl KernelRow {
+    /// True for the name of a CUDA graph that was recorded as a whole: `[CUDA graph 8, nodes not recorded]`.
+    pub fn is_whole_graph_name(name: &str) -> bool {
+        name.starts_with("[CUDA graph ")
+    }
+}
+
 /// Kernels of one name on one device.
 #[derive(Clone, Debug)]
 pub struct KernelRow {
@@ -128,8 +137,10 @@ pub struct KernelRow {
     pub library: Option<Library>,
     /// True if it counts as communication.
     pub communication: bool,
-    /// Their durations.
+    /// Their durations in the whole run.
     pub durations: Durations,
+    /// Number of them after start-up, and their time, nanoseconds.
+    pub steady: (u64, u64),
     /// How their grids fill the device; `None` when the records lack the information.
     pub geometry: Option<KernelGeometry>,
     /// Their limits; `None` if hardware counters were not sampled.

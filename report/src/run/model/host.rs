@@ -106,12 +106,14 @@ pub struct LineRow {
     pub sampled_ns: u64,
     /// The same plus this line's share of the idle time without a sample: an estimate, nanoseconds.
     pub total_ns: u64,
-    /// Share of the steady time of all devices, 0 to 1.
+    /// Share of the time that the bottleneck's share is of, 0 to 1: of typical steps without the overhead of tracing,
+    /// or of the steady time of all devices.
     pub share: f64,
     /// Interval of the share with 95 % confidence, as far as the number of samples determines it.
     pub share_low: f64,
     /// Its upper end.
     pub share_high: f64,
-    /// Share of the median step, nanoseconds; `None` without steps that represent the steady time.
+    /// Share of the median step without the overhead of tracing, nanoseconds; `None` without steps that represent
+    /// the steady time.
     pub step_ns: Option<u64>,
 }

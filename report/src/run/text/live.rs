@@ -55,7 +55,8 @@ pub(in crate::run) fn live_line(report: &Report) -> String {
                 let _ = write!(line, "; {limit}");
             }
             line.push(')');
-            let gain = report.best_case(cause).filter(|best_case| best_case.kind != ScenarioKind::KernelsAtRoof);
+            let without = ScenarioKind::without(cause);
+            let gain = report.best_case(cause).filter(|best_case| Some(best_case.kind) == without);
             if let Some(gain) = gain.filter(|gain| gain.speedup >= WORTH_SHOWING) {
                 let _ = write!(line, ", {} faster without", about(gain.speedup, gain.interval));
             }

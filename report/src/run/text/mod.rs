@@ -135,15 +135,18 @@ pub(super) fn conclusion(report: &Report) -> String {
         cause => format!("Bottleneck: {}.", words::bottleneck(cause)),
     };
     let best = match (report.best_case(bottleneck.cause), bottleneck.cause) {
-        (Some(best_case), _) if best_case.kind == ScenarioKind::KernelsAtRoof && best_case.is_worth_showing() => {
-            format!(
-                " Best case: {} if {}.",
-                words::faster(best_case.speedup, best_case.interval),
-                words::condition(best_case.kind)
-            )
-        }
-        (Some(best_case), _) if best_case.is_worth_showing() && best_case.speedup.is_finite() => {
-            format!(" Best case without it: {}.", words::faster(best_case.speedup, best_case.interval))
+        (Some(best_case), cause) if best_case.is_worth_showing() && best_case.speedup.is_finite() => {
+            let gain = words::faster(best_case.speedup, best_case.interval);
+            match ScenarioKind::without(cause) == Some(best_case.kind) {
+                true => format!(" Best case without it: {gain}."),
+                false => {
+                    // The plan has the words of the remedy.
+                    let first = bottleneck.plan.first().filter(|step| step.kind == best_case.kind);
+                    let condition = first.map(|step| format!("you {}", step.action));
+                    let condition = condition.unwrap_or_else(|| words::condition(best_case.kind).to_owned());
+                    format!(" Best case: {gain} if {condition}.")
+                }
+            }
         }
         (None, Cause::Copy) if report.devices.iter().any(copies_without_link) => {
             " Best case unknown: pinned memory is faster, but nothing describes the link.".to_owned()

@@ -62,9 +62,15 @@ fn left_out(report: &Report) -> Option<String> {
         let judged = typical.mean_ns.saturating_mul(typical.steps);
         let rest = steady.saturating_sub(judged);
         if of_run(rest) > LEFT_OUT {
-            let steps = counted(typical.steps, device.step_meaning.noun());
-            let (length, share) = (duration(rest), percent(of_run(rest)));
-            parts.push(format!("{length} ({share} of the run) outside of the {steps} that the shares refer to"));
+            let (length, share, steps) =
+                (duration(rest), percent(of_run(rest)), counted(typical.steps, device.step_meaning.noun()));
+            let kept = device.steps.as_ref().map_or((0, 0), |steps| (steps.rows.len() as u64, steps.seen));
+            let why = match kept {
+                (kept, seen) if seen > kept => format!("only the newest {kept} of {seen} steps are kept"),
+                _ => "unusual steps, and time without repeated work".to_owned(),
+            };
+            parts
+                .push(format!("{length} ({share} of the run) outside of the {steps} that the shares refer to ({why})"));
         }
     }
     (!parts.is_empty()).then(|| format!("Left out: {}.", parts.join("; ")))
@@ -88,22 +94,21 @@ impl Report {
     pub fn share_of(&self, device: &DeviceReport, cause: Cause) -> f64 {
         shares(self, device).1.into_iter().find(|&(other, _)| other == cause).map_or(0.0, |(_, share)| share)
     }
+
+    /// Share of the same time in which `device` worked, 0 to 1.
+    pub fn busy_of(&self, device: &DeviceReport) -> f64 {
+        let (_, leaves) = judged(self, device);
+        let busy: u64 = Leaf::ALL.into_iter().filter(|leaf| leaf.is_busy()).map(|leaf| leaves[leaf as usize]).sum();
+        // The overhead of tracing is idle time, as far as there is any.
+        let without_tracing = leaves.iter().sum::<u64>() as f64 * WithoutTracing::of(device, &leaves).step;
+        (busy as f64 / without_tracing.max(1.0)).min(1.0)
+    }
 }
 
 /// Share of the time in which the GPU worked, over all GPUs.
 pub(in crate::run) fn busy_share(report: &Report) -> f64 {
-    let idle: f64 = report
-        .devices
-        .iter()
-        .map(|device| {
-            let typical = device.typical.filter(|_| report.bottleneck.basis.is_some());
-            let leaves = typical.map_or(device.steady_leaves, |typical| typical.leaves);
-            let idle: u64 =
-                Leaf::ALL.into_iter().filter(|leaf| !leaf.is_busy()).map(|leaf| leaves[leaf as usize]).sum();
-            idle as f64 / leaves.iter().sum::<u64>().max(1) as f64
-        })
-        .sum();
-    1.0 - idle / report.devices.len().max(1) as f64
+    let sum: f64 = report.devices.iter().map(|device| report.busy_of(device)).sum();
+    sum / report.devices.len().max(1) as f64
 }
 
 /// Converts shares to whole percent that sum to 100. `first` is rounded as elsewhere; the others are rounded

@@ -13,7 +13,7 @@ use crate::text_format::names::short_names;
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
 
-/// Maximum length of a name in a row. With the numbers before it a row takes at most 186 columns.
+/// Maximum length of a name in a row. With the numbers before it a row takes at most 201 columns.
 const NAME_WIDTH: usize = 80;
 
 /// Appends the tables, with at most `kernels` rows for the kernels of a device.
@@ -75,8 +75,19 @@ fn kernel_rows(out: &mut Page, device: &DeviceReport, limit: usize) {
     }
     let _ = writeln!(
         out,
-        "{:>10} {:>9} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>7} {:>5} {:>6}  kernel",
-        "time", "count", "mean", "median", "min", "max", "max occ %", "limited", "waves", "SM %", "tail %"
+        "{:>14} {:>10} {:>9} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>7} {:>5} {:>6}  kernel",
+        "after start-up",
+        "whole run",
+        "count",
+        "mean",
+        "median",
+        "min",
+        "max",
+        "max occ %",
+        "limited",
+        "waves",
+        "SM %",
+        "tail %"
     );
     let shown = &device.kernels[..device.kernels.len().min(limit)];
     let names = short_names(shown.iter().map(|row| row.name.as_str()), NAME_WIDTH);
@@ -84,7 +95,8 @@ fn kernel_rows(out: &mut Page, device: &DeviceReport, limit: usize) {
         let of = &row.durations;
         let _ = writeln!(
             out,
-            "{:>10} {:>9} {:>10} {:>10} {:>10} {:>10} {}  {}{}",
+            "{:>14} {:>10} {:>9} {:>10} {:>10} {:>10} {:>10} {}  {}{}",
+            duration(row.steady.1),
             duration(of.total()),
             of.count(),
             duration(of.mean()),
@@ -99,7 +111,9 @@ fn kernel_rows(out: &mut Page, device: &DeviceReport, limit: usize) {
     if let Some(rest) = device.kernels.get(limit..).filter(|rest| !rest.is_empty()) {
         let time = rest.iter().map(|row| row.durations.total()).fold(0, u64::saturating_add);
         let count: u64 = rest.iter().map(|row| row.durations.count()).sum();
-        let _ = writeln!(out, "{:>10} {count:>9}  in {}", duration(time), counted(rest.len() as u64, "more kernel"));
+        let steady = duration(rest.iter().map(|row| row.steady.1).fold(0, u64::saturating_add));
+        let more = counted(rest.len() as u64, "more kernel");
+        let _ = writeln!(out, "{steady:>14} {:>10} {count:>9}  in {more}", duration(time));
     }
 }
 
