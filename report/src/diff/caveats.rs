@@ -6,6 +6,7 @@ use gpuwhy_trace::process_info::End;
 use profiler_core::attribution::leaf::Cause;
 
 use super::Side;
+use super::rows::has_whole_graphs;
 use crate::run::Report;
 
 /// Sentences for both runs, those about one run first.
@@ -22,6 +23,14 @@ pub(super) fn caveats(a: &Report, b: &Report) -> Vec<String> {
     }
     for (first, second) in a_names.iter().zip(&b_names).filter(|(first, second)| first != second) {
         sentences.push(format!("The devices differ: {} in A, {} in B.", known(first), known(second)));
+    }
+    let whole = |report: &Report| report.devices.iter().any(has_whole_graphs);
+    if whole(a) != whole(b) {
+        let (side, other) = if whole(a) { (Side::A, Side::B) } else { (Side::B, Side::A) };
+        sentences.push(format!(
+            "{side} recorded CUDA graphs as a whole and {other} node by node: steps and causes compare, kernels inside graphs \
+             and counts of operations do not."
+        ));
     }
     let sampled = |side: Side, other: Side| {
         format!(

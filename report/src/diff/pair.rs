@@ -113,7 +113,11 @@ pub(super) fn compare(
         b: after,
         test: recordings.and_then(|(first, second)| mann_whitney(&first, &second)),
         runs: RunTest::of(&times(&units.a), &times(&units.b)).map(|test| DeviceRuns { a: units.a, b: units.b, test }),
-        counts: if units.basis == Basis::Step { counts(&sequences(a), &sequences(b)) } else { Vec::new() },
+        counts: if units.basis == Basis::Step && recorded_alike(a, b) {
+            counts(&sequences(a), &sequences(b))
+        } else {
+            Vec::new()
+        },
         same_sampling: first.has_host_samples == second.has_host_samples,
         places: Places::of(one.sequence.as_ref(), other.sequence.as_ref(), similarity),
         prediction: None,
@@ -150,6 +154,10 @@ fn by_steps(
         (Some(_), None) => return missing(if is_single { "B has" } else { "a run of B has" }),
         (None, None) => return missing(if is_single { "both runs have" } else { "runs of A and B have" }),
     };
+    if !recorded_alike(a, b) {
+        // An operation of one run may be all of a graph.
+        return Ok((before, after));
+    }
     let operations = || before.iter().chain(&after).map(|unit| unit.operations);
     let (least, most) = (operations().min().unwrap_or(0), operations().max().unwrap_or(0));
     if !same_steps(least, most, similarity) {
@@ -162,6 +170,13 @@ fn by_steps(
         });
     }
     Ok((before, after))
+}
+
+/// False if some runs recorded CUDA graphs as a whole and others node by node.
+fn recorded_alike(a: &[DiffRun<'_>], b: &[DiffRun<'_>]) -> bool {
+    let mut whole = a.iter().chain(b).map(|run| rows::has_whole_graphs(run.device));
+    let first = whole.next();
+    whole.all(|run| Some(run) == first)
 }
 
 fn step(run: &DiffRun<'_>) -> Option<Representative> {

@@ -65,7 +65,12 @@ impl Prediction {
             .map(|cause| (cause, cause.total(&before.leaves).saturating_sub(cause.total(&after.leaves))))
             .max_by_key(|&(cause, lost)| (lost, std::cmp::Reverse(cause)))?;
         let best_case = what_if.best_case(ScenarioKind::without(cause)?).filter(|best_case| best_case.step_ns > 0)?;
-        if !same_steps || actual_step_ns == 0 || (lost as f64) < before.unit_ns as f64 * WORTH_A_LINE {
+        // Where the step is not shorter, the difference is not the removal of a cost.
+        if !same_steps
+            || actual_step_ns == 0
+            || actual_step_ns >= step_ns
+            || (lost as f64) < before.unit_ns as f64 * WORTH_A_LINE
+        {
             return None;
         }
         Some(Self {

@@ -155,20 +155,34 @@ impl KernelTotals {
 
 /// Similarity of the kernels of two runs: the share of executions, by name, that the runs have in common when
 /// each run is normalized to 1. It is 1 for equal mixtures regardless of the length of the runs, 0 without a
-/// common kernel.
+/// common kernel. If only one of them recorded CUDA graphs as a whole, it is the share of that run's other
+/// executions whose names the other run has, too: what its graphs contain is unknown.
 pub fn similarity(a: &[DeviceReport], b: &[DeviceReport]) -> f64 {
     let mixture = |devices: &[DeviceReport]| {
         let mut counts = BTreeMap::<String, u64>::new();
         for row in devices.iter().flat_map(|device| &device.kernels) {
             *counts.entry(row.name.clone()).or_default() += row.durations.count();
         }
-        let total = counts.values().sum::<u64>().max(1) as f64;
-        (counts, total)
+        counts
     };
-    let ((a, a_total), (b, b_total)) = (mixture(a), mixture(b));
-    let common = a.iter().filter_map(|(name, &count)| Some((count, *b.get(name)?)));
+    let total = |counts: &BTreeMap<String, u64>| counts.values().sum::<u64>().max(1) as f64;
+    let (mut first, mut second) = (mixture(a), mixture(b));
+    let has_graphs = |devices: &[DeviceReport]| devices.iter().any(has_whole_graphs);
+    if has_graphs(a) != has_graphs(b) {
+        let (whole, other) = if has_graphs(a) { (&mut first, &second) } else { (&mut second, &first) };
+        whole.retain(|name, _| !KernelRow::is_whole_graph_name(name));
+        let known = whole.iter().filter(|(name, _)| other.contains_key(*name)).map(|(_, count)| count);
+        return known.sum::<u64>() as f64 / total(whole);
+    }
+    let (a_total, b_total) = (total(&first), total(&second));
+    let common = first.iter().filter_map(|(name, &count)| Some((count, *second.get(name)?)));
     // An empty sum of floats would be -0.
     common.map(|(a, b)| (a as f64 / a_total).min(b as f64 / b_total)).fold(0.0, |sum, part| sum + part)
+}
+
+/// True if a device ran CUDA graphs that were recorded as a whole.
+pub(super) fn has_whole_graphs(device: &DeviceReport) -> bool {
+    device.kernels.iter().any(|row| KernelRow::is_whole_graph_name(&row.name))
 }
 
 /// Kernels of both runs, the largest change of time first. `scale` is one unit as a fraction of each trace.

@@ -36,11 +36,15 @@ pub(super) fn headline(diff: &DeviceDiff) -> String {
     };
     let times = format!("({} -> {})", duration(a), duration(b));
     let outcome = diff.outcome();
+    let lead = if outcome == StepChange::Inconclusive { "Inconclusive: " } else { "" };
     let mut line = match outcome {
         StepChange::Unchanged => return format!("{what} has not changed {times}"),
-        _ if b < a => format!("{what} is {} faster {times}", factor(a, b)),
-        _ => format!("{what} is {} slower {times}", factor(b, a)),
+        _ if b < a => format!("{lead}{what} is {} faster {times}", factor(a, b)),
+        _ => format!("{lead}{what} is {} slower {times}", factor(b, a)),
     };
+    if outcome == StepChange::Inconclusive && several(diff).is_none() {
+        let _ = write!(line, ", but single runs of one program differ by up to {}", factor_of_runs());
+    }
     let worth = diff.change_ns().unsigned_abs() / 20;
     let overlaps = |leaf: Leaf| several(diff).is_some_and(|runs| runs.overlap(|unit| unit.leaves[leaf as usize]));
     let parts: Vec<_> = diff
@@ -56,8 +60,6 @@ pub(super) fn headline(diff: &DeviceDiff) -> String {
     }
     if let Some(runs) = several(diff) {
         let _ = write!(line, ". {}", shown_by(runs));
-    } else if outcome == StepChange::Inconclusive {
-        let _ = write!(line, ". {}", one_run_each());
     }
     line
 }
@@ -80,9 +82,8 @@ fn shown_by(runs: &DeviceRuns) -> String {
         let fewest = fewest_runs();
         return match test.outcome() {
             StepChange::Inconclusive => format!(
-                "Inconclusive: {m} and {n} runs of one program differ this much with p = {}, and never with less than {}; up \
-                 to {CHANCE} would count: record {fewest} of each or more",
-                probability(p),
+                "{m} and {n} runs are too few: even without any overlap p is {}, and {CHANCE} is needed. Record {fewest} or \
+                 more of each",
                 probability(smallest_p)
             ),
             _ => format!(
@@ -92,9 +93,8 @@ fn shown_by(runs: &DeviceRuns) -> String {
             ),
         };
     };
-    let start = if test.outcome() == StepChange::Inconclusive { "Inconclusive: with" } else { "With" };
     format!(
-        "{start} {:.0} % confidence it takes {low:.3} to {high:.3} times as long ({m} and {n} runs, p = {})",
+        "With {:.0} % confidence it takes {low:.3} to {high:.3} times as long ({m} and {n} runs, p = {})",
         (test.confidence * 1e2).floor(),
         probability(p)
     )
@@ -108,12 +108,9 @@ fn probability(p: f64) -> String {
     }
 }
 
-/// Reason why a difference between two runs may not be due to the program.
-fn one_run_each() -> String {
-    format!(
-        "One run each: differences below {:.0} % of the longer step are within what runs differ by",
-        RUNS_DIFFER * 1e2
-    )
+/// How much faster one of two runs of one program may be.
+fn factor_of_runs() -> String {
+    format!("{:.2}x", 1.0 / (1.0 - RUNS_DIFFER))
 }
 
 /// Formats everything, with at most `limit` kernels per device.

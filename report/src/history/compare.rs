@@ -88,6 +88,8 @@ pub struct Judged {
     /// True if it is slower, by the test, than each of these; compared with a single run, by more than two
     /// runs differ.
     pub regression: bool,
+    /// True if it is faster in the same sense.
+    pub improvement: bool,
     /// Without a comparable run: why the newest earlier run of the program is not comparable.
     pub unlike: Option<Unlike>,
 }
@@ -96,13 +98,15 @@ pub struct Judged {
 pub fn judged(runs: &[Run], like: Like) -> Vec<Judged> {
     let judge = |at: usize| {
         let run = &runs[at];
-        let mut found = Judged { run: at, before: None, held_against: 0, regression: false, unlike: None };
-        let mut slower = 0;
+        let mut found =
+            Judged { run: at, before: None, held_against: 0, regression: false, improvement: false, unlike: None };
+        let (mut slower, mut faster) = (0, 0);
         for earlier in (0..at).rev() {
             match change(&runs[earlier], run, like) {
                 Ok(change) => {
                     found.held_against += 1;
                     slower += usize::from(change.outcome() == StepChange::Slower);
+                    faster += usize::from(change.outcome() == StepChange::Faster);
                     found.before.get_or_insert((earlier, change));
                 }
                 Err(why) => {
@@ -115,7 +119,8 @@ pub fn judged(runs: &[Run], like: Like) -> Vec<Judged> {
         }
         let is_alone = |(_, change): &(usize, StepTrend)| within_runs(change.before_ns, change.after_ns);
         let is_within = found.held_against == 1 && found.before.as_ref().is_some_and(is_alone);
-        found.regression = found.held_against > 0 && slower == found.held_against && !is_within;
+        let holds = |count: usize| found.held_against > 0 && count == found.held_against && !is_within;
+        (found.regression, found.improvement) = (holds(slower), holds(faster));
         if found.before.is_some() {
             found.unlike = None;
         }

@@ -84,21 +84,26 @@ fn sentence(runs: &[Run], judged: &[Judged]) -> String {
         StepChange::Unchanged => {
             format!("No change since the run of {since} ({steps}).")
         }
-        StepChange::Faster => {
-            format!("The newest run is {by:.1} % faster than that of {since} ({steps}): {}.", moved(change))
-        }
-        StepChange::Slower | StepChange::Inconclusive => {
-            let all = match (last.regression, last.held_against) {
-                (true, 1) => "It is the only earlier run like it".to_owned(),
-                (true, count) => format!("Regression: it is slower than each of the {count} runs before it"),
+        outcome => {
+            let (than, conclusive) = match outcome {
+                StepChange::Faster => ("faster", last.improvement),
+                _ => ("slower", last.regression),
+            };
+            let all = match (conclusive, last.held_against) {
+                (true, 1) => " It is the only earlier run like it.".to_owned(),
+                (true, count) if last.regression => {
+                    format!(" Regression: it is slower than each of the {count} runs before it.")
+                }
+                (true, count) => format!(" It is faster than each of the {count} runs before it."),
                 (false, 1) => format!(
-                    "It is the only earlier run like it: below {:.0} % of the longer step, a difference may not come from \
-                     the program",
+                    " It is the only earlier run like it: below {:.0} % of the longer step, a difference may not come from \
+                     the program.",
                     RUNS_DIFFER * 1e2
                 ),
-                (false, _) => "Not slower than each of the runs before that, so runs may differ this much".to_owned(),
+                (false, _) => format!(" Not {than} than each of the runs before that, so runs may differ this much."),
             };
-            format!("The newest run is {by:.1} % slower than that of {since} ({steps}): {}. {all}.", moved(change))
+            let lead = if conclusive { "The" } else { "Inconclusive: the" };
+            format!("{lead} newest run is {by:.1} % {than} than that of {since} ({steps}): {}.{all}", moved(change))
         }
     }
 }
