@@ -1,6 +1,6 @@
 //! Synthetic jobs of up to 10,000 ranks with known lateness, causes, waiting, and clock differences.
 
-use gpuwhy_report::ranks::{ExcessEvidence, RankRow, RanksReport};
+use gpuwhy_report::ranks::{ExcessEvidence, RankRow, RankSummary, RanksReport};
 use profiler_core::attribution::leaf::Leaf;
 
 use crate::support::job::{GROUP, Job};
@@ -104,6 +104,26 @@ fn ranks_without_a_trace_are_missing_and_not_guessed() {
     assert!(report.doubts.iter().any(|doubt| doubt.contains("lack ranks")), "{:?}", report.doubts);
     assert!(report.doubts.iter().any(|doubt| doubt.contains("64 ranks and here are 63")), "{:?}", report.doubts);
     assert_eq!(report.rows[report.straggler.as_ref().unwrap().row].rank, job.late);
+}
+
+#[test]
+fn traces_of_other_jobs_are_doubted() {
+    let doubted = |change: &dyn Fn(&mut RankSummary)| {
+        let mut job = job(64);
+        let mut summaries = job.summaries();
+        summaries.iter_mut().for_each(|rank| (rank.ran, rank.gpu) = ((10, 20), "H200".to_owned()));
+        change(&mut summaries[7]);
+        let Ok(report) = RanksReport::compare(&summaries, &mut job);
+        report.doubts.iter().find(|doubt| doubt.contains("may not be of one job")).cloned()
+    };
+    assert_eq!(doubted(&|_| ()), None);
+    // Traces without a start, or with a clock that is a little off.
+    assert_eq!(doubted(&|rank| rank.ran = (0, 0)), None);
+    assert_eq!(doubted(&|rank| rank.ran = (19, 29)), None);
+    let why = |change: &dyn Fn(&mut RankSummary)| doubted(change).unwrap();
+    assert!(why(&|rank| rank.ran = (30, 40)).contains("rank 7 ran at another time"));
+    assert!(why(&|rank| rank.kernels[0].name = "conv".to_owned()).contains("kernels of rank 7 is one of another"));
+    assert!(why(&|rank| rank.gpu = "V100".to_owned()).contains("the GPUs differ (H200, V100)"));
 }
 
 #[test]

@@ -125,6 +125,7 @@ impl RanksReport {
 
     fn doubt(&mut self, ranks: &[RankSummary], instances: &Instances) {
         let count = self.rows.len();
+        self.doubts.extend(one_job(ranks));
         if self.clocks.iter().any(|clock| clock.offset_ns.is_none()) {
             self.doubts.push(
                 "Clocks of different hosts cannot be brought together: too few collectives that they share, or they \
@@ -197,6 +198,35 @@ impl RanksReport {
         let shift = |row: &RankRow| self.clocks.iter().find(|clock| clock.host == row.host)?.offset_ns;
         self.rows.iter().map(|row| shift(row).unwrap_or_default()).collect()
     }
+}
+
+/// Doubt that the traces are of one job: its ranks run at the same time, and a rank shares kernels with another one.
+fn one_job(ranks: &[RankSummary]) -> Option<String> {
+    let others = |own: u32| ranks.iter().filter(move |other| other.rank != own);
+    let known = |rank: &&RankSummary| rank.ran.0 > 0;
+    let apart = |rank: &RankSummary| {
+        let mut times = others(rank.rank).filter(known).map(|other| other.ran).peekable();
+        times.peek().is_some() && times.all(|(start, end)| end < rank.ran.0 || rank.ran.1 < start)
+    };
+    let shares = |rank: &RankSummary| {
+        let mut all = others(rank.rank).flat_map(|other| &other.kernels);
+        all.any(|kernel| rank.kernels.iter().any(|own| own.name == kernel.name))
+    };
+    let alone = |rank: &&RankSummary| ranks.len() > 1 && !rank.kernels.is_empty() && !shares(rank);
+    let mut reasons = Vec::new();
+    if let Some(rank) = ranks.iter().filter(known).find(|rank| apart(rank)) {
+        reasons.push(format!("rank {} ran at another time than the others", rank.rank));
+    }
+    if let Some(rank) = ranks.iter().find(alone) {
+        reasons.push(format!("none of the largest kernels of rank {} is one of another rank", rank.rank));
+    }
+    let mut models = ranks.iter().map(|rank| rank.gpu.as_str()).filter(|model| !model.is_empty());
+    if let Some(first) = models.next()
+        && let Some(other) = models.find(|model| *model != first)
+    {
+        reasons.push(format!("the GPUs differ ({first}, {other})"));
+    }
+    (!reasons.is_empty()).then(|| format!("These traces may not be of one job: {}.", reasons.join("; ")))
 }
 
 /// Hosts in order of first appearance, and the index of the host of each rank.

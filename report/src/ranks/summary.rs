@@ -27,7 +27,11 @@ pub struct RankSummary {
     pub process_id: u32,
     /// Number of ranks of the job, if recorded in the trace.
     pub world_size: Option<u32>,
-    /// Window of the device with the most communication, nanoseconds.
+    /// Model of the device with the most communication; empty if unknown.
+    pub gpu: String,
+    /// Start and end of the run on the clock of the trace, nanoseconds; 0 and 0 if unknown.
+    pub ran: (u64, u64),
+    /// Window of that device, nanoseconds.
     pub window_ns: u64,
     /// That window by leaf.
     pub leaves: Leaves,
@@ -92,6 +96,8 @@ impl RankSummary {
             host: report.process.host.clone(),
             process_id: report.process.process_id,
             world_size: report.process.world_size(),
+            gpu: device.map_or_else(String::new, |device| device.device.name.clone()),
+            ran: (report.process.start.nanos(), report.process.start.nanos().saturating_add(report.observed_ns)),
             window_ns: device.map_or(0, |device| device.window_ns),
             leaves: device.map_or_else(|| [0; Leaf::ALL.len()], |device| device.leaves),
             limits: device.and_then(limits),
