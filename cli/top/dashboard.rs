@@ -95,6 +95,7 @@ D  data loading: the GPU waits for the next batch     H  other CPU work between 
 C  copying memory                                     L  waiting for the next launch
 G  computing                                          S  idle after a synchronization
 X  communicating with other GPUs                      A  memory is allocated or freed
+K  building or loading kernels                        O  another process uses the GPU
 -  no work                                            ?  the records do not say
 
 STEP is the median. BEST is the best case: how many times as fast the program could become without

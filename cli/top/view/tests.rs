@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::{env, fs};
 
+use profiler_core::attribution::leaf::Cause;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 use serde_json::{Value, json};
 
+use super::appearance::letter;
 use super::*;
 use crate::top::dashboard::Update;
 use crate::top::process::ProcessKey;
@@ -129,6 +131,10 @@ fn processes_that_say_little_and_none_at_all() {
     compare("old-library", &dashboard, (80, 24));
     press(&mut dashboard, &[KeyCode::Char('?')]);
     compare("help", &dashboard, (100, 30));
+    let help = include_str!("pictures/help.txt");
+    for cause in Cause::ALL {
+        assert!(help.contains(&format!("{}  ", letter(cause))), "{cause:?}");
+    }
     compare("none", &Dashboard::new("this host".to_owned(), false), (80, 24));
 }
 
