@@ -3,21 +3,23 @@
 use std::cmp::Reverse;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
-use gpuwhy_import::Input;
+use gpuwhy_import::{Input, Request};
 use gpuwhy_report::text_format::{bytes, date};
 use serde_json::{Value, json};
 
 use crate::mcp::answer::{Answer, Page, Total};
 use crate::mcp::arguments::Arguments;
-use crate::mcp::context::Context;
+use crate::mcp::context::{Call, Context};
 use crate::mcp::folder::Folder;
 
 /// Most subfolders that are searched, and that are shown.
 const SEARCHED: usize = 500;
 const SHOWN: usize = 20;
+/// Longest time for the bottlenecks of all traces.
+const LONGEST: Duration = Duration::from_secs(20);
 
 pub fn list_traces(context: &mut Context, arguments: &Arguments) -> Result<Answer> {
     let name = arguments.text("folder").unwrap_or(".");
@@ -41,8 +43,14 @@ pub fn list_traces(context: &mut Context, arguments: &Arguments) -> Result<Answe
     let folders: Vec<_> =
         shown.map(|(path, traces)| json!({"folder": context.folder.shown(path), "traces": traces})).collect();
     answer.fact("folders", folders);
-    let row = |(at, path): &(u64, PathBuf)| row(context, path, *at);
+    let mut call = context.call.clone();
+    call.within(LONGEST);
+    let mut unread = 0;
+    let row = |(at, path): &(u64, PathBuf)| row(context, path, *at, &call, &mut unread);
     answer.rows("traces", files.iter().skip(page.offset).map(row), Total::Exactly(all), page);
+    if unread > 0 {
+        answer.note(format!("bottlenecks left out: {unread}; `report` has them, or ask for fewer traces"));
+    }
     skipped.into_iter().for_each(|sentence| answer.note(sentence));
     if all == 0 {
         answer.note("no trace in this folder: `gpuwhy run -- COMMAND` records one".to_owned());
@@ -50,12 +58,19 @@ pub fn list_traces(context: &mut Context, arguments: &Arguments) -> Result<Answe
     Ok(answer)
 }
 
-fn row(context: &Context, path: &Path, modified: u64) -> Value {
+/// A trace with its bottleneck. One that cannot be read before `call` is over counts as `unread`.
+fn row(context: &Context, path: &Path, modified: u64, call: &Call, unread: &mut usize) -> Value {
     let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
-    let process = Input::open(path).ok().and_then(|input| input.process());
+    let input = Input::open(path).ok();
+    let process = input.as_ref().and_then(Input::process);
+    let report = input.and_then(|input| input.report(Request::default(), &mut |_, _| call.state()).ok());
+    *unread += usize::from(report.is_none());
+    let bottleneck = report.as_ref().map(|report| &report.bottleneck);
     json!({
         "trace": context.folder.shown(path),
         "command": process.map(|process| process.command.join(" ")),
+        "bottleneck": bottleneck.map(|of| of.cause.name()),
+        "share": bottleneck.map(|of| (of.share * 1e3).round() / 1e3),
         "modified": date(modified),
         "size": bytes(size),
     })

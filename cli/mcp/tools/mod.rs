@@ -64,8 +64,8 @@ const TOOLS: &[Tool] = &[
     Tool {
         name: "list_traces",
         title: "List traces",
-        about: "Lists the traces in a folder, the newest first, with the command, time and size of each, and subfolders \
-                that have traces. Use it to find the `trace` argument of the other tools.",
+        about: "Lists the traces in a folder, the newest first, with the command, bottleneck, time and size of each, and \
+                subfolders that have traces. Use it to find the `trace` argument of the other tools.",
         parameters: &[
             Parameter::optional("folder", Text, "Folder to list; default: the folder of the server"),
             Parameter::optional("limit", Number(1, 200), "Most traces; default 50"),
@@ -133,7 +133,7 @@ const TOOLS: &[Tool] = &[
     Tool {
         name: "kernels",
         title: "Kernels of a trace",
-        about: "Lists the GPU kernels of a trace by total time, the largest first: count, durations, library, occupancy, and \
+        about: "Lists the GPU kernels of a trace by time after start-up, the largest first: count, durations, library, occupancy, and \
                 where they are launched from (file, line, module, operator; estimated from samples).",
         parameters: &[
             TRACE,
@@ -156,6 +156,7 @@ const TOOLS: &[Tool] = &[
         parameters: &[
             Parameter::optional("sql", Text, "The SELECT; without it the tables are described"),
             Parameter::optional("table", Text, "Without `sql`: describe only this table"),
+            Parameter::optional("trace", Text, "Path of one trace, as for the other tools"),
             Parameter::optional("traces", Texts, "Traces or folders of traces; default: the folder of the server"),
             Parameter::optional("limit", Number(1, 500), "Most rows; default 50"),
             OFFSET,

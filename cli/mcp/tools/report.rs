@@ -54,7 +54,7 @@ pub fn report(context: &mut Context, arguments: &Arguments) -> Result<Answer> {
     let bottleneck = &document["bottleneck"];
     answer.fact("command", report.process.command.join(" "));
     answer.fact("conclusion", report.conclusion());
-    for field in ["cause", "share", "ranking", "evidence", "recommendation", "plan"] {
+    for field in ["cause", "share", "best_case", "ranking", "evidence", "recommendation", "plan"] {
         answer.fact(field, bottleneck[field].clone());
     }
     let remedies = bottleneck["remedies"].as_array().into_iter().flatten();

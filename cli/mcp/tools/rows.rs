@@ -82,7 +82,10 @@ pub fn kernels(context: &mut Context, arguments: &Arguments) -> Result<Answer> {
     let page = Page { offset: arguments.count("offset", 0), limit: arguments.count("limit", 10) };
     let count = wanted.len();
     let rows = wanted.into_iter().skip(page.offset).map(|kernel| {
-        let mut row = picked(kernel, &["name", "library", "count", "total_ns", "median_ns", "max_ns", "limits"]);
+        let mut row = picked(
+            kernel,
+            &["name", "library", "count", "total_ns", "steady_count", "steady_ns", "median_ns", "max_ns", "limits"],
+        );
         let occupancy = ["limiter", "achieved_occupancy", "sm_efficiency", "waves"];
         row["geometry"] = picked(&kernel["geometry"], &occupancy);
         row["launched_at"] = places(&document["kernel_lines"]["kernels"], kernel, "kernel_ns");

@@ -67,7 +67,10 @@ struct Opened {
 /// out.
 fn opened(context: &Context, arguments: &Arguments) -> Result<Opened> {
     let (mut found, mut left_out) = (Vec::new(), Vec::new());
-    for name in arguments.texts("traces").unwrap_or_else(|| vec!["."]) {
+    let one = arguments.text("trace");
+    let several = arguments.texts("traces").unwrap_or_default();
+    let named: Vec<_> = one.into_iter().chain(several).collect();
+    for name in if named.is_empty() { vec!["."] } else { named } {
         let path = context.folder.resolved(name)?;
         if path.is_dir() {
             let (traces, skipped) =
