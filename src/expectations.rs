@@ -49,7 +49,7 @@ const MAPPINGS: [&str; 1] = ["MemCreate"];
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "rules are judged by `check` or `assert`"]
-pub struct Expectations(Vec<Rule>);
+pub struct Expectations(Vec<Rule>, bool);
 
 #[derive(Clone, Debug)]
 enum Rule {
@@ -123,6 +123,12 @@ impl Expectations {
     /// Creates an empty list of rules.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Of a whole run whose steps repeat, [`no_sync`](Self::no_sync) is about these steps, and
+    /// [`no_pageable_copy`](Self::no_pageable_copy) about the time after start-up.
+    pub fn after_start_up(self) -> Self {
+        Self(self.0, true)
     }
 
     /// At most `kernels` kernels ran, counting each kernel in a graph.
@@ -253,7 +259,7 @@ impl Expectations {
         let incomplete = incomplete(report);
         let judged = self.0.iter().filter(|_| incomplete.is_none());
         let rules = judged.map(|rule| {
-            let (inconclusive, failure) = match rule.judge(report) {
+            let (inconclusive, failure) = match rule.judge(report, self.1) {
                 Ok(why) => (why, None),
                 Err(failure) => (None, Some(failure)),
             };
@@ -272,7 +278,7 @@ impl Expectations {
         let incomplete = missing.map(|(at, why)| format!("{}: {why}", number(at)));
         let judged = self.0.iter().filter(|_| incomplete.is_none());
         let rules = judged.map(|rule| {
-            let (inconclusive, failure) = match rule.judge_runs(runs) {
+            let (inconclusive, failure) = match rule.judge_runs(runs, self.1) {
                 Ok(why) => (why, None),
                 Err(failure) => (None, Some(failure)),
             };
@@ -335,14 +341,15 @@ impl Rule {
     }
 
     /// As [`judge`](Self::judge), for several runs.
-    fn judge_runs(&self, runs: &[&Report]) -> Result<Option<String>, String> {
+    fn judge_runs(&self, runs: &[&Report], after_start_up: bool) -> Result<Option<String>, String> {
         match self {
             Self::StepWithin { ratio, baseline } => return run_rules::step_within(runs, *ratio, baseline),
             Self::KernelWithin { name, ratio, baseline } => return kernel_rules::within(runs, name, *ratio, baseline),
             Self::ModuleWithin { name, ratio, baseline } => return module_rules::within(runs, name, *ratio, baseline),
             _ => {}
         }
-        let failures = runs.iter().enumerate().filter_map(|(at, run)| Some((at, self.judge(run).err()?)));
+        let failures =
+            runs.iter().enumerate().filter_map(|(at, run)| Some((at, self.judge(run, after_start_up).err()?)));
         let failures: Vec<_> = failures.collect();
         let Some((at, first)) = failures.first() else { return Ok(None) };
         let text = format!("in {} of {} runs, first in run {}: {first}", failures.len(), runs.len(), at + 1);
@@ -350,7 +357,9 @@ impl Rule {
     }
 
     /// Checks the rule. The error has the values found; `Some` is the reason why one run cannot decide it.
-    fn judge(&self, report: &Report) -> Result<Option<String>, String> {
+    fn judge(&self, report: &Report, after_start_up: bool) -> Result<Option<String>, String> {
+        let in_steps = after_start_up && run_rules::has_steps(report);
+        let none_of = |what, (count, found): (u64, String)| none(what, count, || found);
         let holds = match self {
             Self::Kernels(most) => at_most("kernels", report.completeness.kernels, *most, || {
                 let mut rows: Vec<_> = report.devices.iter().flat_map(|device| &device.kernels).collect();
@@ -363,6 +372,7 @@ impl Rule {
                 });
                 at_most("launching calls", launches.iter().map(|row| row.calls).sum(), *most, || called(&launches))
             }
+            Self::NoSync if in_steps => none_of("calls waited for the device", run_rules::waits(report)),
             Self::NoSync => {
                 let waits = calls(report, |row| {
                     matches!(ApiClass::of(&row.name), ApiClass::Synchronize | ApiClass::BlockingCopy)
@@ -373,6 +383,9 @@ impl Rule {
                 let allocations = calls(report, |row| allocates(&row.name));
                 let count = allocations.iter().map(|row| row.calls).sum();
                 none("calls allocated memory", count, || called(&allocations))
+            }
+            Self::NoPageableCopy if in_steps => {
+                none_of("copies from or to pageable memory", run_rules::pageable_copies(report))
             }
             Self::NoPageableCopy => {
                 let rows = report.devices.iter().flat_map(|device| &device.copies);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use gpuwhy_report::diff::{RUNS_DIFFER, RunTest, fewest_runs, within_runs};
 use gpuwhy_report::run::{DeviceReport, Report};
 use gpuwhy_report::text_format::duration;
+use gpuwhy_report::words;
 use profiler_core::attribution::leaf::{Cause, Leaf};
 
 use crate::baseline::Baseline;
@@ -57,7 +58,7 @@ pub(crate) fn busy(report: &Report, least: f64) -> Result<(), String> {
         let part = |nanos: u64| nanos as f64 / window.max(1) as f64;
         let mut idle: Vec<_> = Leaf::ALL.into_iter().filter(|leaf| !leaf.is_busy()).collect();
         idle.sort_by_key(|&leaf| std::cmp::Reverse(leaves[leaf as usize]));
-        let share = 1.0 - part(idle.iter().map(|&leaf| leaves[leaf as usize]).sum());
+        let share = report.busy_of(device);
         if share >= least {
             return Ok(());
         }
@@ -71,6 +72,32 @@ pub(crate) fn busy(report: &Report, least: f64) -> Result<(), String> {
             least * 1e2,
         ))
     })
+}
+
+/// True for a whole run whose steps repeat on every device, so that its start-up is known.
+pub(crate) fn has_steps(report: &Report) -> bool {
+    let repeats = |device: &DeviceReport| device.typical.is_some() && device.sequence.is_some();
+    report.captures.rows.is_empty() && !report.devices.is_empty() && report.devices.iter().all(repeats)
+}
+
+/// Number of calls that only wait for a device in the steps that repeat, and in how many steps.
+pub(crate) fn waits(report: &Report) -> (u64, String) {
+    let steps = report.devices.iter().filter_map(|device| device.sequence.as_ref().map(|steps| (device, steps)));
+    let rows: Vec<_> = steps.map(|(device, of)| (device.device.id.0, of.calls.synchronizations, of.steps)).collect();
+    let rows = || rows.iter().filter(|(_, waits, _)| *waits > 0);
+    let found = list(rows().map(|(id, waits, steps)| format!("{waits} in {steps} steps of device {id}")));
+    (rows().map(|(_, waits, _)| waits).sum(), found)
+}
+
+/// Number of copies of pageable memory that started after start-up, by direction.
+pub(crate) fn pageable_copies(report: &Report) -> (u64, String) {
+    let rows = report.devices.iter().flat_map(|device| {
+        let leaves = Leaf::ALL.into_iter().filter(|leaf| leaf.is_pageable());
+        leaves.map(|leaf| (device.steady_work.operations(leaf), words::cause(leaf)))
+    });
+    let rows: Vec<_> = rows.filter(|(count, _)| *count > 0).collect();
+    let found = list(rows.iter().map(|(count, what)| format!("after start-up {count} x {what}")));
+    (rows.iter().map(|(count, _)| count).sum(), found)
 }
 
 pub(crate) fn step(report: &Report, at_most: Duration) -> Result<(), String> {
@@ -126,8 +153,7 @@ pub(crate) fn within(stored: &[u64], medians: &[u64], ratio: f64) -> Result<Opti
     );
     match test.interval {
         _ if low > ratio => Err(found),
-        Some(_) if high <= ratio => Ok(None),
-        None if test.ratio <= ratio => Ok(None),
+        _ if high <= ratio => Ok(None),
         Some(_) => Ok(Some(found)),
         None => {
             Ok(Some(format!("{found}; an interval below {:.0} % takes {} of each", RUNS_DIFFER * 1e2, fewest_runs())))

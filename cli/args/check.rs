@@ -212,7 +212,7 @@ impl LimitArgs {
             }
             self.step_within.into_iter().for_each(|ratio| add(&mut |rules| rules.step_within(ratio, &baseline)));
         }
-        (count > 0).then_some(rules)
+        (count > 0).then(|| rules.after_start_up())
     }
 }
 
