@@ -41,8 +41,9 @@ pub(super) fn write(page: &mut String, report: &Report) {
     for sentence in report.not_recorded() {
         let _ = writeln!(page, "<p>{}</p>", escaped(&sentence));
     }
-    let _ = writeln!(page, "<p class=\"advice\"><b>What to do:</b> {}</p>", escaped(&bottleneck.recommendation));
     let further = bottleneck.further_remedies();
+    let first = if further.is_empty() { "" } else { "1. " };
+    let _ = writeln!(page, "<p class=\"advice\"><b>What to do:</b> {first}{}</p>", escaped(&bottleneck.recommendation));
     if !further.is_empty() {
         page.push_str("<ol class=\"plan\" start=\"2\">\n");
         for sentence in &further {

@@ -84,10 +84,10 @@ function Division({ of, limits }: { of: Row; limits: [string, string][] }) {
         <tfoot><tr><th>computation</th><td class="n" title={`${total} ns`}>{duration(total)}</td><td /><td /></tr></tfoot>
       </table>
       <p>
-        {count(of.samples.used)} samples, every {duration(interval(of))} in the mean.
+        {count(of.samples.used)} samples, every {duration(interval(of))} on average.
         {of.kernel_clock_hz && of.highest_clock_hz
           ? ` Clock while kernels ran, from cycle counts: ${(of.kernel_clock_hz / 1e9).toFixed(2)} of ${(of.highest_clock_hz / 1e9).toFixed(2)} GHz.` : ""}
-        {of.tensor_of_peak !== null ? ` Tensor cores: ${percent(of.tensor_of_peak)} of their peak over the run.` : ""}
+        {of.tensor_of_peak !== null ? ` Tensor cores: ${percent(of.tensor_of_peak)} of their peak in typical steps.` : ""}
         {of.step_bytes_read !== null
           ? ` A step reads ${bytes(of.step_bytes_read)} of device memory and writes ${bytes(of.step_bytes_written)}.` : ""}
       </p>
@@ -113,7 +113,7 @@ function Counters({ lane, span }: { lane: CounterLane; span: number }) {
                 <td class="n">{Math.round(mean)} %</td>
                 <td>
                   <svg class="counter" viewBox={`0 0 ${row.values.length} ${HIGH}`} preserveAspectRatio="none" role="img"
-                    aria-label={`${row.name} over ${duration(span)}: ${Math.round(mean)} percent in the mean`}>
+                    aria-label={`${row.name} over ${duration(span)}: ${Math.round(mean)} percent on average`}>
                     {row.values.map((value, x) => value !== null && value > 0
                       ? <rect x={x} y={HIGH * (1 - Math.min(100, value) / 100)} width="1" height={(HIGH * Math.min(100, value)) / 100} />
                       : null)}
@@ -130,8 +130,8 @@ function Counters({ lane, span }: { lane: CounterLane; span: number }) {
 
 function Gauges({ of }: { of: Row }) {
   const rows: [string, Row, (value: number) => string][] = [
-    // The energy counter yields a more accurate mean than power readings.
-    ["power", of.power_w && { ...of.power_w, mean: of.watts ?? of.power_w.mean }, (value) => `${value.toFixed(0)} W`],
+    // The energy counter yields a more accurate mean than power readings, which the timeline shows.
+    [of.watts ? "power (mean by the energy counter)" : "power", of.power_w && { ...of.power_w, mean: of.watts ?? of.power_w.mean }, (value) => `${value.toFixed(0)} W`],
     ["temperature", of.temperature_c, (value) => `${value.toFixed(0)} °C`],
     ["SM clock, as read", of.sm_clock_mhz, (value) => `${value.toFixed(0)} MHz`],
     ["memory clock", of.memory_clock_mhz, (value) => `${value.toFixed(0)} MHz`],

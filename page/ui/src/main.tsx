@@ -75,7 +75,7 @@ function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves
     setAnswer(await gapAt(page, latest.current.device, (from + to) / 2));
   };
   const pick = async (hit: Hit, y: number) => {
-    const { row, at } = hit;
+    const { row, at, slack } = hit;
     ask(y);
     say("");
     if (row.kind === "steps") {
@@ -90,8 +90,10 @@ function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves
       return;
     }
     if (row.kind === "device") {
+      // What is narrower than a pixel is one of many there.
+      const seen = ({ from, to }: { from: number; to: number }) => to - from >= slack;
       const gap = await gapAt(page, row.device!, at);
-      if (gap) {
+      if (gap && seen(gap)) {
         setAnswer(gap);
         show({ ...latest.current, selected: [gap.from, gap.to], device: row.device! });
         return;
@@ -99,11 +101,14 @@ function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves
       const work = page.lanes("stream").filter((lane) => lane.device === row.device);
       for (const lane of work) {
         const found = await eventIn(page, { ...hit, row: { ...row, lane } });
-        if (found) {
+        if (found && seen(found)) {
           setAnswer(found);
           return;
         }
       }
+      setAnswer(null);
+      const column: [number, number] = [Math.max(0, Math.floor(at - slack / 2)), Math.min(total, Math.ceil(at + slack / 2))];
+      show({ ...latest.current, selected: column, device: row.device! });
       if (!page.whole(row.lane!, at, at + 1)) say("Events of this interval are not in this file; About has the command.");
       return;
     }

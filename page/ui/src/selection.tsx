@@ -259,12 +259,12 @@ export function Interval(props: { page: Page; lane: Lane; sums: Sums; curves: Cu
       <Leaves page={page} of={rows.sort((a, b) => b.nanos - a.nanos)} />
       <p>
         Sum <span title={`${sum} ns`}>{duration(sum)}</span>
-        {outside > 0 ? `; ${duration(outside)} lie before the first or behind the last operation` : ""}.
+        {outside > 0 ? `; ${duration(outside)} lie before the first or after the last operation` : ""}.
       </p>
       {means.length > 0 && (
         <dl id="means">
           {means.map(([curve, mean]) => [
-            <dt>{curve.label}</dt>, <dd>{quantity(mean, curve.unit)} in the mean, at most {quantity(curve.most, curve.unit)} in the run</dd>,
+            <dt>{curve.label}</dt>, <dd>{quantity(mean, curve.unit)} on average, at most {quantity(curve.most, curve.unit)} in the run</dd>,
           ])}
         </dl>
       )}

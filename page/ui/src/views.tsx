@@ -122,12 +122,13 @@ function Steps(props: ViewProps) {
 
 function Kernels(props: ViewProps) {
   const device = deviceOf(props);
-  const total = device.kernels.reduce((sum: number, row: Row) => sum + row.total_ns, 0) || 1;
+  const total = device.kernels.reduce((sum: number, row: Row) => sum + row.steady_ns, 0) || 1;
   return (
     <Table label="Kernels" rows={device.kernels as Row[]} pick={(row) => props.find(row.name)} columns={[
       text("Kernel", (row) => row.name), text("Library", (row) => row.library ?? ""),
-      number("Count", "count"), nanos("Time", "total_ns"),
-      { title: "Share", value: (row: Row) => row.total_ns / total, text: (row: Row) => percent(row.total_ns / total) },
+      nanos("After start-up", "steady_ns"),
+      { title: "Share", value: (row: Row) => row.steady_ns / total, text: (row: Row) => percent(row.steady_ns / total) },
+      number("Count", "count"), nanos("Whole run", "total_ns"),
       nanos("Median", "median_ns"), nanos("Shortest", "min_ns"), nanos("Longest", "max_ns"),
       { title: "Max occupancy", value: (row: Row) => row.geometry?.theoretical_occupancy ?? 0,
         text: (row: Row) => (row.geometry ? `${Math.round(row.geometry.theoretical_occupancy * 100)} %` : "") },
