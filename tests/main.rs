@@ -49,6 +49,7 @@ mod nsys_import;
 mod nsys_samples;
 mod nvtx;
 mod nvtx_released;
+mod one_value;
 mod page;
 mod rank_traces;
 mod real_traces;

@@ -1,0 +1,181 @@
+//! One name has one value: the text, the JSON, pages, comparisons and the tools for agents say the same of a trace.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use gpuwhy_page::read;
+use serde_json::{Value, json};
+
+use crate::support::{GPUWHY, stderr};
+
+const TRACES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testing/fixtures/traces");
+
+fn trace(name: &str) -> PathBuf {
+    Path::new(TRACES).join(format!("{name}.gpuwhy"))
+}
+
+fn output(arguments: &[&str], name: &str) -> String {
+    let output = Command::new(GPUWHY).args(arguments).arg(trace(name)).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The text in one line.
+fn text(arguments: &[&str], name: &str) -> String {
+    output(&[&["report", "--recompute"], arguments].concat(), name).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn json_of(name: &str) -> Value {
+    serde_json::from_str(&output(&["report", "--recompute", "--json"], name)).unwrap()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+/// The answer of a tool for agents.
+fn told(folder: &Path, tool: &str, arguments: &Value) -> Value {
+    let mut server = Command::new(GPUWHY);
+    server.arg("mcp").arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut server = server.spawn().unwrap();
+    let params = json!({"name": tool, "arguments": arguments});
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    writeln!(server.stdin.take().unwrap(), "{call}").unwrap();
+    let answer: Value = serde_json::from_slice(&server.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(answer["result"]["isError"], json!(false), "{answer}");
+    answer["result"]["structuredContent"].clone()
+}
+
+#[test]
+fn the_best_case_of_the_first_lines_says_what_it_is_without() {
+    for (name, condition) in [
+        ("sleeper", "Best case without it: "),
+        ("file_log", "Best case without it: "),
+        ("numpy_post", "if you reduce results on the GPU before copying them."),
+        ("checkpoint", "if you write checkpoints less often, or in another thread (async_save)."),
+    ] {
+        let (text, json) = (text(&[], name), json_of(name));
+        assert!(text.contains(condition), "{name}: {text}");
+        let best = &json["bottleneck"]["best_case"];
+        let without = if condition.starts_with("Best") { "no_host_work" } else { "reads_reduced" };
+        assert_eq!(best["kind"], without, "{name}");
+        let scenarios = json["devices"][0]["what_if"]["scenarios"].as_array().unwrap();
+        assert!(scenarios.contains(best), "{name}: {best}");
+        let answer = told(Path::new(TRACES), "report", &json!({"trace": format!("{name}.gpuwhy")}));
+        assert_eq!(&answer["best_case"], best, "{name}");
+    }
+}
+
+#[test]
+fn shares_of_lines_and_of_causes_are_parts_of_the_share_of_the_bottleneck() {
+    for name in ["sleeper", "file_log", "numpy_post", "checkpoint", "hf_generate"] {
+        let json = json_of(name);
+        let (cause, share) = (json["bottleneck"]["cause"].as_str().unwrap(), number(&json["bottleneck"]["share"]));
+        let is_part = |row: &&Value| match row["cause"].as_str().unwrap() {
+            "kernel_build" => cause == "kernel_build",
+            other => cause == "host_cpu" && !other.starts_with("loader_"),
+        };
+        let lines = json["host"]["lines"].as_array().unwrap().iter().filter(is_part);
+        let sum: f64 = lines.map(|row| number(&row["share"])).sum();
+        assert!((0.75 * share..=1.001 * share).contains(&sum), "{name}: {sum} of {share}");
+    }
+}
+
+#[test]
+fn how_busy_the_gpu_is_has_one_value() {
+    for (name, share) in [("sleeper", "computing 8 %"), ("file_log", "computing 11 %"), ("checkpoint", "computing 7 %")]
+    {
+        assert!(text(&[], name).contains(share), "{name}");
+        let (shown, busy) = (share[10..].trim_end_matches(" %"), number(&json_of(name)["devices"][0]["busy"]));
+        // Copies count, too.
+        let shown = shown.parse::<f64>().unwrap() / 100.0;
+        assert!((shown - 0.006..shown + 0.1).contains(&busy), "{name}: {busy}");
+    }
+}
+
+#[test]
+fn a_sleep_has_one_share() {
+    let json = json_of("sleeper");
+    let line = json["host"]["lines"].as_array().unwrap().iter().find(|row| row["line"] == 79).unwrap();
+    let of_line = number(&line["share"]);
+    let sum = |leaves: &Value, of: &[&str]| of.iter().map(|leaf| number(&leaves[*leaf])).sum::<f64>();
+    let device = &json["devices"][0];
+    let steady = &device["steady_leaves"];
+    let outside = sum(steady, &["host_cpu", "host_blocked", "runtime_api"]);
+    // As large a part of the CPU work as the line has of its share.
+    let part = sum(steady, &["host_blocked"]) / outside;
+    let of_bottleneck = of_line / number(&json["bottleneck"]["share"]);
+    assert!((part - of_bottleneck).abs() < 0.05, "{part} {of_bottleneck}");
+    let whole: f64 = device["leaves"].as_object().unwrap().values().map(number).sum();
+    assert_eq!(whole, number(&device["window_ns"]), "the leaves still sum to the window");
+    let detail = text(&["--full"], "sleeper");
+    assert!(detail.contains("Of these steps: CPU asleep or blocked (host_blocked) 5"), "{detail}");
+    let (_, after) = detail.split_once("The GPU was idle while the launching threads were sleeping ").unwrap();
+    let percent: f64 = after.split(' ').next().unwrap().parse().unwrap();
+    assert!((percent / 100.0 - of_line).abs() < 0.03, "{percent} {of_line}");
+}
+
+#[test]
+fn a_part_gains_no_more_than_the_whole() {
+    for name in ["sleeper", "file_log", "checkpoint", "busy_cores"] {
+        let json = json_of(name);
+        let scenarios = json["devices"][0]["what_if"]["scenarios"].as_array().unwrap();
+        let all = number(&scenarios.iter().find(|row| row["kind"] == "device_only").unwrap()["speedup"]);
+        let of_host = ["no_host_work", "launches_free", "no_syncs", "no_allocations", "data_ready"];
+        for fix in json["bottleneck"]["plan"].as_array().unwrap() {
+            if of_host.iter().any(|kind| fix["kind"] == *kind) {
+                assert!(number(&fix["speedup"]) <= all * 1.000_001, "{name}: {fix} of {all}");
+            } else {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_predicted_of_steps_that_measuring_stretched() {
+    let full = text(&["--full"], "kernels_measured");
+    assert!(full.contains("Gains from changes on the CPU are not predicted") && !full.contains("Best case"), "{full}");
+}
+
+#[test]
+fn older_steps_are_left_out_for_a_reason() {
+    let d2d = text(&[], "d2d_clones");
+    assert!(d2d.contains("only the newest 1024 of ") && d2d.contains("steps are kept"), "{d2d}");
+    assert!(!text(&[], "sleeper").contains("are kept"));
+}
+
+#[test]
+fn monitoring_names_the_line_that_its_samples_saw() {
+    let json = json_of("mon_d2d_clones");
+    let lines = json["host"]["lines"].as_array().unwrap();
+    assert!(lines.iter().any(|row| row["line"].as_u64() > Some(0)), "{lines:?}");
+    let shares: f64 = lines.iter().map(|row| number(&row["share"])).sum();
+    assert!((0.5..=1.001).contains(&shares), "{shares}");
+    let text = text(&[], "mon_d2d_clones");
+    assert!(text.contains("The launching thread was ") && text.contains(" of the time after start-up."), "{text}");
+    assert!(!text.contains("NVLink 0.00"), "{text}");
+}
+
+#[test]
+fn a_page_has_the_numbers_of_the_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    output(&["report", "--html", page.to_str().unwrap()], "sleeper");
+    let page = std::fs::read_to_string(page).unwrap();
+    let manifest: Value = serde_json::from_slice(&read::block(&page, "doc").unwrap()).unwrap();
+    assert_eq!(manifest["report"]["bottleneck"]["best_case"], json_of("sleeper")["bottleneck"]["best_case"]);
+    assert!(page.contains("Best case without it: "));
+}
+
+#[test]
+fn tools_for_agents_take_a_trace_by_one_name_and_list_bottlenecks() {
+    let sql = "SELECT count(*) AS n FROM kernels";
+    let one = told(Path::new(TRACES), "query", &json!({"sql": sql, "trace": "numpy_post.gpuwhy"}));
+    assert_eq!(one, told(Path::new(TRACES), "query", &json!({"sql": sql, "traces": ["numpy_post.gpuwhy"]})));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(trace("numpy_post"), folder.path().join("a.gpuwhy")).unwrap();
+    let listed = told(folder.path(), "list_traces", &json!({}));
+    assert_eq!(listed["traces"][0]["bottleneck"], "host_cpu", "{listed}");
+}
