@@ -64,7 +64,7 @@ fn row(context: &Context, path: &Path, modified: u64, call: &Call, unread: &mut 
     let input = Input::open(path).ok();
     let process = input.as_ref().and_then(Input::process);
     let report = input.and_then(|input| input.report(Request::default(), &mut |_, _| call.state()).ok());
-    *unread += usize::from(report.is_none());
+    *unread += usize::from(report.is_none() && call.state().is_break());
     let bottleneck = report.as_ref().map(|report| &report.bottleneck);
     json!({
         "trace": context.folder.shown(path),
