@@ -1,4 +1,4 @@
-//! Counts of the operations of a phase.
+//! Counts of the operations of a phase, and the time that they need the host link.
 
 use gpuwhy_trace::record::NameId;
 use rustc_hash::FxHashMap;
@@ -51,5 +51,41 @@ impl Work {
     /// Number of operations of a leaf.
     pub fn operations(&self, leaf: Leaf) -> u64 {
         self.operations.get(leaf as usize).copied().unwrap_or(0)
+    }
+}
+
+/// Minimum time that the host link needs for the copies over it, nanoseconds by direction.
+///
+/// However well copies are hidden, their bytes must still cross the link, and the program takes at least that
+/// long. Directions are separate because the link carries both at once. Unknown traffic (no description of
+/// the link, operations that arrived after their start was accounted for) is left out, so the time is a lower
+/// bound. Traffic other than copies (kernels that read pinned memory, pages of managed memory) is not visible
+/// here.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LinkTime {
+    to_device: u64,
+    to_host: u64,
+}
+
+impl LinkTime {
+    /// A copy of this leaf needs the link for `nanos`.
+    pub(super) fn add(&mut self, leaf: Leaf, nanos: u64) {
+        match leaf {
+            Leaf::CopyH2dPageable | Leaf::CopyH2dPinned | Leaf::CopyH2dOther => self.to_device += nanos,
+            Leaf::CopyD2hPageable | Leaf::CopyD2hPinned | Leaf::CopyD2hOther => self.to_host += nanos,
+            // No other leaf has an end on the host.
+            _ => {}
+        }
+    }
+
+    /// Adds the link time of another phase.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.to_device += other.to_device;
+        self.to_host += other.to_host;
+    }
+
+    /// Shortest time in which everything can cross.
+    pub(super) fn nanos(&self) -> u64 {
+        self.to_device.max(self.to_host)
     }
 }

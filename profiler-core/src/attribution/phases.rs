@@ -20,7 +20,7 @@ use super::host::launches::LaunchCall;
 use super::host_cause::{GapSamples, GapTotals, Seen, Stratum, Subject};
 use super::host_lead::HostLead;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves};
-use super::phase_work::Work;
+use super::phase_work::{LinkTime, Work};
 
 /// Maximum number of phases; beyond that, the two adjacent ones with the fewest operations are joined.
 const LIMIT: usize = 64;
@@ -363,42 +363,6 @@ impl Phase {
             && operations - self.operations_before >= STEADY_OPERATIONS
             && length >= shortest
             && self.longest_pause <= length / PAUSE_PART
-    }
-}
-
-/// Minimum time that the host link needs for the copies over it, nanoseconds by direction.
-///
-/// However well copies are hidden, their bytes must still cross the link, and the program takes at least that
-/// long. Directions are separate because the link carries both at once. Unknown traffic (no description of
-/// the link, operations that arrived after their start was accounted for) is left out, so the time is a lower
-/// bound. Traffic other than copies (kernels that read pinned memory, pages of managed memory) is not visible
-/// here.
-#[derive(Clone, Copy, Debug, Default)]
-struct LinkTime {
-    to_device: u64,
-    to_host: u64,
-}
-
-impl LinkTime {
-    /// A copy of this leaf needs the link for `nanos`.
-    fn add(&mut self, leaf: Leaf, nanos: u64) {
-        match leaf {
-            Leaf::CopyH2dPageable | Leaf::CopyH2dPinned | Leaf::CopyH2dOther => self.to_device += nanos,
-            Leaf::CopyD2hPageable | Leaf::CopyD2hPinned | Leaf::CopyD2hOther => self.to_host += nanos,
-            // No other leaf has an end on the host.
-            _ => {}
-        }
-    }
-
-    /// Adds the link time of another phase.
-    fn merge(&mut self, other: &Self) {
-        self.to_device += other.to_device;
-        self.to_host += other.to_host;
-    }
-
-    /// Shortest time in which everything can cross.
-    fn nanos(&self) -> u64 {
-        self.to_device.max(self.to_host)
     }
 }
 
