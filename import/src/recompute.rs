@@ -249,13 +249,14 @@ mod tests {
             let bytes = &bytes[..];
             scope.spawn(move || hand_over(&mut BlockReader::new(bytes).unwrap(), sender, &empty));
             let (mut kept, mut memory, mut all) = (Vec::new(), 0, 0);
-            // Nothing more comes until blocks are returned.
-            while let Ok(blocks) = receiver.recv_timeout(Duration::from_secs(2)) {
+            let mut next = receiver.recv().ok();
+            // Nothing more comes until blocks are returned; a slow reader only has sent less by then.
+            while let Some(blocks) = next.take() {
                 memory += blocks.iter().map(Block::memory).sum::<usize>();
                 kept.push(blocks);
                 assert!(memory <= AHEAD, "{memory}");
+                next = receiver.recv_timeout(Duration::from_secs(1)).ok();
             }
-            assert!(memory > 0);
             let give_back = |blocks: Vec<Block>| {
                 let memory = blocks.iter().map(Block::memory).sum::<usize>();
                 blocks.iter().for_each(|block| emptied.send((block.memory(), Vec::new())).unwrap());
