@@ -34,12 +34,14 @@ use std::io::{BufReader, Read, Write};
 use std::ops::ControlFlow;
 
 use gpuwhy_report::run::Report;
+use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceWriter;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Loss, NameId, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
 use profiler_core::attribution::Attributor;
 use profiler_core::attribution::api::ApiClass;
+use profiler_core::collective::CollectiveEngine;
 
 use self::builder::{Builder, HostRange};
 use self::document::Stopped;
@@ -154,44 +156,82 @@ impl Imported {
     }
 
     pub(crate) fn report(self, ask: &mut Ask<'_>) -> Result<Report, KinetoError> {
-        let Self { builder, session, notes, end, base } = self;
-        let mut attributor = Attributor::new();
+        let Self { mut builder, session, notes, end, base } = self;
+        let mut marks = step_marks(&builder, base).into_iter().peekable();
+        let (mut attributor, mut collectives) = (Attributor::new(), CollectiveEngine::default());
         attributor.begun_midway();
-        let last = feed(&mut attributor, &builder, base, ask)?;
+        let last = deliver(&mut builder, session.rank(), ask, |event, dictionary| {
+            match event {
+                Event::Record(record) => {
+                    attributor.push(&record, dictionary);
+                    collectives.push(&record, dictionary);
+                }
+                Event::Collective(event) => collectives.event(&event),
+                Event::Flush(boundary) => {
+                    // Before the portion that ends after it.
+                    while let Some((at, thread)) = marks.next_if(|(at, _)| *at <= boundary) {
+                        attributor.step_mark(thread, at);
+                    }
+                    attributor.flushed(boundary, dictionary);
+                    collectives.flushed(boundary);
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        marks.for_each(|(at, thread)| attributor.step_mark(thread, at));
         attributor.finish(last, &builder.dictionary);
-        Ok(Report::new(&session, &attributor, &builder.dictionary, &Loss::default(), end, notes))
+        collectives.finish(last);
+        let mut report = Report::new(&session, &attributor, &builder.dictionary, &Loss::default(), end, notes);
+        report.collectives = collectives.report(&builder.dictionary);
+        Ok(report)
     }
 
     /// Writes a gpuwhy trace.
     pub(crate) fn translate(self, out: impl Write, ask: &mut Ask<'_>) -> Result<(), KinetoError> {
         let Self { mut builder, mut session, notes, end, .. } = self;
         session.notes.extend(notes);
-        let written = KinetoError::Write;
-        let (loss, dictionary, groups) = (Loss::default(), &builder.dictionary, &mut builder.groups);
-        let mut writer = TraceWriter::new(out, &session).map_err(written)?;
-        for group in groups.communicators(session.rank()) {
-            writer.event(&Event::Collective(group), dictionary).map_err(written)?;
-        }
-        let (mut portion_end, mut last, mut ticks) = (None, session.start, Ticks::default());
-        for record in &builder.records {
-            last = last.max(span(record).1);
-            let boundary = *portion_end.get_or_insert(last.nanos().saturating_add(PORTION_NANOS));
-            if last.nanos() > boundary {
-                writer.event(&Event::Flush(Timestamp::from_nanos(boundary)), dictionary).map_err(written)?;
-                portion_end = Some(last.nanos().saturating_add(PORTION_NANOS));
-            }
-            writer.event(&Event::Record(*record), dictionary).map_err(written)?;
-            if let Record::Api(call) = record
-                && let Some(operation) = groups.launched_by(call)
-            {
-                writer.event(&Event::Collective(operation), dictionary).map_err(written)?;
-            }
-            if ticks.is_due() && ask().is_break() {
-                return Err(KinetoError::Interrupted);
-            }
-        }
-        writer.finish(end, last, &loss, dictionary).map(drop).map_err(written)
+        let mut writer = TraceWriter::new(out, &session).map_err(KinetoError::Write)?;
+        let last = deliver(&mut builder, session.rank(), ask, |event, dictionary| {
+            writer.event(&event, dictionary).map_err(KinetoError::Write)
+        })?;
+        let finished = writer.finish(end, last.max(session.start), &Loss::default(), &builder.dictionary);
+        finished.map(drop).map_err(KinetoError::Write)
     }
+}
+
+/// Gives all that the file has, in the order of a live collector: groups of ranks, then records, which are sorted by
+/// end, in portions, each with a flush mark at its end; after a call the collective that it launched. Returns the end
+/// of the last record.
+fn deliver(
+    builder: &mut Builder,
+    rank: Option<u32>,
+    ask: &mut Ask<'_>,
+    mut give: impl FnMut(Event, &Dictionary) -> Result<(), KinetoError>,
+) -> Result<Timestamp, KinetoError> {
+    let Builder { records, dictionary, groups, .. } = builder;
+    for group in groups.communicators(rank) {
+        give(Event::Collective(group), dictionary)?;
+    }
+    let (mut portion_end, mut last, mut ticks) = (None, Timestamp::ZERO, Ticks::default());
+    for record in records.iter() {
+        last = last.max(span(record).1);
+        let boundary = *portion_end.get_or_insert(last.nanos().saturating_add(PORTION_NANOS));
+        if last.nanos() > boundary {
+            give(Event::Flush(Timestamp::from_nanos(boundary)), dictionary)?;
+            portion_end = Some(last.nanos().saturating_add(PORTION_NANOS));
+        }
+        give(Event::Record(*record), dictionary)?;
+        if let Record::Api(call) = record
+            && let Some(operation) = groups.launched_by(call)
+        {
+            give(Event::Collective(operation), dictionary)?;
+        }
+        if ticks.is_due() && ask().is_break() {
+            return Err(KinetoError::Interrupted);
+        }
+    }
+    Ok(last)
 }
 
 /// Error of a file without device work.
@@ -240,36 +280,6 @@ fn range_events(mut ranges: Vec<HostRange>, empty: NameId) -> Vec<RangeEvent> {
     let mut events: Vec<_> = ends.chain(begins).collect();
     events.sort_by_key(|event| event.at);
     events
-}
-
-/// Delivers the records, which are sorted by end, in portions, and each mark of a step before the portion
-/// that ends after it. Returns the end of the last record.
-fn feed(
-    attributor: &mut Attributor,
-    builder: &Builder,
-    base: u64,
-    ask: &mut Ask<'_>,
-) -> Result<Timestamp, KinetoError> {
-    let mut marks = step_marks(builder, base).into_iter().peekable();
-    let mut portion_end = None;
-    let (mut last, mut ticks) = (Timestamp::ZERO, Ticks::default());
-    for record in &builder.records {
-        last = last.max(span(record).1);
-        let boundary = *portion_end.get_or_insert(last.nanos().saturating_add(PORTION_NANOS));
-        if last.nanos() > boundary {
-            while let Some((at, thread)) = marks.next_if(|(at, _)| at.nanos() <= boundary) {
-                attributor.step_mark(thread, at);
-            }
-            attributor.flushed(Timestamp::from_nanos(boundary), &builder.dictionary);
-            portion_end = Some(last.nanos().saturating_add(PORTION_NANOS));
-        }
-        attributor.push(record, &builder.dictionary);
-        if ticks.is_due() && ask().is_break() {
-            return Err(KinetoError::Interrupted);
-        }
-    }
-    marks.for_each(|(at, thread)| attributor.step_mark(thread, at));
-    Ok(last)
 }
 
 /// Start of each step, and the end of the last one, which closes it.
