@@ -17,7 +17,7 @@ mod queues;
 mod ranking;
 
 use gpuwhy_trace::completeness::Completeness;
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, CallKind};
 
 pub(in crate::run) use self::evidence::{best_case_if_fixed, copies_without_link};
