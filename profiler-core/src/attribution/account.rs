@@ -10,7 +10,7 @@ use super::builds::{Builds, KernelBuilds};
 use super::host::launches::LaunchCall;
 use super::host_cause::{GapSamples, GapTotals, Seen, Stratum, Subject};
 use super::host_lead::HostLead;
-use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, WorkKind};
+use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, count_overlap};
 use super::operation::DeviceOperation;
 use super::phase_work::Work;
 use super::phases::{Causes, HostTimes, Phases};
@@ -365,29 +365,12 @@ impl DeviceAccount {
             self.managed.computed(self.position, to);
         }
         if running & (running - 1) != 0 {
-            self.overlaps(top, running & (running - 1), to - self.position);
+            count_overlap(&mut self.overlap, top, running & (running - 1), to - self.position);
         }
         if let Some(log) = &mut self.segments {
             log.time(top, (self.position, to), Subject::None);
         }
         self.enter(top, to);
-    }
-
-    /// For `nanos`, the leaves set in `beneath` ran beneath `top`. Only different kinds of work count: two
-    /// concurrent kernels are one computing device.
-    #[inline(never)]
-    fn overlaps(&mut self, top: Leaf, mut beneath: u32, nanos: u64) {
-        let Some(work) = top.work() else { return };
-        let mut counted = [false; WorkKind::ALL.len()];
-        counted[work as usize] = true;
-        while beneath != 0 {
-            if let Some(other) = Leaf::ALL[beneath.trailing_zeros() as usize].work()
-                && !std::mem::replace(&mut counted[other as usize], true)
-            {
-                self.overlap[work as usize][other as usize] += nanos;
-            }
-            beneath &= beneath - 1;
-        }
     }
 
     /// A gap starts at the current position.

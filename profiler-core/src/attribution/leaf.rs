@@ -160,6 +160,23 @@ named! {
 /// The diagonal stays zero.
 pub type Overlap = [[u64; 4]; 4];
 
+/// For `nanos`, the leaves set in `beneath` ran beneath `top`. Only different kinds of work count: two concurrent
+/// kernels are one computing device.
+#[inline(never)]
+pub(super) fn count_overlap(overlap: &mut Overlap, top: Leaf, mut beneath: u32, nanos: u64) {
+    let Some(work) = top.work() else { return };
+    let mut counted = [false; WorkKind::ALL.len()];
+    counted[work as usize] = true;
+    while beneath != 0 {
+        if let Some(other) = Leaf::ALL[beneath.trailing_zeros() as usize].work()
+            && !std::mem::replace(&mut counted[other as usize], true)
+        {
+            overlap[work as usize][other as usize] += nanos;
+        }
+        beneath &= beneath - 1;
+    }
+}
+
 named! {
     /// Cause in the terms of a user. The bottleneck is one of these.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -13,7 +13,7 @@ use crate::text_format::names::short_names;
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
 
-/// Maximum length of a name in a row. With the numbers before it a row takes at most 201 columns.
+/// Maximum length of a name in a row. With the numbers before it a row takes at most 203 columns.
 const NAME_WIDTH: usize = 80;
 
 /// Appends the tables, with at most `kernels` rows for the kernels of a device.
@@ -75,7 +75,7 @@ fn kernel_rows(out: &mut Page, device: &DeviceReport, limit: usize) {
     }
     let _ = writeln!(
         out,
-        "{:>14} {:>10} {:>9} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>7} {:>5} {:>6}  kernel",
+        "{:>16} {:>10} {:>9} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>7} {:>5} {:>6}  kernel",
         "after start-up",
         "whole run",
         "count",
@@ -95,7 +95,7 @@ fn kernel_rows(out: &mut Page, device: &DeviceReport, limit: usize) {
         let of = &row.durations;
         let _ = writeln!(
             out,
-            "{:>14} {:>10} {:>9} {:>10} {:>10} {:>10} {:>10} {}  {}{}",
+            "{:>16} {:>10} {:>9} {:>10} {:>10} {:>10} {:>10} {}  {}{}",
             duration(row.steady.1),
             duration(of.total()),
             of.count(),
@@ -113,7 +113,7 @@ fn kernel_rows(out: &mut Page, device: &DeviceReport, limit: usize) {
         let count: u64 = rest.iter().map(|row| row.durations.count()).sum();
         let steady = duration(rest.iter().map(|row| row.steady.1).fold(0, u64::saturating_add));
         let more = counted(rest.len() as u64, "more kernel");
-        let _ = writeln!(out, "{steady:>14} {:>10} {count:>9}  in {more}", duration(time));
+        let _ = writeln!(out, "{steady:>16} {:>10} {count:>9}  in {more}", duration(time));
     }
 }
 
