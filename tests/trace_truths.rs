@@ -336,7 +336,7 @@ fn a_burst_whose_launches_have_one_id_names_no_bottleneck() {
 /// each.
 #[test]
 fn launches_of_threads_with_one_id_are_joined_and_the_lock_that_they_wait_for_is_named() {
-    let capture = report_with(&fixture("threads_one_id"), &["--capture", "17"]);
+    let capture = report_with(&fixture("../captures/threads_one_id"), &["--capture", "17"]);
     let count = |kind: &str| capture["completeness"][kind].as_u64().unwrap();
     assert_eq!((count("shared_ids"), count("ordered_launches")), (0, 10_514));
     let operations = ["kernels", "copies"].map(|kind| capture["completeness"]["records"][kind].as_u64().unwrap());

@@ -235,7 +235,9 @@ mod tests {
         assert_eq!(plausible.check(Record::Kernel(early), Clocks::Early), Some(Record::Kernel(without)));
         let reversed = Kernel { start: work.end, end: work.start, ..early };
         assert_eq!(plausible.check(Record::Kernel(reversed), Clocks::Agree), Some(Record::Kernel(without)));
-        assert_eq!(plausible.check(Record::Kernel(early), Clocks::Late), Some(Record::Kernel(without)));
+        let late = Kernel { correlation: CorrelationId(3), ..work };
+        let without = Kernel { correlation: CorrelationId(3), ..without };
+        assert_eq!(plausible.check(Record::Kernel(late), Clocks::Late), Some(Record::Kernel(without)));
         assert_eq!(plausible.found, Implausible { early: 1, late: 1, reversed: 1, ..Implausible::default() });
         assert_eq!(plausible.found.sentences().len(), 3);
     }

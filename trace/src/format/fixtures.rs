@@ -19,13 +19,9 @@ const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testing/fixtures
 /// Kinds without a recorded trace, and the reasons.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("CALL_RECORDING", "only earlier versions wrote it"),
-    ("COLLECTIVES", "takes NCCL and several GPUs"),
-    ("communicators", "takes NCCL and several GPUs"),
-    ("queued operations", "takes NCCL and several GPUs"),
     ("PROGRAM_COUNTERS", "takes GPUWHY_KERNEL_SOURCE; its blocks name modules in a folder next to the trace"),
     ("synchronizations", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
     ("events", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
-    ("readings of other processes", "takes another process on the GPU, which no recording has had since"),
     ("events of managed memory", "is not recorded; files of nsys have it"),
 ];
 
