@@ -14,7 +14,7 @@ use super::entries::{Entries, key};
 /// Units, and words that need no explanation; also with an `s` at the end.
 const EVERYDAY: &str = "\
     a about active add after against ago ahead all allowed alone also although always an and another any are as \
-    asked at average avoid away b back backward be because before behind below between both bound build built bus \
+    asked at average avoid away b back backward be because before behind below between both bound build built \
     busiest but by byte bytes came can candidate cannot checkpoint clone come command communicate complete \
     computation contain content contiguous copied copy copying cost could cover data default delay detail did differ \
     divide do doctor does done down duration each earlier eight else end enough equal estimate estimated every exact \
