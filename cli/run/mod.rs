@@ -90,7 +90,7 @@ pub fn prepare(args: &RunArgs, more: &[(&'static str, String)]) -> Result<Result
     let set: Vec<_> = options.iter().map(|(name, value)| (name.into(), value.clone())).collect();
     let (settings, complaints) = settings(&set);
     complaints.iter().for_each(|complaint| message::say(&complaint.to_string()));
-    let unusable = settings.output.as_ref().and_then(|pattern| output::problem(pattern));
+    let unusable = settings.output.as_ref().and_then(output::problem);
     if let Some(problem) = &unusable {
         message::say(problem);
     }

@@ -91,7 +91,7 @@ fn pipes_are_not_opened_and_links_in_a_lake_are_not_followed() {
         let said = stderr(&output);
         assert!(output.status.code() == Some(2) && said.contains("run=y: this is a symbolic link"), "{said}");
     }
-    assert_eq!(files(&elsewhere), [PathBuf::new(); 0]);
+    assert!(files(&elsewhere).is_empty());
     for pipe in ["part-a-1.parquet", "_gpuwhy-compaction"] {
         assert!(Command::new("mkfifo").arg(folder.join(pipe)).status().unwrap().success());
         let output = if pipe.starts_with('_') {
