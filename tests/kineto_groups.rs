@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{GPUWHY, Stage, stderr};
+use crate::support::{GPUWHY, Stage, report, stderr};
 
 /// Rank `rank` of 16 in groups of 4: a step of computation, a reduction in its group, and one across all
 /// ranks. Rank 5 computes longer, so its group arrives late at the others. Names and arguments are as PyTorch
@@ -124,4 +124,21 @@ fn function_size_type_and_group_become_columns() {
         "all_reduce,3200,16,bfloat16,nvtx",
     ];
     assert_eq!(lines, expected, "{text}");
+}
+
+#[test]
+fn the_report_of_a_rank_has_its_collectives() {
+    let stage = Stage::new();
+    let file = stage.path("rank5.json");
+    std::fs::write(&file, trace(5, true).to_string()).unwrap();
+    let (_, report) = report(&file);
+    let rows = report["collectives"]["rows"].as_array().unwrap();
+    let of = |bytes: u64| {
+        let row = rows.iter().find(|row| row["max_bytes"] == bytes).unwrap();
+        (row["ranks"].as_u64().unwrap(), row["kernels"].as_u64().unwrap(), row["basis"]["nvtx"].as_u64().unwrap())
+    };
+    // Two bytes each: in the group of four, and across all ranks.
+    assert_eq!((rows.len(), of(2_000), of(100_000)), (2, (4, 12, 12), (16, 12, 12)));
+    let sum = |name: &str| rows.iter().map(|row| row[name].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(sum("exposed_ns"), report["devices"][0]["leaves"]["communication"].as_u64().unwrap());
 }
