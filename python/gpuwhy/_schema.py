@@ -86,6 +86,7 @@ class Records(TypedDict):
     managed_events: int
     memory_events: int
     memsets: int
+    graphs: int
     overheads: int
     ranges: int
     samples: int
@@ -113,6 +114,7 @@ class CompletenessBase(TypedDict):
     launches_without_activity: int
     activities_without_launch: int
     shared_ids: int
+    ordered_launches: int
     clamped_clocks: int
     late_ns: int
     late_corrected_ns: int

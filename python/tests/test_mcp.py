@@ -167,7 +167,7 @@ def test_sql_is_answered_row_by_row_within_limits() -> None:
         for sql, expected in [("SELECT nothing FROM kernels", "nothing"), ("DELETE FROM kernels", "only a SELECT"),
                               ("SELEC 1", "syntax"), ("SELECT 1; SELECT 2", "query"), ("ATTACH '/tmp/x' AS y", "query"),
                               ("SELECT 1) UNION SELECT (2", "query"),
-                              ("SELECT length(zeroblob(100000000)) FROM kernels", "query")]:
+                              ("SELECT length(zeroblob(2000000000)) FROM kernels", "query")]:
             failed = await asked(session, "query", sql=sql, traces=one)
             assert failed.failed and expected in failed.text, (sql, failed.text)
     session_of(TRACES, talk)
