@@ -10,8 +10,8 @@ use super::oracle::{self, Kind, Span, Trace, merged, union, without};
 
 /// Busy time, computation and window equal the independent ones to the nanosecond, and all time is
 /// attributed.
-fn check(name: &str, bottleneck: Cause) {
-    let Some(trace) = Trace::load(name) else { return };
+fn check(name: &str, bottleneck: Cause) -> Option<Report> {
+    let trace = Trace::load(name)?;
     let report = open(oracle::path(name)).unwrap();
     assert!(report.completeness.damage.is_empty(), "{:?}", report.completeness.damage);
     assert_eq!(report.completeness.late_ns, 0);
@@ -28,6 +28,7 @@ fn check(name: &str, bottleneck: Cause) {
     assert_eq!(device.leaves[Leaf::Compute as usize], union(computing) as u64);
     assert_eq!(report.bottleneck.cause, bottleneck, "{:?}", report.bottleneck);
     assert_agrees(&report);
+    Some(report)
 }
 
 /// Advice, plan and gains of a report are consistent.
@@ -49,7 +50,13 @@ fn assert_agrees(report: &Report) {
     if let Some(first) = bottleneck.plan.first() {
         let of_cause = ScenarioKind::without(bottleneck.cause) == Some(first.kind)
             || (bottleneck.cause == Cause::GpuCompute && first.kind == ScenarioKind::GridsFilled);
-        assert!(of_cause || first.because.is_some() || bottleneck.cause == Cause::HostCpu, "{bottleneck:?}");
+        // Waits of a busy GPU need no reason.
+        let needs_none = match bottleneck.cause {
+            Cause::HostCpu => true,
+            Cause::GpuCompute => matches!(first.kind, ScenarioKind::NoSyncs | ScenarioKind::NoReadbacks),
+            _ => false,
+        };
+        assert!(of_cause || first.because.is_some() || needs_none, "{bottleneck:?}");
     }
     assert!(report.summary().lines().count() <= 20, "{report}");
 }
@@ -81,7 +88,11 @@ fn a_program_of_many_small_launches() {
 
 #[test]
 fn a_program_that_exchanges_embeddings() {
-    check("hta_trace_diff_control", Cause::Communication);
+    let Some(report) = check("hta_trace_diff_control", Cause::GpuCompute) else { return };
+    // 18 % of a step, and 9 % to gain: named beside the bottleneck.
+    let beside =
+        "Communication between GPUs takes 18 % of the time, but without it only 9 % would be saved (simulated)";
+    assert!(report.bottleneck.evidence.iter().any(|said| said.starts_with(beside)), "{:?}", report.bottleneck.evidence);
 }
 
 /// Deviation from nsys: its rule adds the durations of concurrent operations, so utilization exceeds 100 %.
