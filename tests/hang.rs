@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -199,118 +200,17 @@ fn nobody_waits_nobody_answers_and_bad_files_have_their_own_codes() {
     assert!(host.status.code() == Some(2) && stderr(&host).contains("no rank answers"), "{}", stderr(&host));
 }
 
-/// Writes values as PyTorch's pickler does (`torch/csrc/jit/serialization/pickler.cpp`, protocol 2): texts and frames,
-/// which several operations share, once; then references to them.
-#[derive(Default)]
-struct Pickler {
-    bytes: Vec<u8>,
-    stored: Vec<String>,
-}
-
-impl Pickler {
-    fn dump(value: &Value) -> Vec<u8> {
-        let mut pickler = Self { bytes: b"\x80\x02".to_vec(), ..Self::default() };
-        pickler.value(value);
-        pickler.bytes.push(b'.');
-        pickler.bytes
-    }
-
-    /// True if the value is stored: only a reference was written.
-    fn refers(&mut self, key: &str) -> bool {
-        let Some(place) = self.stored.iter().position(|stored| stored == key) else { return false };
-        match u8::try_from(place) {
-            Ok(place) => self.bytes.extend([b'h', place]),
-            Err(_) => self.bytes.extend([&b"j"[..], &(place as u32).to_le_bytes()].concat()),
-        }
-        true
-    }
-
-    fn store(&mut self, key: String) {
-        match u8::try_from(self.stored.len()) {
-            Ok(place) => self.bytes.extend([b'q', place]),
-            Err(_) => self.bytes.extend([&b"r"[..], &(self.stored.len() as u32).to_le_bytes()].concat()),
-        }
-        self.stored.push(key);
-    }
-
-    fn text(&mut self, text: &str) {
-        let key = format!("text {text}");
-        if !self.refers(&key) {
-            self.bytes.extend([&b"X"[..], &(text.len() as u32).to_le_bytes(), text.as_bytes()].concat());
-            self.store(key);
-        }
-    }
-
-    fn value(&mut self, value: &Value) {
-        match value {
-            Value::Null => self.bytes.push(b'N'),
-            Value::Bool(is_true) => self.bytes.push(if *is_true { 0x88 } else { 0x89 }),
-            Value::String(text) => self.text(text),
-            Value::Number(number) => {
-                let number = number.as_i64().unwrap();
-                match u8::try_from(number) {
-                    Ok(small) => self.bytes.extend([b'K', small]),
-                    Err(_) => self.bytes.extend([&b"\x8a\x08"[..], &number.to_le_bytes()].concat()),
-                }
-            }
-            Value::Array(items) => {
-                self.bytes.extend(b"](");
-                items.iter().for_each(|item| self.value(item));
-                self.bytes.push(b'e');
-            }
-            Value::Object(members) => {
-                let is_frame = members.contains_key("filename");
-                if is_frame && self.refers(&value.to_string()) {
-                    return;
-                }
-                self.bytes.extend(b"}(");
-                for (key, value) in members {
-                    self.text(key);
-                    self.value(value);
-                }
-                self.bytes.push(b'u');
-                if is_frame {
-                    self.store(value.to_string());
-                }
-            }
-        }
-    }
-}
-
-/// The dump of a rank that has queued these operations, all from the same lines of the program.
-fn recorded(numbers: std::ops::Range<i64>, completed: i64) -> Value {
-    let entries: Vec<Value> = numbers
-        .clone()
-        .map(|number| {
-            let frames: Vec<Value> = (0..40)
-                .map(|depth| json!({"name": format!("f{depth}"), "filename": "/home/u/train.py", "line": 100 + depth}))
-                .collect();
-            let state = if number <= completed { "completed" } else { "scheduled" };
-            json!({"frames": frames, "record_id": number, "pg_id": 0, "process_group": ["0", "default_pg"],
-                   "collective_seq_id": number, "p2p_seq_id": 0, "op_id": number, "profiling_name": "nccl:all_reduce",
-                   "time_created_ns": 1_790_000_000_000_000_000_i64 + number, "input_sizes": [[1024, 64]],
-                   "input_dtypes": ["Float"], "output_sizes": [[1024, 64]], "output_dtypes": ["Float"],
-                   "state": state, "time_discovered_started_ns": null, "time_discovered_completed_ns": null,
-                   "retired": number <= completed, "timeout_ms": 600_000, "is_p2p": false})
-        })
-        .collect();
-    json!({"version": "2.10", "entries": entries,
-           "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}},
-           "pg_status": {"0": {"last_enqueued_collective": numbers.end - 1, "last_started_collective": -1,
-                               "last_completed_collective": completed}}})
-}
-
+/// `job.py` beside the dumps says how PyTorch wrote them.
 #[test]
-fn dumps_as_pytorch_writes_them_are_read() {
+fn dumps_that_pytorch_wrote_are_read() {
     let stage = Stage::new();
-    for (rank, queued) in [(0, 300), (1, 299)] {
-        let dump = Pickler::dump(&recorded(1..queued, 298));
-        std::fs::write(stage.path(&format!("nccl_trace_rank_{rank}")), dump).unwrap();
-    }
-    let output = hang(&stage, &["--json", "nccl_trace_rank_0", "nccl_trace_rank_1"]);
+    let dumps = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/flight_recorder");
+    let dump = |rank: u32| dumps.join(format!("nccl_trace_rank_{rank}")).into_os_string().into_string().unwrap();
+    let output = hang(&stage, &["--json", &dump(0), &dump(1)]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let finding = &found["findings"][0];
-    assert_eq!((&finding["culprits"][0]["rank"], &finding["waiting"]), (&json!(1), &json!([0])), "{found}");
-    assert_eq!(finding["culprits"][0]["line"], "train.py:100 f0 (its newest operation)", "{found}");
+    assert_eq!((&finding["number"], &finding["waiting"]), (&json!(441), &json!([0])), "{found}");
+    assert_eq!(finding["culprits"][0]["rank"], 1, "{found}");
+    assert_eq!(finding["culprits"][0]["line"], "model.py:220 <module> (its newest operation)", "{found}");
 }
