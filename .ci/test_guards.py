@@ -122,36 +122,6 @@ class Packages(Checkout):
         self.finds("package cli is not in", "packages.py")
 
 
-class Words(Checkout):
-    def setUp(self):
-        super().setUp()
-        self.write(".ci/words.txt", "hole holes | 0 | gap | why\noldname* | 0 | name | old\noldname* | except | NEWS.md | history\n")
-        self.write("a.rs", "fn whole() {} // a wormhole\n")
-        self.write("NEWS.md", "It was called oldname.\n")
-        self.content("words.py")
-
-    def test_in_prose_and_in_identifiers(self):
-        for text in ["// a hole\n", "struct HoleKind;\n", "fn host_hole() {}\n", "const HOLES: u8 = 0;\n"]:
-            self.write("a.rs", text)
-            self.finds('"hole" (write: gap): 1', "words.py")
-
-    def test_the_old_name_anywhere_but_in_the_exception(self):
-        self.write("a.md", "liboldname_c.so\n")
-        self.finds('"oldname*"', "words.py")
-
-    def test_a_file_name_that_says_nothing(self):
-        self.write("src/utils.rs", "\n")
-        self.finds("src/utils.rs: a name that says nothing", "words.py")
-
-    def test_a_limit_goes_down_and_never_up(self):
-        self.write(".ci/words.txt", "hole | 3 | gap | why\n")
-        self.write("a.rs", "// hole hole\n")
-        self.assertEqual(self.guard("words.py", bless=True).returncode, 0)
-        self.assertIn("hole | 2 |", self.read(".ci/words.txt"))
-        self.write("a.rs", "// hole hole hole\n")
-        self.assertEqual(self.guard("words.py", bless=True).returncode, 1)
-
-
 class Text(Checkout):
     def setUp(self):
         super().setUp()
@@ -175,9 +145,6 @@ class Text(Checkout):
         for path, begin in [("c.rs", "    /// "), ("c.md", "")]:
             self.write(path, begin + "word " * 25 + "\n\nother\n")
             self.finds(f"{path}:1: {len(begin) + 125} columns", "text.py")
-            self.assertEqual(self.guard("wrap.py").stdout, f"{path}\n")
-            self.content("text.py")
-            self.assertEqual(self.read(path).count("word"), 25)
 
 
 class Structure(Checkout):
@@ -190,21 +157,12 @@ class Structure(Checkout):
         self.content("structure.py")
 
     def test_a_long_file(self):
-        self.write("src/lib.rs", "//\n" * 501)
-        self.finds("src/lib.rs: 501 lines", "structure.py")
-
-    def test_a_long_function(self):
-        self.write("src/lib.rs", "impl X {\n    pub fn long() {\n" + "        x();\n" * 99 + "    }\n}\n")
-        self.finds("src/lib.rs: long: 101 lines", "structure.py")
+        self.write("src/lib.rs", "//\n" * 801)
+        self.finds("src/lib.rs: 801 lines", "structure.py")
 
     def test_a_path_attribute(self):
         self.write("src/lib.rs", '#[path = "../other.rs"]\nmod other;\n')
         self.finds("src/lib.rs:1:", "structure.py")
-
-    def test_a_module_beside_its_folder(self):
-        self.write("src/m.rs", "mod n;\n")
-        self.write("src/m/n.rs", "\n")
-        self.finds("src/m/mod.rs", "structure.py")
 
     def test_two_test_binaries(self):
         self.write("tests/second.rs", "\n")

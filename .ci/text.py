@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the text of documents: link targets and paths exist, and comments and paragraphs have at most 120 columns
-(.ci/wrap.py wraps them)."""
+"""Checks the text of documents: link targets and paths exist, and comments and paragraphs have at most 120 columns."""
 
 import os
 import re

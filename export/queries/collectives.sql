@@ -5,7 +5,7 @@ WITH keyed AS (
   SELECT run, rank, COALESCE(communicator, '') AS communicator, function, COALESCE(sequence, ordinal) AS sequence, ranks,
     bytes, start_ns, end_ns
   FROM collectives
-), occasions AS (
+), instances AS (
   SELECT run, communicator, function, sequence, start_ns, end_ns,
     COALESCE(MAX(ranks) OVER (PARTITION BY run, communicator, function, sequence), COUNT(*) OVER (PARTITION BY run, communicator, function, sequence)) AS members,
     MAX(bytes) OVER (PARTITION BY run, communicator, function, sequence) AS bytes, MAX(start_ns) OVER (PARTITION BY run, communicator, function, sequence) AS latest_ns,
@@ -15,7 +15,7 @@ WITH keyed AS (
   SELECT run, communicator, function, sequence, members, bytes, end_ns - start_ns AS own_ns,
     CASE WHEN ended_ns >= latest_ns - 50000 THEN latest_ns - start_ns ELSE 0 END AS waited_ns,
     CASE WHEN last_end_ns > latest_ns THEN last_end_ns - latest_ns ELSE 0 END AS moving_ns
-  FROM occasions
+  FROM instances
 ), divided AS (
   SELECT run, communicator, function, sequence, MAX(members) AS members, MAX(bytes) AS bytes, SUM(own_ns) AS own_ns,
     SUM(waited_ns) AS waited_ns, MAX(moving_ns) AS moving_ns
@@ -28,7 +28,7 @@ WITH keyed AS (
       ELSE 1e0 END AS bus_factor
   FROM divided
 )
-SELECT run, communicator, function, members, bytes, COUNT(*) AS occasions, SUM(own_ns) AS own_ns,
+SELECT run, communicator, function, members, bytes, COUNT(*) AS instances, SUM(own_ns) AS own_ns,
   SUM(waited_ns) AS waiting_ns, SUM(moving_ns) AS moving_ns,
   1e0 * bytes * COUNT(*) / NULLIF(SUM(moving_ns), 0) AS algorithm_gbps,
   MAX(bus_factor) * bytes * COUNT(*) / NULLIF(SUM(moving_ns), 0) AS bus_gbps

@@ -308,7 +308,7 @@ if (device) {
     JSON.stringify({ whole, wanted }));
   const means = await tab.$$eval("#means dt", (names) => names.map((name) => name.textContent));
   const curves = manifest.timeline.curves.filter((curve) => curve.device === device.id).map((curve) => curve.label);
-  check("each row of values has its mean over the stretch", JSON.stringify(means) === JSON.stringify(curves), { means, curves });
+  check("each row of values has its mean over the interval", JSON.stringify(means) === JSON.stringify(curves), { means, curves });
   await picture(tab, "timeline");
   await part(tab, "readme-timeline", "h1", false);
 
@@ -422,7 +422,7 @@ for (const [name, options] of Object.entries({
 }
 
 const off = await opened({ javaScriptEnabled: false });
-check("without scripts the verdict is there", (await off.tab.innerText("h1")).length > 10);
+check("without scripts the bottleneck is there", (await off.tab.innerText("h1")).length > 10);
 check("without scripts the answer is there", await off.tab.isVisible("#answer"));
 await picture(off.tab, "static");
 await off.close();

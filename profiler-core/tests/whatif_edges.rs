@@ -109,10 +109,10 @@ fn a_launch_is_its_call_and_its_latency() {
 }
 
 #[test]
-fn holes_of_up_to_100_us_are_part_of_a_launch() {
-    let kernels = |hole: u64| {
+fn gaps_of_up_to_100_us_are_part_of_a_launch() {
+    let kernels = |gap: u64| {
         let mut program = program();
-        let second = 5 + hole;
+        let second = 5 + gap;
         program.kernel((0, 5), (8, 9)).kernel((second, second + 5), (second + 8, second + 9));
         program
     };
@@ -186,7 +186,7 @@ fn launching_calls_of_more_than_50_us_wait() {
 }
 
 #[test]
-fn only_the_input_within_a_hole_goes_away() {
+fn only_the_input_within_a_gap_goes_away() {
     let with_input = |waits: &[(u64, u64)]| {
         let mut program = program();
         program.kernel((0, 5), (8, 9)).kernel((205, 210), (213, 214));

@@ -158,7 +158,7 @@ fn a_process_that_asks_for_nothing_is_parked() {
 }
 
 #[test]
-fn recurring_holes_that_end_in_an_input_copy_are_data_loading_from_the_third_on() {
+fn recurring_gaps_that_end_in_an_input_copy_are_data_loading_from_the_third_on() {
     let mut scenario = after_a_kernel();
     for step in 1..=6 {
         let at = step * 10_000;
@@ -173,7 +173,7 @@ fn recurring_holes_that_end_in_an_input_copy_are_data_loading_from_the_third_on(
 }
 
 #[test]
-fn long_holes_before_kernels_are_host_time_however_often_they_recur() {
+fn long_gaps_before_kernels_are_host_time_however_often_they_recur() {
     let mut scenario = after_a_kernel();
     for step in 1..=6 {
         let at = step * 10_000;

@@ -264,10 +264,10 @@ fn little_data_unknown_waits_and_losses_are_no_ground_for_a_bottleneck() {
         &busy.dictionary,
         &loss,
         End::Abrupt,
-        vec!["a hole".to_owned()],
+        vec!["a gap".to_owned()],
     );
     assert_eq!(lossy.bottleneck.cause, Cause::CannotTell);
     assert!(lossy.summary().contains("CUPTI dropped 1000 records."));
     assert!(lossy.summary().contains("The trace has no end"));
-    assert!(lossy.summary().contains("Damaged: a hole"));
+    assert!(lossy.summary().contains("Damaged: a gap"));
 }

@@ -196,7 +196,7 @@ fn a_capture_begin_is_dispatch_while_short() {
 }
 
 #[test]
-fn tracing_is_distinguished_in_short_holes_too_but_not_within_waits() {
+fn tracing_is_distinguished_in_short_gaps_too_but_not_within_waits() {
     let mut scenario = busy_until_200();
     scenario.call(1, SHORT, 190, 5);
     scenario.overhead(1, 205, 10);
@@ -363,16 +363,16 @@ fn absences_that_the_device_hid_are_no_part_of_a_pattern() {
 }
 
 #[test]
-fn only_holes_of_more_than_1_ms_are_loading_by_the_pattern() {
-    let program = |first_hole: u64| {
+fn only_gaps_of_more_than_1_ms_are_loading_by_the_pattern() {
+    let program = |first_gap: u64| {
         let mut scenario = busy_until_200();
         for round in 1..=3 {
             let at = round * 10_000;
-            // Two intervals in one gap: `first_hole` and 2 ms.
-            let opened = at - 2_010 - first_hole;
+            // Two intervals in one gap: `first_gap` and 2 ms.
+            let opened = at - 2_010 - first_gap;
             gpu(0).kernel("forward").at(opened - 500).lasting(500).launched(&mut scenario, 1, opened - 510, 5);
             scenario.call(1, SHORT, opened - 5, 5);
-            scenario.call(1, SHORT, opened + first_hole, 5);
+            scenario.call(1, SHORT, opened + first_gap, 5);
             gpu(0).h2d(MemoryKind::Pinned, 4_096).at(at).lasting(100).launched(&mut scenario, 1, at - 5, 5);
         }
         scenario.leaves()[Leaf::DataLoading as usize] / 1_000
@@ -390,7 +390,7 @@ fn only_holes_of_more_than_1_ms_are_loading_by_the_pattern() {
 }
 
 #[test]
-fn what_looks_saw_before_batches_says_nothing_of_holes_before_kernels() {
+fn what_looks_saw_before_batches_says_nothing_of_gaps_before_kernels() {
     let mut rounds = Rounds::new();
     for _ in 0..3 {
         let at = rounds.at;
@@ -421,7 +421,7 @@ fn a_program_that_names_its_loader_loads_nowhere_else() {
 }
 
 #[test]
-fn time_before_the_first_look_of_a_hole_is_charged_in_its_place() {
+fn time_before_the_first_look_of_a_gap_is_charged_in_its_place() {
     // The thread waited 95 us for the first kernel. In the following gap of 5 ms, a sample covers the last 4
     // ms with the loader: the first millisecond is not loading, and includes the run-ahead that the wait
     // cost.

@@ -57,7 +57,7 @@ fn gap(samples: impl FnOnce(&mut Scenario)) -> Vec<(Leaf, u64)> {
 }
 
 #[test]
-fn without_looks_a_hole_is_host_time() {
+fn without_looks_a_gap_is_host_time() {
     assert_eq!(gap(|_| {}), [(Leaf::HostCpu, 10_000)]);
     let scenario = one_gap();
     assert_leaves(
@@ -85,7 +85,7 @@ fn clocks_divide_what_a_look_speaks_for() {
 }
 
 #[test]
-fn holes_below_the_resolution_stay_dispatch() {
+fn gaps_below_the_resolution_stay_dispatch() {
     let mut scenario = Scenario::new();
     gpu(0).kernel("first").at(100).lasting(100).launched(&mut scenario, 1, 90, 5);
     gpu(0).kernel("second").at(200).lasting(1).launched(&mut scenario, 1, 105, 5);
@@ -136,7 +136,7 @@ fn what_was_seen_decides_against_the_pattern() {
 }
 
 #[test]
-fn holes_that_no_look_fell_into_go_by_their_like() {
+fn gaps_that_no_look_fell_into_go_by_their_like() {
     // Before each batch the host is away for 500 us, too short for the pattern; samples fall into three of
     // eight such gaps.
     let program = |stack: Option<&[(&str, &str, u32)]>| {
@@ -159,7 +159,7 @@ fn holes_that_no_look_fell_into_go_by_their_like() {
 }
 
 #[test]
-fn long_holes_do_not_go_by_the_pattern_when_their_like_were_seen() {
+fn long_gaps_do_not_go_by_the_pattern_when_their_like_were_seen() {
     let mut scenario = Scenario::new();
     gpu(0).kernel("first").at(100).lasting(100).launched(&mut scenario, 1, 90, 5);
     for step in 1..=12 {
@@ -302,14 +302,14 @@ fn play(steps: &[Step], thread: u32) -> Scenario {
     let mut scenario = Scenario::new();
     let mut now = 100_000;
     for (pause, waits, samples, stack) in steps {
-        let hole_end = now + pause;
+        let gap_end = now + pause;
         let stack = [vec![], vec![TRAIN], inline(), starved()][usize::from(*stack)].clone();
         for &(back, length, index, on_cpu) in samples {
-            let at = hole_end - back.min(90_000);
+            let at = gap_end - back.min(90_000);
             scenario.sample(thread, at - length, at, sample(state(index), on_cpu, length / 3), &stack);
         }
-        gpu(0).kernel("k").at(hole_end + 10).lasting(200).launched(&mut scenario, 1, hole_end, 5);
-        now = hole_end + 6;
+        gpu(0).kernel("k").at(gap_end + 10).lasting(200).launched(&mut scenario, 1, gap_end, 5);
+        now = gap_end + 6;
         if *waits {
             scenario.call(1, "cudaDeviceSynchronize_v3020", now, 206);
             now += 207;

@@ -174,7 +174,7 @@ fn loading(named: bool) -> Scenario {
 fn a_named_loader_is_data_loading_and_the_pattern_steps_back() {
     let of = |scenario: &Scenario, leaf: Leaf| scenario.leaves()[leaf as usize] / 1_000;
     let unnamed = loading(false);
-    assert_eq!(of(&unnamed, Leaf::DataLoading), (10 - 3) * 8_880, "the whole hole, from the third on");
+    assert_eq!(of(&unnamed, Leaf::DataLoading), (10 - 3) * 8_880, "the whole gap, from the third on");
     let named = loading(true);
     // There are nine gaps between the ten steps.
     assert_eq!(of(&named, Leaf::DataLoading), 9 * 5_000);

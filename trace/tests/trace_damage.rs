@@ -98,7 +98,7 @@ fn a_flip_costs_one_block() {
 }
 
 #[test]
-fn holes_are_counted_and_the_rest_is_read() {
+fn gaps_are_counted_and_the_rest_is_read() {
     let (dictionary, bytes) = sample();
     let whole = read(&bytes).unwrap();
     let first = blocks(&bytes)[0].end;
@@ -107,7 +107,7 @@ fn holes_are_counted_and_the_rest_is_read() {
             let end = (start + length).min(bytes.len());
             let holed = [&bytes[..start], &bytes[end..]].concat();
             let part = read(&holed).unwrap();
-            let context = format!("hole {start}..{end}");
+            let context = format!("gap {start}..{end}");
             assert_subsequence(&part.items, &whole.items, &context);
             assert_never_wrong(&part.dictionary, &dictionary, &context);
             // Removing exactly the last blocks is the same as a shorter file; the missing end mark reveals
