@@ -28,6 +28,7 @@ fn pick<T: std::marker::Copy>(choices: &[T], number: u64) -> T {
     choices[(number % choices.len() as u64) as usize]
 }
 
+#[expect(clippy::too_many_lines, reason = "one record of each kind")]
 fn record_of(kind: u8, n: &[u64]) -> Record {
     let time = |index: usize| Timestamp::from_nanos(n[index]);
     let memory = [

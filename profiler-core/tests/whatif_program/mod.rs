@@ -95,14 +95,8 @@ impl Machine {
             for &act in step {
                 let mut call = |now: &mut u64, end: u64, class: CallClass, correlation: u32| {
                     let (start, thread) = (*now, ThreadId(thread));
-                    seen.calls.push(Call {
-                        thread,
-                        start,
-                        end,
-                        class,
-                        correlation: CorrelationId(correlation),
-                        tracing_ns: 0,
-                    });
+                    let correlation = CorrelationId(correlation);
+                    seen.calls.push(Call { thread, start, end, class, correlation, tracing_ns: 0 });
                     *now = end;
                 };
                 let blocks = matches!(act, Act::BlockingCopy(..));

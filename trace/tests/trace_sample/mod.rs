@@ -91,6 +91,7 @@ pub fn session() -> ProcessInfo {
 }
 
 /// Two flush intervals. The second one adds rows to the dictionary and reports lost records.
+#[expect(clippy::too_many_lines, reason = "one event of each kind")]
 pub fn sample() -> (Dictionary, Vec<u8>) {
     let mut dictionary = Dictionary::new();
     let mut writer = TraceWriter::new(Vec::new(), &session()).unwrap();
