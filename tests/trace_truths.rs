@@ -93,6 +93,9 @@ fn work_on_a_result_belongs_to_the_read_of_it() {
     assert_within(share_at(&numpy, 86), 0.45, 0.65);
     assert_eq!(numpy["bottleneck"]["plan"][0]["kind"], "reads_reduced");
     assert_within(gain(&numpy, "reads_reduced"), 12.0, 18.0);
+    // Copies to the host: nothing loads data.
+    let remedies = numpy["bottleneck"]["remedies"].to_string();
+    assert!(remedies.contains("pinned_results") && !remedies.contains("DataLoader"), "{remedies}");
     let checkpoint = report("checkpoint");
     let advice = recommendation(&checkpoint);
     assert!(advice.starts_with("Write checkpoints less often") && advice.contains("programs2.py:37"), "{advice}");

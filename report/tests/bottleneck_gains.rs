@@ -44,4 +44,21 @@ fn copies_of_pinned_memory_are_not_to_be_pinned() {
     assert_eq!(overlapped(Leaf::CopyH2dPinned).as_deref(), Some("overlap the copies with the kernels"));
     let pageable = overlapped(Leaf::CopyH2dPageable);
     assert_eq!(pageable.as_deref(), Some("copy from pinned memory, overlapped with the kernels"));
+    let results = overlapped(Leaf::CopyD2hPageable);
+    assert_eq!(results.as_deref(), Some("copy to pinned memory, overlapped with the kernels"));
+}
+
+#[test]
+fn a_gain_of_all_copies_is_not_said_of_one_direction() {
+    let gain = |to_host: u64| {
+        let rows = [(Leaf::Compute, 20), (Leaf::CopyH2dPinned, 80 - to_host), (Leaf::CopyD2hPinned, to_host)];
+        let mut device = saving(device(&rows), ScenarioKind::CopiesOverlapped, 0.3);
+        device.what_if.as_mut().unwrap().best_cases[0].interval = Some((1.2, 1.6));
+        let remedies = judge(&[device]).remedies;
+        ["overlap_copies", "overlap_results"]
+            .map(|id| remedies.iter().find(|remedy| remedy.id == id).map(|remedy| remedy.speedup.is_some()))
+    };
+    assert_eq!(gain(10), [Some(true), None]);
+    assert_eq!(gain(30), [Some(false), Some(false)]);
+    assert_eq!(gain(70), [None, Some(true)]);
 }

@@ -1,10 +1,10 @@
 //! Remedies of programs whose kernels have names of real ones: what is recognized, and what must not be said.
 
-use crate::support::{Scenario, gpu};
+use crate::support::{Scenario, Work, gpu};
 use gpuwhy_report::history::{Measured, arguments, program};
-use gpuwhy_report::run::Report;
 use gpuwhy_report::run::remedies::{remedy, tried_as};
-use gpuwhy_trace::record::{Device, MemoryKind};
+use gpuwhy_report::run::{Remedy, Report};
+use gpuwhy_trace::record::{CopyKind, Device, MemoryKind};
 use profiler_core::attribution::leaf::Cause;
 
 const FP32_CONVOLUTION: &str = "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize256x64x8_stage3_warpsize2x2x1_g1_ffma_aligna4_alignc4_execute_kernel__5x_cudnn";
@@ -192,6 +192,52 @@ fn the_library_decides_the_words() {
     assert_eq!(report.bottleneck.cause, Cause::Copy, "{}", report.summary());
     let advice = &report.bottleneck.recommendation;
     assert!(advice.contains("jax.device_put") && !advice.contains("DataLoader"), "{advice}");
+}
+
+/// 100 steps of 5 ms: these copies one after the other, each for its part of 3.9 ms, and a kernel of a library.
+fn copying(copies: &[(Work, u64)], kernel: &str) -> Report {
+    let mut scenario = Scenario::new();
+    for step in 0..100 {
+        let mut at = 1_000 + step * 5_000;
+        for (copy, lasting) in copies {
+            let call = scenario.call(1, "cudaMemcpyAsync_v3020", at, 5);
+            scenario.add(copy.clone().at(at + 10).lasting(*lasting).by(call));
+            at += lasting + 30;
+        }
+        gpu(0).kernel(kernel).at(at + 20).lasting(900).launched(&mut scenario, 1, at + 10, 5);
+    }
+    scenario.report()
+}
+
+#[test]
+fn copies_have_the_advice_of_their_direction() {
+    let bytes = 64 << 20;
+    let (to, from) = (|memory| gpu(0).h2d(memory, bytes), |memory| gpu(0).d2h(memory, bytes));
+    let between = |kind| gpu(0).between(kind, bytes);
+    let all = [
+        ("pinned", to(MemoryKind::Pageable), "DataLoader"),
+        ("overlap_copies", to(MemoryKind::Pinned), "next batch"),
+        ("pinned_results", from(MemoryKind::Pageable), "to pinned memory"),
+        ("overlap_results", from(MemoryKind::Pinned), "copies to the CPU"),
+        ("overlap_peers", between(CopyKind::PeerToPeer), "between GPUs"),
+        ("device_copies", between(CopyKind::DeviceToDevice), "within the GPU"),
+    ];
+    for (id, work, words) in &all {
+        let report = copying(&[(work.clone(), 3_900)], MUL);
+        assert_eq!(report.bottleneck.cause, Cause::Copy, "{id}: {}", report.summary());
+        let found = ids(&report);
+        assert!(found.contains(id), "{id}: {found:?}");
+        for (other, ..) in all.iter().filter(|(other, ..)| other != id) {
+            assert!(!found.contains(other), "{other} of {id}: {found:?}");
+        }
+        let said = |of: &&Remedy| of.id == *id && of.text.contains(words);
+        assert!(report.bottleneck.remedies.iter().any(|remedy| said(&remedy)), "{id}: {}", report.summary());
+    }
+    let jax = copying(&[(from(MemoryKind::Pageable), 3_900)], "loop_add_fusion").bottleneck.recommendation;
+    assert!(!jax.contains("device_put"), "{jax}");
+    // Nothing is copied.
+    let cleared = ids(&copying(&[(gpu(0).memset(bytes), 3_900)], MUL));
+    assert!(all.iter().all(|(id, ..)| !cleared.contains(id)), "{cleared:?}");
 }
 
 #[test]

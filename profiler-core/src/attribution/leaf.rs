@@ -6,6 +6,7 @@
 //! terms of a user.
 
 use gpuwhy_trace::named;
+use gpuwhy_trace::record::CopyKind;
 
 named! {
     /// A cause of device time. The discriminant indexes [`Leaves`].
@@ -123,9 +124,20 @@ impl Leaf {
         matches!(self, Self::CopyH2dPageable | Self::CopyD2hPageable)
     }
 
+    /// Direction of a copy; `None` of other work, and where it is unknown.
+    pub const fn copy_kind(self) -> Option<CopyKind> {
+        match self {
+            Self::CopyH2dPageable | Self::CopyH2dPinned | Self::CopyH2dOther => Some(CopyKind::HostToDevice),
+            Self::CopyD2hPageable | Self::CopyD2hPinned | Self::CopyD2hOther => Some(CopyKind::DeviceToHost),
+            Self::CopyP2p => Some(CopyKind::PeerToPeer),
+            Self::CopyD2d => Some(CopyKind::DeviceToDevice),
+            _ => None,
+        }
+    }
+
     /// True for a copy from or to the host.
-    pub fn is_host_copy(self) -> bool {
-        self.work() == Some(WorkKind::Copy) && !matches!(self, Self::CopyP2p | Self::CopyD2d | Self::CopyOther)
+    pub const fn is_host_copy(self) -> bool {
+        matches!(self.copy_kind(), Some(CopyKind::HostToDevice | CopyKind::DeviceToHost))
     }
 
     /// Kind of work for the overlap matrix; `None` for idle leaves.

@@ -149,14 +149,17 @@ fn best_rate<'a>(paths: impl Iterator<Item = &'a (CopyPath, &'a CopyStatistics)>
 /// pinning to be the change: of less, pinning gains under 15 % even if pinned copies are 2.5 times as fast.
 const PAGEABLE_SHARE: f64 = 0.25;
 
-/// True if copies from or to pageable memory take a quarter or more of the time in which only copies between host and
-/// device ran, after start-up.
-pub(super) fn copies_are_pageable(device: &DeviceReport) -> bool {
-    let time = |wanted: fn(Leaf) -> bool| -> u64 {
+/// Directions whose copies from or to pageable memory take a quarter or more of the time in which only copies between
+/// host and device ran, after start-up.
+pub(super) fn pageable_copies(device: &DeviceReport) -> impl Iterator<Item = CopyKind> + use<'_> {
+    let time = |wanted: &dyn Fn(Leaf) -> bool| -> u64 {
         Leaf::ALL.into_iter().filter(|&leaf| wanted(leaf)).map(|leaf| device.steady_leaves[leaf as usize]).sum()
     };
-    let pageable = time(Leaf::is_pageable);
-    pageable > 0 && pageable as f64 >= PAGEABLE_SHARE * time(Leaf::is_host_copy) as f64
+    let all = time(&Leaf::is_host_copy);
+    [CopyKind::HostToDevice, CopyKind::DeviceToHost].into_iter().filter(move |&kind| {
+        let pageable = time(&|leaf| leaf.is_pageable() && leaf.copy_kind() == Some(kind));
+        pageable > 0 && pageable as f64 >= PAGEABLE_SHARE * all as f64
+    })
 }
 
 /// Sentences about the limits of a device's copies, the most important first.

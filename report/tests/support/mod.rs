@@ -64,6 +64,11 @@ impl On {
         self.work(What::Copy(CopyKind::DeviceToHost, memory, bytes))
     }
 
+    /// A copy between memory of devices.
+    pub fn between(self, kind: CopyKind, bytes: u64) -> Work {
+        self.work(What::Copy(kind, MemoryKind::Device, bytes))
+    }
+
     /// A memset.
     pub fn memset(self, bytes: u64) -> Work {
         self.work(What::Memset(bytes))

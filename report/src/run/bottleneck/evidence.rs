@@ -12,7 +12,7 @@ use profiler_core::whatif::{BestCase, ScenarioKind, WORTH_DOING, WORTH_SHOWING, 
 use super::builds;
 use super::ranking::Ranking;
 use crate::run::compute::compute_evidence;
-use crate::run::copies::{copies_are_pageable, copy_evidence};
+use crate::run::copies::{copy_evidence, pageable_copies};
 use crate::run::framework::Framework;
 use crate::run::{CopyClass, CopyRow, DeviceReport, GapRow, GraphOrigins, KernelRow, Ranked, RecoverableBy};
 use crate::text_format::names::short_names;
@@ -160,7 +160,7 @@ fn best_case_sentence(cause: Cause, share: f64, devices: &[DeviceReport]) -> Opt
     }
     if best_case.kind == ScenarioKind::CopiesOverlapped && devices.iter().any(copies_without_link) {
         return Some(format!(
-            "{gain} if copies ran overlapped with the kernels at the same speed. From pinned memory they are faster; \
+            "{gain} if copies ran overlapped with the kernels at the same speed. With pinned memory they are faster; \
              by how much is unknown without a description of the link."
         ));
     }
@@ -205,7 +205,7 @@ pub(super) fn small_grids(devices: &[DeviceReport]) -> Option<(&WhatIf, &BestCas
 /// True if copies of pageable memory over an unknown link matter: no best case can predict the gain of pinned
 /// memory.
 pub(in crate::run) fn copies_without_link(device: &DeviceReport) -> bool {
-    device.pcie.is_none() && copies_are_pageable(device)
+    device.pcie.is_none() && pageable_copies(device).next().is_some()
 }
 
 /// Best case without the cost that the advice on `cause` removes; `None` if unknown.

@@ -5,6 +5,7 @@
 //! a step. A CUDA graph cannot contain a wait, a read of a value or an allocation, so removing these comes
 //! before it if worth a step before or after it; and where copies are most of the launches, joining them does.
 
+use gpuwhy_trace::record::CopyKind;
 use profiler_core::attribution::leaf::{Cause, Leaves};
 use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING, WhatIf};
 
@@ -13,7 +14,7 @@ use super::evidence::{reads_sizes, small_copies};
 use super::graphs::GraphFit;
 use super::host::writes_checkpoints;
 use super::main_work::MainWork;
-use crate::run::copies::copies_are_pageable;
+use crate::run::copies::pageable_copies;
 use crate::run::framework::Framework;
 use crate::run::{DeviceReport, HostReport, PlanStep};
 use crate::words::about;
@@ -81,10 +82,7 @@ pub(super) fn plan(
                 Some(work) => work.action,
                 None => "move the CPU work between launches out of the loop".to_owned(),
             },
-            // Nothing to pin.
-            ScenarioKind::CopiesOverlapped if !devices.iter().any(copies_are_pageable) => {
-                "overlap the copies with the kernels".to_owned()
-            }
+            ScenarioKind::CopiesOverlapped => overlapped(devices).to_owned(),
             _ => action(kind, graphs, &reads).to_owned(),
         };
         steps.push(PlanStep { kind, action, because, speedup, interval, then: None });
@@ -341,7 +339,6 @@ fn action(kind: ScenarioKind, graphs: GraphFit, reads: &Reads) -> &'static str {
         ScenarioKind::LaunchesFree => graphs.action(reads.native),
         ScenarioKind::NoSyncs => "do not wait for the GPU within the step",
         ScenarioKind::NoAllocations => "keep memory instead of allocating it again",
-        ScenarioKind::CopiesOverlapped => "copy from pinned memory, overlapped with the kernels",
         ScenarioKind::CommunicationHidden => "overlap communication with the kernels",
         ScenarioKind::GridsFilled => "join equal small kernels into one",
         ScenarioKind::NoReadbacks if reads.native => "copy no single values back from the GPU",
@@ -357,6 +354,21 @@ fn action(kind: ScenarioKind, graphs: GraphFit, reads: &Reads) -> &'static str {
         ScenarioKind::ReadsReduced if reads.saves => SAVE_LESS,
         ScenarioKind::ReadsReduced => "reduce results on the GPU before copying them",
         ScenarioKind::KernelsAtRoof => "make the kernels use the GPU better",
-        ScenarioKind::Base | ScenarioKind::Untraced | ScenarioKind::DeviceOnly | ScenarioKind::NoHostWork => "",
+        ScenarioKind::Base
+        | ScenarioKind::Untraced
+        | ScenarioKind::DeviceOnly
+        | ScenarioKind::NoHostWork
+        | ScenarioKind::CopiesOverlapped => "",
+    }
+}
+
+/// Change of copies that wait for kernels, by the direction of those with something to pin.
+fn overlapped(devices: &[DeviceReport]) -> &'static str {
+    let pageable = |kind| devices.iter().any(|device| pageable_copies(device).any(|of| of == kind));
+    match [CopyKind::HostToDevice, CopyKind::DeviceToHost].map(pageable) {
+        [true, false] => "copy from pinned memory, overlapped with the kernels",
+        [false, true] => "copy to pinned memory, overlapped with the kernels",
+        [true, true] => "copy from and to pinned memory, overlapped with the kernels",
+        [false, false] => "overlap the copies with the kernels",
     }
 }

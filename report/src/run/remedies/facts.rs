@@ -1,8 +1,9 @@
 //! What a report knows, in the form that the conditions of remedies need.
 
+use gpuwhy_trace::record::CopyKind;
 use profiler_core::attribution::CallKind;
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
+use profiler_core::attribution::leaf::{Cause, Leaf, Leaves, WorkKind};
 use profiler_core::counters::roofs::Limit;
 use profiler_core::whatif::{BestCase, ScenarioKind};
 
@@ -11,13 +12,17 @@ use super::patterns::{Class, Classes};
 use crate::run::framework::Framework;
 use crate::run::host::short_path;
 use crate::run::library::Library;
-use crate::run::{ApiRow, DeviceReport, GraphOrigins, HostReport, KernelLines, LaunchSite, LineRow, call_lines};
+use crate::run::{
+    ApiRow, CopyRow, DeviceReport, GraphOrigins, HostReport, KernelLines, LaunchSite, LineRow, call_lines,
+};
 use crate::text_format::shortened;
 
 /// Part of the kernel time of a device that its steps must cover for a step to stand for all of it.
 const COVERED: f64 = 0.5;
 /// Least part of the sampled time of kernels that a line must have launched to be named.
 const MAIN_LINE: f64 = 0.3;
+/// Least part of the copies that go in one direction for their line to be that of all.
+const NEARLY_ALL: f64 = 0.9;
 /// Fewest samples in launches for a line to be named.
 const EVIDENT_SAMPLES: u64 = 5;
 
@@ -191,9 +196,11 @@ impl<'a> Facts<'a> {
 
     /// Share of steady time in which the device works, 0 to 1.
     pub(super) fn busy(&self) -> f64 {
-        let busy: u64 =
-            Leaf::ALL.into_iter().filter(|leaf| leaf.is_busy()).map(|leaf| self.leaves[leaf as usize]).sum();
-        busy as f64 / self.leaves.iter().sum::<u64>().max(1) as f64
+        self.busy_ns() as f64 / self.leaves.iter().sum::<u64>().max(1) as f64
+    }
+
+    fn busy_ns(&self) -> u64 {
+        Leaf::ALL.into_iter().filter(|leaf| leaf.is_busy()).map(|leaf| self.leaves[leaf as usize]).sum()
     }
 
     /// True if `cause` is the bottleneck.
@@ -268,6 +275,28 @@ impl<'a> Facts<'a> {
     /// Line of most calls of this kind.
     pub(super) fn call_at(&self, kind: CallKind) -> Option<String> {
         self.host.and_then(|host| call_lines::main_place(host, kind))
+    }
+
+    /// Share of the time of copies that those of this direction take, where nothing else ran, 0 to 1.
+    pub(super) fn copies_going(&self, kind: CopyKind) -> f64 {
+        let time = |wanted: &dyn Fn(Leaf) -> bool| -> u64 {
+            Leaf::ALL.into_iter().filter(|&leaf| wanted(leaf)).map(|leaf| self.leaves[leaf as usize]).sum()
+        };
+        let all = time(&|leaf| leaf.work() == Some(WorkKind::Copy));
+        time(&|leaf| leaf.copy_kind() == Some(kind)) as f64 / all.max(1) as f64
+    }
+
+    /// Line of most calls that copy in this direction. Samples do not have the direction of a call, so it is known
+    /// where nearly all copies go this way, or where the CPU is in calls that do for half of the GPU's busy time.
+    pub(super) fn copied_at(&self, kind: CopyKind) -> Option<String> {
+        let rows = || self.device.into_iter().flat_map(|device| &device.copies);
+        let count = |of: &CopyRow| of.durations.count() as f64;
+        let alone = rows().filter(|row| row.path.kind == kind).map(count).sum::<f64>()
+            >= NEARLY_ALL * rows().map(count).sum::<f64>();
+        let waited = |leaf: &Leaf| leaf.is_pageable() && leaf.copy_kind() == Some(kind);
+        let waited: u64 = Leaf::ALL.into_iter().filter(waited).map(|leaf| self.leaves[leaf as usize]).sum();
+        let most = 2 * u128::from(waited) >= u128::from(self.busy_ns().max(1));
+        (alone || most).then(|| self.host.and_then(|host| call_lines::main_place(host, CallKind::Copy))).flatten()
     }
 
     /// Share of sampled launches whose innermost frames contain one of these parts, in the file or the function.

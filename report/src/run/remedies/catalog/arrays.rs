@@ -7,8 +7,11 @@ use crate::run::remedies::gain::Gain;
 use crate::run::remedies::patterns::Class;
 use crate::run::remedies::sequences;
 use crate::run::{Certainty, Results};
+use gpuwhy_trace::record::CopyKind;
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
+
+use super::copies::PART;
 
 use Framework::{Cupy, Jax, Numba};
 
@@ -25,14 +28,16 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         when: When::If(|facts| {
             let seen = facts.lines_in(&["batched_device_put", "device_put"]).next();
             let gain = facts.scenario(ScenarioKind::CopiesOverlapped).filter(|gain| gain.low() > 1.05);
-            (seen.is_some() && gain.is_some()).then(|| Found {
+            let to_gpu = facts.copies_going(CopyKind::HostToDevice) >= PART;
+            (seen.is_some() && gain.is_some() && to_gpu).then(|| Found {
                 at: seen.map(crate::run::LineRow::place),
                 gain,
                 ..Found::default()
             })
         }),
         subsumes: &["pinned", "overlap_copies"],
-        recognized: "lines of device_put while the GPU is idle, and a simulation with overlapped copies gains",
+        recognized: "lines of device_put while the GPU is idle, at least a quarter of the copy time to the GPU, and a simulation with \
+                     overlapped copies gains",
         gain: "the simulation `copies_overlapped`: 64 us a step on a small network",
         ..NONE
     },
@@ -120,12 +125,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         )],
         target: Target::Time(Cause::Copy),
         when: When::If(|facts| {
-            let copies = facts.time(Cause::Copy) >= 0.1;
-            let at = facts.call_at(profiler_core::attribution::CallKind::Copy);
+            let to_gpu = facts.copies_going(CopyKind::HostToDevice);
+            let copies = facts.time(Cause::Copy) >= 0.1 && to_gpu >= PART;
+            let at = facts.copied_at(CopyKind::HostToDevice);
             copies.then(|| Found { at, gain: facts.scenario(ScenarioKind::CopiesOverlapped), ..Found::default() })
         }),
         certainty: Certainty::Guess,
-        recognized: "most kernel time in Numba's kernels, and at least 10 % of the time in copies",
+        recognized: "most kernel time in Numba's kernels, and at least 10 % of the time in copies, a quarter of it to the GPU",
         gain: "the simulation `copies_overlapped`",
         link: Some("https://nvidia.github.io/numba-cuda/"),
         ..NONE

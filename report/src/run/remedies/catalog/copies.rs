@@ -1,12 +1,12 @@
 //! Copies between the CPU and the GPU, and within the GPU.
 
-use crate::run::copies::copies_are_pageable;
+use crate::run::copies::pageable_copies;
 use crate::run::framework::Framework;
-use crate::run::remedies::entry::{PINNING, RemedyEntry, Target, When};
+use crate::run::remedies::entry::{BEST_PRACTICES, PINNING, RemedyEntry, Target, When};
 use crate::run::remedies::facts::{Facts, Found};
 use crate::run::remedies::gain::Gain;
 use crate::run::{Certainty, Results};
-use profiler_core::attribution::CallKind;
+use gpuwhy_trace::record::CopyKind;
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
@@ -26,8 +26,31 @@ fn gains(facts: &Facts<'_>, kind: ScenarioKind) -> Option<Gain> {
     facts.scenario(kind).filter(|gain| gain.speedup >= WORTH)
 }
 
-fn is_pageable(facts: &Facts<'_>) -> bool {
-    facts.devices.iter().any(copies_are_pageable)
+/// Least part of the time of copies that those of one direction must take for advice on them: of less, a change gains
+/// under 15 % even if it makes them 2.5 times as fast.
+pub(super) const PART: f64 = 0.25;
+
+/// Copies of one direction that could run beside kernels, from or to pageable memory or not. The simulation is one of
+/// all copies, so its gain is said where few go in other directions.
+fn moved(facts: &Facts<'_>, kind: CopyKind, pageable: bool) -> Option<Found> {
+    let share = facts.copies_going(kind);
+    let is_pageable = facts.devices.iter().any(|device| pageable_copies(device).any(|of| of == kind));
+    let gain = gains(facts, ScenarioKind::CopiesOverlapped).filter(|_| share > 1.0 - PART);
+    let wanted = share >= PART && is_pageable == pageable && (only_moved(facts) || gain.is_some());
+    wanted.then(|| Found { at: facts.copied_at(kind), gain, ..Found::default() })
+}
+
+/// Copies of one direction that are the bottleneck, where overlapping them gains nothing.
+fn only_fewer(facts: &Facts<'_>, kind: CopyKind) -> Option<Found> {
+    let nothing = facts.program.best_case.is_some_and(|best_case| !best_case.is_worth_showing());
+    let wanted = facts.is(Cause::Copy) && nothing && facts.copies_going(kind) >= PART;
+    wanted.then(|| Found { at: facts.copied_at(kind), ..Found::default() })
+}
+
+/// The direction of most copies.
+fn most_copies(facts: &Facts<'_>) -> Option<CopyKind> {
+    let rows = &facts.device?.copies;
+    rows.iter().max_by_key(|row| row.durations.count()).map(|row| row.path.kind)
 }
 
 /// None of the changes that make copies fewer or smaller is what they need.
@@ -61,11 +84,16 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         when: When::If(|facts| {
             let kind = ScenarioKind::DeviceCopiesGone;
             let gain = gains(facts, kind).or_else(|| facts.scenario(kind).filter(|_| judged_by(facts, kind)));
-            let wanted = judged_by(facts, kind) || gain.is_some();
-            wanted.then(|| Found { at: facts.call_at(CallKind::Copy), gain, ..Found::default() })
+            let within = CopyKind::DeviceToDevice;
+            let most = facts.is(Cause::Copy) && facts.copies_going(within) > 1.0 - PART;
+            let others = [ScenarioKind::ReadsReduced, ScenarioKind::CopiesJoined];
+            let only = most && !others.into_iter().any(|kind| judged_by(facts, kind));
+            let wanted = only || judged_by(facts, kind) || gain.is_some();
+            wanted.then(|| Found { at: facts.copied_at(within), gain, ..Found::default() })
         }),
         certainty: Certainty::Measured,
-        recognized: "copies within the device of over 64 KiB, and a simulation without them gains 15 %",
+        recognized: "copies within the device of over 64 KiB, and a simulation without them gains 15 %; or copies within the \
+                     device are the bottleneck",
         gain: "the simulation `device_copies_gone`: 14x to 17x predicted, 16.8x measured",
         not_when: "a copy is needed because the original changes",
         ..NONE
@@ -90,7 +118,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             // What is saved has to be copied.
             let saves = facts.program.activity == Some(crate::run::remedies::Activity::Checkpoint);
             let gain = gains(facts, kind).or_else(|| facts.scenario(kind).filter(|_| judged));
-            let at = facts.call_at(CallKind::Copy);
+            let at = facts.copied_at(CopyKind::DeviceToHost);
             (!saves && (judged || gain.is_some())).then_some(Found { at, gain, ..Found::default() })
         }),
         results: Results::Behavior,
@@ -105,15 +133,16 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "join_copies",
         says: &[(
             Any,
-            "Join the small copies into one{at}: one buffer for all of a step, or arguments of a kernel. Each copy costs a launch, \
-             whatever its size.",
+            "Join the small copies into one{at}: one buffer for all of a step. Each copy costs a launch, whatever its size. A small \
+             value for a kernel can be its argument.",
         )],
         when: When::If(|facts| {
             let kind = ScenarioKind::CopiesJoined;
             let many = facts.program.small_copies && facts.is(Cause::Launch);
             let gain = gains(facts, kind).or_else(|| facts.scenario(kind).filter(|_| many || judged_by(facts, kind)));
             let wanted = many || judged_by(facts, kind) || gain.is_some();
-            wanted.then(|| Found { at: facts.call_at(CallKind::Copy), gain, ..Found::default() })
+            let at = most_copies(facts).and_then(|kind| facts.copied_at(kind));
+            wanted.then_some(Found { at, gain, ..Found::default() })
         }),
         certainty: Certainty::Measured,
         recognized: "small copies are most of the operations, or a simulation that joins them gains 15 %",
@@ -140,16 +169,36 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  own where other work can run meanwhile{at}. Do not call pin_memory() in the loop: it copies too.",
             ),
         ],
-        when: When::If(|facts| {
-            let gain = gains(facts, ScenarioKind::CopiesOverlapped);
-            let wanted = is_pageable(facts) && (only_moved(facts) || gain.is_some());
-            wanted.then(|| Found { at: facts.call_at(CallKind::Copy), gain, ..Found::default() })
-        }),
+        when: When::If(|facts| moved(facts, CopyKind::HostToDevice, true)),
         certainty: Certainty::Measured,
-        recognized: "copies while nothing else runs, at least a quarter of whose time is from or to pageable memory",
+        recognized: "copies to the GPU while nothing else runs; those from pageable memory take at least a quarter of the time of \
+                     copies",
         gain: "the simulation `copies_overlapped`: 4.43x in a program bound by pageable copies",
         not_when: "the data is pinned already; non_blocking alone changes nothing",
         outside: true,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "pinned_results",
+        says: &[
+            (Jax, "Start copies to the CPU early: array.copy_to_host_async(){at}, and read the result one step later."),
+            (
+                Native,
+                "Copy to pinned memory: allocate host buffers with cudaMallocHost, or pin them once with cudaHostRegister, copy with \
+                 cudaMemcpyAsync on a stream of its own{at}, and read the result one step later. Or keep the data on the GPU between \
+                 kernels (OpenMP: target data; OpenACC: data). Do not pin in the loop: it takes longer than a copy.",
+            ),
+            (
+                Any,
+                "Copy to pinned memory: make one tensor with torch.empty(..., pin_memory=True) before the loop, copy with \
+                 pinned.copy_(result, non_blocking=True) on a stream of its own{at}, and read it one step later, after an event. \
+                 This helps where the CPU can do without the result that long.",
+            ),
+        ],
+        when: When::If(|facts| moved(facts, CopyKind::DeviceToHost, true)),
+        recognized: "copies to the host while nothing else runs; those to pageable memory take at least a quarter of the time of copies",
+        gain: "the simulation `copies_overlapped`",
+        not_when: "the next step needs the result",
         ..NONE
     },
     RemedyEntry {
@@ -172,14 +221,59 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  copies.",
             ),
         ],
-        when: When::If(|facts| {
-            let gain = gains(facts, ScenarioKind::CopiesOverlapped);
-            let wanted = !is_pageable(facts) && (only_moved(facts) || gain.is_some());
-            wanted.then(|| Found { at: facts.call_at(CallKind::Copy), gain, ..Found::default() })
-        }),
-        recognized: "copies while nothing else runs, less than a quarter of whose time is from or to pageable memory",
+        when: When::If(|facts| moved(facts, CopyKind::HostToDevice, false)),
+        recognized: "copies to the GPU while nothing else runs; those from pageable memory take less than a quarter of the time of copies",
         gain: "the simulation `copies_overlapped`",
         not_when: "no independent work exists",
+        ..NONE
+    },
+    RemedyEntry {
+        id: "overlap_results",
+        says: &[
+            (Jax, "Start copies to the CPU early: array.copy_to_host_async(){at}, and read the result one step later."),
+            (
+                Native,
+                "Run the copies to the CPU overlapped with the kernels, on a stream of their own (cudaMemcpyAsync){at}, and read the \
+                 results of one step while the next one runs. This helps when independent work exists. Join many small copies.",
+            ),
+            (
+                Any,
+                "Run the copies to the CPU overlapped with the kernels, on a stream of their own (torch.cuda.Stream()){at}, and read \
+                 the results of one step while the next one runs. This helps when independent work exists. Join many small copies.",
+            ),
+        ],
+        when: When::If(|facts| moved(facts, CopyKind::DeviceToHost, false)),
+        recognized: "copies to the host while nothing else runs; those to pageable memory take less than a quarter of the time of copies",
+        gain: "the simulation `copies_overlapped`",
+        not_when: "the next step needs the result",
+        ..NONE
+    },
+    RemedyEntry {
+        id: "overlap_peers",
+        says: &[(
+            Any,
+            "Run the copies between GPUs overlapped with the kernels, on streams of their own{at}, or let each GPU keep what it needs. \
+             This helps when independent work exists.",
+        )],
+        when: When::If(|facts| moved(facts, CopyKind::PeerToPeer, false)),
+        recognized: "copies between GPUs while nothing else runs",
+        gain: "the simulation `copies_overlapped`",
+        not_when: "no independent work exists",
+        link: BEST_PRACTICES,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "send_less",
+        says: &[(
+            Any,
+            "Copy less to the GPU: smaller types (bytes that a kernel converts, 16 bits in place of 32), or keep there what does not \
+             change{at}. There is little to run beside these copies.",
+        )],
+        when: When::If(|facts| only_fewer(facts, CopyKind::HostToDevice)),
+        results: Results::Behavior,
+        recognized: "copies are the bottleneck, at least a quarter of their time to the GPU, and a simulation that overlaps them gains \
+                     nothing",
+        gain: "unknown: it depends on what need not be copied",
         ..NONE
     },
     RemedyEntry {
@@ -189,12 +283,10 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             "Copy less: reduce on the GPU before copying (argmax or sum there, copy the result, use smaller types), or keep the data \
              there{at}. There is little to run beside these copies.",
         )],
-        when: When::If(|facts| {
-            let nothing = facts.program.best_case.is_some_and(|best_case| !best_case.is_worth_showing());
-            (facts.is(Cause::Copy) && nothing).then(|| Found { at: facts.call_at(CallKind::Copy), ..Found::default() })
-        }),
+        when: When::If(|facts| only_fewer(facts, CopyKind::DeviceToHost)),
         results: Results::Behavior,
-        recognized: "copies are the bottleneck, and a simulation that overlaps them gains nothing",
+        recognized: "copies are the bottleneck, at least a quarter of their time to the host, and a simulation that overlaps them gains \
+                     nothing",
         gain: "unknown: it depends on what need not be copied",
         ..NONE
     },

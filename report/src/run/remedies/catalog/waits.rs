@@ -6,6 +6,7 @@ use crate::run::remedies::facts::Found;
 use crate::run::remedies::gain::Gain;
 use crate::run::remedies::patterns::Class;
 use crate::run::{Certainty, Results};
+use gpuwhy_trace::record::CopyKind;
 use profiler_core::attribution::CallKind;
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
@@ -257,15 +258,15 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
              ({what} times a step).",
         )],
         when: When::If(|facts| {
-            let rows =
-                facts.device?.copies.iter().filter(|row| row.path.kind == gpuwhy_trace::record::CopyKind::HostToDevice);
+            let rows = facts.device?.copies.iter().filter(|row| row.path.kind == CopyKind::HostToDevice);
             let small = rows
                 .filter(|row| row.bytes <= 64 * row.durations.count())
                 .map(|row| row.durations.count())
                 .sum::<u64>();
             let each = small as f64 / facts.steps.max(1) as f64;
             let worth = facts.busy() < 0.9 && facts.steps > 0 && each >= 4.0 && !facts.program.small_copies;
-            worth.then(|| Found { at: facts.call_at(CallKind::Copy), what: format!("{each:.0}"), ..Found::default() })
+            let at = facts.copied_at(CopyKind::HostToDevice);
+            worth.then(|| Found { at, what: format!("{each:.0}"), ..Found::default() })
         }),
         results: Results::Same,
         certainty: Certainty::Guess,
