@@ -1,7 +1,8 @@
 """Programs of widely used libraries, bare and under every mode: they end as they do without gpuwhy, compute the same,
 and losses are counted.
 
-`frameworks-cost` measures the overhead of recording: by the time of each program's own loop, one program at a time.
+`frameworks-captured` switches recording on and off while the programs run. `frameworks-cost` measures the overhead of
+recording: by the time of each program's own loop, one program at a time.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import contextlib
 import statistics
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
-from harness import HERE, Check, Mode, Result, Run, Suite, expect, skipped
+from harness import HERE, STEP_LIMIT, Check, Mode, Result, Run, Status, Suite, expect, skipped
 from trace_report import Trace
 
 NOT_INSTALLED = 77
@@ -30,6 +32,11 @@ TORCH = ("eager", "compile", "compile_graphs", "compile_autotune", "captured", "
 DISTRIBUTED = ("ddp", "fsdp")
 HUB = ("generate", "generate_static", "trainer", "lightning", "timm", "geometric")
 ARRAY = ("cupy", "numba", "mpi")
+# Programs that are captured in mid-run: graphs of each framework, threads that launch, and no graphs.
+CAPTURED = (
+    "jax.plain", "jax.scan", "torch.captured", "torch.compile_graphs", "torch.threads", "hub.generate_static", "array.cupy")
+# Time between `gpuwhy start` and `gpuwhy stop`, seconds, and how many times as many steps as usual the programs make.
+SWITCHED, LONGER = 0.5, 3
 # Exit status of each program.
 ENDINGS = {"exception": 1, "sys_exit": 5, "os_exit": 4, "fork": 3}
 # Ways to use a CUDA graph; see workloads/graphs.cu.
@@ -124,6 +131,34 @@ def cost(name: str, command: list[str]) -> Check:
     return Check(f"frameworks-cost.{name}", check)
 
 
+def captured(name: str) -> Check:
+    command = [*script(name), "--repeat", str(LONGER)]
+
+    def check(suite: Suite) -> Iterator[Result]:
+        """A program whose recording starts and stops by command ends as it does without gpuwhy."""
+        bare = suite.run(f"{name}-captured-bare", command)
+        if bare.code != 0:
+            yield skipped(f"frameworks-captured.{name}", f"fails without gpuwhy: {bare.ending()}{last_line(bare)}")
+            return
+        variables = {"GPUWHY_CONTROL": str(suite.folder(f"{name}-control"))}
+        began = time.monotonic()
+        process, folder = suite.start(
+            f"{name}-captured", command, Mode.VARIABLE,
+            {**variables, "GPUWHY_CAPTURE_RANGE": "command", "GPUWHY_CAPTURE_RANGE_END": "none"})
+        switches = 0
+        while process.poll() is None and time.monotonic() < began + STEP_LIMIT:
+            verb = "stop" if switches % 2 else "start"
+            # Before the first CUDA call nobody answers.
+            switches += suite.run(f"{name}-{verb}", [suite.gpuwhy, verb, "--all"], extra=variables).code == 0
+            time.sleep(SWITCHED)
+        traced = suite.finish(process, folder, began)
+        result = compare(suite, name, "captured", bare, traced)
+        yield expect(
+            f"frameworks-captured.{name}", result.status is Status.PASS and switches >= 2, f"{switches} switches, {result.detail}")
+
+    return Check(f"frameworks-captured.{name}", check, exclusive=False)
+
+
 def graph_uses(suite: Suite) -> Iterator[Result]:
     """CUDA graphs used in the ways that frameworks use them, by a program without a framework."""
     tool = suite.scratch / "graphs"
@@ -159,4 +194,5 @@ def checks() -> list[Check]:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=gpu"]
     found += [program(f"torch.{name}", [*torchrun, *script(f"torch.{name}")[1:]], uses_nccl=True) for name in DISTRIBUTED]
     found += [program(f"ending.{name}", script(f"ending.{name}"), code) for name, code in ENDINGS.items()]
+    found += [captured(name) for name in CAPTURED]
     return [*found, Check("frameworks.graphs", graph_uses, exclusive=False), Check("frameworks.again", again, exclusive=False), *costs]
