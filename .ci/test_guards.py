@@ -54,7 +54,16 @@ class Circles(Checkout):
         self.content("circles.py", "a/src")
         self.write("a/src/d.rs", "pub struct D(Box<crate::b::B>);\n")
         self.finds("a circle of 3 modules", "circles.py", "a/src")
-        self.content("circles.py", "a/src=3")
+
+    def test_two_folders_that_import_each_other(self):
+        self.write("a/src/lib.rs", "mod b;\nmod c;\n")
+        self.write("a/src/b/mod.rs", "mod d;\nuse crate::c::C;\npub struct B(C);\n")
+        self.write("a/src/b/d.rs", "pub struct D;\n")
+        self.write("a/src/c.rs", "pub struct C;\n")
+        self.content("circles.py", "a/src")
+        self.write("a/src/c.rs", "pub struct C(crate::b::d::D);\n")
+        self.finds("1 pairs of folders", "circles.py", "a/src")
+        self.content("circles.py", "a/src=1")
 
 
 class Figures(Checkout):

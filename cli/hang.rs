@@ -2,12 +2,10 @@
 //!
 //! The analysis is library code; this module handles sockets, launchers, files and exit codes.
 
-use std::io::{self, BufReader, Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_import::rank_report::RankReports;
@@ -18,7 +16,7 @@ use serde_json::json;
 
 use crate::args::hang::HangArgs;
 use crate::control::connection::{Answered, processes, query_all};
-use crate::top::remote::{self, Launcher};
+use crate::remote::Launcher;
 use crate::{message, terminal};
 
 /// Exit code when ranks wait.
@@ -27,18 +25,8 @@ const WAITS: u8 = 1;
 pub const FAILED: u8 = 2;
 /// Protocol command.
 const QUESTION: &str = "hang";
-/// Time limit for a launcher, after which it is killed: nodes of a hanging job may not respond either.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Time limit for a launcher to exit after it closed its output. After that it is killed and counts as
-/// failed.
-const GRACE: Duration = Duration::from_secs(5);
-/// Maximum output of a launcher, bytes.
+/// Maximum size of an input, bytes.
 const LARGEST: u64 = 64 << 20;
-/// Maximum number of stderr lines of a launcher that are printed, maximum characters of one, and the time to
-/// wait for the last of them.
-const COMPLAINTS: u64 = 20;
-const COMPLAINT: usize = 400;
-const COMPLAINTS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Queries the ranks and prints the result; returns the exit code. Fails when a file or a folder of sockets
 /// cannot be read, or stdout cannot be written.
@@ -152,71 +140,7 @@ fn ask_hosts(launchers: Vec<Launcher>, found: &mut RankReports) -> Vec<String> {
 /// Output of `gpuwhy` with these arguments on a host. Fails when the launcher cannot be started, or prints
 /// nothing and does not end in time.
 fn output_of(launcher: &Launcher, arguments: &[&str]) -> Result<String> {
-    output_and_status_of(launcher, arguments).map(|(text, _)| text)
-}
-
-/// Output of `gpuwhy` with these arguments on a host, and true if it reports success. Fails when the launcher
-/// cannot be started, or prints nothing and does not end in time.
-pub fn output_and_status_of(launcher: &Launcher, arguments: &[&str]) -> Result<(String, bool)> {
-    let mut command = launcher.command(arguments);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
-    let out = child.stdout.take().context("its output")?;
-    let complained = child.stderr.take().map(|complaints| relay(complaints, &launcher.host));
-    let (sender, receiver) = channel();
-    thread::spawn(move || {
-        let mut text = String::new();
-        let read = out.take(LARGEST).read_to_string(&mut text);
-        // As above.
-        let _ = sender.send(read.map(|_| text));
-    });
-    let read = receiver.recv_timeout(PATIENCE);
-    // The launcher has closed its output, so it is about to end. One that continues after that gets only a
-    // short wait.
-    let ended = read.is_ok() && ends_within(&mut child, GRACE);
-    let _ = child.kill();
-    let status = child.wait();
-    // Processes that the launcher started may hold its stderr open.
-    complained.map(|all| all.recv_timeout(COMPLAINTS_TIMEOUT));
-    match read {
-        Ok(text) => Ok((text?, ended && status.is_ok_and(|status| status.success()))),
-        Err(_) => bail!("no answer within {} s", PATIENCE.as_secs()),
-    }
-}
-
-/// Prints the stderr of a launcher, escaped and bounded. The receiver is closed after the last line.
-fn relay(complaints: ChildStderr, host: &str) -> Receiver<()> {
-    let (sender, all) = channel();
-    let host = host.to_owned();
-    thread::spawn(move || {
-        let _sender: Sender<()> = sender;
-        let mut reader = BufReader::new(complaints);
-        let mut beyond = 0_u64;
-        for number in 0.. {
-            let Ok(Some(line)) = remote::line(&mut reader) else { break };
-            if number >= COMPLAINTS {
-                beyond += 1;
-                continue;
-            }
-            let line: String = String::from_utf8_lossy(&line).trim_end().chars().take(COMPLAINT).collect();
-            message::say(&format!("{host}: {line}"));
-        }
-        if beyond > 0 {
-            message::say(&format!("{host}: ... {beyond} more lines"));
-        }
-    });
-    all
-}
-
-fn ends_within(child: &mut Child, time: Duration) -> bool {
-    let deadline = Instant::now() + time;
-    while Instant::now() < deadline {
-        if !matches!(child.try_wait(), Ok(None)) {
-            return true;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    false
+    launcher.output(arguments).map(|(text, _)| text)
 }
 
 fn from_stdin() -> Result<RankReports> {

@@ -8,7 +8,7 @@
 //! `--prefix`, `--user`, `--target`, uv, pipx). Then both have the same version; a mismatch is reported with
 //! both paths.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,11 @@ pub const LIBRARY: &str = "libprof.so";
 
 /// ELF section with the version of the library (`inject/src/entry.rs`).
 const VERSION_SECTION: &str = ".gpuwhy_version";
+
+/// Variable that names the library for the CUDA driver to load.
+pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
+/// Variable that names the library that receives NVTX ranges.
+pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 
 /// Variable that names [`LIBRARY`] in another location.
 pub const LIBRARY_VARIABLE: &str = "GPUWHY_LIB";
@@ -174,6 +179,13 @@ fn named(file: &str, path: &OsStr, variable: &'static str) -> Result<PathBuf, No
         }
         _ => Err(NotFound { file: file.to_owned(), looked: vec![path.to_owned()], variable: Some(variable) }),
     }
+}
+
+/// Value of [`INJECTION`] or [`NVTX_INJECTION`], unless it is unset, empty, or any path to `library`.
+pub fn other_library(variable: &str, library: &Path) -> Option<OsString> {
+    let value = std::env::var_os(variable).filter(|value| !value.is_empty())?;
+    let same = Path::new(&value).canonicalize().is_ok_and(|path| Some(path) == library.canonicalize().ok());
+    (!same).then_some(value)
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ mod page;
 mod progress;
 mod prose;
 mod query;
+mod remote;
 mod report;
 mod run;
 mod sizes;

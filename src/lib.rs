@@ -101,7 +101,6 @@ mod baseline;
 mod expectations;
 mod kernel_rules;
 mod module_rules;
-mod range;
 mod run_rules;
 mod session;
 
@@ -118,9 +117,9 @@ pub use gpuwhy_report::run::Report;
 pub use gpuwhy_trace::format::TraceError;
 pub use profiler_core;
 pub use profiler_core::attribution::leaf::{Cause, Leaf};
-pub use range::Range;
 #[doc(hidden)]
 pub use session::fork;
+pub use session::range::Range;
 pub use session::{Session, SessionBuilder, SessionError, SessionErrorKind, measure, prepare};
 pub use {gpuwhy_report as report, gpuwhy_trace as trace};
 

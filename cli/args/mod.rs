@@ -50,6 +50,13 @@ use self::top::{TOP_HELP, TopArgs};
 use self::trial::{TRY_HELP, TryArgs};
 use crate::prose;
 
+/// Hidden subcommand that makes the calls that `doctor --calibrate` measures.
+pub const CALIBRATION_PROGRAM: &str = "calibration-program";
+/// Hidden subcommand that says why a program of `run` has no report.
+pub const WATCH_RUN: &str = "watch-run";
+/// Hidden subcommand that loads a libcupti.
+pub const PROBE_LIBCUPTI: &str = "probe-libcupti";
+
 /// Find the bottleneck of a CUDA program while it runs
 #[derive(Parser)]
 #[command(name = "gpuwhy", version = env!("GPUWHY_VERSION"), after_help = EXAMPLES)]
@@ -124,13 +131,13 @@ pub enum Command {
     #[command(after_help = COMPLETIONS_HELP)]
     Completions(CompletionsArgs),
     /// Make the calls that `doctor --calibrate` measures, in a child
-    #[command(name = crate::doctor::calibrate::program::SUBCOMMAND, hide = true)]
+    #[command(name = CALIBRATION_PROGRAM, hide = true)]
     CalibrationProgram,
     /// Say why a program of `run` has no report
-    #[command(name = crate::run::watch::SUBCOMMAND, hide = true)]
+    #[command(name = WATCH_RUN, hide = true)]
     WatchRun(WatchArgs),
     /// Load a libcupti and call into it; `doctor` runs this in a child
-    #[command(name = crate::doctor::probe::SUBCOMMAND, hide = true)]
+    #[command(name = PROBE_LIBCUPTI, hide = true)]
     Probe(ProbeArgs),
 }
 

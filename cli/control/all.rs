@@ -8,9 +8,8 @@ use gpuwhy_inject::control::address::ProcessName;
 use gpuwhy_report::text_format::printable;
 
 use super::{CommandReply, NO_ANSWER, answered, processes};
-use crate::hang::output_and_status_of;
 use crate::message;
-use crate::top::remote::Launcher;
+use crate::remote::Launcher;
 
 /// Maximum number of responses shown per host, and maximum characters of one.
 const ANSWERS: usize = 10_000;
@@ -64,8 +63,8 @@ fn here(command: &str) -> Vec<(String, Result<CommandReply>)> {
 
 fn elsewhere(launchers: &[Launcher], arguments: &[&str]) -> Vec<(String, Result<CommandReply>)> {
     thread::scope(|scope| {
-        let ask = |launcher| {
-            let (text, succeeded) = output_and_status_of(launcher, arguments)?;
+        let ask = |launcher: &Launcher| {
+            let (text, succeeded) = launcher.output(arguments)?;
             // The launcher's error messages have already been printed.
             match answers_in(&text, &launcher.host) {
                 answers if answers.is_empty() => Err(anyhow::anyhow!("no process has answered there")),

@@ -15,14 +15,13 @@ use serde_json::Value;
 use tracing::{debug, info};
 
 use crate::interrupt;
+use crate::remote::MAX_LINE;
 
 /// Time limit from the first attempt to connect to the last byte of the response. A process responds within
 /// milliseconds, unless it is stopped or starved of CPU time.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit when all processes are queried at once; libprof.so waits 2 s for its own collector.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(3);
-/// Longest response, bytes; libprof.so never sends more than a quarter of this.
-pub const MAX_LINE: usize = 1 << 20;
 /// Interval between checks for Ctrl-C while waiting for a line.
 const SIGNAL_POLL: Duration = Duration::from_millis(100);
 

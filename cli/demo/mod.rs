@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::args::demo::DemoArgs;
-use crate::{install_paths, interrupt, message, run};
+use crate::{install_paths, interrupt, message};
 
 mod fixtures;
 
@@ -159,7 +159,7 @@ impl Stage {
             _ => {}
         }
         let host = Command::new(&self.host)
-            .env(run::INJECTION, &self.library)
+            .env(install_paths::INJECTION, &self.library)
             .env("GPUWHY_CUPTI_PATH", &self.replay)
             .env("GPUWHY_REPLAY", &fixture.path)
             .env("GPUWHY_REPLAY_SPEED", if fast { "max" } else { "1" })

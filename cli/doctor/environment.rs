@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::check::Check;
-use crate::{install_paths, run};
+use crate::install_paths;
 
 pub fn check(checks: &mut Vec<Check>) {
     let library = install_paths::library();
@@ -32,18 +32,22 @@ pub fn check(checks: &mut Vec<Check>) {
     });
     // Without our own library, any library that is set belongs to another tool.
     let own = library.unwrap_or_else(|_| PathBuf::new());
-    checks.push(match run::other_library(run::INJECTION, &own) {
+    checks.push(match install_paths::other_library(install_paths::INJECTION, &own) {
         Some(other) => Check::fail(
             "injection",
-            format!("{} is set to {}; the driver loads only one library", run::INJECTION, Path::new(&other).display()),
+            format!(
+                "{} is set to {}; the driver loads only one library",
+                install_paths::INJECTION,
+                Path::new(&other).display()
+            ),
             "unset it, or start with `gpuwhy run --force`",
         ),
-        None => Check::ok("injection", format!("{} is free", run::INJECTION)),
+        None => Check::ok("injection", format!("{} is free", install_paths::INJECTION)),
     });
-    if let Some(other) = run::other_library(run::NVTX_INJECTION, &own) {
+    if let Some(other) = install_paths::other_library(install_paths::NVTX_INJECTION, &own) {
         checks.push(Check::warn(
             "NVTX injection",
-            format!("{} is set to {}", run::NVTX_INJECTION, Path::new(&other).display()),
+            format!("{} is set to {}", install_paths::NVTX_INJECTION, Path::new(&other).display()),
             "NVTX ranges go to that library, and another profiler may also take CUPTI: unset the variable",
         ));
     }

@@ -19,9 +19,7 @@ use cupti_sys::library::Failure;
 use cupti_sys::{Cupti, CuptiResult, FoundBy, ResourceHandler, Search};
 
 use super::check;
-
-/// Name of the hidden subcommand.
-pub const SUBCOMMAND: &str = "probe-libcupti";
+use crate::args::PROBE_LIBCUPTI;
 
 /// Time limit for the child. Without persistence mode the driver initializes at the first use, which takes
 /// seconds for each GPU; a machine with eight GPUs stays well below this.
@@ -148,7 +146,7 @@ pub struct ProbeResult {
 pub fn probe(libcupti: &Path) -> Result<ProbeResult> {
     let program = env::current_exe().context("cannot find this program")?;
     let mut child = Command::new(&program)
-        .arg(SUBCOMMAND)
+        .arg(PROBE_LIBCUPTI)
         .arg(libcupti)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -21,6 +21,7 @@ use gpuwhy_inject::config::{self, Level, ReportStyle, Settings, SettingsError};
 use tracing::{debug, info};
 
 use crate::args::run::{RunArgs, name};
+use crate::install_paths::{INJECTION, NVTX_INJECTION, other_library};
 use crate::{history, install_paths, message};
 
 /// Exit code when gpuwhy fails before the command starts, as for `env`, `timeout` and `docker run`.
@@ -31,11 +32,6 @@ const BAD_SETTINGS: u8 = 2;
 const CANNOT_EXECUTE: u8 = 126;
 /// Exit code of a command that does not exist, as in POSIX shells.
 const NOT_FOUND: u8 = 127;
-
-/// Variable that names the library for the CUDA driver to load.
-pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
-/// Variable that names the library that receives NVTX ranges.
-pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 
 /// Variable that names the NCCL profiler plugin.
 pub const NCCL_PLUGIN: &str = config::NCCL_PLUGIN;
@@ -181,13 +177,6 @@ fn announcement(settings: &Settings) -> Option<String> {
 fn tool_that_injects(program: &OsStr) -> Option<&str> {
     let name = Path::new(program).file_name()?.to_str()?;
     ["nsys", "ncu"].contains(&name).then_some(name)
-}
-
-/// Value of [`INJECTION`] or [`NVTX_INJECTION`], unless it is unset, empty, or any path to `library`.
-pub fn other_library(variable: &str, library: &Path) -> Option<OsString> {
-    let value = std::env::var_os(variable).filter(|value| !value.is_empty())?;
-    let same = Path::new(&value).canonicalize().is_ok_and(|path| Some(path) == library.canonicalize().ok());
-    (!same).then_some(value)
 }
 
 /// Environment variables for the options.

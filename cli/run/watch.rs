@@ -19,12 +19,10 @@ use gpuwhy_inject::config::{self, Level, ReportStyle, Settings};
 use gpuwhy_inject::control::watcher::{Progress, Watch};
 
 use super::launcher;
+use crate::args::WATCH_RUN;
 use crate::args::run::WatchArgs;
 use crate::doctor::driver;
 use crate::message;
-
-/// Name of the hidden subcommand.
-pub const SUBCOMMAND: &str = "watch-run";
 
 /// Times between looks at the processes, until libprof.so answers; the last one repeats.
 const LOOKS: [Duration; 5] = [
@@ -49,7 +47,7 @@ pub fn start(command: &mut Command, settings: &Settings) -> Option<impl FnOnce()
     let (watch, name) = Watch::of_this_process().inspect_err(|error| tracing::info!(%error, "no watcher")).ok()?;
     let (socket, end) = watch.into_parts();
     let mut first = Command::new(env::current_exe().ok()?);
-    first.arg(SUBCOMMAND).arg(std::process::id().to_string()).arg("--").arg(command.get_program());
+    first.arg(WATCH_RUN).arg(std::process::id().to_string()).arg("--").arg(command.get_program());
     first.args(command.get_args()).stdin(Stdio::from(socket)).stdout(Stdio::from(end));
     let ours = |name: &OsStr| name.to_string_lossy().starts_with("GPUWHY_");
     first.envs(command.get_envs().filter_map(|(name, value)| Some((name, value.filter(|_| ours(name))?))));
@@ -68,7 +66,7 @@ pub fn run(args: &WatchArgs) -> Result<u8> {
     let (socket, end) = (io::stdin().as_fd().try_clone_to_owned()?, io::stdout().as_fd().try_clone_to_owned()?);
     if !args.detached {
         let mut itself = Command::new(env::current_exe().context("cannot find this program")?);
-        itself.args([SUBCOMMAND, "--detached", &args.process.to_string(), "--"]).args(&args.command).process_group(0);
+        itself.args([WATCH_RUN, "--detached", &args.process.to_string(), "--"]).args(&args.command).process_group(0);
         itself.spawn().context("cannot start the watcher")?;
         return Ok(0);
     }

@@ -28,9 +28,10 @@ use serde_json::Value;
 use self::dashboard::{Action, Dashboard, REPORT, Update};
 use self::playback::Steering;
 use self::process::ProcessKey;
-use self::remote::{Launcher, Running};
+use self::remote::Running;
 use self::source::SourceEvent;
 use crate::args::top::TopArgs;
+use crate::remote::Launcher;
 use crate::{control, interrupt, terminal};
 
 /// Exit code when a trace cannot be read, or the terminal cannot be used.

@@ -1,16 +1,16 @@
-//! Other hosts: a launcher runs `gpuwhy top --follow` there, and its output comes back through a pipe.
+//! Other hosts: a [`Launcher`] runs `gpuwhy top --follow` there, and its output comes back through a pipe.
 //!
 //! No port is opened. The output is untrusted: lines have a bounded length, and lines that are not responses
 //! are counted.
 
-use std::io::{self, BufRead, BufReader, Read as _};
-use std::process::{Child, Command, Stdio};
+use std::io::{self, BufReader};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -18,78 +18,10 @@ use super::answer::harmless;
 use super::dashboard::Update;
 use super::process::ProcessKey;
 use super::source::SourceEvent;
-use crate::control::connection::MAX_LINE;
+use crate::remote::{Launcher, line};
 
-/// Placeholder for the host in the launcher's command.
-const PLACE: &str = "{host}";
 /// Delay before a launcher that ended is restarted.
 const AGAIN: Duration = Duration::from_secs(10);
-
-/// One host, and the command that runs `gpuwhy` there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launcher {
-    /// Name of the host in the display.
-    pub host: String,
-    /// The command and its arguments, up to and including `gpuwhy`.
-    words: Vec<String>,
-}
-
-impl Launcher {
-    /// Launchers for `--via` and `--host`: one for each host, or for each command that names its host itself.
-    /// Words are separated by spaces; no shell parses them. Fails when commands and hosts do not fit
-    /// together.
-    pub fn all(via: &[String], hosts: &[String]) -> Result<Vec<Self>> {
-        let mut launchers = Vec::new();
-        let ssh = [format!("ssh -o BatchMode=yes {PLACE}")];
-        let via = if via.is_empty() && !hosts.is_empty() { &ssh[..] } else { via };
-        for command in via {
-            if !command.contains(PLACE) {
-                // The last word is the host, as in `ssh node7`.
-                let mut words = command.split_whitespace().filter(|word| !is_gpuwhy(word));
-                launchers.push(Self::of(command, words.next_back().unwrap_or("?"))?);
-                continue;
-            }
-            if hosts.is_empty() {
-                bail!("--via '{command}' names {PLACE}: say which hosts with --host");
-            }
-            for host in hosts {
-                let usual = |letter: char| letter.is_ascii_alphanumeric() || "._-@:[]".contains(letter);
-                if host.is_empty() || host.starts_with('-') || !host.chars().all(usual) {
-                    bail!("--host '{host}': expected the name of a host");
-                }
-                launchers.push(Self::of(&command.replace(PLACE, host), host)?);
-            }
-        }
-        if !hosts.is_empty() && !via.iter().any(|command| command.contains(PLACE)) {
-            bail!("--host needs {PLACE} in the command of --via, as in --via 'srun -w {PLACE}'");
-        }
-        Ok(launchers)
-    }
-
-    fn of(command: &str, host: &str) -> Result<Self> {
-        let mut words: Vec<_> = command.split_whitespace().map(str::to_owned).collect();
-        let Some(last) = words.last() else { bail!("--via is empty: expected a command such as 'ssh node7'") };
-        // The command may end with the path of gpuwhy on that host.
-        if !is_gpuwhy(last) {
-            words.push("gpuwhy".to_owned());
-        }
-        Ok(Self { host: host.to_owned(), words })
-    }
-
-    /// Command that runs `gpuwhy` with these arguments on the host.
-    pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]).args(arguments).stdin(Stdio::null());
-        // A password prompt would overwrite the display, so prompts are disabled; ssh with a key needs none.
-        command.env("SSH_ASKPASS_REQUIRE", "force").env("SSH_ASKPASS", "/bin/false");
-        command
-    }
-}
-
-/// True if a word of a launcher's command is the program to run.
-fn is_gpuwhy(word: &str) -> bool {
-    word.rsplit('/').next() == Some("gpuwhy")
-}
 
 /// Running launchers, which end with the display.
 #[derive(Clone, Debug, Default)]
@@ -173,7 +105,7 @@ fn follow(launcher: &Launcher, arguments: &[&str], events: &Sender<SourceEvent>,
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .with_context(|| format!("cannot start {}", launcher.words[0]))?;
+        .with_context(|| format!("cannot start {}", command.get_program().display()))?;
     let (out, complaints) = (child.stdout.take(), child.stderr.take());
     let Some(index) = running.add(child) else { return Ok(String::new()) };
     let complaining = complaints.map(|complaints| thread::spawn(move || last_line(complaints)));
@@ -223,21 +155,6 @@ fn event(host: &str, json: Value) -> Option<SourceEvent> {
     }
 }
 
-/// Reads a line and truncates it to a bounded length; `None` at the end.
-pub fn line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
-    let mut line = Vec::new();
-    if reader.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line)? == 0 {
-        return Ok(None);
-    }
-    while line.len() >= MAX_LINE && !line.ends_with(b"\n") {
-        let mut rest = Vec::new();
-        if reader.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut rest)? == 0 || rest.ends_with(b"\n") {
-            break;
-        }
-    }
-    Ok(Some(line))
-}
-
 fn last_line(from: impl io::Read) -> String {
     let mut reader = BufReader::new(from);
     let mut last = String::new();
@@ -253,37 +170,7 @@ fn last_line(from: impl io::Read) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn launchers(via: &[&str], hosts: &[&str]) -> Result<Vec<Launcher>> {
-        let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
-        Launcher::all(&owned(via), &owned(hosts))
-    }
-
-    #[test]
-    fn commands_and_hosts_give_launchers() {
-        let all = launchers(&["srun --overlap -w {host}"], &["a", "b"]).unwrap();
-        assert_eq!(all.iter().map(|launcher| launcher.host.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(all[1].words, ["srun", "--overlap", "-w", "b", "gpuwhy"]);
-        let named = launchers(&["ssh node7 /opt/bin/gpuwhy", "ssh node8"], &[]).unwrap();
-        assert_eq!(named[0].words.last().unwrap(), "/opt/bin/gpuwhy");
-        assert_eq!([&named[0].host, &named[1].host], ["node7", "node8"]);
-        assert_eq!(named[1].words, ["ssh", "node8", "gpuwhy"]);
-        assert_eq!(launchers(&[], &["c"]).unwrap()[0].words, ["ssh", "-o", "BatchMode=yes", "c", "gpuwhy"]);
-        assert_eq!(launchers(&[], &[]).unwrap(), []);
-    }
-
-    #[test]
-    fn what_does_not_fit_together_is_refused() {
-        for (via, hosts) in [
-            (&["ssh {host}"][..], &[][..]),
-            (&["ssh node7"], &["a"]),
-            (&[""], &[]),
-            (&["ssh {host}"], &["-oProxyCommand=x"]),
-            (&["ssh {host}"], &["a b"]),
-        ] {
-            assert!(launchers(via, hosts).is_err(), "{via:?} {hosts:?}");
-        }
-    }
+    use crate::remote::MAX_LINE;
 
     #[test]
     fn lines_from_elsewhere_are_bounded_and_believed_in_nothing() {

@@ -18,7 +18,8 @@ use super::processes::Processes;
 use super::table::{How, Remedy};
 use super::turns::{Ended, Measured, Program};
 use crate::args::run::{ReportMode, RunArgs};
-use crate::run::{self, INJECTION, NVTX_INJECTION};
+use crate::install_paths::{INJECTION, NVTX_INJECTION};
+use crate::run;
 use crate::{install_paths, interrupt};
 
 /// The Python module that is put in front of the program.

@@ -8,6 +8,7 @@
 mod error;
 pub mod fork;
 pub(crate) mod functions;
+pub(crate) mod range;
 
 use std::fs::File;
 use std::io::{self, BufReader, Seek};
@@ -19,7 +20,7 @@ use gpuwhy_report::run::Report;
 use parking_lot::Mutex;
 
 use self::functions::Collector;
-use crate::range::{self, Range, StepRanges};
+use self::range::{Range, StepRanges};
 
 pub use self::error::{SessionError, SessionErrorKind};
 

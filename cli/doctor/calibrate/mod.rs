@@ -25,8 +25,8 @@ use gpuwhy_trace::cost::calibration::{Entry, Machine, processor_in};
 use gpuwhy_trace::cost::prices::NAMES;
 
 use self::prices::{Round, Samples};
-use crate::install_paths;
-use crate::run::{INJECTION, NVTX_INJECTION};
+use crate::args::CALIBRATION_PROGRAM;
+use crate::install_paths::{self, INJECTION, NVTX_INJECTION};
 
 /// Number of pairs of an untraced and a traced run.
 const ROUNDS: usize = 3;
@@ -82,7 +82,7 @@ pub fn run(cupti: Option<&Path>, json: bool) -> Result<u8> {
 /// Command for the program, without environment variables that would change the measurement.
 fn command() -> Result<Command> {
     let mut command = Command::new(env::current_exe().context("cannot find this program")?);
-    command.arg(program::SUBCOMMAND).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.arg(CALIBRATION_PROGRAM).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     for name in [INJECTION, NVTX_INJECTION] {
         command.env_remove(name);
     }

@@ -14,9 +14,6 @@ use anyhow::Result;
 use super::driver::{Driver, Graph};
 use crate::doctor::check;
 
-/// Name of the hidden subcommand.
-pub const SUBCOMMAND: &str = "calibration-program";
-
 /// Prefix of the line with the GPU name.
 pub const GPU: &str = "gpu";
 /// The last line.

@@ -12,8 +12,8 @@ use std::sync::Once;
 use libloading::os::unix::{Library, RTLD_LAZY};
 use nvtx_sys::program::{Initialize, Program};
 
-use crate::session::fork;
-use crate::session::functions::Collector;
+use super::fork;
+use super::functions::Collector;
 
 const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 /// Instance of NVTX whose ranges go to the collector.
