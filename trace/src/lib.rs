@@ -4,6 +4,10 @@
 //! [`counters`], [`collective`] operations, the origins of nodes of graphs ([`graph_node`]), [`kernels`] that were
 //! measured, [`utilization`], and the overhead of tracing ([`cost`]). [`format`](mod@format) writes all of that into a file and reads it back.
 //!
+//! ```no_run
+#![doc = include_str!("../examples/kernels.rs")]
+//! ```
+//!
 //! This crate is independent of CUPTI. It uses no clock, environment, file or thread: times and bytes are
 //! arguments, `Read` and `Write` are parameters.
 #![forbid(unsafe_code)]
@@ -12,18 +16,23 @@ pub mod collective;
 pub mod completeness;
 pub mod cost;
 pub mod counters;
+#[doc(hidden)]
 pub mod demangle;
 pub mod dictionary;
 #[cfg(feature = "serde")]
+#[doc(hidden)]
 pub mod document;
 pub mod event;
 pub mod format;
 pub mod geometry;
 pub mod graph_node;
+#[doc(hidden)]
 pub mod json_text;
 pub mod kernels;
 pub mod loss;
+#[doc(hidden)]
 pub mod named;
+#[doc(hidden)]
 pub mod preamble;
 pub mod process_info;
 pub mod record;
