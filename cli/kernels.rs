@@ -12,16 +12,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use gpuwhy::Report;
 use gpuwhy_import::Request;
-use gpuwhy_inject::config::{self, Settings};
-use gpuwhy_report::kernels::json::KernelsJson;
-use gpuwhy_report::kernels::source::source_text;
+use gpuwhy_inject::config;
 use gpuwhy_report::kernels::{CsvPage, csv, svg, text};
 use gpuwhy_report::text_format::printable;
 use tempfile::TempDir;
 
 use crate::args::kernels::{CsvTable, KernelsArgs};
 use crate::args::run::{ReportMode, RunArgs};
-use crate::{inputs, interrupt, message, progress, run, source, terminal};
+use crate::{inputs, interrupt, message, progress, run, terminal};
 
 /// Exit code when the command wrote no trace.
 const NO_TRACE: u8 = 1;
@@ -54,20 +52,13 @@ pub fn run(args: &KernelsArgs) -> Result<u8> {
     Ok(if code == 0 { shown } else { code })
 }
 
-/// Environment variables of the library for the options. `--source` keeps the duration that the environment
-/// sets; an invalid one is reported before the command starts.
+/// Environment variables of the library for the options.
 fn variables(args: &KernelsArgs) -> Vec<(&'static str, String)> {
     let chosen = match &args.kernel {
         Some(names) => format!("{}:{names}", args.top),
         None => args.top.to_string(),
     };
-    let mut variables = vec![(config::KERNELS, chosen)];
-    let inherited = std::env::var_os(config::KERNEL_SOURCE).unwrap_or_default();
-    let (settings, errors) = Settings::from_variables(&[(config::KERNEL_SOURCE.into(), inherited)]);
-    if args.source && settings.kernels.is_none() && errors.is_empty() {
-        variables.push((config::KERNEL_SOURCE, "on".to_owned()));
-    }
-    variables
+    vec![(config::KERNELS, chosen)]
 }
 
 /// Runs the command to its end. Returns `Ok` with its exit code, or `Err` with ours if it did not start.
@@ -118,7 +109,7 @@ fn show(args: &KernelsArgs, files: &[PathBuf]) -> Result<u8> {
             message::say(&format!("{}: {missing}", file.display()));
             worst = worst.max(INCOMPLETE);
         }
-        let mut shown = shown(args, file, &report)?;
+        let mut shown = shown(args, &report)?;
         if files.len() > 1 && !args.json && !args.csv {
             shown.insert_str(0, &format!("== {}\n", file.display()));
         }
@@ -136,8 +127,7 @@ fn show(args: &KernelsArgs, files: &[PathBuf]) -> Result<u8> {
     Ok(worst)
 }
 
-fn shown(args: &KernelsArgs, file: &Path, report: &Report) -> Result<String> {
-    let source = args.source.then(|| source::read(file, &report.kernels));
+fn shown(args: &KernelsArgs, report: &Report) -> Result<String> {
     if args.csv {
         let page = match args.page {
             CsvTable::Raw => CsvPage::Raw,
@@ -150,16 +140,7 @@ fn shown(args: &KernelsArgs, file: &Path, report: &Report) -> Result<String> {
         return Ok(if is_terminal { table.lines().map(|line| printable(line) + "\n").collect() } else { table });
     }
     if args.json {
-        let source = source.as_ref().map(|(source, _)| source);
-        return terminal::json(&KernelsJson(&report.kernels, source));
+        return terminal::json(&report.kernels);
     }
-    let style = terminal::style();
-    let mut shown = text(&report.kernels, style);
-    if let Some((source, sass)) = &source {
-        shown.push('\n');
-        shown.push_str(&source_text(source, *sass, style));
-    } else if !report.kernels.windows.is_empty() {
-        shown.push_str("\nProgram counters were sampled: --source shows where warps wait.\n");
-    }
-    Ok(shown)
+    Ok(text(&report.kernels, terminal::style()))
 }

@@ -30,7 +30,6 @@ mod remote;
 mod report;
 mod run;
 mod sizes;
-mod source;
 mod terminal;
 mod top;
 mod trial;

@@ -113,7 +113,7 @@ fn a_range_that_begins_while_tracing_is_switched_off_calls_it_back() {
     let stage = Stage::new();
     let mut host = host(&stage, "multi_stream", &edges[..2]);
     // Play waits until the first of the six is being disabled.
-    host.args(["--call", "899:programCounters=refused"]);
+    host.args(["--call", "899:waitForFault"]);
     for (at, function) in edges[2..].iter().zip(["cudaProfilerStart", "cudaProfilerStop"].into_iter().cycle()) {
         host.args(["--call", &format!("{at}:{function}")]);
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 const RECORDED_MS: u64 = 10_000;
 
 /// A kernel of the recorded GPT, as a launch of the host program.
-pub struct Shape {
+struct Shape {
     symbol: String,
     launch: String,
 }
@@ -37,10 +37,10 @@ fn text(stage: &Stage, options: &[&str]) -> String {
 const UNMEASURED: u32 = 4;
 /// Launches of a shape for three passes, with some reserve: a launch that meets the lock of the measuring
 /// thread is skipped, and the next one is at another position.
-pub const ENOUGH: u32 = UNMEASURED + 3 + 12;
+const ENOUGH: u32 = UNMEASURED + 3 + 12;
 
 /// The two kernels with the most time in the recorded GPT, with `times` launches of each.
-pub fn shapes(times: u32) -> [Shape; 2] {
+fn shapes(times: u32) -> [Shape; 2] {
     let stage = Stage::new();
     assert!(stage.host("gpt").status().unwrap().success());
     let report = json(&stage);
@@ -78,20 +78,12 @@ fn counters(stage: &Stage, [first, second]: &[Shape; 2]) {
 }
 
 /// The host program, which plays the recorded GPT and then launches the two kernels.
-pub fn host(stage: &Stage, shapes: &[Shape; 2]) -> Command {
-    host_after(stage, shapes, None)
-}
-
-/// The same, with a call of the host program before the launches.
-pub fn host_after(stage: &Stage, shapes: &[Shape; 2], call: Option<&str>) -> Command {
+fn host(stage: &Stage, shapes: &[Shape; 2]) -> Command {
     counters(stage, shapes);
     let mut host = stage.host("gpt");
     host.env("GPUWHY_REPLAY_COUNTERS", "counters.txt")
         .env("GPUWHY_KERNELS", format!("2:^({}|{})$", shapes[0].symbol, shapes[1].symbol))
         .env("GPUWHY_GPU_METRICS", "off");
-    if let Some(call) = call {
-        host.args(["--call", &format!("{RECORDED_MS}:{call}")]);
-    }
     // Alternate, so that the order of the two does not matter.
     for shape in shapes.iter().chain(shapes) {
         host.args(["--call", &format!("{RECORDED_MS}:{}", shape.launch)]);

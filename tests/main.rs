@@ -32,7 +32,6 @@ mod gpu_metrics;
 mod hang;
 mod hostile;
 mod inputs;
-mod kernel_source;
 mod kernels;
 mod kineto;
 mod kineto_groups;

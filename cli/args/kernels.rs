@@ -13,10 +13,10 @@ metrics; nothing is run twice, and no memory is saved. A launch that is measured
 launches are slow and are left out of the report. Kernels that communicate with other GPUs (NCCL, NVSHMEM), cooperative
 ones, those that run for a second or longer, and nodes of CUDA graphs are never measured.
 
-With --source, gpuwhy first takes PC samples of all kernels for a second: they show which line of which kernel
-waits, and for what. That needs a build with PC sampling: cargo build --release --workspace --features pc-sampling. Traces of such
-builds can be shown by every build. GPUWHY_KERNEL_SOURCE=TIME sets another duration. Modules (cubins) of the program are kept next to the trace; the
-traces and these modules are deleted when the command ends, unless --output keeps them.
+The traces are deleted when the command ends, unless --output keeps them.
+
+At which source line a kernel waits is shown by Nsight Compute:
+  ncu --set full --import-source yes -k regex:NAME -c 1 -o lines COMMAND
 
 With a TRACE, gpuwhy shows the kernels that were measured in that run, or what its records show without counters.
 
@@ -35,10 +35,8 @@ EXIT CODES:
 EXAMPLES:
   gpuwhy kernels -- python train.py
   gpuwhy kernels --kernel 'flash|softmax' -- python train.py
-  gpuwhy kernels --source -- python train.py
   gpuwhy kernels --output traces -- python train.py
   gpuwhy kernels traces/4711.gpuwhy
-  gpuwhy kernels --source traces/4711.gpuwhy
   gpuwhy kernels --csv --page raw traces/4711.gpuwhy
   gpuwhy kernels --svg roofline.svg traces/4711.gpuwhy";
 
@@ -53,9 +51,6 @@ pub struct KernelsArgs {
     /// Measure only kernels whose name matches
     #[arg(long, value_name = "REGEX", requires = "command", value_parser = pattern)]
     pub kernel: Option<String>,
-    /// Show where warps wait, by source line
-    #[arg(long, conflicts_with = "csv")]
-    pub source: bool,
     /// Keep the traces in this folder, a file per CUDA process
     #[arg(short, long, value_name = "FOLDER", requires = "command")]
     pub output: Option<PathBuf>,

@@ -2,7 +2,7 @@
 
 use crate::abi::{self, Domain, ResourceCallback};
 use crate::callbacks::{self, ActivityHandler, ResourceHandler};
-use crate::cupti::{Cupti, Error, absent, check};
+use crate::cupti::{Cupti, Error, check};
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr;
@@ -88,21 +88,6 @@ impl Subscriber {
     /// If this library does not know the function.
     pub fn disable_api(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
         self.switch(0, domain, callback_id)
-    }
-
-    /// Notifies the handler at entry to and exit from all calls of the driver and runtime APIs
-    /// ([`call_begins`](ResourceHandler::call_begins)), or stops doing so.
-    ///
-    /// # Errors
-    /// If CUPTI refuses.
-    pub fn enable_all_callbacks(&self, on: bool) -> Result<(), Error> {
-        let name = "cuptiEnableDomain";
-        let function = self.cupti.symbols.enable_domain.ok_or(absent(name))?;
-        for domain in [Domain::DRIVER, Domain::RUNTIME] {
-            // SAFETY: the handle came from `cuptiSubscribe` and is released only by `unsubscribe`.
-            check(name, unsafe { function(on.into(), self.handle, domain) })?;
-        }
-        Ok(())
     }
 
     fn enable(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {

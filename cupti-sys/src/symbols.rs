@@ -70,12 +70,10 @@ symbols! {
         set_thread_id_type: SetThreadIdType = "cuptiSetThreadIdType";
     }
     optional {
-        enable_domain: EnableDomain = "cuptiEnableDomain";
         enable_runtime_api: EnableApi = "cuptiActivityEnableRuntimeApi";
         enable_driver_api: EnableApi = "cuptiActivityEnableDriverApi";
         enable_all_sync_records: EnableAllSyncRecords = "cuptiActivityEnableAllSyncRecords";
         struct_size: GetStructSize = "cuptiActivityGetStructSize";
-        get_device_id: GetDeviceId = "cuptiGetDeviceId";
         get_graph_exec_id: GetGraphExecId = "cuptiGetGraphExecId";
         get_graph_node_id: GetGraphNodeId = "cuptiGetGraphNodeId";
     }

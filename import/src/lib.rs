@@ -8,11 +8,9 @@
 //! that cannot be used.
 //!
 //! Reading order: `format`, `input`, `open` (reports), `recompute`, `window` (a part of a run), `trace_file`,
-//! `kineto`, `nsys`, `plausible` (impossible times of both), `cubin` (modules next to a trace). SQLite files of Nsight
-//! Systems need the feature `nsys`.
+//! `kineto`, `nsys`, `plausible` (impossible times of both). SQLite files of Nsight Systems need the feature `nsys`.
 
 mod bounded;
-pub mod cubin;
 mod error;
 mod format;
 mod input;

@@ -1,7 +1,5 @@
 //! A file of any format is opened only once, and reading stops when the caller requests it.
 
-mod cubin;
-
 use std::fs;
 use std::io::Write as _;
 use std::ops::ControlFlow;

@@ -13,8 +13,6 @@ use gpuwhy_trace::cost::Mode;
 use gpuwhy_trace::counters::CounterEvent;
 use gpuwhy_trace::json_text::Object;
 use gpuwhy_trace::kernels::KernelProfile;
-#[cfg(feature = "pc-sampling")]
-use gpuwhy_trace::kernels::PcWindow;
 use gpuwhy_trace::process_info::End;
 use gpuwhy_trace::record::{CaptureMark, Timestamp};
 use gpuwhy_trace::utilization::UtilizationReading;
@@ -40,9 +38,6 @@ pub enum Message {
     Counters(Vec<CounterEvent>),
     /// Result of measuring a kernel.
     KernelProfile(Box<KernelProfile>),
-    /// Result of PC sampling on a device.
-    #[cfg(feature = "pc-sampling")]
-    ProgramCounters(Box<SampledWindow>),
     /// A CUDA graph has been instantiated.
     Graph {
         /// Id in its records.
@@ -74,14 +69,6 @@ pub enum Message {
         /// Number of records dropped since the start, as reported by CUPTI.
         dropped_by_cupti: u64,
     },
-}
-
-/// PC samples of a device, and the modules that contain them, by checksum.
-#[cfg(feature = "pc-sampling")]
-#[derive(Debug)]
-pub struct SampledWindow {
-    pub window: PcWindow,
-    pub modules: Vec<(u64, Vec<u8>)>,
 }
 
 /// State shared by the threads of the library and the callbacks.

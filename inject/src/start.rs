@@ -139,35 +139,8 @@ fn prepare_recorder(
     .filter(|(wanted, _)| *wanted)
     .flat_map(|(_, kinds)| kinds.iter().copied())
     .collect();
-    #[cfg(feature = "pc-sampling")]
-    let listening = listen_for_modules(&ownership, settings);
     let whole_graphs = recorder::whole_graphs_are_safe(cupti) && settings.whole_graphs(sharing);
-    let prepared = ActivityRecorder::prepare(cupti, ownership, settings.mode, whole_graphs, &requested, late)?;
-    #[cfg(feature = "pc-sampling")]
-    let prepared = {
-        let (recorder, mut notes) = prepared;
-        notes.extend(listening.err().map(|error| format!("no source lines of kernels: {error}")));
-        (recorder, notes)
-    };
-    Ok(prepared)
-}
-
-/// Enables callbacks for loaded modules if PC sampling is requested.
-#[cfg(feature = "pc-sampling")]
-fn listen_for_modules(ownership: &CuptiOwnership, settings: &Settings) -> Result<(), cupti_sys::Error> {
-    use cupti_sys::ResourceCallback;
-
-    if settings.kernels.as_ref().and_then(|kernels| kernels.source).is_none() {
-        return Ok(());
-    }
-    let enable = |subscriber: &cupti_sys::Subscriber| {
-        [ResourceCallback::MODULE_LOADED, ResourceCallback::CONTEXT_DESTROY_STARTING]
-            .into_iter()
-            .try_for_each(|callback| subscriber.enable_resource(callback))
-            // From the first call on: the call blocker must know of all threads that are inside a call.
-            .and_then(|()| subscriber.enable_all_callbacks(true))
-    };
-    ownership.with(enable).unwrap_or(Ok(()))
+    Ok(ActivityRecorder::prepare(cupti, ownership, settings.mode, whole_graphs, &requested, late)?)
 }
 
 /// Switches recording on, and returns notes about what CUPTI refused.

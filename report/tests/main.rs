@@ -47,7 +47,6 @@ mod launch_lines;
 mod live_line;
 mod memory_usage;
 mod monitoring_recorded;
-mod program_counters;
 mod ranks;
 mod ranks_simulated;
 mod remedies;

@@ -29,7 +29,7 @@ class Documented(unittest.TestCase):
         lines = documented.documented()
         self.assertGreater(len(lines), 90)
         texts = [line.text for line in lines]
-        for text in ("gpuwhy run -- python train.py", "gpuwhy kernels --source -- PROGRAM", "python -m gpuwhy train.py --lr 3e-4"):
+        for text in ("gpuwhy run -- python train.py", "gpuwhy kernels -- PROGRAM", "python -m gpuwhy train.py --lr 3e-4"):
             self.assertIn(text, texts)
         self.assertEqual([line.kind for line in lines].count("python"), 4)
         self.assertEqual([line.kind for line in lines].count("notebook"), 1)

@@ -11,7 +11,7 @@ use crate::cost::Cost;
 use crate::counters::CounterEvent;
 use crate::dictionary::Dictionary;
 use crate::graph_node::GraphNode;
-use crate::kernels::{KernelProfile, PcWindow};
+use crate::kernels::KernelProfile;
 use crate::process_info::End;
 use crate::record::{CaptureMark, Loss, Record, Timestamp};
 use crate::utilization::UtilizationReading;
@@ -40,8 +40,6 @@ pub enum Event {
     },
     /// Measurements of one kernel.
     KernelProfile(Arc<KernelProfile>),
-    /// Result of PC sampling on a device.
-    ProgramCounters(Arc<PcWindow>),
     /// Boundary of a capture, for runs that are recorded in parts: it starts or ends, or records of another
     /// capture follow.
     Capture(CaptureMark),

@@ -18,6 +18,8 @@ const GOLDEN_1_2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trac
 const GOLDEN_1_3: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.3.bin");
 const GOLDEN_1_4: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.4.bin");
 const GOLDEN_1_5: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-1.5.bin");
+/// Written by a build of 1.5 with PC sampling: a session, two blocks of kind 25, and the end.
+const GOLDEN_PC_SAMPLING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/program-counters-1.5.bin");
 const SPECIFICATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/trace-format.md");
 
 #[test]
@@ -81,6 +83,14 @@ fn version_1_5_is_read_as_it_was_written() {
     // 8 counter events, 2 kernels, a flush and the end.
     assert_eq!(old.items.len(), 8 + 2 + 2);
     assert_same_dictionary(&old.dictionary, &dictionary);
+}
+
+#[test]
+fn blocks_of_pc_sampling_are_skipped_and_counted() {
+    let old = read(&fs::read(GOLDEN_PC_SAMPLING).unwrap()).unwrap();
+    assert_eq!((old.damage.unknown_blocks, old.damage.first_offset), (2, None), "{:?}", old.damage);
+    assert_eq!(old.damage.sentences(), ["2 blocks of a kind that this version of gpuwhy does not read"]);
+    assert!(matches!(old.items[..], [.., Event::End(End::Clean, _)]), "{:?}", old.items);
 }
 
 #[test]

@@ -31,7 +31,6 @@ pub type GetCallbackName = unsafe extern "C" fn(Domain, u32, *mut *const c_char)
 pub type Subscribe = unsafe extern "C" fn(*mut SubscriberHandle, Option<Callback>, *mut c_void) -> CuptiResult;
 pub type Unsubscribe = unsafe extern "C" fn(SubscriberHandle) -> CuptiResult;
 pub type EnableCallback = unsafe extern "C" fn(u32, SubscriberHandle, Domain, u32) -> CuptiResult;
-pub type EnableDomain = unsafe extern "C" fn(u32, SubscriberHandle, Domain) -> CuptiResult;
 pub type GetGraphNodeId = unsafe extern "C" fn(GraphNode, *mut u64) -> CuptiResult;
 pub type GetGraphExecId = unsafe extern "C" fn(GraphExec, *mut u32) -> CuptiResult;
 pub type RegisterCallbacks = unsafe extern "C" fn(Option<BufferRequested>, Option<BufferCompleted>) -> CuptiResult;
@@ -46,7 +45,6 @@ pub type GetNextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> C
 pub type GetNumDroppedRecords = unsafe extern "C" fn(Context, u32, *mut usize) -> CuptiResult;
 pub type SetAttribute = unsafe extern "C" fn(Attribute, *mut usize, *mut c_void) -> CuptiResult;
 pub type SetThreadIdType = unsafe extern "C" fn(ThreadIdType) -> CuptiResult;
-pub type GetDeviceId = unsafe extern "C" fn(Context, *mut u32) -> CuptiResult;
 pub type GetStructSize = unsafe extern "C" fn(Kind, u32, *mut usize) -> CuptiResult;
 /// `cuDriverGetVersion` of libcuda
 pub type DriverGetVersion = unsafe extern "C" fn(*mut i32) -> i32;
@@ -85,20 +83,8 @@ pub struct ResourceData {
     pub context: Context,
     /// The stream.
     pub stream: *mut c_void,
-    /// Description of the resource: a [`GraphData`] for graphs, a [`ModuleData`] for modules.
+    /// Description of the resource: a [`GraphData`] for graphs.
     pub descriptor: *const c_void,
-}
-
-/// Data of a callback about modules (`CUpti_ModuleResourceData`).
-#[derive(Debug)]
-#[repr(C)]
-pub struct ModuleData {
-    /// Id of the module.
-    pub id: u32,
-    /// Size of the cubin in bytes.
-    pub size: usize,
-    /// The cubin; valid until the callback returns.
-    pub cubin: *const u8,
 }
 
 /// Data of a callback about graphs (`CUpti_GraphData`).

@@ -247,8 +247,6 @@ numbers! {
     /// Callback ids of [`Domain::RESOURCE`].
     ResourceCallback {
         CONTEXT_CREATED = 1, "A context was created.";
-        CONTEXT_DESTROY_STARTING = 2, "A context is about to go.";
-        MODULE_LOADED = 6, "A module was loaded into a context.";
         GRAPHNODE_CREATED = 13, "A node was added to a graph, by the program or by a capture.";
         GRAPHEXEC_CREATED = 18, "A graph was made ready to run.";
         GRAPHNODE_CLONED = 20, "A node of a graph was copied, which is how a graph that can run gets its own.";

@@ -4,15 +4,12 @@
 //! They run on application threads in the middle of a launch and on CUPTI's own threads. A panic ends here:
 //! the profiled program continues, and the buffer in question counts as not provided or is freed.
 
-use crate::abi::{
-    self, ApiCallbackData, CallbackSite, CuptiResult, Domain, GraphData, ModuleData, ResourceCallback, ResourceData,
-};
+use crate::abi::{self, ApiCallbackData, CallbackSite, CuptiResult, Domain, GraphData, ResourceCallback, ResourceData};
 mod launch;
 
 pub use launch::{KernelLaunch, LAUNCHES};
 
 use crate::buffer::{Buffer, CompletedBuffer, Purpose, take_back};
-use crate::counters::range::ContextHandle;
 use crate::cupti::Cupti;
 use std::ffi::c_void;
 use std::panic::catch_unwind;
@@ -67,25 +64,6 @@ pub trait ResourceHandler {
     fn graph_instantiated(id: u32) {
         let _ = id;
     }
-
-    /// A module was loaded into a context. Only if [`ResourceCallback::MODULE_LOADED`] was enabled. Its bytes
-    /// (a cubin) are valid until this returns.
-    fn module_loaded(context: ContextHandle, module: &[u8]) {
-        let _ = (context, module);
-    }
-
-    /// A context is about to be destroyed. Only if [`ResourceCallback::CONTEXT_DESTROY_STARTING`] was
-    /// enabled. PC sampling of the context may be ended here.
-    fn context_ends(context: ContextHandle) {
-        let _ = context;
-    }
-
-    /// A subscribed call of the driver or runtime API begins. Called before the other methods for this call,
-    /// on the calling thread, before the driver takes a lock. May wait.
-    fn call_begins() {}
-
-    /// The same call ends. Called after the other methods for this call.
-    fn call_ends() {}
 
     /// A function of the driver or runtime API is called; only functions passed to
     /// [`Subscriber::enable_api`](crate::Subscriber::enable_api). On the calling thread, in the middle of its
@@ -217,49 +195,20 @@ pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
                 H::graph_instantiated(id);
             }
         }
-        (Domain::RESOURCE, ResourceCallback::MODULE_LOADED) => {
-            // SAFETY: as above.
-            if let Some((context, module)) = unsafe { loaded(data.cast::<ResourceData>()) } {
-                H::module_loaded(context, module);
-            }
-        }
-        (Domain::RESOURCE, ResourceCallback::CONTEXT_DESTROY_STARTING) if !data.is_null() => {
-            // SAFETY: as above.
-            H::context_ends(ContextHandle::new(unsafe { (*data.cast::<ResourceData>()).context }));
-        }
         (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() && launch::is_launch(domain, callback) => {
-            // SAFETY: in these domains the data is a `CUpti_CallbackData`, which starts with the site, and
-            // lives until the callback returns.
-            let site = unsafe { (*data.cast::<ApiCallbackData>()).site };
-            begin::<H>(site);
-            // SAFETY: as above.
+            // SAFETY: in these domains the data is a `CUpti_CallbackData`, and lives until the callback returns.
             if let Some(launch) = unsafe { launch::launch(domain, callback, &*data.cast::<ApiCallbackData>()) } {
                 H::kernel_launched(&launch);
             }
-            end::<H>(site);
         }
         (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() => {
             // SAFETY: in these domains the data is a `CUpti_CallbackData`, which starts with the site, and
             // lives until the callback returns.
             let site = unsafe { (*data.cast::<ApiCallbackData>()).site };
-            begin::<H>(site);
             H::api_called(domain, callback, site);
-            end::<H>(site);
         }
         _ => {}
     });
-}
-
-fn begin<H: ResourceHandler>(site: CallbackSite) {
-    if site == CallbackSite::ENTER {
-        H::call_begins();
-    }
-}
-
-fn end<H: ResourceHandler>(site: CallbackSite) {
-    if site == CallbackSite::EXIT {
-        H::call_ends();
-    }
 }
 
 /// Id in records of the graph that was instantiated.
@@ -294,24 +243,6 @@ unsafe fn nodes(data: *const ResourceData) -> [u64; 2] {
         // SAFETY: CUPTI names a node that exists until the callback returns.
         unsafe { registered.cupti.graph_node_id(node) }.unwrap_or(0)
     })
-}
-
-/// The module that was loaded, and its context.
-///
-/// # Safety
-/// `data` is NULL or what CUPTI passes for [`ResourceCallback::MODULE_LOADED`], and outlives the returned
-/// slice.
-unsafe fn loaded<'a>(data: *const ResourceData) -> Option<(ContextHandle, &'a [u8])> {
-    // SAFETY: guaranteed by the caller; the descriptor is then NULL or a `CUpti_ModuleResourceData`.
-    let (context, module) = unsafe {
-        let data = data.as_ref()?;
-        (data.context, data.descriptor.cast::<ModuleData>().as_ref()?)
-    };
-    if module.cubin.is_null() || module.size == 0 {
-        return None;
-    }
-    // SAFETY: CUPTI guarantees `size` readable bytes until the callback returns.
-    Some((ContextHandle::new(context), unsafe { std::slice::from_raw_parts(module.cubin, module.size) }))
 }
 
 #[cfg(test)]

@@ -164,14 +164,7 @@ fn api_calls_reach_the_handler_with_their_site() {
         fn context_created() {}
         fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {
             assert_eq!((domain, callback_id), (Domain::DRIVER, 7));
-            let before = CALLS.fetch_add(if site == CallbackSite::ENTER { 1 } else { 100 }, Ordering::Relaxed);
-            assert_eq!(before, if site == CallbackSite::ENTER { 10_000 } else { 10_001 }, "inside its call");
-        }
-        fn call_begins() {
-            CALLS.fetch_add(10_000, Ordering::Relaxed);
-        }
-        fn call_ends() {
-            CALLS.fetch_add(1_000_000, Ordering::Relaxed);
+            CALLS.fetch_add(if site == CallbackSite::ENTER { 1 } else { 100 }, Ordering::Relaxed);
         }
     }
     for site in [CallbackSite::ENTER, CallbackSite::EXIT] {
@@ -182,37 +175,5 @@ fn api_calls_reach_the_handler_with_their_site() {
     }
     // SAFETY: NULL is not dereferenced.
     unsafe { resource::<Handler>(ptr::null_mut(), Domain::DRIVER, 7, ptr::null()) };
-    assert_eq!(CALLS.load(Ordering::Relaxed), 1_010_101);
-}
-
-#[test]
-fn modules_and_ends_of_contexts_reach_the_handler() {
-    static SEEN: AtomicU64 = AtomicU64::new(0);
-    struct Handler;
-    impl ResourceHandler for Handler {
-        fn context_created() {}
-        fn module_loaded(context: ContextHandle, module: &[u8]) {
-            assert_eq!((context, module), (ContextHandle::new(ptr::without_provenance_mut(0x70)), &b"cubin"[..]));
-            SEEN.fetch_add(1, Ordering::Relaxed);
-        }
-        fn context_ends(context: ContextHandle) {
-            assert_eq!(context, ContextHandle::new(ptr::without_provenance_mut(0x70)));
-            SEEN.fetch_add(100, Ordering::Relaxed);
-        }
-    }
-    let module = |size| ModuleData { id: 3, size, cubin: b"cubin".as_ptr() };
-    let (whole, empty) = (module(5), module(0));
-    let context = ptr::without_provenance_mut(0x70);
-    let about = |descriptor| ResourceData { context, stream: ptr::null_mut(), descriptor };
-    let data = [&whole, &empty].map(|module| about(ptr::from_ref(module).cast()));
-    for data in [(&raw const data[0]).cast(), (&raw const data[1]).cast(), ptr::null()] {
-        // SAFETY: NULL, or data of this callback that lives as long as the call.
-        unsafe { resource::<Handler>(ptr::null_mut(), Domain::RESOURCE, 6, data) };
-    }
-    assert_eq!(SEEN.load(Ordering::Relaxed), 1, "neither an empty module nor one that is not there");
-    for data in [(&raw const data[0]).cast(), ptr::null()] {
-        // SAFETY: as above.
-        unsafe { resource::<Handler>(ptr::null_mut(), Domain::RESOURCE, 2, data) };
-    }
-    assert_eq!(SEEN.load(Ordering::Relaxed), 101);
+    assert_eq!(CALLS.load(Ordering::Relaxed), 101);
 }

@@ -1,4 +1,4 @@
-//! Hardware counters: the metrics of a chip, samples of the whole device, ranges, PC samples.
+//! Hardware counters: the metrics of a chip, samples of the whole device, ranges.
 //!
 //! The interfaces came with CUDA 12.6. Each needs `libnvperf_host.so` from the folder of libcupti. CUPTI
 //! finds it by name alone, so it is loaded here first, by an absolute path next to the libcupti in use. No
@@ -11,16 +11,13 @@
 //! | [`sets`] | the metrics that are sampled on a chip |
 //! | [`sampling`] | samples of a whole device at a fixed interval |
 //! | [`range`] | counters of one launch at a time |
-//! | [`pc`] | where in kernels warps wait |
 //! | [`refusal`] | why the hardware counters are unavailable, in words |
 //!
-//! The counters of a device have one owner at a time: PM sampling, ranges, PC sampling, and other processes
-//! exclude each other. [`Counters::sampling_availability`] checks that they are free. Never start PC sampling
-//! without this check: it crashes the process later (H200, CUPTI 13.0).
+//! The counters of a device have one owner at a time: PM sampling, ranges and other processes exclude each
+//! other. [`Counters::sampling_availability`] checks that they are free.
 
 pub mod abi;
 pub mod host;
-pub mod pc;
 pub mod range;
 pub mod refusal;
 pub mod sampling;
@@ -119,7 +116,7 @@ impl Counters {
     }
 
     /// Checks that the counters of a device are available for sampling, without taking them. The result also
-    /// holds for ranges and PC sampling, which exclude PM sampling. After [`initialize`](Self::initialize).
+    /// holds for ranges, which exclude PM sampling. After [`initialize`](Self::initialize).
     ///
     /// # Errors
     /// [`HARDWARE_BUSY`](crate::CuptiResult::HARDWARE_BUSY) while any process on this host has them,

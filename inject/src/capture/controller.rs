@@ -135,17 +135,6 @@ impl CaptureController {
         any
     }
 
-    /// Disables callbacks for API calls, unless captures need some of them.
-    #[cfg(feature = "pc-sampling")]
-    pub fn disable_callbacks(&self) {
-        if !self.wants_profiler_calls() {
-            let reported = self.switch.ownership().with(|subscriber| subscriber.enable_all_callbacks(false));
-            if let Some(Err(error)) = reported {
-                tracing::debug!("API callbacks are still enabled: {error}");
-            }
-        }
-    }
-
     /// Enables or disables the callback for a function; `None` while the subscriber is left to other tools.
     pub fn set_callback(&self, domain: Domain, id: u32, on: bool) -> Option<Result<(), Error>> {
         self.switch

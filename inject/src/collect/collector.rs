@@ -136,8 +136,6 @@ impl Collector {
                     events.into_iter().for_each(|event| self.event(&event.into()));
                 }
                 Message::KernelProfile(profile) => self.event(&Event::KernelProfile(Arc::from(profile))),
-                #[cfg(feature = "pc-sampling")]
-                Message::ProgramCounters(sampled) => self.program_counters(*sampled),
                 Message::Graph { id, nodes } => self.account.instantiated(id, nodes),
                 Message::Ranges => self.catch_up(),
                 Message::Idle => self.idle(),
@@ -291,17 +289,6 @@ impl Collector {
             self.sources.decoder.describe_devices();
         }
         self.event(&(clock::wall_clock(), reading).into());
-    }
-
-    /// Handles a window of PC sampling. Modules are written first, so that the window counts those that could
-    /// not be.
-    #[cfg(feature = "pc-sampling")]
-    fn program_counters(&mut self, sampled: crate::message::SampledWindow) {
-        let crate::message::SampledWindow { mut window, modules } = sampled;
-        if let Some(trace) = self.sinks.trace.path() {
-            window.modules_lost += kernels::pc_sampling::write_modules(trace, &modules);
-        }
-        self.event(&Event::ProgramCounters(Arc::new(window)));
     }
 
     /// Handles the start, the flush or the end of a session of the program.

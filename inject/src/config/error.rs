@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 
-use crate::config::{CAPTURE_RANGE, FOR_TESTS, KERNEL_SOURCE, MODE, NVTX_CAPTURE, VARIABLES, WARNED, WATCHER};
+use crate::config::{CAPTURE_RANGE, FOR_TESTS, MODE, NVTX_CAPTURE, VARIABLES, WARNED, WATCHER};
 
 /// Prefix of all variables of gpuwhy.
 const PREFIX: &str = "GPUWHY_";
@@ -69,8 +69,6 @@ pub enum SettingsError {
         /// Variable that requests it.
         variable: &'static str,
     },
-    /// PC sampling is requested, but this build does not have it.
-    NoPcSampling,
 }
 
 impl SettingsError {
@@ -83,7 +81,6 @@ impl SettingsError {
             }
             Self::Name { name, .. } => name,
             Self::RangeWithoutName => NVTX_CAPTURE,
-            Self::NoPcSampling => KERNEL_SOURCE,
         }
     }
 
@@ -91,7 +88,7 @@ impl SettingsError {
     /// An unknown name is not serious: it may be meant for another version or another tool.
     #[must_use]
     pub fn is_serious(&self) -> bool {
-        matches!(self, Self::Value { .. } | Self::RangeWithoutName | Self::CaptureWithAuto { .. } | Self::NoPcSampling)
+        matches!(self, Self::Value { .. } | Self::RangeWithoutName | Self::CaptureWithAuto { .. })
     }
 }
 
@@ -120,11 +117,6 @@ impl fmt::Display for SettingsError {
             Self::CaptureWithAuto { variable } => write!(
                 f,
                 "{variable} has no effect with {MODE}=auto, which chooses what it records: use {MODE}=light for captures"
-            ),
-            Self::NoPcSampling => write!(
-                f,
-                "this build has no PC sampling, which {KERNEL_SOURCE} and `gpuwhy kernels --source -- COMMAND` need: \
-                 build gpuwhy with `cargo build --release --workspace --features pc-sampling`"
             ),
             Self::RangeWithoutName => write!(
                 f,

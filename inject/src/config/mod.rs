@@ -137,7 +137,7 @@ impl Settings {
             memory: reader.get(&table::BUFFER_MEMORY),
             sampling: reader.get(&table::SAMPLING),
             native_stacks: if stacks_unasked { NativeStacks::WithPython } else { native_stacks },
-            kernels: read_kernels(&mut reader),
+            kernels: reader.get(&table::KERNELS),
             gpu_metrics: reader.get(&table::GPU_METRICS),
             control: reader.get(&table::CONTROL),
             run: reader.get(&table::RUN),
@@ -265,19 +265,6 @@ impl VariableReader<'_> {
     }
 }
 
-/// Reads all variables, so that every invalid one is reported.
-fn read_kernels(reader: &mut VariableReader<'_>) -> Option<KernelRequest> {
-    let chosen = reader.get(&table::KERNELS);
-    let mut source = reader.get(&table::KERNEL_SOURCE);
-    if source.is_some() && !cfg!(feature = "pc-sampling") {
-        reader.errors.push(SettingsError::NoPcSampling);
-        source = None;
-    }
-    let is_wanted = chosen.is_some() || source.is_some();
-    let (most, names) = chosen.unwrap_or_default();
-    is_wanted.then_some(KernelRequest { most, names, source })
-}
-
 /// Reads the parts of the run to measure. A range without a name is an error; the complete run is measured
 /// then.
 fn read_capture(reader: &mut VariableReader<'_>, mode: Mode) -> Request {
@@ -317,32 +304,6 @@ mod tests {
     fn parse(pairs: &[(&'static str, &str)]) -> (Settings, Vec<SettingsError>) {
         let variables: Vec<_> = pairs.iter().map(|&(name, value)| (name.into(), value.into())).collect();
         Settings::from_variables(&variables)
-    }
-
-    #[test]
-    fn program_counters_are_sampled_for_those_who_ask_for_it() {
-        let source = |value| {
-            let (settings, errors) = parse(&[(KERNEL_SOURCE, value)]);
-            (settings.kernels.and_then(|kernels| kernels.source), errors)
-        };
-        assert!(parse(&[]).0.kernels.is_none(), "off unless asked for");
-        for off in ["off", "0", ""] {
-            assert_eq!(source(off), (None, vec![]), "{off}");
-        }
-        for (value, length) in
-            [("on", 1_000), ("1", 1_000), ("200ms", 200), ("2s", 2_000), ("50ms", 50), ("1m", 60_000)]
-        {
-            let wanted = match cfg!(feature = "pc-sampling") {
-                true => (Some(Duration::from_millis(length)), vec![]),
-                false => (None, vec![SettingsError::NoPcSampling]),
-            };
-            assert_eq!(source(value), wanted, "{value}");
-        }
-        for wrong in ["on:2s", "49ms", "61s", "2h", "maybe"] {
-            let (length, errors) = source(wrong);
-            assert!(matches!(errors[..], [SettingsError::Value { .. }]), "{wrong}: {errors:?}");
-            assert!(length.is_none() && errors[0].is_serious() && errors[0].to_string().contains("50ms"), "{wrong}");
-        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use gpuwhy_trace::cost::Mode;
 
 use crate::config::choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling};
-use crate::config::kernels::{self, Chosen};
+use crate::config::kernels::{self, KernelRequest};
 use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, RangeKind, RangeName, Schedule};
 use crate::config::setting::Setting;
@@ -160,16 +160,11 @@ settings! {
             "For programs limited by their C and C++ code (x86-64): `auto` adds its functions to the stacks of host \
              samples, where the system [allows it](../design/reliability.md). Five programs took 1.04 to 1.24 times \
              as long. In modes `monitor` and `auto` it is on by default for Python programs.";
-        KERNELS: Option<Chosen> = "GPUWHY_KERNELS", "off", "a number from 1 to 64, also with a regular expression such as 5:gemm|softmax, or `off`",
+        KERNELS: Option<KernelRequest> = "GPUWHY_KERNELS", "off", "a number from 1 to 64, also with a regular expression such as 5:gemm|softmax, or `off`",
             kernels::parse_chosen,
             "For authors of kernels: how many are [measured](kernels.md) with hardware counters while the program \
              runs, those with the most to gain. `5:gemm\\|softmax` selects among those whose name matches. A \
              measured launch is delayed by about 20 ms.";
-        KERNEL_SOURCE: Option<Duration> = "GPUWHY_KERNEL_SOURCE", "off", "`on`, `off`, or a duration from 50ms to 1m such as 2s",
-            kernels::parse_source,
-            "For authors of kernels: `on` (1 s) or a duration enables PC sampling for [source \
-             lines](kernels.md#source-lines), which needs the cargo feature `pc-sampling`. The first launches wait \
-             up to 0.4 s. Modules of the program are kept in a folder next to the trace, 64 MiB at most.";
         GPU_METRICS: GpuMetrics = "GPUWHY_GPU_METRICS", "gauges", "auto, off, gauges, on or on:HZ with 10 to 10000 samples a second",
             GpuMetrics::parse,
             "For users who want to know [what limits the GPU](inside-the-gpu.md). `gauges` reads power, clocks, \

@@ -1,7 +1,6 @@
-//! Exclusive access to the GPU counters: PM sampling, the range profiler and PC sampling exclude each other.
+//! Exclusive access to the GPU counters: PM sampling and the range profiler exclude each other.
 //!
-//! CUPTI does not enforce this: enabling PC sampling while PM sampling runs succeeds, and crashes the process
-//! later (H200, CUPTI 13.0). So every user in this process first acquires access here, and then checks with
+//! So every user in this process first acquires access here, and then checks with
 //! CUPTI whether another tool has the counters. Sampling has access whenever no other user needs it, and
 //! releases it on demand.
 

@@ -7,17 +7,11 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-#[cfg(feature = "pc-sampling")]
-use cupti_sys::counters::range::ContextHandle;
 use cupti_sys::{ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, KernelLaunch, ResourceHandler};
 
 use crate::cupti::ownership;
 use crate::kernels;
-#[cfg(feature = "pc-sampling")]
-use crate::kernels::pc_sampling::{CALL_BLOCKER, PcSampling};
 use crate::message::Message;
-#[cfg(feature = "pc-sampling")]
-use crate::message::Shared;
 use crate::runtime::Profiler;
 
 thread_local! {
@@ -100,34 +94,9 @@ impl ResourceHandler for Callbacks {
         }
     }
 
-    #[cfg(feature = "pc-sampling")]
-    fn call_begins() {
-        // Counted even while the profiler does not run: the thread that blocks API calls relies on the count.
-        CALL_BLOCKER.enter();
-    }
-
-    #[cfg(feature = "pc-sampling")]
-    fn call_ends() {
-        CALL_BLOCKER.leave();
-    }
-
     fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {
         if let Some(profiler) = Profiler::running() {
             profiler.controller().api_called(domain, callback_id, site);
-        }
-    }
-
-    #[cfg(feature = "pc-sampling")]
-    fn module_loaded(context: ContextHandle, module: &[u8]) {
-        if let Some((sampling, _)) = pc_sampling() {
-            sampling.modules.loaded(context, module);
-        }
-    }
-
-    #[cfg(feature = "pc-sampling")]
-    fn context_ends(context: ContextHandle) {
-        if let Some((sampling, shared)) = pc_sampling() {
-            sampling.context_ends(context, &shared.messages);
         }
     }
 
@@ -136,10 +105,4 @@ impl ResourceHandler for Callbacks {
             kernels::kernel_launched(kernels, launch);
         }
     }
-}
-
-#[cfg(feature = "pc-sampling")]
-fn pc_sampling() -> Option<(&'static PcSampling, &'static Shared)> {
-    let profiler = Profiler::running()?;
-    Some((profiler.kernels.as_ref()?.pc_sampling.as_ref()?, profiler.shared()))
 }

@@ -88,12 +88,6 @@ pub fn kernel_launched(profiler: &KernelProfiler, launch: &KernelLaunch<'_>) {
         }
         return;
     }
-    #[cfg(feature = "pc-sampling")]
-    if PASS.get().is_none()
-        && let Some(sampling) = &profiler.pc_sampling
-    {
-        sampling.launch_begins(launch.context);
-    }
     let Some(symbol) = launch.symbol.map(CStr::to_bytes) else { return };
     // Fails only if it is called recursively, which does not happen.
     let behind = LATEST.with(|latest| {

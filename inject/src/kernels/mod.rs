@@ -9,16 +9,11 @@
 //! Callbacks for launches are enabled only while a kernel is to be measured. Launches of other threads are
 //! not delayed: if they fall into a pass, CUPTI drops a range, and the pass is repeated.
 //!
-//! Before that, in a build with the feature `pc-sampling` and on request, launches of the program start and
-//! end PC sampling: `pc_sampling`.
-//!
 //! `measurement` decides, without a clock or a library; `hook` runs in the program's calls; `thread` does the
 //! rest.
 
 mod hook;
 mod measurement;
-#[cfg(feature = "pc-sampling")]
-pub mod pc_sampling;
 mod thread;
 
 /// True if a kernel with this name is one of the range profiler's: it waits for some microseconds around each

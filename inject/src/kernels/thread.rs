@@ -23,8 +23,6 @@ use crate::config::KernelRequest;
 use crate::counters::access_lock::{COUNTER_ACCESS, CounterAccess};
 use crate::counters::{close_before_libraries, library_calls};
 use crate::kernels::measurement::{LaunchShape, Limits, Measurement};
-#[cfg(feature = "pc-sampling")]
-use crate::kernels::pc_sampling::PcSampling;
 use crate::message::Message;
 use crate::sys::clock;
 
@@ -56,9 +54,6 @@ pub struct KernelProfiler {
     /// True if everything is over. `Relaxed`: seeing it a moment later is fine.
     is_over: AtomicBool,
     state: Mutex<Option<MeasurementState>>,
-    /// PC sampling, if requested.
-    #[cfg(feature = "pc-sampling")]
-    pub pc_sampling: Option<PcSampling>,
     /// Launches that came during a measurement on another thread, or while it had the lock. `Relaxed`: a
     /// statistic.
     missed: AtomicU64,
@@ -83,8 +78,6 @@ impl KernelProfiler {
     pub fn new(cupti: &'static Cupti, request: KernelRequest) -> (Arc<Self>, Receiver<Chosen>) {
         let (choices, chosen) = bounded(1);
         let profiler = Self {
-            #[cfg(feature = "pc-sampling")]
-            pc_sampling: request.source.map(|length| PcSampling::new(cupti, length)),
             cupti,
             request,
             choices,
@@ -104,10 +97,7 @@ impl KernelProfiler {
         }
         let request = &self.request;
         let is_wanted = |name: &str| request.names.as_ref().is_none_or(|names| names.is_match(name));
-        let choices = captures.kernels_to_measure(request.most, is_wanted, dictionary);
-        // PC sampling also covers kernels that cannot be measured.
-        let only_sampled = || (request.source.is_some() && captures.has_run_enough()).then(Vec::new);
-        if let Some(choices) = choices.or_else(only_sampled) {
+        if let Some(choices) = captures.kernels_to_measure(request.most, is_wanted, dictionary) {
             self.is_chosen.store(true, Ordering::Relaxed);
             // The thread waits for this, or has ended.
             let _ = self.choices.try_send(Chosen { choices, contexts: dictionary.contexts().to_vec() });
@@ -123,11 +113,6 @@ impl KernelProfiler {
                 Err(_) => return,
             }
         };
-        #[cfg(feature = "pc-sampling")]
-        if let Some(sampling) = &self.pc_sampling {
-            sampling.run(controller, messages);
-            controller.disable_callbacks();
-        }
         if chosen.choices.is_empty() || self.is_over.load(Ordering::Relaxed) {
             return;
         }
@@ -269,10 +254,6 @@ impl KernelProfiler {
     pub fn finish(&self, messages: &Sender<Message>) {
         self.is_over.store(true, Ordering::Relaxed);
         self.is_armed.store(false, Ordering::Release);
-        #[cfg(feature = "pc-sampling")]
-        if let Some(sampling) = &self.pc_sampling {
-            sampling.finish(messages);
-        }
         let deadline = Instant::now() + LAST_PASS;
         while let Some(mut state) = self.state.try_lock_until(deadline) {
             let Some(open) = state.as_mut() else { return };

@@ -55,10 +55,6 @@ impl Sink for Capture {
             Event::KernelProfile(profile) if profile.launches > 0 => {
                 self.attributor.disturbed(profile.begin, profile.end);
             }
-            Event::ProgramCounters(window) if window.begin > Timestamp::ZERO => {
-                self.attributor.disturbed(window.opened, window.begin);
-                self.attributor.disturbed(window.end, window.closed);
-            }
             Event::Flush(at) => {
                 self.attributor.flushed(*at, dictionary);
                 self.collectives.flushed(*at);

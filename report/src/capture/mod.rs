@@ -22,7 +22,7 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::{Event, Sink as _};
 use gpuwhy_trace::graph_node::GraphNode;
 use gpuwhy_trace::json_text::Object;
-use gpuwhy_trace::kernels::{KernelProfile, PcWindow};
+use gpuwhy_trace::kernels::KernelProfile;
 use gpuwhy_trace::preamble::Preamble;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{CaptureMark, Loss, Record, Timestamp, Trigger};
@@ -82,7 +82,6 @@ pub struct Captures {
     /// True once a capture has started.
     begun: bool,
     kernel_profiles: Vec<Arc<KernelProfile>>,
-    pc_windows: Vec<Arc<PcWindow>>,
     /// Process information that determines the overhead table of tracing.
     priced_as: Option<ProcessInfo>,
     /// True if captures keep the newest events of the simulation.
@@ -108,12 +107,9 @@ impl Captures {
             Event::Counters(_) | Event::Collective(_) | Event::GraphNode(_) => self.give_to_all(event, dictionary),
             Event::Utilization { reading, .. } => self.utilization.take(**reading),
             Event::KernelProfile(profile) => {
-                self.give_to_shown(event, dictionary);
+                // The measurement held the program: all captures that may be reported leave that time out.
+                self.open.iter_mut().chain(&mut self.kept).for_each(|capture| capture.event(event, dictionary));
                 self.kernel_profiles.push(Arc::clone(profile));
-            }
-            Event::ProgramCounters(window) => {
-                self.give_to_shown(event, dictionary);
-                self.pc_windows.push(Arc::clone(window));
             }
             Event::Capture(mark) => self.mark(*mark, session, dictionary),
             Event::Flush(at) => self.flushed(*at, dictionary),
@@ -204,11 +200,6 @@ impl Captures {
         self.open.iter_mut().for_each(|capture| capture.event(event, dictionary));
     }
 
-    /// Passes a stall caused by gpuwhy to the captures that may be reported.
-    fn give_to_shown(&mut self, event: &Event, dictionary: &Dictionary) {
-        self.open.iter_mut().chain(&mut self.kept).for_each(|capture| capture.event(event, dictionary));
-    }
-
     /// Definitions for a new listener.
     pub fn preamble(&self) -> &Preamble {
         &self.preamble
@@ -234,20 +225,15 @@ impl Captures {
         is_wanted: impl Fn(&str) -> bool,
         dictionary: &Dictionary,
     ) -> Option<Vec<Choice>> {
-        if !self.has_run_enough() {
+        let attributor = &self.shown()?.attributor;
+        if !has_run_enough(attributor) {
             return None;
         }
-        let attributor = &self.shown()?.attributor;
         let (chosen, _) = choose(&candidates(attributor, dictionary), most, is_wanted);
         let first = chosen.first()?.candidate.device;
         // Counters can be opened in only one context.
         let on_first = chosen.into_iter().filter(|choice| choice.candidate.device == first);
         Some(on_first.collect())
-    }
-
-    /// True if the run is long enough to know which kernels matter.
-    pub fn has_run_enough(&self) -> bool {
-        self.shown().is_some_and(|capture| has_run_enough(&capture.attributor))
     }
 
     /// True if a capture has launched device work without a record yet.
@@ -322,7 +308,6 @@ impl Captures {
         report.counter_losses = self.preamble.counter_losses().to_vec();
         if simulated {
             report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles);
-            report.kernels.windows.clone_from(&self.pc_windows);
         }
         let is_burst = shown.is_some_and(|capture| capture.row.trigger.is_burst());
         if shown.is_some_and(|capture| capture.row.number == MONITORED) || (!is_burst && !self.bursts.is_empty()) {

@@ -7,24 +7,10 @@ use gpuwhy_trace::geometry::Geometry;
 use gpuwhy_trace::record::LaunchConfig;
 
 use super::rules::{Check, Finding};
-use super::source::{LineSource, SourceReport};
 use super::{DataType, KernelView, KernelsReport, Point, Roof, Roofline, StepGain, Unmeasured};
 use crate::words::not_measured;
 
 const SCHEMA_VERSION: u32 = 1;
-
-/// All kernels of a run, and the PC samples if requested.
-#[derive(Debug)]
-pub struct KernelsJson<'a>(pub &'a KernelsReport, pub Option<&'a SourceReport>);
-
-impl<'a> KernelsJson<'a> {
-    fn with_lines<T>(&self, kernel: &'a T, symbol: &'a str) -> WithLines<'a, T> {
-        WithLines(kernel, self.1.map(|source| source.of_symbol(symbol).flat_map(|function| &function.lines).collect()))
-    }
-}
-
-/// A kernel with its lines, most samples first.
-struct WithLines<'a, T>(&'a T, Option<Vec<&'a LineSource>>);
 
 struct Shape<'a>(&'a LaunchConfig);
 
@@ -39,74 +25,69 @@ fn peaks(of: &[(DataType, f64)]) -> BTreeMap<&'static str, f64> {
 }
 
 document! {
-    from: KernelsJson<'_> {
+    from: KernelsReport {
         schema_version: SCHEMA_VERSION,
-        stall_ns: from.0.stall_ns,
-        measured: from.0.measured.iter().map(|view| from.with_lines(view, &view.symbol)).collect::<Vec<_>>(),
-        unmeasured: from.0.unmeasured.iter().map(|row| from.with_lines(row, &row.kernel.name)).collect::<Vec<_>>(),
-        source?: from.1,
+        stall_ns: from.stall_ns,
+        measured: from.measured,
+        unmeasured: from.unmeasured,
     }
-    from: WithLines<'_, Unmeasured> {
-        name: from.0.kernel.demangled,
-        symbol: from.0.kernel.name,
-        device: from.0.kernel.device,
-        ..Shape(&from.0.kernel.launch),
-        launches: from.0.kernel.launches,
-        total_ns: from.0.kernel.total_ns,
-        share: from.0.share,
-        in_graphs?: from.0.in_graphs,
-        lines?: from.1,
-        excluded: from.0.excluded,
+    from: Unmeasured {
+        name: from.kernel.demangled,
+        symbol: from.kernel.name,
+        device: from.kernel.device,
+        ..Shape(&from.kernel.launch),
+        launches: from.kernel.launches,
+        total_ns: from.kernel.total_ns,
+        share: from.share,
+        in_graphs?: from.in_graphs,
+        excluded: from.excluded,
     }
-    from: WithLines<'_, KernelView> {
-        name: from.0.name,
-        symbol: from.0.symbol,
-        device: from.0.device.id,
-        ..Shape(&from.0.launch),
-        launches: from.0.launches,
-        total_ns: from.0.total_ns,
-        share: from.0.share,
-        in_graphs?: from.0.in_graphs,
-        lines?: from.1,
-        outcome: from.0.profile.outcome,
-        reason: not_measured(from.0.profile.outcome),
-        passes: from.0.profile.passes,
-        measured_launches: from.0.profile.launches,
-        discarded_launches: from.0.profile.discarded,
-        stall_ns: from.0.profile.stall_ns,
-        begin_unix_ns: from.0.profile.begin,
-        end_unix_ns: from.0.profile.end,
+    from: KernelView {
+        name: from.name,
+        symbol: from.symbol,
+        device: from.device.id,
+        ..Shape(&from.launch),
+        launches: from.launches,
+        total_ns: from.total_ns,
+        share: from.share,
+        in_graphs?: from.in_graphs,
+        outcome: from.profile.outcome,
+        reason: not_measured(from.profile.outcome),
+        passes: from.profile.passes,
+        measured_launches: from.profile.launches,
+        discarded_launches: from.profile.discarded,
+        stall_ns: from.profile.stall_ns,
+        begin_unix_ns: from.profile.begin,
+        end_unix_ns: from.profile.end,
         metrics: from
-            .0
             .profile
             .values
             .iter()
             .filter(|(_, value)| value.is_finite())
             .map(|(metric, value)| (metric, value))
             .collect::<BTreeMap<_, _>>(),
-        missing_metrics: from.0.profile.missing,
-        duration_ns: from.0.figures.duration_ns,
-        clock_hz: from.0.figures.clock_hz,
+        missing_metrics: from.profile.missing,
+        duration_ns: from.figures.duration_ns,
+        clock_hz: from.figures.clock_hz,
         roofs: Roof::ALL
             .iter()
-            .zip(from.0.figures.roofs)
+            .zip(from.figures.roofs)
             .filter_map(|(roof, share)| Some((roof.name(), share?)))
             .collect::<BTreeMap<_, _>>(),
-        nearest_roof: from.0.figures.nearest_roof().map(|(roof, _)| roof.name()),
-        step_at_80: from.0.gains.map(|gains| gains.at_80),
-        step_at_90: from.0.gains.map(|gains| gains.at_90),
-        bottleneck_at_90: from.0.gains.and_then(|gains| gains.then),
-        occupancy: from.0.geometry.map(|geometry| OccupancyOf(from.0, geometry)),
-        roofline: from.0.roofline,
-        instructions: from.0.figures.instructions,
-        pipes: from.0.figures.pipes.iter().map(|&(pipe, share)| (pipe.name(), share)).collect::<BTreeMap<_, _>>(),
-        stalls: from.0.figures.stalls.iter().map(|stall| (stall.reason, stall.share)).collect::<BTreeMap<_, _>>(),
+        nearest_roof: from.figures.nearest_roof().map(|(roof, _)| roof.name()),
+        step_at_80: from.gains.map(|gains| gains.at_80),
+        step_at_90: from.gains.map(|gains| gains.at_90),
+        bottleneck_at_90: from.gains.and_then(|gains| gains.then),
+        occupancy: from.geometry.map(|geometry| OccupancyOf(from, geometry)),
+        roofline: from.roofline,
+        instructions: from.figures.instructions,
+        pipes: from.figures.pipes.iter().map(|&(pipe, share)| (pipe.name(), share)).collect::<BTreeMap<_, _>>(),
+        stalls: from.figures.stalls.iter().map(|stall| (stall.reason, stall.share)).collect::<BTreeMap<_, _>>(),
         findings: from
-            .0
             .findings
             .iter()
-            .zip(&from.0.finding_gains)
-            .map(|(finding, simulated)| FindingOf(finding, *simulated, from.0))
+            .zip(&from.finding_gains)
+            .map(|(finding, simulated)| FindingOf(finding, *simulated, from))
             .collect::<Vec<_>>(),
     }
     from: Shape<'_> {

@@ -3,7 +3,7 @@
 //! A profile holds the hardware counters of one kernel, measured over several launches of the same shape, one
 //! counter pass per launch ([`KernelProfile`](gpuwhy_trace::kernels::KernelProfile)). Reading order: `sets`
 //! (metrics), `choice` (kernels), `figures` (meaning), `roofline`, `rules` (remedies), `text`, `svg`, `csv`
-//! and `json` (output). `source` locates the stalls within a kernel.
+//! and `json` (output).
 //!
 //! Metric names are those of NVIDIA's profiling libraries, so that results can be compared with Nsight
 //! Compute. This module does not depend on the library that counts.
@@ -16,13 +16,12 @@ mod figures;
 mod gains;
 mod in_graphs;
 #[cfg(feature = "serde")]
-pub mod json;
+mod json;
 mod occupancy;
 mod peaks;
 mod roofline;
 pub mod rules;
 pub mod sets;
-pub mod source;
 mod svg;
 mod text;
 mod view;

@@ -70,6 +70,8 @@ fn nobody_is_reported_to_change_the_code_of_a_closed_library() {
     assert!(open.contains("library PyTorch: torch.compile may fuse") && open.matches("To do").count() == 2, "{open}");
     let own = with_advice("_Z6k_copyPfPKf");
     assert!(!own.contains("library ") && own.matches("To do: change it.").count() == 2, "{own}");
+    let source_lines = |page: &str| page.contains("source lines: `ncu --set full --import-source yes");
+    assert_eq!([&closed, &open, &own].map(|page| source_lines(page)), [false, true, true], "{open}");
 }
 
 #[test]

@@ -11,6 +11,10 @@ use crate::text_format::names::short_names;
 use crate::text_format::{Page, Paint, Style, bytes, counted, duration, listed, percent, wrapped, wrapped_as};
 use crate::words::{bottleneck, not_measured};
 
+/// Command that shows the source lines within a kernel: options of the Nsight Compute CLI manual.
+const SOURCE_LINES: &str = "`ncu --set full --import-source yes -k regex:NAME -c 1 -o lines COMMAND` records at which lines \
+                            of a kernel the warps wait, if it was compiled with line information (nvcc -lineinfo); \
+                            `ncu --import lines.ncu-rep --page source --print-source cuda,sass` shows them.";
 /// Maximum number of findings shown per kernel.
 const FINDINGS: usize = 5;
 /// Maximum number of stall reasons shown per kernel.
@@ -45,6 +49,11 @@ pub fn text(report: &KernelsReport, style: Style) -> String {
     }
     for (number, view) in report.measured.iter().enumerate() {
         kernel(&mut out, number + 1, view);
+    }
+    let is_open = |view: &KernelView| !Library::of_kernel(&view.symbol).is_some_and(is_closed);
+    if report.measured.iter().any(|view| !view.profile.values.is_empty() && is_open(view)) {
+        let _ = writeln!(out);
+        wrapped(&mut out, "source lines: ", SOURCE_LINES);
     }
     picture(&mut out, report);
     unmeasured(&mut out, &report.unmeasured);

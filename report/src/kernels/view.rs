@@ -6,7 +6,6 @@ use std::sync::Arc;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::geometry::{Geometry, Multiprocessors};
 use gpuwhy_trace::kernels::KernelProfile;
-use gpuwhy_trace::kernels::PcWindow;
 use gpuwhy_trace::record::{Device, LaunchConfig};
 use profiler_core::attribution::Attributor;
 use profiler_core::attribution::leaf::Cause;
@@ -162,8 +161,6 @@ pub struct KernelsReport {
     pub unmeasured: Vec<Unmeasured>,
     /// Time for which measuring stalled the program, nanoseconds.
     pub stall_ns: u64,
-    /// Windows of PC sampling; empty if it was not requested.
-    pub windows: Vec<Arc<PcWindow>>,
 }
 
 impl KernelsReport {
@@ -194,12 +191,12 @@ impl KernelsReport {
         unmeasured.truncate(LISTED);
         unmeasured.iter_mut().for_each(|row| row.in_graphs = captured.of(row.kernel.launch.name));
         let stall_ns = profiles.iter().map(|profile| profile.stall_ns).fold(0, u64::saturating_add);
-        Self { measured, unmeasured, stall_ns, windows: Vec::new() }
+        Self { measured, unmeasured, stall_ns }
     }
 
     /// True if there are no kernels to show.
     pub fn is_empty(&self) -> bool {
-        self.measured.is_empty() && self.unmeasured.is_empty() && self.windows.is_empty()
+        self.measured.is_empty() && self.unmeasured.is_empty()
     }
 }
 

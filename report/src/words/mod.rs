@@ -301,23 +301,6 @@ pub fn not_measured(outcome: Outcome) -> Option<String> {
     })
 }
 
-/// Like [`not_measured`], for PC sampling of a device.
-pub fn not_sampled(outcome: Outcome) -> Option<String> {
-    match outcome {
-        Outcome::NotLaunched => Some(
-            "the program ended before enough had run, no module was loaded after gpuwhy began, or nothing ran while \
-             program counters were sampled"
-                .to_owned(),
-        ),
-        Outcome::Disturbed => Some(
-            "other threads were inside CUDA calls whenever sampling was to begin, or at its end; sample it while \
-             fewer threads call CUDA"
-                .to_owned(),
-        ),
-        outcome => not_measured(outcome),
-    }
-}
-
 /// Meaning of a `CUptiResult` code in this context.
 fn refused_by_cupti(code: u32) -> String {
     match code {

@@ -20,11 +20,9 @@ Usage: gpuwhy-replay-host [options]
                         CUPTI as another profiler in the program does and prints the result on stderr, otherTool=pause
                         stops recording and keeps CUPTI, otherTool=end releases it, otherTool=clock sets its clock;
                         launch=SYMBOL;X,Y,Z;X,Y,Z;SHARED;TIMES launches a kernel with this grid, block and dynamic
-                        shared memory, once there is a subscriber to launches; programCounters=begun launches until PC
-                        sampling has started, programCounters=over until it has ended, programCounters=endContext ends
-                        the context, programCounters=refused waits until the fault of GPUWHY_REPLAY_FAULT has occurred;
-                        waitFor=FILE waits until that file exists; flushes=N waits until the profiler has flushed N
-                        times; exitOnThread calls exit on another thread while play continues
+                        shared memory, once there is a subscriber to launches; waitFor=FILE waits until that file
+                        exists; waitForFault until the fault of GPUWHY_REPLAY_FAULT has occurred; flushes=N waits until
+                        the profiler has flushed N times; exitOnThread calls exit on another thread while play continues
   --until MILLISECONDS  exit at this time of the recording instead of its end
   --fork WHEN           fork a child: before the library is loaded, after that, or at the end of play
   --child HOW           action of the child: nothing: _exit (default); exit: run the exit handlers; exec: execute this

@@ -47,7 +47,6 @@ pub struct Replay {
     play: extern "C" fn(u64) -> i32,
     call: unsafe extern "C" fn(*const c_char) -> i32,
     launch: unsafe extern "C" fn(*const c_char, *const u32, u32, u32) -> u32,
-    program_counters: extern "C" fn(u32, u32) -> i32,
     flushes: extern "C" fn(u32, u32) -> i32,
     error: Copy,
     violation: CopyAt,
@@ -84,7 +83,6 @@ impl Replay {
                 play: *library.get("gpuwhy_replay_play").map_err(missing)?,
                 call: *library.get("gpuwhy_replay_call").map_err(missing)?,
                 launch: *library.get("gpuwhy_replay_launch").map_err(missing)?,
-                program_counters: *library.get("gpuwhy_replay_program_counters").map_err(missing)?,
                 flushes: *library.get("gpuwhy_replay_flushes").map_err(missing)?,
                 error: *library.get("gpuwhy_replay_error").map_err(missing)?,
                 violation: *library.get("gpuwhy_replay_violation").map_err(missing)?,
@@ -132,16 +130,6 @@ impl Replay {
         let heard = unsafe { (self.launch)(symbol.as_ptr(), shape.as_ptr(), times, PATIENCE_MS) };
         eprintln!("gpuwhy-replay-host: {heard} of {times} launches were listened to");
         Ok(())
-    }
-
-    /// Waits until PC sampling has started, has ended, or met a fault; or ends the context.
-    pub fn program_counters(&self, what: &str) -> Result<(), String> {
-        let step = ["begun", "over", "endContext", "refused"].iter().position(|known| *known == what);
-        let step = step.ok_or_else(|| format!("programCounters={what}: give begun, over, endContext or refused"))?;
-        match (self.program_counters)(u32::try_from(step).unwrap_or(u32::MAX), PATIENCE_MS) {
-            0 => Ok(()),
-            _ => Err(format!("programCounters={what}: that did not happen")),
-        }
     }
 
     /// Waits until the profiler has flushed this many times.

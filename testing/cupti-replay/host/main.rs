@@ -93,8 +93,10 @@ fn run(args: &Args) -> Result<(), Failure> {
             match function.split_once('=') {
                 Some(("nvtxRangePushA", name)) => ranges::push(name),
                 Some(("launch", what)) => replay.launch(what)?,
-                Some(("programCounters", what)) => replay.program_counters(what)?,
-                Some(("waitFor", file)) => wait_for(Path::new(file))?,
+                Some(("waitFor", file)) => wait_until(function, || Path::new(file).exists())?,
+                _ if function == "waitForFault" => {
+                    wait_until(function, || replay.counts().is_some_and(|counts| counts.faults > 0))?
+                }
                 Some(("flushes", times)) => replay.flushes(times)?,
                 Some(("otherTool", does)) => other_tool::run_step(&replay_path()?, does)?,
                 _ if function == "nvtxRangePop" => ranges::pop(),
@@ -112,12 +114,13 @@ fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns once the file exists: the process that runs this program decides when it continues.
-fn wait_for(file: &Path) -> Result<(), String> {
+/// Returns once the condition of `function` holds: the process that runs this program, or the profiler, decides
+/// when it continues.
+fn wait_until(function: &str, holds: impl Fn() -> bool) -> Result<(), String> {
     let begun = Instant::now();
-    while !file.exists() {
+    while !holds() {
         if begun.elapsed() > PATIENCE {
-            return Err(format!("waitFor={}: there is no such file after {PATIENCE:?}", file.display()));
+            return Err(format!("{function}: that did not happen within {PATIENCE:?}"));
         }
         thread::sleep(Duration::from_millis(2));
     }

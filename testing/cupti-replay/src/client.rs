@@ -44,8 +44,6 @@ pub struct Client {
     subscriber: Option<Subscriber>,
     handles: usize,
     events: BTreeSet<(u32, u32)>,
-    /// Domains whose calls are all reported to the subscriber.
-    domains: BTreeSet<u32>,
 }
 
 /// First handle; later ones count up. Neither an address nor a small number, and different after each
@@ -75,7 +73,6 @@ impl Client {
         self.known(handle)?;
         self.subscriber = None;
         self.events.clear();
-        self.domains.clear();
         Ok(())
     }
 
@@ -97,34 +94,10 @@ impl Client {
         Ok(())
     }
 
-    /// `cuptiEnableDomain`: disabling also disables single callbacks of the domain.
-    ///
-    /// # Errors
-    /// [`CuptiResult::INVALID_PARAMETER`] for an unknown handle or domain.
-    pub fn enable_domain(&mut self, on: bool, handle: usize, domain: u32) -> Result<(), CuptiResult> {
-        self.known(handle)?;
-        if !(Domain::DRIVER.0..=Domain::STATE.0).contains(&domain) {
-            return Err(CuptiResult::INVALID_PARAMETER);
-        }
-        if on {
-            self.domains.insert(domain);
-        } else {
-            self.domains.remove(&domain);
-            self.events.retain(|&(of, _)| of != domain);
-        }
-        Ok(())
-    }
-
     /// The subscriber, if it has subscribed to this callback.
     #[must_use]
     pub fn listener(&self, domain: Domain, id: u32) -> Option<Subscriber> {
-        self.subscriber.filter(|_| self.domains.contains(&domain.0) || self.events.contains(&(domain.0, id)))
-    }
-
-    /// True if it has enabled this callback, not only its complete domain.
-    #[must_use]
-    pub fn has_asked_for(&self, domain: Domain, id: u32) -> bool {
-        self.events.contains(&(domain.0, id))
+        self.subscriber.filter(|_| self.events.contains(&(domain.0, id)))
     }
 
     /// `cuptiActivitySetAttribute`, with all of its error checks. `first` is the first byte of the value,
@@ -207,20 +180,6 @@ mod tests {
         client.unsubscribe(handle).unwrap();
         client.subscribe(ignore as extern "C" fn(_, _, _, _) as _, 8).unwrap();
         assert!(client.listener(Domain::RESOURCE, 1).is_none());
-    }
-
-    #[test]
-    fn a_domain_is_heard_as_a_whole() {
-        let mut client = Client::default();
-        let handle = client.subscribe(ignore as extern "C" fn(_, _, _, _) as _, 7).unwrap();
-        assert_eq!(client.enable_domain(true, handle + 1, 1), Err(CuptiResult(1)));
-        assert_eq!(client.enable_domain(true, handle, 7), Err(CuptiResult(1)));
-        client.enable_callback(true, handle, 1, 3).unwrap();
-        client.enable_domain(true, handle, 1).unwrap();
-        assert!(client.listener(Domain::DRIVER, 4).is_some() && client.listener(Domain::RUNTIME, 4).is_none());
-        assert!(client.has_asked_for(Domain::DRIVER, 3) && !client.has_asked_for(Domain::DRIVER, 4));
-        client.enable_domain(false, handle, 1).unwrap();
-        assert!(client.listener(Domain::DRIVER, 3).is_none());
     }
 
     #[test]

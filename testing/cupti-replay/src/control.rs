@@ -138,41 +138,6 @@ pub unsafe extern "C" fn gpuwhy_replay_launch(
     })
 }
 
-/// With `step` 0 launches until PC sampling has started, with 1 until it has ended, `patience_ms` at most;
-/// with 2 ends the first context, as its destruction does; with 3 waits until a fault was triggered. 0 is
-/// success.
-#[unsafe(no_mangle)]
-pub extern "C" fn gpuwhy_replay_program_counters(step: u32, patience_ms: u32) -> i32 {
-    guard(1, || match instance::player() {
-        Ok(player) if !instance::is_forked() => {
-            if step == 2 {
-                return i32::from(!player.end_context());
-            }
-            let deadline = Instant::now() + Duration::from_millis(patience_ms.into());
-            let is_there = || {
-                if step == 3 {
-                    return player.faults.struck() > 0;
-                }
-                let objects = player.unit.objects();
-                // The next step may require that no other thread is inside a call, however slowly threads are
-                // scheduled.
-                let is_there = objects.has_sampled && (step == 0 || objects.program_counters.is_empty());
-                is_there && player.nothing_is_beside()
-            };
-            while !is_there() {
-                if Instant::now() >= deadline {
-                    return 1;
-                }
-                // The sampling client may need launches of the program.
-                player.launch_something();
-                thread::sleep(Duration::from_millis(1));
-            }
-            0
-        }
-        _ => 1,
-    })
-}
-
 /// Waits until the client has flushed `times` times from here on, as a part of play: the records of all
 /// flushes before the last one have then arrived. Returns at once if the client has lent no buffer, has
 /// nothing enabled any more, or has met a fault, such as a flush that hangs. 0 is success; 1 after

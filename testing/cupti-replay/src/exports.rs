@@ -140,12 +140,6 @@ pub extern "C" fn cuptiEnableCallback(
     })
 }
 
-/// `cuptiEnableDomain`: like [`cuptiEnableCallback`], for all calls of a domain.
-#[unsafe(no_mangle)]
-pub extern "C" fn cuptiEnableDomain(enable: u32, subscriber: SubscriberHandle, domain: Domain) -> CuptiResult {
-    answer("cuptiEnableDomain", |player| player.client().enable_domain(enable != 0, subscriber.addr(), domain.0))
-}
-
 /// `cuptiGetGraphExecId`
 ///
 /// # Safety

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use cupti_sys::abi::{BufferCompleted, GraphData, ModuleData, ResourceData};
+use cupti_sys::abi::{BufferCompleted, GraphData, ResourceData};
 use cupti_sys::{CallbackSite, Domain, ResourceCallback};
 
 use crate::client::Subscriber;
@@ -88,22 +88,6 @@ fn tell_graph(subscriber: &Subscriber, id: ResourceCallback, context: *mut c_voi
         let userdata = ptr::with_exposed_provenance_mut(subscriber.userdata);
         // SAFETY: the client subscribed this function with this pointer; the data lives until the call returns.
         unsafe { (subscriber.callback)(userdata, Domain::RESOURCE, id.0, (&raw const data).cast()) };
-    });
-}
-
-/// Notifies the subscriber that a module was loaded.
-pub fn tell_module(subscriber: &Subscriber, context: Option<u32>, id: u32, module: &[u8]) {
-    let about = ModuleData { id, size: module.len(), cubin: module.as_ptr() };
-    let data = ResourceData {
-        context: context.map_or(ptr::null_mut(), token),
-        stream: ptr::null_mut(),
-        descriptor: (&raw const about).cast(),
-    };
-    in_callback("a resource callback", || {
-        let userdata = ptr::with_exposed_provenance_mut(subscriber.userdata);
-        let id = ResourceCallback::MODULE_LOADED.0;
-        // SAFETY: as for other resources; the module lives until the call returns.
-        unsafe { (subscriber.callback)(userdata, Domain::RESOURCE, id, (&raw const data).cast()) };
     });
 }
 

@@ -44,18 +44,6 @@ pub enum Rule {
     CountersInCallback,
     /// A range profiler was disabled while a pass was open.
     OpenPass,
-    /// PC sampling was enabled while another client samples or measures ranges: the process crashes later
-    /// (seen with CUPTI 13.0).
-    ProgramCountersInBetween,
-    /// PC sampling was enabled, configured, started, read, stopped or disabled while another thread could
-    /// enter a launch: there the real library takes its locks in another order (stacks on an H100 with CUPTI
-    /// 13.0).
-    ProgramCountersBesideLaunch,
-    /// PC sampling that serializes kernels, or with a period so short that every buffer fills up: programs
-    /// come to a halt.
-    HarmfulProgramCounters,
-    /// A destroyed context was used: its memory may have been reused.
-    GoneContext,
     /// Passes of one range measured different kernels: the values belong to neither.
     MixedPasses,
     /// A range profiler was given metrics other than those of its first configuration.
@@ -83,10 +71,6 @@ impl Rule {
             Self::NoCallbacks => "records to deliver but no buffer callbacks",
             Self::CountersInCallback => "counter function called from inside a callback",
             Self::OpenPass => "range profiler disabled while a pass was open",
-            Self::ProgramCountersInBetween => "PC sampling enabled while the counters are in use",
-            Self::ProgramCountersBesideLaunch => "PC sampling called while another thread can launch",
-            Self::HarmfulProgramCounters => "PC sampling in a way that stops programs",
-            Self::GoneContext => "a context was used after its end",
             Self::MixedPasses => "passes of different kernels in one range",
             Self::SecondConfiguration => "range profiler configured for other metrics without being opened again",
             Self::CallAfterFork => "called in the child of a fork",

@@ -15,13 +15,12 @@ use crate::released::{CU12, CU13, Package, fetch, run};
 
 /// The part of CUDA's header that the headers need.
 const CUDA: &str = "#pragma once\ntypedef struct CUctx_st *CUcontext;\ntypedef int CUdevice;\n";
-const HEADERS: [&str; 6] = [
+const HEADERS: [&str; 5] = [
     "cupti_target.h",
     "cupti_profiler_target.h",
     "cupti_profiler_host.h",
     "cupti_pmsampling.h",
     "cupti_range_profiler.h",
-    "cupti_pcsampling.h",
 ];
 
 /// A package, and the sets that a chip can sample with it.

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 
 import documented
-from checks import kernel_source, python
+from checks import python
 from documented import Line
 from harness import Check, Mode, Result, Run, Suite, TimeUp, expect, skipped
 
@@ -216,10 +216,8 @@ def docs(suite: Suite) -> Iterator[Result]:
     # Lines that need missing files fail, the others do not.
     yield expect("docs.recorded", not wrong, wrong)
     chosen: dict[tuple[str, bool], list[Line]] = {}
-    sampling = next(kernel_source.lacking(suite, "docs"), None)
     for line in documented.documented():
-        why = line.not_run() or (sampling.detail if sampling and "kernels --source" in line.text else None)
-        if why is not None:
+        if (why := line.not_run()) is not None:
             yield skipped(f"docs.{line.place}", f"{line.text.splitlines()[0]}: {why}")
             continue
         alone = line.settings().alone or "def test_" in line.text

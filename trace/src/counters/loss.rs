@@ -17,7 +17,7 @@ pub enum UnavailableReason {
     UnknownChip,
     /// The device does not allow it: MIG, vGPU or confidential computing.
     NotSupported,
-    /// The counters were released to kernel or source line profiling.
+    /// The counters were released to kernel profiling.
     GivenAway,
     /// Samples never completed.
     Incomplete,

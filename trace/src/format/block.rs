@@ -32,7 +32,7 @@ pub(super) const ZSTD: u8 = 2;
 
 macro_rules! kinds {
     ($(#[doc = $about:literal] $name:ident = $number:literal;)*) => {
-        /// Block kinds. Numbers are never reused.
+        /// Block kinds. Numbers are never reused: 25 was PROGRAM_COUNTERS (PC sampling).
         pub(super) mod kind {
             $(#[doc = $about] pub(in crate::format) const $name: u16 = $number;)*
             /// All kinds, with their names.
@@ -66,8 +66,6 @@ kinds! {
     COUNTERS = 11;
     /// Measurements of one kernel.
     KERNEL_PROFILE = 24;
-    /// Result of PC sampling on a device.
-    PROGRAM_COUNTERS = 25;
     /// Communicators and the operations queued in them.
     COLLECTIVES = 26;
     /// Start or end of API call recording. Only read; this version does not write it.

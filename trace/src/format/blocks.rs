@@ -12,12 +12,10 @@ use zstd::bulk::Decompressor;
 use super::block::{Header, MUST_UNDERSTAND, ZSTD, kind};
 use super::source::ByteSource;
 use super::varint::Malformed;
-use super::{
-    Damage, TraceError, collectives, counters, events, graph_nodes, kernels, meta, pack, program_counters, utilization,
-};
+use super::{Damage, TraceError, collectives, counters, events, graph_nodes, kernels, meta, pack, utilization};
 use crate::counters::CounterEvent;
 use crate::event::Event;
-use crate::kernels::{KernelProfile, PcWindow};
+use crate::kernels::KernelProfile;
 use crate::process_info::ProcessInfo;
 use crate::record::Timestamp;
 
@@ -61,10 +59,6 @@ impl Block {
             Event::KernelProfile(profile) => {
                 let lists = size_of_val(profile.values.as_slice()) + size_of_val(profile.missing.as_slice());
                 size_of::<KernelProfile>() + lists + self.unpacked
-            }
-            Event::ProgramCounters(window) => {
-                let lists = size_of_val(window.counts.as_slice()) + size_of_val(window.functions.as_slice());
-                size_of::<PcWindow>() + lists + self.unpacked
             }
             _ => 0,
         }
@@ -239,7 +233,6 @@ impl<R: Read> BlockReader<R> {
                 return Ok((Content::Events(events), unpacked));
             }
             kind::KERNEL_PROFILE => Event::KernelProfile(Arc::new(kernels::decode(body)?)),
-            kind::PROGRAM_COUNTERS => Event::ProgramCounters(Arc::new(program_counters::decode(body)?)),
             kind::LOSS => meta::decode_loss(body)?.into(),
             kind::CAPTURE => Event::Capture(meta::decode_capture(body, at)?),
             kind::COST => (at, meta::decode_cost(body)?).into(),

@@ -130,14 +130,14 @@ impl Damage {
                 "block",
                 "in a place where no gpuwhy writes it: the file was put together by hand",
             ),
-            counted(self.unknown_blocks, "block", "of a kind that only a newer gpuwhy reads"),
+            counted(self.unknown_blocks, "block", "of a kind that this version of gpuwhy does not read"),
             counted(
                 self.calls_left_out,
                 "part",
                 "of the run without records of API calls, as earlier versions could record: causes of idle time there are \
                  not known",
             ),
-            counted(self.unknown_rows, "record", "of a kind that only a newer gpuwhy reads"),
+            counted(self.unknown_rows, "record", "of a kind that this version of gpuwhy does not read"),
         ]
         .into_iter()
         .flatten()

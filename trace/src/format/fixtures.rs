@@ -19,7 +19,6 @@ const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testing/fixtures
 /// Kinds without a recorded trace, and the reasons.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("CALL_RECORDING", "only earlier versions wrote it"),
-    ("PROGRAM_COUNTERS", "takes GPUWHY_KERNEL_SOURCE; its blocks name modules in a folder next to the trace"),
     ("synchronizations", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
     ("events", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
     ("events of managed memory", "is not recorded; files of nsys have it"),
@@ -66,7 +65,6 @@ fn of(path: &Path) -> BTreeSet<&'static str> {
             | Event::GraphNode(_)
             | Event::Utilization { .. }
             | Event::KernelProfile(_)
-            | Event::ProgramCounters(_)
             | Event::End(..) => None,
         });
     }

@@ -7,7 +7,7 @@
 //!
 //! Reading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which
 //! column), `events` and `marks` (a block of rows), `wire`, `entry` (dictionary), `meta` (session, loss,
-//! end), `utilization`, `counters`, `kernels`, `program_counters`, `collectives`, `graph_nodes`,
+//! end), `utilization`, `counters`, `kernels`, `collectives`, `graph_nodes`,
 //! `stored_report`, `pack`, `writer`, `source` (recovery), `blocks` and `reader`.
 //!
 //! There is no index and no seeking: a trace is read from front to back.
@@ -28,7 +28,6 @@ mod kernels;
 mod marks;
 mod meta;
 mod pack;
-mod program_counters;
 mod reader;
 mod row;
 mod source;

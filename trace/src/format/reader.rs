@@ -15,10 +15,7 @@ use crate::record::Timestamp;
 
 /// Maximum number of kernel profiles that are returned; a writer measures some dozens.
 const MAX_PROFILES: usize = 1_024;
-/// Maximum number of PC sampling windows that are returned; a writer makes one per device.
-const MAX_WINDOWS: usize = 16;
-/// Maximum memory of profiles and windows together, in bytes. A profile takes about 40 kB, a window at most
-/// about 8 MB.
+/// Maximum memory of all profiles together, in bytes. A profile takes about 40 kB.
 const MAX_KEPT: usize = 128 << 20;
 
 /// State accumulated from the blocks of a trace, in order.
@@ -27,9 +24,8 @@ pub struct Assembly {
     session: ProcessInfo,
     has_session: bool,
     rebuilt: Rebuilt,
-    /// Number of kernel profiles and PC sampling windows returned, and the memory of both, bytes.
+    /// Number of kernel profiles returned, and their memory, bytes.
     profiles: usize,
-    windows: usize,
     kept: usize,
     /// Complete blocks that contradict the blocks before them or exceed the limits.
     rejected: Damage,
@@ -54,19 +50,14 @@ impl Assembly {
         Vec::new()
     }
 
-    /// Checks the limits for profiles and windows, which sinks keep until the end. Each of them has a
-    /// separate block.
+    /// Checks the limits for profiles, which sinks keep until the end. Each of them has a separate block.
     fn has_room(&mut self, events: &[Event], memory: usize) -> bool {
-        let (given, most) = match events.first() {
-            Some(Event::KernelProfile(_)) => (&mut self.profiles, MAX_PROFILES),
-            Some(Event::ProgramCounters(_)) => (&mut self.windows, MAX_WINDOWS),
-            _ => return true,
-        };
+        let Some(Event::KernelProfile(_)) = events.first() else { return true };
         let kept = self.kept + memory;
-        if *given >= most || kept > MAX_KEPT {
+        if self.profiles >= MAX_PROFILES || kept > MAX_KEPT {
             return false;
         }
-        *given += 1;
+        self.profiles += 1;
         self.kept = kept;
         true
     }

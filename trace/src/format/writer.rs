@@ -13,9 +13,7 @@ use super::column::Encoder;
 use super::entry::Written;
 use super::events::Rows;
 use super::pack::Packer;
-use super::{
-    StoredReport, collectives, counters, graph_nodes, kernels, meta, program_counters, stored_report, utilization,
-};
+use super::{StoredReport, collectives, counters, graph_nodes, kernels, meta, stored_report, utilization};
 use crate::collective::CollectiveEvent;
 use crate::counters::CounterEvent;
 use crate::dictionary::Dictionary;
@@ -194,10 +192,6 @@ impl<W: Write> TraceWriter<W> {
                 Event::KernelProfile(profile) => {
                     kernels::encode(profile, body);
                     (kind::KERNEL_PROFILE, profile.begin, profile.end)
-                }
-                Event::ProgramCounters(window) => {
-                    program_counters::encode(window, body);
-                    (kind::PROGRAM_COUNTERS, window.opened, window.closed)
                 }
                 Event::Capture(mark) => {
                     let at = meta::encode_capture(*mark, body);

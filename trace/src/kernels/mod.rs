@@ -1,7 +1,5 @@
-//! Measurements of individual kernels: hardware counter values and PC samples.
+//! Measurements of individual kernels: hardware counter values.
 
 mod profile;
-mod window;
 
 pub use profile::{KernelProfile, Outcome};
-pub use window::{PcCount, PcFunction, PcWindow, limit};

@@ -2,7 +2,6 @@
 
 use libloading::os::unix::Library;
 
-use super::pc as p;
 use super::profiler as c;
 use crate::abi::CuptiResult;
 use crate::cupti::{Error, check};
@@ -113,15 +112,4 @@ functions! {
     range_data_size: c::RangeGetCounterDataSize = "cuptiRangeProfilerGetCounterDataSize";
     range_image_initialize: c::RangeImageInitialize = "cuptiRangeProfilerCounterDataImageInitialize";
     range_data_info: c::RangeGetCounterDataInfo = "cuptiRangeProfilerGetCounterDataInfo";
-    pc_enable: p::PcEnable = "cuptiPCSamplingEnable";
-    pc_disable: p::PcDisable = "cuptiPCSamplingDisable";
-    pc_start: p::PcStart = "cuptiPCSamplingStart";
-    pc_stop: p::PcStop = "cuptiPCSamplingStop";
-    pc_get_data: p::PcGetData = "cuptiPCSamplingGetData";
-    pc_reason_count: p::PcGetStallReasonCount = "cuptiPCSamplingGetNumStallReasons";
-    pc_reasons: p::PcGetStallReasons = "cuptiPCSamplingGetStallReasons";
-    pc_set: p::PcConfiguration = "cuptiPCSamplingSetConfigurationAttribute";
-    pc_get: p::PcConfiguration = "cuptiPCSamplingGetConfigurationAttribute";
-    source_line: p::GetSourceLine = "cuptiGetSassToSourceCorrelation";
-    cubin_crc: p::GetCubinCrc = "cuptiGetCubinCrc";
 }

@@ -1,5 +1,4 @@
-//! Numbers and parameter structs of CUPTI's counter interfaces: Profiler Host, PM sampling, range profiler,
-//! PC sampling.
+//! Numbers and parameter structs of CUPTI's counter interfaces: Profiler Host, PM sampling, range profiler.
 //!
 //! Each function takes one struct that states its own size. The size ends with the last field, without the
 //! trailing padding that C adds, so each size is written out here and is not `size_of`. Libraries accept
@@ -7,11 +6,9 @@
 //! `testing/layout-check` compares sizes and offsets with the headers of released packages.
 
 mod functions;
-mod pc;
 mod profiler;
 
 pub use functions::{Call, Function, Functions};
-pub use pc::*;
 pub use profiler::*;
 
 /// Size and fields of a parameter struct, as a test compares them with NVIDIA's headers.
@@ -27,17 +24,9 @@ pub struct Layout {
     pub fields: &'static [(&'static str, usize)],
 }
 
-/// Defines structs whose first field is their size; the other fields are listed with their C name and offset.
-/// Parameter structs of functions have a `pPriv` after the size.
+/// Defines structs that start with their size and a `pPriv`; the other fields are listed with their C name and
+/// offset.
 macro_rules! parameters {
-    ($list:ident of functions: $($(#[$doc:meta])* $name:ident = $c:literal, $size:literal $(, $grows:ident)? { $($field:tt)* })*) => {
-        parameters! {
-            $list: $(
-                $(#[$doc])*
-                $name = $c, $size $(, $grows)? { private: *mut c_void = "pPriv" @ 8, "NULL."; $($field)* }
-            )*
-        }
-    };
     ($list:ident: $($(#[$doc:meta])* $name:ident = $c:literal, $size:literal $(, $grows:ident)? {
         $($field:ident: $type:ty = $c_field:literal @ $offset:literal, $field_doc:literal;)*
     })*) => {
@@ -49,6 +38,8 @@ macro_rules! parameters {
             pub struct $name {
                 /// Size of this struct in bytes: [`Self::SIZE`].
                 pub struct_size: usize,
+                /// NULL.
+                pub private: *mut ::std::ffi::c_void,
                 $(#[doc = $field_doc] pub $field: $type,)*
             }
 
@@ -60,7 +51,7 @@ macro_rules! parameters {
                     name: $c,
                     size: $size,
                     grows: parameters!(@grows $($grows)?),
-                    fields: &[$(($c_field, $offset)),*],
+                    fields: &[("pPriv", 8), $(($c_field, $offset)),*],
                 };
 
                 /// With its size, and everything else 0.
@@ -80,6 +71,7 @@ macro_rules! parameters {
             }
 
             const _: () = {
+                assert!(std::mem::offset_of!($name, private) == 8);
                 $(assert!(std::mem::offset_of!($name, $field) == $offset);)*
                 assert!(size_of::<$name>() >= $size && size_of::<$name>() < $size + 8);
             };
@@ -95,5 +87,5 @@ pub(crate) use parameters;
 
 /// Every parameter struct.
 pub fn layouts() -> impl Iterator<Item = Layout> {
-    PROFILER_LAYOUTS.iter().chain(PC_LAYOUTS).chain(PC_DATA_LAYOUTS).copied()
+    PROFILER_LAYOUTS.iter().copied()
 }

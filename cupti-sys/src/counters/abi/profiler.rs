@@ -30,7 +30,7 @@ pub const AUTO_RANGE: u32 = 1;
 pub const USER_REPLAY: u32 = 3;
 
 parameters! {
-    PROFILER_LAYOUTS of functions:
+    PROFILER_LAYOUTS:
 
     ProfilerInitialize = "CUpti_Profiler_Initialize_Params", 16 {
     }

@@ -175,7 +175,7 @@ fn stalls(evidence: &Evidence<'_>, threshold: f64) -> Check {
         "drain" => "write less at the end, or coalesced",
         "membar" => "use fewer or narrower memory fences",
         "sleeping" => "the program puts its warps to sleep (__nanosleep)",
-        _ => "see the stalls of the source lines",
+        _ => "look for the source line with these stalls (ncu)",
     };
     let limit = evidence.latency_limit().unwrap_or(1.0);
     Check::Applies {

@@ -3,12 +3,11 @@
 //!
 //! Without that file every function returns what a library that is too old returns. `recorded` parses the
 //! file, `unit` models the ownership of the counters and their values, `image` has the bytes that pass
-//! through the client, `host`, `sampling`, `ranges` and `pc` the C functions.
+//! through the client, `host`, `sampling` and `ranges` the C functions.
 
 pub mod host;
 pub mod image;
 mod parameters;
-pub mod pc;
 pub mod ranges;
 pub mod recorded;
 pub mod sampling;

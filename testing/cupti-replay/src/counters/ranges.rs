@@ -173,7 +173,6 @@ pub unsafe extern "C" fn cuptiRangeProfilerStart(parameters: *mut RangeStart) ->
         need(!object.is_started && object.done < object.passes, CuptiResult::INVALID_OPERATION)?;
         object.is_started = true;
         object.launched.clear();
-        objects.has_measured = true;
         Ok(())
     })
 }

@@ -10,14 +10,10 @@
 //! sample 0 5000000 1.98e9 75
 //! metrics_in_a_pass 8
 //! kernel _Z4copyPf gpu__time_duration.sum 80000
-//! module 00000000c4e7679c gather.cubin
-//! pc 00000000c4e7679c gather 0xc0 long_scoreboard 900
 //! ```
 //! Times are nanoseconds after the start of the recording, values are in the order of `metrics`. `kernel`
 //! sets the value of a metric of a kernel for ranges; a range has no value for other metrics. A `silent`
-//! metric is known to the chip and delivers no values, so that no sample with it completes. A `module` is a
-//! file that is loaded into the first context, with its checksum. A `pc` line has samples at an offset of a
-//! function of a module, with the reason why warps wait there.
+//! metric is known to the chip and delivers no values, so that no sample with it completes.
 
 use std::ffi::CString;
 use std::fs;
@@ -51,25 +47,6 @@ pub struct Recorded {
     pub metrics_in_a_pass: usize,
     /// Kernel, metric and value.
     pub kernels: Vec<(String, String, f64)>,
-    /// Checksums and modules.
-    pub modules: Vec<(u64, Vec<u8>)>,
-    /// PC samples.
-    pub program_counters: Vec<ProgramCounter>,
-}
-
-/// Samples at one instruction for one reason.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ProgramCounter {
-    /// Checksum of the module.
-    pub module: u64,
-    /// Mangled name.
-    pub function: CString,
-    /// Offset in bytes from the start of the function.
-    pub offset: u64,
-    /// Last word of the name of the stall reason.
-    pub reason: String,
-    /// Number of samples.
-    pub samples: u32,
 }
 
 /// Loads the samples in a file.
@@ -114,24 +91,13 @@ fn parse(text: &str) -> Result<Recorded, (usize, String)> {
             ("metrics_in_a_pass", [count]) => {
                 recorded.metrics_in_a_pass = count.parse().map_err(|_| fail("no number"))?;
             }
-            ("module", [checksum, path]) => {
-                let checksum = u64::from_str_radix(checksum, 16).map_err(|_| fail("no checksum"))?;
-                recorded.modules.push((checksum, fs::read(path).map_err(|error| fail(&format!("{path}: {error}")))?));
-            }
-            ("pc", [module, function, offset, reason, samples]) => recorded.program_counters.push(ProgramCounter {
-                module: u64::from_str_radix(module, 16).map_err(|_| fail("no checksum"))?,
-                function: CString::new(*function).map_err(|_| fail("a NUL in the name"))?,
-                offset: u64::from_str_radix(offset.trim_start_matches("0x"), 16).map_err(|_| fail("no offset"))?,
-                reason: (*reason).to_owned(),
-                samples: samples.parse().map_err(|_| fail("no number of samples"))?,
-            }),
             ("kernel", [kernel, metric, value]) => {
                 let value = value.parse().map_err(|_| fail("a value is no number"))?;
                 recorded.kernels.push(((*kernel).to_owned(), (*metric).to_owned(), value));
             }
             _ => {
                 return Err(fail(
-                    "expected chip, interval, metrics, silent, sample, metrics_in_a_pass, kernel, module or pc with its values",
+                    "expected chip, interval, metrics, silent, sample, metrics_in_a_pass or kernel with its values",
                 ));
             }
         }

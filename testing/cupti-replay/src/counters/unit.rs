@@ -68,19 +68,6 @@ pub struct RangeObject {
     pub dropped: usize,
 }
 
-/// PC sampling of a context.
-#[derive(Clone, Debug, Default)]
-pub struct PcObject {
-    /// Indices of the stall reasons that are sampled; empty before it is configured.
-    pub reasons: Vec<u32>,
-    /// True between start and stop.
-    pub is_started: bool,
-    /// Position of the next program counter to fetch.
-    pub next: usize,
-    /// True once it has sampled.
-    pub has_samples: bool,
-}
-
 /// Objects that clients have opened.
 #[derive(Debug, Default)]
 pub struct Objects {
@@ -91,14 +78,6 @@ pub struct Objects {
     pub samplers: HashMap<usize, SamplingObject>,
     /// Range profilers.
     pub ranges: HashMap<usize, RangeObject>,
-    /// PC sampling, by context.
-    pub program_counters: HashMap<usize, PcObject>,
-    /// True once PC sampling has run.
-    pub has_sampled: bool,
-    /// Destroyed contexts.
-    pub gone: Vec<usize>,
-    /// True once a range was measured: PC samples then have no program counters any more.
-    pub has_measured: bool,
 }
 
 /// The recorded counters and the objects that use them.
@@ -180,7 +159,6 @@ impl Objects {
         let others = self.ranges.iter().filter(|(other, _)| **other != handle);
         self.samplers.values().any(|sampler| !sampler.metrics.is_empty())
             || others.map(|(_, range)| range).any(|range| !range.metrics.is_empty())
-            || self.program_counters.values().any(|of| !of.reasons.is_empty())
     }
 
     /// A range profiler.
@@ -189,14 +167,6 @@ impl Objects {
     /// If the handle is unknown or no longer valid.
     pub fn range(&mut self, handle: usize) -> Result<&mut RangeObject, CuptiResult> {
         self.ranges.get_mut(&handle).ok_or(CuptiResult::INVALID_PARAMETER)
-    }
-
-    /// PC sampling of a context.
-    ///
-    /// # Errors
-    /// If it is not enabled there.
-    pub fn program_counters(&mut self, context: usize) -> Result<&mut PcObject, CuptiResult> {
-        self.program_counters.get_mut(&context).ok_or(CuptiResult::INVALID_OPERATION)
     }
 
     /// A host object.

@@ -75,10 +75,6 @@ pub struct Player {
     begun: AtomicBool,
     /// Dropped records that the client has not queried yet.
     unreported: AtomicUsize,
-    /// Number of arbitrary launches (`launch_something`).
-    launches: AtomicU32,
-    /// Number of threads that launch during a call of PC sampling.
-    beside: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -135,8 +131,6 @@ impl Player {
             flushing: AtomicU32::new(0),
             begun: AtomicBool::new(false),
             unreported: AtomicUsize::new(0),
-            launches: AtomicU32::new(0),
-            beside: AtomicU32::new(0),
         }
     }
 
@@ -287,13 +281,6 @@ impl Player {
         for context in self.session.contexts() {
             tell(ResourceCallback::CONTEXT_CREATED, Some(context), None);
         }
-        let modules = self.unit.recorded.iter().flat_map(|recorded| &recorded.modules);
-        for (number, (_, module)) in (1..).zip(modules) {
-            let listener = self.client().listener(Domain::RESOURCE, ResourceCallback::MODULE_LOADED.0);
-            if let Some(subscriber) = listener {
-                ffi::tell_module(&subscriber, self.session.contexts().next(), number, module);
-            }
-        }
         // A recording does not contain the time when graphs were instantiated. These nodes have no ids: it names
         // them itself if it knows them.
         for (graph, nodes) in self.session.graphs() {
@@ -311,21 +298,6 @@ impl Player {
         if let Some(subscriber) = listener {
             ffi::tell_node(&subscriber, id, node.node, node.original);
         }
-    }
-
-    /// Destroys the first context, with the callbacks of `cuCtxDestroy`. Returns true if there is one.
-    pub fn end_context(&self) -> bool {
-        let Some(context) = self.session.contexts().next() else { return false };
-        let listener = self.client().listener(Domain::RESOURCE, ResourceCallback::CONTEXT_DESTROY_STARTING.0);
-        if let Some(subscriber) = listener {
-            ffi::tell_resource(&subscriber, ResourceCallback::CONTEXT_DESTROY_STARTING, Some(context), None);
-        }
-        let mut objects = self.unit.objects();
-        if objects.program_counters.remove(&ffi::token(context).addr()).is_some() {
-            self.violations.note(Rule::OpenPass, || "a context with program counters went".to_owned());
-        }
-        objects.gone.push(ffi::token(context).addr());
-        true
     }
 
     fn deliver(&self, delivery: &mut Delivery, items: Range<usize>, context: u64, stream: u32) {
