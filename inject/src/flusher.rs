@@ -23,9 +23,9 @@ use crate::capture::plan::CaptureEvent;
 use crate::counters::library_calls::STOP_TIMEOUT;
 use crate::cupti::other_tool::OtherToolDetector;
 use crate::log;
-use crate::message::{FlusherCommand, Message, Shared};
 use crate::nvtx::range_watch;
 use crate::runtime::Profiler;
+use crate::shared::{FlusherCommand, Message, Shared};
 use crate::sys::{clock, threads};
 
 /// Maximum wait after the last flush while CUPTI still holds buffers: it may deliver them just after the

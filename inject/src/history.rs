@@ -10,7 +10,7 @@ use crossbeam_channel::bounded;
 use gpuwhy_report::history::{BEGINNING, LARGEST_FILE, Run, may_grow};
 
 use crate::config;
-use crate::message::RunOutcome;
+use crate::shared::RunOutcome;
 use crate::sys::files;
 use crate::worker::Worker;
 

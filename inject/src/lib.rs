@@ -13,13 +13,15 @@
 //! | `sampler` | samples launching threads outside of CUDA | `gpuwhy-sample` |
 //! | `counters` | NVML readings, utilization and GPU counters of devices | `gpuwhy-counters` |
 //! | `kernels` | GPU counters of selected kernels | application threads, `gpuwhy-kernels` |
+//! | `routing` | the capture that a record belongs to | `gpuwhy-collect` |
 //! | `collect`, `cost` | turns buffers into records, a bottleneck and a trace | `gpuwhy-collect` |
-//! | `nvtx` | the program's own ranges and marks | application threads, `gpuwhy-collect` |
+//! | `nvtx` | the program's own ranges and marks | application threads |
+//! | `rings` | their way to the collector | application threads, `gpuwhy-collect` |
 //! | `history` | writes a line about the run at its end | `gpuwhy-history` |
-//! | `nccl` | communicators and their operations | application threads, NCCL's, `gpuwhy-collect` |
+//! | `nccl` | communicators and their operations | application threads, NCCL's |
 //! | `session` | lets the program measure a part of itself | its threads, `gpuwhy-collect` |
 //! | `control` | a socket to query, start and stop | `gpuwhy-control` |
-//! | `message` | messages and shared state of these threads | all of them |
+//! | `shared` | messages and shared state of these threads | all of them |
 //! | `sys`, `worker`, `log` | the C library; threads and log lines in a process of the user | all of them |
 //!
 //! This library runs inside the user's process. It may lose data, and counts it. It never blocks the program,
@@ -40,13 +42,15 @@ mod history;
 mod kernels;
 mod lifecycle;
 mod log;
-mod message;
 mod nccl;
 mod nvtx;
 mod process_info;
+mod rings;
+mod routing;
 mod runtime;
 mod sampler;
 pub mod session;
+mod shared;
 mod start;
 mod sync;
 mod sys;

@@ -21,9 +21,10 @@ use crate::config::{self, Graphs, ReportStyle, Settings, SettingsError};
 use crate::control::server;
 use crate::control::watcher::{self, Progress};
 use crate::counters::library_calls;
-use crate::message::{FlusherCommand, Message, RunOutcome};
-use crate::nvtx::{self, range_watch};
+use crate::nvtx::range_watch;
+use crate::rings::lanes;
 use crate::runtime::{LibraryState, NO_EXIT_HANDLER, Profiler, Start, StartError};
+use crate::shared::{FlusherCommand, Message, RunOutcome};
 use crate::sys::{clock, process};
 use crate::worker::Worker;
 use crate::{history, log};
@@ -106,7 +107,7 @@ fn start(settings: &Settings, late: bool) -> Result<(), StartError> {
     let started = crate::start::start(settings, late, measured).map(|()| watch_the_end());
     let state = if started.is_ok() { LibraryState::Running } else { LibraryState::Finished };
     if let Err(error) = &started {
-        nvtx::stop();
+        lanes::stop();
         let _ = FAILURE.set(error.clone());
         // There is no thread of this library to do it.
         log::write_waiting();
@@ -145,9 +146,9 @@ pub fn watch_forks() {
 fn forked() {
     library_calls::forked();
     if LibraryState::now() == LibraryState::Idle {
-        nvtx::forked();
+        lanes::forked();
     } else {
-        nvtx::stop();
+        lanes::stop();
         range_watch::disarm();
         log::silence();
         LibraryState::Forked.set();
@@ -243,7 +244,7 @@ fn end(order: FlusherCommand) -> Option<RunOutcome> {
         server::keep_last_numbers(std::mem::take(&mut outcome.metrics));
     }
     LibraryState::Finished.set();
-    nvtx::stop();
+    lanes::stop();
     if outcome.is_none() {
         tracing::error!("no report: the last records were not processed in time; the trace ends abruptly");
     }

@@ -14,7 +14,7 @@ use crate::capture::controller::CaptureController;
 use crate::config::{self, ReportStyle};
 use crate::counters;
 use crate::kernels::KernelProfiler;
-use crate::message::{FlusherCommand, Message, RunOutcome, Shared};
+use crate::shared::{FlusherCommand, Message, RunOutcome, Shared};
 use crate::sys::process;
 
 /// The one profiler. Set once and never removed: CUPTI may call at any time until the process ends.

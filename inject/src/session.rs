@@ -20,9 +20,9 @@ use gpuwhy_trace::process_info::NOT_MEASURED;
 use gpuwhy_trace::record::Timestamp;
 use nvtx_sys::GetExportTable;
 
-use crate::collect::session_trace::{self, SessionTrace};
-use crate::message::{Message, SessionCommand};
+use crate::routing::session_trace::{self, SessionTrace};
 use crate::runtime::{Profiler, SessionError, Start, StartError};
+use crate::shared::{Message, SessionCommand};
 use crate::sys::clock;
 use crate::{lifecycle, process_info};
 

@@ -28,7 +28,7 @@ use crate::capture::state::{CaptureState, PendingMark};
 use crate::config::request::{CaptureRange, RangeName, Request};
 use crate::cupti::recorder::{ActivityRecorder, ProfilerCall, ProfilerCalls};
 use crate::cupti::toggle::SwitchOutcome;
-use crate::message::{FlusherCommand, Message};
+use crate::shared::{FlusherCommand, Message};
 use crate::sync::CALLBACK_LOCK_TIMEOUT;
 use crate::sys::clock;
 

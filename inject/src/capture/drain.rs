@@ -12,7 +12,7 @@ use gpuwhy_trace::record::Timestamp;
 
 use crate::capture::controller::CaptureController;
 use crate::cupti::other_tool::OtherToolDetector;
-use crate::message::FlusherCommand;
+use crate::shared::FlusherCommand;
 use crate::sys::clock;
 
 /// Time for which tracing stays on after the last capture. The next one may follow at once, and switching

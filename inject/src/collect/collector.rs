@@ -22,8 +22,6 @@ use gpuwhy_trace::utilization::UtilizationReading;
 use crate::capture::controller::CaptureController;
 use crate::collect::losses::Losses;
 use crate::collect::raw_recording::RawRecording;
-use crate::collect::router::Router;
-use crate::collect::session_trace::SessionTrace;
 use crate::collect::sinks::Sinks;
 use crate::collect::sources::Sources;
 use crate::collect::summary::{self, Live};
@@ -35,7 +33,9 @@ use crate::cost::CostTracker;
 use crate::cupti::decode::{Decoded, Decoder};
 use crate::cupti::recorder;
 use crate::kernels::{self, KernelProfiler};
-use crate::message::{Message, RunOutcome, SessionCommand, Shared};
+use crate::routing::router::Router;
+use crate::routing::session_trace::SessionTrace;
+use crate::shared::{Message, RunOutcome, SessionCommand, Shared};
 use crate::sys::{clock, memory};
 
 /// If more than one in this many buffers waits to be decoded, the collector is falling behind.

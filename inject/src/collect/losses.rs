@@ -8,8 +8,9 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::Loss;
 
 use crate::capture::controller::CaptureController;
-use crate::message::Shared;
-use crate::{nccl, nvtx};
+use crate::nccl;
+use crate::rings::writer;
+use crate::shared::Shared;
 
 /// Loss counters up to now.
 #[derive(Default)]
@@ -34,7 +35,7 @@ impl Losses {
         loss.dropped_by_cupti = loss.dropped_by_cupti.max(dropped_by_cupti);
         loss.dropped_by_gpuwhy = shared.dropped.load(Ordering::Relaxed) + missed;
         loss.dictionary_overflow = dictionary.beyond();
-        loss.dropped_ranges = nvtx::dropped();
+        loss.dropped_ranges = writer::dropped();
         loss.dropped_collectives = nccl::dropped();
         loss.unplaced_graph_nodes = shared.graph_origins.unplaced();
         loss.dropped_graph_nodes = shared.graph_origins.dropped();

@@ -11,8 +11,8 @@ use gpuwhy_trace::record::Timestamp;
 use host_sampler::own::Own;
 
 use crate::config;
-use crate::cupti::graph_origins::QueuedNode;
 use crate::cupti::recorder;
+use crate::shared::graph_origins::QueuedNode;
 use crate::sys::files;
 
 /// Bytes of buffers at which a recording stops.

@@ -3,7 +3,7 @@
 //! The program's own session is a sink too, with a separate router ([`SessionTrace`]): it gets records before
 //! their capture is known.
 //!
-//! [`SessionTrace`]: super::session_trace::SessionTrace
+//! [`SessionTrace`]: crate::routing::session_trace::SessionTrace
 
 use std::sync::Arc;
 

@@ -8,17 +8,17 @@ use gpuwhy_trace::graph_node::GraphNode;
 use gpuwhy_trace::record::{HostSample, NameId, Record, StackId, ThreadId, ThreadName, Timestamp};
 use rustc_hash::FxHashMap;
 
+use super::ranges::RangeDrain;
 use crate::cupti::decode::Decoder;
-use crate::cupti::graph_origins::QueuedNode;
-use crate::nvtx;
-use crate::sampler::launchers::CallCounter;
-use crate::sampler::queue::SampleBatch;
 use crate::sampler::stacks::PythonStacks;
+use crate::shared::graph_origins::QueuedNode;
+use crate::shared::launchers::CallCounter;
+use crate::shared::samples::SampleBatch;
 
 /// Sources that intern names.
 pub struct Sources {
     pub decoder: Decoder,
-    ranges: nvtx::Drain,
+    ranges: RangeDrain,
     stacks: PythonStacks,
     /// Interns native functions outside a Python stack.
     earlier_stacks: PythonStacks,
@@ -35,7 +35,7 @@ impl Sources {
     pub fn new(decoder: Decoder) -> Self {
         Self {
             decoder,
-            ranges: nvtx::Drain::default(),
+            ranges: RangeDrain::default(),
             stacks: PythonStacks::new(),
             earlier_stacks: PythonStacks::new(),
             node_stacks: PythonStacks::new(),

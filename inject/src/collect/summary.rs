@@ -17,7 +17,7 @@ use gpuwhy_trace::record::{Loss, Timestamp};
 use crate::capture::controller::CaptureController;
 use crate::collect::sinks::Sinks;
 use crate::log;
-use crate::message::{Detail, LiveState, StatusSummary};
+use crate::shared::{Detail, LiveState, StatusSummary};
 use crate::sys::clock::{self, after};
 use crate::sys::threads;
 

@@ -22,8 +22,8 @@ use crate::command_line;
 use crate::control::address::{self, SocketFile};
 use crate::control::client::{Client, ControlCommand, StatusLines};
 use crate::control::last_numbers;
-use crate::message::{Detail, LiveState, Message, Question, StatusSummary};
 use crate::runtime::Profiler;
+use crate::shared::{Detail, LiveState, Message, Question, StatusSummary};
 use crate::sys::{descriptors, sockets};
 
 /// Maximum number of connections; further ones are closed at once.

@@ -27,9 +27,9 @@ use crate::counters::nvml::Devices;
 use crate::counters::processes::Processes;
 use crate::counters::sampled::{SampledDevice, refused};
 use crate::counters::sampling_rate::{PERIOD, SamplingRate};
-use crate::counters::stop::Stop;
 use crate::counters::utilization::UtilizationReader;
-use crate::message::{Message, Shared};
+use crate::shared::stop::Stop;
+use crate::shared::{Message, Shared};
 use crate::sys::{clock, memory, process, threads};
 
 pub mod access_lock;
@@ -39,7 +39,6 @@ mod nvml;
 mod processes;
 mod sampled;
 mod sampling_rate;
-pub mod stop;
 mod utilization;
 
 /// Interval between two NVML readings.

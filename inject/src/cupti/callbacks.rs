@@ -11,8 +11,8 @@ use cupti_sys::{ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, 
 
 use crate::cupti::ownership;
 use crate::kernels;
-use crate::message::Message;
 use crate::runtime::Profiler;
+use crate::shared::Message;
 
 thread_local! {
     /// Number of nodes cloned on this thread since it last instantiated a graph.

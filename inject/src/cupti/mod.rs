@@ -3,11 +3,9 @@
 pub mod callbacks;
 mod convert;
 pub mod decode;
-pub mod graph_origins;
 pub mod graphs;
 pub mod kinds;
 pub mod other_tool;
 pub mod ownership;
-pub mod pool;
 pub mod recorder;
 pub mod toggle;

@@ -23,7 +23,7 @@ use crate::config::KernelRequest;
 use crate::counters::access_lock::{COUNTER_ACCESS, CounterAccess};
 use crate::counters::{close_before_libraries, library_calls};
 use crate::kernels::measurement::{LaunchShape, Limits, Measurement};
-use crate::message::Message;
+use crate::shared::Message;
 use crate::sys::clock;
 
 /// Interval between two checks for finished profiles.

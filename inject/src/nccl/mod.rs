@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gpuwhy_trace::collective::{Algorithm, DataType, Execution, Function, Protocol};
 use nccl_sys::{Communicator, Handler, NcclOperation, OperationKind};
 
-use crate::nvtx::nccl_ring::{NcclEvent, OperationWords};
-use crate::nvtx::table::RowTable;
-use crate::nvtx::writer;
+use crate::rings::nccl::{NcclEvent, OperationWords};
+use crate::rings::table::RowTable;
+use crate::rings::writer;
 
 pub use operations::Operations;
 pub use variable::other_plugin;

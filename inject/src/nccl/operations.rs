@@ -10,7 +10,7 @@ use nvtx_sys::Extended;
 
 use crate::nccl;
 use crate::nccl::ranges::Ranges;
-use crate::nvtx::nccl_ring::{NcclEvent, ReadEvent};
+use crate::rings::nccl::{NcclEvent, ReadEvent};
 
 /// Newest launch of a thread.
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,7 +107,7 @@ impl Operations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nvtx::nccl_ring::OperationWords;
+    use crate::rings::nccl::OperationWords;
 
     fn read(at: u64, launch: u16, event: NcclEvent) -> ReadEvent {
         ReadEvent { at: Timestamp::from_nanos(at), launch, event }

@@ -4,68 +4,47 @@
 //! program that brings its own (as PyTorch does) yields none. So libprof.so is the library that NVTX loads
 //! (`NVTX_INJECTION64_PATH`).
 //!
-//! | file | what it does | runs on |
-//! |---|---|---|
-//! | `mod`, `table` | receives; keeps what is named once | application threads |
-//! | `writer`, `stacks` | each thread's depth, and its way into its ring | application threads |
-//! | `lanes`, `ring`, `packed` | a ring of words for each thread | both |
-//! | `autoload` | makes NVTX find this library | the thread that calls `cuInit` |
-//! | `nccl_ring` | events of NCCL, in the same rings | both |
-//! | `drain`, `message` | events to records | `gpuwhy-collect` |
-//!
-//! An event costs its thread a clock reading and a copy of its text into a ring: no lock, no allocation once
-//! the ring has its memory, no hashing. Events from before the first use of CUDA wait in the rings; when a
-//! ring is full, complete ranges are dropped and counted.
+//! Ranges go into the [`rings`](crate::rings); `autoload` makes NVTX find this library, on the thread that calls `cuInit`.
 //!
 //! Not recorded: names of CUDA objects and resources, payloads of the extension except those of NCCL
 //! (`nccl::ranges`), `nvtxDomainDestroy`.
 
 mod autoload;
-mod drain;
-mod lanes;
-mod message;
-pub mod nccl_ring;
-mod packed;
+pub mod message;
 pub mod range_watch;
-mod ring;
-mod stacks;
-pub mod table;
 #[cfg(test)]
 mod tests;
-pub mod writer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gpuwhy_trace::record::{RangeEventKind, ThreadId};
 use nvtx_sys::{Attributes, Domain, Handler, Message, RegisteredString, Text};
-use table::RowTable;
 
 use crate::config::request::RangeName;
+use crate::rings::table::RowTable;
+use crate::rings::{stacks, writer};
 
 pub use autoload::invite;
-pub use drain::Drain;
-pub use lanes::{forked, stop};
-pub use writer::dropped;
 
 /// Names of domains; the handle of the first is 1. One table segment, whose last rows are never used.
 static DOMAINS: RowTable<Box<str>, 1> = RowTable::new();
 /// Registered strings; the handle of the first is 1. At most 64 Ki.
 static STRINGS: RowTable<Box<str>, 64> = RowTable::new();
 /// Names of categories, in the order of their definition; the last one for a number counts. At most 16 Ki.
-static CATEGORIES: RowTable<Category, 16> = RowTable::new();
+pub static CATEGORIES: RowTable<Category, 16> = RowTable::new();
 
 /// Names of threads, in the order of their definition; the last one for a thread counts. At most 1 Ki, the
 /// limit of the dictionary.
-static THREADS: RowTable<(ThreadId, Box<str>), 1> = RowTable::new();
+pub static THREADS: RowTable<(ThreadId, Box<str>), 1> = RowTable::new();
 
 /// Handle of the strings beyond the table's limit.
 const FURTHER_STRING: u32 = u32::MAX;
 
 #[derive(Debug)]
-struct Category {
-    domain: u32,
-    number: u32,
-    name: Box<str>,
+pub struct Category {
+    pub domain: u32,
+    pub number: u32,
+    pub name: Box<str>,
 }
 
 /// Counter for the numbers of start/end ranges. `Relaxed`: they only have to differ.
@@ -181,7 +160,7 @@ fn is_meant(wanted: &RangeName, domain: u32, event: &Attributes<'_>) -> bool {
 }
 
 /// Name of a domain by its number.
-fn domain_name(number: u32) -> &'static str {
+pub fn domain_name(number: u32) -> &'static str {
     match number {
         0 => "",
         stacks::DOMAINS => "<other domains>",
@@ -191,7 +170,7 @@ fn domain_name(number: u32) -> &'static str {
 }
 
 /// Registered string by its number.
-fn registered_string(number: u32) -> &'static str {
+pub fn registered_string(number: u32) -> &'static str {
     if number == FURTHER_STRING {
         return message::FURTHER;
     }

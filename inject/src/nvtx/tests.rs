@@ -4,7 +4,9 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{RangeEvent, RangeEventKind, Timestamp};
 use nvtx_sys::{Attributes, Domain, Handler, Message, Text};
 
-use crate::nvtx::{Drain, NOTHING_TO_POP, Ranges, dropped};
+use crate::collect::ranges::RangeDrain;
+use crate::nvtx::{NOTHING_TO_POP, Ranges};
+use crate::rings::writer::dropped;
 
 const EVER: Timestamp = Timestamp::from_nanos(u64::MAX);
 
@@ -28,7 +30,7 @@ fn depth(events: &[RangeEvent]) -> u64 {
 #[test]
 fn a_full_ring_drops_ranges_as_a_whole_and_counts_them() {
     const RANGES: u64 = 100_000;
-    let (mut drain, mut names) = (Drain::default(), Dictionary::new());
+    let (mut drain, mut names) = (RangeDrain::default(), Dictionary::new());
     assert_eq!(Ranges::push(Domain::DEFAULT, &named("outer")), 0);
     let kept = Ranges::start(Domain::DEFAULT, &named("kept"));
     for _ in 0..RANGES {

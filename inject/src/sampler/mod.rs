@@ -18,20 +18,18 @@ use host_sampler::python::Python;
 
 use crate::capture::controller::CaptureController;
 use crate::config::{NativeStacks, Sampling};
-use crate::message::Shared;
-use crate::sampler::launchers::Launchers;
 use crate::sampler::names::ThreadNames;
 use crate::sampler::native::NativeStackReader;
 use crate::sampler::pass::{Tools, WatchedThread};
-use crate::sampler::queue::SampleBatch;
+use crate::shared::Shared;
+use crate::shared::launchers::Launchers;
+use crate::shared::samples::SampleBatch;
 use crate::sys::{clock, threads};
 
 mod generated;
-pub mod launchers;
 mod names;
 mod native;
 mod pass;
-pub mod queue;
 pub mod stacks;
 
 /// Minimum pause: the phases that distinguish data loading from launching last milliseconds.

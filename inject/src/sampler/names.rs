@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use host_sampler::process::Process;
 
 use crate::sampler::pass::WatchedThread;
-use crate::sampler::queue::SampleBatch;
+use crate::shared::samples::SampleBatch;
 
 /// Interval between two reads: a program may name a thread after its first call.
 const RENEWAL: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use host_sampler::python::{Bytecode, Frame, Lock, Miss, Python};
 use host_sampler::thread::Thread;
 
 use crate::sampler::native::{Moment, NativeFrames, NativeStackReader};
-use crate::sampler::queue::{QueuedSample, SampleBatch};
+use crate::shared::samples::{QueuedSample, SampleBatch};
 use crate::sys::perf::ThreadSamples;
 use crate::sys::{clock, threads};
 

@@ -5,7 +5,7 @@
 
 pub mod sync;
 
-#[path = "../../../inject/src/nvtx/ring.rs"]
+#[path = "../../../inject/src/rings/ring.rs"]
 pub mod ring;
 #[path = "../../../inject/src/cupti/toggle.rs"]
 pub mod toggle;

@@ -2,7 +2,7 @@
 
 use gpuwhy_trace::record::{ApiCall, Kernel};
 
-use crate::collect::capture_filter::*;
+use crate::routing::capture_filter::*;
 
 const BEGIN: u64 = 1_000_000;
 const END: u64 = 2_000_000;

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gpuwhy_trace::record::RangeEventKind;
 use nvtx_sys::{Attributes, Message, Text};
 
-use crate::nvtx::lanes::{self, ThreadRing};
-use crate::nvtx::nccl_ring::{NcclEvent, ReadEvent};
-use crate::nvtx::packed::Packed;
-use crate::nvtx::ring::Fill;
-use crate::nvtx::stacks::RangeStacks;
+use crate::rings::lanes::{self, ThreadRing};
+use crate::rings::nccl::{NcclEvent, ReadEvent};
+use crate::rings::packed::Packed;
+use crate::rings::ring::Fill;
+use crate::rings::stacks::RangeStacks;
 use crate::runtime::Profiler;
 use crate::sys::clock::wall_clock;
 use crate::sys::threads;

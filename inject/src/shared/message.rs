@@ -1,13 +1,10 @@
-//! Messages between the threads of the library, and the state that they share.
-//!
-//! Types with hardly any logic: senders and receivers import this file, and not each other.
+//! Messages between the threads of the library.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use cupti_sys::{CompletedBuffer, RecordSizes};
+use cupti_sys::CompletedBuffer;
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::cost::Mode;
 use gpuwhy_trace::counters::CounterEvent;
@@ -17,13 +14,8 @@ use gpuwhy_trace::process_info::End;
 use gpuwhy_trace::record::{CaptureMark, Timestamp};
 use gpuwhy_trace::utilization::UtilizationReading;
 
-use crate::collect::session_trace::SessionTrace;
-use crate::cost::CallbackTimer;
-use crate::counters::stop::Stop;
-use crate::cupti::graph_origins::GraphOrigins;
-use crate::cupti::pool::{FlushBacklog, Pool};
-use crate::sampler::launchers::Launchers;
-use crate::sampler::queue::{SampleBatch, SampleQueue};
+use super::samples::SampleBatch;
+use crate::routing::session_trace::SessionTrace;
 
 /// Message to the collector.
 #[derive(Debug)]
@@ -69,78 +61,6 @@ pub enum Message {
         /// Number of records dropped since the start, as reported by CUPTI.
         dropped_by_cupti: u64,
     },
-}
-
-/// State shared by the threads of the library and the callbacks.
-#[derive(Debug)]
-pub struct Shared {
-    /// Source of buffers.
-    pub pool: Pool,
-    /// Destination of buffers.
-    pub messages: Sender<Message>,
-    /// Record sizes of the loaded CUPTI.
-    pub sizes: RecordSizes,
-    /// Bytes of records in buffers of another profiler that this library received since the last read.
-    /// `Relaxed`: a statistic.
-    pub foreign_bytes: AtomicU64,
-    /// Number of records dropped by this library. `Relaxed`: a statistic without ordering.
-    pub dropped: AtomicU64,
-    /// Number of buffers that went to another tool. `Relaxed`: a statistic.
-    pub undelivered: AtomicU64,
-    /// True if a buffer has arrived. `Relaxed`: seeing it a moment later is fine.
-    pub delivered: AtomicBool,
-    /// Records that have arrived since the last flush.
-    pub unflushed: FlushBacklog,
-    /// Kernel's id of the flushing thread, whose calls are not the program's; 0 before it exists. `Relaxed`:
-    /// set before its first call.
-    pub flusher: AtomicU32,
-    /// Cost of tracing.
-    pub meters: CallbackTimer,
-    /// Threads that the sampler reads.
-    pub launchers: Launchers,
-    /// Host samples.
-    pub sample_queue: SampleQueue,
-    /// Nodes of CUDA graphs.
-    pub graph_origins: GraphOrigins,
-    /// Stops the thread that reads counters.
-    pub counters: Stop,
-}
-
-impl Shared {
-    /// Creates the state before any recording.
-    pub fn new(pool: Pool, messages: Sender<Message>, sizes: RecordSizes, graph_origins: GraphOrigins) -> Self {
-        Self {
-            pool,
-            messages,
-            sizes,
-            foreign_bytes: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            undelivered: AtomicU64::new(0),
-            delivered: AtomicBool::new(false),
-            unflushed: FlushBacklog::default(),
-            flusher: AtomicU32::new(0),
-            meters: CallbackTimer::default(),
-            launchers: Launchers::new(),
-            sample_queue: SampleQueue::default(),
-            graph_origins,
-            counters: Stop::default(),
-        }
-    }
-
-    /// True if a buffer has arrived.
-    pub fn has_delivered(&self) -> bool {
-        self.delivered.load(Ordering::Relaxed)
-    }
-
-    pub fn set_flusher(&self, thread: u32) {
-        self.flusher.store(thread, Ordering::Relaxed);
-    }
-
-    /// Notes that some buffers will not come back.
-    pub fn give_up(&self, buffers: usize) {
-        self.undelivered.fetch_add(buffers as u64, Ordering::Relaxed);
-        self.pool.forget(buffers);
-    }
 }
 
 /// Command to the flushing thread.

@@ -10,8 +10,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::nvtx::packed;
-use crate::nvtx::ring::Ring;
+use crate::rings::packed;
+use crate::rings::ring::Ring;
 
 /// Maximum number of threads at the same time: with full rings, 128 MiB.
 pub const LANES: usize = 64;

@@ -14,7 +14,7 @@ use gpuwhy_report::capture::{MONITORED, OPEN_LIMIT};
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::record::{Record, Timestamp};
 
-use crate::collect::capture_filter::{CaptureFilter, Membership};
+use crate::routing::capture_filter::{CaptureFilter, Membership};
 
 /// Time after the end of a capture for which its device work is awaited: as long as the engine waits for a
 /// launch (2 s).

@@ -9,8 +9,8 @@
 use gpuwhy_trace::collective::{Algorithm, DataType, Execution, Function, Protocol};
 use gpuwhy_trace::record::Timestamp;
 
-use crate::nvtx::packed::NCCL;
-use crate::nvtx::ring::{Fill, Ring};
+use crate::rings::packed::NCCL;
+use crate::rings::ring::{Fill, Ring};
 
 mod what {
     pub(super) const LAUNCH_BEGIN: u64 = 1;
@@ -160,7 +160,7 @@ mod tests {
         }
         let mut place = ring.readable().start;
         for event in events {
-            assert_eq!(crate::nvtx::packed::time(&ring, place), Some(at));
+            assert_eq!(crate::rings::packed::time(&ring, place), Some(at));
             assert_eq!(ReadEvent::read(&ring, &mut place), Some(ReadEvent { at, launch: u16::MAX, event }));
         }
         assert_eq!(place, ring.readable().end);

@@ -10,7 +10,7 @@
 use gpuwhy_trace::record::{RangeEventKind, Timestamp};
 use nvtx_sys::{Attributes, EXTENDED_WORDS, Extended, Message, Payload, Text};
 
-use crate::nvtx::ring::{Fill, Ring};
+use crate::rings::ring::{Fill, Ring};
 
 /// Optional parts after the time.
 const CATEGORY: u64 = 1;
@@ -23,7 +23,7 @@ const EXTENDED: u64 = 4;
 /// In place of a kind: the next events are of another thread, whose id is in place of the time.
 const THREAD: u64 = 15;
 
-/// In place of a kind: an event of NCCL ([`nccl_ring`](crate::nvtx::nccl_ring)).
+/// In place of a kind: an event of NCCL ([`nccl_ring`](crate::rings::nccl)).
 pub const NCCL: u64 = 14;
 
 /// An event without its text.

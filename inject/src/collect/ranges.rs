@@ -13,16 +13,17 @@ use rustc_hash::FxBuildHasher;
 
 use crate::nccl::{self, Operations};
 use crate::nvtx::message::{self, Names};
-use crate::nvtx::nccl_ring::ReadEvent;
-use crate::nvtx::packed::{self, Next, Packed};
-use crate::nvtx::{CATEGORIES, Category, THREADS, domain_name, lanes, registered_string};
+use crate::nvtx::{CATEGORIES, Category, THREADS, domain_name, registered_string};
+use crate::rings::lanes;
+use crate::rings::nccl::ReadEvent;
+use crate::rings::packed::{self, Next, Packed};
 
 /// Number of range names kept for the message that no capture began.
 const FIRST: usize = 8;
 
 /// Empties the rings. One per process, since a ring has one reader.
 #[derive(Debug, Default)]
-pub struct Drain {
+pub struct RangeDrain {
     /// Thread of the next events in each ring.
     threads: Vec<u32>,
     names: Names,
@@ -39,7 +40,7 @@ pub struct Drain {
     text: Vec<u8>,
 }
 
-impl Drain {
+impl RangeDrain {
     /// Returns every event before `until`, the earliest first.
     pub fn events(&mut self, until: Timestamp, dictionary: &mut Dictionary) -> std::vec::Drain<'_, RangeEvent> {
         if let Some(generation) = lanes::generation() {

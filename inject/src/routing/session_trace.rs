@@ -17,7 +17,7 @@ use gpuwhy_trace::record::{Loss, Timestamp};
 use host_sampler::own::Own;
 use profiler_core::attribution::Attributor;
 
-use crate::collect::router::Router;
+use crate::routing::router::Router;
 
 /// Time for which device work that is still running at the end of a session is awaited: as for a capture.
 pub const DRAIN: Duration = Duration::from_secs(2);
