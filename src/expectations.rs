@@ -15,18 +15,12 @@ use gpuwhy_report::text_format::duration;
 use gpuwhy_report::words;
 use gpuwhy_trace::process_info::End;
 use gpuwhy_trace::record::{Loss, MemoryKind};
-use profiler_core::attribution::api::{ApiClass, without_suffix};
+use profiler_core::attribution::api::{ApiClass, allocates};
 use profiler_core::attribution::leaf::Cause;
 
 use crate::baseline::Baseline;
 use crate::run_rules::list;
 use crate::{kernel_rules, module_rules, run_rules};
-
-/// Prefixes of the functions that allocate, without `cuda` or `cu`. Registering host memory costs as much as
-/// allocating pinned memory.
-const ALLOCATIONS: [&str; 6] = ["Malloc", "MemAlloc", "HostAlloc", "MemHostAlloc", "HostRegister", "MemHostRegister"];
-/// Functions of virtual memory management, to be matched exactly.
-const MAPPINGS: [&str; 1] = ["MemCreate"];
 
 /// Rules for a measured region, for tests. A region is a session; every rule that fails shows the values that it
 /// found.
@@ -125,8 +119,8 @@ impl Expectations {
         Self::default()
     }
 
-    /// Of a whole run whose steps repeat, [`no_sync`](Self::no_sync) is about these steps, and
-    /// [`no_pageable_copy`](Self::no_pageable_copy) about the time after start-up.
+    /// Of a whole run whose steps repeat, [`no_sync`](Self::no_sync) and [`no_allocation`](Self::no_allocation) are
+    /// about these steps, and [`no_pageable_copy`](Self::no_pageable_copy) is about the time after start-up.
     pub fn after_start_up(self) -> Self {
         Self(self.0, true)
     }
@@ -372,12 +366,17 @@ impl Rule {
                 });
                 at_most("launching calls", launches.iter().map(|row| row.calls).sum(), *most, || called(&launches))
             }
-            Self::NoSync if in_steps => none_of("calls waited for the device", run_rules::waits(report)),
+            Self::NoSync if in_steps => {
+                none_of("calls waited for the device", run_rules::calls(report, |calls| calls.synchronizations))
+            }
             Self::NoSync => {
                 let waits = calls(report, |row| {
                     matches!(ApiClass::of(&row.name), ApiClass::Synchronize | ApiClass::BlockingCopy)
                 });
                 none("calls waited for the device", waits.iter().map(|row| row.calls).sum(), || called(&waits))
+            }
+            Self::NoAllocation if in_steps => {
+                none_of("calls allocated memory", run_rules::calls(report, |calls| calls.allocations))
             }
             Self::NoAllocation => {
                 let allocations = calls(report, |row| allocates(&row.name));
@@ -468,33 +467,10 @@ fn calls(report: &Report, wanted: impl Fn(&ApiRow) -> bool) -> Vec<&ApiRow> {
     report.api.iter().filter(|row| wanted(row)).collect()
 }
 
-fn allocates(function: &str) -> bool {
-    let name = without_suffix(function);
-    let stem = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")).unwrap_or(name);
-    ALLOCATIONS.iter().any(|beginning| stem.starts_with(beginning)) || MAPPINGS.contains(&stem)
-}
-
 fn is_pageable(row: &CopyRow) -> bool {
     [row.path.source, row.path.destination].contains(&MemoryKind::Pageable)
 }
 
 fn called(rows: &[&ApiRow]) -> String {
     list(rows.iter().map(|row| format!("{} x {}, {}", row.calls, row.name, duration(row.total_ns))))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::allocates;
-
-    #[test]
-    fn allocations_are_reported_by_name() {
-        for name in
-            ["cudaMalloc", "cudaMallocAsync_ptsz", "cuMemAlloc_v2", "cuMemAllocAsync", "cuMemCreate", "cudaHostAlloc"]
-        {
-            assert!(allocates(name), "{name}");
-        }
-        for name in ["cudaFree", "cuMemFree_v2", "cudaMemcpy", "cuMemMap", "cudaLaunchKernel", "cudaMemset"] {
-            assert!(!allocates(name), "{name}");
-        }
-    }
 }

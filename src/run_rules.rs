@@ -7,6 +7,7 @@ use gpuwhy_report::run::{DeviceReport, Report};
 use gpuwhy_report::text_format::duration;
 use gpuwhy_report::words;
 use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::attribution::step_sequence::StepCalls;
 
 use crate::baseline::Baseline;
 
@@ -80,13 +81,13 @@ pub(crate) fn has_steps(report: &Report) -> bool {
     report.captures.rows.is_empty() && !report.devices.is_empty() && report.devices.iter().all(repeats)
 }
 
-/// Number of calls that only wait for a device in the steps that repeat, and in how many steps.
-pub(crate) fn waits(report: &Report) -> (u64, String) {
+/// Number of these calls in the steps that repeat, and in how many steps.
+pub(crate) fn calls(report: &Report, count: fn(&StepCalls) -> u64) -> (u64, String) {
     let steps = report.devices.iter().filter_map(|device| device.sequence.as_ref().map(|steps| (device, steps)));
-    let rows: Vec<_> = steps.map(|(device, of)| (device.device.id.0, of.calls.synchronizations, of.steps)).collect();
-    let rows = || rows.iter().filter(|(_, waits, _)| *waits > 0);
-    let found = list(rows().map(|(id, waits, steps)| format!("{waits} in {steps} steps of device {id}")));
-    (rows().map(|(_, waits, _)| waits).sum(), found)
+    let rows: Vec<_> = steps.map(|(device, steps)| (device.device.id.0, count(&steps.calls), steps.steps)).collect();
+    let rows = || rows.iter().filter(|(_, calls, _)| *calls > 0);
+    let found = list(rows().map(|(id, calls, steps)| format!("{calls} in {steps} steps of device {id}")));
+    (rows().map(|(_, calls, _)| calls).sum(), found)
 }
 
 /// Number of copies of pageable memory that started after start-up, by direction.

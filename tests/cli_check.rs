@@ -38,13 +38,17 @@ fn limits_hold_or_show_what_was_seen() {
     assert_eq!(code, Some(0), "{}", stderr(&output));
     assert_eq!(text.lines().count(), 5, "{text}");
     assert!(text.lines().skip(1).all(|line| line.starts_with("  ok    ")), "{text}");
-    // It waits for the device before its steps only.
-    let (code, text, _) = check(&trace, &["--no-sync"]);
+    // It waits for the device and allocates before its steps only.
+    let (code, text, _) = check(&trace, &["--no-sync", "--no-allocation"]);
     assert_eq!(code, Some(0), "{text}");
-    let failing: [(&[&str], &str); 7] = [
+    let (code, text, _) = check(&foreign("malloc_async"), &["--no-allocation"]);
+    assert!(
+        code == Some(1) && text.contains("80 calls allocated memory, none expected: 80 x cudaMallocAsync"),
+        "{text}"
+    );
+    let failing: [(&[&str], &str); 6] = [
         (&["--kernels-at-most", "7"], "54081 kernels, at most 7 expected"),
         (&["--launches-at-most", "7"], "launching calls, at most 7 expected"),
-        (&["--no-allocation"], "calls allocated memory, none expected"),
         (&["--busy-at-least", "99%"], "device 0 was busy"),
         (&["--not-bottleneck", "launch"], "the bottleneck is launch (58.3 %), which is excluded"),
         (&["--share-at-most", "launch=5"], "launch takes 58.3 % of the time of device 0, at most 5.0 % expected"),
@@ -55,6 +59,21 @@ fn limits_hold_or_show_what_was_seen() {
         assert_eq!(code, Some(1), "{arguments:?}: {}", stderr(&output));
         assert!(text.contains("  FAIL  ") && text.contains(wanted), "{arguments:?}: {text}");
     }
+}
+
+#[test]
+fn what_start_up_does_is_not_judged_where_steps_repeat() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide/ci.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let limits = guide.lines().find_map(|line| line.trim().strip_prefix("limits: ")).unwrap();
+    // It copies its weights, allocates and waits before its steps.
+    let limits: Vec<&str> = limits.split_whitespace().chain(["--no-sync", "--no-allocation"]).collect();
+    let (code, text, _) = check(&fixture("traces/sleeper"), &limits);
+    assert_eq!((code, text.matches("  ok  ").count()), (Some(0), limits.len()), "{text}");
+    let (code, text, _) = check(&fixture("traces/numpy_post"), &limits);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("after start-up") && text.contains("steps of device 0"), "{text}");
+    assert!(text.contains("ok    no call allocates memory"), "{text}");
 }
 
 #[test]
@@ -153,6 +172,10 @@ fn a_kernel_named_step_does_not_replace_the_step_in_a_baseline() {
         stored["kernels"].as_array().unwrap().iter().map(|row| (&row["kernel"], &row["median_ns"])).collect();
     assert_eq!(stored, [(&"kernel step".into(), &20_000.into()), (&"step".into(), &100_000.into())]);
     assert_eq!(check(&trace, &limits).0, Some(0));
+}
+
+fn foreign(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testing/fixtures/foreign/{name}.sqlite.gz"))
 }
 
 fn fixture(name: &str) -> PathBuf {

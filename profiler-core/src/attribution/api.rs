@@ -158,6 +158,19 @@ pub fn without_suffix(name: &str) -> &str {
     name
 }
 
+/// Prefixes of the functions that allocate, without `cuda` or `cu`. Registering host memory costs as much as
+/// allocating pinned memory.
+const ALLOCATIONS: [&str; 6] = ["Malloc", "MemAlloc", "HostAlloc", "MemHostAlloc", "HostRegister", "MemHostRegister"];
+/// Functions of virtual memory management, to be matched exactly.
+const MAPPINGS: [&str; 1] = ["MemCreate"];
+
+/// True if a function of this name allocates device or pinned memory.
+pub fn allocates(function: &str) -> bool {
+    let name = without_suffix(function);
+    let stem = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")).unwrap_or(name);
+    ALLOCATIONS.iter().any(|beginning| stem.starts_with(beginning)) || MAPPINGS.contains(&stem)
+}
+
 /// Classes by function id.
 #[derive(Debug, Default)]
 pub(super) struct ApiClasses(Vec<Option<ApiClass>>);
@@ -251,5 +264,17 @@ mod tests {
         assert_eq!(without_suffix("cuMemcpyHtoDAsync_v2_ptsz"), "cuMemcpyHtoDAsync");
         assert_eq!(without_suffix("some_value"), "some_value");
         assert_eq!(without_suffix("_v"), "_v");
+    }
+
+    #[test]
+    fn allocations_are_reported_by_name() {
+        for name in
+            ["cudaMalloc", "cudaMallocAsync_ptsz", "cuMemAlloc_v2", "cuMemAllocAsync", "cuMemCreate", "cudaHostAlloc"]
+        {
+            assert!(allocates(name) && ApiClass::of(name) == ApiClass::Memory, "{name}");
+        }
+        for name in ["cudaFree", "cuMemFree_v2", "cudaMemcpy", "cuMemMap", "cudaLaunchKernel", "cudaMemset"] {
+            assert!(!allocates(name), "{name}");
+        }
     }
 }

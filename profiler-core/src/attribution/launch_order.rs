@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use super::leaf::Leaf;
 use super::operation::{DeviceOperation, LaunchStatus};
-use super::step_sequence::StepSequence;
+use super::step_sequence::{StepCalls, StepSequence};
 use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;
 use crate::steps::{Cut, LaunchKind, PeriodFacts, StepDetector};
@@ -30,6 +30,8 @@ pub(super) struct StepMarks {
     thread: Option<ThreadId>,
     times: VecDeque<u64>,
     pub(super) waits: HostWaits,
+    /// Calls that allocated memory.
+    pub(super) allocations: HostWaits,
 }
 
 impl StepMarks {
@@ -42,6 +44,12 @@ impl StepMarks {
         if self.times.len() > MARK_LIMIT {
             self.times.pop_front();
         }
+    }
+
+    /// Waits and allocations that ended up to `at`.
+    fn calls_until(&self, at: u64) -> StepCalls {
+        let [synchronizations, allocations] = [&self.waits, &self.allocations].map(|calls| calls.until(at));
+        StepCalls { synchronizations, allocations, ..StepCalls::default() }
     }
 
     /// The newest mark after `seen` and not after `launch`.
@@ -127,7 +135,7 @@ impl LaunchOrder {
         let marked = passed.is_some();
         if marked {
             self.named = true;
-            self.sequence.begin(marks.waits.until(self.mark));
+            self.sequence.begin(marks.calls_until(self.mark));
         }
         let graph = operation.launch.filter(|_| operation.graph).map(|launch| (launch.start, launch.thread));
         if graph.is_some() && graph == self.graph {
@@ -149,7 +157,7 @@ impl LaunchOrder {
         }
         let cut = self.detector.push(operation.symbol, pause, kind);
         match cut {
-            Some(Cut::Begin(_)) if !self.named => self.sequence.begin(marks.waits.until(called)),
+            Some(Cut::Begin(_)) if !self.named => self.sequence.begin(marks.calls_until(called)),
             Some(Cut::Lost) if !self.named => self.sequence.lose(),
             _ => {}
         }

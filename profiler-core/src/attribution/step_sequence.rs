@@ -35,6 +35,8 @@ pub struct StepCalls {
     pub launches: u64,
     /// Calls of any thread that only waited for a device.
     pub synchronizations: u64,
+    /// Calls of any thread that allocated device or pinned memory.
+    pub allocations: u64,
     /// Bytes copied.
     pub copied_bytes: u64,
 }
@@ -43,6 +45,7 @@ impl StepCalls {
     fn add(&mut self, other: Self) {
         self.launches += other.launches;
         self.synchronizations += other.synchronizations;
+        self.allocations += other.allocations;
         self.copied_bytes = self.copied_bytes.saturating_add(other.copied_bytes);
     }
 }
@@ -52,8 +55,8 @@ impl StepCalls {
 struct OpenStep {
     operations: Vec<OpenStepOperation>,
     calls: StepCalls,
-    /// Waits of the host before it.
-    waits_before: u64,
+    /// Waits and allocations of the host before it.
+    before: StepCalls,
 }
 
 /// An operation of the open step.
@@ -91,13 +94,14 @@ pub(super) struct StepSequence {
 }
 
 impl StepSequence {
-    /// A step starts with the next operation; the open one is complete. `waits` is the number of the host's waits
+    /// A step starts with the next operation; the open one is complete. `before` has the host's waits and allocations
     /// before it.
-    pub(super) fn begin(&mut self, waits: u64) {
+    pub(super) fn begin(&mut self, before: StepCalls) {
         let operations = Vec::with_capacity(self.kept.len());
-        let open = OpenStep { operations, calls: StepCalls::default(), waits_before: waits };
-        let Some(OpenStep { operations: step, mut calls, waits_before }) = self.open.replace(open) else { return };
-        calls.synchronizations = waits.saturating_sub(waits_before);
+        let open = OpenStep { operations, calls: StepCalls::default(), before };
+        let Some(OpenStep { operations: step, mut calls, before: earlier }) = self.open.replace(open) else { return };
+        calls.synchronizations = before.synchronizations.saturating_sub(earlier.synchronizations);
+        calls.allocations = before.allocations.saturating_sub(earlier.allocations);
         let same = step.len() == self.kept.len()
             && self.kept.iter().zip(&step).all(|(place, launched)| place.is_like(launched));
         if same {
@@ -142,16 +146,20 @@ impl StepSequence {
 mod tests {
     use super::*;
 
+    fn before(synchronizations: u64) -> StepCalls {
+        StepCalls { synchronizations, allocations: 3 * synchronizations, ..StepCalls::default() }
+    }
+
     fn run(steps: &[&[(Leaf, u64)]]) -> StepSequence {
         let mut sequence = StepSequence::default();
         sequence.push(Leaf::Compute, Subject::None, 1, 0, true);
         for (step, waits) in steps.iter().zip((7..).step_by(2)) {
-            sequence.begin(waits);
+            sequence.begin(before(waits));
             let bytes = |leaf: Leaf| u64::from(leaf != Leaf::Compute) * 100;
             step.iter()
                 .for_each(|&(leaf, nanos)| sequence.push(leaf, Subject::None, nanos, bytes(leaf), bytes(leaf) == 0));
         }
-        sequence.begin(7 + 2 * steps.len() as u64);
+        sequence.begin(before(7 + 2 * steps.len() as u64));
         sequence
     }
 
@@ -162,14 +170,14 @@ mod tests {
         let sequence = run(&[&train(10), &train(30), &evaluation, &evaluation, &train(20)]);
         let (places, steps, calls) = sequence.places();
         assert_eq!((places.len(), steps), (2, 3));
-        assert_eq!(calls, StepCalls { launches: 3, synchronizations: 6, copied_bytes: 300 });
+        assert_eq!(calls, StepCalls { launches: 3, synchronizations: 6, allocations: 18, copied_bytes: 300 });
         let compute = places[1];
         assert_eq!((compute.total_ns, compute.min_ns, compute.max_ns), (60, 10, 30));
 
         let changed = run(&[&train(10), &train(30), &evaluation, &evaluation, &evaluation, &evaluation]);
         let (places, steps, calls) = changed.places();
         assert_eq!((places.len(), places[0].total_ns, steps), (1, 1_800, 2));
-        assert_eq!(calls, StepCalls { launches: 2, synchronizations: 4, copied_bytes: 0 });
+        assert_eq!(calls, StepCalls { launches: 2, synchronizations: 4, allocations: 12, copied_bytes: 0 });
     }
 
     #[test]
@@ -178,7 +186,7 @@ mod tests {
         sequence.push(Leaf::Compute, Subject::None, 5, 0, true);
         sequence.lose();
         sequence.push(Leaf::Compute, Subject::None, 5, 0, true);
-        sequence.begin(9);
+        sequence.begin(before(9));
         assert_eq!(sequence.places().1, 1);
     }
 }

@@ -39,7 +39,7 @@ use self::one_id::OneId;
 use self::stacks::Stacks;
 use self::thread_table::ThreadTable;
 use self::threads::{HostThread, Nesting};
-use super::api::{ApiClass, ApiClasses};
+use super::api::{ApiClass, ApiClasses, allocates};
 use super::launch_order::StepMarks;
 use super::operation::{Delivery, LONGEST_WINDOW, is_no_time};
 use super::ranges::{RangeFact, Ranges};
@@ -230,6 +230,10 @@ impl Host {
                 if class == ApiClass::Synchronize && succeeded {
                     self.marks.waits.push(index as u32, call.function, end);
                     self.one_id.waited(&launch, call.function, dictionary);
+                }
+                let name = || dictionary.api_function(call.function).map(|function| dictionary.name(function.name));
+                if class == ApiClass::Memory && succeeded && name().is_some_and(allocates) {
+                    self.marks.allocations.push(index as u32, call.function, end);
                 }
                 self.api_table.add(call.function, end - start, succeeded);
                 *newest_launch = None;
