@@ -195,7 +195,16 @@ fn another_process_has_no_name_where_only_the_utilization_shows_it() {
     // The GPU may have been busy with this program alone, or nothing is known.
     for report in [with(31), beside(|_| Vec::new())] {
         assert_eq!(report["bottleneck"]["cause"], "cannot_tell");
+        // It drew 339 W, and this program used it 6 % of the time.
+        assert!(recommendation(&report).starts_with("Probably another process uses this GPU: run nvidia-smi"));
+        assert!(report["bottleneck"]["evidence"].to_string().contains("it drew 339 W on average"));
     }
+    // As much as an idle GPU with high clocks.
+    let at_rest = beside(|reading| {
+        let at = Timestamp::from_nanos(reading.at.nanos() - 1);
+        vec![CounterEvent::Gauges(GaugeReading { power_mw: Some(130_000), at, ..*reading })]
+    });
+    assert!(!at_rest["bottleneck"].to_string().contains("nvidia-smi"), "{}", at_rest["bottleneck"]);
 }
 
 /// Nanoseconds of each module in a step of a graph, by its class.

@@ -312,7 +312,13 @@ fn abstention(
         }
         causes.sort_by_key(|&(nanos, leaf, _)| (std::cmp::Reverse(nanos), leaf));
         let reported = devices.iter().any(|device| !device.awaited.is_empty());
-        let advice = graphs::without_cause(causes.first().map(|&(_, leaf, _)| leaf), reported);
+        let largest = causes.first().map(|&(_, leaf, _)| leaf);
+        let probably = other_process::by_power(devices).filter(|_| largest == Some(Leaf::DependencyWait) && !reported);
+        let advice = match &probably {
+            Some(_) => other_process::PROBABLY,
+            None => graphs::without_cause(largest, reported),
+        };
+        let probably = probably.map(|reason| reason + " ").unwrap_or_default();
         let causes: Vec<_> = causes.into_iter().map(|(.., cause)| cause).collect();
         let events: Vec<_> = devices.iter().flat_map(|device| &device.awaited).map(awaited_sentence).collect();
         let events =
@@ -321,7 +327,10 @@ fn abstention(
         return Some((
             Cause::CannotTell,
             unknown,
-            format!("The cause of {:.1} % of the time is not in the records: {causes}.{events}", unknown * 100.0),
+            format!(
+                "{probably}The cause of {:.1} % of the time is not in the records: {causes}.{events}",
+                unknown * 100.0
+            ),
             advice,
         ));
     }
