@@ -137,6 +137,14 @@ fn a_part_gains_no_more_than_the_whole() {
 fn nothing_is_predicted_of_steps_that_measuring_stretched() {
     let full = text(&["--full"], "kernels_measured");
     assert!(full.contains("Gains from changes on the CPU are not predicted") && !full.contains("Best case"), "{full}");
+    // The advice is that of the measured kernels.
+    let gain = "a step would then be about 1.36x faster";
+    assert!(
+        full.contains("What to do: Kernel bank_conflict: Bank conflicts cause 97 %") && full.contains(gain),
+        "{full}"
+    );
+    let kernels = output(&["kernels"], "kernels_measured").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(kernels.contains(gain), "{kernels}");
 }
 
 #[test]

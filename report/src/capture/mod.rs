@@ -30,9 +30,9 @@ use gpuwhy_trace::utilization::Utilization;
 use profiler_core::attribution::Attributor;
 use profiler_core::monitoring::{Changes, MonitoredTime};
 
-use crate::kernels::{Choice, KernelsReport, candidates, choose, has_run_enough};
+use crate::kernels::{Choice, KernelsReport, best_advice, candidates, choose, has_run_enough};
 use crate::metrics::{self, Totals};
-use crate::run::{BurstRow, CaptureRow, CaptureTable, Report, monitor};
+use crate::run::{BurstRow, CaptureRow, CaptureTable, Report, advise_on_measured, monitor};
 
 /// Maximum number of captures with a separate row in the report; the others are counted.
 pub const ROW_LIMIT: usize = 1_000;
@@ -308,6 +308,9 @@ impl Captures {
         report.counter_losses = self.preamble.counter_losses().to_vec();
         if simulated {
             report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles);
+            if let Some(advice) = best_advice(&report.kernels) {
+                advise_on_measured(&mut report.bottleneck, &advice);
+            }
         }
         let is_burst = shown.is_some_and(|capture| capture.row.trigger.is_burst());
         if shown.is_some_and(|capture| capture.row.number == MONITORED) || (!is_burst && !self.bursts.is_empty()) {

@@ -37,6 +37,7 @@ pub use occupancy::{Reduction, Resource, reductions};
 pub use peaks::Peaks;
 pub use roofline::{Point, Roofline};
 pub use svg::svg;
+pub(crate) use text::best_advice;
 pub use text::text;
 pub use view::{KernelView, KernelsReport, Unmeasured};
 

@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 
 use profiler_core::whatif::WORTH_SHOWING;
 
-use super::rules::Check;
-use super::{Figures, KernelView, KernelsReport, Point, Resource, Roof, Unmeasured};
+use super::rules::{Check, Finding};
+use super::{Figures, KernelView, KernelsReport, Point, Resource, Roof, StepGain, Unmeasured};
 use crate::run::library::Library;
 use crate::text_format::names::short_names;
-use crate::text_format::{Page, Paint, Style, bytes, counted, duration, listed, percent, wrapped, wrapped_as};
+use crate::text_format::{
+    Page, Paint, Style, bytes, counted, duration, listed, percent, shortened, wrapped, wrapped_as,
+};
 use crate::words::{bottleneck, not_measured};
 
 /// Command that shows the source lines within a kernel: options of the Nsight Compute CLI manual.
@@ -322,35 +324,13 @@ fn advice(out: &mut Page, view: &KernelView, is_closed: bool) {
     let mut shown = 0;
     for (finding, simulated) in view.findings.iter().zip(&view.finding_gains) {
         match &finding.check {
-            Check::Applies { says, advice, local_gain } => {
+            Check::Applies { .. } => {
                 shown += 1;
-                if shown > FINDINGS {
-                    continue;
+                if shown <= FINDINGS
+                    && let Some(sentence) = sentence(view, finding, *simulated, is_closed)
+                {
+                    wrapped_as(out, Paint::Yellow, "  > ", &sentence);
                 }
-                let gain = match (local_gain, view.step_gain(finding)) {
-                    (Some(local), of_run) if *local > 0.0 && simulated.is_some() => {
-                        let step = simulated.map(|gain| gain.faster()).unwrap_or_default();
-                        let hidden = match (simulated, of_run) {
-                            (Some(gain), Some(of_run)) if is_hidden(gain.speedup, of_run) => HIDDEN,
-                            _ => "",
-                        };
-                        format!(
-                            " At most {} of the kernel's time; a step would then be {step}{hidden}.",
-                            percent(*local)
-                        )
-                    }
-                    (Some(local), Some(step)) if *local > 0.0 => {
-                        format!(" At most {} of the kernel and {} of the run.", percent(*local), percent(step))
-                    }
-                    (Some(local), None) if *local > 0.0 => format!(" At most {} of the kernel.", percent(*local)),
-                    _ => String::new(),
-                };
-                let to_do = if is_closed && !FROM_OUTSIDE.contains(&finding.rule) {
-                    String::new()
-                } else {
-                    format!(" To do: {advice}.")
-                };
-                wrapped_as(out, Paint::Yellow, "  > ", &format!("{says}{gain}{to_do}"));
             }
             Check::CannotTell(missing) if !unknown.contains(missing) => unknown.push(*missing),
             Check::CannotTell(_) | Check::Clear => {}
@@ -366,6 +346,47 @@ fn advice(out: &mut Page, view: &KernelView, is_closed: bool) {
     if !unknown.is_empty() {
         wrapped(out, "    not checked without ", &unknown.join("; "));
     }
+}
+
+/// A finding, its gain, and what to do about it; `None` if the rule does not apply.
+fn sentence(view: &KernelView, finding: &Finding, simulated: Option<StepGain>, is_closed: bool) -> Option<String> {
+    let Check::Applies { says, advice, local_gain } = &finding.check else { return None };
+    let gain = match (local_gain, view.step_gain(finding)) {
+        (Some(local), of_run) if *local > 0.0 && simulated.is_some() => {
+            let step = simulated.map(|gain| gain.faster()).unwrap_or_default();
+            let hidden = match (simulated, of_run) {
+                (Some(gain), Some(of_run)) if is_hidden(gain.speedup, of_run) => HIDDEN,
+                _ => "",
+            };
+            format!(" At most {} of the kernel's time; a step would then be {step}{hidden}.", percent(*local))
+        }
+        (Some(local), Some(step)) if *local > 0.0 => {
+            format!(" At most {} of the kernel and {} of the run.", percent(*local), percent(step))
+        }
+        (Some(local), None) if *local > 0.0 => format!(" At most {} of the kernel.", percent(*local)),
+        _ => String::new(),
+    };
+    let to_do = if can_be_followed(finding, is_closed) { format!(" To do: {advice}.") } else { String::new() };
+    Some(format!("{says}{gain}{to_do}"))
+}
+
+fn can_be_followed(finding: &Finding, is_closed: bool) -> bool {
+    !is_closed || FROM_OUTSIDE.contains(&finding.rule)
+}
+
+/// The finding of all measured kernels that makes a step shortest, with its advice.
+pub(crate) fn best_advice(report: &KernelsReport) -> Option<String> {
+    let consistent = report.measured.iter().filter(|view| is_consistent(view));
+    let found = consistent.flat_map(|view| {
+        let is_closed = Library::of_kernel(&view.symbol).is_some_and(is_closed);
+        let findings = view.findings.iter().zip(&view.finding_gains);
+        findings.filter_map(move |(finding, gain)| Some((view, finding, (*gain)?, is_closed)))
+    });
+    let worth = found
+        .filter(|(_, finding, gain, is_closed)| gain.speedup >= WORTH_SHOWING && can_be_followed(finding, *is_closed));
+    let (view, finding, gain, is_closed) = worth.max_by(|a, b| a.2.speedup.total_cmp(&b.2.speedup))?;
+    let sentence = sentence(view, finding, Some(gain), is_closed)?;
+    Some(format!("Kernel {}: {sentence}", shortened(&view.name, NAME_WIDTH)))
 }
 
 /// Reason why a step gains less than the kernel loses.

@@ -45,7 +45,7 @@ mod untraced;
 mod waits;
 
 pub use bottleneck::bottleneck_of;
-pub(crate) use bottleneck::lead;
+pub(crate) use bottleneck::{advise_on_measured, lead};
 pub use live_state::{STARTING_UP, WINDOWS_KEPT};
 pub(crate) use model::loss_sentence;
 pub use model::{

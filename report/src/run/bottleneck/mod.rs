@@ -202,6 +202,12 @@ pub(super) fn not_measured(found: Bottleneck, why: &str) -> Bottleneck {
 const NO_REMEDY: &str = "The GPU is busy. No remedy is known for the kernels above; `gpuwhy kernels` tells what limits each \
                          of them.";
 
+/// Puts advice from measured kernels in the place of the note that no remedy is known.
+pub(crate) fn advise_on_measured(bottleneck: &mut Bottleneck, advice: &str) {
+    let advice = format!("{advice} `gpuwhy kernels` shows all measured kernels.");
+    bottleneck.recommendation = bottleneck.recommendation.replacen(NO_REMEDY, &advice, 1);
+}
+
 /// For programs that no remedy helped.
 const ALL_TRIED: &str = "No remedy is left: what gpuwhy try measured makes no difference.";
 
