@@ -22,7 +22,7 @@ mod entry;
 mod error;
 mod events;
 #[cfg(test)]
-mod fixtures;
+mod fixtures_tests;
 mod graph_nodes;
 mod kernels;
 mod marks;
