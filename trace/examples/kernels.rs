@@ -1,4 +1,5 @@
 //! Prints each kernel of a trace with its executions, total and longest time.
+#![allow(clippy::disallowed_types, clippy::disallowed_macros, reason = "a program opens files and prints")]
 
 use std::collections::BTreeMap;
 use std::error::Error;
