@@ -54,7 +54,7 @@ pub struct ExportArgs {
     /// Mark ranges of this name as steps (chrome: ProfilerStep#0, #1, ...)
     #[arg(long, value_name = "NAME")]
     pub step_range: Option<String>,
-    /// Read this process of an Nsight Systems file [default: the busiest]
+    /// Read this process of a file of Nsight Systems [default: the busiest] or torch.profiler [default: all]
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
     /// Name the run of all traces (parquet) [default: GPUWHY_RUN, the job, a rank's folder, or the file]

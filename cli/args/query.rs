@@ -69,7 +69,7 @@ pub struct QueryArgs {
     /// Name the run of all traces [default: GPUWHY_RUN, the job, a rank's folder, or the file]
     #[arg(long, value_name = "NAME")]
     pub run: Option<String>,
-    /// Read this process of an Nsight Systems file [default: the busiest]
+    /// Read this process of a file of Nsight Systems [default: the busiest] or torch.profiler [default: all]
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
     #[command(flatten)]

@@ -48,7 +48,7 @@ pub struct ReportArgs {
     /// Print the tables of NVTX ranges as well
     #[arg(long, conflicts_with = "json")]
     pub ranges: bool,
-    /// Read this process of an Nsight Systems file [default: the busiest]
+    /// Read this process of a file of Nsight Systems [default: the busiest] or torch.profiler [default: all]
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
     /// Report this capture [default: the newest]

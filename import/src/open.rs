@@ -122,12 +122,12 @@ fn whole(input: Input, request: Request, progress: &mut Progress<'_>) -> Result<
         let translated = translate::nsys(&input, database, request.pid, progress)?;
         return TraceFile::translated(&input, translated)?.report(request.capture, progress);
     }
-    if request.pid.is_some() {
+    if request.pid.is_some() && !matches!(format, Format::Json { .. }) {
         return Err(OpenError::refused(input.path(), NOT_SEVERAL));
     }
     let report = if let Format::Json { mark } = format {
         bytes.consume(mark);
-        let imported = Imported::read(bytes);
+        let imported = Imported::read(bytes, request.pid);
         imported
             .and_then(|imported| imported.report(&mut || progress(input.bytes(), input.bytes())))
             .map_err(|error| OpenError::kineto(input.path(), error))

@@ -137,12 +137,12 @@ impl TraceFile {
             let database = translate::database(&input, bytes, &interrupted)?;
             return Self::translated(&input, translate::nsys(&input, database, pid, progress)?);
         }
-        if pid.is_some() {
+        if pid.is_some() && !matches!(format, Format::Json { .. }) {
             return Err(OpenError::refused(input.path(), NOT_SEVERAL));
         }
         if let Format::Json { mark } = format {
             bytes.consume(mark);
-            let imported = Imported::read(bytes);
+            let imported = Imported::read(bytes, pid);
             if interrupted.get() {
                 return Err(OpenError::interrupted(input.path()));
             }

@@ -16,7 +16,7 @@ use crate::scratch;
 
 /// Message if a process cannot be chosen.
 pub(crate) const NOT_SEVERAL: &str =
-    "a process can be chosen in SQLite files of Nsight Systems only; this file is read as one";
+    "a process can be chosen in files of Nsight Systems and torch.profiler; this file has only one";
 
 /// Returns a database that SQLite can open by name: the file itself, or a copy if it is packed or came from a
 /// pipe.

@@ -184,7 +184,7 @@ class Diff:
 
 
 def open(path: str | os.PathLike[str], *, pid: int | None = None, capture: int | None = None) -> Trace:
-    """A trace file. `pid` chooses a process of an Nsight Systems file, `capture` a capture.
+    """A trace file. `pid` chooses a process of an Nsight Systems or torch.profiler file, `capture` a capture.
 
     Raises FileNotFoundError when there is none.
     """

@@ -1,8 +1,9 @@
 //! Files of torch.profiler, jax.profiler and mergers of their files.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{busy_us, gpuwhy, has_its_kernels, json, text, truth};
+use crate::support::stderr;
 
 /// Share of the first device's recorded time in these leaves, percent.
 fn share(name: &str, leaves: &[&str]) -> f64 {
@@ -124,6 +125,34 @@ fn every_kernel_of_two_ranks_in_one_file_has_its_launch() {
     let full = full.split_whitespace().collect::<Vec<_>>().join(" ");
     let said = "[TP00] 100 (400 operations of GPU 0), [TP01] 200 (400 operations of GPU 1)";
     assert!(full.contains(said), "{full}");
+}
+
+#[test]
+fn one_of_the_processes_in_a_file_can_be_chosen() {
+    let (name, truth) = ("merged_ranks.json.gz", truth("merged_ranks.json.gz"));
+    for (pid, device, rank, other) in [("100", 0, "rank0", "[TP01] 200"), ("200", 1, "rank1", "[TP00] 100")] {
+        let report: Value = serde_json::from_slice(&gpuwhy("report", &["--json", "--pid", pid], name).stdout).unwrap();
+        assert_eq!(report["process"]["pid"].to_string(), pid);
+        assert_eq!(report["devices"].as_array().unwrap().len(), 1, "{rank}");
+        assert_eq!(report["completeness"]["activities_without_launch"], 0);
+        let window = report["devices"][0]["window_ns"].as_f64().unwrap() / 1e3;
+        assert_eq!(Some(window), truth[rank]["span_us"].as_f64(), "{rank}");
+        let said = format!("other processes in the file are left out (--pid chooses one): {other} (400 operations");
+        assert!(report["process"]["notes"].to_string().contains(&said), "{}", report["process"]["notes"]);
+        // Tables are of the same process.
+        let table = gpuwhy("query", &["--pid", pid, "--json", "SELECT DISTINCT device FROM kernels"], name);
+        let table: Value = serde_json::from_slice(&table.stdout).unwrap();
+        assert!(table.to_string().contains(&format!("\"device\":{device}")), "{table}");
+    }
+    for (verb, arguments) in [("report", &[][..]), ("query", &["SELECT 1"])] {
+        let output = gpuwhy(verb, &[&["--pid", "7"], arguments].concat(), name);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains("there is no process 7 in this file, but [TP00] 100 (400 operations of GPU 0)"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

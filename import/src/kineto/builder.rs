@@ -18,7 +18,7 @@ use super::collective::ProcessGroups;
 use super::correlation::Correlations;
 use super::jax::Layout;
 use super::lenient::Lenient;
-use super::processes::{Contents, LabelId, Processes};
+use super::processes::{Chosen, Contents, LabelId, Processes};
 use super::python::PythonCall;
 use super::repair::repaired;
 use super::row::{Category, KinetoRow};
@@ -54,6 +54,8 @@ pub(super) struct Builder {
     /// The process of each record.
     labels: Vec<LabelId>,
     processes: Processes,
+    /// The process that is kept, if one was chosen.
+    chosen: Option<u32>,
     /// Calls of Python functions.
     pub(super) python: Vec<PythonCall>,
     pub(super) layout: Layout,
@@ -163,9 +165,32 @@ impl Builder {
         Ok(())
     }
 
-    /// Id of the first process; 0 if the rows have none.
+    /// Id of the chosen process, or of the first one; 0 if the rows have none.
     pub(super) fn process_id(&self) -> u32 {
-        self.processes.first()
+        self.chosen.unwrap_or_else(|| self.processes.first())
+    }
+
+    /// Keeps only what is of the process `pid`. Returns a note on the others, if there are any.
+    ///
+    /// # Errors
+    /// Lists the processes of the file if there is not exactly one with this number.
+    pub(super) fn keep_process(&mut self, pid: u32) -> Result<Option<String>, String> {
+        let Chosen { process, owners, note } = self.processes.choose(pid, &self.records, &self.labels)?;
+        self.chosen = Some(pid);
+        if note.is_none() {
+            return Ok(None);
+        }
+        let mut of_process = owners.iter().map(|&owner| owner == process);
+        self.records.retain(|_| of_process.next() == Some(true));
+        self.labels = vec![process; self.records.len()];
+        self.python.retain(|call| call.process == process);
+        self.ranges.retain(|range| range.process == process);
+        let steps = self.ranges.iter().filter(|range| self.dictionary.name(range.name).starts_with(STEP));
+        self.steps = steps.map(|range| (range.thread, range.start, range.end)).collect();
+        // These are of the file, which has several.
+        self.groups = ProcessGroups::default();
+        self.rank_variables.clear();
+        Ok(note)
     }
 
     /// Makes the numbers of several processes distinct. Returns their number and a note if there are several.

@@ -30,6 +30,9 @@ pub enum KinetoError {
         /// Error at that position.
         what: String,
     },
+    /// The file does not have the process that the caller chose, or several with its number; the sentence lists those
+    /// in the file.
+    OtherProcess(String),
     /// The translated trace cannot be written.
     Write(io::Error),
     /// The caller stopped the work.
@@ -57,6 +60,7 @@ impl fmt::Display for KinetoError {
                 stopped.as_ref().map_or(Ok(()), |stopped| write!(f, "; {stopped}"))
             }
             Self::Unreadable { offset, what } => write!(f, "unreadable at byte {offset}: {what}"),
+            Self::OtherProcess(which) => f.write_str(which),
             Self::Write(error) => write!(f, "cannot write its translation: {error}"),
             Self::Interrupted => f.write_str("interrupted"),
         }

@@ -66,7 +66,7 @@ const PIECE: usize = 1 << 16;
 /// # Errors
 /// Fails if it is not a trace, has no device work, or cannot be read.
 pub fn import_kineto(source: impl Read) -> Result<Report, KinetoError> {
-    Imported::read(source)?.report(&mut || ControlFlow::Continue(()))
+    Imported::read(source, None)?.report(&mut || ControlFlow::Continue(()))
 }
 
 /// Writes a Kineto trace as a gpuwhy trace, for all readers of those. `source` is the JSON text.
@@ -77,7 +77,7 @@ pub fn import_kineto(source: impl Read) -> Result<Report, KinetoError> {
 /// # Errors
 /// As [`import_kineto`], and if `out` cannot be written.
 pub fn translate_kineto(source: impl Read, out: impl Write) -> Result<(), KinetoError> {
-    Imported::read(source)?.translate(out, &mut || ControlFlow::Continue(()))
+    Imported::read(source, None)?.translate(out, &mut || ControlFlow::Continue(()))
 }
 
 /// Polled at intervals; a break stops the work.
@@ -95,7 +95,8 @@ pub(crate) struct Imported {
 }
 
 impl Imported {
-    pub(crate) fn read(source: impl Read) -> Result<Self, KinetoError> {
+    /// `pid`: the process to keep of a file with several.
+    pub(crate) fn read(source: impl Read, pid: Option<u32>) -> Result<Self, KinetoError> {
         let mut builder = Builder::default();
         let stopped = document::read(BufReader::with_capacity(PIECE, source), &mut builder).err();
         match stopped {
@@ -110,7 +111,11 @@ impl Imported {
         if builder.device_rows == 0 {
             return Err(without_work(&builder, stopped));
         }
-        let separated = builder.separate_processes();
+        let left_out = match pid {
+            Some(pid) => builder.keep_process(pid).map_err(KinetoError::OtherProcess)?,
+            None => None,
+        };
+        let separated = if pid.is_some() { None } else { builder.separate_processes() };
         if separated.is_some() {
             // The rank in the file is that of one of them.
             builder.rank_variables.clear();
@@ -140,7 +145,7 @@ impl Imported {
             host: std::mem::take(&mut builder.host),
             start: starts.min().unwrap_or_default(),
             rank_variables: std::mem::take(&mut builder.rank_variables),
-            notes: remarks(&builder, separated.map(|(_, note)| note)),
+            notes: remarks(&builder, separated.map(|(_, note)| note).or(left_out)),
             ..ProcessInfo::default()
         };
         let end = if stopped.is_some() { End::Abrupt } else { End::Clean };
@@ -248,9 +253,9 @@ fn without_work(builder: &Builder, stopped: Option<String>) -> KinetoError {
 }
 
 /// Notes on the file that are no loss of records.
-fn remarks(builder: &Builder, separated: Option<String>) -> Vec<String> {
+fn remarks(builder: &Builder, processes: Option<String>) -> Vec<String> {
     let mut notes = vec![format!("imported from a Kineto trace with {} rows", builder.rows)];
-    notes.extend(separated);
+    notes.extend(processes);
     if builder.repaired > 0 {
         let (count, rows) = (builder.repaired, if builder.repaired == 1 { "row" } else { "rows" });
         notes.push(format!(

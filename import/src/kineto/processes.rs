@@ -47,6 +47,14 @@ pub(super) struct Contents<'a> {
     pub(super) correlations: &'a mut Correlations,
 }
 
+/// One of several processes.
+pub(super) struct Chosen {
+    pub(super) process: LabelId,
+    /// The process of each record.
+    pub(super) owners: Vec<LabelId>,
+    pub(super) note: Option<String>,
+}
+
 impl Processes {
     /// Label of a row.
     pub(super) fn of(&mut self, process: &Scalar) -> LabelId {
@@ -78,8 +86,7 @@ impl Processes {
     /// Makes the numbers of several processes distinct. Returns their number and a note; `None` if there is only one.
     pub(super) fn separate(&self, contents: Contents<'_>) -> Option<(usize, String)> {
         let Contents { records, labels, threads, dictionary, correlations } = contents;
-        let hosts: Vec<LabelId> =
-            (0..self.labels.len() as u32).map(LabelId).filter(|id| self.labels[id.0 as usize].calls).collect();
+        let hosts = self.hosts();
         if hosts.len() < 2 {
             return None;
         }
@@ -117,7 +124,50 @@ impl Processes {
         for (label, thread) in threads {
             *thread = ThreadId(tids.of(label, thread.0));
         }
-        Some((hosts.len(), self.note(&hosts, work)))
+        let processes = self.described(&hosts, work);
+        let note =
+            format!("the file has {} processes, all read as one program (--pid chooses one): {processes}", hosts.len());
+        Some((hosts.len(), note))
+    }
+
+    /// The process with this number, the process that each record belongs to, and a note on the processes that are left
+    /// out, if there are others. If there is not exactly one such process, the error lists those in the file.
+    pub(super) fn choose(&self, pid: u32, records: &[Record], labels: &[LabelId]) -> Result<Chosen, String> {
+        let hosts = self.hosts();
+        let owners = if hosts.is_empty() { Vec::new() } else { self.owners(&hosts, records, labels) };
+        let described = |of: &[LabelId]| {
+            let mut work: FxHashMap<(LabelId, DeviceId), u64> = FxHashMap::default();
+            for (record, &host) in records.iter().zip(&owners) {
+                if let Some(operation) = record.device_work() {
+                    *work.entry((host, operation.device)).or_default() += 1;
+                }
+            }
+            self.described(of, work)
+        };
+        let (chosen, others): (Vec<LabelId>, Vec<LabelId>) =
+            hosts.iter().partition(|host| self.labels[host.0 as usize].number == Some(pid));
+        match chosen[..] {
+            [process] => {
+                let note = (!others.is_empty()).then(|| {
+                    format!("other processes in the file are left out (--pid chooses one): {}", described(&others))
+                });
+                Ok(Chosen { process, owners, note })
+            }
+            [] if hosts.is_empty() => {
+                Err(format!("there is no process {pid} in this file: no row of a CUDA call names one"))
+            }
+            [] => Err(format!("there is no process {pid} in this file, but {}", described(&hosts))),
+            _ => Err(format!(
+                "{} processes of this file have the number {pid}, so it chooses none of them: {}",
+                chosen.len(),
+                described(&hosts)
+            )),
+        }
+    }
+
+    /// Processes with CUDA calls.
+    fn hosts(&self) -> Vec<LabelId> {
+        (0..self.labels.len() as u32).map(LabelId).filter(|id| self.labels[id.0 as usize].calls).collect()
     }
 
     /// The process that each record belongs to.
@@ -159,7 +209,7 @@ impl Processes {
         records.iter().zip(labels).map(|(record, &label)| owner(record, label)).collect()
     }
 
-    fn note(&self, hosts: &[LabelId], work: FxHashMap<(LabelId, DeviceId), u64>) -> String {
+    fn described(&self, hosts: &[LabelId], work: FxHashMap<(LabelId, DeviceId), u64>) -> String {
         let mut work: Vec<_> = work.into_iter().collect();
         work.sort_unstable();
         let one = |host: &LabelId| {
@@ -172,7 +222,7 @@ impl Processes {
         let named: Vec<_> = hosts.iter().take(NAMED).map(one).collect();
         let more = hosts.len() - named.len();
         let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-        format!("the file has {} processes, all read as one program: {}{more}", hosts.len(), named.join(", "))
+        format!("{}{more}", named.join(", "))
     }
 }
 
