@@ -6,13 +6,14 @@
 
 use std::collections::VecDeque;
 
-use gpuwhy_trace::record::{ContextId, CorrelationId, DeviceId, DeviceWork, Record, StreamId, Timestamp};
-use rustc_hash::FxHashMap;
+use gpuwhy_trace::record::{ContextId, CorrelationId, DeviceId, DeviceWork, Record, StreamId, ThreadId, Timestamp};
+use profiler_core::attribution::api::without_suffix;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Time by which work may seem to begin before the call that launched it, or to end after a wait for it,
 /// nanoseconds. Clocks of the device and the host that are mapped to each other once drift apart by at most
 /// 100 ppm, the tolerance of common quartz oscillators: 100 ms in a thousand seconds.
-pub(crate) const SLACK_NANOS: u64 = 100_000_000;
+const SLACK_NANOS: u64 = 100_000_000;
 /// Later launches of the same stream that work may outlast. Work of a stream runs in the order of its launches, except
 /// that a kernel may start before the previous one ends (programmatic dependent launch, CUDA C++ Programming
 /// Guide); so more than a few are impossible.
@@ -35,6 +36,60 @@ pub(crate) enum Clocks {
     Early,
     /// The work ends more than [`SLACK_NANOS`] after a wait for it.
     Late,
+}
+
+/// Calls that wait for all work of a device: start and end of those of each thread, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Waits(FxHashMap<ThreadId, Vec<(Timestamp, Timestamp)>>);
+
+impl Waits {
+    /// `calls` are the calls of a file with their names, `streams` device, context and stream of its work. Calls do not
+    /// say what they wait for: that is all work if the file has only one stream, context or device.
+    pub(crate) fn of<'a, T: Copy + Eq + std::hash::Hash>(
+        calls: impl Iterator<Item = (&'a str, ThreadId, Timestamp, Timestamp)>,
+        streams: &FxHashSet<(T, T, T)>,
+    ) -> Self {
+        let one_context =
+            streams.iter().map(|&(device, context, _)| (device, context)).collect::<FxHashSet<_>>().len() == 1;
+        let one_device = streams.iter().map(|&(device, ..)| device).collect::<FxHashSet<_>>().len() == 1;
+        let mut waits = FxHashMap::<_, Vec<_>>::default();
+        for (name, thread, start, end) in calls {
+            let waits_for =
+                |what: &str| without_suffix(name).strip_suffix("Synchronize").is_some_and(|of| of.ends_with(what));
+            let all = one_device && waits_for("Device") || one_context && waits_for("Ctx");
+            if all || streams.len() == 1 && waits_for("Stream") {
+                waits.entry(thread).or_default().push((start, end));
+            }
+        }
+        waits.values_mut().for_each(|of_thread| of_thread.sort_unstable());
+        Self(waits)
+    }
+
+    /// Start and end of work against those of the call that launched it, and the end of its thread's next wait.
+    pub(crate) fn clocks(
+        &self,
+        (start, end): (Timestamp, Timestamp),
+        (thread, called, returned): (ThreadId, Timestamp, Timestamp),
+    ) -> Clocks {
+        if called.since(start) > SLACK_NANOS {
+            return Clocks::Early;
+        }
+        let waits = self.0.get(&thread).map_or(&[][..], Vec::as_slice);
+        let next = waits.get(waits.partition_point(|&(start, _)| start < returned));
+        let is_late = next.is_some_and(|&(_, waited)| end.since(waited) > SLACK_NANOS);
+        if is_late { Clocks::Late } else { Clocks::Agree }
+    }
+}
+
+/// Note on a file most of whose work has times that are impossible by its calls: its clocks differ in all of it, and
+/// no time is taken out.
+pub(crate) fn clocks_differ(wrong: usize, work: usize) -> Option<String> {
+    (wrong > work / 2).then(|| {
+        format!(
+            "{wrong} of {work} GPU operations are more than 100 ms outside of the time between the call that launched them and \
+             a wait for them: the clocks of the GPU and the CPU differ, so causes of idle time are wrong"
+        )
+    })
 }
 
 /// Number of records whose times were taken out, by reason.
@@ -70,7 +125,7 @@ impl Plausible {
         Self { unordered, ..Self::default() }
     }
 
-    /// Returns the record as [`times`](Self::times) does; `None` if it repeats another one.
+    /// Returns the record, without its times if they are impossible; `None` if it repeats another one.
     pub(crate) fn check(&mut self, record: Record, clocks: Clocks) -> Option<Record> {
         if self.repeats(&record) {
             self.found.repeated += 1;
@@ -80,7 +135,7 @@ impl Plausible {
     }
 
     /// Returns the record, without its times if they are impossible.
-    pub(crate) fn times(&mut self, record: Record, clocks: Clocks) -> Record {
+    fn times(&mut self, record: Record, clocks: Clocks) -> Record {
         let Some(work) = record.device_work().filter(|work| work.start != Timestamp::ZERO) else { return record };
         let Implausible { reversed, early, late, endless, .. } = &mut self.found;
         if work.end < work.start {

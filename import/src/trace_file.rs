@@ -51,6 +51,8 @@ pub struct TraceFile {
     /// Size when it was opened.
     bytes: u64,
     session: ProcessInfo,
+    /// Records that its translation did not use as they are.
+    notes: Vec<String>,
     other_processes: Option<String>,
     lacks_cuda: bool,
 }
@@ -157,8 +159,8 @@ impl TraceFile {
 
     /// A process of a file with several.
     pub(crate) fn translated(input: &Input, from: Translated) -> Result<Self, OpenError> {
-        let Translated { trace, other_processes, lacks_cuda } = from;
-        Ok(Self { other_processes, lacks_cuda, ..Self::of(input, trace)? })
+        let Translated { trace, notes, other_processes, lacks_cuda } = from;
+        Ok(Self { notes, other_processes, lacks_cuda, ..Self::of(input, trace)? })
     }
 
     /// The trace that `input` was translated into.
@@ -197,7 +199,8 @@ impl TraceFile {
     /// Reads the description of the traced process.
     fn begun(path: PathBuf, contents: Contents, bytes: u64) -> Result<Self, OpenError> {
         let session = ProcessInfo::default();
-        let mut trace = Self { path, contents, bytes, session, other_processes: None, lacks_cuda: false };
+        let mut trace =
+            Self { path, contents, bytes, session, notes: Vec::new(), other_processes: None, lacks_cuda: false };
         trace.session = trace.reader(&Rc::default())?.session().clone();
         Ok(trace)
     }
@@ -213,6 +216,7 @@ impl TraceFile {
             contents: Contents::Open(Arc::new(contents)),
             bytes,
             session: self.session.clone(),
+            notes: self.notes.clone(),
             other_processes: self.other_processes.clone(),
             lacks_cuda: self.lacks_cuda,
         })
@@ -252,6 +256,7 @@ impl TraceFile {
             return Err(OpenError::interrupted(&self.path));
         }
         let mut report = report.map_err(|error| OpenError::trace(&self.path, error))?;
+        report.completeness.damage.extend_from_slice(&self.notes);
         report.other_processes.clone_from(&self.other_processes);
         if self.lacks_cuda && report.bottleneck.cause == Cause::NoWork {
             report.bottleneck.recommendation = translate::without_cuda();

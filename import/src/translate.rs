@@ -41,6 +41,8 @@ fn copied(source: &mut dyn Read) -> io::Result<TempPath> {
 /// A translated process of a database.
 pub(crate) struct Translated {
     pub(crate) trace: File,
+    /// Records that were not used as they are.
+    pub(crate) notes: Vec<String>,
     /// Sentence about the other processes of the file, if there are any.
     pub(crate) other_processes: Option<String>,
     /// True if the file has no table of CUDA's calls or of GPU work.

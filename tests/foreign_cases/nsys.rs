@@ -1,7 +1,9 @@
+use std::process::Command;
+
 use serde_json::Value;
 
 use super::{file, gpuwhy, has_its_kernels, json, kernel_micros, share, text, truth};
-use crate::support::{Stage, stderr};
+use crate::support::{GPUWHY, Stage, stderr};
 
 /// The first screen without its line breaks.
 fn screen(name: &str) -> String {
@@ -24,14 +26,19 @@ fn leaf(report: &Value, wanted: &str) -> f64 {
 
 /// The file after a change by SQL.
 fn changed(name: &str, sql: &str) -> (Stage, Value) {
+    let (stage, code, report) = with_code(name, sql);
+    assert_eq!(code, 0, "{sql}");
+    (stage, report)
+}
+
+fn with_code(name: &str, sql: &str) -> (Stage, i32, Value) {
     let stage = Stage::new();
     let path = stage.path("changed.sqlite");
     let mut packed = flate2::read::GzDecoder::new(std::fs::File::open(file(name)).unwrap());
     std::io::copy(&mut packed, &mut std::fs::File::create(&path).unwrap()).unwrap();
     rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();
     let (code, report) = crate::support::report(&path);
-    assert_eq!(code, 0, "{sql}");
-    (stage, report)
+    (stage, code, report)
 }
 
 fn notes(report: &Value) -> String {
@@ -139,6 +146,55 @@ fn work_of_another_process_of_the_file_is_what_the_gpu_was_used_for() {
     let (_stage, report) = changed("process_in_file.sqlite.gz", sql);
     assert_eq!(report["bottleneck"]["cause"], "cannot_tell");
     assert_eq!(report["devices"][0]["other_processes"], Value::Array(Vec::new()));
+}
+
+/// Kernels whose clock is late, early or endless, and rows that are there twice.
+#[test]
+fn times_that_cannot_be_are_counted_and_left_out() {
+    let table = "CUPTI_ACTIVITY_KIND_KERNEL";
+    let of = |rows: &str| format!("rowid IN (SELECT rowid FROM {table} ORDER BY start LIMIT {rows})");
+    for (sql, bad, why) in [
+        // The first three run two seconds late: after the waits for them.
+        (
+            format!("UPDATE {table} SET start = start + 2000000000, end = end + 2000000000 WHERE {}", of("3")),
+            3,
+            "3 GPU operations ended more than 100 ms after a wait for them",
+        ),
+        (
+            format!("UPDATE {table} SET start = start - 2000000000, end = end - 2000000000 WHERE {}", of("2 OFFSET 7")),
+            2,
+            "2 GPU operations started more than 100 ms before the call that launched them",
+        ),
+        (
+            format!("UPDATE {table} SET end = end + 20000000 WHERE {}", of("1 OFFSET 50")),
+            1,
+            "1 GPU operation ended after eight later launches of the same stream",
+        ),
+        (
+            format!("INSERT INTO {table} SELECT * FROM {table} WHERE {}", of("5 OFFSET 20")),
+            0,
+            "5 records left out: equal to another one",
+        ),
+        (
+            format!("UPDATE {table} SET start = start + 2000000000, end = end + 2000000000"),
+            0,
+            "the clocks of the GPU and the CPU differ",
+        ),
+    ] {
+        let (stage, code, report) = with_code("base.sqlite.gz", &sql);
+        let completeness = &report["completeness"];
+        assert_eq!(code, 1, "{sql}");
+        assert_eq!(completeness["records"]["kernels"], 400, "{sql}");
+        assert_eq!(completeness["bad_timestamps"], bad, "{sql}");
+        assert!(completeness["damage"].to_string().contains(why), "{sql}: {completeness}");
+        let output = Command::new(GPUWHY).arg("report").arg(stage.path("changed.sqlite")).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(why), "{sql}: {text}");
+    }
+    // A wait for one device is none for work on another.
+    let two = format!("UPDATE {table} SET deviceId = rowid % 2");
+    let late = format!("UPDATE {table} SET start = start + 2000000000, end = end + 2000000000 WHERE {}", of("3"));
+    assert_eq!(changed("base.sqlite.gz", &format!("{two}; {late}")).1["completeness"]["bad_timestamps"], 0);
 }
 
 #[test]

@@ -6,12 +6,10 @@ use std::path::Path;
 use gpuwhy_report::text_format::printable;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::process_info::ProcessInfo;
-use gpuwhy_trace::record::{Context, ContextId, CorrelationId, Device, DeviceId, StreamId, Timestamp};
+use gpuwhy_trace::record::{Context, ContextId, Device, DeviceId, StreamId, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Result};
-use rustc_hash::FxHashSet;
 
 use super::schema::{Schema, text};
-use crate::plausible::SLACK_NANOS;
 
 /// Used if a file lacks the start of tracing: times must not be 0, which means "not recorded".
 const START_UNKNOWN: u64 = 1_000_000_000;
@@ -246,43 +244,6 @@ pub(super) fn impossible(connection: &Connection, schema: &Schema, process: &Pro
         }
     }
     Ok(notes)
-}
-
-/// Calls whose device work starts long before them ([`SLACK_NANOS`]); none if most of the work does.
-pub(super) fn early(
-    connection: &Connection,
-    schema: &Schema,
-    process: &ProcessFacts,
-) -> Result<FxHashSet<CorrelationId>> {
-    let calls = "CUPTI_ACTIVITY_KIND_RUNTIME";
-    let has = |table| schema.has_column(table, "correlationId") && schema.has_column(table, "start");
-    let (mut found, mut joined) = (FxHashSet::default(), Vec::new());
-    for table in ["CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"] {
-        if !has(table) || !has(calls) {
-            continue;
-        }
-        let (work, call) = (process.rows(schema, table), process.rows(schema, calls));
-        let from = format!(
-            "(SELECT start, correlationId FROM {work}) AS work
-             JOIN (SELECT start, correlationId FROM {call}) AS call USING (correlationId)"
-        );
-        let query = format!("SELECT correlationId FROM {from} WHERE work.start < call.start - {SLACK_NANOS}");
-        let mut statement = connection.prepare(&query)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            found.extend(row.get::<_, Option<u32>>(0).ok().flatten().map(CorrelationId));
-        }
-        joined.push(from);
-    }
-    let mut linked = 0;
-    for from in joined.iter().filter(|_| !found.is_empty()) {
-        linked += connection.query_row(&format!("SELECT count(*) FROM {from}"), [], |row| row.get::<_, i64>(0))?;
-    }
-    // If most work is early, the clocks of host and device differ in all of the file.
-    if found.len() as i64 > linked / 2 {
-        found.clear();
-    }
-    Ok(found)
 }
 
 /// Devices and contexts of the process.

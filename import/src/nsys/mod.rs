@@ -10,6 +10,7 @@
 //! the caller names another. Data that such a file lacks stays absent: host samples, the distinction of
 //! asynchronous copies, categories of ranges, the PCI Express link, loss.
 
+mod clocks;
 mod database;
 mod facts;
 mod merge;
@@ -27,6 +28,7 @@ use gpuwhy_trace::format::TraceWriter;
 use gpuwhy_trace::process_info::End;
 use gpuwhy_trace::record::{Loss, Timestamp};
 
+use self::clocks::Impossible;
 pub(crate) use self::database::Database;
 use self::facts::ProcessFacts;
 use self::merge::Merge;
@@ -35,7 +37,7 @@ use self::samples::{Sampled, Samples};
 use self::schema::Schema;
 pub(crate) use self::schema::WITHOUT_CUDA;
 use crate::error::OpenError;
-use crate::plausible::{Clocks, Plausible};
+use crate::plausible::Plausible;
 use crate::progress::{Progress, Ticks};
 use crate::scratch;
 use crate::translate::Translated;
@@ -88,12 +90,11 @@ pub(crate) fn translate(
     let mut statement = other_work::statement(connection, &schema, &process).map_err(failed)?;
     let mut others =
         OtherWork::new(connection, &schema, &process, statement.as_mut(), session.start).map_err(failed)?;
-    let early = facts::early(connection, &schema, &process).map_err(failed)?;
+    let impossible = Impossible::find(connection, &schema, &process, session.start).map_err(failed)?;
     let mut plausible = Plausible::default();
     let (mut last, mut next_flush, mut ticks) = (session.start, None, Ticks::default());
     while let Some((at, record)) = merge.next(&mut dictionary).map_err(failed)? {
-        let is_early = early.contains(&record.correlation().unwrap_or_default());
-        let record = plausible.times(record, if is_early { Clocks::Early } else { Clocks::Agree });
+        let Some(record) = plausible.check(record, impossible.of(&record)) else { continue };
         // The end of work whose times are taken out is none of the recording.
         let at = record.device_work().filter(|work| work.end == Timestamp::ZERO).map_or(at, |_| last);
         last = last.max(at);
@@ -120,5 +121,6 @@ pub(crate) fn translate(
         writer.event(&loss.into(), &dictionary).map_err(written)?;
     }
     writer.finish(End::Clean, last, &loss, &dictionary).map_err(written)?;
-    Ok(Translated { trace, other_processes: process.left_out(), lacks_cuda: schema.lacks_cuda() })
+    let notes = plausible.found.sentences().into_iter().chain(impossible.differ).collect();
+    Ok(Translated { trace, notes, other_processes: process.left_out(), lacks_cuda: schema.lacks_cuda() })
 }

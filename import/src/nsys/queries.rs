@@ -113,7 +113,7 @@ fn complete_at(schema: &Schema, table: &str) -> &'static str {
 
 /// Condition for rows without usable times: both are zero, one is missing, or the end is before the start. The reader
 /// of rows tests the same.
-const UNUSABLE: &str = "(start IS NULL OR end IS NULL OR (start = 0 AND end = 0) OR end < start)";
+pub(super) const UNUSABLE: &str = "(start IS NULL OR end IS NULL OR (start = 0 AND end = 0) OR end < start)";
 
 /// Number of the process's rows without usable times, of a table whose rows have a start and an end.
 fn rows_without_times(connection: &Connection, schema: &Schema, process: &ProcessFacts, table: &str) -> Result<i64> {
