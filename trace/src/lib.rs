@@ -26,7 +26,6 @@ pub mod event;
 pub mod format;
 pub mod geometry;
 pub mod graph_node;
-#[doc(hidden)]
 pub mod json_text;
 pub mod kernels;
 pub mod loss;
