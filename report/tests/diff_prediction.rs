@@ -73,8 +73,7 @@ fn a_gain_within_the_best_case_is_reported_in_one_line() {
     assert_eq!((got.step_ns, got.predicted_step_ns, got.actual_step_ns), (3_000_000, 1_200_000, 1_500_000));
     assert_eq!((got.predicted_speedup, got.actual_speedup, got.over_best_case_ns()), (2.5, 2.0, 0));
     assert!(got.others.is_empty(), "{:?}", got.others);
-    let line =
-        "Predicted from A: about 2.5x faster without data loading (3.0 ms -> 1.2 ms). Measured: 2.00x (1.5 ms). ";
+    let line = "Predicted from A: about 2.5x faster without data loading (a typical step: 3.0 ms -> 1.2 ms). Measured: 2.00x (1.5 ms). ";
     assert!(text(&diff).contains(line), "{}", diff.text(10));
 }
 

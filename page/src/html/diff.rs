@@ -60,13 +60,14 @@ pub(crate) fn diff(of: &Diff, (a, b): (&Report, &Report), (name_a, name_b): (&st
 fn device_section(page: &mut String, device: &DeviceDiff) {
     let (a, b) = (&device.a, &device.b);
     let whole = a.unit_ns.max(b.unit_ns);
-    let _ = writeln!(page, "<section><h2>GPU {} of A, GPU {} of B: one step by cause</h2>", device.ids.0, device.ids.1);
+    let (ids, of) = (device.ids, device.unit());
+    let _ = writeln!(page, "<section><h2>GPU {} of A, GPU {} of B: {of} by cause</h2>", ids.0, ids.1);
     for (name, unit) in [("A", a), ("B", b)] {
         let _ = writeln!(page, "<p>{name}: {}</p>", duration(unit.unit_ns));
-        bar(page, &unit.leaves, whole, &format!("One step of {name} by cause"));
+        bar(page, &unit.leaves, whole, &format!("{name}: {of} by cause"));
     }
     page.push_str(
-        "<table><caption>Changes by cause; the rows sum to the change of the step</caption><thead><tr><th>Cause</th>\
+        "<table><caption>Changes by cause; the rows sum to the change</caption><thead><tr><th>Cause</th>\
          <th class=\"n\">A</th><th class=\"n\">B</th><th class=\"n\">Change</th></tr></thead><tbody>\n",
     );
     for &(leaf, change) in &device.leaves {

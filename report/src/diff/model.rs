@@ -174,6 +174,14 @@ impl DeviceDiff {
         self.b.unit_ns.cast_signed().wrapping_sub(self.a.unit_ns.cast_signed())
     }
 
+    /// What the durations and times by cause are of: `one step`, or a number of operations.
+    pub fn unit(&self) -> String {
+        match self.basis {
+            Basis::Step => "one step".to_owned(),
+            Basis::Operations => format!("{} GPU operations", self.b.operations),
+        }
+    }
+
     /// Outcome for the duration. One run each has no test without steps.
     pub fn outcome(&self) -> StepChange {
         if let Some(runs) = self.runs.as_ref().filter(|runs| runs.are_several()) {

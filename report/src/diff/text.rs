@@ -32,7 +32,7 @@ pub(super) fn headline(diff: &DeviceDiff) -> String {
     let (a, b) = (diff.a.unit_ns, diff.b.unit_ns);
     let what = match diff.basis {
         Basis::Step => "B's step".to_owned(),
-        Basis::Operations => format!("B's time for {} GPU operations", diff.b.operations),
+        Basis::Operations => format!("B's time for {}", diff.unit()),
     };
     let times = format!("({} -> {})", duration(a), duration(b));
     let outcome = diff.outcome();
@@ -155,7 +155,7 @@ impl Prediction {
     /// became shorter.
     pub fn sentences(&self) -> String {
         let mut text = format!(
-            "Predicted from A: {} faster without {} ({} -> {}). Measured: {:.2}x ({}).",
+            "Predicted from A: {} faster without {} (a typical step: {} -> {}). Measured: {:.2}x ({}).",
             about(self.predicted_speedup, None),
             words::bottleneck(self.cause),
             duration(self.step_ns),
