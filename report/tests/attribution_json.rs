@@ -207,7 +207,7 @@ fn lines_and_libraries_are_read_back() {
     let mut scenario = Scenario::new();
     for index in 0..4 {
         let at = 1_000 * (index + 1);
-        gpu(0).kernel("volta_sgemm_64x64_nn").at(at + 20).lasting(100).launched(&mut scenario, 1, at, 8);
+        gpu(0).kernel("volta_sgemm_64x64_nn").at(at + 20).lasting(100).launched(&mut scenario, 1, at, 150);
         let line = if index == 3 { 50 } else { 42 };
         scenario.sample(1, at, at + 4, HostSample::default(), &[("/home/u/net.py", "Net.forward", line)]);
     }

@@ -281,7 +281,7 @@ fn a_lake_has_all_steps_of_a_run_that_has_more_than_the_report() {
 #[test]
 fn estimated_times_are_in_parquet_files_as_in_a_query() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/gpt_counters.gpuwhy");
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces/d2d_clones.gpuwhy");
     let (lake, out) = (folder.path().join("lake"), folder.path().join("out"));
     for command in [["lake", "add", "--to"].as_slice(), &["export", "--to", "parquet", "-o"]] {
         let place = if command[0] == "lake" { &lake } else { &out };

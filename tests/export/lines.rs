@@ -1,6 +1,7 @@
 //! Kernels by line and by library, as shown in the statistics, the tables and the report.
 
 use std::fs::File;
+use std::path::Path;
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
@@ -16,8 +17,8 @@ use super::{gpuwhy, play};
 use crate::support::{Stage, fixtures, stderr};
 
 /// Writes a trace of eight launches of a matrix product (100 us each) and one of another kernel (200 us). Of
-/// the first, three have a sample at line 42 and one at line 50.
-fn written(path: &std::path::Path) {
+/// the first, three have a sample at line 42 and one at line 50. A launch takes 150 us, so its line is certain.
+fn written(path: &Path) {
     let (mut dictionary, loss, thread) = (Dictionary::new(), Loss::default(), ThreadId(7));
     let at = |micros: u64| Timestamp::from_nanos(1_000_000_000 + micros * 1_000);
     let name = dictionary.intern_name("cudaLaunchKernel_v7000");
@@ -41,7 +42,7 @@ fn written(path: &std::path::Path) {
         let (config, lasts) = if index == 8 { (configs[1], 200) } else { (configs[0], 100) };
         push(Record::Api(ApiCall {
             start: at(begin),
-            end: at(begin + 10),
+            end: at(begin + 150),
             thread,
             correlation,
             function,
@@ -132,6 +133,28 @@ fn statistics_and_tables_say_what_the_report_says() {
         tables,
         json!([{"library": "cuBLAS", "duration_ns": 800_000}, {"library": null, "duration_ns": 200_000}])
     );
+}
+
+/// Line 93 alone launches kernels in `d2d_clones`. Launches of the other programs take some 5 us, and their stacks were
+/// read 25 to 50 us late.
+#[test]
+fn kernels_have_the_line_that_launches_them_or_none() {
+    let trace =
+        |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testing/fixtures/traces/{name}.gpuwhy"));
+    let lines = |name: &str| asked(&[&"report", &"--recompute", &"--json", &trace(name)])["kernel_lines"].clone();
+    let known = lines("d2d_clones");
+    let rows = known["lines"].as_array().unwrap();
+    assert!(rows.len() == 1 && rows[0]["line"] == 93 && known["left_out"].is_null(), "{known}");
+    assert!(rows[0]["low_ns"].as_f64() < rows[0]["high_ns"].as_f64(), "{known}");
+    assert_eq!(rows[0]["high_ns"].as_f64(), known["kernel_ns"].as_f64(), "all kernels may be of this line");
+    for name in ["sleeper", "file_log", "numpy_post", "checkpoint", "busy_cores"] {
+        let lines = lines(name);
+        let rows = ["lines", "kernels"].map(|rows| lines[rows].as_array().unwrap().len());
+        assert!(rows == [0, 0] && lines["left_out"].is_string(), "{name}: {lines}");
+        let output = gpuwhy(&[&"query", &"cuda_kern_line_sum", &trace(name)]);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{name}");
+        assert!(stderr(&output).contains("kernels at lines are left out"), "{name}: {}", stderr(&output));
+    }
 }
 
 #[test]

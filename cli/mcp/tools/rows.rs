@@ -1,7 +1,7 @@
 //! Tools on the steps and kernels of a trace.
 
 use anyhow::{Context as _, Result, bail};
-use gpuwhy_report::run::{DeviceReport, Report};
+use gpuwhy_report::run::{DeviceReport, KernelLines, Report};
 use profiler_core::attribution::leaf::Cause;
 use profiler_core::steps::StepSource;
 use serde_json::{Map, Value, json};
@@ -93,6 +93,9 @@ pub fn kernels(context: &mut Context, arguments: &Arguments) -> Result<Answer> {
         row
     });
     answer.rows("kernels", rows, Total::Exactly(count), page);
+    if let Some(why) = report.kernel_lines.as_ref().and_then(KernelLines::left_out) {
+        answer.note(format!("kernels by line: {why}"));
+    }
     Ok(answer)
 }
 

@@ -221,7 +221,10 @@ pub fn produce(
         let devices = report.devices.iter().filter_map(|row| Some((row.device.id, row.steps.as_ref()?)));
         let left_out: u64 = devices.map(|(device, steps)| earlier.left_out(device, steps)).sum();
         let lines = report.kernel_lines.as_ref();
-        let lines = lines.map_or(0, |lines| lines.distinct_rows.saturating_sub(lines.rows.len() as u64));
+        let lines = lines.map_or(0, |lines| match lines.left_out() {
+            Some(_) => lines.launches.len() as u64,
+            None => lines.distinct_rows.saturating_sub(lines.rows.len() as u64),
+        });
         let counters = [(STEPS_LEFT_OUT, left_out), (KERNEL_LINES_LEFT_OUT, lines)];
         let about = About { path: trace.path(), report: &report, dictionary: &passed.dictionary, counters: &counters };
         reported::rows(&about, &earlier, &reported, sink)?;

@@ -129,9 +129,9 @@ table! {
         "within_function" Text "innermost Python function, when another" = row.place.within.as_ref().map(|of| of.0.as_str());
         "within_file" Text "its file" = row.place.within.as_ref().map(|of| of.1.as_str());
         "binary" Text "loaded file that called CUDA; if native frames show it" = row.place.binary.as_deref();
-        "samples" Integer "in launches of this kernel at this place" = row.time.samples;
-        "kernel_samples" Integer "in launches of this kernel at any place" = row.kernel_samples;
-        "estimated_ns" Real "kernel_ns * samples / kernel_samples" = row.time.total_ns;
+        "samples" Integer "certainly in launches of this kernel at this place" = row.time.samples;
+        "kernel_samples" Integer "certainly in launches of this kernel at any place" = row.kernel_samples;
+        "estimated_ns" Real "part of kernel_ns, by samples weighted with the kernel time that they stand for" = row.time.total_ns;
         "low_ns" Real "begin of the 95 % interval of estimated_ns" = row.time.low_ns;
         "high_ns" Real "its end" = row.time.high_ns;
         "kernel_ns" Integer "time of this kernel at all places; exact" = row.kernel_ns;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use gpuwhy_report::run::Report;
+use gpuwhy_report::run::{KernelLines, Report};
 use gpuwhy_report::text_format::{bytes, duration};
 use gpuwhy_report::words;
 
@@ -131,10 +131,14 @@ fn call_lines(page: &mut String, report: &Report) {
         }
         page.push_str(END);
     }
-    if let Some(lines) = report.kernel_lines.as_ref().filter(|lines| !lines.lines.is_empty()) {
-        head(page, "Kernel time by launching line, an estimate", &["Line", "Time", "Share", "Samples"]);
+    if let Some(why) = report.kernel_lines.as_ref().and_then(KernelLines::left_out) {
+        let _ = writeln!(page, "<h3>Kernel time by launching line</h3><p>{}</p>", escaped(&why));
+    } else if let Some(lines) = report.kernel_lines.as_ref().filter(|lines| !lines.lines.is_empty()) {
+        head(page, "Kernel time by launching line, an estimate", &["Line", "Time", "Share (95 % interval)", "Samples"]);
         for line in lines.lines.iter().take(ROWS) {
-            let share = format!("{:.1} %", line.share * 100.0);
+            let [low, high] =
+                [line.time.low_ns, line.time.high_ns].map(|nanos| nanos / lines.kernel_ns.max(1) as f64 * 100.0);
+            let share = format!("{:.1} % ({low:.1} to {high:.1})", line.share * 100.0);
             let time = duration(line.time.total_ns.round() as u64);
             row(page, &line.place.text(), &[time, share, line.time.samples.to_string()]);
         }

@@ -218,10 +218,14 @@ function Host({ page, view }: ViewProps) {
       {launches?.lines.length > 0 && (
         <Table label="Kernel time by line" rows={launches.lines as Row[]} columns={[
           { title: "Line", value: (row: Row) => launchLines[launches.lines.indexOf(row)]!, whole: true },
-          nanos("Time", "total_ns"), { title: "Share", value: (row: Row) => row.share, text: (row: Row) => percent(row.share) },
+          nanos("Time", "total_ns"),
+          { title: "Share", value: (row: Row) => row.share,
+            text: (row: Row) => `${percent(row.share)} (${[row.low_ns, row.high_ns].map((end) => percent(end / launches.kernel_ns)).join(" to ")})` },
           number("Samples", "samples"), text("Largest kernel", (row) => row.largest_kernel),
         ]} />
       )}
+      {launches?.left_out && <h2>Kernel time by launching line</h2>}
+      {launches?.left_out && <p>{launches.left_out}</p>}
       {!host && <p>No samples of the launching threads were taken.</p>}
       {page.manifest.sources.length > 0 && <h2>Source code</h2>}
       {page.manifest.sources.map((excerpt) => <Source of={excerpt} />)}

@@ -16,7 +16,7 @@ use super::host::launches::LaunchCall;
 use super::operation::{Delivery, DeviceOperation, KernelClasses, is_no_time};
 use super::statistics::CopyPath;
 use crate::counters::estimate::Activity;
-use crate::thresholds::FUTURE_NANOS;
+use crate::thresholds::{CERTAIN_LAUNCH_NANOS, FUTURE_NANOS};
 
 /// How long an operation waits for its launching call; as long as a launch waits for its operation.
 const JOIN_TIMEOUT_NANOS: u64 = 2_000_000_000;
@@ -219,6 +219,9 @@ fn enter(place: u32, host: &mut Host, devices: &mut Devices, delivery: &mut Deli
             operation.graph |= launch.class == ApiClass::GraphLaunch;
             if launch.sampled {
                 host.launch_lines.joined(&launch, operation);
+            }
+            if launch.end.saturating_sub(launch.start) >= CERTAIN_LAUNCH_NANOS && operation.start != 0 {
+                host.launch_lines.joined_long(&launch, operation);
             }
             delivery.completeness.clamped_clocks += u64::from(operation.start != 0 && operation.start < launch.start);
         }

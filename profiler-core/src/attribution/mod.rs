@@ -49,7 +49,7 @@ pub use graph_nodes::{AddedNode, GraphNodes, GraphOriginCounts, GraphRanges, Gra
 pub use graph_nodes::{Common, NodeOrigins};
 pub use host::call_lines::CallKind;
 pub use host::interpreter_lock::{LockHeldBy, LockHolder};
-pub use host::launch_lines::{GraphKernels, LaunchSampleCounts, LaunchedWork};
+pub use host::launch_lines::{GraphKernels, LaunchSampleCounts, LaunchSampleSum, LaunchedWork};
 pub use host::launch_places::LaunchPlace;
 pub use host::memory::PeakCaller;
 pub use host::sample_totals::SampleTotals;
@@ -336,9 +336,15 @@ impl Attributor {
         self.host.stacks.line(id)
     }
 
-    /// Number of samples in launches of each kernel or graph, by place.
-    pub fn launch_lines(&self) -> impl Iterator<Item = (LaunchedWork, &LaunchPlace, u64)> {
+    /// Samples in launches of each kernel or graph, by place; `None` for those without a stack.
+    pub fn launch_lines(&self) -> impl Iterator<Item = (LaunchedWork, Option<&LaunchPlace>, LaunchSampleSum)> {
         self.host.launch_lines.rows()
+    }
+
+    /// Time of each kernel or graph whose launches last so long that samples can show their lines for certain
+    /// ([`CERTAIN_LAUNCH_NANOS`](crate::thresholds::CERTAIN_LAUNCH_NANOS)), nanoseconds.
+    pub fn certain_launches(&self) -> impl Iterator<Item = (LaunchedWork, u64)> {
+        self.host.launch_lines.certain_ns()
     }
 
     /// Samples of launching threads in calls of each kind, by place, taken after `from`: the kinds in order,

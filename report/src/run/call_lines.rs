@@ -5,7 +5,7 @@ use profiler_core::attribution::leaf::Cause;
 use profiler_core::attribution::{Attributor, CallKind};
 
 use super::host::short_path;
-use super::launches::share_interval;
+use super::kernel_lines::share_interval;
 use super::{CallLineRow, HostReport};
 use crate::text_format::{percent, shortened};
 

@@ -25,6 +25,7 @@ mod host_estimate;
 #[cfg(feature = "serde")]
 mod json;
 mod kernel_gains;
+mod kernel_lines;
 pub(crate) mod launches;
 pub mod library;
 mod limits;
@@ -55,7 +56,8 @@ pub use model::{
     GridClass, HostReport, KernelGeometry, KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LaunchSite,
     LibraryRow, LineRow, LockHolderRow, ManagedPages, MeasuredGain, MemoryReport, MemoryRow, ModuleTime, NamedLimits,
     PeakBy, PhaseRow, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report, Results, RunPart,
-    SMALLEST_GAIN, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced, WholeGraphRow, helps,
+    SMALLEST_GAIN, SampledLaunches, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced,
+    WholeGraphRow, helps,
 };
 pub use price::{RunCost, Saving};
 pub use slow_steps::SlowStep;

@@ -1,10 +1,14 @@
 //! Source lines of kernel launches, from samples of the launching threads that fell into their launches.
 //!
-//! A sample shows the line of a launch if it lies within the launching call of its thread, or in the host gap
-//! directly before that call and the gap is at most [`DISPATCH_NANOS`] long: there the framework prepares the
-//! launch. The launch is then marked, and the operation that joins it supplies the kernel's name, or the
-//! graph. The result is a set of counts by work and place: how many samples saw a launch of this kernel at
-//! this line. A launch without samples uses no memory.
+//! A sample belongs to a launch if it lies within the launching call of its thread, or in the host gap directly
+//! before that call and the gap is at most [`DISPATCH_NANOS`] long: there the framework prepares the launch. The
+//! launch is then marked, and the operation that joins it supplies the kernel's name, or the graph. The result
+//! is a set of counts by work and place: how many samples saw a launch of this kernel at this line. A launch
+//! without samples uses no memory.
+//!
+//! The stack is read up to [`STACK_DELAY_NANOS`] after the time of the sample. So the line of a launch is certain
+//! only if the call lasts until then. Such a sample counts by the part of kernel time that it stands for: the
+//! duration of the kernel, divided by the time in which a sample of the call would have been certain.
 //!
 //! Samples and calls from before a flush mark come in any order. By the flush that places a call, all samples
 //! up to its end have arrived.
@@ -21,7 +25,7 @@ use super::launches::LaunchCall;
 use crate::attribution::api::ApiClass;
 use crate::attribution::host_cause::Subject;
 use crate::attribution::operation::DeviceOperation;
-use crate::thresholds::DISPATCH_NANOS;
+use crate::thresholds::{CERTAIN_LAUNCH_NANOS, DISPATCH_NANOS, STACK_DELAY_NANOS};
 
 /// Total samples of all threads that wait for their call (16 bytes each), split equally, but at least
 /// [`FEWEST_SAMPLES`] per thread.
@@ -30,7 +34,7 @@ const FEWEST_SAMPLES: usize = 64;
 /// Sampled launches that wait for their operation, and the maximum number of samples per launch.
 const AWAITED_LIMIT: usize = 16_384;
 const SAMPLES_OF_LAUNCH: usize = 64;
-/// Rows by work and place, 24 bytes each with their index.
+/// Rows by work and place, 48 bytes each with their index.
 const TOTALS_LIMIT: usize = 65_536;
 /// Graphs whose kernels are summed.
 const GRAPH_LIMIT: usize = 4_096;
@@ -57,6 +61,20 @@ pub struct LaunchSampleCounts {
     pub overflow: u64,
     /// Samples in launches that left no record, or none yet.
     pub without_record: u64,
+}
+
+/// Samples in the launches of one kernel or graph at one place.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LaunchSampleSum {
+    /// Number of samples.
+    pub samples: u64,
+    /// Of them, those whose stack was certainly read during the launching call.
+    pub certain: u64,
+    /// Sum over the launches with certain samples: their number times the duration of the kernel (1 for a
+    /// graph), divided by the time in which a sample of the call is certain.
+    pub weight: f64,
+    /// Sum of the squares of the same.
+    pub squares: f64,
 }
 
 /// Kernels that one graph ran.
@@ -123,16 +141,26 @@ pub(crate) struct SampledCall {
     pub(crate) launches: bool,
 }
 
+/// A sample in a launch whose operation has not arrived.
+#[derive(Clone, Copy, Debug)]
+struct AwaitedSample {
+    /// `None` if the sample has no stack, or the tables are full.
+    place: Option<PlaceId>,
+    is_certain: bool,
+}
+
 /// Counts of sampled launches. See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct LaunchLines {
     places: Places,
     calls: CallLines,
-    /// Places of the samples in a launch, by its thread and start, until its operation arrives.
-    awaited: FxHashMap<(u32, u64), Vec<PlaceId>>,
+    /// Samples in a launch, by its thread and start, until its operation arrives.
+    awaited: FxHashMap<(u32, u64), Vec<AwaitedSample>>,
     /// The same launches in order of placement; some have been joined since.
     order: VecDeque<(u32, u64)>,
-    all_totals: FxHashMap<(LaunchedWork, PlaceId), u64>,
+    all_totals: FxHashMap<(LaunchedWork, Option<PlaceId>), LaunchSampleSum>,
+    /// Time of the kernels whose launches were long enough for a certain sample.
+    certain_ns: FxHashMap<LaunchedWork, u64>,
     graphs: FxHashMap<u32, GraphKernels>,
     counts: LaunchSampleCounts,
 }
@@ -156,7 +184,11 @@ impl LaunchLines {
                 _ if !call.launches || !is_in => self.counts.elsewhere += 1,
                 ApiClass::KernelLaunch | ApiClass::GraphLaunch => {
                     self.counts.in_launches += 1;
-                    is_awaited |= self.await_work((call.thread, call.start), place.map(|(_, place)| place));
+                    let is_certain = call.end.saturating_sub(call.start) >= CERTAIN_LAUNCH_NANOS
+                        && at >= call.start
+                        && at + STACK_DELAY_NANOS <= call.end;
+                    let place = place.map(|(_, place)| place);
+                    is_awaited |= self.await_work((call.thread, call.start), AwaitedSample { place, is_certain });
                 }
                 _ => self.counts.in_copies += 1,
             }
@@ -164,26 +196,28 @@ impl LaunchLines {
         is_awaited
     }
 
-    fn await_work(&mut self, launch: (u32, u64), place: Option<PlaceId>) -> bool {
-        let Some(place) = place else {
+    fn await_work(&mut self, launch: (u32, u64), sample: AwaitedSample) -> bool {
+        if sample.place.is_none() {
             self.counts.overflow += 1;
-            return false;
-        };
+            if !sample.is_certain {
+                return false;
+            }
+        }
         let samples = self.awaited.entry(launch).or_default();
         if samples.is_empty() {
             self.order.push_back(launch);
         } else if samples.len() >= SAMPLES_OF_LAUNCH {
             // All samples come from one call that holds up the thread. The line is known, and one launch must
             // not outweigh all others.
-            self.counts.overflow += 1;
+            self.counts.overflow += u64::from(sample.place.is_some());
             return true;
         }
-        samples.push(place);
+        samples.push(sample);
         if self.order.len() > AWAITED_LIMIT
             && let Some(oldest) = self.order.pop_front()
         {
-            let lost = self.awaited.remove(&oldest).map_or(0, |samples| samples.len());
-            self.counts.without_record += lost as u64;
+            let lost = self.awaited.remove(&oldest).map_or(0, |samples| with_place(&samples));
+            self.counts.without_record += lost;
         }
         true
     }
@@ -192,26 +226,44 @@ impl LaunchLines {
     #[cold]
     #[inline(never)]
     pub(crate) fn joined(&mut self, launch: &LaunchCall, operation: &DeviceOperation) {
-        let work = match (launch.class, operation.subject) {
-            (ApiClass::GraphLaunch, _) => LaunchedWork::Graph(operation.graph_id),
-            (_, Subject::Kernel(name)) => LaunchedWork::Kernel(name),
-            // A kernel launch that left another kind of record identifies no kernel.
-            _ => return,
-        };
+        let Some(work) = work_of(launch, operation) else { return };
         // The first node of a graph takes the samples; later nodes find none.
-        let Some(samples) = self.awaited.remove(&(launch.thread, launch.start)) else { return };
-        for place in samples {
-            let full = self.all_totals.len() >= TOTALS_LIMIT;
-            match self.all_totals.get_mut(&(work, place)) {
-                Some(count) => *count += 1,
-                None if full => self.counts.overflow += 1,
-                None => {
-                    self.all_totals.insert((work, place), 1);
-                }
+        let Some(mut samples) = self.awaited.remove(&(launch.thread, launch.start)) else { return };
+        let stands_for = match work {
+            LaunchedWork::Kernel(_) => operation.end.saturating_sub(operation.start) as f64,
+            LaunchedWork::Graph(_) => 1.0,
+        };
+        let window = launch.end.saturating_sub(launch.start + STACK_DELAY_NANOS).max(1) as f64;
+        samples.sort_unstable_by_key(|sample| sample.place);
+        for same in samples.chunk_by(|a, b| a.place == b.place) {
+            let key = (work, same[0].place);
+            if self.all_totals.len() >= TOTALS_LIMIT && !self.all_totals.contains_key(&key) {
+                self.counts.overflow += with_place(same);
+                continue;
             }
+            let certain = same.iter().filter(|sample| sample.is_certain).count();
+            let weight = certain as f64 * stands_for / window;
+            let sum = self.all_totals.entry(key).or_default();
+            sum.samples += same.len() as u64;
+            sum.certain += certain as u64;
+            sum.weight += weight;
+            sum.squares += weight * weight;
         }
         while self.order.front().is_some_and(|oldest| !self.awaited.contains_key(oldest)) {
             self.order.pop_front();
+        }
+    }
+
+    /// A kernel joined a launch that lasted at least [`CERTAIN_LAUNCH_NANOS`].
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn joined_long(&mut self, launch: &LaunchCall, operation: &DeviceOperation) {
+        let Some(work) = work_of(launch, operation).filter(|_| matches!(operation.subject, Subject::Kernel(_))) else {
+            return;
+        };
+        if self.certain_ns.len() < TOTALS_LIMIT || self.certain_ns.contains_key(&work) {
+            let sum = self.certain_ns.entry(work).or_default();
+            *sum = sum.saturating_add(operation.end.saturating_sub(operation.start));
         }
     }
 
@@ -224,11 +276,16 @@ impl LaunchLines {
         }
     }
 
-    /// Number of samples in launches of each kernel or graph, by place.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = (LaunchedWork, &LaunchPlace, u64)> {
-        let row =
-            |(&(work, place), &count): (&(LaunchedWork, PlaceId), &u64)| Some((work, self.places.place(place)?, count));
-        self.all_totals.iter().filter_map(row)
+    /// Samples in launches of each kernel or graph, by place; `None` for those without a stack.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (LaunchedWork, Option<&LaunchPlace>, LaunchSampleSum)> {
+        self.all_totals
+            .iter()
+            .map(|(&(work, place), &sum)| (work, place.and_then(|place| self.places.place(place)), sum))
+    }
+
+    /// Time of each kernel or graph that was launched by calls of at least [`CERTAIN_LAUNCH_NANOS`], nanoseconds.
+    pub(crate) fn certain_ns(&self) -> impl Iterator<Item = (LaunchedWork, u64)> {
+        self.certain_ns.iter().map(|(&work, &nanos)| (work, nanos))
     }
 
     /// Samples in calls of each kind, by place, taken after `from` (to an eighth of a second, or a 128th of a
@@ -247,12 +304,26 @@ impl LaunchLines {
 
     /// Sample counts, including those of `threads` that belong to no call yet.
     pub(crate) fn counts<'a>(&self, threads: impl Iterator<Item = &'a LaunchSamples>) -> LaunchSampleCounts {
-        let awaited: usize = self.awaited.values().map(Vec::len).sum();
+        let awaited: u64 = self.awaited.values().map(|samples| with_place(samples)).sum();
         let rest: u64 = threads.map(|samples| samples.dropped + samples.waiting.len() as u64).sum();
         LaunchSampleCounts {
             elsewhere: self.counts.elsewhere + rest,
-            without_record: self.counts.without_record + awaited as u64,
+            without_record: self.counts.without_record + awaited,
             ..self.counts
         }
+    }
+}
+
+/// Samples that are not counted as without a stack.
+fn with_place(samples: &[AwaitedSample]) -> u64 {
+    samples.iter().filter(|sample| sample.place.is_some()).count() as u64
+}
+
+/// `None` for a kernel launch that left another kind of record: it identifies no kernel.
+fn work_of(launch: &LaunchCall, operation: &DeviceOperation) -> Option<LaunchedWork> {
+    match (launch.class, operation.subject) {
+        (ApiClass::GraphLaunch, _) => Some(LaunchedWork::Graph(operation.graph_id)),
+        (_, Subject::Kernel(name)) => Some(LaunchedWork::Kernel(name)),
+        _ => None,
     }
 }

@@ -48,6 +48,8 @@ document! {
         samples_without_row: from.counts.overflow,
         kernel_ns: from.kernel_ns,
         not_sampled_ns: from.not_sampled_ns,
+        placed_ns: from.placed_ns,
+        left_out: from.left_out(),
         distinct_lines: from.distinct_lines,
         distinct_kernels: from.distinct_rows,
         lines: from.lines.iter().take(LINES).collect::<Vec<_>>(),

@@ -27,17 +27,21 @@ pub struct LibraryRow {
     pub largest: String,
 }
 
-/// Kernel time by launching line, estimated from samples that fell into launches.
+/// Kernel time by launching line, estimated from samples that fell into launches of at least 100 us: shorter
+/// ones may have returned before the stack was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelLines {
     /// Classification of the samples.
     pub counts: LaunchSampleCounts,
-    /// Number of samples used for the rows.
+    /// Samples certainly within a launch, on which the rows rest.
     pub samples: u64,
     /// Sum of the durations of all kernels on all devices, nanoseconds.
     pub kernel_ns: u64,
-    /// The part in kernels and graphs without a sampled launch.
+    /// The part in kernels and graphs without such a sample.
     pub not_sampled_ns: u64,
+    /// The part in launches of at least 100 us whose line is known. If it is less than half of `kernel_ns`,
+    /// there are no rows.
+    pub placed_ns: u64,
     /// By line, the largest time first; at most 256.
     pub lines: Vec<LaunchLineRow>,
     /// Number of distinct lines, including those not in `lines`.
@@ -46,6 +50,22 @@ pub struct KernelLines {
     pub rows: Vec<KernelLineRow>,
     /// Number of kernel and line pairs, including those not in `rows`.
     pub distinct_rows: u64,
+    /// All samples in launches by kernel and place, most samples first; at most 1,024. Those of short launches
+    /// may show a later line: evidence for remedies, no times.
+    pub launches: Vec<SampledLaunches>,
+}
+
+/// Samples in launches of one kernel at one place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SampledLaunches {
+    /// Demangled name of the kernel, or `CUDA graph` with its number.
+    pub kernel: String,
+    /// Where the stack was.
+    pub place: LaunchSite,
+    /// Number of samples.
+    pub samples: u64,
+    /// The same part of the kernel's time, nanoseconds.
+    pub estimated_ns: f64,
 }
 
 /// Part of kernel time, estimated from samples.
@@ -65,7 +85,7 @@ pub struct SampledTime {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LaunchLineRow {
-    /// The line. Where launches differ in details, those of most samples are shown.
+    /// The line, with the details that all its sampled launches share.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub place: LaunchSite,
     /// Time of its kernels.

@@ -244,9 +244,9 @@ impl<'a> Facts<'a> {
     /// replays the graph says nothing about its kernels.
     pub(super) fn launched_at(&self, classes: &[Class]) -> Option<String> {
         let wanted = |kernel: &str| Classes::of(kernel).has_any(classes);
-        let lines = self.lines.into_iter().flat_map(|lines| &lines.rows);
+        let lines = self.lines.into_iter().flat_map(|lines| &lines.launches);
         let launched = lines.filter(|row| row.place.line > 0 && wanted(&row.kernel));
-        let launched = launched.map(|row| (&row.place, row.time.total_ns, row.time.samples));
+        let launched = launched.map(|row| (&row.place, row.estimated_ns, row.samples));
         let captured: Vec<_> = self.origins.into_iter().flat_map(|origins| origins.captured(&wanted)).collect();
         // These are exact: one is enough.
         let exact = captured.iter().map(|&(place, nanos)| (place, nanos as f64, EVIDENT_SAMPLES));
@@ -301,15 +301,15 @@ impl<'a> Facts<'a> {
 
     /// Share of sampled launches whose innermost frames contain one of these parts, in the file or the function.
     pub(super) fn launches_in(&self, parts: &[&str]) -> f64 {
-        let rows = || self.lines.into_iter().flat_map(|lines| &lines.rows);
-        let all: u64 = rows().map(|row| row.time.samples).sum();
+        let rows = || self.lines.into_iter().flat_map(|lines| &lines.launches);
+        let all: u64 = rows().map(|row| row.samples).sum();
         let has = |text: &str| parts.iter().any(|part| text.contains(part));
         let within = |place: &LaunchSite| {
             has(&place.file)
                 || has(&place.function)
                 || place.within.as_ref().is_some_and(|(f, file)| has(f) || has(file))
         };
-        let seen: u64 = rows().filter(|row| within(&row.place)).map(|row| row.time.samples).sum();
+        let seen: u64 = rows().filter(|row| within(&row.place)).map(|row| row.samples).sum();
         if all < 10 { 0.0 } else { seen as f64 / all as f64 }
     }
 
