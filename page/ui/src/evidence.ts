@@ -23,10 +23,29 @@ export function topicOf(page: Page, sentence: string): Topic | null {
   return line && activities.length > 0 ? { file: line[1]!, line: Number(line[2]), activities } : null;
 }
 
-/** The longest idle segment of a topic after start-up, as a time of a device. */
+/** When samples saw each stack: times in order. */
+async function seenAt(page: Page): Promise<Map<number, number[]>> {
+  const times = new Map<number, number[]>();
+  for (const lane of page.lanes("samples")) {
+    for (const index of lane.chunks.keys()) {
+      const { count, begin, duration, values } = await page.chunk(lane, index);
+      for (let i = 0; i < count; i++) {
+        const stack = values[0]![i]!;
+        if (!times.has(stack)) times.set(stack, []);
+        times.get(stack)!.push(begin[i]! + duration[i]!);
+      }
+    }
+  }
+  times.forEach((of) => of.sort((a, b) => a - b));
+  return times;
+}
+
+/** The longest idle segment of a topic after start-up, as a time of a device. A segment of a line contains the sample that
+ * saw the line, if the samples are in the page: the rest of what a sample explains is as likely to be something else. */
 export async function longest(page: Page, topic: Topic): Promise<[Lane, number, number] | null> {
   let best: [Lane, number, number] | null = null;
   const { leaves, causes } = page.manifest;
+  const samples = "line" in topic ? await seenAt(page) : null;
   const about = new Map<number, boolean>();
   const at = (topic: { file: string; line: number }, stack: number) => {
     let known = about.get(stack);
@@ -51,7 +70,10 @@ export async function longest(page: Page, topic: Topic): Promise<[Lane, number, 
         if (leaf.busy || begin[i]! < steady || (best && duration[i]! <= best[2] - best[1])) continue;
         if ("cause" in topic && causes[leaf.cause]!.name !== topic.cause) continue;
         if ("line" in topic && !(does(values[1]![i]!, topic.activities) && at(topic, values[2]![i]!))) continue;
-        best = [lane, begin[i]!, begin[i]! + duration[i]!];
+        const [from, to] = [begin[i]!, begin[i]! + duration[i]!];
+        const times = samples?.get(values[2]![i]!);
+        if (times && !times.some((time) => from <= time && time <= to)) continue;
+        best = [lane, from, to];
       }
     }
   }

@@ -194,6 +194,20 @@ test("a sentence leads to the longest wait after start-up at its line, or of its
   assert.equal(await at({ cause: "gpu_compute" }), undefined);
 });
 
+test("a sentence about a line leads to a wait in which a sample saw the line, not to a longer one that it explains", async () => {
+  for (const [sampled, wanted] of [[360, [350, 450]], [470, undefined], [450, [350, 450]]] as const) {
+    const page = starting();
+    const wait = page.chunk;
+    const lane = { kind: "samples", device: null, id: 7, label: "", chunks: [{ block: 1, count: 1, first: 0, last: sampled }] } as unknown as Lane;
+    page.manifest.timeline!.lanes.push(lane);
+    const sample = events(columns([0], [sampled], [signed(65)]), 1, 1);
+    page.chunk = (of, index) => (of === lane ? Promise.resolve(sample) : wait(of, index));
+    const found = await longest(page, { file: "train.py", line: 12, activities: ["sleep"] });
+    assert.deepEqual(found?.slice(1), wanted);
+    assert.deepEqual((await longest(page, { cause: "host_cpu" }))?.slice(1), [350, 450]);
+  }
+});
+
 /** A page with a stream of two replays: name, bytes, replay and origin of each operation. */
 function replays() {
   const text = ["?", "origin unknown", "Attention > Linear", "m.py:1 (f)", "m.py:2 (f)", "copy"];
