@@ -397,7 +397,10 @@ fn a_part_of_a_run_is_reported_without_the_rest() {
     assert_eq!(counts(&["--to", "10ms"]), (0, 10, 0));
     let text = run(&["--from", "2500ms", "--to", "4500ms"]);
     let text = String::from_utf8(text.stdout).unwrap();
-    for wanted in ["part: from 2.50 s to 4.50 s after the start, of a run of 10.20 s", "CUPTI dropped 2 records."] {
+    for wanted in [
+        "part: from 2.50 s to 4.50 s after the start of tracing, of a run that ends at 10.20 s",
+        "CUPTI dropped 2 records.",
+    ] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
     assert!(!text.contains("Cost of recording:"), "what tracing took is about the whole run: {text}");
@@ -417,4 +420,32 @@ fn a_part_of_a_run_is_reported_without_the_rest() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_gpuwhy")).args(["report", "--from", "1s"]).arg(&kineto).output().unwrap();
     assert!(output.status.code() == Some(2) && stderr(&output).contains("trace.json"), "{}", stderr(&output));
+}
+
+/// Times of phases and of `--from` count from the start of tracing, and so do those of the page.
+#[test]
+fn a_phase_can_be_reported_alone() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces/changing.gpuwhy");
+    let report = |options: &[&str]| -> Value {
+        let output = Command::new(env!("CARGO_BIN_EXE_gpuwhy"))
+            .args(["report", "--json"])
+            .args(options)
+            .arg(&trace)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let whole = report(&["--recompute"]);
+    let phases = whole["phases"].as_array().unwrap();
+    assert_eq!(phases.len(), 2, "{phases:?}");
+    for phase in phases {
+        let [from, to] = ["begin_ns", "end_ns"].map(|end| format!("{}us", phase[end].as_u64().unwrap() / 1_000));
+        let part = report(&["--from", &from, "--to", &to]);
+        assert_eq!(part["bottleneck"]["cause"], phase["cause"], "{from} to {to}");
+        assert!(part["phases"].as_array().unwrap().is_empty(), "{from} to {to}: {part}");
+    }
+    let before = report(&["--to", "1ms"]);
+    let evidence = before["bottleneck"]["evidence"].to_string();
+    assert!(evidence.contains("No kernel, copy, memset or CUDA call was recorded."), "{evidence}");
 }

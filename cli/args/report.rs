@@ -54,10 +54,10 @@ pub struct ReportArgs {
     /// Report this capture [default: the newest]
     #[arg(long, value_name = "N")]
     pub capture: Option<u32>,
-    /// Report the run from this time after its start: 500ms, 10s, 2m
+    /// Report the run from this time after the start of tracing: 500ms, 10s, 2m
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time, conflicts_with_all = ["capture", "pid"])]
     pub from: Option<Duration>,
-    /// Report the run up to this time after its start
+    /// Report the run up to this time after the start of tracing
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time, conflicts_with_all = ["capture", "pid"])]
     pub to: Option<Duration>,
     /// Show what causes cost and fixes save, given the price of a GPU hour

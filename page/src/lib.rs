@@ -86,6 +86,7 @@ pub fn write_report(
     left_out.extend(lost.sentences());
     let events = lanes.iter().map(|lane| lane.embedded).sum();
     let mut timeline = Timeline::new(&plan, lanes, steps, (lost, uncorrected_ns));
+    timeline.after_start_ns = plan.origin.saturating_sub(report.process.start.nanos());
     timeline.replay = replay;
     timeline.counters = counters;
     timeline.curves = curves;

@@ -93,6 +93,8 @@ struct Gain {
 pub(crate) struct Timeline {
     /// Nanoseconds since the Unix epoch, as text, because JSON readers round large numbers.
     origin_unix_ns: String,
+    /// From the start of tracing to the origin.
+    pub(crate) after_start_ns: u64,
     window_ns: u64,
     intervals: usize,
     span_ns: u64,
@@ -133,6 +135,7 @@ impl Timeline {
         };
         Self {
             origin_unix_ns: plan.origin.to_string(),
+            after_start_ns: 0,
             window_ns: plan.window,
             intervals: plan.intervals.count,
             span_ns: plan.intervals.span,

@@ -19,6 +19,8 @@ export interface Lane {
 
 export interface Timeline {
   origin_unix_ns: string;
+  /** From the start of tracing to the origin. */
+  after_start_ns: number;
   window_ns: number;
   intervals: number;
   span_ns: number;

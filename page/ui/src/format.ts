@@ -9,9 +9,16 @@ export function duration(nanos: number): string {
   return `${sign}${(value / 1e9).toFixed(2)} s`;
 }
 
+/** From the start of tracing, from which all times count, to the begin of the timeline; nanoseconds. */
+let zero = 0;
+
+export function beginsAfter(nanos: number): void {
+  zero = nanos;
+}
+
 /** A time of the run, to the microsecond. */
 export function instant(nanos: number): string {
-  return `${(nanos / 1e9).toFixed(6)} s`;
+  return `${((nanos + zero) / 1e9).toFixed(6)} s`;
 }
 
 export function bytes(count: number): string {
@@ -45,15 +52,15 @@ export function quantity(value: number, unit: string): string {
 /** A time on an axis with marks `step` apart: as many digits as distinguish two marks. */
 export function moment(at: number, step: number): string {
   const digits = Math.min(9, Math.max(0, Math.ceil(9 - Math.log10(Math.max(step, 1)) - 1e-9)));
-  return `${(at / 1e9).toFixed(digits)} s`;
+  return `${((at + zero) / 1e9).toFixed(digits)} s`;
 }
 
-/** Distance of the marks of an axis with about `most` marks: 1, 2 or 5 times a power of ten. */
-export function marks(from: number, to: number, most: number): number[] {
+/** The marks of an axis, about `most`, where `moment` has few digits: 1, 2 or 5 times a power of ten apart. */
+export function marks(from: number, to: number, most: number, origin = 0): number[] {
   const least = (to - from) / Math.max(1, most);
   const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least) ?? 10 * power;
   const found: number[] = [];
-  for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);
+  for (let at = Math.ceil((from + origin) / step) * step; at <= to + origin; at += step) found.push(at - origin);
   return found;
 }

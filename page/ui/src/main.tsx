@@ -7,7 +7,7 @@ import { AnswerPanel } from "./answer";
 import { Page, type Curve, type Lane } from "./data";
 import { Dock } from "./dock";
 import { link, longest, type Topic } from "./evidence";
-import { count, moment } from "./format";
+import { beginsAfter, count, moment } from "./format";
 import { layout, type Group, type Row } from "./rows";
 import { following, occurrences, Search, type Occurrences } from "./search";
 import { eventIn, gapAt, Mark, Interval, type Answer } from "./selection";
@@ -347,6 +347,7 @@ async function start(): Promise<void> {
   try {
     const page = await Page.read();
     if (!page.manifest.timeline) return;
+    beginsAfter(page.manifest.timeline.after_start_ns);
     const [sums, curves] = await Promise.all([readSums(page), readCurves(page)]);
     render(<App page={page} sums={sums} curves={curves} />, root);
     document.body.classList.add("ready");

@@ -67,7 +67,7 @@ function drawAxis(page: Page, place: paint.Place): void {
   const { context, colors, view, left, width, top, height: high } = place;
   context.fillStyle = colors.quiet;
   const perPixel = (view.to - view.from) / width;
-  const all = marks(view.from, view.to, width / 130);
+  const all = marks(view.from, view.to, width / 130, page.manifest.timeline!.after_start_ns);
   const step = all.length > 1 ? all[1]! - all[0]! : view.to - view.from;
   for (const at of all) {
     const x = left + (at - view.from) / perPixel;

@@ -137,12 +137,10 @@ impl DeviceAccount {
         self.phases.steady_leaves(&self.leaves)
     }
 
-    /// Phases after start-up, oldest first: start and end in nanoseconds after the start of the window, and time
-    /// by cause. A phase begins with a kernel that runs for the first time.
+    /// Phases after start-up, oldest first: start and end in nanoseconds on the clock of the trace, and time by
+    /// cause. A phase begins with a kernel that runs for the first time.
     pub fn phases(&self) -> Vec<(u64, u64, Leaves)> {
-        let since = |at: u64| at.saturating_sub(self.start);
-        let times = self.phases.steady_times(&self.leaves).into_iter();
-        times.map(|(start, end, leaves)| (since(start), since(end), leaves)).collect()
+        self.phases.steady_times(&self.leaves)
     }
 
     /// Minimum time that the link to the host needs for the copies after start-up, nanoseconds: the busier

@@ -72,7 +72,8 @@ impl Report {
         let graph_origins = GraphOrigins::of(attributor, dictionary, loss);
         let connections = session.variable("CUDA_DEVICE_MAX_CONNECTIONS");
         let (lines, origins) = (kernel_lines.as_ref(), graph_origins.as_ref());
-        let calls = CallFacts { lines, origins, api: &api, connections, command: &session.command };
+        let calls =
+            CallFacts { lines, origins, api: &api, connections, command: &session.command, start: session.start };
         let bottleneck = bottleneck_with(attributor, &devices, host.as_ref(), &completeness, calls);
         let bottleneck = match session.not_measured() {
             Some(why) => not_measured(bottleneck, why),

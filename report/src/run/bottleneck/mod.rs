@@ -78,7 +78,7 @@ pub(in crate::run) fn bottleneck_with(
     let mut evidence = vec![evidence::headline(cause, &ranking, devices, &whole)];
     evidence.extend(devices.iter().filter_map(|device| device.typical?.kinds).take(1).map(kinds_sentence));
     let longest = attributor.devices().max_by_key(|account| account.window_ns());
-    let phases = longest.map(|account| phases::phases(&account.phases())).unwrap_or_default();
+    let phases = longest.map(|account| phases::phases(&account.phases(), calls.start)).unwrap_or_default();
     evidence.extend(phases::phases_sentence(&phases));
     if cause == Cause::GpuCompute {
         evidence.extend(limits::evidence(devices));
@@ -273,10 +273,12 @@ fn abstention(
     let longer = "Record a longer part of the program: at least a few steps after its start-up.";
     if operations == 0 && completeness.bad_timestamps == 0 && lost == 0 {
         let calls = counted(completeness.api_calls, "CUDA call");
+        let none = "No kernel, copy, memset or CUDA call was recorded.".to_owned();
+        let only = format!("No kernel, copy or memset was recorded, only {calls}.");
         return Some((
             Cause::NoWork,
             1.0,
-            format!("No kernel, copy or memset was recorded, only {calls}."),
+            if completeness.api_calls == 0 { none } else { only },
             "Check that the traced process is the one that uses the GPU, and that it reached its first kernel.",
         ));
     }

@@ -1,5 +1,6 @@
 //! Phases of a program that have different bottlenecks.
 
+use gpuwhy_trace::record::Timestamp;
 use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaves};
 
 use crate::run::PhaseRow;
@@ -35,8 +36,9 @@ impl Stage {
 }
 
 /// Phases with different largest causes; none if one phase is nearly all of the time. Each phase is its start
-/// and end in nanoseconds, and its time by cause.
-pub(super) fn phases(phases: &[(u64, u64, Leaves)]) -> Vec<PhaseRow> {
+/// and end on the clock of the trace, and its time by cause; `zero` is the start of tracing.
+pub(super) fn phases(phases: &[(u64, u64, Leaves)], zero: Timestamp) -> Vec<PhaseRow> {
+    let since = |at: u64| at.saturating_sub(zero.nanos());
     let mut stages: Vec<Stage> = Vec::new();
     for &(start, end, leaves) in phases {
         let new = Stage { start, end, leaves };
@@ -53,7 +55,7 @@ pub(super) fn phases(phases: &[(u64, u64, Leaves)]) -> Vec<PhaseRow> {
     stages.retain(|stage| length(stage) >= NAMED * whole);
     let rows = stages.iter().map(|stage| {
         let (cause, share) = stage.largest();
-        PhaseRow { begin_ns: stage.start, end_ns: stage.end, cause, share }
+        PhaseRow { begin_ns: since(stage.start), end_ns: since(stage.end), cause, share }
     });
     let rows: Vec<_> = rows.collect();
     let differ = rows.windows(2).any(|pair| pair[0].cause != pair[1].cause);
@@ -67,7 +69,8 @@ pub(super) fn phases_sentence(rows: &[PhaseRow]) -> Option<String> {
         format!("{begin} to {end}: {} {}", words::bottleneck(row.cause), percent(row.share))
     });
     let named: Vec<_> = named.collect();
-    (!named.is_empty()).then(|| format!("The program has phases: {}.", named.join("; ")))
+    (!named.is_empty())
+        .then(|| format!("The program has phases, by time since the start of tracing: {}.", named.join("; ")))
 }
 
 #[cfg(test)]
@@ -84,15 +87,17 @@ mod tests {
     #[test]
     fn phases_with_different_causes_are_named_and_short_ones_are_not() {
         let second = 1_000_000_000;
-        let copies = phase(0, 2 * second, Leaf::CopyH2dPageable);
+        let zero = Timestamp::from_nanos(7 * second);
+        let phase = |start, end, leaf| phase(zero.nanos() + start, zero.nanos() + end, leaf);
+        let copies = phase(second, 2 * second, Leaf::CopyH2dPageable);
         let evaluation = phase(2 * second, 2 * second + second / 10, Leaf::HostCpu);
         let launches = phase(2 * second + second / 10, 3 * second, Leaf::LaunchApi);
-        let rows = phases(&[copies, evaluation, launches]);
+        let rows = phases(&[copies, evaluation, launches], zero);
         let sentence = phases_sentence(&rows);
-        let expected =
-            "The program has phases: 0 ns to 2.00 s: memory copies 100 %; 2.10 s to 3.00 s: kernel launches 100 %.";
+        let expected = "The program has phases, by time since the start of tracing: 1.00 s to 2.00 s: memory copies \
+                        100 %; 2.10 s to 3.00 s: kernel launches 100 %.";
         assert_eq!(sentence.as_deref(), Some(expected));
-        assert!(phases(&[copies, phase(2 * second, 3 * second, Leaf::CopyH2dPageable)]).is_empty());
-        assert_eq!(phases_sentence(&phases(&[])), None);
+        assert!(phases(&[copies, phase(2 * second, 3 * second, Leaf::CopyH2dPageable)], zero).is_empty());
+        assert_eq!(phases_sentence(&phases(&[], zero)), None);
     }
 }

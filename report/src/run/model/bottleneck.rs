@@ -68,7 +68,7 @@ impl Bottleneck {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PhaseRow {
-    /// Its start after that of the device's window, nanoseconds.
+    /// Its start after that of tracing, nanoseconds.
     pub begin_ns: u64,
     /// Its end.
     pub end_ns: u64,

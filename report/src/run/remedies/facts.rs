@@ -1,6 +1,6 @@
 //! What a report knows, in the form that the conditions of remedies need.
 
-use gpuwhy_trace::record::CopyKind;
+use gpuwhy_trace::record::{CopyKind, Timestamp};
 use profiler_core::attribution::CallKind;
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::{Cause, Leaf, Leaves, WorkKind};
@@ -152,6 +152,8 @@ pub(in crate::run) struct CallFacts<'a> {
     pub(in crate::run) connections: Option<&'a str>,
     /// Command line of the program; empty if unknown.
     pub(in crate::run) command: &'a [String],
+    /// Start of tracing.
+    pub(in crate::run) start: Timestamp,
 }
 
 /// Facts about a report.

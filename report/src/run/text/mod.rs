@@ -57,7 +57,7 @@ fn first_screen(out: &mut Page, report: &Report) {
     wrapped(out, "gpuwhy: ", &format!("process {} ({command}){place}, {observed}", report.process.process_id));
     if let Some(RunPart { from_ns, to_ns, of_ns }) = report.part {
         let [from, to, of] = [from_ns, to_ns, of_ns].map(duration);
-        wrapped(out, "part: ", &format!("from {from} to {to} after the start, of a run of {of}"));
+        wrapped(out, "part: ", &format!("from {from} to {to} after the start of tracing, of a run that ends at {of}"));
     }
     if let Some(others) = &report.other_processes {
         wrapped(out, "", &format!("{}.", words::capitalized(others)));
