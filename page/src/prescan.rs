@@ -94,7 +94,8 @@ impl Prescan {
         // Records with impossible times, as in a damaged trace, are not part of the observed time.
         let within = self.times_of(shown).filter_map(|times| times.within);
         let within = within.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let (begin, end) = within.unwrap_or((0, u64::MAX));
+        // Without device work, as in mode monitor, there is no observed time.
+        let Some((begin, end)) = within else { return extent };
         extent.map(|extent| Extent {
             first: extent.first.max(end.saturating_sub(observed_ns)).min(end),
             last: extent.last.min(begin.saturating_add(observed_ns)).max(begin),

@@ -98,6 +98,25 @@ fn the_lanes_of_every_recording_are_its_report() {
 }
 
 /// Traces of PyTorch and of Nsight Systems give the same page as those of gpuwhy.
+/// Mode monitor records no GPU work; the page has what it records, from its first to its last time.
+#[test]
+fn the_page_of_a_monitored_run_has_its_samples() {
+    let stage = Stage::new();
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces/mon_d2d_clones.gpuwhy");
+    fs::copy(trace, stage.path("trace.gpuwhy")).unwrap();
+    let text = fs::read_to_string(page(&stage, &[])).unwrap();
+    let manifest: Value = serde_json::from_slice(&block(&text, "doc")).unwrap();
+    let timeline = &manifest["timeline"];
+    let window = timeline["window_ns"].as_u64().unwrap();
+    assert!(manifest["report"]["devices"].as_array().unwrap().is_empty() && window > 1_000_000_000, "{timeline}");
+    let lanes = timeline["lanes"].as_array().unwrap();
+    let samples = lanes.iter().find(|lane| lane["kind"] == "samples").unwrap();
+    assert!(samples["embedded"].as_u64() > Some(100), "{samples}");
+    let start = manifest["report"]["process"]["start_time_unix_ns"].as_u64();
+    let origin: u64 = timeline["origin_unix_ns"].as_str().unwrap().parse().unwrap();
+    assert_eq!(timeline["after_start_ns"].as_u64(), start.map(|start| origin - start), "{manifest}");
+}
+
 #[test]
 fn files_of_other_profilers_give_pages() {
     let stage = play("multi_stream");

@@ -248,11 +248,11 @@ function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves
       <Legend page={page} />
       {page.manifest.left_out.map((note) => <p class="note">{note}</p>)}
       <div class="stage">
-        {lane ? (
+        {timeline.window_ns > 0 ? (
           <TimelineView page={page} sums={sums} rows={rows} view={view} show={select} latest={() => latest.current}
             pick={(hit, y) => void pick(hit, y)} fold={fold} />
         ) : (
-          <p>No GPU work was recorded, so there is no timeline.</p>
+          <p>Nothing with a time was recorded, so there is no timeline.</p>
         )}
         <Dock docked={Boolean(answer || view.selected)} at={asked}>
           {(answer || view.selected) && <button class="close" onClick={close} aria-label="close">×</button>}

@@ -84,6 +84,8 @@ export function layout(
     }
     along(false);
   }
+  // Without recorded work, as in mode monitor, there may be readings.
+  if (devices.length === 0) curves.forEach((curve) => (add("curve", curve.label, null, curve.device).curve = curve));
   const ranges = page.lanes("ranges");
   for (const lane of ranges.filter((lane) => lane.id === 0)) {
     if (!group("r", lane.label).hidden) add("ranges", lane.label, lane, null);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { topicOf } from "../src/evidence";
-import { Page, type Lane, type Manifest, type Names } from "../src/data";
+import { Page, type Curve, type Lane, type Manifest, type Names } from "../src/data";
 import { layout, OTHERS } from "../src/rows";
 import { following, matching, named } from "../src/search";
 
@@ -33,6 +33,14 @@ test("threads without later launches are one row, which unfolds; any group can b
   const { rows, groups } = layout(page, [], { folded: [], hidden: [OTHERS] }, (thread) => thread.id === 10);
   assert.ok(rows.every((row, i) => i === 0 || row.top >= rows[i - 1]!.top + rows[i - 1]!.height));
   assert.deepEqual(groups.map((group) => group.id), ["g0", "t10", OTHERS], "what is hidden can be shown again");
+});
+
+test("a monitored run has rows of readings and samples without a device", () => {
+  const of = new Page({ report: { ...report, devices: [] }, activities, timeline: { lanes: [lane("samples", 10, "thread 10")], steps: [] } } as unknown as Manifest, names);
+  const curve = { device: 0, label: "GPU 0 busy", unit: "%" } as Curve;
+  const { rows } = layout(of, [curve], { folded: [], hidden: [] });
+  assert.deepEqual(rows.map((row) => row.label), ["whole run", "time", "GPU 0 busy", "samples of main thread (10)"]);
+  assert.equal(rows[2]!.curve, curve);
 });
 
 test("names that match: kernels first, by their time; only names of events", () => {
