@@ -169,7 +169,7 @@ impl KernelLines {
         what.then(|| {
             format!(
                 "Left out: the lines of {} of kernel time are known. A stack may be read up to {} us after its sample \
-                 was taken, so only launches of at least {} us have a certain line.",
+                 was taken, so only launches of at least {} us have a known line.",
                 percent(self.placed_ns as f64 / self.kernel_ns as f64),
                 STACK_DELAY_NANOS / 1_000,
                 CERTAIN_LAUNCH_NANOS / 1_000,
