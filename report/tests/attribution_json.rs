@@ -27,8 +27,8 @@ wire! {
     }
     KernelLines {
         basis: String, samples: u64, samples_in_copies: u64, samples_elsewhere: u64, samples_without_record: u64,
-        samples_without_row: u64, kernel_ns: u64, not_sampled_ns: u64, distinct_lines: u64, distinct_kernels: u64,
-        lines: Vec<KernelLine>, kernels: Vec<KernelAtLine>,
+        samples_without_row: u64, kernel_ns: u64, not_sampled_ns: u64, placed_ns: u64,
+        left_out: Option<String>, distinct_lines: u64, distinct_kernels: u64, lines: Vec<KernelLine>, kernels: Vec<KernelAtLine>,
     }
     KernelLine {
         file: String, line: u32, function: String, within: Option<Within>, module: Option<String>, parent: Option<String>, operator: Option<String>,
