@@ -203,7 +203,11 @@ fn of_several_processes_one_is_read_and_others_can_be_chosen() {
     assert!(stderr(&output).contains(&format!("no process 77 in this file, but {first} (")), "{}", stderr(&output));
     let output = Command::new(GPUWHY).args(["report", "--pid", "77"]).arg(&trace).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("files of Nsight Systems and torch.profiler; this file has only one"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("files of Nsight Systems and torch.profiler; this file has only one"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
