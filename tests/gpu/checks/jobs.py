@@ -12,7 +12,6 @@ import pathlib
 import shutil
 import signal
 import statistics
-import sys
 import time
 from collections.abc import Iterable, Iterator
 
