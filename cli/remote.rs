@@ -99,7 +99,7 @@ impl Launcher {
         thread::spawn(move || {
             let mut text = String::new();
             let read = out.take(LARGEST).read_to_string(&mut text);
-            // As above.
+            // The receiver may have stopped waiting.
             let _ = sender.send(read.map(|_| text));
         });
         let read = receiver.recv_timeout(PATIENCE);

@@ -1,8 +1,7 @@
 //! Exclusive access to the GPU counters: PM sampling and the range profiler exclude each other.
 //!
-//! So every user in this process first acquires access here, and then checks with
-//! CUPTI whether another tool has the counters. Sampling has access whenever no other user needs it, and
-//! releases it on demand.
+//! Each user in this process first acquires access here, and then checks with CUPTI whether another tool has the
+//! counters. Sampling has access whenever no other user needs it, and releases it on demand.
 
 use std::time::{Duration, Instant};
 
