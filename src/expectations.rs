@@ -15,8 +15,8 @@ use gpuwhy_report::text_format::duration;
 use gpuwhy_report::words;
 use gpuwhy_trace::process_info::End;
 use gpuwhy_trace::record::{Loss, MemoryKind};
-use profiler_core::attribution::api::{ApiClass, allocates};
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::api::{ApiClass, allocates};
+use profiler_core::leaf::Cause;
 
 use crate::baseline::Baseline;
 use crate::run_rules::list;

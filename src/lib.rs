@@ -116,7 +116,7 @@ pub use gpuwhy_report::kernels::Roof;
 pub use gpuwhy_report::run::Report;
 pub use gpuwhy_trace::format::TraceError;
 pub use profiler_core;
-pub use profiler_core::attribution::leaf::{Cause, Leaf};
+pub use profiler_core::leaf::{Cause, Leaf};
 #[doc(hidden)]
 pub use session::fork;
 pub use session::range::Range;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gpuwhy_report::run::{ModuleTime, Report};
 use gpuwhy_report::text_format::{duration, edits};
-use profiler_core::attribution::api::ApiClass;
+use profiler_core::api::ApiClass;
 
 use crate::baseline::Baseline;
 use crate::run_rules::{self, list, measured};

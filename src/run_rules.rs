@@ -6,8 +6,8 @@ use gpuwhy_report::diff::{RUNS_DIFFER, RunTest, fewest_runs, within_runs};
 use gpuwhy_report::run::{DeviceReport, Report};
 use gpuwhy_report::text_format::duration;
 use gpuwhy_report::words;
-use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::attribution::step_sequence::StepCalls;
+use profiler_core::leaf::{Cause, Leaf};
 
 use crate::baseline::Baseline;
 

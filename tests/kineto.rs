@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use gpuwhy::{KinetoError, Report, import_kineto};
 use gpuwhy_trace::process_info::End;
 use gpuwhy_trace::record::{CopyKind, MemoryKind};
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::steps::StepSource;
 use serde_json::{Value, json};
 

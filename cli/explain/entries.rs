@@ -7,8 +7,8 @@ use gpuwhy_report::text_format::edits;
 use gpuwhy_report::words;
 use gpuwhy_trace::counters::Throttle;
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::counters::roofs::{Limit, Roof};
+use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::whatif::ScenarioKind;
 
 pub const FILE: &str = "docs/guide/glossary.md";

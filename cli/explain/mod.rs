@@ -13,7 +13,7 @@ use anyhow::Result;
 use console::style;
 use gpuwhy_report::run::remedies::{self, RemedyEntry};
 use gpuwhy_report::text_format::printable;
-use profiler_core::attribution::leaf::Leaf;
+use profiler_core::leaf::Leaf;
 
 use crate::{message, prose};
 use entries::{Entries, FILE, GlossaryEntry};

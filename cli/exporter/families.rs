@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use gpuwhy_report::run::STARTING_UP;
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf};
 
 use super::node::{Known, ProcessState, Summary};
 use super::numbers::{DIRECTIONS, DeviceMetrics, FUNCTIONS, TRACING, losses};

@@ -6,7 +6,7 @@
 
 use gpuwhy_report::run::STARTING_UP;
 use gpuwhy_trace::record::Loss;
-use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
+use profiler_core::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use serde_json::Value;
 
 const DEVICES: usize = 16;

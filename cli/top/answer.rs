@@ -5,7 +5,7 @@
 //! for terminals here, once.
 
 use gpuwhy_report::text_format::printable;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use serde_json::Value;
 
 /// Maximum characters of a text.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 use super::answer::{CAUSES, Live, ReplyStatus, StatusReply, TotalsRow, Window};
 

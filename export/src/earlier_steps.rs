@@ -15,7 +15,7 @@ use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek as _, SeekFrom, 
 
 use gpuwhy_import::scratch;
 use gpuwhy_trace::record::{DeviceId, Timestamp};
-use profiler_core::attribution::leaf::{LEAF_COUNT, Leaves};
+use profiler_core::leaf::{LEAF_COUNT, Leaves};
 use profiler_core::steps::{OverflowSeries, OverflowStep, REMEMBERED, Step, Steps};
 use rustc_hash::FxHashMap;
 

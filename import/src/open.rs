@@ -12,7 +12,7 @@ use std::time::Duration;
 use gpuwhy_report::run::{Report, RunPart};
 use gpuwhy_trace::format::{TraceError, TraceReader};
 use gpuwhy_trace::record::Timestamp;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 use crate::error::OpenError;
 use crate::format::Format;

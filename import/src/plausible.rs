@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use gpuwhy_trace::record::{ContextId, CorrelationId, DeviceId, DeviceWork, Record, StreamId, ThreadId, Timestamp};
-use profiler_core::attribution::api::without_suffix;
+use profiler_core::api::without_suffix;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Time by which work may seem to begin before the call that launched it, or to end after a wait for it,

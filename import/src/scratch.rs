@@ -7,6 +7,17 @@ use std::path::Path;
 
 use crate::error::OpenError;
 
+/// A translated process of a database.
+pub(crate) struct Translated {
+    pub(crate) trace: File,
+    /// Records that were not used as they are.
+    pub(crate) notes: Vec<String>,
+    /// Sentence about the other processes of the file, if there are any.
+    pub(crate) other_processes: Option<String>,
+    /// True if the file has no table of CUDA's calls or of GPU work.
+    pub(crate) lacks_cuda: bool,
+}
+
 /// Creates an empty temporary file.
 ///
 /// # Errors

@@ -20,7 +20,7 @@ use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::{Damage, TraceReader};
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::Loss;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 use crate::error::OpenError;
 use crate::format::Format;
@@ -28,8 +28,8 @@ use crate::input::{FromStart, Input, Watched, unpacked};
 use crate::kineto::Imported;
 use crate::progress::{Progress, Ticks, unwatched};
 use crate::recompute::{Observer, report_of_part};
-use crate::scratch;
-use crate::translate::{self, NOT_SEVERAL, Translated};
+use crate::scratch::{self, Translated};
+use crate::translate::{self, NOT_SEVERAL};
 
 /// Name of a trace without its extensions (`.gpuwhy`, `.gpuwhy.gz`).
 #[must_use]

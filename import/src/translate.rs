@@ -12,7 +12,7 @@ use crate::error::OpenError;
 use crate::input::Input;
 use crate::kineto::Imported;
 use crate::progress::Progress;
-use crate::scratch;
+use crate::scratch::{self, Translated};
 
 /// Message if a process cannot be chosen.
 pub(crate) const NOT_SEVERAL: &str =
@@ -36,17 +36,6 @@ fn copied(source: &mut dyn Read) -> io::Result<TempPath> {
     let (mut file, path) = NamedTempFile::with_prefix("gpuwhy-input-")?.into_parts();
     io::copy(source, &mut file)?;
     Ok(path)
-}
-
-/// A translated process of a database.
-pub(crate) struct Translated {
-    pub(crate) trace: File,
-    /// Records that were not used as they are.
-    pub(crate) notes: Vec<String>,
-    /// Sentence about the other processes of the file, if there are any.
-    pub(crate) other_processes: Option<String>,
-    /// True if the file has no table of CUDA's calls or of GPU work.
-    pub(crate) lacks_cuda: bool,
 }
 
 /// Translates a process of the database that [`database`] returned.

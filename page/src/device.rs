@@ -9,8 +9,8 @@ use std::io;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{StackId, Timestamp};
 use profiler_core::attribution::Subject;
-use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
 use profiler_core::attribution::segments::{GapEnd, Segment, TimeSegment};
+use profiler_core::leaf::{LEAF_COUNT, Leaf};
 
 use crate::block::Blocks;
 use crate::lane::{KeptEvents, Lane, LaneEvent};

@@ -12,7 +12,7 @@ use gpuwhy_trace::record::ThreadId;
 use serde::Serialize;
 
 use crate::block::{BlockId, Blocks, planes, zigzag};
-use crate::html::shown;
+use crate::escape::shown;
 
 /// Maximum number of events of a chunk: a browser decodes it within a frame or two.
 pub(crate) const CHUNK: usize = 16_384;

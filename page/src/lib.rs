@@ -16,6 +16,7 @@ mod counter_lanes;
 mod curves;
 mod device;
 mod error;
+mod escape;
 mod graph_nodes;
 mod html;
 mod lane;

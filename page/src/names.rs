@@ -5,14 +5,14 @@ use gpuwhy_report::run::{GraphThreadRow, LaunchSite};
 use gpuwhy_trace::demangle::without_parameters;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{ApiFunctionId, LaunchConfigId, NameId, StackId};
-use profiler_core::attribution::api::{ApiClass, without_suffix};
-use profiler_core::attribution::leaf::WorkKind;
+use profiler_core::api::{ApiClass, without_suffix};
 use profiler_core::attribution::{GraphWork, LaunchPlace, LineId, Subject, is_communication};
+use profiler_core::leaf::WorkKind;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use crate::escape::shown;
 use crate::graph_nodes::NodeOrigin;
-use crate::html::shown;
 
 /// Maximum number of names, configurations and stacks in a page; events with further ones use the first
 /// entry, which is marked as such.

@@ -9,8 +9,8 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::{CaptureMark, Record};
-use profiler_core::attribution::leaf::Cause;
 use profiler_core::attribution::segments::Segment;
+use profiler_core::leaf::Cause;
 
 use crate::redact::{RangeTexts, redacted};
 

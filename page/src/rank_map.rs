@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use gpuwhy_import::Observer;
 use gpuwhy_report::capture::Captures;
 use gpuwhy_trace::dictionary::Dictionary;
-use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::attribution::segments::Segment;
+use profiler_core::leaf::{Cause, Leaf};
 
 /// Maximum number of columns of a rank. At least half of them are used: pairs are merged when the time
 /// exceeds the last.

@@ -272,7 +272,7 @@ impl<'a> Recorder<'a> {
             }
             let device = devices.entry(id.0).or_insert_with(|| {
                 let name = dictionary.device(id).map_or("", |device| device.name.as_str());
-                DeviceLane::new(id.0, format!("GPU {id} {}", crate::html::shown(name)), plan.intervals)
+                DeviceLane::new(id.0, format!("GPU {id} {}", crate::escape::shown(name)), plan.intervals)
             });
             segments.into_iter().try_for_each(|segment| device.take(segment, &mut with))?;
         }

@@ -12,7 +12,7 @@ use gpuwhy_report::run::Report;
 use gpuwhy_trace::record::Timestamp;
 use serde::Serialize;
 
-use crate::html::shown;
+use crate::escape::shown;
 
 /// Maximum number of lines of the report that are shown with their surroundings.
 const MOST: usize = 32;

@@ -6,7 +6,7 @@ use std::path::Path;
 use gpuwhy_import::unwatched;
 use gpuwhy_page::read::{self, Numbers, PageEvent};
 use gpuwhy_page::{Detail, Options};
-use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
+use profiler_core::leaf::{LEAF_COUNT, Leaf};
 use serde_json::Value;
 
 use crate::page::{Page, Stage, launches, options};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use gpuwhy_trace::document::document;
 
-use crate::attribution::leaf::{Leaf, Leaves};
 use crate::attribution::{HostLead, Spread};
 use crate::collective::{Basis, CollectivesReport, NamedRow};
+use crate::leaf::{Leaf, Leaves};
 use crate::monitoring::MonitoredTime;
 use crate::steps::{Step, StepKinds};
 use crate::whatif::BestCase;

@@ -10,14 +10,17 @@
 #![forbid(unsafe_code)]
 
 pub mod allocations;
+pub mod api;
 pub mod attribution;
 mod collections;
 pub mod collective;
 pub mod counters;
 #[cfg(feature = "serde")]
 pub mod document;
+pub mod leaf;
 pub mod managed;
 pub mod monitoring;
+pub mod quantile;
 pub mod steps;
 pub mod thresholds;
 pub mod whatif;

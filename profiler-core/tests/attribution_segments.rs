@@ -2,9 +2,9 @@
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::*;
-use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
 use profiler_core::attribution::segments::{Segment, TimeSegment};
 use profiler_core::attribution::{Attributor, Subject};
+use profiler_core::leaf::{LEAF_COUNT, Leaf, Leaves};
 use profiler_core::whatif::ScenarioKind;
 
 const ZERO: u64 = 1_000_000_000_000;

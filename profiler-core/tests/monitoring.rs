@@ -4,7 +4,7 @@
 use gpuwhy_trace::counters::{ChipName, CounterEvent, Metric, MetricList, MetricSet, Sample};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::*;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::monitoring::Monitoring;
 
 const START: u64 = 1_790_000_000_000_000_000;

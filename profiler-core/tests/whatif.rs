@@ -1,7 +1,7 @@
 //! Simulations of programs whose changed version can be run: prediction and truth must agree.
 
 use crate::whatif_program::{Act, DEVICE, MACHINE, Machine, Recording};
-use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
+use profiler_core::leaf::{LEAF_COUNT, Leaf};
 use profiler_core::whatif::{BestCase, OperationClass, ScenarioKind, SimulationProblem, WhatIf};
 
 const STEPS: usize = 120;

@@ -5,7 +5,7 @@
 //! us apart without other measurements, and nodes of a graph 0.096 us.
 
 use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId, ThreadId};
-use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf};
+use profiler_core::leaf::{Cause, LEAF_COUNT, Leaf};
 use profiler_core::steps::{StepSeries, StepSource};
 use profiler_core::whatif::ScenarioKind::{
     self, CommunicationHidden, CopiesOverlapped, DataReady, DeviceOnly, LaunchesFree, NoAllocations, NoHostWork,

@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt as _;
 use std::time::Instant;
 
 use gpuwhy_report::ranks::{RankRows, RanksReport, RowSource};
-use profiler_core::attribution::leaf::Leaf;
+use profiler_core::leaf::Leaf;
 
 use self::job::Job;
 

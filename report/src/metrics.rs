@@ -10,8 +10,8 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::json_text::Object;
 use gpuwhy_trace::record::{CopyKind, Device, DeviceId};
 use profiler_core::attribution::Attributor;
-use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
 use profiler_core::collective::{CollectiveEngine, FunctionTotal};
+use profiler_core::leaf::{LEAF_COUNT, Leaf, Leaves};
 use profiler_core::steps::StepSource;
 
 use crate::run::{Report, STARTING_UP};

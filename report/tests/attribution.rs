@@ -3,8 +3,8 @@
 use crate::support::{Scenario, assert_leaves, gpu};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{MemoryKind, Timestamp};
-use profiler_core::attribution::leaf::{Leaf, WorkKind};
 use profiler_core::attribution::{Attributor, Producer};
+use profiler_core::leaf::{Leaf, WorkKind};
 
 /// A kernel of 100 us at 0 launched just before; the test adds the rest.
 fn after_a_kernel() -> Scenario {

@@ -4,7 +4,7 @@ use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{RecoverableBy, Report};
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Device, Loss, MemoryKind};
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
 #[track_caller]

@@ -4,8 +4,8 @@ use crate::support::{Scenario, assert_leaves, gpu};
 use gpuwhy_report::run::{Bottleneck, Report};
 use gpuwhy_trace::record::{HostSample, ThreadState};
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::attribution::{KernelBuilds, Subject};
+use profiler_core::leaf::{Cause, Leaf};
 use proptest::prelude::*;
 
 const LOAD: &str = "cuLibraryLoadData";

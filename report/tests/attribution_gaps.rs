@@ -5,7 +5,7 @@
 use crate::support::{Scenario, gpu};
 use gpuwhy_trace::record::{HostSample, MemoryKind, RangeEventKind, ThreadState};
 use profiler_core::attribution::Subject;
-use profiler_core::attribution::leaf::Leaf;
+use profiler_core::leaf::Leaf;
 
 const LAUNCH: &str = "cudaLaunchKernel_v7000";
 const COPY: &str = "cudaMemcpyAsync_v3020";

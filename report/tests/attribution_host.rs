@@ -4,8 +4,8 @@
 use crate::support::{Scenario, assert_leaves, gpu};
 use gpuwhy_trace::record::{HostSample, InterpreterLock, MemoryKind, Record, StackId, ThreadState};
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, Subject};
+use profiler_core::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use proptest::prelude::*;
 
 const TORCH: &str = "/lib/python3.12/site-packages/torch/utils/data/";

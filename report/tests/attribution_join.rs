@@ -6,7 +6,7 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::graph_node::GraphNode;
 use gpuwhy_trace::record::*;
 use profiler_core::attribution::Attributor;
-use profiler_core::attribution::leaf::Leaf;
+use profiler_core::leaf::Leaf;
 
 const KERNEL: &str = "cudaLaunchKernel_v7000";
 const GRAPH: &str = "cudaGraphLaunch_v10000";

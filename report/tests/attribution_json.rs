@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_trace::record::{HostSample, MemoryKind};
-use profiler_core::attribution::leaf::Leaf;
+use profiler_core::leaf::Leaf;
 use serde::Deserialize;
 
 macro_rules! wire {

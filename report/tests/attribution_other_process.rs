@@ -5,7 +5,7 @@ use gpuwhy_report::run::Report;
 use gpuwhy_trace::counters::{CounterEvent, ProcessReading, ProgramName};
 use gpuwhy_trace::record::{DeviceId, Timestamp};
 use profiler_core::attribution::Attributor;
-use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
+use profiler_core::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use proptest::prelude::*;
 
 /// A reading of the other process at `at` microseconds.

@@ -4,8 +4,8 @@
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_trace::record::{CopyKind, MemoryKind, Record, Timestamp};
-use profiler_core::attribution::leaf::{BUSY_COUNT, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, is_communication};
+use profiler_core::leaf::{BUSY_COUNT, LEAF_COUNT, Leaf, Leaves};
 use proptest::prelude::*;
 
 /// One action of a host thread: how long it stays away from CUDA first, and what it does then.

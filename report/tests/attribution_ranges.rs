@@ -3,8 +3,8 @@
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{RangeRow, RangesReport};
 use gpuwhy_trace::record::{MemoryKind, RangeEventKind as Kind, Record};
-use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::attribution::{Attributor, RangeStyle};
+use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::steps::StepSource;
 use proptest::prelude::*;
 

@@ -4,7 +4,7 @@ use crate::support::{Scenario, ZERO, gpu};
 use gpuwhy_report::run::StepMeaning;
 use gpuwhy_trace::record::{MemoryKind, ThreadId, Timestamp};
 use profiler_core::attribution::Attributor;
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::steps::{RecognizedBy, StepSource, Steps};
 
 /// Kernels of one step of [`train`].

@@ -9,7 +9,7 @@ use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::{TraceReader, TraceWriter};
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 fn at(micros: u64) -> Timestamp {
     Timestamp::from_nanos(ZERO + micros * 1_000)

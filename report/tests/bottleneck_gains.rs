@@ -4,7 +4,7 @@ use crate::bottleneck_sentences::{attributor, counted, device, half_computing, j
 use gpuwhy_report::run::bottleneck_of;
 use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::record::Loss;
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::whatif::ScenarioKind;
 
 #[test]

@@ -4,8 +4,8 @@ use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{Bottleneck, CauseRow, HostReport, LineRow, bottleneck_of};
 use gpuwhy_trace::completeness::Completeness;
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::attribution::{KernelBuilds, SampleTotals};
+use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::whatif::{BestCase, ScenarioKind, WhatIf};
 
 const MS: u64 = 1_000_000;

@@ -2,7 +2,7 @@
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::Report;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 /// Steps of 20 kernels of 2 us that are launched every 8 us; `other` selects those with a different name than
 /// usual. The first `graph_nodes` kernels of a step are one graph, and the first one takes `longer`

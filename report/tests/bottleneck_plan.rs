@@ -3,7 +3,7 @@
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{PlanStep, Report};
 use gpuwhy_trace::record::MemoryKind;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
 /// `count` steps, one every `period` microseconds.

@@ -4,7 +4,7 @@ use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{Bottleneck, Report};
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Device, Loss, MemoryKind, PcieLink};
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
 /// The sentence of a conclusion that contains `words`.

@@ -7,8 +7,8 @@ use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{Bottleneck, DeviceReport, GapRow, GapSubject, KernelRow, RecoverableBy, bottleneck_of};
 use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::record::{Loss, PcieLink};
-use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, GapTotals};
+use profiler_core::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::whatif::{BestCase, ScenarioKind, SimulationProblem, WhatIf};
 
 const MS: u64 = 1_000_000;

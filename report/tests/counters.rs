@@ -12,8 +12,8 @@ use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::{TraceReader, TraceWriter};
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
-use profiler_core::attribution::leaf::Leaf;
 use profiler_core::counters::roofs::{Limit, Roof};
+use profiler_core::leaf::Leaf;
 
 const START: u64 = 1_790_000_000_000_000_000;
 const HIGHEST: f64 = 1.98e9;

@@ -5,8 +5,8 @@ use gpuwhy_report::ranks::{Collectives, RankTrace, RanksReport};
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::counters::CounterEvent;
 use gpuwhy_trace::event::Event;
-use profiler_core::attribution::leaf::Leaf;
 use profiler_core::counters::roofs::Limit;
+use profiler_core::leaf::Leaf;
 
 use crate::counters::{Program, report};
 

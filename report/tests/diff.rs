@@ -6,7 +6,7 @@ use gpuwhy_report::diff::{Basis, Diff, Fate, Launches, NotComparable, Side, Spee
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Loss, MemoryKind, Timestamp};
-use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf};
+use profiler_core::leaf::{Cause, LEAF_COUNT, Leaf};
 use profiler_core::steps::{Step, StepSource, Steps};
 
 /// A training loop: a batch is copied after `loading` microseconds on the host, then two kernels run.

@@ -5,7 +5,7 @@ use crate::support::{Scenario, gpu};
 use gpuwhy_report::diff::{Diff, Prediction, compare};
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::record::Timestamp;
-use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf};
+use profiler_core::leaf::{Cause, LEAF_COUNT, Leaf};
 use profiler_core::steps::{Step, StepSource, Steps};
 use profiler_core::whatif::{BestCase, ScenarioKind, SimulationProblem, WhatIf};
 

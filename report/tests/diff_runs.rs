@@ -6,7 +6,7 @@ use gpuwhy_report::diff::{Basis, Diff, NotAlike, NotComparable, Side, StepChange
 use gpuwhy_report::run::{HostReport, Report};
 use gpuwhy_trace::record::{MemoryKind, Timestamp};
 use profiler_core::attribution::SampleTotals;
-use profiler_core::attribution::leaf::Leaf;
+use profiler_core::leaf::Leaf;
 
 /// Runs of one program whose steps compute and wait for data for these times, microseconds.
 fn runs(steps: &[(u64, u64)]) -> Vec<Report> {

@@ -8,7 +8,7 @@ use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::Style;
 use gpuwhy_trace::record::MemoryKind;
 #[cfg(feature = "serde")]
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 /// A training loop of two kernels whose synthetic steps wait `loading` microseconds for data.
 fn training(iterations: u64, loading: u64, kernel: &str) -> Report {

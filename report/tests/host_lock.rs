@@ -4,7 +4,7 @@ use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::record::{HostSample, InterpreterLock, ThreadState};
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 const MAIN: u32 = 4;
 const BACKWARD: u32 = 5;

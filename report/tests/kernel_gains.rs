@@ -6,7 +6,7 @@ use gpuwhy_trace::event::Event;
 use gpuwhy_trace::kernels::KernelProfile;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::steps::{StepSeries, StepSource};
 use profiler_core::whatif::{
     Call, CallClass, LaunchedBy, Operation, OperationClass, SCENARIO_COUNT, ScenarioKind, Simulation,

@@ -11,8 +11,8 @@ use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceReader;
 use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::{HostSample, Record, Timestamp};
-use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::attribution::segments::Segment;
+use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::monitoring::{MonitoredTime, Monitoring};
 
 /// The last part of the run, nanoseconds: training, after start-up.

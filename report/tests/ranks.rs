@@ -8,8 +8,8 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Kernel, LaunchConfig, Record, Timestamp};
-use profiler_core::attribution::leaf::Leaf;
 use profiler_core::collective::{Basis, Collective};
+use profiler_core::leaf::Leaf;
 
 const BEGIN: u64 = 1_000_000_000_000;
 const MS: u64 = 1_000_000;

@@ -1,7 +1,7 @@
 //! Synthetic jobs of up to 10,000 ranks with known lateness, causes, waiting, and clock differences.
 
 use gpuwhy_report::ranks::{ExcessEvidence, RankRow, RankSummary, RanksReport};
-use profiler_core::attribution::leaf::Leaf;
+use profiler_core::leaf::Leaf;
 
 use crate::support::job::{GROUP, Job};
 

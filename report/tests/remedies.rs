@@ -5,7 +5,7 @@ use gpuwhy_report::history::{Measured, arguments, program};
 use gpuwhy_report::run::remedies::{remedy, tried_as};
 use gpuwhy_report::run::{Remedy, Report};
 use gpuwhy_trace::record::{CopyKind, Device, MemoryKind};
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 const FP32_CONVOLUTION: &str = "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize256x64x8_stage3_warpsize2x2x1_g1_ffma_aligna4_alignc4_execute_kernel__5x_cudnn";
 const FP32_PRODUCT: &str = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_stage3_warpsize2x4x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas";

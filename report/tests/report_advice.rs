@@ -6,7 +6,7 @@ use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::Style;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Loss, MemoryKind};
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf};
 
 /// `steps` times `step(scenario, start in microseconds)`, `period` microseconds apart.
 fn steps(count: u64, period: u64, step: impl Fn(&mut Scenario, u64)) -> Scenario {

@@ -4,7 +4,7 @@ use gpuwhy_report::run::{CopyClass, GridClass, RecoverableBy};
 use gpuwhy_report::words;
 use gpuwhy_trace::cost::Mode;
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Cause, Leaf, WorkKind};
+use profiler_core::leaf::{Cause, Leaf, WorkKind};
 use profiler_core::steps::StepSource;
 use profiler_core::whatif::{OperationClass, ScenarioKind};
 

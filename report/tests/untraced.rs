@@ -4,7 +4,7 @@ use gpuwhy_report::run::Report;
 use gpuwhy_trace::cost::{Calibration, PriceSource, Prices};
 use gpuwhy_trace::format::{TraceReader, TraceWriter};
 use gpuwhy_trace::process_info::ProcessInfo;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 use crate::support::{Scenario, gpu};
 

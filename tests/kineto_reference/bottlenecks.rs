@@ -3,7 +3,7 @@
 
 use gpuwhy::open;
 use gpuwhy_report::run::Report;
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::whatif::ScenarioKind;
 
 use super::oracle::{self, Kind, Span, Trace, merged, union, without};

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf};
 
 use super::oracle::{Kind, Row, Span, Trace, union};
 

@@ -5,7 +5,7 @@
 //! to the device: a step ends when its mark or its last operation ends, the later of the two, and the next
 //! starts there.
 
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::steps::StepSource;
 
 use super::oracle::{Kind, Span, Trace, clipped, union, without};

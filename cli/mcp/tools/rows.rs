@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_report::run::{DeviceReport, KernelLines, Report};
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::steps::StepSource;
 use serde_json::{Map, Value, json};
 

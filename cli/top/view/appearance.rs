@@ -1,7 +1,7 @@
 //! Colors and letters: every cause has both, so that the display is readable without color and for
 //! color-blind users.
 
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::terminal;

@@ -1,6 +1,6 @@
 //! Time by cause as columns of letters: one column for each interval of about a second.
 
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

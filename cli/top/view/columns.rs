@@ -1,7 +1,7 @@
 //! Table of processes: its columns for a width, and their contents.
 
 use gpuwhy_report::text_format::duration;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 use crate::terminal::cut;
 use crate::top::process::{Presence, ProcessView};

@@ -1,7 +1,7 @@
 //! The chosen process: its time by cause, evidence, advice, and the rows with the most time.
 
 use gpuwhy_report::text_format::{duration, lines};
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{env, fs};
 
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};

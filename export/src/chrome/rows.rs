@@ -10,7 +10,7 @@ use gpuwhy_trace::record::{
     ApiCall, ApiDomain, CudaEvent, DeviceId, DeviceWork, Kernel, LaunchConfigId, Overhead, RangeEvent, RangeEventKind,
     Record, StreamId, Sync, SyncKind, Timestamp,
 };
-use profiler_core::attribution::api::without_suffix;
+use profiler_core::api::without_suffix;
 use rustc_hash::FxHashMap;
 
 use super::arguments::{annotation, bandwidth, graph, notes, shape};

@@ -10,7 +10,7 @@ use gpuwhy_trace::record::{
     ThreadId, Timestamp,
 };
 use profiler_core::allocations::Holdings;
-use profiler_core::attribution::api::without_suffix;
+use profiler_core::api::without_suffix;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::packets::{Arrow, Note, Packets, Track, TrackOrigin};

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use gpuwhy_report::run::DeviceReport;
-use profiler_core::attribution::leaf::Leaf;
+use profiler_core::leaf::Leaf;
 
 use super::events::{Events, kind, track};
 use super::packets::{Arrow, Note};

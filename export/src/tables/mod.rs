@@ -17,7 +17,7 @@ use gpuwhy_trace::collective::Communicator;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::record::{NameId, RangeEventKind, Record, Timestamp};
-use profiler_core::attribution::api::without_suffix;
+use profiler_core::api::without_suffix;
 use profiler_core::collective::Collective;
 use rustc_hash::FxHashMap;
 

@@ -7,8 +7,8 @@ use gpuwhy_report::run::{ComputeLimits, DeviceReport, KernelLineRow, KernelRow, 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Device, PcieLink, ThreadName};
-use profiler_core::attribution::leaf::{Leaf, Leaves};
 use profiler_core::counters::roofs::Limit;
+use profiler_core::leaf::{Leaf, Leaves};
 use profiler_core::steps::{Step, StepSource};
 use serde_json::Value;
 

@@ -39,8 +39,8 @@ use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceWriter;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Loss, NameId, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
+use profiler_core::api::ApiClass;
 use profiler_core::attribution::Attributor;
-use profiler_core::attribution::api::ApiClass;
 use profiler_core::collective::CollectiveEngine;
 
 use self::builder::{Builder, HostRange};

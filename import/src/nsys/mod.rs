@@ -39,8 +39,7 @@ pub(crate) use self::schema::WITHOUT_CUDA;
 use crate::error::OpenError;
 use crate::plausible::Plausible;
 use crate::progress::{Progress, Ticks};
-use crate::scratch;
-use crate::translate::Translated;
+use crate::scratch::{self, Translated};
 
 /// Trace time between two flush marks: the period with which libprof.so flushes.
 const FLUSH_NANOS: u64 = 100_000_000;

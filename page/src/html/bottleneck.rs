@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::duration;
 use gpuwhy_report::words;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
-use super::escape::escaped;
+use crate::escape::escaped;
 
 /// Appends the measured process and the conclusion.
 pub(super) fn write(page: &mut String, report: &Report) {

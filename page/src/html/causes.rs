@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use gpuwhy_report::run::{DeviceReport, Report};
 use gpuwhy_report::text_format::duration;
 use gpuwhy_report::words;
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf};
 
-use super::escape::escaped;
 use super::palette::{ROWS, bar, mark};
+use crate::escape::escaped;
 
 /// Maximum number of steps in the strip, the newest.
 const STEPS: usize = 64;

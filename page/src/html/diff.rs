@@ -7,11 +7,11 @@ use gpuwhy_report::diff::{ChangedPlace, DeviceDiff, Diff, DiffRow, Fate};
 use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::{Style, duration};
 use gpuwhy_report::words;
-use profiler_core::attribution::leaf::Leaf;
+use profiler_core::leaf::Leaf;
 
-use super::escape::escaped;
 use super::palette::{ROWS, bar, mark, signed};
 use super::step_operations;
+use crate::escape::escaped;
 
 /// Renders the comparison of `a` and `b` with their names.
 pub(crate) fn diff(of: &Diff, (a, b): (&Report, &Report), (name_a, name_b): (&str, &str)) -> String {

@@ -3,7 +3,6 @@
 mod bottleneck;
 mod causes;
 mod diff;
-mod escape;
 mod palette;
 mod ranks;
 mod step_operations;
@@ -14,10 +13,10 @@ use std::io::{self, Write};
 use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::Style;
 
+use crate::escape::escaped;
 use crate::sources::Excerpt;
 
 pub(crate) use self::diff::diff;
-pub(crate) use self::escape::{escaped, shown};
 pub(crate) use self::palette::mark;
 use self::palette::{ROWS, patterns};
 pub(crate) use self::ranks::ranks;

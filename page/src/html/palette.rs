@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use gpuwhy_report::text_format::duration;
 use gpuwhy_report::words;
-use profiler_core::attribution::leaf::{Cause, Leaves};
+use profiler_core::leaf::{Cause, Leaves};
 
-use super::escape::escaped;
+use crate::escape::escaped;
 
 /// Maximum number of kernels, copies, calls and lines in the static tables; the page with scripts shows all.
 pub(super) const ROWS: usize = 20;

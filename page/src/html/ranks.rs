@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use gpuwhy_report::ranks::RanksReport;
 use gpuwhy_report::text_format::{Style, duration};
 use gpuwhy_report::words;
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf};
 
-use super::escape::escaped;
 use super::palette::{bar, mark};
+use crate::escape::escaped;
 use crate::rank_map::RankTime;
 
 /// Maximum number of ranks in the matrix of waits.

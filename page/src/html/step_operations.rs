@@ -9,8 +9,8 @@ use gpuwhy_report::text_format::duration;
 use gpuwhy_report::words;
 use profiler_core::attribution::Subject;
 
-use super::escape::escaped;
 use super::palette::{ROWS, signed};
+use crate::escape::escaped;
 
 /// Maximum number of operations drawn per step.
 const DRAWN: usize = 4_000;

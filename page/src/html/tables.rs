@@ -7,8 +7,8 @@ use gpuwhy_report::run::{KernelLines, Report};
 use gpuwhy_report::text_format::{bytes, duration};
 use gpuwhy_report::words;
 
-use super::escape::escaped;
 use super::palette::ROWS;
+use crate::escape::escaped;
 use crate::sources::Excerpt;
 
 pub(super) fn write(page: &mut String, report: &Report) {

@@ -7,16 +7,16 @@
 use gpuwhy_trace::record::{DeviceId, StackId, ThreadId, Timestamp};
 
 use super::builds::{Builds, KernelBuilds};
-use super::host::launches::LaunchCall;
 use super::host_cause::{GapSamples, GapTotals, Seen, Stratum, Subject};
 use super::host_lead::HostLead;
-use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, count_overlap};
 use super::operation::DeviceOperation;
+use super::operation::LaunchCall;
 use super::phase_work::Work;
 use super::phases::{Causes, HostTimes, Phases};
 use super::queue_waits::{QueueWaits, QueueWatch};
 use super::segments::{GapEnd, GapLaunch, Idle, IdleLog, Segment, SegmentLog};
 use super::statistics::DeviceStatistics;
+use crate::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, count_overlap};
 use crate::managed::{ManagedMemory, ManagedTotals};
 use crate::steps::step_table::StepTable;
 use crate::steps::{Boundary, Cut, Steady, Step, StepSeries, StepSource, Steps};

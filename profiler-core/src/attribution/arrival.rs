@@ -8,13 +8,13 @@ use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{Copy, Kernel, Memset};
 
-use super::api::ApiClass;
 use super::devices::Devices;
 use super::host::Host;
-use super::host::launch_places::PlaceId;
-use super::host::launches::LaunchCall;
+use super::launch_places::PlaceId;
+use super::operation::LaunchCall;
 use super::operation::{Delivery, DeviceOperation, KernelClasses, is_no_time};
 use super::statistics::CopyPath;
+use crate::api::ApiClass;
 use crate::counters::estimate::Activity;
 use crate::thresholds::{CERTAIN_LAUNCH_NANOS, FUTURE_NANOS};
 

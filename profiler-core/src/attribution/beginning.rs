@@ -4,8 +4,8 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{ApiFunctionId, Timestamp};
 
 use super::Attributor;
-use super::api::ApiClass;
 use super::devices::Devices;
+use crate::api::ApiClass;
 
 impl Attributor {
     /// The measurement starts at `at`: earlier counter samples are left out.

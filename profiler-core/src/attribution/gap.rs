@@ -12,15 +12,15 @@
 //! Dependencies of a queued operation are resolved in `host::dependencies`, where events show them.
 
 use super::account::DeviceAccount;
-use super::api::{ApiClass, BLOCKING_COPY_NANOS};
 use super::gap_history::{GapHistory, InputWait};
 use super::host::samples::SampleEvidence;
 use super::host::thread_table::ThreadTable;
 use super::host::threads::{Call, HostThread};
 use super::host_cause::{Producer, Seen, Stratum, Subject};
-use super::leaf::Leaf;
 use super::operation::DeviceOperation;
 use super::other_processes::OtherProcesses;
+use crate::api::{ApiClass, BLOCKING_COPY_NANOS};
+use crate::leaf::Leaf;
 use crate::thresholds::{
     DISPATCH_NANOS, INPUT_GAP_NANOS, INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS, PARKED_NANOS, SYNC_SLACK_NANOS,
 };

@@ -5,11 +5,11 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{HostSample, StackId};
 use rustc_hash::FxHashMap;
 
-use super::api::ApiClass;
 use super::host::interpreter_lock::Others;
 use super::host::samples::HostSampleView;
-use super::host::stacks::{Stacks, is_native};
 use super::host_cause::HostCause;
+use super::stacks::{Stacks, is_native};
+use crate::api::ApiClass;
 
 /// Stacks with a cached call (12 bytes each); further ones are searched each time.
 const STACK_LIMIT: usize = 65_536;

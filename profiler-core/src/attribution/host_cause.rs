@@ -8,8 +8,8 @@
 use gpuwhy_trace::named;
 use gpuwhy_trace::record::{ApiFunctionId, NameId, ThreadState};
 
-use super::host::stacks::LineId;
-use super::leaf::{Leaf, WorkKind};
+use super::stacks::LineId;
+use crate::leaf::{Leaf, WorkKind};
 
 named! {
     /// A cause seen by sampling the launching thread.

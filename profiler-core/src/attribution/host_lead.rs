@@ -1,8 +1,8 @@
 //! Lead of the launching threads over a device.
 
-use super::api::{ApiClass, BLOCKING_COPY_NANOS};
-use super::host::launches::LaunchCall;
-use super::quantile::Durations;
+use super::operation::LaunchCall;
+use crate::api::{ApiClass, BLOCKING_COPY_NANOS};
+use crate::quantile::Durations;
 
 /// How far the launching threads run ahead of a device over some time, and how frequently it holds them back.
 ///

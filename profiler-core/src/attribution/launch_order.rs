@@ -11,11 +11,11 @@ use std::collections::VecDeque;
 use gpuwhy_trace::record::{ApiFunctionId, CorrelationId, StreamId, ThreadId, Timestamp};
 use rustc_hash::FxHashMap;
 
-use super::leaf::Leaf;
 use super::operation::{DeviceOperation, LaunchStatus};
 use super::step_sequence::{StepCalls, StepSequence};
 use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;
+use crate::leaf::Leaf;
 use crate::steps::{Cut, LaunchKind, PeriodFacts, StepDetector};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 

@@ -11,11 +11,11 @@
 //! for its launch), `host` (calls and launches), `devices` (the timeline), `launch_order` (where steps
 //! start), `gap` (why the device was idle), `account` and `phases` (the time by cause), `simulation_feed`
 //! (the same records drive the simulation, [`crate::whatif`]), `graph_nodes` (origins of replayed operations).
-//! The vocabulary is in [`leaf`] (causes), [`host_cause`] (subjects of idle time) and [`api`] (purposes of calls).
+//! The vocabulary is in [`crate::leaf`] (causes), [`host_cause`] (subjects of idle time) and [`crate::api`] (purposes
+//! of calls).
 //! Step detection is in [`crate::steps`].
 
 mod account;
-pub mod api;
 mod arrival;
 mod beginning;
 mod builds;
@@ -28,17 +28,17 @@ pub(crate) mod host_activity;
 pub mod host_cause;
 mod host_lead;
 mod launch_order;
-pub mod leaf;
+mod launch_places;
 mod node_gaps;
 mod operation;
 mod other_processes;
 mod phase_work;
 mod phases;
-pub mod quantile;
 pub mod queue_waits;
 mod ranges;
 pub mod segments;
 mod simulation_feed;
+mod stacks;
 pub mod statistics;
 pub mod step_sequence;
 mod watched;
@@ -50,17 +50,21 @@ pub use graph_nodes::{Common, NodeOrigins};
 pub use host::call_lines::CallKind;
 pub use host::interpreter_lock::{LockHeldBy, LockHolder};
 pub use host::launch_lines::{GraphKernels, LaunchSampleCounts, LaunchSampleSum, LaunchedWork};
-pub use host::launch_places::LaunchPlace;
 pub use host::memory::PeakCaller;
 pub use host::sample_totals::SampleTotals;
-pub use host::stacks::{HostLine, LineId, is_generated, is_native, line_of};
 pub use host_cause::{GapSamples, GapTotals, Producer, Seen, Stratum, Subject};
 pub use host_lead::HostLead;
+pub use launch_places::LaunchPlace;
 pub use operation::{is_communication, is_optimizer, is_selection};
 pub use other_processes::OtherProcess;
 pub use phase_work::Work;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTotals, Spread};
 pub use ranges::{is_layer, is_step, template};
+pub use stacks::{HostLine, LineId, is_generated, is_native, line_of};
+
+/// Former paths of these modules.
+#[doc(hidden)]
+pub use crate::{api, leaf, quantile};
 
 use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::cost::{PriceSource, Prices};

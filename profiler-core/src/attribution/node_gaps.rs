@@ -5,8 +5,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::host::launch_places::PlaceId;
 use super::host_cause::GapTotals;
+use super::launch_places::PlaceId;
 use super::operation::DeviceOperation;
 
 /// Gaps of one device by the place that captured the node after them; `None` without a known place.

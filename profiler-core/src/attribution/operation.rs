@@ -11,10 +11,10 @@ use gpuwhy_trace::record::{
 };
 use rustc_hash::FxHasher;
 
-use super::host::launch_places::PlaceId;
-use super::host::launches::LaunchCall;
 use super::host_cause::Subject;
-use super::leaf::Leaf;
+use super::launch_places::PlaceId;
+use crate::api::ApiClass;
+use crate::leaf::Leaf;
 use crate::thresholds::{FUTURE_NANOS, INPUT_BYTES};
 use crate::whatif::{MOST_BYTES, SmallGrid};
 
@@ -35,6 +35,18 @@ pub(super) const LONGEST_WINDOW: u64 = 1 << 54;
 /// True if this value means an unknown time: the end of the value range is as impossible as its start.
 pub(super) fn is_no_time(nanos: u64) -> bool {
     matches!(nanos, 0 | u64::MAX)
+}
+
+/// The outermost call of a launch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaunchCall {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Index of the calling thread.
+    pub(crate) thread: u32,
+    pub(crate) class: ApiClass,
+    /// True if host samples fell into it; see `host/launch_lines.rs`.
+    pub(crate) sampled: bool,
 }
 
 /// A kernel, copy or memset on its way to the timeline.

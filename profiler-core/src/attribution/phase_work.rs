@@ -3,7 +3,7 @@
 use gpuwhy_trace::record::NameId;
 use rustc_hash::FxHashMap;
 
-use super::leaf::{BUSY_COUNT, Leaf};
+use crate::leaf::{BUSY_COUNT, Leaf};
 
 /// Kernels of a phase with separate rows (24 bytes each); further ones are in none.
 const KERNEL_LIMIT: usize = 4_096;

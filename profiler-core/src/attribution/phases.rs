@@ -16,11 +16,11 @@
 use gpuwhy_trace::record::NameId;
 use rustc_hash::FxHashMap;
 
-use super::host::launches::LaunchCall;
 use super::host_cause::{GapSamples, GapTotals, Seen, Stratum, Subject};
 use super::host_lead::HostLead;
-use super::leaf::{LEAF_COUNT, Leaf, Leaves};
+use super::operation::LaunchCall;
 use super::phase_work::{LinkTime, Work};
+use crate::leaf::{LEAF_COUNT, Leaf, Leaves};
 
 /// Maximum number of phases; beyond that, the two adjacent ones with the fewest operations are joined.
 const LIMIT: usize = 64;

@@ -109,8 +109,8 @@ mod tests {
     use gpuwhy_trace::record::{CorrelationId, DeviceId, Timestamp};
 
     use super::*;
-    use crate::attribution::api::ApiClass;
-    use crate::attribution::host::launches::LaunchCall;
+    use crate::api::ApiClass;
+    use crate::attribution::operation::LaunchCall;
 
     /// A kernel of a stream: launch, start and end in microseconds, and whether another fits beside it.
     fn kernel(stream: u32, [launched, start, end]: [u64; 3], fits: bool) -> DeviceOperation {

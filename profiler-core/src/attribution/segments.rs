@@ -8,9 +8,9 @@
 
 use gpuwhy_trace::record::{CorrelationId, StackId, StreamId, ThreadId, Timestamp};
 
-use super::host::launches::LaunchCall;
 use super::host_cause::Subject;
-use super::leaf::Leaf;
+use super::operation::LaunchCall;
+use crate::leaf::Leaf;
 
 /// Activity of a device, or the reason that it was idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

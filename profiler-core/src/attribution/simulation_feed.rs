@@ -7,9 +7,9 @@ use gpuwhy_trace::cost::{PriceSource, Prices};
 use gpuwhy_trace::record::{ApiCall, DeviceId, StreamId, ThreadId};
 
 use super::account::DeviceAccount;
-use super::api::ApiClass;
 use super::gap_history::InputWait;
 use super::operation::DeviceOperation;
+use crate::api::ApiClass;
 use crate::thresholds::CLOCK_SLACK_NANOS;
 use crate::whatif::{
     self, BestCase, CallClass, Launched, LaunchedBy, MOST_BYTES, OperationClass, Simulation, SmallGrid, Transfer,

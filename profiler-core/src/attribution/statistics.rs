@@ -9,7 +9,7 @@
 use gpuwhy_trace::record::{ApiFunctionId, CopyKind, LaunchConfigId, MemoryKind, NameId};
 use rustc_hash::FxHashMap;
 
-pub use super::quantile::Durations;
+pub use crate::quantile::Durations;
 
 /// Distinct kernel names kept per device. Large programs have hundreds, just-in-time compilers thousands;
 /// beyond this, kernels share one row. At 1 KiB per row (durations that spread over 14 powers of two; 4 KiB

@@ -6,7 +6,7 @@
 //! scheduling. Memory is bounded by [`PLACE_LIMIT`]; a longer step has no sequence.
 
 use super::host_cause::Subject;
-use super::leaf::Leaf;
+use crate::leaf::Leaf;
 
 /// Maximum length of a sequence (56 bytes each). The longest detectable period has fewer launches.
 pub const PLACE_LIMIT: usize = 65_536;

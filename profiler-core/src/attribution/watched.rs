@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use gpuwhy_trace::record::Timestamp;
 
 use super::Attributor;
-use super::host::stacks::LineId;
 use super::host_cause::{GapSamples, HostCause};
+use super::stacks::LineId;
 
 impl Attributor {
     /// Time that samples of launching threads since `from` cover, by activity, line and place of the thread. Where

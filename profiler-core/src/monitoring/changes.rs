@@ -6,7 +6,7 @@
 
 use gpuwhy_trace::record::Timestamp;
 
-use crate::attribution::leaf::Cause;
+use crate::leaf::Cause;
 use crate::monitoring::MonitoredTime;
 
 /// Interval between two evaluations of the samples, nanoseconds.

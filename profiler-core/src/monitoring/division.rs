@@ -1,7 +1,7 @@
 //! Division of a monitored time by cause, and the resulting bottleneck if the intervals allow one.
 
 use super::sums::{Between, CAUSES, IDLE, Shares, Sums};
-use crate::attribution::leaf::Cause;
+use crate::leaf::Cause;
 use crate::thresholds::WORTH_SHARE;
 
 /// Number of causes of blocks; one is left out at a time (jackknife). Adjacent times are similar, so the

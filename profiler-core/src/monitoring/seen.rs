@@ -1,9 +1,9 @@
 //! Observed activity of a launching thread as far as it explains idle device time, and the possible causes.
 
-use crate::attribution::api::ApiClass;
+use crate::api::ApiClass;
 use crate::attribution::host_activity::{CallSeen, HostActivity};
 use crate::attribution::host_cause::HostCause;
-use crate::attribution::leaf::{Cause, Leaf};
+use crate::leaf::{Cause, Leaf};
 
 /// Observed activity of a thread. The discriminant indexes [`SeenTimes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

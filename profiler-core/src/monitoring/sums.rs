@@ -7,7 +7,7 @@
 //! fraction (strata): where the device was idle the entire time, or never, the bounds meet.
 
 use super::seen::{SEEN_COUNT, SeenTimes, ThreadActivity};
-use crate::attribution::leaf::Cause;
+use crate::leaf::Cause;
 
 /// Strata: one for idle the entire time, the others by the fraction in which the device was certainly busy.
 const STRATA: usize = EDGES.len() + 2;

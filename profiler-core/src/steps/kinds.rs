@@ -6,7 +6,7 @@
 //! narrower than the gap. If durations do not separate them, the time of each cause is used.
 
 use super::Step;
-use crate::attribution::leaf::Cause;
+use crate::leaf::Cause;
 
 /// Minimum fraction of the steps in each kind, as a divisor...
 const LEAST_PART: usize = 10;
@@ -120,7 +120,7 @@ fn split(values: &[u64]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attribution::leaf::{LEAF_COUNT, Leaf};
+    use crate::leaf::{LEAF_COUNT, Leaf};
     use gpuwhy_trace::record::Timestamp;
 
     /// Steps with these times of computation and of waiting for data.

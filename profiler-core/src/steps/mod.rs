@@ -28,7 +28,7 @@ pub use time_share::TimeShare;
 
 use gpuwhy_trace::record::Timestamp;
 
-use crate::attribution::leaf::Leaves;
+use crate::leaf::Leaves;
 
 named! {
     /// How step boundaries were found, most reliable first.

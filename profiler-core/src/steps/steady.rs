@@ -6,7 +6,7 @@
 use gpuwhy_trace::record::Timestamp;
 
 use super::{Step, StepKinds, StepSource, Steps, TimeShare};
-use crate::attribution::leaf::{Cause, Leaves};
+use crate::leaf::{Cause, Leaves};
 
 /// Named steps at the start of a run that are never steady: caches fill, libraries choose their algorithms.
 /// Before detected steps there are more that are not listed: those used for detection.
@@ -147,7 +147,7 @@ impl Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attribution::leaf::LEAF_COUNT;
+    use crate::leaf::LEAF_COUNT;
 
     fn steps(seen: u64, durations: &[u64]) -> Steps {
         let mut at = 1_000;

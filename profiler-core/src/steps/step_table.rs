@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use gpuwhy_trace::record::{DeviceId, Timestamp};
 
 use super::{Boundary, Cut, Step, StepSeries, StepSource, Steps};
-use crate::attribution::leaf::{Leaf, Leaves};
+use crate::leaf::{Leaf, Leaves};
 
 /// Steps remembered per series (232 bytes each).
 pub const REMEMBERED: usize = 1_024;
@@ -302,7 +302,7 @@ impl StepTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attribution::leaf::LEAF_COUNT;
+    use crate::leaf::LEAF_COUNT;
 
     /// A step table with the accounts of its device.
     struct DeviceSteps {

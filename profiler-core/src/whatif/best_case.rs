@@ -11,7 +11,7 @@
 
 use super::intervals::{WithoutTracing, interval};
 use super::scenario::ScenarioKind;
-use crate::attribution::leaf::{Cause, Leaf, Leaves};
+use crate::leaf::{Cause, Leaf, Leaves};
 
 /// Gains below this are not shown.
 pub const WORTH_SHOWING: f64 = 1.01;

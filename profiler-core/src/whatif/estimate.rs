@@ -9,8 +9,8 @@ use super::intervals::{WithoutTracing, interval, spread};
 use super::scenario::ScenarioKind;
 use super::steps::StepTimes;
 use super::variants::Removed;
-use crate::attribution::leaf::Leaves;
-use crate::attribution::quantile::lower_median;
+use crate::leaf::Leaves;
+use crate::quantile::lower_median;
 
 /// Largest median error of the base simulation. Published simulations of training traces have errors of 3 to
 /// 14 %.

@@ -11,9 +11,9 @@ use std::collections::BinaryHeap;
 use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 
 use super::scenario::ScenarioKind;
-use crate::attribution::api::ApiClass;
-use crate::attribution::leaf::Leaf;
+use crate::api::ApiClass;
 use crate::collections::sorted_runs::InOrder;
+use crate::leaf::Leaf;
 use crate::steps::StepSeries;
 
 /// Effect of a call on the host's clock.

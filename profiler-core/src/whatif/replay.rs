@@ -15,7 +15,7 @@ use super::sampling::Sampling;
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
 use super::steps::{SimulatedSteps, StepTimes};
 use super::variants::{CHOSEN_COUNT, Clocks, Origin, Removed, VARIANT_COUNT, Variants, as_clock, is_traced, later};
-use crate::attribution::api::BLOCKING_COPY_NANOS;
+use crate::api::BLOCKING_COPY_NANOS;
 use crate::steps::StepSeries;
 
 /// An operation that ended at most this long before a waiting call returned is the one that released it:

@@ -6,7 +6,7 @@
 //! monotone: a max-plus system with smaller weights cannot end later.
 
 use super::input::{MOST_BYTES, OperationClass, READBACK_BYTES};
-use crate::attribution::leaf::Cause;
+use crate::leaf::Cause;
 use gpuwhy_trace::named;
 
 /// Number of scenarios, including the base.

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use flate2::read::GzDecoder;
 use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId, ThreadId};
-use profiler_core::attribution::api::ApiClass;
+use profiler_core::api::ApiClass;
 use profiler_core::attribution::is_communication;
 use profiler_core::whatif::{Call, LaunchedBy, Operation, OperationClass};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Bursts: input for their schedule, and their rows. In mode auto the complete run is monitored in parallel.
 
 use gpuwhy_trace::record::Timestamp;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::monitoring::{BottleneckChange, MonitorView};
 
 use super::{Captures, MONITORED, ROW_LIMIT};

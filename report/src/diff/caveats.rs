@@ -3,7 +3,7 @@
 //! No obstacle prevents the comparison. Each is a sentence that names the affected run.
 
 use gpuwhy_trace::process_info::End;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 use super::Side;
 use super::rows::has_whole_graphs;

@@ -1,7 +1,7 @@
 //! Counts of one step of several runs: calls, operations and bytes. They do not depend on the host's load, so a change
 //! of one of them is a change of the program.
 
-use profiler_core::attribution::leaf::Leaf;
+use profiler_core::leaf::Leaf;
 
 use crate::run::Sequence;
 

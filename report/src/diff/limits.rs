@@ -1,7 +1,7 @@
 //! Changes in the limits of computation, if hardware counters of both runs show them.
 
-use profiler_core::attribution::leaf::Leaf;
 use profiler_core::counters::roofs::{Limit, LimitTimes};
+use profiler_core::leaf::Leaf;
 
 use super::compared::{change, ranked};
 use super::unit::Representative;

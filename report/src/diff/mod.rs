@@ -50,7 +50,7 @@ pub(crate) use unit::{comparable, durations, representative};
 use crate::run::Report;
 use crate::text_format::Style;
 use pair::{DiffRun, Units, UnitsOfRun};
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 impl Diff {
     /// Changes in one line per device.

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use gpuwhy_trace::record::DeviceId;
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf};
 
 use super::alike::NotAlike;
 use super::compared::SAME_PROGRAM;

@@ -3,7 +3,7 @@
 //! Steps are compared if all runs have them and they are comparable. A detector may combine two iterations
 //! of a program into one step in only one of the runs; then operations are compared.
 
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf};
 
 use super::compared::{change, ranked, same_steps};
 use super::counts::counts;

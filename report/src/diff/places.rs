@@ -167,8 +167,8 @@ fn changed_place(fate: Fate, a: &Sequence, b: &Sequence, at_a: usize, at_b: usiz
 mod tests {
     use super::*;
     use profiler_core::attribution::Subject;
-    use profiler_core::attribution::leaf::Leaf;
     use profiler_core::attribution::step_sequence::{StepCalls, StepOperation};
+    use profiler_core::leaf::Leaf;
 
     /// Names and durations; a run of 20 steps.
     fn run(places: &[(&str, u64)]) -> Sequence {

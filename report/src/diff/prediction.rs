@@ -8,7 +8,7 @@
 //! of removing it completely, which B then does not reach; if B exceeds the best case, the other leaves that
 //! shrank are named.
 
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::steps::StepSource;
 use profiler_core::whatif::{FEWEST_STEPS, ScenarioKind};
 

@@ -15,7 +15,7 @@
 //! A in order, it reaches from the `k`-th to the `k`-th from the end, where `k` is the largest number for which
 //! `2 P(U < k)` is at most [`CHANCE`]. The point estimate is the ratio of the two median runs.
 
-use profiler_core::attribution::quantile::lower_median;
+use profiler_core::quantile::lower_median;
 
 use super::alike::MOST_RUNS;
 use super::model::{RUNS_DIFFER, StepChange};

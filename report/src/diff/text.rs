@@ -4,8 +4,8 @@
 
 use std::fmt::Write;
 
-use profiler_core::attribution::leaf::Leaf;
 use profiler_core::counters::roofs::LimitTimes;
+use profiler_core::leaf::Leaf;
 
 use super::compared::change;
 use super::counts::{BYTES, CountRow};

@@ -5,8 +5,8 @@
 //! of the leaves sum to the difference of the durations. Medians of the leaves do not; the mean over the
 //! steps between the quartiles does, and is equally robust against outliers.
 
-use profiler_core::attribution::leaf::{LEAF_COUNT, Leaves};
-use profiler_core::attribution::quantile::lower_median;
+use profiler_core::leaf::{LEAF_COUNT, Leaves};
+use profiler_core::quantile::lower_median;
 use profiler_core::steps::{Step, StepSource, Steps};
 
 use crate::run::DeviceReport;
@@ -169,7 +169,7 @@ fn scaled(leaves: &[impl Copy + Into<u128>; LEAF_COUNT], numerator: u64, denomin
 mod tests {
     use super::*;
     use gpuwhy_trace::record::Timestamp;
-    use profiler_core::attribution::leaf::Leaf;
+    use profiler_core::leaf::Leaf;
 
     fn step(index: u64, compute: u64, data_loading: u64) -> Step {
         let mut leaves = [0; LEAF_COUNT];

@@ -1,6 +1,6 @@
 //! Choice of the earlier run to compare a run with, and the change of its step.
 
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 use super::{DeviceRun, Run};
 use crate::diff::{RankTest, SAME_PROGRAM, SIGNIFICANCE, StepChange, mann_whitney, same_steps, within_runs};

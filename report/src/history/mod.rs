@@ -23,7 +23,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use gpuwhy_trace::json_text::Object;
-use profiler_core::attribution::leaf::{Cause, Leaves};
+use profiler_core::leaf::{Cause, Leaves};
 
 use crate::diff::{comparable, durations, representative};
 use crate::run::{DeviceReport, Report};

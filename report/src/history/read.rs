@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use serde::Deserialize;
 
 use super::{DeviceRun, MOST_DURATIONS, Run, VERSION};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 use super::{Judged, Run, StepTrend, Unlike};
 use crate::diff::{RUNS_DIFFER, StepChange};

@@ -5,11 +5,11 @@ use std::cmp::Reverse;
 use gpuwhy_trace::demangle::without_parameters;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::NameId;
-use profiler_core::attribution::leaf::Leaf;
 use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::counters::engine::DeviceCounters;
 use profiler_core::counters::estimate::Activity;
 use profiler_core::counters::roofs::KernelLimits;
+use profiler_core::leaf::Leaf;
 use rustc_hash::FxHashMap;
 
 use super::LaunchConfiguration;

@@ -5,8 +5,8 @@
 //! the gain is computed by subtracting the removed time from the step.
 
 use gpuwhy_trace::record::{DeviceId, LaunchConfigId};
-use profiler_core::attribution::leaf::Cause;
 use profiler_core::attribution::{Attributor, DeviceAccount};
+use profiler_core::leaf::Cause;
 use profiler_core::whatif::BestCase;
 use rustc_hash::FxHashMap;
 

@@ -8,7 +8,7 @@ use gpuwhy_trace::geometry::{Geometry, Multiprocessors};
 use gpuwhy_trace::kernels::KernelProfile;
 use gpuwhy_trace::record::{Device, LaunchConfig};
 use profiler_core::attribution::Attributor;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 use super::candidates::candidates;
 use super::gains::{KernelGains, Shorter, StepGain, bottleneck_then};

@@ -1,9 +1,9 @@
 //! Contents of a comparison of ranks.
 
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::collective::Basis;
 use profiler_core::counters::roofs::LimitTimes;
+use profiler_core::leaf::{Cause, Leaf, Leaves};
 
 use super::clocks::HostClock;
 use super::collectives::Collectives;

@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
+use profiler_core::leaf::{LEAF_COUNT, Leaf, Leaves};
 use rustc_hash::FxHashMap;
 
 use super::clocks::HostClock;

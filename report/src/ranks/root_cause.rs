@@ -5,7 +5,7 @@
 //! communicator is examined. If at least half of its lateness is time that it waited in other collectives,
 //! the largest of these is the reason, and the search continues from there.
 
-use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
+use profiler_core::leaf::{LEAF_COUNT, Leaf, Leaves};
 use rustc_hash::FxHashMap;
 
 use super::clocks::{HostClock, quantile};

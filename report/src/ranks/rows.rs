@@ -5,8 +5,8 @@
 //! the device time by leaf, so that the time between any two starts or ends is known by leaf.
 
 use gpuwhy_trace::collective::Function;
-use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
 use profiler_core::collective::Basis;
+use profiler_core::leaf::{LEAF_COUNT, Leaf, Leaves};
 
 /// True if no rank can finish before all have started, because each needs data from every other one.
 pub(super) const fn needs_everybody(function: Function) -> bool {

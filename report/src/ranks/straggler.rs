@@ -9,7 +9,7 @@
 
 use std::hash::{Hash as _, Hasher as _};
 
-use profiler_core::attribution::leaf::{Leaf, Leaves};
+use profiler_core::leaf::{Leaf, Leaves};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::clocks::quantile;

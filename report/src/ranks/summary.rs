@@ -1,8 +1,8 @@
 //! Data kept for each rank while all are compared: some kilobytes.
 
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::counters::roofs::LimitTimes;
+use profiler_core::leaf::{Cause, Leaf, Leaves};
 use profiler_core::steps::FEWEST_STEADY;
 
 use super::rows::RowGroup;

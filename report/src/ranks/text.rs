@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::fmt::Write;
 
-use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::collective::Basis;
 use profiler_core::counters::roofs::Limit;
+use profiler_core::leaf::{Cause, Leaf};
 
 use super::{CriticalPath, ExcessEvidence, HostClock, RankRow, RanksReport, Straggler};
 use crate::text_format::{Page, Style, duration, shortened, wrapped};

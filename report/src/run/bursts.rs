@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use gpuwhy_trace::record::{Timestamp, Trigger};
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::monitoring::BottleneckChange;
 use profiler_core::steps::StepSource;
 

@@ -1,8 +1,8 @@
 //! Lines of the calls that launch, copy, wait and allocate, from samples of the launching threads.
 
 use gpuwhy_trace::dictionary::Dictionary;
-use profiler_core::attribution::leaf::Cause;
 use profiler_core::attribution::{Attributor, CallKind};
+use profiler_core::leaf::Cause;
 
 use super::host::short_path;
 use super::kernel_lines::share_interval;

@@ -6,8 +6,8 @@
 //! the former, because the records do not show their route (NVLink, a switch, or through the host).
 
 use gpuwhy_trace::record::{CopyKind, MemoryKind, PcieLink};
-use profiler_core::attribution::leaf::{Leaf, Leaves, Overlap, WorkKind};
 use profiler_core::attribution::statistics::{CopyPath, CopyStatistics, OctaveTotals};
+use profiler_core::leaf::{Leaf, Leaves, Overlap, WorkKind};
 
 use super::{CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport};
 use crate::text_format::{duration, percent, rate};

@@ -6,8 +6,8 @@
 //! position of a gap is in the trace, not here.
 
 use gpuwhy_trace::dictionary::Dictionary;
-use profiler_core::attribution::leaf::Leaf;
 use profiler_core::attribution::{DeviceAccount, GapTotals, Subject};
+use profiler_core::leaf::Leaf;
 
 use super::names;
 use super::waits::waited_for;

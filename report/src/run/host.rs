@@ -15,8 +15,8 @@ use std::fmt::Write;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{NameId, ThreadId, Timestamp};
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::attribution::{Attributor, GapSamples, HostLine, LineId, LockHeldBy, LockHolder, is_native};
+use profiler_core::leaf::{Cause, Leaf};
 use rustc_hash::FxHashMap;
 
 use super::host_estimate::{ActivityKey, ActivityTime, estimate};

@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::attribution::{GapSamples, LineId, Seen, Stratum};
+use profiler_core::leaf::{Cause, Leaf, Leaves};
 
 use super::{DeviceReport, HostReport};
 

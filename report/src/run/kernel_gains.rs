@@ -1,9 +1,9 @@
 //! Predicted gain of a step if a kernel gets closer to its roofline: the simulations and their sentences.
 
 use gpuwhy_trace::record::{LaunchConfigId, NameId};
-use profiler_core::attribution::leaf::Cause;
 use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::counters::roofs::{Roof, Weighed};
+use profiler_core::leaf::Cause;
 use profiler_core::whatif::{ScenarioKind, WORTH_SHOWING};
 use rustc_hash::FxHashMap;
 

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use gpuwhy_trace::json_text::Object;
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::steps::{Step, StepSource};
 
 use super::text::{self, busy_share};

@@ -1,7 +1,7 @@
 //! Managed memory: what its pages cost kernels.
 
 use profiler_core::attribution::DeviceAccount;
-use profiler_core::attribution::leaf::Leaf;
+use profiler_core::leaf::Leaf;
 use profiler_core::managed::ManagedTotals;
 
 use super::{DeviceReport, ManagedPages};

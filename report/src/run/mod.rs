@@ -64,7 +64,7 @@ pub use slow_steps::SlowStep;
 
 use std::fmt;
 
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::whatif::BestCase;
 
 use crate::text_format::{Page, Style};

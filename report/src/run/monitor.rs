@@ -15,8 +15,8 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::Timestamp;
 use gpuwhy_trace::utilization::{Absence, Counter, DeviceUtilization, Utilization};
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::Cause;
 use profiler_core::attribution::{Attributor, SampleTotals};
+use profiler_core::leaf::Cause;
 use profiler_core::monitoring::{MonitoredPart, MonitoredTime};
 use profiler_core::thresholds::WORTH_SHARE;
 

@@ -3,7 +3,7 @@
 use gpuwhy_trace::demangle::without_parameters;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{ApiFunctionId, NameId};
-use profiler_core::attribution::api::without_suffix;
+use profiler_core::api::without_suffix;
 
 /// Name of a kernel without its parameters, which repeat the template arguments and seldom distinguish two
 /// kernels.

@@ -4,7 +4,7 @@
 //! a program up by a factor `s` does the same work in `1/s` of the time, and saves `1 - 1/s` of the cost.
 //! Both assume a program that runs all day as it did in this run.
 
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 use crate::run::Report;
 use crate::text_format::{Page, Style, wrapped};

@@ -7,8 +7,8 @@
 use std::fmt::Write;
 
 use gpuwhy_trace::dictionary::Dictionary;
-use profiler_core::attribution::leaf::Leaf;
 use profiler_core::attribution::{Attributor, RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTotals, template};
+use profiler_core::leaf::Leaf;
 
 use super::{RangeRow, RangesReport, names};
 use crate::text_format::{Page, counted, duration, shortened, wrapped};

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::DeviceId;
-use profiler_core::attribution::leaf::Leaf;
 use profiler_core::attribution::{Attributor, DeviceAccount, Subject, is_layer, is_optimizer, is_selection, is_step};
+use profiler_core::leaf::Leaf;
 use profiler_core::steps::{RecognizedBy, StepSource};
 
 use super::{Sequence, StepMeaning, names};

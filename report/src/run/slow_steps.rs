@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::steps::{Step, UNUSUAL};
 
 use super::DeviceReport;

@@ -1,6 +1,6 @@
 //! Sentence about two kinds of steps.
 
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::steps::StepKinds;
 
 use crate::text_format::{duration, percent};

@@ -6,8 +6,8 @@
 //! shares refer to the shorter step, and still sum to 1.
 
 use gpuwhy_trace::cost::PriceSource;
-use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, DeviceAccount};
+use profiler_core::leaf::{Cause, Leaf, Leaves};
 use profiler_core::steps::{StepSource, Steps};
 use profiler_core::whatif::WhatIf;
 
@@ -151,7 +151,7 @@ pub(super) fn made_by_tracing(first: Cause, without: f64, with: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profiler_core::attribution::leaf::LEAF_COUNT;
+    use profiler_core::leaf::LEAF_COUNT;
 
     fn leaves(of: &[(Leaf, u64)]) -> Leaves {
         let mut leaves = [0; LEAF_COUNT];

@@ -1,7 +1,7 @@
 //! Work that queued operations waited for while the device was idle, if events show it.
 
-use profiler_core::attribution::leaf::Leaf;
 use profiler_core::attribution::{DeviceAccount, Producer, Subject};
+use profiler_core::leaf::Leaf;
 
 use super::Awaited;
 use crate::text_format::{counted, duration};

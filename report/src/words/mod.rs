@@ -11,9 +11,9 @@ use gpuwhy_trace::kernels::Outcome;
 use gpuwhy_trace::loss::LossKind;
 use gpuwhy_trace::record::{CopyKind, Loss, MemoryKind};
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Cause, Leaf};
 use profiler_core::attribution::statistics::CopyPath;
 use profiler_core::counters::roofs::{Limit, Roof};
+use profiler_core::leaf::{Cause, Leaf};
 
 use crate::text_format::{counted, duration, percent, printable};
 

@@ -5,8 +5,8 @@
 
 use gpuwhy_report::ranks::{CollectiveRow, KernelTime, LeafTime, RankRows, RankSummary, RowGroup, RowSource};
 use gpuwhy_trace::collective::Function;
-use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
 use profiler_core::collective::Basis;
+use profiler_core::leaf::{LEAF_COUNT, Leaf};
 
 /// Start of the job, nanoseconds.
 const BEGIN: i64 = 1_700_000_000_000_000_000;

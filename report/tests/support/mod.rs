@@ -15,7 +15,7 @@ use gpuwhy_trace::graph_node::GraphNode;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
 use profiler_core::attribution::Attributor;
-use profiler_core::attribution::leaf::{Leaf, Leaves};
+use profiler_core::leaf::{Leaf, Leaves};
 
 /// Nanoseconds of the scenario's zero.
 pub const ZERO: u64 = 1_000_000_000;

@@ -31,11 +31,11 @@ pub use self::whole::{NodeSource, WholeGraph};
 pub use self::work::GraphWork;
 use self::work::{Source, add};
 use super::Attributor;
-use super::api::without_suffix;
-use super::host::launch_places::{LaunchPlace, PlaceId, Places};
 use super::host_cause::GapTotals;
+use super::launch_places::{LaunchPlace, PlaceId, Places};
 use super::operation::is_no_time;
 use super::ranges::Ranges;
+use crate::api::without_suffix;
 
 /// Rows by kernel and place, 28 bytes each with their index.
 const ROW_LIMIT: usize = 1 << 16;

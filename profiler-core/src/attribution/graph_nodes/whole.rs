@@ -11,7 +11,7 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{StackId, ThreadId};
 use rustc_hash::FxHashMap;
 
-use super::super::host::launch_places::{LaunchPlace, Places};
+use super::super::launch_places::{LaunchPlace, Places};
 use super::origins::parts;
 use super::work::{GraphWork, Source, add};
 

@@ -3,7 +3,7 @@
 use gpuwhy_trace::record::ThreadId;
 use rustc_hash::FxHashMap;
 
-use super::super::host::launch_places::PlaceId;
+use super::super::launch_places::PlaceId;
 
 /// Operations of graphs, and their time on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 use gpuwhy_trace::named;
 use rustc_hash::FxHashMap;
 
-use super::launch_places::PlaceId;
-use crate::attribution::api::ApiClass;
+use crate::api::ApiClass;
+use crate::attribution::launch_places::PlaceId;
 
 /// Slices of a run, and the length of the first ones in nanoseconds; it doubles when the run gets longer.
 const SLICES: u64 = 64;

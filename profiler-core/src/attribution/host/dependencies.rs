@@ -15,8 +15,8 @@ use gpuwhy_trace::record::{CudaEvent, DeviceId, StreamId, Sync, SyncKind};
 use rustc_hash::FxHashMap;
 
 use crate::attribution::host_cause::Producer;
-use crate::attribution::leaf::WorkKind;
 use crate::attribution::operation::DeviceOperation;
+use crate::leaf::WorkKind;
 
 /// Number of event records and waits that are remembered (the newest).
 const REMEMBERED: usize = 65_536;

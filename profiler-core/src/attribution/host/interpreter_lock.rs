@@ -15,7 +15,7 @@ use std::mem;
 use gpuwhy_trace::record::{HostSample, InterpreterLock, StackId, ThreadId, ThreadState};
 
 use super::samples::HostSampleView;
-use super::stacks::{LineId, StackClass};
+use crate::attribution::stacks::{LineId, StackClass};
 
 /// Longest time from a sample to that of the next thread in one pass of the sampler, nanoseconds: a thread takes 15 to
 /// 50 us, and passes are at least 3 ms apart.

@@ -20,11 +20,10 @@ use gpuwhy_trace::record::{NameId, StackId};
 use rustc_hash::FxHashMap;
 
 use super::call_lines::{CallKind, CallLines};
-use super::launch_places::{LaunchPlace, PlaceId, Places};
-use super::launches::LaunchCall;
-use crate::attribution::api::ApiClass;
+use crate::api::ApiClass;
 use crate::attribution::host_cause::Subject;
-use crate::attribution::operation::DeviceOperation;
+use crate::attribution::launch_places::{LaunchPlace, PlaceId, Places};
+use crate::attribution::operation::{DeviceOperation, LaunchCall};
 use crate::thresholds::{CERTAIN_LAUNCH_NANOS, DISPATCH_NANOS, STACK_DELAY_NANOS};
 
 /// Total samples of all threads that wait for their call (16 bytes each), split equally, but at least

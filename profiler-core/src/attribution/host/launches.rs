@@ -17,7 +17,8 @@ use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId};
 use rustc_hash::FxHashMap;
 
 use super::lost_launches::LostLaunches;
-use crate::attribution::api::ApiClass;
+use crate::api::ApiClass;
+use crate::attribution::operation::LaunchCall;
 use crate::collections::correlation_map::Correlated;
 use crate::collections::queue::Queue;
 
@@ -43,18 +44,6 @@ const FEWEST_WAITING: usize = 1_024;
 const FASTEST_WRAP_NANOS: u64 = 60_000_000_000;
 /// Streams whose newest graph is remembered.
 const GRAPH_STREAM_LIMIT: usize = 4_096;
-
-/// The outermost call of a launch.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LaunchCall {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    /// Index of the calling thread.
-    pub(crate) thread: u32,
-    pub(crate) class: ApiClass,
-    /// True if host samples fell into it; see [`launch_lines`](super::launch_lines).
-    pub(crate) sampled: bool,
-}
 
 /// Queue position of a waiting launch. The lower half of its sequence number is enough, as fewer launches
 /// wait than it can count.

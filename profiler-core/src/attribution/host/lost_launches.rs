@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::launches::LaunchCall;
+use crate::attribution::operation::LaunchCall;
 
 /// Lost launches that gaps are checked against.
 const LOST_LIMIT: usize = 1_024;

@@ -14,14 +14,12 @@ pub(super) mod call_lines;
 pub(super) mod dependencies;
 pub(super) mod interpreter_lock;
 pub(super) mod launch_lines;
-pub(super) mod launch_places;
 pub(super) mod launches;
 mod lost_launches;
 pub(super) mod memory;
 pub(super) mod one_id;
 pub(super) mod sample_totals;
 pub(super) mod samples;
-pub(super) mod stacks;
 pub(crate) mod thread_table;
 pub(super) mod threads;
 
@@ -33,18 +31,18 @@ use gpuwhy_trace::record::{ApiCall, HostSample, MemoryEvent, Overhead, OverheadK
 use self::dependencies::Dependencies;
 use self::interpreter_lock::{LockHeldBy, LockWatch};
 use self::launch_lines::{LaunchLines, LaunchSampleCounts, SampledCall};
-use self::launches::{LaunchCall, Launches};
+use self::launches::Launches;
 use self::memory::Memory;
 use self::one_id::OneId;
-use self::stacks::Stacks;
 use self::thread_table::ThreadTable;
 use self::threads::{HostThread, Nesting};
-use super::api::{ApiClass, ApiClasses, allocates};
 use super::launch_order::StepMarks;
-use super::operation::{Delivery, LONGEST_WINDOW, is_no_time};
+use super::operation::{Delivery, LONGEST_WINDOW, LaunchCall, is_no_time};
 use super::ranges::{RangeFact, Ranges};
 use super::simulation_feed::SimulationFeed;
+use super::stacks::Stacks;
 use super::statistics::ApiTable;
+use crate::api::{ApiClass, ApiClasses, allocates};
 use crate::thresholds::FUTURE_NANOS;
 
 /// See the [module](self).

@@ -16,9 +16,9 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{ApiCall, ApiFunctionId, CorrelationId, StreamId};
 use rustc_hash::FxHashMap;
 
-use super::launches::{LaunchCall, Launches};
-use crate::attribution::api::{ApiClass, without_suffix};
-use crate::attribution::operation::DeviceOperation;
+use super::launches::Launches;
+use crate::api::{ApiClass, without_suffix};
+use crate::attribution::operation::{DeviceOperation, LaunchCall};
 
 /// Launches and waits that are kept for an id: more than a thread makes between two flushes.
 const LIMIT: usize = 1 << 16;

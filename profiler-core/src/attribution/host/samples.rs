@@ -17,9 +17,9 @@ use gpuwhy_trace::record::{HostSample, InterpreterLock, StackId, ThreadState};
 
 use super::interpreter_lock::{Others, waits_for_lock};
 use super::sample_totals::SampleTotals;
-use super::stacks::{LineId, StackClass, Stage};
 use crate::attribution::host_cause::HostCause;
-use crate::attribution::leaf::Leaf;
+use crate::attribution::stacks::{LineId, StackClass, Stage};
+use crate::leaf::Leaf;
 
 /// Samples kept per thread (48 bytes each, 1.5 MiB): 109 s at 300 samples per second. Samples older than an
 /// open gap are dropped sooner.

@@ -8,9 +8,9 @@ use rustc_hash::FxHashMap;
 
 use super::launches::Launches;
 use super::sample_totals::SampleTotals;
-use super::stacks::LineId;
 use super::threads::HostThread;
 use crate::attribution::host_cause::{GapSamples, HostCause};
+use crate::attribution::stacks::LineId;
 
 /// Maximum number of threads. Programs have tens that use CUDA; servers start a new one for every request.
 pub(crate) const THREAD_LIMIT: usize = 4_096;
@@ -139,7 +139,7 @@ impl ThreadTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attribution::api::ApiClass;
+    use crate::api::ApiClass;
     use gpuwhy_trace::record::{ApiCall, ApiFunctionId, Timestamp};
 
     #[test]

@@ -13,7 +13,7 @@ use gpuwhy_trace::record::{ApiCall, ApiFunctionId};
 
 use super::launch_lines::LaunchSamples;
 use super::samples::HostSamples;
-use crate::attribution::api::ApiClass;
+use crate::api::ApiClass;
 use crate::attribution::operation::WAITING_LIMIT;
 use crate::collections::queue::Queue;
 use crate::collections::sorted_runs::InOrder;
@@ -311,7 +311,7 @@ impl HostThread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attribution::api::ApiClass;
+    use crate::api::ApiClass;
     use gpuwhy_trace::record::{ApiCall, ApiFunctionId, Timestamp};
 
     fn call(start: u64, end: u64) -> ApiCall {

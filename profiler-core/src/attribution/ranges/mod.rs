@@ -23,8 +23,8 @@ pub use self::messages::{is_layer, is_step, template};
 use self::table::{Instance, RangeTable};
 pub use self::table::{RangeKey, RangeStyle, RangeTotals, Spread};
 use super::host_cause::HostCause;
-use super::leaf::{LEAF_COUNT, Leaf, Leaves};
 use super::statistics::Durations;
+use crate::leaf::{LEAF_COUNT, Leaf, Leaves};
 
 /// Maximum nesting depth of ranges on one thread and domain.
 const DEPTH_LIMIT: usize = 64;

@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use gpuwhy_trace::record::NameId;
 use rustc_hash::FxHashMap;
 
-use crate::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
 use crate::attribution::statistics::Durations;
+use crate::leaf::{LEAF_COUNT, Leaf, Leaves};
 
 /// Distinct ranges (style, domain and message) with a row, at up to 2 KiB each.
 const NAME_LIMIT: usize = 1_024;

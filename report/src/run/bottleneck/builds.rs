@@ -1,7 +1,7 @@
 //! Kernels that are built while the program runs: how many, until when, and for what.
 
 use profiler_core::attribution::KernelBuilds;
-use profiler_core::attribution::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::thresholds::WORTH_SHARE;
 
 use super::ranking::Ranking;

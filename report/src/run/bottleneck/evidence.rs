@@ -4,7 +4,7 @@
 
 use gpuwhy_trace::record::CopyKind;
 use profiler_core::attribution::is_selection;
-use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
+use profiler_core::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::steps::Step;
 use profiler_core::thresholds::WORTH_SHARE;
 use profiler_core::whatif::{BestCase, ScenarioKind, WORTH_DOING, WORTH_SHOWING, WhatIf};

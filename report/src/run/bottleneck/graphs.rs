@@ -4,8 +4,8 @@
 //! step, and does not already use graphs for it.
 
 use gpuwhy_trace::dictionary::is_whole_graph;
-use profiler_core::attribution::leaf::Leaf;
 use profiler_core::attribution::{Attributor, DeviceAccount};
+use profiler_core::leaf::Leaf;
 use profiler_core::whatif::{BestCase, WORTH_DOING};
 
 use crate::run::DeviceReport;

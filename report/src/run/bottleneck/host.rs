@@ -4,7 +4,7 @@
 //! less than half of the cause's time, the inference without them is used.
 
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::whatif::{ScenarioKind as Scenario, WORTH_DOING, WhatIf};
 
 use super::main_work::{MainWork, gain_without};

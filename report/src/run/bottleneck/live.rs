@@ -9,7 +9,7 @@
 
 use gpuwhy_trace::record::Timestamp;
 use profiler_core::attribution::Attributor;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::steps::{Interval, Step, StepSource, WINDOW_NANOS};
 use profiler_core::thresholds::WORTH_SHARE;
 
@@ -95,7 +95,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
+    use profiler_core::leaf::{LEAF_COUNT, Leaf};
 
     /// Units in which the device waits for launches and for a waiting host, in per mille, and computes
     /// otherwise.

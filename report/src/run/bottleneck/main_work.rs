@@ -1,7 +1,7 @@
 //! The largest part of the CPU work between launches: what it is, what to do, and what that gains.
 
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::whatif::WORTH_DOING;
 
 use crate::run::host::short_path;

@@ -17,8 +17,8 @@ mod queues;
 mod ranking;
 
 use gpuwhy_trace::completeness::Completeness;
-use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, CallKind};
+use profiler_core::leaf::{Cause, Leaf, Leaves};
 
 pub(in crate::run) use self::evidence::{best_case_if_fixed, copies_without_link};
 use self::graphs::GraphFit;

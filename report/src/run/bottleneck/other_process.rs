@@ -1,7 +1,7 @@
 //! Another process that uses the GPU: who it is, and how much.
 
 use profiler_core::attribution::OtherProcess;
-use profiler_core::attribution::leaf::Leaf;
+use profiler_core::leaf::Leaf;
 
 use super::ranking::Ranking;
 use crate::run::DeviceReport;
@@ -29,7 +29,7 @@ pub(super) fn sentences(ranking: &Ranking, devices: &[DeviceReport]) -> Vec<Stri
     let used = |process: &&OtherProcess| process.busy_sum > 0 || process.work_ns > 0;
     let seen = devices.iter().flat_map(|device| device.other_processes.iter().filter(used).take(NAMED));
     let mut sentences: Vec<_> = seen.map(sentence).collect();
-    let share = ranking.share(profiler_core::attribution::leaf::Cause::OtherProcess);
+    let share = ranking.share(profiler_core::leaf::Cause::OtherProcess);
     let alone = words::at_most_without(share.high);
     sentences.push(format!(
         "With the GPU alone {alone}: the waits subtracted (a rough bound; kernels that shared it would be shorter too)."

@@ -1,7 +1,7 @@
 //! Phases of a program that have different bottlenecks.
 
 use gpuwhy_trace::record::Timestamp;
-use profiler_core::attribution::leaf::{Cause, LEAF_COUNT, Leaves};
+use profiler_core::leaf::{Cause, LEAF_COUNT, Leaves};
 
 use crate::run::PhaseRow;
 use crate::text_format::{duration, percent};
@@ -76,7 +76,7 @@ pub(super) fn phases_sentence(rows: &[PhaseRow]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profiler_core::attribution::leaf::Leaf;
+    use profiler_core::leaf::Leaf;
 
     fn phase(start: u64, end: u64, leaf: Leaf) -> (u64, u64, Leaves) {
         let mut leaves = [0; LEAF_COUNT];

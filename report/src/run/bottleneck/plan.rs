@@ -6,7 +6,7 @@
 //! before it if worth a step before or after it; and where copies are most of the launches, joining them does.
 
 use gpuwhy_trace::record::CopyKind;
-use profiler_core::attribution::leaf::{Cause, Leaves};
+use profiler_core::leaf::{Cause, Leaves};
 use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING, WhatIf};
 
 use super::builds;

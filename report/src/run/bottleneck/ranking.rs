@@ -13,7 +13,7 @@
 //! case.
 
 use profiler_core::attribution::Attributor;
-use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
+use profiler_core::leaf::{Cause, Leaf, Leaves};
 use profiler_core::steps::{FEWEST_STEADY, Steady, Step, TimeShare, UNUSUAL, WARM_UP_STEPS};
 use profiler_core::thresholds::WORTH_SHARE;
 use profiler_core::whatif::ScenarioKind;

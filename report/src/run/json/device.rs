@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use gpuwhy_trace::document::document;
 use profiler_core::attribution::OtherProcess;
-use profiler_core::attribution::leaf::WorkKind;
 use profiler_core::document::leaves;
+use profiler_core::leaf::WorkKind;
 use profiler_core::steps::Steps;
 use profiler_core::whatif::WhatIf;
 

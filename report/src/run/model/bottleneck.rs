@@ -1,7 +1,7 @@
 //! The bottleneck and its evidence.
 
 use gpuwhy_trace::named;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::steps::TimeShare;
 use profiler_core::whatif::ScenarioKind;
 

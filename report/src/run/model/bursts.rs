@@ -1,7 +1,7 @@
 //! Bursts of a run in mode auto: detailed recordings while samples cover the complete run.
 
 use gpuwhy_trace::record::{Timestamp, Trigger};
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::monitoring::BottleneckChange;
 
 /// Bursts of a run and its bottlenecks.

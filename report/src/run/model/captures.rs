@@ -1,7 +1,7 @@
 //! Captures of a run.
 
 use gpuwhy_trace::record::{Timestamp, Trigger};
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 /// List of captures to choose from.
 #[derive(Clone, Debug, Default, PartialEq)]

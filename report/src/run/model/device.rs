@@ -2,11 +2,11 @@
 
 use gpuwhy_trace::cost::PriceSource;
 use gpuwhy_trace::record::{Device, PcieLink};
-use profiler_core::attribution::leaf::{Leaves, Overlap};
 use profiler_core::attribution::queue_waits::QueueWaits;
 use profiler_core::attribution::statistics::Durations;
 use profiler_core::attribution::{HostLead, KernelBuilds, OtherProcess, Work};
 use profiler_core::counters::power::GaugeSums;
+use profiler_core::leaf::{Leaves, Overlap};
 use profiler_core::steps::{Steady, Step, StepKinds, Steps};
 use profiler_core::whatif::WhatIf;
 

@@ -1,8 +1,8 @@
 //! Idle time of a device by attributed subject, and by the work it waited for.
 
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::Leaf;
 use profiler_core::attribution::{GapTotals, Producer};
+use profiler_core::leaf::Leaf;
 
 /// Idle time of one leaf attributed to one subject.
 #[derive(Clone, Debug, PartialEq, Eq)]

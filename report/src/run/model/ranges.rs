@@ -1,9 +1,9 @@
 //! Ranges that the program named.
 
-use profiler_core::attribution::leaf::Leaves;
 use profiler_core::attribution::statistics::Durations;
 use profiler_core::attribution::{RangeCounts, RangeStyle, Spread};
 use profiler_core::counters::roofs::LimitTimes;
+use profiler_core::leaf::Leaves;
 
 /// Ranges of a run.
 #[derive(Clone, Debug)]

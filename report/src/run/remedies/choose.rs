@@ -11,7 +11,7 @@
 //!   costs anything. The rest is ordered by the certainty times the share of a step that it saves in the middle of its
 //!   range; of equal ones those that change no results, then those that need no change of the program.
 
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
 use super::catalog::{remedies, remedy};

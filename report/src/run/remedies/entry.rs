@@ -1,6 +1,6 @@
 //! One entry of the catalogue, and the pages that several entries link to.
 
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 use super::facts::{Facts, Found};
 use super::patterns::Class;

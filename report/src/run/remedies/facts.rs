@@ -3,8 +3,8 @@
 use gpuwhy_trace::record::{CopyKind, Timestamp};
 use profiler_core::attribution::CallKind;
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::{Cause, Leaf, Leaves, WorkKind};
 use profiler_core::counters::roofs::Limit;
+use profiler_core::leaf::{Cause, Leaf, Leaves, WorkKind};
 use profiler_core::whatif::{BestCase, ScenarioKind};
 
 use super::gain::Gain;

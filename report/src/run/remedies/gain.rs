@@ -5,7 +5,7 @@
 //! least is said, because measured gains of programs that no factor had seen were often above the most
 //! (`tests/gpu/remedies.md`).
 
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 use super::facts::{Facts, Kernel};
 use super::patterns::Class;

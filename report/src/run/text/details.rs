@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use profiler_core::attribution::HostLead;
-use profiler_core::attribution::leaf::{Leaf, WorkKind};
+use profiler_core::leaf::{Leaf, WorkKind};
 use profiler_core::steps::{StepSource, Steps};
 use profiler_core::thresholds::WORTH_SHARE;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use gpuwhy_trace::process_info::End;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::steps::StepSource;
 use profiler_core::whatif::{ScenarioKind, WORTH_SHOWING};
 

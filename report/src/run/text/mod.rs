@@ -12,7 +12,7 @@ mod tables;
 
 use std::fmt::Write;
 
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::steps::{RecognizedBy, StepKinds, StepSource, Steps};
 use profiler_core::whatif::ScenarioKind;
 
@@ -228,7 +228,7 @@ const fn reason(meaning: StepMeaning) -> &'static str {
 mod tests {
     use super::*;
     use gpuwhy_trace::record::Timestamp;
-    use profiler_core::attribution::leaf::LEAF_COUNT;
+    use profiler_core::leaf::LEAF_COUNT;
     use profiler_core::steps::Step;
 
     #[test]

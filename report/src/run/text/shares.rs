@@ -1,6 +1,6 @@
 //! Time of a GPU by cause, in percent.
 
-use profiler_core::attribution::leaf::{Cause, Leaf, Leaves};
+use profiler_core::leaf::{Cause, Leaf, Leaves};
 
 use crate::run::untraced::WithoutTracing;
 use crate::run::{DeviceReport, Report};

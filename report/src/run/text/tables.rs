@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use gpuwhy_trace::geometry::Limiter;
-use profiler_core::attribution::leaf::Leaf;
+use profiler_core::leaf::Leaf;
 
 use crate::run::{DeviceReport, KernelGeometry, Report, collectives, limits};
 use crate::text_format::names::short_names;

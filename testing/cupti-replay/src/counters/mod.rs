@@ -2,15 +2,11 @@
 //! names it; otherwise it is the path of the recording with `.counters` appended.
 //!
 //! Without that file every function returns what a library that is too old returns. `recorded` parses the
-//! file, `unit` models the ownership of the counters and their values, `image` has the bytes that pass
-//! through the client, `host`, `sampling` and `ranges` the C functions.
+//! file, `unit` models the ownership of the counters and their values, and `image` has the bytes that pass
+//! through the client. The C functions are in [`exports`](crate::exports).
 
-pub mod host;
 pub mod image;
-mod parameters;
-pub mod ranges;
 pub mod recorded;
-pub mod sampling;
 pub mod unit;
 
 pub use recorded::Recorded;

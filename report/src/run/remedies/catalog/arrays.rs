@@ -8,7 +8,7 @@ use crate::run::remedies::patterns::Class;
 use crate::run::remedies::sequences;
 use crate::run::{Certainty, Results};
 use gpuwhy_trace::record::CopyKind;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
 use super::copies::PART;

@@ -6,7 +6,7 @@ use crate::run::remedies::facts::Found;
 use crate::run::remedies::patterns::Class;
 use crate::run::remedies::sequences;
 use crate::run::{Certainty, Results};
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 use Framework::Pytorch;
 

@@ -5,7 +5,7 @@ use crate::run::remedies::entry::{COMPILE, JAX_TIPS, RemedyEntry, Target, When};
 use crate::run::remedies::facts::Found;
 use crate::run::remedies::patterns::Class;
 use crate::run::{Certainty, Results};
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 use Framework::{Any, Pytorch};
 

@@ -5,7 +5,7 @@ use crate::run::remedies::entry::{JAX_TIPS, RemedyEntry, TUNING, Target, When};
 use crate::run::remedies::facts::Found;
 use crate::run::remedies::patterns::Class;
 use crate::run::{Certainty, Results};
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
 use Framework::{Any, Jax, Pytorch};

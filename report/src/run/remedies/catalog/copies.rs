@@ -7,7 +7,7 @@ use crate::run::remedies::facts::{Facts, Found};
 use crate::run::remedies::gain::Gain;
 use crate::run::{Certainty, Results};
 use gpuwhy_trace::record::CopyKind;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
 use Framework::{Any, Jax, Native};

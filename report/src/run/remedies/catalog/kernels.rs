@@ -5,8 +5,8 @@ use crate::run::remedies::entry::{BEST_PRACTICES, RemedyEntry, Target, When};
 use crate::run::remedies::facts::{Facts, Found};
 use crate::run::remedies::gain::Gain;
 use crate::run::{Certainty, GridClass, Results};
-use profiler_core::attribution::leaf::Cause;
 use profiler_core::counters::roofs::Limit;
+use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
 use Framework::{Any, Native};

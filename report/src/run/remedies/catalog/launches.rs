@@ -6,7 +6,7 @@ use crate::run::remedies::facts::{Activity, Facts, Found};
 use crate::run::remedies::patterns::Class;
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
 use Framework::{Any, Jax, Native, Pytorch};

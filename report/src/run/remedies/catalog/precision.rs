@@ -5,7 +5,7 @@ use crate::run::remedies::entry::{BEST_PRACTICES, MATRICES, RemedyEntry, TUNING,
 use crate::run::remedies::facts::{Facts, Found, Kernel};
 use crate::run::remedies::patterns::Class;
 use crate::run::{Certainty, Results};
-use profiler_core::attribution::leaf::Cause;
+use profiler_core::leaf::Cause;
 
 use Framework::{Cupy, Pytorch};
 

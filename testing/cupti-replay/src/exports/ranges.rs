@@ -4,7 +4,6 @@
 //! and data are decoded once all passes have run. Values are those of the file for the kernel that was
 //! launched. Further launches in a pass drop ranges, and a pass without a launch returns `UNKNOWN`, as on an
 //! H200 with CUPTI 13.0. These functions may be called from inside a callback if the real ones may.
-#![expect(unsafe_code, reason = "a C library is made of unmangled functions that take pointers")]
 
 use std::ptr;
 
@@ -14,9 +13,9 @@ use cupti_sys::counters::abi::{
     RangeGetCounterDataSize, RangeImageInitialize, RangeSetConfig, RangeStart, RangeStop, USER_REPLAY,
 };
 
-use super::image;
 use super::parameters::{bytes, checked_anywhere, names, store};
-use super::unit::RangeObject;
+use crate::counters::image;
+use crate::counters::unit::RangeObject;
 use crate::instance::answer;
 use crate::violation::Rule;
 

@@ -175,7 +175,7 @@ pub type Overlap = [[u64; 4]; 4];
 /// For `nanos`, the leaves set in `beneath` ran beneath `top`. Only different kinds of work count: two concurrent
 /// kernels are one computing device.
 #[inline(never)]
-pub(super) fn count_overlap(overlap: &mut Overlap, top: Leaf, mut beneath: u32, nanos: u64) {
+pub(crate) fn count_overlap(overlap: &mut Overlap, top: Leaf, mut beneath: u32, nanos: u64) {
     let Some(work) = top.work() else { return };
     let mut counted = [false; WorkKind::ALL.len()];
     counted[work as usize] = true;

@@ -1,5 +1,4 @@
 //! The C functions of PM sampling.
-#![expect(unsafe_code, reason = "a C library is made of unmangled functions that take pointers")]
 
 use std::ptr;
 
@@ -9,9 +8,9 @@ use cupti_sys::counters::abi::{
     PmGetSampleInfo, PmImageInitialize, PmSetConfig, PmStart, PmStop, STOPPED_FULL, STOPPED_OTHER,
 };
 
-use super::image;
 use super::parameters::{bytes, checked, names, opening_begins, opening_ends, store};
-use super::unit::SamplingObject;
+use crate::counters::image;
+use crate::counters::unit::SamplingObject;
 use crate::instance::answer;
 use crate::player::Player;
 

@@ -1,5 +1,4 @@
 //! The C functions of CUPTI's profiler and of its metrics.
-#![expect(unsafe_code, reason = "a C library is made of unmangled functions that take pointers")]
 
 use std::ffi::c_char;
 use std::ptr;
@@ -11,10 +10,10 @@ use cupti_sys::counters::abi::{
     RANGE_PROFILER,
 };
 
-use super::Recorded;
-use super::image;
 use super::parameters::{bytes, checked, checked_anywhere, names, register_exit};
-use super::unit::HostObject;
+use crate::counters::Recorded;
+use crate::counters::image;
+use crate::counters::unit::HostObject;
 use crate::ffi;
 use crate::instance::answer;
 use crate::violation::Rule;

@@ -173,11 +173,11 @@ pub fn allocates(function: &str) -> bool {
 
 /// Classes by function id.
 #[derive(Debug, Default)]
-pub(super) struct ApiClasses(Vec<Option<ApiClass>>);
+pub(crate) struct ApiClasses(Vec<Option<ApiClass>>);
 
 impl ApiClasses {
     /// Class of `function`. A function that is not in the dictionary yet is not cached.
-    pub(super) fn get(&mut self, function: ApiFunctionId, dictionary: &Dictionary) -> ApiClass {
+    pub(crate) fn get(&mut self, function: ApiFunctionId, dictionary: &Dictionary) -> ApiClass {
         let index = function.0 as usize;
         if let Some(&Some(class)) = self.0.get(index) {
             return class;

@@ -5,8 +5,15 @@
 //! hidden from a client according to the version that is played, so functions newer than that version exist
 //! and return `API_NOT_IMPLEMENTED`, as `cupti-sys` does for a missing symbol.
 //!
+//! `host`, `sampling` and `ranges` have those of the hardware counters, of which `parameters` reads the structs.
+//!
 //! All pointers are checked for NULL and otherwise trusted, as in CUPTI.
 #![expect(unsafe_code, reason = "a C library is made of unmangled functions that take pointers")]
+
+pub mod host;
+mod parameters;
+pub mod ranges;
+pub mod sampling;
 
 use std::ffi::{c_char, c_void};
 use std::ptr;

@@ -1,5 +1,4 @@
 //! Parameters that clients pass by address.
-#![expect(unsafe_code, reason = "structs and texts of C")]
 
 use std::ffi::{CStr, c_char};
 use std::sync::Once;
@@ -7,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cupti_sys::CuptiResult;
 
-use super::image::Data;
+use crate::counters::image::Data;
 use crate::ffi;
 use crate::player::Player;
 use crate::violation::Rule;
