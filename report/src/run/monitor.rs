@@ -93,7 +93,6 @@ fn line_sentences(host: Option<&HostReport>) -> Vec<String> {
 
 /// Determines the bottleneck from hardware samples, or without them from utilization and host samples.
 pub(crate) fn bottleneck(report: &Report, samples: &SampleTotals) -> Bottleneck {
-    let mut evidence = evidence(&report.utilization, samples);
     let (cause, share, because) = match &report.monitored {
         Some(time) => {
             let processes = report.process.world_size().unwrap_or(1);
@@ -108,26 +107,15 @@ pub(crate) fn bottleneck(report: &Report, samples: &SampleTotals) -> Bottleneck 
         Some(bursts) => recorded(bursts, report).unwrap_or((cause, share, because)),
         None => (cause, share, because),
     };
-    evidence.insert(0, because);
-    let reported = report.bursts.as_ref().and_then(|table| bursts::changes(table, report.process.start));
-    let reported: Vec<String> = reported.into_iter().chain(report.monitored.as_ref().map(division)).collect();
-    evidence.splice(1..1, reported);
+    let changes = report.bursts.as_ref().and_then(|table| bursts::changes(table, report.process.start));
+    let division = report.monitored.as_ref().map(division);
+    let mut measured = changes.into_iter().chain(division).chain(evidence(&report.utilization, samples));
+    let first = measured.next();
     // What a line says is more than the rates of links.
-    let at = evidence.len().min(2);
-    evidence.splice(at..at, line_sentences(report.host.as_ref()));
-    Bottleneck {
-        cause,
-        share,
-        ranking: Vec::new(),
-        basis: None,
-        live: (cause, share),
-        evidence,
-        details: Vec::new(),
-        remedies: Vec::new(),
-        recommendation: advice(report.bursts.as_ref().map_or(0, |bursts| bursts.rows.len()), report.shown_ns()),
-        phases: Vec::new(),
-        plan: Vec::new(),
-    }
+    let lines = line_sentences(report.host.as_ref());
+    let evidence = std::iter::once(because).chain(first).chain(lines).chain(measured).collect();
+    let bursts = report.bursts.as_ref().map_or(0, |bursts| bursts.rows.len());
+    Bottleneck::unranked(cause, share, evidence, advice(bursts, report.shown_ns()))
 }
 
 /// The bottleneck that bursts and the samples during bursts named for most of the run, for use if the samples

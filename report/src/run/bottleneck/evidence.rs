@@ -109,24 +109,21 @@ fn step_sentences(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]) -> 
 
 /// Sentence about a cause that may be as large as `cause`.
 pub(super) fn rival_sentence(cause: Cause, ranking: &Ranking) -> Option<String> {
-    let (rival, interval) = ranking.rival(cause).filter(|_| cause != Cause::GpuCompute)?;
+    let (rival, interval) = ranking.rival(cause)?;
     let (rival, share) = (words::bottleneck(rival), percent(interval.share));
     Some(format!("The steps vary so much that this cannot be ranked safely against {rival} ({share})."))
 }
 
 /// Sentence about a cause with more time than `cause` that is not the bottleneck.
 pub(super) fn larger_sentence(cause: Cause, ranking: &Ranking) -> Option<String> {
-    let (larger, share, recoverable) = ranking.larger(cause).filter(|_| cause != Cause::GpuCompute)?;
+    let (larger, share, recoverable) = ranking.larger(cause)?;
     let (larger, share, saved) = (capitalized(words::bottleneck(larger)), percent(share), percent(recoverable));
     Some(format!("{larger} takes more ({share}), but without it alone {saved} would be saved (simulated)."))
 }
 
 /// Sentence about the possible gain of computation, or why no cause with a large share is the bottleneck
 /// instead.
-pub(super) fn compute_gain(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]) -> Option<String> {
-    if cause != Cause::GpuCompute {
-        return None;
-    }
+pub(super) fn compute_gain(ranking: &Ranking, devices: &[DeviceReport]) -> Option<String> {
     if let Some((_, best_case)) = small_grids(devices) {
         return Some(format!(
             "Many kernels are too small to fill the GPU: {} if {}. Less where memory is the limit.",

@@ -90,47 +90,45 @@ pub(super) fn sentences(
 ) -> Vec<String> {
     let most = what_if.and_then(|what_if| what_if.best_case(Scenario::NoHostWork)).map_or(1.0, |most| most.speedup);
     let without = |row: &LineRow| if cause == Cause::HostCpu { line_gain(row, most) } else { String::new() };
-    let lines = if matches!(cause, Cause::HostCpu | Cause::KernelBuild) { 3 } else { 2 };
-    let named = named_lines(host, cause).into_iter().take(lines);
-    let mut sentences: Vec<String> = named.map(|part| line_sentence(&part, &without(&part.row))).collect();
-    if host.causes.iter().find(|row| row.cause.leaf().cause() == cause).map(|row| row.cause)
-        == Some(HostCause::InterpreterLock)
-    {
-        sentences.insert(sentences.len().min(1), lock_sentence(host));
-    }
+    let most_lines = if matches!(cause, Cause::HostCpu | Cause::KernelBuild) { 3 } else { 2 };
+    let named = named_lines(host, cause).into_iter().take(most_lines);
+    let mut lines = named.map(|part| line_sentence(&part, &without(&part.row)));
+    let of_cause = || host.causes.iter().filter(|row| row.cause.leaf().cause() == cause);
+    let locked = of_cause().next().is_some_and(|row| row.cause == HostCause::InterpreterLock);
+    let (mut first, mut last) = (lines.next(), None);
+    let mut beside = Vec::new();
     if cause == Cause::DataLoading {
-        if sentences.is_empty() {
-            // No stack was sampled: the program's own ranges show it.
-            let of_cause = host.causes.iter().filter(|row| row.cause.leaf().cause() == cause).take(2);
+        // Without a sampled stack, the program's own ranges show it.
+        first = first.or_else(|| {
             let parts: Vec<_> =
-                of_cause.map(|row| format!("{} {}", activity(row.cause), duration(row.total_ns))).collect();
-            sentences.push(format!("By the program's own ranges around its data loader: {}.", parts.join(", ")));
-        }
-        let enough = what_if.and_then(|what_if| workers_sentence(host, what_if));
-        sentences.splice(sentences.len().min(1)..sentences.len().min(1), enough);
-        let waited = host.seen_with(&WAITS);
-        let known = waited - host.seen_with(&[HostCause::LoaderWait]);
-        if known > 0 {
-            let percent = |cause: HostCause| host.seen_with(&[cause]) as f64 / known as f64 * 100.0;
-            sentences.insert(
-                sentences.len().min(1),
-                format!(
-                    "While it waited for the loader, the worker processes were computing {:.0} %, only reading or writing \
-                     {:.0} %, and all idle {:.0} % of the time.",
-                    percent(HostCause::LoaderWaitBusy),
-                    percent(HostCause::LoaderWaitIo),
-                    percent(HostCause::LoaderWaitIdle),
-                ),
-            );
-        }
+                of_cause().take(2).map(|row| format!("{} {}", activity(row.cause), duration(row.total_ns))).collect();
+            Some(format!("By the program's own ranges around its data loader: {}.", parts.join(", ")))
+        });
+        beside.extend(waits_sentence(host));
+        beside.extend(what_if.and_then(|what_if| workers_sentence(host, what_if)));
     } else if cause != Cause::KernelBuild {
         let share = |row: &CauseRow| share * row.total_ns as f64 / cause_ns.max(1) as f64;
-        let of_cause = host.causes.iter().filter(|row| row.cause.leaf().cause() == cause);
-        let named = of_cause.enumerate().filter(|(index, row)| *index == 0 || share(row) >= NAMED_SHARE).take(4);
+        let named = of_cause().enumerate().filter(|(index, row)| *index == 0 || share(row) >= NAMED_SHARE).take(4);
         let parts: Vec<_> = named.map(|(_, row)| format!("{} {}", activity(row.cause), percent(share(row)))).collect();
-        sentences.push(format!("The GPU was idle while the launching threads were {} of the time.", parts.join(", ")));
+        last = Some(format!("The GPU was idle while the launching threads were {} of the time.", parts.join(", ")));
     }
-    sentences
+    beside.extend(locked.then(|| lock_sentence(host)));
+    first.into_iter().chain(beside).chain(lines).chain(last).collect()
+}
+
+/// Sentence about what the workers of a data loader did while it was waited for; `None` if that is unknown.
+fn waits_sentence(host: &HostReport) -> Option<String> {
+    let known = host.seen_with(&WAITS) - host.seen_with(&[HostCause::LoaderWait]);
+    let percent = |cause: HostCause| host.seen_with(&[cause]) as f64 / known as f64 * 100.0;
+    (known > 0).then(|| {
+        format!(
+            "While it waited for the loader, the worker processes were computing {:.0} %, only reading or writing \
+             {:.0} %, and all idle {:.0} % of the time.",
+            percent(HostCause::LoaderWaitBusy),
+            percent(HostCause::LoaderWaitIo),
+            percent(HostCause::LoaderWaitIdle),
+        )
+    })
 }
 
 /// Rows that are one in a sentence.

@@ -43,6 +43,23 @@ pub struct Bottleneck {
 const REMEDIES_SHOWN: usize = 3;
 
 impl Bottleneck {
+    /// A conclusion of which nothing but this is known.
+    pub(in crate::run) fn unranked(cause: Cause, share: f64, evidence: Vec<String>, recommendation: String) -> Self {
+        Self {
+            cause,
+            share,
+            ranking: Vec::new(),
+            basis: None,
+            live: (cause, share),
+            evidence,
+            details: Vec::new(),
+            recommendation,
+            remedies: Vec::new(),
+            phases: Vec::new(),
+            plan: Vec::new(),
+        }
+    }
+
     /// Remedies that a short report shows in addition to `recommendation`, with their gains.
     pub fn further_remedies(&self) -> Vec<String> {
         let said = |remedy: &&Remedy| !self.recommendation.contains(remedy.text.get(1..).unwrap_or_default());

@@ -1,0 +1,140 @@
+//! Conclusions without a ranking: the reasons for which no bottleneck is named.
+
+use gpuwhy_trace::completeness::Completeness;
+use profiler_core::attribution::Attributor;
+use profiler_core::leaf::{Cause, Leaf};
+
+use super::{evidence, graphs, other_process};
+use crate::run::remedies::{self, CallFacts, Facts, Program};
+use crate::run::waits::awaited_sentence;
+use crate::run::{Bottleneck, DeviceReport, HostReport};
+use crate::text_format::{counted, duration};
+use crate::words;
+
+/// Maximum share of steady time without a known cause for which a bottleneck is named.
+const UNKNOWN_SHARE: f64 = 0.20;
+/// Maximum share of lost records for which a bottleneck is named.
+const LOSS_SHARE: f64 = 0.05;
+/// Minimum number of device operations.
+const FEWEST_OPERATIONS: u64 = 20;
+/// Minimum window, nanoseconds.
+const SHORTEST_WINDOW: u64 = 10_000_000;
+
+/// A conclusion without a ranking.
+pub(super) struct Withheld {
+    cause: Cause,
+    /// Share of steady time of that cause, 0 to 1.
+    share: f64,
+    reason: String,
+    advice: &'static str,
+}
+
+impl Withheld {
+    /// `None` if the records support a ranking.
+    pub(super) fn of(attributor: &Attributor, devices: &[DeviceReport], completeness: &Completeness) -> Option<Self> {
+        let received = completeness.kernels
+            + completeness.graphs
+            + completeness.copies
+            + completeness.memsets
+            + completeness.api_calls;
+        let lost = completeness.loss.dropped();
+        let operations: u64 = attributor.devices().map(|account| account.operations()).sum();
+        if operations == 0 && completeness.bad_timestamps == 0 && lost == 0 {
+            return Some(Self {
+                cause: Cause::NoWork,
+                share: 1.0,
+                reason: match completeness.api_calls {
+                    0 => "No kernel, copy, memset or CUDA call was recorded.".to_owned(),
+                    calls => {
+                        format!("No kernel, copy or memset was recorded, only {}.", counted(calls, "CUDA call"))
+                    }
+                },
+                advice: "Check that the traced process is the one that uses the GPU, and that it reached its first kernel.",
+            });
+        }
+        let steady = evidence::sum(devices.iter().map(|device| &device.steady_leaves));
+        let share = Cause::CannotTell.total(&steady) as f64 / steady.iter().sum::<u64>().max(1) as f64;
+        let unknown = |reason, advice| Some(Self { cause: Cause::CannotTell, share, reason, advice });
+        let all = received.saturating_add(lost) as f64;
+        if lost as f64 > LOSS_SHARE * all {
+            let percent = lost as f64 / all * 100.0;
+            return unknown(
+                format!("{lost} records ({percent:.1} %) were lost, so what looks like idle time may be work."),
+                "Give gpuwhy more memory (--buffer-memory) or a free CPU core, and record again.",
+            );
+        }
+        if completeness.shared_ids as f64 > LOSS_SHARE * completeness.api_calls as f64 {
+            let launches = counted(completeness.shared_ids, "launch");
+            return unknown(
+                format!("CUPTI gave one id to {launches}, so it is not known which call started which operation."),
+                "CUPTI does so after recording was switched off in the running program: record all of the run, without \
+                 captures, mode auto or a limit of the overhead.",
+            );
+        }
+        let window = devices.iter().map(|device| device.window_ns).max().unwrap_or(0);
+        if window < SHORTEST_WINDOW || operations < FEWEST_OPERATIONS && !is_one_kernel(devices) {
+            let (millis, operations) = (window as f64 / 1e6, counted(operations, "GPU operation"));
+            return unknown(
+                format!("Too little data: {operations} in {millis:.1} ms."),
+                "Record a longer part of the program: at least a few steps after its start-up.",
+            );
+        }
+        if share <= UNKNOWN_SHARE {
+            return None;
+        }
+        if let Some((share, reason)) = other_process::by_utilization(devices) {
+            let advice = remedies::sentence_of("other_process");
+            return Some(Self { cause: Cause::OtherProcess, share, reason, advice });
+        }
+        let (reason, advice) = without_cause(devices, share);
+        unknown(reason, advice)
+    }
+
+    /// The conclusion.
+    pub(super) fn concluded(
+        self,
+        devices: &[DeviceReport],
+        host: Option<&HostReport>,
+        calls: CallFacts<'_>,
+    ) -> Bottleneck {
+        let Self { cause, share, reason, advice } = self;
+        let program = Program { cause: Some(cause), share, ..Program::default() };
+        let known = (cause == Cause::OtherProcess)
+            .then(|| remedies::choose(&Facts::new(program, devices, host, calls)).into_iter().take(1));
+        Bottleneck {
+            remedies: known.into_iter().flatten().collect(),
+            ..Bottleneck::unranked(cause, share, vec![reason], advice.to_owned())
+        }
+    }
+}
+
+/// Reason and advice where too much of the time, `share`, has no known cause.
+fn without_cause(devices: &[DeviceReport], share: f64) -> (String, &'static str) {
+    let time = |leaf: Leaf| devices.iter().map(|device| device.steady_leaves[leaf as usize]).sum::<u64>();
+    let leaves = Leaf::ALL.into_iter().filter(|leaf| leaf.cause() == Cause::CannotTell);
+    let mut causes: Vec<_> = leaves.map(|leaf| (time(leaf), leaf)).filter(|&(nanos, _)| nanos > 0).collect();
+    causes.sort_by_key(|&(nanos, leaf)| (std::cmp::Reverse(nanos), leaf));
+    let events: Vec<_> = devices.iter().flat_map(|device| &device.awaited).map(awaited_sentence).collect();
+    let largest = causes.first().map(|&(_, leaf)| leaf);
+    let probably =
+        other_process::by_power(devices).filter(|_| largest == Some(Leaf::DependencyWait) && events.is_empty());
+    let advice = match &probably {
+        Some(_) => other_process::PROBABLY,
+        None => graphs::without_cause(largest, !events.is_empty()),
+    };
+    let probably = probably.map(|reason| reason + " ").unwrap_or_default();
+    let causes = causes.iter().map(|&(nanos, leaf)| format!("{} {}", words::cause(leaf), duration(nanos)));
+    let causes = causes.collect::<Vec<_>>().join(", ");
+    let events = if events.is_empty() { String::new() } else { format!(" Waits for events: {}.", events.join(", ")) };
+    let unknown = share * 100.0;
+    (format!("{probably}The cause of {unknown:.1} % of the time is not in the records: {causes}.{events}"), advice)
+}
+
+/// True if a kernel takes most of the time of a device: that is so of few operations as of many.
+fn is_one_kernel(devices: &[DeviceReport]) -> bool {
+    let most = |device: &DeviceReport| {
+        let kernels = device.kernels.iter().filter(|row| !row.communication);
+        kernels.map(|row| row.durations.total()).max().is_some_and(|longest| longest > device.window_ns / 2)
+    };
+    devices.iter().any(most)
+}
