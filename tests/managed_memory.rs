@@ -141,7 +141,7 @@ fn queries_and_json_lines_name_the_meaning_of_each_number() {
     gpuwhy(&["export", "--to", "json", "trace.gpuwhy", "-o", "out.jsonl"], &stage);
     let text = std::fs::read_to_string(stage.path("out.jsonl")).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let events: Vec<&Value> = lines.iter().filter(|line| line["kind"] == "managed").collect();
+    let events: Vec<&Value> = lines.iter().filter(|line| line["table"] == "managed").collect();
     assert_eq!(events.len(), 7);
     assert_eq!((&events[1]["bytes"], &events[1]["destination"]), (&65_536.into(), &0.into()));
 }

@@ -148,7 +148,7 @@ fn exports_hold_every_event() {
     gpuwhy(&["export", "--to", "json", "trace.gpuwhy", "-o", "out.jsonl"], &stage);
     let text = std::fs::read_to_string(stage.path("out.jsonl")).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let events: Vec<_> = lines.iter().filter(|line| line["kind"] == "memory").collect();
+    let events: Vec<_> = lines.iter().filter(|line| line["table"] == "memory").collect();
     assert_eq!(events.len(), 6);
     assert_eq!(events[0]["name"], "lookup_table");
     assert_eq!(events[1]["operation"], "pool_created");

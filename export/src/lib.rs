@@ -13,7 +13,6 @@ mod correlations;
 mod counters;
 mod destination;
 mod earlier_steps;
-mod enum_names;
 mod error;
 mod instances;
 mod json;

@@ -67,9 +67,9 @@ pub struct ExportOutcome {
 }
 
 impl ExportOutcome {
-    /// Counts a record that the format cannot represent.
-    pub(crate) const fn leave_out(&mut self, record: &Record) {
-        self.without_place[record.kind()] += 1;
+    /// Counts a record of this [`kind`](Record::kind) that the format cannot represent.
+    pub(crate) const fn leave_out(&mut self, kind: usize) {
+        self.without_place[kind] += 1;
     }
 
     /// Kinds in the trace that the format cannot represent, with the number of their records.

@@ -20,7 +20,7 @@ use crate::error::ExportError;
 use crate::json::quoted;
 use crate::options::ExportOutcome;
 use crate::output::Output;
-use crate::{enum_names, process_names};
+use crate::process_names;
 
 /// Schema of the files of speedscope.
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
@@ -60,7 +60,7 @@ fn written(
                 outcome.written += 1;
                 samples.push(sample, scope.session.start);
             }
-            Event::Record(record) => outcome.leave_out(record),
+            Event::Record(record) => outcome.leave_out(record.kind()),
             _ => {}
         }
         Ok::<_, ExportError>(())
@@ -236,7 +236,7 @@ impl Shown {
                 let line = if line == 0 { String::new() } else { format!(":{line}") };
                 cell(&format!("{function} ({file}{line})"))
             }
-            Self::Waiting(state) => format!("[{}]", enum_names::state(state)),
+            Self::Waiting(state) => format!("[{}]", state.name()),
             Self::NoStack => NO_STACK.to_owned(),
         }
     }

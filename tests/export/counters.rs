@@ -101,7 +101,7 @@ fn samples_are_counters_in_each_format() {
 
     let lines = fs::read_to_string(exported(&stage, &trace, "json", "out.jsonl")).unwrap();
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let dram = lines.iter().filter(|line| line["kind"] == "gpu_metric" && line["metric"] == "dram");
+    let dram = lines.iter().filter(|line| line["table"] == "gpu_metrics" && line["metric"] == "dram");
     assert_eq!(dram.clone().count() as u64, samples);
     assert!(dram.clone().all(|line| line["value"] == 75.0 && line["unit"] == "%"));
 

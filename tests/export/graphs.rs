@@ -109,11 +109,10 @@ fn other_formats_carry_the_same_places() {
                 false => assert!(of["captured at"].is_null() && of["module"].is_null()),
             }
         }
-        for row in lines.iter().filter(|row| row["kind"] == "kernel").filter(named) {
-            let captured = &row["captured"];
-            match row["graph_node"].as_u64() {
-                Some(0) => assert!(captured.is_null()),
-                _ => assert_eq!([&captured["at"], &captured["module"], &captured["parent"]], [at, module, parent]),
+        for row in lines.iter().filter(|row| row["table"] == "kernels").filter(named) {
+            match row["graph_node"].is_u64() {
+                true => assert_eq!([&row["captured_at"], &row["module"], &row["parent"]], [at, module, parent]),
+                false => assert!(row["captured_at"].is_null() && row["module"].is_null()),
             }
         }
         let sql =

@@ -31,10 +31,12 @@ fn exported(name: &str, format: &str) -> String {
 fn recorded(name: &str) -> BTreeMap<(u64, String), u64> {
     let output = gpuwhy(&[&"export", &"--to", &"json", &trace(name), &"-o", &"-"]);
     let mut times = BTreeMap::new();
-    for line in String::from_utf8(output.stdout).unwrap().lines().filter(|line| line.contains(r#""kind":"sample""#)) {
+    for line in
+        String::from_utf8(output.stdout).unwrap().lines().filter(|line| line.contains(r#""table": "host_samples""#))
+    {
         let row: Value = serde_json::from_str(line).unwrap();
-        let inner = match (row["state"].as_str().unwrap(), row["stack"].get(0)) {
-            ("running" | "unknown", Some(frame)) => frame[0].as_str().unwrap().to_owned(),
+        let inner = match (row["state"].as_str().unwrap(), row["function"].as_str()) {
+            ("running" | "unknown", Some(function)) => function.to_owned(),
             ("running" | "unknown", None) => "[no stack]".to_owned(),
             (state, _) => format!("[{state}]"),
         };

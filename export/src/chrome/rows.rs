@@ -337,7 +337,7 @@ impl<'a> ChromeRows<'a> {
 
     /// Writes a wait on the line of its stream, as Kineto does; a context synchronization is on stream -1.
     fn sync(&mut self, output: &mut impl Write, row: &Sync, dictionary: &Dictionary) -> io::Result<()> {
-        let kind = kineto_names::sync(row.kind);
+        let kind = row.kind.words();
         let device = dictionary.context(row.context).map_or(0, |context| context.device.0);
         let stream = if row.stream.0 == u32::MAX { -1 } else { i64::from(row.stream.0) };
         separate(output, &mut self.is_first)?;
@@ -376,7 +376,7 @@ impl<'a> ChromeRows<'a> {
     }
 
     fn overhead(&mut self, output: &mut impl Write, row: &Overhead) -> io::Result<()> {
-        let name = quoted(kineto_names::overhead(row.kind));
+        let name = quoted(row.kind.name());
         self.open(output, "overhead", &name, self.session.process_id, row.thread.0, row.start, row.end)?;
         write!(output, "\"correlation\": {}}}}}", row.correlation)
     }

@@ -188,7 +188,7 @@ impl<'a, W: Write> Events<'a, W> {
                 self.packets.slice(place, (row.start, row.end), (category, &name), arrow, &notes)?;
             }
             Record::Overhead(row) => {
-                let name = kineto_names::overhead(row.kind);
+                let name = row.kind.name();
                 let place = track(kind::OVERHEAD, row.kind as u32 + 1, row.thread.0);
                 if self.ranges.insert((row.thread, NameId(u32::MAX - 1 - row.kind as u32))) {
                     self.child(track(kind::OVERHEAD, 0, 0), place, &format!("{name}, thread {}", row.thread))?;

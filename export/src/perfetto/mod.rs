@@ -96,7 +96,7 @@ fn write_part(
         let Event::Record(record) = event else { return Ok::<_, ExportError>(()) };
         match events.record(record, scope.dictionary).map_err(failed)? {
             true => outcome.written += 1,
-            false => outcome.leave_out(record),
+            false => outcome.leave_out(record.kind()),
         }
         Ok(())
     })?;

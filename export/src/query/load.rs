@@ -9,7 +9,6 @@
 
 use std::path::Path;
 
-use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Statement};
 use rustc_hash::FxHashMap;
 
@@ -209,16 +208,11 @@ impl Sink for TableLoader<'_> {
                 None if number == 0 => Cell::Text(&self.run),
                 None => Cell::Integer(self.rank),
             };
-            let value = match cell {
-                Cell::Empty => ValueRef::Null,
-                Cell::Integer(number) => ValueRef::Integer(number),
-                Cell::Real(number) => ValueRef::Real(number),
-                Cell::Flag(flag) => ValueRef::Integer(flag.into()),
-                Cell::Text(text) if insert.inline[number] => ValueRef::Text(text.as_bytes()),
-                Cell::Text(text) => ValueRef::Integer(self.texts.id(text)?),
+            let stored = match cell {
+                Cell::Text(text) if !insert.inline[number] => Cell::Integer(self.texts.id(text)?),
+                _ => cell,
             };
-            let bound = insert.statement.raw_bind_parameter(parameter, ToSqlOutput::Borrowed(value));
-            bound.map_err(failed)?;
+            insert.statement.raw_bind_parameter(parameter, stored).map_err(failed)?;
         }
         insert.statement.raw_execute().map(|_| ()).map_err(failed)
     }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use gpuwhy_trace::process_info::ProcessInfo;
-use gpuwhy_trace::record::{ThreadId, Timestamp};
+use gpuwhy_trace::record::ThreadId;
 use rusqlite::{Connection, Result, params};
 
+use super::rows::Rows;
 use crate::process_names;
 use gpuwhy_import::Passed;
 
@@ -20,8 +21,8 @@ pub fn global_tid(session: &ProcessInfo, thread: ThreadId) -> i64 {
     global_pid(session) | (i64::from(thread.0) & 0xff_ffff)
 }
 
-/// Fills the tables. `end` is the latest time of the trace.
-pub fn write(connection: &Connection, passed: &Passed, end: Timestamp) -> Result<()> {
+/// Fills the tables after all `rows`.
+pub fn write(connection: &Connection, passed: &Passed, rows: &Rows<'_>) -> Result<()> {
     let session = &passed.session;
     connection.execute(
         "INSERT INTO PROCESSES VALUES (?, ?, ?)",
@@ -32,7 +33,7 @@ pub fn write(connection: &Connection, passed: &Passed, end: Timestamp) -> Result
          VALUES (?1, strftime('%Y-%m-%dT%H:%M:%S', ?2, 'unixepoch'), strftime('%Y-%m-%dT%H:%M:%S', ?2, 'unixepoch'))",
         params![session.start.nanos() as i64, (session.start.nanos() / 1_000_000_000) as i64],
     )?;
-    let duration = end.since(session.start) as i64;
+    let duration = rows.end.since(session.start) as i64;
     connection.execute("INSERT INTO ANALYSIS_DETAILS VALUES (?, ?, 0, ?)", params![1i64 << 48, duration, duration])?;
     for device in passed.dictionary.devices() {
         connection.execute(
@@ -69,11 +70,27 @@ pub fn write(connection: &Connection, passed: &Passed, end: Timestamp) -> Result
             params![context.null_stream.0, session.process_id, context.device.0, context.id.0],
         )?;
     }
-    // Names of the trace keep their ids.
     let names: BTreeMap<_, _> =
         passed.dictionary.thread_names().iter().map(|thread| (thread.thread, thread.name)).collect();
     for (thread, name) in names {
-        connection.execute("INSERT INTO ThreadNames VALUES (?, 0, ?)", params![name.0, global_tid(session, thread)])?;
+        connection.execute(
+            "INSERT INTO ThreadNames VALUES (text_id(?), 0, ?)",
+            params![passed.dictionary.name(name), global_tid(session, thread)],
+        )?;
+    }
+    connection.execute_batch(
+        "INSERT INTO TARGET_INFO_GPU_METRICS (typeId, sourceId, typeName, metricId, metricName)
+             SELECT DISTINCT typeId, 0, 'gpuwhy: hardware counters', metricId, shown
+             FROM GPU_METRICS JOIN temp.metrics ON id = metricId",
+    )?;
+    for (domain, number) in &*rows.domains.lock() {
+        connection.execute(
+            "INSERT INTO NVTX_EVENTS (start, eventType, textId, globalTid, domainId) VALUES (0, 75, text_id(?), ?, ?)",
+            params![domain, global_pid(session), number],
+        )?;
+    }
+    for (text, number) in &*rows.texts.lock() {
+        connection.execute("INSERT INTO StringIds VALUES (?, ?)", params![number, text])?;
     }
     for (name, value) in [
         ("EXPORT_PRODUCT_NAME", "gpuwhy"),

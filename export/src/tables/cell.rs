@@ -1,5 +1,8 @@
 //! Columns and their values.
 
+use rusqlite::ToSql;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+
 /// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnType {
@@ -50,6 +53,18 @@ pub enum Cell<'a> {
     Flag(bool),
     /// For [`ColumnType::Text`].
     Text(&'a str),
+}
+
+impl ToSql for Cell<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match *self {
+            Self::Empty => ValueRef::Null,
+            Self::Integer(number) => ValueRef::Integer(number),
+            Self::Real(number) => ValueRef::Real(number),
+            Self::Flag(flag) => ValueRef::Integer(flag.into()),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+        }))
+    }
 }
 
 macro_rules! cells {

@@ -139,21 +139,14 @@ all! {
 }
 
 impl Table {
-    /// Table of a record.
+    /// Table of a record: the first tables are those of [`Record::KINDS`].
     const fn of(record: &Record) -> Self {
-        match record {
-            Record::Kernel(_) => Self::Kernels,
-            Record::Copy(_) => Self::Copies,
-            Record::Memset(_) => Self::Memsets,
-            Record::Api(_) => Self::Api,
-            Record::Sync(_) => Self::Syncs,
-            Record::Event(_) => Self::Events,
-            Record::Overhead(_) => Self::Overheads,
-            Record::Range(_) => Self::Nvtx,
-            Record::Sample(_) => Self::HostSamples,
-            Record::Memory(_) => Self::Memory,
-            Record::Managed(_) => Self::Managed,
-        }
+        Self::ALL[record.kind()]
+    }
+
+    /// True if each of its rows is a record or a sample of a counter.
+    pub(crate) const fn is_recorded(self) -> bool {
+        (self as usize) < Record::KINDS.len() || matches!(self, Self::GpuMetrics)
     }
 
     /// True if its rows come from the engine rather than from individual records.
@@ -207,7 +200,7 @@ pub fn produce(
     }
     let mut dictionary_is_enough = false;
     if !recorded.is_empty() {
-        let (passed, of_records) = records_of(trace, sink, &mut |done, total| share(done, total, pass))?;
+        let (passed, of_records) = self::recorded(trace, sink, &mut |done, total| share(done, total, pass))?;
         notes.extend(of_records);
         pass += 1;
         dictionary_is_enough = reported.iter().all(|table| matches!(table, Table::Threads | Table::Devices));
@@ -278,7 +271,12 @@ fn nested(
     Ok((damage, notes))
 }
 
-fn records_of(
+/// Passes the rows of the tables of records and collectives that `sink` wants. Also returns descriptions of missing
+/// data and failed joins, for the user.
+///
+/// # Errors
+/// If the trace cannot be read, or `sink` fails.
+pub(crate) fn recorded(
     trace: &TraceFile,
     sink: &mut dyn Sink,
     progress: &mut Progress<'_>,
@@ -336,7 +334,7 @@ fn records_of(
                 records::api(row, function, name, dictionary, &mut cells);
             }
             Record::Sync(row) => records::sync(row, dictionary, &mut cells),
-            Record::Event(row) => records::event(row, &mut cells),
+            Record::Event(row) => records::event(row, dictionary, &mut cells),
             Record::Overhead(row) => records::overhead(row, &mut cells),
             Record::Range(row) if row.kind == RangeEventKind::Mark => {
                 records::range(row, None, dictionary, &mut cells);

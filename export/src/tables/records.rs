@@ -15,7 +15,6 @@ use super::cell::{Cell, Column, ColumnType};
 use crate::captured::Captured;
 use crate::counters::CounterValue;
 use crate::names::demangled;
-use crate::{enum_names, kineto_names};
 
 /// Ids that mean "none".
 const NONE: u32 = u32::MAX;
@@ -160,7 +159,7 @@ table! {
         "start_ns" Integer "begin on the host" = row.start.nanos();
         "end_ns" Integer "end on the host" = row.end.nanos();
         "duration_ns" Integer "end_ns - start_ns" = row.end.since(row.start);
-        "kind" Text "event, stream_wait_event, stream, context, unknown" = enum_names::sync(row.kind);
+        "kind" Text "event, stream_wait_event, stream, context, unknown" = row.kind.name();
         "device" Integer "of the context" = dictionary.context(row.context).map(|context| context.device.0);
         "context" Integer "context" = row.context.0;
         "stream" Integer "the stream that is waited for, or that waits; empty for a context" = unless_none(row.stream.0);
@@ -172,7 +171,8 @@ table! {
 }
 
 table! {
-    EVENTS, event(row: &CudaEvent) {
+    EVENTS, event(row: &CudaEvent, dictionary: &Dictionary) {
+        "device" Integer "of the context" = dictionary.context(row.context).map(|context| context.device.0);
         "context" Integer "context" = row.context.0;
         "stream" Integer "stream it was recorded on" = row.stream.0;
         "correlation" Integer "joins with api.correlation" = row.correlation.0;
@@ -186,7 +186,7 @@ table! {
         "start_ns" Integer "begin on the host" = row.start.nanos();
         "end_ns" Integer "end on the host" = row.end.nanos();
         "duration_ns" Integer "end_ns - start_ns" = row.end.since(row.start);
-        "kind" Text "what the time was spent on" = kineto_names::overhead(row.kind);
+        "kind" Text "what the time was spent on" = row.kind.name();
         "thread" Integer "the thread that paid; empty when it is about none" = some(row.thread.0);
         "correlation" Integer "the call during which it was; empty without" = some(row.correlation.0);
     }
@@ -200,14 +200,21 @@ table! {
         "end_ns" Integer "end; that of the trace for a range that never ended; empty for a mark"
             = end.map(|(at, ..)| at.nanos());
         "duration_ns" Integer "end_ns - start_ns" = end.map(|(at, ..)| at.since(row.at));
-        "kind" Text "push, start, mark" = enum_names::range(row.kind);
+        "kind" Text "push, start, mark" = row.kind.name();
         "ended" Flag "whether the program ended it; empty for a mark" = end.map(|(.., ended)| ended);
         "thread" Integer "kernel id of the thread that began it" = row.thread.0;
         "end_thread" Integer "of the thread that ended it" = end.map(|(_, thread, _)| thread.0);
         "domain" Text "empty text: the default domain" = dictionary.name(row.domain);
         "text" Text "its message" = dictionary.name(row.message);
         "category" Text "name, or number where it has none; empty without" = nonempty(dictionary.name(row.category));
+        "range_id" Integer "of a started range, unique in the process; empty for others" = some(row.range_id);
         "color" Integer "0xAARRGGBB; empty without" = some(row.color);
+        "payload_type" Text "unsigned, signed, real; empty without payload" = match row.payload {
+            Payload::None => None,
+            Payload::Unsigned(_) => Some("unsigned"),
+            Payload::Signed(_) => Some("signed"),
+            Payload::Float(_) => Some("real"),
+        };
         "payload_integer" Integer "payload, if it is a whole number below 2^63" = match row.payload {
             Payload::Unsigned(number) => i64::try_from(number).ok(),
             Payload::Signed(number) => Some(number),
@@ -222,17 +229,17 @@ table! {
 }
 
 table! {
-    /// `stack` is the text of its stack.
-    HOST_SAMPLES, look(row: &HostSample, dictionary: &'a Dictionary, stack: Option<&'a str>) {
+    /// `stack` has the functions and the lines of its stack.
+    HOST_SAMPLES, look(row: &HostSample, dictionary: &'a Dictionary, stack: Option<&'a [String; 2]>) {
         "since_ns" Integer "the look before at this thread" = row.since.nanos();
         "at_ns" Integer "time of the sample" = row.at.nanos();
         "thread" Integer "kernel id of the thread" = row.thread.0;
         "state" Text "running, futex, poll, io, disk, sleep, child, memory, driver, other, unknown"
-            = enum_names::state(row.state);
+            = row.state.name();
         "on_cpu_ns" Integer "CPU time between since_ns and at_ns" = row.on_cpu;
         "runnable_ns" Integer "waited for a core between since_ns and at_ns" = row.runnable;
         "interpreter_lock" Text "who held Python's lock: this_thread, other_thread, free, unknown"
-            = enum_names::interpreter_lock(row.interpreter_lock);
+            = row.interpreter_lock.name();
         "collecting_garbage" Flag "whether Python was" = row.collecting_garbage;
         "children" Integer "child processes" = row.children;
         "children_running" Integer "of them, on a core or ready for one" = row.children_running;
@@ -240,7 +247,10 @@ table! {
         "function" Text "innermost function" = dictionary.stack(row.stack).next().map(|frame| dictionary.name(frame.function));
         "file" Text "its file" = dictionary.stack(row.stack).next().map(|frame| dictionary.name(frame.file));
         "line" Integer "the line being executed" = dictionary.stack(row.stack).next().and_then(|frame| some(frame.line));
-        "stack" Text "Python functions, outermost first, separated by semicolons" = stack;
+        "stack" Text "Python functions, outermost first, separated by semicolons"
+            = stack.map(|[functions, _]| functions.as_str());
+        "stack_lines" Text "file:line of each function of stack, in its order; without line where unknown"
+            = stack.map(|[_, lines]| lines.as_str());
     }
 }
 
@@ -327,24 +337,29 @@ impl KernelName {
 /// Cached texts of stacks. Nearly all samples have one of few stacks; a full cache is cleared.
 #[derive(Debug, Default)]
 pub struct Stacks {
-    texts: FxHashMap<StackId, String>,
+    texts: FxHashMap<StackId, [String; 2]>,
 }
 
 impl Stacks {
-    /// Functions of a stack, outermost first; `None` without a stack.
-    pub fn get(&mut self, stack: StackId, dictionary: &Dictionary) -> Option<&str> {
+    /// Functions of a stack and their lines, outermost first; `None` without a stack.
+    pub fn get(&mut self, stack: StackId, dictionary: &Dictionary) -> Option<&[String; 2]> {
         if stack == StackId::NONE {
             return None;
         }
         if self.texts.len() >= STACKS_LIMIT && !self.texts.contains_key(&stack) {
             self.texts.clear();
         }
-        let text = self.texts.entry(stack).or_insert_with(|| {
-            let mut functions: Vec<&str> =
-                dictionary.stack(stack).map(|frame| dictionary.name(frame.function)).collect();
-            functions.reverse();
-            functions.join(";")
+        let texts = self.texts.entry(stack).or_insert_with(|| {
+            let mut frames: Vec<_> = dictionary.stack(stack).collect();
+            frames.reverse();
+            let lines = frames.iter().map(|frame| match frame.line {
+                0 => dictionary.name(frame.file).to_owned(),
+                line => format!("{}:{line}", dictionary.name(frame.file)),
+            });
+            let lines: Vec<String> = lines.collect();
+            let functions: Vec<&str> = frames.iter().map(|frame| dictionary.name(frame.function)).collect();
+            [functions.join(";"), lines.join(";")]
         });
-        nonempty(text)
+        Some(&*texts).filter(|[functions, _]| !functions.is_empty())
     }
 }

@@ -292,13 +292,8 @@ impl Builder {
     /// A `cuda_sync` row appears under a stream like device work, but is a wait of the host.
     fn sync(&mut self, row: &KinetoRow, start: Timestamp, end: Timestamp) -> Result<Sync, Unusable> {
         let written = row.arguments.sync_kind.text();
-        let kind = match if written.is_empty() { row.name.as_str() } else { written } {
-            "Event Sync" => SyncKind::Event,
-            "Stream Wait Event" => SyncKind::StreamWaitEvent,
-            "Stream Sync" => SyncKind::Stream,
-            "Context Sync" => SyncKind::Context,
-            _ => SyncKind::Unknown,
-        };
+        let name = if written.is_empty() { row.name.as_str() } else { written };
+        let kind = SyncKind::ALL.into_iter().find(|kind| kind.words() == name).unwrap_or_default();
         Ok(Sync {
             start,
             end,
@@ -341,18 +336,7 @@ struct DeviceWorkIds {
 }
 
 fn overhead(row: &KinetoRow, start: Timestamp, end: Timestamp) -> Overhead {
-    let kind = match row.name.as_str() {
-        "Driver Compiler" => OverheadKind::DriverCompiler,
-        "Buffer Flush" => OverheadKind::BufferFlush,
-        "Instrumentation" => OverheadKind::Instrumentation,
-        "Resource" => OverheadKind::Resource,
-        "Runtime Triggered Module Loading" => OverheadKind::RuntimeModuleLoading,
-        "Lazy Function Loading" => OverheadKind::LazyFunctionLoading,
-        "Command Buffer Full" => OverheadKind::CommandBufferFull,
-        "Activity Buffer Request" => OverheadKind::ActivityBufferRequest,
-        "UVM Activity Init" => OverheadKind::UnifiedMemoryInit,
-        _ => OverheadKind::Unknown,
-    };
+    let kind = OverheadKind::ALL.into_iter().find(|kind| kind.name() == row.name).unwrap_or_default();
     // Without a thread, the time belongs to no thread, which is written as zero.
     Overhead { start, end, kind, thread: thread(row).unwrap_or_default(), correlation: CorrelationId(0) }
 }

@@ -1,6 +1,7 @@
 //! Activity of host threads: API calls, synchronizations, events, and overhead of tracing.
 
 use super::{ApiFunctionId, ContextId, CorrelationId, NameId, StreamId, ThreadId, Timestamp};
+use crate::named;
 
 /// The CUDA API that a call belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,20 +40,22 @@ pub struct ApiCall {
     pub return_value: u32,
 }
 
-/// Kind of synchronization.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SyncKind {
-    /// Not reported, or a value unknown to this version.
-    #[default]
-    Unknown,
-    /// The host waited for an event.
-    Event,
-    /// A stream was made to wait for an event; the host did not wait.
-    StreamWaitEvent,
-    /// The host waited for a stream.
-    Stream,
-    /// The host waited for an entire context.
-    Context,
+named! {
+    /// Kind of synchronization; `words` are Kineto's.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum SyncKind: name words {
+        /// Not reported, or a value unknown to this version.
+        #[default]
+        Unknown "unknown" "Unknown Sync",
+        /// The host waited for an event.
+        Event "event" "Event Sync",
+        /// A stream was made to wait for an event; the host did not wait.
+        StreamWaitEvent "stream_wait_event" "Stream Wait Event",
+        /// The host waited for a stream.
+        Stream "stream" "Stream Sync",
+        /// The host waited for an entire context.
+        Context "context" "Context Sync",
+    }
 }
 
 /// A synchronization.
@@ -91,30 +94,32 @@ pub struct CudaEvent {
     pub event_sync_id: u64,
 }
 
-/// Activity that caused the overhead.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum OverheadKind {
-    /// Not reported, or a value unknown to this version.
-    #[default]
-    Unknown,
-    /// The driver's just-in-time compiler.
-    DriverCompiler,
-    /// The tracing library flushed a buffer.
-    BufferFlush,
-    /// The tracing library instrumented code.
-    Instrumentation,
-    /// The tracing library allocated or freed its own resources.
-    Resource,
-    /// The runtime loaded a module.
-    RuntimeModuleLoading,
-    /// The driver loaded a function at first use.
-    LazyFunctionLoading,
-    /// A command buffer was full: the host had run ahead as far as possible.
-    CommandBufferFull,
-    /// The tracing library requested a buffer.
-    ActivityBufferRequest,
-    /// Unified-memory tracing was set up.
-    UnifiedMemoryInit,
+named! {
+    /// Activity that caused the overhead, named as by Kineto.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum OverheadKind: name {
+        /// Not reported, or a value unknown to this version.
+        #[default]
+        Unknown "Unknown Overhead",
+        /// The driver's just-in-time compiler.
+        DriverCompiler "Driver Compiler",
+        /// The tracing library flushed a buffer.
+        BufferFlush "Buffer Flush",
+        /// The tracing library instrumented code.
+        Instrumentation "Instrumentation",
+        /// The tracing library allocated or freed its own resources.
+        Resource "Resource",
+        /// The runtime loaded a module.
+        RuntimeModuleLoading "Runtime Triggered Module Loading",
+        /// The driver loaded a function at first use.
+        LazyFunctionLoading "Lazy Function Loading",
+        /// A command buffer was full: the host had run ahead as far as possible.
+        CommandBufferFull "Command Buffer Full",
+        /// The tracing library requested a buffer.
+        ActivityBufferRequest "Activity Buffer Request",
+        /// Unified-memory tracing was set up.
+        UnifiedMemoryInit "UVM Activity Init",
+    }
 }
 
 /// Overhead of tracing or the driver on a host thread.
@@ -124,7 +129,7 @@ pub struct Overhead {
     pub start: Timestamp,
     /// End on the host.
     pub end: Timestamp,
-    /// Activity that caused the overhead.
+    /// Activity that caused the overhead, named as by Kineto.
     pub kind: OverheadKind,
     /// Affected thread, or 0 if the record belongs to no thread.
     pub thread: ThreadId,

@@ -4,23 +4,26 @@
 //! that it is open while it is, and a killed program leaves ranges without an end.
 
 use super::{NameId, ThreadId, Timestamp};
+use crate::named;
 
-/// Kind of range event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RangeEventKind {
-    /// A value unknown to this version.
-    #[default]
-    Unknown,
-    /// A range was pushed on the stack of its thread and domain.
-    Push,
-    /// The top range on the stack of this thread and domain ended.
-    Pop,
-    /// A range started that may end on another thread and overlap others.
-    Start,
-    /// The range with the same [`range_id`](RangeEvent::range_id) ended.
-    End,
-    /// A point in time was marked.
-    Mark,
+named! {
+    /// Kind of range event.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum RangeEventKind: name {
+        /// A value unknown to this version.
+        #[default]
+        Unknown "unknown",
+        /// A range was pushed on the stack of its thread and domain.
+        Push "push",
+        /// The top range on the stack of this thread and domain ended.
+        Pop "pop",
+        /// A range started that may end on another thread and overlap others.
+        Start "start",
+        /// The range with the same [`range_id`](RangeEvent::range_id) ended.
+        End "end",
+        /// A point in time was marked.
+        Mark "mark",
+    }
 }
 
 /// Number attached to a range or mark by the program.

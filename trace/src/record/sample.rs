@@ -1,47 +1,52 @@
 //! Samples of host threads: evidence for the time without CUDA calls.
 
 use super::{NameId, StackId, ThreadId, Timestamp};
+use crate::named;
 
-/// State of a thread at a sample.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ThreadState {
-    /// Unreadable, or a value unknown to this version.
-    #[default]
-    Unknown,
-    /// On a core, or runnable.
-    Running,
-    /// Waiting for a lock, condition or queue (futex).
-    Futex,
-    /// Waiting for readiness of a file, pipe or socket (poll, select, epoll).
-    Poll,
-    /// Interruptible input or output of a file, pipe or socket (read, write and similar calls).
-    Io,
-    /// Waiting for storage: uninterruptible sleep.
-    Disk,
-    /// Sleeping for a fixed time.
-    Sleep,
-    /// Waiting for the end of a child process.
-    Child,
-    /// In memory management: a page fault or a mapping call.
-    Memory,
-    /// In a call to a kernel driver (ioctl), such as the GPU's.
-    Driver,
-    /// Blocked for another reason.
-    Other,
+named! {
+    /// State of a thread at a sample.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum ThreadState: name {
+        /// Unreadable, or a value unknown to this version.
+        #[default]
+        Unknown "unknown",
+        /// On a core, or runnable.
+        Running "running",
+        /// Waiting for a lock, condition or queue (futex).
+        Futex "futex",
+        /// Waiting for readiness of a file, pipe or socket (poll, select, epoll).
+        Poll "poll",
+        /// Interruptible input or output of a file, pipe or socket (read, write and similar calls).
+        Io "io",
+        /// Waiting for storage: uninterruptible sleep.
+        Disk "disk",
+        /// Sleeping for a fixed time.
+        Sleep "sleep",
+        /// Waiting for the end of a child process.
+        Child "child",
+        /// In memory management: a page fault or a mapping call.
+        Memory "memory",
+        /// In a call to a kernel driver (ioctl), such as the GPU's.
+        Driver "driver",
+        /// Blocked for another reason.
+        Other "other",
+    }
 }
 
-/// Holder of the Python interpreter lock (GIL).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum InterpreterLock {
-    /// No interpreter, or unreadable.
-    #[default]
-    Unknown,
-    /// The sampled thread.
-    ThisThread,
-    /// Another thread.
-    OtherThread,
-    /// Not held.
-    Free,
+named! {
+    /// Holder of the Python interpreter lock (GIL).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum InterpreterLock: name {
+        /// No interpreter, or unreadable.
+        #[default]
+        Unknown "unknown",
+        /// The sampled thread.
+        ThisThread "this_thread",
+        /// Another thread.
+        OtherThread "other_thread",
+        /// Not held.
+        Free "free",
+    }
 }
 
 /// Maximum number of frames of a stack of one kind, Python or native: the innermost ones are recorded.
