@@ -80,7 +80,7 @@ fn remedy(entry: &RemedyEntry) -> String {
         text.push_str(&prose::wrapped(&sentence, 2));
     }
     let not_when = Some(entry.not_when).filter(|words| !words.is_empty()).map(|words| format!("Not when: {words}."));
-    let outside = entry.outside.then(|| "It can be tried without a change of the program.".to_owned());
+    let outside = entry.is_outside().then(|| "It can be tried without a change of the program.".to_owned());
     let lines = [
         Some(format!("Recognized by: {}.", entry.recognized)),
         Some(format!("Gain: {}.", entry.gain)),

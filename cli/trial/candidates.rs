@@ -1,10 +1,10 @@
 //! The remedies to try: those of a report, or those that the command line names.
 
 use anyhow::{Result, bail};
+use gpuwhy_report::run::Results;
+use gpuwhy_report::run::remedies::Trial;
 use gpuwhy_report::text_format::edits;
 use serde_json::Value;
-
-use super::table::{REMEDIES, Remedy, Results};
 
 /// Maximum number of edits from a name to its suggestion.
 const SLIP: usize = 3;
@@ -13,7 +13,7 @@ const SLIP: usize = 3;
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// How it is applied.
-    pub remedy: &'static Remedy,
+    pub remedy: &'static Trial,
     /// What to change in the program, as the report says it.
     pub text: Option<String>,
     /// File and line of the change.
@@ -26,7 +26,7 @@ pub struct Candidate {
 
 impl Candidate {
     /// A remedy without a report.
-    pub fn of(remedy: &'static Remedy) -> Self {
+    pub fn of(remedy: &'static Trial) -> Self {
         Self { remedy, text: None, at: None, results: remedy.results(), predicted: None }
     }
 
@@ -46,7 +46,7 @@ pub fn candidates(report: &Value) -> Vec<Candidate> {
     let remedies = report["bottleneck"]["remedies"].as_array();
     let mut found = Vec::<Candidate>::new();
     for row in remedies.into_iter().flatten() {
-        let Some(remedy) = row["id"].as_str().and_then(Remedy::named) else { continue };
+        let Some(remedy) = row["id"].as_str().and_then(Trial::named) else { continue };
         if found.iter().any(|other| other.remedy.id == remedy.id) {
             continue;
         }
@@ -67,8 +67,8 @@ pub fn named(names: &[String], report: Option<&Value>) -> Result<Vec<Candidate>>
     let known = report.map(candidates).unwrap_or_default();
     let mut found = Vec::<Candidate>::new();
     for name in names {
-        let Some(remedy) = Remedy::named(name) else {
-            let hints = REMEDIES.iter().map(|remedy| (edits(name, remedy.id), remedy.id));
+        let Some(remedy) = Trial::named(name) else {
+            let hints = Trial::all().map(|remedy| (edits(name, remedy.id), remedy.id));
             match hints.min().filter(|&(edits, _)| edits <= SLIP) {
                 Some((_, hint)) => bail!("--remedy {name}: there is no such remedy; did you mean {hint}?"),
                 None => bail!("--remedy {name}: there is no such remedy; `gpuwhy try --list` prints all of them"),
@@ -84,6 +84,7 @@ pub fn named(names: &[String], report: Option<&Value>) -> Result<Vec<Candidate>>
 
 #[cfg(test)]
 mod tests {
+    use gpuwhy_report::run::remedies::How;
     use serde_json::json;
 
     use super::*;
@@ -117,5 +118,18 @@ mod tests {
         let error = named(&["pined".into()], None).unwrap_err().to_string();
         assert!(error.contains("did you mean pinned?"), "{error}");
         assert!(named(&["zzzzzzzzzz".into()], None).unwrap_err().to_string().contains("--list"));
+    }
+
+    #[test]
+    fn every_change_of_pytorch_is_in_the_python_file() {
+        let hooks = include_str!("changes.py");
+        for remedy in Trial::all() {
+            let is_hook = hooks.contains(&format!("    \"{}\": _", remedy.id))
+                || hooks
+                    .lines()
+                    .any(|line| line.starts_with("LOADER = ") && line.contains(&format!("\"{}\"", remedy.id)));
+            assert_eq!(is_hook, matches!(remedy.how, How::PyTorch | How::Unset(_)), "{}", remedy.id);
+            assert_eq!(Trial::named(remedy.id).unwrap().change, remedy.change);
+        }
     }
 }

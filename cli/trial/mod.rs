@@ -1,7 +1,7 @@
 //! `gpuwhy try`: applies remedies to a program from outside, in turns with the unchanged program, and says
 //! what each one brought.
 //!
-//! The remedies come from a report; [`table`] has how each is applied, `changes.py` those that change PyTorch.
+//! The remedies come from a report; the catalogue has how each is applied, `changes.py` those that change PyTorch.
 //! [`program`] runs the command, [`processes`] ends what it leaves, [`drain`] takes what it prints, [`turns`] decides
 //! what to run, [`measure`] and [`output`] compare.
 
@@ -11,7 +11,6 @@ mod measure;
 mod output;
 mod processes;
 mod program;
-mod table;
 mod text;
 mod turns;
 
@@ -23,12 +22,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result};
 use gpuwhy_import::Request;
 use gpuwhy_report::history::{Measured as Line, arguments, measured, program};
+use gpuwhy_report::run::Results;
+use gpuwhy_report::run::remedies::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use self::candidates::{Candidate, candidates, named};
 use self::program::Live;
-use self::table::Results;
 use self::text::Prediction;
 use self::turns::{End, Ended, Limits, Measured, Outcome, Tried};
 use crate::args::trial::{Allowed, TryArgs};
@@ -244,13 +244,13 @@ struct Observed<'a> {
 }
 
 impl turns::Program for Observed<'_> {
-    fn run(&mut self, remedies: &[&'static table::Remedy]) -> Result<Ended> {
+    fn run(&mut self, remedies: &[&'static Trial]) -> Result<Ended> {
         let ended = self.live.run(remedies);
         self.unit.borrow_mut().clone_from(&self.live.unit);
         ended
     }
 
-    fn can_apply(&self, remedy: &table::Remedy) -> bool {
+    fn can_apply(&self, remedy: &Trial) -> bool {
         self.live.can_apply(remedy)
     }
 

@@ -9,13 +9,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use gpuwhy_report::run::remedies::{How, Trial};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
 use super::drain::{Drain, Part};
 use super::measure::{after_start, per_step};
 use super::processes::Processes;
-use super::table::{How, Remedy};
 use super::turns::{Ended, Measured, Program};
 use crate::args::run::{ReportMode, RunArgs};
 use crate::install_paths::{INJECTION, NVTX_INJECTION};
@@ -115,7 +115,7 @@ impl Live {
         }
     }
 
-    fn started(&mut self, mut command: Command, remedies: &[&'static Remedy]) -> Result<Finished> {
+    fn started(&mut self, mut command: Command, remedies: &[&'static Trial]) -> Result<Finished> {
         self.runs += 1;
         let folder = self.folder.join(self.runs.to_string());
         fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
@@ -263,7 +263,7 @@ impl Live {
 }
 
 impl Program for Live {
-    fn run(&mut self, remedies: &[&'static Remedy]) -> Result<Ended> {
+    fn run(&mut self, remedies: &[&'static Trial]) -> Result<Ended> {
         let Some((program, arguments)) = self.command.split_first() else { bail!("no command given") };
         let mut command = Command::new(program);
         command.args(arguments);
@@ -278,7 +278,7 @@ impl Program for Live {
         Ok(self.ended(run))
     }
 
-    fn can_apply(&self, remedy: &Remedy) -> bool {
+    fn can_apply(&self, remedy: &Trial) -> bool {
         let variable = |name: &str| std::env::var_os(name);
         let is_plain = self.unit.as_deref() == Some("run");
         match remedy.how {

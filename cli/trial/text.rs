@@ -1,12 +1,12 @@
 //! What `gpuwhy try` prints: a line for each remedy, and JSON.
 
+use gpuwhy_report::run::remedies::{How, Trial};
 use gpuwhy_report::text_format::{duration, printable};
 use serde_json::{Value, json};
 
 use super::candidates::Candidate;
 use super::measure::{Gain, median};
 use super::output::Compared;
-use super::table::{How, REMEDIES};
 use super::turns::{Measured, Outcome, Tried};
 
 /// Version of the JSON schema.
@@ -134,7 +134,7 @@ pub fn to_keep(all: &[Tried]) -> String {
 
 /// The table of `--list`.
 pub fn list() -> String {
-    let rows = REMEDIES.iter().map(|remedy| {
+    let rows = Trial::all().map(|remedy| {
         let how = match remedy.how {
             How::Set(values) => {
                 values.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
@@ -150,7 +150,7 @@ pub fn list() -> String {
 
 /// The same list as JSON.
 pub fn list_json() -> Value {
-    let rows = REMEDIES.iter().map(|remedy| {
+    let rows = Trial::all().map(|remedy| {
         json!({"id": remedy.id, "results": remedy.results().name(), "change": remedy.change, "keep": remedy.keep,
             "any_program": remedy.is_for_any_program()})
     });

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use gpuwhy_report::run::Results;
+use gpuwhy_report::run::remedies::Trial;
 
 use super::candidates::Candidate;
 use super::measure::{Answer, Gain, median};
 use super::output::{Compared, compare};
-use super::table::{Remedy, Results};
 
 /// One run that was measured.
 #[derive(Clone, Debug, Default)]
@@ -45,10 +46,10 @@ pub trait Program {
     ///
     /// # Errors
     /// When a run cannot be started, or a signal came.
-    fn run(&mut self, remedies: &[&'static Remedy]) -> Result<Ended>;
+    fn run(&mut self, remedies: &[&'static Trial]) -> Result<Ended>;
 
     /// False if `remedy` can find nothing to change, as far as is known without a run.
-    fn can_apply(&self, remedy: &Remedy) -> bool;
+    fn can_apply(&self, remedy: &Trial) -> bool;
 
     /// Time since the first run started.
     fn elapsed(&self) -> Duration;
@@ -164,7 +165,7 @@ pub fn try_all(
             other => return Ok(End::Unmeasured(other)),
         }
     }
-    let mut kept = Vec::<&'static Remedy>::new();
+    let mut kept = Vec::<&'static Trial>::new();
     let (mut in_all, mut longest) = (1.0, spare.as_ref().map_or(Duration::ZERO, |first| first.wall));
     let mut is_first = true;
     let mut left =
@@ -222,7 +223,7 @@ impl Turns {
     fn take(
         program: &mut dyn Program,
         candidate: &Candidate,
-        kept: &[&'static Remedy],
+        kept: &[&'static Trial],
         spare: &mut Option<Measured>,
         limits: &Limits,
         until: Duration,
@@ -342,7 +343,7 @@ mod tests {
     }
 
     impl Program for Scripted {
-        fn run(&mut self, remedies: &[&'static Remedy]) -> Result<Ended> {
+        fn run(&mut self, remedies: &[&'static Trial]) -> Result<Ended> {
             let ids: Vec<_> = remedies.iter().map(|remedy| remedy.id).collect();
             self.runs.push(ids.clone());
             let factor = |id: &&str| self.factors.iter().find(|(other, _)| other == id).map(|(_, factor)| *factor);
@@ -358,7 +359,7 @@ mod tests {
             Ok(Ended::Measured(Measured { seconds, steps: 60, applied, output, wall, doubt: None }))
         }
 
-        fn can_apply(&self, remedy: &Remedy) -> bool {
+        fn can_apply(&self, remedy: &Trial) -> bool {
             remedy.id != "launch_blocking"
         }
 
@@ -380,7 +381,7 @@ mod tests {
             run_time: Duration::from_secs(5),
             runs: Vec::new(),
         };
-        let candidates: Vec<_> = ids.iter().map(|id| Candidate::of(Remedy::named(id).unwrap())).collect();
+        let candidates: Vec<_> = ids.iter().map(|id| Candidate::of(Trial::named(id).unwrap())).collect();
         match try_all(&mut program, &candidates, limits, &mut |_, _| Ok(())).unwrap() {
             End::Tried(all) => (all, program),
             End::Unmeasured(ended) => panic!("{ended:?}"),
@@ -446,7 +447,7 @@ mod tests {
                 run_time: Duration::from_secs(5),
                 runs: Vec::new(),
             };
-            let candidates: Vec<_> = ids.iter().map(|id| Candidate::of(Remedy::named(id).unwrap())).collect();
+            let candidates: Vec<_> = ids.iter().map(|id| Candidate::of(Trial::named(id).unwrap())).collect();
             let limits = Limits { pairs: 12, ..limits(seconds, &[Results::Same]) };
             match try_all(&mut program, &candidates, &limits, &mut |_, _| Ok(())).unwrap() {
                 End::Tried(all) => all.iter().map(|tried| tried.pairs).collect::<Vec<_>>(),
@@ -468,7 +469,7 @@ mod tests {
 
     #[test]
     fn other_results_are_not_kept_unless_allowed() {
-        let mut candidate = Candidate::of(Remedy::named("gc").unwrap());
+        let mut candidate = Candidate::of(Trial::named("gc").unwrap());
         candidate.results = Results::Same;
         for (allowed, wanted) in
             [(vec![Results::Same], Outcome::ChangesResults), (vec![Results::Same, Results::Behavior], Outcome::Helps)]

@@ -2,7 +2,7 @@
 
 use crate::support::{Scenario, Work, gpu};
 use gpuwhy_report::history::{Measured, arguments, program};
-use gpuwhy_report::run::remedies::{remedy, tried_as};
+use gpuwhy_report::run::remedies::{Trial, remedy};
 use gpuwhy_report::run::{Remedy, Report};
 use gpuwhy_trace::record::{CopyKind, Device, MemoryKind};
 use profiler_core::leaf::Cause;
@@ -394,5 +394,6 @@ fn measured_gains_take_the_place_of_estimates() {
 
 #[test]
 fn both_updates_of_optimizers_have_the_same_measurement() {
-    assert_eq!((tried_as("foreach_fused"), tried_as("pinned")), ("fused_optimizer", "pinned"));
+    let tried = |id| Trial::named(id).unwrap().id;
+    assert_eq!((tried("foreach_fused"), tried("pinned")), ("fused_optimizer", "pinned"));
 }

@@ -24,19 +24,17 @@ SHOWN = 3
 # Remedies that change what the GPU computes: nonsense where it has nothing to do, or does it as well as it can.
 GPU_ENTRIES = frozenset(
     "tf32 bf16 cast_weights mixed_operands fp64 unaligned conv_cuda_cores thin_gemm wave_tail channels_last "
-    "conv_bias sdpa sdpa_fp32 mask_built attention_thin kv_cat fuse gelu_parts rmsnorm_parts rope_parts strided relayout "
-    "cat bias_grad norm_grad vocab_loss loss_one_block scatter index_grad sort_topk rnn_cells dequantize small_grid "
-    "occupancy spills bank_conflicts uncoalesced hot_atomics foreach_fused cupy_fuse jax_bf16".split())
+    "sdpa sdpa_fp32 mask_built kv_cat fuse gelu_parts rmsnorm_parts rope_parts strided relayout "
+    "cat vocab_loss scatter index_grad sort_topk rnn_cells dequantize small_grid "
+    "occupancy spills bank_conflicts uncoalesced hot_atomics foreach_fused cupy_fuse".split())
 # The same for what the host does for launches and reads: nonsense where the GPU always has work.
 HOST_ENTRIES = frozenset(
-    "graph compile python_overhead batch_grids fused_optimizer read_value check_each mask_index unknown_size log_less scalar_tensor "
+    "graph compile python_overhead batch_grids fused_optimizer read_value check_each mask_index unknown_size scalar_tensor "
     "timer_sync clip_norm anomaly workers more_workers pinned prefetch gc gil empty_cache".split())
-PRECISION = frozenset("tf32 bf16 fp8 jax_bf16 channels_last".split())
+PRECISION = frozenset("tf32 bf16 fp8 channels_last".split())
 # Entries that say nearly the same: who is wrong with one is wrong with the other.
 VARIANTS = {"tf32": "tf32_matmul", "bf16": "fp16", "compile": "compile_elementwise", "graph": "graph_whole"}
-OTHER_LIBRARIES = frozenset(
-    "jax_no_jit jax_input jax_compile jax_flags jax_latency_hiding jax_command_buffers jax_bf16 cupy_fuse cupy_sources numba_copies "
-    "numba_types".split())
+OTHER_LIBRARIES = frozenset("jax_no_jit jax_flags cupy_fuse numba_copies".split())
 
 
 @dataclasses.dataclass(frozen=True)

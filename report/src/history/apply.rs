@@ -1,7 +1,7 @@
 //! Gains that `gpuwhy try` measured take the place of estimates.
 
 use super::{Measured, measured};
-use crate::run::remedies::tried_as;
+use crate::run::remedies::Trial;
 use crate::run::{MeasuredGain, Remedy, Report, lead};
 
 impl Report {
@@ -11,7 +11,8 @@ impl Report {
         let (command, host) = (&self.process.command, &self.process.host);
         let bottleneck = &mut self.bottleneck;
         let before = lead(bottleneck.cause, &bottleneck.remedies);
-        let gain = |remedy: &Remedy| measured(lines, command, host, tried_as(remedy.id)).map(gain_of);
+        let tried = |remedy: &Remedy| Trial::named(remedy.id).map_or(remedy.id, |trial| trial.id);
+        let gain = |remedy: &Remedy| measured(lines, command, host, tried(remedy)).map(gain_of);
         let mut found = Vec::new();
         for remedy in &mut bottleneck.remedies {
             remedy.measured = gain(remedy);

@@ -21,8 +21,6 @@ pub const GRAPH_MATCH: f64 = 0.98;
 const NEARLY_ALL: f64 = 0.9;
 /// Most operations of a graph that saves few launches.
 const SMALL_GRAPH: f64 = 4.0;
-/// Least share of the work for a program that uses graphs.
-const PARTLY: f64 = 0.1;
 
 /// How well the launches fit CUDA graphs.
 #[derive(Clone, Copy, Debug)]
@@ -86,12 +84,7 @@ impl GraphFit {
     /// What the conditions of remedies need.
     pub(super) fn facts(self) -> GraphFacts {
         let [fits, used] = [self.fits(), self.used()];
-        GraphFacts { fits, used, is_split: self.is_split(), partly_used: self.partly_used() }
-    }
-
-    /// True if the program launches some of its work with graphs.
-    fn partly_used(self) -> bool {
-        self.by_graphs.max(self.time_of_graphs) >= PARTLY
+        GraphFacts { fits, used, is_split: self.is_split() }
     }
 }
 
@@ -199,7 +192,6 @@ mod tests {
             assert!(!many.facts().is_split && many.facts().used, "{many:?}");
             assert!(!graph_sentence(many).contains("in each graph"));
         }
-        assert!(fit(0.1, 1.0).partly_used() && !fit(0.09, 1.0).partly_used());
     }
 
     #[test]

@@ -133,9 +133,9 @@ pub(crate) fn advise_on_measured(bottleneck: &mut Bottleneck, advice: &str) {
 /// For programs that no remedy helped.
 const ALL_TRIED: &str = "No remedy is left: what gpuwhy try measured makes no difference.";
 
-/// True if it makes one grid of many, which the plan says.
-fn joins(remedies: &[Remedy]) -> bool {
-    remedies.first().is_some_and(|first| first.id == "batch_grids")
+/// True if the evidence has the gain of the first remedy.
+fn is_gain_known(remedies: &[Remedy]) -> bool {
+    remedies.first().is_some_and(remedies::has_gain_in_evidence)
 }
 
 /// The first remedy with its gain: the begin of a recommendation.
@@ -146,7 +146,7 @@ pub(crate) fn lead(cause: Cause, remedies: &[Remedy]) -> String {
     };
     if let Some(first) = advised.first()
         && (cause == Cause::GpuCompute || remedies::is_about_kernels(first) || first.measured.is_some())
-        && let Some(gain) = first.gain().filter(|_| first.measured.is_some() || !joins(&advised))
+        && let Some(gain) = first.gain().filter(|_| first.measured.is_some() || !is_gain_known(&advised))
     {
         return text.replacen(&first.text, &format!("{} {gain}", first.text), 1);
     }
@@ -159,7 +159,7 @@ fn recommendation(cause: Cause, remedies: &[Remedy], devices: &[DeviceReport], s
         true => graphs::RECORD_NODES.to_owned(),
         false => lead(cause, remedies),
     };
-    if cause == Cause::GpuCompute && !joins(remedies) {
+    if cause == Cause::GpuCompute && !is_gain_known(remedies) {
         text += &match stretched {
             true => graphs::STRETCHED.to_owned(),
             false => graphs::beside_compute(evidence::beside_compute(devices)),

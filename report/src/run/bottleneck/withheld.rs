@@ -26,7 +26,8 @@ pub(super) struct Withheld {
     /// Share of steady time of that cause, 0 to 1.
     share: f64,
     reason: String,
-    advice: &'static str,
+    /// `None` if a remedy of the catalogue says it.
+    advice: Option<&'static str>,
 }
 
 impl Withheld {
@@ -49,12 +50,14 @@ impl Withheld {
                         format!("No kernel, copy or memset was recorded, only {}.", counted(calls, "CUDA call"))
                     }
                 },
-                advice: "Check that the traced process is the one that uses the GPU, and that it reached its first kernel.",
+                advice: Some(
+                    "Check that the traced process is the one that uses the GPU, and that it reached its first kernel.",
+                ),
             });
         }
         let steady = evidence::sum(devices.iter().map(|device| &device.steady_leaves));
         let share = Cause::CannotTell.total(&steady) as f64 / steady.iter().sum::<u64>().max(1) as f64;
-        let unknown = |reason, advice| Some(Self { cause: Cause::CannotTell, share, reason, advice });
+        let unknown = |reason, advice| Some(Self { cause: Cause::CannotTell, share, reason, advice: Some(advice) });
         let all = received.saturating_add(lost) as f64;
         if lost as f64 > LOSS_SHARE * all {
             let percent = lost as f64 / all * 100.0;
@@ -83,8 +86,7 @@ impl Withheld {
             return None;
         }
         if let Some((share, reason)) = other_process::by_utilization(devices) {
-            let advice = remedies::sentence_of("other_process");
-            return Some(Self { cause: Cause::OtherProcess, share, reason, advice });
+            return Some(Self { cause: Cause::OtherProcess, share, reason, advice: None });
         }
         let (reason, advice) = without_cause(devices, share);
         unknown(reason, advice)
@@ -99,12 +101,10 @@ impl Withheld {
     ) -> Bottleneck {
         let Self { cause, share, reason, advice } = self;
         let program = Program { cause: Some(cause), share, ..Program::default() };
-        let known = (cause == Cause::OtherProcess)
-            .then(|| remedies::choose(&Facts::new(program, devices, host, calls)).into_iter().take(1));
-        Bottleneck {
-            remedies: known.into_iter().flatten().collect(),
-            ..Bottleneck::unranked(cause, share, vec![reason], advice.to_owned())
-        }
+        let known = advice.is_none().then(|| remedies::choose(&Facts::new(program, devices, host, calls)));
+        let remedies: Vec<_> = known.into_iter().flatten().take(1).collect();
+        let advice = advice.or(remedies.first().map(|remedy| remedy.text.as_str())).unwrap_or_default().to_owned();
+        Bottleneck { remedies, ..Bottleneck::unranked(cause, share, vec![reason], advice) }
     }
 }
 

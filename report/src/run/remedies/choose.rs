@@ -15,7 +15,7 @@ use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
 use super::catalog::{remedies, remedy};
-use super::entry::{BEST_PRACTICES, RemedyEntry, Target, When};
+use super::entry::{BEST_PRACTICES, Rank, RemedyEntry, Target, When};
 use super::facts::{Facts, Found};
 use super::gain::{Gain, WORTH};
 use crate::run::Remedy;
@@ -30,24 +30,6 @@ const BUSY: f64 = 0.9;
 const MOST: usize = 12;
 /// Part of the bottleneck's time that a remedy without a prediction is taken to save, for the order.
 const UNPREDICTED: f64 = 0.3;
-/// What a CUDA graph cannot contain, or what has to be changed before it.
-const BEFORE_GRAPH: [&str; 9] = [
-    "mask_index",
-    "check_each",
-    "read_value",
-    "sync_before_graph",
-    "timer_sync",
-    "fused_optimizer",
-    "kv_cat",
-    "empty_cache",
-    "allocate_once",
-];
-/// Turns that threads take with a lock come before what each of them does.
-const LOCKS: [&str; 3] = ["gil", "one_launcher", "persistent"];
-/// Said only about the bottleneck, or where nothing specific is known.
-const GENERIC: [&str; 2] = ["compile", "find_work"];
-const GRAPHS: [&str; 4] = ["graph", "graph_whole", "graph_nodes", "compile"];
-
 struct Candidate {
     entry: &'static RemedyEntry,
     text: String,
@@ -60,10 +42,10 @@ struct Candidate {
 /// The remedies for a program, the first to try first.
 pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
     let mut candidates: Vec<Candidate> = remedies().filter_map(|entry| candidate(entry, facts)).collect();
-    let graph = candidates.iter().any(|candidate| GRAPHS.contains(&candidate.entry.id) && candidate.addresses);
+    let graph = candidates.iter().any(|candidate| candidate.entry.rank == Rank::Graph && candidate.addresses);
     candidates.retain(|candidate| {
         let worth = candidate.found.gain.map(Gain::is_worth);
-        let before = graph && BEFORE_GRAPH.contains(&candidate.entry.id);
+        let before = graph && candidate.entry.rank == Rank::BeforeGraph;
         let of_bottleneck = candidate.addresses && matches!(candidate.entry.target, Target::Time(_) | Target::Reads);
         before || of_bottleneck || worth.unwrap_or(candidate.addresses)
     });
@@ -77,22 +59,19 @@ pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
             && facts.program.first_fix.is_none_or(|fix| !fix_of(fix))
             && low <= WORTH
     };
-    let rank = |of: &Candidate| {
-        let before = graph && BEFORE_GRAPH.contains(&of.entry.id);
-        match () {
-            () if of.addresses && (LOCKS.contains(&of.entry.id) || of.entry.id == "other_process") => 0,
-            () if before && !small(of) => 1,
-            () if graph && GRAPHS.contains(&of.entry.id) => 2,
-            () if before => 3,
-            () if of.addresses => 4,
-            () => 5,
-        }
+    let rank = |of: &Candidate| match of.entry.rank {
+        Rank::First if of.addresses => 0,
+        Rank::BeforeGraph if graph && !small(of) => 1,
+        Rank::Graph if graph => 2,
+        Rank::BeforeGraph if graph => 3,
+        _ if of.addresses => 4,
+        _ => 5,
     };
-    let ties = |of: &Candidate| (of.entry.results, !of.entry.outside);
+    let ties = |of: &Candidate| (of.entry.results, !of.entry.is_outside());
     candidates
         .sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.score.total_cmp(&a.score)).then_with(|| ties(a).cmp(&ties(b))));
     let first = candidates.first().map(|first| first.entry.id);
-    candidates.retain(|of| Some(of.entry.id) == first || of.addresses || !GENERIC.contains(&of.entry.id));
+    candidates.retain(|of| Some(of.entry.id) == first || of.addresses || !of.entry.is_generic);
     // What may gain nothing is said only where nothing is better.
     candidates.retain(|of| {
         Some(of.entry.id) == first || of.found.gain.is_none_or(|gain| !gain.is_estimate || gain.low() > WORTH)
@@ -135,33 +114,24 @@ fn candidate(entry: &'static RemedyEntry, facts: &Facts<'_>) -> Option<Candidate
 
 /// True if it makes the bottleneck smaller.
 fn addresses(entry: &RemedyEntry, facts: &Facts<'_>) -> bool {
-    match (entry.target, facts.program.cause) {
-        (Target::Kernels | Target::FewerKernels, Some(Cause::GpuCompute)) => true,
-        (Target::Time(Cause::OtherProcess), Some(Cause::GpuCompute)) => facts.program.shared,
-        (Target::FewerKernels, Some(Cause::Launch)) => true,
-        (Target::Reads, Some(cause)) => {
-            cause == Cause::Sync || facts.program.first_fix.is_some() && cause == Cause::Launch
-        }
-        // The work on a result of a large copy goes with the copy; small copies are launches.
-        (Target::Time(Cause::Copy), Some(Cause::HostCpu)) => {
-            entry.id == "reduce_first"
-                && facts.program.best_case.is_some_and(|best| best.kind == ScenarioKind::ReadsReduced)
-        }
-        (Target::Time(Cause::Copy), Some(Cause::Launch)) => entry.id == "join_copies" && facts.program.small_copies,
-        (Target::Time(cause), Some(bottleneck)) => cause == bottleneck || is_lock(entry, facts),
-        (_, None) => false,
+    let Some(bottleneck) = facts.program.cause else { return false };
+    let of_target = match (entry.target, bottleneck) {
+        (Target::Kernels | Target::FewerKernels, Cause::GpuCompute) => true,
+        (Target::FewerKernels, Cause::Launch) => true,
+        (Target::Reads, Cause::Sync) => true,
+        (Target::Reads, Cause::Launch) => facts.program.first_fix.is_some(),
+        (Target::Time(cause), _) => cause == bottleneck,
         _ => false,
-    }
-}
-
-/// Waits for the interpreter's lock are also what makes launches late.
-fn is_lock(entry: &RemedyEntry, facts: &Facts<'_>) -> bool {
-    LOCKS.contains(&entry.id) && facts.program.activity.is_some()
+    };
+    of_target || (entry.also)(facts)
 }
 
 fn recognize(entry: &RemedyEntry, facts: &Facts<'_>) -> Option<Found> {
     match entry.when {
         When::If(condition) => condition(facts),
+        When::Limit(limit, in_cache) => {
+            (facts.program.limit == Some((limit, in_cache)) && facts.is(Cause::GpuCompute)).then(Found::default)
+        }
         When::Shorter(classes, least, factors) => {
             let share = facts.share(classes);
             (share >= least).then(|| Found {
@@ -208,28 +178,23 @@ fn finished(candidate: Candidate, facts: &Facts<'_>) -> Remedy {
             Framework::Native => entry.link.filter(|link| !link.contains("pytorch")).or(BEST_PRACTICES),
             _ => entry.link,
         },
-        outside: entry.outside,
+        outside: entry.is_outside(),
         measured: None,
     }
-}
-
-/// The sentence of an entry with nothing to fill in, for a conclusion without a ranking.
-pub(in crate::run) fn sentence_of(id: &str) -> &'static str {
-    remedy(id).and_then(|entry| entry.says.first()).map_or("", |(_, text)| text)
 }
 
 /// The first remedy; with the graph that it makes possible, or with what has to go before a graph.
 pub(in crate::run) fn first_sentences(remedies: &[Remedy]) -> Option<String> {
     let (first, rest) = remedies.split_first()?;
-    let is = |of: &Remedy, ids: &[&str]| ids.contains(&of.id);
+    let is = |of: &Remedy, rank: Rank| remedy(of.id).is_some_and(|entry| entry.rank == rank);
     let joined = |word: &str, second: &Remedy| {
         let mut rest = second.text.chars();
         let then: String = rest.next().into_iter().flat_map(char::to_lowercase).chain(rest).collect();
         format!("{} {word} {then}", first.text)
     };
     Some(match rest.first() {
-        Some(second) if is(first, &BEFORE_GRAPH) && is(second, &GRAPHS) => joined("Then", second),
-        Some(second) if is(first, &GRAPHS) && is(second, &BEFORE_GRAPH) => joined("First", second),
+        Some(second) if is(first, Rank::BeforeGraph) && is(second, Rank::Graph) => joined("Then", second),
+        Some(second) if is(first, Rank::Graph) && is(second, Rank::BeforeGraph) => joined("First", second),
         _ => first.text.clone(),
     })
 }
@@ -237,4 +202,9 @@ pub(in crate::run) fn first_sentences(remedies: &[Remedy]) -> Option<String> {
 /// True if the gain of a remedy is one of kernels, which the plan of fixes does not have.
 pub(in crate::run) fn is_about_kernels(of: &Remedy) -> bool {
     remedy(of.id).is_some_and(|entry| matches!(entry.target, Target::Kernels | Target::FewerKernels))
+}
+
+/// True if the evidence of the bottleneck has the gain of a remedy.
+pub(in crate::run) fn has_gain_in_evidence(of: &Remedy) -> bool {
+    remedy(of.id).is_some_and(|entry| entry.gain_in_evidence)
 }

@@ -1,9 +1,11 @@
 //! One entry of the catalogue, and the pages that several entries link to.
 
+use profiler_core::counters::roofs::Limit;
 use profiler_core::leaf::Cause;
 
 use super::facts::{Facts, Found};
 use super::patterns::Class;
+use super::trial::{How, Trial};
 use crate::run::framework::Framework;
 use crate::run::{Certainty, Results};
 
@@ -20,6 +22,19 @@ pub(super) enum Target {
     Reads,
 }
 
+/// Place of a remedy in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rank {
+    /// Turns that the program takes with others, by a lock or for the GPU, come before what each of them does.
+    First,
+    /// What a CUDA graph cannot contain, or what has to be changed before it.
+    BeforeGraph,
+    /// A CUDA graph, or what is done in place of one.
+    Graph,
+    /// The others, by their gain.
+    Gain,
+}
+
 /// How a remedy is recognized.
 #[derive(Clone, Copy)]
 pub(super) enum When {
@@ -27,6 +42,8 @@ pub(super) enum When {
     Shorter(&'static [Class], f64, (f64, f64)),
     /// Kernels of these classes take at least this share of kernel time, and would not run.
     Gone(&'static [Class], f64),
+    /// Hardware counters show this limit as the largest of a GPU-bound program, in the L1 cache or not.
+    Limit(Limit, bool),
     /// Any other condition.
     If(fn(&Facts<'_>) -> Option<Found>),
 }
@@ -54,10 +71,20 @@ pub struct RemedyEntry {
     pub not_when: &'static str,
     /// Remedies that this one includes.
     pub(super) subsumes: &'static [&'static str],
+    /// Its place among those that make the bottleneck smaller.
+    pub(super) rank: Rank,
+    /// True where it makes the bottleneck smaller although its target is other time.
+    pub(super) also: fn(&Facts<'_>) -> bool,
+    /// True if it is said only about the bottleneck, or where nothing specific is known.
+    pub(super) is_generic: bool,
+    /// True if the evidence of the bottleneck has its gain.
+    pub(super) gain_in_evidence: bool,
     /// Page of the vendor or the library about it.
     pub link: Option<&'static str>,
-    /// True if it can be applied without a change of the program.
-    pub outside: bool,
+    /// The change by which `gpuwhy try` applies it.
+    pub trial: Option<&'static Trial>,
+    /// True if it can be applied without a change of the program, although `gpuwhy try` does not.
+    pub(super) outside: bool,
 }
 
 impl RemedyEntry {
@@ -73,9 +100,19 @@ impl RemedyEntry {
         gain: "",
         not_when: "",
         subsumes: &[],
+        rank: Rank::Gain,
+        also: |_| false,
+        is_generic: false,
+        gain_in_evidence: false,
         link: None,
+        trial: None,
         outside: false,
     };
+
+    /// True if it can be applied without a change of the program.
+    pub fn is_outside(&self) -> bool {
+        self.outside || self.trial.is_some()
+    }
 
     /// The sentences of the entry, one for each library that has its own; places and numbers are left open.
     pub fn sentences(&self) -> impl Iterator<Item = String> + use<'_> {
@@ -85,10 +122,15 @@ impl RemedyEntry {
     }
 }
 
-/// Name under which `gpuwhy try` has the change: two remedies have the same.
-pub fn tried_as(id: &str) -> &str {
-    if id == "foreach_fused" { "fused_optimizer" } else { id }
-}
+/// Why changes of data loaders may find nothing to change.
+pub(super) const NO_LOADER: &str = "no DataLoader that it changes was made";
+pub(super) const FUSED_OPTIMIZER: Trial = Trial {
+    id: "fused_optimizer",
+    change: "fused=True in SGD, Adagrad, Adam and AdamW",
+    keep: "fused=True for the optimizer",
+    how: How::PyTorch,
+    needs: "no optimizer that can be fused was made",
+};
 
 pub(super) const TUNING: Option<&str> = Some("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html");
 pub(super) const CUDA_NOTES: Option<&str> = Some("https://docs.pytorch.org/docs/stable/notes/cuda.html");

@@ -11,7 +11,6 @@ use super::gain::Gain;
 use super::patterns::{Class, Classes};
 use crate::run::framework::Framework;
 use crate::run::host::short_path;
-use crate::run::library::Library;
 use crate::run::{
     ApiRow, CopyRow, DeviceReport, GraphOrigins, HostReport, KernelLines, LaunchSite, LineRow, call_lines,
 };
@@ -56,8 +55,6 @@ pub(in crate::run) struct GraphFacts {
     pub(in crate::run) used: bool,
     /// Nearly all of the work comes from graphs of few operations.
     pub(in crate::run) is_split: bool,
-    /// Graphs launch some of the work.
-    pub(in crate::run) partly_used: bool,
 }
 
 /// Kernels that waited in a queue behind a kernel of another stream.
@@ -213,11 +210,6 @@ impl<'a> Facts<'a> {
     /// Share of kernel time in kernels of these classes, 0 to 1.
     pub(super) fn share(&self, classes: &[Class]) -> f64 {
         self.of(classes).map(|kernel| kernel.share).sum()
-    }
-
-    /// True if kernels of this library ran.
-    pub(super) fn kernels_of(&self, library: Library) -> bool {
-        self.devices.iter().flat_map(|device| &device.kernels).any(|row| row.library == Some(library))
     }
 
     /// Share of the kernels that are of these classes, 0 to 1.

@@ -11,11 +11,13 @@ mod facts;
 mod gain;
 mod patterns;
 mod sequences;
+mod trial;
 
 pub use self::catalog::{remedies, remedy};
-pub(in crate::run) use self::choose::{choose, first_sentences, is_about_kernels, sentence_of};
-pub use self::entry::{RemedyEntry, tried_as};
+pub(in crate::run) use self::choose::{choose, first_sentences, has_gain_in_evidence, is_about_kernels};
+pub use self::entry::RemedyEntry;
 pub(in crate::run) use self::facts::{Activity, CallFacts, Facts, GraphFacts, Program, SharedQueue};
+pub use self::trial::{How, Trial};
 
 #[cfg(test)]
 mod tests {
@@ -23,7 +25,7 @@ mod tests {
     use crate::run::framework::Framework;
 
     /// What is recognized by frames of Python, which such a program has none of.
-    const BY_FRAMES: [&str; 7] = ["gc", "gil", "one_launcher", "save_less", "decode", "tokenize", "jax_compile"];
+    const BY_FRAMES: [&str; 4] = ["gc", "gil", "one_launcher", "save_less"];
 
     #[test]
     fn programs_in_c_are_told_nothing_of_python() {
@@ -63,5 +65,25 @@ mod tests {
         }
         ids.sort_unstable();
         assert!(ids.windows(2).all(|pair| pair[0] != pair[1]), "{ids:?}");
+    }
+
+    #[test]
+    fn settings_are_added_to_what_is_set_and_not_twice() {
+        let fragmentation = Trial::named("fragmentation").unwrap();
+        let with = |set: &'static [(&str, &str)]| {
+            fragmentation.environment(|name| Some(set.iter().find(|(other, _)| *other == name)?.1.into()))
+        };
+        let added = "expandable_segments:True";
+        assert_eq!(with(&[]), [("PYTORCH_CUDA_ALLOC_CONF", Some(added.into()))]);
+        assert_eq!(
+            with(&[("PYTORCH_ALLOC_CONF", "backend:native")]),
+            [("PYTORCH_ALLOC_CONF", Some(format!("backend:native,{added}").into()))]
+        );
+        assert_eq!(with(&[("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:False")]), []);
+        let threads = Trial::named("worker_threads").unwrap();
+        assert_eq!(threads.environment(|_| Some("1".into())), []);
+        assert_eq!(threads.environment(|_| None).len(), 2);
+        let blocking = Trial::named("launch_blocking").unwrap();
+        assert_eq!(blocking.environment(|_| None), [("CUDA_LAUNCH_BLOCKING", None)]);
     }
 }

@@ -39,8 +39,6 @@ pub(super) enum Class {
     FusedAttentionFp32,
     /// Fused attention.
     FusedAttention,
-    /// Attention of cuDNN.
-    CudnnAttention,
     /// A triangular mask.
     TriangularMask,
     /// PyTorch's elementwise kernels.
@@ -55,12 +53,6 @@ pub(super) enum Class {
     Relayout,
     Concatenation,
     Fill,
-    /// Sums over rows: gradients of biases.
-    BiasGradient,
-    /// Gradients of the weights of layer norm.
-    NormGradient,
-    /// Cross entropy.
-    CrossEntropy,
     /// PyTorch's foreach kernels.
     Foreach,
     FusedOptimizer,
@@ -189,7 +181,6 @@ impl Classes {
             ),
             (Class::FusedAttentionFp32, any(&["fmha_cutlassF_f32", "fmha_cutlassB_f32"])),
             (Class::FusedAttention, flash),
-            (Class::CudnnAttention, name.contains("cudnn") && name.contains("sdpa")),
             (Class::TriangularMask, name.contains("triu_tril_kernel")),
             (Class::Elementwise, elementwise),
             (Class::Strided, strided),
@@ -198,13 +189,6 @@ impl Classes {
             (Class::Relayout, strided && copies),
             (Class::Concatenation, name.contains("CatArrayBatchedCopy")),
             (Class::Fill, name.contains("FillFunctor")),
-            (Class::BiasGradient, name.contains("reduce_kernel<128, 4,") && name.contains("sum_functor")),
-            (Class::NormGradient, name.contains("GammaBetaBackward")),
-            (
-                Class::CrossEntropy,
-                any(&["nll_loss_forward", "nll_loss_backward"])
-                    || name.contains("cunn_SoftMax") && name.contains("LogSoftMax"),
-            ),
             (
                 Class::Foreach,
                 name.contains("multi_tensor_apply_kernel")

@@ -4,7 +4,6 @@ use crate::run::framework::Framework;
 use crate::run::remedies::entry::{JAX_TIPS, RemedyEntry, Target, When};
 use crate::run::remedies::facts::Found;
 use crate::run::remedies::gain::Gain;
-use crate::run::remedies::patterns::Class;
 use crate::run::remedies::sequences;
 use crate::run::{Certainty, Results};
 use gpuwhy_trace::record::CopyKind;
@@ -18,29 +17,6 @@ use Framework::{Cupy, Jax, Numba};
 const NONE: RemedyEntry = RemedyEntry { link: JAX_TIPS, ..RemedyEntry::NONE };
 
 pub(super) const ENTRIES: &[RemedyEntry] = &[
-    RemedyEntry {
-        id: "jax_input",
-        says: &[(
-            Jax,
-            "Put the next batch on the GPU ahead: batch = jax.device_put(next_batch) before the step that runs meanwhile{at}.",
-        )],
-        target: Target::Time(Cause::Copy),
-        when: When::If(|facts| {
-            let seen = facts.lines_in(&["batched_device_put", "device_put"]).next();
-            let gain = facts.scenario(ScenarioKind::CopiesOverlapped).filter(|gain| gain.low() > 1.05);
-            let to_gpu = facts.copies_going(CopyKind::HostToDevice) >= PART;
-            (seen.is_some() && gain.is_some() && to_gpu).then(|| Found {
-                at: seen.map(crate::run::LineRow::place),
-                gain,
-                ..Found::default()
-            })
-        }),
-        subsumes: &["pinned", "overlap_copies"],
-        recognized: "lines of device_put while the GPU is idle, at least a quarter of the copy time to the GPU, and a simulation with \
-                     overlapped copies gains",
-        gain: "the simulation `copies_overlapped`: 64 us a step on a small network",
-        ..NONE
-    },
     RemedyEntry {
         id: "jax_no_jit",
         says: &[(
@@ -74,30 +50,6 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "the simulation `launches_free`, or `no_host_work` where the CPU is the bottleneck",
         not_when: "the code runs once, for set-up",
         link: Some("https://docs.jax.dev/en/latest/jit-compilation.html"),
-        ..NONE
-    },
-    RemedyEntry {
-        id: "jax_bf16",
-        says: &[(
-            Jax,
-            "Compute in 16 bits: dtype=jnp.bfloat16 in layers (params may stay in fp32). Products take {share} of the time of kernels. \
-             This may help if the model tolerates the rounding.",
-        )],
-        when: When::If(|facts| {
-            let fusions = facts.kernels.iter().filter(|kernel| kernel.name.starts_with("gemm_fusion"));
-            let share = fusions.map(|kernel| kernel.share).sum::<f64>()
-                + facts.share(&[Class::Tf32Products, Class::Fp32Products]);
-            (share >= 0.4 && facts.is(Cause::GpuCompute)).then(|| Found {
-                share,
-                gain: Some(facts.faster(share, (1.2, 2.0))),
-                ..Found::default()
-            })
-        }),
-        results: Results::Rounding,
-        certainty: Certainty::Guess,
-        recognized: "at least 40 % of the kernel time of a GPU-bound program in TF32 products or XLA's gemm_fusion",
-        gain: "these kernels 1.2 to 2 times as fast (rates of bf16 and TF32)",
-        not_when: "the fusions compute in 16 bits already: their names do not tell",
         ..NONE
     },
     RemedyEntry {

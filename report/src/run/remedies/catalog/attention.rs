@@ -1,10 +1,11 @@
 //! Attention.
 
 use crate::run::framework::Framework;
-use crate::run::remedies::entry::{RemedyEntry, SDPA, Target, When};
+use crate::run::remedies::entry::{Rank, RemedyEntry, SDPA, Target, When};
 use crate::run::remedies::facts::Found;
 use crate::run::remedies::patterns::Class;
 use crate::run::remedies::sequences;
+use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
 use profiler_core::leaf::Cause;
 
@@ -31,7 +32,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         not_when: "the attention weights are used, or the mask is not additive (flex_attention)",
         subsumes: &["fuse", "mask_built", "cast_weights", "limit_memory", "relayout"],
         link: SDPA,
-        outside: true,
+        trial: Some(&Trial {
+            id: "sdpa",
+            change: "scaled_dot_product_attention in models of transformers",
+            keep: "attn_implementation=\"sdpa\"",
+            how: How::PyTorch,
+            needs: "no model of transformers with eager attention was made",
+        }),
         ..NONE
     },
     RemedyEntry {
@@ -91,35 +98,6 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         ..NONE
     },
     RemedyEntry {
-        id: "attention_thin",
-        says: &[(
-            Pytorch,
-            "Attend to all sequences in one call (variable lengths: flash_attn_varlen_func, or a paged kernel), or split over \
-             keys (flashinfer): fused attention of one sequence fills less than half of the GPU and takes {share} of the time \
-             of kernels{at}.",
-        )],
-        when: When::If(|facts| {
-            let thin = || {
-                facts.of(&[Class::FusedAttention]).filter(|kernel| kernel.median_ns >= 50_000 && kernel.filled < 0.5)
-            };
-            let share: f64 = thin().map(|kernel| kernel.share).sum();
-            let filled = thin().map(|kernel| kernel.filled).fold(1.0, f64::min).max(0.05);
-            (share >= 0.05).then(|| Found {
-                at: facts.launched_at(&[Class::FusedAttention]),
-                share,
-                gain: Some(facts.faster(share, (1.5_f64.min(1.0 / filled), 1.0 / filled))),
-                ..Found::default()
-            })
-        }),
-        results: Results::Rounding,
-        recognized: "fused attention of at least 50 us with fewer blocks than half of the multiprocessors, at least 5 % of \
-                     kernel time",
-        gain: "these kernels 1.5 times as fast, up to filling the GPU",
-        not_when: "there is one sequence only and no other kernel",
-        link: Some("https://github.com/Dao-AILab/flash-attention"),
-        ..NONE
-    },
-    RemedyEntry {
         id: "attention_build",
         says: &[(
             Pytorch,
@@ -139,7 +117,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "without builds: 2.63x (2.06x to 3.22x) measured on text generation",
         not_when: "all lengths were built: in a longer run it is over",
         link: Some("https://docs.pytorch.org/docs/stable/backends.html"),
-        outside: true,
+        trial: Some(&Trial {
+            id: "attention_build",
+            change: "no attention by cuDNN, which builds a kernel for each size",
+            keep: "torch.backends.cuda.enable_cudnn_sdp(False)",
+            how: How::PyTorch,
+            needs: "this PyTorch does not use cuDNN for attention",
+        }),
         ..NONE
     },
     RemedyEntry {
@@ -166,6 +150,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "these kernels gone: 7 % of kernel time in text generation",
         not_when: "outputs are short",
         link: Some("https://huggingface.co/docs/transformers/llm_optims"),
+        rank: Rank::BeforeGraph,
         ..NONE
     },
 ];

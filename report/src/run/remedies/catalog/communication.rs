@@ -1,14 +1,13 @@
 //! Several GPUs, and other processes on the GPU.
 
 use crate::run::framework::Framework;
-use crate::run::remedies::entry::{JAX_TIPS, RemedyEntry, TUNING, Target, When};
+use crate::run::remedies::entry::{Rank, RemedyEntry, Target, When};
 use crate::run::remedies::facts::Found;
-use crate::run::remedies::patterns::Class;
 use crate::run::{Certainty, Results};
 use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
-use Framework::{Any, Jax, Pytorch};
+use Framework::{Any, Jax};
 
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::Communication), ..RemedyEntry::NONE };
 
@@ -39,34 +38,6 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         ..NONE
     },
     RemedyEntry {
-        id: "buckets",
-        says: &[(
-            Pytorch,
-            "Join small all-reduces: DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True). There are {what} \
-             collectives a step. This helps if they are not hidden behind the backward pass.",
-        )],
-        when: When::If(|facts| {
-            let rows = facts.device?.kernels.iter().filter(|row| row.communication);
-            let (count, total) =
-                rows.fold((0, 0), |(count, total), row| (count + row.durations.count(), total + row.durations.total()));
-            let each = count as f64 / facts.steps.max(1) as f64;
-            // A transfer of a few megabytes over NVLink takes some tens of microseconds.
-            let short = count > 0 && total / count < 100_000;
-            let worth = facts.time(Cause::Communication) >= 0.05;
-            (worth && short && facts.steps > 0 && each >= 20.0).then(|| Found {
-                what: format!("{each:.0}"),
-                gain: facts.scenario(ScenarioKind::CommunicationHidden),
-                ..Found::default()
-            })
-        }),
-        certainty: Certainty::Guess,
-        recognized: "at least 20 collectives a step, under 100 us each, and 5 % of the time in them alone",
-        gain: "a part of the simulation `communication_hidden`",
-        not_when: "larger buckets end after the backward pass and overlap less",
-        link: TUNING,
-        ..NONE
-    },
-    RemedyEntry {
         id: "other_process",
         says: &[(
             Any,
@@ -84,20 +55,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                      process used it at least 15 % of the time (NVML)",
         gain: "the waits subtracted: a rough bound",
         link: Some("https://docs.nvidia.com/deploy/mps/index.html"),
-        ..NONE
-    },
-    RemedyEntry {
-        id: "jax_latency_hiding",
-        says: &[(
-            Jax,
-            "Try XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true: it may start collectives earlier.",
-        )],
-        when: When::If(|facts| (facts.share(&[Class::Communication]) >= 0.05).then(Found::default)),
-        certainty: Certainty::Guess,
-        recognized: "collectives in a program whose kernels are XLA's",
-        gain: "a part of the simulation `communication_hidden`",
-        link: JAX_TIPS,
-        results: Results::Same,
+        rank: Rank::First,
+        also: |facts| facts.is(Cause::GpuCompute) && facts.program.shared,
         ..NONE
     },
 ];

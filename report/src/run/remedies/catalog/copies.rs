@@ -2,13 +2,14 @@
 
 use crate::run::copies::pageable_copies;
 use crate::run::framework::Framework;
-use crate::run::remedies::entry::{BEST_PRACTICES, PINNING, RemedyEntry, Target, When};
+use crate::run::remedies::entry::{BEST_PRACTICES, NO_LOADER, PINNING, RemedyEntry, Target, When};
 use crate::run::remedies::facts::{Facts, Found};
 use crate::run::remedies::gain::Gain;
+use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
 use gpuwhy_trace::record::CopyKind;
 use profiler_core::leaf::Cause;
-use profiler_core::whatif::ScenarioKind;
+use profiler_core::whatif::{BestCase, ScenarioKind};
 
 use Framework::{Any, Jax, Native};
 
@@ -126,7 +127,12 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "copies to the host of over 4 KiB that it waits for, and a simulation with short ones gains 15 %",
         gain: "the simulation `reads_reduced`: 14x to 16x predicted, 13.4x measured",
         not_when: "all of the array is the output",
-        subsumes: &["move_work", "host_arrays"],
+        subsumes: &["move_work"],
+        // The work on a result of a large copy goes with the copy.
+        also: |facts| {
+            let reduced = |best: BestCase| best.kind == ScenarioKind::ReadsReduced;
+            facts.is(Cause::HostCpu) && facts.program.best_case.is_some_and(reduced)
+        },
         ..NONE
     },
     RemedyEntry {
@@ -148,6 +154,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "small copies are most of the operations, or a simulation that joins them gains 15 %",
         gain: "the simulation `copies_joined`: 8.0x predicted, 38x measured, so a low end",
         subsumes: &["scalar_tensor"],
+        also: |facts| facts.is(Cause::Launch) && facts.program.small_copies,
         ..NONE
     },
     RemedyEntry {
@@ -175,7 +182,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                      copies",
         gain: "the simulation `copies_overlapped`: 4.43x in a program bound by pageable copies",
         not_when: "the data is pinned already; non_blocking alone changes nothing",
-        outside: true,
+        trial: Some(&Trial {
+            id: "pinned",
+            change: "pinned memory in data loaders, copies from it do not wait",
+            keep: "DataLoader(..., pin_memory=True) and x.to(\"cuda\", non_blocking=True)",
+            how: How::PyTorch,
+            needs: NO_LOADER,
+        }),
         ..NONE
     },
     RemedyEntry {

@@ -1,7 +1,7 @@
 //! Elementwise kernels, norms, losses and other kernels between products.
 
 use crate::run::framework::Framework;
-use crate::run::remedies::entry::{COMPILE, RemedyEntry, TUNING, Target, When};
+use crate::run::remedies::entry::{COMPILE, FUSED_OPTIMIZER, RemedyEntry, Target, When};
 use crate::run::remedies::facts::Found;
 use crate::run::remedies::gain::Gain;
 use crate::run::remedies::patterns::Class;
@@ -123,81 +123,6 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "a quarter of these kernels to all of them gone: the new part is still written",
         not_when: "the copy is needed",
         link: Some("https://docs.pytorch.org/docs/stable/generated/torch.cat.html"),
-        ..NONE
-    },
-    RemedyEntry {
-        id: "bias_grad",
-        says: &[(
-            Pytorch,
-            "Leave out biases in front of a norm: torch.nn.Linear(..., bias=False), or torch.compile(model). Sums over rows, \
-             mostly gradients of biases, take {share} of the time of kernels.",
-        )],
-        target: Target::FewerKernels,
-        when: When::If(|facts| {
-            let share = facts.share(&[Class::BiasGradient]);
-            let backward =
-                facts.share(&[Class::Foreach, Class::FusedOptimizer, Class::LoopOptimizer, Class::NormGradient]);
-            (share >= 0.05 && backward > 0.0 && facts.busy() >= 0.5).then(|| Found {
-                at: facts.launched_at(&[Class::BiasGradient]),
-                share,
-                gain: Some(facts.without_between((0.5 * share, 0.0), (share, 0.0))),
-                ..Found::default()
-            })
-        }),
-        recognized: "at least 5 % of kernel time in sums over rows, in training that keeps the GPU busy",
-        gain: "half of these kernels to all of them gone",
-        not_when: "no norm follows, and the model is not compiled",
-        link: TUNING,
-        ..NONE
-    },
-    RemedyEntry {
-        id: "norm_grad",
-        says: &[(
-            Pytorch,
-            "Gradients of layer norm's weights fill less than half of the GPU and take {share} of the time of kernels: \
-             torch.compile(model), or a fused layer norm (Liger Kernel, Apex).",
-        )],
-        when: When::If(|facts| {
-            let thin = facts.of(&[Class::NormGradient]).filter(|kernel| kernel.filled < 0.5);
-            let share: f64 = thin.map(|kernel| kernel.share).sum();
-            (share >= 0.03).then(|| Found { share, gain: Some(facts.faster(share, (2.0, 5.0))), ..Found::default() })
-        }),
-        recognized: "GammaBetaBackward with fewer blocks than half of the multiprocessors, at least 3 % of kernel time",
-        gain: "these kernels 2 to 5 times as fast (an estimate)",
-        link: COMPILE,
-        ..NONE
-    },
-    RemedyEntry {
-        id: "loss_one_block",
-        says: &[(
-            Pytorch,
-            "{what} runs in one block of the GPU and takes {share} of the time of kernels{at}: use a reduction over many blocks, \
-             or torch.compile.",
-        )],
-        when: When::If(|facts| {
-            let blocks = facts.device.map_or(0, |device| device.device.multiprocessors);
-            let alone = |filled: f64| blocks > 0 && filled * f64::from(blocks) <= 1.01;
-            let kernel = facts.kernels.iter().find(|kernel| {
-                alone(kernel.filled)
-                    && kernel.median_ns >= 10_000
-                    && kernel.share >= 0.03
-                    && kernel.classes.has_any(&[Class::CrossEntropy, Class::Reduction])
-            })?;
-            Some(Found {
-                at: None,
-                what: if kernel.classes.has(Class::CrossEntropy) {
-                    "The loss".to_owned()
-                } else {
-                    "A reduction".to_owned()
-                },
-                share: kernel.share,
-                gain: Some(facts.faster(kernel.share, (2.0, 10.0))),
-            })
-        }),
-        certainty: Certainty::Guess,
-        recognized: "a loss or reduction of PyTorch with one block that takes over 10 us, at least 3 % of kernel time",
-        gain: "this kernel 2 to 10 times as fast (an estimate)",
-        link: COMPILE,
         ..NONE
     },
     RemedyEntry {
@@ -325,31 +250,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         not_when: "the optimizer has no fused form",
         subsumes: &["move_work"],
         link: Some("https://docs.pytorch.org/docs/stable/optim.html"),
-        outside: true,
-        ..NONE
-    },
-    RemedyEntry {
-        id: "zero_grad",
-        says: &[(
-            Pytorch,
-            "Drop gradients instead of filling them with zeros: optimizer.zero_grad(set_to_none=True). Fills take {share} of the \
-             launches{at}.",
-        )],
-        target: Target::FewerKernels,
-        when: When::If(|facts| {
-            let seen = facts.launches_in(&["zero_grad"]) >= 0.03;
-            let of_count = facts.count_share(&[Class::Fill, Class::Foreach]).min(facts.launches_in(&["zero_grad"]));
-            (seen && facts.busy() < 0.9).then(|| Found {
-                share: of_count,
-                gain: Some(facts.without(0.0, of_count)),
-                ..Found::default()
-            })
-        }),
-        results: Results::Same,
-        recognized: "launches within zero_grad, at least 3 % of the sampled launches",
-        gain: "these launches gone",
-        not_when: "gradients are views (DDP), or a CUDA graph needs their addresses",
-        link: TUNING,
+        trial: Some(&FUSED_OPTIMIZER),
         ..NONE
     },
 ];

@@ -1,15 +1,16 @@
 //! CPU work between launches.
 
 use crate::run::framework::Framework;
-use crate::run::remedies::entry::{RemedyEntry, Target, When};
+use crate::run::remedies::entry::{Rank, RemedyEntry, Target, When};
 use crate::run::remedies::facts::{Activity, Facts, Found};
 use crate::run::remedies::gain::Gain;
+use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
-use Framework::{Any, Jax, Native};
+use Framework::{Any, Jax};
 
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::HostCpu), ..RemedyEntry::NONE };
 
@@ -58,7 +59,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "the time of it: 30x predicted, 36x measured; 0.99x where the program made cycles itself",
         not_when: "the program makes reference cycles in each step",
         link: Some("https://docs.python.org/3/library/gc.html"),
-        outside: true,
+        trial: Some(&Trial {
+            id: "gc",
+            change: "no garbage collection after the first step",
+            keep: "gc.freeze() and gc.disable() after start-up, gc.collect() every 1,000 steps",
+            how: How::PyTorch,
+            needs: "no step was made",
+        }),
         ..NONE
     },
     RemedyEntry {
@@ -80,6 +87,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "launching threads wait for the interpreter's lock, which a thread that does not launch holds",
         gain: "the time of the waits",
         link: Some("https://docs.python.org/3/glossary.html#term-global-interpreter-lock"),
+        rank: Rank::First,
+        also: |facts| facts.program.activity.is_some(),
         ..NONE
     },
     RemedyEntry {
@@ -185,25 +194,6 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         ..NONE
     },
     RemedyEntry {
-        id: "host_arrays",
-        says: &[
-            (Native, "Move the arrays' work {there} to the GPU, or do it in another thread."),
-            (Any, "Move the arrays' work {there} to the GPU (torch, cupy), vectorize it, or do it in another process."),
-        ],
-        when: When::If(|facts| {
-            let arrays =
-                facts.lines_in(&["/numpy/", "/pandas/", "/scipy/", "libopenblas"]).map(|row| row.share).sum::<f64>();
-            does(facts, &[of(HostCause::Code)]).filter(|_| arrays >= 0.1)
-        }),
-        results: Results::Rounding,
-        recognized: "code at one line is most CPU work between launches, at least 10 % of the time in numpy, pandas or scipy",
-        gain: "the time at the line",
-        not_when: "the GPU is busy meanwhile: 1.00x measured",
-        subsumes: &["move_work"],
-        link: Some("https://docs.cupy.dev/en/stable/user_guide/basic.html"),
-        ..NONE
-    },
-    RemedyEntry {
         id: "move_work",
         says: &[(Any, "Move the work {there} out of the loop: do it less often, in another process, or on the GPU.")],
         when: When::If(|facts| does(facts, &[of(HostCause::Code)])),
@@ -229,6 +219,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         certainty: Certainty::Guess,
         recognized: "CPU work between launches is the bottleneck, and no samples show what it is",
         gain: "the simulation `no_host_work` is the most",
+        is_generic: true,
         ..NONE
     },
 ];

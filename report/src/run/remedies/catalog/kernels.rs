@@ -2,7 +2,7 @@
 
 use crate::run::framework::Framework;
 use crate::run::remedies::entry::{BEST_PRACTICES, RemedyEntry, Target, When};
-use crate::run::remedies::facts::{Facts, Found};
+use crate::run::remedies::facts::Found;
 use crate::run::remedies::gain::Gain;
 use crate::run::{Certainty, GridClass, Results};
 use profiler_core::counters::roofs::Limit;
@@ -13,20 +13,25 @@ use Framework::{Any, Native};
 
 const NONE: RemedyEntry = RemedyEntry::NONE;
 
-/// What hardware counters show as the largest limit; nothing predicts what a change of kernels gains.
-fn limited(facts: &Facts<'_>, limit: Limit, in_cache: bool) -> Option<Found> {
-    let is = facts.program.limit == Some((limit, in_cache)) && facts.is(Cause::GpuCompute);
-    is.then(Found::default)
+/// What hardware counters show as the largest limit, memory in the L1 cache or not.
+const fn limit(
+    id: &'static str,
+    limit: Limit,
+    in_cache: bool,
+    says: &'static [(Framework, &'static str)],
+) -> RemedyEntry {
+    RemedyEntry {
+        id,
+        says,
+        when: When::Limit(limit, in_cache),
+        certainty: Certainty::Guess,
+        results: Results::Rounding,
+        recognized: "hardware counters show it as the largest limit of computation, at least a quarter of its time",
+        gain: "unknown: nothing predicts what a change of the kernels gains",
+        link: Some("https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html"),
+        ..NONE
+    }
 }
-
-const LIMIT: RemedyEntry = RemedyEntry {
-    certainty: Certainty::Guess,
-    results: Results::Rounding,
-    recognized: "hardware counters show it as the largest limit of computation, at least a quarter of its time",
-    gain: "unknown: nothing predicts what a change of the kernels gains",
-    link: Some("https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html"),
-    ..NONE
-};
 
 pub(super) const ENTRIES: &[RemedyEntry] = &[
     RemedyEntry {
@@ -53,6 +58,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "the simulation `grids_filled`: 16x to 64x for 64 samples one by one, 43.8x measured for one batch",
         not_when: "each needs the result of the one before (layers, time steps, decoding)",
         link: BEST_PRACTICES,
+        gain_in_evidence: true,
         ..NONE
     },
     RemedyEntry {
@@ -129,28 +135,30 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         link: crate::run::remedies::entry::MATRICES,
         ..NONE
     },
-    RemedyEntry {
-        id: "limit_tensor",
-        says: &[(
+    limit(
+        "limit_tensor",
+        Limit::Tensor,
+        false,
+        &[(
             Any,
             "Tensor cores are the largest limit: use a lower precision (bf16, fp8), or do less work (sparsity, a smaller model).",
         )],
-        when: When::If(|facts| limited(facts, Limit::Tensor, false)),
-        ..LIMIT
-    },
-    RemedyEntry {
-        id: "limit_l1",
-        says: &[(
+    ),
+    limit(
+        "limit_l1",
+        Limit::Memory,
+        true,
+        &[(
             Any,
             "Shared memory and the L1 cache are the largest limit: look for bank conflicts and uncoalesced accesses (gpuwhy \
              kernels), pad shared arrays (float tile[32][33]), and keep values in registers.",
         )],
-        when: When::If(|facts| limited(facts, Limit::Memory, true)),
-        ..LIMIT
-    },
-    RemedyEntry {
-        id: "limit_memory",
-        says: &[
+    ),
+    limit(
+        "limit_memory",
+        Limit::Memory,
+        false,
+        &[
             (
                 Native,
                 "Memory is the largest limit: join kernels so that data are read once, access it in neighboring threads, and use smaller \
@@ -162,58 +170,58 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  optimizers), and use smaller types.",
             ),
         ],
-        when: When::If(|facts| limited(facts, Limit::Memory, false)),
-        ..LIMIT
-    },
-    RemedyEntry {
-        id: "limit_issue",
-        says: &[(
+    ),
+    limit(
+        "limit_issue",
+        Limit::Issue,
+        false,
+        &[(
             Any,
             "The issue of instructions is the largest limit: move matrix products to tensor cores (TF32 or bf16), vectorize \
              loads, and do less work per element.",
         )],
-        when: When::If(|facts| limited(facts, Limit::Issue, false)),
-        ..LIMIT
-    },
-    RemedyEntry {
-        id: "limit_latency",
-        says: &[(
+    ),
+    limit(
+        "limit_latency",
+        Limit::Latency,
+        false,
+        &[(
             Any,
             "Latency is the largest limit: kernels wait for memory or for their own results. Larger tiles and more independent work \
              per thread hide that; `gpuwhy kernels` tells what each kernel waits for.",
         )],
-        when: When::If(|facts| limited(facts, Limit::Latency, false)),
-        ..LIMIT
-    },
-    RemedyEntry {
-        id: "limit_occupancy",
-        says: &[(
+    ),
+    limit(
+        "limit_occupancy",
+        Limit::Occupancy,
+        false,
+        &[(
             Any,
             "Too few resident warps to hide latency are the largest limit: fewer registers (__launch_bounds__) and less shared \
              memory per block, or other block sizes. `gpuwhy kernels` tells which of them limits.",
         )],
-        when: When::If(|facts| limited(facts, Limit::Occupancy, false)),
-        ..LIMIT
-    },
-    RemedyEntry {
-        id: "limit_idle",
-        says: &[(
+    ),
+    limit(
+        "limit_idle",
+        Limit::IdleMultiprocessors,
+        false,
+        &[(
             Any,
             "Idle multiprocessors are the largest limit: use larger batches or shapes so that grids fill the GPU, or run \
              independent kernels on several streams.",
         )],
-        when: When::If(|facts| limited(facts, Limit::IdleMultiprocessors, false)),
-        ..LIMIT
-    },
+    ),
     RemedyEntry {
-        id: "clocks",
-        says: &[(
-            Any,
-            "The lowered clock is the largest limit: see which limit does that (power or temperature), raise it if you may, or use a \
-             lower precision, which needs less power.",
-        )],
-        when: When::If(|facts| limited(facts, Limit::LoweredClock, false)),
         results: Results::Same,
-        ..LIMIT
+        ..limit(
+            "clocks",
+            Limit::LoweredClock,
+            false,
+            &[(
+                Any,
+                "The lowered clock is the largest limit: see which limit does that (power or temperature), raise it if you may, or use a \
+             lower precision, which needs less power.",
+            )],
+        )
     },
 ];

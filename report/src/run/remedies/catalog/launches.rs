@@ -1,9 +1,10 @@
 //! Launches: graphs, fused kernels, optimizers, and what keeps a graph from being captured.
 
 use crate::run::framework::Framework;
-use crate::run::remedies::entry::{COMPILE, CUDA_NOTES, JAX_TIPS, RemedyEntry, Target, When};
+use crate::run::remedies::entry::{COMPILE, CUDA_NOTES, FUSED_OPTIMIZER, Rank, RemedyEntry, Target, When};
 use crate::run::remedies::facts::{Activity, Facts, Found};
 use crate::run::remedies::patterns::Class;
+use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::leaf::Cause;
@@ -52,9 +53,10 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                      or lerp kernels in a step",
         gain: "half of these launches to all of them gone: 1.84x and 2.20x measured",
         not_when: "parameters are on the CPU or sparse, or the optimizer is the program's own",
-        subsumes: &["foreach_fused", "zero_grad"],
+        subsumes: &["foreach_fused"],
         link: Some("https://docs.pytorch.org/docs/stable/optim.html"),
-        outside: true,
+        trial: Some(&FUSED_OPTIMIZER),
+        rank: Rank::BeforeGraph,
         ..NONE
     },
     RemedyEntry {
@@ -65,6 +67,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "the simulation `launches_free`",
         not_when: "shapes or addresses change from step to step",
         link: CUDA_NOTES,
+        rank: Rank::Graph,
         ..NONE
     },
     RemedyEntry {
@@ -90,6 +93,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "graphs launch most of the work",
         gain: "the simulation `launches_free`",
         link: CUDA_NOTES,
+        rank: Rank::Graph,
         ..NONE
     },
     RemedyEntry {
@@ -122,6 +126,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "the simulation `launches_free`, less 0.8 to 1.6 us for each node",
         not_when: "the step reads values, allocates with cudaMalloc or changes shapes; Adam needs capturable=True",
         link: CUDA_NOTES,
+        rank: Rank::Graph,
         ..NONE
     },
     RemedyEntry {
@@ -153,7 +158,16 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "the simulation `launches_free` is the most that fewer launches gain",
         not_when: "shapes change in each step, or the run is shorter than compiling",
         link: COMPILE,
-        outside: true,
+        trial: Some(&Trial {
+            id: "compile",
+            change: "torch.compile around the outermost module",
+            keep: "model = torch.compile(model)",
+            how: How::PyTorch,
+            needs: "no module was called on the GPU, or it is compiled already; for plain functions, put @torch.compile above the \
+                    one that launches the most kernels",
+        }),
+        rank: Rank::Graph,
+        is_generic: true,
         ..NONE
     },
     RemedyEntry {
@@ -182,28 +196,6 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         ..NONE
     },
     RemedyEntry {
-        id: "graph_breaks",
-        says: &[(
-            Pytorch,
-            "Find where the compiled model falls back to Python: TORCH_LOGS=graph_breaks, or torch.compile(model, \
-             fullgraph=True). {share} of the launches are PyTorch's own kernels beside Triton's. It may help where these are part \
-             of the model, and not of the optimizer.",
-        )],
-        when: When::If(|facts| {
-            let native = facts.count_share(&[Class::Elementwise, Class::Reduction]);
-            (facts.share(&[Class::Triton]) > 0.05 && native >= 0.2 && facts.is(Cause::Launch)).then(|| Found {
-                share: native,
-                gain: Some(facts.without(0.0, native * 0.5)),
-                ..Found::default()
-            })
-        }),
-        certainty: Certainty::Guess,
-        recognized: "Triton's kernels run, and at least 20 % of the launches are PyTorch's elementwise kernels and reductions",
-        gain: "half of these launches gone (an estimate)",
-        link: Some("https://docs.pytorch.org/docs/stable/torch.compiler_faq.html"),
-        ..NONE
-    },
-    RemedyEntry {
         id: "one_launcher",
         says: &[(
             Any,
@@ -215,6 +207,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "launching threads wait for the interpreter's lock, which a thread that launches too holds or gets next",
         gain: "unknown: the work of the threads is joined, not gone; two threads launched 1.28, eight 0.58 times as much as one",
         link: Some("https://docs.python.org/3/glossary.html#term-global-interpreter-lock"),
+        rank: Rank::First,
+        also: |facts| facts.program.activity.is_some(),
         ..NONE
     },
     RemedyEntry {
@@ -225,25 +219,11 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
              graph (torch.cuda.make_graphed_callables), fewer and larger operations.",
         )],
         target: Target::Time(Cause::HostCpu),
-        when: When::If(|facts| facts.doing(&[Activity::Backward]).filter(|_| !facts.program.graphs.partly_used)),
+        when: When::If(|facts| facts.doing(&[Activity::Backward])),
         results: Results::Rounding,
         recognized: "most CPU work between launches is in _engine_run_backward",
         gain: "the simulation `no_host_work` is the most",
         link: COMPILE,
-        ..NONE
-    },
-    RemedyEntry {
-        id: "backward_graphs",
-        says: &[(
-            Pytorch,
-            "The CPU takes this time for the backward pass, which is called {there}. CUDA graphs already launch part of the work: \
-             capture more of the step in one graph, or make the operations fewer and larger.",
-        )],
-        target: Target::Time(Cause::HostCpu),
-        when: When::If(|facts| facts.doing(&[Activity::Backward]).filter(|_| facts.program.graphs.partly_used)),
-        recognized: "the same, in a program that launches some work with graphs",
-        gain: "the simulation `no_host_work` is the most",
-        link: CUDA_NOTES,
         ..NONE
     },
     RemedyEntry {
@@ -271,21 +251,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "unknown: launches run ahead of the GPU again",
         not_when: "an error is being looked for",
         link: CUDA_NOTES,
-        outside: true,
-        ..NONE
-    },
-    RemedyEntry {
-        id: "jax_command_buffers",
-        says: &[(
-            Jax,
-            "Let XLA launch several kernels at once: XLA_FLAGS=--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUDNN. It may help; \
-             the flags depend on the version.",
-        )],
-        when: When::If(|facts| launches(facts, facts.is(Cause::Launch) && !facts.program.graphs.used)),
-        certainty: Certainty::Guess,
-        recognized: "launches are the bottleneck of a program whose kernels are XLA's",
-        gain: "the simulation `launches_free` is the most",
-        link: JAX_TIPS,
+        trial: Some(&Trial {
+            id: "launch_blocking",
+            change: "launches that do not wait",
+            keep: "CUDA_LAUNCH_BLOCKING unset",
+            how: How::Unset("CUDA_LAUNCH_BLOCKING"),
+            needs: "CUDA_LAUNCH_BLOCKING is not set",
+        }),
         ..NONE
     },
 ];

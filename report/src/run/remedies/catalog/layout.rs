@@ -1,9 +1,10 @@
 //! Memory layout, and algorithms of convolutions.
 
 use crate::run::framework::Framework;
-use crate::run::remedies::entry::{RemedyEntry, TUNING, Target, When};
+use crate::run::remedies::entry::{RemedyEntry, Target, When};
 use crate::run::remedies::facts::Found;
 use crate::run::remedies::patterns::Class;
+use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
 
 use Framework::Pytorch;
@@ -49,48 +50,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                measured on a U-Net in float16, and on a ResNet 3.84x became 5.29x on top of bf16",
         not_when: "conversions take less than 2 % and no kernel is for NCHW: one layer only",
         link: Some("https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html"),
-        outside: true,
-        ..NONE
-    },
-    RemedyEntry {
-        id: "conv_bias",
-        says: &[(
-            Pytorch,
-            "Leave out the bias in front of a batch norm, which subtracts it again: torch.nn.Conv2d(..., bias=False); for \
-             inference torch.nn.utils.fusion.fuse_conv_bn_eval(conv, bn). Adding biases takes {share} of the time of kernels{at}.",
-        )],
-        target: Target::FewerKernels,
-        when: When::If(|facts| {
-            let norm = facts
-                .kernels
-                .iter()
-                .any(|kernel| ["bn_fw", "batch_norm"].iter().any(|part| kernel.name.contains(part)));
-            let order: Vec<_> = facts.order.iter().flatten().map(|&index| &facts.kernels[index]).collect();
-            let adds = order.windows(3).filter(|next| {
-                let add = next[1].classes.has(Class::Strided) && next[1].name.contains("CUDAFunctor_add");
-                let normed = ["bn_fw", "batch_norm"].iter().any(|part| next[2].name.contains(part));
-                next[0].classes.has(Class::Convolutions) && add && normed
-            });
-            let count = adds.count();
-            let add = facts
-                .kernels
-                .iter()
-                .find(|of| of.classes.has(Class::Strided) && of.name.contains("CUDAFunctor_add"))?;
-            let of_count = count as f64 / order.len().max(1) as f64;
-            let part = of_count / add.of_count.max(f64::MIN_POSITIVE);
-            let share = add.share * part.min(1.0);
-            (norm && count > 0 && share >= 0.03).then(|| Found {
-                at: facts.launched_at(&[Class::Convolutions]),
-                share,
-                gain: Some(facts.without(share, of_count)),
-                ..Found::default()
-            })
+        trial: Some(&Trial {
+            id: "channels_last",
+            change: "channels_last in all 2D convolutions",
+            keep: "model = model.to(memory_format=torch.channels_last), and the same for its input",
+            how: How::PyTorch,
+            needs: "no Conv2d was made",
         }),
-        results: Results::Rounding,
-        recognized: "an addition behind a convolution and in front of a batch norm, at least 3 % of kernel time",
-        gain: "these kernels gone",
-        not_when: "no norm follows",
-        link: TUNING,
         ..NONE
     },
     RemedyEntry {

@@ -1,9 +1,10 @@
 //! Data loading.
 
 use crate::run::framework::Framework;
-use crate::run::remedies::entry::{DATA, RemedyEntry, Target, When};
+use crate::run::remedies::entry::{DATA, NO_LOADER, Rank, RemedyEntry, Target, When};
 use crate::run::remedies::facts::{Activity, Facts, Found};
 use crate::run::remedies::gain::Gain;
+use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::leaf::Cause;
@@ -56,7 +57,15 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "at least 10 % of the time in starting processes, in a program with a data loader",
         gain: "without the gap: 3.02x (2.95x to 3.09x) measured for short epochs",
         not_when: "there is one epoch only",
-        outside: true,
+        trial: Some(&Trial {
+            id: "persistent",
+            change: "workers of data loaders live longer than an epoch",
+            keep: "DataLoader(..., persistent_workers=True)",
+            how: How::PyTorch,
+            needs: NO_LOADER,
+        }),
+        rank: Rank::First,
+        also: |facts| facts.program.activity.is_some(),
         ..NONE
     },
     RemedyEntry {
@@ -83,7 +92,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "the launching thread prepares batches itself, or nothing shows who does",
         gain: "the simulation `data_ready`, with up to 30 % of the loading left: 8.8x, 4.5x and 2.1x measured for 7.1x, 4.6x and 4.4x",
         not_when: "the dataset holds CUDA tensors or state that cannot be pickled",
-        outside: true,
+        trial: Some(&Trial {
+            id: "workers",
+            change: "worker processes in data loaders that have none",
+            keep: "DataLoader(..., num_workers=8, persistent_workers=True)",
+            how: How::PyTorch,
+            needs: "no DataLoader without workers was made, or only one CPU core is free",
+        }),
         ..NONE
     },
     RemedyEntry {
@@ -122,7 +137,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "the launching thread waits for workers that are on a core or ready for one",
         gain: "the simulation `data_ready`, up to the free cores",
         not_when: "no core is free",
-        outside: true,
+        trial: Some(&Trial {
+            id: "more_workers",
+            change: "twice the worker processes in data loaders",
+            keep: "a larger num_workers in DataLoader(...)",
+            how: How::PyTorch,
+            needs: "no DataLoader with workers was made, or it has one for each CPU core",
+        }),
         ..NONE
     },
     RemedyEntry {
@@ -137,7 +158,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "the launching thread waits, and worker processes wait for storage",
         gain: "the simulation `data_ready`: 3.4x predicted, 4.45x measured",
         not_when: "the first epoch fills the page cache",
-        outside: true,
+        trial: Some(&Trial {
+            id: "loader_io",
+            change: "more workers and prefetch_factor=8 in data loaders",
+            keep: "a larger num_workers and prefetch_factor=8 in DataLoader(...)",
+            how: How::PyTorch,
+            needs: NO_LOADER,
+        }),
         ..NONE
     },
     RemedyEntry {
@@ -151,7 +178,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         when: When::If(|facts| loading(facts, &[HostCause::LoaderWaitIdle])),
         recognized: "the launching thread waits, and all child processes are idle",
         gain: "the simulation `data_ready`",
-        outside: true,
+        trial: Some(&Trial {
+            id: "loader_prefetch",
+            change: "prefetch_factor=8 in data loaders with workers",
+            keep: "DataLoader(..., prefetch_factor=8)",
+            how: How::PyTorch,
+            needs: NO_LOADER,
+        }),
         ..NONE
     },
     RemedyEntry {
@@ -171,51 +204,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "loading is the bottleneck with several workers, and the launching thread is ready without a core 10 % of the \
                      time",
         gain: "unknown: a part of the simulation `data_ready`",
-        outside: true,
-        ..NONE
-    },
-    RemedyEntry {
-        id: "decode",
-        says: &[(
-            Any,
-            "Decode less on the CPU{at}: smaller stored images, torchvision.io.decode_jpeg(data, device=\"cuda\") or DALI. This may help \
-             if decoding is most of the loader's work.",
-        )],
-        when: When::If(|facts| {
-            let (share, at) = facts.idle_in(&["PIL/", "cv2", "/av/", "torchvision/transforms"])?;
-            let gain = Gain::saving(0.5 * share, share);
-            (facts.is(Cause::DataLoading) && share >= 0.1).then(|| Found {
-                at: Some(at),
-                share,
-                gain: Some(gain),
-                ..Found::default()
-            })
+        trial: Some(&Trial {
+            id: "worker_threads",
+            change: "one thread for each process in CPU libraries",
+            keep: "OMP_NUM_THREADS=1 and MKL_NUM_THREADS=1",
+            how: How::Set(&[("OMP_NUM_THREADS", "1"), ("MKL_NUM_THREADS", "1")]),
+            needs: "OMP_NUM_THREADS=1 is set already",
         }),
-        results: Results::Rounding,
-        certainty: Certainty::Guess,
-        recognized: "at least 10 % of the time idle in lines of PIL, cv2, av or torchvision/transforms",
-        gain: "half of that share to all of it",
-        link: Some("https://docs.pytorch.org/vision/stable/io.html"),
-        ..NONE
-    },
-    RemedyEntry {
-        id: "tokenize",
-        says: &[(
-            Any,
-            "Tokenize once, before the loop{at}: dataset.map(tokenize, batched=True, num_proc=8). This may help if the data is not a \
-             stream.",
-        )],
-        when: When::If(|facts| {
-            let (share, at) = facts.idle_in(&["tokenization_", "tokenizers/", "datasets/"])?;
-            let gain = Gain::saving(0.5 * share, share);
-            let wanted = (facts.is(Cause::DataLoading) || facts.is(Cause::HostCpu)) && share >= 0.1;
-            wanted.then(|| Found { at: Some(at), share, gain: Some(gain), ..Found::default() })
-        }),
-        certainty: Certainty::Guess,
-        recognized: "at least 10 % of the time idle in lines of tokenizers or datasets",
-        gain: "half of that share to all of it",
-        not_when: "the data is a stream",
-        link: Some("https://huggingface.co/docs/datasets/process"),
         ..NONE
     },
 ];

@@ -1,11 +1,11 @@
 //! Memory allocation on the GPU.
 
 use crate::run::framework::Framework;
-use crate::run::library::Library;
 use crate::run::managed::MIGRATIONS;
-use crate::run::remedies::entry::{BEST_PRACTICES, CUDA_NOTES, RemedyEntry, Target, When};
+use crate::run::remedies::entry::{BEST_PRACTICES, CUDA_NOTES, Rank, RemedyEntry, Target, When};
 use crate::run::remedies::facts::{Facts, Found};
 use crate::run::remedies::gain::Gain;
+use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::CallKind;
 use profiler_core::leaf::Cause;
@@ -14,10 +14,6 @@ use profiler_core::whatif::ScenarioKind;
 use Framework::{Any, Native, Pytorch};
 
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::Allocator), ..RemedyEntry::NONE };
-
-/// Calls that allocate in the order of a stream.
-const STREAM_ORDERED: [&str; 4] =
-    ["cudaMallocAsync", "cudaMallocFromPoolAsync", "cuMemAllocAsync", "cuMemAllocFromPoolAsync"];
 
 const EMPTY_CACHE: [&str; 2] = ["empty_cache", "clear_device_cache"];
 
@@ -57,7 +53,14 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         not_when: "another process needs the memory",
         subsumes: &["allocate_once", "fragmentation"],
         link: CUDA_NOTES,
-        outside: true,
+        trial: Some(&Trial {
+            id: "empty_cache",
+            change: "torch.cuda.empty_cache() does nothing",
+            keep: "no torch.cuda.empty_cache() within the loop",
+            how: How::PyTorch,
+            needs: "torch.cuda.empty_cache() was not called",
+        }),
+        rank: Rank::BeforeGraph,
         ..NONE
     },
     RemedyEntry {
@@ -82,7 +85,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "the simulation `no_allocations`",
         not_when: "only the first steps allocate",
         link: CUDA_NOTES,
-        outside: true,
+        trial: Some(&Trial {
+            id: "fragmentation",
+            change: "expandable segments in PyTorch's allocator",
+            keep: "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            how: How::Add(&["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"], "expandable_segments:True"),
+            needs: "expandable_segments is set already",
+        }),
         ..NONE
     },
     RemedyEntry {
@@ -101,32 +110,6 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "unknown: explicit copies take time too, but as one piece at the rate of the link, and beside other work",
         not_when: "the data does not fit into the GPU's memory",
         link: Some("https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#unified-memory-programming"),
-        ..NONE
-    },
-    RemedyEntry {
-        id: "release_threshold",
-        says: &[(
-            Any,
-            "Keep freed memory in the pool: cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &bytes) with what the program \
-             needs at most, or allocate once{at}. By default, each synchronization gives the memory back to the system, and \
-             cudaMallocAsync has to get it again.",
-        )],
-        when: When::If(|facts| {
-            let asynchronous = facts.api.iter().any(|row| STREAM_ORDERED.contains(&row.name.as_str()));
-            // PyTorch sets the threshold itself.
-            let pytorch = facts.kernels_of(Library::Pytorch);
-            (matters(facts) && asynchronous && !pytorch).then(|| Found {
-                at: facts.call_at(CallKind::Allocation),
-                gain: gain(facts),
-                ..Found::default()
-            })
-        }),
-        recognized: "allocation is the bottleneck, or a simulation without it gains 15 %, in a program that calls cudaMallocAsync \
-                     and is not PyTorch, which sets the threshold",
-        gain: "the simulation `no_allocations`",
-        not_when: "the program has set the threshold, or another process needs the memory",
-        subsumes: &["allocate_once"],
-        link: Some("https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html"),
         ..NONE
     },
     RemedyEntry {
@@ -155,6 +138,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "allocation is the bottleneck, or a simulation without it gains 15 %",
         gain: "the simulation `no_allocations`",
         link: BEST_PRACTICES,
+        rank: Rank::BeforeGraph,
         ..NONE
     },
 ];

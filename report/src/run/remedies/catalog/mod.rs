@@ -16,6 +16,8 @@ mod precision;
 mod waits;
 
 use super::entry::RemedyEntry;
+use super::trial::{How, Trial};
+use crate::run::Results;
 
 const ALL: [&[RemedyEntry]; 14] = [
     precision::ENTRIES,
@@ -42,4 +44,31 @@ pub fn remedies() -> impl Iterator<Item = &'static RemedyEntry> {
 /// The remedy with this id.
 pub fn remedy(id: &str) -> Option<&'static RemedyEntry> {
     remedies().find(|entry| entry.id == id)
+}
+
+/// No report advises it: whether it gains depends on the sizes.
+const CUDNN_SEARCH: Trial = Trial {
+    id: "cudnn_search",
+    change: "cuDNN measures which algorithm is fastest",
+    keep: "torch.backends.cudnn.benchmark = True",
+    how: How::PyTorch,
+    needs: "it does so already",
+};
+
+impl Trial {
+    /// All changes, in the order in which `--list` prints them.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        let own = remedies().filter_map(|entry| entry.trial.filter(|trial| trial.id == entry.id));
+        own.chain([&CUDNN_SEARCH])
+    }
+
+    /// The change that makes the remedy with this name.
+    pub fn named(id: &str) -> Option<&'static Self> {
+        remedy(id).and_then(|entry| entry.trial).or_else(|| Self::all().find(|trial| trial.id == id))
+    }
+
+    /// Effect on the results, as the catalogue has it; what is not in it could change anything.
+    pub fn results(&self) -> Results {
+        remedy(self.id).map_or(Results::Behavior, |entry| entry.results)
+    }
 }

@@ -4,6 +4,7 @@ use crate::run::framework::Framework;
 use crate::run::remedies::entry::{BEST_PRACTICES, MATRICES, RemedyEntry, TUNING, Target, When};
 use crate::run::remedies::facts::{Facts, Found, Kernel};
 use crate::run::remedies::patterns::Class;
+use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
 use profiler_core::leaf::Cause;
 
@@ -54,7 +55,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         not_when: "the GPU waits for launches (autocast adds casts), or the program needs fp32",
         subsumes: &["limit_issue", "limit_tensor"],
         link: TUNING,
-        outside: true,
+        trial: Some(&Trial {
+            id: "bf16",
+            change: "autocast in bfloat16 on the main thread",
+            keep: "with torch.autocast(\"cuda\", torch.bfloat16) around the forward pass",
+            how: How::PyTorch,
+            needs: "the program did not import torch",
+        }),
         ..NONE
     },
     RemedyEntry {
@@ -99,7 +106,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         not_when: "the GPU has no faster TF32 (Volta, Turing, GeForce), or a solver needs fp32",
         subsumes: &["limit_issue"],
         link: TUNING,
-        outside: true,
+        trial: Some(&Trial {
+            id: "tf32",
+            change: "TF32 in all products and convolutions",
+            keep: "torch.set_float32_matmul_precision(\"high\") and torch.backends.cudnn.allow_tf32 = True",
+            how: How::Set(&[("NVIDIA_TF32_OVERRIDE", "1")]),
+            needs: "NVIDIA_TF32_OVERRIDE=1 is set already",
+        }),
         ..NONE
     },
     RemedyEntry {
@@ -116,7 +129,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         not_when: "the GPU has no faster TF32 (Volta, Turing, GeForce), or a solver needs fp32",
         subsumes: &["limit_issue"],
         link: TUNING,
-        outside: true,
+        trial: Some(&Trial {
+            id: "tf32_matmul",
+            change: "TF32 in matrix products",
+            keep: "torch.set_float32_matmul_precision(\"high\")",
+            how: How::Set(&[("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1")]),
+            needs: "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 is set already",
+        }),
         ..NONE
     },
     RemedyEntry {

@@ -1,10 +1,11 @@
 //! Waiting for the GPU: values that the CPU reads, and synchronization.
 
 use crate::run::framework::Framework;
-use crate::run::remedies::entry::{CUDA_NOTES, RemedyEntry, TUNING, Target, When};
+use crate::run::remedies::entry::{CUDA_NOTES, Rank, RemedyEntry, TUNING, Target, When};
 use crate::run::remedies::facts::Found;
 use crate::run::remedies::gain::Gain;
 use crate::run::remedies::patterns::Class;
+use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
 use gpuwhy_trace::record::CopyKind;
 use profiler_core::attribution::CallKind;
@@ -35,6 +36,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         not_when: "the size is needed",
         subsumes: &["read_value"],
         link: CUDA_NOTES,
+        rank: Rank::BeforeGraph,
         ..NONE
     },
     RemedyEntry {
@@ -58,24 +60,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "at least eight reductions to a bool in a step, and reads of a few bytes",
         gain: "the simulation `no_readbacks`, never more than its interval: 1.00x measured where the CPU was late anyway",
         subsumes: &["read_value"],
-        ..NONE
-    },
-    RemedyEntry {
-        id: "grad_scaler",
-        says: &[(
-            Pytorch,
-            "Use bfloat16, which needs no GradScaler, or torch.optim.AdamW(params, fused=True), which keeps its check on the GPU: \
-             the scaler reads a value in each step{at}. This may help if float16 is not needed.",
-        )],
-        when: When::If(|facts| {
-            let (share, at) = facts.idle_in(&["amp/grad_scaler.py"])?;
-            Some(Found { at: Some(at), share, gain: facts.scenario(ScenarioKind::NoReadbacks), ..Found::default() })
-        }),
-        results: Results::Rounding,
-        certainty: Certainty::Guess,
-        recognized: "lines in torch/amp/grad_scaler.py while the GPU is idle",
-        gain: "a part of the simulation `no_readbacks`",
-        link: Some("https://docs.pytorch.org/docs/stable/amp.html"),
+        rank: Rank::BeforeGraph,
         ..NONE
     },
     RemedyEntry {
@@ -100,23 +85,6 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "a part of the simulation `no_readbacks`",
         not_when: "the file is seen without a wait: clipping reads nothing by default",
         link: Some("https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html"),
-        ..NONE
-    },
-    RemedyEntry {
-        id: "log_less",
-        says: &[(
-            Pytorch,
-            "Log less often, or keep metrics on the GPU: logging_steps=100 (transformers), log_every_n_steps=100 (Lightning). The CPU \
-             reads values for them{at}. This helps if the log need not show each step.",
-        )],
-        when: When::If(|facts| {
-            let places = ["trainer_callback", "torchmetrics", "tqdm", "loggers/"];
-            let (share, at) = facts.idle_in(&places).filter(|_| facts.program.small_reads)?;
-            Some(Found { at: Some(at), share, gain: facts.scenario(ScenarioKind::NoReadbacks), ..Found::default() })
-        }),
-        certainty: Certainty::Guess,
-        recognized: "reads of a few bytes, and lines of loggers or metrics while the GPU is idle",
-        gain: "a part of the simulation `no_readbacks`",
         ..NONE
     },
     RemedyEntry {
@@ -172,6 +140,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "copies of at most 64 bytes to the host, at least one for 1,000 kernels",
         gain: "the simulation `no_readbacks`, never more than its interval",
         not_when: "the next launches depend on the value",
+        rank: Rank::BeforeGraph,
         ..NONE
     },
     RemedyEntry {
@@ -204,6 +173,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "the simulation `no_syncs`",
         not_when: "the GPU is busy all the time: 0.99x measured",
         link: CUDA_NOTES,
+        rank: Rank::BeforeGraph,
         ..NONE
     },
     RemedyEntry {
@@ -248,6 +218,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "launches are the bottleneck, and the plan removes waits first",
         gain: "the simulation `no_syncs`",
         link: CUDA_NOTES,
+        rank: Rank::BeforeGraph,
         ..NONE
     },
     RemedyEntry {
@@ -303,7 +274,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "the launches of the checks or the simulation `no_readbacks`, and three fifths to all of the idle time in these frames",
         subsumes: &["move_work"],
         link: Some("https://docs.pytorch.org/docs/stable/autograd.html"),
-        outside: true,
+        trial: Some(&Trial {
+            id: "anomaly",
+            change: "no anomaly detection",
+            keep: "no torch.autograd.set_detect_anomaly(True)",
+            how: How::PyTorch,
+            needs: "the program does not turn anomaly detection on",
+        }),
         ..NONE
     },
 ];
