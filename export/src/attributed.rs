@@ -6,6 +6,7 @@ use gpuwhy_trace::collective::CollectiveEvent;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::record::{DeviceId, Record, Timestamp};
+use profiler_core::attribution::Attributor;
 use profiler_core::attribution::segments::Segment;
 use profiler_core::steps::OverflowStep;
 
@@ -85,12 +86,8 @@ fn read(
     wanted: Wanted,
 ) -> Result<(Report, Passed), ExportError> {
     let mut captures = Captures::new(None);
-    if wanted.segments {
-        captures.log_segments();
-    }
-    if wanted.steps {
-        captures.keep_step_overflow();
-    }
+    captures.options.segments = wanted.segments;
+    captures.options.step_overflow = wanted.steps;
     let mut last = Timestamp::ZERO;
     let passed = trace.pass(progress, |event, scope| {
         captures.event(event, scope.session, scope.dictionary);
@@ -101,10 +98,10 @@ fn read(
                 last = last.max(*at);
                 beside(Beside::Flushed(*at));
                 if wanted.segments {
-                    beside(Beside::Segments(captures.take_segments()));
+                    beside(Beside::Segments(captures.take(Attributor::take_segments)));
                 }
                 if wanted.steps {
-                    beside(Beside::Steps(captures.take_step_overflow()));
+                    beside(Beside::Steps(captures.take(Attributor::take_step_overflow)));
                 }
             }
             Event::End(_, at) => last = last.max(*at),
@@ -115,11 +112,11 @@ fn read(
     captures.finish(last, &passed.session, &passed.dictionary);
     beside(Beside::Finished(last));
     if wanted.segments {
-        beside(Beside::Segments(captures.take_segments()));
+        beside(Beside::Segments(captures.take(Attributor::take_segments)));
     }
     if wanted.steps {
-        beside(Beside::Steps(captures.take_step_overflow()));
-        beside(Beside::StepSeries(captures.step_overflow_series()));
+        beside(Beside::Steps(captures.take(Attributor::take_step_overflow)));
+        beside(Beside::StepSeries(captures.reported().map(|(number, engine)| (number, engine.step_overflow_series()))));
     }
     let report = captures.report(&passed.session, &passed.dictionary, passed.end, passed.damaged());
     Ok((report, passed))

@@ -172,7 +172,7 @@ impl<'a> Accounts<'a> {
         let mut captures = Captures::new(capture);
         captures.set_calibrations(assembly.session());
         // Kernels are measured late, and the simulation of their effect on steps runs at the end.
-        captures.keep_simulated_events();
+        captures.options.simulated_events = true;
         if let Some(observer) = &mut observer {
             observer.begin(&mut captures);
         }

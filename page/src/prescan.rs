@@ -9,6 +9,7 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::{CaptureMark, Record};
+use profiler_core::attribution::Attributor;
 use profiler_core::attribution::segments::Segment;
 use profiler_core::leaf::Cause;
 
@@ -159,7 +160,7 @@ impl Longest {
 
 impl Observer for Prescan {
     fn begin(&mut self, captures: &mut Captures) {
-        captures.log_segments();
+        captures.options.segments = true;
     }
 
     fn event(&mut self, event: &Event, _: &Dictionary) {
@@ -190,7 +191,7 @@ impl Observer for Prescan {
     }
 
     fn taken(&mut self, captures: &mut Captures, _: &Dictionary, _: bool) {
-        for (number, _, segments) in captures.take_segments() {
+        for (number, _, segments) in captures.take(Attributor::take_segments) {
             if self.times.len() < CAPTURES || self.times.contains_key(&number) {
                 let times = self.times.entry(number).or_default();
                 segments.into_iter().for_each(|segment| times.take(segment));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gpuwhy_import::Observer;
 use gpuwhy_report::capture::Captures;
 use gpuwhy_trace::dictionary::Dictionary;
+use profiler_core::attribution::Attributor;
 use profiler_core::attribution::segments::Segment;
 use profiler_core::leaf::{Cause, Leaf};
 
@@ -109,11 +110,11 @@ impl RankTime {
 
 impl Observer for RankTime {
     fn begin(&mut self, captures: &mut Captures) {
-        captures.log_segments();
+        captures.options.segments = true;
     }
 
     fn taken(&mut self, captures: &mut Captures, _: &Dictionary, _: bool) {
-        for (_, device, segments) in captures.take_segments() {
+        for (_, device, segments) in captures.take(Attributor::take_segments) {
             for segment in segments {
                 let (leaf, from, to, was) = match segment {
                     Segment::Time(time) => (time.leaf, time.from.nanos(), time.to.nanos(), None),

@@ -10,6 +10,7 @@ use gpuwhy_report::words;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event;
 use gpuwhy_trace::record::{Copy, CopyKind, DeviceId, Record, Timestamp};
+use profiler_core::attribution::Attributor;
 use profiler_core::steps::LoggedStep;
 use profiler_core::whatif::ReplayedOperation;
 
@@ -266,7 +267,7 @@ impl<'a> Recorder<'a> {
         let (origin, kept) = (self.plan.origin, &self.plan.kept);
         let Self { names, blocks, devices, plan, ranges, .. } = self;
         let mut with = Context { origin, kept, blocks, names, dictionary };
-        for (number, id, segments) in captures.take_segments() {
+        for (number, id, segments) in captures.take(Attributor::take_segments) {
             if plan.shown.is_some_and(|shown| shown != number) {
                 continue;
             }
@@ -293,7 +294,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn steps(&mut self, captures: &mut Captures) {
-        for (number, device, step) in captures.take_step_log() {
+        for (number, device, step) in captures.take(Attributor::take_step_log) {
             let rows = self.steps.entry(device.0).or_default();
             if self.plan.shown.is_some_and(|shown| shown != number) {
                 continue;
@@ -309,7 +310,8 @@ impl<'a> Recorder<'a> {
 
 impl Observer for Recorder<'_> {
     fn begin(&mut self, captures: &mut Captures) {
-        captures.log_replay(self.plan.replay.parts());
+        captures.options.segments = true;
+        captures.options.simulated_parts = self.plan.replay.parts();
     }
 
     fn event(&mut self, event: &event::Event, dictionary: &Dictionary) {
@@ -337,12 +339,12 @@ impl Observer for Recorder<'_> {
         self.steps(captures);
         if is_last {
             // The series that the report shows is known only now.
-            let of_report = |device: u32| captures.step_series(DeviceId(device));
+            let of_report = |device: u32| captures.reported()?.1.step_series(DeviceId(device));
             self.steps
                 .iter_mut()
                 .for_each(|(&device, rows)| rows.retain(|step| of_report(device) == Some(step.series)));
         }
-        self.replayed.extend(captures.take_replay());
+        captures.engines().for_each(|(_, engine)| self.replayed.extend(engine.take_replay()));
     }
 }
 

@@ -3,7 +3,7 @@
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::*;
 use profiler_core::attribution::segments::{Segment, TimeSegment};
-use profiler_core::attribution::{Attributor, Subject};
+use profiler_core::attribution::{Attributor, EngineOptions, Subject};
 use profiler_core::leaf::{LEAF_COUNT, Leaf, Leaves};
 use profiler_core::whatif::ScenarioKind;
 
@@ -22,9 +22,11 @@ struct Feed {
 
 impl Feed {
     fn new() -> Self {
-        let mut attributor = Attributor::new();
-        attributor.log_segments();
-        Self { attributor, dictionary: Dictionary::new(), calls: 0 }
+        Self::with(EngineOptions { segments: true, ..EngineOptions::default() })
+    }
+
+    fn with(options: EngineOptions) -> Self {
+        Self { attributor: Attributor::with(options), dictionary: Dictionary::new(), calls: 0 }
     }
 
     fn push(&mut self, record: Record) {
@@ -126,7 +128,7 @@ fn a_late_operation_corrects_earlier_segments() {
 
 #[test]
 fn nothing_is_logged_without_a_request() {
-    let mut feed = Feed { attributor: Attributor::new(), ..Feed::new() };
+    let mut feed = Feed::with(EngineOptions::default());
     feed.launch((0, 5), (10, 20));
     feed.attributor.finish(time(2_000), &feed.dictionary);
     assert!(feed.segments().is_empty() && feed.attributor.take_replay().is_empty());
@@ -134,8 +136,8 @@ fn nothing_is_logged_without_a_request() {
 
 #[test]
 fn the_simulation_places_operations_in_each_scenario() {
-    let mut feed = Feed::new();
-    feed.attributor.log_replay(vec![(time(500).nanos(), time(2_500).nanos())]);
+    let simulated_parts = vec![(time(500).nanos(), time(2_500).nanos())];
+    let mut feed = Feed::with(EngineOptions { simulated_parts, ..EngineOptions::default() });
     for number in 0..4 {
         feed.launch((number * 1_000, number * 1_000 + 5), (number * 1_000 + 10, number * 1_000 + 30));
     }

@@ -163,9 +163,7 @@ fn findings_of_a_measured_kernel_say_what_a_step_gains() {
     };
     let view = |keeps: bool| {
         let mut captures = Captures::new(None);
-        if keeps {
-            captures.keep_simulated_events();
-        }
+        captures.options.simulated_events = keeps;
         let mut last = Timestamp::ZERO;
         for item in &items {
             captures.event(item, &session, &dictionary);

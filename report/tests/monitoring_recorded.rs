@@ -11,6 +11,7 @@ use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceReader;
 use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::{HostSample, Record, Timestamp};
+use profiler_core::attribution::Attributor;
 use profiler_core::attribution::segments::Segment;
 use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::monitoring::{MonitoredTime, Monitoring};
@@ -37,7 +38,7 @@ fn read() -> Recorded {
     let (mut host, mut samples, mut kernels) = (Vec::new(), Vec::new(), Vec::new());
     let mut set = None;
     let (mut captures, session) = (Captures::new(None), ProcessInfo::default());
-    captures.log_segments();
+    captures.options.segments = true;
     let mut last = Timestamp::ZERO;
     while let Some(item) = reader.next_event().unwrap() {
         let dictionary = reader.dictionary();
@@ -65,7 +66,7 @@ fn read() -> Recorded {
     }
     captures.finish(last, &session, reader.dictionary());
     let (mut busy, mut reported): (Vec<(u64, u64)>, Vec<_>) = (Vec::new(), Vec::new());
-    for (_, _, segments) in captures.take_segments() {
+    for (_, _, segments) in captures.take(Attributor::take_segments) {
         for segment in segments {
             match segment {
                 Segment::Time(time) => reported.push((time.leaf, time.from.nanos(), time.to.nanos(), 1.0)),

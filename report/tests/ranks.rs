@@ -8,6 +8,7 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Kernel, LaunchConfig, Record, Timestamp};
+use profiler_core::attribution::Attributor;
 use profiler_core::collective::{Basis, Collective};
 use profiler_core::leaf::Leaf;
 
@@ -41,14 +42,14 @@ impl Rank {
 
     fn traced(&self) -> (Report, Collectives) {
         let (mut captures, mut collectives) = (Captures::new(None), Collectives::default());
-        captures.log_segments();
+        captures.options.segments = true;
         for kernel in &self.kernels {
             captures.event(&Event::Record(Record::Kernel(*kernel)), &self.session, &self.dictionary);
             collectives.push(kernel, &self.dictionary);
         }
         let at = self.kernels.last().map_or(Timestamp::ZERO, |kernel| kernel.end);
         captures.finish(at, &self.session, &self.dictionary);
-        collectives.segments(&captures.take_segments());
+        collectives.segments(&captures.take(Attributor::take_segments));
         (captures.report(&self.session, &self.dictionary, End::Clean, Vec::new()), collectives)
     }
 }

@@ -8,6 +8,7 @@ use gpuwhy_report::capture::Captures;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::record::{ApiCall, CorrelationId, DeviceId, DeviceWork, Record, ThreadId, Timestamp};
+use profiler_core::attribution::Attributor;
 use profiler_core::steps::StepSource;
 use rustc_hash::FxHashMap;
 
@@ -119,10 +120,10 @@ fn on_the_device(
     progress: &mut Progress<'_>,
 ) -> Result<Option<(DeviceId, FoundSteps)>, ExportError> {
     let mut captures = Captures::new(None);
-    captures.stop_what_if();
+    captures.options.no_simulation = true;
     let mut series: FxHashMap<(u32, DeviceId, StepSource, u32), FoundSteps> = FxHashMap::default();
     let mut collect = |captures: &mut Captures| {
-        for (capture, device, step) in captures.take_step_log() {
+        for (capture, device, step) in captures.take(Attributor::take_step_log) {
             let known = series.entry((capture, device, step.series.source, step.series.period)).or_default();
             if known.steps.len() < STEP_LIMIT {
                 known.steps.push((step.start.nanos(), step.end.nanos()));
@@ -156,6 +157,7 @@ fn on_the_device(
         return Ok(None);
     }
     let id = device.device.id;
-    let key = captures.step_series(id).map(|of| (number, id, of.source, of.period));
+    let shown = captures.reported().and_then(|(_, engine)| engine.step_series(id));
+    let key = shown.map(|of| (number, id, of.source, of.period));
     Ok(key.and_then(|key| series.remove(&key)).map(|steps| (id, steps)))
 }

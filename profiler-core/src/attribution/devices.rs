@@ -48,11 +48,12 @@ pub(super) struct Devices {
     pub(super) counters: Counters,
     pub(super) others: OtherProcesses,
     managed: FxHashMap<DeviceId, ManagedMemory>,
-    segments_logged: bool,
+    /// True if the timelines are logged.
+    pub(super) segments_logged: bool,
     /// True if the recording began while the program ran.
     pub(super) midway: bool,
     /// True if forgotten steps are kept until they are taken.
-    step_overflow_kept: bool,
+    pub(super) step_overflow_kept: bool,
 }
 
 impl Devices {
@@ -101,18 +102,6 @@ impl Devices {
                 Some(index)
             }
         }
-    }
-
-    /// Starts logging the segments of all timelines.
-    pub(super) fn log_segments(&mut self) {
-        self.segments_logged = true;
-        self.accounts_mut().for_each(DeviceAccount::log_segments);
-    }
-
-    /// Keeps forgotten steps until they are taken.
-    pub(super) fn keep_step_overflow(&mut self) {
-        self.step_overflow_kept = true;
-        self.accounts_mut().for_each(|account| account.steps.keep_overflow());
     }
 
     pub(super) fn managed(&mut self, event: &ManagedEvent, delivery: &mut Delivery) {

@@ -83,9 +83,26 @@ use self::statistics::ApiStatistics;
 use self::step_sequence::{StepCalls, StepOperation};
 use crate::allocations::{Holding, Holdings, MemoryOwner};
 use crate::counters::engine::Counters;
-use crate::steps::{LoggedStep, OverflowSeries, OverflowStep, PeriodFacts};
+use crate::steps::{LoggedStep, OverflowSeries, OverflowStep, PeriodFacts, StepSeries};
 use crate::thresholds::{CLOCK_SLACK_NANOS, SYNC_SLACK_NANOS};
 use crate::whatif::{BestCase, ReplayedOperation, WhatIf};
+
+/// What an engine keeps in addition to its accounts. Chosen before the first record.
+#[derive(Clone, Debug, Default)]
+pub struct EngineOptions {
+    /// True for the timeline of each device, for [`take_segments`](Attributor::take_segments).
+    pub segments: bool,
+    /// True for steps that are no longer remembered, for [`take_step_overflow`](Attributor::take_step_overflow).
+    pub step_overflow: bool,
+    /// True for the newest events of the simulation, at most 2.4 MB, from which it computes the gain of shorter
+    /// kernels. If counters are sampled, they are kept anyway.
+    pub simulated_events: bool,
+    /// Parts of the run whose operations are logged with their position in every scenario of the simulation, for
+    /// [`take_replay`](Attributor::take_replay): in order, from start to end, nanoseconds on the clock of the trace.
+    pub simulated_parts: Vec<(u64, u64)>,
+    /// True without the simulation; see [`stop_what_if`](Attributor::stop_what_if).
+    pub no_simulation: bool,
+}
 
 /// Online attributor. See the [module](self).
 #[derive(Debug, Default)]
@@ -105,6 +122,24 @@ impl Attributor {
     /// Creates an empty attributor.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Creates an empty attributor with these options.
+    pub fn with(options: EngineOptions) -> Self {
+        let mut new = Self::default();
+        let simulation = &mut new.devices.simulation.whatif;
+        if options.simulated_events {
+            simulation.keep_events();
+        }
+        if !options.simulated_parts.is_empty() {
+            simulation.log(options.simulated_parts);
+        }
+        if options.no_simulation {
+            simulation.stop();
+        }
+        new.devices.segments_logged = options.segments;
+        new.devices.step_overflow_kept = options.step_overflow;
+        new
     }
 
     /// Adds a record. Order does not matter between two calls of [`flushed`](Self::flushed).
@@ -172,18 +207,18 @@ impl Attributor {
         accounts.flat_map(|account| account.steps.take_log().into_iter().map(|step| (account.id(), step))).collect()
     }
 
-    /// Keeps steps that are no longer remembered, until they are [taken](Self::take_step_overflow).
-    pub fn keep_step_overflow(&mut self) {
-        self.devices.keep_step_overflow();
-    }
-
-    /// Steps of every series that were forgotten since the last call, by device. They are kept until taken,
-    /// so call this frequently.
+    /// Steps of every series that were forgotten since the last call, by device. They are kept until taken
+    /// if the [options](EngineOptions) request it, so call this frequently.
     pub fn take_step_overflow(&mut self) -> Vec<(DeviceId, OverflowStep)> {
         let accounts = self.devices.accounts_mut();
         accounts
             .flat_map(|account| account.steps.take_overflow().into_iter().map(|step| (account.id(), step)))
             .collect()
+    }
+
+    /// Series of steps that represents `device`; `None` for a device on which nothing ran.
+    pub fn step_series(&self, device: DeviceId) -> Option<StepSeries> {
+        self.devices.timeline(device).map(|timeline| timeline.account.step_series())
     }
 
     /// Series that each device's steps come from.
@@ -207,30 +242,10 @@ impl Attributor {
         self.devices.accounts_mut().for_each(|account| account.disturb(from, to));
     }
 
-    /// Starts logging the timeline of each device. It is complete only if called before the first record.
-    pub fn log_segments(&mut self) {
-        self.devices.log_segments();
-    }
-
     /// Segments logged since the last call, by device; see [`segments`].
     pub fn take_segments(&mut self) -> Vec<(DeviceId, Vec<Segment>)> {
         let accounts = self.devices.accounts_mut();
         accounts.map(|account| (account.id(), account.take_segments())).collect()
-    }
-
-    /// Logs the simulation of operations in these parts of the run; see [`Simulation::log`].
-    ///
-    /// [`Simulation::log`]: crate::whatif::Simulation::log
-    pub fn log_replay(&mut self, parts: Vec<(u64, u64)>) {
-        self.devices.simulation.whatif.log(parts);
-    }
-
-    /// Keeps the newest events of the simulation, so that it can compute the gain of shorter kernels; see
-    /// [`Simulation::keep_events`].
-    ///
-    /// [`Simulation::keep_events`]: crate::whatif::Simulation::keep_events
-    pub fn keep_simulated_events(&mut self) {
-        self.devices.simulation.whatif.keep_events();
     }
 
     /// Operations logged since the last call.

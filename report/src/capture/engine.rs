@@ -3,7 +3,7 @@
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::{Event, Sink};
 use gpuwhy_trace::record::{Record, Timestamp, Trigger};
-use profiler_core::attribution::Attributor;
+use profiler_core::attribution::{Attributor, EngineOptions};
 use profiler_core::collective::CollectiveEngine;
 use profiler_core::monitoring::Monitoring;
 
@@ -22,8 +22,8 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    pub(super) fn new(number: u32, at: Timestamp, trigger: Trigger) -> Self {
-        let mut attributor = Attributor::new();
+    pub(super) fn new(number: u32, at: Timestamp, trigger: Trigger, options: EngineOptions) -> Self {
+        let mut attributor = Attributor::with(options);
         attributor.begin(at);
         Self {
             row: CaptureRow { number, trigger, begin: at, ..CaptureRow::default() },

@@ -11,7 +11,6 @@
 mod auto;
 mod early;
 mod engine;
-mod logs;
 
 use std::sync::Arc;
 
@@ -25,9 +24,9 @@ use gpuwhy_trace::json_text::Object;
 use gpuwhy_trace::kernels::KernelProfile;
 use gpuwhy_trace::preamble::Preamble;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
-use gpuwhy_trace::record::{CaptureMark, Loss, Record, Timestamp, Trigger};
+use gpuwhy_trace::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
 use gpuwhy_trace::utilization::Utilization;
-use profiler_core::attribution::Attributor;
+use profiler_core::attribution::{Attributor, EngineOptions};
 use profiler_core::monitoring::{Changes, MonitoredTime};
 
 use crate::kernels::{Choice, KernelsReport, best_advice, candidates, choose, has_run_enough};
@@ -68,11 +67,9 @@ pub struct Captures {
     selected: u32,
     /// True if there was ever a mark; otherwise the run is one unnamed capture.
     marked: bool,
-    what_if_stopped: bool,
-    /// True if the captures that may be reported log their segments.
-    segments_logged: bool,
-    /// Parts of the run for which these captures log the simulation.
-    replay_logged: Vec<(u64, u64)>,
+    /// Options of the engines of captures from here on. Only those that may be reported log their segments and the
+    /// simulation.
+    pub options: EngineOptions,
     loss: Loss,
     cost: Option<Cost>,
     utilization: Utilization,
@@ -84,10 +81,6 @@ pub struct Captures {
     kernel_profiles: Vec<Arc<KernelProfile>>,
     /// Process information that determines the overhead table of tracing.
     priced_as: Option<ProcessInfo>,
-    /// True if captures keep the newest events of the simulation.
-    events_kept: bool,
-    /// True if captures keep dropped steps until they are taken.
-    step_overflow_kept: bool,
 }
 
 impl Captures {
@@ -261,15 +254,27 @@ impl Captures {
 
     /// Disables the simulation from here on, also for later captures.
     pub fn stop_what_if(&mut self) {
-        self.what_if_stopped = true;
+        self.options.no_simulation = true;
         self.open.iter_mut().for_each(|capture| capture.attributor.stop_what_if());
     }
 
-    /// Prepares for simulating the gain of better kernels: captures from here on keep the newest events of
-    /// the simulation, at most 2.4 MB each. If counters are sampled, they do so anyway.
-    pub fn keep_simulated_events(&mut self) {
-        self.events_kept = true;
-        self.open.iter_mut().for_each(|capture| capture.attributor.keep_simulated_events());
+    /// Engines of all captures still in memory, with the number of the capture.
+    pub fn engines(&mut self) -> impl Iterator<Item = (u32, &mut Attributor)> {
+        self.open.iter_mut().chain(&mut self.kept).map(|capture| (capture.row.number, &mut capture.attributor))
+    }
+
+    /// Takes what the [`engines`](Self::engines) have logged since the previous call:
+    /// `captures.take(Attributor::take_segments)`.
+    pub fn take<T>(&mut self, take: impl Fn(&mut Attributor) -> Vec<(DeviceId, T)>) -> Vec<(u32, DeviceId, T)> {
+        let taken = self
+            .engines()
+            .flat_map(|(number, engine)| take(engine).into_iter().map(move |(device, item)| (number, device, item)));
+        taken.collect()
+    }
+
+    /// Number and engine of the reported capture.
+    pub fn reported(&self) -> Option<(u32, &Attributor)> {
+        self.shown().map(|capture| (capture.row.number, &capture.attributor))
     }
 
     /// Returns the report about the requested capture; without a request, about the running one, else about
@@ -379,7 +384,11 @@ impl Captures {
     }
 
     fn begin(&mut self, number: u32, at: Timestamp, trigger: Trigger, dictionary: &Dictionary) {
-        let mut capture = Capture::new(number, at, trigger);
+        let mut options = self.options.clone();
+        if self.requested.is_some_and(|requested| requested != number) {
+            (options.segments, options.simulated_parts) = (false, Vec::new());
+        }
+        let mut capture = Capture::new(number, at, trigger, options);
         let by_other = self.priced_as.as_ref().is_some_and(|session| session.gpuwhy_version.is_empty());
         if by_other || trigger != Trigger::Start {
             capture.attributor.begun_midway();
@@ -396,22 +405,7 @@ impl Captures {
         known.chain(early).for_each(|event| capture.event(&event, dictionary));
         capture.collectives.add_dropped(dropped + self.preamble.dropped());
         capture.attributor.add_dropped_graph_nodes(self.preamble.graph_nodes_dropped());
-        if self.events_kept {
-            capture.attributor.keep_simulated_events();
-        }
-        if self.what_if_stopped {
-            capture.attributor.stop_what_if();
-        }
-        if self.step_overflow_kept {
-            capture.attributor.keep_step_overflow();
-        }
         self.selected = number;
-        if self.segments_logged && self.requested.is_none_or(|requested| requested == number) {
-            capture.attributor.log_segments();
-            if !self.replay_logged.is_empty() {
-                capture.attributor.log_replay(self.replay_logged.clone());
-            }
-        }
         // A repeated number is damage; the first capture keeps it.
         if self.open.iter().all(|open| open.row.number != number) {
             self.open.push(capture);
