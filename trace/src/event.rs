@@ -61,6 +61,35 @@ pub enum Event {
 
 const _: () = assert!(size_of::<Event>() == size_of::<Record>());
 
+/// Part of a run that an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventScope {
+    /// The capture that was selected last.
+    Capture,
+    /// All captures. Those that start later get what they need of it from the [`Preamble`](crate::preamble::Preamble).
+    AllCaptures,
+    /// The run.
+    Run,
+}
+
+impl Event {
+    /// Part of the run that the event is about: decides which captures and sessions receive it.
+    #[inline]
+    pub fn scope(&self) -> EventScope {
+        match self {
+            Self::Record(_) => EventScope::Capture,
+            Self::Counters(_) | Self::Collective(_) | Self::GraphNode(_) => EventScope::AllCaptures,
+            Self::Utilization { .. }
+            | Self::KernelProfile(_)
+            | Self::Capture(_)
+            | Self::Flush(_)
+            | Self::Loss(_)
+            | Self::Cost { .. }
+            | Self::End(..) => EventScope::Run,
+        }
+    }
+}
+
 impl From<CounterEvent> for Event {
     fn from(event: CounterEvent) -> Self {
         Self::Counters(Box::new(event))

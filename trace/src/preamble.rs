@@ -30,10 +30,13 @@ pub struct Preamble {
 }
 
 impl Preamble {
-    /// Stores an event if later sinks need it.
-    pub fn note(&mut self, event: &Event) {
+    /// Stores an event if later sinks need it. Returns true if every later one gets it, regardless of its time.
+    pub fn note(&mut self, event: &Event) -> bool {
         match event {
-            Event::Counters(event) => self.note_counters(event),
+            Event::Counters(event) => {
+                self.note_counters(event);
+                return false;
+            }
             Event::Collective(event @ CollectiveEvent::Communicator(_)) => {
                 if self.communicators.len() < COMMUNICATORS {
                     self.communicators.push(*event);
@@ -48,8 +51,9 @@ impl Preamble {
                 }
                 self.graph_nodes.push_back(*node);
             }
-            _ => {}
+            _ => return false,
         }
+        true
     }
 
     /// Like [`note`](Self::note), for counter events.
@@ -125,7 +129,7 @@ mod tests {
         preamble.note(&counter_loss(3, 1));
         preamble.note(&counter_loss(3, 5));
         assert_eq!(preamble.events().collect::<Vec<_>>(), [counter_loss(3, 5)]);
-        (0..1_000).for_each(|device| preamble.note(&counter_loss(device, 1)));
+        (0..1_000).for_each(|device| assert!(!preamble.note(&counter_loss(device, 1))));
         assert_eq!(preamble.counter_losses().len(), DEVICE_LIMIT);
     }
 
@@ -143,7 +147,9 @@ mod tests {
             Event::Collective(CollectiveEvent::Operation(QueuedOperation::default())),
             Event::Flush(at),
         ];
-        passing.iter().chain([&communicator, &reading(Some(5))]).for_each(|event| preamble.note(event));
+        passing.iter().chain([&communicator, &reading(Some(5))]).for_each(|event| {
+            preamble.note(event);
+        });
         assert!(preamble.definitions().eq([communicator.clone()]));
         assert_eq!(preamble.events().collect::<Vec<_>>(), [communicator, reading(Some(5))]);
     }
@@ -152,7 +158,7 @@ mod tests {
     fn nodes_of_graphs_are_kept_in_order_and_bounded() {
         let node = |node| Event::GraphNode(GraphNode { node, ..GraphNode::default() });
         let mut preamble = Preamble::default();
-        (1..=GRAPH_NODES as u64 + 3).for_each(|id| preamble.note(&node(id)));
+        (1..=GRAPH_NODES as u64 + 3).for_each(|id| assert!(preamble.note(&node(id))));
         assert_eq!(preamble.graph_nodes_dropped(), 3);
         assert!(preamble.definitions().eq((4..=GRAPH_NODES as u64 + 3).map(node)), "the newest");
         assert_eq!(preamble.dropped(), 0);

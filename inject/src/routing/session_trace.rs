@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use gpuwhy_trace::dictionary::Dictionary;
-use gpuwhy_trace::event::{Event, Sink};
+use gpuwhy_trace::event::{Event, EventScope, Sink};
 use gpuwhy_trace::format::TraceWriter;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Loss, Timestamp};
@@ -173,9 +173,9 @@ impl Sink for SessionTrace {
                 self.router.route(record);
                 self.store(dictionary);
             }
-            Event::Counters(_) | Event::Collective(_) | Event::GraphNode(_) => self.write(event, dictionary),
             Event::Loss(loss) => self.loss = **loss,
             Event::Flush(at) => self.flushed(*at, dictionary),
+            _ if event.scope() == EventScope::AllCaptures => self.write(event, dictionary),
             _ => {}
         }
     }

@@ -1,6 +1,5 @@
 //! Readings and operations that arrive before the first capture starts; they are passed to it.
 
-use gpuwhy_trace::collective::CollectiveEvent;
 use gpuwhy_trace::event::Event;
 
 /// Maximum number of waiting counter events: as many as there are samples waiting for their records.
@@ -19,12 +18,10 @@ pub(super) struct Early {
 }
 
 impl Early {
-    /// Keeps a counter event or an operation, if there is room. Communicators and nodes of graphs
-    /// are in the preamble.
+    /// Keeps an event, if there is room.
     pub(super) fn keep(&mut self, event: &Event) {
         let (kept, most) = match event {
-            Event::Collective(CollectiveEvent::Communicator(_)) | Event::GraphNode(_) => return,
-            Event::Collective(CollectiveEvent::Operation(_)) => (&mut self.operations, OPERATIONS),
+            Event::Collective(_) => (&mut self.operations, OPERATIONS),
             _ => (&mut self.counters, COUNTERS),
         };
         if *kept < most {

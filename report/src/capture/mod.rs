@@ -18,7 +18,7 @@ use early::Early;
 use engine::Capture;
 use gpuwhy_trace::cost::Cost;
 use gpuwhy_trace::dictionary::Dictionary;
-use gpuwhy_trace::event::{Event, Sink as _};
+use gpuwhy_trace::event::{Event, EventScope, Sink as _};
 use gpuwhy_trace::graph_node::GraphNode;
 use gpuwhy_trace::json_text::Object;
 use gpuwhy_trace::kernels::KernelProfile;
@@ -97,7 +97,7 @@ impl Captures {
     pub fn event(&mut self, event: &Event, session: &ProcessInfo, dictionary: &Dictionary) {
         match event {
             Event::Record(record) => self.push(record, dictionary),
-            Event::Counters(_) | Event::Collective(_) | Event::GraphNode(_) => self.give_to_all(event, dictionary),
+            _ if event.scope() == EventScope::AllCaptures => self.give_to_all(event, dictionary),
             Event::Utilization { reading, .. } => self.utilization.take(**reading),
             Event::KernelProfile(profile) => {
                 // The measurement held the program: all captures that may be reported leave that time out.
@@ -108,7 +108,7 @@ impl Captures {
             Event::Flush(at) => self.flushed(*at, dictionary),
             Event::Loss(loss) => self.loss = **loss,
             Event::Cost { cost, .. } => self.cost = Some(**cost),
-            Event::End(..) => {}
+            _ => {}
         }
     }
 
@@ -186,9 +186,12 @@ impl Captures {
 
     /// Passes an event to all captures.
     fn give_to_all(&mut self, event: &Event, dictionary: &Dictionary) {
-        self.preamble.note(event);
+        let all_get_it = self.preamble.note(event);
         if !self.begun {
-            return self.early.keep(event);
+            if !all_get_it {
+                self.early.keep(event);
+            }
+            return;
         }
         self.open.iter_mut().for_each(|capture| capture.event(event, dictionary));
     }
