@@ -8,10 +8,8 @@ mod error;
 mod kernels;
 pub(crate) mod pattern;
 pub(crate) mod request;
-mod setting;
 mod table;
 mod value;
-mod variable;
 
 use std::env;
 use std::ffi::OsString;
@@ -23,19 +21,35 @@ use profiler_core::monitoring::BurstLimits;
 
 pub use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, CaptureRange, RangeKind, Request};
-use crate::config::setting::Setting;
 use crate::cost::Budget;
 
 pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling};
 pub use error::{SettingsError, warned};
 pub use kernels::KernelRequest;
 pub use request::MAX_STEPS;
+use table::Setting;
 pub use table::names::*;
 pub use table::{FOR_TESTS, VARIABLES, Variable, markdown};
 pub use value::{parse_bytes, parse_duration};
-pub use variable::*;
 
 pub use crate::log::Level;
+
+/// Variables that `gpuwhy run` has warned about, separated by commas: libprof.so does not repeat the
+/// warnings.
+pub const WARNED: &str = "GPUWHY_WARNED";
+
+/// Socket of the process that tells the user of `gpuwhy run` why there is no report; libprof.so sends its
+/// progress there.
+pub const WATCHER: &str = "GPUWHY_WATCHER";
+
+/// Library that the CUDA driver loads. Defined by CUDA: it is how libprof.so is loaded.
+pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
+/// Library that NVTX loads. Defined by NVTX.
+pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
+/// Profiler plugin of NCCL. Defined by NCCL.
+pub const NCCL_PLUGIN: &str = "NCCL_PROFILER_PLUGIN";
+/// Value of [`NCCL_PLUGIN`] for this library: the name that `build.rs` sets, without a path.
+pub const NCCL_PLUGIN_NAME: &str = "libprof.so";
 
 /// Fraction of the launching threads' time that records of nodes of CUDA graphs may take unless [`MAX_OVERHEAD`] is
 /// set: a program is to take at most 1.03 times as long.

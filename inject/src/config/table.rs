@@ -12,10 +12,45 @@ use crate::config::choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, Nati
 use crate::config::kernels::{self, KernelRequest};
 use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, RangeKind, RangeName, Schedule};
-use crate::config::setting::Setting;
-pub use crate::config::setting::Variable;
 use crate::config::value::{is_off, on_or_off, or_off, parse_bytes, parse_duration, parse_percent};
 use crate::log::Level;
+
+/// A setting with values of type `T`.
+#[derive(Debug)]
+pub struct Setting<T> {
+    /// Environment variable.
+    pub name: &'static str,
+    /// Value if it is not set.
+    pub default: &'static str,
+    /// Accepted values, for the message about an invalid value.
+    pub expected: &'static str,
+    /// Effect, with units.
+    pub meaning: &'static str,
+    /// Parses a value.
+    pub parse: fn(&str) -> Option<T>,
+}
+
+/// A setting without the type of its values.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable {
+    /// Environment variable.
+    pub name: &'static str,
+    /// Value if it is not set.
+    pub default: &'static str,
+    /// Effect, with units and accepted values.
+    pub meaning: &'static str,
+}
+
+impl<T> Setting<T> {
+    const fn variable(&self) -> Variable {
+        Variable { name: self.name, default: self.default, meaning: self.meaning }
+    }
+
+    #[expect(clippy::expect_used, reason = "a test reads every default")]
+    pub fn default_value(&self) -> T {
+        (self.parse)(self.default).expect("the default is understood")
+    }
+}
 
 fn optional_pattern(text: &str) -> Option<Option<Pattern>> {
     Some(if is_off(text) { None } else { Some(Pattern::new(text)) })

@@ -6,7 +6,8 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use gpuwhy_trace::record::{DeviceId, ManagedEvent};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{ApiFunctionId, DeviceId, ManagedEvent};
 use rustc_hash::FxHashMap;
 
 use super::account::DeviceAccount;
@@ -22,6 +23,7 @@ use super::ranges::Ranges;
 use super::segments::Idle;
 use super::simulation_feed::SimulationFeed;
 use super::step_sequence::StepSequence;
+use crate::api::ApiClass;
 use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;
 use crate::counters::engine::Counters;
@@ -51,12 +53,29 @@ pub(super) struct Devices {
     /// True if the timelines are logged.
     pub(super) segments_logged: bool,
     /// True if the recording began while the program ran.
-    pub(super) midway: bool,
+    midway: bool,
     /// True if forgotten steps are kept until they are taken.
     pub(super) step_overflow_kept: bool,
 }
 
 impl Devices {
+    /// A recording that did not begin with its process has no start-up.
+    pub(super) fn set_midway(&mut self, midway: bool) {
+        self.midway = midway;
+        self.accounts_mut().for_each(|account| account.set_midway(midway));
+    }
+
+    /// The program called `function`.
+    #[inline]
+    pub(super) fn called(&mut self, function: ApiFunctionId, dictionary: &Dictionary) {
+        if self.midway
+            && let Some(known) = dictionary.api_function(function)
+            && ApiClass::initializes(dictionary.name(known.name))
+        {
+            self.set_midway(false);
+        }
+    }
+
     /// Accounts of every device on which something ran.
     pub(super) fn accounts(&self) -> impl Iterator<Item = &DeviceAccount> {
         self.timelines.iter().map(|timeline| &timeline.account)

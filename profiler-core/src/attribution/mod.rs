@@ -17,7 +17,6 @@
 
 mod account;
 mod arrival;
-mod beginning;
 mod builds;
 mod devices;
 mod gap;
@@ -41,7 +40,6 @@ mod simulation_feed;
 mod stacks;
 pub mod statistics;
 pub mod step_sequence;
-mod watched;
 
 pub use account::DeviceAccount;
 pub use builds::KernelBuilds;
@@ -51,7 +49,7 @@ pub use host::call_lines::CallKind;
 pub use host::interpreter_lock::{LockHeldBy, LockHolder};
 pub use host::launch_lines::{GraphKernels, LaunchSampleCounts, LaunchSampleSum, LaunchedWork};
 pub use host::memory::PeakCaller;
-pub use host::sample_totals::SampleTotals;
+pub use host::samples::SampleTotals;
 pub use host_cause::{GapSamples, GapTotals, Producer, Seen, Stratum, Subject};
 pub use host_lead::HostLead;
 pub use launch_places::LaunchPlace;
@@ -66,6 +64,8 @@ pub use stacks::{HostLine, LineId, is_generated, is_native, line_of};
 #[doc(hidden)]
 pub use crate::{api, leaf, quantile};
 
+use std::collections::BTreeMap;
+
 use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::cost::{PriceSource, Prices};
 use gpuwhy_trace::counters::CounterEvent;
@@ -76,6 +76,7 @@ use self::arrival::Arrivals;
 use self::devices::{Devices, Timeline};
 use self::host::Host;
 use self::host::threads::HostThread;
+use self::host_cause::HostCause;
 use self::operation::{Delivery, PENDING_LIMIT, WAITING_LIMIT};
 use self::ranges::Ranges;
 use self::segments::Segment;
@@ -140,6 +141,17 @@ impl Attributor {
         new.devices.segments_logged = options.segments;
         new.devices.step_overflow_kept = options.step_overflow;
         new
+    }
+
+    /// The measurement starts at `at`: earlier counter samples are left out.
+    pub fn begin(&mut self, at: Timestamp) {
+        self.devices.counters.begin(at);
+    }
+
+    /// The recording began while the program ran: nothing in it is start-up, unless a call that initializes CUDA is
+    /// among its records. Must come before the first record.
+    pub fn begun_midway(&mut self) {
+        self.devices.set_midway(true);
     }
 
     /// Adds a record. Order does not matter between two calls of [`flushed`](Self::flushed).
@@ -333,6 +345,12 @@ impl Attributor {
     /// Sum of the host samples of launching threads.
     pub fn sample_totals(&self) -> SampleTotals {
         self.host.threads.sample_totals()
+    }
+
+    /// Time that samples of launching threads since `from` cover, by activity, line and index of the thread. Where
+    /// there is device work, samples are dropped when the gaps that they explain are over.
+    pub fn sampled_activities(&self, from: Timestamp) -> BTreeMap<(HostCause, LineId, u32), GapSamples> {
+        self.host.threads.sampled_activities(from.nanos())
     }
 
     /// Samples of threads that call CUDA in a wait for the interpreter's lock, by its holder.

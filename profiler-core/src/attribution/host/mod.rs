@@ -18,7 +18,6 @@ pub(super) mod launches;
 mod lost_launches;
 pub(super) mod memory;
 pub(super) mod one_id;
-pub(super) mod sample_totals;
 pub(super) mod samples;
 pub(crate) mod thread_table;
 pub(super) mod threads;

@@ -7,7 +7,7 @@ use gpuwhy_trace::record::ThreadId;
 use rustc_hash::FxHashMap;
 
 use super::launches::Launches;
-use super::sample_totals::SampleTotals;
+use super::samples::SampleTotals;
 use super::threads::HostThread;
 use crate::attribution::host_cause::{GapSamples, HostCause};
 use crate::attribution::stacks::LineId;
