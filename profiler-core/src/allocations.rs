@@ -23,6 +23,7 @@ pub type MemoryOwner = (DeviceId, MemoryKind);
 
 /// Memory of one kind on one device, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Holding {
     /// In use after the newest event.
     pub current: u64,

@@ -27,6 +27,7 @@ impl Moved {
 
 /// Managed memory of one device, in sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ManagedTotals {
     /// Pages that moved to the device, from the host or from another device.
     pub to_device: Moved,

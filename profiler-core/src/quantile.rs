@@ -12,6 +12,7 @@ const BUCKETS_PER_OCTAVE_LOG2: u32 = 5;
 
 /// A distribution of nanoseconds.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Durations {
     count: u64,
     total: u64,

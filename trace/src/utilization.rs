@@ -83,6 +83,7 @@ impl Counter {
 
 /// A total and the time that it covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Total {
     /// Nanoseconds in which a reading was available.
     pub over_ns: u64,

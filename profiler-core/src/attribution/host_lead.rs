@@ -14,6 +14,7 @@ use crate::quantile::Durations;
 ///
 /// Operations of a graph after its first, late ones and those without a known launch are not counted.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct HostLead {
     leads: Durations,
     late: u64,

@@ -24,6 +24,7 @@ const VALID_NANOS: u64 = 5_000_000_000;
 
 /// Another process on a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OtherProcess {
     /// Process id.
     pub pid: u32,

@@ -19,6 +19,7 @@ const STREAMS: usize = 128;
 
 /// Number and time of such waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QueueWaits {
     /// Kernels that waited.
     pub count: u64,

@@ -10,6 +10,7 @@ use super::{CollectiveRow, CollectiveTable, FunctionTotal, Joiner, Pending, Unjo
 
 /// Collectives of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CollectivesReport {
     /// By communicator, function and algorithm, most time first.
     pub rows: Vec<NamedRow>,
@@ -23,6 +24,7 @@ pub struct CollectivesReport {
 
 /// A row with the name of its communicator.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NamedRow {
     /// The program's name for the communicator; empty without a name.
     pub name: String,

@@ -41,6 +41,7 @@ const COUNTED_LIMIT: usize = 1 << 12;
 
 /// Operations and kernels that did not become a complete row. Counters only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Unjoined {
     /// Operations whose kernel was not found.
     pub operations: u64,

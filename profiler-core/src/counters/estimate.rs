@@ -68,6 +68,7 @@ struct KernelRun {
 /// Counts of a device's samples by their use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct SampleUse {
     /// Samples in the equations.
     pub used: u64,

@@ -9,6 +9,7 @@ const NO_LIMIT: u64 = Throttle::Idle.bit();
 
 /// Mean and extremes of a reading, weighted by time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct GaugeMean {
     sum: f64,
     over_ns: u64,
@@ -40,6 +41,7 @@ impl GaugeMean {
 
 /// Total of a device counter, as the sum of differences between readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CountedTotal {
     newest: Option<(u64, u64)>,
     /// Increase of the counter.
@@ -68,6 +70,7 @@ impl CountedTotal {
 
 /// Totals of the readings of one device.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct GaugeSums {
     /// Number of readings.
     pub readings: u64,

@@ -96,6 +96,7 @@ pub const REACHABLE: f64 = 0.9;
 
 /// Limits of one kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct KernelLimits {
     /// Fractions of its time, 0 to 1, indexed by [`Limit`]; they sum to 1.
     pub parts: [f64; Limit::ALL.len()],

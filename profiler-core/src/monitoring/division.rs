@@ -31,6 +31,7 @@ const WIND_DOWN: f64 = 2e9;
 /// Part of a monitored time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct MonitoredPart {
     /// Its cause.
     #[cfg_attr(feature = "serde", serde(skip))]
@@ -48,6 +49,7 @@ pub struct MonitoredPart {
 /// Division of a monitored time: the parts and [`unresolved_ns`](Self::unresolved_ns) sum to
 /// [`window_ns`](Self::window_ns).
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct MonitoredTime {
     /// Device time that is divided, nanoseconds; the sum over all devices.
     pub window_ns: u64,

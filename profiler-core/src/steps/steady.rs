@@ -24,6 +24,7 @@ const ENOUGH_NANOS: u64 = 1_000_000_000;
 
 /// Steady steps, and the unusual ones among them, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Steady {
     /// Typical steps.
     pub rows: Vec<Step>,

@@ -34,6 +34,7 @@ const OTHERS: u64 = 16;
 
 /// A set of removed costs, and the resulting length of the steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Combined {
     /// Removed costs: two or three.
     pub removed: Removed,

@@ -17,6 +17,7 @@ const SMALL: f64 = 0.005;
 
 /// Cost of a run in money.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct RunCost {
     /// Cost of all GPUs of the run per day.
     pub a_day: f64,
@@ -28,6 +29,7 @@ pub struct RunCost {
 
 /// Savings per day by a fix, for the same work.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Saving {
     /// Recommended change.
     pub action: String,

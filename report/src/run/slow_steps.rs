@@ -12,6 +12,7 @@ const CAUSES: usize = 3;
 
 /// A step that took over [`UNUSUAL`] times the median.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SlowStep {
     /// The step.
     pub step: Step,

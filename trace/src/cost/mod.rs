@@ -79,6 +79,7 @@ impl Mode {
 /// A switch to a cheaper mode because tracing exceeded its allowed overhead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct StepDown {
     /// Mode from then on.
     pub to: Mode,

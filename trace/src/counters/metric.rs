@@ -93,6 +93,7 @@ metrics! {
 
 /// The metrics of a set, in the order of a sample's values. At most [`METRIC_LIMIT`], each once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MetricList {
     list: [Metric; METRIC_LIMIT],
     len: u8,

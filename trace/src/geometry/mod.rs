@@ -30,6 +30,7 @@ named! {
 
 /// How a launch configuration fills a device. Fractions are 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Geometry {
     /// Number of blocks in the grid.
     pub blocks: u64,

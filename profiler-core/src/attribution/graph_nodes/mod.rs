@@ -44,6 +44,7 @@ const THREAD_LIMIT: usize = 1 << 10;
 
 /// Operations whose record names a node of a graph, by what is known of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GraphOriginCounts {
     /// Nodes that were reported, copies included. Without any nothing can be known: the trace is older, or
     /// graphs were recorded as a whole.

@@ -49,6 +49,7 @@ pub enum LaunchedWork {
 
 /// Counts of launching threads' samples by where they fell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LaunchSampleCounts {
     /// Samples in the launch of a kernel or a graph, or in the host gap directly before it.
     pub in_launches: u64,

@@ -43,6 +43,7 @@ const CHANGE_LIMIT: usize = 32_768;
 /// Counts of events that arrived and that could not be placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct RangeCounts {
     /// Ends without an observed start.
     pub unmatched: u64,

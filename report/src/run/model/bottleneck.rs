@@ -10,6 +10,7 @@ use crate::words::faster;
 
 /// Conclusion of the report.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Bottleneck {
     /// The cause that matters most.
     pub cause: Cause,
@@ -84,6 +85,7 @@ impl Bottleneck {
 /// A phase of the time after start-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct PhaseRow {
     /// Its start after that of tracing, nanoseconds.
     pub begin_ns: u64,
@@ -97,6 +99,7 @@ pub struct PhaseRow {
 
 /// One fix of a plan.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct PlanStep {
     /// The scenario without the cost that the fix removes.
     pub kind: ScenarioKind,
@@ -123,6 +126,7 @@ impl PlanStep {
 
 /// Steps from which the bottleneck was determined.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct StepBasis {
     /// Number of steady steps of all devices.
     pub steps: u64,
@@ -146,6 +150,7 @@ named! {
 /// A cause with its time and its recoverable time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Ranked {
     /// The cause.
     pub cause: Cause,

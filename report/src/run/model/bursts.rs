@@ -7,6 +7,7 @@ use profiler_core::monitoring::BottleneckChange;
 /// Bursts of a run and its bottlenecks.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct BurstTable {
     /// One row for each of the first [`ROW_LIMIT`](crate::capture::ROW_LIMIT) bursts that have ended.
     pub rows: Vec<BurstRow>,
@@ -18,6 +19,7 @@ pub struct BurstTable {
 
 /// A burst.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct BurstRow {
     /// Number of its capture.
     pub number: u32,

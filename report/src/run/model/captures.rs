@@ -5,6 +5,7 @@ use profiler_core::leaf::Cause;
 
 /// List of captures to choose from.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct CaptureTable {
     /// Number of the capture that the report covers; `None` when the run was not split into captures or the
     /// requested capture does not exist.
@@ -17,6 +18,7 @@ pub struct CaptureTable {
 
 /// One capture.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct CaptureRow {
     /// Counts from 1.
     pub number: u32,

@@ -26,6 +26,7 @@ named! {
 /// Launch means weighted by duration. Launches with unknown geometry are excluded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct KernelGeometry {
     /// Number of launch configurations.
     pub configurations: u64,
@@ -47,6 +48,7 @@ pub struct KernelGeometry {
 
 /// Computation of one device.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ComputeSplit {
     /// Summed durations by class, nanoseconds, indexed by [`GridClass`]. They sum to the time of all kernels
     /// except communication kernels.

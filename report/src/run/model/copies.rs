@@ -5,6 +5,7 @@ use profiler_core::attribution::statistics::{CopyPath, Durations};
 
 /// Copies of one kind on one device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CopyRow {
     /// Direction and memory.
     pub path: CopyPath,
@@ -52,6 +53,7 @@ named! {
 /// Linear fit of a copy's duration over its size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct CopyFit {
     /// Duration of a copy of zero bytes, nanoseconds.
     pub latency_ns: f64,
@@ -62,6 +64,7 @@ pub struct CopyFit {
 /// Overlap of copies with computation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct CopyOverlap {
     /// Time in which only copies ran, nanoseconds.
     pub exposed_ns: u64,

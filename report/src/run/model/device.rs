@@ -85,6 +85,7 @@ pub struct DeviceReport {
 
 /// Totals of a device's typical steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TypicalSteps {
     /// Number of steps.
     pub steps: u64,
@@ -107,6 +108,7 @@ impl TypicalSteps {
 /// Predicted step of a device without gpuwhy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Untraced {
     /// Duration of a step, nanoseconds.
     pub step_ns: u64,
@@ -130,6 +132,7 @@ impl KernelRow {
 
 /// Kernels of one name on one device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct KernelRow {
     /// Demangled name.
     pub name: String,

@@ -66,6 +66,7 @@ impl GapSubject {
 /// Idle time after start-up that waited for events of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Awaited {
     /// Work that was awaited.
     #[cfg_attr(feature = "serde", serde(flatten))]

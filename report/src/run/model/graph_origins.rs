@@ -7,6 +7,7 @@ use crate::run::library::Library;
 
 /// Work of CUDA graphs by the place that added its nodes. Exact: each record names its node.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct GraphOrigins {
     /// Operations with and without an origin.
     pub counts: GraphOriginCounts,
@@ -37,6 +38,7 @@ pub struct GraphOrigins {
 /// Work of graphs by the ranges that were open on the thread that added its nodes.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct GraphRangeTable {
     /// By path of ranges, the largest time first; at most 128. An operation is in the row of the innermost pushed
     /// range of each domain, and of each started one.
@@ -52,6 +54,7 @@ pub struct GraphRangeTable {
 /// Work of graphs whose nodes were added in one path of ranges.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct GraphRangeRow {
     /// Domain; empty for the default one.
     pub domain: String,
@@ -66,6 +69,7 @@ pub struct GraphRangeRow {
 /// not known.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct WholeGraphRow {
     /// CUPTI's id of the executable graph.
     pub graph: u32,
@@ -87,6 +91,7 @@ pub struct WholeGraphRow {
 /// Nodes of a graph with one origin.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct GraphPartRow {
     /// Module, or outside modules line, or thread without a line.
     pub captured_in: String,
@@ -97,6 +102,7 @@ pub struct GraphPartRow {
 /// Work of graphs whose nodes one module added.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct GraphModuleRow {
     /// Class of the innermost module whose `forward` was running; `None` outside modules.
     pub module: Option<String>,
@@ -131,6 +137,7 @@ pub struct ModuleTime {
 /// A kernel of graphs whose nodes were added at one place.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct GraphOriginRow {
     /// Demangled name; `None` for copies and memsets.
     pub kernel: Option<String>,

@@ -33,6 +33,7 @@ pub struct HostReport {
 /// A line that makes calls of one kind.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct CallLineRow {
     /// Kind of call.
     pub calls: CallKind,
@@ -55,6 +56,7 @@ pub struct CallLineRow {
 /// A thread that held the interpreter's lock, and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct LockHolderRow {
     /// Name of the thread, or its number.
     pub thread: String,

@@ -7,6 +7,7 @@ use crate::run::library::Library;
 /// Kernels of one library on all devices.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct LibraryRow {
     /// The library, or the loaded file that samples saw launch the kernels; `None` if neither is known: the
     /// program's own kernels, or those of a library without a rule.
@@ -30,6 +31,7 @@ pub struct LibraryRow {
 /// Kernel time by launching line, estimated from samples that fell into launches of at least 100 us: shorter
 /// ones may have returned before the stack was read.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct KernelLines {
     /// Classification of the samples.
     pub counts: LaunchSampleCounts,
@@ -57,6 +59,7 @@ pub struct KernelLines {
 
 /// Samples in launches of one kernel at one place.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SampledLaunches {
     /// Demangled name of the kernel, or `CUDA graph` with its number.
     pub kernel: String,
@@ -70,6 +73,7 @@ pub struct SampledLaunches {
 
 /// Part of kernel time, estimated from samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct SampledTime {
     /// Number of samples.
     pub samples: u64,
@@ -84,6 +88,7 @@ pub struct SampledTime {
 /// Kernels that one line launched.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct LaunchLineRow {
     /// The line, with the details that all its sampled launches share.
     #[cfg_attr(feature = "serde", serde(flatten))]
@@ -103,6 +108,7 @@ pub struct LaunchLineRow {
 /// One kernel, or one CUDA graph, launched from one place.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct KernelLineRow {
     /// Demangled name of the kernel, or `CUDA graph` with its number.
     pub kernel: String,

@@ -9,6 +9,7 @@ use crate::words::refusal;
 
 /// Computation of a device by limit.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ComputeLimits {
     /// Sampled metrics.
     pub set: MetricSet,
@@ -64,6 +65,7 @@ impl ComputeLimits {
 
 /// Limits of the kernels with one name.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct NamedLimits {
     /// Means over launch configurations, weighted by time; roofline and clock are those of the configuration
     /// with the most time.

@@ -4,6 +4,7 @@ use profiler_core::managed::ManagedTotals;
 
 /// Pages of managed memory that moved, and faults.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ManagedPages {
     /// Counts.
     pub totals: ManagedTotals,

@@ -6,6 +6,7 @@ use profiler_core::allocations::Holding;
 /// Memory allocated during measurement.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct MemoryReport {
     /// By device and kind; the largest peak first.
     #[cfg_attr(feature = "serde", serde(rename = "places"))]
@@ -18,6 +19,7 @@ pub struct MemoryReport {
 
 /// Memory of one kind on one device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct MemoryRow {
     /// The device; for host memory, the device of the allocating context.
     pub device: DeviceId,
@@ -32,6 +34,7 @@ pub struct MemoryRow {
 /// The call that brought memory to its peak.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct PeakBy {
     /// The thread.
     pub thread: ThreadId,

@@ -53,6 +53,7 @@ use crate::kernels::KernelsReport;
 
 /// Complete report about one process.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Report {
     /// The traced process.
     pub process: ProcessInfo,
@@ -118,6 +119,7 @@ pub struct RunPart {
 /// Calls of one API function by any thread.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct ApiRow {
     /// Name without version suffix.
     pub name: String,

@@ -8,6 +8,7 @@ use profiler_core::leaf::Leaves;
 /// Ranges of a run.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct RangesReport {
     /// Ranges that started and have not ended.
     pub open: u64,

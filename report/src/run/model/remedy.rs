@@ -45,6 +45,7 @@ impl Certainty {
 
 /// A change that the report recommends.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Remedy {
     /// Stable word, known to `gpuwhy report --explain`.
     pub id: &'static str,
@@ -79,6 +80,7 @@ pub fn helps(gain: f64, low: f64) -> bool {
 /// A gain that `gpuwhy try` measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct MeasuredGain {
     /// Time per step without the remedy divided by that with it.
     pub gain: f64,

@@ -5,6 +5,7 @@ use profiler_core::steps::{Inside, RecognizedBy};
 
 /// Meaning of a device's steps: steps of the program, or a repeating unit that may be part of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StepMeaning {
     /// Evidence that they are steps of the program; `None` without evidence.
     pub recognized_by: Option<RecognizedBy>,
@@ -20,6 +21,7 @@ impl StepMeaning {
 
 /// Operations of a step in launch order.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Sequence {
     /// Number of steps that launched exactly this sequence.
     pub steps: u64,
