@@ -27,11 +27,11 @@ use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
 use gpuwhy_trace::utilization::Utilization;
 use profiler_core::attribution::{Attributor, EngineOptions};
-use profiler_core::monitoring::{Changes, MonitoredTime};
+use profiler_core::monitoring::Changes;
 
-use crate::kernels::{Choice, KernelsReport, best_advice, candidates, choose, has_run_enough};
+use crate::kernels::{Choice, candidates, choose, has_run_enough};
 use crate::metrics::{self, Totals};
-use crate::run::{BurstRow, CaptureRow, CaptureTable, Report, advise_on_measured, monitor};
+use crate::run::{BurstRow, CaptureRow, CaptureTable, Captured, Report};
 
 /// Maximum number of captures with a separate row in the report; the others are counted.
 pub const ROW_LIMIT: usize = 1_000;
@@ -201,12 +201,6 @@ impl Captures {
         &self.preamble
     }
 
-    /// Division of the reported capture's time by samples alone, if no device work was recorded; `None`
-    /// without hardware samples.
-    pub fn monitored(&self) -> Option<MonitoredTime> {
-        self.shown()?.monitoring.time()
-    }
-
     /// Unfinished operations by communicator in the newest open capture: fields of the reply to `hang`.
     pub fn pending_collectives(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
         let newest = self.open.last().map(|capture| capture.collectives.pending().state(now, dictionary));
@@ -308,46 +302,37 @@ impl Captures {
         let shown = self.shown();
         let nothing = Attributor::new();
         let attributor = shown.map_or(&nothing, |capture| &capture.attributor);
-        let make = if simulated { Report::new } else { Report::live };
-        let mut report = make(session, attributor, dictionary, &self.loss, end, damage);
-        report.cost = self.cost;
-        report.utilization = self.utilization.clone();
-        report.collectives = shown.and_then(|capture| capture.collectives.report(dictionary));
-        report.counter_losses = self.preamble.counter_losses().to_vec();
-        if simulated {
-            report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles);
-            if let Some(advice) = best_advice(&report.kernels) {
-                advise_on_measured(&mut report.bottleneck, &advice);
-            }
-        }
         let is_burst = shown.is_some_and(|capture| capture.row.trigger.is_burst());
-        if shown.is_some_and(|capture| capture.row.number == MONITORED) || (!is_burst && !self.bursts.is_empty()) {
-            report.bursts = Some(self.burst_table());
+        let is_monitored = shown.is_some_and(|capture| capture.row.number == MONITORED);
+        let captured = Captured {
+            cost: self.cost,
+            utilization: self.utilization.clone(),
+            collectives: shown.and_then(|capture| capture.collectives.report(dictionary)),
+            counter_losses: self.preamble.counter_losses(),
+            captures: self.capture_table(shown),
+            bursts: (is_monitored || !is_burst && !self.bursts.is_empty()).then(|| self.burst_table()),
+            kernel_profiles: simulated.then_some(&self.kernel_profiles),
+            monitoring: shown.map(|capture| &capture.monitoring),
+            live: shown.map(|capture| &capture.live_bottleneck),
+        };
+        Report::of(session, attributor, dictionary, (&self.loss, end, damage), captured, simulated)
+    }
+
+    /// The captures beside `shown`; empty for a run without marks.
+    fn capture_table(&self, shown: Option<&Capture>) -> CaptureTable {
+        if !self.marked {
+            return CaptureTable::default();
         }
-        if report.is_watched() {
-            report.monitored = self.monitored();
-            report.watch_lines(attributor, dictionary);
-            report.bottleneck = monitor::bottleneck(&report, &attributor.sample_totals());
-            if let Some(bursts) = &report.bursts {
-                report.bottleneck.live = bursts.live();
-            } else if let Some(recent) = shown.and_then(|capture| capture.monitoring.recent_time()) {
-                report.bottleneck.live = monitor::live(&recent);
-            }
-        } else if let Some(capture) = shown {
-            report.bottleneck.live = capture.live_bottleneck.clone().follow(attributor, &report.bottleneck);
+        let open = self
+            .open
+            .iter()
+            .filter(|capture| capture.row.number != MONITORED)
+            .map(|capture| CaptureRow { kernels: capture.attributor.completeness().kernels, ..capture.row.clone() });
+        CaptureTable {
+            shown: shown.map(|capture| capture.row.number).filter(|&number| number != MONITORED),
+            rows: self.rows.iter().cloned().chain(open).collect(),
+            beyond_rows: self.beyond_rows,
         }
-        if self.marked {
-            let open = self.open.iter().filter(|capture| capture.row.number != MONITORED).map(|capture| CaptureRow {
-                kernels: capture.attributor.completeness().kernels,
-                ..capture.row.clone()
-            });
-            report.captures = CaptureTable {
-                shown: shown.map(|capture| capture.row.number).filter(|&number| number != MONITORED),
-                rows: self.rows.iter().cloned().chain(open).collect(),
-                beyond_rows: self.beyond_rows,
-            };
-        }
-        report
     }
 
     /// The reported capture.
@@ -423,7 +408,8 @@ impl Captures {
         capture.collectives.finish(at);
         self.ended.add_collectives(&capture.collectives);
         if self.marked && capture.row.number != MONITORED {
-            let report = Report::live(session, &capture.attributor, dictionary, &self.loss, End::Clean, Vec::new());
+            let gaps = (&self.loss, End::Clean, Vec::new());
+            let report = Report::of(session, &capture.attributor, dictionary, gaps, Captured::default(), false);
             capture.row.conclude(at, &report);
             self.note_burst(&capture.row, &report);
             if self.rows.len() < ROW_LIMIT { self.rows.push(capture.row.clone()) } else { self.beyond_rows += 1 }

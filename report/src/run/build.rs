@@ -1,26 +1,52 @@
 //! Builds a report from the attributor's state.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use gpuwhy_trace::completeness::Completeness;
+use gpuwhy_trace::cost::Cost;
+use gpuwhy_trace::counters::CounterLoss;
 use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::kernels::KernelProfile;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Device, Loss};
 use gpuwhy_trace::utilization::Utilization;
 use profiler_core::attribution::{Attributor, DeviceAccount};
+use profiler_core::collective::CollectivesReport;
+use profiler_core::monitoring::Monitoring;
 
-use super::bottleneck::{bottleneck_with, not_measured};
+use super::bottleneck::{LiveBottleneck, advise_on_measured, bottleneck_with, not_measured};
 use super::compute;
 use super::library::Library;
 use super::limits::limits;
 use super::live_state::WINDOWS_KEPT;
+use super::monitor::Watched;
 use super::remedies::CallFacts;
 use super::{
-    ApiRow, CaptureTable, CopyOverlap, DeviceReport, GraphOrigins, HostReport, KernelLines, KernelRow, LibraryRow,
-    ManagedPages, MemoryReport, RangesReport, Report, Sequence, StepMeaning, TypicalSteps, Untraced, copies, gaps,
-    host_estimate, names, waits,
+    ApiRow, BurstTable, CaptureTable, CopyOverlap, DeviceReport, GraphOrigins, HostReport, KernelLines, KernelRow,
+    LibraryRow, ManagedPages, MemoryReport, RangesReport, Report, Sequence, StepMeaning, TypicalSteps, Untraced,
+    copies, gaps, host_estimate, names, waits,
 };
-use crate::kernels::KernelsReport;
+use crate::kernels::{KernelsReport, best_advice};
+
+/// What the captures know of a run beside the engine's results.
+#[derive(Default)]
+pub(crate) struct Captured<'a> {
+    pub(crate) cost: Option<Cost>,
+    pub(crate) utilization: Utilization,
+    pub(crate) collectives: Option<CollectivesReport>,
+    pub(crate) counter_losses: &'a [CounterLoss],
+    pub(crate) captures: CaptureTable,
+    pub(crate) bursts: Option<BurstTable>,
+    /// Profiles of measured kernels; `None` leaves out the single kernels.
+    pub(crate) kernel_profiles: Option<&'a [Arc<KernelProfile>]>,
+    pub(crate) monitoring: Option<&'a Monitoring>,
+    /// The bottleneck that a display showed last.
+    pub(crate) live: Option<&'a LiveBottleneck>,
+}
+
+/// Losses, the end, and the parts of a trace that its reader skipped, which are empty when live.
+pub(crate) type Gaps<'a> = (&'a Loss, End, Vec<String>);
 
 impl Report {
     /// Describes the current state of `attributor`. `damage` lists the parts that a trace reader skipped;
@@ -33,27 +59,17 @@ impl Report {
         end: End,
         damage: Vec<String>,
     ) -> Self {
-        Self::made(session, attributor, dictionary, loss, (end, damage), true)
+        Self::of(session, attributor, dictionary, (loss, end, damage), Captured::default(), true)
     }
 
-    /// Like [`new`](Self::new), but without the slow simulations, for a run that is still going.
-    pub(crate) fn live(
+    /// Like [`new`](Self::new), with what the captures know. Without `simulated`, the slow simulations are left out, for
+    /// a run that is still going.
+    pub(crate) fn of(
         session: &ProcessInfo,
         attributor: &Attributor,
         dictionary: &Dictionary,
-        loss: &Loss,
-        end: End,
-        damage: Vec<String>,
-    ) -> Self {
-        Self::made(session, attributor, dictionary, loss, (end, damage), false)
-    }
-
-    fn made(
-        session: &ProcessInfo,
-        attributor: &Attributor,
-        dictionary: &Dictionary,
-        loss: &Loss,
-        (end, damage): (End, Vec<String>),
+        (loss, end, damage): Gaps<'_>,
+        captured: Captured<'_>,
         simulated: bool,
     ) -> Self {
         let complete_until = attributor.last_flush().filter(|_| end == End::Abrupt);
@@ -66,22 +82,46 @@ impl Report {
         }
         let mut ranges = RangesReport::of(attributor, dictionary);
         ranges.iter_mut().for_each(|ranges| ranges.divide(&devices));
-        let host = HostReport::of(attributor, dictionary, &devices, completeness.loss.failed_samples);
+        let mut host = HostReport::of(attributor, dictionary, &devices, completeness.loss.failed_samples);
         host.iter().for_each(|host| host_estimate::divide(&mut devices, host));
         let (api, kernel_lines) = (api_rows(attributor, dictionary), KernelLines::of(attributor, dictionary));
         let graph_origins = GraphOrigins::of(attributor, dictionary, loss);
-        let connections = session.variable("CUDA_DEVICE_MAX_CONNECTIONS");
-        let (lines, origins) = (kernel_lines.as_ref(), graph_origins.as_ref());
-        let calls =
-            CallFacts { lines, origins, api: &api, connections, command: &session.command, start: session.start };
-        let bottleneck = bottleneck_with(attributor, &devices, host.as_ref(), &completeness, calls);
-        let bottleneck = match session.not_measured() {
-            Some(why) => not_measured(bottleneck, why),
-            None => bottleneck,
+        let profiles = captured.kernel_profiles;
+        let kernels = profiles.map(|profiles| KernelsReport::of(attributor, dictionary, profiles)).unwrap_or_default();
+        let observed_ns = attributor.observed_ns();
+        let watched_ns = super::watched_ns(&devices, captured.cost.as_ref(), observed_ns);
+        let monitored = watched_ns.and(captured.monitoring).and_then(Monitoring::time);
+        let bottleneck = match watched_ns {
+            Some(run_ns) => {
+                let (time, utilization, bursts) = (monitored.as_ref(), &captured.utilization, captured.bursts.as_ref());
+                let watched = Watched { process: session, run_ns, time, utilization, bursts };
+                if let Some(host) = &mut host {
+                    host.watch(attributor, dictionary, watched.steady_start());
+                }
+                let recent = captured.monitoring.and_then(Monitoring::recent_time);
+                watched.bottleneck(host.as_ref(), &attributor.sample_totals(), recent.as_ref())
+            }
+            None => {
+                let connections = session.variable("CUDA_DEVICE_MAX_CONNECTIONS");
+                let (lines, origins) = (kernel_lines.as_ref(), graph_origins.as_ref());
+                let (command, start) = (session.command.as_slice(), session.start);
+                let calls = CallFacts { lines, origins, api: &api, connections, command, start };
+                let mut found = bottleneck_with(attributor, &devices, host.as_ref(), &completeness, calls);
+                if let Some(why) = session.not_measured() {
+                    found = not_measured(found, why);
+                }
+                if let Some(advice) = best_advice(&kernels) {
+                    advise_on_measured(&mut found, &advice);
+                }
+                if let Some(live) = captured.live {
+                    found.live = live.clone().follow(attributor, &found);
+                }
+                found
+            }
         };
         Self {
             process: session.clone(),
-            observed_ns: attributor.observed_ns(),
+            observed_ns,
             completeness,
             devices,
             api,
@@ -92,16 +132,16 @@ impl Report {
             ranges,
             memory: MemoryReport::of(attributor, dictionary),
             bottleneck,
-            cost: None,
-            utilization: Utilization::default(),
-            monitored: None,
-            bursts: None,
-            counter_losses: Vec::new(),
-            collectives: None,
-            kernels: KernelsReport::default(),
+            cost: captured.cost,
+            utilization: captured.utilization,
+            monitored,
+            bursts: captured.bursts,
+            counter_losses: captured.counter_losses.to_vec(),
+            collectives: captured.collectives,
+            kernels,
             part: None,
             other_processes: None,
-            captures: CaptureTable::default(),
+            captures: captured.captures,
         }
     }
 }

@@ -33,7 +33,7 @@ mod live_state;
 mod managed;
 mod memory;
 mod model;
-pub(crate) mod monitor;
+mod monitor;
 mod names;
 mod price;
 mod ranges;
@@ -46,7 +46,8 @@ mod untraced;
 mod waits;
 
 pub use bottleneck::bottleneck_of;
-pub(crate) use bottleneck::{advise_on_measured, lead};
+pub(crate) use bottleneck::lead;
+pub(crate) use build::Captured;
 pub use live_state::{STARTING_UP, WINDOWS_KEPT};
 pub(crate) use model::loss_sentence;
 pub use model::{
@@ -64,12 +65,30 @@ pub use slow_steps::SlowStep;
 
 use std::fmt;
 
+use gpuwhy_trace::cost::Cost;
 use profiler_core::leaf::Cause;
 use profiler_core::whatif::BestCase;
 
 use crate::text_format::{Page, Style};
 
+/// Time of a run whose device work was not recorded on purpose, nanoseconds; `None` for others.
+fn watched_ns(devices: &[DeviceReport], cost: Option<&Cost>, observed_ns: u64) -> Option<u64> {
+    let watched = cost.filter(|cost| devices.is_empty() && cost.mode.monitors());
+    watched.map(|cost| cost.observed_ns.max(observed_ns))
+}
+
 impl Report {
+    /// True if no device work was recorded on purpose: the bottleneck is then derived from utilization
+    /// readings and samples, and has no share.
+    pub fn is_watched(&self) -> bool {
+        watched_ns(&self.devices, self.cost.as_ref(), self.observed_ns).is_some()
+    }
+
+    /// Observed duration of the run, nanoseconds; without records, the time for which tracing was on.
+    pub fn shown_ns(&self) -> u64 {
+        watched_ns(&self.devices, self.cost.as_ref(), self.observed_ns).unwrap_or(self.observed_ns)
+    }
+
     /// Best-case speedup of the program without the cost of `cause`: the smallest over the devices, since all
     /// must reach it. `None` if it is unknown, as for copies of pageable memory over an unknown link.
     pub fn best_speedup(&self, cause: Cause) -> Option<f64> {

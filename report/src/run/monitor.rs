@@ -11,11 +11,11 @@
 
 use std::fmt::Write;
 
-use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::Timestamp;
 use gpuwhy_trace::utilization::{Absence, Counter, DeviceUtilization, Utilization};
+use profiler_core::attribution::SampleTotals;
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::attribution::{Attributor, SampleTotals};
 use profiler_core::leaf::Cause;
 use profiler_core::monitoring::{MonitoredPart, MonitoredTime};
 use profiler_core::thresholds::WORTH_SHARE;
@@ -63,18 +63,15 @@ fn advice(bursts: usize, run_ns: u64) -> String {
     }
 }
 
-impl Report {
-    /// Fills in the lines that samples of the launching threads saw after start-up; if it is unknown when that
-    /// ended, in the second half of the run.
-    pub(crate) fn watch_lines(&mut self, attributor: &Attributor, dictionary: &Dictionary) {
-        let run_ns = self.shown_ns();
-        let devices = self.utilization.devices.len().max(1) as u64;
-        let steady_ns = self.monitored.as_ref().map_or(run_ns / 2, |time| time.window_ns / devices);
-        let from = self.process.start.nanos() + run_ns.saturating_sub(steady_ns);
-        if let Some(host) = &mut self.host {
-            host.watch(attributor, dictionary, Timestamp::from_nanos(from));
-        }
-    }
+/// A run whose device work was not recorded on purpose.
+pub(super) struct Watched<'a> {
+    pub(super) process: &'a ProcessInfo,
+    /// Its duration, nanoseconds.
+    pub(super) run_ns: u64,
+    /// Division of its time; `None` without hardware samples.
+    pub(super) time: Option<&'a MonitoredTime>,
+    pub(super) utilization: &'a Utilization,
+    pub(super) bursts: Option<&'a BurstTable>,
 }
 
 /// Least share of a thread's time for a line to be named, and most lines.
@@ -91,54 +88,64 @@ fn line_sentences(host: Option<&HostReport>) -> Vec<String> {
     rows.take(NAMED_LINES).map(sentence).collect()
 }
 
-/// Determines the bottleneck from hardware samples, or without them from utilization and host samples.
-pub(crate) fn bottleneck(report: &Report, samples: &SampleTotals) -> Bottleneck {
-    let (cause, share, because) = match &report.monitored {
-        Some(time) => {
-            let processes = report.process.world_size().unwrap_or(1);
-            divided(time, processes > 1)
-        }
-        None => {
-            let (cause, because) = judged(&report.utilization, samples);
-            (cause, 0.0, because)
-        }
-    };
-    let (cause, share, because) = match report.bursts.as_ref().filter(|_| cause == Cause::CannotTell) {
-        Some(bursts) => recorded(bursts, report).unwrap_or((cause, share, because)),
-        None => (cause, share, because),
-    };
-    let changes = report.bursts.as_ref().and_then(|table| bursts::changes(table, report.process.start));
-    let division = report.monitored.as_ref().map(division);
-    let mut measured = changes.into_iter().chain(division).chain(evidence(&report.utilization, samples));
-    let first = measured.next();
-    // What a line says is more than the rates of links.
-    let lines = line_sentences(report.host.as_ref());
-    let evidence = std::iter::once(because).chain(first).chain(lines).chain(measured).collect();
-    let bursts = report.bursts.as_ref().map_or(0, |bursts| bursts.rows.len());
-    Bottleneck::unranked(cause, share, evidence, advice(bursts, report.shown_ns()))
-}
+impl Watched<'_> {
+    /// End of start-up; if that is unknown, the middle of the run.
+    pub(super) fn steady_start(&self) -> Timestamp {
+        let devices = self.utilization.devices.len().max(1) as u64;
+        let steady_ns = self.time.map_or(self.run_ns / 2, |time| time.window_ns / devices);
+        Timestamp::from_nanos(self.process.start.nanos() + self.run_ns.saturating_sub(steady_ns))
+    }
 
-/// The bottleneck that bursts and the samples during bursts named for most of the run, for use if the samples
-/// of the complete run are inconclusive; with its share and the reason.
-fn recorded(bursts: &BurstTable, report: &Report) -> Option<(Cause, f64, String)> {
-    let end = Timestamp::from_nanos(report.process.start.nanos().saturating_add(report.shown_ns()));
-    let (change, held) = bursts.longest(end)?;
-    let by = match change.burst {
-        Some(number) => format!("{} of burst {number}", percent(change.share)),
-        None => format!("at least {} of 20 s, by samples", percent(change.share)),
-    };
-    let why = format!(
-        "The GPU {} {by}; this was the bottleneck for {}. Samples of the whole run leave the bottleneck open.",
-        words::what_the_gpu_does(change.cause),
-        duration(held)
-    );
-    Some((change.cause, change.share, why))
-}
+    /// Determines the bottleneck from hardware samples, or without them from utilization and host samples. `host` has
+    /// the lines since the end of start-up, and `recent` is the division of the newest part.
+    pub(super) fn bottleneck(
+        &self,
+        host: Option<&HostReport>,
+        samples: &SampleTotals,
+        recent: Option<&MonitoredTime>,
+    ) -> Bottleneck {
+        let found = match self.time {
+            Some(time) => divided(time, self.process.world_size().unwrap_or(1) > 1),
+            None => {
+                let (cause, because) = judged(self.utilization, samples);
+                (cause, 0.0, because)
+            }
+        };
+        let (cause, share, because) = match self.bursts.filter(|_| found.0 == Cause::CannotTell) {
+            Some(bursts) => self.recorded(bursts).unwrap_or(found),
+            None => found,
+        };
+        let changes = self.bursts.and_then(|table| bursts::changes(table, self.process.start));
+        let division = self.time.map(division);
+        let mut measured = changes.into_iter().chain(division).chain(evidence(self.utilization, samples));
+        let first = measured.next();
+        // What a line says is more than the rates of links.
+        let evidence = std::iter::once(because).chain(first).chain(line_sentences(host)).chain(measured).collect();
+        let bursts = self.bursts.map_or(0, |bursts| bursts.rows.len());
+        let live = match (self.bursts, recent) {
+            (Some(bursts), _) => bursts.live(),
+            (None, Some(recent)) => (recent.bottleneck, recent.part(recent.bottleneck).map_or(0.0, |part| part.low)),
+            (None, None) => (cause, share),
+        };
+        Bottleneck { live, ..Bottleneck::unranked(cause, share, evidence, advice(bursts, self.run_ns)) }
+    }
 
-/// Bottleneck for a live display, from the newest part of the run.
-pub(crate) fn live(recent: &MonitoredTime) -> (Cause, f64) {
-    let share = recent.part(recent.bottleneck).map_or(0.0, |part| part.low);
-    (recent.bottleneck, share)
+    /// The bottleneck that bursts and the samples during bursts named for most of the run, for use if the samples
+    /// of the complete run are inconclusive; with its share and the reason.
+    fn recorded(&self, bursts: &BurstTable) -> Option<(Cause, f64, String)> {
+        let end = Timestamp::from_nanos(self.process.start.nanos().saturating_add(self.run_ns));
+        let (change, held) = bursts.longest(end)?;
+        let by = match change.burst {
+            Some(number) => format!("{} of burst {number}", percent(change.share)),
+            None => format!("at least {} of 20 s, by samples", percent(change.share)),
+        };
+        let why = format!(
+            "The GPU {} {by}; this was the bottleneck for {}. Samples of the whole run leave the bottleneck open.",
+            words::what_the_gpu_does(change.cause),
+            duration(held)
+        );
+        Some((change.cause, change.share, why))
+    }
 }
 
 /// Cause, smallest share and reason according to the division of the time.

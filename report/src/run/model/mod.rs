@@ -79,21 +79,19 @@ pub struct Report {
     pub memory: Option<MemoryReport>,
     /// The bottleneck, with evidence and advice.
     pub bottleneck: Bottleneck,
-    /// Overhead of tracing; `None` when the trace lacks it. Filled in by [`crate::capture`].
+    /// Overhead of tracing; `None` when the trace lacks it.
     pub cost: Option<Cost>,
-    /// Utilization of the devices; empty when it was not read. Filled in by [`crate::capture`].
+    /// Utilization of the devices; empty when it was not read.
     pub utilization: Utilization,
-    /// Division of the time of a run without records of device work; `None` without hardware samples. Filled
-    /// in by [`crate::capture`].
+    /// Division of the time of a run without records of device work; `None` without hardware samples.
     pub monitored: Option<MonitoredTime>,
-    /// Bursts and bottleneck changes of a run in mode auto. Filled in by [`crate::capture`].
+    /// Bursts and bottleneck changes of a run in mode auto.
     pub bursts: Option<BurstTable>,
-    /// Lost hardware counter samples by device. Filled in by [`crate::capture`].
+    /// Lost hardware counter samples by device.
     pub counter_losses: Vec<CounterLoss>,
-    /// Collectives by communicator; `None` without communication. Filled in by [`crate::capture`].
+    /// Collectives by communicator; `None` without communication.
     pub collectives: Option<CollectivesReport>,
-    /// Kernels by launch configuration, and the results of measuring some of them. Filled in by
-    /// [`crate::capture`].
+    /// Kernels by launch configuration, and the results of measuring some of them.
     pub kernels: KernelsReport,
     /// The part of the run that the report covers; `None` for the complete run. Filled in by the reader of
     /// the part.
@@ -101,7 +99,7 @@ pub struct Report {
     /// The other processes of a file with several, which the report leaves out: a sentence without a period. Filled in
     /// by the reader of the file.
     pub other_processes: Option<String>,
-    /// The captures of the run; empty when it was not split. Filled in by [`crate::capture`].
+    /// The captures of the run; empty when it was not split.
     pub captures: CaptureTable,
 }
 
@@ -131,18 +129,4 @@ pub struct ApiRow {
     pub total_ns: u64,
     /// Longest call, nanoseconds.
     pub max_ns: u64,
-}
-
-impl Report {
-    /// True if no device work was recorded on purpose: the bottleneck is then derived from utilization
-    /// readings and samples, and has no share.
-    pub fn is_watched(&self) -> bool {
-        self.devices.is_empty() && self.cost.is_some_and(|cost| cost.mode.monitors())
-    }
-
-    /// Observed duration of the run, nanoseconds; without records, the time for which tracing was on.
-    pub fn shown_ns(&self) -> u64 {
-        let watched = self.cost.filter(|_| self.is_watched());
-        watched.map_or(self.observed_ns, |cost| cost.observed_ns.max(self.observed_ns))
-    }
 }
