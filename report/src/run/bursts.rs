@@ -1,22 +1,29 @@
-//! Bursts: their rows and their text. In mode auto, sample totals cover the complete run and stay separate from the
-//! recordings of the bursts.
+//! Captures and bursts: their rows, and how the bottleneck changed. In mode auto, sample totals cover the complete run
+//! and stay separate from the recordings of the bursts.
 
-use std::fmt::Write;
-
-use gpuwhy_trace::record::{Timestamp, Trigger};
+use gpuwhy_trace::record::Timestamp;
 use profiler_core::leaf::Cause;
 use profiler_core::monitoring::BottleneckChange;
 use profiler_core::steps::StepSource;
 
 use super::{BurstRow, BurstTable, CaptureRow, Report};
-use crate::text_format::{Page, counted, duration, wrapped};
+use crate::text_format::{counted, duration};
 use crate::words;
 
-/// Rows in the text, if the run is monitored in between, and else; the JSON lists all.
-const SHOWN: usize = 12;
-const SHOWN_ALONE: usize = 3;
 /// Bottleneck changes listed in the text.
 const CHANGES_SHOWN: usize = 6;
+
+impl CaptureRow {
+    /// Copies the result of `report` into the row of the capture that ended at `end`.
+    pub(crate) fn conclude(&mut self, end: Timestamp, report: &Report) {
+        if self.begin == Timestamp::ZERO {
+            self.begin = report.process.start;
+        }
+        self.end = Some(end);
+        self.kernels = report.completeness.kernels;
+        self.bottleneck = Some((report.bottleneck.cause, report.bottleneck.share));
+    }
+}
 
 impl BurstRow {
     /// Builds the row from the report of its capture.
@@ -37,40 +44,6 @@ impl BurstRow {
             steps: steps.map_or((0, 0), |steps| (steps.seen, steps.duration_percentile(50))),
         }
     }
-}
-
-pub(super) fn lines(out: &mut Page, report: &Report, bursts: &BurstTable) {
-    let count = report.cost.map_or(0, |cost| u64::from(cost.bursts)).max(bursts.rows.len() as u64);
-    if count == 0 {
-        return;
-    }
-    let recorded = duration(report.cost.map_or(0, |cost| cost.burst_ns));
-    let all = counted(count, "burst");
-    wrapped(out, "", &format!("Recorded in {all}, {recorded} of the run (--capture N shows one):"));
-    let monitored = report.cost.is_some_and(|cost| cost.mode.monitors());
-    let skipped = bursts.rows.len().saturating_sub(if monitored { SHOWN } else { SHOWN_ALONE });
-    if skipped > 0 {
-        let _ = writeln!(out, "  ... {skipped} earlier ones");
-    }
-    for row in bursts.rows.iter().skip(skipped) {
-        wrapped(out, &format!("  {:>3}: ", row.number), &sentence(row, report.process.start, monitored));
-    }
-}
-
-fn sentence(row: &BurstRow, start: Timestamp, monitored: bool) -> String {
-    let why = match row.trigger {
-        Trigger::Drift => "the step time changed",
-        Trigger::Graph => "a CUDA graph was new",
-        _ if monitored => "samples left the bottleneck open",
-        _ => "the last one was long ago",
-    };
-    let (from, lasted) = (duration(row.begin.since(start)), duration(row.end.since(row.begin)));
-    let result = words::result(row.cause, row.share);
-    let steps = match row.steps {
-        (0, _) => String::new(),
-        (seen, median) => format!("; {} of {}", counted(seen, "step"), duration(median)),
-    };
-    format!("{lasted} from {from} on, as {why}: {result}{steps}.")
 }
 
 /// Sentence that lists the bottlenecks over time; `None` while none is known.

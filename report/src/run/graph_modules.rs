@@ -7,23 +7,17 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{Loss, MAX_FRAMES, StackId, ThreadId};
 use profiler_core::attribution::{AddedNode, Attributor, GraphOriginCounts, LaunchPlace};
 use rustc_hash::FxHashMap;
 
-use super::launches::{class_of, rest};
-use super::{GraphOrigins, ModuleTime};
-use crate::text_format::{Page, duration, shortened};
+use super::ModuleTime;
+use super::launches::class_of;
 
 /// Maximum number of modules in a report.
 const MODULES: usize = 256;
-/// Rows of a table in the long report, and the maximum length of a name.
-const SHOWN: usize = 10;
-const WIDTH: usize = 80;
-
 /// A stack of a node.
 #[derive(Default)]
 struct Modules<'a> {
@@ -91,24 +85,4 @@ fn partial(nodes: &[AddedNode], loss: &Loss, counts: &GraphOriginCounts) -> BTre
     let read: BTreeSet<(u32, ThreadId)> = with_stack().map(|node| (node.graph, node.thread)).collect();
     let without = nodes.iter().filter(|node| loss.unplaced_graph_nodes > 0 && node.stack == StackId::NONE);
     without.filter(|node| read.contains(&(node.graph, node.thread))).map(|node| node.graph).collect()
-}
-
-impl GraphOrigins {
-    /// Appends the time of modules in one replay.
-    pub(super) fn write_per_replay(&self, out: &mut Page) {
-        if self.per_replay.is_empty() {
-            return;
-        }
-        let _ = writeln!(
-            out,
-            "\n== modules in a replay of a CUDA graph (mean of recorded ones; with the modules that they call)\n\
-             {:>10} {:>9}  module",
-            "time", "replays"
-        );
-        for row in self.per_replay.iter().take(SHOWN) {
-            let _ =
-                writeln!(out, "{:>10} {:>9}  {}", duration(row.mean_ns), row.replays, shortened(&row.module, WIDTH));
-        }
-        rest(out, self.per_replay.len() as u64, "more module", "more modules");
-    }
 }

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::Loss;
@@ -12,14 +11,12 @@ use profiler_core::attribution::{
 use rustc_hash::FxHashMap;
 
 use super::graph_modules;
-use super::launches::rest;
 use super::library::Library;
 use super::{
     DeviceReport, GraphModuleRow, GraphOriginRow, GraphOrigins, GraphPartRow, GraphRangeRow, GraphRangeTable,
     GraphThreadRow, LaunchSite, Report, WholeGraphRow, names,
 };
-use crate::text_format::names::short_names;
-use crate::text_format::{Page, counted, duration, percent, shortened};
+use crate::text_format::{percent, shortened};
 use crate::words;
 
 /// Maximum number of rows in a report.
@@ -30,11 +27,7 @@ const GRAPH_PARTS: usize = 16;
 /// Least share of the time of kernels that graphs must take to be divided on the first screen, and that a line must
 /// take of a kernel's; and the parts named.
 const LEAST: f64 = 0.3;
-const PARTS: usize = 3;
-/// Rows of a table in the long report, and the maximum length of a kernel's name.
-const SHOWN: usize = 10;
-const KERNEL_WIDTH: usize = 44;
-const PATH_WIDTH: usize = 100;
+pub(super) const PARTS: usize = 3;
 const CLASS_WIDTH: usize = 40;
 const OPERATORS_WIDTH: usize = 60;
 /// Name of the work without an origin.
@@ -326,137 +319,26 @@ fn largest(parts: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {
     sums
 }
 
-impl Report {
-    /// The parts of CUDA graphs with the most time, if graphs take much of it.
-    pub(super) fn graph_parts(&self) -> Option<String> {
-        let origins = self.graph_origins.as_ref()?;
-        let kernels: u64 = self.kernel_libraries.iter().map(|row| row.total_ns).sum();
-        let all = origins.all().total_ns;
-        if (all as f64) < LEAST * kernels as f64 {
-            return None;
-        }
-        if origins.rows.is_empty() {
-            // Threads alone answer nothing.
-            return None;
-        }
-        let modules = origins.modules.iter().filter(|row| row.module.is_some()).map(|row| (row.name(), row.work));
-        let outside = origins.rows.iter().filter(|row| row.place.module.is_none());
-        let lines = outside.map(|row| (row.place.line_text(), row.work));
-        let threads = origins.threads.iter().map(|row| (row.text(), row.work));
-        let parts = largest(modules.chain(lines).chain(threads).map(|(name, work)| (name, work.total_ns)));
-        let part = |(name, ns): &(String, u64)| format!("{name} {}", percent(*ns as f64 / all.max(1) as f64));
-        let named: Vec<String> = parts.iter().take(PARTS).map(part).collect();
-        (!named.is_empty()).then(|| format!("Work of CUDA graphs by where it was captured: {}.", named.join(", ")))
+/// The parts of CUDA graphs with the most time, if graphs take much of it.
+pub(super) fn graph_parts(report: &Report) -> Option<String> {
+    let origins = report.graph_origins.as_ref()?;
+    let kernels: u64 = report.kernel_libraries.iter().map(|row| row.total_ns).sum();
+    let all = origins.all().total_ns;
+    if (all as f64) < LEAST * kernels as f64 {
+        return None;
     }
-
-    /// Appends what captured the work of CUDA graphs, by module and by line, to the long report.
-    pub(super) fn write_graph_origins(&self, out: &mut Page) {
-        let Some(origins) = &self.graph_origins else { return };
-        if origins.all().count > 0 {
-            origins.write_nodes(out);
-            origins.write_per_replay(out);
-        }
-        if let Some(ranges) = &origins.ranges {
-            ranges.write(out, origins.all().total_ns);
-        }
-        if !origins.whole.is_empty() {
-            origins.write_whole(out);
-        }
+    if origins.rows.is_empty() {
+        // Threads alone answer nothing.
+        return None;
     }
-}
-
-impl GraphRangeTable {
-    fn write(&self, out: &mut Page, all_ns: u64) {
-        let _ = writeln!(
-            out,
-            "\n== work of CUDA graphs by range (exact; ranges open at capture)\n{:>10} {:>6} {:>9}  captured in",
-            "time", "%", "count"
-        );
-        let mut line = |work: GraphWork, name: &str| {
-            let share = work.total_ns as f64 / all_ns.max(1) as f64 * 100.0;
-            let _ = writeln!(out, "{:>10} {share:>6.2} {:>9}  {name}", duration(work.total_ns), work.count);
-        };
-        for row in self.rows.iter().take(SHOWN) {
-            let domain = if row.domain.is_empty() { String::new() } else { format!("{}:", row.domain) };
-            line(row.work, &format!("{domain}{}", shortened(&row.path.join(" > "), PATH_WIDTH)));
-        }
-        for (work, name) in [(self.outside, "outside ranges"), (self.unknown, "unknown")] {
-            if work.count > 0 {
-                line(work, name);
-            }
-        }
-        rest(out, self.distinct_rows, "more range", "more ranges");
-    }
-}
-
-impl GraphOrigins {
-    fn write_whole(&self, out: &mut Page) {
-        let _ = writeln!(
-            out,
-            "\n== CUDA graphs recorded as a whole (%: of a graph's nodes; how its time is divided is unknown)\n\
-             {:>10} {:>9} {:>6}  captured at: nodes",
-            "time", "launches", "nodes"
-        );
-        for row in self.whole.iter().take(SHOWN) {
-            let place = row.place.as_ref().map_or_else(|| "unknown line".to_owned(), LaunchSite::text);
-            let percent_of = |nodes: u64| percent(nodes as f64 / row.nodes.max(1) as f64);
-            let shown = row.parts.iter().take(PARTS);
-            let mut parts: Vec<_> =
-                shown.map(|part| format!("{} {}", part.captured_in, percent_of(part.nodes))).collect();
-            if row.unknown_nodes > 0 {
-                parts.push(format!("unknown {}", percent_of(row.unknown_nodes)));
-            }
-            let (time, parts) = (duration(row.work.total_ns), parts.join(", "));
-            let _ = writeln!(out, "{time:>10} {:>9} {:>6}  {place}: {parts}", row.work.count, row.nodes);
-        }
-        rest(out, self.distinct_whole, "more graph", "more graphs");
-    }
-
-    fn write_nodes(&self, out: &mut Page) {
-        let origins = self;
-        let (all, counts) = (origins.all(), &origins.counts);
-        let _ = writeln!(
-            out,
-            "\n== work of CUDA graphs by module (exact; {} of {} have a line)\n{:>10} {:>6} {:>9} {:>11}  captured in",
-            counts.with_place.count,
-            counted(all.count, "operation"),
-            "time",
-            "%",
-            "count",
-            "idle before"
-        );
-        let share_of = |nanos: u64| nanos as f64 / all.total_ns.max(1) as f64 * 100.0;
-        let mut line = |work: GraphWork, idle: Option<u64>, name: String| {
-            let (time, share) = (duration(work.total_ns), share_of(work.total_ns));
-            let idle = idle.map(duration).unwrap_or_default();
-            let _ = writeln!(out, "{time:>10} {share:>6.2} {:>9} {idle:>11}  {name}", work.count);
-        };
-        origins.parts(SHOWN).into_iter().for_each(|(work, idle, name)| line(work, idle, name));
-        rest(out, origins.modules.len() as u64, "more module", "more modules");
-        if origins.unplaced_idle_before_ns > 0 {
-            let idle = duration(origins.unplaced_idle_before_ns);
-            let _ = writeln!(out, "{idle} were idle before operations without a line");
-        }
-        if counts.updates > 0 {
-            let calls = counted(counts.updates, "call");
-            let _ = writeln!(
-                out,
-                "{calls} of cudaGraphExecUpdate put other nodes into graphs: lines are those of the first capture"
-            );
-        }
-        let _ = writeln!(
-            out,
-            "\n== work of CUDA graphs by line (exact)\n{:>10} {:>6} {:>9}  captured at: kernel",
-            "time", "%", "count"
-        );
-        let shown = &origins.rows[..origins.rows.len().min(SHOWN)];
-        let kernels = short_names(shown.iter().map(|row| row.kernel.as_deref().unwrap_or("copies")), KERNEL_WIDTH);
-        for (row, kernel) in shown.iter().zip(kernels) {
-            let (time, share) = (duration(row.work.total_ns), share_of(row.work.total_ns));
-            let _ = writeln!(out, "{time:>10} {share:>6.2} {:>9}  {}: {kernel}", row.work.count, row.place.text());
-        }
-        rest(out, origins.distinct_rows, "more row", "more rows");
-    }
+    let modules = origins.modules.iter().filter(|row| row.module.is_some()).map(|row| (row.name(), row.work));
+    let outside = origins.rows.iter().filter(|row| row.place.module.is_none());
+    let lines = outside.map(|row| (row.place.line_text(), row.work));
+    let threads = origins.threads.iter().map(|row| (row.text(), row.work));
+    let parts = largest(modules.chain(lines).chain(threads).map(|(name, work)| (name, work.total_ns)));
+    let part = |(name, ns): &(String, u64)| format!("{name} {}", percent(*ns as f64 / all.max(1) as f64));
+    let named: Vec<String> = parts.iter().take(PARTS).map(part).collect();
+    (!named.is_empty()).then(|| format!("Work of CUDA graphs by where it was captured: {}.", named.join(", ")))
 }
 
 #[cfg(test)]

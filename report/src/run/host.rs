@@ -22,15 +22,13 @@ use rustc_hash::FxHashMap;
 use super::host_estimate::{ActivityKey, ActivityTime, estimate};
 use super::untraced::WithoutTracing;
 use super::{CallLineRow, CauseRow, DeviceReport, GapSubject, HostReport, LineRow, LockHolderRow};
-use crate::text_format::{Page, counted, duration, printable, shortened, wrapped};
+use crate::text_format::{printable, shortened};
 use crate::words;
 
 /// Maximum number of source lines listed.
 const LINES: usize = 32;
 /// Standard deviations of a 95 % confidence interval.
 const CONFIDENCE: f64 = 1.96;
-/// Source lines shown in the long report.
-const LINES_SHOWN: usize = 3;
 /// Minimum share of the time, and number of samples, of a line that is named.
 const EVIDENT_SHARE: f64 = 0.02;
 const EVIDENT_SAMPLES: u64 = 10;
@@ -166,46 +164,6 @@ impl HostReport {
     /// Idle time due to any of `causes`, nanoseconds; an estimate like [`CauseRow::total_ns`].
     pub(super) fn seen_with(&self, causes: &[HostCause]) -> u64 {
         self.causes.iter().filter(|row| causes.contains(&row.cause)).map(|row| row.total_ns).sum()
-    }
-
-    /// Appends the section of the long report.
-    pub(super) fn write(&self, out: &mut Page) {
-        let totals = &self.totals;
-        if totals.samples == 0 && self.failed == 0 {
-            return;
-        }
-        let percent = |nanos: u64| nanos as f64 / totals.covered_ns.max(1) as f64 * 100.0;
-        let mut parts = vec![format!("running {:.1} %", percent(totals.on_cpu_ns))];
-        if percent(totals.runnable_ns) >= 0.05 {
-            parts.push(format!("waiting for a CPU core {:.1} %", percent(totals.runnable_ns)));
-        }
-        // Several causes are one activity in words.
-        let mut waits: Vec<(u64, HostCause)> = Vec::new();
-        for cause in HostCause::ALL {
-            let nanos = totals.off_cpu_ns[cause as usize];
-            match waits.iter_mut().find(|(_, of)| words::activity(*of) == words::activity(cause)) {
-                Some((sum, _)) => *sum += nanos,
-                None => waits.push((nanos, cause)),
-            }
-        }
-        waits.sort_by_key(|&(nanos, cause)| (std::cmp::Reverse(nanos), cause));
-        for (nanos, cause) in waits.into_iter().take(4).filter(|&(nanos, _)| percent(nanos) >= 0.05) {
-            parts.push(format!("{} {:.1} %", words::activity(cause), percent(nanos)));
-        }
-        let failed = if self.failed == 0 { String::new() } else { format!("; {} more failed", self.failed) };
-        let samples = counted(totals.samples, "sample");
-        wrapped(
-            out,
-            "CPU, launching threads over the whole run: ",
-            &format!("{} ({samples}{failed})", parts.join(", ")),
-        );
-        for row in self.lines.iter().filter(|row| row.is_evident()).take(LINES_SHOWN) {
-            let cost =
-                row.step_ns.map_or_else(|| duration(row.total_ns), |nanos| format!("{} a step", duration(nanos)));
-            let share = row.share * 100.0;
-            let doing = words::activity(row.cause);
-            wrapped(out, "  - GPU idle for ", &format!("{cost} ({share:.1} %): {doing} {}", row.at_place()));
-        }
     }
 }
 

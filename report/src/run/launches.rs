@@ -13,14 +13,8 @@ use profiler_core::attribution::{Attributor, LaunchPlace, LaunchedWork};
 use rustc_hash::FxHashMap;
 
 use super::library::Library;
-use super::{KernelLines, LaunchSite, LibraryRow, Report, names};
-use crate::text_format::names::short_names;
-use crate::text_format::{Page, counted, duration, shortened, wrapped};
-
-/// Rows of a table in the long report, and the maximum length of a name.
-const SHOWN: usize = 10;
-const NAME_WIDTH: usize = 60;
-const KERNEL_WIDTH: usize = 44;
+use super::{LaunchSite, LibraryRow, names};
+use crate::text_format::shortened;
 
 /// Totals for one kernel name on all devices.
 #[derive(Clone, Copy, Debug, Default)]
@@ -159,111 +153,6 @@ impl LaunchSite {
             let _ = write!(text, ", {}", shortened(operator, 30));
         }
         text
-    }
-}
-
-impl Report {
-    /// Appends the kernel tables of the long report: by library, by line, and by range if the program named
-    /// any.
-    pub(super) fn write_kernel_time(&self, out: &mut Page) {
-        library_table(out, &self.kernel_libraries);
-        if let Some(lines) = &self.kernel_lines {
-            line_table(out, lines);
-        }
-        self.write_graph_origins(out);
-        range_table(out, self);
-    }
-}
-
-fn library_table(out: &mut Page, rows: &[LibraryRow]) {
-    if rows.is_empty() {
-        return;
-    }
-    let _ = writeln!(
-        out,
-        "\n== kernel time by library (estimate by kernel name)\n{:>10} {:>6} {:>9} {:>7}  library: largest kernel",
-        "time", "%", "count", "kernels"
-    );
-    let shown = &rows[..rows.len().min(SHOWN)];
-    let kernels = short_names(shown.iter().map(|row| row.largest.as_str()), NAME_WIDTH);
-    for (row, kernel) in shown.iter().zip(kernels) {
-        let _ = writeln!(
-            out,
-            "{:>10} {:>6.2} {:>9} {:>7}  {}: {kernel}",
-            duration(row.total_ns),
-            row.share * 100.0,
-            row.count,
-            row.names,
-            shortened(row.library.as_deref().unwrap_or("unknown or the program's own"), 40),
-        );
-    }
-    rest(out, rows.len() as u64, "more library or file", "more libraries or files");
-}
-
-fn line_table(out: &mut Page, lines: &KernelLines) {
-    if let Some(why) = lines.left_out() {
-        let _ = writeln!(out, "\n== kernel time by line");
-        wrapped(out, "", &why);
-        return;
-    }
-    let _ = writeln!(
-        out,
-        "\n== kernel time by line (estimate, {}; {} of {} not sampled)",
-        counted(lines.samples, "sample"),
-        duration(lines.not_sampled_ns),
-        duration(lines.kernel_ns)
-    );
-    let _ = writeln!(
-        out,
-        "{:>10} {:>6} {:>15} {:>7}  launched at: largest kernel",
-        "time", "%", "95 % interval", "samples"
-    );
-    let shown = &lines.lines[..lines.lines.len().min(SHOWN)];
-    let kernels = short_names(shown.iter().map(|row| row.largest.as_str()), KERNEL_WIDTH);
-    let percent = |nanos: f64| nanos / lines.kernel_ns.max(1) as f64 * 100.0;
-    for (row, kernel) in shown.iter().zip(kernels) {
-        let interval = format!("{:.1} to {:.1}", percent(row.time.low_ns), percent(row.time.high_ns));
-        let _ = writeln!(
-            out,
-            "{:>10} {:>6.2} {interval:>15} {:>7}  {}: {kernel}",
-            duration(row.time.total_ns as u64),
-            row.share * 100.0,
-            row.time.samples,
-            row.place.text(),
-        );
-    }
-    rest(out, lines.distinct_lines, "more line", "more lines");
-}
-
-/// Kernels by range: exact, because the range of each launch is known.
-fn range_table(out: &mut Page, report: &Report) {
-    let rows = report.ranges.iter().flat_map(|ranges| &ranges.rows);
-    let total = |row: &super::RangeRow| row.kernels.iter().fold(0u64, |sum, (_, of)| sum.saturating_add(of.total()));
-    let mut rows: Vec<_> = rows.map(|row| (total(row), row)).filter(|&(nanos, _)| nanos > 0).collect();
-    if rows.is_empty() {
-        return;
-    }
-    rows.sort_by_key(|&(nanos, _)| Reverse(nanos));
-    let all = report.kernel_libraries.iter().fold(0u64, |sum, row| sum.saturating_add(row.total_ns));
-    let _ = writeln!(
-        out,
-        "\n== kernel time by range (exact; includes nested ranges)\n{:>10} {:>6} {:>9}  range: largest kernel",
-        "time", "%", "count"
-    );
-    for (nanos, row) in rows.iter().take(SHOWN) {
-        let count: u64 = row.kernels.iter().map(|(_, of)| of.count()).sum();
-        let kernel = short_names(row.kernels.iter().take(1).map(|(name, _)| name.as_str()), KERNEL_WIDTH).concat();
-        let share = *nanos as f64 / all.max(1) as f64 * 100.0;
-        let name = shortened(&row.name(), NAME_WIDTH);
-        let _ = writeln!(out, "{:>10} {share:>6.2} {count:>9}  {name}: {kernel}", duration(*nanos));
-    }
-    rest(out, rows.len() as u64, "more range", "more ranges");
-}
-
-pub(super) fn rest(out: &mut Page, count: u64, one: &str, several: &str) {
-    let more = count.saturating_sub(SHOWN as u64);
-    if more > 0 {
-        let _ = writeln!(out, "... and {more} {}", if more == 1 { one } else { several });
     }
 }
 

@@ -32,122 +32,120 @@ const NAME: usize = 160;
 /// Name shown while it is too early for a bottleneck.
 pub const STARTING_UP: &str = "starting_up";
 
-impl Report {
-    /// Bottleneck and share that a display shows now for the report of a running capture: [`STARTING_UP`] and
-    /// 0 while it is too early, else `named`.
-    pub(crate) fn name_now(&self, named: (Cause, f64)) -> (&'static str, f64) {
-        let judged = self.is_watched() || self.devices.is_empty() || !text::is_starting_up(self);
-        if judged { (named.0.name(), named.1) } else { (STARTING_UP, 0.0) }
-    }
+/// Bottleneck and share that a display shows now for the report of a running capture: [`STARTING_UP`] and
+/// 0 while it is too early, else `named`.
+pub(super) fn name_now(report: &Report, named: (Cause, f64)) -> (&'static str, f64) {
+    let judged = report.is_watched() || report.devices.is_empty() || !text::is_starting_up(report);
+    if judged { (named.0.name(), named.1) } else { (STARTING_UP, 0.0) }
+}
 
-    /// Fields of the reply to `live` that come from the records. At most 64 kB for any program.
-    pub fn live_state(&self) -> Object {
-        let bottleneck = &self.bottleneck;
-        let (cause, share) = bottleneck.live;
-        let gain = self.best_case(cause);
-        let interval = gain.as_ref().and_then(|gain| gain.interval);
-        let until = self.completeness.complete_until.map(|(until, _)| until.nanos());
-        let lost: Vec<_> = losses(&self.completeness.loss).collect();
-        let counters: Vec<_> = self.counter_losses.iter().filter_map(loss_sentence).collect();
-        let object = Object::new()
-            .text("host", &shortened(&self.process.host, NAME))
-            .optional_text("run", self.process.run().map(|run| shortened(&run, NAME)).as_deref())
-            .optional_number("rank", self.process.rank().map(u64::from))
-            .optional_text("mode", self.cost.map(|cost| cost.mode.name()))
-            .number("observed_ns", self.shown_ns())
-            .number("until_unix_ns", until.unwrap_or(self.process.start.nanos() + self.observed_ns))
-            .flag("starting_up", text::is_starting_up(self))
-            .text("live_bottleneck", cause.name())
-            .share("live_share", share)
-            .optional_share("best_case", gain.map(|gain| gain.speedup))
-            .optional_share("best_case_low", interval.map(|(low, _)| low))
-            .optional_share("best_case_high", interval.map(|(_, high)| high))
-            .optional_share("busy", self.live_busy())
-            .optional_share("cost", self.cost.and_then(|cost| cost.share()))
-            .optional_number("bursts", self.bursts.as_ref().and(self.cost).map(|cost| cost.bursts.into()))
-            .optional_share("cores", self.cost.and_then(|cost| cost.core_share()))
-            .object("steps", self.steps_state())
-            .objects(
-                "ranking",
-                bottleneck.ranking.iter().map(|row| {
-                    Object::new()
-                        .text("cause", row.cause.name())
-                        .share("share", row.share)
-                        .share("recoverable", row.recoverable)
-                }),
-            );
-        let object = sentences(object, "evidence", &bottleneck.evidence);
-        let object = sentences(object, "missing", &[lost, counters].concat());
-        object
-            .text("advice", &shortened(&bottleneck.recommendation, SENTENCE))
-            .texts("causes", Cause::ALL.iter().map(|cause| cause.name()))
-            .objects("devices", self.devices.iter().take(DEVICES).map(device))
-            .number("devices_beyond", self.devices.len().saturating_sub(DEVICES) as u64)
-            .objects("top_kernels", self.kernels_state())
-            .objects("lines", self.lines_state())
-            .objects("ranges", self.ranges_state())
-    }
+/// Fields of the reply to `live` that come from the records. At most 64 kB for any program.
+pub(super) fn live_state(report: &Report) -> Object {
+    let bottleneck = &report.bottleneck;
+    let (cause, share) = bottleneck.live;
+    let gain = report.best_case(cause);
+    let interval = gain.as_ref().and_then(|gain| gain.interval);
+    let until = report.completeness.complete_until.map(|(until, _)| until.nanos());
+    let lost: Vec<_> = losses(&report.completeness.loss).collect();
+    let counters: Vec<_> = report.counter_losses.iter().filter_map(loss_sentence).collect();
+    let object = Object::new()
+        .text("host", &shortened(&report.process.host, NAME))
+        .optional_text("run", report.process.run().map(|run| shortened(&run, NAME)).as_deref())
+        .optional_number("rank", report.process.rank().map(u64::from))
+        .optional_text("mode", report.cost.map(|cost| cost.mode.name()))
+        .number("observed_ns", report.shown_ns())
+        .number("until_unix_ns", until.unwrap_or(report.process.start.nanos() + report.observed_ns))
+        .flag("starting_up", text::is_starting_up(report))
+        .text("live_bottleneck", cause.name())
+        .share("live_share", share)
+        .optional_share("best_case", gain.map(|gain| gain.speedup))
+        .optional_share("best_case_low", interval.map(|(low, _)| low))
+        .optional_share("best_case_high", interval.map(|(_, high)| high))
+        .optional_share("busy", live_busy(report))
+        .optional_share("cost", report.cost.and_then(|cost| cost.share()))
+        .optional_number("bursts", report.bursts.as_ref().and(report.cost).map(|cost| cost.bursts.into()))
+        .optional_share("cores", report.cost.and_then(|cost| cost.core_share()))
+        .object("steps", steps_state(report))
+        .objects(
+            "ranking",
+            bottleneck.ranking.iter().map(|row| {
+                Object::new()
+                    .text("cause", row.cause.name())
+                    .share("share", row.share)
+                    .share("recoverable", row.recoverable)
+            }),
+        );
+    let object = sentences(object, "evidence", &bottleneck.evidence);
+    let object = sentences(object, "missing", &[lost, counters].concat());
+    object
+        .text("advice", &shortened(&bottleneck.recommendation, SENTENCE))
+        .texts("causes", Cause::ALL.iter().map(|cause| cause.name()))
+        .objects("devices", report.devices.iter().take(DEVICES).map(device))
+        .number("devices_beyond", report.devices.len().saturating_sub(DEVICES) as u64)
+        .objects("top_kernels", kernels_state(report))
+        .objects("lines", lines_state(report))
+        .objects("ranges", ranges_state(report))
+}
 
-    /// Share of the time in which devices were busy; taken from samples where no device work is recorded.
-    fn live_busy(&self) -> Option<f64> {
-        let sampled = self.monitored.as_ref().map(|time| time.busy.0.midpoint(time.busy.1));
-        if self.devices.is_empty() { sampled } else { Some(busy_share(self)) }
-    }
+/// Share of the time in which devices were busy; taken from samples where no device work is recorded.
+fn live_busy(report: &Report) -> Option<f64> {
+    let sampled = report.monitored.as_ref().map(|time| time.busy.0.midpoint(time.busy.1));
+    if report.devices.is_empty() { sampled } else { Some(busy_share(report)) }
+}
 
-    fn steps_state(&self) -> Option<Object> {
-        let longest = self.devices.iter().max_by_key(|device| device.window_ns)?;
-        let steps = longest.steps.as_ref().filter(|steps| steps.source != StepSource::Window)?;
-        let newest = steps.rows.len().saturating_sub(STEPS);
-        Some(
-            Object::new()
-                .number("device", longest.device.id.0.into())
-                .text("noun", longest.step_meaning.noun())
-                .text("source", steps.source.name())
-                .number("seen", steps.seen)
-                .number("median_ns", steps.duration_percentile(50))
-                .numbers("newest_ns", steps.rows[newest..].iter().map(Step::duration)),
-        )
-    }
+fn steps_state(report: &Report) -> Option<Object> {
+    let longest = report.devices.iter().max_by_key(|device| device.window_ns)?;
+    let steps = longest.steps.as_ref().filter(|steps| steps.source != StepSource::Window)?;
+    let newest = steps.rows.len().saturating_sub(STEPS);
+    Some(
+        Object::new()
+            .number("device", longest.device.id.0.into())
+            .text("noun", longest.step_meaning.noun())
+            .text("source", steps.source.name())
+            .number("seen", steps.seen)
+            .number("median_ns", steps.duration_percentile(50))
+            .numbers("newest_ns", steps.rows[newest..].iter().map(Step::duration)),
+    )
+}
 
-    /// Kernels with the most time over all devices.
-    fn kernels_state(&self) -> Vec<Object> {
-        let mut totals: HashMap<&str, (u64, u64)> = HashMap::new();
-        for row in self.devices.iter().flat_map(|device| device.kernels.iter().take(ROWS)) {
-            let (count, nanos) = totals.entry(&row.name).or_default();
-            *count += row.durations.count();
-            *nanos = nanos.saturating_add(row.durations.total());
-        }
-        let mut rows: Vec<_> = totals.into_iter().collect();
-        rows.sort_by_key(|&(name, (_, nanos))| (Reverse(nanos), name));
-        let rows = rows.into_iter().take(ROWS).map(|(name, (count, nanos))| {
-            Object::new().text("name", &shortened(name, NAME)).number("count", count).number("total_ns", nanos)
-        });
-        rows.collect()
+/// Kernels with the most time over all devices.
+fn kernels_state(report: &Report) -> Vec<Object> {
+    let mut totals: HashMap<&str, (u64, u64)> = HashMap::new();
+    for row in report.devices.iter().flat_map(|device| device.kernels.iter().take(ROWS)) {
+        let (count, nanos) = totals.entry(&row.name).or_default();
+        *count += row.durations.count();
+        *nanos = nanos.saturating_add(row.durations.total());
     }
+    let mut rows: Vec<_> = totals.into_iter().collect();
+    rows.sort_by_key(|&(name, (_, nanos))| (Reverse(nanos), name));
+    let rows = rows.into_iter().take(ROWS).map(|(name, (count, nanos))| {
+        Object::new().text("name", &shortened(name, NAME)).number("count", count).number("total_ns", nanos)
+    });
+    rows.collect()
+}
 
-    fn lines_state(&self) -> Vec<Object> {
-        let rows = self.host.iter().flat_map(|host| &host.lines).take(ROWS).map(|row| {
-            Object::new()
-                .text("file", &shortened(&row.file, NAME))
-                .number("line", row.line.into())
-                .text("function", &shortened(&row.function, NAME))
-                .text("cause", row.cause.name())
-                .number("total_ns", row.total_ns)
-        });
-        rows.collect()
-    }
+fn lines_state(report: &Report) -> Vec<Object> {
+    let rows = report.host.iter().flat_map(|host| &host.lines).take(ROWS).map(|row| {
+        Object::new()
+            .text("file", &shortened(&row.file, NAME))
+            .number("line", row.line.into())
+            .text("function", &shortened(&row.function, NAME))
+            .text("cause", row.cause.name())
+            .number("total_ns", row.total_ns)
+    });
+    rows.collect()
+}
 
-    fn ranges_state(&self) -> Vec<Object> {
-        let rows = self.ranges.iter().flat_map(|ranges| &ranges.rows).take(ROWS).map(|row| {
-            Object::new()
-                .text("domain", &shortened(&row.domain, NAME))
-                .text("name", &shortened(&row.message, NAME))
-                .number("count", row.host.durations.count())
-                .number("host_ns", row.host.durations.total())
-                .number("device_ns", row.device_ns)
-        });
-        rows.collect()
-    }
+fn ranges_state(report: &Report) -> Vec<Object> {
+    let rows = report.ranges.iter().flat_map(|ranges| &ranges.rows).take(ROWS).map(|row| {
+        Object::new()
+            .text("domain", &shortened(&row.domain, NAME))
+            .text("name", &shortened(&row.message, NAME))
+            .number("count", row.host.durations.count())
+            .number("host_ns", row.host.durations.total())
+            .number("device_ns", row.device_ns)
+    });
+    rows.collect()
 }
 
 fn sentences(object: Object, name: &str, all: &[String]) -> Object {

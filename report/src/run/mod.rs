@@ -11,11 +11,8 @@ pub(crate) mod bottleneck;
 mod build;
 mod bursts;
 mod call_lines;
-mod captures;
-mod collectives;
 pub mod compute;
 pub mod copies;
-mod cost;
 mod framework;
 mod gaps;
 mod graph_modules;
@@ -66,9 +63,11 @@ pub use slow_steps::SlowStep;
 use std::fmt;
 
 use gpuwhy_trace::cost::Cost;
-use profiler_core::leaf::Cause;
+use gpuwhy_trace::json_text::Object;
+use profiler_core::leaf::{Cause, Leaf, Leaves};
 use profiler_core::whatif::BestCase;
 
+use self::untraced::WithoutTracing;
 use crate::text_format::{Page, Style};
 
 /// Time of a run whose device work was not recorded on purpose, nanoseconds; `None` for others.
@@ -106,6 +105,54 @@ impl Report {
         is_more.then_some(best_case)
     }
 
+    /// Sentence about what the bottleneck leaves out, if that is a large part of the run.
+    pub fn left_out(&self) -> Option<String> {
+        let named = !matches!(self.bottleneck.cause, Cause::NoWork | Cause::CannotTell);
+        if named && !self.is_watched() { text::left_out(self) } else { None }
+    }
+
+    /// The time of `device` by leaf, nanoseconds, that [`share_of`](Self::share_of) refers to.
+    pub fn judged_leaves(&self, device: &DeviceReport) -> Leaves {
+        text::judged(self, device).1
+    }
+
+    /// Share of `cause` in the time of `device`, 0 to 1, as shown on the first screen: of a typical step; of
+    /// the time after start-up if steps do not represent it; or of the complete run if no time after start-up
+    /// is known.
+    pub fn share_of(&self, device: &DeviceReport, cause: Cause) -> f64 {
+        text::shares(self, device).1.into_iter().find(|&(other, _)| other == cause).map_or(0.0, |(_, share)| share)
+    }
+
+    /// Share of the same time in which `device` worked, 0 to 1.
+    pub fn busy_of(&self, device: &DeviceReport) -> f64 {
+        let (_, leaves) = text::judged(self, device);
+        let busy: u64 = Leaf::ALL.into_iter().filter(|leaf| leaf.is_busy()).map(|leaf| leaves[leaf as usize]).sum();
+        // The overhead of tracing is idle time, as far as there is any.
+        let without_tracing = leaves.iter().sum::<u64>() as f64 * WithoutTracing::of(device, &leaves).step;
+        (busy as f64 / without_tracing.max(1.0)).min(1.0)
+    }
+
+    /// Returns the cost of the run, at `per_hour` for each GPU and hour.
+    pub fn priced(&self, per_hour: f64) -> RunCost {
+        price::priced(self, per_hour)
+    }
+
+    /// Formats [`priced`](Self::priced) in sentences; `unit` is the currency, which may be empty.
+    pub fn price_text(&self, per_hour: f64, unit: &str, style: Style) -> String {
+        price::price_text(self, per_hour, unit, style)
+    }
+
+    /// Bottleneck and share that a display shows now for the report of a running capture: [`STARTING_UP`] and
+    /// 0 while it is too early, else `named`.
+    pub(crate) fn name_now(&self, named: (Cause, f64)) -> (&'static str, f64) {
+        live_state::name_now(self, named)
+    }
+
+    /// Fields of the reply to `live` that come from the records. At most 64 kB for any program.
+    pub fn live_state(&self) -> Object {
+        live_state::live_state(self)
+    }
+
     /// The bottleneck, its cost, and the best case without it.
     pub fn conclusion(&self) -> String {
         text::conclusion(self)
@@ -123,7 +170,7 @@ impl Report {
 
     /// What was not recorded by choice or for its cost, a sentence each.
     pub fn not_recorded(&self) -> Vec<String> {
-        let reduced = self.cost.iter().flat_map(|cost| cost::given_up(cost, self));
+        let reduced = self.cost.iter().flat_map(|cost| text::given_up(cost, self));
         reduced.chain(text::monitored(self).map(|sentence| format!("{sentence}."))).collect()
     }
 

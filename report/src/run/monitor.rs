@@ -21,7 +21,7 @@ use profiler_core::monitoring::{MonitoredPart, MonitoredTime};
 use profiler_core::thresholds::WORTH_SHARE;
 
 use super::{Bottleneck, BurstTable, HostReport, LineRow, Report, bursts};
-use crate::text_format::{Page, counted, duration, percent, wrapped};
+use crate::text_format::{counted, duration, percent};
 use crate::words::{self, capitalized};
 
 /// Minimum fraction of the device's idle time that a thread activity must cover to be its likely cause; the
@@ -269,7 +269,7 @@ fn evidence(utilization: &Utilization, samples: &SampleTotals) -> Vec<String> {
     sentences
 }
 
-fn device_sentence(device: &DeviceUtilization) -> String {
+pub(super) fn device_sentence(device: &DeviceUtilization) -> String {
     format!("GPU {}: {}.", device.device, gauge_words(device).join(", "))
 }
 
@@ -306,17 +306,6 @@ fn gauge_words(device: &DeviceUtilization) -> Vec<String> {
         }
     }
     words
-}
-
-/// Appends the utilization of the devices to a report with other content; nothing if the conclusion already
-/// names it.
-pub(super) fn lines(out: &mut Page, report: &Report) {
-    if report.devices.is_empty() {
-        return;
-    }
-    for device in report.utilization.devices.iter().take(2) {
-        wrapped(out, "Utilization: ", &device_sentence(device));
-    }
 }
 
 /// The part of the live line about how device time divides.

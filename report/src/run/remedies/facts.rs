@@ -66,7 +66,7 @@ pub(in crate::run) struct SharedQueue {
     pub(in crate::run) connections: Option<u64>,
 }
 
-/// What the choice of the bottleneck found out.
+/// What the choice of the bottleneck found out: the facts that sentences and remedies share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::run) struct Program<'a> {
     pub(in crate::run) cause: Option<Cause>,
@@ -87,7 +87,8 @@ pub(in crate::run) struct Program<'a> {
     pub(in crate::run) activity: Option<Activity>,
     /// Where the thread is: `at train.py:42 (main)`.
     pub(in crate::run) activity_at: Option<&'a str>,
-    /// Gain without the largest part of the CPU work between launches, with its interval.
+    /// Speedup (1: none) without the largest part of the CPU work between launches, with the interval that contains
+    /// nine of ten programs.
     pub(in crate::run) main_work: Option<(f64, (f64, f64))>,
     /// The largest limit of the computation, if hardware counters show one, and true if it is in the L1 cache.
     pub(in crate::run) limit: Option<(Limit, bool)>,

@@ -8,8 +8,9 @@ use profiler_core::leaf::{Leaf, WorkKind};
 use profiler_core::steps::{StepSource, Steps};
 use profiler_core::thresholds::WORTH_SHARE;
 
+use super::{cost, sections};
 use crate::run::waits::awaited_sentence;
-use crate::run::{ComputeSplit, DeviceReport, GridClass, Report, cost, limits, monitor, untraced};
+use crate::run::{ComputeSplit, DeviceReport, GridClass, Report, limits, untraced};
 use crate::text_format::{Page, counted, duration, wrapped};
 use crate::words;
 
@@ -22,16 +23,7 @@ pub(super) fn write(out: &mut Page, report: &Report, hidden: &[String]) {
     for device in &report.devices {
         device_lines(out, device, &report.bottleneck.evidence);
     }
-    if let Some(host) = &report.host {
-        host.write(out);
-    }
-    if let Some(ranges) = &report.ranges {
-        ranges.write(out);
-    }
-    if let Some(memory) = &report.memory {
-        memory.write(out, report.process.start);
-    }
-    monitor::lines(out, report);
+    sections::write(out, report);
     cost::lines(out, report);
 }
 

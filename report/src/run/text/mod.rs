@@ -4,9 +4,14 @@
 //! The first screen uses only plain words and shows each number once. Numbers that need explanation, and the
 //! names of the JSON, are in the long report (`details`, `tables`).
 
+mod collectives;
 mod completeness;
+mod cost;
 mod details;
+mod kernel_time;
 mod live;
+mod ranges;
+mod sections;
 mod shares;
 mod tables;
 
@@ -17,11 +22,13 @@ use profiler_core::steps::{RecognizedBy, StepKinds, StepSource, Steps};
 use profiler_core::whatif::ScenarioKind;
 
 pub(super) use self::completeness::{missing, missing_end, monitored};
+pub(super) use self::cost::given_up;
 pub(super) use self::live::{is_starting_up, live_line};
-pub(super) use self::shares::busy_share;
 use self::shares::share_line;
+pub(super) use self::shares::{busy_share, judged, left_out, shares};
 use super::bottleneck::copies_without_link;
-use super::{Bottleneck, DeviceReport, Report, RunPart, StepMeaning, captures, cost, untraced};
+use super::graph_origins::graph_parts;
+use super::{Bottleneck, DeviceReport, Report, RunPart, StepMeaning, untraced};
 use crate::text_format::{Page, Paint, Style, counted, duration, shortened, wrapped, wrapped_as};
 use crate::words;
 
@@ -62,7 +69,7 @@ fn first_screen(out: &mut Page, report: &Report) {
     if let Some(others) = &report.other_processes {
         wrapped(out, "", &format!("{}.", words::capitalized(others)));
     }
-    captures::lines(out, report);
+    sections::captures(out, report);
     let bottleneck = &report.bottleneck;
     wrapped_as(out, Paint::Bold, "", &conclusion(report));
     for sentence in bottleneck.evidence.iter().skip(1).take(EVIDENCE_SHOWN) {
@@ -81,7 +88,7 @@ fn first_screen(out: &mut Page, report: &Report) {
     for device in report.devices.iter().take(DEVICES_SHOWN) {
         share_line(out, report, device);
     }
-    if let Some(sentence) = report.graph_parts() {
+    if let Some(sentence) = graph_parts(report) {
         wrapped(out, "", &sentence);
     }
     if let Some(sentence) = report.left_out() {
@@ -100,7 +107,7 @@ fn first_screen(out: &mut Page, report: &Report) {
         wrapped(out, "", &sentence);
     }
     if let Some(cost) = &report.cost {
-        for sentence in cost::given_up(cost, report) {
+        for sentence in given_up(cost, report) {
             wrapped(out, "", &sentence);
         }
     }

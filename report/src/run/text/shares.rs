@@ -1,6 +1,6 @@
 //! Time of a GPU by cause, in percent.
 
-use profiler_core::leaf::{Cause, Leaf, Leaves};
+use profiler_core::leaf::{Cause, Leaves};
 
 use crate::run::untraced::WithoutTracing;
 use crate::run::{DeviceReport, Report};
@@ -19,7 +19,7 @@ pub(super) fn share_line(out: &mut Page, report: &Report, device: &DeviceReport)
 }
 
 /// Label of the time that the shares refer to, and that time by leaf.
-fn judged(report: &Report, device: &DeviceReport) -> (&'static str, Leaves) {
+pub(in crate::run) fn judged(report: &Report, device: &DeviceReport) -> (&'static str, Leaves) {
     let steps = device.typical.filter(|_| report.bottleneck.basis.is_some()).map(|typical| typical.leaves);
     match steps {
         Some(leaves) if device.step_meaning.recognized_by.is_some() => ("each step", leaves),
@@ -31,7 +31,7 @@ fn judged(report: &Report, device: &DeviceReport) -> (&'static str, Leaves) {
 }
 
 /// Label of the time that the shares refer to, and the share of each cause with any time, 0 to 1.
-fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Cause, f64)>) {
+pub(in crate::run) fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Cause, f64)>) {
     let (of, leaves) = judged(report, device);
     let total = leaves.iter().sum::<u64>().max(1) as f64;
     let without = WithoutTracing::of(device, &leaves);
@@ -46,7 +46,7 @@ const LEFT_OUT: f64 = 0.2;
 
 /// Sentence about the parts of the longest window, if they are large, that are not in the shares and the
 /// bottleneck.
-fn left_out(report: &Report) -> Option<String> {
+pub(in crate::run) fn left_out(report: &Report) -> Option<String> {
     let device = report.devices.iter().max_by_key(|device| device.window_ns)?;
     let steady: u64 = device.steady_leaves.iter().sum();
     let start_up = device.window_ns.saturating_sub(steady);
@@ -74,35 +74,6 @@ fn left_out(report: &Report) -> Option<String> {
         }
     }
     (!parts.is_empty()).then(|| format!("Left out: {}.", parts.join("; ")))
-}
-
-impl Report {
-    /// Sentence about what the bottleneck leaves out, if that is a large part of the run.
-    pub fn left_out(&self) -> Option<String> {
-        let named = !matches!(self.bottleneck.cause, Cause::NoWork | Cause::CannotTell);
-        if named && !self.is_watched() { left_out(self) } else { None }
-    }
-
-    /// The time of `device` by leaf, nanoseconds, that [`share_of`](Self::share_of) refers to.
-    pub fn judged_leaves(&self, device: &DeviceReport) -> Leaves {
-        judged(self, device).1
-    }
-
-    /// Share of `cause` in the time of `device`, 0 to 1, as shown on the first screen: of a typical step; of
-    /// the time after start-up if steps do not represent it; or of the complete run if no time after start-up
-    /// is known.
-    pub fn share_of(&self, device: &DeviceReport, cause: Cause) -> f64 {
-        shares(self, device).1.into_iter().find(|&(other, _)| other == cause).map_or(0.0, |(_, share)| share)
-    }
-
-    /// Share of the same time in which `device` worked, 0 to 1.
-    pub fn busy_of(&self, device: &DeviceReport) -> f64 {
-        let (_, leaves) = judged(self, device);
-        let busy: u64 = Leaf::ALL.into_iter().filter(|leaf| leaf.is_busy()).map(|leaf| leaves[leaf as usize]).sum();
-        // The overhead of tracing is idle time, as far as there is any.
-        let without_tracing = leaves.iter().sum::<u64>() as f64 * WithoutTracing::of(device, &leaves).step;
-        (busy as f64 / without_tracing.max(1.0)).min(1.0)
-    }
 }
 
 /// Share of the time in which the GPU worked, over all GPUs.

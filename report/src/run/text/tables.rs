@@ -8,7 +8,8 @@ use std::fmt::Write;
 use gpuwhy_trace::geometry::Limiter;
 use profiler_core::leaf::Leaf;
 
-use crate::run::{DeviceReport, KernelGeometry, Report, collectives, limits};
+use super::{collectives, kernel_time};
+use crate::run::{DeviceReport, KernelGeometry, Report, limits};
 use crate::text_format::names::short_names;
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
@@ -30,7 +31,7 @@ pub(super) fn write(out: &mut Page, report: &Report, kernels: usize) {
         copy_rows(out, device);
     }
     if kernels > 0 {
-        report.write_kernel_time(out);
+        kernel_time::write(out, report);
     }
     if let Some(joined) = &report.collectives {
         collectives::write(joined, out);

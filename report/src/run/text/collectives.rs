@@ -39,7 +39,7 @@ pub(super) fn write(collectives: &CollectivesReport, out: &mut Page) {
 }
 
 /// Sentences that name missing information and the reason.
-pub(super) fn sentences(collectives: &CollectivesReport) -> Vec<String> {
+fn sentences(collectives: &CollectivesReport) -> Vec<String> {
     let missing = collectives.unjoined;
     let mut sentences = Vec::new();
     if collectives.communicators == 0 {

@@ -3,7 +3,7 @@
 use gpuwhy_trace::cost::{Cost, Mode};
 use gpuwhy_trace::record::Timestamp;
 
-use super::{Report, untraced};
+use crate::run::{Report, untraced};
 use crate::text_format::{Page, counted, duration, wrapped};
 
 /// Appends lines about the overhead of recording; none for traces without that information.
@@ -88,7 +88,7 @@ fn graphs(cost: &Cost, report: &Report) -> Option<String> {
 }
 
 /// One sentence for each reduction of the recording.
-pub(super) fn given_up(cost: &Cost, report: &Report) -> Vec<String> {
+pub(in crate::run) fn given_up(cost: &Cost, report: &Report) -> Vec<String> {
     let sentence = |at: u64, to: Mode| {
         let lost = match to {
             Mode::Auto => {
