@@ -2,6 +2,7 @@
 
 use gpuwhy_trace::record::{DeviceId, MemoryKind, ThreadId};
 use profiler_core::allocations::Holding;
+use profiler_core::managed::ManagedTotals;
 
 /// Memory allocated during measurement.
 #[derive(Clone, Debug)]
@@ -44,4 +45,14 @@ pub struct PeakBy {
     pub function: String,
     /// The innermost range of the program around the call.
     pub range: Option<String>,
+}
+
+/// Pages of managed memory that moved, and faults.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ManagedPages {
+    /// Counts.
+    pub totals: ManagedTotals,
+    /// Share of the time in which kernels ran, 0 to 1, in which pages moved too.
+    pub share: f64,
 }

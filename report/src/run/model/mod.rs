@@ -4,7 +4,6 @@
 //! `json`.
 
 mod bottleneck;
-mod bursts;
 mod captures;
 mod compute;
 mod copies;
@@ -14,15 +13,13 @@ mod graph_origins;
 mod host;
 mod launches;
 mod limits;
-mod managed;
 mod memory;
 mod ranges;
 mod remedy;
 mod sequence;
 
 pub use bottleneck::{Bottleneck, PhaseRow, PlanStep, Ranked, RecoverableBy, StepBasis};
-pub use bursts::{BurstRow, BurstTable};
-pub use captures::{CaptureRow, CaptureTable};
+pub use captures::{BurstRow, BurstTable, CaptureRow, CaptureTable};
 pub use compute::{ComputeSplit, GridClass, KernelGeometry};
 pub use copies::{CopyClass, CopyFit, CopyOverlap, CopyRow};
 pub use device::{DeviceReport, KernelRow, TypicalSteps, Untraced};
@@ -35,8 +32,7 @@ pub use host::{CallLineRow, CauseRow, HostReport, LineRow, LockHolderRow};
 pub use launches::{KernelLineRow, KernelLines, LaunchLineRow, LaunchSite, LibraryRow, SampledLaunches, SampledTime};
 pub(crate) use limits::loss_sentence;
 pub use limits::{ComputeLimits, NamedLimits};
-pub use managed::ManagedPages;
-pub use memory::{MemoryReport, MemoryRow, PeakBy};
+pub use memory::{ManagedPages, MemoryReport, MemoryRow, PeakBy};
 pub use ranges::{RangeRow, RangesReport};
 pub use remedy::{Certainty, MeasuredGain, Remedy, Results, SMALLEST_GAIN, helps};
 pub use sequence::{Sequence, StepMeaning};
