@@ -91,9 +91,8 @@ outcome.notes.iter().for_each(|note| eprintln!("{note}"));
 //!
 //! # Versions
 //!
-//! Semantic versioning covers the items documented here and the contents of a [`Report`] and a [`Diff`]; the rest of
-//! [`profiler_core`] is the engine and may change in a minor version. Enumerations that may grow are
-//! `non_exhaustive`. Fields may be added to the structs of a report in a minor version, so match them with `..`. The
+//! Semantic versioning covers the items documented here and the contents of a [`Report`] and a [`Diff`]; the packages
+//! that they come from may change in a minor version. Structs and enumerations that may grow are `non_exhaustive`. The
 //! JSON and the trace format have separate versions. The minimum supported Rust version is 1.88; raising it is a
 //! minor version.
 
@@ -115,13 +114,23 @@ pub use gpuwhy_report::diff::{Diff, NotComparable, compare};
 pub use gpuwhy_report::kernels::Roof;
 pub use gpuwhy_report::run::Report;
 pub use gpuwhy_trace::format::TraceError;
+#[doc(hidden)]
 pub use profiler_core;
 pub use profiler_core::leaf::{Cause, Leaf};
 #[doc(hidden)]
 pub use session::fork;
 pub use session::range::Range;
 pub use session::{Session, SessionBuilder, SessionError, SessionErrorKind, measure, prepare};
-pub use {gpuwhy_report as report, gpuwhy_trace as trace};
+
+/// Contents of a [`Report`] and of a [`Diff`], and the words for them.
+pub mod report {
+    pub use gpuwhy_report::{diff, run, words};
+}
+
+/// Events and records of a trace, and its format.
+pub mod trace {
+    pub use gpuwhy_trace::{dictionary, event, format, process_info, record};
+}
 
 /// Compiles the Rust code of the README.
 #[cfg(doctest)]
