@@ -31,7 +31,7 @@ mod rank_map;
 pub mod read;
 mod recorder;
 mod redact;
-mod replay;
+mod simulated;
 mod sources;
 mod sums;
 
@@ -79,16 +79,16 @@ pub fn write_report(
 
     let mut recorder = Recorder::new(&plan, Blocks::new(&mut out));
     trace.observe(plan.shown, &mut recorder, progress)?;
-    let Recorded { mut blocks, names, lanes, steps, replayed, lost, uncorrected_ns, counters, curves } =
+    let Recorded { mut blocks, names, lanes, steps, simulated, lost, uncorrected_ns, counters, curves } =
         recorder.finish()?;
-    let replay = plan.replay.write(&replayed, plan.origin, &mut blocks)?;
+    let steps_simulated = plan.simulated.write(&simulated, plan.origin, &mut blocks)?;
 
     left_out.extend(over_budget(&lanes, plan.kept.most_bytes));
     left_out.extend(lost.sentences());
     let events = lanes.iter().map(|lane| lane.embedded).sum();
     let mut timeline = Timeline::new(&plan, lanes, steps, (lost, uncorrected_ns));
     timeline.after_start_ns = plan.origin.saturating_sub(report.process.start.nanos());
-    timeline.replay = replay;
+    timeline.simulated = steps_simulated;
     timeline.counters = counters;
     timeline.curves = curves;
     let file = trace.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

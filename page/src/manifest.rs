@@ -18,7 +18,7 @@ use crate::lane::Lane;
 use crate::lost::Lost;
 use crate::options::PAGE_VERSION;
 use crate::plan::Plan;
-use crate::replay::Replay;
+use crate::simulated::Simulated;
 use crate::sources::Excerpt;
 
 /// Maximum number of modules, and of threads, with work of CUDA graphs.
@@ -104,7 +104,8 @@ pub(crate) struct Timeline {
     steps: Vec<StepDifferences>,
     lost: Lost,
     uncorrected_ns: u64,
-    pub(crate) replay: Option<Replay>,
+    #[serde(rename = "replay")]
+    pub(crate) simulated: Option<Simulated>,
     pub(crate) counters: Vec<CounterLane>,
     pub(crate) curves: Vec<Curve>,
 }
@@ -144,7 +145,7 @@ impl Timeline {
             steps: steps.into_iter().map(rows).collect(),
             lost,
             uncorrected_ns,
-            replay: None,
+            simulated: None,
             counters: Vec::new(),
             curves: Vec::new(),
         }

@@ -12,7 +12,7 @@ use gpuwhy_trace::dictionary::Dictionary;
 use crate::lane::KeptEvents;
 use crate::options::{Detail, Options};
 use crate::prescan::{Extent, Prescan};
-use crate::replay::ReplayPlan;
+use crate::simulated::SimulationPlan;
 use crate::sums::Intervals;
 
 /// Estimated tenths of a byte of text per record: 42 to 62 on recorded runs (`benches/page.sh TRACE`),
@@ -39,7 +39,7 @@ pub(crate) struct Plan {
     pub(crate) shown: Option<u32>,
     pub(crate) kept: KeptEvents,
     pub(crate) intervals: Intervals,
-    pub(crate) replay: ReplayPlan,
+    pub(crate) simulated: SimulationPlan,
     /// Names that replace those of the trace.
     pub(crate) marked: Option<Arc<Dictionary>>,
     /// Number of records that become events.
@@ -97,7 +97,7 @@ impl Plan {
             shown,
             kept: KeptEvents { windows, most_bytes: options.max_bytes },
             intervals,
-            replay: ReplayPlan::new(report),
+            simulated: SimulationPlan::new(report),
             marked: prescan.marked().cloned(),
             records: events,
             has_origins: report.graph_origins.is_some(),

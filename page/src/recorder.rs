@@ -12,7 +12,7 @@ use gpuwhy_trace::event;
 use gpuwhy_trace::record::{Copy, CopyKind, DeviceId, Record, Timestamp};
 use profiler_core::attribution::Attributor;
 use profiler_core::steps::LoggedStep;
-use profiler_core::whatif::ReplayedOperation;
+use profiler_core::whatif::SimulatedOperation;
 
 use crate::block::Blocks;
 use crate::counter_lanes::{CounterLane, CounterLanes};
@@ -49,7 +49,7 @@ pub(crate) struct Recorder<'a> {
     ranges: RangeLanes,
     graph_nodes: GraphNodes,
     steps: BTreeMap<u32, Vec<LoggedStep>>,
-    replayed: Vec<ReplayedOperation>,
+    simulated: Vec<SimulatedOperation>,
     counters: CounterLanes,
     curves: Curves,
     shown_curves: Vec<Curve>,
@@ -70,7 +70,7 @@ pub(crate) struct Recorded<'a> {
     pub(crate) names: PageNames,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) steps: BTreeMap<u32, Vec<LoggedStep>>,
-    pub(crate) replayed: Vec<ReplayedOperation>,
+    pub(crate) simulated: Vec<SimulatedOperation>,
     pub(crate) lost: Lost,
     pub(crate) counters: Vec<CounterLane>,
     pub(crate) curves: Vec<Curve>,
@@ -89,7 +89,7 @@ impl<'a> Recorder<'a> {
             ranges: RangeLanes::default(),
             graph_nodes: GraphNodes::default(),
             steps: BTreeMap::new(),
-            replayed: Vec::new(),
+            simulated: Vec::new(),
             counters: CounterLanes::new(plan.origin, plan.window),
             curves: Curves::new(plan.origin, plan.window),
             shown_curves: Vec::new(),
@@ -117,7 +117,7 @@ impl<'a> Recorder<'a> {
             blocks: self.blocks,
             names: self.names,
             steps: self.steps,
-            replayed: self.replayed,
+            simulated: self.simulated,
             lost,
             counters: self.counters.into_lanes(),
             curves: self.shown_curves,
@@ -311,7 +311,7 @@ impl<'a> Recorder<'a> {
 impl Observer for Recorder<'_> {
     fn begin(&mut self, captures: &mut Captures) {
         captures.options.segments = true;
-        captures.options.simulated_parts = self.plan.replay.parts();
+        captures.options.simulated_parts = self.plan.simulated.parts();
     }
 
     fn event(&mut self, event: &event::Event, dictionary: &Dictionary) {
@@ -344,7 +344,7 @@ impl Observer for Recorder<'_> {
                 .iter_mut()
                 .for_each(|(&device, rows)| rows.retain(|step| of_report(device) == Some(step.series)));
         }
-        captures.engines().for_each(|(_, engine)| self.replayed.extend(engine.take_replay()));
+        captures.engines().for_each(|(_, engine)| self.simulated.extend(engine.take_simulated()));
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use gpuwhy_report::run::{DeviceReport, Report};
 use gpuwhy_trace::record::DeviceId;
-use profiler_core::whatif::{OperationClass, ReplayedOperation, SCENARIO_COUNT, ScenarioKind};
+use profiler_core::whatif::{OperationClass, SCENARIO_COUNT, ScenarioKind, SimulatedOperation};
 use serde::Serialize;
 
 use crate::block::{BlockId, Blocks, Bytes};
@@ -31,13 +31,13 @@ struct StepCandidate {
 
 /// Candidate steps.
 #[derive(Debug, Default)]
-pub(crate) struct ReplayPlan {
+pub(crate) struct SimulationPlan {
     candidates: Vec<StepCandidate>,
 }
 
 /// A step in every scenario.
 #[derive(Debug, Serialize)]
-struct ReplayedStep {
+struct SimulatedStep {
     device: u32,
     /// Nanoseconds after the origin.
     from: u64,
@@ -51,13 +51,13 @@ struct ReplayedStep {
 
 /// Simulated steps in the page.
 #[derive(Debug, Serialize)]
-pub(crate) struct Replay {
+pub(crate) struct Simulated {
     /// Names of the scenarios, and their conditions.
     variants: Vec<(&'static str, &'static str)>,
-    steps: Vec<ReplayedStep>,
+    steps: Vec<SimulatedStep>,
 }
 
-impl ReplayPlan {
+impl SimulationPlan {
     pub(crate) fn new(report: &Report) -> Self {
         let mut candidates = Vec::new();
         for device in &report.devices {
@@ -82,11 +82,11 @@ impl ReplayPlan {
     /// Writes the steps with logged operations in both the step and the previous step.
     pub(crate) fn write(
         &self,
-        rows: &[ReplayedOperation],
+        rows: &[SimulatedOperation],
         origin: u64,
         blocks: &mut Blocks<'_>,
-    ) -> io::Result<Option<Replay>> {
-        let mut steps: Vec<ReplayedStep> = Vec::new();
+    ) -> io::Result<Option<Simulated>> {
+        let mut steps: Vec<SimulatedStep> = Vec::new();
         for candidate in &self.candidates {
             let of_device = || rows.iter().filter(|row| row.device == candidate.device);
             let before: Vec<_> =
@@ -104,7 +104,7 @@ impl ReplayPlan {
             // own.
             let (from, to) = (ended(&before, candidate.from), ended(&inside, candidate.to));
             let block = blocks.numbered(packed(&inside, from, &stand))?;
-            steps.push(ReplayedStep {
+            steps.push(SimulatedStep {
                 device: candidate.device.0,
                 from: from.saturating_sub(origin),
                 to: to.saturating_sub(origin),
@@ -114,7 +114,7 @@ impl ReplayPlan {
             });
         }
         let variants = ScenarioKind::ALL.into_iter().map(|kind| (kind.name(), words::condition(kind))).collect();
-        Ok((!steps.is_empty()).then_some(Replay { variants, steps }))
+        Ok((!steps.is_empty()).then_some(Simulated { variants, steps }))
     }
 }
 
@@ -146,21 +146,21 @@ fn tried(device: &DeviceReport) -> Vec<StepCandidate> {
 }
 
 /// Time at which all of these are done, in every scenario.
-fn latest<'a>(rows: impl Iterator<Item = &'a ReplayedOperation>) -> Option<[f64; SCENARIO_COUNT]> {
-    rows.map(|row| row.replayed.map(|(_, done)| done))
+fn latest<'a>(rows: impl Iterator<Item = &'a SimulatedOperation>) -> Option<[f64; SCENARIO_COUNT]> {
+    rows.map(|row| row.simulated.map(|(_, done)| done))
         .reduce(|a, b| std::array::from_fn(|variant| a[variant].max(b[variant])))
 }
 
 /// Time at which all of these had really ended, nanoseconds since the Unix epoch; `none` without any.
-fn ended(rows: &[&ReplayedOperation], none: u64) -> u64 {
+fn ended(rows: &[&SimulatedOperation], none: u64) -> u64 {
     rows.iter().map(|row| row.end.nanos()).max().unwrap_or(none)
 }
 
 /// By column: real start relative to the step's, duration, stream, class; then for each scenario the start
 /// relative to its step, and the duration.
-fn packed(rows: &[&ReplayedOperation], from: u64, stand: &[f64; SCENARIO_COUNT]) -> Vec<u8> {
+fn packed(rows: &[&SimulatedOperation], from: u64, stand: &[f64; SCENARIO_COUNT]) -> Vec<u8> {
     let mut bytes = Bytes::default();
-    let mut column = |value: &dyn Fn(&ReplayedOperation) -> i64| {
+    let mut column = |value: &dyn Fn(&SimulatedOperation) -> i64| {
         let mut before = 0_i64;
         for row in rows {
             let value = value(row);
@@ -181,8 +181,8 @@ fn packed(rows: &[&ReplayedOperation], from: u64, stand: &[f64; SCENARIO_COUNT])
         OperationClass::Memset => 3,
     });
     for (variant, stood) in stand.iter().enumerate() {
-        column(&|row| (row.replayed[variant].0 - stood).round() as i64);
-        column(&|row| (row.replayed[variant].1 - row.replayed[variant].0).round().max(0.0) as i64);
+        column(&|row| (row.simulated[variant].0 - stood).round() as i64);
+        column(&|row| (row.simulated[variant].1 - row.simulated[variant].0).round().max(0.0) as i64);
     }
     bytes.0
 }

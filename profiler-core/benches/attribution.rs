@@ -58,13 +58,13 @@ fn main() {
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench").peekable();
     let runs = if arguments.next_if(|argument| argument == "--once").is_some() { 1 } else { RUNS };
     let wanted = arguments.next().unwrap_or_default();
-    println!("{:24} {:>9} {:>16} {:>16}", "", "records", "without replay", "with replay");
+    println!("{:24} {:>9} {:>16} {:>16}", "", "records", "without simulation", "with simulation");
     for load in LOADS.iter().filter(|load| load.name.contains(&wanted)) {
         let mut dictionary = Dictionary::new();
         let flushes = flushes(load, &mut dictionary);
         let records: usize = flushes.iter().map(Vec::len).sum();
-        let speeds = [false, true].map(|replay| {
-            let best = (0..runs).map(|_| run(&flushes, &dictionary, replay)).min();
+        let speeds = [false, true].map(|simulates| {
+            let best = (0..runs).map(|_| run(&flushes, &dictionary, simulates)).min();
             speed(best, records)
         });
         println!("{:24} {records:>9} {:>16} {:>16}", load.name, speeds[0], speeds[1]);
@@ -81,10 +81,10 @@ fn speed(best: Option<Duration>, records: usize) -> String {
 }
 
 #[inline(never)]
-fn run(flushes: &[Vec<Record>], dictionary: &Dictionary, replay: bool) -> Duration {
+fn run(flushes: &[Vec<Record>], dictionary: &Dictionary, simulates: bool) -> Duration {
     let begin = Instant::now();
     let mut attributor = Attributor::new();
-    if !replay {
+    if !simulates {
         attributor.stop_what_if();
     }
     let mut at = START;

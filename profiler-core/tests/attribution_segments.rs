@@ -131,7 +131,7 @@ fn nothing_is_logged_without_a_request() {
     let mut feed = Feed::with(EngineOptions::default());
     feed.launch((0, 5), (10, 20));
     feed.attributor.finish(time(2_000), &feed.dictionary);
-    assert!(feed.segments().is_empty() && feed.attributor.take_replay().is_empty());
+    assert!(feed.segments().is_empty() && feed.attributor.take_simulated().is_empty());
 }
 
 #[test]
@@ -142,9 +142,9 @@ fn the_simulation_places_operations_in_each_scenario() {
         feed.launch((number * 1_000, number * 1_000 + 5), (number * 1_000 + 10, number * 1_000 + 30));
     }
     feed.attributor.finish(time(5_000), &feed.dictionary);
-    let rows = feed.attributor.take_replay();
+    let rows = feed.attributor.take_simulated();
     assert_eq!(rows.iter().map(|row| row.start).collect::<Vec<_>>(), [time(1_010), time(2_010)], "in the part");
-    let at = |row: usize, kind: ScenarioKind| rows[row].replayed[kind as usize];
+    let at = |row: usize, kind: ScenarioKind| rows[row].simulated[kind as usize];
     for (row, of) in rows.iter().enumerate() {
         let (begin, end) = at(row, ScenarioKind::Base);
         assert_eq!(end - begin, of.end.since(of.start) as f64);
@@ -152,5 +152,5 @@ fn the_simulation_places_operations_in_each_scenario() {
     let apart = |kind| at(1, kind).0 - at(0, kind).0;
     assert_eq!(apart(ScenarioKind::Base), 1_000_000.0);
     assert!(apart(ScenarioKind::DeviceOnly) < 30_000.0, "{}", apart(ScenarioKind::DeviceOnly));
-    assert!(feed.attributor.take_replay().is_empty(), "rows are returned once");
+    assert!(feed.attributor.take_simulated().is_empty(), "rows are returned once");
 }

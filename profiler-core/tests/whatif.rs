@@ -12,7 +12,7 @@ fn kernel(nanos: u64) -> Act {
 }
 
 fn answer(recording: &Recording) -> WhatIf {
-    recording.replay().what_if(DEVICE, crate::whatif_program::STEPS, 0).expect("operations ran")
+    recording.simulate().what_if(DEVICE, crate::whatif_program::STEPS, 0).expect("operations ran")
 }
 
 /// The simulated best case of `before` must equal the real time of `after`, within `tolerance`.

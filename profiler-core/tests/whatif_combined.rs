@@ -10,7 +10,7 @@ fn kernel(nanos: u64) -> Act {
 }
 
 fn answer(recording: &Recording) -> WhatIf {
-    recording.replay().what_if(DEVICE, STEPS, 0).expect("operations ran")
+    recording.simulate().what_if(DEVICE, STEPS, 0).expect("operations ran")
 }
 
 /// Simulated nanoseconds of a step without the costs of `kinds`.
@@ -77,8 +77,8 @@ fn what_costs_little_is_in_no_set() {
 #[test]
 fn sets_do_not_depend_on_when_things_are_reported() {
     let recording = MACHINE.run(&program(true, true, true), 700);
-    let answers = [recording.replay(), recording.replay_by(30_000_000)];
-    let [whole, parts] = answers.map(|replay| replay.what_if(DEVICE, STEPS, 0).expect("operations ran"));
+    let answers = [recording.simulate(), recording.simulate_by(30_000_000)];
+    let [whole, parts] = answers.map(|simulation| simulation.what_if(DEVICE, STEPS, 0).expect("operations ran"));
     assert!(!whole.combined.is_empty() && whole.combined.len() <= 20);
     assert_eq!(whole.combined, parts.combined);
 }

@@ -16,7 +16,7 @@ fn item() -> [Act; 4] {
 }
 
 fn answer(recording: &Recording) -> WhatIf {
-    let answer = recording.replay().what_if(DEVICE, STEPS, 0).expect("operations ran");
+    let answer = recording.simulate().what_if(DEVICE, STEPS, 0).expect("operations ran");
     assert_eq!(answer.refused, None);
     assert!(answer.base_error.expect("steps") < 1e-3, "{answer:?}");
     answer

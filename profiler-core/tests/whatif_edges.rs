@@ -26,7 +26,7 @@ fn time(micros: u64) -> u64 {
 /// Input of the simulation for a program of one thread.
 #[derive(Default)]
 struct Program {
-    replay: Simulation,
+    simulation: Simulation,
     launches: u32,
 }
 
@@ -34,7 +34,7 @@ impl Program {
     fn call(&mut self, class: CallClass, start: u64, end: u64) -> &mut Self {
         self.launches += 1;
         let correlation = CorrelationId(self.launches);
-        self.replay.call(&Call {
+        self.simulation.call(&Call {
             thread: ThreadId(1),
             start: time(start),
             end: time(end),
@@ -60,7 +60,7 @@ impl Program {
     ) -> &mut Self {
         self.call(CallClass::Launch, call.0, call.1);
         let launch = LaunchedBy { correlation: CorrelationId(self.launches), start: time(call.0) };
-        self.replay.operation(&Operation {
+        self.simulation.operation(&Operation {
             start: time(start),
             end: time(end),
             device: DEVICE,
@@ -84,8 +84,8 @@ impl Program {
     /// Asserts when the device is done: at the real time in all scenarios except these.
     #[track_caller]
     fn ends(&mut self, really: u64, otherwise: &[(ScenarioKind, f64)]) {
-        self.replay.advance(u64::MAX);
-        let clocks = self.replay.clocks(DEVICE).expect("something ran");
+        self.simulation.advance(u64::MAX);
+        let clocks = self.simulation.clocks(DEVICE).expect("something ran");
         let micros = clocks.map(|clock| (clock - ZERO) as f64 / 1_000.0);
         let mut expected = [really as f64; SCENARIO_COUNT];
         otherwise.iter().for_each(|&(kind, end)| expected[kind as usize] = end);
@@ -191,7 +191,7 @@ fn only_the_input_within_a_gap_goes_away() {
         let mut program = program();
         program.kernel((0, 5), (8, 9)).kernel((205, 210), (213, 214));
         for &(from, to) in waits {
-            program.replay.input_wait(ThreadId(1), time(from), time(to));
+            program.simulation.input_wait(ThreadId(1), time(from), time(to));
         }
         program
     };
@@ -213,7 +213,7 @@ fn only_the_input_within_a_gap_goes_away() {
     // An empty interval, and the wait of another thread.
     ends(&[(50, 50)], 214.0);
     let mut other = with_input(&[]);
-    other.replay.input_wait(ThreadId(2), time(5), time(205));
+    other.simulation.input_wait(ThreadId(2), time(5), time(205));
     other.ends(214, &[&others[..], &[(NoHostWork, 14.0)]].concat());
 }
 
@@ -326,8 +326,8 @@ fn handed_over(launches: u64, at: u64) -> Program {
         correlation,
         tracing_ns: 0,
     };
-    program.replay.call(&call);
-    program.replay.operation(&Operation {
+    program.simulation.call(&call);
+    program.simulation.operation(&Operation {
         start: time(at + 8),
         end: time(at + 9),
         device: DEVICE,
@@ -355,19 +355,19 @@ fn a_new_thread_goes_on_where_the_launching_one_returned() {
 #[test]
 fn boundaries_behind_the_watermark_are_counted_and_left_out() {
     let series = StepSeries { source: StepSource::Annotated, period: 0 };
-    let mut replay = Simulation::new();
-    replay.advance(time(100));
-    replay.step_boundary(DEVICE, time(100), series);
-    assert_eq!(replay.late_boundaries(), 0);
-    replay.step_boundary(DEVICE, time(100) - 1, series);
-    replay.step_boundary(DEVICE, time(5), series);
-    assert_eq!(replay.late_boundaries(), 2);
-    replay.advance(time(50));
-    replay.step_boundary(DEVICE, time(99), series);
-    assert_eq!(replay.late_boundaries(), 3, "the watermark never goes back");
-    replay.stop();
-    replay.step_boundary(DEVICE, time(5), series);
-    assert_eq!(replay.late_boundaries(), 0, "nothing is known any more");
+    let mut simulation = Simulation::new();
+    simulation.advance(time(100));
+    simulation.step_boundary(DEVICE, time(100), series);
+    assert_eq!(simulation.late_boundaries(), 0);
+    simulation.step_boundary(DEVICE, time(100) - 1, series);
+    simulation.step_boundary(DEVICE, time(5), series);
+    assert_eq!(simulation.late_boundaries(), 2);
+    simulation.advance(time(50));
+    simulation.step_boundary(DEVICE, time(99), series);
+    assert_eq!(simulation.late_boundaries(), 3, "the watermark never goes back");
+    simulation.stop();
+    simulation.step_boundary(DEVICE, time(5), series);
+    assert_eq!(simulation.late_boundaries(), 0, "nothing is known any more");
 }
 
 #[test]
@@ -383,10 +383,10 @@ fn what_is_not_explained_is_counted_while_the_device_was_idle() {
         // The stream of the first kernel continues later than any edge explains.
         program.kernel((600, 605), (begin + 600, begin + 610));
         for at in [18, begin, begin + 600] {
-            program.replay.step_boundary(DEVICE, time(at), series);
+            program.simulation.step_boundary(DEVICE, time(at), series);
         }
-        program.replay.advance(u64::MAX);
-        program.replay.steps(DEVICE, series).iter().map(|row| row.unexplained / 1_000).sum::<u64>()
+        program.simulation.advance(u64::MAX);
+        program.simulation.steps(DEVICE, series).iter().map(|row| row.unexplained / 1_000).sum::<u64>()
     };
     assert_eq!(unexplained(45, false), 0);
     assert_eq!(unexplained(200, false), 155);
@@ -449,10 +449,10 @@ fn a_replay_that_leaves_5_percent_unexplained_or_is_more_than_5_percent_off_is_r
             let at = 1_000 * step;
             let begin = at + 25 + late[(step % 2) as usize];
             program.kernel((at, at + 5), (begin, begin + 10));
-            program.replay.step_boundary(DEVICE, time(begin), series);
+            program.simulation.step_boundary(DEVICE, time(begin), series);
         }
-        program.replay.advance(u64::MAX);
-        let answer = program.replay.what_if(DEVICE, series, 0).expect("operations ran");
+        program.simulation.advance(u64::MAX);
+        let answer = program.simulation.what_if(DEVICE, series, 0).expect("operations ran");
         (answer.refused, answer.best_cases.len(), answer.base_error.expect("steps"))
     };
     // All except the two that remove no cost of the program, and the one that needs counters.
@@ -474,14 +474,14 @@ fn steps_that_began_before_are_left_out() {
     for step in 0..10 {
         let at = 1_000 * step;
         program.kernel((at, at + 5), (at + 8, at + 18));
-        program.replay.step_boundary(DEVICE, time(at + 8), series);
+        program.simulation.step_boundary(DEVICE, time(at + 8), series);
     }
-    program.replay.advance(u64::MAX);
+    program.simulation.advance(u64::MAX);
     // A step counts from when the device had finished the work before it: 18, 1,018 and so on; the last one
     // is open.
-    let steps = |since| program.replay.what_if(DEVICE, series, since).expect("operations ran").steps;
+    let steps = |since| program.simulation.what_if(DEVICE, series, since).expect("operations ran").steps;
     assert_eq!([0, time(18), time(18) + 1, time(4_018), time(4_019), time(20_000)].map(steps), [8, 8, 7, 4, 3, 0]);
     let none = StepSeries { source: StepSource::Period, period: 3 };
-    assert_eq!(program.replay.what_if(DEVICE, none, 0).expect("operations ran").steps, 0);
-    assert!(program.replay.what_if(DeviceId(1), series, 0).is_none(), "nothing ran there");
+    assert_eq!(program.simulation.what_if(DEVICE, none, 0).expect("operations ran").steps, 0);
+    assert!(program.simulation.what_if(DeviceId(1), series, 0).is_none(), "nothing ran there");
 }

@@ -17,7 +17,7 @@ fn small(nanos: u64) -> Act {
 }
 
 fn answer(recording: &Recording) -> WhatIf {
-    let answer = recording.replay().what_if(DEVICE, STEPS, 0).expect("operations ran");
+    let answer = recording.simulate().what_if(DEVICE, STEPS, 0).expect("operations ran");
     assert_eq!(answer.refused, None);
     assert!(answer.base_error.expect("steps") < 1e-3, "{answer:?}");
     answer
@@ -108,12 +108,12 @@ fn a_grid_is_small_if_another_one_fits_beside_it() {
 fn a_long_run_of_small_grids_is_replayed_in_bursts_as_in_full() {
     let step: Vec<Act> = (0..20).map(|_| small(20_000)).chain([full(30_000), Act::Synchronize]).collect();
     let recording = MACHINE.run(&step, 3_000);
-    let (bursts, whole) = (answer(&recording), recording.replay_whole().what_if(DEVICE, STEPS, 0).expect("steps"));
+    let (bursts, whole) = (answer(&recording), recording.simulate_whole().what_if(DEVICE, STEPS, 0).expect("steps"));
     assert!(bursts.represented_steps > bursts.steps, "it never pauses");
     let speedup = |answer: &WhatIf| answer.best_case(ScenarioKind::GridsFilled).expect("judged").speedup;
     assert!(speedup(&whole) > 4.0);
     assert!((speedup(&bursts) / speedup(&whole) - 1.0).abs() < 0.001, "{bursts:?} {whole:?}");
     // Regardless of how little is passed at a time.
-    let parts = recording.replay_by(30_000_000);
-    assert_eq!(recording.replay().steps(DEVICE, STEPS), parts.steps(DEVICE, STEPS));
+    let parts = recording.simulate_by(30_000_000);
+    assert_eq!(recording.simulate().steps(DEVICE, STEPS), parts.steps(DEVICE, STEPS));
 }

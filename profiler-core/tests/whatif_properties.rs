@@ -49,11 +49,11 @@ proptest! {
     #[test]
     fn removing_a_cost_never_ends_later(step in step()) {
         let recording = MACHINE.run(&step, 8);
-        let clocks = recording.replay().clocks(DEVICE).expect("operations ran");
+        let clocks = recording.simulate().clocks(DEVICE).expect("operations ran");
         for kind in ScenarioKind::ALL {
             prop_assert!(clocks[kind as usize] <= clocks[ScenarioKind::Base as usize], "{}", kind.name());
         }
-        if let Some(answer) = recording.replay().what_if(DEVICE, STEPS, 0) {
+        if let Some(answer) = recording.simulate().what_if(DEVICE, STEPS, 0) {
             prop_assert!(answer.best_cases.iter().all(|best_case| best_case.speedup >= 1.0));
         }
     }
@@ -62,7 +62,7 @@ proptest! {
     fn what_is_not_reported_is_not_joined(step in step()) {
         let mut recording = MACHINE.run(&step, 8);
         recording.reported.clear();
-        let clocks = recording.replay().clocks(DEVICE).expect("operations ran");
+        let clocks = recording.simulate().clocks(DEVICE).expect("operations ran");
         for kind in [ScenarioKind::GridsFilled, ScenarioKind::CopiesJoined] {
             prop_assert_eq!(clocks[kind as usize], clocks[ScenarioKind::Base as usize], "{}", kind.name());
         }
@@ -71,11 +71,11 @@ proptest! {
     #[test]
     fn the_base_is_what_happened(step in step()) {
         let recording = MACHINE.run(&step, 8);
-        let replay = recording.replay();
+        let simulation = recording.simulate();
         let really = *recording.finished.last().expect("steps");
-        prop_assert_eq!(replay.clocks(DEVICE).expect("operations ran")[ScenarioKind::Base as usize], really);
-        for step in replay.steps(DEVICE, STEPS) {
-            prop_assert_eq!(step.replayed[ScenarioKind::Base as usize], step.real);
+        prop_assert_eq!(simulation.clocks(DEVICE).expect("operations ran")[ScenarioKind::Base as usize], really);
+        for step in simulation.steps(DEVICE, STEPS) {
+            prop_assert_eq!(step.simulated[ScenarioKind::Base as usize], step.real);
             prop_assert_eq!(step.unexplained, 0);
         }
     }
@@ -83,7 +83,7 @@ proptest! {
     #[test]
     fn order_of_delivery_and_watermarks_change_nothing(step in step(), order in any::<u64>(), flush in 300_000..20_000_000u64) {
         let recording = MACHINE.run(&step, 6);
-        let whole = recording.replay();
+        let whole = recording.simulate();
         let mut shuffled = recording.clone();
         let mut state = order | 1;
         let mut next = |bound: usize| {
@@ -130,8 +130,8 @@ proptest! {
             })
             .collect();
         let recording = MACHINE.run(&longer, 6);
-        let replay = recording.replay();
-        prop_assert!(replay.steps(DEVICE, STEPS).iter().all(|step| step.replayed[ScenarioKind::Base as usize] == step.real));
+        let simulation = recording.simulate();
+        prop_assert!(simulation.steps(DEVICE, STEPS).iter().all(|step| step.simulated[ScenarioKind::Base as usize] == step.real));
     }
 
     #[test]
@@ -142,22 +142,22 @@ proptest! {
         inputs in prop::collection::vec((0..3u32, any::<u64>(), any::<u64>()), 0..10),
         watermark in any::<u64>(),
     ) {
-        let mut replay = Simulation::new();
+        let mut simulation = Simulation::new();
         for (start, end, thread, correlation, class) in calls {
             let class = [CallClass::Launch, CallClass::Wait, CallClass::Memory, CallClass::Other][usize::from(class)];
             let correlation = CorrelationId(correlation);
-            replay.call(&Call { thread: ThreadId(thread), start, end, class, correlation, tracing_ns: 0 });
+            simulation.call(&Call { thread: ThreadId(thread), start, end, class, correlation, tracing_ns: 0 });
         }
         for (start, end, stream, class, correlation, excess) in operations {
             let launch = (correlation < 8).then_some(LaunchedBy { correlation: CorrelationId(correlation), start: end });
             let device = DeviceId(stream % 2);
-            replay.operation(&Operation { start, end, device, stream: StreamId(stream), class, launch, excess, bytes: excess as u16, tracing_ns: 0, node: false, kernel: 0 });
+            simulation.operation(&Operation { start, end, device, stream: StreamId(stream), class, launch, excess, bytes: excess as u16, tracing_ns: 0, node: false, kernel: 0 });
         }
-        inputs.into_iter().for_each(|(thread, start, end)| replay.input_wait(ThreadId(thread), start, end));
-        boundaries.into_iter().for_each(|at| replay.step_boundary(DEVICE, at, STEPS));
-        replay.advance(watermark);
-        replay.advance(u64::MAX);
-        let answer = replay.what_if(DEVICE, STEPS, 0).map(|answer| format!("{answer:?}"));
+        inputs.into_iter().for_each(|(thread, start, end)| simulation.input_wait(ThreadId(thread), start, end));
+        boundaries.into_iter().for_each(|at| simulation.step_boundary(DEVICE, at, STEPS));
+        simulation.advance(watermark);
+        simulation.advance(u64::MAX);
+        let answer = simulation.what_if(DEVICE, STEPS, 0).map(|answer| format!("{answer:?}"));
         prop_assert!(answer.is_none_or(|text| !text.contains("NaN")));
     }
 }

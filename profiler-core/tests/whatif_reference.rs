@@ -7,52 +7,57 @@ use profiler_core::whatif::{Operation, ScenarioKind, Simulation, SimulationProbl
 
 const STEPS: StepSeries = StepSeries { source: StepSource::Annotated, period: 0 };
 
-fn replay(name: &str) -> Option<(Simulation, WhatIf)> {
+fn simulate(name: &str) -> Option<(Simulation, WhatIf)> {
     let trace = load(name)?;
     let device = trace.operations.first().expect("operations").device;
-    let mut replay = Simulation::new();
-    trace.calls.iter().for_each(|call| replay.call(call));
-    trace.operations.iter().for_each(|operation| replay.operation(operation));
-    trace.inputs.iter().for_each(|&(thread, start, end)| replay.input_wait(thread, start, end));
+    let mut simulation = Simulation::new();
+    trace.calls.iter().for_each(|call| simulation.call(call));
+    trace.operations.iter().for_each(|operation| simulation.operation(operation));
+    trace.inputs.iter().for_each(|&(thread, start, end)| simulation.input_wait(thread, start, end));
     // A step starts on the device with the first operation that was launched in it.
     for &mark in &trace.steps {
         let launched_in = |operation: &&Operation| operation.launch.is_some_and(|launch| launch.start >= mark);
         let begin = trace.operations.iter().filter(launched_in).map(|operation| operation.start).min();
         if let Some(begin) = begin {
-            replay.step_boundary(device, begin, STEPS);
+            simulation.step_boundary(device, begin, STEPS);
         }
     }
-    replay.step_boundary(device, u64::MAX - 1, STEPS);
-    replay.advance(u64::MAX);
-    let answer = replay.what_if(device, STEPS, 0).expect("the device ran something");
+    simulation.step_boundary(device, u64::MAX - 1, STEPS);
+    simulation.advance(u64::MAX);
+    let answer = simulation.what_if(device, STEPS, 0).expect("the device ran something");
     println!("\n{name}: {} steps, base error {:?}, refused {:?}", answer.steps, answer.base_error, answer.refused);
-    for step in replay.steps(device, STEPS) {
+    for step in simulation.steps(device, STEPS) {
         let ms = |nanos: u64| nanos as f64 / 1e6;
-        let replayed: Vec<String> = step.replayed.iter().map(|&nanos| format!("{:.1}", ms(nanos))).collect();
-        println!("  real {:.1} unexplained {:.2} replayed {}", ms(step.real), ms(step.unexplained), replayed.join(" "));
+        let simulated: Vec<String> = step.simulated.iter().map(|&nanos| format!("{:.1}", ms(nanos))).collect();
+        println!(
+            "  real {:.1} unexplained {:.2} simulated {}",
+            ms(step.real),
+            ms(step.unexplained),
+            simulated.join(" ")
+        );
     }
     println!("{answer:?}");
-    Some((replay, answer))
+    Some((simulation, answer))
 }
 
 /// Simulates `name`; the base must be near the real times, and the simulation accepted if there are enough
 /// steps.
 fn reproduces(name: &str) -> Option<WhatIf> {
-    let (_, answer) = replay(name)?;
+    let (_, answer) = simulate(name)?;
     let error = answer.base_error.expect("complete steps");
-    assert_eq!(answer.represented_steps, answer.steps, "{name}: so few steps are replayed whole");
-    assert!(error < 0.02, "{name}: the base replay is {:.2} % off", error * 1e2);
+    assert_eq!(answer.represented_steps, answer.steps, "{name}: so few steps are simulated whole");
+    assert!(error < 0.02, "{name}: the base simulation is {:.2} % off", error * 1e2);
     Some(answer)
 }
 
 fn step_ms(answer: &WhatIf, kind: ScenarioKind) -> f64 {
-    answer.best_case(kind).expect("an accepted replay").step_ns as f64 / 1e6
+    answer.best_case(kind).expect("an accepted simulation").step_ns as f64 / 1e6
 }
 
 #[test]
 fn data_loading_is_a_best_case_that_the_real_change_approaches() {
     let Some(before) = reproduces("resnet50_workers0") else { return };
-    let Some((after, answer)) = replay("resnet50_workers4") else { return };
+    let Some((after, answer)) = simulate("resnet50_workers4") else { return };
     assert!(answer.base_error.expect("complete steps") < 0.02);
     let predicted = step_ms(&before, ScenarioKind::DataReady);
     let mut real: Vec<u64> = after.steps(DeviceId(0), STEPS).iter().map(|step| step.real).collect();
@@ -73,7 +78,7 @@ fn nothing_but_faster_kernels_helps_a_program_that_keeps_the_device_busy() {
 #[test]
 fn free_launches_almost_double_a_launch_bound_program() {
     let Some(answer) = reproduces("hta_df_index_resolver") else { return };
-    let gain = answer.best_case(ScenarioKind::LaunchesFree).expect("an accepted replay").speedup;
+    let gain = answer.best_case(ScenarioKind::LaunchesFree).expect("an accepted simulation").speedup;
     assert!((1.6..2.0).contains(&gain), "{answer:?}");
 }
 
@@ -86,6 +91,6 @@ fn two_steps_are_too_few() {
 
 #[test]
 fn events_between_streams_are_inferred() {
-    let Some((_, answer)) = replay("hta_trace_diff_control") else { return };
+    let Some((_, answer)) = simulate("hta_trace_diff_control") else { return };
     assert!(answer.base_error.expect("complete steps") < 0.05, "{answer:?}");
 }

@@ -11,7 +11,7 @@ fn kernel(nanos: u64) -> Act {
 }
 
 fn answer(recording: &Recording) -> WhatIf {
-    recording.replay().what_if(DEVICE, STEPS, 0).expect("operations ran")
+    recording.simulate().what_if(DEVICE, STEPS, 0).expect("operations ran")
 }
 
 /// splitmix64 (Steele, Lea and Flood, 2014).
@@ -26,7 +26,7 @@ fn noise(number: u64) -> u64 {
 /// simulated steps.
 fn assert_bursts_suffice(what: &str, recording: &Recording, tolerance: f64) -> u64 {
     let sampled = answer(recording);
-    let whole = recording.replay_whole().what_if(DEVICE, STEPS, 0).expect("operations ran");
+    let whole = recording.simulate_whole().what_if(DEVICE, STEPS, 0).expect("operations ran");
     println!("{what}: {} steps for {} of {}", sampled.steps, sampled.represented_steps, whole.steps);
     assert!(sampled.represented_steps > sampled.steps, "{what}: it never pauses");
     assert_eq!((sampled.refused, whole.refused, whole.steps), (None, None, whole.represented_steps), "{what}");
@@ -149,10 +149,10 @@ fn parts_of_recorded_steps() {
 fn pauses_do_not_depend_on_when_things_are_reported() {
     let step = [Act::Work(5_000), kernel(200_000), Act::Work(20_000), kernel(300_000)];
     let recording = MACHINE.run(&step, 6_000);
-    let whole = recording.replay();
+    let whole = recording.simulate();
     assert!(whole.what_if(DEVICE, STEPS, 0).expect("steps").steps < 1_600, "it pauses");
     for flush in [700_000, 30_000_000, 400_000_000] {
-        let parts = recording.replay_by(flush);
+        let parts = recording.simulate_by(flush);
         assert_eq!(whole.steps(DEVICE, STEPS), parts.steps(DEVICE, STEPS), "{flush}");
     }
 }
@@ -166,6 +166,6 @@ fn a_device_that_had_nothing_to_do_does_not_make_a_pause_long() {
     let mut recording = MACHINE.run(&run, 1);
     recording.boundaries = recording.operations.iter().map(|operation| operation.start).collect();
     let answer =
-        recording.replay_with_break(recording.operations[500].start - 1).what_if(DEVICE, STEPS, 0).expect("steps");
+        recording.simulate_with_break(recording.operations[500].start - 1).what_if(DEVICE, STEPS, 0).expect("steps");
     assert!((800..1_200).contains(&answer.steps) && answer.represented_steps > 2_400, "{answer:?}");
 }

@@ -13,8 +13,8 @@ fn kernel(nanos: u64) -> Act {
     Act::Launch(7, nanos, OperationClass::Compute)
 }
 
-fn answer(replay: &Simulation) -> WhatIf {
-    let answer = replay.what_if(DEVICE, STEPS, 0).expect("operations ran");
+fn answer(simulation: &Simulation) -> WhatIf {
+    let answer = simulation.what_if(DEVICE, STEPS, 0).expect("operations ran");
     assert_eq!(answer.refused, None);
     answer
 }
@@ -38,7 +38,7 @@ fn recorded(machine: &Machine, step: &[Act]) -> Recording {
 /// without tracing. `queued` is true if kernels wait for the previous kernel.
 fn predicted_and_real(machine: &Machine, step: &[Act], queued: bool) -> (f64, f64) {
     let traced = recorded(machine, step);
-    let answer = answer(&traced.replay());
+    let answer = answer(&traced.simulate());
     assert!(answer.base_error.unwrap() < 1e-3, "{answer:?}");
     let bare = machine.run(step, 120);
     // Each predicted gain must equal that of the same run without tracing. DeviceOnly is compared only if
@@ -54,7 +54,7 @@ fn predicted_and_real(machine: &Machine, step: &[Act], queued: bool) -> (f64, f6
 }
 
 fn answer_of(recording: &Recording) -> WhatIf {
-    answer(&recording.replay())
+    answer(&recording.simulate())
 }
 
 #[test]
@@ -84,10 +84,10 @@ fn the_untraced_step_is_that_of_the_bare_machine() {
 #[test]
 fn without_prices_the_untraced_program_is_the_traced_one() {
     let recording = MACHINE.run(&[Act::Work(20_000), kernel(10_000), Act::Synchronize], 120);
-    let replay = recording.replay();
-    let clocks = replay.clocks(DEVICE).unwrap();
+    let simulation = recording.simulate();
+    let clocks = simulation.clocks(DEVICE).unwrap();
     assert_eq!(clocks[ScenarioKind::Untraced as usize], clocks[ScenarioKind::Base as usize]);
-    assert_eq!(answer(&replay).untraced, Some(1.0));
+    assert_eq!(answer(&simulation).untraced, Some(1.0));
 }
 
 /// Launch of a graph of 100 nodes without tracing: 2.5 us, and some 10 ns a node.
@@ -96,20 +96,20 @@ const BARE_LAUNCH: u64 = 2_500 + 83_100 / 80;
 /// A graph of 100 nodes of 5 us, launched again when it is done. Tracing adds `added` nanoseconds to its launch
 /// for each node, and `node` by the table.
 fn graphs(node: u32, added: u64) -> Simulation {
-    let mut replay = Simulation::new();
+    let mut simulation = Simulation::new();
     let mut now = 1_000_000_000;
-    let thread = |replay: &mut Simulation, start: u64, end: u64, class, id: u32| {
+    let thread = |simulation: &mut Simulation, start: u64, end: u64, class, id: u32| {
         let correlation = CorrelationId(id);
-        replay.call(&Call { thread: ThreadId(1), start, end, class, correlation, tracing_ns: 0 });
+        simulation.call(&Call { thread: ThreadId(1), start, end, class, correlation, tracing_ns: 0 });
     };
     for step in 0..40 {
         let entered = now;
         let issued = entered + BARE_LAUNCH + 100 * added;
-        thread(&mut replay, entered, issued, CallClass::Launch, 2 * step + 1);
+        thread(&mut simulation, entered, issued, CallClass::Launch, 2 * step + 1);
         let mut at = issued + 3_000;
         for number in 0..100 {
-            replay.graph_node(ThreadId(1), entered, node);
-            replay.operation(&Operation {
+            simulation.graph_node(ThreadId(1), entered, node);
+            simulation.operation(&Operation {
                 start: at,
                 end: at + 5_000,
                 device: DeviceId(0),
@@ -123,16 +123,16 @@ fn graphs(node: u32, added: u64) -> Simulation {
                 kernel: 0,
             });
             if number == 0 {
-                replay.step_boundary(DEVICE, at, STEPS);
+                simulation.step_boundary(DEVICE, at, STEPS);
             }
             at += 5_096;
         }
         let done = at - 96;
-        thread(&mut replay, issued, done + 10_000, CallClass::Wait, 2 * step + 2);
+        thread(&mut simulation, issued, done + 10_000, CallClass::Wait, 2 * step + 2);
         now = done + 10_000;
     }
-    replay.advance(u64::MAX);
-    replay
+    simulation.advance(u64::MAX);
+    simulation
 }
 
 #[test]

@@ -29,7 +29,7 @@ const ARRIVALS: usize = 1 << 14;
 pub(super) struct Arrivals {
     kernel_classes: KernelClasses,
     /// Their indices in [`Devices::operations`].
-    pub(super) places: Vec<u32>,
+    pub(super) slots: Vec<u32>,
     /// Number of waiting operations at which they are scanned for launches known by now.
     due: usize,
 }
@@ -115,8 +115,8 @@ impl Arrivals {
             delivery.completeness.clamped_clocks += 1;
             operation.end = operation.start;
         }
-        self.places.push(devices.operations.insert(operation));
-        if self.places.len() >= self.due.max(ARRIVALS) {
+        self.slots.push(devices.operations.insert(operation));
+        if self.slots.len() >= self.due.max(ARRIVALS) {
             self.join_known(host, devices, delivery);
         }
         timed.then(|| (index.unwrap_or_default(), operation.end - operation.start))
@@ -133,8 +133,8 @@ impl Arrivals {
     ) -> Option<u64> {
         let mut oldest: Option<u64> = None;
         self.order(host, devices);
-        self.places.retain(|&place| {
-            let operation = &mut devices.operations[place];
+        self.slots.retain(|&slot| {
+            let operation = &mut devices.operations[slot];
             operation.launch = join(operation, host);
             if operation.launch.is_none() {
                 let may_come = at.saturating_sub(operation.end) <= JOIN_TIMEOUT_NANOS
@@ -146,7 +146,7 @@ impl Arrivals {
                     return true;
                 }
             }
-            enter(place, host, devices, delivery);
+            enter(slot, host, devices, delivery);
             false
         });
         self.looked_through();
@@ -156,13 +156,13 @@ impl Arrivals {
     /// Hands the operations that start before `until` to their timelines, with or without a known call.
     pub(super) fn join_begun(&mut self, until: u64, host: &mut Host, devices: &mut Devices, delivery: &mut Delivery) {
         self.order(host, devices);
-        self.places.retain(|&place| {
-            let operation = &mut devices.operations[place];
+        self.slots.retain(|&slot| {
+            let operation = &mut devices.operations[slot];
             if operation.start >= until {
                 return true;
             }
             operation.launch = join(operation, host);
-            enter(place, host, devices, delivery);
+            enter(slot, host, devices, delivery);
             false
         });
         self.looked_through();
@@ -172,15 +172,15 @@ impl Arrivals {
     /// stays, including operations whose time a flush must confirm, and those that are joined in order.
     fn join_known(&mut self, host: &mut Host, devices: &mut Devices, delivery: &mut Delivery) {
         let confirmed = delivery.newest_flush.saturating_add(FUTURE_NANOS);
-        self.places.retain(|&place| {
-            let operation = &mut devices.operations[place];
+        self.slots.retain(|&slot| {
+            let operation = &mut devices.operations[slot];
             if delivery.newest_flush == 0 || operation.end > confirmed || host.one_id.has(operation.correlation) {
                 return true;
             }
             operation.launch = join(operation, host);
             let known = operation.launch.is_some();
             if known {
-                enter(place, host, devices, delivery);
+                enter(slot, host, devices, delivery);
             }
             !known
         });
@@ -190,15 +190,15 @@ impl Arrivals {
     /// Sorts operations by their start if the order says which launch is whose.
     fn order(&mut self, host: &Host, devices: &Devices) {
         if host.one_id.is_needed() {
-            self.places.sort_by_key(|&place| devices.operations[place].start);
+            self.slots.sort_by_key(|&slot| devices.operations[slot].start);
         }
     }
 
     /// Schedules the next scan for when as many operations have arrived as are left.
     fn looked_through(&mut self) {
-        self.due = ARRIVALS.max(self.places.len() * 2);
-        if self.places.capacity() > 4 * self.due {
-            self.places.shrink_to(self.due);
+        self.due = ARRIVALS.max(self.slots.len() * 2);
+        if self.slots.capacity() > 4 * self.due {
+            self.slots.shrink_to(self.due);
         }
     }
 }
@@ -211,8 +211,8 @@ fn join(operation: &mut DeviceOperation, host: &mut Host) -> Option<LaunchCall> 
 }
 
 /// Hands an operation to its timeline, or frees its slot if it belongs to none.
-fn enter(place: u32, host: &mut Host, devices: &mut Devices, delivery: &mut Delivery) {
-    let operation = &mut devices.operations[place];
+fn enter(slot: u32, host: &mut Host, devices: &mut Devices, delivery: &mut Delivery) {
+    let operation = &mut devices.operations[slot];
     match operation.launch {
         None => delivery.completeness.activities_without_launch += 1,
         Some(launch) => {
@@ -231,12 +231,12 @@ fn enter(place: u32, host: &mut Host, devices: &mut Devices, delivery: &mut Deli
         if let Some(launch) = &operation.launch {
             host.launches.untimed(launch, correlation);
         }
-        devices.operations.remove(place);
+        devices.operations.remove(slot);
         return;
     }
     if delivery.is_damaged(start, end) {
         delivery.completeness.bad_timestamps += 1;
-        devices.operations.remove(place);
+        devices.operations.remove(slot);
         return;
     }
     delivery.observe(start, end);
@@ -244,10 +244,10 @@ fn enter(place: u32, host: &mut Host, devices: &mut Devices, delivery: &mut Deli
         host.dependencies.ran(device, stream, correlation.0, work, end);
     }
     let Some(index) = devices.index(device) else {
-        devices.operations.remove(place);
+        devices.operations.remove(slot);
         return;
     };
-    let late = devices.timelines[index].push(place, &mut devices.operations, &mut devices.simulation);
+    let late = devices.timelines[index].push(slot, &mut devices.operations, &mut devices.simulation);
     let Completeness { late_ns, late_corrected_ns, .. } = &mut delivery.completeness;
     *late_ns = late_ns.saturating_add(late.total);
     *late_corrected_ns = late_corrected_ns.saturating_add(late.patched);

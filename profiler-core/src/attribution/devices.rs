@@ -227,51 +227,51 @@ impl Timeline {
         self.pending.waiting().len()
     }
 
-    /// Adds the operation at `place`, which is freed once it is processed. If its time is already accounted
+    /// Adds the operation in `slot`, which is freed once it is processed. If its time is already accounted
     /// for, it claims the available idle time in it, and its remainder continues normally.
     #[inline]
     pub(super) fn push(
         &mut self,
-        place: u32,
+        slot: u32,
         operations: &mut Slab<DeviceOperation>,
         simulation: &mut SimulationFeed,
     ) -> Late {
-        let operation = &operations[place];
+        let operation = &operations[slot];
         self.account.operations += 1;
         if operation.graph {
             self.account.graph_operations += 1;
             self.account.graph_ns = self.account.graph_ns.saturating_add(operation.end - operation.start);
         }
         if operation.start < self.account.position() {
-            return self.push_late(place, operations, simulation);
+            return self.push_late(slot, operations, simulation);
         }
-        self.launch_order.push(operation, place);
+        self.launch_order.push(operation, slot);
         simulation.launched(operation);
-        self.pending.push((operation.start, place));
+        self.pending.push((operation.start, slot));
         Late::default()
     }
 
     #[cold]
     fn push_late(
         &mut self,
-        place: u32,
+        slot: u32,
         operations: &mut Slab<DeviceOperation>,
         simulation: &mut SimulationFeed,
     ) -> Late {
-        let operation = &mut operations[place];
+        let operation = &mut operations[slot];
         simulation.operation(operation);
         let position = self.account.position();
         let to = operation.end.min(position);
         let total = to - operation.start;
         let patched = self.account.patch(operation.leaf, operation.start, to);
         if operation.end <= position {
-            operations.remove(place);
+            operations.remove(slot);
         } else {
             operation.start = position;
             // Its position in launch order has passed.
             operation.status.shown = true;
             operation.late = true;
-            self.pending.push((position, place));
+            self.pending.push((position, slot));
         }
         Late { total, patched }
     }
@@ -316,12 +316,12 @@ impl Timeline {
         self.launch_order.show(operations, watermark, &host.marks);
         let watermark = self.first_hidden(operations, watermark).unwrap_or(watermark);
         let mut pending = std::mem::take(&mut self.pending);
-        for &(_, place) in pending.take_while(|&(start, _)| start < watermark) {
-            let operation = &operations[place];
+        for &(_, slot) in pending.take_while(|&(start, _)| start < watermark) {
+            let operation = &operations[slot];
             if !operation.late {
                 simulation.operation(operation);
             }
-            let cut = self.launch_order.take_cut(place, &operation.status);
+            let cut = self.launch_order.take_cut(slot, &operation.status);
             let window_start = if self.account.position() == 0 { operation.start } else { self.account.start() };
             let beyond = operation.end - window_start > LONGEST_WINDOW;
             if !beyond {
@@ -337,7 +337,7 @@ impl Timeline {
             } else {
                 self.begin(operation, cut, host, ranges, others);
             }
-            operations.remove(place);
+            operations.remove(slot);
         }
         self.pending = pending;
         self.enter_ends(watermark);
@@ -351,7 +351,7 @@ impl Timeline {
         let waiting = self.pending.waiting();
         let from = waiting.partition_point(|&(start, _)| start < watermark.saturating_sub(CLOCK_SLACK_NANOS));
         let mut near = waiting[from..].iter().take_while(|&&(start, _)| start < watermark);
-        near.find(|&&(_, place)| !operations[place].status.shown).map(|&(start, _)| start)
+        near.find(|&&(_, slot)| !operations[slot].status.shown).map(|&(start, _)| start)
     }
 
     /// Records busy time up to the last end that is not after `limit`.

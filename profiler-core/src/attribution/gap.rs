@@ -91,7 +91,7 @@ pub(super) fn explain(
         account.idle(leaf, to, subject);
         return;
     }
-    let caller = Caller { place: launch.thread, thread, threads };
+    let caller = Caller { index: launch.thread, thread, threads };
     let mut slack = host_part(account, history, next, launch.start.min(to), caller, lost_end);
     let launched = launch.end.clamp(account.position(), to);
     let latency = to.min(launched.saturating_add(LAUNCH_LATENCY_NANOS));
@@ -212,7 +212,8 @@ fn recurring_input(
 /// The thread that launched the operation after a gap.
 #[derive(Clone, Copy)]
 struct Caller<'a> {
-    place: u32,
+    /// Index of the thread.
+    index: u32,
     thread: &'a HostThread,
     threads: &'a ThreadTable,
 }
@@ -270,11 +271,11 @@ impl Writer<'_> {
     /// Records, up to `end`, time between two calls that exceeds the framework's cost per operation.
     fn long_host_gap(&mut self, start: u64, gap_end: u64, end: u64) {
         let (host_gap, next) = (gap_end - start, self.next);
-        let Caller { place, thread, threads } = self.caller;
-        let handover = threads.handover(place, start, gap_end);
+        let Caller { index, thread, threads } = self.caller;
+        let handover = threads.handover(index, start, gap_end);
         let claims = thread.samples.claims(start, handover, gap_end);
         let waits = handover > start
-            && self.history.waits_for_threads(place, thread.samples.waited_for_thread(start, handover));
+            && self.history.waits_for_threads(index, thread.samples.waited_for_thread(start, handover));
         if claims.is_empty() && waits && gap_end - handover <= DISPATCH_NANOS {
             // It waited for the other thread, and continued at once.
             self.unseen(Leaf::HostCpu, handover.min(end));
@@ -369,7 +370,7 @@ impl Writer<'_> {
     fn note(&mut self, seen: Seen, samples: u64, before: u64) {
         let nanos = self.late_nanos() - before;
         if nanos > 0 {
-            let stratum = Stratum { thread: self.caller.place, before: self.next.operation.subject };
+            let stratum = Stratum { thread: self.caller.index, before: self.next.operation.subject };
             self.account.host_time(stratum, seen, samples, nanos);
         }
     }

@@ -89,7 +89,7 @@ pub(super) struct LaunchOrder {
 impl LaunchOrder {
     /// Adds an operation at slab index `index` that waits to be shown.
     pub(super) fn push(&mut self, operation: &DeviceOperation, index: u32) {
-        self.hidden.push((place(operation), index));
+        self.hidden.push((order_of(operation), index));
     }
 
     /// Sorts the pushed operations by launch order.
@@ -104,7 +104,7 @@ impl LaunchOrder {
     pub(super) fn show(&mut self, pending: &mut Slab<DeviceOperation>, watermark: u64, marks: &StepMarks) {
         self.next_wait = marks.waits.next_after(self.waited);
         let mut hidden = std::mem::take(&mut self.hidden);
-        for &(_, index) in hidden.take_while(|&(place, _)| place < watermark || watermark == u64::MAX) {
+        for &(_, index) in hidden.take_while(|&(order, _)| order < watermark || watermark == u64::MAX) {
             let operation = &mut pending[index];
             let (status, cut) = self.status(operation, marks);
             operation.status = status;
@@ -115,11 +115,11 @@ impl LaunchOrder {
         self.hidden = hidden;
     }
 
-    /// Removes the step cut caused by the operation at slab index `place`; to be called before the index is
+    /// Removes the step cut caused by the operation at slab index `index`; to be called before the index is
     /// reused.
     #[inline]
-    pub(super) fn take_cut(&mut self, place: u32, status: &LaunchStatus) -> Option<Cut> {
-        if status.cuts { self.cuts.remove(&place) } else { None }
+    pub(super) fn take_cut(&mut self, index: u32, status: &LaunchStatus) -> Option<Cut> {
+        if status.cuts { self.cuts.remove(&index) } else { None }
     }
 
     /// Launch sequence of the steps; see [`StepSequence`].
@@ -190,7 +190,7 @@ impl LaunchOrder {
 
 /// Position in launch order. Operations unknown at a watermark come after it, because an unknown call has not
 /// returned and its work has not started.
-fn place(operation: &DeviceOperation) -> u64 {
+fn order_of(operation: &DeviceOperation) -> u64 {
     let latest = operation.start.saturating_add(CLOCK_SLACK_NANOS);
     operation.launch.map_or(operation.start, |launch| launch.end.min(latest))
 }

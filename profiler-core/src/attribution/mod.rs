@@ -60,10 +60,6 @@ pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTotals, Sp
 pub use ranges::{is_layer, is_step, template};
 pub use stacks::{HostLine, LineId, is_generated, is_native, line_of};
 
-/// Former paths of these modules.
-#[doc(hidden)]
-pub use crate::{api, leaf, quantile};
-
 use std::collections::BTreeMap;
 
 use gpuwhy_trace::completeness::Completeness;
@@ -86,7 +82,7 @@ use crate::allocations::{Holding, Holdings, MemoryOwner};
 use crate::counters::engine::Counters;
 use crate::steps::{LoggedStep, OverflowSeries, OverflowStep, PeriodFacts, StepSeries};
 use crate::thresholds::{CLOCK_SLACK_NANOS, SYNC_SLACK_NANOS};
-use crate::whatif::{BestCase, ReplayedOperation, WhatIf};
+use crate::whatif::{BestCase, SimulatedOperation, WhatIf};
 
 /// What an engine keeps in addition to its accounts. Chosen before the first record.
 #[derive(Clone, Debug, Default)]
@@ -99,7 +95,7 @@ pub struct EngineOptions {
     /// kernels. If counters are sampled, they are kept anyway.
     pub simulated_events: bool,
     /// Parts of the run whose operations are logged with their position in every scenario of the simulation, for
-    /// [`take_replay`](Attributor::take_replay): in order, from start to end, nanoseconds on the clock of the trace.
+    /// [`take_simulated`](Attributor::take_simulated): in order, from start to end, nanoseconds on the clock of the trace.
     pub simulated_parts: Vec<(u64, u64)>,
     /// True without the simulation; see [`stop_what_if`](Attributor::stop_what_if).
     pub no_simulation: bool,
@@ -261,7 +257,7 @@ impl Attributor {
     }
 
     /// Operations logged since the last call.
-    pub fn take_replay(&mut self) -> Vec<ReplayedOperation> {
+    pub fn take_simulated(&mut self) -> Vec<SimulatedOperation> {
         self.devices.simulation.whatif.take_log()
     }
 
@@ -364,8 +360,8 @@ impl Attributor {
     }
 
     /// The thread of a [`Stratum`].
-    pub fn thread(&self, place: u32) -> Option<ThreadId> {
-        self.host.threads.ids().get(place as usize).copied()
+    pub fn thread(&self, index: u32) -> Option<ThreadId> {
+        self.host.threads.ids().get(index as usize).copied()
     }
 
     /// The line of a [`Subject::Host`].
@@ -498,7 +494,7 @@ impl Attributor {
 
     /// Start times of all waiting records. Memory events have their own limit.
     fn waiting_begins(&self) -> impl Iterator<Item = u64> {
-        let arrivals = self.arrivals.places.iter().map(|&place| self.devices.operations[place].start);
+        let arrivals = self.arrivals.slots.iter().map(|&slot| self.devices.operations[slot].start);
         let operations = self.devices.timelines.iter().flat_map(Timeline::begins);
         let calls = self.host.threads.rows.iter().flat_map(HostThread::pending_begins);
         arrivals.chain(operations).chain(calls).chain(self.ranges.waiting())

@@ -65,8 +65,8 @@ impl QueueWatch {
     }
 
     fn of_several(&mut self, operation: &DeviceOperation) {
-        let place = self.streams.iter().position(|newest| newest.stream == operation.stream);
-        let before = place.map(|place| self.streams[place]);
+        let index = self.streams.iter().position(|newest| newest.stream == operation.stream);
+        let before = index.map(|index| self.streams[index]);
         let newest = Newest::of(operation, before.as_ref());
         if let (Some(before), Some(launch)) = (before, operation.launch)
             && operation.fit > 0
@@ -84,8 +84,8 @@ impl QueueWatch {
                 self.waits.total_ns += wait;
             }
         }
-        match place {
-            Some(place) => self.streams[place] = newest,
+        match index {
+            Some(index) => self.streams[index] = newest,
             None if self.streams.len() < STREAMS => self.streams.push(newest),
             None => {
                 let oldest = self.streams.iter_mut().min_by_key(|newest| newest.end);

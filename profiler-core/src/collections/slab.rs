@@ -18,17 +18,17 @@ impl<T> Default for Slab<T> {
 impl<T> Slab<T> {
     /// Returns the index. There must be fewer than 2^32 items, which the limits of every user guarantee.
     pub(crate) fn insert(&mut self, item: T) -> u32 {
-        if let Some(place) = self.free.pop() {
-            self.items[place as usize] = item;
-            return place;
+        if let Some(slot) = self.free.pop() {
+            self.items[slot as usize] = item;
+            return slot;
         }
         self.items.push(item);
         (self.items.len() - 1) as u32
     }
 
     /// Frees a slot that is in use.
-    pub(crate) fn remove(&mut self, place: u32) {
-        self.free.push(place);
+    pub(crate) fn remove(&mut self, slot: u32) {
+        self.free.push(slot);
         // The slab is frequently empty: resetting it stores the next items in order.
         if self.free.len() == self.items.len() {
             self.items.clear();
@@ -40,14 +40,14 @@ impl<T> Slab<T> {
 impl<T> Index<u32> for Slab<T> {
     type Output = T;
 
-    fn index(&self, place: u32) -> &T {
-        &self.items[place as usize]
+    fn index(&self, slot: u32) -> &T {
+        &self.items[slot as usize]
     }
 }
 
 impl<T> IndexMut<u32> for Slab<T> {
-    fn index_mut(&mut self, place: u32) -> &mut T {
-        &mut self.items[place as usize]
+    fn index_mut(&mut self, slot: u32) -> &mut T {
+        &mut self.items[slot as usize]
     }
 }
 

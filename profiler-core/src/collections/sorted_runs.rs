@@ -124,8 +124,8 @@ fn merge<T: Copy>(
             }
             cuts -= 1;
             let cut = run.start + items[run.clone()].partition_point(|item| compare(item, next).is_le());
-            let place = runs.partition_point(|other| compare(&items[other.start], &items[cut]).is_gt());
-            runs.insert(place, cut..run.end);
+            let index = runs.partition_point(|other| compare(&items[other.start], &items[cut]).is_gt());
+            runs.insert(index, cut..run.end);
             run.end = cut;
         }
         ordered.extend_from_slice(&items[run]);

@@ -68,7 +68,7 @@ impl Pending {
     pub fn push(&mut self, record: &Record) {
         if let Record::Sample(sample) = record {
             match self.samples.iter().position(|known| known.thread == sample.thread) {
-                Some(place) if self.samples[place].at <= sample.at => self.samples[place] = *sample,
+                Some(index) if self.samples[index].at <= sample.at => self.samples[index] = *sample,
                 None if self.samples.len() < THREADS => self.samples.push(*sample),
                 _ => {}
             }
@@ -82,8 +82,8 @@ impl Pending {
         let is_it = |(_, operation): &(u64, QueuedOperation)| {
             (operation.function, operation.sequence) == (row.function, row.sequence)
         };
-        if let Some(place) = tracked.outstanding.iter().position(is_it) {
-            tracked.outstanding.drain(..=place);
+        if let Some(index) = tracked.outstanding.iter().position(is_it) {
+            tracked.outstanding.drain(..=index);
         }
     }
 

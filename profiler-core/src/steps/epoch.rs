@@ -202,31 +202,34 @@ pub(super) struct Anchor {
 
 /// Searches for an anchor; `current` is kept as long as it is one and no other occurs much less frequently.
 pub(super) fn find_anchor(symbols: &[u32], current: Option<u32>) -> Option<Anchor> {
-    let mut places: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-    for (place, &symbol) in symbols.iter().enumerate() {
-        places.entry(symbol).or_default().push(place as u32);
+    let mut positions: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+    for (position, &symbol) in symbols.iter().enumerate() {
+        positions.entry(symbol).or_default().push(position as u32);
     }
-    let mut rows: Vec<(Anchor, &Vec<u32>)> = places
+    let mut rows: Vec<(Anchor, &Vec<u32>)> = positions
         .iter()
-        .filter_map(|(&symbol, places)| Some((Anchor { symbol, distance: regular(places, symbols.len())? }, places)))
+        .filter_map(|(&symbol, positions)| {
+            Some((Anchor { symbol, distance: regular(positions, symbols.len())? }, positions))
+        })
         .collect();
     // The result must not depend on the order of the map.
-    rows.sort_unstable_by_key(|(anchor, places)| (std::cmp::Reverse(anchor.distance), places.first().copied()));
-    let longest = rows.iter().take(COMPARED).find(|(_, places)| alike(symbols, places)).map(|&(anchor, _)| anchor)?;
-    let kept = rows.iter().find(|(anchor, places)| {
+    rows.sort_unstable_by_key(|(anchor, positions)| (std::cmp::Reverse(anchor.distance), positions.first().copied()));
+    let longest =
+        rows.iter().take(COMPARED).find(|(_, positions)| alike(symbols, positions)).map(|&(anchor, _)| anchor)?;
+    let kept = rows.iter().find(|(anchor, positions)| {
         let near = longest.distance.abs_diff(anchor.distance) <= longest.distance / SLACK_PART;
-        Some(anchor.symbol) == current && near && alike(symbols, places)
+        Some(anchor.symbol) == current && near && alike(symbols, positions)
     });
     Some(kept.map_or(longest, |&(anchor, _)| anchor))
 }
 
-/// Median distance between adjacent places, if most distances are near it and they cover `length` places.
-fn regular(places: &[u32], length: usize) -> Option<u32> {
-    let (&first, &last) = (places.first()?, places.last()?);
-    if places.len() < FEWEST || f64::from(last - first) < COVERAGE * length as f64 {
+/// Median distance between adjacent positions, if most distances are near it and they cover `length` positions.
+fn regular(positions: &[u32], length: usize) -> Option<u32> {
+    let (&first, &last) = (positions.first()?, positions.last()?);
+    if positions.len() < FEWEST || f64::from(last - first) < COVERAGE * length as f64 {
         return None;
     }
-    let mut distances: Vec<u32> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let mut distances: Vec<u32> = positions.windows(2).map(|pair| pair[1] - pair[0]).collect();
     distances.sort_unstable();
     let median = distances[distances.len() / 2];
     let slack = SLACK.max(median / SLACK_PART);
@@ -234,11 +237,11 @@ fn regular(places: &[u32], length: usize) -> Option<u32> {
     (near as f64 >= REGULAR_SHARE * distances.len() as f64).then_some(median)
 }
 
-/// True if nine in ten segments between adjacent places have mostly the same launches as the previous one.
-fn alike(symbols: &[u32], places: &[u32]) -> bool {
+/// True if nine in ten segments between adjacent positions have mostly the same launches as the previous one.
+fn alike(symbols: &[u32], positions: &[u32]) -> bool {
     let mut balance: FxHashMap<u32, i64> = FxHashMap::default();
     let mut different = 0;
-    for triple in places.windows(3) {
+    for triple in positions.windows(3) {
         let (a, b, c) = (triple[0] as usize, triple[1] as usize, triple[2] as usize);
         balance.clear();
         for symbol in &symbols[a..b] {
@@ -252,5 +255,5 @@ fn alike(symbols: &[u32], places: &[u32]) -> bool {
             different += 1;
         }
     }
-    10 * different <= places.len().saturating_sub(2)
+    10 * different <= positions.len().saturating_sub(2)
 }

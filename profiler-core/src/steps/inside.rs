@@ -30,9 +30,9 @@ impl Inside {
     pub(super) fn of(step: &[u32]) -> Option<Self> {
         let mut last: FxHashMap<u32, usize> = FxHashMap::default();
         let mut distances: FxHashMap<usize, usize> = FxHashMap::default();
-        for (place, &symbol) in step.iter().enumerate() {
-            if let Some(before) = last.insert(symbol, place) {
-                *distances.entry(place - before).or_default() += 1;
+        for (index, &symbol) in step.iter().enumerate() {
+            if let Some(before) = last.insert(symbol, index) {
+                *distances.entry(index - before).or_default() += 1;
             }
         }
         let mut rows: Vec<(usize, usize)> = distances.into_iter().collect();

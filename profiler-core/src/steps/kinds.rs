@@ -106,9 +106,9 @@ fn split(values: &[u64]) -> Option<u64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     let least = LEAST_STEPS.max(sorted.len().div_ceil(LEAST_PART));
-    let places = least..(sorted.len() + 1).saturating_sub(least);
-    let place = places.max_by_key(|&place| sorted[place] - sorted[place - 1])?;
-    let (less, more) = sorted.split_at(place);
+    let indices = least..(sorted.len() + 1).saturating_sub(least);
+    let index = indices.max_by_key(|&index| sorted[index] - sorted[index - 1])?;
+    let (less, more) = sorted.split_at(index);
     let gap = more[0] - less[less.len() - 1];
     // The middle half of each kind; with the full range, a single step in between would decide.
     let spread = |kind: &[u64]| kind[kind.len() - 1 - kind.len() / 4] - kind[kind.len() / 4];

@@ -30,7 +30,7 @@ impl Sequence {
         if self.ring.len() < CAPACITY as usize {
             self.ring.push(launched);
         } else {
-            self.ring[Self::place(number)] = launched;
+            self.ring[Self::slot(number)] = launched;
         }
         self.count += 1;
         number
@@ -46,7 +46,7 @@ impl Sequence {
     }
 
     pub(super) fn get(&self, number: u64) -> Option<SequenceItem> {
-        if number < self.oldest() || number >= self.count { None } else { self.ring.get(Self::place(number)).copied() }
+        if number < self.oldest() || number >= self.count { None } else { self.ring.get(Self::slot(number)).copied() }
     }
 
     /// True if launch `number` equals the one `lag` before it. `None` if either is not in the ring.
@@ -61,7 +61,7 @@ impl Sequence {
         let known = lag < CAPACITY && u64::from(lag) < self.count;
         known && {
             let newest = self.count - 1;
-            self.ring[Self::place(newest)].symbol == self.ring[Self::place(newest - u64::from(lag))].symbol
+            self.ring[Self::slot(newest)].symbol == self.ring[Self::slot(newest - u64::from(lag))].symbol
         }
     }
 
@@ -70,11 +70,11 @@ impl Sequence {
     pub(super) fn repeats_within(&self, numbers: Range<u64>, lag: u32) -> u32 {
         let (mut number, mut equal) = (numbers.start, 0);
         while number < numbers.end {
-            let (place, before) = (Self::place(number), Self::place(number - u64::from(lag)));
+            let (slot, before) = (Self::slot(number), Self::slot(number - u64::from(lag)));
             // Stop where either of the two sequences reaches the end of the ring.
             let left = (numbers.end - number).min(u64::from(CAPACITY)) as usize;
-            let length = left.min(self.ring.len() - place.max(before));
-            let pairs = self.ring[place..place + length].iter().zip(&self.ring[before..before + length]);
+            let length = left.min(self.ring.len() - slot.max(before));
+            let pairs = self.ring[slot..slot + length].iter().zip(&self.ring[before..before + length]);
             equal += pairs.map(|(launched, before)| u32::from(launched.symbol == before.symbol)).sum::<u32>();
             number += length as u64;
         }
@@ -86,7 +86,7 @@ impl Sequence {
         (from.max(self.oldest())..self.count).map_while(|number| self.get(number))
     }
 
-    fn place(number: u64) -> usize {
+    fn slot(number: u64) -> usize {
         (number % u64::from(CAPACITY)) as usize
     }
 }

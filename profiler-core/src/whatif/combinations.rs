@@ -41,18 +41,18 @@ pub struct Combined {
     /// Number of steps simulated without them.
     pub steps: u64,
     /// Sum of their time, nanoseconds, and of the same steps in each scenario; earlier rounds count in part.
-    replayed: f64,
+    simulated: f64,
     named: [f64; SCENARIO_COUNT],
 }
 
 impl Combined {
     const fn new(removed: Removed) -> Self {
-        Self { removed, steps: 0, replayed: 0.0, named: [0.0; SCENARIO_COUNT] }
+        Self { removed, steps: 0, simulated: 0.0, named: [0.0; SCENARIO_COUNT] }
     }
 
     /// Speedup over steps without only the cost of `kind`, at least 1.
     pub fn gain_after(&self, kind: ScenarioKind) -> f64 {
-        (self.named[kind as usize] / self.replayed.max(1.0)).max(1.0)
+        (self.named[kind as usize] / self.simulated.max(1.0)).max(1.0)
     }
 }
 
@@ -68,7 +68,7 @@ pub(super) struct StepOf {
 impl StepOf {
     pub(super) fn between(last: &Progress, now: &Progress) -> Self {
         let took = |variant: usize| (now.clocks[variant] - last.clocks[variant]).max(0.0);
-        Self { named: std::array::from_fn(took), chosen: std::array::from_fn(|place| took(SCENARIO_COUNT + place)) }
+        Self { named: std::array::from_fn(took), chosen: std::array::from_fn(|index| took(SCENARIO_COUNT + index)) }
     }
 }
 
@@ -142,14 +142,14 @@ impl Combinations {
     }
 
     fn add(&mut self, step: &StepOf) {
-        for (place, set) in self.chosen.into_iter().enumerate().filter(|(_, set)| set.count() > 1) {
+        for (index, set) in self.chosen.into_iter().enumerate().filter(|(_, set)| set.count() > 1) {
             let known = self.results.iter().position(|result| result.removed == set).unwrap_or_else(|| {
                 self.results.push(Combined::new(set));
                 self.results.len() - 1
             });
             let result = &mut self.results[known];
             result.steps += 1;
-            result.replayed += step.chosen[place];
+            result.simulated += step.chosen[index];
             for (sum, took) in result.named.iter_mut().zip(step.named) {
                 *sum += took;
             }
@@ -174,15 +174,15 @@ impl Combinations {
         if !self.kinds.is_empty() {
             self.turn = (4 * self.turn).min(LONGEST_TURN);
             for result in &mut self.results {
-                result.replayed *= DECAY;
+                result.simulated *= DECAY;
                 result.named.iter_mut().for_each(|sum| *sum *= DECAY);
             }
         }
         self.kinds = self.largest(costs);
         let known = self.kinds.iter().fold(Removed::default(), |set, &kind| set.and(kind));
         self.results.retain(|result| result.removed.kinds().all(|kind| known.has(kind)));
-        for (place, &first) in self.kinds.iter().enumerate() {
-            for &second in &self.kinds[place + 1..] {
+        for (index, &first) in self.kinds.iter().enumerate() {
+            for &second in &self.kinds[index + 1..] {
                 self.waiting.push(Removed::of(first).and(second));
             }
         }

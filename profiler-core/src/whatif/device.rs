@@ -14,7 +14,7 @@ use super::gaps::{QueuedGaps, between_nodes, untraced};
 use super::host::{Begun, SimulatedThread};
 use super::input::{Call, Operation, OperationClass, READBACK_BYTES};
 use super::joined::{SMALL_COPY_NANOS, joined_nanos};
-use super::replay_log::{ReplayLog, ReplayedOperation};
+use super::log::{SimulatedOperation, SimulationLog};
 use super::scenario::{ScenarioKind, beside, removed_in};
 use super::variants::{Clocks, Origin, VARIANT_COUNT, Variants, as_clock, is_traced, later, latest, plus};
 use crate::thresholds::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
@@ -247,21 +247,21 @@ impl Default for Progress {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Streams {
     rows: Vec<Stream>,
-    places: FxHashMap<(DeviceId, StreamId), usize>,
+    indices: FxHashMap<(DeviceId, StreamId), usize>,
     /// Stream that was requested last.
     newest: usize,
     /// Log of simulated operations, if requested.
-    log: Option<Box<ReplayLog>>,
+    log: Option<Box<SimulationLog>>,
 }
 
 impl Streams {
     /// Logs operations that start in these parts of the run, which are in order.
     pub(super) fn log(&mut self, parts: Vec<(u64, u64)>) {
-        self.log = Some(Box::new(ReplayLog::new(parts)));
+        self.log = Some(Box::new(SimulationLog::new(parts)));
     }
 
     /// Operations logged since the last call.
-    pub(super) fn take_log(&mut self) -> Vec<ReplayedOperation> {
+    pub(super) fn take_log(&mut self) -> Vec<SimulatedOperation> {
         self.log.as_mut().map_or_else(Vec::new, |log| log.take())
     }
 
@@ -280,8 +280,8 @@ impl Streams {
         origin: Origin,
         variants: &Variants,
     ) -> Option<Begun> {
-        let place = self.place((operation.device, operation.stream));
-        let edges = self.edges(place, operation, launch, progress, gaps);
+        let index = self.index_of((operation.device, operation.stream));
+        let edges = self.edges(index, operation, launch, progress, gaps);
         // The same sums for every scenario first, then the differences of some: most operations are kernels
         // that compute, and this is the innermost loop of the simulation.
         let ready: Clocks = match launch {
@@ -301,7 +301,7 @@ impl Streams {
             }
             None => [f64::MIN; VARIANT_COUNT],
         };
-        let (done, begin) = self.rows[place].append(operation, &ready, &edges, launch, variants);
+        let (done, begin) = self.rows[index].append(operation, &ready, &edges, launch, variants);
         if let Some(log) = &mut self.log {
             log.note(operation, &begin, &done);
         }
@@ -317,14 +317,14 @@ impl Streams {
     /// order within a stream always costs the device its gap, but never makes an operation later than it was.
     fn edges(
         &self,
-        place: usize,
+        index: usize,
         operation: &Operation,
         launch: Option<&SimulatedLaunch>,
         progress: &mut Progress,
         gaps: &mut QueuedGaps,
     ) -> Edges {
         let start = operation.start;
-        let before = self.rows[place].before(start);
+        let before = self.rows[index].before(start);
         let stream_free = before.map_or(0, |run| run.end);
         // Time at which the launch was issued.
         let issued = launch.map(|launch| {
@@ -338,7 +338,7 @@ impl Streams {
         });
         let known = stream_free.max(issued.unwrap_or(0));
         let event =
-            if known.saturating_add(EVENT_SUSPECTED_NANOS) < start { self.ended_before(place, start) } else { None };
+            if known.saturating_add(EVENT_SUSPECTED_NANOS) < start { self.ended_before(index, start) } else { None };
         let (mut launch_lag, mut event_lag) = (0, 0);
         let usual = gaps.before(operation.class);
         let mut stream_lag = usual.min(start - stream_free);
@@ -389,16 +389,16 @@ impl Streams {
         within.max_by_key(|(key, run)| (run.end, run.start, *key)).map(|(_, run)| (run.end, &run.done))
     }
 
-    /// The operation on a stream other than that at `place` that an operation starting at `start` may have
+    /// The operation on a stream other than that at `index` that an operation starting at `start` may have
     /// waited for.
-    fn ended_before(&self, place: usize, start: u64) -> Option<(u64, Clocks)> {
-        let others = self.rows.iter().enumerate().filter(|&(other, _)| other != place).map(|(_, stream)| stream);
+    fn ended_before(&self, index: usize, start: u64) -> Option<(u64, Clocks)> {
+        let others = self.rows.iter().enumerate().filter(|&(other, _)| other != index).map(|(_, stream)| stream);
         let runs = others.flat_map(|stream| stream.runs().map(|run| (stream.key, run)));
         let within = runs.filter(|(_, run)| run.end <= start && start - run.end <= EVENT_NANOS);
         within.max_by_key(|(key, run)| (run.end, run.start, *key)).map(|(_, run)| (run.end, run.free))
     }
 
-    fn place(&mut self, key: (DeviceId, StreamId)) -> usize {
+    fn index_of(&mut self, key: (DeviceId, StreamId)) -> usize {
         // Mostly the stream that was requested last.
         if self.rows.get(self.newest).is_none_or(|stream| stream.key != key) {
             self.newest = self.find_or_add(key);
@@ -407,21 +407,21 @@ impl Streams {
     }
 
     fn find_or_add(&mut self, key: (DeviceId, StreamId)) -> usize {
-        if let Some(&place) = self.places.get(&key) {
-            return place;
+        if let Some(&index) = self.indices.get(&key) {
+            return index;
         }
-        let place = if self.rows.len() < STREAM_LIMIT {
+        let index = if self.rows.len() < STREAM_LIMIT {
             self.rows.push(Stream::new(key));
             self.rows.len() - 1
         } else {
             let last_used = |stream: &Stream| stream.runs().next().map_or(0, |run| run.start);
-            let oldest = (0..self.rows.len()).min_by_key(|&place| (last_used(&self.rows[place]), self.rows[place].key));
-            let place = oldest.unwrap_or_default();
-            let forgotten = std::mem::replace(&mut self.rows[place], Stream::new(key));
-            self.places.remove(&forgotten.key);
-            place
+            let oldest = (0..self.rows.len()).min_by_key(|&index| (last_used(&self.rows[index]), self.rows[index].key));
+            let index = oldest.unwrap_or_default();
+            let forgotten = std::mem::replace(&mut self.rows[index], Stream::new(key));
+            self.indices.remove(&forgotten.key);
+            index
         };
-        self.places.insert(key, place);
-        place
+        self.indices.insert(key, index);
+        index
     }
 }

@@ -83,23 +83,23 @@ impl WhatIf {
         };
         let (mut best_cases, mut untraced) = (Vec::new(), None);
         if refused.is_none() {
-            let replayed = |kind: ScenarioKind| sum(&|row| row.replayed[kind as usize]);
-            let base = replayed(ScenarioKind::Base).max(1);
+            let simulated = |kind: ScenarioKind| sum(&|row| row.simulated[kind as usize]);
+            let base = simulated(ScenarioKind::Base).max(1);
             // The base error affects both, so the ratio is more accurate than either.
             let possible =
-                |kind: ScenarioKind| real as f64 * replayed(kind) as f64 / base as f64 / represented_steps as f64;
-            let without = replayed(ScenarioKind::Untraced);
+                |kind: ScenarioKind| real as f64 * simulated(kind) as f64 / base as f64 / represented_steps as f64;
+            let without = simulated(ScenarioKind::Untraced);
             let part = (without as f64 / base as f64).min(1.0);
             untraced = Some(part);
             let without = WithoutTracing { part, priced };
             let now = possible(ScenarioKind::Untraced) as u64;
             for kind in ScenarioKind::ALL.into_iter().filter(|kind| kind.is_change()) {
                 // Without counters no kernel has a known roofline, so there is no result.
-                if kind == ScenarioKind::KernelsAtRoof && replayed(kind) == replayed(ScenarioKind::Untraced) {
+                if kind == ScenarioKind::KernelsAtRoof && simulated(kind) == simulated(ScenarioKind::Untraced) {
                     continue;
                 }
                 let pair = |row: &StepTimes| {
-                    (row.replayed[kind as usize] as f64, row.replayed[ScenarioKind::Untraced as usize] as f64)
+                    (row.simulated[kind as usize] as f64, row.simulated[ScenarioKind::Untraced as usize] as f64)
                 };
                 let spread = spread(&rows.iter().map(pair).collect::<Vec<_>>());
                 best_cases.push(BestCase::simulated(kind, now, possible(kind) as u64, spread, without));
@@ -207,16 +207,16 @@ mod tests {
 
     #[test]
     fn a_scenario_promises_no_less_than_one_that_it_contains() {
-        let mut replayed = [1_000; SCENARIO_COUNT];
-        replayed[ScenarioKind::LaunchesFree as usize] = 250;
-        replayed[ScenarioKind::CopiesOverlapped as usize] = 100;
-        replayed[ScenarioKind::DeviceOnly as usize] = 500;
+        let mut simulated = [1_000; SCENARIO_COUNT];
+        simulated[ScenarioKind::LaunchesFree as usize] = 250;
+        simulated[ScenarioKind::CopiesOverlapped as usize] = 100;
+        simulated[ScenarioKind::DeviceOnly as usize] = 500;
         let row = |began| StepTimes {
             began,
             steps: 1,
             represented_steps: 1,
             real: 1_000,
-            replayed,
+            simulated,
             error: 0,
             unexplained: 0,
         };

@@ -144,8 +144,8 @@ mod tests {
             let nanos = base + (state >> 33) % 3_000;
             gaps.add(nanos);
             gaps.add(INTER_KERNEL_NANOS + 1);
-            let place = all.partition_point(|&known| known < nanos);
-            all.insert(place, nanos);
+            let index = all.partition_point(|&known| known < nanos);
+            all.insert(index, nanos);
             if all.len() as u64 >= FEWEST {
                 assert_eq!(gaps.shortest(), all[all.len() / 10] / CLASS_NANOS * CLASS_NANOS, "{number}");
             } else {

@@ -193,7 +193,7 @@ impl SimulatedThread {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Threads {
     rows: Vec<SimulatedThread>,
-    places: FxHashMap<ThreadId, usize>,
+    indices: FxHashMap<ThreadId, usize>,
     newest: Option<Newest>,
     /// Index of the thread requested last.
     asked: usize,
@@ -232,8 +232,8 @@ impl Threads {
 
     /// A thread that was seen before and is not forgotten.
     pub(super) fn get_mut(&mut self, id: ThreadId) -> Option<&mut SimulatedThread> {
-        let place = self.find(id)?;
-        self.rows.get_mut(place)
+        let index = self.find(id)?;
+        self.rows.get_mut(index)
     }
 
     /// Enters an outermost call that launches `launched`, if known: advances the thread's clocks over the
@@ -245,8 +245,8 @@ impl Threads {
         origin: Origin,
         variants: &Variants,
     ) -> &SimulatedThread {
-        let place = self.place(call.thread, call.start, origin);
-        let thread = &mut self.rows[place];
+        let index = self.index_of(call.thread, call.start, origin);
+        let thread = &mut self.rows[index];
         let own_gap = call.start.saturating_sub(thread.returned);
         let new = thread.launches == 0 && thread.returned == call.start;
         let may_have_waited = new || own_gap > DISPATCH_NANOS;
@@ -285,9 +285,9 @@ impl Threads {
 
     /// Returns from the open call of a thread; `staged` if that moved its copy through a staging buffer.
     pub(super) fn leave(&mut self, call: &Call, clocks: Clocks, staged: bool) {
-        let Some(place) = self.find(call.thread) else { return };
+        let Some(index) = self.find(call.thread) else { return };
         let Self { rows, newest, .. } = self;
-        let thread = &mut rows[place];
+        let thread = &mut rows[index];
         thread.open = None;
         thread.staged = staged;
         thread.returned = call.end;
@@ -303,15 +303,15 @@ impl Threads {
     /// Index of the thread, if known: mostly that of the previous request.
     fn find(&mut self, id: ThreadId) -> Option<usize> {
         if self.rows.get(self.asked).is_none_or(|thread| thread.id != id) {
-            self.asked = *self.places.get(&id)?;
+            self.asked = *self.indices.get(&id)?;
         }
         Some(self.asked)
     }
 
     /// Index of the thread; an unknown one is created at `at`.
-    fn place(&mut self, id: ThreadId, at: u64, origin: Origin) -> usize {
-        if let Some(place) = self.find(id) {
-            return place;
+    fn index_of(&mut self, id: ThreadId, at: u64, origin: Origin) -> usize {
+        if let Some(index) = self.find(id) {
+            return index;
         }
         let thread = SimulatedThread {
             id,
@@ -327,18 +327,18 @@ impl Threads {
             batches: Batches::default(),
             copies: CopyCalls::default(),
         };
-        let place = if self.rows.len() < THREAD_LIMIT {
+        let index = if self.rows.len() < THREAD_LIMIT {
             self.rows.push(thread);
             self.rows.len() - 1
         } else {
-            let oldest = (0..self.rows.len()).min_by_key(|&place| (self.rows[place].returned, self.rows[place].id));
-            let place = oldest.unwrap_or_default();
-            let forgotten = std::mem::replace(&mut self.rows[place], thread);
-            self.places.remove(&forgotten.id);
-            place
+            let oldest = (0..self.rows.len()).min_by_key(|&index| (self.rows[index].returned, self.rows[index].id));
+            let index = oldest.unwrap_or_default();
+            let forgotten = std::mem::replace(&mut self.rows[index], thread);
+            self.indices.remove(&forgotten.id);
+            index
         };
-        self.places.insert(id, place);
-        place
+        self.indices.insert(id, index);
+        index
     }
 }
 

@@ -114,10 +114,10 @@ pub(super) fn interval(
     let saved = 1.0 - 1.0 / speedup;
     let part = (saved / FULL_ERROR).min(1.0);
     let (mut below, mut above, mut only) = (0.0, 0.0, None);
-    for (place, kind) in kinds.enumerate() {
+    for (index, kind) in kinds.enumerate() {
         let (less, more) = model_error(kind);
         (below, above) = (f64::hypot(below, less), f64::hypot(above, more));
-        only = (place == 0).then_some(kind);
+        only = (index == 0).then_some(kind);
     }
     if only == Some(ScenarioKind::NoReadbacks) {
         let (less, more) = (READBACKS.0 * saved, (READBACKS.1 * saved).min(saved + READBACKS_MORE));

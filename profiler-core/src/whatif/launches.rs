@@ -24,7 +24,7 @@ const LAUNCH_LIMIT: usize = 16_384;
 /// The newest launching calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Launches {
-    places: Correlated<u32>,
+    slots: Correlated<u32>,
     ring: Vec<CallEntry>,
     /// Index of the oldest entry once the ring is full.
     oldest: usize,
@@ -46,25 +46,25 @@ impl Launches {
     /// Stores a launching call. An older one with the same id is no longer found.
     pub(super) fn insert(&mut self, correlation: CorrelationId, launch: SimulatedLaunch) {
         let entry = CallEntry { correlation, changes: self.changes, launch };
-        let place = if self.ring.len() < LAUNCH_LIMIT {
+        let slot = if self.ring.len() < LAUNCH_LIMIT {
             self.ring.push(entry);
             self.ring.len() - 1
         } else {
-            let place = self.oldest;
-            let old = self.ring[place].correlation;
-            if self.places.get(old.0) == Some(&(place as u32)) {
-                self.places.remove(old.0);
+            let slot = self.oldest;
+            let old = self.ring[slot].correlation;
+            if self.slots.get(old.0) == Some(&(slot as u32)) {
+                self.slots.remove(old.0);
             }
-            self.ring[place] = entry;
-            self.oldest = (place + 1) % LAUNCH_LIMIT;
-            place
+            self.ring[slot] = entry;
+            self.oldest = (slot + 1) % LAUNCH_LIMIT;
+            slot
         };
-        self.places.insert(correlation.0, place as u32);
+        self.slots.insert(correlation.0, slot as u32);
     }
 
     pub(super) fn get(&mut self, correlation: CorrelationId) -> Option<&SimulatedLaunch> {
-        let place = *self.places.get(correlation.0)? as usize;
-        let CallEntry { changes, launch, .. } = self.ring.get_mut(place)?;
+        let slot = *self.slots.get(correlation.0)? as usize;
+        let CallEntry { changes, launch, .. } = self.ring.get_mut(slot)?;
         if *changes != self.changes {
             *changes = self.changes;
             begin(&mut launch.entered, self.starts);
@@ -82,8 +82,8 @@ impl Launches {
 /// Copies the clocks of a named scenario to each chosen one. The named ones never change, so only the newest
 /// change matters.
 pub(super) fn begin(clocks: &mut Clocks, starts: [usize; CHOSEN_COUNT]) {
-    for (place, start) in starts.into_iter().enumerate() {
-        clocks[SCENARIO_COUNT + place] = clocks[start];
+    for (slot, start) in starts.into_iter().enumerate() {
+        clocks[SCENARIO_COUNT + slot] = clocks[start];
     }
 }
 

@@ -14,7 +14,7 @@ const LIMIT: usize = 1 << 18;
 
 /// An operation with its real and simulated times.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ReplayedOperation {
+pub struct SimulatedOperation {
     /// Device that ran it.
     pub device: DeviceId,
     /// Stream it ran on.
@@ -27,18 +27,18 @@ pub struct ReplayedOperation {
     pub end: Timestamp,
     /// Start and end in each scenario, indexed by `ScenarioKind as usize`, nanoseconds on a clock that all
     /// operations share.
-    pub replayed: [(f64, f64); SCENARIO_COUNT],
+    pub simulated: [(f64, f64); SCENARIO_COUNT],
 }
 
 /// Operations since they were last taken.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ReplayLog {
+pub(super) struct SimulationLog {
     /// Start and end of the logged parts, in order.
     parts: Vec<(u64, u64)>,
-    rows: Vec<ReplayedOperation>,
+    rows: Vec<SimulatedOperation>,
 }
 
-impl ReplayLog {
+impl SimulationLog {
     pub(super) fn new(parts: Vec<(u64, u64)>) -> Self {
         Self { parts, rows: Vec::new() }
     }
@@ -48,18 +48,18 @@ impl ReplayLog {
         let start = operation.start;
         let part = self.parts.partition_point(|&(_, to)| to <= start);
         if self.rows.len() < LIMIT && self.parts.get(part).is_some_and(|&(from, _)| from <= start) {
-            self.rows.push(ReplayedOperation {
+            self.rows.push(SimulatedOperation {
                 device: operation.device,
                 stream: operation.stream,
                 class: operation.class,
                 start: Timestamp::from_nanos(start),
                 end: Timestamp::from_nanos(operation.end.max(start)),
-                replayed: std::array::from_fn(|variant| (begin[variant], done[variant])),
+                simulated: std::array::from_fn(|variant| (begin[variant], done[variant])),
             });
         }
     }
 
-    pub(super) fn take(&mut self) -> Vec<ReplayedOperation> {
+    pub(super) fn take(&mut self) -> Vec<SimulatedOperation> {
         std::mem::take(&mut self.rows)
     }
 }

@@ -47,8 +47,8 @@ mod input;
 mod intervals;
 mod joined;
 mod launches;
-mod replay;
-mod replay_log;
+mod log;
+mod recurrence;
 mod sampling;
 mod scenario;
 mod shorter;
@@ -61,8 +61,8 @@ pub use estimate::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, SimulationProb
 pub use input::{
     Call, CallClass, Launched, LaunchedBy, MOST_BYTES, Operation, OperationClass, READBACK_BYTES, SmallGrid, Transfer,
 };
-pub use replay::RELEASE_NANOS;
-pub use replay_log::ReplayedOperation;
+pub use log::SimulatedOperation;
+pub use recurrence::RELEASE_NANOS;
 pub(crate) use scenario::removed_in;
 pub use scenario::{SCENARIO_COUNT, ScenarioKind};
 pub use steps::StepTimes;
@@ -71,7 +71,7 @@ pub use variants::Removed;
 use gpuwhy_trace::record::{DeviceId, ThreadId};
 
 use self::input::{InputEvent, Queue, StepMark};
-use self::replay::Replay;
+use self::recurrence::Recurrence;
 use self::shorter::{EventLog, Taken};
 use crate::steps::StepSeries;
 
@@ -79,7 +79,7 @@ use crate::steps::StepSeries;
 #[derive(Clone, Debug, Default)]
 pub struct Simulation {
     queue: Queue,
-    replay: Replay,
+    recurrence: Recurrence,
     /// Newest watermark.
     position: u64,
     late_boundaries: u64,
@@ -97,7 +97,7 @@ impl Simulation {
     /// Creates an empty simulation that simulates all steps regardless of their number: the reference for
     /// simulating a part of them.
     pub fn of_all_steps() -> Self {
-        Self { replay: Replay::of_all_steps(), ..Self::default() }
+        Self { recurrence: Recurrence::of_all_steps(), ..Self::default() }
     }
 
     /// Drops all state and ignores further input: for a client that can no longer afford the simulation.
@@ -109,7 +109,7 @@ impl Simulation {
     /// True if input at `at` is not needed, because it is not simulated.
     #[inline]
     pub(crate) fn skips(&self, at: u64) -> bool {
-        self.stopped || self.replay.sampling.is_paused(at)
+        self.stopped || self.recurrence.sampling.is_paused(at)
     }
 
     /// Adds a call. Nested calls may be added too; they only map their correlation id to the outer one.
@@ -117,8 +117,8 @@ impl Simulation {
         if self.stopped {
             return;
         }
-        self.replay.origin.tell(call.start);
-        if !self.replay.sampling.is_paused(call.start) {
+        self.recurrence.origin.tell(call.start);
+        if !self.recurrence.sampling.is_paused(call.start) {
             self.queue.push_call(Call { end: call.end.max(call.start), ..*call });
         }
     }
@@ -128,10 +128,10 @@ impl Simulation {
         if self.stopped {
             return;
         }
-        self.replay.origin.tell(operation.start);
+        self.recurrence.origin.tell(operation.start);
         // Clocks differ a little: the operation really started after its launch.
         let at = operation.launch.map_or(operation.start, |launch| launch.start.max(operation.start));
-        if !self.replay.sampling.is_paused(at) {
+        if !self.recurrence.sampling.is_paused(at) {
             self.queue.push_operation(at, *operation);
         }
     }
@@ -140,7 +140,7 @@ impl Simulation {
     /// the call, or if the call itself is never added.
     pub fn launches(&mut self, thread: ThreadId, launch: u64, launched: Launched) {
         if !self.skips(launch) {
-            self.replay.reported.tell(thread, launch, launched, self.position);
+            self.recurrence.reported.tell(thread, launch, launched, self.position);
         }
     }
 
@@ -148,7 +148,7 @@ impl Simulation {
     /// `tracing_ns` to the call. Has no effect after the watermark has passed the call.
     pub fn graph_node(&mut self, thread: ThreadId, launch: u64, tracing_ns: u32) {
         if launch >= self.position && !self.skips(launch) {
-            self.replay.nodes.tell(thread, launch, tracing_ns, self.position);
+            self.recurrence.nodes.tell(thread, launch, tracing_ns, self.position);
         }
     }
 
@@ -158,7 +158,7 @@ impl Simulation {
             return;
         }
         if start < end {
-            self.replay.input_wait(thread, start, end);
+            self.recurrence.input_wait(thread, start, end);
         }
     }
 
@@ -197,8 +197,8 @@ impl Simulation {
         let mut queue = std::mem::take(&mut self.queue);
         queue.sort();
         while let Some((at, event)) = queue.next(watermark) {
-            if self.replay.sampling.is_paused(at) {
-                queue.skip_before(self.replay.sampling.paused_until().min(watermark));
+            if self.recurrence.sampling.is_paused(at) {
+                queue.skip_before(self.recurrence.sampling.paused_until().min(watermark));
                 continue;
             }
             match event {
@@ -206,24 +206,24 @@ impl Simulation {
                     self.keep(Taken::Step(at, device, mark));
                     match mark {
                         StepMark::Begin(series) => {
-                            if self.replay.boundary(at, device, series) {
+                            if self.recurrence.boundary(at, device, series) {
                                 self.keep(Taken::Restart);
                             }
                         }
-                        StepMark::Break => self.replay.break_off(device),
+                        StepMark::Break => self.recurrence.break_off(device),
                     }
                 }
                 InputEvent::Return(thread) => {
                     self.keep(Taken::Return(at, thread));
-                    self.replay.leave(thread, at);
+                    self.recurrence.leave(thread, at);
                 }
                 InputEvent::Enter(call) => {
-                    let call = self.replay.enter(call);
+                    let call = self.recurrence.enter(call);
                     self.keep(Taken::Enter(call));
                 }
                 InputEvent::Operation(operation) => {
                     self.keep(Taken::Operation(*operation));
-                    self.replay.run(operation);
+                    self.recurrence.run(operation);
                 }
             }
         }
@@ -234,30 +234,30 @@ impl Simulation {
     /// order, from start to end, nanoseconds on the clock of the trace.
     pub fn log(&mut self, parts: Vec<(u64, u64)>) {
         if !self.stopped {
-            self.replay.streams.log(parts);
+            self.recurrence.streams.log(parts);
         }
     }
 
     /// Operations logged since the last call, in the order of the simulation.
-    pub fn take_log(&mut self) -> Vec<ReplayedOperation> {
-        self.replay.streams.take_log()
+    pub fn take_log(&mut self) -> Vec<SimulatedOperation> {
+        self.recurrence.streams.take_log()
     }
 
     /// Result for the simulated steps of `series` that started at `since` or later, if any operation ran on
     /// the device.
     pub fn what_if(&self, device: DeviceId, series: StepSeries, since: u64) -> Option<WhatIf> {
-        self.replay.what_if(device, series, since)
+        self.recurrence.what_if(device, series, since)
     }
 
     /// Steps of a device in order; several in one row if there are many.
     pub fn steps(&self, device: DeviceId, series: StepSeries) -> &[StepTimes] {
-        self.replay.steps(device, series)
+        self.recurrence.steps(device, series)
     }
 
     /// Simulated time at which the device has finished all work up to now, in every scenario, nanoseconds;
     /// after the first pause of the simulation, counted from the real end of the newest one.
     pub fn clocks(&self, device: DeviceId) -> Option<[u64; SCENARIO_COUNT]> {
-        self.replay.clocks(device)
+        self.recurrence.clocks(device)
     }
 
     /// Keeps the newest events from here on, for [`with_shorter_kernels`](Self::with_shorter_kernels).

@@ -34,7 +34,7 @@ struct SimulatedDevice {
 
 /// See the [module](self).
 #[derive(Clone, Debug, Default)]
-pub(super) struct Replay {
+pub(super) struct Recurrence {
     threads: Threads,
     pub(super) streams: Streams,
     devices: Vec<SimulatedDevice>,
@@ -50,7 +50,7 @@ pub(super) struct Replay {
     pub(super) sampling: Sampling,
 }
 
-impl Replay {
+impl Recurrence {
     /// Simulates all steps regardless of their number.
     pub(super) fn of_all_steps() -> Self {
         Self { sampling: Sampling::whole(), ..Self::default() }
@@ -207,14 +207,14 @@ impl Replay {
     }
 
     pub(super) fn run(&mut self, operation: &Operation) {
-        let place = self.devices.iter().position(|device| device.id == operation.device).unwrap_or(self.devices.len());
-        if place == self.devices.len() {
-            if place == DEVICE_LIMIT {
+        let index = self.devices.iter().position(|device| device.id == operation.device).unwrap_or(self.devices.len());
+        if index == self.devices.len() {
+            if index == DEVICE_LIMIT {
                 return;
             }
             self.devices.push(SimulatedDevice { id: operation.device, ..SimulatedDevice::default() });
         }
-        let device = &mut self.devices[place];
+        let device = &mut self.devices[index];
         let launched_by = operation.launch.map(|launch| launch.correlation);
         let launch = launched_by.and_then(|correlation| self.launches.get(correlation));
         let launch = launch.filter(|launch| self.sampling.knows(launch.start));

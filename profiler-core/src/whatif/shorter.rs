@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use gpuwhy_trace::record::{DeviceId, ThreadId};
 
 use super::input::{Call, Operation, OperationClass, StepMark};
-use super::replay::Replay;
+use super::recurrence::Recurrence;
 
 /// Maximum events kept, 72 bytes each: eight steps of a GPT with 680 kernels per step. The oldest are
 /// dropped.
@@ -59,32 +59,32 @@ impl EventLog {
 
     /// Simulates the kept events. Each kernel keeps the fraction `remains` (0 to 1) of its time in the
     /// scenario [`ScenarioKind::KernelsAtRoof`](super::ScenarioKind::KernelsAtRoof).
-    pub(super) fn simulate(&self, remains: &dyn Fn(DeviceId, u32) -> f64) -> Replay {
+    pub(super) fn simulate(&self, remains: &dyn Fn(DeviceId, u32) -> f64) -> Recurrence {
         let uncounted = self.uncounted();
-        let mut replay = Replay::of_all_steps();
-        replay.sampling.leave_out(uncounted);
+        let mut recurrence = Recurrence::of_all_steps();
+        recurrence.sampling.leave_out(uncounted);
         for event in &self.events {
             match *event {
                 Taken::Step(at, device, StepMark::Begin(series)) => {
-                    replay.boundary(at, device, series);
+                    recurrence.boundary(at, device, series);
                 }
-                Taken::Step(_, device, StepMark::Break) => replay.break_off(device),
-                Taken::Return(at, thread) => replay.leave(thread, at),
+                Taken::Step(_, device, StepMark::Break) => recurrence.break_off(device),
+                Taken::Return(at, thread) => recurrence.leave(thread, at),
                 Taken::Enter(ref call) => {
-                    replay.origin.tell(call.start);
-                    replay.enter(call);
+                    recurrence.origin.tell(call.start);
+                    recurrence.enter(call);
                 }
                 Taken::Operation(ref operation) => {
-                    replay.origin.tell(operation.start);
-                    replay.run(&shortened(operation, remains));
+                    recurrence.origin.tell(operation.start);
+                    recurrence.run(&shortened(operation, remains));
                 }
                 Taken::Restart => {
-                    replay.restart();
-                    replay.sampling.leave_out(uncounted);
+                    recurrence.restart();
+                    recurrence.sampling.leave_out(uncounted);
                 }
             }
         }
-        replay
+        recurrence
     }
 }
 

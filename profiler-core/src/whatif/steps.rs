@@ -32,7 +32,7 @@ pub struct StepTimes {
     /// Real time. Never 0.
     pub real: u64,
     /// Simulated time in each scenario, indexed by `ScenarioKind as usize`.
-    pub replayed: [u64; SCENARIO_COUNT],
+    pub simulated: [u64; SCENARIO_COUNT],
     /// Sum of the absolute errors of the base simulation in each step.
     pub error: u64,
     /// Time that operations waited for an unrecorded reason while the device was idle.
@@ -50,7 +50,7 @@ impl StepTimes {
         self.steps += next.steps;
         self.represented_steps += next.represented_steps;
         self.real = self.real.saturating_add(next.real);
-        for (sum, nanos) in self.replayed.iter_mut().zip(next.replayed) {
+        for (sum, nanos) in self.simulated.iter_mut().zip(next.simulated) {
             *sum = sum.saturating_add(nanos);
         }
         self.error = self.error.saturating_add(next.error);
@@ -88,7 +88,7 @@ impl SimulatedSteps {
             if real == 0 {
                 return None; // No operation ran in between: not a step.
             }
-            let replayed: [u64; SCENARIO_COUNT] =
+            let simulated: [u64; SCENARIO_COUNT] =
                 std::array::from_fn(|index| (now.clocks[index] - last.clocks[index]) as u64);
             let times = |nanos: u64| nanos.saturating_mul(stands_for);
             self.find_or_add(id).push(&StepTimes {
@@ -96,8 +96,8 @@ impl SimulatedSteps {
                 steps: 1,
                 represented_steps: stands_for,
                 real: times(real),
-                replayed: replayed.map(times),
-                error: times(replayed[ScenarioKind::Base as usize].abs_diff(real)),
+                simulated: simulated.map(times),
+                error: times(simulated[ScenarioKind::Base as usize].abs_diff(real)),
                 unexplained: times(now.unexplained - last.unexplained),
             });
             step = Some(StepOf::between(&last, now));
@@ -146,10 +146,10 @@ impl Series {
             return;
         }
         if self.rows.len() == ROW_LIMIT {
-            for place in 0..ROW_LIMIT / 2 {
-                self.rows[place] = self.rows[2 * place];
-                let next = self.rows[2 * place + 1];
-                self.rows[place].append(&next);
+            for index in 0..ROW_LIMIT / 2 {
+                self.rows[index] = self.rows[2 * index];
+                let next = self.rows[2 * index + 1];
+                self.rows[index].append(&next);
             }
             self.rows.truncate(ROW_LIMIT / 2);
             self.joined += 1;
@@ -186,7 +186,7 @@ mod tests {
         assert!(
             rows.len() >= ROW_LIMIT / 2 && rows.windows(2).all(|pair| pair[0].began + pair[0].real == pair[1].began)
         );
-        let sum: u64 = rows.iter().map(|row| row.replayed[ScenarioKind::NoSyncs as usize]).sum();
+        let sum: u64 = rows.iter().map(|row| row.simulated[ScenarioKind::NoSyncs as usize]).sum();
         assert_eq!(sum as f64, now.clocks[ScenarioKind::NoSyncs as usize]);
     }
 

@@ -116,8 +116,8 @@ impl Variants {
         for kind in ScenarioKind::ALL {
             clocks[kind as usize] = clock(kind as usize, Removed::of(kind));
         }
-        for (place, &removed) in self.chosen.iter().enumerate() {
-            clocks[SCENARIO_COUNT + place] = clock(SCENARIO_COUNT + place, removed);
+        for (index, &removed) in self.chosen.iter().enumerate() {
+            clocks[SCENARIO_COUNT + index] = clock(SCENARIO_COUNT + index, removed);
         }
         clocks
     }
@@ -126,8 +126,8 @@ impl Variants {
     #[inline]
     pub(super) fn without(&self, kind: ScenarioKind) -> impl Iterator<Item = usize> + use<> {
         let chosen = self.chosen;
-        let places = (0..CHOSEN_COUNT).filter(move |&place| chosen[place].has(kind));
-        std::iter::once(kind as usize).chain(places.map(|place| SCENARIO_COUNT + place))
+        let indices = (0..CHOSEN_COUNT).filter(move |&index| chosen[index].has(kind));
+        std::iter::once(kind as usize).chain(indices.map(|index| SCENARIO_COUNT + index))
     }
 }
 

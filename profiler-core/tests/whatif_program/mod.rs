@@ -191,36 +191,36 @@ impl Recording {
     }
 
     /// Simulates everything at once.
-    pub fn replay(&self) -> Simulation {
-        self.replayed(Simulation::new())
+    pub fn simulate(&self) -> Simulation {
+        self.simulated(Simulation::new())
     }
 
-    /// Like [`replay`](Self::replay), with a step that broke off at `at`.
-    pub fn replay_with_break(&self, at: u64) -> Simulation {
-        let mut replay = Simulation::new();
-        replay.step_break(DEVICE, at);
-        self.replayed(replay)
+    /// Like [`simulate`](Self::simulate), with a step that broke off at `at`.
+    pub fn simulate_with_break(&self, at: u64) -> Simulation {
+        let mut simulation = Simulation::new();
+        simulation.step_break(DEVICE, at);
+        self.simulated(simulation)
     }
 
-    /// Like [`replay`](Self::replay), with all steps.
-    pub fn replay_whole(&self) -> Simulation {
-        self.replayed(Simulation::of_all_steps())
+    /// Like [`simulate`](Self::simulate), with all steps.
+    pub fn simulate_whole(&self) -> Simulation {
+        self.simulated(Simulation::of_all_steps())
     }
 
-    fn replayed(&self, mut replay: Simulation) -> Simulation {
-        self.reported.iter().for_each(|&(thread, launch, launched)| replay.launches(thread, launch, launched));
-        self.operations.iter().for_each(|operation| replay.operation(operation));
-        self.calls.iter().for_each(|call| replay.call(call));
-        self.inputs.iter().for_each(|&(thread, start, end)| replay.input_wait(thread, start, end));
-        self.boundaries.iter().for_each(|&at| replay.step_boundary(DEVICE, at, STEPS));
-        replay.advance(u64::MAX);
-        replay
+    fn simulated(&self, mut simulation: Simulation) -> Simulation {
+        self.reported.iter().for_each(|&(thread, launch, launched)| simulation.launches(thread, launch, launched));
+        self.operations.iter().for_each(|operation| simulation.operation(operation));
+        self.calls.iter().for_each(|call| simulation.call(call));
+        self.inputs.iter().for_each(|&(thread, start, end)| simulation.input_wait(thread, start, end));
+        self.boundaries.iter().for_each(|&at| simulation.step_boundary(DEVICE, at, STEPS));
+        simulation.advance(u64::MAX);
+        simulation
     }
 
     /// Every `flush` nanoseconds, simulates the records that started until then, on one stream in launch
     /// order.
-    pub fn replay_by(&self, flush: u64) -> Simulation {
-        let mut replay = Simulation::new();
+    pub fn simulate_by(&self, flush: u64) -> Simulation {
+        let mut simulation = Simulation::new();
         let end = self.finished.last().map_or(ORIGIN, |last| last + 1_000_000_000);
         let mut from = 0;
         let mut to = ORIGIN;
@@ -230,24 +230,24 @@ impl Recording {
         let mut inputs = self.inputs.iter().peekable();
         while from < end {
             while let Some(call) = calls.next_if(|call| call.start < to) {
-                replay.call(call);
+                simulation.call(call);
             }
             while let Some(&(thread, launch, launched)) = reported.next_if(|&&(_, launch, _)| launch < to) {
-                replay.launches(thread, launch, launched);
+                simulation.launches(thread, launch, launched);
             }
             while let Some(&(thread, start, end)) = inputs.next_if(|&&(_, start, _)| start < to) {
-                replay.input_wait(thread, start, end);
+                simulation.input_wait(thread, start, end);
             }
             while let Some(operation) = operations.next_if(|operation| operation.start < to) {
-                replay.operation(operation);
+                simulation.operation(operation);
             }
             while let Some(&at) = boundaries.next_if(|&&at| at < to) {
-                replay.step_boundary(DEVICE, at, STEPS);
+                simulation.step_boundary(DEVICE, at, STEPS);
             }
-            replay.advance(to);
+            simulation.advance(to);
             (from, to) = (to, to + flush);
         }
-        replay.advance(u64::MAX);
-        replay
+        simulation.advance(u64::MAX);
+        simulation
     }
 }

@@ -92,7 +92,7 @@ def bottlenecks(suite: Suite) -> Iterator[Result]:
         yield expect("monitor.shares.within", within >= SHARES * shares, f"{within} of {shares} shares")
 
 
-# Causes by leaf: `Leaf::cause` of profiler_core::attribution::leaf, except that memsets and copies within a device run
+# Causes by leaf: `Leaf::cause` of profiler_core::leaf, except that memsets and copies within a device run
 # on the engine, which samples count as computation.
 CAUSES = {
     "gpu_compute": ("compute", "communication", "copy_d2d", "memset"),

@@ -54,7 +54,7 @@ struct Capture {
 #[derive(Debug, Default)]
 pub(super) struct Captures {
     rows: Vec<Capture>,
-    /// Index, place of the thread, and time of the nodes that wait for a flush.
+    /// Index of the node, index of its thread, and time, of the nodes that wait for a flush.
     waiting: Vec<(u32, u32, u64)>,
     /// Paths of ranges, by index; and the reverse.
     sets: Vec<Vec<u32>>,
@@ -64,7 +64,7 @@ pub(super) struct Captures {
 }
 
 impl Captures {
-    /// A thread, by its place, added a node. `None`: the thread or the time is unknown. Returns the index of the node,
+    /// A thread, by its index, added a node. `None`: the thread or the time is unknown. Returns the index of the node,
     /// which leads to nothing if there is no room.
     pub(super) fn add(&mut self, node: &GraphNode, thread: Option<(u32, u64)>) -> u32 {
         if self.rows.len() >= LIMIT {

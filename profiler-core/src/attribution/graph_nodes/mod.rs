@@ -91,7 +91,7 @@ pub struct GraphNodes {
 }
 
 impl GraphNodes {
-    /// A node was added or copied. Before the records that name it. `thread`: place of the thread that added it, and
+    /// A node was added or copied. Before the records that name it. `thread`: index of the thread that added it, and
     /// the time, if known.
     pub fn push(&mut self, node: &GraphNode, thread: Option<(u32, u64)>, dictionary: &Dictionary) {
         self.counts.nodes += 1;

@@ -103,8 +103,8 @@ impl LaunchQueue {
         self.waiting.get_mut(usize::try_from(sequence.checked_sub(self.base)?).ok()?)
     }
 
-    fn sequence(&self, place: QueueSlot) -> u64 {
-        self.base + u64::from(place.sequence.wrapping_sub(self.base as u32))
+    fn sequence(&self, slot: QueueSlot) -> u64 {
+        self.base + u64::from(slot.sequence.wrapping_sub(self.base as u32))
     }
 
     /// Releases memory far beyond that for `count` launches, unless more wait.
@@ -126,7 +126,7 @@ impl LaunchQueue {
 /// Launches by correlation id, and the queues of waiting ones by thread.
 #[derive(Debug, Default)]
 pub(crate) struct Launches {
-    places: Correlated<QueueSlot>,
+    slots: Correlated<QueueSlot>,
     queues: Vec<LaunchQueue>,
     /// By correlation id, which then has no queue position.
     kept: FxHashMap<u32, DequeuedLaunch>,
@@ -165,7 +165,7 @@ impl Launches {
             remembered: false,
             sampled: launch.sampled,
         });
-        let before = self.places.insert(correlation.0, QueueSlot::new(launch.thread, sequence));
+        let before = self.slots.insert(correlation.0, QueueSlot::new(launch.thread, sequence));
         if before.is_some() || !self.kept.is_empty() {
             self.replaced(correlation.0, before, &launch);
         }
@@ -195,7 +195,7 @@ impl Launches {
 
     /// A launching call inside the launch `sequence`: its own id, if any, maps to the same launch.
     pub(crate) fn alias(&mut self, correlation: CorrelationId, launch: LaunchCall, sequence: u64) {
-        if self.places.get(correlation.0).is_none() && !self.kept.contains_key(&correlation.0) {
+        if self.slots.get(correlation.0).is_none() && !self.kept.contains_key(&correlation.0) {
             self.kept.insert(correlation.0, DequeuedLaunch { launch, sequence, lost: false });
             self.remember(correlation.0, launch.thread, sequence);
         }
@@ -217,16 +217,16 @@ impl Launches {
             return Some(launch);
         }
         self.newest_node = None;
-        let Some(place) = self.places.remove(correlation.0) else {
+        let Some(slot) = self.slots.remove(correlation.0) else {
             return self.join_kept(correlation, device, stream);
         };
-        let queue = self.queues.get_mut(place.thread as usize)?;
-        let sequence = queue.sequence(place);
+        let queue = self.queues.get_mut(slot.thread as usize)?;
+        let sequence = queue.sequence(slot);
         let waiting = queue.get_mut(sequence)?;
-        let launch = waiting.launch(place.thread);
+        let launch = waiting.launch(slot.thread);
         if launch.class == ApiClass::GraphLaunch {
             (waiting.has_record, waiting.flush) = (true, self.flush as u32);
-            self.places.insert(correlation.0, place);
+            self.slots.insert(correlation.0, slot);
             self.newest_node = Some((correlation, device, stream, launch));
         } else {
             waiting.resolved = true;
@@ -321,8 +321,8 @@ impl Launches {
         if self.remembered.len() > REMEMBERED
             && let Some((old, thread, sequence)) = self.remembered.pop_front()
         {
-            if self.places.get(old) == Some(&QueueSlot::new(thread, sequence)) {
-                self.places.remove(old);
+            if self.slots.get(old) == Some(&QueueSlot::new(thread, sequence)) {
+                self.slots.remove(old);
             }
             let same = |kept: &DequeuedLaunch| kept.launch.thread == thread && kept.sequence == sequence;
             if self.kept.get(&old).is_some_and(same) {
@@ -356,7 +356,7 @@ impl Launches {
 
     /// True if a launch with this id waits for its operation.
     pub(crate) fn waits(&self, correlation: u32) -> bool {
-        self.places.get(correlation).is_some()
+        self.slots.get(correlation).is_some()
     }
 
     /// True if no launch of `thread` waits.
@@ -384,9 +384,9 @@ impl Launches {
             self.remember(front.correlation, thread, sequence);
         }
         if (front.remembered || !front.resolved)
-            && self.places.get(front.correlation) == Some(&QueueSlot::new(thread, sequence))
+            && self.slots.get(front.correlation) == Some(&QueueSlot::new(thread, sequence))
         {
-            self.places.remove(front.correlation);
+            self.slots.remove(front.correlation);
             self.kept.insert(front.correlation, DequeuedLaunch { launch: front.launch(thread), sequence, lost });
         }
         self.without_activity += u64::from(lost);

@@ -134,12 +134,12 @@ impl Host {
     }
 
     /// A thread added a node to a graph: the launch during which it did so, known or not yet, runs nothing.
-    /// Returns the place of the thread.
+    /// Returns the index of the thread.
     pub(super) fn push_added_node(&mut self, thread: ThreadId, at: u64, delivery: &Delivery) -> u32 {
-        let place = self.threads.place(thread, &self.launches, delivery.flush);
-        self.threads.rows[place as usize].added_node(at);
-        self.launches.captured(place, at);
-        place
+        let index = self.threads.index_of(thread, &self.launches, delivery.flush);
+        self.threads.rows[index as usize].added_node(at);
+        self.launches.captured(index, at);
+        index
     }
 
     /// Ranges have no meaning until they are in order, so they are set aside until the flush that passes
@@ -156,14 +156,14 @@ impl Host {
             delivery.completeness.bad_timestamps += 1;
             return;
         }
-        let thread = self.threads.place(event.thread, &self.launches, delivery.flush);
+        let thread = self.threads.index_of(event.thread, &self.launches, delivery.flush);
         ranges.push(event, thread, dictionary);
     }
 
     #[inline]
     fn thread(&mut self, id: ThreadId, delivery: &Delivery) -> &mut HostThread {
-        let place = self.threads.place(id, &self.launches, delivery.flush);
-        &mut self.threads.rows[place as usize]
+        let index = self.threads.index_of(id, &self.launches, delivery.flush);
+        &mut self.threads.rows[index as usize]
     }
 
     /// Places the calls that ended up to `horizon`, and all that started up to `begun`, complete or not.

@@ -17,21 +17,21 @@ pub(crate) const THREAD_LIMIT: usize = 4_096;
 
 /// Host threads by id: a bounded number, regardless of how many a program starts and ends.
 ///
-/// A place is an index that launches, operations and the simulation refer to. When all are taken, a new
-/// thread reuses the place of the thread with the oldest last call that has no pending work. If every thread
-/// has pending work, the new thread shares a place until the next flush, and its calls can be separated from
+/// Launches, operations and the simulation refer to a thread by its index. When all are taken, a new
+/// thread reuses the index of the thread with the oldest last call that has no pending work. If every thread
+/// has pending work, the new thread shares an index until the next flush, and its calls can be separated from
 /// the other thread's only by their times.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadTable {
-    /// By place.
+    /// By index.
     pub(crate) rows: Vec<HostThread>,
     /// Places of threads that hand over to others: few of all that a server starts.
     pub(crate) hand_over: Vec<u32>,
     ids: Vec<ThreadId>,
-    places: FxHashMap<ThreadId, u32>,
-    /// The place that was requested last.
+    indices: FxHashMap<ThreadId, u32>,
+    /// The index that was requested last.
     asked: u32,
-    /// Places of the threads that had no pending work when a place was first needed during the flush
+    /// Indices of the threads that had no pending work when one was first needed during the flush
     /// `quiet_at`; the thread with the oldest call comes last.
     quiet: Vec<u32>,
     quiet_at: Option<u64>,
@@ -40,18 +40,18 @@ pub(crate) struct ThreadTable {
 }
 
 impl ThreadTable {
-    /// Thread ids by place.
+    /// Thread ids by index.
     pub(crate) fn ids(&self) -> &[ThreadId] {
         &self.ids
     }
 
     /// Place of the thread during flush number `flush`.
     #[inline]
-    pub(crate) fn place(&mut self, id: ThreadId, launches: &Launches, flush: u64) -> u32 {
+    pub(crate) fn index_of(&mut self, id: ThreadId, launches: &Launches, flush: u64) -> u32 {
         // Records of a thread come in runs.
         if self.ids.get(self.asked as usize) != Some(&id) {
-            self.asked = match self.places.get(&id) {
-                Some(&place) => place,
+            self.asked = match self.indices.get(&id) {
+                Some(&index) => index,
                 None => return self.add(id, launches, flush),
             };
         }
@@ -61,35 +61,35 @@ impl ThreadTable {
     #[cold]
     #[inline(never)]
     fn add(&mut self, id: ThreadId, launches: &Launches, flush: u64) -> u32 {
-        let place = if self.rows.len() < THREAD_LIMIT {
+        let index = if self.rows.len() < THREAD_LIMIT {
             self.rows.push(HostThread::default());
             self.ids.push(id);
             (self.rows.len() - 1) as u32
-        } else if let Some(place) = self.take_quiet(launches, flush) {
-            let old = std::mem::take(&mut self.rows[place]);
-            self.hand_over.retain(|&other| other as usize != place);
+        } else if let Some(index) = self.take_quiet(launches, flush) {
+            let old = std::mem::take(&mut self.rows[index]);
+            self.hand_over.retain(|&other| other as usize != index);
             if old.launches > 0 {
                 self.forgotten_samples.add(old.samples.totals());
             }
-            self.places.remove(&std::mem::replace(&mut self.ids[place], id));
-            place as u32
+            self.indices.remove(&std::mem::replace(&mut self.ids[index], id));
+            index as u32
         } else {
             return id.0 % THREAD_LIMIT as u32;
         };
-        self.places.insert(id, place);
-        place
+        self.indices.insert(id, index);
+        index
     }
 
-    /// Time within `start..end` at which a thread other than `place` that launches work returned from its last
+    /// Time within `start..end` at which a thread other than `index` that launches work returned from its last
     /// call; `start` if there is none. A thread that waited outside CUDA may have waited for that one.
-    pub(crate) fn handover(&self, place: u32, start: u64, end: u64) -> u64 {
-        let others = self.hand_over.iter().filter(|&&other| other != place);
+    pub(crate) fn handover(&self, index: u32, start: u64, end: u64) -> u64 {
+        let others = self.hand_over.iter().filter(|&&other| other != index);
         let returned = others.filter_map(|&other| self.rows[other as usize].handed_over_until(end));
         returned.fold(start, u64::max)
     }
 
     pub(crate) fn get(&self, id: ThreadId) -> Option<&HostThread> {
-        self.places.get(&id).map(|&place| &self.rows[place as usize])
+        self.indices.get(&id).map(|&index| &self.rows[index as usize])
     }
 
     /// Places of the threads that launch. If no launch was recorded, all sampled threads: the sampler chose them.
@@ -108,9 +108,9 @@ impl ThreadTable {
     /// See [`Attributor::sampled_activities`](crate::attribution::Attributor::sampled_activities).
     pub(crate) fn sampled_activities(&self, from: u64) -> BTreeMap<(HostCause, LineId, u32), GapSamples> {
         let mut sums: BTreeMap<_, GapSamples> = BTreeMap::new();
-        for (place, thread) in self.launching() {
+        for (index, thread) in self.launching() {
             for (cause, line, samples, nanos) in thread.samples.activities(from).filter(|row| row.3 > 0) {
-                sums.entry((cause, line, place)).or_default().add(GapSamples { samples, nanos });
+                sums.entry((cause, line, index)).or_default().add(GapSamples { samples, nanos });
             }
         }
         sums
@@ -120,16 +120,16 @@ impl ThreadTable {
     /// at most once per flush.
     fn take_quiet(&mut self, launches: &Launches, flush: u64) -> Option<usize> {
         let Self { rows, ids, quiet, .. } = self;
-        let is_quiet = |place: u32| rows[place as usize].is_placed() && launches.is_idle(place as usize);
+        let is_quiet = |index: u32| rows[index as usize].is_placed() && launches.is_idle(index as usize);
         if self.quiet_at != Some(flush) {
             self.quiet_at = Some(flush);
             quiet.clear();
-            quiet.extend((0..rows.len() as u32).filter(|&place| is_quiet(place)));
-            quiet.sort_by_key(|&place| Reverse((rows[place as usize].newest_end(), ids[place as usize])));
+            quiet.extend((0..rows.len() as u32).filter(|&index| is_quiet(index)));
+            quiet.sort_by_key(|&index| Reverse((rows[index as usize].newest_end(), ids[index as usize])));
         }
-        while let Some(place) = quiet.pop() {
-            if is_quiet(place) {
-                return Some(place as usize);
+        while let Some(index) = quiet.pop() {
+            if is_quiet(index) {
+                return Some(index as usize);
             }
         }
         None
@@ -148,16 +148,16 @@ mod tests {
         let mut table = ThreadTable::default();
         let last = THREAD_LIMIT as u32;
         for id in 1..=last {
-            let place = table.place(ThreadId(id), &launches, 0) as usize;
+            let index = table.index_of(ThreadId(id), &launches, 0) as usize;
             let at = 1_000_000 - u64::from(id) * 10;
-            table.rows[place].place(at, at + 5, ApiFunctionId(0), ApiClass::Other);
+            table.rows[index].place(at, at + 5, ApiFunctionId(0), ApiClass::Other);
         }
         let end = Timestamp::from_nanos(9);
         table.rows[last as usize - 1].push(ApiCall { start: end, end, ..ApiCall::default() });
-        assert_eq!(table.place(ThreadId(last + 1), &launches, 0), last - 2, "a call waits for the one before it");
+        assert_eq!(table.index_of(ThreadId(last + 1), &launches, 0), last - 2, "a call waits for the one before it");
         assert_eq!(table.rows[last as usize - 2].newest_end(), 0, "nothing is left of it");
-        assert_eq!((table.rows.len(), table.places.len()), (THREAD_LIMIT, THREAD_LIMIT));
-        assert_eq!(table.place(ThreadId(last), &launches, 0), last - 1);
+        assert_eq!((table.rows.len(), table.indices.len()), (THREAD_LIMIT, THREAD_LIMIT));
+        assert_eq!(table.index_of(ThreadId(last), &launches, 0), last - 1);
     }
 
     #[test]
@@ -165,13 +165,13 @@ mod tests {
         let launches = Launches::default();
         let mut table = ThreadTable::default();
         for id in 0..THREAD_LIMIT as u32 {
-            let place = table.place(ThreadId(id), &launches, 0) as usize;
-            table.rows[place].push(ApiCall::default());
+            let index = table.index_of(ThreadId(id), &launches, 0) as usize;
+            table.rows[index].push(ApiCall::default());
         }
         let new = ThreadId(7 + THREAD_LIMIT as u32);
-        assert_eq!(table.place(new, &launches, 0), 7);
+        assert_eq!(table.index_of(new, &launches, 0), 7);
         table.rows[9] = HostThread::default();
-        assert_eq!(table.place(new, &launches, 0), 7);
-        assert_eq!(table.place(new, &launches, 1), 9);
+        assert_eq!(table.index_of(new, &launches, 0), 7);
+        assert_eq!(table.index_of(new, &launches, 1), 9);
     }
 }

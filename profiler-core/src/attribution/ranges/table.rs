@@ -99,7 +99,7 @@ pub(super) struct Node {
 /// An instance of a range, valid until its slot is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Instance {
-    place: u32,
+    index: u32,
     generation: u32,
 }
 
@@ -177,14 +177,14 @@ impl RangeTable {
         let slot =
             Slot { generation: 0, parent, name, start, first: u64::MAX, last: 0, operations: 0, level, children: 0 };
         match self.free.pop() {
-            Some(place) => {
-                let generation = self.slots[place as usize].generation.wrapping_add(1);
-                self.slots[place as usize] = Slot { generation, ..slot };
-                Instance { place, generation }
+            Some(index) => {
+                let generation = self.slots[index as usize].generation.wrapping_add(1);
+                self.slots[index as usize] = Slot { generation, ..slot };
+                Instance { index, generation }
             }
             None => {
                 self.slots.push(slot);
-                Instance { place: (self.slots.len() - 1) as u32, generation: 0 }
+                Instance { index: (self.slots.len() - 1) as u32, generation: 0 }
             }
         }
     }
@@ -201,7 +201,7 @@ impl RangeTable {
 
     /// Start of an instance; 0 once its slot was reused.
     pub(super) fn begin(&self, instance: Instance) -> u64 {
-        let slot = self.slots.get(instance.place as usize).filter(|slot| slot.generation == instance.generation);
+        let slot = self.slots.get(instance.index as usize).filter(|slot| slot.generation == instance.generation);
         slot.map_or(0, |slot| slot.start)
     }
 
@@ -209,7 +209,7 @@ impl RangeTable {
     pub(super) fn close(&mut self, instance: Instance, end: u64) {
         let Some(&mut Slot { name, start, .. }) = self.slot(instance) else { return };
         self.names[name as usize].host.add(end.saturating_sub(start));
-        self.closed.push_back(instance.place);
+        self.closed.push_back(instance.index);
         if self.closed.len() > CLOSED_LIMIT
             && let Some(oldest) = self.closed.pop_front()
         {
@@ -263,7 +263,7 @@ impl RangeTable {
     }
 
     fn slot(&mut self, instance: Instance) -> Option<&mut Slot> {
-        self.slots.get_mut(instance.place as usize).filter(|slot| slot.generation == instance.generation)
+        self.slots.get_mut(instance.index as usize).filter(|slot| slot.generation == instance.generation)
     }
 }
 
