@@ -251,7 +251,7 @@ mod tests {
     }
 
     fn row(count: u32) -> Vec<Kernel> {
-        (0..count).map(|place| kernel(u64::from(place) * 10, u64::from(place) * 10 + 9, place + 1)).collect()
+        (0..count).map(|index| kernel(u64::from(index) * 10, u64::from(index) * 10 + 9, index + 1)).collect()
     }
 
     #[test]

@@ -60,8 +60,8 @@ impl CallbackTimer {
     /// Registers the calling thread as one of the library's.
     pub fn add_this_thread(&self) {
         let thread = threads::thread_id();
-        for place in &self.threads {
-            if place.compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        for slot in &self.threads {
+            if slot.compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 return;
             }
         }
@@ -208,9 +208,9 @@ impl CostTracker {
             self.cost.observed_ns += at.since(last);
         }
         self.cost.callback_ns = meters.callbacks.load(Ordering::Relaxed);
-        for (place, spent) in meters.threads.iter().zip(&mut self.spent) {
+        for (slot, spent) in meters.threads.iter().zip(&mut self.spent) {
             // A thread that has ended keeps its last value.
-            *spent = threads::thread_cpu_time(place.load(Ordering::Relaxed)).unwrap_or(*spent);
+            *spent = threads::thread_cpu_time(slot.load(Ordering::Relaxed)).unwrap_or(*spent);
         }
         let spent: Duration = self.spent.iter().sum();
         self.cost.threads_ns = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);

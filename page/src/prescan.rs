@@ -151,8 +151,8 @@ struct Longest(Vec<(u64, u64)>);
 impl Longest {
     fn take(&mut self, from: u64, to: u64) {
         if self.0.len() < GAPS || self.0.last().is_some_and(|(a, b)| b - a < to - from) {
-            let place = self.0.partition_point(|(a, b)| b - a >= to - from);
-            self.0.insert(place, (from, to));
+            let index = self.0.partition_point(|(a, b)| b - a >= to - from);
+            self.0.insert(index, (from, to));
             self.0.truncate(GAPS);
         }
     }

@@ -99,8 +99,8 @@ impl RankTime {
         let time = self.shown();
         time.into_iter().flat_map(|time| {
             let with = time.columns.iter().enumerate().filter(|(_, causes)| causes.iter().any(|&nanos| nanos > 0));
-            with.map(|(place, &causes)| MapColumn {
-                from: (time.origin + place as u64 * time.span) as i64 + self.shift,
+            with.map(|(index, &causes)| MapColumn {
+                from: (time.origin + index as u64 * time.span) as i64 + self.shift,
                 nanos: time.span,
                 causes,
             })

@@ -204,15 +204,15 @@ impl<'a> Recorder<'a> {
         mut event: LaneEvent,
         of_trace: &Dictionary,
     ) -> io::Result<()> {
-        let (dictionary, place) = (self.plan.names(of_trace), LanePosition::Stream(stream.0, stream.1));
+        let (dictionary, position) = (self.plan.names(of_trace), LanePosition::Stream(stream.0, stream.1));
         let is_node = node != 0 && self.plan.has_origins;
         if is_node {
             let origin = self.names.origin(self.graph_nodes.captured(node), of_trace, dictionary);
             self.names.captured(origin, event.duration);
             event.values[ORIGIN] = origin.into();
         }
-        self.push(place, kind, event)?;
-        if let Some((lane, _)) = self.lanes.get_mut(&place).filter(|_| is_node) {
+        self.push(position, kind, event)?;
+        if let Some((lane, _)) = self.lanes.get_mut(&position).filter(|_| is_node) {
             lane.nodes += 1;
         }
         Ok(())
@@ -226,25 +226,25 @@ impl<'a> Recorder<'a> {
         inside.then(|| LaneEvent { begin: start - self.plan.origin, duration: end - start, ..LaneEvent::default() })
     }
 
-    fn push(&mut self, place: LanePosition, kind: NameKind, event: LaneEvent) -> io::Result<()> {
-        if !self.lanes.contains_key(&place) && !self.add_lane(place) {
+    fn push(&mut self, position: LanePosition, kind: NameKind, event: LaneEvent) -> io::Result<()> {
+        if !self.lanes.contains_key(&position) && !self.add_lane(position) {
             self.lost.without_row += 1;
             return Ok(());
         }
-        let Some((lane, sums)) = self.lanes.get_mut(&place) else { return Ok(()) };
+        let Some((lane, sums)) = self.lanes.get_mut(&position) else { return Ok(()) };
         if let Some(sums) = sums {
             sums.add(kind as usize, event.begin, event.begin + event.duration);
         }
         lane.push(event, &self.plan.kept, &mut self.blocks)
     }
 
-    fn add_lane(&mut self, place: LanePosition) -> bool {
-        let alike = |known: &&LanePosition| std::mem::discriminant(*known) == std::mem::discriminant(&place);
+    fn add_lane(&mut self, position: LanePosition) -> bool {
+        let alike = |known: &&LanePosition| std::mem::discriminant(*known) == std::mem::discriminant(&position);
         if self.lanes.keys().filter(alike).count() >= LANES {
             return false;
         }
         let sums = || Some(IntervalSums::new(self.plan.intervals, NameKind::COUNT));
-        let lane = match place {
+        let lane = match position {
             LanePosition::Stream(device, stream) => {
                 let label = format!("GPU {device} stream {stream}");
                 let columns = if self.plan.has_origins { WORK_OF_GRAPHS } else { WORK };
@@ -259,7 +259,7 @@ impl<'a> Recorder<'a> {
                 (Lane::new("samples", None, id.into(), columns), None)
             }
         };
-        self.lanes.insert(place, lane);
+        self.lanes.insert(position, lane);
         true
     }
 

@@ -106,7 +106,7 @@ impl Preamble {
 /// Replaces the entry of the same device, or adds one. The number of devices is limited.
 fn replace<T>(rows: &mut Vec<T>, newer: T, device: impl Fn(&T) -> DeviceId) {
     match rows.iter().position(|known| device(known) == device(&newer)) {
-        Some(place) => rows[place] = newer,
+        Some(index) => rows[index] = newer,
         None if rows.len() < DEVICE_LIMIT => rows.push(newer),
         None => {}
     }

@@ -178,7 +178,7 @@ impl Utilization {
                 let newer = newer.bounded();
                 let known = self.devices.iter().position(|known| known.device == newer.device);
                 match known {
-                    Some(place) => self.devices[place] = newer,
+                    Some(index) => self.devices[index] = newer,
                     None if self.devices.len() < DEVICE_LIMIT => self.devices.push(newer),
                     None => {}
                 }

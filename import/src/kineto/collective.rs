@@ -86,7 +86,7 @@ impl ProcessGroups {
     /// Groups, to be written before all operations. `rank` is the rank of the process in its job.
     pub(super) fn communicators(&self, rank: Option<u32>) -> impl Iterator<Item = CollectiveEvent> {
         self.communicators.iter().map(move |(communicator, ranks)| {
-            let rank = rank.and_then(|rank| place(rank, ranks, communicator.ranks)).unwrap_or(communicator.ranks);
+            let rank = rank.and_then(|rank| rank_in(rank, ranks, communicator.ranks)).unwrap_or(communicator.ranks);
             CollectiveEvent::Communicator(Communicator { rank, ..*communicator })
         })
     }
@@ -102,7 +102,7 @@ impl ProcessGroups {
 
 /// Position of `rank` in a group of `size` ranks, from PyTorch's list. For more than 30 ranks, the list has
 /// the first ones, dots and the last one.
-fn place(rank: u32, list: &str, size: u32) -> Option<u32> {
+fn rank_in(rank: u32, list: &str, size: u32) -> Option<u32> {
     let members: Vec<u32> =
         list.split(|letter: char| !letter.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
     let at = members.iter().position(|&member| member == rank)?;
@@ -136,13 +136,13 @@ fn data_type(name: &str) -> DataType {
 
 #[cfg(test)]
 mod tests {
-    use super::place;
+    use super::rank_in;
 
     #[test]
     fn the_place_of_a_rank_is_known_unless_dots_hide_it() {
-        assert_eq!(place(6, "[4, 5, 6, 7]", 4), Some(2));
-        assert_eq!(place(9, "[4, 5, 6, 7]", 4), None);
+        assert_eq!(rank_in(6, "[4, 5, 6, 7]", 4), Some(2));
+        assert_eq!(rank_in(9, "[4, 5, 6, 7]", 4), None);
         let many = "[0, 2, 4, ..., 126]";
-        assert_eq!([4, 126, 60].map(|rank| place(rank, many, 64)), [Some(2), Some(63), None]);
+        assert_eq!([4, 126, 60].map(|rank| rank_in(rank, many, 64)), [Some(2), Some(63), None]);
     }
 }

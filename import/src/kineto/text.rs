@@ -84,7 +84,7 @@ impl Open {
 
     /// True if an object may begin here after a comma: as an element of an array.
     fn in_array(&self) -> bool {
-        let around = self.brackets.len().checked_sub(2).and_then(|place| self.brackets.get(place));
+        let around = self.brackets.len().checked_sub(2).and_then(|index| self.brackets.get(index));
         !self.text && around == Some(&b'[')
     }
 }

@@ -35,14 +35,14 @@ impl ProcessFacts {
     /// Chooses the process `pid`, or the first one. If `found` is empty, the file does not distinguish
     /// processes. If the file has no process `pid`, the error lists those that it has.
     pub(super) fn choose(mut found: Vec<Candidate>, pid: Option<u32>) -> Result<Self, String> {
-        let place = match pid {
+        let index = match pid {
             None if found.is_empty() => return Ok(Self { global_pid: None, devices: None, others: Vec::new() }),
             None => 0,
             Some(pid) => found.iter().position(|one| id(one.global_pid) == pid).ok_or_else(|| {
                 format!("there is no process {pid} in this file, but {}", described(&found).join(", "))
             })?,
         };
-        let chosen = found.remove(place);
+        let chosen = found.remove(index);
         Ok(Self { global_pid: Some(chosen.global_pid), devices: chosen.devices, others: found })
     }
 

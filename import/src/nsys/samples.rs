@@ -285,11 +285,11 @@ impl<'s> Samples<'s> {
     pub(super) fn next(&mut self, until: Timestamp) -> Result<Option<CounterEvent>> {
         while let Some(first) = self.row.filter(|row| self.time(row.at) <= until.nanos()) {
             let mut values = [f64::NAN; METRIC_LIMIT];
-            let place = self.sampled.devices.iter().position(|device| device.number == first.number);
+            let index = self.sampled.devices.iter().position(|device| device.number == first.number);
             while let Some(row) = self.row.filter(|row| (row.at, row.number) == (first.at, first.number)) {
                 let parts = self.sampled.parts.get(&(row.kind, row.metric)).into_iter().flatten();
                 for (metric, scale) in parts.filter(|_| row.value.is_finite()) {
-                    let column = place.and_then(|place| self.sampled.devices[place].set.metrics.position(*metric));
+                    let column = index.and_then(|index| self.sampled.devices[index].set.metrics.position(*metric));
                     if let Some(value) = column.and_then(|column| values.get_mut(column)) {
                         *value = row.value * scale + if value.is_nan() { 0.0 } else { *value };
                     }
@@ -297,7 +297,7 @@ impl<'s> Samples<'s> {
                 self.advance()?;
             }
             let end = self.time(first.at);
-            if let Some(sample) = place.and_then(|place| self.sampled.devices[place].sample(end, &values)) {
+            if let Some(sample) = index.and_then(|index| self.sampled.devices[index].sample(end, &values)) {
                 return Ok(Some(CounterEvent::Sample(sample)));
             }
         }

@@ -22,9 +22,9 @@ pub(super) fn rank_report(dump: &Value, rank: u32, place: &str) -> Result<RankRe
     }
     let mut rank_report = RankReport { rank, place: place.to_owned(), ..RankReport::default() };
     let newest = entries.iter().filter_map(|entry| number(&entry["time_created_ns"])).max().unwrap_or(0);
-    let mut places = HashMap::new();
+    let mut indices = HashMap::new();
     for entry in entries.iter().filter(|entry| entry["is_p2p"] != true) {
-        let Some(group) = group_of(dump, entry, &mut rank_report.communicators, &mut places) else { continue };
+        let Some(group) = group_of(dump, entry, &mut rank_report.communicators, &mut indices) else { continue };
         let Some(number_) = number(&entry["collective_seq_id"]) else { continue };
         group.queued = group.queued.max(number_ + 1);
         if entry["state"] == "completed" || entry["retired"] == true {
@@ -45,22 +45,22 @@ pub(super) fn rank_report(dump: &Value, rank: u32, place: &str) -> Result<RankRe
     Ok(rank_report)
 }
 
-/// Finds or creates the group of an entry. Status and members are read on creation; `places` maps names to
+/// Finds or creates the group of an entry. Status and members are read on creation; `indices` maps names to
 /// indices.
 fn group_of<'a>(
     dump: &Value,
     entry: &Value,
     groups: &'a mut Vec<CommunicatorState>,
-    places: &mut HashMap<String, usize>,
+    indices: &mut HashMap<String, usize>,
 ) -> Option<&'a mut CommunicatorState> {
     let name = text(&entry["process_group"][0]);
-    if let Some(&place) = places.get(&name) {
-        return groups.get_mut(place);
+    if let Some(&index) = indices.get(&name) {
+        return groups.get_mut(index);
     }
     if groups.len() == GROUPS {
         return None;
     }
-    places.insert(name.clone(), groups.len());
+    indices.insert(name.clone(), groups.len());
     let description = text(&entry["process_group"][1]);
     let ranks = ranks(&dump["pg_config"][name.as_str()]["ranks"]);
     // Groups of other ranks may have the same name.

@@ -229,7 +229,7 @@ impl Schedule {
 
     /// Role of step number `step`, counted from 0.
     #[must_use]
-    pub fn place(&self, step: u64) -> StepRole {
+    pub fn role(&self, step: u64) -> StepRole {
         let Some(behind) = step.checked_sub(self.skip) else { return StepRole::Free };
         let length = self.wait + self.warmup + self.active;
         let (cycle, within) = (behind / length, behind % length);
@@ -281,10 +281,10 @@ mod tests {
     #[test]
     fn a_schedule_places_steps_as_torch_does() {
         let schedule = Schedule::parse("2,1,1,2,2").unwrap();
-        let places: Vec<_> = (0..11).map(|step| schedule.place(step)).collect();
+        let roles: Vec<_> = (0..11).map(|step| schedule.role(step)).collect();
         use StepRole::{Active, Free, Over, Warmup};
-        assert_eq!(places, [Free, Free, Free, Warmup, Active(0), Active(0), Free, Warmup, Active(1), Active(1), Over]);
-        assert_eq!(Schedule::parse("5").unwrap().place(5), Active(0));
+        assert_eq!(roles, [Free, Free, Free, Warmup, Active(0), Active(0), Free, Warmup, Active(1), Active(1), Over]);
+        assert_eq!(Schedule::parse("5").unwrap().role(5), Active(0));
         for bad in ["1,1,1,0", "1,2,3,4,5,6", "a", "", "1,,1", "99999999999999999"] {
             assert_eq!(Schedule::parse(bad), None, "{bad}");
         }

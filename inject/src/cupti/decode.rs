@@ -215,9 +215,9 @@ impl Decoder {
         // Larger numbers, which no library has, can only be corruption, and are looked up each time.
         if callback_id <= LAST_CALLBACK_ID {
             let of_domain = &mut self.functions[usize::from(domain != Domain::RUNTIME)];
-            let place = callback_id as usize;
-            of_domain.resize(of_domain.len().max(place + 1), None);
-            of_domain[place] = Some(id);
+            let index = callback_id as usize;
+            of_domain.resize(of_domain.len().max(index + 1), None);
+            of_domain[index] = Some(id);
         }
         id
     }
@@ -259,7 +259,7 @@ const ADDRESS_LIMIT: usize = 16_384;
 #[derive(Debug, Default)]
 struct KernelNames {
     /// Indices into `known`; kernels without a name have address 0.
-    places: HashMap<u64, usize, FxBuildHasher>,
+    indices: HashMap<u64, usize, FxBuildHasher>,
     known: Vec<KnownKernel>,
     buffer: u64,
 }
@@ -288,11 +288,11 @@ impl KernelNames {
         name: impl FnOnce() -> Option<&'a CStr>,
         dictionary: &mut Dictionary,
     ) -> &mut KnownKernel {
-        let place = match self.places.get(&address) {
-            Some(&place) if self.known[place].compared == self.buffer => place,
+        let index = match self.indices.get(&address) {
+            Some(&index) if self.known[index].compared == self.buffer => index,
             _ => self.compare(address, name(), dictionary),
         };
-        &mut self.known[place]
+        &mut self.known[index]
     }
 
     /// Compares the name at an address with the cached one. Clears the cache if it has more addresses than
@@ -300,18 +300,18 @@ impl KernelNames {
     #[inline(never)]
     fn compare(&mut self, address: u64, name: Option<&CStr>, dictionary: &mut Dictionary) -> usize {
         let (address, name) = name.map_or((0, c"<unnamed kernel>"), |name| (address, name));
-        if self.known.len() >= ADDRESS_LIMIT && !self.places.contains_key(&address) {
+        if self.known.len() >= ADDRESS_LIMIT && !self.indices.contains_key(&address) {
             // It is a cache: entries still in use come back at once.
-            self.places.clear();
+            self.indices.clear();
             self.known.clear();
         }
-        let place = *self.places.entry(address).or_insert(self.known.len());
-        match self.known.get_mut(place) {
+        let index = *self.indices.entry(address).or_insert(self.known.len());
+        match self.known.get_mut(index) {
             Some(known) if known.name.as_c_str() == name => known.compared = self.buffer,
             Some(known) => *known = KnownKernel::new(name, self.buffer, dictionary),
             None => self.known.push(KnownKernel::new(name, self.buffer, dictionary)),
         }
-        place
+        index
     }
 }
 

@@ -98,16 +98,16 @@ impl GraphCost {
     }
 
     fn launches_graph(&mut self, id: ApiFunctionId, dictionary: &Dictionary) -> bool {
-        let place = id.0 as usize;
-        if let Some(&Some(known)) = self.functions.get(place) {
+        let index = id.0 as usize;
+        if let Some(&Some(known)) = self.functions.get(index) {
             return known;
         }
         let Some(function) = dictionary.api_function(id) else { return false };
         let launches = crate::cupti::kinds::launches_graph(dictionary.name(function.name));
-        if self.functions.len() <= place {
-            self.functions.resize(place + 1, None);
+        if self.functions.len() <= index {
+            self.functions.resize(index + 1, None);
         }
-        self.functions[place] = Some(launches);
+        self.functions[index] = Some(launches);
         launches
     }
 

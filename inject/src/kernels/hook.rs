@@ -36,8 +36,8 @@ impl Latest {
     /// Hash of the launches before a launch, which is then added; `None` until all entries are filled.
     fn behind_then_push(&mut self, symbol: &[u8], grid: [u32; 3], block: [u32; 3]) -> Option<u64> {
         let mut behind = FxHasher::default();
-        for place in 0..Self::LAUNCHES {
-            behind.write_u64(self.launches[(self.next + place) % Self::LAUNCHES]);
+        for index in 0..Self::LAUNCHES {
+            behind.write_u64(self.launches[(self.next + index) % Self::LAUNCHES]);
         }
         let mut own = FxHasher::default();
         own.write(symbol);

@@ -63,8 +63,8 @@ impl Ring {
             u64::from_le_bytes(bytes)
         });
         for (at, word) in (start..end).zip(head.iter().copied().chain(words)) {
-            if let Some(place) = self.place(at) {
-                place.store(word, Ordering::Relaxed);
+            if let Some(stored) = self.slot(at) {
+                stored.store(word, Ordering::Relaxed);
             }
         }
         self.written.store(end, Ordering::Release);
@@ -79,7 +79,7 @@ impl Ring {
 
     /// Word at a readable index.
     pub fn word(&self, at: u64) -> u64 {
-        self.place(at).map_or(0, |place| place.load(Ordering::Relaxed))
+        self.slot(at).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     /// Returns everything before `at`, a readable index or the end, to the writer. For the reader.
@@ -87,7 +87,7 @@ impl Ring {
         self.read.store(at, Ordering::Release);
     }
 
-    fn place(&self, at: u64) -> Option<&AtomicU64> {
+    fn slot(&self, at: u64) -> Option<&AtomicU64> {
         self.segment(at).get()?.get(usize::try_from(at % SEGMENT).ok()?)
     }
 

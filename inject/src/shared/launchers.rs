@@ -59,8 +59,8 @@ impl CallCounter {
         self.add_pending();
         let mut order: Vec<_> = self.calls.iter().map(|(&thread, &calls)| (calls, thread)).collect();
         order.sort_unstable_by(|one, other| other.cmp(one));
-        for (index, place) in launchers.0.iter().enumerate() {
-            place.store(order.get(index).map_or(0, |&(_, thread)| thread), Ordering::Relaxed);
+        for (index, slot) in launchers.0.iter().enumerate() {
+            slot.store(order.get(index).map_or(0, |&(_, thread)| thread), Ordering::Relaxed);
         }
         self.calls.retain(|_, calls| {
             *calls /= 2;

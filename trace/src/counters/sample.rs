@@ -66,8 +66,8 @@ impl Sample {
     /// error is at most 1.2e-4, far below the accuracy of the counters. Further values are missing.
     pub fn new(device: DeviceId, begin: Timestamp, end: Timestamp, values: &[f32]) -> Self {
         let mut all = [f32::NAN; METRIC_LIMIT];
-        for (place, &value) in all.iter_mut().zip(values) {
-            *place = rounded(value);
+        for (own, &value) in all.iter_mut().zip(values) {
+            *own = rounded(value);
         }
         Self { device, begin, end, values: all }
     }

@@ -256,7 +256,7 @@ fn put_loss(loss: &CounterLoss, group: &mut Vec<u8>) {
     let (refusal, code) = match loss.refused {
         None => (0, 0),
         Some(UnavailableReason::Failed(code)) => (FAILED, code),
-        Some(why) => (varint::place(&REFUSALS, why), 0),
+        Some(why) => (varint::number_in(&REFUSALS, why), 0),
     };
     let counts = [loss.lost, loss.incomplete, loss.first_dropped, loss.slowed];
     varint::put_all(group, &[loss.device.0.into(), refusal, code.into()]);

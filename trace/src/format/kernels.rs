@@ -24,7 +24,7 @@ const UNKNOWN: u64 = 255;
 
 pub(super) fn put_outcome(outcome: Outcome, body: &mut Vec<u8>) {
     let (outcome, code) = if let Outcome::Refused(code) = outcome { (Outcome::Refused(0), code) } else { (outcome, 0) };
-    let number = if outcome == Outcome::Unknown { UNKNOWN } else { varint::place(&OUTCOMES, outcome) };
+    let number = if outcome == Outcome::Unknown { UNKNOWN } else { varint::number_in(&OUTCOMES, outcome) };
     varint::put_all(body, &[number, code.into()]);
 }
 

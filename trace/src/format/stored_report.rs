@@ -138,10 +138,10 @@ mod tests {
         assert_eq!(StoredReport::read(&trace(Some(&answer()), true, true)[..]).unwrap(), None, "records behind it");
         assert_eq!(StoredReport::read(&trace(Some(&answer()), false, false)[..]).unwrap(), None, "no end");
         let whole = trace(Some(&answer()), false, true);
-        for place in (16..whole.len()).step_by(7) {
+        for offset in (16..whole.len()).step_by(7) {
             let mut damaged = whole.clone();
-            damaged[place] ^= 0x10;
-            assert_eq!(StoredReport::read(&damaged[..]).unwrap(), None, "damaged at byte {place}");
+            damaged[offset] ^= 0x10;
+            assert_eq!(StoredReport::read(&damaged[..]).unwrap(), None, "damaged at byte {offset}");
         }
         assert!(StoredReport::read(&b"{\"traceEvents\": []}"[..]).is_err());
     }

@@ -36,7 +36,7 @@ fn put_absence(absence: Option<Absence>, body: &mut Vec<u8>) {
     match absence {
         None => varint::put(body, 0),
         Some(Absence::Refused(code)) => varint::put_all(body, &[REFUSED, code.into()]),
-        Some(why) => varint::put(body, varint::place(&ABSENCES, why)),
+        Some(why) => varint::put(body, varint::number_in(&ABSENCES, why)),
     }
 }
 

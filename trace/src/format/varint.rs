@@ -39,11 +39,11 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// One-based position of `value` in a list.
-pub(super) fn place<T: PartialEq>(list: &[T], value: T) -> u64 {
-    list.iter().position(|known| *known == value).map_or(0, |place| place as u64 + 1)
+pub(super) fn number_in<T: PartialEq>(list: &[T], value: T) -> u64 {
+    list.iter().position(|known| *known == value).map_or(0, |index| index as u64 + 1)
 }
 
-/// The inverse of [`place`].
+/// The inverse of [`number_in`].
 pub(super) fn at_place<T: Copy>(list: &[T], number: u64) -> Option<T> {
     list.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
 }

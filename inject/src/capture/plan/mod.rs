@@ -257,9 +257,9 @@ impl Plan {
     fn step_event(&mut self, phase: Phase, opened: bool, now: Timestamp) -> Action {
         let CaptureRange::Steps(schedule, _) = self.request.range else { return Action::None };
         if opened {
-            let place = schedule.place(self.steps);
+            let role = schedule.role(self.steps);
             self.steps += 1;
-            return match (place, phase) {
+            return match (role, phase) {
                 (StepRole::Warmup, Phase::Waiting) => {
                     self.warm = true;
                     Action::Warm
@@ -270,9 +270,9 @@ impl Plan {
         }
         match phase {
             Phase::Taking { trigger: Trigger::Steps, cycle, .. }
-                if schedule.place(self.steps) != StepRole::Active(cycle) =>
+                if schedule.role(self.steps) != StepRole::Active(cycle) =>
             {
-                self.end_of_cycle(schedule.place(self.steps))
+                self.end_of_cycle(schedule.role(self.steps))
             }
             _ => Action::None,
         }
@@ -281,10 +281,10 @@ impl Plan {
     /// Steps are known only once they are over, several at a time: a capture starts and ends at that point.
     fn steps_detected(&mut self, phase: Phase, steps: u64, now: Timestamp) -> Action {
         let CaptureRange::Steps(schedule, None) = self.request.range else { return Action::None };
-        match (schedule.place(steps), phase) {
+        match (schedule.role(steps), phase) {
             (StepRole::Active(cycle), Phase::Waiting) => self.begin(Trigger::Steps, cycle, now),
-            (place, Phase::Taking { trigger: Trigger::Steps, cycle, .. }) if place != StepRole::Active(cycle) => {
-                self.end_of_cycle(place)
+            (role, Phase::Taking { trigger: Trigger::Steps, cycle, .. }) if role != StepRole::Active(cycle) => {
+                self.end_of_cycle(role)
             }
             (StepRole::Over, Phase::Waiting) => {
                 self.phase = Phase::Idle;
