@@ -8,8 +8,8 @@ use std::io::{self, Write as _};
 
 use anyhow::{Result, bail};
 use gpuwhy::{Judgment, Report};
+use gpuwhy_compare::diff::alike;
 use gpuwhy_import::{Input, Request};
-use gpuwhy_report::diff::alike;
 use gpuwhy_report::text_format::{markdown, printable};
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! `gpuwhy diff`: compares two programs, or two versions of one, by traces of one or more runs of each.
 //!
-//! Comparing and wording are library code ([`gpuwhy_report::diff`]); this module only sets the order of files,
+//! Comparing and wording are library code ([`gpuwhy_compare::diff`]); this module only sets the order of files,
 //! streams and exit codes. Damage has no separate exit code: the comparison lists the limitations of its
 //! inputs.
 
@@ -10,9 +10,9 @@ use std::slice;
 
 use anyhow::Result;
 use gpuwhy::Report;
+use gpuwhy_compare::diff::compare_runs;
+use gpuwhy_compare::diff::json::DiffJson;
 use gpuwhy_import::Request;
-use gpuwhy_report::diff::compare_runs;
-use gpuwhy_report::diff::json::DiffJson;
 use gpuwhy_report::text_format::printable;
 
 use crate::args::diff::{DiffArgs, Format};

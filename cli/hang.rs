@@ -8,9 +8,9 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use anyhow::{Context as _, Result, bail};
+use gpuwhy_compare::hang::{HangReport, RunAnswers, judge};
 use gpuwhy_import::rank_report::RankReports;
 use gpuwhy_inject::control::address::ProcessName;
-use gpuwhy_report::hang::{HangReport, RunAnswers, judge};
 use gpuwhy_report::text_format::{printable, printable_json};
 use serde_json::json;
 

@@ -11,11 +11,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use gpuwhy::Report;
+use gpuwhy_compare::diff::Diff;
+use gpuwhy_compare::ranks::RanksReport;
 use gpuwhy_export::{Destination, Output, Shape};
 use gpuwhy_import::{TraceFile, stem};
 use gpuwhy_page::{Options, PageResult};
-use gpuwhy_report::diff::Diff;
-use gpuwhy_report::ranks::RanksReport;
 
 use crate::{inputs, interrupt, message, progress};
 

@@ -105,12 +105,12 @@ mod session;
 
 pub use baseline::Baseline;
 pub use expectations::{Expectations, Failures, JudgedRule, Judgment};
+pub use gpuwhy_compare::diff::{Diff, NotComparable, compare};
 #[cfg(feature = "export")]
 pub use gpuwhy_export as export;
 pub use gpuwhy_import::{
     KinetoError, OpenError, import_kineto, open, open_capture, open_watched, open_window, read, translate_kineto,
 };
-pub use gpuwhy_report::diff::{Diff, NotComparable, compare};
 pub use gpuwhy_report::kernels::Roof;
 pub use gpuwhy_report::run::Report;
 pub use gpuwhy_trace::format::TraceError;

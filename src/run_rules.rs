@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpuwhy_report::diff::{RUNS_DIFFER, RunTest, fewest_runs, within_runs};
+use gpuwhy_compare::diff::{RUNS_DIFFER, RunTest, fewest_runs, within_runs};
 use gpuwhy_report::run::{DeviceReport, Report};
 use gpuwhy_report::text_format::duration;
 use gpuwhy_report::words;

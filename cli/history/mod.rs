@@ -1,7 +1,7 @@
 //! `gpuwhy check --history`: earlier runs of programs, and a check that the newest is not slower.
 //!
-//! The line format, the choice of the runs to compare and the wording are library code
-//! ([`gpuwhy_report::history`]); this module handles the file, streams and exit codes.
+//! The line format is library code ([`gpuwhy_report::history`]), and so are the choice of the runs to compare and the
+//! wording ([`gpuwhy_compare::history`]); this module handles the file, streams and exit codes.
 
 pub mod file;
 
@@ -11,8 +11,9 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use gpuwhy::Report;
-use gpuwhy_report::diff::StepChange;
-use gpuwhy_report::history::{self, Judged, Like, Measured, Run};
+use gpuwhy_compare::diff::StepChange;
+use gpuwhy_compare::history::{self, Judged, Like};
+use gpuwhy_report::history::{Measured, Run};
 use serde_json::{Value, json};
 
 use crate::args::history::HistoryArgs;

@@ -1,6 +1,6 @@
 //! Traces of several ranks: comparison, and merging onto one timeline.
 
-use gpuwhy_report::ranks::{Collectives, RanksReport};
+use gpuwhy_compare::ranks::{Collectives, RanksReport};
 use gpuwhy_trace::record::Record;
 use profiler_core::collective::Joiner;
 

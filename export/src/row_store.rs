@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 
+use gpuwhy_compare::ranks::{RankRows, RowSource};
 use gpuwhy_import::{OpenError, scratch};
-use gpuwhy_report::ranks::{RankRows, RowSource};
 
 /// Maximum bytes in memory, about the size of 1,000 ranks with 2,000 collectives each.
 const MEMORY: usize = 256 << 20;
@@ -70,7 +70,7 @@ impl RowSource for RowStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuwhy_report::ranks::{CollectiveRow, RowGroup};
+    use gpuwhy_compare::ranks::{CollectiveRow, RowGroup};
 
     #[test]
     fn rows_come_back_from_memory_and_from_a_file() {

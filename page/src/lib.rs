@@ -38,9 +38,9 @@ mod sums;
 use std::io::{self, Write};
 use std::mem;
 
+use gpuwhy_compare::diff::Diff;
+use gpuwhy_compare::ranks::RanksReport;
 use gpuwhy_import::{Progress, TraceFile};
-use gpuwhy_report::diff::Diff;
-use gpuwhy_report::ranks::RanksReport;
 use gpuwhy_report::run::Report;
 
 use self::block::Blocks;

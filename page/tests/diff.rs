@@ -1,8 +1,8 @@
 //! The page of a comparison: the operations of a step are counted, named and marked as they changed.
 
+use gpuwhy_compare::diff::compare;
 use gpuwhy_import::unwatched;
 use gpuwhy_page::write_diff;
-use gpuwhy_report::diff::compare;
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;

@@ -1,8 +1,8 @@
 //! The page of ranks: waiting separate from moving data, on one clock.
 
+use gpuwhy_compare::ranks::{Collectives, RankTrace, RanksReport};
 use gpuwhy_import::{TraceFile, unwatched};
 use gpuwhy_page::write_ranks;
-use gpuwhy_report::ranks::{Collectives, RankTrace, RanksReport};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceWriter;

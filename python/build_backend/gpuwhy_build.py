@@ -105,7 +105,7 @@ def recordings() -> list[str]:
 
 
 # Packages that only the command uses, outside of its inner loops.
-FOR_SIZE = ("cupti-replay", "gpuwhy", "gpuwhy-export", "gpuwhy-import", "gpuwhy-page", "clap_builder", "cpp_demangle",
+FOR_SIZE = ("cupti-replay", "gpuwhy", "gpuwhy-compare", "gpuwhy-export", "gpuwhy-import", "gpuwhy-page", "clap_builder", "cpp_demangle",
             "indicatif", "libsqlite3-sys", "parquet", "ratatui-core", "ratatui-widgets")
 
 

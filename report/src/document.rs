@@ -6,7 +6,7 @@ use profiler_core::counters::roofs::{Limit, LimitTimes};
 use serde::{Serialize, Serializer};
 
 /// Time by name of the limit, nanoseconds.
-pub(crate) fn limits(times: &LimitTimes) -> BTreeMap<&'static str, u64> {
+pub fn limits(times: &LimitTimes) -> BTreeMap<&'static str, u64> {
     Limit::ALL.map(|limit| (limit.name(), times[limit as usize])).into()
 }
 

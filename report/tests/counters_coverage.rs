@@ -8,7 +8,7 @@ use gpuwhy_trace::counters::{Metric, MetricList, Sample};
 use gpuwhy_trace::record::{DeviceId, LaunchConfigId, Timestamp};
 use profiler_core::counters::estimate::{Activity, Estimator};
 
-use crate::counters::set;
+use crate::counted::set;
 
 const PROGRAMS: u64 = 24;
 const KERNELS: usize = 8;

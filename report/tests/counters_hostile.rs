@@ -5,7 +5,7 @@ use gpuwhy_trace::record::{DeviceId, LaunchConfigId, Timestamp};
 use profiler_core::counters::estimate::{Activity, Estimator};
 use proptest::prelude::*;
 
-use crate::counters::set;
+use crate::counted::set;
 
 fn sample(begin: u64, length: u64, value: f32) -> Sample {
     let end = Timestamp::from_nanos(begin.saturating_add(length));

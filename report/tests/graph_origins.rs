@@ -1,7 +1,6 @@
 //! Work of CUDA graphs by the place that added its nodes.
 
 use crate::support::{Scenario, gpu};
-use gpuwhy_report::diff::compare;
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::record::{Device, Loss, MemoryKind, RangeEventKind, ThreadId, ThreadName};
 use profiler_core::attribution::GraphWork;
@@ -350,21 +349,4 @@ fn idle_time_within_a_replay_belongs_to_the_module_after_it() {
     assert_eq!(idle, [(Some("Attention"), 0, 0), (Some("Mlp"), 20, 80)]);
     assert_eq!(origins.unplaced_idle_before_ns, 600_000);
     assert!(report.full().contains("600.0 us were idle before operations without a line"), "{}", report.full());
-}
-
-#[test]
-fn a_comparison_has_the_work_of_graphs_by_module() {
-    let (a, mut b) = (replays(), replays());
-    let origins = b.graph_origins.as_mut().unwrap();
-    let mlp = origins.modules.iter_mut().find(|row| row.parent.as_deref() == Some("Mlp")).unwrap();
-    mlp.work.total_ns *= 2;
-    let diff = compare(&a, &b).unwrap();
-    let [first, rest @ ..] = &diff.modules[..] else { panic!("{diff:?}") };
-    assert_eq!((first.name.as_str(), first.a.count, first.b.count), ("Mlp > Linear", 20, 20));
-    assert!((first.change_ns() - first.a.unit_ns).abs() < 1e-6 && first.a.unit_ns > 0.0, "{first:?}");
-    assert!(rest.iter().all(|row| row.change_ns() == 0.0), "{rest:?}");
-    let names: Vec<_> = diff.modules.iter().map(|row| row.name.as_str()).collect();
-    assert!(names.contains(&"thread pt_autograd_0 (backward pass)") && names.contains(&"outside modules"), "{names:?}");
-    b.graph_origins = None;
-    assert!(compare(&a, &b).unwrap().modules.is_empty());
 }

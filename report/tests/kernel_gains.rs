@@ -13,7 +13,7 @@ use profiler_core::whatif::{
 };
 use std::sync::Arc;
 
-use crate::counters::{Program, report};
+use crate::counted::{Program, report};
 
 const DEVICE: DeviceId = DeviceId(0);
 const STEPS: StepSeries = StepSeries { source: StepSource::Period, period: 2 };

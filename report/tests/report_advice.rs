@@ -1,7 +1,6 @@
 //! Consistency of a report's advice and counts with its other statements.
 
 use crate::support::{Scenario, gpu};
-use gpuwhy_report::diff::compare;
 use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::Style;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
@@ -115,8 +114,6 @@ fn losses_beyond_every_number_are_losses() {
     let session = ProcessInfo::default();
     let report = Report::new(&session, &scenario.run(), &scenario.dictionary, &loss, End::Clean, Vec::new());
     assert_eq!(report.bottleneck.cause, Cause::CannotTell, "{}", report.summary());
-    let warnings = compare(&scenario.report(), &report).unwrap().warnings.join("\n");
-    assert!(warnings.contains(&format!("B lacks {} records", u64::MAX)), "{warnings}");
     let bottleneck = report.summary().lines().nth(1).map(str::to_owned);
     let bottleneck = bottleneck.expect("a second line");
     assert!(
@@ -128,13 +125,8 @@ fn losses_beyond_every_number_are_losses() {
 #[test]
 fn texts_fit_the_terminal() {
     let reports = [computing(985), computing(300)].map(|scenario| scenario.report());
-    let diff = compare(&reports[0], &reports[1]).unwrap();
     for columns in [60, 80, 100, 140] {
-        // A changed kernel takes one line, with the name on another.
-        let compared = (columns >= 80).then(|| diff.text_within(5, Style { width: columns, color: false }));
-        let texts =
-            reports.iter().map(|report| report.summary_within(Style { width: columns, color: false })).chain(compared);
-        for text in texts {
+        for text in reports.iter().map(|report| report.summary_within(Style { width: columns, color: false })) {
             let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
             assert!(longest <= columns, "{columns}: {text}");
         }

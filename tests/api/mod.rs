@@ -72,12 +72,12 @@ fn what_a_report_and_a_comparison_hold_is_what_was_agreed() {
     // The paths of their definitions, by which rustdoc knows them.
     let roots = [
         "gpuwhy_report::run::model::Report",
-        "gpuwhy_report::diff::model::Diff",
-        "gpuwhy_report::diff::model::NotComparable",
+        "gpuwhy_compare::diff::model::Diff",
+        "gpuwhy_compare::diff::model::NotComparable",
     ];
     let (mut names, mut lines) = (BTreeSet::from(roots.map(str::to_owned)), BTreeSet::new());
     // From the top down: each package adds the types used from those below it.
-    for package in ["gpuwhy-report", "profiler-core", "gpuwhy-trace"] {
+    for package in ["gpuwhy-compare", "gpuwhy-report", "profiler-core", "gpuwhy-trace"] {
         let Some(json) = rustdoc(package, &["--features", "serde"]) else { return };
         let api = Api::reached_from(&json, &names);
         lines.extend(api.lines());

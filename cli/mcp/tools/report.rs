@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow};
 use gpuwhy::Report;
-use gpuwhy_report::diff::json::DiffJson;
+use gpuwhy_compare::diff::json::DiffJson;
 use gpuwhy_report::run::remedies;
 use gpuwhy_report::text_format::{Style, printable_lines};
 use gpuwhy_report::words;

@@ -1,6 +1,6 @@
 //! A response to `hang` from a process on its control socket. `docs/guide/control.md` defines the fields.
 
-use gpuwhy_report::hang::{CommunicatorState, Outstanding, RankReport};
+use gpuwhy_compare::hang::{CommunicatorState, Outstanding, RankReport};
 use serde_json::Value;
 
 /// Maximum number of list items read, and of characters of a text.

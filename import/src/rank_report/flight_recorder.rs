@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use gpuwhy_report::hang::{CommunicatorState, Outstanding, RankReport};
+use gpuwhy_compare::hang::{CommunicatorState, Outstanding, RankReport};
 use serde_json::Value;
 
 /// Maximum number of unfinished operations kept per group, the oldest.
@@ -142,7 +142,7 @@ fn text(of: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuwhy_report::hang::{HangKind, judge};
+    use gpuwhy_compare::hang::{HangKind, judge};
     use serde_json::json;
 
     fn entry(number: u64, name: &str, sizes: &Value, state: &str) -> Value {

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use gpuwhy_report::hang::RankReport;
+use gpuwhy_compare::hang::RankReport;
 use serde_json::Value;
 
 /// Maximum size of a file, bytes: responses of 10,000 ranks are some 5 MB.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use gpuwhy_report::diff::{ChangedPlace, DeviceDiff, Diff, DiffRow, Fate};
+use gpuwhy_compare::diff::{ChangedPlace, DeviceDiff, Diff, DiffRow, Fate};
 use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::{Style, duration};
 use gpuwhy_report::words;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use gpuwhy_report::ranks::RanksReport;
+use gpuwhy_compare::ranks::RanksReport;
 use gpuwhy_report::text_format::{Style, duration};
 use gpuwhy_report::words;
 use profiler_core::leaf::{Cause, Leaf};

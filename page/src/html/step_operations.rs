@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
-use gpuwhy_report::diff::{ChangedPlace, Fate, align};
+use gpuwhy_compare::diff::{ChangedPlace, Fate, align};
 use gpuwhy_report::run::Sequence;
 use gpuwhy_report::text_format::duration;
 use gpuwhy_report::words;

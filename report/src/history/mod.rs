@@ -1,22 +1,17 @@
-//! History of a program: one short line per run, and detection of a newest run that is slower than the
-//! earlier ones.
+//! History of a program: one short line per run, and the gains that were measured.
 //!
 //! A line is JSON written by hand ([`Run::line`]), because the injected library writes it too. It holds only
-//! the data for the comparison: a representative step by cause, some step durations for the rank test of
-//! [`crate::diff`], and the kernels that ran. The storage of the lines is not part of this module.
+//! the data for a comparison: a representative step by cause, some step durations for a rank test, and the kernels that
+//! ran. The storage of the lines and their comparison are not part of this module.
 
 mod apply;
-mod compare;
 mod measured;
 #[cfg(feature = "serde")]
 mod read;
-mod text;
 
-pub use compare::{EARLIER_RUNS, Judged, Like, StepTrend, Unlike, judged};
 pub use measured::{Measured, arguments, measured};
 #[cfg(feature = "serde")]
 pub use read::BadLine;
-pub use text::text;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -25,7 +20,7 @@ use std::path::{Path, PathBuf};
 use gpuwhy_trace::json_text::Object;
 use profiler_core::leaf::{Cause, Leaves};
 
-use crate::diff::{comparable, durations, representative};
+use crate::run::unit::{comparable, durations, representative};
 use crate::run::{DeviceReport, Report};
 
 /// Version of a line. Fields may be added within it.
@@ -98,7 +93,7 @@ pub struct Run {
 pub struct DeviceRun {
     /// Product name, such as `NVIDIA H200`.
     pub name: String,
-    /// Representative step, nanoseconds: the mean of the steps between the quartiles, as in [`crate::diff`].
+    /// Representative step, nanoseconds: the mean of the steps between the quartiles, as in a comparison of runs.
     /// `None` without comparable steps.
     pub step_ns: Option<u64>,
     /// Number of steps considered.

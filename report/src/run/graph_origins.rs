@@ -115,7 +115,7 @@ impl GraphOrigins {
     }
 
     /// All work by its module, else its thread, else as unknown; equal in runs of one program.
-    pub(crate) fn all_parts(&self) -> impl Iterator<Item = (String, GraphWork)> {
+    pub fn all_parts(&self) -> impl Iterator<Item = (String, GraphWork)> {
         let modules = self.modules.iter().map(|row| (row.name_within(usize::MAX, usize::MAX), row.work));
         let threads = self.threads.iter().map(|row| match row.name {
             Some(_) => (row.text(), row.work),

@@ -39,6 +39,7 @@ mod sequence;
 mod slow_steps;
 mod step_kinds;
 mod text;
+pub mod unit;
 mod untraced;
 mod waits;
 

@@ -2,9 +2,9 @@
 //! the terminal.
 //!
 //! The output is plain ASCII. This module does not detect a terminal: its width and color support are in the
-//! caller's [`Style`]. The content of the texts is determined in `run`, `diff` and `ranks`.
+//! caller's [`Style`]. The content of the texts is determined where they are used.
 
-pub(crate) mod names;
+pub mod names;
 mod nearest;
 
 use std::borrow::Cow;
@@ -37,7 +37,7 @@ impl Default for Style {
 
 /// Emphasis of a piece of text if colors are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Paint {
+pub enum Paint {
     /// No emphasis.
     Plain,
     /// Text to be read first.
@@ -99,7 +99,7 @@ pub fn bytes(count: u64) -> String {
 }
 
 /// `count` with its noun, in the plural unless it is one.
-pub(crate) fn counted(count: u64, what: &str) -> String {
+pub fn counted(count: u64, what: &str) -> String {
     match what.strip_suffix('y') {
         _ if count == 1 => format!("1 {what}"),
         Some(stem) => format!("{count} {stem}ies"),
@@ -109,7 +109,7 @@ pub(crate) fn counted(count: u64, what: &str) -> String {
 }
 
 /// Formats a share, 0 to 1, in whole percent; a nonzero share is never shown as 0.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0 %".to_owned(),
         little if little < 0.95 => "less than 1 %".to_owned(),
@@ -136,12 +136,12 @@ pub(crate) fn part_of(part: u64, whole: u64) -> String {
 }
 
 /// Direction and memory of a copy, with the names in the JSON.
-pub(crate) fn path_name(path: CopyPath) -> String {
+pub fn path_name(path: CopyPath) -> String {
     format!("{} ({} to {})", path.kind.name(), path.source.name(), path.destination.name())
 }
 
 /// The first `width` characters; the last one is `~` if the name was truncated.
-pub(crate) fn shortened(name: &str, width: usize) -> String {
+pub fn shortened(name: &str, width: usize) -> String {
     let name = printable(name);
     if name.chars().count() <= width {
         return name.into_owned();
@@ -221,19 +221,21 @@ fn controls(character: char) -> bool {
 /// A text under construction, with a maximum number of columns. Text written to it cannot control a terminal:
 /// the only exceptions are line breaks, which are never from names because these are escaped before, and the
 /// output of [`Page::paint`].
-pub(crate) struct Page {
+#[derive(Debug)]
+pub struct Page {
     text: String,
     columns: usize,
     color: bool,
 }
 
 impl Page {
-    pub(crate) fn new(style: Style) -> Self {
+    /// An empty page.
+    pub fn new(style: Style) -> Self {
         Self { text: String::new(), columns: style.width.clamp(NARROWEST, WIDEST), color: style.color }
     }
 
     /// Writes part of a line with emphasis, if colors are used.
-    pub(crate) fn paint(&mut self, paint: Paint, text: &str) {
+    pub fn paint(&mut self, paint: Paint, text: &str) {
         let painted = self.color && paint != Paint::Plain;
         if painted {
             self.text.push_str(paint.code());
@@ -244,11 +246,13 @@ impl Page {
         }
     }
 
-    pub(crate) const fn columns(&self) -> usize {
+    /// Columns of a line.
+    pub const fn columns(&self) -> usize {
         self.columns
     }
 
-    pub(crate) fn into_text(self) -> String {
+    /// The finished text.
+    pub fn into_text(self) -> String {
         self.text
     }
 }
@@ -267,12 +271,12 @@ impl Write for Page {
 
 /// Writes `lead` and `text`, broken at spaces; lines after the first are indented by the width of `lead`, at
 /// least by two columns and at most by a third of the line.
-pub(crate) fn wrapped(out: &mut Page, lead: &str, text: &str) {
+pub fn wrapped(out: &mut Page, lead: &str, text: &str) {
     wrapped_as(out, Paint::Plain, lead, text);
 }
 
 /// Like [`wrapped`], with every line painted.
-pub(crate) fn wrapped_as(out: &mut Page, paint: Paint, lead: &str, text: &str) {
+pub fn wrapped_as(out: &mut Page, paint: Paint, lead: &str, text: &str) {
     let columns = out.columns();
     // Keep a number and its percent sign together.
     let text = text.replace(" %", "\u{a0}%");

@@ -1,11 +1,8 @@
-//! A small language for synthetic programs: calls of host threads and work on the device, in microseconds.
-//!
-//! `Scenario` keeps each record with its earliest delivery time, so that the same program can be fed in any
-//! order and with any flush period. Times in the scenario count from its own zero, one second after the
-//! epoch.
-#![allow(dead_code, reason = "every test binary uses its own part")]
-
-pub mod job;
+// A small language for synthetic programs: calls of host threads and work on the device, in microseconds.
+//
+// `Scenario` keeps each record with its earliest delivery time, so that the same program can be fed in any
+// order and with any flush period. Times in the scenario count from its own zero, one second after the
+// epoch.
 
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::cost::{PriceSource, Prices};
