@@ -144,11 +144,11 @@ REMEDIES: dict[str, Remedy] = {
 
     # Nothing to fix. What an entry says about them would be wrong, however well its patterns match.
     "tf32_small": control("tf32_small", PRECISION, TUNED),
-    "one_convolution": control("one_convolution", frozenset({"channels_last", "conv_bias", "tf32"}), TUNED),
+    "one_convolution": control("one_convolution", frozenset({"channels_last", "tf32"}), TUNED),
     "dependent_layers": control("dependent_layers", frozenset({"batch_grids"}) | PRECISION, TUNED),
     "roof_products": control("roof_products", GPU_ENTRIES | HOST_ENTRIES, TUNED),
     "quiet_clip": control(
-        "quiet_clip", frozenset({"clip_norm", "read_value", "check_each", "timer_sync", "log_less", "tf32", "channels_last"}), TUNED),
+        "quiet_clip", frozenset({"clip_norm", "read_value", "check_each", "timer_sync", "tf32", "channels_last"}), TUNED),
     "rate_limited": control("rate_limited", GPU_ENTRIES | HOST_ENTRIES, TUNED),
 
     # The judging part. Its author had seen what --explain prints about 26 entries and the table of the first parts, but not
