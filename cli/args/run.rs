@@ -25,8 +25,8 @@ is; only GPUWHY_HISTORY then gets a default value if it has none.
     "
 The costs last as long as the run. By default only nodes of CUDA graphs have a limit, 3 % after ten seconds: a long run
 of small kernels stays at the cost of its mode. --max-overhead limits all records, by an estimate that leaves out what
-CUPTI costs by its presence. Above it for three seconds, bursts follow, or the next cheaper mode. For hours:
---max-overhead 1%, --mode auto, or -d 30 for the first 30 seconds.
+CUPTI costs by its presence. Above it for three seconds, bursts follow (none in a program with CUDA graphs), or the next
+cheaper mode. For hours: --max-overhead 1%, --mode auto, or -d 30 for the first 30 seconds.
 
 PLACEHOLDERS of --output:
   %p process id   %h host name   %q{VAR} the environment variable VAR   %% a percent sign

@@ -1,5 +1,7 @@
 //! Starts and ends captures based on records and samples: counted steps, and bursts.
 
+use std::mem;
+
 use gpuwhy_trace::cost::{Cost, Mode};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
@@ -20,6 +22,8 @@ pub struct Triggers {
     bursts: Option<BurstPlanner>,
     /// Limits of bursts that follow when tracing costs too much.
     later: BurstLimits,
+    /// True if the program makes CUDA graphs.
+    has_graphs: bool,
 }
 
 impl Triggers {
@@ -37,6 +41,7 @@ impl Triggers {
                 BurstPlanner::new(BurstLimits { budget, ..limits }, &Cost::default())
             }),
             later: settings.later_bursts(),
+            has_graphs: false,
         }
     }
 
@@ -56,11 +61,20 @@ impl Triggers {
         }
         let follows = controller.follow_with_bursts();
         if follows {
-            tracing::warn!(
-                "tracing costs more than {:.1} % ({limit}): from now on only bursts are recorded; {limit}=off records everything",
-                100.0 * self.later.budget
-            );
-            self.bursts = Some(BurstPlanner::new(self.later, cost));
+            let mut planner = BurstPlanner::new(self.later, cost);
+            if self.has_graphs || self.later.budget == 0.0 {
+                planner.graph_made();
+                tracing::warn!(
+                    "tracing costs more than {limit} allows: recording ends here, because switching it on again can crash a \
+                     program with CUDA graphs; {limit}=off records everything"
+                );
+            } else {
+                tracing::warn!(
+                    "tracing costs more than {:.1} % ({limit}): from now on only bursts are recorded; {limit}=off records everything",
+                    100.0 * self.later.budget
+                );
+            }
+            self.bursts = Some(planner);
         }
         follows
     }
@@ -71,15 +85,30 @@ impl Triggers {
         if let Some(steps) = &mut self.steps {
             steps.push(record, dictionary);
         }
+        if matches!(record, Record::Kernel(kernel) if kernel.graph_id != 0) {
+            self.graph_made();
+        }
         if let (Some(planner), Record::Sample(_) | Record::Range(_)) = (&mut self.bursts, record) {
             planner.push(record, dictionary);
         }
     }
 
+    /// Bursts end for good: switching recording while a graph is launched can crash the program.
+    fn graph_made(&mut self) {
+        if !mem::replace(&mut self.has_graphs, true)
+            && let Some(planner) = &mut self.bursts
+        {
+            planner.graph_made();
+            tracing::warn!(
+                "the program makes CUDA graphs: no burst begins from now on, because it could crash the program"
+            );
+        }
+    }
+
     /// Takes an event that is no record.
     pub fn other(&mut self, event: &Event) {
-        if let (Some(planner), Event::GraphNode(node)) = (&mut self.bursts, event) {
-            planner.graph_changed(node.at);
+        if matches!(event, Event::GraphNode(_)) {
+            self.graph_made();
         }
     }
 

@@ -187,9 +187,11 @@ impl Settings {
         }
     }
 
-    /// Limits of the bursts that follow if tracing costs more than the budget.
+    /// Limits of the bursts that follow if tracing costs more than the budget. If that is one of CUDA graphs alone,
+    /// none follow: their budget is 0.
     pub fn later_bursts(&self) -> BurstLimits {
-        BurstLimits { budget: self.budget.map_or(BURSTS.budget, |budget| budget.share), ..BURSTS }
+        let share = |budget: Budget| if budget.only_graphs { 0.0 } else { budget.share };
+        BurstLimits { budget: self.budget.map_or(BURSTS.budget, share), ..BURSTS }
     }
 
     /// True if a CUDA graph is a single record. Enabled kinds affect other tools too, which expect nodes.

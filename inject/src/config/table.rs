@@ -99,16 +99,16 @@ settings! {
              `full` every call, allocation and synchronization.";
         CUDA_GRAPH_TRACE: Graphs = "GPUWHY_CUDA_GRAPH_TRACE", "auto", "auto, node or graph", Graphs::parse,
             "For programs that launch CUDA graphs, whose nodes are costly to record. `auto` records each node, and after \
-             ten seconds in which they take more than 3 % only \
-             [bursts](../design/overhead.md#bursts); `node` always each node; `graph` each launch as a whole, which \
-             needs CUPTI 13.2 and GPUWHY_CUPTI_SHARING=exclusive.";
+             ten seconds in which they take more than 3 % \
+             [no more](../design/overhead.md#the-budget-of-nodes); `node` always each node; `graph` each launch as a \
+             whole, which needs CUPTI 13.2 and GPUWHY_CUPTI_SHARING=exclusive.";
         MAX_OVERHEAD: Option<f64> = "GPUWHY_MAX_OVERHEAD", "off", "a percentage such as 1% or 0.5%, or `off`",
             |text| or_off(text, parse_percent),
             "For programs in production: the share of the launching threads' time that tracing may take, such as \
              `1%`. After three seconds above it by gpuwhy's estimate, the next cheaper GPUWHY_MODE applies until the \
-             end; after `light`, bursts if the complete run is measured. In mode `auto` it limits the bursts. \
-             Unless it is set, only nodes of CUDA graphs are limited, to 3 %: all other records cost the same as \
-             long as the run lasts. `off` limits nothing.";
+             end; after `light`, bursts if the complete run is measured and the program makes no CUDA graphs. In mode \
+             `auto` it limits the bursts. Unless it is set, only nodes of CUDA graphs are limited, to 3 %: all other \
+             records cost the same as long as the run lasts. `off` limits nothing.";
         REPORT: ReportStyle = "GPUWHY_REPORT", "summary", "off, summary or full", ReportStyle::parse,
             "For everyone: what is printed on stderr when the program ends. `off`: nothing; `summary`: the \
              bottleneck; `full`: every kernel, copy and call.";

@@ -37,6 +37,8 @@ CAPTURED = (
     "jax.plain", "jax.scan", "torch.captured", "torch.compile_graphs", "torch.threads", "hub.generate_static", "array.cupy")
 # Time between `gpuwhy start` and `gpuwhy stop`, seconds, and how many times as many steps as usual the programs make.
 SWITCHED, LONGER = 0.5, 3
+# How long many programs are switched, seconds.
+SWITCHED_FOR = 120.0
 # Exit status of each program.
 ENDINGS = {"exception": 1, "sys_exit": 5, "os_exit": 4, "fork": 3}
 # Ways to use a CUDA graph; see workloads/graphs.cu.
@@ -183,6 +185,31 @@ def again(suite: Suite) -> Iterator[Result]:
                  f"{sum(run.code == 0 for run in runs)} of {AGAIN} runs ended with 0, {sorted(printed)}")
 
 
+def switched(suite: Suite) -> Iterator[Result]:
+    """Programs that launch graphs all the time, side by side, while recording goes on and off: does one fail?"""
+    tool = suite.scratch / "graphs-switched"
+    built = suite.compile(suite.workloads / "graphs.cu", tool)
+    if built.code != 0:
+        yield expect("frameworks-switched.build", False, built.stderr.strip()[-200:])
+        return
+    commands = [*((use, [str(tool), use, str(10**9)]) for use in ("relaunch", "copies", "streams")),
+                *(("jax.scan", [*script("jax.scan"), "--repeat", "1000"]) for _ in range(4)),
+                *(("hub.generate_static", [*script("hub.generate_static"), "--repeat", "100"]) for _ in range(2))]
+    control = {"GPUWHY_CONTROL": str(suite.folder("switched-control"))}
+    extra = {**control, "GPUWHY_CAPTURE_RANGE": "command", "GPUWHY_CAPTURE_RANGE_END": "none", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.03"}
+    running = [(name, *suite.start(f"switched-{name}", command, Mode.VARIABLE, extra)) for name, command in commands]
+    began, switches = time.monotonic(), 0
+    while time.monotonic() < began + SWITCHED_FOR:
+        for verb, pause in (("start", 0.06), ("stop", SWITCHED)):
+            switches += suite.run(f"switched-{verb}", [suite.gpuwhy, verb, "--all"], extra=control).code == 0
+            time.sleep(pause)
+    failed = [name for name, process, _ in running if process.poll() not in (None, 0)]
+    for _, process, folder in running:
+        process.kill()
+        suite.finish(process, folder, began)
+    yield expect("frameworks-switched", not failed, f"{switches} starts and stops of {len(running)} programs; failed: {failed}")
+
+
 def script(name: str) -> list[str]:
     return [sys.executable, str(HERE / "workloads" / "frameworks" / "programs.py"), name]
 
@@ -195,4 +222,5 @@ def checks() -> list[Check]:
     found += [program(f"torch.{name}", [*torchrun, *script(f"torch.{name}")[1:]], uses_nccl=True) for name in DISTRIBUTED]
     found += [program(f"ending.{name}", script(f"ending.{name}"), code) for name, code in ENDINGS.items()]
     found += [captured(name) for name in CAPTURED]
+    found += [Check("frameworks-switched", switched)]
     return [*found, Check("frameworks.graphs", graph_uses, exclusive=False), Check("frameworks.again", again, exclusive=False), *costs]

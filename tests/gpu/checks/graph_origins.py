@@ -1,5 +1,5 @@
 """Work of CUDA graphs by the line and module that captured it: how much is joined, whether the time by module is that of the
-same step run eagerly, what a capture and a replay cost, and that bursts keep the result.
+same step run eagerly, what a capture and a replay cost, and that a recording that ends early has the same result.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ WITH_LINE = 0.95
 # Relative difference of the time by module from the eager run, of modules with this share of the time.
 TOLERANCE = 0.05
 LEAST_SHARE = 0.03
-# Time of a step at most, once only bursts are recorded, relative to that with CUPTI waiting for a capture.
-BURSTS_COST = 1.03
+# Time of a step at most, once recording has ended, relative to that with CUPTI waiting for a capture.
+ENDED_COST = 1.03
 PAIRS = 5
-# Seconds of a run whose last third is recorded in bursts: the decision takes ten.
+# Seconds of a run whose last third is not recorded: the decision takes ten.
 LONG = 17.0
 # Variables of each run of a decode step; `floor`: CUPTI waits for a capture.
 SETTINGS = {
@@ -114,7 +114,7 @@ def by_module(suite: Suite) -> Iterator[Result]:
 
 
 def cost(suite: Suite) -> Iterator[Result]:
-    """Time of a decode step: bare, in the default once it is down to bursts, and with all nodes."""
+    """Time of a decode step: bare, in the default once recording has ended, and with all nodes."""
     command = ("graph_modules.py", "decode", "--seconds", str(LONG))
     bare: list[dict] = []
     with_it: dict[str, list[dict]] = {name: [] for name in SETTINGS}
@@ -137,14 +137,14 @@ def cost(suite: Suite) -> Iterator[Result]:
     down = [step["to"] for step in part.report["cost"]["steps_down"]]
     bursts = (part.report.get("bursts") or {"rows": []})["rows"]
     yield expect(
-        "graph-origins.bursts", down == ["auto"] and above <= BURSTS_COST,
-        f"a step relative to bare: {text['default']} once only bursts are recorded, {text['node']} with all nodes, {text['floor']} "
+        "graph-origins.ended", down == ["auto"] and not bursts and above <= ENDED_COST,
+        f"a step relative to bare: {text['default']} once recording has ended, {text['node']} with all nodes, {text['floor']} "
         f"with CUPTI waiting for a capture; {above:.3f} of that; {PAIRS} pairs, {len(bursts)} bursts, steps down {down}")
     whole, parts = modules(every), modules(part)
     off = max((abs(parts.get(name, 0) / sum(parts.values()) / (nanos / sum(whole.values())) - 1.0)
                for name, nanos in whole.items() if nanos >= LEAST_SHARE * sum(whole.values())), default=1.0)
     yield expect(
-        "graph-origins.bursts.result", every.bottleneck == part.bottleneck and off <= TOLERANCE,
+        "graph-origins.ended.result", every.bottleneck == part.bottleneck and off <= TOLERANCE,
         f"bottleneck {part.bottleneck}, {every.bottleneck} with all nodes; shares of modules within {off:.1%}")
     yield expect(
         "graph-origins.capture", True,
@@ -152,23 +152,8 @@ def cost(suite: Suite) -> Iterator[Result]:
         f"{statistics.median(row['first_ms'] for row in with_it['node']):.1f} ms under gpuwhy")
 
 
-def burst(suite: Suite) -> Iterator[Result]:
-    """A burst half a minute into the run: its launches lead to their kernels, and its bottleneck is that of the part before."""
-    run = suite.run(
-        "graph-origins-burst", suite.python("graph_modules.py", "decode", "--seconds", "40"), Mode.COMMAND,
-        {"GPUWHY_CUDA_GRAPH_TRACE": "auto"})
-    said(run)
-    before, inside = (Trace(suite, run.traces()[0], "--capture", number) for number in ("1", "2"))
-    corrected = inside.completeness["clamped_clocks"]
-    unknown = inside.report["graph_origins"]["unknown"]["count"] if inside.report.get("graph_origins") else None
-    yield expect(
-        "graph-origins.burst", inside.bottleneck == before.bottleneck and corrected == 0 and unknown == 0,
-        f"{inside.records('kernels')} kernels, {unknown} of unknown origin, {corrected} before their launch; bottleneck "
-        f"{inside.bottleneck}, before {before.bottleneck}")
-
-
 def checks() -> list[Check]:
     return [
         Check("graph-origins.joined", joined, exclusive=False, credit=240.0),
         Check("graph-origins.module", by_module, exclusive=False, credit=60.0),
-        Check("graph-origins.burst", burst, credit=60.0), Check("graph-origins.cost", cost, credit=440.0)]
+        Check("graph-origins.cost", cost, credit=440.0)]

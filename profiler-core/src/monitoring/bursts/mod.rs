@@ -37,9 +37,6 @@ const ENOUGH_STEPS: u64 = 24;
 const UNKNOWN_PRICE: f64 = 0.35;
 /// Time after a burst whose samples are not compared, nanoseconds: CUPTI is still being switched off.
 const AFTER_BURST: u64 = 1_000_000_000;
-/// Time after the last node of a new CUDA graph until it is recorded, nanoseconds: it runs by then, and the next graph
-/// of the program is captured too.
-const AFTER_GRAPH: u64 = 1_000_000_000;
 /// Deviations that count as chance, as fractions: of a step, and of the busy time.
 const CHANCE: f64 = 0.05;
 /// Number of compared steps before and after the first burst, and the ranks in their order between which the
@@ -95,8 +92,8 @@ pub struct BurstPlanner {
     begin: Option<Timestamp>,
     /// Cost of tracing before the first burst could start.
     taken_before: u64,
-    /// Newest node of a CUDA graph that was captured since the last burst.
-    new_graph: Option<Timestamp>,
+    /// True if the program makes CUDA graphs; see [`graph_made`](Self::graph_made).
+    has_graphs: bool,
     /// Credit in nanoseconds of the period, and when it was last increased.
     credit_ns: u64,
     credited: Timestamp,
@@ -127,7 +124,7 @@ impl BurstPlanner {
             limits,
             begin: None,
             taken_before: cost.taken_ns(),
-            new_graph: None,
+            has_graphs: false,
             credit_ns: 2 * limits.every_ns,
             credited: Timestamp::ZERO,
             open: None,
@@ -153,9 +150,10 @@ impl BurstPlanner {
         }
     }
 
-    /// A node was added to a CUDA graph at `at`.
-    pub fn graph_changed(&mut self, at: Timestamp) {
-        self.new_graph = self.new_graph.max(Some(at));
+    /// The program makes CUDA graphs: no burst starts from now on, because switching recording while one is launched
+    /// can crash the program (docs/design/overhead.md).
+    pub fn graph_made(&mut self) {
+        self.has_graphs = true;
     }
 
     /// Decision at time `at`, given the data received up to now; tracing took `cost`, all of it for bursts.
@@ -230,9 +228,8 @@ impl BurstPlanner {
     fn reason(&self, at: Timestamp) -> Option<Trigger> {
         let saved = self.credit_ns / self.limits.every_ns.max(1);
         let is_open = self.open_since.is_some_and(|since| at.since(since) >= OPEN_FOR);
-        let has_new_graph = self.new_graph.is_some_and(|added| at.since(added) >= AFTER_GRAPH);
         match saved {
-            1.. if has_new_graph => Some(Trigger::Graph),
+            _ if self.has_graphs => None,
             1.. if self.drifts => Some(Trigger::Drift),
             2.. if is_open => Some(Trigger::Open),
             _ => None,
@@ -252,8 +249,6 @@ impl BurstPlanner {
             self.after_first = Some(at.nanos() + AFTER_BURST);
         }
         self.ended = Some(at);
-        // A graph of the last second did not run in this burst, or not for long.
-        self.new_graph = self.new_graph.filter(|&added| at.since(added) < AFTER_GRAPH);
         self.drifts = false;
         self.drift.restart();
         BurstDecision::End

@@ -91,9 +91,13 @@ fn graphs(cost: &Cost, report: &Report) -> Option<String> {
 pub(in crate::run) fn given_up(cost: &Cost, report: &Report) -> Vec<String> {
     let sentence = |at: u64, to: Mode| {
         let lost = match to {
-            Mode::Auto => {
+            Mode::Auto if cost.bursts > 0 => {
                 "since then GPU work and CUDA calls are recorded only in bursts, and this report is about the time before; launches do \
                  not get their full speed back. GPUWHY_MAX_OVERHEAD=off records all of them"
+            }
+            Mode::Auto => {
+                "since then GPU work and CUDA calls are not recorded, and this report is about the time before; launches do not \
+                 get their full speed back. GPUWHY_MAX_OVERHEAD=off records all of them"
             }
             Mode::Monitor => {
                 "since then GPU work and CUDA calls are not recorded, and this report is about the time before; launches do not \
@@ -101,8 +105,12 @@ pub(in crate::run) fn given_up(cost: &Cost, report: &Report) -> Vec<String> {
             }
             _ => "since then CUDA calls that need no GPU time, memory events and stream waits are not recorded",
         };
-        let to = if to == Mode::Auto { "bursts".to_owned() } else { format!("mode {}", to.name()) };
-        format!("Recording was reduced to {to} after {}, because it took more than allowed: {lost}.", duration(at))
+        let done = match to {
+            Mode::Auto if cost.bursts > 0 => "was reduced to bursts".to_owned(),
+            Mode::Auto => "ended".to_owned(),
+            to => format!("was reduced to mode {}", to.name()),
+        };
+        format!("Recording {done} after {}, because it took more than allowed: {lost}.", duration(at))
     };
     cost.steps_down().map(|step| sentence(step.at.since(report.process.start), step.to)).collect()
 }
