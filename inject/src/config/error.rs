@@ -7,6 +7,8 @@
 use std::ffi::OsStr;
 use std::fmt;
 
+use gpuwhy_report::text_format::edits;
+
 use crate::config::{CAPTURE_RANGE, FOR_TESTS, MODE, NVTX_CAPTURE, VARIABLES, WARNED, WATCHER};
 
 /// Prefix of all variables of gpuwhy.
@@ -148,21 +150,6 @@ fn nearest(name: &str) -> Option<&'static str> {
     (edits <= (1 + letters / 3).min(letters / 2)).then_some(nearest)
 }
 
-/// Fewest insertions, deletions and replacements of a character that turn `from` into `to` (Levenshtein).
-fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (above, from) in from.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], above + 1);
-        for (column, &to) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != to);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[to.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,13 +184,6 @@ mod tests {
         let ours = VARIABLES.iter().chain(FOR_TESTS).map(|variable| variable.name);
         for name in ours.chain(READ_ELSEWHERE.iter().copied()).chain(["PATH", "GPUWHYILER", "MY_GPUWHY_LIVE"]) {
             assert_eq!(said(name), None);
-        }
-    }
-
-    #[test]
-    fn edits_are_counted() {
-        for (from, to, wanted) in [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("flaw", "lawn", 2)] {
-            assert_eq!((edits(from, to), edits(to, from)), (wanted, wanted), "{from} {to}");
         }
     }
 }

@@ -22,6 +22,16 @@ mod tests {
 
     #[test]
     fn letters_are_inserted_left_out_and_replaced() {
-        assert_eq!((edits("dispatch", "dispatcher"), edits("gaps", "gap"), edits("kern", "kerm")), (2, 1, 1));
+        for (from, to, wanted) in [
+            ("dispatch", "dispatcher", 2),
+            ("gaps", "gap", 1),
+            ("kern", "kerm", 1),
+            ("", "", 0),
+            ("", "abc", 3),
+            ("kitten", "sitting", 3),
+            ("flaw", "lawn", 2),
+        ] {
+            assert_eq!((edits(from, to), edits(to, from)), (wanted, wanted), "{from} {to}");
+        }
     }
 }
