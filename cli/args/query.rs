@@ -136,8 +136,6 @@ enum FormatArg {
     Table,
     /// Comma-separated
     Csv,
-    /// Tab-separated
-    Tsv,
     /// An array of objects; of several reports an object with an array for each
     Json,
 }
@@ -154,7 +152,6 @@ impl QueryArgs {
         let format = match if json { FormatArg::Json } else { format } {
             FormatArg::Table => TableFormat::Table,
             FormatArg::Csv => TableFormat::Csv,
-            FormatArg::Tsv => TableFormat::Tsv,
             FormatArg::Json => TableFormat::Json,
         };
         let width = width.or_else(|| terminal::columns().map(TableWidth::Line)).unwrap_or_default();

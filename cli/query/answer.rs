@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use gpuwhy_export::lake::{self, AddOptions, Lake, Tier};
-use gpuwhy_export::named;
+use gpuwhy_export::named::duckdb;
 use gpuwhy_export::query::{Answered, Query};
 use gpuwhy_export::tables::{Label, Table, labels};
 use gpuwhy_export::{OpenError, TraceFile};
@@ -53,7 +53,7 @@ pub fn run(args: &QueryArgs, recipe: Option<&str>, query: &Query, paths: &[PathB
                 }
             };
             let rows = Question { sql: query.sql(), tables: &tables, program: program.as_deref() }.duckdb(&lake)?;
-            named::print(query.columns(), &rows, &options, &mut output)?;
+            duckdb::print(query.columns(), &rows, &options, &mut output)?;
             let mut answered = Answered { notes, is_empty: rows.is_empty(), empty_tables: Vec::new() };
             for table in tables {
                 if answered.is_empty && !lake.has(table)? {

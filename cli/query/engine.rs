@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_export::lake::Lake;
-use gpuwhy_export::named;
+use gpuwhy_export::named::duckdb;
 use gpuwhy_export::tables::Table;
 use serde_json::{Map, Value, json};
 use tracing::info;
@@ -36,7 +36,7 @@ const POLL: Duration = Duration::from_millis(20);
 impl Question<'_> {
     /// Queries a lake with DuckDB. Fails when DuckDB is missing or fails.
     pub fn duckdb(&self, lake: &Lake) -> Result<Vec<Map<String, Value>>> {
-        let views = named::duckdb(lake, self.tables)?;
+        let views = duckdb::views(lake, self.tables)?;
         let program = match self.program {
             Some(program) => program.to_owned(),
             None => on_path("duckdb").unwrap_or_else(|| "python3".into()),

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_export::named::NamedQuery;
-use gpuwhy_export::nsys::Reports;
-use gpuwhy_export::stats::{Subject, TableWriter};
+use gpuwhy_export::nsys::{Reports, Subject};
+use gpuwhy_export::stats::Printer;
 use gpuwhy_export::tables::labels;
 use gpuwhy_export::{OpenError, TraceFile};
 
@@ -36,9 +36,8 @@ pub fn run(args: &QueryArgs, reports: &[NamedQuery], paths: &[PathBuf]) -> Resul
         subjects.push(Subject { trace, label, filter });
     }
     let loaded = progress::shown(|progress| Reports::load(subjects, reports, progress))?;
-    let options = args.options();
     let names = reports.iter().map(|report| report.name.to_owned());
-    let mut output = TableWriter::new(BufWriter::new(io::stdout().lock()), options.format, names);
+    let mut printer = Printer::new(BufWriter::new(io::stdout().lock()), args.options(), names);
     let mut said: Vec<String> = Vec::new();
     let mut say = |notes: &[String]| {
         for note in notes {
@@ -50,9 +49,8 @@ pub fn run(args: &QueryArgs, reports: &[NamedQuery], paths: &[PathBuf]) -> Resul
     };
     say(&loaded.notes);
     for report in reports {
-        output.next_table()?;
-        say(&loaded.write(report, &options, &mut output)?);
+        say(&loaded.print(report, &mut printer)?);
     }
-    output.finish()?;
+    printer.finish()?;
     Ok(said.is_empty())
 }

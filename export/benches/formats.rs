@@ -16,7 +16,7 @@ use std::time::Instant;
 use gpuwhy_export::named::NamedQuery;
 use gpuwhy_export::nsys::Reports;
 use gpuwhy_export::query::Query;
-use gpuwhy_export::stats::{StatsOptions, TableFormat};
+use gpuwhy_export::stats::{Printer, StatsOptions, TableFormat};
 use gpuwhy_export::tables::Label;
 use gpuwhy_export::{Destination, Options, TargetFormat, TraceFile, export, unwatched};
 use gpuwhy_trace::dictionary::Dictionary;
@@ -77,7 +77,8 @@ fn child(work: &str, trace: &Path, folder: &Path) {
         "stats" => {
             let reports = [NamedQuery::named("cuda_gpu_kern_sum").expect("a report")];
             let loaded = Reports::load(vec![(&trace).into()], &reports, progress).expect("the tables");
-            loaded.write(&reports[0], &StatsOptions::default(), &mut nowhere).expect("stats");
+            let mut printer = Printer::new(nowhere, StatsOptions::default(), []);
+            loaded.print(&reports[0], &mut printer).expect("stats");
         }
         "query" => {
             let sql =

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use gpuwhy_export::named::NamedQuery;
 use gpuwhy_export::nsys::Reports;
-use gpuwhy_export::stats::{StatsOptions, TableFormat};
+use gpuwhy_export::stats::{Printer, StatsOptions, TableFormat};
 use gpuwhy_export::{TraceFile, unwatched};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
@@ -42,7 +42,7 @@ fn timed(trace: &TraceFile, report: NamedQuery, events: u64) {
     let began = Instant::now();
     let reports = [report];
     let loaded = Reports::load(vec![trace.into()], &reports, &mut unwatched).expect("the tables");
-    loaded.write(&reports[0], &options, &mut Vec::new()).expect("the report");
+    loaded.print(&reports[0], &mut Printer::new(Vec::new(), options, [])).expect("the report");
     let seconds = began.elapsed().as_secs_f64();
     let rate = events as f64 / seconds / 1e6;
     println!(

@@ -18,10 +18,36 @@ use rusqlite::{Connection, Statement, ToSql};
 use crate::error::ExportError;
 use crate::named::NamedQuery;
 use crate::query::{Database, Query, Used, failed};
-use crate::stats::{
-    Cell, Heading, Printer, RowSink as _, StatsColumn, StatsOptions, Subject, TableFormat, TimeFilter, TimeUnit, Widths,
-};
-use gpuwhy_import::Progress;
+use crate::stats::{Cell, Empty, Heading, Printer, TimeFilter, TimeUnit};
+use crate::tables::Label;
+use gpuwhy_import::{Progress, TraceFile};
+
+/// A trace whose rows follow those of others, each preceded by its run and rank.
+///
+/// Values are not summed over traces: medians cannot be, and tables of several traces serve to find the rank
+/// that differs. Use a query (`gpuwhy query`) for sums; its tables have the same two columns.
+#[derive(Clone, Debug)]
+pub struct Subject<'t> {
+    /// The trace.
+    pub trace: &'t TraceFile,
+    /// Run and rank, shown if there are other traces.
+    pub label: Label,
+    /// Interval that is counted.
+    pub filter: TimeFilter,
+}
+
+impl<'t> From<&'t TraceFile> for Subject<'t> {
+    fn from(trace: &'t TraceFile) -> Self {
+        Self { trace, label: Label::default(), filter: TimeFilter::default() }
+    }
+}
+
+impl Subject<'_> {
+    /// A note about the trace, preceded by its path if there are other traces.
+    fn said(&self, note: String, several: bool) -> String {
+        if several { format!("{}: {note}", self.trace.path().display()) } else { note }
+    }
+}
 
 /// Description of missing data, and the query that counts it.
 type Lack = (&'static str, Query);
@@ -69,69 +95,39 @@ impl<'t> Reports<'t> {
         Ok(loaded)
     }
 
-    /// Writes `report` about the traces, preceded by the columns `Run` and `Rank` if there are several
-    /// traces. A report without rows writes no output; a rule without rows writes its message in the text
+    /// Prints `report` about the traces, preceded by the columns `Run` and `Rank` if there are several
+    /// traces. A report without rows prints nothing; a rule without rows prints its message in the text
     /// form only. Returns descriptions of missing data, for the user.
     ///
     /// # Errors
-    /// If the database cannot be read, or `output` cannot be written.
-    pub fn write(
-        &self,
-        report: &NamedQuery,
-        options: &StatsOptions,
-        output: &mut dyn Write,
-    ) -> Result<Vec<String>, ExportError> {
+    /// If the database cannot be read, or the output cannot be written.
+    pub fn print(&self, report: &NamedQuery, printer: &mut Printer<impl Write>) -> Result<Vec<String>, ExportError> {
         let several = self.traces.len() > 1;
         let (query, lacks) = queries(report)?;
-        let (mut names, units): (Vec<String>, Vec<Unit>) =
-            query.columns().iter().map(|name| Unit::of(name, options.unit)).unzip();
+        let unit = printer.options().unit;
+        let (mut columns, units): (Vec<String>, Vec<Unit>) =
+            query.columns().iter().map(|name| Unit::of(name, unit)).unzip();
         if several {
-            names.splice(0..0, ["Run", "Rank"].map(str::to_owned));
+            columns.splice(0..0, ["Run", "Rank"].map(str::to_owned));
         }
-        let columns = names.into_iter().map(|name| StatsColumn { name, is_text: false }).collect();
-        let note = Some(report.notes.join("\n")).filter(|note| !note.is_empty());
-        let mut heading = Heading { title: report.about, name: report.name, note, columns };
-
-        let mut widths = Widths::new(options.width);
-        if options.format == TableFormat::Table {
-            widths.begin(&heading).map_err(ExportError::output)?;
-            let (mut any, mut left_out) = (false, 0);
+        let note = report.notes.join("\n");
+        let empty = report.none.map_or(Empty::Nothing, Empty::Note);
+        let heading = Heading { title: report.about, name: report.name, note, columns, empty };
+        let mut without_rows = Vec::new();
+        printer.print(&heading, &mut |visit| {
+            without_rows.clear();
+            let mut left_out = 0;
             for trace in &self.traces {
+                let mut any = false;
                 left_out += rows(trace, &query, &units, report.most_rows(), several, &mut |cells| {
                     any = true;
-                    for (column, cell) in heading.columns.iter_mut().zip(cells) {
-                        column.is_text |= matches!(cell, Cell::Text(_));
-                    }
-                    widths.row(cells).map_err(ExportError::output)
+                    visit(cells)
                 })?;
+                without_rows.push(!any && report.none.is_none());
             }
-            if let Some(note) = heading.note.as_mut().filter(|_| left_out > 0) {
-                note.push_str(&format!("\n{left_out} more are not shown (rows=-1 shows all)."));
-            }
-            if let (false, Some(none)) = (any, report.none) {
-                let heading = Heading { note: Some(none.to_owned()), columns: Vec::new(), ..heading };
-                Printer::new(output, options, Widths::default()).begin(&heading).map_err(ExportError::output)?;
-                return self.missing(report, &query, &lacks, &[]);
-            }
-        }
-
-        let mut printer = Printer::new(output, options, widths);
-        let (mut has_begun, mut empty) = (false, Vec::new());
-        for trace in &self.traces {
-            let mut any = false;
-            rows(trace, &query, &units, report.most_rows(), several, &mut |cells| {
-                any = true;
-                if !std::mem::replace(&mut has_begun, true) {
-                    printer.begin(&heading).map_err(ExportError::output)?;
-                }
-                printer.row(cells).map_err(ExportError::output)
-            })?;
-            empty.push(!any && report.none.is_none());
-        }
-        if has_begun {
-            printer.end().map_err(ExportError::output)?;
-        }
-        self.missing(report, &query, &lacks, &empty)
+            Ok(left_out)
+        })?;
+        self.missing(report, &query, &lacks, &without_rows)
     }
 
     /// Describes the data that the result lacks, and the traces without rows.

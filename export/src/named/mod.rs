@@ -13,14 +13,10 @@
 //! percentiles, functions of dates, names in double quotes, division of integers, ordering by columns that
 //! may be empty. Tests check for them.
 
-mod answer;
-mod views;
+pub mod duckdb;
 
 use crate::error::ExportError;
 use crate::query::Query;
-
-pub use answer::print;
-pub use views::duckdb;
 
 macro_rules! files {
     ($list:ident, $folder:literal, $($name:literal),* $(,)?) => {

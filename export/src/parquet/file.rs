@@ -16,8 +16,8 @@ use ::parquet::errors::{ParquetError, Result};
 use ::parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use ::parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use ::parquet::schema::types::{ColumnPath, Type, TypePtr};
+use rustc_hash::FxHashMap;
 
-use super::texts::Texts;
 use crate::error::ExportError;
 use crate::tables::{Cell, Column, ColumnType, Table};
 
@@ -273,4 +273,20 @@ fn properties(layout: &Layout) -> WriterPropertiesPtr {
             .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
     }
     Arc::new(properties.build())
+}
+
+/// Texts to be written, each stored once: rows repeat the names in the trace's dictionary.
+#[derive(Debug, Default)]
+pub struct Texts(FxHashMap<Box<str>, ByteArray>);
+
+impl Texts {
+    /// Returns the single shared value of a text.
+    pub fn shared(&mut self, text: &str) -> ByteArray {
+        if let Some(shared) = self.0.get(text) {
+            return shared.clone();
+        }
+        let shared = ByteArray::from(text.as_bytes().to_vec());
+        self.0.insert(text.into(), shared.clone());
+        shared
+    }
 }

@@ -6,7 +6,6 @@
 
 mod file;
 mod folder;
-mod texts;
 
 use crate::destination::Destination;
 use crate::error::ExportError;
@@ -14,9 +13,8 @@ use crate::options::ExportOutcome;
 use crate::tables::{Cell, Label, Sink, Table, produce};
 use gpuwhy_import::{Progress, TraceFile};
 
-pub use self::file::{GROUP_ROWS, Layout, TableFile, Typed, Values};
+pub use self::file::{GROUP_ROWS, Layout, TableFile, Texts, Typed, Values};
 use self::folder::RankFolder;
-pub use self::texts::Texts;
 
 /// Writes the tables of `trace` below the folder `to`.
 pub fn write(

@@ -8,7 +8,6 @@
 //! If a query has a join, the join columns have an index.
 
 mod connection;
-mod functions;
 mod load;
 mod plan;
 
@@ -19,7 +18,7 @@ use rusqlite::{Connection, Row};
 
 use crate::error::ExportError;
 use crate::lake::Lake;
-use crate::stats::{Cell, Heading, Printer, RowSink, StatsColumn, StatsOptions, TableFormat, Widths};
+use crate::stats::{Cell, Heading, Printer, StatsOptions};
 use crate::tables::{Label, Table};
 use gpuwhy_import::{Progress, TraceFile};
 
@@ -135,27 +134,13 @@ impl Query {
         output: &mut dyn Write,
     ) -> Result<Answered, ExportError> {
         let mut statement = connection.prepare(&self.sql).map_err(|error| failed(&error))?;
-        let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
-        let columns = names.into_iter().map(|name| StatsColumn { name, is_text: false }).collect();
-        let mut heading = Heading { title: "", name: "query", note: None, columns };
-        let mut widths = Widths::new(options.width);
-        if options.format == TableFormat::Table {
-            widths.begin(&heading).map_err(ExportError::output)?;
-            rows(&mut statement, |cells| {
-                for (column, cell) in heading.columns.iter_mut().zip(cells) {
-                    column.is_text |= matches!(cell, Cell::Text(_));
-                }
-                widths.row(cells).map_err(ExportError::output)
-            })?;
-        }
-        let mut printer = Printer::new(output, options, widths);
-        printer.begin(&heading).map_err(ExportError::output)?;
-        let mut answered = Answered { is_empty: true, ..Answered::default() };
-        rows(&mut statement, |cells| {
-            answered.is_empty = false;
-            printer.row(cells).map_err(ExportError::output)
+        let columns = statement.column_names().into_iter().map(str::to_owned).collect();
+        let mut printer = Printer::new(output, *options, []);
+        let any = printer.print(&Heading { name: "query", columns, ..Heading::default() }, &mut |visit| {
+            rows(&mut statement, visit)?;
+            Ok(0)
         })?;
-        printer.end().map_err(ExportError::output)?;
+        let mut answered = Answered { is_empty: !any, ..Answered::default() };
         if answered.is_empty {
             for table in self.tables() {
                 let sql = format!("SELECT 1 FROM {} LIMIT 1", table.name());
@@ -172,7 +157,7 @@ impl Query {
 /// Runs the statement.
 fn rows(
     statement: &mut rusqlite::Statement<'_>,
-    mut visit: impl FnMut(&[Cell]) -> Result<(), ExportError>,
+    visit: &mut dyn FnMut(&[Cell]) -> Result<(), ExportError>,
 ) -> Result<(), ExportError> {
     let columns = statement.column_count();
     let mut rows = statement.query([]).map_err(|error| failed(&error))?;

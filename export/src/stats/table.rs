@@ -1,9 +1,5 @@
-//! A report as a stream of rows, and the formatting of cells.
-//!
-//! Some reports have a row for each operation, so rows are passed on and not stored. The text format aligns
-//! columns to their widest cell, so the rows are produced twice.
+//! Cells of a table, and units of time.
 
-use std::io;
 use std::str::FromStr;
 
 /// A value in a row.
@@ -88,34 +84,4 @@ impl FromStr for TimeUnit {
             _ => Err("expected nsec, usec, msec or sec".to_owned()),
         }
     }
-}
-
-/// Heading of a report.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heading {
-    /// Title for display; empty if there is none.
-    pub title: &'static str,
-    /// nsys's name of the report.
-    pub name: &'static str,
-    /// Text between title and table, for display only.
-    pub note: Option<String>,
-    pub columns: Vec<StatsColumn>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StatsColumn {
-    /// Name with its unit, as in nsys.
-    pub name: String,
-    /// True if the cells are texts, which are left-aligned.
-    pub is_text: bool,
-}
-
-/// Receives the rows of a report.
-pub trait RowSink {
-    /// Called before the first row.
-    fn begin(&mut self, heading: &Heading) -> io::Result<()>;
-    /// Called for each row, with a cell for each column.
-    fn row(&mut self, cells: &[Cell]) -> io::Result<()>;
-    /// Called after the last row.
-    fn end(&mut self) -> io::Result<()>;
 }

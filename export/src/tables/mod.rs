@@ -9,7 +9,6 @@
 mod cell;
 mod collectives;
 mod labels;
-mod nested;
 mod records;
 mod reported;
 
@@ -131,11 +130,11 @@ all! {
     /// Received, lost and doubtful data.
     Completeness = "completeness", reported::COMPLETENESS;
     /// Ranges of the program, each with the innermost enclosing range of its thread. Only in queries.
-    NestedRanges = "nested_ranges", nested::RANGES;
+    NestedRanges = "nested_ranges", records::NESTED_RANGES;
     /// The same for pushed ranges only. Only in queries.
-    NestedPushes = "nested_pushes", nested::RANGES;
+    NestedPushes = "nested_pushes", records::NESTED_RANGES;
     /// Calls that caused work, each with the ranges of its thread that enclose it. Only in queries.
-    RangeCalls = "range_calls", nested::CALLS;
+    RangeCalls = "range_calls", records::RANGE_CALLS;
 }
 
 impl Table {
@@ -249,8 +248,8 @@ fn nested(
         damage = passed.notes();
         if wanted.contains(&table) {
             for (place, row) in (0..).zip(&ranges.all) {
-                let (numbers, mut cells) = (ranges.stack(place), Vec::with_capacity(nested::RANGES.len()));
-                nested::range(place, row, &numbers, &passed.dictionary, &mut cells);
+                let (numbers, mut cells) = (ranges.stack(place), Vec::with_capacity(records::NESTED_RANGES.len()));
+                records::nested_range(place, row, &numbers, &passed.dictionary, &mut cells);
                 sink.row(table, &cells)?;
             }
         }
@@ -259,8 +258,8 @@ fn nested(
             join(trace, progress, operations, |launch, _, _| {
                 if calls.insert(launch.correlation) {
                     for place in ranges.around(launch) {
-                        let mut cells = Vec::with_capacity(nested::CALLS.len());
-                        nested::call(place, launch.correlation.0, &mut cells);
+                        let mut cells = Vec::with_capacity(records::RANGE_CALLS.len());
+                        records::range_call(place, launch.correlation.0, &mut cells);
                         sink.row(Table::RangeCalls, &cells)?;
                     }
                 }

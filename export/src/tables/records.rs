@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use super::cell::{Cell, Column, ColumnType};
 use crate::captured::Captured;
 use crate::counters::CounterValue;
+use crate::instances::Instance;
 use crate::names::demangled;
 
 /// Ids that mean "none".
@@ -304,6 +305,32 @@ table! {
         "metric" Text "name of the counter or gauge" = row.counter.name();
         "unit" Text "%: of the peak, of elapsed cycles" = row.counter.unit();
         "value" Real "mean over the time; of the whole device, whichever process used it" = row.value;
+    }
+}
+
+table! {
+    /// A range of the program, only in queries: producing these rows requires memory for every range (see
+    /// `instances`). `numbers` are those of the ranges around it and its own.
+    NESTED_RANGES, nested_range(place: u32, row: &Instance, numbers: &'a str, dictionary: &'a Dictionary) {
+        "number" Integer "from 1, in the order of begins, those around others first" = place + 1;
+        "start_ns" Integer "begin" = row.begin;
+        "end_ns" Integer "end; that of the trace for a range that never ended" = row.end;
+        "duration_ns" Integer "end_ns - start_ns" = row.duration();
+        "kind" Text "push, start" = if row.started { "start" } else { "push" };
+        "thread" Integer "kernel id of the thread that began and ended it" = row.thread.0;
+        "domain" Text "empty text: the default domain" = dictionary.name(row.domain);
+        "text" Text "its message" = dictionary.name(row.message);
+        "parent" Integer "number of the range around it; empty without" = row.parent.map(|parent| parent + 1);
+        "level" Integer "ranges around it" = row.level;
+        "numbers" Text "of the ranges around it and its own, as :1:2; of more than 128 the innermost" = numbers;
+    }
+}
+
+table! {
+    /// A range around a call, only in queries.
+    RANGE_CALLS, range_call(place: u32, correlation: u32) {
+        "number" Integer "joins with nested_ranges.number" = place + 1;
+        "correlation" Integer "joins with api.correlation, kernels.correlation and others" = correlation;
     }
 }
 
