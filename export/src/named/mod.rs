@@ -2,11 +2,11 @@
 //! prints, for SQLite only; and recipes, questions about runs in the subset of SQL that SQLite, DuckDB, Spark
 //! SQL and Trino share.
 //!
-//! Each query is a file in `queries/`. It starts with comment lines: the question it answers, notes, and
-//! `parameter NAME DEFAULT LEAST MOST TEXT` or `parameter NAME DEFAULT text TEXT`. Parameters are in braces
-//! in the SQL. Values are numbers (integers unless the default has a decimal point) or words of letters,
-//! digits and `_.:-`, so that no value needs quoting, which differs between engines. Text shared by several
-//! files is also in braces and defined in `parts/`.
+//! Each query is a file in a folder of `queries/`; a number before its name is its place in lists. It starts
+//! with comment lines: the question it answers, notes, and `parameter NAME DEFAULT LEAST MOST TEXT` or
+//! `parameter NAME DEFAULT text TEXT`. Parameters are in braces in the SQL. Values are numbers (integers unless
+//! the default has a decimal point) or words of letters, digits and `_.:-`, so that no value needs quoting,
+//! which differs between engines. Text shared by several files is also in braces and defined in `parts/`.
 //!
 //! Recipes avoid the following, because an engine lacks them or interprets them differently: `GREATEST`,
 //! `LEAST`, `ARG_MAX`, `FILTER`, `QUALIFY`, `UNNEST`, `LIKE`, `ROUND`, `CAST`, `MEDIAN` and other
@@ -18,97 +18,8 @@ pub mod duckdb;
 use crate::error::ExportError;
 use crate::query::Query;
 
-macro_rules! files {
-    ($list:ident, $folder:literal, $($name:literal),* $(,)?) => {
-        const $list: &[(&str, &str)] = &[$(($name, include_str!(concat!("../../queries/", $folder, $name, ".sql"))),)*];
-    };
-}
-
-// In recommended reading order.
-files! {
-    RECIPES, "",
-    "waste",
-    "causes",
-    "stragglers",
-    "late_because",
-    "imbalance",
-    "collectives",
-    "overlap",
-    "heatmap",
-    "kernels",
-    "pace",
-    "histogram",
-    "calls",
-    "copies",
-    "pageable",
-    "sync_copies",
-    "ranges",
-    "range_pace",
-    "waits_of_host",
-    "memory",
-    "bad_nodes",
-    "runs",
-    "loss",
-}
-
-// Reports of `nsys stats`, in alphabetical order.
-files! {
-    REPORTS, "",
-    "cuda_api_gpu_sum",
-    "cuda_api_sum",
-    "cuda_api_trace",
-    "cuda_gpu_kern_gb_sum",
-    "cuda_gpu_kern_sum",
-    "cuda_gpu_mem_size_sum",
-    "cuda_gpu_mem_time_sum",
-    "cuda_gpu_sum",
-    "cuda_gpu_trace",
-    "cuda_kern_exec_sum",
-    "cuda_kern_exec_trace",
-    "cuda_kern_library_sum",
-    "cuda_kern_line_sum",
-    "cuda_memory_usage_sum",
-    "cuda_memory_usage_trace",
-    "nvtx_gpu_proj_sum",
-    "nvtx_gpu_proj_trace",
-    "nvtx_kern_sum",
-    "nvtx_pushpop_sum",
-    "nvtx_pushpop_trace",
-    "nvtx_startend_sum",
-    "nvtx_sum",
-    "osrt_sum",
-    "um_cpu_page_faults_sum",
-    "um_sum",
-    "um_total_sum",
-}
-
-// Rules of `nsys analyze`, in its order.
-files! {
-    RULES, "",
-    "cuda_memcpy_async",
-    "cuda_memcpy_sync",
-    "cuda_memset_sync",
-    "cuda_api_sync",
-    "gpu_gaps",
-    "gpu_time_util",
-    "gpu_idle_causes",
-}
-
-// Text shared by several files. A part that contains another one precedes it.
-files! {
-    PARTS, "parts/",
-    "projected_ranges",
-    "busy_devices",
-    "device_work",
-    "gpu_operations",
-    "memory_operations",
-    "memory_held",
-    "copy_and_call",
-    "call",
-    "share",
-    "spread",
-    "collective_waits",
-}
+// `REPORTS`, `RULES`, `RECIPES` and `PARTS`: the folders of `queries/` (build.rs).
+include!(concat!(env!("OUT_DIR"), "/queries.rs"));
 
 /// Kind of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +142,17 @@ impl NamedQuery {
     pub(crate) fn filled(&self, sql: &str) -> String {
         let parts = PARTS.iter().map(|&(name, part)| (name, part.trim_end()));
         let values = self.parameters.iter().map(|parameter| (parameter.name, parameter.value.as_str()));
-        parts.chain(values).fold(sql.to_owned(), |sql, (name, text)| sql.replace(&format!("{{{name}}}"), text))
+        let texts: Vec<_> = parts.chain(values).collect();
+        let fill = |sql: String, (name, text): &(&str, &str)| sql.replace(&format!("{{{name}}}"), text);
+        // Parts may contain parts.
+        let mut sql = sql.to_owned();
+        loop {
+            let filled = texts.iter().fold(sql.clone(), fill);
+            if filled == sql {
+                return sql;
+            }
+            sql = filled;
+        }
     }
 
     /// The checked query.
