@@ -60,7 +60,7 @@ await() { # process, port, log
 for fixture in gpt mlp sync_item multi_stream resnet_workers0; do
     "$gpuwhy" --quiet lake add --tier full --run "$fixture" "$scratch/traces/$fixture.gpuwhy" --to "$lake"
 done
-CARGO_INCREMENTAL=0 cargo build --quiet -p gpuwhy-export --features testing --example simulated_lake
+CARGO_INCREMENTAL=0 cargo build --quiet -p gpuwhy-export --example simulated_lake
 "$target/debug/examples/simulated_lake" "$lake" 64 20 2 >"$scratch/truth"
 
 engines=("--engine sqlite")

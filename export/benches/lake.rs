@@ -1,13 +1,11 @@
-//! Bytes per rank and step in the lake, and the time of a query with a join: `cargo bench -p gpuwhy-export
-//! --features testing --bench lake [-- RANKS STEPS]`.
+//! Time to compact a lake, and of queries with a join: `cargo bench -p gpuwhy-export --bench lake -- LAKE`, with a lake
+//! that the example `simulated_lake` wrote. The lake stays compact.
 //!
-//! The job is simulated (`lake::simulated`), with 52 collectives per step. SQLite joins each collective with
-//! the last rank of its collective instance, by four indexed columns, and runs the recipe `late_because`.
-//! Each is timed once, in wall time.
+//! SQLite joins each collective with the last rank of its collective instance, by four indexed columns, and runs the
+//! recipe `late_because`. Each is timed once, in wall time.
 
 use std::time::Instant;
 
-use gpuwhy_export::lake::simulated::Job;
 use gpuwhy_export::lake::{CompactOptions, Lake, compact};
 use gpuwhy_export::named::NamedQuery;
 use gpuwhy_export::query::Query;
@@ -15,27 +13,20 @@ use gpuwhy_export::stats::StatsOptions;
 use gpuwhy_export::unwatched;
 
 fn main() {
-    let numbers: Vec<u32> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
-    let (ranks, steps) = match numbers.as_slice() {
-        [ranks, steps, ..] => (*ranks, *steps),
-        _ => (64, 90),
+    let Some(folder) = std::env::args().skip(1).find(|argument| !argument.starts_with("--")) else {
+        println!("name a lake, such as one of the example simulated_lake");
+        return;
     };
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let lake = Lake::new(folder.path());
-    let job = Job { run: "job".to_owned(), ranks, steps, collectives: 52, culprit: ranks / 3, late_ns: 2_000_000 };
-    let begin = Instant::now();
-    let (truth, files) = job.write(&lake).expect("a lake");
-    let bytes: u64 = files.iter().map(|file| file.metadata().expect("a file").len()).sum();
-    let each = f64::from(ranks) * f64::from(steps);
-    println!("{ranks} ranks, {steps} steps: {} rows, {bytes} bytes in {} files", truth.rows, files.len());
-    println!("written in {:.2} s, {:.0} bytes a rank and step", begin.elapsed().as_secs_f64(), bytes as f64 / each);
+    let lake = Lake::new(folder.as_ref());
     let begin = Instant::now();
     let done = compact(&lake, CompactOptions::default(), &mut unwatched).expect("a compact lake");
     println!(
-        "compacted in {:.2} s: {} files, {:.0} bytes a rank and step",
+        "compacted in {:.2} s: {} files with {} bytes instead of {} with {}",
         begin.elapsed().as_secs_f64(),
         done.after,
-        done.bytes_after as f64 / each
+        done.bytes_after,
+        done.before,
+        done.bytes_before
     );
     let late = NamedQuery::named("late_because").expect("a recipe").sql();
     for (name, sql) in [("join of collectives", JOIN), ("late_because", late.as_str())] {

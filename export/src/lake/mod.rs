@@ -14,8 +14,6 @@ mod names;
 mod part;
 mod place;
 mod read;
-#[cfg(any(test, feature = "testing"))]
-pub mod simulated;
 
 use crate::tables::{Column, ColumnType, Table};
 
