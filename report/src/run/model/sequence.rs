@@ -21,7 +21,6 @@ impl StepMeaning {
 
 /// Operations of a step in launch order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Sequence {
     /// Number of steps that launched exactly this sequence.
     pub steps: u64,
