@@ -2,52 +2,14 @@
 
 use anyhow::{Result, anyhow, bail};
 use gpuwhy_inject::control::address::ProcessName;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::mcp::answer::{Answer, Page, Total, picked};
+use crate::mcp::answer::{Answer, Page, Total};
 use crate::mcp::arguments::Arguments;
 use crate::mcp::context::Context;
 use crate::{control, top};
 
-/// Fields of a process in the list.
-const SHORT: [&str; 20] = [
-    "process",
-    "command",
-    "state",
-    "mode",
-    "captures",
-    "live_bottleneck",
-    "live_share",
-    "best_case",
-    "busy",
-    "line",
-    "steps",
-    "kernels",
-    "lost",
-    "unobserved_ns",
-    "trace",
-    "host",
-    "run",
-    "rank",
-    "starts_at_step",
-    "holds_cupti",
-];
-/// Further fields of one process.
-const DETAILS: [&str; 10] = [
-    "evidence",
-    "advice",
-    "missing",
-    "ranking",
-    "best_case_low",
-    "best_case_high",
-    "observed_ns",
-    "cost",
-    "cores",
-    "bursts",
-];
-/// Lists of one process, of which the largest rows are shown.
-const LISTS: [&str; 3] = ["top_kernels", "lines", "ranges"];
-/// Rows of each.
+/// Largest rows of a list that are shown.
 const ROWS: usize = 5;
 
 fn process(arguments: &Arguments) -> Result<Option<ProcessName>> {
@@ -67,8 +29,7 @@ pub fn running(_: &mut Context, arguments: &Arguments) -> Result<Answer> {
     let mut answer = Answer::default();
     let all = answers.len();
     let page = Page { offset: arguments.count("offset", 0), limit: all };
-    let rows =
-        answers.iter().skip(page.offset).map(|state| if only.is_some() { detailed(state) } else { short(state) });
+    let rows = answers.iter().skip(page.offset).map(|state| shown(state, only.is_some()));
     answer.rows("processes", rows, Total::Exactly(all), page);
     complaints.into_iter().for_each(|why| answer.note(why));
     if all == 0 {
@@ -77,30 +38,26 @@ pub fn running(_: &mut Context, arguments: &Arguments) -> Result<Answer> {
     Ok(answer)
 }
 
-fn short(state: &Value) -> Value {
-    let mut row = picked(state, &SHORT);
-    if state["steps"].is_object() {
-        row["steps"] = picked(&state["steps"], &["device", "noun", "source", "seen", "median_ns"]);
-    }
-    row
+/// The state of a process without what only a display needs: series of numbers, and the names of their columns. In a
+/// list of processes also without texts and rows.
+fn shown(state: &Value, in_detail: bool) -> Value {
+    let fields = state.as_object().into_iter().flatten().filter(|(name, _)| *name != "causes");
+    fields.filter_map(|(name, value)| Some((name.clone(), shown_value(value, in_detail)?))).collect()
 }
 
-fn detailed(state: &Value) -> Value {
-    let mut row = short(state);
-    for name in DETAILS {
-        row[name] = state[name].clone();
+fn shown_value(value: &Value, in_detail: bool) -> Option<Value> {
+    match value {
+        Value::Null => None,
+        Value::Object(_) => Some(shown(value, in_detail)),
+        Value::Array(list) => match list.first() {
+            Some(Value::Object(_)) if in_detail => {
+                Some(list.iter().take(ROWS).map(|row| shown(row, in_detail)).collect())
+            }
+            Some(Value::String(_)) | None if in_detail => Some(value.clone()),
+            _ => None,
+        },
+        other => Some(other.clone()),
     }
-    for name in LISTS {
-        row[name] = state[name].as_array().into_iter().flatten().take(ROWS).cloned().collect();
-    }
-    let devices = state["devices"].as_array().into_iter().flatten().map(|device| {
-        let mut of_device = picked(device, &["id", "name", "window_ns"]);
-        let spent: Map<_, _> = device["leaves"].as_object().cloned().unwrap_or_default();
-        of_device["leaves"] = Value::Object(spent.into_iter().filter(|(_, nanos)| *nanos != 0).collect());
-        of_device
-    });
-    row["devices"] = devices.collect();
-    row
 }
 
 pub fn start(_: &mut Context, arguments: &Arguments) -> Result<Answer> {
