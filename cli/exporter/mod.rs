@@ -2,12 +2,13 @@
 //!
 //! Reading order: `numbers` (the metrics of a process), `node` (the processes over time),
 //! `unreachable` (those that cannot be asked), `families` (the
-//! exported metrics and their text); then the outputs: `server` (scrapes) and the text file, here.
+//! exported metrics), `text` (the page); then the outputs: `server` (scrapes) and the text file, here.
 
 mod families;
 mod node;
 mod numbers;
 mod server;
+mod text;
 mod unreachable;
 
 use std::io::{self, Write};
@@ -53,7 +54,7 @@ impl Exporter {
         }
         let mut node = self.node.lock();
         node.look();
-        let text = families::text(node.processes(), &node.summary(), self.leaves);
+        let text = text::text(node.processes(), &node.summary(), self.leaves);
         *page = Some((Instant::now(), text.clone()));
         text
     }

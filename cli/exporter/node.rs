@@ -60,7 +60,7 @@ impl ProcessState {
     }
 
     fn of(numbers: &Numbers) -> Self {
-        match numbers.state.as_str() {
+        match numbers.status.state.as_str() {
             "capturing" => Self::Capturing,
             "waiting" => Self::Waiting,
             _ => Self::Finished,
@@ -273,7 +273,9 @@ impl Node {
                 let Some(numbers) = numbers else { continue };
                 let socket = socket(&process);
                 // The numbers are from an earlier process with the same id.
-                let older = |known: &Known| known.gone.is_none() && known.numbers.start != numbers.start;
+                let older = |known: &Known| {
+                    known.gone.is_none() && known.numbers.metrics.start_unix_ns != numbers.metrics.start_unix_ns
+                };
                 if !self.known.get(&socket).is_some_and(older) && !self.has_successor(&socket, &numbers, age) {
                     let since = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
                     self.take(&socket, numbers, ProcessState::Ended, Some(since));
@@ -287,16 +289,16 @@ impl Node {
     /// sums would count both.
     fn has_successor(&self, socket: &Path, numbers: &Numbers, age: Duration) -> bool {
         let end = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(age);
-        let known = |known: &Known| known.numbers.start == numbers.start;
+        let known = |known: &Known| known.numbers.metrics.start_unix_ns == numbers.metrics.start_unix_ns;
         let later = |known: &Known| {
-            known.numbers.place() == numbers.place() && Duration::from_nanos(known.numbers.start) >= end
+            known.numbers.place() == numbers.place() && Duration::from_nanos(known.numbers.metrics.start_unix_ns) >= end
         };
         !self.known.get(socket).is_some_and(known) && self.known.values().any(later)
     }
 
     fn take(&mut self, socket: &Path, numbers: Numbers, state: ProcessState, gone: Option<Instant>) {
         match self.known.get_mut(socket) {
-            Some(known) if known.numbers.start == numbers.start => {
+            Some(known) if known.numbers.metrics.start_unix_ns == numbers.metrics.start_unix_ns => {
                 known.numbers.follow(numbers);
                 known.state = state;
                 known.gone = known.gone.filter(|_| gone.is_some()).or(gone);
@@ -315,7 +317,9 @@ impl Node {
     fn free_number(&mut self, numbers: &Numbers) -> u32 {
         let wanted = numbers.place();
         self.known.retain(|_, known| {
-            known.gone.is_none() || known.numbers.place() != wanted || known.numbers.start > numbers.start
+            known.gone.is_none()
+                || known.numbers.place() != wanted
+                || known.numbers.metrics.start_unix_ns > numbers.metrics.start_unix_ns
         });
         let taken: Vec<_> =
             self.known.values().filter(|known| known.numbers.place() == wanted).map(|known| known.number).collect();
@@ -326,7 +330,7 @@ impl Node {
         let Some(known) = self.known.get_mut(socket) else { return };
         let since = *known.gone.get_or_insert_with(Instant::now);
         // The process left its last numbers.
-        let said = known.numbers.state == ProcessState::Ended.name();
+        let said = known.numbers.status.state == ProcessState::Ended.name();
         let lost = !said && since.elapsed() > ENDING;
         known.state = if lost { ProcessState::Lost } else { ProcessState::Ended };
     }
@@ -385,7 +389,7 @@ mod tests {
     }
 
     fn labels(node: &Node) -> Vec<(u64, ProcessState, u32)> {
-        node.processes().map(|known| (known.numbers.pid, known.state, known.number)).collect()
+        node.processes().map(|known| (known.numbers.status.pid, known.state, known.number)).collect()
     }
 
     #[test]
@@ -430,7 +434,7 @@ mod tests {
             node.take(&socket, numbers(rank, 10, rank, "ended"), ProcessState::Ended, Some(since));
         }
         node.forget();
-        assert!(node.processes().all(|known| known.numbers.pid < 64));
+        assert!(node.processes().all(|known| known.numbers.status.pid < 64));
         assert_eq!((node.processes().count(), node.summary().left_out), (64, 36));
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::families::CONTENT_TYPE;
+use super::text::CONTENT_TYPE;
 
 pub const PATH: &str = "/metrics";
 /// HTML page at `/`.

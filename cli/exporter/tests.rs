@@ -3,7 +3,7 @@ use std::fs;
 
 use serde_json::json;
 
-use super::families::{self, FAMILIES};
+use super::families::FAMILIES;
 use super::node::Node;
 use super::numbers::Numbers;
 
@@ -18,7 +18,7 @@ fn text(labels: serde_json::Value, with_leaves: bool) -> String {
     json.as_object_mut().unwrap().extend(labels.as_object().unwrap().clone());
     let mut node = Node::default();
     node.insert("/s/7.sock", Numbers::of(&json).unwrap());
-    families::text(node.processes(), &node.summary(), with_leaves)
+    super::text::text(node.processes(), &node.summary(), with_leaves)
 }
 
 #[test]

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::answer::{StatusReply, harmless};
+use super::answer::StatusReply;
 use super::process::{Presence, ProcessKey, ProcessTable, ProcessView};
+use gpuwhy_report::state::harmless;
 
 /// Protocol command for the report up to now.
 pub const REPORT: &str = "snapshot";
@@ -173,9 +174,9 @@ impl Dashboard {
             })
             .collect();
         processes.sort_by_cached_key(|process| {
-            let (run, rank) = process.live.as_ref().map_or(("", None), |live| (live.run.as_str(), live.rank));
+            let (run, rank) = process.live.as_ref().map_or((None, None), |live| (live.run.clone(), live.rank));
             let host = process.key.host.clone();
-            let place = if run.is_empty() { (true, host.clone()) } else { (false, run.to_owned()) };
+            let place = run.filter(|run| !run.is_empty()).map_or_else(|| (true, host.clone()), |run| (false, run));
             let id = process.key.process.split('-').next().and_then(|id| id.parse::<u64>().ok());
             (place, rank, host, id, process.key.process.clone())
         });
@@ -328,7 +329,7 @@ impl Dashboard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::answer::{Live, ReplyStatus};
+    use gpuwhy_report::state::{Live, Status};
 
     fn dashboard(processes: &[(&str, &str, &str)]) -> Dashboard {
         let mut dashboard = Dashboard::new("here".to_owned(), false);
@@ -341,7 +342,7 @@ mod tests {
     fn answer(dashboard: &mut Dashboard, process: &str, command: &str, state: &str) {
         let key = ProcessKey { host: String::new(), process: process.to_owned() };
         let (command, state) = (command.to_owned(), state.to_owned());
-        let status = ReplyStatus { command, state, trace: Some("/t".to_owned()), ..ReplyStatus::default() };
+        let status = Status { command, state, trace: Some("/t".to_owned()), ..Status::default() };
         dashboard.take(Update::Answer(key, Box::new(StatusReply { status, live: None })));
     }
 
@@ -371,8 +372,8 @@ mod tests {
         let mut dashboard = Dashboard::new(String::new(), false);
         for (process, run, rank) in [("1", "b", 1), ("2", "a", 10), ("3", "", 0), ("4", "b", 0), ("5", "a", 9)] {
             let key = ProcessKey { host: "n".to_owned(), process: process.to_owned() };
-            let live = Some(Live { run: run.to_owned(), rank: Some(rank), ..Live::default() });
-            dashboard.take(Update::Answer(key, Box::new(StatusReply { status: ReplyStatus::default(), live })));
+            let live = Some(Live { run: Some(run.to_owned()), rank: Some(rank), ..Live::default() });
+            dashboard.take(Update::Answer(key, Box::new(StatusReply { status: Status::default(), live })));
         }
         let shown: Vec<_> = dashboard.visible().iter().map(|process| process.key.process.clone()).collect();
         assert_eq!(shown, ["5", "2", "4", "1", "3"]);

@@ -122,7 +122,7 @@ fn text(dashboard: &Dashboard, width: usize) -> String {
             text.push_str(&format!("          {line}\n"));
         }
         if let Some(step) = process.status.starts_at_step {
-            let steps = process.status.steps;
+            let steps = process.status.steps_begun.unwrap_or(0);
             text.push_str(&format!("          a capture begins at step {step}; {steps} steps have begun\n"));
         }
         if let Some(trace) = &process.status.trace {

@@ -15,6 +15,7 @@ use anyhow::Result;
 use gpuwhy::Report;
 use gpuwhy_import::{Observer, RunState, TraceFile};
 use gpuwhy_report::capture::Captures;
+use gpuwhy_report::state::Status;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event;
 use gpuwhy_trace::json_text::Object;
@@ -164,25 +165,24 @@ impl Player {
     }
 }
 
-/// Response that the process would have sent to `live`; see docs/guide/control.md.
+/// Response that the process would have sent to `live`.
 fn line(trace: &Path, report: &Report, state: &str) -> (ProcessKey, String) {
     let session = &report.process;
     let loss = &report.completeness.loss;
-    let command: String = session.command.join(" ").chars().take(200).collect();
-    let captures = report.captures.rows.iter().map(|row| u64::from(row.number)).max().unwrap_or(1);
-    let fields = Object::of_type("live")
-        .number("pid", session.process_id.into())
-        .text("command", &command)
-        .text("state", state)
-        .number("captures", captures)
-        .text("bottleneck", report.bottleneck.cause.name())
-        .share("share", report.bottleneck.share)
-        .text("line", &report.live_line())
-        .number("kernels", report.completeness.kernels)
-        .number("lost", loss.dropped_by_cupti + loss.dropped_by_gpuwhy + loss.dropped_ranges)
-        .number("unobserved_ns", loss.unobserved_ns)
-        .flag("holds_cupti", false)
-        .text("trace", &trace.to_string_lossy());
+    let status = Status {
+        pid: session.process_id.into(),
+        command: session.command.join(" ").chars().take(200).collect(),
+        state: state.to_owned(),
+        captures: report.captures.rows.iter().map(|row| u64::from(row.number)).max().unwrap_or(1),
+        bottleneck: report.bottleneck.cause.name().to_owned(),
+        share: report.bottleneck.share,
+        line: report.live_line(),
+        kernels: report.completeness.kernels,
+        lost: loss.dropped_by_cupti + loss.dropped_by_gpuwhy + loss.dropped_ranges,
+        unobserved_ns: loss.unobserved_ns,
+        trace: Some(trace.to_string_lossy().into_owned()),
+        ..Status::default()
+    };
     let key = ProcessKey { host: String::new(), process: session.process_id.to_string() };
-    (key, fields.with(&report.live_state()).end())
+    (key, Object::of_type("live").with(&status.object()).with(&report.live_state().object()).end())
 }

@@ -6,7 +6,8 @@ use std::fmt;
 
 use profiler_core::leaf::Cause;
 
-use super::answer::{CAUSES, Live, ReplyStatus, StatusReply, TotalsRow, Window};
+use super::answer::{CAUSES, StatusReply, TotalsRow, Window, tables};
+use gpuwhy_report::state::{Live, Status};
 
 /// Number of totals kept: a minute at one response per second.
 const KEPT: usize = 61;
@@ -73,7 +74,7 @@ struct Totals {
 pub struct ProcessView {
     pub key: ProcessKey,
     pub presence: Presence,
-    pub status: ReplyStatus,
+    pub status: Status,
     /// Most recent response to `live`; kept after measuring is finished.
     pub live: Option<Live>,
     totals: VecDeque<Totals>,
@@ -90,8 +91,7 @@ impl ProcessView {
         self.status = answer.status;
         let Some(live) = answer.live else { return };
         let devices_ns = live.devices.iter().map(|device| device.window_ns).fold(0, u64::saturating_add);
-        let tables = [live.kernels.clone(), live.lines.clone(), live.ranges.clone()];
-        let totals = Totals { observed_ns: live.observed_ns, devices_ns, tables };
+        let totals = Totals { observed_ns: live.observed_ns, devices_ns, tables: tables(&live) };
         self.live = Some(live);
         let newest = self.totals.back();
         // Another capture counts from its own start.
@@ -112,7 +112,7 @@ impl ProcessView {
     /// Bottleneck and its share; the cause is `None` for a name that only another version knows.
     pub fn bottleneck(&self) -> (Option<Cause>, f64) {
         let (name, share) = match &self.live {
-            Some(live) => (&live.bottleneck, live.share),
+            Some(live) => (&live.live_bottleneck, live.live_share),
             None => (&self.status.bottleneck, self.status.share),
         };
         (Cause::ALL.into_iter().find(|cause| cause.name() == name), share)
@@ -175,15 +175,15 @@ pub fn sums(windows: &[Window]) -> [u64; CAUSES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::answer::DeviceView;
+    use gpuwhy_report::state::{DeviceState, KernelTotal};
 
     fn answer(observed_s: u64, rows: &[(&str, u64)]) -> StatusReply {
-        let row =
-            |&(name, total_ns): &(&str, u64)| TotalsRow { name: name.to_owned(), count: Some(total_ns), total_ns };
+        let row = |&(name, total_ns): &(&str, u64)| KernelTotal { name: name.to_owned(), count: total_ns, total_ns };
         let observed_ns = observed_s * 1_000_000_000;
-        let devices = vec![DeviceView { window_ns: observed_ns, ..DeviceView::default() }];
-        let kernels = rows.iter().map(row).collect();
-        StatusReply { live: Some(Live { observed_ns, devices, kernels, ..Live::default() }), ..StatusReply::default() }
+        let devices = vec![DeviceState { window_ns: observed_ns, ..DeviceState::default() }];
+        let top_kernels = rows.iter().map(row).collect();
+        let live = Live { observed_ns, devices, top_kernels, ..Live::default() };
+        StatusReply { live: Some(live), ..StatusReply::default() }
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
         process.take(answer(101, &[("a", 60)]));
         process.take(answer(3, &[("a", 7)]));
         assert_eq!((process.is_complete(), process.recent(ProcessTable::Kernels)[0].nanos), (true, 7));
-        let status = ReplyStatus { state: "finished".to_owned(), ..ReplyStatus::default() };
+        let status = Status { state: "finished".to_owned(), ..Status::default() };
         process.take(StatusReply { status, live: None });
         assert_eq!((process.status.state.as_str(), process.recent(ProcessTable::Kernels).len()), ("finished", 1));
     }

@@ -11,10 +11,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use gpuwhy_report::state::harmless;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::answer::harmless;
 use super::dashboard::Update;
 use super::process::ProcessKey;
 use super::source::SourceEvent;

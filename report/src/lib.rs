@@ -14,5 +14,6 @@ pub mod history;
 pub mod kernels;
 pub mod metrics;
 pub mod run;
+pub mod state;
 pub mod text_format;
 pub mod words;

@@ -2,6 +2,7 @@
 //!
 //! Field names are constants of this code and are not escaped; texts may contain any characters.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// A JSON object under construction.
@@ -22,123 +23,17 @@ impl Object {
 
     /// Creates an object with the field `type`.
     pub fn of_type(kind: &str) -> Self {
-        Self::new().text("type", kind)
+        Self::new().field("type", kind)
     }
 
-    /// Adds a text.
+    /// Adds a field.
     #[must_use]
-    pub fn text(mut self, name: &str, text: &str) -> Self {
-        self.name(name);
-        push_text(&mut self.0, text);
-        self
-    }
-
-    /// Adds a text or null.
-    #[must_use]
-    pub fn optional_text(self, name: &str, text: Option<&str>) -> Self {
-        match text {
-            Some(text) => self.text(name, text),
-            None => self.raw(name, "null"),
+    pub fn field(mut self, name: &str, value: impl Json) -> Self {
+        if self.0.len() > 1 {
+            self.0.push(',');
         }
-    }
-
-    /// Adds texts.
-    #[must_use]
-    pub fn texts<'a>(mut self, name: &str, texts: impl IntoIterator<Item = &'a str>) -> Self {
-        self.name(name);
-        self.0.push('[');
-        for (index, text) in texts.into_iter().enumerate() {
-            if index > 0 {
-                self.0.push(',');
-            }
-            push_text(&mut self.0, text);
-        }
-        self.0.push(']');
-        self
-    }
-
-    /// Adds a number.
-    #[must_use]
-    pub fn number(self, name: &str, number: u64) -> Self {
-        self.raw(name, &number.to_string())
-    }
-
-    /// Adds a number or null.
-    #[must_use]
-    pub fn optional_number(self, name: &str, number: Option<u64>) -> Self {
-        match number {
-            Some(number) => self.number(name, number),
-            None => self.raw(name, "null"),
-        }
-    }
-
-    /// Adds numbers.
-    #[must_use]
-    pub fn numbers(mut self, name: &str, numbers: impl IntoIterator<Item = u64>) -> Self {
-        self.name(name);
-        push_numbers(&mut self.0, numbers);
-        self
-    }
-
-    /// Adds rows of numbers.
-    #[must_use]
-    pub fn rows<R: IntoIterator<Item = u64>>(mut self, name: &str, rows: impl IntoIterator<Item = R>) -> Self {
-        self.name(name);
-        self.0.push('[');
-        for (index, row) in rows.into_iter().enumerate() {
-            if index > 0 {
-                self.0.push(',');
-            }
-            push_numbers(&mut self.0, row);
-        }
-        self.0.push(']');
-        self
-    }
-
-    /// Adds a share or a factor with three decimal places; a value that is not a number becomes 0.
-    #[must_use]
-    pub fn share(self, name: &str, share: f64) -> Self {
-        let share = if share.is_finite() { share } else { 0.0 };
-        self.raw(name, &format!("{share:.3}"))
-    }
-
-    /// Adds a share or a factor with three decimal places, or null; a value that is not a number becomes
-    /// null.
-    #[must_use]
-    pub fn optional_share(self, name: &str, share: Option<f64>) -> Self {
-        match share.filter(|share| share.is_finite()) {
-            Some(share) => self.share(name, share),
-            None => self.raw(name, "null"),
-        }
-    }
-
-    /// Adds true or false.
-    #[must_use]
-    pub fn flag(self, name: &str, flag: bool) -> Self {
-        self.raw(name, if flag { "true" } else { "false" })
-    }
-
-    /// Adds an object, or null.
-    #[must_use]
-    pub fn object(self, name: &str, object: Option<Object>) -> Self {
-        match object {
-            Some(object) => self.raw(name, &object.closed()),
-            None => self.raw(name, "null"),
-        }
-    }
-
-    /// Adds objects.
-    #[must_use]
-    pub fn objects(mut self, name: &str, objects: impl IntoIterator<Item = Object>) -> Self {
-        self.name(name);
-        self.0.push('[');
-        for (index, object) in objects.into_iter().enumerate() {
-            if index > 0 {
-                self.0.push(',');
-            }
-            self.0.push_str(&object.closed());
-        }
-        self.0.push(']');
+        let _ = write!(self.0, "\"{name}\":");
+        value.put(&mut self.0);
         self
     }
 
@@ -154,25 +49,84 @@ impl Object {
 
     /// Returns the object as a line, including the line end.
     pub fn end(self) -> String {
-        self.closed() + "\n"
+        self.0 + "}\n"
     }
+}
 
-    fn closed(mut self) -> String {
-        self.0.push('}');
-        self.0
-    }
+/// A value that can be written as JSON.
+pub trait Json {
+    /// Appends the value.
+    fn put(&self, out: &mut String);
+}
 
-    fn raw(mut self, name: &str, value: &str) -> Self {
-        self.name(name);
-        self.0.push_str(value);
-        self
-    }
-
-    fn name(&mut self, name: &str) {
-        if self.0.len() > 1 {
-            self.0.push(',');
+macro_rules! as_displayed {
+    ($($type:ty)*) => {$(
+        impl Json for $type {
+            fn put(&self, out: &mut String) {
+                let _ = write!(out, "{self}");
+            }
         }
-        let _ = write!(self.0, "\"{name}\":");
+    )*};
+}
+as_displayed! { bool u32 u64 }
+
+/// A share or a factor with three decimal places; null if it is not a number.
+impl Json for f64 {
+    fn put(&self, out: &mut String) {
+        let _ = if self.is_finite() { write!(out, "{self:.3}") } else { write!(out, "null") };
+    }
+}
+
+impl Json for str {
+    fn put(&self, out: &mut String) {
+        push_text(out, self);
+    }
+}
+
+impl Json for String {
+    fn put(&self, out: &mut String) {
+        push_text(out, self);
+    }
+}
+
+impl Json for Object {
+    fn put(&self, out: &mut String) {
+        out.push_str(&self.0);
+        out.push('}');
+    }
+}
+
+impl<T: Json + ?Sized> Json for &T {
+    fn put(&self, out: &mut String) {
+        (**self).put(out);
+    }
+}
+
+/// The value or null.
+impl<T: Json> Json for Option<T> {
+    fn put(&self, out: &mut String) {
+        match self {
+            Some(value) => value.put(out),
+            None => out.push_str("null"),
+        }
+    }
+}
+
+impl<T: Json, const N: usize> Json for [T; N] {
+    fn put(&self, out: &mut String) {
+        push_list(out, self);
+    }
+}
+
+impl<T: Json> Json for Vec<T> {
+    fn put(&self, out: &mut String) {
+        push_list(out, self);
+    }
+}
+
+impl<T: Json> Json for BTreeMap<String, T> {
+    fn put(&self, out: &mut String) {
+        self.iter().fold(Object::new(), |object, (name, value)| object.field(name, value)).put(out);
     }
 }
 
@@ -198,10 +152,13 @@ fn push_text(out: &mut String, text: &str) {
     out.push('"');
 }
 
-fn push_numbers(out: &mut String, numbers: impl IntoIterator<Item = u64>) {
+fn push_list(out: &mut String, values: &[impl Json]) {
     out.push('[');
-    for (index, number) in numbers.into_iter().enumerate() {
-        let _ = write!(out, "{}{number}", if index > 0 { "," } else { "" });
+    for (index, value) in values.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        value.put(out);
     }
     out.push(']');
 }
@@ -212,22 +169,22 @@ mod tests {
 
     #[test]
     fn a_line_is_one_object_whatever_is_in_it() {
-        let line =
-            Object::of_type("x").text("t", "a\"b\\c\nd\u{1}é").optional_text("n", None).number("k", 7).flag("f", true);
+        let line = Object::of_type("x").field("t", "a\"b\\c\nd\u{1}é").field("n", None::<u64>).field("k", 7_u32);
         assert_eq!(
-            line.share("s", f64::NAN).end(),
-            "{\"type\":\"x\",\"t\":\"a\\\"b\\\\c\\nd\\u0001é\",\"n\":null,\"k\":7,\"f\":true,\"s\":0.000}\n"
+            line.field("f", true).field("s", 0.25).field("t", f64::NAN).end(),
+            "{\"type\":\"x\",\"t\":\"a\\\"b\\\\c\\nd\\u0001é\",\"n\":null,\"k\":7,\"f\":true,\"s\":0.250,\"t\":null}\n"
         );
     }
 
     #[test]
     fn lists_and_objects_nest() {
-        let inner = Object::new().numbers("n", [1, 2]).rows("r", [vec![], vec![3]]).texts("t", ["a\"", "b"]);
-        let line = Object::new().objects("o", [inner, Object::new()]).object("none", None);
-        let line = line.with(&Object::new()).with(&Object::new().optional_share("s", Some(f64::INFINITY)));
+        let inner = Object::new().field("n", [1_u64, 2]).field("r", vec![vec![], vec![3_u64]]).field("t", ["a\"", "b"]);
+        let line = Object::new().field("o", [inner, Object::new()]).field("none", None::<Object>);
+        let line = line.with(&Object::new()).with(&Object::new().field("s", Some(f64::INFINITY)));
+        let line = line.field("m", BTreeMap::from([("a".to_owned(), 1_u64), ("b".to_owned(), 2)]));
         assert_eq!(
-            line.optional_number("m", None).end(),
-            "{\"o\":[{\"n\":[1,2],\"r\":[[],[3]],\"t\":[\"a\\\"\",\"b\"]},{}],\"none\":null,\"s\":null,\"m\":null}\n"
+            line.end(),
+            "{\"o\":[{\"n\":[1,2],\"r\":[[],[3]],\"t\":[\"a\\\"\",\"b\"]},{}],\"none\":null,\"s\":null,\"m\":{\"a\":1,\"b\":2}}\n"
         );
     }
 }

@@ -180,8 +180,8 @@ fn few_letters(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::answer::Live;
     use crate::top::process::ProcessKey;
+    use gpuwhy_report::state::Live;
 
     #[test]
     fn columns_fit_and_say_something() {

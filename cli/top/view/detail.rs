@@ -1,5 +1,6 @@
 //! The chosen process: its time by cause, evidence, advice, and the rows with the most time.
 
+use gpuwhy_report::state::{DeviceState, Live, Steps, harmless};
 use gpuwhy_report::text_format::{duration, lines};
 use profiler_core::leaf::Cause;
 use ratatui::buffer::Buffer;
@@ -10,7 +11,7 @@ use super::appearance::{Appearance, letter};
 use super::columns::{cut_inside, program};
 use super::{chart, line, rule};
 use crate::terminal::cut;
-use crate::top::answer::{CAUSES, DeviceView, Live, StepsView, harmless};
+use crate::top::answer::{CAUSES, Window, windows};
 use crate::top::dashboard::Dashboard;
 use crate::top::process::{Presence, ProcessTable, ProcessView, Recent, last_minute, sums};
 
@@ -45,8 +46,10 @@ pub fn draw(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, process: &Pr
     rule(buffer, title, &title_of(process, live), appearance);
     let place = dashboard.device(process);
     if let Some(device) = live.devices.get(place) {
-        draw_chart(buffer, chart, device, live.devices.len() as u64 + live.devices_beyond, appearance);
-        draw_shares(buffer, now, device, appearance);
+        let windows = windows(live, device);
+        let newest = last_minute(&windows);
+        draw_chart(buffer, chart, device, newest, live.devices.len() as u64 + live.devices_beyond, appearance);
+        draw_shares(buffer, now, newest, appearance);
     } else {
         line(buffer, chart, "no GPU work yet", appearance.quiet());
     }
@@ -60,7 +63,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, process: &Pr
 }
 
 /// Number of steps, and durations of the most recent ones.
-fn steps_text(steps: &StepsView) -> String {
+fn steps_text(steps: &Steps) -> String {
     let noun = if steps.noun.is_empty() { "step" } else { &steps.noun };
     let mut text = format!("{noun}s: {}, median {}", steps.seen, duration(steps.median_ns));
     if let (Some(&shortest), Some(&longest)) = (steps.newest_ns.iter().min(), steps.newest_ns.iter().max()) {
@@ -93,8 +96,8 @@ fn title_of(process: &ProcessView, live: &Live) -> String {
     if let Some(rank) = live.rank {
         parts.push(format!("rank {rank}"));
     }
-    if !live.mode.is_empty() {
-        parts.push(format!("mode {}", live.mode));
+    if let Some(mode) = &live.mode {
+        parts.push(format!("mode {mode}"));
         parts.extend(live.bursts.map(|bursts| format!("{bursts} burst{}", if bursts == 1 { "" } else { "s" })));
     }
     parts.push(duration(live.observed_ns));
@@ -107,7 +110,14 @@ fn title_of(process: &ProcessView, live: &Live) -> String {
     parts.join(", ")
 }
 
-fn draw_chart(buffer: &mut Buffer, area: Rect, device: &DeviceView, devices: u64, appearance: Appearance) {
+fn draw_chart(
+    buffer: &mut Buffer,
+    area: Rect,
+    device: &DeviceState,
+    windows: &[Window],
+    devices: u64,
+    appearance: Appearance,
+) {
     let label = format!("GPU {}", device.id);
     line(buffer, Rect { width: LABEL.min(area.width), height: 1, ..area }, &label, appearance.strong());
     if devices > 1 && area.height > 1 {
@@ -115,7 +125,6 @@ fn draw_chart(buffer: &mut Buffer, area: Rect, device: &DeviceView, devices: u64
         line(buffer, Rect { y: area.y + 1, width: LABEL.min(area.width), height: 1, ..area }, &of, appearance.quiet());
     }
     let area = Rect { x: area.x + LABEL, width: area.width.saturating_sub(LABEL + 1), ..area };
-    let windows = last_minute(&device.windows);
     if windows.is_empty() {
         line(buffer, area, "less than a second of GPU time so far", appearance.quiet());
     }
@@ -123,8 +132,7 @@ fn draw_chart(buffer: &mut Buffer, area: Rect, device: &DeviceView, devices: u64
 }
 
 /// Draws the causes of the last minute in whole percent.
-fn draw_shares(buffer: &mut Buffer, area: Rect, device: &DeviceView, appearance: Appearance) {
-    let windows = last_minute(&device.windows);
+fn draw_shares(buffer: &mut Buffer, area: Rect, windows: &[Window], appearance: Appearance) {
     if windows.is_empty() {
         return;
     }
@@ -252,7 +260,7 @@ fn row_text(row: &Recent, width: usize) -> String {
 /// Reason why a table is empty.
 fn nothing(table: ProcessTable, process: &ProcessView) -> &'static str {
     let before = process.live.as_ref().is_some_and(|live| match table {
-        ProcessTable::Kernels => !live.kernels.is_empty(),
+        ProcessTable::Kernels => !live.top_kernels.is_empty(),
         ProcessTable::Lines => !live.lines.is_empty(),
         ProcessTable::Ranges => !live.ranges.is_empty(),
     });

@@ -474,6 +474,6 @@ impl Collector {
             trace.answer(at, &answer, dictionary);
         }
         let trace = trace.finish(&Event::End(end, at), dictionary);
-        RunOutcome { report, trace, metrics: captures.metrics(&session, dictionary), captured_nothing }
+        RunOutcome { report, trace, metrics: captures.metrics(&session, dictionary).object(), captured_nothing }
     }
 }

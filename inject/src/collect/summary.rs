@@ -49,18 +49,18 @@ pub fn answer(detail: Detail, loss: &Loss, sinks: &Sinks, dictionary: &Dictionar
     let spent = || threads::thread_cpu_time(threads::thread_id()).unwrap_or_default();
     let before = spent();
     if detail == Detail::Metrics {
-        let fields = captures.metrics(session, dictionary);
+        let fields = captures.metrics(session, dictionary).object();
         let cost = spent().saturating_sub(before);
         return StatusSummary { live: Some(LiveState { fields, cost }), ..StatusSummary::default() };
     }
     let report = captures.report(session, dictionary, End::Abrupt, Vec::new());
-    let fields = (detail == Detail::Live).then(|| report.live_state());
+    let fields = (detail == Detail::Live).then(|| report.live_state().object());
     let hang = (detail == Detail::Hang).then(|| {
         Object::new()
-            .text("host", &session.host)
-            .optional_text("run", session.run().as_deref())
-            .optional_number("rank", session.rank().map(u64::from))
-            .optional_number("world_size", session.world_size().map(u64::from))
+            .field("host", &session.host)
+            .field("run", session.run())
+            .field("rank", session.rank())
+            .field("world_size", session.world_size())
             .with(&captures.pending_collectives(clock::wall_clock(), dictionary))
     });
     StatusSummary {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use std::{io, process, thread};
 
 use crossbeam_channel::bounded;
+use gpuwhy_report::state::Status;
 use gpuwhy_trace::json_text::Object;
 use host_sampler::own::{Identity, Own};
 
@@ -159,7 +160,7 @@ pub fn keep_last_numbers(numbers: Object) {
 pub fn leave_last_numbers() {
     let Some(numbers) = LAST_NUMBERS.get() else { return };
     let Some(socket) = SOCKET.get().filter(|socket| socket.owner == process::id()) else { return };
-    let line = Object::of_type("metrics").number("pid", process::id().into()).text("state", "ended").with(numbers);
+    let line = Object::of_type("metrics").field("pid", process::id()).field("state", "ended").with(numbers);
     match last_numbers::leave(socket.place.path(), &line.end()) {
         Ok(left) => tracing::debug!("last numbers for an exporter: {left}"),
         Err(error) => tracing::warn!("the last numbers cannot be left for the exporter: {error}"),
@@ -202,14 +203,14 @@ impl<'a> CommandHandler<'a> {
                 self.ask(Detail::Summary);
                 let trace = self.last.trace.as_deref().map(Path::to_string_lossy);
                 Object::of_type("snapshot")
-                    .text("text", &self.last.summary)
-                    .optional_text("trace", trace.as_deref())
+                    .field("text", &self.last.summary)
+                    .field("trace", trace.as_deref())
                     .end()
             }
             ControlCommand::Hang => {
                 self.last.hang = None;
                 self.ask(Detail::Hang);
-                let answer = Object::of_type("hang").number("pid", process::id().into()).text("state", self.phase());
+                let answer = Object::of_type("hang").field("pid", process::id()).field("state", self.phase());
                 // If the collector does not respond in time, the missing rank indicates that.
                 self.last.hang.take().map_or(answer.clone(), |fields| answer.with(&fields)).end()
             }
@@ -221,7 +222,7 @@ impl<'a> CommandHandler<'a> {
                 self.switch(CaptureEvent::CommandStop)
             }
             ControlCommand::Unknown => Object::of_type("error")
-                .text(
+                .field(
                     "message",
                     "commands: status, start, start-at-step STEP [STEPS], stop, release, snapshot, hang, metrics, watch [MILLISECONDS], live [MILLISECONDS]",
                 )
@@ -241,19 +242,18 @@ impl<'a> CommandHandler<'a> {
         };
         // For the rank, which tells an operator more than the process id.
         self.ask(Detail::Status);
-        let rank = self.last.rank.map(u64::from);
-        self.switched(answer == AtStepAnswer::Waits).text("answer", text).optional_number("rank", rank).end()
+        self.switched(answer == AtStepAnswer::Waits).field("answer", text).field("rank", self.last.rank).end()
     }
 
     /// Response to a command that changes the state.
     fn switched(&self, changed: bool) -> Object {
         let (steps, awaited) = self.controller.steps();
         Object::of_type("ok")
-            .flag("changed", changed)
-            .text("state", self.phase())
-            .number("captures", self.controller.captures().into())
-            .optional_number("steps", steps)
-            .optional_number("starts_at_step", awaited)
+            .field("changed", changed)
+            .field("state", self.phase())
+            .field("captures", self.controller.captures())
+            .field("steps", steps)
+            .field("starts_at_step", awaited)
     }
 
     fn switch(&mut self, event: CaptureEvent) -> String {
@@ -265,14 +265,14 @@ impl<'a> CommandHandler<'a> {
         }
         tracing::debug!("{event:?} from outside: changed {changed}");
         let canceled = event == CaptureEvent::CommandStop && awaited.is_some() && self.controller.steps().1.is_none();
-        self.switched(changed).flag("canceled", canceled).end()
+        self.switched(changed).field("canceled", canceled).end()
     }
 
     fn state(&mut self, kind: &str) -> String {
         self.ask(Detail::Status);
         let StatusSummary { host, run, rank, .. } = &self.last;
-        let fields = self.fields(kind).text("host", host).optional_text("run", run.as_deref());
-        fields.optional_number("rank", rank.map(u64::from)).end()
+        let fields = self.fields(kind).field("steps", self.controller.steps().0);
+        fields.field("host", host).field("run", run).field("rank", *rank).end()
     }
 
     /// State for live displays: the newest one, or a new one if it is due.
@@ -284,8 +284,8 @@ impl<'a> CommandHandler<'a> {
                 let live = self.last.live.take();
                 let cost = live.as_ref().map_or(Duration::ZERO, |live| live.cost);
                 let pause = LIVE_INTERVAL.max(cost * LIVE_COST_PARTS);
-                let fields = self.fields("live").number("pause_ms", pause.as_millis() as u64);
-                let fields = fields.number("cost_ns", cost.as_nanos() as u64);
+                let fields = self.fields("live").field("pause_ms", pause.as_millis() as u64);
+                let fields = fields.field("cost_ns", cost.as_nanos() as u64);
                 let line = live.map_or(fields.clone(), |live| fields.with(&live.fields)).end();
                 (line, now + pause)
             }
@@ -315,37 +315,36 @@ impl<'a> CommandHandler<'a> {
         let cost = made.as_ref().map_or(Duration::ZERO, |made| made.cost);
         let pause = LIVE_INTERVAL.max(cost * LIVE_COST_PARTS);
         let fields = Object::of_type("metrics")
-            .number("pid", process::id().into())
-            .text("state", self.phase())
-            .number("captures", self.controller.captures().into())
-            .number("unobserved_ns", self.controller.unobserved())
-            .number("pause_ms", pause.as_millis() as u64)
-            .number("cost_ns", cost.as_nanos() as u64);
+            .field("pid", process::id())
+            .field("state", self.phase())
+            .field("captures", self.controller.captures())
+            .field("unobserved_ns", self.controller.unobserved())
+            .field("pause_ms", pause.as_millis() as u64)
+            .field("cost_ns", cost.as_nanos() as u64);
         (made.map_or(fields.clone(), |made| fields.with(&made.fields)).end(), now + pause)
     }
 
-    /// Fields that both states have.
+    /// Fields that all states have.
     fn fields(&self, kind: &str) -> Object {
         let StatusSummary { bottleneck: (bottleneck, share), line, kernels, lost, trace, .. } = &self.last;
-        let trace = trace.as_deref().map(Path::to_string_lossy);
-        let (steps, awaited) = self.controller.steps();
-        // In the live state, `steps` has durations.
-        let steps_name = if kind == "live" { "steps_begun" } else { "steps" };
-        Object::of_type(kind)
-            .number("pid", process::id().into())
-            .text("command", &self.command)
-            .text("state", self.phase())
-            .number("captures", self.controller.captures().into())
-            .optional_number(steps_name, steps)
-            .optional_number("starts_at_step", awaited)
-            .text("bottleneck", bottleneck)
-            .share("share", *share)
-            .text("line", line)
-            .number("kernels", *kernels)
-            .number("lost", *lost)
-            .number("unobserved_ns", self.controller.unobserved())
-            .flag("holds_cupti", self.controller.holds_slot())
-            .optional_text("trace", trace.as_deref())
+        let (steps_begun, starts_at_step) = self.controller.steps();
+        let status = Status {
+            pid: process::id().into(),
+            command: self.command.clone(),
+            state: self.phase().to_owned(),
+            captures: self.controller.captures().into(),
+            steps_begun,
+            starts_at_step,
+            bottleneck: (*bottleneck).to_owned(),
+            share: *share,
+            line: line.clone(),
+            kernels: *kernels,
+            lost: *lost,
+            unobserved_ns: self.controller.unobserved(),
+            holds_cupti: self.controller.holds_slot(),
+            trace: trace.as_deref().map(|path| path.to_string_lossy().into_owned()),
+        };
+        Object::of_type(kind).with(&status.object())
     }
 
     fn phase(&self) -> &'static str {

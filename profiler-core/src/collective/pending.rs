@@ -91,10 +91,8 @@ impl Pending {
     pub fn state(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
         let mut reported: Vec<&Tracked> = self.communicators.iter().collect();
         reported.sort_by_key(|tracked| tracked.outstanding.is_empty());
-        Object::new().optional_text("line", self.line(dictionary).as_deref()).objects(
-            "communicators",
-            reported.into_iter().take(REPORTED_COMMUNICATORS).map(|one| one.state(now, dictionary)),
-        )
+        let communicators = reported.into_iter().take(REPORTED_COMMUNICATORS).map(|one| one.state(now, dictionary));
+        Object::new().field("line", self.line(dictionary)).field("communicators", communicators.collect::<Vec<_>>())
     }
 
     /// Location of the thread that queued last.
@@ -114,19 +112,19 @@ impl Tracked {
         let first = self.outstanding.front().map_or(self.queued, |&(number, _)| number);
         let operations = self.outstanding.iter().take(REPORTED_OPERATIONS).map(|(number, operation)| {
             Object::new()
-                .number("number", *number)
-                .text("function", operation.function.name())
-                .number("count", operation.count)
-                .text("data_type", operation.data_type.name())
-                .number("age_ns", now.since(operation.at))
+                .field("number", number)
+                .field("function", operation.function.name())
+                .field("count", operation.count)
+                .field("data_type", operation.data_type.name())
+                .field("age_ns", now.since(operation.at))
         });
         Object::new()
-            .text("communicator", &format!("{:016x}", self.known.id))
-            .text("name", dictionary.name(self.known.name))
-            .number("ranks", self.known.ranks.into())
-            .number("queued", self.queued)
-            .number("finished", first)
-            .objects("outstanding", operations)
+            .field("communicator", format!("{:016x}", self.known.id))
+            .field("name", dictionary.name(self.known.name))
+            .field("ranks", self.known.ranks)
+            .field("queued", self.queued)
+            .field("finished", first)
+            .field("outstanding", operations.collect::<Vec<_>>())
     }
 }
 

@@ -32,6 +32,7 @@ use profiler_core::monitoring::Changes;
 use crate::kernels::{Choice, candidates, choose, has_run_enough};
 use crate::metrics::{self, Totals};
 use crate::run::{BurstRow, CaptureRow, CaptureTable, Captured, Report};
+use crate::state::Metrics;
 
 /// Maximum number of captures with a separate row in the report; the others are counted.
 pub const ROW_LIMIT: usize = 1_000;
@@ -281,7 +282,7 @@ impl Captures {
     }
 
     /// Totals of all captures, for monitoring systems.
-    pub fn metrics(&self, session: &ProcessInfo, dictionary: &Dictionary) -> Object {
+    pub fn metrics(&self, session: &ProcessInfo, dictionary: &Dictionary) -> Metrics {
         let report = self.report_of(session, dictionary, (End::Abrupt, Vec::new()), false);
         let mut totals = self.ended.clone();
         for capture in &self.open {

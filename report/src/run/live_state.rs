@@ -1,18 +1,17 @@
-//! State of a run that is still going, for a display, as fields of one JSON object of bounded length.
+//! State of a run that is still going, for a display, of bounded length.
 //!
 //! Totals are counted from the start of the run, so that a client can subtract two replies and the program
-//! keeps no state per client. The object is written by hand because this code runs inside the profiled
-//! program. `docs/guide/control.md` defines every field.
+//! keeps no state per client.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use gpuwhy_trace::json_text::Object;
 use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::steps::{Step, StepSource};
 
 use super::text::{self, busy_share};
-use super::{DeviceReport, Report, loss_sentence};
+use super::{DeviceReport, Ranked, Report, loss_sentence};
+use crate::state::{DeviceState, KernelTotal, LineTotal, Live, RangeTotal, RankedCause, Steps};
 use crate::text_format::shortened;
 use crate::words::losses;
 
@@ -40,7 +39,7 @@ pub(super) fn name_now(report: &Report, named: (Cause, f64)) -> (&'static str, f
 }
 
 /// Fields of the reply to `live` that come from the records. At most 64 kB for any program.
-pub(super) fn live_state(report: &Report) -> Object {
+pub(super) fn live_state(report: &Report) -> Live {
     let bottleneck = &report.bottleneck;
     let (cause, share) = bottleneck.live;
     let gain = report.best_case(cause);
@@ -48,43 +47,40 @@ pub(super) fn live_state(report: &Report) -> Object {
     let until = report.completeness.complete_until.map(|(until, _)| until.nanos());
     let lost: Vec<_> = losses(&report.completeness.loss).collect();
     let counters: Vec<_> = report.counter_losses.iter().filter_map(loss_sentence).collect();
-    let object = Object::new()
-        .text("host", &shortened(&report.process.host, NAME))
-        .optional_text("run", report.process.run().map(|run| shortened(&run, NAME)).as_deref())
-        .optional_number("rank", report.process.rank().map(u64::from))
-        .optional_text("mode", report.cost.map(|cost| cost.mode.name()))
-        .number("observed_ns", report.shown_ns())
-        .number("until_unix_ns", until.unwrap_or(report.process.start.nanos() + report.observed_ns))
-        .flag("starting_up", text::is_starting_up(report))
-        .text("live_bottleneck", cause.name())
-        .share("live_share", share)
-        .optional_share("best_case", gain.map(|gain| gain.speedup))
-        .optional_share("best_case_low", interval.map(|(low, _)| low))
-        .optional_share("best_case_high", interval.map(|(_, high)| high))
-        .optional_share("busy", live_busy(report))
-        .optional_share("cost", report.cost.and_then(|cost| cost.share()))
-        .optional_number("bursts", report.bursts.as_ref().and(report.cost).map(|cost| cost.bursts.into()))
-        .optional_share("cores", report.cost.and_then(|cost| cost.core_share()))
-        .object("steps", steps_state(report))
-        .objects(
-            "ranking",
-            bottleneck.ranking.iter().map(|row| {
-                Object::new()
-                    .text("cause", row.cause.name())
-                    .share("share", row.share)
-                    .share("recoverable", row.recoverable)
-            }),
-        );
-    let object = sentences(object, "evidence", &bottleneck.evidence);
-    let object = sentences(object, "missing", &[lost, counters].concat());
-    object
-        .text("advice", &shortened(&bottleneck.recommendation, SENTENCE))
-        .texts("causes", Cause::ALL.iter().map(|cause| cause.name()))
-        .objects("devices", report.devices.iter().take(DEVICES).map(device))
-        .number("devices_beyond", report.devices.len().saturating_sub(DEVICES) as u64)
-        .objects("top_kernels", kernels_state(report))
-        .objects("lines", lines_state(report))
-        .objects("ranges", ranges_state(report))
+    let ranked = |row: &Ranked| RankedCause {
+        cause: row.cause.name().to_owned(),
+        share: row.share,
+        recoverable: row.recoverable,
+    };
+    Live {
+        host: shortened(&report.process.host, NAME),
+        run: report.process.run().map(|run| shortened(&run, NAME)),
+        rank: report.process.rank().map(u64::from),
+        mode: report.cost.map(|cost| cost.mode.name().to_owned()),
+        observed_ns: report.shown_ns(),
+        until_unix_ns: until.unwrap_or(report.process.start.nanos() + report.observed_ns),
+        starting_up: text::is_starting_up(report),
+        live_bottleneck: cause.name().to_owned(),
+        live_share: share,
+        best_case: gain.map(|gain| gain.speedup),
+        best_case_low: interval.map(|(low, _)| low),
+        best_case_high: interval.map(|(_, high)| high),
+        busy: live_busy(report),
+        cost: report.cost.and_then(|cost| cost.share()),
+        bursts: report.bursts.as_ref().and(report.cost).map(|cost| cost.bursts.into()),
+        cores: report.cost.and_then(|cost| cost.core_share()),
+        steps: steps_state(report),
+        ranking: bottleneck.ranking.iter().map(ranked).collect(),
+        evidence: sentences(&bottleneck.evidence),
+        missing: sentences(&[lost, counters].concat()),
+        advice: shortened(&bottleneck.recommendation, SENTENCE),
+        causes: Cause::ALL.map(|cause| cause.name().to_owned()).to_vec(),
+        devices: report.devices.iter().take(DEVICES).map(device).collect(),
+        devices_beyond: report.devices.len().saturating_sub(DEVICES) as u64,
+        top_kernels: kernels_state(report),
+        lines: lines_state(report),
+        ranges: ranges_state(report),
+    }
 }
 
 /// Share of the time in which devices were busy; taken from samples where no device work is recorded.
@@ -93,23 +89,22 @@ fn live_busy(report: &Report) -> Option<f64> {
     if report.devices.is_empty() { sampled } else { Some(busy_share(report)) }
 }
 
-fn steps_state(report: &Report) -> Option<Object> {
+fn steps_state(report: &Report) -> Option<Steps> {
     let longest = report.devices.iter().max_by_key(|device| device.window_ns)?;
     let steps = longest.steps.as_ref().filter(|steps| steps.source != StepSource::Window)?;
     let newest = steps.rows.len().saturating_sub(STEPS);
-    Some(
-        Object::new()
-            .number("device", longest.device.id.0.into())
-            .text("noun", longest.step_meaning.noun())
-            .text("source", steps.source.name())
-            .number("seen", steps.seen)
-            .number("median_ns", steps.duration_percentile(50))
-            .numbers("newest_ns", steps.rows[newest..].iter().map(Step::duration)),
-    )
+    Some(Steps {
+        device: longest.device.id.0.into(),
+        noun: longest.step_meaning.noun().to_owned(),
+        source: steps.source.name().to_owned(),
+        seen: steps.seen,
+        median_ns: steps.duration_percentile(50),
+        newest_ns: steps.rows[newest..].iter().map(Step::duration).collect(),
+    })
 }
 
 /// Kernels with the most time over all devices.
-fn kernels_state(report: &Report) -> Vec<Object> {
+fn kernels_state(report: &Report) -> Vec<KernelTotal> {
     let mut totals: HashMap<&str, (u64, u64)> = HashMap::new();
     for row in report.devices.iter().flat_map(|device| device.kernels.iter().take(ROWS)) {
         let (count, nanos) = totals.entry(&row.name).or_default();
@@ -118,53 +113,48 @@ fn kernels_state(report: &Report) -> Vec<Object> {
     }
     let mut rows: Vec<_> = totals.into_iter().collect();
     rows.sort_by_key(|&(name, (_, nanos))| (Reverse(nanos), name));
-    let rows = rows.into_iter().take(ROWS).map(|(name, (count, nanos))| {
-        Object::new().text("name", &shortened(name, NAME)).number("count", count).number("total_ns", nanos)
+    let kernel = |(name, (count, total_ns))| KernelTotal { name: shortened(name, NAME), count, total_ns };
+    rows.into_iter().take(ROWS).map(kernel).collect()
+}
+
+fn lines_state(report: &Report) -> Vec<LineTotal> {
+    let rows = report.host.iter().flat_map(|host| &host.lines).take(ROWS).map(|row| LineTotal {
+        file: shortened(&row.file, NAME),
+        line: row.line.into(),
+        function: shortened(&row.function, NAME),
+        cause: row.cause.name().to_owned(),
+        total_ns: row.total_ns,
     });
     rows.collect()
 }
 
-fn lines_state(report: &Report) -> Vec<Object> {
-    let rows = report.host.iter().flat_map(|host| &host.lines).take(ROWS).map(|row| {
-        Object::new()
-            .text("file", &shortened(&row.file, NAME))
-            .number("line", row.line.into())
-            .text("function", &shortened(&row.function, NAME))
-            .text("cause", row.cause.name())
-            .number("total_ns", row.total_ns)
+fn ranges_state(report: &Report) -> Vec<RangeTotal> {
+    let rows = report.ranges.iter().flat_map(|ranges| &ranges.rows).take(ROWS).map(|row| RangeTotal {
+        domain: shortened(&row.domain, NAME),
+        name: shortened(&row.message, NAME),
+        count: row.host.durations.count(),
+        host_ns: row.host.durations.total(),
+        device_ns: row.device_ns,
     });
     rows.collect()
 }
 
-fn ranges_state(report: &Report) -> Vec<Object> {
-    let rows = report.ranges.iter().flat_map(|ranges| &ranges.rows).take(ROWS).map(|row| {
-        Object::new()
-            .text("domain", &shortened(&row.domain, NAME))
-            .text("name", &shortened(&row.message, NAME))
-            .number("count", row.host.durations.count())
-            .number("host_ns", row.host.durations.total())
-            .number("device_ns", row.device_ns)
-    });
-    rows.collect()
+fn sentences(all: &[String]) -> Vec<String> {
+    all.iter().take(SENTENCES).map(|sentence| shortened(sentence, SENTENCE)).collect()
 }
 
-fn sentences(object: Object, name: &str, all: &[String]) -> Object {
-    let shown: Vec<_> = all.iter().take(SENTENCES).map(|sentence| shortened(sentence, SENTENCE)).collect();
-    object.texts(name, shown.iter().map(String::as_str))
-}
-
-fn device(device: &DeviceReport) -> Object {
+fn device(device: &DeviceReport) -> DeviceState {
     let leaves = Leaf::ALL.into_iter().map(|leaf| (leaf, device.leaves[leaf as usize])).filter(|(_, nanos)| *nanos > 0);
-    let leaves = leaves.fold(Object::new(), |object, (leaf, nanos)| object.number(leaf.name(), nanos));
     // Microseconds: an interval has a million of them, and nanoseconds would only add digits.
     let window = |step: &Step| {
         let causes = Cause::ALL.map(|cause| cause.total(&step.leaves) / 1_000);
-        std::iter::once(step.end.nanos()).chain(causes)
+        std::iter::once(step.end.nanos()).chain(causes).collect()
     };
-    Object::new()
-        .number("id", device.device.id.0.into())
-        .text("name", &shortened(&device.device.name, NAME))
-        .number("window_ns", device.window_ns)
-        .object("leaves", Some(leaves))
-        .rows("windows", device.windows.iter().map(window))
+    DeviceState {
+        id: device.device.id.0.into(),
+        name: shortened(&device.device.name, NAME),
+        window_ns: device.window_ns,
+        leaves: leaves.map(|(leaf, nanos)| (leaf.name().to_owned(), nanos)).collect(),
+        windows: device.windows.iter().map(window).collect(),
+    }
 }

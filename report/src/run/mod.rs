@@ -63,8 +63,8 @@ pub use slow_steps::SlowStep;
 
 use std::fmt;
 
+use crate::state::Live;
 use gpuwhy_trace::cost::Cost;
-use gpuwhy_trace::json_text::Object;
 use profiler_core::leaf::{Cause, Leaf, Leaves};
 use profiler_core::whatif::BestCase;
 
@@ -150,7 +150,7 @@ impl Report {
     }
 
     /// Fields of the reply to `live` that come from the records. At most 64 kB for any program.
-    pub fn live_state(&self) -> Object {
+    pub fn live_state(&self) -> Live {
         live_state::live_state(self)
     }
 
