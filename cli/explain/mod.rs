@@ -5,7 +5,7 @@
 
 mod entries;
 #[cfg(test)]
-mod printed;
+mod tests;
 
 use std::io::{self, Write as _};
 
@@ -100,22 +100,4 @@ fn list(entries: &Entries) -> String {
     }
     text.push_str("gpuwhy report --explain WORD prints one of them; --explain remedies lists the remedies.\n");
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slip_is_answered_with_the_word_that_was_meant() {
-        let entries = Entries::read();
-        assert!(unknown(&entries, "no_sinks").contains("did you mean `no_syncs`?"));
-        assert!(unknown(&entries, "zzzzzzzz").contains("lists the known words"));
-    }
-
-    #[test]
-    fn a_term_is_printed_with_its_name_and_where_more_is_said() {
-        let text = text(Entries::read().about("launch")[0]);
-        assert!(text.contains("(launch)") && text.contains("[docs/guide/glossary.md]"), "{text}");
-    }
 }

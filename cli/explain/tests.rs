@@ -10,6 +10,7 @@ use gpuwhy_report::text_format::Style;
 use rustc_hash::FxHashSet;
 
 use super::entries::{Entries, key};
+use super::{text, unknown as unknown_word};
 
 /// Units, and words that need no explanation; also with an `s` at the end.
 const EVERYDAY: &str = "\
@@ -152,4 +153,17 @@ fn no_everyday_word_is_a_term_and_a_term_is_found_in_a_sentence() {
     assert_eq!(unknown(&words(sentence), &known, &everyday), BTreeSet::from(["frobnicator".to_owned()]));
     let rows = parts("      time     count  limited  kernel\n   76.7 ms      6156  registers  a_kernel of mine\n");
     assert_eq!(rows, ["time count limited kernel", "76.7 ms, 6156, registers"]);
+}
+
+#[test]
+fn a_slip_is_answered_with_the_word_that_was_meant() {
+    let entries = Entries::read();
+    assert!(unknown_word(&entries, "no_sinks").contains("did you mean `no_syncs`?"));
+    assert!(unknown_word(&entries, "zzzzzzzz").contains("lists the known words"));
+}
+
+#[test]
+fn a_term_is_printed_with_its_name_and_where_more_is_said() {
+    let text = text(Entries::read().about("launch")[0]);
+    assert!(text.contains("(launch)") && text.contains("[docs/guide/glossary.md]"), "{text}");
 }
