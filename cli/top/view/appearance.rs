@@ -6,6 +6,23 @@ use ratatui::style::{Color, Modifier, Style};
 
 use crate::terminal;
 
+/// Letter and color of each cause, one of the 16 that every terminal has. In the order of the chart from bottom to top:
+/// first work on the GPU, then the causes of idle time.
+pub const CAUSES: [(Cause, char, Color); Cause::ALL.len()] = [
+    (Cause::GpuCompute, 'G', Color::Green),
+    (Cause::Communication, 'X', Color::LightMagenta),
+    (Cause::Copy, 'C', Color::LightBlue),
+    (Cause::Launch, 'L', Color::Yellow),
+    (Cause::HostCpu, 'H', Color::Red),
+    (Cause::DataLoading, 'D', Color::Magenta),
+    (Cause::Sync, 'S', Color::Cyan),
+    (Cause::Allocator, 'A', Color::LightRed),
+    (Cause::KernelBuild, 'K', Color::LightYellow),
+    (Cause::OtherProcess, 'O', Color::LightCyan),
+    (Cause::NoWork, '-', Color::Gray),
+    (Cause::CannotTell, '?', Color::Gray),
+];
+
 /// Appearance of the display on this terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appearance {
@@ -23,25 +40,12 @@ impl Appearance {
         Self { color, unicode: terminal::shows_unicode(set) }
     }
 
-    /// Style of a cause's cell: one of the 16 colors that every terminal has.
+    /// Style of a cause's cell.
     pub fn cause(self, cause: Cause) -> Style {
         if !self.color {
             return Style::new();
         }
-        let color = match cause {
-            Cause::DataLoading => Color::Magenta,
-            Cause::HostCpu => Color::Red,
-            Cause::Copy => Color::LightBlue,
-            Cause::Launch => Color::Yellow,
-            Cause::GpuCompute => Color::Green,
-            Cause::Sync => Color::Cyan,
-            Cause::Communication => Color::LightMagenta,
-            Cause::Allocator => Color::LightRed,
-            Cause::KernelBuild => Color::LightYellow,
-            Cause::OtherProcess => Color::LightCyan,
-            Cause::NoWork | Cause::CannotTell => Color::Gray,
-        };
-        Style::new().fg(Color::Black).bg(color)
+        Style::new().fg(Color::Black).bg(look(cause).2)
     }
 
     /// Style of titles.
@@ -71,21 +75,12 @@ impl Appearance {
 }
 
 /// Letter of a cause.
-pub const fn letter(cause: Cause) -> char {
-    match cause {
-        Cause::DataLoading => 'D',
-        Cause::HostCpu => 'H',
-        Cause::Copy => 'C',
-        Cause::Launch => 'L',
-        Cause::GpuCompute => 'G',
-        Cause::Sync => 'S',
-        Cause::Communication => 'X',
-        Cause::Allocator => 'A',
-        Cause::KernelBuild => 'K',
-        Cause::OtherProcess => 'O',
-        Cause::NoWork => '-',
-        Cause::CannotTell => '?',
-    }
+pub fn letter(cause: Cause) -> char {
+    look(cause).1
+}
+
+fn look(cause: Cause) -> (Cause, char, Color) {
+    CAUSES.into_iter().find(|(of, ..)| *of == cause).unwrap_or(CAUSES[CAUSES.len() - 1])
 }
 
 #[cfg(test)]
@@ -96,6 +91,7 @@ mod tests {
 
     #[test]
     fn causes_differ_by_letter_and_by_color() {
+        assert_eq!(CAUSES.map(|(cause, ..)| cause).into_iter().collect::<BTreeSet<_>>().len(), Cause::ALL.len());
         assert_eq!(Cause::ALL.map(letter).into_iter().collect::<BTreeSet<_>>().len(), Cause::ALL.len());
         let appearance = Appearance { color: true, unicode: true };
         let colors: Vec<_> = Cause::ALL.map(|cause| appearance.cause(cause).bg.unwrap()).into_iter().collect();

@@ -1,31 +1,14 @@
 //! Time by cause as columns of letters: one column for each interval of about a second.
 
-use profiler_core::leaf::Cause;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::appearance::{Appearance, letter};
+use super::appearance::{self, Appearance};
 use crate::top::answer::{CAUSES, Window};
 use crate::top::process::sums;
 
 /// Maximum number of columns for one interval: those of a minute and a half.
 const LONGEST: usize = 180;
-
-/// Order from bottom to top: first work on the GPU, then the causes of idle time.
-const ORDER: [Cause; CAUSES] = [
-    Cause::GpuCompute,
-    Cause::Communication,
-    Cause::Copy,
-    Cause::Launch,
-    Cause::HostCpu,
-    Cause::DataLoading,
-    Cause::Sync,
-    Cause::Allocator,
-    Cause::KernelBuild,
-    Cause::OtherProcess,
-    Cause::NoWork,
-    Cause::CannotTell,
-];
 
 /// Splits intervals into columns of equal time: two per second if they fit the width, else one. Every
 /// interval gets at least one.
@@ -54,11 +37,11 @@ pub fn draw(buffer: &mut Buffer, area: Rect, windows: &[Window], appearance: App
     for (x, interval) in (area.left()..area.right()).rev().zip(intervals) {
         let mut row = area.bottom();
         let cells = cells(&interval, area.height);
-        for cause in ORDER {
+        for (cause, letter, _) in appearance::CAUSES {
             for _ in 0..cells[cause as usize] {
                 row -= 1;
                 if let Some(cell) = buffer.cell_mut((x, row)) {
-                    cell.set_char(letter(cause)).set_style(appearance.cause(cause));
+                    cell.set_char(letter).set_style(appearance.cause(cause));
                 }
             }
         }
@@ -88,6 +71,8 @@ fn cells(times: &[u64; CAUSES], height: u16) -> [u16; CAUSES] {
 
 #[cfg(test)]
 mod tests {
+    use profiler_core::leaf::Cause;
+
     use super::*;
 
     fn times(pairs: &[(Cause, u64)]) -> [u64; CAUSES] {
