@@ -18,7 +18,7 @@ use gpuwhy_report::text_format::printable;
 use tempfile::TempDir;
 
 use crate::args::kernels::{CsvTable, KernelsArgs};
-use crate::args::run::{ReportMode, RunArgs};
+use crate::args::run::RunArgs;
 use crate::{inputs, interrupt, message, progress, run, terminal};
 
 /// Exit code when the command wrote no trace.
@@ -65,7 +65,7 @@ fn variables(args: &KernelsArgs) -> Vec<(&'static str, String)> {
 fn start(args: &KernelsArgs, folder: &Path) -> Result<Result<u8, u8>> {
     let plain = RunArgs {
         output: Some(folder.join("%p.gpuwhy").to_string_lossy().into_owned()),
-        report: Some(ReportMode::Off),
+        report: Some("off".to_owned()),
         history: Some("off".into()),
         command: args.command.clone(),
         ..RunArgs::default()

@@ -62,18 +62,18 @@ pub struct RunArgs {
     /// Write the trace here, a file per CUDA process, or `off` [default: gpuwhy-%p.gpuwhy]
     #[arg(short, long, value_name = "PATTERN")]
     pub output: Option<String>,
-    /// Print this on stderr when a CUDA process ends [default: summary]
-    #[arg(long, value_name = "HOW")]
-    pub report: Option<ReportMode>,
+    /// Print on stderr when a CUDA process ends: off, summary, full [default: summary]
+    #[arg(long, value_name = "HOW", value_parser = value_of(config::REPORT))]
+    pub report: Option<String>,
     /// Print a line about the bottleneck this often, such as 1s or 500ms
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = value_of(config::LIVE))]
     pub live: Option<String>,
     /// Name of the run, the same on all ranks [default: the launcher's job]
     #[arg(long = "run", value_name = "NAME", value_parser = value_of(config::RUN))]
     pub run_name: Option<String>,
-    /// Set how much libprof.so logs on stderr
-    #[arg(long, value_name = "LEVEL")]
-    pub log: Option<LogLevel>,
+    /// Log of libprof.so on stderr: off, error, warn, info, debug [default: warn]
+    #[arg(long, value_name = "LEVEL", value_parser = value_of(config::LOG))]
+    pub log: Option<String>,
     /// Recording mode, from least to most detail: monitor, auto, light, full [default: light]
     #[arg(long, value_name = "MODE", help_heading = "Overhead", value_parser = value_of(config::MODE))]
     pub mode: Option<String>,
@@ -142,17 +142,6 @@ pub struct WatchArgs {
     pub command: Vec<OsString>,
 }
 
-/// What is printed when a process ends.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum ReportMode {
-    /// Nothing
-    Off,
-    /// The bottleneck and its evidence
-    Summary,
-    /// All tables
-    Full,
-}
-
 /// Which ranges PyTorch makes by itself.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum PyTorchRanges {
@@ -165,16 +154,6 @@ pub enum PyTorchRanges {
     /// A range for each call of a function of torch from Python
     #[value(name = "functions-nvtx")]
     Functions,
-}
-
-/// How much libprof.so logs.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum LogLevel {
-    Off,
-    Error,
-    Warn,
-    Info,
-    Debug,
 }
 
 /// Checks that the file is an ELF library. Otherwise the program would run with another libcupti or none.

@@ -6,7 +6,7 @@
 //! [`watch`] says why there is none.
 
 mod launcher;
-mod output;
+pub mod output;
 mod pytorch;
 pub mod watch;
 
@@ -214,9 +214,9 @@ fn variables(args: &RunArgs) -> Result<Vec<(&'static str, OsString)>> {
         (config::RUN, &args.run_name),
         (config::MAX_OVERHEAD, &args.max_overhead),
         (config::CUDA_GRAPH_TRACE, &args.cuda_graph_trace),
-        ("GPUWHY_REPORT", &args.report.map(name)),
-        ("GPUWHY_LIVE", &args.live),
-        ("GPUWHY_LOG", &args.log.map(name)),
+        (config::REPORT, &args.report),
+        (config::LIVE, &args.live),
+        (config::LOG, &args.log),
     ];
     variables.extend(given.into_iter().filter_map(|(variable, value)| Some((variable, value.as_ref()?.into()))));
     Ok(variables)

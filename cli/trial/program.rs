@@ -17,7 +17,7 @@ use super::drain::{Drain, Part};
 use super::measure::{after_start, per_step};
 use super::processes::Processes;
 use super::turns::{Ended, Measured, Program};
-use crate::args::run::{ReportMode, RunArgs};
+use crate::args::run::RunArgs;
 use crate::install_paths::{INJECTION, NVTX_INJECTION};
 use crate::run;
 use crate::{install_paths, interrupt};
@@ -88,7 +88,7 @@ impl Live {
         fs::create_dir_all(&traces)?;
         let plain = RunArgs {
             output: Some(traces.join("%p.gpuwhy").to_string_lossy().into_owned()),
-            report: Some(ReportMode::Off),
+            report: Some("off".to_owned()),
             history: Some("off".into()),
             command: self.command.clone(),
             ..RunArgs::default()
