@@ -22,6 +22,7 @@ mod lake;
 mod mcp;
 mod merge;
 mod message;
+mod output;
 mod page;
 mod progress;
 mod prose;

@@ -8,15 +8,16 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use cupti_sys::counters::refusal::{CounterError, restricted_to_administrators};
 use cupti_sys::{FoundBy, Location, Search, Skip, discover};
 
 use super::check::Check;
-use super::counters;
 use super::driver;
 use super::probe::{self, ProbeResult};
 use crate::install_paths;
 
 const NAME: &str = "libcupti";
+const COUNTERS: &str = "GPU counters";
 
 /// Adds the checks: a line for each libcupti up to the first that loads, then the skipped ones.
 pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<Check>) {
@@ -27,7 +28,7 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
         let path = path.canonicalize().unwrap_or(path);
         let outcome = probed(&path);
         checks.push(assess(&path, &FoundBy::Override, &outcome, cuda_version));
-        checks.extend(counters::assess(&outcome));
+        checks.extend(counters(&outcome));
         return;
     }
     let mut search = Search { driver_cuda_version: cuda_version, ..Search::for_this_process() };
@@ -53,7 +54,7 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
                 let outcome = probed(&candidate.path);
                 if outcome.loaded.is_some() || candidate.found_by != FoundBy::Linker {
                     checks.push(assess(&candidate.path, &candidate.found_by, &outcome, cuda_version));
-                    checks.extend(counters::assess(&outcome));
+                    checks.extend(counters(&outcome));
                 }
                 // The program uses the first one that loads, even if it does not work.
                 chosen = outcome.loaded.is_some();
@@ -105,6 +106,32 @@ fn assess(path: &Path, found_by: &FoundBy, outcome: &ProbeResult, cuda_version: 
         Check::warn(NAME, finding, advice)
     } else {
         Check::fail(NAME, finding, advice)
+    }
+}
+
+/// Check of the counters; `None` when CUPTI itself does not work.
+fn counters(outcome: &ProbeResult) -> Option<Check> {
+    outcome.counters.as_ref().map(|counters| counter_access(counters, restricted_to_administrators()))
+}
+
+/// Check whether hardware counters can be sampled (`GPUWHY_GPU_METRICS`), which the child process tried. A parameter of
+/// the kernel module shows in advance whether they are `restricted` to administrators. Readings of power, clocks and
+/// temperature need none of this.
+fn counter_access(counters: &Result<String, String>, restricted: Option<bool>) -> Check {
+    let parameters = match restricted {
+        Some(true) => " (RmProfilingAdminOnly is 1: other users may not)",
+        Some(false) => " (RmProfilingAdminOnly is 0: all users may)",
+        None => "",
+    };
+    match counters {
+        Ok(found) => Check::ok(COUNTERS, format!("{found}{parameters}")),
+        Err(why) => {
+            // The reason and the advice are in one sentence.
+            let (finding, advice) = why.split_once("; ").unwrap_or((why, "see docs/guide/troubleshooting.md"));
+            let is_permission = CounterError::Permission.to_string() == *why;
+            let parameters = if is_permission { "" } else { parameters };
+            Check::warn(COUNTERS, format!("{finding}{parameters}; NVML readings still work"), advice)
+        }
     }
 }
 
@@ -164,5 +191,18 @@ mod tests {
         assert!(advice(&loaded(Some("answered 15")), Some(12_080)).contains("12.8 or older"));
         let not_loaded = ProbeResult { error: Some("invalid ELF header".into()), ..ProbeResult::default() };
         assert!(advice(&not_loaded, Some(13_000)).contains("--cupti-path"));
+    }
+
+    #[test]
+    fn what_was_found_and_what_to_do_are_distinguished() {
+        let good = counter_access(&Ok("of GH100: 12 quantities".into()), Some(false));
+        assert!(good.status == Status::Ok && good.finding.ends_with("is 0: all users may)"), "{good:?}");
+        let busy = counter_access(&Err(CounterError::Busy.to_string()), None);
+        assert_eq!(busy.status, Status::Warn);
+        assert!(busy.finding.starts_with("another tool has the GPU's counters; NVML readings"), "{busy:?}");
+        assert!(busy.advice.unwrap().contains("dcgmi profile --pause"));
+        let forbidden = counter_access(&Err(CounterError::Permission.to_string()), Some(true));
+        assert!(!forbidden.finding.contains("RmProfiling"), "{forbidden:?}");
+        assert!(forbidden.advice.unwrap().contains("NVreg_RestrictProfilingToAdminUsers=0"));
     }
 }

@@ -1,16 +1,25 @@
 //! Checks the prerequisites of gpuwhy itself: its library, unset injection variables, a writable output
-//! folder.
+//! folder; and whether the system provides the registers of running threads, which host samples need for
+//! native functions.
 //!
 //! Does not check ptrace permissions: the driver loads the library, and no process attaches to the program.
 
 use std::env;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use gpuwhy_inject::config::{Pattern, Settings};
+
 use super::check::Check;
 use crate::install_paths;
+use crate::output;
+
+/// Greatest `kernel.perf_event_paranoid` that lets every user sample their threads. Distributions add 3 and
+/// 4.
+const ALLOWED_FOR_ALL: i32 = 2;
+/// `CAP_SYS_ADMIN` and `CAP_PERFMON`, either of which overrides that limit.
+const CAPABILITIES: u64 = 1 << 21 | 1 << 38;
 
 pub fn check(checks: &mut Vec<Check>) {
     let library = install_paths::library();
@@ -51,7 +60,11 @@ pub fn check(checks: &mut Vec<Check>) {
             "NVTX ranges go to that library, and another profiler may also take CUPTI: unset the variable",
         ));
     }
-    checks.push(output_folder(&output_pattern()));
+    let (settings, _) = Settings::from_variables(&env::vars_os().collect::<Vec<_>>());
+    checks.push(output_folder(settings.output.as_ref()));
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    checks.push(Check::ok("native stacks", native_stacks(paranoid.as_deref(), &status)));
 }
 
 /// Error of the dynamic loader for `library`, for example that the C library is too old.
@@ -81,43 +94,38 @@ fn preload_complaint(stderr: &str) -> Option<String> {
     Some(reason.trim_end_matches('.').trim_end_matches(": ignored").trim_matches([' ', ':']).to_owned())
 }
 
-/// Output pattern of the next trace.
-fn output_pattern() -> PathBuf {
-    let set = env::var_os("GPUWHY_OUTPUT").filter(|value| !value.is_empty());
-    set.map_or_else(|| PathBuf::from("gpuwhy-%p.gpuwhy"), PathBuf::from)
-}
-
-/// Checks whether a file can be created in the folder of `pattern`. Creates one and removes it: only that
-/// reveals permissions, quotas and read-only mounts.
-fn output_folder(pattern: &Path) -> Check {
+/// Checks whether a trace can be written, as `gpuwhy run` does.
+fn output_folder(pattern: Option<&Pattern>) -> Check {
     const NAME: &str = "output folder";
-    if pattern == Path::new("off") {
-        return Check::ok(NAME, "GPUWHY_OUTPUT=off: no trace is written");
-    }
-    let folder = pattern.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let shown = folder.display();
-    if folder.to_string_lossy().contains('%') {
-        return Check::ok(NAME, format!("{shown} depends on the process; not checked"));
-    }
-    // libprof.so creates missing folders.
-    let existing = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
-    match try_write(existing) {
-        Ok(()) if existing == folder => Check::ok(NAME, format!("{shown} is writable")),
-        Ok(()) => Check::ok(NAME, format!("{shown} will be made")),
-        Err(error) => Check::fail(
-            NAME,
-            format!("{}: {error}", existing.display()),
-            "start in another folder, or name one with `gpuwhy run --output`",
-        ),
+    let Some(pattern) = pattern else { return Check::ok(NAME, "GPUWHY_OUTPUT=off: no trace is written") };
+    match output::problem(pattern) {
+        Some(problem) => Check::fail(NAME, problem, "start in another folder, or name one with `gpuwhy run --output`"),
+        None => Check::ok(NAME, format!("{} can be written", pattern.shown())),
     }
 }
 
-fn try_write(folder: &Path) -> io::Result<()> {
-    let path = folder.join(format!(".gpuwhy-doctor-{}", std::process::id()));
-    // Never follows a link that another user put there.
-    File::create_new(&path)?.write_all(b"gpuwhy\n")?;
-    fs::remove_file(path)
+/// What native stacks of host samples this system allows. Whether a filter of system calls blocks perf events
+/// shows only when they are opened; libprof.so does that and records the result in the report.
+fn native_stacks(paranoid: Option<&str>, status: &str) -> String {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let capabilities = field("CapEff:").and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0);
+    let is_filtered = field("Seccomp:") == Some("2");
+    let waiting = "of waiting threads only";
+    if !cfg!(target_arch = "x86_64") {
+        return "none on this processor".to_owned();
+    }
+    let Some(level) = paranoid.and_then(|text| text.trim().parse::<i32>().ok()) else {
+        return format!("{waiting}: this kernel has no perf events");
+    };
+    if level > ALLOWED_FOR_ALL && capabilities & CAPABILITIES == 0 {
+        return format!("{waiting}: kernel.perf_event_paranoid is {level}; 2 would give those of running threads too");
+    }
+    let filter = if is_filtered {
+        ", unless the filter of system calls of this container refuses perf_event_open (the report says so)"
+    } else {
+        ""
+    };
+    format!("of waiting and of running threads{filter}; GPUWHY_NATIVE_STACKS=auto switches them on")
 }
 
 #[cfg(test)]
@@ -136,25 +144,27 @@ mod tests {
     #[test]
     fn the_folder_of_the_pattern_is_tried() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(output_folder(&folder.path().join("x-%p.gpuwhy")).status, Status::Ok);
+        let status =
+            |name: &str| output_folder(Some(&Pattern::new(&folder.path().join(name).to_string_lossy()))).status;
+        assert_eq!([status("x-%p.gpuwhy"), status("missing/%h/x.gpuwhy")], [Status::Ok; 2]);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
-
-        let missing = output_folder(&folder.path().join("missing/x-%p.gpuwhy"));
-        assert!(
-            missing.status == Status::Ok && missing.finding.ends_with("missing will be made"),
-            "{}",
-            missing.finding
-        );
         fs::write(folder.path().join("file"), "").unwrap();
-        assert_eq!(output_folder(&folder.path().join("file/x.gpuwhy")).status, Status::Fail);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(status("file/x.gpuwhy"), Status::Fail);
+        assert_eq!(output_folder(None).status, Status::Ok);
+    }
 
-        let link = folder.path().join(format!(".gpuwhy-doctor-{}", std::process::id()));
-        std::os::unix::fs::symlink(folder.path().join("file"), link).unwrap();
-        assert_eq!(output_folder(&folder.path().join("x.gpuwhy")).status, Status::Fail);
-        assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"", "what a link names is left alone");
-
-        assert_eq!(output_folder(Path::new("/nowhere/%h/x")).status, Status::Ok);
-        assert_eq!(output_folder(Path::new("off")).status, Status::Ok);
+    #[test]
+    fn what_the_system_allows_is_said() {
+        if !cfg!(target_arch = "x86_64") {
+            return;
+        }
+        let user = "CapEff:\t0000000000000000\nSeccomp:\t0\n";
+        let root = "CapEff:\t000001ffffffffff\nSeccomp:\t0\n";
+        let container = "CapEff:\t00000000a80425fb\nSeccomp:\t2\n";
+        assert!(native_stacks(Some("2\n"), user).starts_with("of waiting and of running threads; "));
+        assert!(native_stacks(Some("4\n"), user).contains("is 4; 2 would"));
+        assert!(native_stacks(Some("4\n"), root).starts_with("of waiting and of running threads; "));
+        assert!(native_stacks(Some("-1\n"), container).contains("filter"));
+        assert!(native_stacks(None, user).contains("has no perf events"));
     }
 }

@@ -7,11 +7,9 @@
 
 pub mod calibrate;
 pub mod check;
-mod counters;
 mod cupti;
 pub mod driver;
 mod environment;
-mod native_stacks;
 pub mod probe;
 
 use std::fmt::Write as _;
@@ -41,7 +39,6 @@ pub fn run(args: &DoctorArgs) -> Result<u8> {
     let cuda_version = driver::check(&mut checks);
     cupti::check(args.cupti.as_deref(), cuda_version, &mut checks);
     environment::check(&mut checks);
-    native_stacks::check(&mut checks);
 
     let usable = checks.iter().all(|check| check.status != Status::Fail);
     let text = if args.json {

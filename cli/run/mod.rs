@@ -6,7 +6,6 @@
 //! [`watch`] says why there is none.
 
 mod launcher;
-pub mod output;
 mod pytorch;
 pub mod watch;
 
@@ -22,7 +21,7 @@ use tracing::{debug, info};
 
 use crate::args::run::{RunArgs, name};
 use crate::install_paths::{INJECTION, NVTX_INJECTION, other_library};
-use crate::{history, install_paths, message};
+use crate::{history, install_paths, message, output};
 
 /// Exit code when gpuwhy fails before the command starts, as for `env`, `timeout` and `docker run`.
 pub const OWN_FAILURE: u8 = 125;
