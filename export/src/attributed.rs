@@ -21,11 +21,9 @@ pub fn attributed(trace: &TraceFile, progress: &mut Progress<'_>) -> Result<(Rep
 }
 
 /// Like [`attributed`], but with all steps of the devices; the report contains only the newest ones. Fails if
-/// the trace cannot be read or the temporary file for the steps cannot be written. `what_if`: the report has
-/// simulations.
+/// the trace cannot be read or the temporary file for the steps cannot be written.
 pub fn attributed_with_steps(
     trace: &TraceFile,
-    what_if: bool,
     progress: &mut Progress<'_>,
 ) -> Result<(Report, Passed, EarlierSteps), ExportError> {
     let (mut spool, mut of_report) = (StepSpool::default(), None);
@@ -38,7 +36,7 @@ pub fn attributed_with_steps(
             Beside::StepSeries(series) => of_report = series,
             _ => {}
         },
-        Wanted { steps: true, no_simulation: !what_if, ..Wanted::default() },
+        Wanted { steps: true, ..Wanted::default() },
     )?;
     match failed {
         Some(error) => Err(error),
@@ -69,7 +67,6 @@ pub enum Beside<'a> {
 struct Wanted {
     segments: bool,
     steps: bool,
-    no_simulation: bool,
 }
 
 /// Like [`attributed`], and passes the records and the devices' segments to `beside`. Fails if the trace
@@ -89,7 +86,6 @@ fn read(
     wanted: Wanted,
 ) -> Result<(Report, Passed), ExportError> {
     let mut captures = Captures::new(None);
-    captures.options.no_simulation = wanted.no_simulation;
     captures.options.segments = wanted.segments;
     captures.options.step_overflow = wanted.steps;
     let mut last = Timestamp::ZERO;

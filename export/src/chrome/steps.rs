@@ -1,21 +1,23 @@
 //! Steps found by the engine, as host times: for tools that expect the program to name its steps.
 //!
 //! A step is identified by its start on the device. Its row is on the thread that launched its first
-//! operation, from that launching call to the call that launches the first operation of the next step.
+//! operation, from that launching call to the call that launches the first operation of the next step. The
+//! engine stores only the newest steps, so they are collected as it finds them.
 
+use gpuwhy_report::capture::Captures;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::record::{ApiCall, CorrelationId, DeviceId, DeviceWork, Record, ThreadId, Timestamp};
-use profiler_core::steps::{Step, StepSource};
+use profiler_core::attribution::Attributor;
+use profiler_core::steps::StepSource;
 use rustc_hash::FxHashMap;
 
-use crate::attributed::attributed_with_steps;
 use crate::error::ExportError;
 use gpuwhy_import::{Progress, TraceFile, share};
 
 /// Prefix of step names in this format.
 const STEP: &str = "ProfilerStep#";
-/// Maximum number of steps collected (16 bytes each); further ones get no row.
+/// Maximum number of steps collected per series (16 bytes each); further ones get no row.
 const STEP_LIMIT: usize = 1 << 22;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,14 +76,6 @@ impl FoundSteps {
         Ok(found)
     }
 
-    fn push(&mut self, step: &Step) {
-        if self.steps.len() < STEP_LIMIT {
-            self.steps.push((step.start.nanos(), step.end.nanos()));
-        } else {
-            self.left_out += 1;
-        }
-    }
-
     /// Records a call if it launches the first operation of a step.
     pub fn called(&mut self, call: &ApiCall) {
         let Some(&at) = self.launches.get(&call.correlation) else { return };
@@ -125,16 +119,45 @@ fn on_the_device(
     trace: &TraceFile,
     progress: &mut Progress<'_>,
 ) -> Result<Option<(DeviceId, FoundSteps)>, ExportError> {
-    let (report, _, earlier) = attributed_with_steps(trace, false, progress)?;
-    let Some(device) = report.devices.iter().max_by_key(|device| device.window_ns) else { return Ok(None) };
-    let steps = device.steps.as_ref().filter(|steps| steps.source != StepSource::Annotated);
-    let Some(steps) = steps.filter(|_| device.step_meaning.recognized_by.is_some()) else { return Ok(None) };
-    let id = device.device.id;
-    let mut found = FoundSteps { left_out: earlier.left_out(id, steps), ..FoundSteps::default() };
-    earlier.of_device(id, |_, step| {
-        found.push(step);
-        Ok(())
+    let mut captures = Captures::new(None);
+    captures.options.no_simulation = true;
+    let mut series: FxHashMap<(u32, DeviceId, StepSource, u32), FoundSteps> = FxHashMap::default();
+    let mut collect = |captures: &mut Captures| {
+        for (capture, device, step) in captures.take(Attributor::take_step_log) {
+            let known = series.entry((capture, device, step.series.source, step.series.period)).or_default();
+            if known.steps.len() < STEP_LIMIT {
+                known.steps.push((step.start.nanos(), step.end.nanos()));
+            } else {
+                known.left_out += 1;
+            }
+        }
+    };
+    let mut last = Timestamp::ZERO;
+    let passed = trace.pass(progress, |event, scope| {
+        if matches!(event, Event::Flush(_)) {
+            collect(&mut captures);
+        }
+        captures.event(event, scope.session, scope.dictionary);
+        if let Event::Flush(at) | Event::End(_, at) = event {
+            last = last.max(*at);
+        }
+        if matches!(event, Event::Flush(_) | Event::Capture(_)) {
+            collect(&mut captures);
+        }
+        Ok::<_, ExportError>(())
     })?;
-    steps.rows.iter().for_each(|step| found.push(step));
-    Ok(Some((id, found)))
+    collect(&mut captures);
+    captures.finish(last, &passed.session, &passed.dictionary);
+    collect(&mut captures);
+    let report = captures.report(&passed.session, &passed.dictionary, passed.end, Vec::new());
+    let number = report.captures.shown.unwrap_or(1);
+    let Some(device) = report.devices.iter().max_by_key(|device| device.window_ns) else { return Ok(None) };
+    let found = device.steps.as_ref().is_some_and(|steps| steps.source != StepSource::Annotated);
+    if !found || device.step_meaning.recognized_by.is_none() {
+        return Ok(None);
+    }
+    let id = device.device.id;
+    let shown = captures.reported().and_then(|(_, engine)| engine.step_series(id));
+    let key = shown.map(|of| (number, id, of.source, of.period));
+    Ok(key.and_then(|key| series.remove(&key)).map(|steps| (id, steps)))
 }

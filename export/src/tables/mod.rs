@@ -209,7 +209,7 @@ pub fn produce(
     }
     if !reported.is_empty() && !dictionary_is_enough {
         let mut progress = |done, total| share(done, total, pass);
-        let (report, passed, earlier) = attributed_with_steps(trace, true, &mut progress)?;
+        let (report, passed, earlier) = attributed_with_steps(trace, &mut progress)?;
         let devices = report.devices.iter().filter_map(|row| Some((row.device.id, row.steps.as_ref()?)));
         let left_out: u64 = devices.map(|(device, steps)| earlier.left_out(device, steps)).sum();
         let lines = report.kernel_lines.as_ref();
