@@ -105,7 +105,7 @@ impl Collectives {
         self.reported.push(CollectiveRow { group: place as u32, sequence, start, end });
     }
 
-    /// Adds device time as returned by [`Captures::take_segments`](gpuwhy_report::capture::Captures::take_segments).
+    /// Adds device time as returned by [`Captures::take`](gpuwhy_report::capture::Captures::take).
     pub fn segments(&mut self, segments: &[(u32, DeviceId, Vec<Segment>)]) {
         for (_, device, segments) in segments {
             let times = self.times.entry(*device).or_default();

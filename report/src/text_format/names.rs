@@ -68,7 +68,7 @@ fn number_the_alike(short: &mut [String], names: &[&str], width: usize) {
     }
 }
 
-/// Like [`short_names`], for one name.
+/// Like `short_names`, for one name.
 pub fn short_name(name: &str, width: usize) -> String {
     cut_in_the_middle(&without_noise(name, width), width)
 }

@@ -7,7 +7,7 @@
 //! may be missing. Host samples are judged immediately, because their stacks are in the dictionary.
 //!
 //! Reading order: [`threads`] (calls in order), [`launches`] (which call launched what; [`one_id`]: where CUPTI does
-//! not tell), [`dependencies`] (which operation a stream waited for), [`samples`] with [`stacks`] and
+//! not tell), [`dependencies`] (which operation a stream waited for), [`samples`] with [`stacks`](super::stacks) and
 //! [`interpreter_lock`] (what a thread did between calls), [`launch_lines`] (which line launched a kernel), [`memory`].
 
 pub(super) mod call_lines;
