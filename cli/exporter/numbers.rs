@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use super::families::{self, Sample};
 
+/// Maximum characters of a label value.
+pub const LABEL: usize = 64;
+
 /// Run label of a process whose program name is unknown.
 const UNNAMED: &str = "unnamed";
 
@@ -29,12 +32,14 @@ impl Numbers {
     }
 
     /// Labels that processes share which differ only in the label `process`: host, run and rank. An unnamed run has
-    /// the name of its program, which is not unique: else each start would become a new run.
+    /// the name of its program, which is not unique: else each start would become a new run. Cut as the labels are: two
+    /// processes with the same labels would be one series twice, which Prometheus refuses.
     pub fn place(&self) -> (String, String, Option<u64>) {
         let Metrics { host, run, program, rank, .. } = &self.metrics;
         let names = [run.as_deref().unwrap_or_default(), program, UNNAMED];
         let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
-        (host.clone(), name.to_owned(), *rank)
+        let cut = |text: &str| text.chars().take(LABEL).collect();
+        (cut(host), cut(name), *rank)
     }
 
     /// Replaces the numbers by newer ones of the same process. Counters never decrease, because a monitoring
@@ -78,7 +83,7 @@ mod tests {
         });
         let numbers = Numbers::of(&hostile).unwrap();
         assert_eq!((numbers.status.pid, numbers.metrics.rank), (0, None));
-        assert!(numbers.place().1.chars().count() <= state::MOST_LETTERS);
+        assert_eq!(numbers.place().1.chars().count(), LABEL);
         let some = |family: &str, is_it: &dyn Fn(f64) -> bool| {
             numbers.samples.iter().any(|sample| sample.family.name == family && is_it(sample.value))
         };

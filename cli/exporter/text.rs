@@ -7,11 +7,10 @@ use super::families::{
     Sample, UNREACHABLE,
 };
 use super::node::{Known, ProcessState, Summary};
+use super::numbers::LABEL;
 
 /// Content type of Prometheus's text format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Maximum characters of a label value.
-const LABEL: usize = 64;
 
 /// Text with the metrics of all processes and of the exporter itself.
 pub fn text<'a>(processes: impl Iterator<Item = &'a Known> + Clone, summary: &Summary, with_leaves: bool) -> String {
