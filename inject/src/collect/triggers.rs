@@ -65,8 +65,8 @@ impl Triggers {
             if self.has_graphs || self.later.budget == 0.0 {
                 planner.graph_made();
                 tracing::warn!(
-                    "tracing costs more than {limit} allows: recording ends here, because switching it on again can crash a \
-                     program with CUDA graphs; {limit}=off records everything"
+                    "recording the CUDA graphs of the program costs more than allowed: recording ends here, because switching \
+                     it on again can crash a program with CUDA graphs; {limit}=off records everything"
                 );
             } else {
                 tracing::warn!(
@@ -85,7 +85,7 @@ impl Triggers {
         if let Some(steps) = &mut self.steps {
             steps.push(record, dictionary);
         }
-        if matches!(record, Record::Kernel(kernel) if kernel.graph_id != 0) {
+        if !self.has_graphs && matches!(record, Record::Kernel(kernel) if kernel.graph_id != 0) {
             self.graph_made();
         }
         if let (Some(planner), Record::Sample(_) | Record::Range(_)) = (&mut self.bursts, record) {

@@ -98,10 +98,10 @@ settings! {
              the bottleneck open; `light` device work and the calls that launch, copy, wait, allocate or load; \
              `full` every call, allocation and synchronization.";
         CUDA_GRAPH_TRACE: Graphs = "GPUWHY_CUDA_GRAPH_TRACE", "auto", "auto, node or graph", Graphs::parse,
-            "For programs that launch CUDA graphs, whose nodes are costly to record. `auto` records each node, and after \
-             ten seconds in which they take more than 3 % \
-             [no more](../design/overhead.md#the-budget-of-nodes); `node` always each node; `graph` each launch as a \
-             whole, which needs CUPTI 13.2 and GPUWHY_CUPTI_SHARING=exclusive.";
+            "For programs that launch CUDA graphs, whose nodes are costly to record. `auto` records each node, until \
+             they take more than 3 % for ten seconds: then [recording ends](../design/overhead.md#the-budget-of-nodes); \
+             `node` always each node; `graph` each launch as a whole, which needs CUPTI 13.2 and \
+             GPUWHY_CUPTI_SHARING=exclusive.";
         MAX_OVERHEAD: Option<f64> = "GPUWHY_MAX_OVERHEAD", "off", "a percentage such as 1% or 0.5%, or `off`",
             |text| or_off(text, parse_percent),
             "For programs in production: the share of the launching threads' time that tracing may take, such as \
