@@ -34,8 +34,8 @@ pub(super) struct Findings<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     /// What the GPU does, and for which part of its time.
-    Verdict,
-    /// What limits the verdict: what else took part in it.
+    Bottleneck,
+    /// What limits the bottleneck: what else took part in it.
     Limit,
     /// How the time divides.
     Division,
@@ -43,7 +43,7 @@ enum Rank {
     Work,
     /// What surrounds that work.
     Around,
-    /// What a change gains, and how sure the verdict is.
+    /// What a change gains, and how sure the bottleneck is.
     Gain,
 }
 
@@ -65,7 +65,7 @@ const OTHER_PROCESS: fn(Cause) -> bool = |cause| cause == Cause::OtherProcess;
 const NEITHER: fn(Cause) -> bool = |cause| !matches!(cause, Cause::GpuCompute | Cause::OtherProcess);
 
 const RULES: &[Evidence] = &[
-    of(Rank::Verdict, ANY, |of| vec![evidence::headline(of.cause, of.ranking, of.devices, &of.whole)]),
+    of(Rank::Bottleneck, ANY, |of| vec![evidence::headline(of.cause, of.ranking, of.devices, &of.whole)]),
     // Where the advice is about it, a short report must show it.
     of(Rank::Limit, COMPUTE, shared),
     of(Rank::Limit, ANY, |of| Vec::from_iter(of.program.shared_queue.map(queues::sentence))),
