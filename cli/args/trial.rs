@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum, value_parser};
 use super::values::interval;
 
 pub(super) const TRY_HELP: &str = "\
-gpuwhy runs the command several times: once to record a report, then in turns without and with each remedy of the report
+gpuwhy runs the command several times: once to record a report, then alternately without and with each remedy of the report
 that can be applied from outside, by an environment variable or a change of PyTorch when the program imports it. What
 helps is kept for the remedies after it. The program's files stay as they are; what it writes, it writes in every run, so
 direct checkpoints and logs to another place.

@@ -6,7 +6,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::answer::StatusReply;
 use super::process::{Presence, ProcessKey, ProcessTable, ProcessView};
-use gpuwhy_report::state::harmless;
+use gpuwhy_report::state::sanitized;
 
 /// Protocol command for the report up to now.
 pub const REPORT: &str = "snapshot";
@@ -120,7 +120,7 @@ impl Dashboard {
             }
             Update::Silent(key, why) => {
                 let process = self.processes.entry(key.clone()).or_insert_with(|| ProcessView::new(key));
-                process.presence = Presence::Silent(harmless(&why));
+                process.presence = Presence::Silent(sanitized(&why));
             }
             Update::Ended(key) => {
                 if let Some(process) = self.processes.get_mut(&key) {
@@ -133,15 +133,15 @@ impl Dashboard {
                 for process in of_host.filter(|process| process.presence == Presence::Here) {
                     process.presence = Presence::Silent("its host cannot be reached".to_owned());
                 }
-                self.unreachable.insert(host, harmless(&why));
+                self.unreachable.insert(host, sanitized(&why));
             }
             Update::Reached(host) => {
                 self.unreachable.remove(&host);
             }
-            Update::Note(text) | Update::Done(text) => self.message = Some(harmless(&text)),
+            Update::Note(text) | Update::Done(text) => self.message = Some(sanitized(&text)),
             Update::Page(title, text) => {
-                let lines = text.lines().map(harmless).collect();
-                self.overlay = Some(Overlay { title: harmless(&title), lines, top: 0 });
+                let lines = text.lines().map(sanitized).collect();
+                self.overlay = Some(Overlay { title: sanitized(&title), lines, top: 0 });
             }
             Update::Played(at, of) => self.played = Some((at, of)),
         }

@@ -23,7 +23,7 @@ use std::thread;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use gpuwhy_inject::control::address::ProcessName;
-use gpuwhy_report::state::harmless;
+use gpuwhy_report::state::sanitized;
 use serde_json::Value;
 
 use self::dashboard::{Action, Dashboard, REPORT, Update};
@@ -127,14 +127,14 @@ fn display(args: &TopArgs, launchers: Vec<Launcher>, running: &Running) -> Resul
             drop(gpuwhy_import::TraceFile::open(trace)?);
             let name = trace.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             let speed = if args.speed == 1.0 { String::new() } else { format!(" at {}x", args.speed) };
-            Dashboard::new(harmless(&format!("playing {name}{speed}")), true)
+            Dashboard::new(sanitized(&format!("playing {name}{speed}")), true)
         }
         None => {
             let mut hosts: Vec<_> = launchers.iter().map(|launcher| launcher.host.clone()).collect();
             if is_local(args, &launchers) {
                 hosts.insert(0, "this host".to_owned());
             }
-            Dashboard::new(harmless(&hosts.join(", ")), false)
+            Dashboard::new(sanitized(&hosts.join(", ")), false)
         }
     };
     let known = launchers.clone();

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use gpuwhy_report::state::harmless;
+use gpuwhy_report::state::sanitized;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -136,7 +136,7 @@ fn follow(launcher: &Launcher, arguments: &[&str], events: &Sender<SourceEvent>,
 
 /// Parses a line of `gpuwhy top --follow`; `None` for lines that need no action.
 fn event(host: &str, json: Value) -> Option<SourceEvent> {
-    let process = json["process"].as_str().map(harmless).filter(|process| process.len() <= 40);
+    let process = json["process"].as_str().map(sanitized).filter(|process| process.len() <= 40);
     let key = |process| ProcessKey { host: host.to_owned(), process };
     match (json["type"].as_str(), process) {
         (Some("ended"), Some(process)) => Some(SourceEvent::Update(Update::Ended(key(process)))),
@@ -159,7 +159,7 @@ fn last_line(from: impl io::Read) -> String {
     let mut reader = BufReader::new(from);
     let mut last = String::new();
     while let Ok(Some(line)) = line(&mut reader) {
-        let text = harmless(String::from_utf8_lossy(&line).trim_end());
+        let text = sanitized(String::from_utf8_lossy(&line).trim_end());
         if !text.is_empty() {
             last = text;
         }

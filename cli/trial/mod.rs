@@ -1,18 +1,18 @@
-//! `gpuwhy try`: applies remedies to a program from outside, in turns with the unchanged program, and says
+//! `gpuwhy try`: applies remedies to a program from outside, interleaved with the unchanged program, and says
 //! what each one brought.
 //!
 //! The remedies come from a report; the catalogue has how each is applied, `changes.py` those that change PyTorch.
-//! [`program`] runs the command, [`processes`] ends what it leaves, [`drain`] takes what it prints, [`turns`] decides
+//! [`program`] runs the command, [`processes`] ends what it leaves, [`drain`] takes what it prints, [`pairs`] decides
 //! what to run, [`measure`] and [`output`] compare.
 
 mod candidates;
 mod drain;
 mod measure;
 mod output;
+mod pairs;
 mod processes;
 mod program;
 mod text;
-mod turns;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -28,9 +28,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use self::candidates::{Candidate, candidates, named};
+use self::pairs::{End, Ended, Limits, Measured, Outcome, Tried};
 use self::program::Live;
 use self::text::Prediction;
-use self::turns::{End, Ended, Limits, Measured, Outcome, Tried};
 use crate::args::trial::{Allowed, TryArgs};
 use crate::{history, interrupt, message, progress, terminal};
 
@@ -203,7 +203,7 @@ fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], limits: &Limits)
     let end = {
         let unit = std::cell::RefCell::new(None);
         let mut observed = Observed { live, unit: &unit };
-        turns::try_all(&mut observed, wanted, limits, &mut |runs, tried| {
+        pairs::try_all(&mut observed, wanted, limits, &mut |runs, tried| {
             let unit = unit.borrow().clone().unwrap_or_default();
             let mut shown = String::new();
             if !runs.is_empty() {
@@ -243,7 +243,7 @@ struct Observed<'a> {
     unit: &'a std::cell::RefCell<Option<String>>,
 }
 
-impl turns::Program for Observed<'_> {
+impl pairs::Program for Observed<'_> {
     fn run(&mut self, remedies: &[&'static Trial]) -> Result<Ended> {
         let ended = self.live.run(remedies);
         self.unit.borrow_mut().clone_from(&self.live.unit);

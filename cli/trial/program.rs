@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use super::drain::{Drain, Part};
 use super::measure::{after_start, per_step};
+use super::pairs::{Ended, Measured, Program};
 use super::processes::Processes;
-use super::turns::{Ended, Measured, Program};
 use crate::args::run::RunArgs;
 use crate::install_paths::{INJECTION, NVTX_INJECTION};
 use crate::run;

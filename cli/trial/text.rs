@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::candidates::Candidate;
 use super::measure::{Gain, median};
 use super::output::Compared;
-use super::turns::{Measured, Outcome, Tried};
+use super::pairs::{Measured, Outcome, Tried};
 
 /// Version of the JSON schema.
 const SCHEMA: u32 = 1;

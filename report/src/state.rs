@@ -228,7 +228,7 @@ objects! {
 }
 
 #[cfg(feature = "serde")]
-pub use read::{MOST_LETTERS, harmless, read};
+pub use read::{MOST_LETTERS, read, sanitized};
 
 #[cfg(feature = "serde")]
 mod read {
@@ -258,7 +258,7 @@ mod read {
     }
 
     /// Text escaped for a terminal, of bounded length.
-    pub fn harmless(text: &str) -> String {
+    pub fn sanitized(text: &str) -> String {
         let end = text.char_indices().nth(MOST_LETTERS).map_or(text.len(), |(index, _)| index);
         printable(&text[..end]).chars().take(MOST_LETTERS).collect()
     }
@@ -285,7 +285,7 @@ mod read {
 
     impl Read for String {
         fn read(json: &Value) -> Option<Self> {
-            json.as_str().map(harmless)
+            json.as_str().map(sanitized)
         }
     }
 
@@ -303,7 +303,7 @@ mod read {
 
     impl<T: Read + Default> Read for BTreeMap<String, T> {
         fn read(json: &Value) -> Option<Self> {
-            Some(json.as_object()?.iter().take(MOST_ROWS).map(|(name, value)| (harmless(name), read(value))).collect())
+            Some(json.as_object()?.iter().take(MOST_ROWS).map(|(name, value)| (sanitized(name), read(value))).collect())
         }
     }
 }

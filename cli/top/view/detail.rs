@@ -1,6 +1,6 @@
 //! The chosen process: its time by cause, evidence, advice, and the rows with the most time.
 
-use gpuwhy_report::state::{DeviceState, Live, Steps, harmless};
+use gpuwhy_report::state::{DeviceState, Live, Steps, sanitized};
 use gpuwhy_report::text_format::{duration, lines};
 use profiler_core::leaf::Cause;
 use ratatui::buffer::Buffer;
@@ -105,7 +105,7 @@ fn title_of(process: &ProcessView, live: &Live) -> String {
         parts.push(format!("capture {}", process.status.captures));
     }
     if let (Presence::Ended, Some(trace)) = (&process.presence, &process.status.trace) {
-        parts.push(format!("trace: {}", harmless(trace)));
+        parts.push(format!("trace: {}", sanitized(trace)));
     }
     parts.join(", ")
 }

@@ -189,7 +189,7 @@ fn names_cannot_control_the_terminal_or_leave_their_place() {
     answer["top_kernels"][0]["name"] = hostile.clone().into();
     answer["lines"][0]["file"] = hostile.clone().into();
     answer["trace"] = hostile.clone().into();
-    take(&mut dashboard, &gpuwhy_report::state::harmless(&hostile), "1", answer);
+    take(&mut dashboard, &gpuwhy_report::state::sanitized(&hostile), "1", answer);
     for size in [(80, 24), (200, 60)] {
         let text = text(&drawn(&dashboard, size, PLAIN));
         assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'), "{text:?}");

@@ -88,13 +88,6 @@ impl Roofline {
             (peak, slope) => peak.or(slope),
         }
     }
-
-    /// True if the roofline above `point` is that of its memory level, not of compute.
-    pub fn is_under_memory(&self, point: &Point) -> Option<bool> {
-        let (_, peak) = self.peaks.iter().find(|(of, _)| *of == point.of)?;
-        let (_, rate) = self.bandwidths.iter().find(|(level, _)| *level == point.level)?;
-        Some(rate * point.intensity < *peak)
-    }
 }
 
 #[cfg(test)]
@@ -132,7 +125,6 @@ mod tests {
         assert!((peak - 905.0).abs() < 0.5, "{peak}");
         assert!((roofline.highest_peaks[0].1 / 1e12 - 1_070.5).abs() < 0.5);
         assert_eq!(roofline.roof_over(&point), Some(roofline.peaks[0].1));
-        assert_eq!(roofline.is_under_memory(&point), Some(false));
     }
 
     #[test]
@@ -148,7 +140,6 @@ mod tests {
         let point = roofline.points[0];
         assert_eq!((point.intensity, point.performance), (0.25, 1e12));
         assert_eq!(roofline.roof_over(&point), Some(4.8e12 * 0.25));
-        assert_eq!(roofline.is_under_memory(&point), Some(true));
         let tma = Roofline::of(&Figures { bytes: [Some(1e9), Some(2e9), Some(32.0)], ..figures.clone() }, None);
         assert_eq!(tma.points.iter().map(|point| point.level).collect::<Vec<_>>(), [Level::Dram, Level::L2]);
         let l2 = roofline.bandwidths.iter().find(|(level, _)| *level == Level::L2).unwrap().1;

@@ -1,4 +1,4 @@
-//! Tries the remedies one after another, in turns with the unchanged program, and keeps what helps.
+//! Tries the remedies one after another, interleaved with runs of the unchanged program, and keeps what helps.
 
 use std::time::Duration;
 
@@ -187,9 +187,9 @@ pub fn try_all(
             continue;
         }
         let until = (program.elapsed() + share).min(limits.budget);
-        let turns = Turns::take(program, candidate, &kept, &mut spare, limits, until)?;
-        longest = turns.longest.max(longest);
-        let mut tried = turns.judged(candidate, in_all, limits);
+        let pairs = Pairs::take(program, candidate, &kept, &mut spare, limits, until)?;
+        longest = pairs.longest.max(longest);
+        let mut tried = pairs.judged(candidate, in_all, limits);
         if tried.outcome == Outcome::Helps {
             kept.push(candidate.remedy);
             in_all = tried.in_all;
@@ -197,7 +197,7 @@ pub fn try_all(
         } else {
             tried.in_all = in_all;
         }
-        told(if is_first { &turns.unchanged } else { &[] }, &tried)?;
+        told(if is_first { &pairs.unchanged } else { &[] }, &tried)?;
         is_first = false;
         all.push(tried);
     }
@@ -210,14 +210,14 @@ pub fn try_all(
 }
 
 /// Runs of one remedy.
-struct Turns {
+struct Pairs {
     unchanged: Vec<Measured>,
     changed: Vec<Measured>,
     ended: Option<Outcome>,
     longest: Duration,
 }
 
-impl Turns {
+impl Pairs {
     /// Runs pairs until their gain is known. Those beyond [`FEWEST_PAIRS`] must end before `until`, those beyond the
     /// first within the budget.
     fn take(
@@ -229,10 +229,10 @@ impl Turns {
         until: Duration,
     ) -> Result<Self> {
         let with: Vec<_> = kept.iter().copied().chain([candidate.remedy]).collect();
-        let mut turns = Self { unchanged: Vec::new(), changed: Vec::new(), ended: None, longest: Duration::ZERO };
+        let mut pairs = Self { unchanged: Vec::new(), changed: Vec::new(), ended: None, longest: Duration::ZERO };
         'pairs: for pair in 0..limits.pairs {
             let end = if pair < FEWEST_PAIRS { limits.budget } else { until };
-            if pair >= limits.first_pairs() && program.elapsed() + 2 * turns.longest > end {
+            if pair >= limits.first_pairs() && program.elapsed() + 2 * pairs.longest > end {
                 break;
             }
             // A host that becomes slower or faster meanwhile does so for both: without, with, with, without.
@@ -245,27 +245,27 @@ impl Turns {
                     && let Ended::Measured(run) = &run
                     && !run.applied.iter().any(|id| id == candidate.remedy.id)
                 {
-                    turns.ended = Some(Outcome::NotApplicable);
+                    pairs.ended = Some(Outcome::NotApplicable);
                     break 'pairs;
                 }
-                if !turns.add(run, is_changed) {
+                if !pairs.add(run, is_changed) {
                     break 'pairs;
                 }
             }
-            let is_pointless = turns.doubt().is_some() && pair + 1 >= limits.first_pairs();
-            if is_pointless || turns.gain().is_some_and(|gain| limits.are_enough(pair + 1, gain)) {
+            let is_pointless = pairs.doubt().is_some() && pair + 1 >= limits.first_pairs();
+            if is_pointless || pairs.gain().is_some_and(|gain| limits.are_enough(pair + 1, gain)) {
                 break;
             }
         }
         // Time that ends amid a further pair leaves those before it.
-        if turns.ended == Some(Outcome::NoTime) && turns.pairs() >= limits.first_pairs() {
-            turns.ended = None;
+        if pairs.ended == Some(Outcome::NoTime) && pairs.complete() >= limits.first_pairs() {
+            pairs.ended = None;
         }
-        if turns.ended.is_some() && turns.changed.is_empty() {
+        if pairs.ended.is_some() && pairs.changed.is_empty() {
             // Nothing was compared with this run.
-            *spare = turns.unchanged.last().cloned();
+            *spare = pairs.unchanged.last().cloned();
         }
-        Ok(turns)
+        Ok(pairs)
     }
 
     /// Adds a run; false if it gave no time.
@@ -289,13 +289,13 @@ impl Turns {
     }
 
     /// Number of pairs that are complete.
-    fn pairs(&self) -> usize {
+    fn complete(&self) -> usize {
         self.unchanged.len().min(self.changed.len())
     }
 
     /// Times per step of complete pairs.
     fn times(&self) -> [Vec<f64>; 2] {
-        [&self.unchanged, &self.changed].map(|runs| runs.iter().take(self.pairs()).map(|run| run.seconds).collect())
+        [&self.unchanged, &self.changed].map(|runs| runs.iter().take(self.complete()).map(|run| run.seconds).collect())
     }
 
     fn gain(&self) -> Option<Gain> {
@@ -324,7 +324,7 @@ impl Turns {
             Answer::NoDifference => Outcome::NoDifference,
             Answer::Slower => Outcome::Slower,
         };
-        let (in_all, pairs) = (before * gain.middle, self.pairs());
+        let (in_all, pairs) = (before * gain.middle, self.complete());
         let gain = Some(gain).filter(|_| doubt.is_none());
         Tried { candidate: candidate.clone(), outcome, seconds: Some(seconds), gain, pairs, in_all, compared, doubt }
     }
