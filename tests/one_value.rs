@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gpuwhy_page::read;
+use gpuwhy_page_reader as read;
 use serde_json::{Value, json};
 
 use crate::support::{GPUWHY, stderr};

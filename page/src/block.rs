@@ -233,7 +233,7 @@ pub(crate) fn planes(values: impl Iterator<Item = u64>, into: &mut Vec<Vec<u8>>)
 
 #[cfg(test)]
 mod tests {
-    use crate::read;
+    use gpuwhy_page_reader as read;
 
     use super::*;
 

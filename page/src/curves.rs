@@ -337,7 +337,7 @@ mod tests {
     use gpuwhy_trace::record::MemoryOperation;
 
     use super::*;
-    use crate::read::{self, Numbers};
+    use gpuwhy_page_reader::{self as read, Numbers};
 
     const ORIGIN: u64 = 5_000;
 

@@ -28,7 +28,6 @@ mod plan;
 mod prescan;
 mod range_lanes;
 mod rank_map;
-pub mod read;
 mod recorder;
 mod redact;
 mod simulated;

@@ -1,7 +1,8 @@
 //! The static part of a page: the complete report, no script except the page's own, no network.
 
 use gpuwhy_import::{TraceFile, unwatched};
-use gpuwhy_page::{read, write_report};
+use gpuwhy_page::write_report;
+use gpuwhy_page_reader as read;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceWriter;

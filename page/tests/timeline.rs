@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use gpuwhy_import::unwatched;
-use gpuwhy_page::read::{self, Numbers, PageEvent};
 use gpuwhy_page::{Detail, Options};
+use gpuwhy_page_reader::{self as read, Numbers, PageEvent};
 use profiler_core::leaf::{LEAF_COUNT, Leaf};
 use serde_json::Value;
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use gpuwhy_page::read::{self, Numbers};
+use gpuwhy_page_reader::{self as read, Numbers};
 use serde_json::Value;
 
 use crate::support::{Stage, built, fixtures, report, stderr};

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use gpuwhy_import::{TraceFile, unwatched};
-use gpuwhy_page::read::{self, PageEvent};
 use gpuwhy_page::{Options, PageResult, write_report};
+use gpuwhy_page_reader::{self as read, PageEvent};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event;
 use gpuwhy_trace::format::TraceWriter;

@@ -1,4 +1,4 @@
-//! Reader for the data of a page, equivalent to its script: for tests, and for tools that check pages.
+//! Reader for the data of a page, equivalent to its script: for the tests of `gpuwhy-page` and of the command.
 
 use std::io::{self, Read as _};
 
