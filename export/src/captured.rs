@@ -1,6 +1,6 @@
 //! Where the operations of CUDA graphs were captured, as texts.
 
-use gpuwhy_report::run::LaunchSite;
+use gpuwhy_report::launch_site::LaunchSite;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use profiler_core::attribution::{GraphNodes, LaunchPlace};

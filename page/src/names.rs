@@ -1,7 +1,8 @@
 //! Entries that events refer to: names, launch configurations, stacks, origins of nodes. Each is in the page once,
 //! numbered in order of use.
 
-use gpuwhy_report::run::{GraphThreadRow, LaunchSite};
+use gpuwhy_report::launch_site::LaunchSite;
+use gpuwhy_report::run::GraphThreadRow;
 use gpuwhy_trace::demangle::without_parameters;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{ApiFunctionId, LaunchConfigId, NameId, StackId};

@@ -2,7 +2,8 @@
 //! its program.
 //!
 //! [`capture`] holds the engines of a process, live or from a trace, and builds reports from their state. The
-//! texts use [`text_format`] and [`words`]; [`metrics`] are for monitoring systems.
+//! texts use [`text_format`] and [`words`]; [`metrics`] are for monitoring systems. [`launch_site`] and [`library`]
+//! name the origin of a launch and of a kernel.
 //!
 //! This crate has no clock, environment, file or thread: times are arguments.
 #![forbid(unsafe_code)]
@@ -12,6 +13,8 @@ pub mod capture;
 pub mod document;
 pub mod history;
 pub mod kernels;
+pub mod launch_site;
+pub mod library;
 pub mod metrics;
 pub mod run;
 pub mod state;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gpuwhy_report::run::library::Library;
+use gpuwhy_report::library::Library;
 use gpuwhy_report::run::{ComputeLimits, DeviceReport, KernelLineRow, KernelRow, LibraryRow, NamedLimits, Report};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::process_info::{End, ProcessInfo};

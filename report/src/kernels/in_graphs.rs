@@ -8,7 +8,7 @@ use gpuwhy_trace::record::NameId;
 use profiler_core::attribution::{Attributor, LaunchPlace};
 use rustc_hash::FxHashMap;
 
-use crate::run::LaunchSite;
+use crate::launch_site::LaunchSite;
 use crate::text_format::percent;
 
 /// Maximum number of parts of a kernel.

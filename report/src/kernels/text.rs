@@ -6,7 +6,7 @@ use profiler_core::whatif::WORTH_SHOWING;
 
 use super::rules::{Check, Finding};
 use super::{Figures, KernelView, KernelsReport, Point, Resource, Roof, StepGain, Unmeasured};
-use crate::run::library::Library;
+use crate::library::Library;
 use crate::text_format::names::short_names;
 use crate::text_format::{
     Page, Paint, Style, bytes, counted, duration, listed, percent, shortened, wrapped, wrapped_as,

@@ -17,7 +17,6 @@ use profiler_core::monitoring::Monitoring;
 
 use super::bottleneck::{LiveBottleneck, advise_on_measured, bottleneck_with, not_measured};
 use super::compute;
-use super::library::Library;
 use super::limits::limits;
 use super::live_state::WINDOWS_KEPT;
 use super::monitor::Watched;
@@ -28,6 +27,7 @@ use super::{
     copies, gaps, host_estimate, names, waits,
 };
 use crate::kernels::{KernelsReport, best_advice};
+use crate::library::Library;
 
 /// What the captures know of a run beside the engine's results.
 #[derive(Default)]

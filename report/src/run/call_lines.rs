@@ -4,9 +4,9 @@ use gpuwhy_trace::dictionary::Dictionary;
 use profiler_core::attribution::{Attributor, CallKind};
 use profiler_core::leaf::Cause;
 
-use super::host::short_path;
 use super::kernel_lines::share_interval;
 use super::{CallLineRow, HostReport};
+use crate::text_format::names::short_path;
 use crate::text_format::{percent, shortened};
 
 /// Maximum number of lines of each kind in a report.

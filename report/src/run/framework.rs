@@ -1,6 +1,6 @@
 //! In whose words a report gives advice: those of the library, or of the language, that a program is written with.
 
-use crate::run::library::Library;
+use crate::library::Library;
 use crate::run::{DeviceReport, HostReport};
 
 /// Share of kernel time from which a library decides the words.

@@ -14,7 +14,7 @@ use profiler_core::attribution::{AddedNode, Attributor, GraphOriginCounts, Launc
 use rustc_hash::FxHashMap;
 
 use super::ModuleTime;
-use super::launches::class_of;
+use crate::launch_site::class_of;
 
 /// Maximum number of modules in a report.
 const MODULES: usize = 256;

@@ -11,12 +11,13 @@ use profiler_core::attribution::{
 use rustc_hash::FxHashMap;
 
 use super::graph_modules;
-use super::library::Library;
 use super::{
     DeviceReport, GraphModuleRow, GraphOriginRow, GraphOrigins, GraphPartRow, GraphRangeRow, GraphRangeTable,
-    GraphThreadRow, LaunchSite, Report, WholeGraphRow, names,
+    GraphThreadRow, Report, WholeGraphRow, names,
 };
-use crate::text_format::{percent, shortened};
+use crate::launch_site::{CLASS_WIDTH, LaunchSite, OPERATORS_WIDTH, path, with_operators};
+use crate::library::Library;
+use crate::text_format::percent;
 use crate::words;
 
 /// Maximum number of rows in a report.
@@ -28,8 +29,6 @@ const GRAPH_PARTS: usize = 16;
 /// take of a kernel's; and the parts named.
 const LEAST: f64 = 0.3;
 pub(super) const PARTS: usize = 3;
-const CLASS_WIDTH: usize = 40;
-const OPERATORS_WIDTH: usize = 60;
 /// Name of the work without an origin.
 const UNKNOWN: &str = "unknown: their nodes were not reported";
 
@@ -220,68 +219,6 @@ fn modules(rows: &[GraphOriginRow], gaps: &[(LaunchSite, GraphWork)], all_ns: u6
     modules
 }
 
-/// The operators of generated code that compute: `silu, mul, mm` of `aten.view, aten.silu, aten.mul, aten.mm [x, y]`.
-fn computing(operators: &str) -> Option<String> {
-    /// Operators that only change the view of a tensor.
-    const VIEWS: [&str; 16] = [
-        "_unsafe_view",
-        "alias",
-        "as_strided",
-        "detach",
-        "expand",
-        "lift_fresh_copy",
-        "permute",
-        "select",
-        "slice",
-        "split",
-        "split_with_sizes",
-        "squeeze",
-        "t",
-        "transpose",
-        "unsqueeze",
-        "view",
-    ];
-    let list = operators.starts_with("aten.").then(|| operators.split(" [").next().unwrap_or_default())?;
-    let names = || list.split(", ").map(|name| name.strip_prefix("aten.").unwrap_or(name));
-    let computing: Vec<&str> = names().filter(|name| !VIEWS.contains(name)).collect();
-    Some(if computing.is_empty() { names().collect::<Vec<_>>().join(", ") } else { computing.join(", ") })
-}
-
-/// `Attention > Linear`, with classes of at most this length; `None` outside modules.
-fn path(parent: Option<&str>, module: Option<&str>, width: usize) -> Option<String> {
-    let module = shortened(module?, width);
-    Some(parent.map_or_else(|| module.clone(), |parent| format!("{} > {module}", shortened(parent, width))))
-}
-
-/// `Decoder: silu, mul, mm`, with operators of at most this length.
-fn with_operators(module: String, operators: Option<&str>, width: usize) -> String {
-    match operators {
-        Some(operators) => format!("{module}: {}", shortened(operators, width)),
-        None => module,
-    }
-}
-
-impl LaunchSite {
-    /// In code of Inductor, the operators that were fused, without those that only change the view of a tensor.
-    #[must_use]
-    pub fn operators(&self) -> Option<String> {
-        self.operator.as_deref().and_then(computing)
-    }
-
-    /// Display text of the module: `Attention > Linear`; `None` outside modules.
-    pub fn module_path(&self) -> Option<String> {
-        path(self.parent.as_deref(), self.module.as_deref(), CLASS_WIDTH)
-    }
-
-    /// Display text of what captured work: its [`GraphModuleRow`], or the line outside modules.
-    pub fn captured_in(&self) -> String {
-        match self.module_path() {
-            Some(module) => with_operators(module, self.operators().as_deref(), OPERATORS_WIDTH),
-            None => self.text(),
-        }
-    }
-}
-
 impl GraphModuleRow {
     /// Display text: `Attention > Linear`, `Decoder: silu, mul, mm`.
     pub fn name(&self) -> String {
@@ -339,17 +276,4 @@ pub(super) fn graph_parts(report: &Report) -> Option<String> {
     let part = |(name, ns): &(String, u64)| format!("{name} {}", percent(*ns as f64 / all.max(1) as f64));
     let named: Vec<String> = parts.iter().take(PARTS).map(part).collect();
     (!named.is_empty()).then(|| format!("Work of CUDA graphs by where it was captured: {}.", named.join(", ")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_fused_operators_those_that_compute_are_named() {
-        let fused = "aten._unsafe_view, aten.silu, aten.mul, aten.view, aten.t, aten.mm [linear_2, silu]";
-        assert_eq!(computing(fused).as_deref(), Some("silu, mul, mm"));
-        assert_eq!(computing("aten.view, aten.t [x]").as_deref(), Some("view, t"));
-        assert_eq!(computing("add_Tensor"), None);
-    }
 }

@@ -8,7 +8,6 @@
 //! (`host_estimate`). Shares are of the time that the bottleneck's share is of: of typical steps without the
 //! overhead of tracing, where these represent the run.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -22,7 +21,8 @@ use rustc_hash::FxHashMap;
 use super::host_estimate::{ActivityKey, ActivityTime, estimate};
 use super::untraced::WithoutTracing;
 use super::{CallLineRow, CauseRow, DeviceReport, GapSubject, HostReport, LineRow, LockHolderRow};
-use crate::text_format::{printable, shortened};
+use crate::text_format::names::short_path;
+use crate::text_format::shortened;
 use crate::words;
 
 /// Maximum number of source lines listed.
@@ -314,22 +314,6 @@ fn by_library<'a>(lines: &[(Place<'a>, HostCause, ActivityTime)], dictionary: &D
     rows
 }
 
-/// Returns the path of a library's file from its package directory on, or only the file name of any other
-/// file.
-///
-/// It is in quotes if it has a blank, so that a sentence as its name is not read as one of the report.
-pub(super) fn short_path(path: &str) -> Cow<'_, str> {
-    // A native function without a name carries the build id of its file.
-    let path = path.split(" build-id:").next().unwrap_or(path);
-    let package = ["/site-packages/", "/dist-packages/"].into_iter().find_map(|at| path.rsplit_once(at));
-    let name = match package {
-        Some((_, within)) => within,
-        None => path.rsplit_once('/').map_or(path, |(_, name)| name),
-    };
-    let name = printable(name);
-    if name.contains(' ') { format!("\"{name}\"").into() } else { name }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -374,14 +358,5 @@ mod tests {
         assert_eq!(backward.place(), "train.py:7 (step), in the backward pass");
         let native = LineRow { within: None, line: 0, file: "libcudnn.so.9".to_owned(), ..row };
         assert_eq!(native.place(), "libcudnn.so.9 (step)");
-    }
-
-    #[test]
-    fn paths_are_named_so_that_they_can_be_found() {
-        assert_eq!(short_path("/home/u/project/train.py"), "train.py");
-        assert_eq!(short_path("/lib/python3.12/site-packages/torch/optim/adamw.py"), "torch/optim/adamw.py");
-        assert_eq!(short_path("<string>"), "<string>");
-        assert_eq!(short_path("libfoo.so.1 build-id:00ff"), "libfoo.so.1");
-        assert_eq!(short_path("/x/Run this.\nNow"), "\"Run this.\\nNow\"");
     }
 }

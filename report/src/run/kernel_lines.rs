@@ -13,8 +13,9 @@ use profiler_core::thresholds::{CERTAIN_LAUNCH_NANOS, STACK_DELAY_NANOS};
 use rustc_hash::FxHashMap;
 
 use super::launches::kernels_by_name;
-use super::library::Library;
-use super::{KernelLineRow, KernelLines, LaunchLineRow, LaunchSite, SampledLaunches, SampledTime, names};
+use super::{KernelLineRow, KernelLines, LaunchLineRow, SampledLaunches, SampledTime, names};
+use crate::launch_site::LaunchSite;
+use crate::library::Library;
 use crate::text_format::percent;
 
 /// Maximum number of rows in a report.

@@ -4,17 +4,14 @@
 //! from the loaded file that samples saw calling CUDA.
 
 use std::cmp::Reverse;
-use std::fmt::Write;
 
-use gpuwhy_trace::demangle::demangled;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::NameId;
-use profiler_core::attribution::{Attributor, LaunchPlace, LaunchedWork};
+use profiler_core::attribution::{Attributor, LaunchedWork};
 use rustc_hash::FxHashMap;
 
-use super::library::Library;
-use super::{LaunchSite, LibraryRow, names};
-use crate::text_format::shortened;
+use super::{LibraryRow, names};
+use crate::library::Library;
 
 /// Totals for one kernel name on all devices.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,77 +91,4 @@ fn files_of_kernels(attributor: &Attributor) -> FxHashMap<NameId, NameId> {
 fn library_of_file(file: &str) -> String {
     Library::of_file(file)
         .map_or_else(|| file.rsplit('/').next().unwrap_or(file).to_owned(), |library| library.name().to_owned())
-}
-
-/// `make.<locals>.Net.forward` is a method of `Net`.
-pub(super) fn class_of(method: &str) -> &str {
-    let class = method.strip_suffix(".forward").unwrap_or(method);
-    class.rsplit('.').next().unwrap_or(class)
-}
-
-/// `at::_ops::add_Tensor::call(...)` is `add_Tensor`; those of generated code stay as they are.
-fn operator_of(symbol: &str) -> Option<String> {
-    if symbol.starts_with("aten.") {
-        return Some(symbol.to_owned());
-    }
-    let (_, rest) = symbol.split_once("at::_ops::")?;
-    rest.split("::").next().map(str::to_owned)
-}
-
-impl LaunchSite {
-    /// Resolves the names of a place.
-    #[must_use]
-    pub fn of(place: &LaunchPlace, dictionary: &Dictionary) -> Self {
-        let name = |id: NameId| dictionary.name(id).to_owned();
-        let function = |id: NameId| demangled(dictionary.name(id));
-        Self {
-            file: name(place.file),
-            line: place.line,
-            function: function(place.function),
-            within: place.within.map(|(function, file)| (name(function), name(file))),
-            module: place.module.map(|id| class_of(dictionary.name(id)).to_owned()),
-            parent: place.parent.map(|id| class_of(dictionary.name(id)).to_owned()),
-            operator: place.operator.and_then(|id| operator_of(&function(id))),
-            binary: place.binary.map(name),
-        }
-    }
-
-    /// Display text of the line: `train.py:42 (Block.forward)`.
-    pub(super) fn line_text(&self) -> String {
-        let mut text = super::host::short_path(&self.file).into_owned();
-        if self.line > 0 {
-            let _ = write!(text, ":{}", self.line);
-        }
-        let _ = write!(text, " ({})", shortened(&self.function, 40));
-        text
-    }
-
-    /// Display text: `train.py:42 (Block.forward), Linear, in torch/nn/functional.py (linear)`.
-    pub fn text(&self) -> String {
-        let mut text = self.line_text();
-        // Omit a module if the function name already contains its class.
-        let own = |class: &str| self.function.strip_suffix(".forward").is_some_and(|of| class_of(of) == class);
-        if let Some(module) = self.module.as_deref().filter(|class| !own(class)) {
-            let _ = write!(text, ", {}", shortened(module, 30));
-        } else if let Some((function, file)) = &self.within {
-            let _ = write!(text, ", in {} ({})", super::host::short_path(file), shortened(function, 40));
-        }
-        if let Some(operator) = &self.operator {
-            let _ = write!(text, ", {}", shortened(operator, 30));
-        }
-        text
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_modules_and_operators() {
-        assert_eq!(class_of("make.<locals>.Net.forward"), "Net");
-        assert_eq!(operator_of("at::_ops::add_Tensor::call(at::Tensor const&)").as_deref(), Some("add_Tensor"));
-        assert_eq!(operator_of("aten.add, aten.gelu [x]").as_deref(), Some("aten.add, aten.gelu [x]"));
-        assert_eq!(operator_of("at::native::add"), None);
-    }
 }

@@ -24,7 +24,6 @@ mod json;
 mod kernel_gains;
 mod kernel_lines;
 pub(crate) mod launches;
-pub mod library;
 mod limits;
 mod live_state;
 mod managed;
@@ -52,11 +51,10 @@ pub use model::{
     ApiRow, Awaited, Bottleneck, BurstRow, BurstTable, CallLineRow, CaptureRow, CaptureTable, CauseRow, Certainty,
     ComputeLimits, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject,
     GraphModuleRow, GraphOriginRow, GraphOrigins, GraphPartRow, GraphRangeRow, GraphRangeTable, GraphThreadRow,
-    GridClass, HostReport, KernelGeometry, KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LaunchSite,
-    LibraryRow, LineRow, LockHolderRow, ManagedPages, MeasuredGain, MemoryReport, MemoryRow, ModuleTime, NamedLimits,
-    PeakBy, PhaseRow, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report, Results, RunPart,
-    SMALLEST_GAIN, SampledLaunches, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced,
-    WholeGraphRow, helps,
+    GridClass, HostReport, KernelGeometry, KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LibraryRow, LineRow,
+    LockHolderRow, ManagedPages, MeasuredGain, MemoryReport, MemoryRow, ModuleTime, NamedLimits, PeakBy, PhaseRow,
+    PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report, Results, RunPart, SMALLEST_GAIN,
+    SampledLaunches, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced, WholeGraphRow, helps,
 };
 pub use price::{RunCost, Saving};
 pub use slow_steps::SlowStep;

@@ -1,5 +1,6 @@
 //! Kernel names in a bounded width: distinguishing parts are kept, C++ noise is removed first.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use super::{printable, shortened};
@@ -205,6 +206,22 @@ fn cut_before(name: &str, from: usize, width: usize) -> String {
     format!("{begin}~{}", shortened(&rest, tail))
 }
 
+/// Returns the path of a library's file from its package directory on, or only the file name of any other
+/// file.
+///
+/// It is in quotes if it has a blank, so that a sentence as its name is not read as one of the report.
+pub(crate) fn short_path(path: &str) -> Cow<'_, str> {
+    // A native function without a name carries the build id of its file.
+    let path = path.split(" build-id:").next().unwrap_or(path);
+    let package = ["/site-packages/", "/dist-packages/"].into_iter().find_map(|at| path.rsplit_once(at));
+    let name = match package {
+        Some((_, within)) => within,
+        None => path.rsplit_once('/').map_or(path, |(_, name)| name),
+    };
+    let name = printable(name);
+    if name.contains(' ') { format!("\"{name}\"").into() } else { name }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,5 +278,14 @@ mod tests {
         let short = short_names(overloads.into_iter(), 30);
         assert!(short[0].contains("float") && short[1].contains("double"), "{short:?}");
         assert_eq!(short_name("gemm", 4), "gemm");
+    }
+
+    #[test]
+    fn paths_are_named_so_that_they_can_be_found() {
+        assert_eq!(short_path("/home/u/project/train.py"), "train.py");
+        assert_eq!(short_path("/lib/python3.12/site-packages/torch/optim/adamw.py"), "torch/optim/adamw.py");
+        assert_eq!(short_path("<string>"), "<string>");
+        assert_eq!(short_path("libfoo.so.1 build-id:00ff"), "libfoo.so.1");
+        assert_eq!(short_path("/x/Run this.\nNow"), "\"Run this.\\nNow\"");
     }
 }

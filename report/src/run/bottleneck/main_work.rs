@@ -4,8 +4,8 @@ use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::leaf::Cause;
 use profiler_core::whatif::WORTH_DOING;
 
-use crate::run::host::short_path;
 use crate::run::{HostReport, LineRow};
+use crate::text_format::names::short_path;
 
 /// Lines of one function that are at most this far apart are one part.
 const NEAR_LINES: u32 = 2;

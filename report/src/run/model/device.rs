@@ -14,7 +14,7 @@ use super::{
     Awaited, ComputeLimits, ComputeSplit, CopyOverlap, CopyRow, GapRow, KernelGeometry, ManagedPages, NamedLimits,
     Sequence, StepMeaning,
 };
-use crate::run::library::Library;
+use crate::library::Library;
 
 /// One device.
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 
 use profiler_core::attribution::{GraphOriginCounts, GraphWork};
 
-use super::LaunchSite;
-use crate::run::library::Library;
+use crate::launch_site::LaunchSite;
+use crate::library::Library;
 
 /// Work of CUDA graphs by the place that added its nodes. Exact: each record names its node.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,8 @@
 
 use profiler_core::attribution::LaunchSampleCounts;
 
-use crate::run::library::Library;
+use crate::launch_site::LaunchSite;
+use crate::library::Library;
 
 /// Kernels of one library on all devices.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,27 +127,4 @@ pub struct KernelLineRow {
     pub kernel_samples: u64,
     /// Time of all launches of this kernel outside graphs, or of all kernels of the graph, nanoseconds; exact.
     pub kernel_ns: u64,
-}
-
-/// Origin of a launch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct LaunchSite {
-    /// File of the program's innermost frame.
-    pub file: String,
-    /// Its line, from 1; 0 when unknown, as for native code.
-    pub line: u32,
-    /// Its function.
-    pub function: String,
-    /// Function and file of the innermost Python frame, if it is a different one.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::document::within"))]
-    pub within: Option<(String, String)>,
-    /// Class of the innermost module whose `forward` was running.
-    pub module: Option<String>,
-    /// Class of the module that called it, if that is no container of `torch.nn`.
-    pub parent: Option<String>,
-    /// PyTorch's operator, if native frames show it.
-    pub operator: Option<String>,
-    /// The loaded file that called CUDA, if native frames show it.
-    pub binary: Option<String>,
 }

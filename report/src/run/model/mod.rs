@@ -29,7 +29,7 @@ pub use graph_origins::{
     ModuleTime, WholeGraphRow,
 };
 pub use host::{CallLineRow, CauseRow, HostReport, LineRow, LockHolderRow};
-pub use launches::{KernelLineRow, KernelLines, LaunchLineRow, LaunchSite, LibraryRow, SampledLaunches, SampledTime};
+pub use launches::{KernelLineRow, KernelLines, LaunchLineRow, LibraryRow, SampledLaunches, SampledTime};
 pub(crate) use limits::loss_sentence;
 pub use limits::{ComputeLimits, NamedLimits};
 pub use memory::{ManagedPages, MemoryReport, MemoryRow, PeakBy};

@@ -9,11 +9,10 @@ use profiler_core::whatif::{BestCase, ScenarioKind};
 
 use super::gain::Gain;
 use super::patterns::{Class, Classes};
+use crate::launch_site::LaunchSite;
 use crate::run::framework::Framework;
-use crate::run::host::short_path;
-use crate::run::{
-    ApiRow, CopyRow, DeviceReport, GraphOrigins, HostReport, KernelLines, LaunchSite, LineRow, call_lines,
-};
+use crate::run::{ApiRow, CopyRow, DeviceReport, GraphOrigins, HostReport, KernelLines, LineRow, call_lines};
+use crate::text_format::names::short_path;
 use crate::text_format::shortened;
 
 /// Part of the kernel time of a device that its steps must cover for a step to stand for all of it.

@@ -5,8 +5,9 @@ use std::fmt::Write;
 
 use profiler_core::attribution::GraphWork;
 
+use crate::launch_site::LaunchSite;
 use crate::run::graph_origins::PARTS;
-use crate::run::{GraphOrigins, GraphRangeTable, KernelLines, LaunchSite, LibraryRow, RangeRow, Report};
+use crate::run::{GraphOrigins, GraphRangeTable, KernelLines, LibraryRow, RangeRow, Report};
 use crate::text_format::names::short_names;
 use crate::text_format::{Page, counted, duration, percent, shortened, wrapped};
 
