@@ -75,7 +75,7 @@ pub fn run(args: &HangArgs) -> Result<u8> {
     };
     io::stdout().write_all(text.as_bytes())?;
     Ok(match report.findings.is_empty() && report.silent.is_empty() {
-        true if !report.runs.is_empty() && report.runs.iter().all(RunAnswers::knows_nothing) => FAILED,
+        true if !report.runs.is_empty() && report.runs.iter().all(RunAnswers::has_no_collective) => FAILED,
         true => 0,
         false => WAITS,
     })

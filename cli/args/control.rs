@@ -24,7 +24,7 @@ EXAMPLES:
 
 /// Target of the command: one process, or all of them.
 #[derive(Args, Debug)]
-pub struct Whom {
+pub struct Recipients {
     /// Process id as in `gpuwhy top` (4711; in containers also 4711-2)
     #[arg(value_name = "PID", required_unless_present = "all", conflicts_with = "all")]
     pub process: Option<ProcessName>,
@@ -42,7 +42,7 @@ pub struct Whom {
 #[derive(Args, Debug)]
 pub struct StartArgs {
     #[command(flatten)]
-    pub whom: Whom,
+    pub recipients: Recipients,
     /// Start the capture at this step of the program, counted from 0
     #[arg(long, value_name = "STEP", value_parser = clap::value_parser!(u64).range(..=MAX_STEPS))]
     pub at_step: Option<u64>,
@@ -54,7 +54,7 @@ pub struct StartArgs {
 #[derive(Args, Debug)]
 pub struct StopArgs {
     #[command(flatten)]
-    pub whom: Whom,
+    pub recipients: Recipients,
     /// Release CUPTI to other profilers until the next start
     #[arg(long)]
     pub release: bool,

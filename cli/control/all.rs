@@ -18,7 +18,7 @@ const ANSWER: usize = 400;
 /// Sends `command` to all local processes, or runs `gpuwhy` with `arguments` on the other hosts. Prints each
 /// response as a line that starts with the process or the host. Fails when commands and hosts do not fit
 /// together, or stdout cannot be written.
-pub(super) fn tell(command: &str, arguments: &[&str], via: &[String], hosts: &[String]) -> Result<u8> {
+pub(super) fn send(command: &str, arguments: &[&str], via: &[String], hosts: &[String]) -> Result<u8> {
     let launchers = Launcher::all(via, hosts)?;
     let answers = if launchers.is_empty() { here(command) } else { elsewhere(&launchers, arguments) };
     let mut out = io::stdout().lock();

@@ -15,7 +15,7 @@ use gpuwhy_report::text_format::printable;
 use serde_json::Value;
 
 use self::connection::ask;
-use crate::args::control::{StartArgs, StopArgs, Whom};
+use crate::args::control::{Recipients, StartArgs, StopArgs};
 use crate::message;
 
 /// Exit code when there is no such process, or it does not respond.
@@ -26,7 +26,9 @@ pub const AT_STEP: &str = "start-at-step";
 /// Starts a capture and returns the exit code. Fails when a process does not respond, or stdout cannot be
 /// written.
 pub fn start(args: &StartArgs) -> Result<u8> {
-    let Some(first) = args.at_step.map(|step| step.to_string()) else { return run(&args.whom, "start", &["start"]) };
+    let Some(first) = args.at_step.map(|step| step.to_string()) else {
+        return run(&args.recipients, "start", &["start"]);
+    };
     let mut command = format!("{AT_STEP} {first}");
     let mut arguments = vec!["start", "--at-step", &first];
     let count = args.steps.map(|steps| steps.to_string());
@@ -34,23 +36,23 @@ pub fn start(args: &StartArgs) -> Result<u8> {
         command.push_str(&format!(" {count}"));
         arguments.extend(["--steps", count]);
     }
-    run(&args.whom, &command, &arguments)
+    run(&args.recipients, &command, &arguments)
 }
 
 /// Stops a capture and returns the exit code. Fails when a process does not respond, or stdout cannot be
 /// written.
 pub fn stop(args: &StopArgs) -> Result<u8> {
     match args.release {
-        true => run(&args.whom, "release", &["stop", "--release"]),
-        false => run(&args.whom, "stop", &["stop"]),
+        true => run(&args.recipients, "release", &["stop", "--release"]),
+        false => run(&args.recipients, "stop", &["stop"]),
     }
 }
 
 /// Runs a protocol command; `arguments` is the same command on the command line.
-fn run(whom: &Whom, command: &str, arguments: &[&str]) -> Result<u8> {
-    match whom.process {
-        Some(process) => tell(process, command),
-        None => all::tell(command, &[arguments, &["--all"]].concat(), &whom.via, &whom.hosts),
+fn run(recipients: &Recipients, command: &str, arguments: &[&str]) -> Result<u8> {
+    match recipients.process {
+        Some(process) => send(process, command),
+        None => all::send(command, &[arguments, &["--all"]].concat(), &recipients.via, &recipients.hosts),
     }
 }
 
@@ -65,18 +67,18 @@ fn processes() -> Vec<(ProcessName, PathBuf)> {
 pub fn socket(process: ProcessName) -> Result<PathBuf> {
     match processes().into_iter().find(|(found, _)| *found == process) {
         Some((_, socket)) => Ok(socket),
-        None => Err(nobody(process)),
+        None => Err(no_such_process(process)),
     }
 }
 
 /// Error for a process that does not exist.
-pub fn nobody(process: ProcessName) -> anyhow::Error {
+pub fn no_such_process(process: ProcessName) -> anyhow::Error {
     anyhow!("no process {process} of this user runs with gpuwhy; `gpuwhy top` lists those that do")
 }
 
 /// Sends a protocol command to a process and prints the response in words. Fails when the process does not
 /// respond, or stdout cannot be written.
-pub fn tell(process: ProcessName, command: &str) -> Result<u8> {
+pub fn send(process: ProcessName, command: &str) -> Result<u8> {
     let answer = answered(process, &socket(process)?, command)?;
     writeln!(io::stdout(), "{}", answer.text)?;
     Ok(if answer.refused { NO_ANSWER } else { 0 })
@@ -97,7 +99,7 @@ pub fn send_command(process: ProcessName, socket: &Path, command: &str) -> Resul
 
 fn answered(process: ProcessName, socket: &Path, command: &str) -> Result<CommandReply> {
     let answer = ask(socket, command).with_context(|| format!("process {process} does not respond"))?;
-    let Some((_, answer)) = answer else { return Err(nobody(process)) };
+    let Some((_, answer)) = answer else { return Err(no_such_process(process)) };
     if answer["type"] == "error" {
         bail!("process {process} does not know this command: its gpuwhy has another version");
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use gpuwhy_inject::control::address::{self, ProcessName};
 use gpuwhy_inject::control::last_numbers::{self, FRESH, KEPT};
 
-use super::numbers::Numbers;
+use super::numbers::ProcessMetrics;
 use super::unreachable::{Search, Unreachable};
 use crate::control::connection::{Connection, parsed};
 use crate::message;
@@ -59,7 +59,7 @@ impl ProcessState {
         }
     }
 
-    fn of(numbers: &Numbers) -> Self {
+    fn of(numbers: &ProcessMetrics) -> Self {
         match numbers.status.state.as_str() {
             "capturing" => Self::Capturing,
             "waiting" => Self::Waiting,
@@ -71,7 +71,7 @@ impl ProcessState {
 /// Process with its most recent numbers.
 #[derive(Clone, Debug)]
 pub struct Known {
-    pub numbers: Numbers,
+    pub numbers: ProcessMetrics,
     pub state: ProcessState,
     /// 1, or more if other processes have the same run and rank.
     pub number: u32,
@@ -93,7 +93,7 @@ pub struct Summary {
 
 /// Response of a socket.
 enum SocketReply {
-    Numbers(Box<Numbers>),
+    Metrics(Box<ProcessMetrics>),
     /// The process does not know the `metrics` command.
     OtherVersion,
     Nobody,
@@ -174,7 +174,7 @@ impl Node {
                 self.silent.remove(socket);
             }
             match answer {
-                SocketReply::Numbers(numbers) => {
+                SocketReply::Metrics(numbers) => {
                     let state = ProcessState::of(&numbers);
                     self.take(socket, *numbers, state, None);
                 }
@@ -269,7 +269,7 @@ impl Node {
             let socket = |process: &ProcessName| folder.join(format!("{process}.sock"));
             self.ended_left_out += beyond.iter().filter(|process| !self.known.contains_key(&socket(process))).count();
             for (process, age, text) in newest {
-                let numbers = serde_json::from_str(&text).ok().and_then(|json| Numbers::of(&json));
+                let numbers = serde_json::from_str(&text).ok().and_then(|json| ProcessMetrics::of(&json));
                 let Some(numbers) = numbers else { continue };
                 let socket = socket(&process);
                 // The numbers are from an earlier process with the same id.
@@ -287,7 +287,7 @@ impl Node {
 
     /// True if a process that started after the end of this one, which ended `age` ago, took over its labels:
     /// sums would count both.
-    fn has_successor(&self, socket: &Path, numbers: &Numbers, age: Duration) -> bool {
+    fn has_successor(&self, socket: &Path, numbers: &ProcessMetrics, age: Duration) -> bool {
         let end = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(age);
         let known = |known: &Known| known.numbers.metrics.start_unix_ns == numbers.metrics.start_unix_ns;
         let later = |known: &Known| {
@@ -296,10 +296,10 @@ impl Node {
         !self.known.get(socket).is_some_and(known) && self.known.values().any(later)
     }
 
-    fn take(&mut self, socket: &Path, numbers: Numbers, state: ProcessState, gone: Option<Instant>) {
+    fn take(&mut self, socket: &Path, numbers: ProcessMetrics, state: ProcessState, gone: Option<Instant>) {
         match self.known.get_mut(socket) {
             Some(known) if known.numbers.metrics.start_unix_ns == numbers.metrics.start_unix_ns => {
-                known.numbers.follow(numbers);
+                known.numbers.update(numbers);
                 known.state = state;
                 known.gone = known.gone.filter(|_| gone.is_some()).or(gone);
             }
@@ -314,7 +314,7 @@ impl Node {
 
     /// Lowest free number among the processes with the same run and rank. Removes those that have ended: a
     /// restarted rank gets the labels of its predecessor.
-    fn free_number(&mut self, numbers: &Numbers) -> u32 {
+    fn free_number(&mut self, numbers: &ProcessMetrics) -> u32 {
         let wanted = numbers.place();
         self.known.retain(|_, known| {
             known.gone.is_none()
@@ -337,7 +337,7 @@ impl Node {
 
     /// Adds a process as if it had responded.
     #[cfg(test)]
-    pub(super) fn insert(&mut self, socket: &str, numbers: Numbers) {
+    pub(super) fn insert(&mut self, socket: &str, numbers: ProcessMetrics) {
         let state = ProcessState::of(&numbers);
         self.take(Path::new(socket), numbers, state, None);
     }
@@ -369,9 +369,8 @@ fn ask(socket: &Path, deadline: Instant) -> SocketReply {
     });
     match answer {
         Ok(None) => SocketReply::Nobody,
-        Ok(Some(json)) => {
-            Numbers::of(&json).map_or(SocketReply::OtherVersion, |numbers| SocketReply::Numbers(Box::new(numbers)))
-        }
+        Ok(Some(json)) => ProcessMetrics::of(&json)
+            .map_or(SocketReply::OtherVersion, |numbers| SocketReply::Metrics(Box::new(numbers))),
         Err(_) => SocketReply::Silent,
     }
 }
@@ -382,10 +381,10 @@ mod tests {
 
     use super::*;
 
-    fn numbers(pid: u64, start: u64, rank: u64, state: &str) -> Numbers {
+    fn numbers(pid: u64, start: u64, rank: u64, state: &str) -> ProcessMetrics {
         let json = json!({"type": "metrics", "pid": pid, "start_unix_ns": start, "run": "r", "rank": rank,
             "host": "h", "state": state, "devices": []});
-        Numbers::of(&json).unwrap()
+        ProcessMetrics::of(&json).unwrap()
     }
 
     fn labels(node: &Node) -> Vec<(u64, ProcessState, u32)> {

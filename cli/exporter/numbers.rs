@@ -15,13 +15,13 @@ const UNNAMED: &str = "unnamed";
 
 /// Metrics of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Numbers {
+pub struct ProcessMetrics {
     pub status: Status,
     pub metrics: Metrics,
     pub samples: Vec<Sample>,
 }
 
-impl Numbers {
+impl ProcessMetrics {
     /// Parses a response; `None` when it is not a response to `metrics`.
     pub fn of(json: &Value) -> Option<Self> {
         if json["type"] != "metrics" || !json["devices"].is_array() {
@@ -45,7 +45,7 @@ impl Numbers {
     /// Replaces the numbers by newer ones of the same process. Counters never decrease, because a monitoring
     /// system takes a decrease for a restart. When late records move time from one cause to another, the
     /// counter of the first keeps its value until the new one exceeds it.
-    pub fn follow(&mut self, mut newer: Self) {
+    pub fn update(&mut self, mut newer: Self) {
         let key = |sample: &Sample| (sample.family.name, sample.labels.clone());
         let old: BTreeMap<_, _> = self.samples.iter().map(|sample| (key(sample), sample.value)).collect();
         for new in newer.samples.iter_mut().filter(|sample| sample.family.is_counter()) {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     /// Value of the sample of a family whose last label has this value.
-    fn value(numbers: &Numbers, family: &str, label: &str) -> Option<f64> {
+    fn value(numbers: &ProcessMetrics, family: &str, label: &str) -> Option<f64> {
         let is_it = |sample: &&Sample| {
             sample.family.name == family && sample.labels.last().is_none_or(|(_, value)| value == label)
         };
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn whatever_an_answer_holds_is_read_or_counts_as_not_said() {
         for none in [json!(null), json!([]), json!({"type": "error"}), json!({"type": "metrics", "devices": 3})] {
-            assert_eq!(Numbers::of(&none), None, "{none}");
+            assert_eq!(ProcessMetrics::of(&none), None, "{none}");
         }
         let hostile = json!({
             "type": "metrics", "pid": -1, "run": "a\n\u{7}b".repeat(1_000), "rank": "x", "loss": 3, "tracing": [],
@@ -81,7 +81,7 @@ mod tests {
                             "collectives": [{"function": "of_tomorrow", "count": 2}, 1],
                             "operations": [{"function": "of_tomorrow", "bytes": 7}, {"function": 3, "bytes": -1}]}],
         });
-        let numbers = Numbers::of(&hostile).unwrap();
+        let numbers = ProcessMetrics::of(&hostile).unwrap();
         assert_eq!((numbers.status.pid, numbers.metrics.rank), (0, None));
         assert_eq!(numbers.place().1.chars().count(), LABEL);
         let some = |family: &str, is_it: &dyn Fn(f64) -> bool| {
@@ -104,11 +104,11 @@ mod tests {
             let json = json!({"type": "metrics", "live_bottleneck": "sync", "tracing": {"records_ns": compute},
                 "loss": {"dropped_by_cupti": compute},
                 "devices": [{"id": 1, "leaves": {"compute": compute, "host_cpu": idle}, "step_median_ns": median}]});
-            Numbers::of(&json).unwrap()
+            ProcessMetrics::of(&json).unwrap()
         };
         let second = 1_000_000_000;
         let mut numbers = answer(10 * second, 100 * second, 7 * second);
-        numbers.follow(answer(30 * second, 80 * second, 5 * second));
+        numbers.update(answer(30 * second, 80 * second, 5 * second));
         let leaf = |name| value(&numbers, "device_leaf_seconds_total", name);
         assert_eq!([leaf("compute"), leaf("host_cpu")], [Some(30.0), Some(100.0)]);
         assert_eq!(value(&numbers, "step_seconds", ""), Some(5.0));

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::families::FAMILIES;
 use super::node::Node;
-use super::numbers::Numbers;
+use super::numbers::ProcessMetrics;
 
 fn text(labels: serde_json::Value, with_leaves: bool) -> String {
     let mut json = json!({"type": "metrics", "pid": 7, "start_unix_ns": 1, "state": "capturing", "host": "n1",
@@ -17,7 +17,7 @@ fn text(labels: serde_json::Value, with_leaves: bool) -> String {
             "operations": [{"function": "all_reduce", "count": 6, "bytes": 4096, "exposed_ns": 250_000_000}]}]});
     json.as_object_mut().unwrap().extend(labels.as_object().unwrap().clone());
     let mut node = Node::default();
-    node.insert("/s/7.sock", Numbers::of(&json).unwrap());
+    node.insert("/s/7.sock", ProcessMetrics::of(&json).unwrap());
     super::text::text(node.processes(), &node.summary(), with_leaves)
 }
 

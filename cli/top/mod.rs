@@ -57,7 +57,7 @@ pub fn run(args: &TopArgs) -> Result<u8> {
     }
     let running = Running::default();
     let outcome = match () {
-        () if args.report => args.processes().into_iter().try_for_each(|id| control::tell(id, REPORT).map(drop)),
+        () if args.report => args.processes().into_iter().try_for_each(|id| control::send(id, REPORT).map(drop)),
         () if args.follow => follow(args, launchers, &running),
         () if args.json => once(args, &launchers, &running).and_then(lines::json),
         () if args.once || !screen::is_there() => once(args, &launchers, &running)
@@ -89,7 +89,7 @@ fn once(args: &TopArgs, launchers: &[Launcher], running: &Running) -> Result<Vec
     if let [first, ..] = args.processes()[..]
         && !events.iter().any(is_there)
     {
-        return Err(control::nobody(first));
+        return Err(control::no_such_process(first));
     }
     Ok(events)
 }
@@ -112,7 +112,7 @@ fn follow(args: &TopArgs, launchers: Vec<Launcher>, running: &Running) -> Result
         && launchers.is_empty()
         && args.processes().into_iter().all(|process| source::socket(process).is_none())
     {
-        return Err(control::nobody(first));
+        return Err(control::no_such_process(first));
     }
     begin(args, launchers, running, sender);
     lines::follow(&events)

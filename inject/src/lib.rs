@@ -6,7 +6,8 @@
 //! |---|---|---|
 //! | `entry` | C entry points: driver, NVTX, NCCL, sessions of a program | the thread that calls `cuInit`; any |
 //! | `lifecycle`, `start`, `runtime` | start, finish, fork; the profiler and its state | that thread; the exiting one |
-//! | `config` | settings from the environment | that thread |
+//! | `config`, `calibration` | settings from the environment; this machine's table of overheads | that thread |
+//! | `process_info`, `command_line` | what a trace says about the process | that thread |
 //! | `capture` | which parts of the run are recorded | the thread of each event |
 //! | `cupti` | callbacks, calls and records of CUPTI | application threads, CUPTI's worker, `gpuwhy-flush` |
 //! | `flusher` | makes CUPTI deliver its buffers | `gpuwhy-flush` |
@@ -23,6 +24,7 @@
 //! | `control` | a socket to query, start and stop | `gpuwhy-control` |
 //! | `shared` | messages and shared state of these threads | all of them |
 //! | `sys`, `worker`, `log` | the C library; threads and log lines in a process of the user | all of them |
+//! | `sync` | atomics that a model checker can replace | all of them |
 //!
 //! This library runs inside the user's process. It may lose data, and counts it. It never blocks the program,
 //! panics into C, exits, installs a signal handler, or writes to stdout.

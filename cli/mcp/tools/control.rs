@@ -22,7 +22,7 @@ pub fn running(_: &mut Context, arguments: &Arguments) -> Result<Answer> {
     let (answers, complaints) = top::responses(only.as_slice());
     if let (Some(process), true) = (only, answers.is_empty()) {
         match complaints.join("; ") {
-            why if why.is_empty() => return Err(control::nobody(process)),
+            why if why.is_empty() => return Err(control::no_such_process(process)),
             why => bail!("{why}; `running` without pid lists the programs"),
         }
     }

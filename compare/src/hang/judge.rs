@@ -114,7 +114,7 @@ fn finding(run: &str, id: &str, views: &[View<'_>], absent: &[u32]) -> Option<Wa
         number,
         function,
         age_ns,
-        waiting: ranks.filter(|rank| kind != HangKind::NotReached || !late.contains(rank)).collect(),
+        waiting: ranks.filter(|rank| kind != HangKind::NeverCame || !late.contains(rank)).collect(),
         kind,
         culprits,
         is_passed_on: false,
@@ -166,7 +166,7 @@ fn reason(
         return (HangKind::Mismatch, differ);
     }
     if !away.is_empty() {
-        return (HangKind::NotReached, away);
+        return (HangKind::NeverCame, away);
     }
     let silent = silent(views, absent);
     let size = views.iter().map(|view| view.state.size).max().unwrap_or(0) as usize;
@@ -239,8 +239,7 @@ fn pass_on(findings: &mut [WaitingCommunicator]) {
         .iter()
         .map(|finding| if finding.name.is_empty() { finding.communicator.clone() } else { finding.name.clone() })
         .collect();
-    for (place, finding) in findings.iter_mut().enumerate().filter(|(_, finding)| finding.kind == HangKind::NotReached)
-    {
+    for (place, finding) in findings.iter_mut().enumerate().filter(|(_, finding)| finding.kind == HangKind::NeverCame) {
         let mut others: BTreeSet<usize> = BTreeSet::new();
         for culprit in &mut finding.culprits {
             let other = waits.get(&culprit.rank).and_then(|places| places.iter().find(|&&other| other != place));
@@ -289,12 +288,12 @@ mod tests {
         let report =
             judge(&[RankReport { rank: 0, ..RankReport::default() }, RankReport { rank: 1, ..RankReport::default() }]);
         assert_eq!(report.runs[0].without_collectives, [0, 1]);
-        assert!(report.runs[0].knows_nothing());
+        assert!(report.runs[0].has_no_collective());
         let text = report.text();
         assert!(text.contains("no collective of these is known") && text.contains("gpuwhy run --nccl"), "{text}");
         // One process has no collectives to wait in.
         let alone = judge(&[RankReport { world_size: 1, ..RankReport::default() }]);
-        assert!(!alone.runs[0].knows_nothing() && !alone.text().contains("not known"), "{}", alone.text());
+        assert!(!alone.runs[0].has_no_collective() && !alone.text().contains("not known"), "{}", alone.text());
     }
 
     #[test]
@@ -303,7 +302,7 @@ mod tests {
             |rank| rank_report(rank, vec![state("a", ALL, 8, vec![operation(7, "all_reduce", "100", Some(true))])]);
         let report = judge(&[waits(0), waits(1), rank_report(2, vec![state("a", ALL, 7, Vec::new())]), waits(3)]);
         let [finding] = &report.findings[..] else { panic!("{report:?}") };
-        assert_eq!((finding.kind, finding.number, &finding.waiting[..]), (HangKind::NotReached, 7, &[0, 1, 3][..]));
+        assert_eq!((finding.kind, finding.number, &finding.waiting[..]), (HangKind::NeverCame, 7, &[0, 1, 3][..]));
         assert_eq!(finding.culprits.len(), 1);
         assert_eq!((finding.culprits[0].rank, finding.culprits[0].line.as_deref()), (2, Some("train.py:12 step")));
         assert!(!finding.is_passed_on && report.doubts.is_empty(), "{report:?}");
@@ -320,7 +319,7 @@ mod tests {
             rank_report(rank, vec![state("a", ALL, 9, queued)])
         };
         let report = judge(&[waits(0), waits(1), rank_report(2, vec![state("a", ALL, 7, Vec::new())]), waits(3)]);
-        assert_eq!((report.findings[0].kind, report.findings[0].number), (HangKind::NotReached, 7));
+        assert_eq!((report.findings[0].kind, report.findings[0].number), (HangKind::NeverCame, 7));
         // A rank that has queued fewer operations and waits itself is not absent.
         let behind = rank_report(2, vec![state("a", ALL, 7, vec![operation(6, "all_reduce", "100", None)])]);
         let report = judge(&[waits(0), waits(1), behind, waits(3)]);

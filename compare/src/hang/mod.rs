@@ -102,7 +102,7 @@ pub struct RunAnswers {
 
 impl RunAnswers {
     /// No rank reported a communicator.
-    pub fn knows_nothing(&self) -> bool {
+    pub fn has_no_collective(&self) -> bool {
         self.ranks > 0 && self.without_collectives.len() == self.ranks as usize
     }
 }
@@ -141,7 +141,7 @@ named! {
         /// Ranks queued a different function, size or type.
         Mismatch "mismatch",
         /// Ranks never queued the operation.
-        NotReached "never_came",
+        NeverCame "never_came",
         /// Ranks of the communicator did not reply: their process has ended, or was not queried.
         Silent "silent",
         /// All queued it, but its kernel is not running on some ranks.

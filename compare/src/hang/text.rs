@@ -77,7 +77,7 @@ impl HangReport {
         };
         let waiting = self.findings.iter().filter(|finding| finding.run == of.run).count();
         let waiting = match waiting {
-            0 if of.knows_nothing() => "no collective of these is known".to_owned(),
+            0 if of.has_no_collective() => "no collective of these is known".to_owned(),
             0 if !self.silent.is_empty() => "none of these waits in a collective".to_owned(),
             0 => "none waits in a collective".to_owned(),
             waiting => format!("communicators that wait: {waiting}"),
@@ -96,10 +96,10 @@ fn sentence(finding: &WaitingCommunicator) -> String {
     let age = finding.age_ns.map_or_else(String::new, |age| format!(" for {}", duration(age)));
     let reason = match finding.kind {
         HangKind::Mismatch => "these ranks queued something else than the others: an error of the program",
-        HangKind::NotReached if finding.is_passed_on => {
+        HangKind::NeverCame if finding.is_passed_on => {
             "these ranks never queued it, because they wait in another communicator"
         }
-        HangKind::NotReached => "these ranks never queued it",
+        HangKind::NeverCame => "these ranks never queued it",
         HangKind::Silent if finding.culprits.is_empty() => {
             "all that answer queued it, but not all ranks answer: ask those, or look whether they have ended"
         }

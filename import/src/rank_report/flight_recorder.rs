@@ -182,7 +182,7 @@ mod tests {
             rank_report(&dump(vec![entry(1, "nccl:all_reduce", &shape, "completed")], 1, 1), 2, "dump_2").unwrap();
         let report = judge(&[waits(0), waits(1), absent]);
         let [finding] = &report.findings[..] else { panic!("{report:?}") };
-        assert_eq!((finding.kind, finding.number, &finding.waiting[..]), (HangKind::NotReached, 2, &[0, 1][..]));
+        assert_eq!((finding.kind, finding.number, &finding.waiting[..]), (HangKind::NeverCame, 2, &[0, 1][..]));
         let culprit = &finding.culprits[0];
         assert_eq!((culprit.rank, culprit.place.as_str()), (2, "dump_2"));
         assert_eq!(culprit.line.as_deref(), Some("train.py:41 step (its newest operation)"));

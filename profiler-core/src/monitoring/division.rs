@@ -4,8 +4,8 @@ use super::sums::{Between, CAUSES, IDLE, Shares, Sums};
 use crate::leaf::Cause;
 use crate::thresholds::WORTH_SHARE;
 
-/// Number of causes of blocks; one is left out at a time (jackknife). Adjacent times are similar, so the
-/// causes are few and long.
+/// Number of groups of blocks; one is left out at a time (jackknife). Adjacent times are similar, so the
+/// groups are few and long.
 const PARTS: usize = 12;
 /// With fewer parts the random error is unknown.
 const FEWEST_PARTS: usize = 6;
@@ -14,9 +14,9 @@ const QUANTILE: f64 = 2.2;
 /// Error of a sample's busy fraction in addition to its bounds: values are rounded, and edges of samples cut
 /// launches.
 const DEVICE_ERROR: f64 = 0.002;
-/// Device time in samples that a bottleneck requires, nanoseconds, and the fraction of it in which the thread
-/// was seen.
+/// Device time in samples that a bottleneck requires, nanoseconds.
 const SHORTEST: f64 = 2_500_000_000.0;
+/// Fraction of that time in which the launching thread must have been seen.
 const SEEN_SHARE: f64 = 0.5;
 /// Computation is the bottleneck only if it takes at least this fraction of the time.
 const MOSTLY: f64 = 0.5;

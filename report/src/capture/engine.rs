@@ -60,7 +60,12 @@ impl Sink for Capture {
                 self.collectives.flushed(*at);
             }
             // Events of the run, not of a capture.
-            _ => {}
+            Event::KernelProfile(_)
+            | Event::Utilization { .. }
+            | Event::Capture(_)
+            | Event::Loss(_)
+            | Event::Cost { .. }
+            | Event::End(..) => {}
         }
     }
 }

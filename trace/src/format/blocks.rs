@@ -242,7 +242,8 @@ impl<R: Read> BlockReader<R> {
                 self.source.damage.calls_left_out += u64::from(body == [0]);
                 return Ok((Content::Events(Vec::new()), unpacked));
             }
-            _ => Event::End(meta::decode_end(body)?, at),
+            kind::END => Event::End(meta::decode_end(body)?, at),
+            _ => return Err(Malformed),
         };
         Ok((Content::Events(vec![event]), unpacked))
     }

@@ -113,7 +113,7 @@ impl GraphNodes {
         self.places.place(self.place_id(node)?)
     }
 
-    /// Its number.
+    /// Index of a place.
     #[inline]
     pub(super) fn place_id(&self, node: u64) -> Option<PlaceId> {
         if node == 0 {

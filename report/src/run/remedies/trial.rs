@@ -20,7 +20,7 @@ pub enum How {
 /// A change that can be tried.
 #[derive(Debug)]
 pub struct Trial {
-    /// Name: that of the remedy in reports. Two remedies have the same change.
+    /// Name: that of the remedy in reports. Remedies may share a change.
     pub id: &'static str,
     /// What is changed.
     pub change: &'static str,
