@@ -7,7 +7,8 @@ use gpuwhy_report::text_format::duration;
 use gpuwhy_report::words;
 use profiler_core::leaf::{Cause, Leaf};
 
-use super::palette::{ROWS, bar, mark};
+use super::palette::{ROWS, bar};
+use super::table::{Table, marked};
 use crate::escape::escaped;
 
 /// Maximum number of steps in the strip, the newest.
@@ -36,34 +37,22 @@ pub(super) fn write(page: &mut String, report: &Report) {
 }
 
 fn leaf_table(page: &mut String, device: &DeviceReport) {
-    page.push_str(
-        "<table><caption>Time by cause; the rows sum to the whole</caption><thead><tr><th>Cause</th><th>Cause</th>\
-         <th class=\"n\">Time</th><th class=\"n\">Share</th><th class=\"n\">After start-up</th></tr></thead><tbody>\n",
-    );
+    let mut table = Table::new("Cause:html|Cause|Time:n|Share:n|After start-up:n");
     let mut rows: Vec<Leaf> = Leaf::ALL.into_iter().filter(|&leaf| device.leaves[leaf as usize] > 0).collect();
     rows.sort_by_key(|&leaf| std::cmp::Reverse(device.leaves[leaf as usize]));
     for leaf in rows {
-        let (nanos, cause) = (device.leaves[leaf as usize], leaf.cause());
-        let _ = writeln!(
-            page,
-            "<tr><td><span class=\"mark m-{}\">{}</span> {}</td><td>{}</td><td class=\"n\">{}</td>\
-             <td class=\"n\">{:.1} %</td><td class=\"n\">{}</td></tr>",
-            cause.name(),
-            mark(cause),
-            words::bottleneck(cause),
-            words::cause(leaf),
-            duration(nanos),
-            nanos as f64 / device.window_ns.max(1) as f64 * 100.0,
-            duration(device.steady_leaves[leaf as usize]),
-        );
+        let [nanos, steady] = [&device.leaves, &device.steady_leaves].map(|leaves| leaves[leaf as usize]);
+        let share = format!("{:.1} %", nanos as f64 / device.window_ns.max(1) as f64 * 100.0);
+        let cause = marked(leaf.cause(), words::bottleneck(leaf.cause()));
+        table.row(&[&cause, &words::cause(leaf), &duration(nanos), &share, &duration(steady)]);
     }
-    let _ = writeln!(
-        page,
-        "</tbody><tfoot><tr><th colspan=\"2\">Whole window</th><td class=\"n\">{}</td><td class=\"n\">100 %</td>\
-         <td class=\"n\">{}</td></tr></tfoot></table>",
+    let sum = format!(
+        "<tfoot><tr><th colspan=\"2\">Whole window</th><td class=\"n\">{}</td><td class=\"n\">100 %</td>\
+         <td class=\"n\">{}</td></tr></tfoot></table>\n",
         duration(device.window_ns),
         duration(device.steady_leaves.iter().sum()),
     );
+    table.write(page, "<table><caption>Time by cause; the rows sum to the whole</caption>", &sum);
 }
 
 /// Appends the newest steps as stacked columns.
@@ -109,23 +98,11 @@ fn gaps(page: &mut String, device: &DeviceReport) {
     if device.gaps.is_empty() {
         return;
     }
-    page.push_str(
-        "<table><caption>Idle time after start-up by subject</caption><thead><tr><th>Cause</th>\
-         <th>Waits for</th><th class=\"n\">Gaps</th><th class=\"n\">Time</th><th class=\"n\">Longest</th></tr></thead>\
-         <tbody>\n",
-    );
+    let mut table = Table::new("Cause|Waits for:name|Gaps:n|Time:n|Longest:n");
     for row in device.gaps.iter().take(ROWS) {
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td class=\"name\">{} {}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-             <td class=\"n\">{}</td></tr>",
-            words::cause(row.leaf),
-            row.subject.kind().replace('_', " "),
-            escaped(row.subject.name().unwrap_or_default()),
-            row.totals.count,
-            duration(row.totals.total_ns),
-            duration(row.totals.longest_ns),
-        );
+        let subject = format!("{} {}", row.subject.kind().replace('_', " "), row.subject.name().unwrap_or_default());
+        let [time, longest] = [row.totals.total_ns, row.totals.longest_ns].map(duration);
+        table.row(&[&words::cause(row.leaf), &subject, &row.totals.count, &time, &longest]);
     }
-    page.push_str("</tbody></table>\n");
+    table.write(page, "<table><caption>Idle time after start-up by subject</caption>", "</table>\n");
 }

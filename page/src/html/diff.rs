@@ -7,10 +7,10 @@ use gpuwhy_compare::diff::{ChangedPlace, DeviceDiff, Diff, DiffRow, Fate};
 use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::{Style, duration};
 use gpuwhy_report::words;
-use profiler_core::leaf::Leaf;
 
-use super::palette::{ROWS, bar, mark, signed};
-use super::step_operations;
+use super::palette::{ROWS, bar, signed};
+use super::step_operations::{self, BY_NAME};
+use super::table::{Table, marked};
 use crate::escape::escaped;
 
 /// Renders the comparison of `a` and `b` with their names.
@@ -66,40 +66,23 @@ fn device_section(page: &mut String, device: &DeviceDiff) {
         let _ = writeln!(page, "<p>{name}: {}</p>", duration(unit.unit_ns));
         bar(page, &unit.leaves, whole, &format!("{name}: {of} by cause"));
     }
-    page.push_str(
-        "<table><caption>Changes by cause; the rows sum to the change</caption><thead><tr><th>Cause</th>\
-         <th class=\"n\">A</th><th class=\"n\">B</th><th class=\"n\">Change</th></tr></thead><tbody>\n",
-    );
+    let mut table = Table::new("Cause:html|A:n|B:n|Change:n");
     for &(leaf, change) in &device.leaves {
-        leaf_row(page, leaf, [a.leaves[leaf as usize], b.leaves[leaf as usize]], change);
+        let [a, b] = [a, b].map(|unit| duration(unit.leaves[leaf as usize]));
+        table.row(&[&marked(leaf.cause(), words::cause(leaf)), &a, &b, &signed(change)]);
     }
-    let _ = writeln!(
-        page,
-        "</tbody><tfoot><tr><th>Step</th><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\
-         </tfoot></table>",
+    let sum = format!(
+        "<tfoot><tr><th>Step</th><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr></tfoot>\
+         </table>\n",
         duration(a.unit_ns),
         duration(b.unit_ns),
         signed(device.change_ns()),
     );
+    table.write(page, "<table><caption>Changes by cause; the rows sum to the change</caption>", &sum);
     if let Some(prediction) = &device.prediction {
         let _ = writeln!(page, "<p>{}</p>", escaped(&prediction.sentences()));
     }
     page.push_str("</section>\n");
-}
-
-fn leaf_row(page: &mut String, leaf: Leaf, [a, b]: [u64; 2], change: i64) {
-    let cause = leaf.cause();
-    let _ = writeln!(
-        page,
-        "<tr><td><span class=\"mark m-{}\">{}</span> {}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-         <td class=\"n\">{}</td></tr>",
-        cause.name(),
-        mark(cause),
-        words::cause(leaf),
-        duration(a),
-        duration(b),
-        signed(change),
-    );
 }
 
 fn places(page: &mut String, device: &DeviceDiff) {
@@ -110,16 +93,7 @@ fn places(page: &mut String, device: &DeviceDiff) {
             return;
         }
     };
-    if changed.is_empty() {
-        return;
-    }
-    page.push_str(
-        "<section><h2>Places of the step that changed</h2>\
-         <div class=\"across\" role=\"region\" aria-label=\"Places of the step that changed\" tabindex=\"0\">\
-         <table><thead><tr><th>Operation</th><th>What</th>\
-         <th class=\"n\">Place in A</th><th class=\"n\">Place in B</th><th class=\"n\">A</th><th class=\"n\">B</th></tr></thead>\
-         <tbody>\n",
-    );
+    let mut table = Table::new("Operation:long|What|Place in A:n|Place in B:n|A:n|B:n");
     for place in changed.iter().take(ROWS * 2) {
         let fate = match place.fate {
             Fate::Added => "added",
@@ -127,44 +101,19 @@ fn places(page: &mut String, device: &DeviceDiff) {
             Fate::Slower => "slower",
             Fate::Faster => "faster",
         };
-        let _ = writeln!(
-            page,
-            "<tr><td class=\"name\"><span>{}</span></td><td>{fate}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-             <td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
-            escaped(&place.name),
-            place.at_a,
-            place.at_b,
-            duration(place.a_ns as u64),
-            duration(place.b_ns as u64),
-        );
+        let [a, b] = [place.a_ns, place.b_ns].map(|nanos| duration(nanos as u64));
+        table.row(&[&place.name, &fate, &place.at_a, &place.at_b, &a, &b]);
     }
-    page.push_str("</tbody></table></div></section>\n");
+    let title = "Places of the step that changed";
+    table.write_wide(page, &format!("<h2>{title}</h2>"), title, "");
 }
 
 fn rows(page: &mut String, title: &str, rows: &[DiffRow]) {
-    if rows.is_empty() {
-        return;
-    }
-    let _ = writeln!(
-        page,
-        "<section><h2>{title} in one step, as a mean of the whole run</h2>\
-         <div class=\"across\" role=\"region\" aria-label=\"{title}\" tabindex=\"0\"><table><thead><tr><th>Name</th>\
-         <th class=\"n\">Times in A</th><th class=\"n\">Times in B</th><th class=\"n\">A</th><th class=\"n\">B</th>\
-         <th class=\"n\">Change</th></tr></thead>\
-         <tbody>"
-    );
+    let mut table = Table::new(BY_NAME);
     for row in rows.iter().take(ROWS) {
-        let _ = writeln!(
-            page,
-            "<tr><td class=\"name\"><span>{}</span></td><td class=\"n\">{:.1}</td><td class=\"n\">{:.1}</td>\
-             <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
-            escaped(&row.name),
-            row.a.per_unit,
-            row.b.per_unit,
-            duration(row.a.unit_ns as u64),
-            duration(row.b.unit_ns as u64),
-            signed(row.change_ns() as i64),
-        );
+        let [times_a, times_b] = [&row.a, &row.b].map(|usage| format!("{:.1}", usage.per_unit));
+        let [a, b] = [&row.a, &row.b].map(|usage| duration(usage.unit_ns as u64));
+        table.row(&[&row.name, &times_a, &times_b, &a, &b, &signed(row.change_ns() as i64)]);
     }
-    page.push_str("</tbody></table></div></section>\n");
+    table.write_wide(page, &format!("<h2>{title} in one step, as a mean of the whole run</h2>"), title, "");
 }

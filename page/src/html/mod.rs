@@ -6,6 +6,7 @@ mod diff;
 mod palette;
 mod ranks;
 mod step_operations;
+mod table;
 mod tables;
 
 use std::io::{self, Write};

@@ -8,7 +8,8 @@ use gpuwhy_report::text_format::{Style, duration};
 use gpuwhy_report::words;
 use profiler_core::leaf::{Cause, Leaf};
 
-use super::palette::{bar, mark};
+use super::palette::bar;
+use super::table::{Table, marked};
 use crate::escape::escaped;
 use crate::rank_map::RankTime;
 
@@ -55,34 +56,27 @@ pub(crate) fn ranks(of: &RanksReport, maps: &[RankTime]) -> String {
 /// Appends bars for each rank: as measured, and without waiting in collectives.
 fn bars(page: &mut String, of: &RanksReport) {
     let whole = of.rows.iter().map(|row| row.window_ns).max().unwrap_or(1);
-    page.push_str(
-        "<section><h2>Time of each rank by cause</h2><p>The GPU of a rank that communicates most. The second bar of a rank \
-         is what is left of the first if it waited for no other rank in collectives, while nothing but communication ran.\
-         </p><table><thead><tr><th>Rank</th><th>Time</th><th class=\"n\">Run</th><th class=\"n\">Waited</th>\
-         <th class=\"n\">Moving data</th><th class=\"n\">Others waited for it</th><th>Bottleneck</th></tr></thead><tbody>\n",
-    );
+    let mut table = Table::new("Rank|Time:bars|Run:n|Waited:n|Moving data:n|Others waited for it:n|Bottleneck:html");
     for row in &of.rows {
         let communication = row.leaves[Leaf::Communication as usize];
         let waiting = row.waited_ns.min(communication);
         let mut without = row.leaves;
         without[Leaf::Communication as usize] -= waiting;
-        let _ = write!(page, "<tr><td>{}</td><td class=\"wide\">", row.rank);
-        bar(page, &row.leaves, whole, &format!("Rank {} by cause", row.rank));
-        bar(page, &without, whole, &format!("Rank {} without waiting in collectives", row.rank));
-        let _ = writeln!(
-            page,
-            "</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-             <td><span class=\"mark m-{}\">{}</span> {}</td></tr>",
-            duration(row.window_ns),
-            duration(row.waited_ns),
-            duration(communication - waiting),
-            duration(row.awaited_ns),
-            row.bottleneck.0.name(),
-            mark(row.bottleneck.0),
-            words::bottleneck(row.bottleneck.0),
-        );
+        let mut bars = String::new();
+        bar(&mut bars, &row.leaves, whole, &format!("Rank {} by cause", row.rank));
+        bar(&mut bars, &without, whole, &format!("Rank {} without waiting in collectives", row.rank));
+        let [run, waited, moving, awaited] =
+            [row.window_ns, row.waited_ns, communication - waiting, row.awaited_ns].map(duration);
+        let cause = row.bottleneck.0;
+        table.row(&[&row.rank, &bars, &run, &waited, &moving, &awaited, &marked(cause, words::bottleneck(cause))]);
     }
-    page.push_str("</tbody></table></section>\n");
+    table.write(
+        page,
+        "<section><h2>Time of each rank by cause</h2><p>The GPU of a rank that communicates most. The second bar of a rank \
+         is what is left of the first if it waited for no other rank in collectives, while nothing but communication ran.\
+         </p><table>",
+        "</table></section>\n",
+    );
 }
 
 /// Appends the map of ranks over time, each column stacked by cause, on one clock.

@@ -10,6 +10,7 @@ use gpuwhy_report::words;
 use profiler_core::attribution::Subject;
 
 use super::palette::{ROWS, signed};
+use super::table::Table;
 use crate::escape::escaped;
 
 /// Maximum number of operations drawn per step.
@@ -24,6 +25,9 @@ const SLOWER: Change = ("slower", "\u{25b2} ", "slower in B");
 const FASTER: Change = ("faster", "\u{25bc} ", "faster in B");
 const REMOVED: Change = ("alone", "\u{2212} ", "only in A");
 const ADDED: Change = ("alone", "+ ", "only in B");
+
+/// Columns of a table of operations by name.
+pub(super) const BY_NAME: &str = "Name:long|Times in A:n|Times in B:n|A:n|B:n|Change:n";
 
 /// Name of a kernel, else what the operation does.
 fn name(sequence: &Sequence, place: usize) -> String {
@@ -159,29 +163,18 @@ pub(super) fn by_name(page: &mut String, a: &Sequence, b: &Sequence) {
     let change = |[a, b]: &[(u64, f64); 2]| (b.1 - a.1).round() as i64;
     let mut rows: Vec<_> = rows.into_iter().collect();
     rows.sort_by_key(|(_, row)| std::cmp::Reverse(change(row).unsigned_abs()));
-    let _ = writeln!(
-        page,
-        "<section><h2>Kernels and copies in one step</h2><p>Of the steps that launch exactly this: {} of A, {} of B.\
-         </p><div class=\"across\" role=\"region\" aria-label=\"Kernels and copies in one step\" tabindex=\"0\">\
-         <table><thead><tr><th>Name</th><th class=\"n\">Times in A</th><th class=\"n\">Times in B</th>\
-         <th class=\"n\">A</th><th class=\"n\">B</th><th class=\"n\">Change</th></tr></thead><tbody>",
-        a.steps, b.steps,
-    );
+    let mut table = Table::new(BY_NAME);
     for (name, row) in rows.iter().take(ROWS) {
         let [(count_a, nanos_a), (count_b, nanos_b)] = row;
-        let _ = writeln!(
-            page,
-            "<tr><td class=\"name\"><span>{}</span></td><td class=\"n\">{count_a}</td><td class=\"n\">{count_b}</td>\
-             <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
-            escaped(name),
-            duration(nanos_a.round() as u64),
-            duration(nanos_b.round() as u64),
-            signed(change(row)),
-        );
+        let [in_a, in_b] = [nanos_a, nanos_b].map(|nanos| duration(nanos.round() as u64));
+        table.row(&[name, count_a, count_b, &in_a, &in_b, &signed(change(row))]);
     }
-    page.push_str("</tbody></table></div>\n");
-    if rows.len() > ROWS {
-        let _ = writeln!(page, "<p>{} more names changed less.</p>", rows.len() - ROWS);
-    }
-    page.push_str("</section>\n");
+    let more = match rows.len().saturating_sub(ROWS) {
+        0 => "\n".to_owned(),
+        more => format!("\n<p>{more} more names changed less.</p>\n"),
+    };
+    let title = "Kernels and copies in one step";
+    let (a, b) = (a.steps, b.steps);
+    let of = format!("<h2>{title}</h2><p>Of the steps that launch exactly this: {a} of A, {b} of B.</p>");
+    table.write_wide(page, &of, title, &more);
 }

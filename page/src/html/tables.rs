@@ -3,11 +3,12 @@
 
 use std::fmt::Write as _;
 
-use gpuwhy_report::run::{KernelLines, Report};
+use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::{bytes, duration};
 use gpuwhy_report::words;
 
 use super::palette::ROWS;
+use super::table::Table;
 use crate::escape::escaped;
 use crate::sources::Excerpt;
 
@@ -21,129 +22,88 @@ pub(super) fn write(page: &mut String, report: &Report) {
     best_cases(page, report);
 }
 
-fn head(page: &mut String, title: &str, columns: &[&str]) {
-    let _ = write!(page, "<section><h2>{title}</h2><table><thead><tr>");
-    for (index, column) in columns.iter().enumerate() {
-        let class = if index == 0 { "" } else { " class=\"n\"" };
-        let _ = write!(page, "<th{class}>{column}</th>");
-    }
-    page.push_str("</tr></thead><tbody>\n");
-}
-
-fn row(page: &mut String, name: &str, cells: &[String]) {
-    let _ = write!(page, "<tr><td class=\"name\">{}</td>", escaped(name));
-    for cell in cells {
-        let _ = write!(page, "<td class=\"n\">{}</td>", escaped(cell));
-    }
-    page.push_str("</tr>\n");
-}
-
-const END: &str = "</tbody></table></section>\n";
-
 fn kernels(page: &mut String, report: &Report) {
-    for device in report.devices.iter().filter(|device| !device.kernels.is_empty()).take(8) {
-        let title = format!("Kernels of GPU {}: {} names", device.device.id, device.kernels.len());
-        head(page, &title, &["Kernel", "After start-up", "Share", "Count", "Whole run", "Mean", "Longest"]);
+    for device in report.devices.iter().take(8) {
+        let mut table = Table::new("Kernel:name|After start-up:n|Share:n|Count:n|Whole run:n|Mean:n|Longest:n");
         let all = device.kernels.iter().map(|kernel| kernel.steady.1).sum::<u64>().max(1);
         for kernel in device.kernels.iter().take(ROWS) {
-            let durations = &kernel.durations;
-            let share = format!("{:.1} %", kernel.steady.1 as f64 / all as f64 * 100.0);
-            let mean = durations.total() / durations.count().max(1);
-            let count = durations.count().to_string();
-            row(
-                page,
-                &kernel.name,
-                &[
-                    duration(kernel.steady.1),
-                    share,
-                    count,
-                    duration(durations.total()),
-                    duration(mean),
-                    duration(durations.max()),
-                ],
-            );
+            let (durations, steady) = (&kernel.durations, kernel.steady.1);
+            let share = share(steady as f64 / all as f64);
+            let [steady, total, mean, longest] =
+                [steady, durations.total(), durations.total() / durations.count().max(1), durations.max()]
+                    .map(duration);
+            table.row(&[&kernel.name, &steady, &share, &durations.count(), &total, &mean, &longest]);
         }
-        page.push_str(END);
+        table.write_section(page, &format!("Kernels of GPU {}: {} names", device.device.id, device.kernels.len()));
     }
+}
+
+fn share(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
 }
 
 fn graphs(page: &mut String, report: &Report) {
     let Some(origins) = &report.graph_origins else { return };
-    head(page, "Work of CUDA graphs by module", &["Captured in", "Operations", "Time", "Share"]);
+    let mut table = Table::new("Captured in:name|Operations:n|Time:n|Share:n");
     let all = origins.all().total_ns.max(1);
     for (work, _, name) in origins.parts(ROWS) {
-        let share = format!("{:.1} %", work.total_ns as f64 / all as f64 * 100.0);
-        row(page, &name, &[work.count.to_string(), duration(work.total_ns), share]);
+        table.row(&[&name, &work.count, &duration(work.total_ns), &share(work.total_ns as f64 / all as f64)]);
     }
-    page.push_str(END);
+    table.write_section(page, "Work of CUDA graphs by module");
 }
 
 fn copies(page: &mut String, report: &Report) {
-    if report.devices.iter().all(|device| device.copies.is_empty()) {
-        return;
-    }
-    head(page, "Copies", &["Copies", "Count", "Bytes", "Time", "GB/s"]);
+    let mut table = Table::new("Copies:name|Count:n|Bytes:n|Time:n|GB/s:n");
     for device in &report.devices {
         for copy in device.copies.iter().take(ROWS) {
             let count = copy.durations.count();
             let name = format!("GPU {}: {}", device.device.id, words::copies(copy.path, count));
             let rate = format!("{:.2}", copy.gigabytes_per_second());
-            row(page, &name, &[count.to_string(), bytes(copy.bytes), duration(copy.durations.total()), rate]);
+            table.row(&[&name, &count, &bytes(copy.bytes), &duration(copy.durations.total()), &rate]);
         }
     }
-    page.push_str(END);
+    table.write_section(page, "Copies");
 }
 
 fn calls(page: &mut String, report: &Report) {
-    if report.api.is_empty() {
-        return;
-    }
-    head(page, "CUDA calls", &["Function", "Calls", "Failed", "Time", "Longest"]);
+    let mut table = Table::new("Function:name|Calls:n|Failed:n|Time:n|Longest:n");
     for call in report.api.iter().take(ROWS) {
-        let times = [call.total_ns, call.max_ns].map(duration);
-        let [total, longest] = times;
-        row(page, &call.name, &[call.calls.to_string(), call.failed.to_string(), total, longest]);
+        table.row(&[&call.name, &call.calls, &call.failed, &duration(call.total_ns), &duration(call.max_ns)]);
     }
-    page.push_str(END);
+    table.write_section(page, "CUDA calls");
 }
 
 fn lines(page: &mut String, report: &Report) {
-    let Some(host) = report.host.as_ref().filter(|host| !host.lines.is_empty()) else { return };
-    head(page, "Lines of code during which the GPU was idle", &["Line", "Doing", "Idle time", "Share"]);
-    for line in host.lines.iter().take(ROWS) {
-        let share = format!("{:.1} %", line.share * 100.0);
-        row(page, &line.place(), &[words::activity(line.cause).to_owned(), duration(line.total_ns), share]);
+    let mut table = Table::new("Line:name|Doing:n|Idle time:n|Share:n");
+    for line in report.host.iter().flat_map(|host| &host.lines).take(ROWS) {
+        let doing = words::activity(line.cause);
+        table.row(&[&line.place(), &doing, &duration(line.total_ns), &share(line.share)]);
     }
-    page.push_str(END);
+    table.write_section(page, "Lines of code during which the GPU was idle");
 }
 
 /// Appends the lines that launch, copy, wait and allocate, and the kernel time by launching line.
 fn call_lines(page: &mut String, report: &Report) {
-    if let Some(host) = report.host.as_ref().filter(|host| !host.calls.is_empty()) {
-        head(
-            page,
-            "Lines of CUDA calls after start-up, by samples",
-            &["Line", "Calls", "Share of such calls", "Samples"],
-        );
-        for line in &host.calls {
-            let share = format!("{:.0} %", line.share * 100.0);
-            row(page, &line.place(), &[line.calls.name().to_owned(), share, line.samples.to_string()]);
-        }
-        page.push_str(END);
+    let mut table = Table::new("Line:name|Calls:n|Share of such calls:n|Samples:n");
+    for line in report.host.iter().flat_map(|host| &host.calls) {
+        let share = format!("{:.0} %", line.share * 100.0);
+        table.row(&[&line.place(), &line.calls.name(), &share, &line.samples]);
     }
-    if let Some(why) = report.kernel_lines.as_ref().and_then(KernelLines::left_out) {
+    table.write_section(page, "Lines of CUDA calls after start-up, by samples");
+    let Some(lines) = &report.kernel_lines else { return };
+    if let Some(why) = lines.left_out() {
         let _ = writeln!(page, "<h3>Kernel time by launching line</h3><p>{}</p>", escaped(&why));
-    } else if let Some(lines) = report.kernel_lines.as_ref().filter(|lines| !lines.lines.is_empty()) {
-        head(page, "Kernel time by launching line, an estimate", &["Line", "Time", "Share (95 % interval)", "Samples"]);
-        for line in lines.lines.iter().take(ROWS) {
-            let [low, high] =
-                [line.time.low_ns, line.time.high_ns].map(|nanos| nanos / lines.kernel_ns.max(1) as f64 * 100.0);
-            let share = format!("{:.1} % ({low:.1} to {high:.1})", line.share * 100.0);
-            let time = duration(line.time.total_ns.round() as u64);
-            row(page, &line.place.text(), &[time, share, line.time.samples.to_string()]);
-        }
-        page.push_str(END);
+        return;
     }
+    let mut table = Table::new("Line:name|Time:n|Share (95 % interval):n|Samples:n");
+    for line in lines.lines.iter().take(ROWS) {
+        let [low, high] =
+            [line.time.low_ns, line.time.high_ns].map(|nanos| nanos / lines.kernel_ns.max(1) as f64 * 100.0);
+        let share = format!("{} ({low:.1} to {high:.1})", share(line.share));
+        let time = duration(line.time.total_ns.round() as u64);
+        table.row(&[&line.place.text(), &time, &share, &line.time.samples]);
+    }
+    table.write_section(page, "Kernel time by launching line, an estimate");
 }
 
 /// Appends source lines around those that the report names.
@@ -170,13 +130,14 @@ fn best_cases(page: &mut String, report: &Report) {
         if shown.is_empty() && what_if.refused.is_none() {
             continue;
         }
-        let title = format!("What could be gained at most, GPU {}", device.device.id);
-        head(page, &title, &["If", "A step then takes", "Best case"]);
+        let mut table = Table::new("If:name|A step then takes:n|Best case:n");
         for best_case in shown {
             let gain = words::faster(best_case.speedup, best_case.interval);
-            row(page, words::condition(best_case.kind), &[duration(best_case.step_ns), gain]);
+            table.row(&[&words::condition(best_case.kind), &duration(best_case.step_ns), &gain]);
         }
-        page.push_str("</tbody></table>\n");
+        let id = device.device.id;
+        let before = format!("<section><h2>What could be gained at most, GPU {id}</h2><table>");
+        table.write(page, &before, "</table>\n");
         if let Some(refused) = &what_if.refused {
             let _ = writeln!(page, "<p>The simulation is not used: {}</p>", escaped(&words::not_simulated(*refused)));
         }
