@@ -17,7 +17,8 @@ use super::kernel_gains::{ROOFS, gain_sentences, gain_words, is_within_reach, si
 use super::{ComputeLimits, DeviceReport, KernelRow, NamedLimits, RangesReport};
 use crate::kernels::{KernelGains, StepGain};
 use crate::text_format::names::short_names;
-use crate::text_format::{bytes, part_of, percent};
+use crate::text_format::table::Table;
+use crate::text_format::{bytes, duration, part_of, percent};
 use crate::words;
 
 /// Minimum share of the computation for a limit to be mentioned.
@@ -280,7 +281,7 @@ pub(super) fn details(device: &DeviceReport) -> Vec<String> {
             "Counters: {} samples used of {}, every {} on average.",
             used.used,
             used.used + used.unusable + used.unplaced,
-            crate::text_format::duration(used.mean_interval_ns().unwrap_or(limits.set.interval_ns))
+            duration(used.mean_interval_ns().unwrap_or(limits.set.interval_ns))
         ));
         if limits.samples.used > 0 {
             sentences.push(division_sentence(limits));
@@ -324,8 +325,8 @@ pub(super) fn live_part(devices: &[DeviceReport]) -> Option<String> {
     Some(format!("{} {}", words::limit(limit), percent(share)))
 }
 
-/// One line per kernel with the most time: its name and its most used resources.
-pub(super) fn kernel_rows(device: &DeviceReport) -> Vec<String> {
+/// Table of the kernels with the most time: their most used units.
+pub(super) fn kernel_table(device: &DeviceReport) -> Table {
     const ROWS: usize = 12;
     // An estimated clock may exceed the device's maximum.
     let highest = device.limits.as_ref().map_or(0, |limits| limits.set.highest_clock_hz);
@@ -333,70 +334,44 @@ pub(super) fn kernel_rows(device: &DeviceReport) -> Vec<String> {
     let computing = device.kernels.iter().filter(|row| !row.communication);
     let rows: Vec<_> = computing.filter_map(|row| Some((row, row.limits.as_ref()?))).take(ROWS).collect();
     let names = short_names(rows.iter().map(|(row, _)| row.name.as_str()), 80);
-    let mut lines: Vec<_> = rows
-        .into_iter()
-        .zip(names)
-        .map(|((row, NamedLimits { limits, gains }), name)| {
-            let percent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.0}", share * 100.0));
-            let (roof, used, error) = match limits.roof {
-                Some((roof, used, error)) => (roof.name(), Some(used), Some(2.0 * error)),
-                None => ("-", None, None),
-            };
-            format!(
-                "{:>10} {roof:>7} {:>6} {:>5} {:>5} {:>6} {:>6} {:>6}  {}{}",
-                crate::text_format::duration(row.durations.total()),
-                percent(used),
-                percent(error),
-                percent(limits.active),
-                percent(Some(limits.parts[Limit::Latency as usize] + limits.parts[Limit::Occupancy as usize])),
-                limits.clock_hz.map_or("-".to_owned(), |clock| format!("{:.2}", clock.min(highest) / 1e9)),
-                gains.map_or("-".to_owned(), |gains| format!("{:.2}x", gains.at_90.speedup)),
-                name,
-                if limits.own { "" } else { " (mean of small kernels)" },
-            )
-        })
-        .collect();
-    if !lines.is_empty() {
-        lines.insert(
-            0,
-            format!(
-                "{:>10} {:>7} {:>6} {:>5} {:>5} {:>6} {:>6} {:>6}  kernel and the unit that it uses most",
-                "time", "unit", "used %", "+- %", "SM %", "wait %", "GHz", "at 90%"
-            ),
-        );
+    let mut table = Table::new(
+        "time:10|unit:7|used %:6|+- %:5|SM %:5|wait %:6|GHz:6|at 90%:6|kernel and the unit that it uses most",
+    );
+    for ((row, NamedLimits { limits, gains }), name) in rows.into_iter().zip(names) {
+        let percent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.0}", share * 100.0));
+        let (roof, used, error) = match limits.roof {
+            Some((roof, used, error)) => (roof.name(), Some(used), Some(2.0 * error)),
+            None => ("-", None, None),
+        };
+        table.row(&[
+            &duration(row.durations.total()),
+            &roof,
+            &percent(used),
+            &percent(error),
+            &percent(limits.active),
+            &percent(Some(limits.parts[Limit::Latency as usize] + limits.parts[Limit::Occupancy as usize])),
+            &limits.clock_hz.map_or("-".to_owned(), |clock| format!("{:.2}", clock.min(highest) / 1e9)),
+            &gains.map_or("-".to_owned(), |gains| format!("{:.2}x", gains.at_90.speedup)),
+            &(name + if limits.own { "" } else { " (mean of small kernels)" }),
+        ]);
     }
-    lines
+    table
 }
 
-/// Lines of the limits table: share, time per step, limit.
-pub(super) fn table_rows(limits: &ComputeLimits) -> Vec<String> {
+/// Table of limits: share, time per step, limit.
+pub(super) fn limits_table(limits: &ComputeLimits) -> Table {
     let division = limits.division();
     let total: u64 = division.times.iter().sum();
-    let rows = Limit::ALL.into_iter().filter(|&limit| division.times[limit as usize] > 0);
-    let mut lines: Vec<_> = rows
-        .map(|limit| {
-            let nanos = division.times[limit as usize];
-            let mut line =
-                format!("{:>20} {:>6.2}  {}", part_of(nanos, total), limits.share(limit) * 100.0, words::limit(limit));
-            line += &format!(" ({})", limit.name());
-            if limit == Limit::IdleMultiprocessors && division.tail_ns + division.small_grids_ns > 0 {
-                let (tail, small) = (division.tail_ns, division.small_grids_ns);
-                line += &format!(
-                    ": last blocks {}, small grids {}",
-                    crate::text_format::duration(tail),
-                    crate::text_format::duration(small)
-                );
-            }
-            line
-        })
-        .collect();
-    lines.insert(
-        0,
-        format!(
-            "{:>20} {:>6}  what limits computation",
-            if limits.step.is_some() { "of a step" } else { "after start-up" },
-            "%"
-        ),
-    );
-    lines
+    let of = if limits.step.is_some() { "of a step" } else { "after start-up" };
+    let mut table = Table::new(&format!("{of}:20|%:6|what limits computation"));
+    for limit in Limit::ALL.into_iter().filter(|&limit| division.times[limit as usize] > 0) {
+        let mut name = format!("{} ({})", words::limit(limit), limit.name());
+        if limit == Limit::IdleMultiprocessors && division.tail_ns + division.small_grids_ns > 0 {
+            let [tail, small] = [division.tail_ns, division.small_grids_ns].map(duration);
+            name += &format!(": last blocks {tail}, small grids {small}");
+        }
+        let share = format!("{:.2}", limits.share(limit) * 100.0);
+        table.row(&[&part_of(division.times[limit as usize], total), &share, &name]);
+    }
+    table
 }

@@ -6,6 +6,7 @@
 
 pub mod names;
 mod nearest;
+pub mod table;
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};

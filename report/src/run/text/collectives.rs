@@ -5,6 +5,7 @@ use std::fmt::Write;
 use gpuwhy_trace::collective::{Algorithm, Function};
 use profiler_core::collective::{Basis, CollectivesReport, NamedRow};
 
+use crate::text_format::table::Table;
 use crate::text_format::{Page, bytes, counted, duration, shortened, wrapped};
 
 /// Rows in the table; the JSON lists all.
@@ -14,14 +15,10 @@ const NAME_WIDTH: usize = 40;
 
 /// Appends the table of the long report.
 pub(super) fn write(collectives: &CollectivesReport, out: &mut Page) {
-    let _ = writeln!(
-        out,
-        "\n== collectives\n{:>10} {:>9} {:>10} {:>10} {:>10} {:>8} {:>8} {:>11}  operation",
-        "time", "kernels", "exposed", "mean", "mean size", "alg GB/s", "bus GB/s", "rests on"
-    );
-    for named in collectives.rows.iter().take(SHOWN) {
-        write_row(out, named);
-    }
+    let mut table =
+        Table::new("time:10|kernels:9|exposed:10|mean:10|mean size:10|alg GB/s:8|bus GB/s:8|rests on:11|operation");
+    collectives.rows.iter().take(SHOWN).for_each(|named| row(&mut table, named));
+    let _ = write!(out, "\n== collectives\n{table}");
     if let Some(rest) = collectives.rows.get(SHOWN..).filter(|rest| !rest.is_empty()) {
         let time = rest.iter().map(|named| named.row.time_ns).fold(0, u64::saturating_add);
         let _ = writeln!(out, "{:>10} in {}", duration(time), counted(rest.len() as u64, "more row"));
@@ -71,25 +68,23 @@ fn sentences(collectives: &CollectivesReport) -> Vec<String> {
     sentences
 }
 
-fn write_row(out: &mut Page, named: &NamedRow) {
+fn row(table: &mut Table, named: &NamedRow) {
     let row = &named.row;
     let dash = || "-".to_owned();
     let gigabytes = |rate: Option<f64>| rate.map_or_else(dash, |rate| format!("{:.1}", rate / 1e9));
     let per_kernel = |total: u64| total / row.kernels.max(1);
     let exposed = 100.0 * row.exposed_ns as f64 / row.time_ns.max(1) as f64;
-    let _ = writeln!(
-        out,
-        "{:>10} {:>9} {:>8.1} % {:>10} {:>10} {:>8} {:>8} {:>11}  {}",
-        duration(row.time_ns),
-        row.kernels,
-        exposed,
-        duration(per_kernel(row.time_ns)),
-        if row.bytes > 0 { bytes(per_kernel(row.bytes)) } else { dash() },
-        gigabytes(row.algorithm_bandwidth()),
-        gigabytes(row.bus_bandwidth()),
-        basis(row.bases),
-        operation(named),
-    );
+    table.row(&[
+        &duration(row.time_ns),
+        &row.kernels,
+        &format!("{exposed:.1} %"),
+        &duration(per_kernel(row.time_ns)),
+        &if row.bytes > 0 { bytes(per_kernel(row.bytes)) } else { dash() },
+        &gigabytes(row.algorithm_bandwidth()),
+        &gigabytes(row.bus_bandwidth()),
+        &basis(row.bases),
+        &operation(named),
+    ]);
 }
 
 /// Basis on which most kernels of a row were identified.

@@ -9,6 +9,7 @@ use crate::launch_site::LaunchSite;
 use crate::run::graph_origins::PARTS;
 use crate::run::{GraphOrigins, GraphRangeTable, KernelLines, LibraryRow, RangeRow, Report};
 use crate::text_format::names::short_names;
+use crate::text_format::table::Table;
 use crate::text_format::{Page, counted, duration, percent, shortened, wrapped};
 
 /// Rows of a table, and the maximum lengths of names.
@@ -32,28 +33,25 @@ pub(super) fn write(out: &mut Page, report: &Report) {
 }
 
 fn library_table(out: &mut Page, rows: &[LibraryRow]) {
-    if rows.is_empty() {
-        return;
-    }
-    let _ = writeln!(
-        out,
-        "\n== kernel time by library (estimate by kernel name)\n{:>10} {:>6} {:>9} {:>7}  library: largest kernel",
-        "time", "%", "count", "kernels"
-    );
+    let mut table = Table::new("time:10|%:6|count:9|kernels:7|library: largest kernel");
     let shown = &rows[..rows.len().min(SHOWN)];
     let kernels = short_names(shown.iter().map(|row| row.largest.as_str()), NAME_WIDTH);
     for (row, kernel) in shown.iter().zip(kernels) {
-        let _ = writeln!(
-            out,
-            "{:>10} {:>6.2} {:>9} {:>7}  {}: {kernel}",
-            duration(row.total_ns),
-            row.share * 100.0,
-            row.count,
-            row.names,
-            shortened(row.library.as_deref().unwrap_or("unknown or the program's own"), 40),
-        );
+        let library = shortened(row.library.as_deref().unwrap_or("unknown or the program's own"), 40);
+        let (time, share) = (duration(row.total_ns), share(row.share));
+        table.row(&[&time, &share, &row.count, &row.names, &format!("{library}: {kernel}")]);
     }
+    table.write(out, "\n== kernel time by library (estimate by kernel name)\n");
     rest(out, rows.len() as u64, "more library or file", "more libraries or files");
+}
+
+fn share(share: f64) -> String {
+    format!("{:.2}", share * 100.0)
+}
+
+/// Cells of work: time, share of the time of all, count.
+fn work_cells(work: GraphWork, all_ns: u64) -> (String, String, u64) {
+    (duration(work.total_ns), share(work.total_ns as f64 / all_ns.max(1) as f64), work.count)
 }
 
 fn line_table(out: &mut Page, lines: &KernelLines) {
@@ -62,32 +60,22 @@ fn line_table(out: &mut Page, lines: &KernelLines) {
         wrapped(out, "", &why);
         return;
     }
-    let _ = writeln!(
-        out,
-        "\n== kernel time by line (estimate, {}; {} of {} not sampled)",
-        counted(lines.samples, "sample"),
-        duration(lines.not_sampled_ns),
-        duration(lines.kernel_ns)
-    );
-    let _ = writeln!(
-        out,
-        "{:>10} {:>6} {:>15} {:>7}  launched at: largest kernel",
-        "time", "%", "95 % interval", "samples"
-    );
+    let mut table = Table::new("time:10|%:6|95 % interval:15|samples:7|launched at: largest kernel");
     let shown = &lines.lines[..lines.lines.len().min(SHOWN)];
     let kernels = short_names(shown.iter().map(|row| row.largest.as_str()), KERNEL_WIDTH);
     let percent = |nanos: f64| nanos / lines.kernel_ns.max(1) as f64 * 100.0;
     for (row, kernel) in shown.iter().zip(kernels) {
         let interval = format!("{:.1} to {:.1}", percent(row.time.low_ns), percent(row.time.high_ns));
-        let _ = writeln!(
-            out,
-            "{:>10} {:>6.2} {interval:>15} {:>7}  {}: {kernel}",
-            duration(row.time.total_ns as u64),
-            row.share * 100.0,
-            row.time.samples,
-            row.place.text(),
-        );
+        let (time, place) = (duration(row.time.total_ns as u64), format!("{}: {kernel}", row.place.text()));
+        table.row(&[&time, &share(row.share), &interval, &row.time.samples, &place]);
     }
+    let _ = write!(
+        out,
+        "\n== kernel time by line (estimate, {}; {} of {} not sampled)\n{table}",
+        counted(lines.samples, "sample"),
+        duration(lines.not_sampled_ns),
+        duration(lines.kernel_ns)
+    );
     rest(out, lines.distinct_lines, "more line", "more lines");
 }
 
@@ -96,23 +84,16 @@ fn range_table(out: &mut Page, report: &Report) {
     let rows = report.ranges.iter().flat_map(|ranges| &ranges.rows);
     let total = |row: &RangeRow| row.kernels.iter().fold(0u64, |sum, (_, of)| sum.saturating_add(of.total()));
     let mut rows: Vec<_> = rows.map(|row| (total(row), row)).filter(|&(nanos, _)| nanos > 0).collect();
-    if rows.is_empty() {
-        return;
-    }
     rows.sort_by_key(|&(nanos, _)| Reverse(nanos));
     let all = report.kernel_libraries.iter().fold(0u64, |sum, row| sum.saturating_add(row.total_ns));
-    let _ = writeln!(
-        out,
-        "\n== kernel time by range (exact; includes nested ranges)\n{:>10} {:>6} {:>9}  range: largest kernel",
-        "time", "%", "count"
-    );
+    let mut table = Table::new("time:10|%:6|count:9|range: largest kernel");
     for (nanos, row) in rows.iter().take(SHOWN) {
         let count: u64 = row.kernels.iter().map(|(_, of)| of.count()).sum();
         let kernel = short_names(row.kernels.iter().take(1).map(|(name, _)| name.as_str()), KERNEL_WIDTH).concat();
-        let share = *nanos as f64 / all.max(1) as f64 * 100.0;
-        let name = shortened(&row.name(), NAME_WIDTH);
-        let _ = writeln!(out, "{:>10} {share:>6.2} {count:>9}  {name}: {kernel}", duration(*nanos));
+        let name = format!("{}: {kernel}", shortened(&row.name(), NAME_WIDTH));
+        table.row(&[&duration(*nanos), &share(*nanos as f64 / all.max(1) as f64), &count, &name]);
     }
+    table.write(out, "\n== kernel time by range (exact; includes nested ranges)\n");
     rest(out, rows.len() as u64, "more range", "more ranges");
 }
 
@@ -131,21 +112,15 @@ fn graph_tables(out: &mut Page, origins: &GraphOrigins) {
     if let Some(ranges) = &origins.ranges {
         ranges.write(out, origins.all().total_ns);
     }
-    if !origins.whole.is_empty() {
-        origins.write_whole(out);
-    }
+    origins.write_whole(out);
 }
 
 impl GraphRangeTable {
     fn write(&self, out: &mut Page, all_ns: u64) {
-        let _ = writeln!(
-            out,
-            "\n== work of CUDA graphs by range (exact; ranges open at capture)\n{:>10} {:>6} {:>9}  captured in",
-            "time", "%", "count"
-        );
+        let mut table = Table::new("time:10|%:6|count:9|captured in");
         let mut line = |work: GraphWork, name: &str| {
-            let share = work.total_ns as f64 / all_ns.max(1) as f64 * 100.0;
-            let _ = writeln!(out, "{:>10} {share:>6.2} {:>9}  {name}", duration(work.total_ns), work.count);
+            let (time, share, count) = work_cells(work, all_ns);
+            table.row(&[&time, &share, &count, &name]);
         };
         for row in self.rows.iter().take(SHOWN) {
             let domain = if row.domain.is_empty() { String::new() } else { format!("{}:", row.domain) };
@@ -156,18 +131,14 @@ impl GraphRangeTable {
                 line(work, name);
             }
         }
+        let _ = write!(out, "\n== work of CUDA graphs by range (exact; ranges open at capture)\n{table}");
         rest(out, self.distinct_rows, "more range", "more ranges");
     }
 }
 
 impl GraphOrigins {
     fn write_whole(&self, out: &mut Page) {
-        let _ = writeln!(
-            out,
-            "\n== CUDA graphs recorded as a whole (%: of a graph's nodes; how its time is divided is unknown)\n\
-             {:>10} {:>9} {:>6}  captured at: nodes",
-            "time", "launches", "nodes"
-        );
+        let mut table = Table::new("time:10|launches:9|nodes:6|captured at: nodes");
         for row in self.whole.iter().take(SHOWN) {
             let place = row.place.as_ref().map_or_else(|| "unknown line".to_owned(), LaunchSite::text);
             let percent_of = |nodes: u64| percent(nodes as f64 / row.nodes.max(1) as f64);
@@ -177,35 +148,27 @@ impl GraphOrigins {
             if row.unknown_nodes > 0 {
                 parts.push(format!("unknown {}", percent_of(row.unknown_nodes)));
             }
-            let (time, parts) = (duration(row.work.total_ns), parts.join(", "));
-            let _ = writeln!(out, "{time:>10} {:>9} {:>6}  {place}: {parts}", row.work.count, row.nodes);
+            let parts = format!("{place}: {}", parts.join(", "));
+            table.row(&[&duration(row.work.total_ns), &row.work.count, &row.nodes, &parts]);
         }
+        let title = "CUDA graphs recorded as a whole (%: of a graph's nodes; how its time is divided is unknown)";
+        table.write(out, &format!("\n== {title}\n"));
         rest(out, self.distinct_whole, "more graph", "more graphs");
     }
 
     fn write_nodes(&self, out: &mut Page) {
-        let origins = self;
-        let (all, counts) = (origins.all(), &origins.counts);
-        let _ = writeln!(
-            out,
-            "\n== work of CUDA graphs by module (exact; {} of {} have a line)\n{:>10} {:>6} {:>9} {:>11}  captured in",
-            counts.with_place.count,
-            counted(all.count, "operation"),
-            "time",
-            "%",
-            "count",
-            "idle before"
-        );
-        let share_of = |nanos: u64| nanos as f64 / all.total_ns.max(1) as f64 * 100.0;
-        let mut line = |work: GraphWork, idle: Option<u64>, name: String| {
-            let (time, share) = (duration(work.total_ns), share_of(work.total_ns));
-            let idle = idle.map(duration).unwrap_or_default();
-            let _ = writeln!(out, "{time:>10} {share:>6.2} {:>9} {idle:>11}  {name}", work.count);
-        };
-        origins.parts(SHOWN).into_iter().for_each(|(work, idle, name)| line(work, idle, name));
-        rest(out, origins.modules.len() as u64, "more module", "more modules");
-        if origins.unplaced_idle_before_ns > 0 {
-            let idle = duration(origins.unplaced_idle_before_ns);
+        let (all, counts) = (self.all(), &self.counts);
+        let mut table = Table::new("time:10|%:6|count:9|idle before:11|captured in");
+        for (work, idle, name) in self.parts(SHOWN) {
+            let (time, share, count) = work_cells(work, all.total_ns);
+            table.row(&[&time, &share, &count, &idle.map(duration).unwrap_or_default(), &name]);
+        }
+        let (placed, operations) = (counts.with_place.count, counted(all.count, "operation"));
+        let title = format!("\n== work of CUDA graphs by module (exact; {placed} of {operations} have a line)\n");
+        table.write(out, &title);
+        rest(out, self.modules.len() as u64, "more module", "more modules");
+        if self.unplaced_idle_before_ns > 0 {
+            let idle = duration(self.unplaced_idle_before_ns);
             let _ = writeln!(out, "{idle} were idle before operations without a line");
         }
         if counts.updates > 0 {
@@ -215,40 +178,25 @@ impl GraphOrigins {
                 "{calls} of cudaGraphExecUpdate put other nodes into graphs: lines are those of the first capture"
             );
         }
-        let _ = writeln!(
-            out,
-            "\n== work of CUDA graphs by line (exact)\n{:>10} {:>6} {:>9}  captured at: kernel",
-            "time", "%", "count"
-        );
-        let shown = &origins.rows[..origins.rows.len().min(SHOWN)];
+        let mut table = Table::new("time:10|%:6|count:9|captured at: kernel");
+        let shown = &self.rows[..self.rows.len().min(SHOWN)];
         let kernels = short_names(shown.iter().map(|row| row.kernel.as_deref().unwrap_or("copies")), KERNEL_WIDTH);
         for (row, kernel) in shown.iter().zip(kernels) {
-            let (time, share) = (duration(row.work.total_ns), share_of(row.work.total_ns));
-            let _ = writeln!(out, "{time:>10} {share:>6.2} {:>9}  {}: {kernel}", row.work.count, row.place.text());
+            let (time, share, count) = work_cells(row.work, all.total_ns);
+            table.row(&[&time, &share, &count, &format!("{}: {kernel}", row.place.text())]);
         }
-        rest(out, origins.distinct_rows, "more row", "more rows");
+        let _ = write!(out, "\n== work of CUDA graphs by line (exact)\n{table}");
+        rest(out, self.distinct_rows, "more row", "more rows");
     }
 
     /// Appends the time of modules in one replay.
     fn write_per_replay(&self, out: &mut Page) {
-        if self.per_replay.is_empty() {
-            return;
-        }
-        let _ = writeln!(
-            out,
-            "\n== modules in a replay of a CUDA graph (mean of recorded ones; with the modules that they call)\n\
-             {:>10} {:>9}  module",
-            "time", "replays"
-        );
+        let mut table = Table::new("time:10|replays:9|module");
         for row in self.per_replay.iter().take(SHOWN) {
-            let _ = writeln!(
-                out,
-                "{:>10} {:>9}  {}",
-                duration(row.mean_ns),
-                row.replays,
-                shortened(&row.module, MODULE_WIDTH)
-            );
+            table.row(&[&duration(row.mean_ns), &row.replays, &shortened(&row.module, MODULE_WIDTH)]);
         }
+        let title = "modules in a replay of a CUDA graph (mean of recorded ones; with the modules that they call)";
+        table.write(out, &format!("\n== {title}\n"));
         rest(out, self.per_replay.len() as u64, "more module", "more modules");
     }
 }

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use profiler_core::attribution::RangeStyle;
 
 use crate::run::{RangeRow, RangesReport};
+use crate::text_format::table::Table;
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
 
@@ -59,90 +60,60 @@ impl RangesReport {
     }
 
     fn projection_table(&self, out: &mut Page) {
-        let rows: Vec<_> = self.rows.iter().filter(|row| row.operations > 0).collect();
-        if rows.is_empty() {
-            return;
-        }
-        let _ = writeln!(
-            out,
-            "\n** nvtx_gpu_proj_sum\n{:>15} {:>16} {:>9} {:>13} {:>13} {:>13} {:>13} {:>14} {:>10} {:>11} {:>13} {:>13}  \
-             Style    Range",
-            "Total Proj (ns)",
-            "Total Range (ns)",
-            "Instances",
-            "Proj Avg (ns)",
-            "Proj Med (ns)",
-            "Proj Min (ns)",
-            "Proj Max (ns)",
-            "Proj StdDev",
-            "Total Ops",
-            "Avg GPU Ops",
-            "Avg Range Lvl",
-            "Avg Num Child"
+        let mut table = Table::new(
+            "Total Proj (ns):15|Total Range (ns):16|Instances:9|Proj Avg (ns):13|Proj Med (ns):13|Proj Min (ns):13|\
+             Proj Max (ns):13|Proj StdDev:14|Total Ops:10|Avg GPU Ops:11|Avg Range Lvl:13|Avg Num Child:13|Style:<8|Range",
         );
-        for row in rows {
+        for row in self.rows.iter().filter(|row| row.operations > 0) {
             let of = &row.projected.durations;
-            let _ = writeln!(
-                out,
-                "{:>15} {:>16} {:>9} {:>13} {:>13} {:>13} {:>13} {:>14.1} {:>10} {:>11.1} {:>13.1} {:>13.1}  {:<8} {}",
-                of.total(),
-                row.host.durations.total(),
-                of.count(),
-                of.mean(),
-                of.median(),
-                of.min(),
-                of.max(),
-                row.projected.deviation(),
-                row.operations,
-                row.operations as f64 / of.count().max(1) as f64,
-                row.mean_level,
-                row.mean_children,
-                style_name(row.style),
-                shortened(&row.name(), NAME_WIDTH),
-            );
+            let (total, count, operations) = (of.total(), of.count(), row.operations);
+            let means = [operations as f64 / count.max(1) as f64, row.mean_level, row.mean_children];
+            let [operations_each, level, children] = means.map(|mean| format!("{mean:.1}"));
+            table.row(&[
+                &total,
+                &row.host.durations.total(),
+                &count,
+                &of.mean(),
+                &of.median(),
+                &of.min(),
+                &of.max(),
+                &format!("{:.1}", row.projected.deviation()),
+                &operations,
+                &operations_each,
+                &level,
+                &children,
+                &style_name(row.style),
+                &shortened(&row.name(), NAME_WIDTH),
+            ]);
         }
+        table.write(out, "\n** nvtx_gpu_proj_sum\n");
     }
 
     fn kernel_table(&self, out: &mut Page) {
-        if self.rows.iter().all(|row| row.kernels.is_empty()) {
-            return;
-        }
-        let _ = writeln!(
-            out,
-            "\n** nvtx_kern_sum\n{:>9} {:>9} {:>15} {:>11} {:>11} {:>11} {:>11}  Style    NVTX Range / Kernel Name",
-            "NVTX Inst", "Kern Inst", "Total Time (ns)", "Avg (ns)", "Med (ns)", "Min (ns)", "Max (ns)"
+        let mut table = Table::new(
+            "NVTX Inst:9|Kern Inst:9|Total Time (ns):15|Avg (ns):11|Med (ns):11|Min (ns):11|Max (ns):11|Style:<8|\
+             NVTX Range / Kernel Name",
         );
         for row in &self.rows {
+            let (instances, style) = (row.projected.durations.count(), style_name(row.style));
             for (kernel, of) in &row.kernels {
-                let _ = writeln!(
-                    out,
-                    "{:>9} {:>9} {:>15} {:>11} {:>11} {:>11} {:>11}  {:<8} {} / {}",
-                    row.projected.durations.count(),
-                    of.count(),
-                    of.total(),
-                    of.mean(),
-                    of.median(),
-                    of.min(),
-                    of.max(),
-                    style_name(row.style),
-                    shortened(&row.name(), 40),
-                    shortened(kernel, NAME_WIDTH),
-                );
+                let name = format!("{} / {}", shortened(&row.name(), 40), shortened(kernel, NAME_WIDTH));
+                let [total, mean, median, min, max] = [of.total(), of.mean(), of.median(), of.min(), of.max()];
+                table.row(&[&instances, &of.count(), &total, &mean, &median, &min, &max, &style, &name]);
             }
         }
+        table.write(out, "\n** nvtx_kern_sum\n");
     }
 
     fn idle_table(&self, out: &mut Page) {
-        if self.rows.iter().all(|row| row.idle_ns() == 0) {
-            return;
-        }
-        let _ = writeln!(out, "\n** idle GPU time in ranges\n{:>15} {:>15}  range: causes", "Busy (ns)", "Idle (ns)");
+        let mut table = Table::new("Busy (ns):15|Idle (ns):15|range: causes");
         for row in self.rows.iter().filter(|row| row.idle_ns() > 0) {
             let parts: Vec<_> =
                 row.causes().iter().take(4).map(|&(leaf, nanos)| format!("{} {nanos}", leaf.name())).collect();
-            let name = shortened(&row.name(), NAME_WIDTH);
-            let _ = writeln!(out, "{:>15} {:>15}  {name}: {}", row.device_ns, row.idle_ns(), parts.join(", "));
+            let causes = format!("{}: {}", shortened(&row.name(), NAME_WIDTH), parts.join(", "));
+            table.row(&[&row.device_ns, &row.idle_ns(), &causes]);
         }
+        table.write(out, "\n** idle GPU time in ranges\n");
     }
 }
 
@@ -165,40 +136,22 @@ impl RangeRow {
 }
 
 fn host_table(out: &mut Page, title: &str, rows: &[&RangeRow], with_style: bool) {
-    if rows.is_empty() {
-        return;
-    }
     let all = rows.iter().map(|row| row.host.durations.total()).fold(0, u64::saturating_add);
-    let _ = writeln!(
-        out,
-        "\n** {title}\n{:>8} {:>15} {:>9} {:>13} {:>13} {:>13} {:>13} {:>14}  {}Range",
-        "Time (%)",
-        "Total Time (ns)",
-        "Instances",
-        "Avg (ns)",
-        "Med (ns)",
-        "Min (ns)",
-        "Max (ns)",
-        "StdDev (ns)",
-        if with_style { "Style    " } else { "" },
-    );
+    let style = if with_style { "Style    " } else { "" };
+    let mut table = Table::new(&format!(
+        "Time (%):8|Total Time (ns):15|Instances:9|Avg (ns):13|Med (ns):13|Min (ns):13|Max (ns):13|StdDev (ns):14|{style}Range"
+    ));
     for row in rows {
         let of = &row.host.durations;
-        let style = if with_style { format!("{:<8} ", style_name(row.style)) } else { String::new() };
-        let _ = writeln!(
-            out,
-            "{:>8.1} {:>15} {:>9} {:>13} {:>13} {:>13} {:>13} {:>14.1}  {style}{}",
-            of.total() as f64 / all.max(1) as f64 * 100.0,
-            of.total(),
-            of.count(),
-            of.mean(),
-            of.median(),
-            of.min(),
-            of.max(),
-            row.host.deviation(),
-            shortened(&row.name(), NAME_WIDTH),
-        );
+        let [total, count, mean, median, min, max] =
+            [of.total(), of.count(), of.mean(), of.median(), of.min(), of.max()];
+        let share = format!("{:.1}", total as f64 / all.max(1) as f64 * 100.0);
+        let deviation = format!("{:.1}", row.host.deviation());
+        let (style, name) = (style_name(row.style), shortened(&row.name(), NAME_WIDTH));
+        let name = if with_style { format!("{style:<8} {name}") } else { name };
+        table.row(&[&share, &total, &count, &mean, &median, &min, &max, &deviation, &name]);
     }
+    table.write(out, &format!("\n** {title}\n"));
 }
 
 /// Nsight Systems' name of the style.

@@ -11,6 +11,7 @@ use profiler_core::leaf::Leaf;
 use super::{collectives, kernel_time};
 use crate::run::{DeviceReport, KernelGeometry, Report, limits};
 use crate::text_format::names::short_names;
+use crate::text_format::table::Table;
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
 
@@ -23,9 +24,8 @@ pub(super) fn write(out: &mut Page, report: &Report, kernels: usize) {
         let _ = writeln!(out, "\n== GPU {}", device.device.id);
         leaf_rows(out, device);
         if let Some(limits) = &device.limits {
-            for line in limits::table_rows(limits).into_iter().chain(limits::kernel_rows(device)) {
-                let _ = writeln!(out, "{line}");
-            }
+            limits::limits_table(limits).write(out, "");
+            limits::kernel_table(device).write(out, "");
         }
         kernel_rows(out, device, kernels);
         copy_rows(out, device);
@@ -53,131 +53,97 @@ fn leaf_rows(out: &mut Page, device: &DeviceReport) {
     leaves.retain(|&(nanos, ..)| nanos > 0);
     leaves.sort_by(|a, b| b.0.cmp(&a.0).then(a.2.cmp(&b.2)));
     let steady: u64 = device.steady_leaves.iter().sum();
-    let _ =
-        writeln!(out, "{:>10} {:>6} {:>13} {:>6}  cause (name in the JSON)", "whole run", "%", "after start-up", "%");
+    let mut table = Table::new("whole run:10|%:6|after start-up:13|%:6|cause (name in the JSON)");
     for (nanos, after, leaf) in leaves {
-        let _ = writeln!(
-            out,
-            "{:>10} {:>6.2} {:>13} {:>6.2}  {} ({})",
-            duration(nanos),
-            share(nanos, device.window_ns),
-            duration(after),
-            share(after, steady),
-            words::cause(leaf),
-            leaf.name()
-        );
+        let [of_run, of_steady] =
+            [share(nanos, device.window_ns), share(after, steady)].map(|share| format!("{share:.2}"));
+        let cause = format!("{} ({})", words::cause(leaf), leaf.name());
+        table.row(&[&duration(nanos), &of_run, &duration(after), &of_steady, &cause]);
     }
-    let _ = writeln!(out, "{:>10} {:>6} {:>13} {:>6}  sum", duration(device.window_ns), "", duration(steady), "");
+    table.row(&[&duration(device.window_ns), &"", &duration(steady), &"", &"sum"]);
+    table.write(out, "");
 }
 
 fn kernel_rows(out: &mut Page, device: &DeviceReport, limit: usize) {
-    if limit == 0 || device.kernels.is_empty() {
+    if limit == 0 {
         return;
     }
-    let _ = writeln!(
-        out,
-        "{:>16} {:>10} {:>9} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>7} {:>5} {:>6}  kernel",
-        "after start-up",
-        "whole run",
-        "count",
-        "mean",
-        "median",
-        "min",
-        "max",
-        "max occ %",
-        "limited",
-        "waves",
-        "SM %",
-        "tail %"
+    let mut table = Table::new(
+        "after start-up:16|whole run:10|count:9|mean:10|median:10|min:10|max:10|max occ %:9|limited:9|waves:7|SM %:5|\
+         tail %:6|kernel",
     );
     let shown = &device.kernels[..device.kernels.len().min(limit)];
     let names = short_names(shown.iter().map(|row| row.name.as_str()), NAME_WIDTH);
     for (row, name) in shown.iter().zip(names) {
         let of = &row.durations;
-        let _ = writeln!(
-            out,
-            "{:>16} {:>10} {:>9} {:>10} {:>10} {:>10} {:>10} {}  {}{}",
-            duration(row.steady.1),
-            duration(of.total()),
-            of.count(),
-            duration(of.mean()),
-            duration(of.median()),
-            duration(of.min()),
-            duration(of.max()),
-            geometry_columns(row.geometry.as_ref()),
-            name,
-            if row.communication { " (communication)" } else { "" },
-        );
+        let [steady, total, mean, median, min, max] =
+            [row.steady.1, of.total(), of.mean(), of.median(), of.min(), of.max()].map(duration);
+        let [occupancy, limiter, waves, efficiency, tail] = geometry_cells(row.geometry.as_ref());
+        let name = name + if row.communication { " (communication)" } else { "" };
+        table.row(&[
+            &steady,
+            &total,
+            &of.count(),
+            &mean,
+            &median,
+            &min,
+            &max,
+            &occupancy,
+            &limiter,
+            &waves,
+            &efficiency,
+            &tail,
+            &name,
+        ]);
     }
     if let Some(rest) = device.kernels.get(limit..).filter(|rest| !rest.is_empty()) {
         let time = rest.iter().map(|row| row.durations.total()).fold(0, u64::saturating_add);
         let count: u64 = rest.iter().map(|row| row.durations.count()).sum();
-        let steady = duration(rest.iter().map(|row| row.steady.1).fold(0, u64::saturating_add));
-        let more = counted(rest.len() as u64, "more kernel");
-        let _ = writeln!(out, "{steady:>16} {:>10} {count:>9}  in {more}", duration(time));
+        let steady = rest.iter().map(|row| row.steady.1).fold(0, u64::saturating_add);
+        let more = format!("in {}", counted(rest.len() as u64, "more kernel"));
+        table.row(&[&duration(steady), &duration(time), &count, &more]);
     }
+    table.write(out, "");
 }
 
 /// Theoretical occupancy and its limiter, waves, multiprocessors with a block, loss in the last wave.
-fn geometry_columns(geometry: Option<&KernelGeometry>) -> String {
-    let Some(of) = geometry else {
-        return format!("{:>9} {:>9} {:>7} {:>5} {:>6}", "-", "-", "-", "-", "-");
-    };
+fn geometry_cells(geometry: Option<&KernelGeometry>) -> [String; 5] {
+    let Some(of) = geometry else { return ["-"; 5].map(str::to_owned) };
     let limiter = match of.limiter {
         Limiter::SharedMemory => "shared",
         other => other.name(),
     };
-    format!(
-        "{:>9.0} {limiter:>9} {:>7.2} {:>5.0} {:>6.0}",
-        of.theoretical_occupancy * 100.0,
-        of.waves,
-        of.sm_efficiency * 100.0,
-        of.tail_loss * 100.0,
-    )
+    let [occupancy, efficiency, tail] =
+        [of.theoretical_occupancy, of.sm_efficiency, of.tail_loss].map(|share| format!("{:.0}", share * 100.0));
+    [occupancy, limiter.to_owned(), format!("{:.2}", of.waves), efficiency, tail]
 }
 
 fn copy_rows(out: &mut Page, device: &DeviceReport) {
-    if device.copies.is_empty() {
-        return;
-    }
-    let _ = writeln!(
-        out,
-        "{:>10} {:>9} {:>10} {:>12} {:>8} {:>9} {:>6} {:>9}  copy",
-        "time", "count", "median", "MB", "GB/s", "fixed", "link %", "limit"
-    );
+    let mut table = Table::new("time:10|count:9|median:10|MB:12|GB/s:8|fixed:9|link %:6|limit:9|copy");
     for row in &device.copies {
         let rate = row.gigabytes_per_second();
         let dash = || "-".to_owned();
-        let _ = writeln!(
-            out,
-            "{:>10} {:>9} {:>10} {:>12.3} {:>8.2} {:>9} {:>6} {:>9}  {}",
-            duration(row.durations.total()),
-            row.durations.count(),
-            duration(row.durations.median()),
-            row.bytes as f64 / 1e6,
-            rate,
-            row.fit.map_or_else(dash, |fit| duration(fit.latency_ns.round() as u64)),
-            row.link_gigabytes_per_second.map_or_else(dash, |best| format!("{:.0}", rate / best * 100.0)),
-            row.class.name(),
-            words::copies(row.path, 2),
-        );
+        let [total, median] = [row.durations.total(), row.durations.median()].map(duration);
+        table.row(&[
+            &total,
+            &row.durations.count(),
+            &median,
+            &format!("{:.3}", row.bytes as f64 / 1e6),
+            &format!("{rate:.2}"),
+            &row.fit.map_or_else(dash, |fit| duration(fit.latency_ns.round() as u64)),
+            &row.link_gigabytes_per_second.map_or_else(dash, |best| format!("{:.0}", rate / best * 100.0)),
+            &row.class.name(),
+            &words::copies(row.path, 2),
+        ]);
     }
+    table.write(out, "");
 }
 
 fn api_rows(out: &mut Page, report: &Report) {
-    if report.api.is_empty() {
-        return;
-    }
-    let _ = writeln!(out, "\n== host\n{:>10} {:>9} {:>10} {:>7}  CUDA call", "time", "count", "max", "failed");
+    let mut table = Table::new("time:10|count:9|max:10|failed:7|CUDA call");
     for row in &report.api {
-        let _ = writeln!(
-            out,
-            "{:>10} {:>9} {:>10} {:>7}  {}",
-            duration(row.total_ns),
-            row.calls,
-            duration(row.max_ns),
-            row.failed,
-            shortened(&row.name, NAME_WIDTH),
-        );
+        let [time, max] = [row.total_ns, row.max_ns].map(duration);
+        table.row(&[&time, &row.calls, &max, &row.failed, &shortened(&row.name, NAME_WIDTH)]);
     }
+    table.write(out, "\n== host\n");
 }
