@@ -14,6 +14,7 @@ use gpuwhy::Report;
 use gpuwhy_compare::diff::StepChange;
 use gpuwhy_compare::history::{self, Judged, Like};
 use gpuwhy_report::history::{Measured, Run};
+use gpuwhy_report::text_format::counted;
 use serde_json::{Value, json};
 
 use crate::args::history::HistoryArgs;
@@ -67,19 +68,20 @@ pub fn run(program: Option<&str>, args: &HistoryArgs, json: bool) -> Result<u8> 
     }
     let mut code = if bad.is_empty() { 0 } else { DAMAGED };
     for (name, _, judged) in &judged {
-        if let (Some(allowed), Some(percent)) = (args.fail_if_slower, judged.last().and_then(slower))
-            && percent > allowed
-        {
-            message::say(&format!("{name}: the newest run is {percent:.1} % slower, more than {allowed} %"));
+        let Some((allowed, newest)) = args.fail_if_slower.zip(judged.last()) else { continue };
+        let Some((_, change)) = newest.before.as_ref().filter(|_| newest.outcome == StepChange::Slower) else {
+            continue;
+        };
+        if change.percent() > allowed {
+            message::say(&format!(
+                "{name}: the newest run is {:.1} % slower, more than {allowed} % (compared with {})",
+                change.percent(),
+                counted(newest.held_against as u64, "earlier run")
+            ));
             code = SLOWER;
         }
     }
     Ok(code)
-}
-
-/// Slowdown of a run relative to the run before, in percent; `None` unless it is a regression.
-fn slower(judged: &Judged) -> Option<f64> {
-    judged.before.as_ref().filter(|_| judged.regression).map(|(_, change)| change.percent())
 }
 
 /// Appends a line about the run of a trace. Errors are only printed.
@@ -99,18 +101,13 @@ fn document(name: &str, runs: &[Run], judged: &[Judged]) -> Value {
     let row = |(run, judged): (&Run, &Judged)| {
         // We wrote the line, so it is valid JSON.
         let mut row: Value = serde_json::from_str(&run.line()).unwrap_or_default();
-        row["regression"] = judged.regression.into();
+        row["regression"] = (judged.outcome == StepChange::Slower).into();
         row["compared_with"] = judged.held_against.into();
         row["change"] = judged.before.as_ref().map_or(Value::Null, |(before, change)| {
             let causes: BTreeMap<_, _> = change.causes.iter().map(|&(cause, ns)| (cause.name(), ns)).collect();
             json!({
                 "since_ns": runs.get(*before).map(|run| run.start_ns),
-                "outcome": match change.outcome() {
-                    StepChange::Faster => "faster",
-                    StepChange::Slower => "slower",
-                    StepChange::Unchanged => "unchanged",
-                    StepChange::Inconclusive => "inconclusive",
-                },
+                "outcome": change.outcome(),
                 "device": change.device,
                 "before_ns": change.before_ns,
                 "after_ns": change.after_ns,

@@ -55,7 +55,7 @@ fn a_change_is_judged_as_diff_judges_it() {
         assert_eq!(Some(change.test), device.test, "fewer than {MOST_DURATIONS} steps: the same test");
         assert_eq!((change.before_ns, change.after_ns), (device.a.unit_ns, device.b.unit_ns));
         assert_eq!(change.causes, device.causes);
-        assert_eq!(judged.regression, by_two_runs == StepChange::Slower, "one earlier run is no more than diff has");
+        assert_eq!(judged.outcome, by_two_runs, "one earlier run is no more than diff has");
     }
 }
 
@@ -80,10 +80,10 @@ fn runs_that_are_not_alike_are_not_compared() {
     };
     let why = |change: &dyn Fn(&mut Run)| {
         let judged = with(change);
-        assert!(judged.before.is_none() && !judged.regression);
+        assert!(judged.before.is_none() && judged.outcome == StepChange::Unchanged);
         judged.unlike.unwrap()
     };
-    assert!(with(&|_| ()).regression);
+    assert_eq!(with(&|_| ()).outcome, StepChange::Slower);
     assert_eq!(why(&|run| run.host = "node2".to_owned()), Unlike::Host);
     assert_eq!(why(&|run| run.command.push("--batch=64".to_owned())), Unlike::Arguments);
     assert_eq!(why(&|run| run.devices[0].name = "another".to_owned()), Unlike::Devices);
@@ -99,7 +99,7 @@ fn runs_that_are_not_alike_are_not_compared() {
     second.host = "node2".to_owned();
     second.command.push("--batch=64".to_owned());
     let like = Like { same_host: false, same_arguments: false };
-    assert!(judged(&[first, second], like)[1].regression);
+    assert_eq!(judged(&[first, second], like)[1].outcome, StepChange::Slower);
 }
 
 #[test]
@@ -108,14 +108,14 @@ fn a_regression_is_slower_than_each_of_the_runs_before() {
     let mut runs: Vec<_> = (0..7).map(|second| run(&usual, second)).collect();
     runs.push(run(&slow, 8));
     let found = newest(&runs);
-    assert_eq!((found.regression, found.held_against), (true, EARLIER_RUNS));
+    assert_eq!((found.outcome, found.held_against), (StepChange::Slower, EARLIER_RUNS));
     // A machine on which one of the last runs was equally slow: runs vary this much.
     runs[5] = run(&slow, 5);
     let found = newest(&runs);
-    assert_eq!((found.regression, found.before.unwrap().1.outcome()), (false, StepChange::Slower));
+    assert_eq!((found.outcome, found.before.unwrap().1.outcome()), (StepChange::Inconclusive, StepChange::Slower));
     // The run after a regression is not one itself.
     runs.push(run(&slow, 9));
-    assert!(!newest(&runs).regression);
+    assert_eq!(newest(&runs).outcome, StepChange::Unchanged);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Contents of a comparison.
 
+use std::cmp::Ordering;
 use std::error::Error;
 use std::fmt;
 
@@ -14,7 +15,7 @@ use super::places::Places;
 use super::prediction::Prediction;
 use super::rows::{DiffRow, ModuleRow};
 use super::run_test::RunTest;
-use super::significance::{RankTest, SIGNIFICANCE};
+use super::significance::RankTest;
 use gpuwhy_report::run::unit::{Basis, Representative};
 
 /// Relative difference, of the longer unit, that two runs of one unchanged program may show: a host, its
@@ -168,6 +169,17 @@ pub enum StepChange {
     Inconclusive,
 }
 
+impl StepChange {
+    /// The direction from one time to another.
+    pub(crate) fn between(before: u64, after: u64) -> Self {
+        match after.cmp(&before) {
+            Ordering::Less => Self::Faster,
+            Ordering::Equal => Self::Unchanged,
+            Ordering::Greater => Self::Slower,
+        }
+    }
+}
+
 impl DeviceDiff {
     /// Change of the duration of one unit, nanoseconds; negative when B takes less.
     pub fn change_ns(&self) -> i64 {
@@ -182,25 +194,12 @@ impl DeviceDiff {
         }
     }
 
-    /// Outcome for the duration. One run each has no test without steps.
+    /// Outcome for the duration: that of the runs, but unchanged if the steps of one run each do not differ.
     pub fn outcome(&self) -> StepChange {
-        if let Some(runs) = self.runs.as_ref().filter(|runs| runs.are_several()) {
-            return runs.test.outcome();
-        }
-        let is_chance = self.test.is_some_and(|test| test.p >= SIGNIFICANCE);
-        match self.change_ns() {
-            0 => StepChange::Unchanged,
-            _ if is_chance => StepChange::Unchanged,
-            _ if within_runs(self.a.unit_ns, self.b.unit_ns) => StepChange::Inconclusive,
-            ..0 => StepChange::Faster,
-            1.. => StepChange::Slower,
+        match &self.runs {
+            _ if self.test.is_some_and(|test| test.is_chance()) => StepChange::Unchanged,
+            Some(runs) => runs.test.outcome(),
+            None => StepChange::between(self.a.unit_ns, self.b.unit_ns),
         }
     }
-}
-
-/// True if two times differ by less than [`RUNS_DIFFER`] of the longer one.
-#[must_use]
-pub fn within_runs(first: u64, second: u64) -> bool {
-    let (longer, shorter) = (first.max(second) as f64, first.min(second) as f64);
-    longer - shorter < longer * RUNS_DIFFER
 }

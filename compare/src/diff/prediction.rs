@@ -12,7 +12,7 @@ use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::steps::StepSource;
 use profiler_core::whatif::{FEWEST_STEPS, ScenarioKind};
 
-use super::compared::{self, SAME_STEP};
+use super::compared::{self, same_steps};
 use gpuwhy_report::run::DeviceReport;
 use gpuwhy_report::run::unit::{self, Representative};
 
@@ -59,14 +59,14 @@ impl Prediction {
         let (part_a, part_b) = parts.unwrap_or((1.0, 1.0));
         let scaled = |nanos: u64, part: f64| (nanos as f64 * part).round() as u64;
         let (step_ns, actual_step_ns) = (scaled(before.unit_ns, part_a), scaled(after.unit_ns, part_b));
-        let same_steps = alike(before.operations, after.operations) && alike(simulated_ns, a_median);
+        let are_alike = same_steps(before.operations, after.operations, 1.0) && same_steps(simulated_ns, a_median, 1.0);
         let (cause, lost) = Cause::ALL
             .into_iter()
             .map(|cause| (cause, cause.total(&before.leaves).saturating_sub(cause.total(&after.leaves))))
             .max_by_key(|&(cause, lost)| (lost, std::cmp::Reverse(cause)))?;
         let best_case = what_if.best_case(ScenarioKind::without(cause)?).filter(|best_case| best_case.step_ns > 0)?;
         // Where the step is not shorter, the difference is not the removal of a cost.
-        if !same_steps
+        if !are_alike
             || actual_step_ns == 0
             || actual_step_ns >= step_ns
             || (lost as f64) < before.unit_ns as f64 * WORTH_A_LINE
@@ -97,11 +97,6 @@ fn steps(device: &DeviceReport) -> Option<Representative> {
     let steps = device.steps.as_ref().filter(|steps| steps.source != StepSource::Window)?;
     let (source, rows) = unit::comparable(Some(steps)).unwrap_or((steps.source, &steps.rows));
     (rows.len() >= FEWEST_STEPS).then(|| unit::representative(source, rows))
-}
-
-/// True if two counts or times can belong to the same kind of step.
-fn alike(first: u64, second: u64) -> bool {
-    first.min(second) > 0 && (first.max(second) as f64) < SAME_STEP * first.min(second) as f64
 }
 
 fn others(cause: Cause, a: &Representative, b: &Representative) -> Vec<(Leaf, i64)> {

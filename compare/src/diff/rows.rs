@@ -164,19 +164,27 @@ pub fn similarity(a: &[DeviceReport], b: &[DeviceReport]) -> f64 {
         }
         counts
     };
-    let total = |counts: &BTreeMap<String, u64>| counts.values().sum::<u64>().max(1) as f64;
     let (mut first, mut second) = (mixture(a), mixture(b));
     let has_graphs = |devices: &[DeviceReport]| devices.iter().any(has_whole_graphs);
     if has_graphs(a) != has_graphs(b) {
         let (whole, other) = if has_graphs(a) { (&mut first, &second) } else { (&mut second, &first) };
         whole.retain(|name, _| !KernelRow::is_whole_graph_name(name));
         let known = whole.iter().filter(|(name, _)| other.contains_key(*name)).map(|(_, count)| count);
-        return known.sum::<u64>() as f64 / total(whole);
+        return known.sum::<u64>() as f64 / total(whole).max(1.0);
     }
-    let (a_total, b_total) = (total(&first), total(&second));
-    let common = first.iter().filter_map(|(name, &count)| Some((count, *second.get(name)?)));
+    in_common(&first, &second)
+}
+
+/// The share of their executions that two runs have in common when each is normalized to 1.
+pub(crate) fn in_common<K: Ord>(a: &BTreeMap<K, u64>, b: &BTreeMap<K, u64>) -> f64 {
+    let (a_total, b_total) = (total(a), total(b));
+    let common = a.iter().filter_map(|(kernel, &count)| Some((count, *b.get(kernel)?)));
     // An empty sum of floats would be -0.
     common.map(|(a, b)| (a as f64 / a_total).min(b as f64 / b_total)).fold(0.0, |sum, part| sum + part)
+}
+
+fn total<K>(counts: &BTreeMap<K, u64>) -> f64 {
+    counts.values().map(|&count| count as f64).sum()
 }
 
 /// True if a device ran CUDA graphs that were recorded as a whole.

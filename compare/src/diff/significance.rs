@@ -25,6 +25,13 @@ pub struct RankTest {
     pub larger: f64,
 }
 
+impl RankTest {
+    /// True if the samples may differ by chance alone.
+    pub(crate) fn is_chance(&self) -> bool {
+        self.p >= SIGNIFICANCE
+    }
+}
+
 /// The Mann-Whitney U test with midranks, tie and continuity correction (Mann and Whitney 1947; Lehmann,
 /// "Nonparametrics", 1975, 1.4). `None` when a sample is empty. The approximation is good from about eight values on.
 pub fn mann_whitney(first: &[u64], second: &[u64]) -> Option<RankTest> {

@@ -1,8 +1,10 @@
 //! Choice of the earlier run to compare a run with, and the change of its step.
 
+use std::collections::BTreeMap;
+
 use profiler_core::leaf::Cause;
 
-use crate::diff::{RankTest, SAME_PROGRAM, SIGNIFICANCE, StepChange, mann_whitney, same_steps, within_runs};
+use crate::diff::{RankTest, RunTest, SAME_PROGRAM, StepChange, change, in_common, mann_whitney, ranked, same_steps};
 use gpuwhy_report::history::{DeviceRun, Run};
 
 /// Number of earlier runs (fewer if there are fewer) that a regression must be slower than: two runs of one
@@ -64,72 +66,58 @@ impl StepTrend {
         (self.after_ns as f64 - self.before_ns as f64) / self.before_ns.max(1) as f64 * 100.0
     }
 
-    /// Result of the rank test alone: a change with a probability by chance above one in a hundred counts as
-    /// unchanged. Never inconclusive; the earlier runs decide if it is a regression.
+    /// Result of the rank test alone. Never inconclusive; the earlier runs decide if it is a regression.
     pub fn outcome(&self) -> StepChange {
-        match self.after_ns.cmp(&self.before_ns) {
-            _ if self.test.p >= SIGNIFICANCE => StepChange::Unchanged,
-            std::cmp::Ordering::Less => StepChange::Faster,
-            std::cmp::Ordering::Equal => StepChange::Unchanged,
-            std::cmp::Ordering::Greater => StepChange::Slower,
-        }
+        if self.test.is_chance() { StepChange::Unchanged } else { StepChange::between(self.before_ns, self.after_ns) }
     }
 }
 
 /// A run with its comparison to earlier runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    /// Index in the input.
-    pub run: usize,
     /// The newest comparable earlier run, and the change since then.
     pub before: Option<(usize, StepTrend)>,
     /// Number of earlier runs it was compared with, at most [`EARLIER_RUNS`].
     pub held_against: usize,
-    /// True if it is slower, by the test, than each of these; compared with a single run, by more than two
-    /// runs differ.
-    pub regression: bool,
-    /// True if it is faster in the same sense.
-    pub improvement: bool,
+    /// Slower (a regression) or faster, by the test, than each of these runs; compared with a single run, by more than
+    /// two runs differ. Otherwise inconclusive, and unchanged if it does not differ from `before`.
+    pub outcome: StepChange,
     /// Without a comparable run: why the newest earlier run of the program is not comparable.
     pub unlike: Option<Unlike>,
 }
 
 /// Compares runs of one program, oldest first.
 pub fn judged(runs: &[Run], like: Like) -> Vec<Judged> {
-    let judge = |at: usize| {
-        let run = &runs[at];
-        let mut found =
-            Judged { run: at, before: None, held_against: 0, regression: false, improvement: false, unlike: None };
-        let (mut slower, mut faster) = (0, 0);
-        for earlier in (0..at).rev() {
-            match change(&runs[earlier], run, like) {
-                Ok(change) => {
-                    found.held_against += 1;
-                    slower += usize::from(change.outcome() == StepChange::Slower);
-                    faster += usize::from(change.outcome() == StepChange::Faster);
-                    found.before.get_or_insert((earlier, change));
-                }
-                Err(why) => {
-                    found.unlike.get_or_insert(why);
-                }
-            }
-            if found.held_against == EARLIER_RUNS {
-                break;
-            }
-        }
-        let is_alone = |(_, change): &(usize, StepTrend)| within_runs(change.before_ns, change.after_ns);
-        let is_within = found.held_against == 1 && found.before.as_ref().is_some_and(is_alone);
-        let holds = |count: usize| found.held_against > 0 && count == found.held_against && !is_within;
-        (found.regression, found.improvement) = (holds(slower), holds(faster));
-        if found.before.is_some() {
-            found.unlike = None;
-        }
-        found
-    };
-    (0..runs.len()).map(judge).collect()
+    (0..runs.len()).map(|at| judge(&runs[at], &runs[..at], like)).collect()
 }
 
-fn change(before: &Run, after: &Run, like: Like) -> Result<StepTrend, Unlike> {
+/// Judges by the steps of each pair of runs, because a [`RunTest`] of one run gives an interval only from 39 earlier
+/// runs on: a check that waits for that many would never fail.
+fn judge(run: &Run, earlier: &[Run], like: Like) -> Judged {
+    let (mut trends, mut unlike) = (Vec::new(), None);
+    for (at, before) in earlier.iter().enumerate().rev() {
+        match trend(before, run, like) {
+            Ok(trend) => trends.push((at, trend)),
+            Err(why) => unlike = unlike.or(Some(why)),
+        }
+        if trends.len() == EARLIER_RUNS {
+            break;
+        }
+    }
+    let since = |(_, trend): &(usize, StepTrend)| trend.outcome();
+    let newest = trends.first().map_or(StepChange::Unchanged, since);
+    let outcome = match &trends[..] {
+        _ if newest == StepChange::Unchanged => newest,
+        [(_, only)] => RunTest::of(&[only.before_ns], &[only.after_ns]).map_or(newest, |test| test.outcome()),
+        trends if trends.iter().all(|trend| since(trend) == newest) => newest,
+        _ => StepChange::Inconclusive,
+    };
+    let held_against = trends.len();
+    let before = trends.into_iter().next();
+    Judged { unlike: unlike.filter(|_| before.is_none()), before, held_against, outcome }
+}
+
+fn trend(before: &Run, after: &Run, like: Like) -> Result<StepTrend, Unlike> {
     if like.same_host && before.host != after.host {
         return Err(Unlike::Host);
     }
@@ -143,7 +131,9 @@ fn change(before: &Run, after: &Run, like: Like) -> Result<StepTrend, Unlike> {
     if before.mode != after.mode {
         return Err(Unlike::Mode);
     }
-    let similarity = similarity(before, after);
+    // The most executed kernels stand for all.
+    let mixture = |run: &Run| run.kernels.iter().copied().collect::<BTreeMap<_, _>>();
+    let similarity = in_common(&mixture(before), &mixture(after));
     if similarity < SAME_PROGRAM {
         return Err(Unlike::Program(similarity));
     }
@@ -154,28 +144,9 @@ fn change(before: &Run, after: &Run, like: Like) -> Result<StepTrend, Unlike> {
         return Err(Unlike::Steps);
     }
     let test = mann_whitney(&first.durations_ns, &second.durations_ns).ok_or(Unlike::NoSteps)?;
-    Ok(StepTrend { device, before_ns, after_ns, test, causes: causes(first, second) })
-}
-
-fn causes(before: &DeviceRun, after: &DeviceRun) -> Vec<(Cause, i64)> {
     let of = |device: &DeviceRun, cause| {
-        device.causes.iter().find(|(known, _)| *known == cause).map_or(0, |&(_, ns)| ns.cast_signed())
+        device.causes.iter().find(|(known, _)| *known == cause).map_or(0, |&(_, nanos)| nanos)
     };
-    let all = Cause::ALL.into_iter().map(|cause| (cause, of(after, cause).wrapping_sub(of(before, cause))));
-    let mut changed: Vec<_> = all.filter(|&(_, ns)| ns != 0).collect();
-    changed.sort_by_key(|&(_, ns)| std::cmp::Reverse(ns.unsigned_abs()));
-    changed
-}
-
-/// Share of kernel executions, by name, that two runs have in common when each is normalized to 1, as in
-/// [`crate::diff`]. Uses the kernels in both lines, so at least the most executed ones.
-fn similarity(a: &Run, b: &Run) -> f64 {
-    let part = |run: &Run, count: u64| count as f64 / run.executions.max(1) as f64;
-    let other = |hash| b.kernels.iter().find(|(known, _)| *known == hash).map(|&(_, count)| count);
-    let common = a.kernels.iter().filter_map(|&(hash, count)| Some((count, other(hash)?)));
-    let shared: f64 = common.map(|(first, second)| part(a, first).min(part(b, second))).sum();
-    // Unlisted kernels are assumed to be shared in the same proportion as the listed ones.
-    let named = |run: &Run| part(run, run.kernels.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count)));
-    let named = named(a).min(named(b));
-    if named > 0.0 { (shared / named).min(1.0) } else { 0.0 }
+    let causes = ranked(&Cause::ALL, |cause| change(of(first, cause), of(second, cause)));
+    Ok(StepTrend { device, before_ns, after_ns, test, causes })
 }

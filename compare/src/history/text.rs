@@ -55,10 +55,7 @@ pub fn text(runs: &[Run], judged: &[Judged], rows: usize, style: Style) -> Strin
 
 /// The change in a row; `=` if it could be chance.
 fn shown(change: &StepTrend) -> String {
-    match change.outcome() {
-        StepChange::Unchanged => "=".to_owned(),
-        StepChange::Faster | StepChange::Slower | StepChange::Inconclusive => format!("{:+.1} %", change.percent()),
-    }
+    if change.outcome() == StepChange::Unchanged { "=".to_owned() } else { format!("{:+.1} %", change.percent()) }
 }
 
 fn largest(run: &Run) -> String {
@@ -81,32 +78,26 @@ fn sentence(runs: &[Run], judged: &[Judged]) -> String {
     let since = runs.get(*before).map_or(String::new(), |run| date(run.start_ns));
     let steps = format!("{} -> {}", duration(change.before_ns), duration(change.after_ns));
     let by = change.percent().abs();
-    match change.outcome() {
-        StepChange::Unchanged => {
-            format!("No change since the run of {since} ({steps}).")
+    let than = match change.outcome() {
+        StepChange::Unchanged => return format!("No change since the run of {since} ({steps})."),
+        StepChange::Faster => "faster",
+        StepChange::Slower | StepChange::Inconclusive => "slower",
+    };
+    let lead = if last.outcome == StepChange::Inconclusive { "Inconclusive: the" } else { "The" };
+    let all = match (last.outcome, last.held_against) {
+        (StepChange::Inconclusive, 1) => format!(
+            "It is the only earlier run like it: below {:.0} % of the longer step, a difference may not come from the \
+             program.",
+            RUNS_DIFFER * 1e2
+        ),
+        (StepChange::Inconclusive, count) => {
+            format!("It is not {than} than each of the {count} runs before it, so runs may differ this much.")
         }
-        outcome => {
-            let (than, conclusive) = match outcome {
-                StepChange::Faster => ("faster", last.improvement),
-                _ => ("slower", last.regression),
-            };
-            let all = match (conclusive, last.held_against) {
-                (true, 1) => " It is the only earlier run like it.".to_owned(),
-                (true, count) if last.regression => {
-                    format!(" Regression: it is slower than each of the {count} runs before it.")
-                }
-                (true, count) => format!(" It is faster than each of the {count} runs before it."),
-                (false, 1) => format!(
-                    " It is the only earlier run like it: below {:.0} % of the longer step, a difference may not come from \
-                     the program.",
-                    RUNS_DIFFER * 1e2
-                ),
-                (false, _) => format!(" Not {than} than each of the runs before that, so runs may differ this much."),
-            };
-            let lead = if conclusive { "The" } else { "Inconclusive: the" };
-            format!("{lead} newest run is {by:.1} % {than} than that of {since} ({steps}): {}.{all}", moved(change))
-        }
-    }
+        (_, 1) => "It is the only earlier run like it.".to_owned(),
+        (StepChange::Slower, count) => format!("Regression: it is slower than each of the {count} runs before it."),
+        (_, count) => format!("It is faster than each of the {count} runs before it."),
+    };
+    format!("{lead} newest run is {by:.1} % {than} than that of {since} ({steps}): {}. {all}", moved(change))
 }
 
 /// The causes that changed a step, the largest first.
