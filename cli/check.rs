@@ -58,6 +58,12 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     };
     args.limits.baseline().map_or(Ok(()), |baseline| baseline.check())?;
     let (mut failed, mut unreadable, mut incomplete) = (false, false, false);
+    let mut show = |name: &str, runs: &[&Report]| -> Result<()> {
+        let judgment = rules.judge_runs(runs);
+        incomplete |= judgment.incomplete.is_some();
+        failed |= judgment.rules.iter().any(|rule| rule.failure.is_some());
+        Ok(io::stdout().write_all(render(args.format(), name, runs[0], &judgment)?.as_bytes())?)
+    };
     let mut runs = Vec::new();
     let files = inputs::expanded(&args.files)?;
     for file in &files {
@@ -72,24 +78,15 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
                 unreadable = true;
             }
             Ok(report) if args.runs => runs.push(report),
-            Ok(report) => {
-                let judgment = rules.judge(&report);
-                incomplete |= judgment.incomplete.is_some();
-                failed |= judgment.rules.iter().any(|rule| rule.failure.is_some());
-                let text = render(args.format(), &file.display().to_string(), &report, &judgment)?;
-                io::stdout().write_all(text.as_bytes())?;
-            }
+            Ok(report) => show(&file.display().to_string(), &[&report])?,
         }
     }
     if args.runs && !unreadable {
         let runs: Vec<&Report> = runs.iter().collect();
         alike(&runs)?;
-        let judgment = rules.judge_runs(&runs);
-        incomplete = judgment.incomplete.is_some();
-        failed = judgment.rules.iter().any(|rule| rule.failure.is_some());
         let first = files[0].display();
         let name = if runs.len() == 1 { first.to_string() } else { format!("{first} and {} more", runs.len() - 1) };
-        io::stdout().write_all(render(args.format(), &name, runs[0], &judgment)?.as_bytes())?;
+        show(&name, &runs)?;
     }
     Ok(match (unreadable, failed, incomplete) {
         (true, ..) => UNREADABLE,

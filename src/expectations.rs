@@ -250,16 +250,7 @@ impl Expectations {
     /// As [`check`](Self::check), with the result of each rule.
     #[must_use]
     pub fn judge(&self, report: &Report) -> Judgment {
-        let incomplete = incomplete(report);
-        let judged = self.0.iter().filter(|_| incomplete.is_none());
-        let rules = judged.map(|rule| {
-            let (inconclusive, failure) = match rule.judge(report, self.1) {
-                Ok(why) => (why, None),
-                Err(failure) => (None, Some(failure)),
-            };
-            JudgedRule { rule: rule.to_string(), failure, inconclusive }
-        });
-        Judgment { rules: rules.collect(), incomplete }
+        self.judge_runs(&[report])
     }
 
     /// As [`judge`](Self::judge), for several runs of one program. A limit on a count must hold in each run. A limit on
@@ -267,12 +258,14 @@ impl Expectations {
     /// by all runs together.
     #[must_use]
     pub fn judge_runs(&self, runs: &[&Report]) -> Judgment {
-        let number = |at: usize| format!("run {} of {}", at + 1, runs.len());
         let missing = runs.iter().enumerate().find_map(|(at, run)| Some((at, incomplete(run)?)));
-        let incomplete = missing.map(|(at, why)| format!("{}: {why}", number(at)));
+        let incomplete = missing.map(|(at, why)| match runs.len() {
+            1 => why,
+            count => format!("run {} of {count}: {why}", at + 1),
+        });
         let judged = self.0.iter().filter(|_| incomplete.is_none());
         let rules = judged.map(|rule| {
-            let (inconclusive, failure) = match rule.judge_runs(runs, self.1) {
+            let (inconclusive, failure) = match rule.judge(runs, self.1) {
                 Ok(why) => (why, None),
                 Err(failure) => (None, Some(failure)),
             };
@@ -334,8 +327,9 @@ impl Rule {
         )
     }
 
-    /// As [`judge`](Self::judge), for several runs.
-    fn judge_runs(&self, runs: &[&Report], after_start_up: bool) -> Result<Option<String>, String> {
+    /// Checks the rule in one or more runs. The error has the values found; `Some` is the reason why the runs cannot
+    /// decide it.
+    fn judge(&self, runs: &[&Report], after_start_up: bool) -> Result<Option<String>, String> {
         match self {
             Self::StepWithin { ratio, baseline } => return run_rules::step_within(runs, *ratio, baseline),
             Self::KernelWithin { name, ratio, baseline } => return kernel_rules::within(runs, name, *ratio, baseline),
@@ -343,18 +337,21 @@ impl Rule {
             _ => {}
         }
         let failures =
-            runs.iter().enumerate().filter_map(|(at, run)| Some((at, self.judge(run, after_start_up).err()?)));
+            runs.iter().enumerate().filter_map(|(at, run)| Some((at, self.holds(run, after_start_up).err()?)));
         let failures: Vec<_> = failures.collect();
         let Some((at, first)) = failures.first() else { return Ok(None) };
-        let text = format!("in {} of {} runs, first in run {}: {first}", failures.len(), runs.len(), at + 1);
+        let text = match runs.len() {
+            1 => first.clone(),
+            count => format!("in {} of {count} runs, first in run {}: {first}", failures.len(), at + 1),
+        };
         if failures.len() == runs.len() || self.is_exact() { Err(text) } else { Ok(Some(text)) }
     }
 
-    /// Checks the rule. The error has the values found; `Some` is the reason why one run cannot decide it.
-    fn judge(&self, report: &Report, after_start_up: bool) -> Result<Option<String>, String> {
+    /// Checks a rule that each run decides.
+    fn holds(&self, report: &Report, after_start_up: bool) -> Result<(), String> {
         let in_steps = after_start_up && run_rules::has_steps(report);
         let none_of = |what, (count, found): (u64, String)| none(what, count, || found);
-        let holds = match self {
+        match self {
             Self::Kernels(most) => at_most("kernels", report.completeness.kernels, *most, || {
                 let mut rows: Vec<_> = report.devices.iter().flat_map(|device| &device.kernels).collect();
                 rows.sort_by_key(|row| std::cmp::Reverse(row.durations.count()));
@@ -399,23 +396,18 @@ impl Rule {
                 })
             }
             Self::Busy(least) => run_rules::busy(report, *least),
-            Self::Kernel { name, at_most } => kernel_rules::at_most(report, name, *at_most),
-            Self::KernelWithin { name, ratio, baseline } => {
-                return kernel_rules::within(&[report], name, *ratio, baseline);
-            }
-            Self::Module { name, at_most } => module_rules::at_most(report, name, *at_most),
-            Self::ModuleWithin { name, ratio, baseline } => {
-                return module_rules::within(&[report], name, *ratio, baseline);
+            Self::Kernel { name, at_most } => run_rules::at_most(&kernel_rules::times(report, name)?, *at_most),
+            Self::Module { name, at_most } => run_rules::at_most(&[module_rules::time(report, name)?], *at_most),
+            Self::StepWithin { .. } | Self::KernelWithin { .. } | Self::ModuleWithin { .. } => {
+                self.judge(&[report], after_start_up).map(drop)
             }
             Self::Bottleneck(causes) => run_rules::bottleneck(report, causes, true),
             Self::BottleneckNot(causes) => run_rules::bottleneck(report, causes, false),
             Self::Share { cause, at_most } => run_rules::share(report, *cause, *at_most),
-            Self::Step(at_most) => run_rules::step(report, *at_most),
-            Self::StepWithin { ratio, baseline } => return run_rules::step_within(&[report], *ratio, baseline),
+            Self::Step(at_most) => run_rules::at_most(&run_rules::steps(report)?, *at_most),
             Self::NoSpills { name } => kernel_rules::no_spills(report, name),
             Self::Uses { name, unit, least } => kernel_rules::uses_at_least(report, name, *unit, *least),
-        };
-        holds.map(|()| None)
+        }
     }
 }
 

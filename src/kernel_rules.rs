@@ -4,14 +4,12 @@
 //! hardware counters where these suffice, and by their records. A rule without data fails: it cannot be shown
 //! to hold.
 
-use std::time::Duration;
-
 use gpuwhy_report::kernels::{KernelView, Roof};
 use gpuwhy_report::run::{DeviceReport, KernelRow, Report};
 use gpuwhy_report::text_format::duration;
 
 use crate::baseline::Baseline;
-use crate::run_rules::{self, list};
+use crate::run_rules::{self, Timed, list};
 
 /// Maximum characters of a kernel's name in a list.
 const NAME: usize = 80;
@@ -128,64 +126,37 @@ fn kernels<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a DeviceReport, 
     Ok(found)
 }
 
-/// Checks that kernels with `name` in their names take at most this long in the median.
-pub(crate) fn at_most(report: &Report, name: &str, at_most: Duration) -> Result<(), String> {
-    let limit = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
-    kernels(report, name)?.into_iter().try_for_each(|(_, row)| slower(row, limit, ""))
+/// The median of each kernel with `name` in its name.
+pub(crate) fn times(report: &Report, name: &str) -> Result<Vec<Timed>, String> {
+    let of = |(device, row): (&DeviceReport, &KernelRow)| {
+        let (of, count) = (&row.durations, row.durations.count());
+        let [median, min, max] = [of.median(), of.min(), of.max()].map(duration);
+        Timed {
+            place: device.device.id.0 as usize,
+            device: device.device.name.clone(),
+            what: format!("{}: ", row.name),
+            nanos: of.median(),
+            count,
+            found: format!("{}: median {median} of {count} launches ({min} .. {max})", row.name),
+        }
+    };
+    Ok(kernels(report, name)?.into_iter().map(of).collect())
 }
 
 /// Compares a kernel of one or more runs with a baseline, or updates it.
 pub(crate) fn within(runs: &[&Report], name: &str, ratio: f64, baseline: &Baseline) -> Result<Option<String>, String> {
-    let mut found: Vec<(&DeviceReport, &KernelRow, Vec<u64>)> = Vec::new();
+    let mut names = Vec::new();
     for run in runs {
-        for (device, row) in kernels(run, name)? {
-            let median = row.durations.median();
-            match found.iter_mut().find(|(known, _, _)| known.device.id == device.device.id) {
-                Some((_, known, medians)) if known.name == row.name => medians.push(median),
-                _ => found.push((device, row, vec![median])),
-            }
-        }
+        names.extend(kernels(run, name)?.into_iter().map(|(_, row)| row.name.clone()));
     }
-    let mut names: Vec<_> = found.iter().map(|(_, row, _)| row.name.clone()).collect();
     names.sort();
     names.dedup();
     if names.len() > 1 {
         let (count, names) = (names.len(), list(names.into_iter()));
         return Err(format!("{count} kernels have {name:?} in their names, a baseline is of one: {names}"));
     }
-    // An updated baseline keeps the last one.
-    found.sort_by_key(|(_, _, medians)| run_rules::median(medians));
-    let mut inconclusive = None;
-    for (device, row, medians) in found {
-        let device = &device.device.name;
-        // A kernel may have the name of a module, or be named step.
-        let key = format!("kernel {name}");
-        let Some(limit) = baseline.limit(&key, device, &medians, row.durations.count(), ratio)? else { continue };
-        match (&limit.stored[..], &medians[..]) {
-            ([_], [_]) => slower(row, limit.nanos, &limit.basis)?,
-            (stored, medians) => {
-                let judged = run_rules::within(stored, medians, ratio).map_err(|why| format!("{}: {why}", row.name))?;
-                inconclusive = inconclusive.or(judged);
-            }
-        }
-    }
-    Ok(inconclusive)
-}
-
-fn slower(row: &KernelRow, limit: u64, basis: &str) -> Result<(), String> {
-    let of = &row.durations;
-    if of.median() <= limit {
-        return Ok(());
-    }
-    Err(format!(
-        "{}: median {} of {} launches ({} .. {}), at most {}{basis} expected",
-        row.name,
-        duration(of.median()),
-        of.count(),
-        duration(of.min()),
-        duration(of.max()),
-        duration(limit)
-    ))
+    // A kernel may have the name of a module, or be named step.
+    run_rules::within(runs, |run| times(run, name), &format!("kernel {name}"), ratio, baseline)
 }
 
 /// Start of a name: names of templates can fill pages.

@@ -3,48 +3,37 @@
 //! The time is the mean of the replays whose nodes were recorded, so it is the same measure in a run that went on in
 //! bursts. A rule about an unknown module fails: it cannot be shown to hold.
 
-use std::time::Duration;
-
 use gpuwhy_report::run::{ModuleTime, Report};
 use gpuwhy_report::text_format::{duration, edits};
 use profiler_core::api::ApiClass;
 
 use crate::baseline::Baseline;
-use crate::run_rules::{self, list, measured};
+use crate::run_rules::{self, Timed, list, measured};
 
 /// Why a module may not be known although others are, and what to do.
 const PARTIAL: &str = "in some CUDA graphs not every kernel has a complete stack (reading ends after 1 s in all and at 64 \
                        frames, and does not reach into embedded graphs), and these are left out; capture fewer graphs";
 
-/// Checks that a module takes at most this long.
-pub(crate) fn at_most(report: &Report, name: &str, at_most: Duration) -> Result<(), String> {
-    longer(module(report, name)?, u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX), "")
+/// The mean of a module.
+pub(crate) fn time(report: &Report, name: &str) -> Result<Timed, String> {
+    let ModuleTime { module, replays, mean_ns } = module(report, name)?;
+    Ok(Timed {
+        place: 0,
+        device: String::new(),
+        what: format!("{name}: "),
+        nanos: *mean_ns,
+        count: *replays,
+        found: format!("{module}: mean {} of {replays} recorded replays", duration(*mean_ns)),
+    })
 }
 
 /// Compares a module of one or more runs with a baseline, or updates it.
 pub(crate) fn within(runs: &[&Report], name: &str, ratio: f64, baseline: &Baseline) -> Result<Option<String>, String> {
-    let rows: Vec<&ModuleTime> = runs.iter().map(|run| module(run, name)).collect::<Result<_, _>>()?;
-    let means: Vec<u64> = rows.iter().map(|row| row.mean_ns).collect();
     let mut devices: Vec<&str> = runs.iter().flat_map(|run| &run.devices).map(|device| &*device.device.name).collect();
     devices.sort_unstable();
     devices.dedup();
-    let key = format!("module {name}");
-    let Some(limit) = baseline.limit(&key, &devices.join(", "), &means, rows[0].replays, ratio)? else {
-        return Ok(None);
-    };
-    match (&limit.stored[..], &rows[..]) {
-        ([_], [row]) => longer(row, limit.nanos, &limit.basis).map(|()| None),
-        (stored, _) => run_rules::within(stored, &means, ratio).map_err(|why| format!("{name}: {why}")),
-    }
-}
-
-fn longer(row: &ModuleTime, limit: u64, basis: &str) -> Result<(), String> {
-    let ModuleTime { module, replays, mean_ns } = row;
-    if *mean_ns <= limit {
-        return Ok(());
-    }
-    let (mean, limit) = (duration(*mean_ns), duration(limit));
-    Err(format!("{module}: mean {mean} of {replays} recorded replays, at most {limit}{basis} expected"))
+    let times = |run: &Report| Ok(vec![Timed { device: devices.join(", "), ..time(run, name)? }]);
+    run_rules::within(runs, times, &format!("module {name}"), ratio, baseline)
 }
 
 /// The module with this name. The error says why it is not known, and what to do.

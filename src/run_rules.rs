@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpuwhy_compare::diff::{RUNS_DIFFER, RunTest, fewest_runs, within_runs};
+use gpuwhy_compare::diff::{RUNS_DIFFER, RunTest, StepChange, fewest_runs};
 use gpuwhy_report::run::{DeviceReport, Report};
 use gpuwhy_report::text_format::duration;
 use gpuwhy_report::words;
@@ -101,47 +101,87 @@ pub(crate) fn pageable_copies(report: &Report) -> (u64, String) {
     (rows.iter().map(|(count, _)| count).sum(), found)
 }
 
-pub(crate) fn step(report: &Report, at_most: Duration) -> Result<(), String> {
-    let limit = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
-    steps(report)?.into_iter().try_for_each(|(device, median, seen)| longer(device, median, seen, limit, ""))
+/// A time that rules limit, in one run.
+pub(crate) struct Timed {
+    /// Tells times of a run apart; the same in all runs.
+    pub(crate) place: usize,
+    /// Name of the device, as in a baseline.
+    pub(crate) device: String,
+    /// What takes the time, in front of a comparison of runs.
+    pub(crate) what: String,
+    /// The median, or the mean, nanoseconds.
+    pub(crate) nanos: u64,
+    /// Number of values.
+    pub(crate) count: u64,
+    /// The measurement in words.
+    pub(crate) found: String,
 }
 
-/// Compares the step of one or more runs with a baseline.
-pub(crate) fn step_within(runs: &[&Report], ratio: f64, baseline: &Baseline) -> Result<Option<String>, String> {
-    let mut devices: Vec<(&DeviceReport, Vec<u64>, u64)> = Vec::new();
-    for &run in runs {
-        for (at, (device, median, seen)) in steps(run)?.into_iter().enumerate() {
-            match devices.get_mut(at) {
-                Some((_, medians, _)) => medians.push(median),
-                None => devices.push((device, vec![median], seen)),
+impl Timed {
+    /// `basis` is the derivation of the limit, as text that starts with a space.
+    fn at_most(&self, limit: u64, basis: &str) -> Result<(), String> {
+        if self.nanos <= limit {
+            return Ok(());
+        }
+        Err(format!("{}, at most {}{basis} expected", self.found, duration(limit)))
+    }
+}
+
+/// Checks that all times are at most this long.
+pub(crate) fn at_most(times: &[Timed], at_most: Duration) -> Result<(), String> {
+    let limit = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
+    times.iter().try_for_each(|time| time.at_most(limit, ""))
+}
+
+/// Compares times of one or more runs with what a baseline has for `key`, or updates it. `Some` is the reason why the
+/// runs cannot decide it.
+pub(crate) fn within(
+    runs: &[&Report],
+    times: impl Fn(&Report) -> Result<Vec<Timed>, String>,
+    key: &str,
+    ratio: f64,
+    baseline: &Baseline,
+) -> Result<Option<String>, String> {
+    let mut places: Vec<(Timed, Vec<u64>)> = Vec::new();
+    for run in runs {
+        for time in times(run)? {
+            let nanos = time.nanos;
+            match places.iter_mut().find(|(first, _)| first.place == time.place) {
+                Some((_, all)) => all.push(nanos),
+                None => places.push((time, vec![nanos])),
             }
         }
     }
     // An updated baseline keeps the last one.
-    devices.sort_by_key(|(_, medians, _)| median(medians));
+    places.sort_by_key(|(_, all)| median(all));
     let mut inconclusive = None;
-    for (device, medians, seen) in devices {
-        let Some(limit) = baseline.limit(STEP, &device.device.name, &medians, seen, ratio)? else { continue };
-        let judged = match (&limit.stored[..], &medians[..]) {
-            ([stored], &[median]) => match longer(device, median, seen, limit.nanos, &limit.basis) {
-                Err(why) if within_runs(*stored, median) => Ok(Some(format!(
+    for (time, all) in places {
+        let Some(limit) = baseline.limit(key, &time.device, &all, time.count, ratio)? else { continue };
+        let judged = match (&limit.stored[..], &all[..]) {
+            ([_], [_]) => match time.at_most(limit.nanos, &limit.basis) {
+                // Kernels and modules do not depend on the host.
+                Err(why) if key == STEP && !differ(&limit.stored, &all) => Ok(Some(format!(
                     "{why}; one run each, and runs of one program differ by up to {:.0} % of the longer step",
                     RUNS_DIFFER * 1e2
                 ))),
                 judged => judged.map(|()| None),
             },
-            (stored, medians) => {
-                within(stored, medians, ratio).map_err(|why| format!("device {}: step {why}", device.device.id.0))
-            }
+            (stored, all) => several(stored, all, ratio).map_err(|why| format!("{}{why}", time.what)),
         };
         inconclusive = inconclusive.or(judged?);
     }
     Ok(inconclusive)
 }
 
+/// True if the runs differ by more than runs of one program.
+fn differ(stored: &[u64], runs: &[u64]) -> bool {
+    let outcome = RunTest::of(stored, runs).map(|test| test.outcome());
+    !matches!(outcome, Some(StepChange::Unchanged | StepChange::Inconclusive))
+}
+
 /// Compares the medians of runs with those of a baseline: above `ratio` if the interval of their ratio is, within it
 /// if the interval is. `Some` is the reason why neither is known.
-pub(crate) fn within(stored: &[u64], medians: &[u64], ratio: f64) -> Result<Option<String>, String> {
+fn several(stored: &[u64], medians: &[u64], ratio: f64) -> Result<Option<String>, String> {
     let test = RunTest::of(stored, medians)
         .ok_or_else(|| format!("{} and {} runs cannot be compared", stored.len(), medians.len()))?;
     let (low, high) = test.bounds();
@@ -169,18 +209,22 @@ pub(crate) fn median(values: &[u64]) -> u64 {
     sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0)
 }
 
-/// Each device with its median step, nanoseconds, and the number of steps.
-fn steps(report: &Report) -> Result<Vec<(&DeviceReport, u64, u64)>, String> {
-    let of = |device: &DeviceReport| {
-        let known = device.steps.as_ref().filter(|steps| !steps.rows.is_empty());
-        known.map(|steps| (steps.duration_percentile(50), steps.seen))
+/// The median step of each device.
+pub(crate) fn steps(report: &Report) -> Result<Vec<Timed>, String> {
+    let of = |(place, device): (usize, &DeviceReport)| {
+        let (id, name) = (device.device.id.0, device.device.name.clone());
+        let steps = device.steps.as_ref().filter(|steps| !steps.rows.is_empty());
+        let steps = steps.ok_or_else(|| format!("no steps were found on device {id}, so none is judged"))?;
+        let (nanos, count) = (steps.duration_percentile(50), steps.seen);
+        let found = format!("device {id}: median step {} of {count}", duration(nanos));
+        Ok(Timed { place, device: name, what: format!("device {id}: step "), nanos, count, found })
     };
-    let none =
-        |device: &DeviceReport| format!("no steps were found on device {}, so none is judged", device.device.id.0);
-    measured(report)?
-        .iter()
-        .map(|device| of(device).map(|(median, seen)| (device, median, seen)).ok_or_else(|| none(device)))
-        .collect()
+    measured(report)?.iter().enumerate().map(of).collect()
+}
+
+/// Compares the step of one or more runs with a baseline.
+pub(crate) fn step_within(runs: &[&Report], ratio: f64, baseline: &Baseline) -> Result<Option<String>, String> {
+    within(runs, steps, STEP, ratio, baseline)
 }
 
 pub(crate) fn measured(report: &Report) -> Result<&[DeviceReport], String> {
@@ -192,14 +236,6 @@ pub(crate) fn measured(report: &Report) -> Result<&[DeviceReport], String> {
     } else {
         "no device did anything".to_owned()
     })
-}
-
-fn longer(device: &DeviceReport, median: u64, seen: u64, limit: u64, basis: &str) -> Result<(), String> {
-    if median <= limit {
-        return Ok(());
-    }
-    let (median, limit, device) = (duration(median), duration(limit), device.device.id.0);
-    Err(format!("device {device}: median step {median} of {seen}, at most {limit}{basis} expected"))
 }
 
 pub(crate) fn list(texts: impl Iterator<Item = String>) -> String {
