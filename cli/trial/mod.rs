@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use gpuwhy_import::Request;
-use gpuwhy_report::history::{Measured as Line, arguments, measured, program};
+use gpuwhy_report::history::{LineVersion, Measured as Line, arguments, measured, program};
 use gpuwhy_report::run::Results;
 use gpuwhy_report::run::remedies::Trial;
 use serde_json::Value;
@@ -285,6 +285,7 @@ impl Past {
         let (Some(gain), Some(path)) = (tried.gain, history::file::wanted()) else { return };
         let kept = before.iter().filter(|(row, _)| row.outcome == Outcome::Helps);
         let line = Line {
+            gpuwhy_measured: LineVersion,
             at_ns: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
             host: self.host.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -2,16 +2,17 @@
 
 use gpuwhy_trace::json_text::Object;
 
-use super::{hash, program};
+use super::{LineVersion, hash, program};
 
-/// Version of a line. Fields may be added within it.
-const VERSION: u64 = 1;
 /// Start of every line.
 const FIRST_FIELD: &[u8] = b"{\"gpuwhy_measured\":";
 
 /// The gain that a remedy had when it was tried.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 pub struct Measured {
+    /// Version of the line.
+    pub gpuwhy_measured: LineVersion,
     /// Time of the measurement, nanoseconds since the Unix epoch.
     pub at_ns: u64,
     /// Host name.
@@ -40,7 +41,7 @@ impl Measured {
     /// The line with its terminator.
     pub fn line(&self) -> String {
         Object::new()
-            .field("gpuwhy_measured", VERSION)
+            .field("gpuwhy_measured", super::VERSION)
             .field("at_ns", self.at_ns)
             .field("host", &self.host)
             .field("version", &self.version)
@@ -77,40 +78,6 @@ pub fn arguments(command: &[String]) -> u64 {
 pub fn measured<'a>(lines: &'a [Measured], command: &[String], host: &str, remedy: &str) -> Option<&'a Measured> {
     let alike = |line: &&Measured| line.remedy == remedy && line.is_of(command, host);
     lines.iter().filter(alike).max_by_key(|line| line.at_ns)
-}
-
-#[cfg(feature = "serde")]
-mod read {
-    use serde::Deserialize;
-
-    use super::{Measured, VERSION};
-
-    #[derive(Deserialize)]
-    struct Line {
-        gpuwhy_measured: u64,
-        at_ns: u64,
-        host: String,
-        version: String,
-        program: String,
-        arguments: u64,
-        remedy: String,
-        on_top_of: Vec<String>,
-        gain: f64,
-        low: f64,
-        high: f64,
-        pairs: u64,
-    }
-
-    impl<'de> Deserialize<'de> for Measured {
-        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            let line = Line::deserialize(deserializer)?;
-            if line.gpuwhy_measured != VERSION {
-                return Err(serde::de::Error::custom(format!("version {}, known is {VERSION}", line.gpuwhy_measured)));
-            }
-            let Line { at_ns, host, version, program, arguments, remedy, on_top_of, gain, low, high, pairs, .. } = line;
-            Ok(Self { at_ns, host, version, program, arguments, remedy, on_top_of, gain, low, high, pairs })
-        }
-    }
 }
 
 #[cfg(test)]

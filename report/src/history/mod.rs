@@ -10,8 +10,6 @@ mod measured;
 mod read;
 
 pub use measured::{Measured, arguments, measured};
-#[cfg(feature = "serde")]
-pub use read::BadLine;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -52,9 +50,17 @@ pub fn path(state_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<PathBuf>
     Some(state.join("gpuwhy/history.jsonl"))
 }
 
+/// Version of a line that was read; one of another version is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "u64"))]
+pub struct LineVersion;
+
 /// One run of a program.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 pub struct Run {
+    /// Version of the line.
+    pub gpuwhy_history: LineVersion,
     /// Start of measurement, nanoseconds since the Unix epoch.
     pub start_ns: u64,
     /// Time from the first record to the last, nanoseconds.
@@ -75,9 +81,11 @@ pub struct Run {
     pub command: Vec<String>,
     /// The trace file, if one was written.
     pub trace: Option<String>,
-    /// The bottleneck: the name of a [`Cause`].
+    /// The bottleneck: the name of a [`Cause`]. The alias is its name in lines of earlier builds.
+    #[cfg_attr(feature = "serde", serde(alias = "verdict"))]
     pub bottleneck: String,
     /// Its share of the time, 0 to 1.
+    #[cfg_attr(feature = "serde", serde(alias = "verdict_share"))]
     pub bottleneck_share: f64,
     /// Total number of kernel executions.
     pub executions: u64,
@@ -90,6 +98,7 @@ pub struct Run {
 
 /// One device of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 pub struct DeviceRun {
     /// Product name, such as `NVIDIA H200`.
     pub name: String,
@@ -102,8 +111,10 @@ pub struct DeviceRun {
     pub operations: u64,
     /// The step by cause, nanoseconds; without steps, the time after start-up. Causes without time are
     /// omitted.
+    #[cfg_attr(feature = "serde", serde(rename = "causes_ns", deserialize_with = "read::causes"))]
     pub causes: Vec<(Cause, u64)>,
     /// Durations of up to [`MOST_DURATIONS`] steps, nanoseconds, evenly selected in step order.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "read::durations"))]
     pub durations_ns: Vec<u64>,
 }
 
@@ -132,6 +143,7 @@ impl Run {
         kernels.sort_by_key(|&(hash, count)| (std::cmp::Reverse(count), hash));
         kernels.truncate(MOST_KERNELS);
         Some(Self {
+            gpuwhy_history: LineVersion,
             start_ns: process.start.nanos(),
             observed_ns: report.observed_ns,
             host: process.host.clone(),
