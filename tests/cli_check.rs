@@ -260,6 +260,10 @@ fn several_runs_pass_fail_or_are_inconclusive() {
     let (code, text, _) = check(&folder, &["--runs", "--kernels-at-most", "10", "--step-at-most", "1us"]);
     assert!(code == Some(1) && text.matches("in 4 of 4 runs, first in run 1").count() == 2, "{text}");
     assert_eq!(text.matches("  FAIL  ").count(), 2, "one answer for all runs: {text}");
+    let one = folder.join("0.gpuwhy");
+    let alone = check(&one, &["--kernels-at-most", "10", "--step-at-most", "1us"]);
+    let as_runs = check(&one, &["--runs", "--kernels-at-most", "10", "--step-at-most", "1us"]);
+    assert_eq!((alone.0, alone.1), (as_runs.0, as_runs.1), "one run is judged as without --runs");
     fs::copy(folder.join("0.gpuwhy"), folder.join("copy.gpuwhy")).unwrap();
     let (code, _, output) = check(&folder, &["--runs", "--no-sync"]);
     assert!(code == Some(2) && stderr(&output).contains("traces 1 and 5 are of one run"), "{output:?}");

@@ -113,6 +113,9 @@ fn a_regression_is_slower_than_each_of_the_runs_before() {
     runs[5] = run(&slow, 5);
     let found = newest(&runs);
     assert_eq!((found.outcome, found.before.unwrap().1.outcome()), (StepChange::Inconclusive, StepChange::Slower));
+    let shown = text(&runs, &judged(&runs, Like::default()), 1, Style::default());
+    let joined = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(joined.contains("It is not slower than each of the 5 runs before it, so runs may differ"), "{shown}");
     // The run after a regression is not one itself.
     runs.push(run(&slow, 9));
     assert_eq!(newest(&runs).outcome, StepChange::Unchanged);
