@@ -69,13 +69,13 @@ fn line_table(out: &mut Page, lines: &KernelLines) {
         let (time, place) = (duration(row.time.total_ns as u64), format!("{}: {kernel}", row.place.text()));
         table.row(&[&time, &share(row.share), &interval, &row.time.samples, &place]);
     }
-    let _ = write!(
-        out,
-        "\n== kernel time by line (estimate, {}; {} of {} not sampled)\n{table}",
+    let title = format!(
+        "\n== kernel time by line (estimate, {}; {} of {} not sampled)\n",
         counted(lines.samples, "sample"),
         duration(lines.not_sampled_ns),
         duration(lines.kernel_ns)
     );
+    table.write(out, &title);
     rest(out, lines.distinct_lines, "more line", "more lines");
 }
 
