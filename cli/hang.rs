@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use anyhow::{Context as _, Result, bail};
-use gpuwhy_compare::hang::{HangReport, RunAnswers, judge};
+use gpuwhy_compare::hang::{RunAnswers, judge};
 use gpuwhy_import::rank_report::RankReports;
 use gpuwhy_inject::control::address::ProcessName;
 use gpuwhy_report::text_format::{printable, printable_json};
@@ -68,7 +68,8 @@ pub fn run(args: &HangArgs) -> Result<u8> {
              (--host, --via), or name files with their answers."
         );
     }
-    let report = HangReport { silent: found.silent, ..judge(&found.rank_reports) };
+    let mut report = judge(&found.rank_reports);
+    report.silent = found.silent;
     let text = match args.json {
         true => terminal::json(&report)?,
         false => report.text_within(terminal::style()),

@@ -70,6 +70,7 @@ impl Error for NotComparable {}
 
 /// Differences between two runs.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Diff {
     /// Number of runs of A and of B.
     pub runs: (usize, usize),
@@ -91,6 +92,7 @@ pub struct Diff {
 
 /// The units of all runs on one device.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct DeviceRuns {
     /// Those of A.
     pub a: Vec<Representative>,
@@ -119,6 +121,7 @@ impl DeviceRuns {
 
 /// Differences between two runs on one device of each.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct DeviceDiff {
     /// The devices, in A and in B.
     pub ids: (DeviceId, DeviceId),

@@ -53,6 +53,7 @@ pub enum Speed {
 
 /// Time and count of a kernel or a kind of copy in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+#[non_exhaustive]
 pub struct Usage {
     /// Executions in the complete trace.
     pub count: u64,
@@ -68,6 +69,7 @@ pub struct Usage {
 
 /// Work of CUDA graphs that one module captured, in both runs.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ModuleRow {
     /// The module with its caller and operators; else the thread.
     pub name: String,
@@ -86,6 +88,7 @@ impl ModuleRow {
 
 /// A kernel or a kind of copy in both runs.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct DiffRow {
     /// Name of the kernel, or direction and memory of the copy.
     pub name: String,

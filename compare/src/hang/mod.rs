@@ -75,6 +75,7 @@ pub struct Outstanding {
 
 /// Diagnosis of a hang.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HangReport {
     /// Runs with at least one reply, by name.
     pub runs: Vec<RunAnswers>,
@@ -89,6 +90,7 @@ pub struct HangReport {
 
 /// Replies from one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct RunAnswers {
     /// Name of the run; empty when unknown.
     pub run: String,
@@ -109,6 +111,7 @@ impl RunAnswers {
 
 /// A waiting communicator.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct WaitingCommunicator {
     /// Name of its run; empty when unknown.
     pub run: String,
@@ -153,6 +156,7 @@ named! {
 
 /// A rank that others wait for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct Culprit {
     /// Its rank in the job.
     pub rank: u32,

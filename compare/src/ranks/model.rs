@@ -23,6 +23,7 @@ pub struct RankTrace<'a> {
 
 /// Comparison of ranks.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RanksReport {
     /// Number of ranks of the job, if recorded in a trace.
     pub world_size: Option<u32>,
@@ -55,6 +56,7 @@ pub struct RanksReport {
 
 /// One rank.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RankRow {
     /// Its rank.
     pub rank: u32,
@@ -114,6 +116,7 @@ impl RankRow {
 
 /// The rank that the others wait for.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Straggler {
     /// Index in the rows.
     pub row: usize,
@@ -167,6 +170,7 @@ pub enum ExcessEvidence {
 /// The chain of work that determines the length of the compared time: from the last end backwards, inside a
 /// collective to the rank that started it last.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CriticalPath {
     /// Its length, nanoseconds: from the start of its first collective to the end of its last.
     pub total_ns: u64,

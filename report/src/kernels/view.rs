@@ -24,6 +24,7 @@ const SIMULATED: usize = 5;
 
 /// One measured kernel, with the data from its records.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct KernelView {
     /// Demangled name.
     pub name: String,
@@ -141,6 +142,7 @@ impl KernelView {
 
 /// A kernel that was not measured.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Unmeasured {
     /// Data from its records.
     pub kernel: LaunchConfiguration,
@@ -154,6 +156,7 @@ pub struct Unmeasured {
 
 /// Kernels of a run. Empty if none ran.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct KernelsReport {
     /// Kernels chosen for measurement, the one with the most time first.
     pub measured: Vec<KernelView>,
