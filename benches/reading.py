@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Time and memory of reading one recorded run, by gpuwhy and by other tools, on this machine, in turns.
+"""Time and memory of reading one recorded run, by gpuwhy and by other tools, on this machine, interleaved.
 
     benches/reading.py                          # a generated run of 1 million events
     benches/reading.py --events 100000000 --only gpuwhy

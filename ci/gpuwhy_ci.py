@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares two commits, or two folders of traces, with gpuwhy: a summary, a comment, and an exit code.
 
-    gpuwhy_ci.py --command 'python train.py --steps 200' --base main       records 5 runs of each commit, in turns
+    gpuwhy_ci.py --command 'python train.py --steps 200' --base main       records 5 runs of each commit, interleaved
     gpuwhy_ci.py --base-traces before/ --head-traces after/                compares what was recorded
     gpuwhy_ci.py --comment                                                 comments the summary of a comparison
     git bisect run gpuwhy_ci.py --bisect --command ... --base GOOD --fail-on slower=5
@@ -190,7 +190,7 @@ def compared(options: argparse.Namespace) -> list[Gate]:
 
 
 def recorded(options: argparse.Namespace, output: pathlib.Path) -> tuple[str, str]:
-    """Traces of the base and of this commit; those that are not given are recorded in turns."""
+    """Traces of the base and of this commit; those that are not given are recorded alternately."""
     sides: dict[str, pathlib.Path] = {}
     with contextlib.ExitStack() as stack:
         if not options.base_traces:

@@ -125,7 +125,7 @@ pub use session::{Session, SessionBuilder, SessionError, SessionErrorKind, measu
 /// Contents of a [`Report`] and of a [`Diff`], and the words for them.
 pub mod report {
     pub use gpuwhy_compare::diff;
-    pub use gpuwhy_report::{run, words};
+    pub use gpuwhy_report::{launch_site, library, run, words};
 }
 
 /// Events and records of a trace, and its format.

@@ -103,7 +103,7 @@ pub(crate) fn pageable_copies(report: &Report) -> (u64, String) {
 
 /// A time that rules limit, in one run.
 pub(crate) struct Timed {
-    /// Tells times of a run apart; the same in all runs.
+    /// Identifies the same time in several runs.
     pub(crate) place: usize,
     /// Name of the device, as in a baseline.
     pub(crate) device: String,
@@ -159,7 +159,7 @@ pub(crate) fn within(
         let Some(limit) = baseline.limit(key, &time.device, &all, time.count, ratio)? else { continue };
         let judged = match (&limit.stored[..], &all[..]) {
             ([_], [_]) => match time.at_most(limit.nanos, &limit.basis) {
-                // Kernels and modules do not depend on the host.
+                // A step also takes the host's time, which differs from run to run.
                 Err(why) if key == STEP && !differ(&limit.stored, &all) => Ok(Some(format!(
                     "{why}; one run each, and runs of one program differ by up to {:.0} % of the longer step",
                     RUNS_DIFFER * 1e2

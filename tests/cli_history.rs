@@ -93,7 +93,7 @@ fn a_slower_run_is_a_regression_and_fails() {
     let (code, text, output) = history(&file, &["--fail-if-slower", "5"]);
     assert_eq!(code, Some(1), "{text}{}", stderr(&output));
     assert!(text.contains("10.0 % slower") && text.contains("each of the 2 runs before it"), "{text}");
-    assert!(stderr(&output).contains("more than 5 % (compared with 2 earlier runs)"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("more than 5 %; it is slower than each of 2 earlier runs"), "{}", stderr(&output));
     assert_eq!(history(&file, &["--fail-if-slower", "15"]).0, Some(0));
 }
 
@@ -153,6 +153,11 @@ fn damaged_lines_are_counted_and_passed_over() {
     let (code, text, output) = history(&file, &[]);
     assert!(code == Some(3) && text.contains("(1 run)"), "{text}");
     assert!(stderr(&output).contains("2 lines are passed over; the first: "), "{}", stderr(&output));
+    fs::write(&file, format!("{}{line}", line.replace("\"gpuwhy_history\":1", "\"gpuwhy_history\":2"))).unwrap();
+    let (code, text, output) = history(&file, &[]);
+    assert!(code == Some(3) && text.contains("(1 run)"), "{text}");
+    let newer = "history.jsonl, line 1: its format has version 2; this gpuwhy reads version 1\n";
+    assert!(stderr(&output).ends_with(newer), "{}", stderr(&output));
     let (code, _, output) = history(&stage.path("nowhere"), &[]);
     assert!(code == Some(2) && stderr(&output).contains("there is no history at "), "{}", stderr(&output));
 }

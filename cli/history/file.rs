@@ -126,7 +126,12 @@ pub fn read(path: &Path) -> Result<(Vec<Run>, Vec<String>)> {
                     let (host, process, start) = run.identity();
                     runs.insert((start, process, host.to_owned()), run);
                 }
-                Err(error) => bad.push(format!("{}, line {}: {error}", path.display(), number + 1)),
+                Err(error) => {
+                    // Serde counts from the start of this line, not of the file.
+                    let error = error.to_string();
+                    let why = error.rsplit_once(" at line 1 column ").map_or(&*error, |(why, _)| why);
+                    bad.push(format!("{}, line {}: {why}", path.display(), number + 1));
+                }
             }
         }
     }

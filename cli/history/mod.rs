@@ -74,7 +74,7 @@ pub fn run(program: Option<&str>, args: &HistoryArgs, json: bool) -> Result<u8> 
         };
         if change.percent() > allowed {
             message::say(&format!(
-                "{name}: the newest run is {:.1} % slower, more than {allowed} % (compared with {})",
+                "{name}: the newest run is {:.1} % slower than the one before it, more than {allowed} %; it is slower than each of {}",
                 change.percent(),
                 counted(newest.held_against as u64, "earlier run")
             ));

@@ -173,7 +173,7 @@ pub fn similarity(a: &[DeviceReport], b: &[DeviceReport]) -> f64 {
         let (whole, other) = if has_graphs(a) { (&mut first, &second) } else { (&mut second, &first) };
         whole.retain(|name, _| !KernelRow::is_whole_graph_name(name));
         let known = whole.iter().filter(|(name, _)| other.contains_key(*name)).map(|(_, count)| count);
-        return known.sum::<u64>() as f64 / total(whole).max(1.0);
+        return known.sum::<u64>() as f64 / total(whole);
     }
     in_common(&first, &second)
 }
@@ -187,7 +187,8 @@ pub(crate) fn in_common<K: Ord>(a: &BTreeMap<K, u64>, b: &BTreeMap<K, u64>) -> f
 }
 
 fn total<K>(counts: &BTreeMap<K, u64>) -> f64 {
-    counts.values().map(|&count| count as f64).sum()
+    // At least 1: nothing has nothing in common.
+    counts.values().map(|&count| count as f64).sum::<f64>().max(1.0)
 }
 
 /// True if a device ran CUDA graphs that were recorded as a whole.

@@ -91,7 +91,9 @@ fn sentence(runs: &[Run], judged: &[Judged]) -> String {
             RUNS_DIFFER * 1e2
         ),
         (StepChange::Inconclusive, count) => {
-            format!("It is not {than} than each of the {count} runs before it, so runs may differ this much.")
+            format!(
+                "It is {than} than some of the {count} runs before it, but not than all: runs may differ this much."
+            )
         }
         (_, 1) => "It is the only earlier run like it.".to_owned(),
         (StepChange::Slower, count) => format!("Regression: it is slower than each of the {count} runs before it."),

@@ -23,7 +23,7 @@ pub(super) fn write(page: &mut String, report: &Report) {
 }
 
 fn kernels(page: &mut String, report: &Report) {
-    for device in report.devices.iter().take(8) {
+    for device in report.devices.iter().filter(|device| !device.kernels.is_empty()).take(8) {
         let mut table = Table::new("Kernel:name|After start-up:n|Share:n|Count:n|Whole run:n|Mean:n|Longest:n");
         let all = device.kernels.iter().map(|kernel| kernel.steady.1).sum::<u64>().max(1);
         for kernel in device.kernels.iter().take(ROWS) {

@@ -11,7 +11,11 @@ impl TryFrom<u64> for LineVersion {
     type Error = String;
 
     fn try_from(found: u64) -> Result<Self, String> {
-        if found == VERSION { Ok(Self) } else { Err(format!("version {found}, known is {VERSION}")) }
+        if found == VERSION {
+            Ok(Self)
+        } else {
+            Err(format!("its format has version {found}; this gpuwhy reads version {VERSION}"))
+        }
     }
 }
 

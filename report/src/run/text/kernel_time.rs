@@ -131,7 +131,7 @@ impl GraphRangeTable {
                 line(work, name);
             }
         }
-        let _ = write!(out, "\n== work of CUDA graphs by range (exact; ranges open at capture)\n{table}");
+        table.write(out, "\n== work of CUDA graphs by range (exact; ranges open at capture)\n");
         rest(out, self.distinct_rows, "more range", "more ranges");
     }
 }
@@ -185,7 +185,7 @@ impl GraphOrigins {
             let (time, share, count) = work_cells(row.work, all.total_ns);
             table.row(&[&time, &share, &count, &format!("{}: {kernel}", row.place.text())]);
         }
-        let _ = write!(out, "\n== work of CUDA graphs by line (exact)\n{table}");
+        table.write(out, "\n== work of CUDA graphs by line (exact)\n");
         rest(out, self.distinct_rows, "more row", "more rows");
     }
 
