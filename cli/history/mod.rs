@@ -14,7 +14,6 @@ use gpuwhy::Report;
 use gpuwhy_compare::diff::StepChange;
 use gpuwhy_compare::history::{self, Judged, Like};
 use gpuwhy_report::history::{Measured, Run};
-use gpuwhy_report::text_format::counted;
 use serde_json::{Value, json};
 
 use crate::args::history::HistoryArgs;
@@ -73,10 +72,14 @@ pub fn run(program: Option<&str>, args: &HistoryArgs, json: bool) -> Result<u8> 
             continue;
         };
         if change.percent() > allowed {
+            let earlier = match newest.held_against {
+                1 => "the only earlier run like it".to_owned(),
+                count => format!("each of the {count} earlier runs like it"),
+            };
             message::say(&format!(
-                "{name}: the newest run is {:.1} % slower than the one before it, more than {allowed} %; it is slower than each of {}",
-                change.percent(),
-                counted(newest.held_against as u64, "earlier run")
+                "{name}: the newest run is {:.1} % slower than the last one like it, more than {allowed} %; it is slower \
+                 than {earlier}",
+                change.percent()
             ));
             code = SLOWER;
         }
