@@ -161,14 +161,58 @@ fn memory_that_is_kept_neither_waits_nor_takes_time() {
 }
 
 #[test]
-fn calls_of_up_to_12_us_wait_for_nothing() {
-    let with_wait = |end: u64| {
+fn a_short_call_waited_if_its_thread_had_work_on_the_device() {
+    let with = |class, end: u64| {
         let mut program = program();
-        program.kernel((0, 5), (8, 15)).call(CallClass::Wait, 5, end).kernel((end, end + 5), (end + 8, end + 18));
+        program.kernel((0, 5), (8, 15)).call(class, 5, end).kernel((end, end + 5), (end + 8, end + 18));
         program
     };
-    with_wait(17).ends(35, &[(LaunchesFree, 17.096), (DeviceOnly, 17.9)]);
-    with_wait(18).ends(36, &[(NoSyncs, 26.0), (LaunchesFree, 20.0), (DeviceOnly, 17.9)]);
+    with(CallClass::Wait, 16).ends(34, &[(NoSyncs, 25.9), (LaunchesFree, 18.0), (DeviceOnly, 17.9)]);
+    with(CallClass::Wait, 18).ends(36, &[(NoSyncs, 26.0), (LaunchesFree, 20.0), (DeviceOnly, 17.9)]);
+    // An allocation of 12 us took that time for itself.
+    with(CallClass::Memory, 17).ends(35, &[(NoAllocations, 25.9), (LaunchesFree, 17.096), (DeviceOnly, 17.9)]);
+    with(CallClass::Memory, 18)
+        .ends(36, &[(NoSyncs, 26.0), (NoAllocations, 25.9), (LaunchesFree, 20.0), (DeviceOnly, 17.9)]);
+    // The device was idle: the call waited for nothing.
+    let mut idle = program();
+    idle.kernel((0, 5), (8, 15)).call(CallClass::Wait, 16, 20).kernel((20, 25), (28, 38));
+    idle.ends(38, &[(LaunchesFree, 17.096), (DeviceOnly, 17.9)]);
+}
+
+#[test]
+fn a_short_call_did_not_wait_for_work_of_another_thread() {
+    let of = |thread: u32, lasts: u64| {
+        let mut program = program();
+        let call = |thread, start, end, class, id| Call {
+            thread: ThreadId(thread),
+            start: time(start),
+            end: time(end),
+            class,
+            correlation: CorrelationId(id),
+            tracing_ns: 0,
+        };
+        program.launches = 10;
+        program.simulation.call(&call(thread, 0, 5, CallClass::Launch, 1));
+        program.simulation.operation(&Operation {
+            start: time(8),
+            end: time(15),
+            device: DEVICE,
+            stream: StreamId(9),
+            class: KERNEL,
+            launch: Some(LaunchedBy { correlation: CorrelationId(1), start: time(0) }),
+            excess: 0,
+            bytes: 0,
+            tracing_ns: 0,
+            node: false,
+            kernel: 0,
+        });
+        let back = 5 + lasts;
+        program.call(CallClass::Wait, 5, back).kernel((back, back + 5), (back + 8, back + 18));
+        program
+    };
+    of(1, 11).ends(34, &[(NoSyncs, 24.0), (LaunchesFree, 18.0), (DeviceOnly, 10.0)]);
+    of(2, 11).ends(34, &[(LaunchesFree, 15.0), (DeviceOnly, 15.0)]);
+    of(2, 20).ends(43, &[(NoSyncs, 33.0), (LaunchesFree, 27.0), (DeviceOnly, 15.0)]);
 }
 
 #[test]

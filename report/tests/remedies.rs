@@ -327,6 +327,41 @@ fn a_size_on_the_gpu_is_asked_for() {
     assert!(!ids(&report).contains(&"check_each"), "{:?}", ids(&report));
 }
 
+/// Steps of four kernels of 4 us, with a call of 7 us that waits after each; `read`: each wait is for a copy.
+fn waiting(function: &str, read: bool) -> Report {
+    let mut scenario = Scenario::new();
+    for step in 0..200 {
+        let mut at = 1_000 + step * 80;
+        for name in [MUL, ADD, TANH, POW] {
+            gpu(0).kernel(name).at(at + 5).lasting(4).launched(&mut scenario, 1, at, 3);
+            if read {
+                let copy = scenario.call(1, "cudaMemcpyAsync_v3020", at + 3, 1);
+                scenario.add(gpu(0).d2h(MemoryKind::Pinned, 8).at(at + 9).lasting(1).by(copy));
+            }
+            scenario.call(1, function, at + 4, 7);
+            at += 20;
+        }
+    }
+    scenario.report()
+}
+
+#[test]
+fn short_waits_for_events_and_streams_are_waits_too() {
+    for (function, words) in [
+        ("cudaEventSynchronize_v3020", "Do not wait for an event (event.synchronize(), cudaEventSynchronize)"),
+        ("cudaStreamSynchronize_v3020", "Do not wait for a stream"),
+        ("cudaDeviceSynchronize_v3020", "Do not wait for the GPU"),
+    ] {
+        let report = waiting(function, false);
+        let remedy = report.bottleneck.remedies.iter().find(|remedy| remedy.id == "timer_sync");
+        let remedy = remedy.unwrap_or_else(|| panic!("{function}: {:?}\n{}", ids(&report), report.summary()));
+        assert!(remedy.text.contains(words), "{}", remedy.text);
+        assert!(remedy.speedup.is_some_and(|gain| gain > 1.3), "{function}: {:?}", remedy.speedup);
+    }
+    let report = waiting("cudaStreamSynchronize_v3020", true);
+    assert!(!ids(&report).contains(&"timer_sync"), "{:?}", ids(&report));
+}
+
 #[test]
 fn what_the_cpu_limits_may_gain_nothing() {
     // The GPU is busy 60 % of the time.

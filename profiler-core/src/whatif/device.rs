@@ -381,10 +381,12 @@ impl Streams {
         self.rows.iter_mut().for_each(|stream| stream.change_clocks(change));
     }
 
-    /// The operation, on any stream, that ended last within `(from, to]`: its real end and its end in every
-    /// scenario.
-    pub(super) fn ended_within(&self, from: u64, to: u64) -> Option<(u64, &Clocks)> {
-        let runs = self.rows.iter().flat_map(|stream| stream.runs().map(|run| (stream.key, run)));
+    /// The operation that ended last within `(from, to]`: its real end and its end in every scenario. `thread`: only
+    /// on streams to which this thread launched last.
+    pub(super) fn ended_within(&self, from: u64, to: u64, thread: Option<ThreadId>) -> Option<(u64, &Clocks)> {
+        let launched = |stream: &&Stream| thread.is_none() || stream.leader.0.map(|(launcher, _)| launcher) == thread;
+        let rows = self.rows.iter().filter(launched);
+        let runs = rows.flat_map(|stream| stream.runs().map(|run| (stream.key, run)));
         let within = runs.filter(|(_, run)| run.end > from && run.end <= to);
         within.max_by_key(|(key, run)| (run.end, run.start, *key)).map(|(_, run)| (run.end, &run.done))
     }

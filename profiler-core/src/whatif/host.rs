@@ -21,7 +21,8 @@ use crate::thresholds::{DISPATCH_NANOS, LAUNCHING_THREAD};
 const THREAD_LIMIT: usize = 1_024;
 /// Waits for input remembered per thread until the call that ends the host gap arrives.
 const INPUT_LIMIT: usize = 1_024;
-/// A call that may wait but took at most this long did not: the slowest median of issuing one is 10 us.
+/// Longest call that only issues work: the slowest median of issuing one is 10 us. An allocation of at most this
+/// length did not wait.
 pub(super) const SHORT_CALL_NANOS: u64 = 12_000;
 
 #[derive(Clone, Debug)]

@@ -178,7 +178,8 @@ impl Recurrence {
         let (entered, begun) = (&thread.entered, thread.begun.as_ref());
         let (lasted, untraced) = (call.lasted(), call.untraced());
         let may_have_waited = match call.class {
-            CallClass::Wait | CallClass::Memory => lasted > SHORT_CALL_NANOS,
+            CallClass::Wait => true,
+            CallClass::Memory => lasted > SHORT_CALL_NANOS,
             // A full queue, or pageable memory.
             CallClass::Launch => untraced > BLOCKING_COPY_NANOS,
             CallClass::Other => false,
@@ -287,6 +288,8 @@ fn released_by<'a>(call: &Call, own: Option<&'a Begun>, streams: &'a Streams) ->
     if let Some(own) = own.filter(|own| own.to_host && own.end > call.start && own.end <= earliest) {
         earliest = own.end - 1;
     }
-    let (at, clocks) = streams.ended_within(earliest, call.end)?;
+    // The end of a kernel of another thread falls into a short call by chance.
+    let thread = (call.lasted() <= SHORT_CALL_NANOS).then_some(call.thread);
+    let (at, clocks) = streams.ended_within(earliest, call.end, thread)?;
     Some(Released { at, clocks, staged: false })
 }

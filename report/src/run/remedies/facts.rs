@@ -21,6 +21,12 @@ const COVERED: f64 = 0.5;
 const MAIN_LINE: f64 = 0.3;
 /// Least part of the copies that go in one direction for their line to be that of all.
 const NEARLY_ALL: f64 = 0.9;
+/// Functions that wait for the whole device, for a stream and for an event, and what waits there.
+const WAITS: [(&[&str], &str); 3] = [
+    (&["cudaDeviceSynchronize", "cuCtxSynchronize"], "the GPU (torch.cuda.synchronize(), cudaDeviceSynchronize)"),
+    (&["cudaStreamSynchronize", "cuStreamSynchronize"], "a stream (stream.synchronize(), cudaStreamSynchronize)"),
+    (&["cudaEventSynchronize", "cuEventSynchronize"], "an event (event.synchronize(), cudaEventSynchronize)"),
+];
 /// Fewest samples in launches for a line to be named.
 const EVIDENT_SAMPLES: u64 = 5;
 
@@ -327,6 +333,26 @@ impl<'a> Facts<'a> {
     pub(super) fn calls_a_step(&self, names: &[&str]) -> f64 {
         let calls: u64 = self.api.iter().filter(|row| names.contains(&row.name.as_str())).map(|row| row.calls).sum();
         if self.steps == 0 { 0.0 } else { calls as f64 / self.steps as f64 }
+    }
+
+    /// Calls that wait for the device, a stream or an event, for each step, without those for a copy; with words for
+    /// the most frequent kind.
+    pub(super) fn waits_a_step(&self) -> (f64, &'static str) {
+        let [device, stream, event] = WAITS.map(|(names, _)| self.calls_a_step(names));
+        let copies = self.devices.iter().flat_map(|device| &device.copies);
+        let copies: u64 =
+            copies.filter(|row| row.path.kind != CopyKind::DeviceToDevice).map(|row| row.durations.count()).sum();
+        let of_copies = copies as f64 / self.steps.max(1) as f64;
+        // The runtime of JAX waits for streams and events by itself.
+        let parts = if self.program.framework == Framework::Jax { 0.0 } else { (stream + event - of_copies).max(0.0) };
+        let most = if parts <= device {
+            0
+        } else if stream >= event {
+            1
+        } else {
+            2
+        };
+        (device + parts, WAITS[most].1)
     }
 
     /// The activity in the time of the bottleneck, with its place.

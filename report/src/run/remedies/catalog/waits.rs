@@ -149,27 +149,28 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             (Jax, "Call jax.block_until_ready() only where a time is measured, not in each step{at}."),
             (
                 Native,
-                "Do not wait for the GPU within the step (cudaDeviceSynchronize){at}: measure times with cudaEventElapsedTime. This \
-                 helps if the wait is for a timer or a log.",
+                "Do not wait for {what} within the step{at}: measure times with cudaEventElapsedTime, and order streams with \
+                 cudaStreamWaitEvent. This helps if the CPU needs no result there.",
             ),
             (
                 Any,
-                "Do not wait for the GPU within the step (torch.cuda.synchronize(), cudaDeviceSynchronize){at}: measure times with \
-                 torch.cuda.Event(enable_timing=True). This helps if the wait is for a timer or a log.",
+                "Do not wait for {what} within the step{at}: measure times with torch.cuda.Event(enable_timing=True), and order \
+                 streams with stream.wait_event(). This helps if the CPU needs no result there.",
             ),
         ],
         when: When::If(|facts| {
-            let calls = facts.calls_a_step(&["cudaDeviceSynchronize", "cuCtxSynchronize"]);
+            let (calls, what) = facts.waits_a_step();
             let gain = facts.scenario(ScenarioKind::NoSyncs);
             let first = facts.program.first_fix == Some(ScenarioKind::NoSyncs);
             // A graph cannot contain the wait, whatever it costs.
             let before_graph = facts.is(Cause::Launch) && facts.program.graphs.fits && !facts.program.graphs.used;
             let cause = facts.is(Cause::Sync) || before_graph;
             let worth = first || cause || gain.is_some_and(|gain| gain.low() > 1.05);
-            (worth && calls >= 0.5).then(|| Found { at: facts.call_at(CallKind::Wait), gain, ..Found::default() })
+            let at = facts.call_at(CallKind::Wait);
+            (worth && calls >= 0.5).then(|| Found { at, gain, what: what.to_owned(), ..Found::default() })
         }),
-        recognized: "a call that waits for the whole device in at least every second step, and a simulation without waits gains, or a \
-                     graph fits but for it",
+        recognized: "a call that waits for the device, a stream or an event, but for no copy, in at least every second step, and a \
+                     simulation without waits gains, or a graph fits but for it",
         gain: "the simulation `no_syncs`",
         not_when: "the GPU is busy all the time: 0.99x measured",
         link: CUDA_NOTES,
@@ -210,7 +211,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         says: &[(Any, "Do not wait for the GPU within the step{at}: a CUDA graph cannot contain a wait.")],
         when: When::If(|facts| {
             let first = facts.program.first_fix == Some(ScenarioKind::NoSyncs) && facts.is(Cause::Launch);
-            let timer = facts.calls_a_step(&["cudaDeviceSynchronize", "cuCtxSynchronize"]) >= 0.5;
+            let timer = facts.waits_a_step().0 >= 0.5;
             let found = Found { at: facts.call_at(CallKind::Wait), ..Found::default() };
             (first && !timer && !facts.program.small_reads)
                 .then(|| found.gaining(facts.scenario(ScenarioKind::NoSyncs)))
