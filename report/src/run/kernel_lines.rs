@@ -40,6 +40,8 @@ fn wilson(share: f64, n: f64) -> (f64, f64) {
     if n <= 0.0 {
         return (0.0, 1.0);
     }
+    // A sum of weights in another order may be larger than their total by rounding.
+    let share = share.min(1.0);
     let square = DEVIATE * DEVIATE;
     let middle = (share + square / (2.0 * n)) / (1.0 + square / n);
     let half = DEVIATE / (1.0 + square / n) * (share * (1.0 - share) / n + square / (4.0 * n * n)).sqrt();
@@ -311,6 +313,8 @@ mod tests {
         assert!((low - 1.0 / (1.0 + DEVIATE * DEVIATE)).abs() < 1e-9 && high > 1.0 - 1e-9, "{low} {high}");
         let (low, high) = share_interval(0, 4);
         assert!(low < 1e-9 && (high - 0.489_89).abs() < 1e-4, "{low} {high}");
+        let rounded = 1.0 + f64::EPSILON;
+        assert_eq!(wilson(rounded, 10.0), wilson(1.0, 10.0));
     }
 
     #[test]
