@@ -1,5 +1,5 @@
 //! Tables of repeating data: names, launch configurations, API functions, stack frames, devices, links,
-//! contexts and threads.
+//! contexts, threads and lines of source code.
 //!
 //! All tables are append-only and ids are indices. The trace writer therefore writes only rows that it has
 //! not written yet, and a reader that appends them in order gets the same ids.
@@ -18,6 +18,7 @@ use crate::record::{
     ApiFunction, ApiFunctionId, Context, ContextId, Device, DeviceId, Frame, LaunchConfig, LaunchConfigId, NameId,
     PcieLink, StackId, ThreadId, ThreadName,
 };
+use crate::source_line::SourceLine;
 
 /// Maximum number of distinct names: twice the limit of NVTX names. Large training programs have a few
 /// thousand.
@@ -37,6 +38,8 @@ pub const DEVICE_LIMIT: usize = 256;
 pub const CONTEXT_LIMIT: usize = 1_024;
 /// Maximum number of thread names. Lookups are linear, so this also limits time.
 pub const THREAD_LIMIT: usize = 1_024;
+/// Maximum number of lines of source code.
+pub const SOURCE_LINE_LIMIT: usize = 2_048;
 /// Name shared by all names beyond the limit.
 const FURTHER_NAMES: &str = "<names beyond the table>";
 
@@ -49,7 +52,7 @@ pub fn is_whole_graph(name: &str) -> bool {
 }
 
 /// Append-only tables that records refer to by id.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Dictionary {
     name_bytes: usize,
     beyond: u64,
@@ -61,6 +64,7 @@ pub struct Dictionary {
     contexts: Vec<Context>,
     links: Vec<PcieLink>,
     threads: Vec<ThreadName>,
+    source_lines: Vec<SourceLine>,
 }
 
 impl Dictionary {
@@ -166,6 +170,11 @@ impl Dictionary {
         add(&mut self.threads, thread, THREAD_LIMIT, &mut self.beyond);
     }
 
+    /// Adds a line of source code unless it is there or [`SOURCE_LINE_LIMIT`] is reached.
+    pub fn add_source_line(&mut self, line: SourceLine) {
+        add(&mut self.source_lines, line, SOURCE_LINE_LIMIT, &mut self.beyond);
+    }
+
     /// The string of `id`, or `?` if the id is unknown.
     pub fn name(&self, id: NameId) -> &str {
         self.names.rows.get(id.0 as usize).map_or("?", |name| name)
@@ -246,6 +255,11 @@ impl Dictionary {
         &self.threads
     }
 
+    /// All lines of source code, in order of appearance.
+    pub fn source_lines(&self) -> &[SourceLine] {
+        &self.source_lines
+    }
+
     /// All contexts, in order of appearance.
     pub fn contexts(&self) -> &[Context] {
         &self.contexts
@@ -264,7 +278,7 @@ fn add<T: PartialEq>(rows: &mut Vec<T>, row: T, limit: usize, beyond: &mut u64) 
 }
 
 /// Rows in order of appearance, and a map from each row to its index.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct UniqueRows<T> {
     rows: Vec<T>,
     ids: HashMap<T, u32, FxBuildHasher>,

@@ -35,4 +35,5 @@ pub mod named;
 pub mod preamble;
 pub mod process_info;
 pub mod record;
+pub mod source_line;
 pub mod utilization;

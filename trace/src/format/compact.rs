@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 
 use super::{TraceError, TraceReader, TraceWriter};
+use crate::dictionary::Dictionary;
 use crate::event::Event;
 use crate::process_info::End;
 use crate::record::{Record, Timestamp};
@@ -63,6 +64,34 @@ pub fn compact<W: Write>(source: impl Read, sink: W) -> Result<(Compacted, W), C
     }
     let (bytes, sink) = writer.close(reader.dictionary()).map_err(CompactError::Write)?;
     Ok((Compacted { records, bytes }, sink))
+}
+
+/// Writes the trace in `source` to `sink` with the source lines that `add` adds to its dictionary, as if they had been
+/// recorded: for tests, and to judge a trace that was recorded without.
+///
+/// # Errors
+/// See [`CompactError`].
+#[doc(hidden)]
+pub fn with_source_lines<W: Write>(
+    source: impl Read,
+    sink: W,
+    add: impl FnOnce(&mut Dictionary),
+) -> Result<W, CompactError> {
+    let mut reader = TraceReader::new(source).map_err(CompactError::Read)?;
+    let mut writer = TraceWriter::compact(sink, reader.session()).map_err(CompactError::Write)?;
+    let mut end = None;
+    while let Some(event) = reader.next_event().map_err(CompactError::Read)? {
+        match event {
+            Event::End(..) => end = Some(event),
+            _ => writer.event(&event, reader.dictionary()).map_err(CompactError::Write)?,
+        }
+    }
+    let mut dictionary = reader.dictionary().clone();
+    add(&mut dictionary);
+    if let Some(end) = end {
+        writer.event(&end, &dictionary).map_err(CompactError::Write)?;
+    }
+    Ok(writer.close(&dictionary).map_err(CompactError::Write)?.1)
 }
 
 /// Size of the records of one kind.

@@ -11,6 +11,7 @@ use crate::dictionary::Dictionary;
 use crate::record::{
     ApiDomain, ApiFunction, Context, Device, Frame, LaunchConfig, NameId, PcieLink, StackId, ThreadName,
 };
+use crate::source_line::SourceLine;
 
 /// A block is closed after the row with which it exceeds this size, bytes; further rows go into another
 /// block.
@@ -36,6 +37,7 @@ mod table {
     pub(super) const FRAMES: u8 = 6;
     pub(super) const LINKS: u8 = 7;
     pub(super) const THREADS: u8 = 8;
+    pub(super) const SOURCE_LINES: u8 = 9;
 }
 
 /// Number of rows already written, by table.
@@ -49,6 +51,7 @@ pub(super) struct Written {
     contexts: usize,
     links: usize,
     threads: usize,
+    source_lines: usize,
 }
 
 impl Written {
@@ -65,6 +68,7 @@ impl Written {
         encode_table(table::CONTEXTS, dictionary.contexts(), &mut self.contexts, body, Wire::put);
         encode_table(table::LINKS, dictionary.links(), &mut self.links, body, Wire::put);
         encode_table(table::THREADS, dictionary.thread_names(), &mut self.threads, body, Wire::put);
+        encode_table(table::SOURCE_LINES, dictionary.source_lines(), &mut self.source_lines, body, Wire::put);
     }
 }
 
@@ -140,6 +144,7 @@ wire! {
     Context { id, device, null_stream }
     ThreadName { thread, name }
     PcieLink { device, generation, megatransfers, lanes }
+    SourceLine { file, line, text }
 }
 
 /// Dictionary rebuilt from the blocks that could be read.
@@ -242,7 +247,12 @@ impl Rebuilt {
             table::THREADS if self.dictionary.thread_names().len() < MAX_PLACES => {
                 self.dictionary.add_thread_name(Wire::get(&mut cursor)?);
             }
-            table::DEVICES | table::CONTEXTS | table::LINKS | table::THREADS => return Err(Malformed),
+            table::SOURCE_LINES if self.dictionary.source_lines().len() < MAX_PLACES => {
+                self.dictionary.add_source_line(Wire::get(&mut cursor)?);
+            }
+            table::DEVICES | table::CONTEXTS | table::LINKS | table::THREADS | table::SOURCE_LINES => {
+                return Err(Malformed);
+            }
             // A table of a newer version.
             _ => {}
         }
