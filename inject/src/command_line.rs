@@ -1,4 +1,4 @@
-//! The program's command line as the trace keeps it, without the words that look like secrets.
+//! The program's command line and lines of its code as the trace keeps them, without what looks like a secret.
 //!
 //! A trace is passed on to colleagues and attached to bug reports, and command lines hold passwords and
 //! tokens. A secret can only be guessed, by its name and its form; `GPUWHY_COMMAND_LINE` leaves out more.
@@ -78,6 +78,43 @@ fn without_secrets(words: impl Iterator<Item = String>) -> Vec<String> {
     words
         .map(|word| json(&word).split_inclusive(char::is_whitespace).map(|piece| masker.masked(piece)).collect())
         .collect()
+}
+
+/// Masks secrets in a line of code: in its texts between quotes, by what they are assigned to or passed as, and by
+/// their form; and in its comment.
+pub fn code_without_secrets(line: &str) -> String {
+    let plain = |text: &str| -> String {
+        let mut masker = Masker::default();
+        json(text).split_inclusive(char::is_whitespace).map(|piece| masker.masked(piece)).collect()
+    };
+    let (mut out, mut rest) = (String::with_capacity(line.len()), line);
+    while let Some(at) = rest.find(['"', '\'', '#']) {
+        let quote = rest[at..].chars().next().unwrap_or('#');
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        if quote == '#' {
+            return out + &plain(rest);
+        }
+        let mut escaped = false;
+        let end = rest[1..].find(|letter| {
+            let ends = letter == quote && !escaped;
+            escaped = letter == '\\' && !escaped;
+            ends
+        });
+        let text = end.map_or(&rest[1..], |end| &rest[1..=end]);
+        // Letters such as `f` before the quote belong to the text.
+        let before = out.trim_end_matches(|letter: char| letter.is_alphanumeric()).trim_end();
+        let named = before.strip_suffix(['=', ':', '(', ',']).unwrap_or_default();
+        let named = named.trim_end_matches([' ', ']', '"', '\'', '=', '!']);
+        let name = named.rsplit(['(', ',', '{', ';', ' ']).next().unwrap_or_default();
+        let masked = if text.is_empty() || !names_a_secret(name) { plain(text) } else { MASK.to_owned() };
+        out.push(quote);
+        out.push_str(&masked);
+        let Some(end) = end else { return out };
+        out.push(quote);
+        rest = &rest[end + 2..];
+    }
+    out + rest
 }
 
 /// Expectation about the next piece of a command line.
@@ -347,6 +384,34 @@ mod tests {
             (&["curl", "-u", "me:1234", "x", "--password", "ab***cd"], "curl -u me:*** x --password ***"),
         ] {
             assert_eq!(kept(words), wanted);
+        }
+    }
+
+    #[test]
+    fn secrets_in_code_are_masked() {
+        for (line, wanted) in [
+            (r#"    api_key = "abc"  # x"#, r#"    api_key = "***"  # x"#),
+            (r#"wandb.login(key='abc', relogin=True)"#, r#"wandb.login(key='***', relogin=True)"#),
+            (r#"os.environ["HF_TOKEN"] = "a\"bc""#, r#"os.environ["HF_TOKEN"] = "***""#),
+            (r#"h = {"X-Api-Key": f"abc{x}", "lr": "3"}"#, r#"h = {"X-Api-Key": f"***", "lr": "3"}"#),
+            (r#"connect("postgres://me:word@host/db")"#, r#"connect("postgres://***@host/db")"#),
+            (r#"login("hf_abcdefghijklmnop1234")"#, r#"login("***")"#),
+            (r#"set_password("abc"#, r#"set_password("***"#),
+            (r#"if password == "abc":"#, r#"if password == "***":"#),
+            (
+                r#"get(headers="Authorization: Bearer abc") # --token abc"#,
+                r#"get(headers="Authorization: Bearer ***") # --token ***"#,
+            ),
+        ] {
+            assert_eq!(code_without_secrets(line), wanted);
+        }
+        for kept in [
+            r#"out = attention(query, key=key, value=value)  # the key of it"#,
+            r#"x = sorted(rows, key=len)[0]["key"].to("cuda")"#,
+            r#"print("tokens per second:", n, f'{token}', "")"#,
+            r#"'ü' "\"#,
+        ] {
+            assert_eq!(code_without_secrets(kept), kept);
         }
     }
 

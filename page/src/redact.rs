@@ -147,6 +147,7 @@ mod tests {
     use gpuwhy_trace::record::{Frame, LaunchConfig, StackId, ThreadId, ThreadName};
 
     use super::*;
+    use gpuwhy_trace::source_line::SourceLine;
 
     #[test]
     fn folders_have_marks_and_libraries_are_reported() {
@@ -184,6 +185,7 @@ mod tests {
             let kind = RangeEventKind::Push;
             ranges.take(&RangeEvent { kind, message, domain, category: domain, ..RangeEvent::default() });
         }
+        dictionary.add_source_line(SourceLine { file, line: 7, text: "secret".into() });
         let session = ProcessInfo { host: "node7".into(), command: vec!["secret".into()], ..ProcessInfo::default() };
         let (process, words) = redacted(&session, &dictionary, &ranges);
         assert_eq!((process.command.join(" "), process.host.as_str()), ("<command>".to_owned(), "<host>"));
@@ -192,5 +194,6 @@ mod tests {
         assert_eq!(words.stack(stack).collect::<Vec<_>>(), [frame]);
         assert_eq!(words.thread_name(ThreadId(5)), None);
         assert_eq!(words.launch_configs(), dictionary.launch_configs());
+        assert!(words.source_lines().is_empty(), "source code has no placeholder");
     }
 }

@@ -61,14 +61,13 @@ pub(super) fn recording(path: &Path, thread: u32) {
     std::fs::write(path, writer.finish().unwrap()).unwrap();
 }
 
-#[test]
-fn a_launch_has_the_line_at_which_the_interpreter_was() {
-    let Some(python) = python() else { return };
-    let stage = Stage::new();
+/// Runs `launches.py` with the recording.
+fn record_launches(stage: &Stage, python: &str, settings: &[(&str, &str)]) {
     let session = stage.path("session.cupti");
     let mut program = stage.program("sync_item", python);
     program.arg("-S").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sampling/launches.py"));
     program.env("GPUWHY_REPLAY", &session).env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_REPORT", "off");
+    program.envs(settings.iter().copied());
     let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut thread = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut thread).unwrap();
@@ -76,7 +75,22 @@ fn a_launch_has_the_line_at_which_the_interpreter_was() {
     child.stdin.take().unwrap().write_all(b"\n").unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
+}
 
+#[test]
+fn a_trace_has_no_source_if_that_is_off() {
+    let Some(python) = python() else { return };
+    let stage = Stage::new();
+    record_launches(&stage, python, &[("GPUWHY_SOURCE_LINES", "off")]);
+    assert!(!stage.report()["kernel_lines"].is_null());
+    assert!(stage.report()["source_lines"].is_null());
+}
+
+#[test]
+fn a_launch_has_the_line_at_which_the_interpreter_was() {
+    let Some(python) = python() else { return };
+    let stage = Stage::new();
+    record_launches(&stage, python, &[]);
     let report = stage.report();
     let lines = &report["kernel_lines"];
     println!("{}", serde_json::to_string(lines).unwrap());
@@ -101,6 +115,12 @@ fn a_launch_has_the_line_at_which_the_interpreter_was() {
         assert!(row["total_ns"].as_u64() <= row["high_ns"].as_u64(), "{row}");
     }
 
+    // The file is older than the process, so the trace has the lines.
+    let sources = report["source_lines"].as_array().unwrap();
+    let of = |text: &str| sources.iter().find(|row| row["text"] == text).unwrap_or_else(|| panic!("{sources:?}"));
+    let waiting = of("while player.is_alive():");
+    assert!(waiting["file"].as_str().unwrap().ends_with("launches.py") && waiting["around"][0][1] != Value::Null);
+
     let gpuwhy = |arguments: &[&str]| {
         let output = Command::new(GPUWHY).args(arguments).current_dir(stage.folder.path()).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -108,6 +128,7 @@ fn a_launch_has_the_line_at_which_the_interpreter_was() {
     };
     let full = gpuwhy(&["report", "--full", "trace.gpuwhy"]);
     assert!(full.contains("== kernel time by line (estimate, ") && full.contains("launches.py:"), "{full}");
+    assert!(full.contains("== source lines") && full.contains("  while player.is_alive():\n"), "{full}");
     let sql = "SELECT library, sum(samples) AS n FROM kernel_lines WHERE library IS NOT NULL GROUP BY 1";
     let rows: Value = serde_json::from_str(&gpuwhy(&["query", "--format", "json", "trace.gpuwhy", sql])).unwrap();
     assert!(rows[0]["library"] == "cuBLAS" && rows[0]["n"].as_u64() > Some(0), "{rows}");

@@ -20,7 +20,8 @@ const KERNELS: usize = 10;
 /// Fields of a place in the program.
 const PLACE: [&str; 6] = ["file", "line", "function", "within", "module", "operator"];
 /// Fields of a remedy.
-const REMEDY: [&str; 10] = ["id", "text", "at", "speedup", "low", "high", "measured", "certainty", "results", "link"];
+const REMEDY: [&str; 11] =
+    ["id", "text", "at", "source", "speedup", "low", "high", "measured", "certainty", "results", "link"];
 
 fn capture(arguments: &Arguments) -> Option<u32> {
     arguments.number("capture").and_then(|number| u32::try_from(number).ok())
@@ -58,7 +59,7 @@ pub fn report(context: &mut Context, arguments: &Arguments) -> Result<Answer> {
         answer.fact(field, bottleneck[field].clone());
     }
     let remedies = bottleneck["remedies"].as_array().into_iter().flatten();
-    answer.fact("remedies", remedies.map(|remedy| picked(remedy, &REMEDY[..6])).collect::<Vec<_>>());
+    answer.fact("remedies", remedies.map(|remedy| picked(remedy, &REMEDY[..7])).collect::<Vec<_>>());
     let rows = |rows: &Value, fields: &[&str]| -> Value {
         let rows = rows.as_array().into_iter().flatten().take(LINES);
         rows.map(|row| picked(row, &[&PLACE, fields].concat())).collect()
@@ -72,6 +73,9 @@ pub fn report(context: &mut Context, arguments: &Arguments) -> Result<Answer> {
             "calls": rows(&document["host"]["calls"], &["calls", "share"]),
         }),
     );
+    if document["source_lines"].is_array() {
+        answer.fact("source_lines", document["source_lines"].clone());
+    }
     answer.fact("missing", report.missing());
     answer.text(&report.summary_within(Style::default()), offset);
     Ok(answer)

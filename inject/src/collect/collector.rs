@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use crossbeam_channel::{Receiver, Sender};
 use cupti_sys::{CompletedBuffer, Cupti};
 use gpuwhy_report::capture::Captures;
+use gpuwhy_report::run::SourceLines;
 use gpuwhy_trace::event::{Event, Sink as _};
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{ApiCall, CaptureMark, Kernel, Record, Timestamp};
@@ -23,6 +24,7 @@ use crate::capture::controller::CaptureController;
 use crate::collect::losses::Losses;
 use crate::collect::raw_recording::RawRecording;
 use crate::collect::sinks::Sinks;
+use crate::collect::source_lines::SourceReader;
 use crate::collect::sources::Sources;
 use crate::collect::summary::{self, Live};
 use crate::collect::trace_file::TraceFile;
@@ -62,6 +64,8 @@ pub struct Collector {
     simulates: bool,
     /// Measures selected kernels, if configured.
     kernels: Option<Arc<KernelProfiler>>,
+    /// Reads lines of source code at the end, unless the user does not want that.
+    source_reader: Option<SourceReader>,
 }
 
 impl Collector {
@@ -99,6 +103,7 @@ impl Collector {
         };
         let live = settings.live.map(|interval| Live::new(interval, session.start));
         let trace = TraceFile::new(settings, &session);
+        let source_reader = settings.source_lines.then(SourceReader::new);
         let sinks = Sinks::new(session, captures, trace, Arc::clone(&controller), sources.dictionary());
         Self {
             cupti,
@@ -116,6 +121,7 @@ impl Collector {
             live,
             simulates,
             kernels,
+            source_reader,
         }
     }
 
@@ -466,9 +472,13 @@ impl Collector {
         self.event(&(at, self.account.cost()).into());
         let captured_nothing = (self.controller.captures() == 0 && !self.controller.is_monitored())
             .then(|| summary::no_capture_reason(&self.controller, &self.sources.opened_ranges()));
-        let dictionary = self.sources.dictionary();
         let Sinks { captures, session, mut trace, .. } = self.sinks;
-        let report = captures.report(&session, dictionary, end, Vec::new());
+        let mut report = captures.report(&session, self.sources.dictionary(), end, Vec::new());
+        if let Some(reader) = self.source_reader {
+            reader.read(&report.places(), self.sources.dictionary_mut());
+            report.sources = SourceLines::of(self.sources.dictionary());
+        }
+        let dictionary = self.sources.dictionary();
         // Not if the simulation stopped: a reader computes it.
         if let Some(answer) = self.simulates.then(|| summary::answer_to_keep(&report)).flatten() {
             trace.answer(at, &answer, dictionary);

@@ -111,6 +111,8 @@ pub struct Settings {
     pub run: Option<String>,
     /// Parts of the command line that are kept.
     pub command_line: CommandLine,
+    /// Keep the text of the source lines that the report names.
+    pub source_lines: bool,
 }
 
 impl Settings {
@@ -156,6 +158,7 @@ impl Settings {
             control: reader.get(&table::CONTROL),
             run: reader.get(&table::RUN),
             command_line: reader.get(&table::COMMAND_LINE),
+            source_lines: reader.get(&table::SOURCE_LINES),
             capture: read_capture(&mut reader, mode),
         };
         let unlimited = reader.is_set(MAX_OVERHEAD) && max_overhead.is_none();

@@ -173,6 +173,11 @@ settings! {
             "For programs with secrets among their arguments: how much of the command line the trace keeps and \
              `gpuwhy top` shows. `full`: all of it, with `***` in place of likely secrets \
              (docs/design/reliability.md); `name`: only the program; `off`: nothing.";
+        SOURCE_LINES: bool = "GPUWHY_SOURCE_LINES", "on", "on or off", on_or_off,
+            "For programs whose source code must stay where it is: `off` keeps it out of the trace. `on`: when \
+             recording ends, the text of at most 16 lines that the report names goes into the trace, with the \
+             statements around them and what assigns and imports their names: at most 64 KiB, with `***` in place of \
+             likely secrets, and only of files that have not changed since the start.";
         DURATION: Option<Duration> = "GPUWHY_DURATION", "off", "a duration such as 10s, or `off`",
             |text| or_off(text, parse_duration),
             "For long runs: maximum duration of a capture.";

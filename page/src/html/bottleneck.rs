@@ -44,6 +44,9 @@ pub(super) fn write(page: &mut String, report: &Report) {
     let further = bottleneck.further_remedies();
     let first = if further.is_empty() { "" } else { "1. " };
     let _ = writeln!(page, "<p class=\"advice\"><b>What to do:</b> {first}{}</p>", escaped(&bottleneck.recommendation));
+    if let Some(row) = report.first_source() {
+        let _ = writeln!(page, "<pre>{} | {}</pre>", row.line, escaped(&row.text));
+    }
     if !further.is_empty() {
         page.push_str("<ol class=\"plan\" start=\"2\">\n");
         for sentence in &further {

@@ -58,7 +58,7 @@ pub use other_processes::OtherProcess;
 pub use phase_work::Work;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTotals, Spread};
 pub use ranges::{is_layer, is_step, template};
-pub use stacks::{HostLine, LineId, is_generated, is_native, line_of};
+pub use stacks::{HostLine, LineId, is_generated, is_library, is_native, line_of};
 
 use std::collections::BTreeMap;
 

@@ -248,7 +248,8 @@ pub(crate) fn users_frame<'a>(
 }
 
 /// True if a file belongs to an installed library or to the interpreter, or was generated.
-fn is_library(file: &str) -> bool {
+#[must_use]
+pub fn is_library(file: &str) -> bool {
     file.starts_with("<frozen") || LIBRARIES.iter().any(|part| file.contains(part)) || is_generated(file)
 }
 

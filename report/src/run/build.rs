@@ -23,8 +23,8 @@ use super::monitor::Watched;
 use super::remedies::CallFacts;
 use super::{
     ApiRow, BurstTable, CaptureTable, CopyOverlap, DeviceReport, GraphOrigins, HostReport, KernelLines, KernelRow,
-    LibraryRow, ManagedPages, MemoryReport, RangesReport, Report, Sequence, StepMeaning, TypicalSteps, Untraced,
-    copies, gaps, host_estimate, names, waits,
+    LibraryRow, ManagedPages, MemoryReport, RangesReport, Report, Sequence, SourceLines, StepMeaning, TypicalSteps,
+    Untraced, copies, gaps, host_estimate, names, waits,
 };
 use crate::kernels::{KernelsReport, best_advice};
 use crate::library::Library;
@@ -142,6 +142,7 @@ impl Report {
             part: None,
             other_processes: None,
             captures: captured.captures,
+            sources: SourceLines::of(dictionary),
         }
     }
 }

@@ -36,6 +36,7 @@ mod ranges;
 pub mod remedies;
 mod sequence;
 mod slow_steps;
+mod sources;
 mod step_kinds;
 mod text;
 pub mod unit;
@@ -54,7 +55,8 @@ pub use model::{
     GridClass, HostReport, KernelGeometry, KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LibraryRow, LineRow,
     LockHolderRow, ManagedPages, MeasuredGain, MemoryReport, MemoryRow, ModuleTime, NamedLimits, PeakBy, PhaseRow,
     PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report, Results, RunPart, SMALLEST_GAIN,
-    SampledLaunches, SampledTime, Sequence, StepBasis, StepMeaning, TypicalSteps, Untraced, WholeGraphRow, helps,
+    SampledLaunches, SampledTime, Sequence, SourceLines, SourceRow, StepBasis, StepMeaning, TypicalSteps, Untraced,
+    WholeGraphRow, helps,
 };
 pub use price::{RunCost, Saving};
 pub use slow_steps::SlowStep;

@@ -22,6 +22,9 @@ struct ProcessJson<'a>(&'a ProcessInfo, &'a [DeviceReport]);
 /// The bottleneck of a report.
 struct BottleneckOf<'a>(&'a Report);
 
+/// A remedy of a report.
+struct RemedyOf<'a>(&'a Remedy, &'a Report);
+
 struct Missing<'a>(&'a Completeness, &'a [CounterLoss]);
 
 document! {
@@ -45,6 +48,7 @@ document! {
         bursts?: from.bursts,
         bottleneck: BottleneckOf(from),
         phases: from.bottleneck.phases,
+        source_lines?: Some(from.source_rows()).filter(|rows| !rows.is_empty()),
         capture: from.captures.shown,
         captures: from.captures.rows,
     }
@@ -111,7 +115,7 @@ document! {
         best_case: from.0.best_case(from.0.bottleneck.cause),
         evidence: from.0.bottleneck.evidence.iter().chain(&from.0.bottleneck.details).collect::<Vec<_>>(),
         recommendation: from.0.bottleneck.recommendation,
-        remedies: from.0.bottleneck.remedies,
+        remedies: from.0.bottleneck.remedies.iter().map(|remedy| RemedyOf(remedy, from.0)).collect::<Vec<_>>(),
         plan: from.0.bottleneck.plan,
     }
     from: StepBasis {
@@ -120,18 +124,19 @@ document! {
         share_low: from.share.low,
         share_high: from.share.high,
     }
-    from: Remedy {
-        id: from.id,
-        text: from.text,
-        at: from.at,
-        results: from.results,
-        certainty: from.certainty,
-        speedup: from.speedup,
-        low: from.interval.map(|(low, _)| low),
-        high: from.interval.map(|(_, high)| high),
-        link: from.link,
-        outside: from.outside,
-        measured: from.measured,
+    from: RemedyOf<'_> {
+        id: from.0.id,
+        text: from.0.text,
+        at: from.0.at,
+        source?: from.1.source_of(from.0).map(|row| row.text),
+        results: from.0.results,
+        certainty: from.0.certainty,
+        speedup: from.0.speedup,
+        low: from.0.interval.map(|(low, _)| low),
+        high: from.0.interval.map(|(_, high)| high),
+        link: from.0.link,
+        outside: from.0.outside,
+        measured: from.0.measured,
     }
     from: PlanStep {
         kind: from.kind,

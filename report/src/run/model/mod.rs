@@ -17,6 +17,7 @@ mod memory;
 mod ranges;
 mod remedy;
 mod sequence;
+mod sources;
 
 pub use bottleneck::{Bottleneck, PhaseRow, PlanStep, Ranked, RecoverableBy, StepBasis};
 pub use captures::{BurstRow, BurstTable, CaptureRow, CaptureTable};
@@ -36,6 +37,7 @@ pub use memory::{ManagedPages, MemoryReport, MemoryRow, PeakBy};
 pub use ranges::{RangeRow, RangesReport};
 pub use remedy::{Certainty, MeasuredGain, Remedy, Results, SMALLEST_GAIN, helps};
 pub use sequence::{Sequence, StepMeaning};
+pub use sources::{SourceLines, SourceRow};
 
 use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::cost::Cost;
@@ -97,6 +99,8 @@ pub struct Report {
     pub other_processes: Option<String>,
     /// The captures of the run; empty when it was not split.
     pub captures: CaptureTable,
+    /// Lines of source code; empty if the trace has none.
+    pub sources: SourceLines,
 }
 
 /// Part of a run, in nanoseconds after the run's start.

@@ -72,12 +72,21 @@ fn first_screen(out: &mut Page, report: &Report) {
     sections::captures(out, report);
     let bottleneck = &report.bottleneck;
     wrapped_as(out, Paint::Bold, "", &conclusion(report));
+    let first_source = report.first_source();
+    let mut is_shown = first_source.is_some();
     for sentence in bottleneck.evidence.iter().skip(1).take(EVIDENCE_SHOWN) {
         wrapped(out, "  - ", sentence);
+        if let Some(row) = report.source_in(sentence).filter(|_| !is_shown) {
+            code_line(out, "    ", row.line, &row.text);
+            is_shown = true;
+        }
     }
     let further = bottleneck.further_remedies();
     let lead = if further.is_empty() { "What to do: " } else { "What to do: 1. " };
     wrapped(out, lead, &bottleneck.recommendation);
+    if let Some(row) = first_source {
+        code_line(out, "            ", row.line, &row.text);
+    }
     for (number, sentence) in (2..).zip(&further) {
         wrapped(out, &format!("            {number}. "), sentence);
     }
@@ -112,6 +121,12 @@ fn first_screen(out: &mut Page, report: &Report) {
         }
     }
     completeness::write(out, report);
+}
+
+/// Appends a line of source code, cut to one line.
+fn code_line(out: &mut Page, lead: &str, line: u32, text: &str) {
+    let code = format!("{lead}{line} | {text}");
+    let _ = writeln!(out, "{}", shortened(&code, out.columns()));
 }
 
 /// Appends the fixes in order, each with its gain and the bottleneck after it.

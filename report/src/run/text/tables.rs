@@ -8,9 +8,9 @@ use std::fmt::Write;
 use gpuwhy_trace::geometry::Limiter;
 use profiler_core::leaf::Leaf;
 
-use super::{collectives, kernel_time};
+use super::{code_line, collectives, kernel_time};
 use crate::run::{DeviceReport, KernelGeometry, Report, limits};
-use crate::text_format::names::short_names;
+use crate::text_format::names::{short_names, short_path};
 use crate::text_format::table::Table;
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
@@ -37,8 +37,24 @@ pub(super) fn write(out: &mut Page, report: &Report, kernels: usize) {
         collectives::write(joined, out);
     }
     api_rows(out, report);
+    source_rows(out, report);
     for note in &report.process.notes {
         wrapped(out, "note: ", note);
+    }
+}
+
+/// Appends the named lines of source code with the statements around them.
+fn source_rows(out: &mut Page, report: &Report) {
+    let rows = report.source_rows();
+    if !rows.is_empty() {
+        let _ = writeln!(out, "\n== source lines (as they were when the program ran)");
+    }
+    for row in rows {
+        let _ = writeln!(out, "{}:{}", short_path(&row.file), row.line);
+        for (depth, (line, text)) in row.around.iter().enumerate() {
+            code_line(out, "  ", *line, &format!("{}{text}", "  ".repeat(depth)));
+        }
+        code_line(out, "> ", row.line, &format!("{}{}", "  ".repeat(row.around.len()), row.text));
     }
 }
 
