@@ -20,9 +20,8 @@ pub(crate) const LAUNCHING_THREAD: u64 = 6;
 /// Longest time between two CUDA calls that counts as the framework's cost per operation. Eager PyTorch takes
 /// 5 to 50 us.
 pub(crate) const DISPATCH_NANOS: u64 = 100_000;
-/// Longest time from a sample to the moment that its stack shows, nanoseconds. Samples taken before the clock was
-/// read directly before the stack are 25 to 50 us early: in a loop of 110 us with 14 calls, the lines of samples
-/// agree with the calls 40 us later.
+/// Longest time from a sample to the moment that its stack shows where the record does not say it, nanoseconds: in a
+/// loop of 110 us with 14 calls, the lines of samples agreed with the calls 40 us later.
 pub const STACK_DELAY_NANOS: u64 = 50_000;
 /// Shortest launch whose line a sample can show for certain. Twice the delay, so that half of it or more can be
 /// sampled.

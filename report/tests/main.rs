@@ -27,6 +27,7 @@ mod bottleneck_launch;
 mod bottleneck_plan;
 mod bottleneck_programs;
 mod bottleneck_sentences;
+mod call_lines;
 mod captures;
 mod collectives;
 mod counted;

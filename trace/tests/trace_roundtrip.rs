@@ -188,6 +188,7 @@ fn record_of(kind: u8, n: &[u64]) -> Record {
         }),
         7 => Record::Sample(HostSample {
             earlier: n[8].is_multiple_of(3).then_some(StackId(n[8] as u32 >> 1)),
+            read_within: n[11] as u32,
             since: start,
             at: end,
             thread: ThreadId(n[2] as u32),

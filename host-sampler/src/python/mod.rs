@@ -23,6 +23,7 @@ mod threads;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 pub use attach::{Python, Unavailable};
 
@@ -54,6 +55,8 @@ pub struct Sample {
     /// The innermost functions, innermost first, at most [`MAX_FRAMES`](gpuwhy_trace::record::MAX_FRAMES). Empty if
     /// the thread was in no Python function.
     pub frames: Vec<Frame>,
+    /// Times between which the positions of the frames were read.
+    pub read: (Instant, Instant),
     /// True if the stack was deeper.
     pub is_truncated: bool,
     /// The bytecode of the innermost function, from 3.11 on.

@@ -11,6 +11,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use gpuwhy_trace::record::MAX_FRAMES;
 use rustc_hash::FxBuildHasher;
@@ -88,6 +89,8 @@ struct Walk {
     frames: Vec<RawFrame>,
     /// The outermost frame, 0 if there are no frames, or `None` if the walk stopped before it.
     root: Option<u64>,
+    /// When it began and ended.
+    read: (Instant, Instant),
 }
 
 impl Walker {
@@ -111,7 +114,7 @@ impl Walker {
         let innermost = self.known.get(&thread.state).and_then(|known| known.frames.first());
         let bytecode = innermost.and_then(|(raw, code)| self.layout.bytecode(raw, code));
         let is_truncated = walk.root.is_none();
-        Some((Sample { frames, is_truncated, bytecode, lock, holder: None, is_collecting }, holder))
+        Some((Sample { frames, read: walk.read, is_truncated, bytecode, lock, holder: None, is_collecting }, holder))
     }
 
     /// Stack of a thread that stands still. `None` if it cannot be read.
@@ -204,17 +207,23 @@ impl Walker {
     }
 
     fn walk(&mut self, memory: &Memory, thread: u64) -> Result<Walk, Unreadable> {
+        let begun = Instant::now();
+        let (frames, root) = self.frames(memory, thread)?;
+        Ok(Walk { frames, root, read: (begun, Instant::now()) })
+    }
+
+    /// Frames and outermost frame of a [`Walk`].
+    fn frames(&mut self, memory: &Memory, thread: u64) -> Result<(Vec<RawFrame>, Option<u64>), Unreadable> {
         let (innermost, chunk) = self.innermost(memory, thread)?;
         let block = self.read_block(memory, chunk, innermost)?;
-        let mut walk = Walk { frames: Vec::with_capacity(MAX_FRAMES), root: None };
+        let mut frames = Vec::with_capacity(MAX_FRAMES);
         let mut address = innermost;
         let (mut last, mut is_generator) = (0, false);
         for _ in 0..MAX_STEPS {
             if address == 0 {
-                walk.root = Some(last);
-                return if is_generator { Err(Unreadable(last)) } else { Ok(walk) };
+                return if is_generator { Err(Unreadable(last)) } else { Ok((frames, Some(last))) };
             }
-            if walk.frames.len() == MAX_FRAMES {
+            if frames.len() == MAX_FRAMES {
                 break;
             }
             last = address;
@@ -222,10 +231,10 @@ impl Walker {
                 Some(bytes) => self.decode(address, bytes)?,
                 None => self.read_frame(memory, address)?,
             };
-            walk.frames.extend(step.frame);
+            frames.extend(step.frame);
             (address, is_generator) = (step.previous, step.is_generator);
         }
-        Ok(walk)
+        Ok((frames, None))
     }
 
     fn read_frame(&self, memory: &Memory, address: u64) -> Result<Step, Unreadable> {

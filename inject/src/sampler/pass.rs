@@ -112,8 +112,8 @@ impl WatchedThread {
         changed
     }
 
-    /// Samples the thread if it has moved. Returns `false` if it has ended. `clock` is read once, right before the
-    /// stack: a sample with the time of an earlier moment would assign a short wait to the line after it.
+    /// Samples the thread if it has moved. Returns `false` if it has ended. The time of a sample is that of its stack:
+    /// that of an earlier moment would assign a short wait to the line after it.
     pub fn tick(&mut self, clock: impl Fn() -> Timestamp, tools: &mut Tools, batch: &mut SampleBatch) -> bool {
         let Some(on_cpu) = threads::thread_cpu_time(self.thread) else { return false };
         if let Some(last) = &mut self.last {
@@ -128,8 +128,9 @@ impl WatchedThread {
             last.tell_sleep(batch);
         }
         let (Ok(state), Ok(times)) = (self.files.state(), self.files.times()) else { return false };
-        let now = clock();
-        let (mut seen, bytecode) = take_sample(self.thread, state, tools, batch);
+        let (now, begun) = (clock(), Instant::now());
+        let (mut seen, bytecode) = take_sample(self.thread, state, (now, begun), tools, batch);
+        let now = seen.sample.at;
         let python = match &self.last {
             Some(last) if last.python == seen.frames => Arc::clone(&last.python),
             _ => Arc::clone(&seen.frames),
@@ -150,8 +151,10 @@ impl WatchedThread {
                 Some(NativeFrames::Earlier(frames)) => seen.earlier = frames.into(),
                 None => {}
             }
+            if python.is_empty() {
+                seen.sample.read_within = nanos(begun.elapsed());
+            }
         }
-        seen.sample.at = now;
         seen.sample.since = now;
         if let Some(last) = &self.last {
             seen.sample.since = last.newest.sample.at;
@@ -181,25 +184,36 @@ impl Last {
         }
         sample.since = sample.at;
         sample.at = self.still;
+        // It has not run since the stack was read.
+        sample.read_within = sample.read_within.min(1);
         (sample.on_cpu, sample.runnable) = (0, 0);
         (sample.children, sample.children_running, sample.children_in_io) = (0, 0, 0);
         batch.samples.push(self.newest.clone());
     }
 }
 
-/// Samples the current state of a thread, without times, and the bytecode of its innermost Python function.
+/// A duration in nanoseconds, at least 1.
+fn nanos(of: Duration) -> u32 {
+    u32::try_from(of.as_nanos()).unwrap_or(u32::MAX).max(1)
+}
+
+/// Samples the current state of a thread, `now` by two clocks, and the bytecode of its innermost Python function.
 /// `None` if its Python stack could not be read.
 fn take_sample(
     thread: u32,
     state: ThreadState,
+    (now, begun): (Timestamp, Instant),
     tools: &mut Tools,
     batch: &mut SampleBatch,
 ) -> (QueuedSample, Option<Option<Bytecode>>) {
     let mut bytecode = Some(None);
-    let mut sample = HostSample { thread: ThreadId(thread), state, ..HostSample::default() };
+    let mut sample = HostSample { at: now, thread: ThreadId(thread), state, ..HostSample::default() };
     let mut frames: Arc<[Frame]> = Arc::new([]);
     match tools.python.as_mut().map(|python| python.sample(thread)) {
         Some(Ok(seen)) => {
+            let (from, to) = seen.read;
+            sample.at = Timestamp::from_nanos(now.nanos() + clock::nanos(from.saturating_duration_since(begun)));
+            sample.read_within = nanos(to.saturating_duration_since(from));
             sample.interpreter_lock = match seen.lock {
                 Lock::ThisThread => InterpreterLock::ThisThread,
                 Lock::OtherThread => InterpreterLock::OtherThread,

@@ -6,13 +6,15 @@ use rustc_hash::FxHashMap;
 
 use super::stacks;
 
-/// Maximum distinct places (56 bytes each, twice that with their index); samples at further ones are only
+/// Maximum distinct places (60 bytes each, twice that with their index); samples at further ones are only
 /// counted.
 const PLACE_LIMIT: usize = 16_384;
 /// Stacks with a cached place (12 bytes each); further ones are searched each time.
 const STACK_LIMIT: usize = 65_536;
 /// Maximum frames examined per stack, starting at the innermost.
 const DEPTH_LIMIT: usize = 256;
+/// Frames inside that of the line that are kept: a trainer's loop has six around its steps.
+const INWARD_FRAMES: usize = 8;
 
 /// Index of a [`LaunchPlace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,13 +41,35 @@ pub struct LaunchPlace {
     /// Loaded file of the innermost native frame that belongs neither to CUDA's runtime and driver nor to the
     /// system.
     pub binary: Option<NameId>,
+    /// Stack of the interpreter up to the eighth frame inside that of the line.
+    inward: StackId,
 }
 
 impl LaunchPlace {
     /// Place of `stack`; `None` if the stack is unknown.
     pub fn of(stack: StackId, dictionary: &Dictionary) -> Option<Self> {
         let frames: Vec<Frame> = dictionary.stack(stack).take(DEPTH_LIMIT).collect();
-        place_of(&frames, dictionary)
+        let place = place_of(&frames, dictionary)?;
+        let line = frames.iter().position(|frame| place.is_at(frame)).unwrap_or_default();
+        let native = frames.iter().take_while(|frame| is_native(dictionary.name(frame.file), frame.line)).count();
+        let inward = match line.saturating_sub(INWARD_FRAMES).max(native).checked_sub(1) {
+            Some(inner) => frames.get(inner).map_or(StackId::NONE, |inner| inner.caller),
+            None => stack,
+        };
+        Some(Self { inward, ..place })
+    }
+
+    fn is_at(&self, frame: &Frame) -> bool {
+        (frame.function, frame.file, frame.line) == (self.function, self.file, self.line)
+    }
+
+    /// Frames inside that of the line, the outermost first: eight at most.
+    pub fn inner_frames(&self, dictionary: &Dictionary) -> Vec<Frame> {
+        let frames = dictionary.stack(self.inward).take(INWARD_FRAMES + 1).take_while(|frame| !self.is_at(frame));
+        let mut frames: Vec<Frame> = frames.collect();
+        frames.reverse();
+        frames.truncate(INWARD_FRAMES);
+        frames
     }
 
     /// True for the `forward` of a class, as in `torch.nn.Module`. The wrapper of a compiled function has this name,
@@ -131,6 +155,7 @@ fn place_of(frames: &[Frame], dictionary: &Dictionary) -> Option<LaunchPlace> {
         parent: parent.map(|frame| frame.function),
         operator: operator.or(fused).map(|frame| frame.function),
         binary: own.map(|frame| frame.file),
+        inward: StackId::NONE,
     })
 }
 

@@ -1,11 +1,12 @@
 //! Lines of the calls that launch, copy, wait and allocate, from samples of the launching threads.
 
 use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::Frame;
 use profiler_core::attribution::{Attributor, CallKind};
 use profiler_core::leaf::Cause;
 
 use super::kernel_lines::share_interval;
-use super::{CallLineRow, HostReport};
+use super::{CallLineRow, HostReport, InnerLineRow, KernelLines, LaunchLineRow, SampledTime};
 use crate::text_format::names::short_path;
 use crate::text_format::{percent, shortened};
 
@@ -14,6 +15,10 @@ const LINES: usize = 4;
 /// Fewest samples in calls of a kind for a sentence, and the smallest share of a line in it.
 const EVIDENT_SAMPLES: u64 = 10;
 const EVIDENT_SHARE: f64 = 0.2;
+/// Files whose functions only call others.
+const WRAPPERS: [&str; 3] = ["torch/nn/modules/module.py", "torch/utils/_contextlib.py", "/contextlib.py"];
+/// Share of the samples from which a line holds nearly all, so that the lines inside it say more.
+const HOLDS_ALL: f64 = 0.9;
 
 impl CallLineRow {
     /// Rows of samples after start-up: the lines with most samples of each kind.
@@ -21,7 +26,8 @@ impl CallLineRow {
         let longest = attributor.devices().max_by_key(|account| account.window_ns());
         let Some(steady) = longest.map(|account| account.steady_start()) else { return Vec::new() };
         let mut rows: Vec<Self> = Vec::new();
-        for (calls, place, samples) in attributor.call_lines(steady) {
+        let lines = attributor.call_lines(steady);
+        for &(calls, place, samples) in &lines {
             let [file, function] = [place.file, place.function].map(|name| dictionary.name(name));
             let known = rows.iter_mut().find(|row| {
                 (row.calls, row.line, row.file.as_str(), row.function.as_str()) == (calls, place.line, file, function)
@@ -37,6 +43,7 @@ impl CallLineRow {
                     share: 0.0,
                     share_low: 0.0,
                     share_high: 0.0,
+                    inner: Vec::new(),
                 }),
             }
         }
@@ -46,6 +53,24 @@ impl CallLineRow {
             for row in rows.iter_mut().filter(|row| row.calls == kind) {
                 row.share = row.samples as f64 / all.max(1) as f64;
                 (row.share_low, row.share_high) = share_interval(row.samples, all);
+                if row.share >= HOLDS_ALL && row.samples >= EVIDENT_SAMPLES {
+                    let of_line = lines.iter().filter(|(calls, place, _)| {
+                        *calls == kind
+                            && place.line == row.line
+                            && dictionary.name(place.file) == row.file
+                            && dictionary.name(place.function) == row.function
+                    });
+                    let calls_others = |frame: &Frame| {
+                        let file = dictionary.name(frame.file);
+                        WRAPPERS.iter().any(|wrapper| file.ends_with(wrapper))
+                    };
+                    let stacks = of_line.map(|(_, place, samples)| {
+                        let mut frames = place.inner_frames(dictionary);
+                        frames.retain(|frame| !calls_others(frame));
+                        (frames, *samples)
+                    });
+                    row.inner = inner_lines(&stacks.collect::<Vec<_>>(), dictionary);
+                }
             }
         }
         let mut kept = [0; CallKind::ALL.len()];
@@ -58,9 +83,47 @@ impl CallLineRow {
 
     /// Display text: `train.py:42 (main)`.
     pub fn place(&self) -> String {
-        let line = if self.line == 0 { String::new() } else { format!(":{}", self.line) };
-        format!("{}{line} ({})", short_path(&self.file), shortened(&self.function, 40))
+        place_text(&self.file, self.line, &self.function)
     }
+}
+
+fn place_text(file: &str, line: u32, function: &str) -> String {
+    let line = if line == 0 { String::new() } else { format!(":{line}") };
+    format!("{}{line} ({})", short_path(file), shortened(function, 40))
+}
+
+/// Lines that divide the samples of `stacks`, whose frames are the outermost first: those of the first frame at which
+/// no line holds nearly all. Empty if most samples end before.
+fn inner_lines(stacks: &[(Vec<Frame>, u64)], dictionary: &Dictionary) -> Vec<InnerLineRow> {
+    let all: u64 = stacks.iter().map(|(_, samples)| samples).sum();
+    let share = |samples: u64| samples as f64 / all.max(1) as f64;
+    let deepest = stacks.iter().map(|(frames, _)| frames.len()).max().unwrap_or_default();
+    for depth in 0..deepest {
+        let mut lines: Vec<(Frame, u64)> = Vec::new();
+        for (frame, samples) in stacks.iter().filter_map(|(frames, samples)| Some((*frames.get(depth)?, samples))) {
+            let same = |known: &Frame| (known.file, known.line) == (frame.file, frame.line);
+            match lines.iter_mut().find(|(known, _)| same(known)) {
+                Some((_, sum)) => *sum += samples,
+                None => lines.push((frame, *samples)),
+            }
+        }
+        lines.sort_by_key(|&(frame, samples)| (std::cmp::Reverse(samples), frame.line));
+        if share(lines.iter().map(|(_, samples)| samples).sum()) <= 0.5 {
+            break;
+        }
+        if lines.first().is_some_and(|&(_, most)| share(most) >= HOLDS_ALL) {
+            continue;
+        }
+        let evident = lines.into_iter().filter(|&(_, samples)| share(samples) >= EVIDENT_SHARE).take(3);
+        let row = |(frame, samples): (Frame, u64)| InnerLineRow {
+            file: dictionary.name(frame.file).to_owned(),
+            line: frame.line,
+            function: dictionary.name(frame.function).to_owned(),
+            share: share(samples),
+        };
+        return evident.map(row).collect();
+    }
+    Vec::new()
 }
 
 /// Line of more than half of the calls of this kind, if there are enough samples to say so.
@@ -78,19 +141,43 @@ pub(super) fn sentence(host: &HostReport, kind: CallKind) -> Option<String> {
         return None;
     }
     let evident = of_kind().filter(|row| row.share >= EVIDENT_SHARE && !row.file.is_empty()).take(2);
-    let places: Vec<_> = evident
-        .map(|row| {
-            let [share, low, high] = [row.share, row.share_low, row.share_high].map(percent);
-            format!("{} ({share}, {} to {high})", row.place(), low.trim_end_matches(" %"))
-        })
+    let places: Vec<_> =
+        evident.map(|row| with_share(&row.place(), row.share, row.share_low, row.share_high)).collect();
+    let inner: Vec<_> = first
+        .inner
+        .iter()
+        .map(|row| format!("{} ({})", place_text(&row.file, row.line, &row.function), percent(row.share)))
         .collect();
+    let inner = if inner.is_empty() { String::new() } else { format!("; inside it at {}", inner.join(" and ")) };
     let calls = match kind {
         CallKind::Launch => "The CPU launches",
         CallKind::Copy => "The CPU copies",
+        CallKind::Memset => "The CPU sets memory of the GPU",
         CallKind::Wait => "The CPU waits for the GPU",
         CallKind::Allocation => "The CPU allocates",
     };
-    (!places.is_empty()).then(|| format!("{calls} at {}, of {all:.0} samples in such calls.", places.join(" and ")))
+    (!places.is_empty())
+        .then(|| format!("{calls} at {}, of {all:.0} samples in such calls{inner}.", places.join(" and ")))
+}
+
+fn with_share(place: &str, share: f64, low: f64, high: f64) -> String {
+    let [share, low, high] = [share, low, high].map(percent);
+    format!("{place} ({share}, {} to {high})", low.trim_end_matches(" %"))
+}
+
+/// Sentence about the lines that launch most of the time of kernels.
+pub(super) fn kernel_sentence(lines: &KernelLines) -> Option<String> {
+    let kernel_ns = lines.kernel_ns.max(1) as f64;
+    let evident = lines
+        .lines
+        .iter()
+        .filter(|row| row.share >= EVIDENT_SHARE && row.time.samples >= EVIDENT_SAMPLES && row.place.line > 0);
+    let place = |row: &LaunchLineRow| {
+        let SampledTime { low_ns, high_ns, .. } = row.time;
+        with_share(&row.place.line_text(), row.share, low_ns / kernel_ns, high_ns / kernel_ns)
+    };
+    let places: Vec<_> = evident.take(2).map(place).collect();
+    (!places.is_empty()).then(|| format!("The time of kernels is launched at {}.", places.join(" and ")))
 }
 
 /// Kinds of calls whose lines are evidence for `cause`.

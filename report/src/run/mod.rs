@@ -52,11 +52,11 @@ pub use model::{
     ApiRow, Awaited, Bottleneck, BurstRow, BurstTable, CallLineRow, CaptureRow, CaptureTable, CauseRow, Certainty,
     ComputeLimits, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject,
     GraphModuleRow, GraphOriginRow, GraphOrigins, GraphPartRow, GraphRangeRow, GraphRangeTable, GraphThreadRow,
-    GridClass, HostReport, KernelGeometry, KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LibraryRow, LineRow,
-    LockHolderRow, ManagedPages, MeasuredGain, MemoryReport, MemoryRow, ModuleTime, NamedLimits, PeakBy, PhaseRow,
-    PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report, Results, RunPart, SMALLEST_GAIN,
-    SampledLaunches, SampledTime, Sequence, SourceLines, SourceRow, StepBasis, StepMeaning, TypicalSteps, Untraced,
-    WholeGraphRow, helps,
+    GridClass, HostReport, InnerLineRow, KernelGeometry, KernelLineRow, KernelLines, KernelRow, LaunchLineRow,
+    LibraryRow, LineRow, LockHolderRow, ManagedPages, MeasuredGain, MemoryReport, MemoryRow, ModuleTime, NamedLimits,
+    PeakBy, PhaseRow, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report, Results, RunPart,
+    SMALLEST_GAIN, SampledLaunches, SampledTime, Sequence, SourceLines, SourceRow, StepBasis, StepMeaning,
+    TypicalSteps, Untraced, WholeGraphRow, helps,
 };
 pub use price::{RunCost, Saving};
 pub use slow_steps::SlowStep;

@@ -131,7 +131,7 @@ rows! {
         codec.raw(10, &mut bits);
         row.payload = payload_from_bits(kind, bits);
     }
-    9 HostSample Sample 13 |row, codec| {
+    9 HostSample Sample 14 |row, codec| {
         codec.raw(0, &mut row.thread);
         codec.raw(1, &mut row.state);
         codec.span(2, row.thread.0, None, &mut row.since, &mut row.at);
@@ -147,6 +147,7 @@ rows! {
         let mut earlier = row.earlier.map_or(0, |stack| stack.0.saturating_add(1));
         codec.raw(12, &mut earlier);
         row.earlier = earlier.checked_sub(1).map(StackId);
+        codec.raw(13, &mut row.read_within);
     }
     10 MemoryEvent Memory 15 |row, codec| {
         codec.raw(0, &mut row.device);

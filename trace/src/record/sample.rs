@@ -84,8 +84,10 @@ pub struct HostSample {
     pub on_cpu: u64,
     /// Time between `since` and `at` in which the thread was runnable but waited for a core, nanoseconds.
     pub runnable: u64,
-    /// Its stack at `at`, or [`StackId::NONE`].
+    /// Its stack, or [`StackId::NONE`].
     pub stack: StackId,
+    /// Time from `at` until the stack was read, at least 1, nanoseconds; 0 if unknown.
+    pub read_within: u32,
     /// Native functions of the thread at an earlier time between `since` and `at`, if `stack` has none. The
     /// thread has run since, so these functions may not belong to `stack` and are kept separate.
     pub earlier: Option<StackId>,

@@ -69,6 +69,7 @@ fn samples(names: &mut Dictionary) -> Vec<Record> {
         let at = |sample: u64| at(10_000 * sample);
         Record::Sample(HostSample {
             earlier: None,
+            read_within: 0,
             since: at(number),
             at: at(number + 1),
             thread: ThreadId(4242),

@@ -21,8 +21,10 @@ named! {
     pub enum CallKind: name {
         /// Launches kernels or graphs; includes the short time before the call in which it is prepared.
         Launch "launches",
-        /// Copies, or sets memory; includes the same.
+        /// Copies; includes the same.
         Copy "copies",
+        /// Sets memory; includes the same.
+        Memset "memsets",
         /// Waits for the device.
         Wait "waits",
         /// Allocates or frees memory.
@@ -34,11 +36,17 @@ impl CallKind {
     pub(crate) const fn of(class: ApiClass) -> Option<Self> {
         match class {
             ApiClass::KernelLaunch | ApiClass::GraphLaunch => Some(Self::Launch),
-            ApiClass::Copy | ApiClass::BlockingCopy | ApiClass::Memset => Some(Self::Copy),
+            ApiClass::Copy | ApiClass::BlockingCopy => Some(Self::Copy),
+            ApiClass::Memset => Some(Self::Memset),
             ApiClass::Synchronize | ApiClass::Query => Some(Self::Wait),
             ApiClass::Memory => Some(Self::Allocation),
             _ => None,
         }
+    }
+
+    /// True if such calls launch work, so that the time between two of them prepares the second.
+    pub(crate) const fn launches(self) -> bool {
+        matches!(self, Self::Launch | Self::Copy | Self::Memset)
     }
 }
 

@@ -6,9 +6,12 @@
 //! is a set of counts by work and place: how many samples saw a launch of this kernel at this line. A launch
 //! without samples uses no memory.
 //!
-//! The stack is read up to [`STACK_DELAY_NANOS`] after the time of the sample. So the line of a launch is certain
-//! only if the call lasts until then. Such a sample counts by the part of kernel time that it stands for: the
-//! duration of the kernel, divided by the time in which a sample of the call would have been certain.
+//! The stack is read a moment after the time of the sample: some microseconds if the record says so
+//! (`HostSample::read_within`), up to [`STACK_DELAY_NANOS`] otherwise. So the line of a launch is certain only if the
+//! call lasts until then. Such a sample counts by the part of kernel time that it stands for: the duration of the
+//! kernel, divided by the time in which a sample of the call would have been certain. If the record says when the
+//! stack was read, a sample shows the line of a kind of calls ([`CallKind`]) only if the thread made no other call
+//! until then.
 //!
 //! Samples and calls from before a flush mark come in any order. By the flush that places a call, all samples
 //! up to its end have arrived.
@@ -26,10 +29,12 @@ use crate::attribution::launch_places::{LaunchPlace, PlaceId, Places};
 use crate::attribution::operation::{DeviceOperation, LaunchCall};
 use crate::thresholds::{CERTAIN_LAUNCH_NANOS, DISPATCH_NANOS, STACK_DELAY_NANOS};
 
-/// Total samples of all threads that wait for their call (16 bytes each), split equally, but at least
+/// Total samples of all threads that wait for their call (24 bytes each), split equally, but at least
 /// [`FEWEST_SAMPLES`] per thread.
 const SAMPLES_TOGETHER: usize = 1 << 16;
 const FEWEST_SAMPLES: usize = 64;
+/// Longest time from a copy to the wait for it: PyTorch takes 1 to 3 us.
+const READ_NANOS: u64 = 10_000;
 /// Sampled launches that wait for their operation, and the maximum number of samples per launch.
 const AWAITED_LIMIT: usize = 16_384;
 const SAMPLES_OF_LAUNCH: usize = 64;
@@ -86,43 +91,59 @@ pub struct GraphKernels {
     pub total_ns: u64,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct WaitingSample {
+    at: u64,
+    stack: StackId,
+    /// Nanoseconds after which the stack was read; 0 if unknown.
+    read_within: u32,
+    /// Kind of the call that the sample fell into, if the stack was read after that call.
+    began_in: Option<CallKind>,
+}
+
+impl WaitingSample {
+    const fn read(&self) -> u64 {
+        self.at.saturating_add(self.read_within as u64)
+    }
+}
+
 /// Samples of one thread that wait for their call, in time order.
 #[derive(Debug, Default)]
 pub(crate) struct LaunchSamples {
-    waiting: VecDeque<(u64, StackId)>,
+    waiting: VecDeque<WaitingSample>,
     /// Samples dropped because no call arrived for too long.
     dropped: u64,
 }
 
 impl LaunchSamples {
-    pub(crate) fn push(&mut self, at: u64, stack: StackId) {
+    pub(crate) fn push(&mut self, at: u64, stack: StackId, read_within: u32) {
         // A sample is almost always the newest one.
         let index = match self.waiting.back() {
-            Some(&(last, _)) if last > at => self.waiting.partition_point(|&(known, _)| known <= at),
+            Some(last) if last.at > at => self.waiting.partition_point(|known| known.at <= at),
             _ => self.waiting.len(),
         };
-        self.waiting.insert(index, (at, stack));
+        self.waiting.insert(index, WaitingSample { at, stack, read_within, began_in: None });
     }
 
     /// True if a sample taken up to `end` is waiting.
     #[inline]
     pub(crate) fn any_until(&self, end: u64) -> bool {
-        self.waiting.front().is_some_and(|&(at, _)| at <= end)
+        self.waiting.front().is_some_and(|sample| sample.at <= end)
     }
 
-    /// Removes the oldest sample if it was taken up to `end`.
-    fn take_until(&mut self, end: u64) -> Option<(u64, StackId)> {
-        if self.any_until(end) { self.waiting.pop_front() } else { None }
+    /// Samples that belong to no call yet.
+    fn unplaced(&self) -> u64 {
+        self.waiting.iter().filter(|sample| sample.began_in.is_none()).count() as u64
     }
 
     /// Limits the samples to this thread's share among `threads`.
     pub(crate) fn limit(&mut self, threads: usize) {
         let limit = (SAMPLES_TOGETHER / threads.max(1)).max(FEWEST_SAMPLES);
         if self.waiting.len() > limit {
-            let excess = self.waiting.len() - limit;
-            self.waiting.drain(..excess);
+            let before = self.unplaced();
+            self.waiting.drain(..self.waiting.len() - limit);
             self.waiting.shrink_to(2 * limit);
-            self.dropped += excess as u64;
+            self.dropped += before - self.unplaced();
         }
     }
 }
@@ -141,12 +162,45 @@ pub(crate) struct SampledCall {
     pub(crate) launches: bool,
 }
 
+impl SampledCall {
+    /// True if a launch is prepared in the time since the previous call.
+    const fn is_prepared(&self) -> bool {
+        self.before > 0 && self.start.saturating_sub(self.before) <= DISPATCH_NANOS
+    }
+
+    /// True if a time is within the call, or within the time in which it is prepared.
+    const fn includes(&self, at: u64) -> bool {
+        at >= self.start || (self.is_prepared() && at > self.before)
+    }
+
+    /// Kind of call that the thread made at this time, no later than the end of the call.
+    fn kind_at(&self, at: u64) -> Option<CallKind> {
+        CallKind::of(self.class).filter(|_| if self.launches { self.includes(at) } else { at >= self.start })
+    }
+
+    /// What the thread does up to the end of the call, after calls of this kind; `None` if the line of a sample that
+    /// began there may be of either.
+    fn continued(&self, kind: CallKind) -> Option<CallKind> {
+        let of = CallKind::of(self.class);
+        let is_short = self.end.saturating_sub(self.start) <= DISPATCH_NANOS;
+        match (kind, of) {
+            _ if !self.is_prepared() => None,
+            // The line that reads a value copies it and waits.
+            (CallKind::Copy, Some(CallKind::Wait)) if self.start - self.before <= READ_NANOS => of,
+            // Between launches, a framework makes short calls of all kinds.
+            (CallKind::Launch, _) | (_, None) if is_short => Some(kind),
+            _ => of.filter(|&of| of == kind),
+        }
+    }
+}
+
 /// A sample in a launch whose operation has not arrived.
 #[derive(Clone, Copy, Debug)]
 struct AwaitedSample {
     /// `None` if the sample has no stack, or the tables are full.
     place: Option<PlaceId>,
-    is_certain: bool,
+    /// Time in which a sample of the call is certain, nanoseconds; `None` if this one is not.
+    certain_in: Option<u64>,
 }
 
 /// Counts of sampled launches. See the [module](self).
@@ -171,35 +225,54 @@ impl LaunchLines {
     #[cold]
     #[inline(never)]
     pub(crate) fn placed(&mut self, call: SampledCall, samples: &mut LaunchSamples, dictionary: &Dictionary) -> bool {
-        let prepares = call.before > 0 && call.start.saturating_sub(call.before) <= DISPATCH_NANOS;
         let mut is_awaited = false;
-        while let Some((at, stack)) = samples.take_until(call.end) {
-            let is_in = at >= call.start || (prepares && at > call.before);
-            let kind = CallKind::of(call.class).filter(|_| if call.launches { is_in } else { at >= call.start });
-            let place = kind.and_then(|kind| Some((kind, self.places.get(stack, dictionary)?)));
-            if let Some((kind, place)) = place {
-                self.calls.add(kind, place, at);
-            }
-            match call.class {
-                _ if !call.launches || !is_in => self.counts.elsewhere += 1,
-                ApiClass::KernelLaunch | ApiClass::GraphLaunch => {
-                    self.counts.in_launches += 1;
-                    let is_certain = call.end.saturating_sub(call.start) >= CERTAIN_LAUNCH_NANOS
-                        && at >= call.start
-                        && at + STACK_DELAY_NANOS <= call.end;
-                    let place = place.map(|(_, place)| place);
-                    is_awaited |= self.await_work((call.thread, call.start), AwaitedSample { place, is_certain });
+        let mut index = 0;
+        while let Some(&sample) = samples.waiting.get(index).filter(|sample| sample.at <= call.end) {
+            let kind = match sample.began_in {
+                Some(began_in) => call.continued(began_in),
+                None => {
+                    is_awaited |= self.sampled(&call, &sample, dictionary);
+                    call.kind_at(sample.at)
                 }
-                _ => self.counts.in_copies += 1,
+            };
+            if kind.is_some_and(|kind| sample.read() > call.end && kind.launches()) {
+                samples.waiting[index].began_in = kind;
+                index += 1;
+                continue;
             }
+            if let Some(kind) = kind.filter(|_| sample.read() <= call.end)
+                && let Some(place) = self.places.get(sample.stack, dictionary)
+            {
+                self.calls.add(kind, place, sample.at);
+            }
+            samples.waiting.remove(index);
         }
         is_awaited
+    }
+
+    /// Counts a sample taken up to the end of the call. Returns true if it waits for the work of the call.
+    fn sampled(&mut self, call: &SampledCall, sample: &WaitingSample, dictionary: &Dictionary) -> bool {
+        match call.class {
+            _ if !call.launches || !call.includes(sample.at) || sample.read() > call.end => self.counts.elsewhere += 1,
+            ApiClass::KernelLaunch | ApiClass::GraphLaunch => {
+                self.counts.in_launches += 1;
+                let read_within = if sample.read_within == 0 { STACK_DELAY_NANOS } else { sample.read_within.into() };
+                let is_certain = call.end.saturating_sub(call.start) >= CERTAIN_LAUNCH_NANOS
+                    && sample.at >= call.start
+                    && sample.at.saturating_add(read_within) <= call.end;
+                let certain_in = is_certain.then(|| call.end.saturating_sub(call.start + read_within).max(1));
+                let place = self.places.get(sample.stack, dictionary);
+                return self.await_work((call.thread, call.start), AwaitedSample { place, certain_in });
+            }
+            _ => self.counts.in_copies += 1,
+        }
+        false
     }
 
     fn await_work(&mut self, launch: (u32, u64), sample: AwaitedSample) -> bool {
         if sample.place.is_none() {
             self.counts.overflow += 1;
-            if !sample.is_certain {
+            if sample.certain_in.is_none() {
                 return false;
             }
         }
@@ -233,16 +306,16 @@ impl LaunchLines {
             LaunchedWork::Kernel(_) => operation.end.saturating_sub(operation.start) as f64,
             LaunchedWork::Graph(_) => 1.0,
         };
-        let window = launch.end.saturating_sub(launch.start + STACK_DELAY_NANOS).max(1) as f64;
-        samples.sort_unstable_by_key(|sample| sample.place);
+        samples.sort_by_key(|sample| sample.place);
         for same in samples.chunk_by(|a, b| a.place == b.place) {
             let key = (work, same[0].place);
             if self.all_totals.len() >= TOTALS_LIMIT && !self.all_totals.contains_key(&key) {
                 self.counts.overflow += with_place(same);
                 continue;
             }
-            let certain = same.iter().filter(|sample| sample.is_certain).count();
-            let weight = certain as f64 * stands_for / window;
+            let certain_in = same.iter().filter_map(|sample| sample.certain_in);
+            let certain = certain_in.clone().count();
+            let weight = certain_in.map(|nanos| stands_for / nanos as f64).sum::<f64>();
             let sum = self.all_totals.entry(key).or_default();
             sum.samples += same.len() as u64;
             sum.certain += certain as u64;
@@ -305,7 +378,7 @@ impl LaunchLines {
     /// Sample counts, including those of `threads` that belong to no call yet.
     pub(crate) fn counts<'a>(&self, threads: impl Iterator<Item = &'a LaunchSamples>) -> LaunchSampleCounts {
         let awaited: u64 = self.awaited.values().map(|samples| with_place(samples)).sum();
-        let rest: u64 = threads.map(|samples| samples.dropped + samples.waiting.len() as u64).sum();
+        let rest: u64 = threads.map(|samples| samples.dropped + samples.unplaced()).sum();
         LaunchSampleCounts {
             elsewhere: self.counts.elsewhere + rest,
             without_record: self.counts.without_record + awaited,

@@ -100,7 +100,7 @@ impl Host {
             return;
         }
         let class = self.stacks.get(sample.stack, dictionary);
-        self.thread(sample.thread, delivery).launch_samples.push(at, sample.stack);
+        self.thread(sample.thread, delivery).launch_samples.push(at, sample.stack, sample.read_within);
         if self.lock.push(sample, class) {
             self.place_samples(delivery);
         }

@@ -75,6 +75,7 @@ const RULES: &[Evidence] = &[
         kinds.map(kinds_sentence).into_iter().chain(phases::phases_sentence(of.phases)).collect()
     }),
     of(Rank::Division, COMPUTE, |of| limits::evidence(of.devices)),
+    of(Rank::Work, COMPUTE, |of| Vec::from_iter(of.calls.lines.and_then(call_lines::kernel_sentence))),
     of(Rank::Work, ANY, |of| of.seen.map_or_else(|| unsampled(of), |seen| sampled(of, seen))),
     of(Rank::Around, LAUNCH, |of| vec![graph_sentence(of.graphs)]),
     of(Rank::Around, ANY, |of| builds::sentences(of.cause, of.ranking, of.devices)),

@@ -51,6 +51,23 @@ pub struct CallLineRow {
     pub share_low: f64,
     /// Its upper end.
     pub share_high: f64,
+    /// If the line holds nearly all of these samples: the lines inside it that divide them, the largest share first.
+    pub inner: Vec<InnerLineRow>,
+}
+
+/// A line inside another one, with its share of the samples there.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct InnerLineRow {
+    /// File of the library or of the program.
+    pub file: String,
+    /// Line number, from 1.
+    pub line: u32,
+    /// Qualified name of the function.
+    pub function: String,
+    /// Share of the samples of the outer line, 0 to 1.
+    pub share: f64,
 }
 
 /// A thread that held the interpreter's lock, and its line.

@@ -29,7 +29,7 @@ pub use graph_origins::{
     GraphModuleRow, GraphOriginRow, GraphOrigins, GraphPartRow, GraphRangeRow, GraphRangeTable, GraphThreadRow,
     ModuleTime, WholeGraphRow,
 };
-pub use host::{CallLineRow, CauseRow, HostReport, LineRow, LockHolderRow};
+pub use host::{CallLineRow, CauseRow, HostReport, InnerLineRow, LineRow, LockHolderRow};
 pub use launches::{KernelLineRow, KernelLines, LaunchLineRow, LibraryRow, SampledLaunches, SampledTime};
 pub(crate) use limits::loss_sentence;
 pub use limits::{ComputeLimits, NamedLimits};
