@@ -51,7 +51,7 @@ fn gpt_is_compute_bound() {
 
 /// Steps of 64 rows, each a kernel of `blocks` blocks that takes 100 us, and one kernel for all rows, which
 /// the host waits for.
-fn rows(blocks: u32) -> Scenario {
+pub(crate) fn rows(blocks: u32) -> Scenario {
     let mut scenario = steps(100, 6_600, |scenario, at| {
         for row in 0..64 {
             let softmax = gpu(0).kernel("softmax").blocks(blocks).at(at + 10 + row * 101).lasting(100);

@@ -9,7 +9,7 @@ use profiler_core::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use proptest::prelude::*;
 
 /// A reading of the other process at `at` microseconds.
-fn reading(at: u64, busy: u32) -> CounterEvent {
+pub(crate) fn reading(at: u64, busy: u32) -> CounterEvent {
     CounterEvent::Process(ProcessReading {
         device: DeviceId(0),
         at: Timestamp::from_nanos(ZERO + at * 1_000),
@@ -56,7 +56,7 @@ fn queued_work_waits_for_the_process_that_uses_the_device() {
     assert_eq!(leaves(&attributor)[Leaf::OtherProcess as usize], 0);
 }
 
-fn judged(readings: &[CounterEvent]) -> Report {
+pub(crate) fn judged(readings: &[CounterEvent]) -> Report {
     let scenario = turns(400, 0);
     scenario.report_of(&scenario.run_beside(readings))
 }

@@ -12,13 +12,13 @@ const MS: u64 = 1_000_000;
 
 /// The conclusion for a device that computes for 400 of 1,000 ms and is idle for 600 ms with `leaf` as cause,
 /// with these sampled causes, milliseconds.
-fn judge(leaf: Leaf, seen: &[(HostCause, u64)], lines: &[LineRow]) -> Bottleneck {
+pub(crate) fn judge(leaf: Leaf, seen: &[(HostCause, u64)], lines: &[LineRow]) -> Bottleneck {
     judge_simulated(leaf, seen, lines, SampleTotals::default(), None)
 }
 
 /// Like [`judge`], with samples of these totals, and steps of 100 ms that take this many ms without one kind
 /// of cost.
-fn judge_simulated(
+pub(crate) fn judge_simulated(
     leaf: Leaf,
     seen: &[(HostCause, u64)],
     lines: &[LineRow],
@@ -73,7 +73,7 @@ fn judge_simulated(
     bottleneck_of(&attributor, &[device], Some(&host), &completeness)
 }
 
-fn line(cause: HostCause, line: u32, share: f64, step_ns: Option<u64>) -> LineRow {
+pub(crate) fn line(cause: HostCause, line: u32, share: f64, step_ns: Option<u64>) -> LineRow {
     LineRow {
         cause,
         file: "/home/u/train.py".to_owned(),

@@ -7,7 +7,7 @@ use profiler_core::leaf::Cause;
 /// Steps of 20 kernels of 2 us that are launched every 8 us; `other` selects those with a different name than
 /// usual. The first `graph_nodes` kernels of a step are one graph, and the first one takes `longer`
 /// microseconds more.
-fn program(graph_nodes: u64, longer: u64, other: impl Fn(u64, u64) -> bool) -> Report {
+pub(crate) fn program(graph_nodes: u64, longer: u64, other: impl Fn(u64, u64) -> bool) -> Report {
     let mut scenario = Scenario::new();
     let mut at = 1_000;
     for step in 0..200 {

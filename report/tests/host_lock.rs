@@ -26,7 +26,7 @@ const STEP: u64 = 2 * (WAIT + PASS);
 
 /// A thread that holds the lock except while another one works, and a step whose two threads wait for it. The
 /// holder is sampled if `hog`.
-fn hogged(hog: bool) -> Report {
+pub(crate) fn hogged(hog: bool) -> Report {
     let mut scenario = Scenario::new();
     let steps = 200;
     for step in 0..steps {
@@ -88,8 +88,8 @@ fn a_holder_without_samples_is_unknown() {
     assert!(report.bottleneck.recommendation.contains("other Python threads"));
 }
 
-#[test]
-fn threads_that_take_turns_with_the_lock_are_named_beside_the_launches() {
+/// Eight threads that launch in turns, each while it holds the lock.
+pub(crate) fn taking_turns() -> Report {
     const THREADS: u64 = 8;
     const TURN: u64 = 40;
     let mut scenario = Scenario::new();
@@ -106,7 +106,12 @@ fn threads_that_take_turns_with_the_lock_are_named_beside_the_launches() {
         }
         since = at;
     }
-    let report = scenario.report();
+    scenario.report()
+}
+
+#[test]
+fn threads_that_take_turns_with_the_lock_are_named_beside_the_launches() {
+    let report = taking_turns();
     assert_eq!(report.bottleneck.cause, Cause::Launch);
     let evidence = report.bottleneck.evidence.join("\n");
     assert!(evidence.contains("waited for the interpreter's lock (GIL) 88 % of the time"), "{evidence}");

@@ -7,57 +7,63 @@ use gpuwhy_report::run::{Remedy, Report};
 use gpuwhy_trace::record::{CopyKind, Device, MemoryKind};
 use profiler_core::leaf::Cause;
 
-const FP32_CONVOLUTION: &str = "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize256x64x8_stage3_warpsize2x2x1_g1_ffma_aligna4_alignc4_execute_kernel__5x_cudnn";
-const FP32_PRODUCT: &str = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_stage3_warpsize2x4x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
-const HALF_CONVOLUTION: &str = "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_stage3_warpsize2x2x1_g1_tensor16x8x16_kernel_cudnn";
-const HALF_PRODUCT: &str = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT";
-const SOFTMAX: &str = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 11, false, false>(float*, float const*, int)";
-const LOG_SOFTMAX: &str =
+pub(crate) const FP32_CONVOLUTION: &str = "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize256x64x8_stage3_warpsize2x2x1_g1_ffma_aligna4_alignc4_execute_kernel__5x_cudnn";
+pub(crate) const FP32_PRODUCT: &str = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_stage3_warpsize2x4x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
+pub(crate) const HALF_CONVOLUTION: &str = "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_stage3_warpsize2x2x1_g1_tensor16x8x16_kernel_cudnn";
+pub(crate) const HALF_PRODUCT: &str = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT";
+pub(crate) const SOFTMAX: &str = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 11, false, false>(float*, float const*, int)";
+pub(crate) const SOFTMAX_GRADIENT: &str = "void (anonymous namespace)::softmax_warp_backward<float, float, float, 11, false, false>(float*, float const*, int)";
+pub(crate) const LOG_SOFTMAX: &str =
     "void (anonymous namespace)::softmax_warp_forward<float, float, float, 11, true, false>(float*, float const*, int)";
-const TO_FLOAT: &str = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}>(int)";
-const TO_HALF: &str = "void at::native::vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda(float)#1}>(int)";
-const MUL: &str = "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> > >(int)";
-const ADD: &str = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int)";
-const POW: &str =
+pub(crate) const TO_FLOAT: &str = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}>(int)";
+pub(crate) const TO_HALF: &str = "void at::native::vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda(float)#1}>(int)";
+pub(crate) const MUL: &str = "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> > >(int)";
+pub(crate) const ADD: &str =
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int)";
+pub(crate) const POW: &str =
     "void at::native::vectorized_elementwise_kernel<4, at::native::pow_tensor_scalar_kernel_impl<float, float> >(int)";
-const TANH: &str =
+pub(crate) const TANH: &str =
     "void at::native::vectorized_elementwise_kernel<4, at::native::tanh_kernel_cuda(at::TensorIteratorBase&)>(int)";
-const MEAN: &str = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float, float, float> > >(int)";
-const RSQRT: &str =
+pub(crate) const MEAN: &str = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float, float, float> > >(int)";
+pub(crate) const RSQRT: &str =
     "void at::native::vectorized_elementwise_kernel<4, at::native::rsqrt_kernel_cuda(at::TensorIteratorBase&)>(int)";
-const NEGATE: &str =
+pub(crate) const NEGATE: &str =
     "void at::native::elementwise_kernel<128, 4, at::native::neg_kernel_cuda(at::TensorIteratorBase&)>(int)";
-const CAT: &str = "void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 4, 64, 64>(float*)";
-const COPY: &str = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)> >(int)";
-const ADDCDIV: &str =
+pub(crate) const CAT: &str =
+    "void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 4, 64, 64>(float*)";
+pub(crate) const COPY: &str = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)> >(int)";
+pub(crate) const ADDCDIV: &str =
     "void at::native::vectorized_elementwise_kernel<4, at::native::addcdiv_cuda_kernel(at::TensorIteratorBase&)>(int)";
-const LAYOUT: &str = "void cudnn::ops::nchwToNhwcKernel<__nv_bfloat16, __nv_bfloat16, float, false, true>(int)";
-const FLASH: &str = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4> >(int)";
-const FILL: &str = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >(int)";
-const FP32_ATTENTION: &str = "fmha_cutlassF_f32_aligned_64x64_rf_sm80(int)";
-const UNALIGNED: &str = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_32x4_nn_align2>(int)";
-const HALF_WITHOUT_TENSOR_CORES: &str =
+pub(crate) const LAYOUT: &str =
+    "void cudnn::ops::nchwToNhwcKernel<__nv_bfloat16, __nv_bfloat16, float, false, true>(int)";
+pub(crate) const FLASH: &str = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4> >(int)";
+pub(crate) const FILL: &str = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >(int)";
+pub(crate) const FP32_ATTENTION: &str = "fmha_cutlassF_f32_aligned_64x64_rf_sm80(int)";
+pub(crate) const UNALIGNED: &str =
+    "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_32x4_nn_align2>(int)";
+pub(crate) const HALF_WITHOUT_TENSOR_CORES: &str =
     "void implicit_convolve_sgemm<__nv_bfloat16, __nv_bfloat16, 128, 5, 5, 3, 3, 3, 1, false>(int)";
-const DOUBLES: &str = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<double> >(int)";
-const MIXED: &str = "void at::native::unrolled_elementwise_kernel<at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> > >(int)";
-const SCATTER: &str = "void at::native::_scatter_gather_elementwise_kernel<128, 8, at::native::_cuda_scatter_gather_internal_kernel<true, float> >(int)";
-const GATHER: &str = "void at::native::vectorized_gather_kernel<16, long>(char*)";
-const INDEX_GRADIENT: &str = "void at::native::indexing_backward_kernel<float, 4>(long*)";
-const SORT: &str = "void cub::DeviceRadixSortOnesweepKernel<long>(int)";
-const LSTM: &str = "void LSTM_elementWise_fp(int)";
-const DEQUANTIZE: &str = "void kDequantizeBlockwise<__nv_bfloat16, 512, 64, 8, 2>(float*)";
+pub(crate) const DOUBLES: &str =
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<double> >(int)";
+pub(crate) const MIXED: &str = "void at::native::unrolled_elementwise_kernel<at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> > >(int)";
+pub(crate) const SCATTER: &str = "void at::native::_scatter_gather_elementwise_kernel<128, 8, at::native::_cuda_scatter_gather_internal_kernel<true, float> >(int)";
+pub(crate) const GATHER: &str = "void at::native::vectorized_gather_kernel<16, long>(char*)";
+pub(crate) const INDEX_GRADIENT: &str = "void at::native::indexing_backward_kernel<float, 4>(long*)";
+pub(crate) const SORT: &str = "void cub::DeviceRadixSortOnesweepKernel<long>(int)";
+pub(crate) const LSTM: &str = "void LSTM_elementWise_fp(int)";
+pub(crate) const DEQUANTIZE: &str = "void kDequantizeBlockwise<__nv_bfloat16, 512, 64, 8, 2>(float*)";
 
 /// A program on an H200 whose GPU works all the time: 400 steps of these kernels, microseconds.
-fn computing(kernels: &[(&str, u64)]) -> Report {
+pub(crate) fn computing(kernels: &[(&str, u64)]) -> Report {
     on_device(kernels, [9, 0], true)
 }
 
 /// The same kernels launched one by one, each 40 us.
-fn launching(kernels: &[(&str, u64)]) -> Report {
+pub(crate) fn launching(kernels: &[(&str, u64)]) -> Report {
     on_device(kernels, [9, 0], false)
 }
 
-fn on_device(kernels: &[(&str, u64)], compute_capability: [u32; 2], busy: bool) -> Report {
+pub(crate) fn on_device(kernels: &[(&str, u64)], compute_capability: [u32; 2], busy: bool) -> Report {
     let mut scenario = Scenario::new();
     let whole: u64 = kernels.iter().map(|(_, lasting)| lasting + 1).sum();
     // A period is found in enough launches.
@@ -107,7 +113,8 @@ fn kernels_that_a_change_makes_faster_have_their_remedy() {
         ("relayout", &[(COPY, 300), rest]),
         ("cat", &[(CAT, 300), rest]),
         ("scatter", &[(SCATTER, 500), (GATHER, 200), rest]),
-        ("index_grad", &[(INDEX_GRADIENT, 500), rest]),
+        ("index_grad", &[(INDEX_GRADIENT, 500), (SOFTMAX_GRADIENT, 20), rest]),
+        ("index_put", &[(INDEX_GRADIENT, 500), rest]),
         ("sort_topk", &[(SORT, 500), rest]),
         ("rnn_cells", &[(LSTM, 500), rest]),
         ("dequantize", &[(DEQUANTIZE, 500), rest]),
@@ -195,7 +202,7 @@ fn the_library_decides_the_words() {
 }
 
 /// 100 steps of 5 ms: these copies one after the other, each for its part of 3.9 ms, and a kernel of a library.
-fn copying(copies: &[(Work, u64)], kernel: &str) -> Report {
+pub(crate) fn copying(copies: &[(Work, u64)], kernel: &str) -> Report {
     let mut scenario = Scenario::new();
     for step in 0..100 {
         let mut at = 1_000 + step * 5_000;

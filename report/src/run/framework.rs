@@ -54,8 +54,10 @@ pub(in crate::run) enum Framework {
     Jax,
     Cupy,
     Numba,
-    /// A program in C, C++ or Fortran, with CUDA, OpenMP or OpenACC.
+    /// A program in C, C++ or Fortran with CUDA.
     Native,
+    /// One whose compiler makes the kernels: OpenMP or OpenACC.
+    Offload,
 }
 
 impl Framework {
@@ -76,7 +78,7 @@ impl Framework {
         } else if of(Library::Numba) >= MAIN_LIBRARY {
             Self::Numba
         } else if !OF_PYTHON.into_iter().any(any) && !runs_python(host) && (is_program(command) || offloads()) {
-            Self::Native
+            if offloads() { Self::Offload } else { Self::Native }
         } else {
             Self::Pytorch
         }
@@ -84,12 +86,17 @@ impl Framework {
 
     /// True if words of Python mean nothing to the program's author.
     pub(in crate::run) fn is_native(self) -> bool {
-        self == Self::Native
+        matches!(self, Self::Native | Self::Offload)
+    }
+
+    /// True if a text for `of` is one for this program.
+    pub(in crate::run) fn understands(self, of: Self) -> bool {
+        of == Self::Any || of == self || of == Self::Native && self.is_native()
     }
 }
 
 /// True if a sampled line is one of Python.
-fn runs_python(host: Option<&HostReport>) -> bool {
+pub(in crate::run) fn runs_python(host: Option<&HostReport>) -> bool {
     let is_python = |file: &str| file.ends_with(".py");
     host.is_some_and(|host| {
         let within = |of: &Option<(String, String)>| of.as_ref().is_some_and(|(_, file)| is_python(file));

@@ -9,7 +9,7 @@ use profiler_core::leaf::Leaf;
 use profiler_core::whatif::{BestCase, WORTH_DOING};
 
 use crate::run::DeviceReport;
-use crate::run::remedies::GraphFacts;
+use crate::run::remedies::{GraphFacts, Obstacle};
 use crate::text_format::{counted, percent};
 use crate::words;
 
@@ -56,18 +56,13 @@ impl GraphFit {
         self.match_rate.is_some_and(|rate| rate >= GRAPH_MATCH)
     }
 
-    /// Short advice about launches.
-    pub(super) fn action(self, native: bool) -> &'static str {
-        if self.is_split() {
-            "capture the whole step in one CUDA graph"
-        } else if self.used() {
-            "make the operations within the graphs fewer and larger"
-        } else if self.fits() {
-            "capture the step in a CUDA graph"
-        } else if native {
-            "launch fewer, larger kernels"
-        } else {
-            "launch fewer, larger operations (torch.compile)"
+    /// The remedy about launches that fits.
+    pub(super) fn remedy(self) -> &'static str {
+        match self {
+            _ if self.is_split() => "graph_whole",
+            _ if self.used() => "graph_nodes",
+            _ if self.fits() => "graph",
+            _ => "compile",
         }
     }
 
@@ -84,7 +79,7 @@ impl GraphFit {
     /// What the conditions of remedies need.
     pub(super) fn facts(self) -> GraphFacts {
         let [fits, used] = [self.fits(), self.used()];
-        GraphFacts { fits, used, is_split: self.is_split() }
+        GraphFacts { fits, used, is_split: self.is_split(), obstacle: None }
     }
 }
 
@@ -118,8 +113,8 @@ pub(super) fn beside_compute(best_case: Option<&BestCase>) -> String {
     }
 }
 
-/// Sentence about how well the launches fit CUDA graphs.
-pub(super) fn graph_sentence(fit: GraphFit) -> String {
+/// Sentence about how well the launches fit CUDA graphs, and the first thing that a graph cannot contain.
+pub(super) fn graph_sentence(fit: GraphFit, obstacle: Option<Obstacle>) -> String {
     match fit.match_rate {
         _ if fit.by_graphs > 0.5 => {
             let each = match fit.is_split() {
@@ -133,10 +128,13 @@ pub(super) fn graph_sentence(fit: GraphFit) -> String {
         }
         Some(rate) => {
             let (rate, needed) = (share_of_launches(rate), percent(GRAPH_MATCH));
-            if fit.fits() {
-                format!("{rate} of the launches are the same in every step, so a CUDA graph fits (it needs {needed}).")
-            } else {
-                format!("Only {rate} of the launches are the same in every step; a CUDA graph needs {needed}.")
+            let same = format!("{rate} of the launches are the same in every step");
+            match obstacle.and_then(Obstacle::words) {
+                _ if !fit.fits() => format!("Only {same}; a CUDA graph needs {needed}."),
+                Some(obstacle) => {
+                    format!("{same} (a CUDA graph needs {needed}), but a graph cannot contain {obstacle}.")
+                }
+                None => format!("{same}, so a CUDA graph fits (it needs {needed})."),
             }
         }
         None => "The launches do not repeat, so it is unknown whether a CUDA graph fits.".to_owned(),
@@ -184,13 +182,13 @@ mod tests {
         let fit = |by_graphs, per_launch| GraphFit { match_rate: None, by_graphs, time_of_graphs: 0.0, per_launch };
         let few = fit(1.0, 1.1);
         assert_eq!(
-            graph_sentence(few),
+            graph_sentence(few, None),
             "CUDA graphs already launch 100 % of the GPU operations, 1 operation in each graph."
         );
         assert!(few.facts().is_split);
         for many in [fit(1.0, 4.1), fit(0.8, 1.1)] {
             assert!(!many.facts().is_split && many.facts().used, "{many:?}");
-            assert!(!graph_sentence(many).contains("in each graph"));
+            assert!(!graph_sentence(many, None).contains("in each graph"));
         }
     }
 

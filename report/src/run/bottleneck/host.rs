@@ -9,7 +9,7 @@ use profiler_core::whatif::{ScenarioKind as Scenario, WORTH_DOING, WhatIf};
 
 use super::main_work::{MainWork, gain_without};
 use crate::run::remedies::Activity;
-use crate::run::{CauseRow, HostReport, LineRow};
+use crate::run::{CauseRow, HostReport, LineRow, LockHolderRow};
 use crate::text_format::{counted, duration, percent};
 use crate::words::{about, activity, capitalized};
 
@@ -40,6 +40,16 @@ pub(super) fn representative(host: Option<&HostReport>, cause: Cause, cause_ns: 
 
 /// Minimum number of samples of waits for the interpreter's lock for a statement about them.
 const EVIDENT_WAITS: u64 = 10;
+/// Minimum part of these samples in which a thread must have held the lock for advice about it.
+const HOLDER_PART: f64 = 0.2;
+
+impl HostReport {
+    /// Who held the interpreter's lock most while launching threads waited for it; `None` if too few samples show it.
+    pub(in crate::run) fn lock_holder(&self) -> Option<&LockHolderRow> {
+        let enough = |row: &&LockHolderRow| row.samples as f64 >= HOLDER_PART * self.lock_waits as f64;
+        self.lock_holders.first().filter(|_| self.lock_waits >= EVIDENT_WAITS).filter(enough)
+    }
+}
 /// Minimum share of the time of an activity that is named.
 const NAMED_SHARE: f64 = 0.01;
 /// Least part of a line's time that an activity takes for a mention.
@@ -89,7 +99,11 @@ pub(super) fn sentences(
     what_if: Option<&WhatIf>,
 ) -> Vec<String> {
     let most = what_if.and_then(|what_if| what_if.best_case(Scenario::NoHostWork)).map_or(1.0, |most| most.speedup);
-    let without = |row: &LineRow| if cause == Cause::HostCpu { line_gain(row, most) } else { String::new() };
+    // What is gained with the copies of that work stands in the headline.
+    let of_copies =
+        what_if.and_then(|what_if| what_if.best_case(Scenario::ReadsReduced)).map_or(1.0, |best| best.speedup);
+    let said = cause != Cause::HostCpu || of_copies > most;
+    let without = |row: &LineRow| if said { String::new() } else { line_gain(row, most) };
     let most_lines = if matches!(cause, Cause::HostCpu | Cause::KernelBuild) { 3 } else { 2 };
     let named = named_lines(host, cause).into_iter().take(most_lines);
     let mut lines = named.map(|part| line_sentence(&part, &without(&part.row)));
@@ -230,8 +244,13 @@ pub(super) fn locked(host: &HostReport) -> Option<[String; 2]> {
 
 /// Waiting for the interpreter's lock, by its holder.
 pub(super) fn lock_activity(host: &HostReport) -> Activity {
-    let handed_over = 2 * host.lock_handovers > host.lock_waits;
-    let launches = handed_over || host.lock_holders.first().is_some_and(|row| row.calls_cuda);
+    let held = |by_launchers: bool| {
+        let rows = host.lock_holders.iter().filter(|row| row.calls_cuda == by_launchers);
+        rows.map(|row| row.samples).sum::<u64>()
+    };
+    let by_launchers = held(true) + host.lock_handovers;
+    let enough = host.lock_waits >= EVIDENT_WAITS && by_launchers as f64 >= HOLDER_PART * host.lock_waits as f64;
+    let launches = enough && by_launchers > held(false);
     if launches { Activity::LockOfLauncher } else { Activity::LockOfOther }
 }
 

@@ -30,7 +30,7 @@ use self::ranking::Ranking;
 use self::rules::Findings;
 use self::withheld::Withheld;
 use super::framework::Framework;
-use super::remedies::{self, CallFacts, Facts, Program};
+use super::remedies::{self, CallFacts, Facts, GraphFacts, Obstacle, Program};
 use super::{Bottleneck, DeviceReport, HostReport, Remedy, StepBasis, limits};
 
 /// Determines the bottleneck of the steady part of all devices' windows together.
@@ -68,13 +68,14 @@ pub(in crate::run) fn bottleneck_with(
     let locked = host.filter(|host| cause == Cause::Launch && host::locked(host).is_some());
     let doing = seen.and_then(|seen| host::doing(seen, cause));
     let doing = doing.or_else(|| locked.map(|host| (host::lock_activity(host), None)));
+    let small_reads = evidence::small_reads(devices).is_some();
     let program = Program {
         cause: Some(cause),
         framework,
         share: interval.share,
-        graphs: graphs.facts(),
+        graphs: GraphFacts { obstacle: Obstacle::first(devices, small_reads), ..graphs.facts() },
         small_copies: evidence::small_copies(devices).is_some(),
-        small_reads: evidence::small_reads(devices).is_some(),
+        small_reads,
         reads_sizes: evidence::reads_sizes(devices),
         first_fix: plan.first().map(|step| step.kind),
         best_case: best_case_if_fixed(cause, devices),

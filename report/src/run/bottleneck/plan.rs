@@ -6,7 +6,7 @@
 //! before it if worth a step before or after it; and where copies are most of the launches, joining them does.
 
 use gpuwhy_trace::record::CopyKind;
-use profiler_core::leaf::{Cause, Leaves};
+use profiler_core::leaf::{Cause, Leaf, Leaves};
 use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING, WhatIf};
 
 use super::builds;
@@ -16,10 +16,9 @@ use super::host::writes_checkpoints;
 use super::main_work::MainWork;
 use crate::run::copies::pageable_copies;
 use crate::run::framework::Framework;
+use crate::run::remedies::short;
 use crate::run::{DeviceReport, HostReport, PlanStep};
 use crate::words::about;
-
-const SAVE_LESS: &str = "write checkpoints less often, or in another thread (async_save)";
 
 /// Maximum number of steps of a plan; the simulation combines no more.
 const MOST_STEPS: usize = 3;
@@ -50,7 +49,7 @@ pub(super) fn plan(
     }
     let plan = Plan { what_if, leaves: &device.steady_leaves, copies: small_copies(devices).is_some() };
     let saves = host.is_some_and(writes_checkpoints);
-    let reads = Reads { sizes: reads_sizes(devices), saves, native: framework.is_native() };
+    let reads = Reads { sizes: reads_sizes(devices), saves, framework };
     let kinds = plan.order(cause, reads.saves);
     let mut steps: Vec<PlanStep> = Vec::new();
     let (mut gone, mut least) = (Removed::default(), 1.0_f64);
@@ -82,8 +81,9 @@ pub(super) fn plan(
                 Some(work) => work.action,
                 None => "move the CPU work between launches out of the loop".to_owned(),
             },
-            ScenarioKind::CopiesOverlapped => overlapped(devices).to_owned(),
-            _ => action(kind, graphs, &reads).to_owned(),
+            _ => {
+                remedy_of(kind, graphs, &reads, devices).map_or_else(String::new, |id| short(id, framework).to_owned())
+            }
         };
         steps.push(PlanStep { kind, action, because, speedup, interval, then: None });
     }
@@ -122,15 +122,14 @@ struct Reads {
     sizes: bool,
     /// Large ones: a checkpoint.
     saves: bool,
-    /// The program is not one of Python.
-    native: bool,
+    framework: Framework,
 }
 
 impl Reads {
     /// The work in the words of its remedy, if it writes checkpoints.
     fn worded(&self, mut work: MainWork) -> MainWork {
         if self.saves {
-            work.action = SAVE_LESS.to_owned();
+            work.action = short("save_less", self.framework).to_owned();
         }
         work
     }
@@ -332,43 +331,42 @@ fn first_part(work: &MainWork, whole: (f64, f64)) -> PlanStep {
     }
 }
 
-/// Recommended change, in words that follow a number.
-fn action(kind: ScenarioKind, graphs: GraphFit, reads: &Reads) -> &'static str {
-    match kind {
-        ScenarioKind::DataReady => "have each batch ready in time",
-        ScenarioKind::LaunchesFree => graphs.action(reads.native),
-        ScenarioKind::NoSyncs => "do not wait for the GPU within the step",
-        ScenarioKind::NoAllocations => "keep memory instead of allocating it again",
-        ScenarioKind::CommunicationHidden => "overlap communication with the kernels",
-        ScenarioKind::GridsFilled => "join equal small kernels into one",
-        ScenarioKind::NoReadbacks if reads.native => "copy no single values back from the GPU",
-        ScenarioKind::NoReadbacks if reads.sizes => {
-            "use torch.where or a mask instead of boolean indexing and nonzero(), whose size the CPU reads"
-        }
-        ScenarioKind::NoReadbacks => "read no single values back from the GPU (.item(), .cpu())",
-        ScenarioKind::CopiesJoined => "join the small copies into one",
-        ScenarioKind::DeviceCopiesGone if reads.native => "remove the copies within the GPU",
-        ScenarioKind::DeviceCopiesGone => {
-            "remove the copies within the GPU (.clone(), .contiguous(), .to(), torch.cat)"
-        }
-        ScenarioKind::ReadsReduced if reads.saves => SAVE_LESS,
-        ScenarioKind::ReadsReduced => "reduce results on the GPU before copying them",
-        ScenarioKind::KernelsAtRoof => "make the kernels use the GPU better",
+/// The remedy whose words the plan uses for a scenario.
+fn remedy_of(kind: ScenarioKind, graphs: GraphFit, reads: &Reads, devices: &[DeviceReport]) -> Option<&'static str> {
+    Some(match kind {
+        ScenarioKind::DataReady => "workers",
+        ScenarioKind::LaunchesFree => graphs.remedy(),
+        ScenarioKind::NoSyncs => "timer_sync",
+        ScenarioKind::NoAllocations => "allocate_once",
+        ScenarioKind::CommunicationHidden => "overlap",
+        ScenarioKind::GridsFilled => "batch_grids",
+        ScenarioKind::NoReadbacks if reads.sizes && !reads.framework.is_native() => "mask_index",
+        ScenarioKind::NoReadbacks => "read_value",
+        ScenarioKind::CopiesJoined => "join_copies",
+        ScenarioKind::DeviceCopiesGone => "device_copies",
+        ScenarioKind::ReadsReduced if reads.saves => "save_less",
+        ScenarioKind::ReadsReduced => "reduce_first",
+        ScenarioKind::CopiesOverlapped => overlapped(devices),
         ScenarioKind::Base
         | ScenarioKind::Untraced
         | ScenarioKind::DeviceOnly
         | ScenarioKind::NoHostWork
-        | ScenarioKind::CopiesOverlapped => "",
-    }
+        | ScenarioKind::KernelsAtRoof => return None,
+    })
 }
 
-/// Change of copies that wait for kernels, by the direction of those with something to pin.
+/// The remedy for copies that wait for kernels: by the direction with something to pin, else of most time.
 fn overlapped(devices: &[DeviceReport]) -> &'static str {
     let pageable = |kind| devices.iter().any(|device| pageable_copies(device).any(|of| of == kind));
-    match [CopyKind::HostToDevice, CopyKind::DeviceToHost].map(pageable) {
-        [true, false] => "copy from pinned memory, overlapped with the kernels",
-        [false, true] => "copy to pinned memory, overlapped with the kernels",
-        [true, true] => "copy from and to pinned memory, overlapped with the kernels",
-        [false, false] => "overlap the copies with the kernels",
+    let time = |kind| -> u64 {
+        let leaves = Leaf::ALL.into_iter().filter(|leaf| leaf.copy_kind() == Some(kind));
+        leaves.flat_map(|leaf| devices.iter().map(move |device| device.steady_leaves[leaf as usize])).sum()
+    };
+    let [to, from] = [CopyKind::HostToDevice, CopyKind::DeviceToHost];
+    match (pageable(to), pageable(from)) {
+        (true, other) if !other || time(to) >= time(from) => "pinned",
+        (_, true) => "pinned_results",
+        _ if time(from) > time(to) => "overlap_results",
+        _ => "overlap_copies",
     }
 }

@@ -77,7 +77,7 @@ const RULES: &[Evidence] = &[
     of(Rank::Division, COMPUTE, |of| limits::evidence(of.devices)),
     of(Rank::Work, COMPUTE, |of| Vec::from_iter(of.calls.lines.and_then(call_lines::kernel_sentence))),
     of(Rank::Work, ANY, |of| of.seen.map_or_else(|| unsampled(of), |seen| sampled(of, seen))),
-    of(Rank::Around, LAUNCH, |of| vec![graph_sentence(of.graphs)]),
+    of(Rank::Around, LAUNCH, |of| vec![graph_sentence(of.graphs, of.program.graphs.obstacle)]),
     of(Rank::Around, ANY, |of| builds::sentences(of.cause, of.ranking, of.devices)),
     of(Rank::Around, OTHER_PROCESS, |of| other_process::sentences(of.ranking, of.devices)),
     of(Rank::Around, NEITHER, shared),

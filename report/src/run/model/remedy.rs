@@ -4,7 +4,7 @@ use gpuwhy_trace::named;
 use profiler_core::whatif::WORTH_SHOWING;
 
 use crate::text_format::date;
-use crate::words::{capitalized, faster};
+use crate::words::{at_most, capitalized, faster};
 
 named! {
     /// What a remedy changes in the results of the program.
@@ -59,7 +59,7 @@ pub struct Remedy {
     pub certainty: Certainty,
     /// Speedup of the program, at least 1; `None` if nothing predicts it.
     pub speedup: Option<f64>,
-    /// Low and high end of the speedup; `None` with an unknown one.
+    /// Low and high end of the speedup; `None` with an unknown one. From 1 to the speedup: only a bound is known.
     pub interval: Option<(f64, f64)>,
     /// Page of the vendor or the library about it.
     pub link: Option<&'static str>,
@@ -121,6 +121,9 @@ impl Remedy {
         let speedup = self.speedup.filter(|&speedup| speedup >= WORTH_SHOWING)?;
         let could = if self.certainty == Certainty::Guess { "may" } else { "could" };
         Some(match self.interval {
+            Some((low, high)) if low <= 1.0 && high <= speedup => {
+                format!("This may make the program at most {} (a rough bound).", at_most(high))
+            }
             Some((low, high)) if high.is_infinite() => {
                 format!("This {could} make the program at least {low:.2}x as fast (an estimate).")
             }

@@ -18,6 +18,7 @@ use super::catalog::{remedies, remedy};
 use super::entry::{BEST_PRACTICES, Rank, RemedyEntry, Target, When};
 use super::facts::{Facts, Found};
 use super::gain::{Gain, WORTH};
+use super::obstacles::Obstacle;
 use crate::run::Remedy;
 use crate::run::framework::Framework;
 use crate::text_format::percent;
@@ -61,11 +62,12 @@ pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
     };
     let rank = |of: &Candidate| match of.entry.rank {
         Rank::First if of.addresses => 0,
-        Rank::BeforeGraph if graph && !small(of) => 1,
-        Rank::Graph if graph => 2,
-        Rank::BeforeGraph if graph => 3,
-        _ if of.addresses => 4,
-        _ => 5,
+        Rank::Batch if of.addresses && !of.found.doubted => 1,
+        Rank::BeforeGraph if graph && !small(of) => 2,
+        Rank::Graph if graph => 3,
+        Rank::BeforeGraph if graph => 4,
+        _ if of.addresses => 5,
+        _ => 6,
     };
     let ties = |of: &Candidate| (of.entry.results, !of.entry.is_outside());
     candidates
@@ -77,7 +79,22 @@ pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
         Some(of.entry.id) == first || of.found.gain.is_none_or(|gain| !gain.is_estimate || gain.low() > WORTH)
     });
     candidates.truncate(MOST);
+    add_condition(&mut candidates, facts);
     candidates.into_iter().map(|candidate| finished(candidate, facts)).collect()
+}
+
+/// Adds what a graph needs to the advice to capture one, unless another remedy removes the obstacle.
+fn add_condition(candidates: &mut [Candidate], facts: &Facts<'_>) {
+    let Some(obstacle) = facts.program.graphs.obstacle else { return };
+    let removes = |of: &RemedyEntry| match obstacle {
+        Obstacle::Reads | Obstacle::Waits => of.target == Target::Reads && of.rank == Rank::BeforeGraph,
+        Obstacle::Allocations => of.target == Target::Time(Cause::Allocator) && of.rank == Rank::BeforeGraph,
+        Obstacle::PageableCopies | Obstacle::Optimizer => false,
+    };
+    if !candidates.iter().any(|of| removes(of.entry)) {
+        let captures = candidates.iter_mut().find(|of| of.entry.id == "graph");
+        captures.into_iter().for_each(|of| of.text += obstacle.condition(facts.program.framework));
+    }
 }
 
 /// Scenarios that remove what a CUDA graph cannot contain.
@@ -86,8 +103,7 @@ const fn fix_of(kind: ScenarioKind) -> bool {
 }
 
 fn candidate(entry: &'static RemedyEntry, facts: &Facts<'_>) -> Option<Candidate> {
-    let spoken = |of: Framework| of == Framework::Any || of == facts.program.framework;
-    let text = entry.says.iter().find(|(of, _)| spoken(*of)).map(|(_, text)| *text)?;
+    let text = RemedyEntry::spoken(entry.says, facts.program.framework)?;
     if facts.program.stretched && matches!(entry.target, Target::Reads) {
         return None;
     }
@@ -175,7 +191,9 @@ fn finished(candidate: Candidate, facts: &Facts<'_>) -> Remedy {
         interval: gain.and_then(|gain| gain.interval),
         link: match facts.program.framework {
             // A page about PyTorch says nothing to it.
-            Framework::Native => entry.link.filter(|link| !link.contains("pytorch")).or(BEST_PRACTICES),
+            Framework::Native | Framework::Offload => {
+                entry.link.filter(|link| !link.contains("pytorch")).or(BEST_PRACTICES)
+            }
             _ => entry.link,
         },
         outside: entry.is_outside(),
@@ -197,6 +215,11 @@ pub(in crate::run) fn first_sentences(remedies: &[Remedy]) -> Option<String> {
         Some(second) if is(first, Rank::Graph) && is(second, Rank::BeforeGraph) => joined("First", second),
         _ => first.text.clone(),
     })
+}
+
+/// The change of this entry in words that follow a number, for programs of this library.
+pub(in crate::run) fn short(id: &str, framework: Framework) -> &'static str {
+    remedy(id).and_then(|entry| RemedyEntry::spoken(entry.short, framework)).unwrap_or_default()
 }
 
 /// True if the gain of a remedy is one of kernels, which the plan of fixes does not have.

@@ -27,6 +27,8 @@ pub(super) enum Target {
 pub(super) enum Rank {
     /// Turns that the program takes with others, by a lock or for the GPU, come before what each of them does.
     First,
+    /// What makes most launches unnecessary, unless the condition for that is in doubt ([`Found::doubted`]).
+    Batch,
     /// What a CUDA graph cannot contain, or what has to be changed before it.
     BeforeGraph,
     /// A CUDA graph, or what is done in place of one.
@@ -55,6 +57,8 @@ pub struct RemedyEntry {
     pub id: &'static str,
     /// Sentences by library; the first that fits is said, and none if none fits.
     pub(super) says: &'static [(Framework, &'static str)],
+    /// The change in words that follow a number, for plans, by library; none where no plan has it.
+    pub(super) short: &'static [(Framework, &'static str)],
     pub(super) target: Target,
     pub(super) when: When,
     /// True where the remedy must not be said.
@@ -91,6 +95,7 @@ impl RemedyEntry {
     pub(super) const NONE: Self = Self {
         id: "",
         says: &[],
+        short: &[],
         target: Target::Kernels,
         when: When::If(|_| None),
         unless: |_| false,
@@ -108,6 +113,11 @@ impl RemedyEntry {
         trial: None,
         outside: false,
     };
+
+    /// The first of these texts that is for programs of this library.
+    pub(super) fn spoken(texts: &[(Framework, &'static str)], framework: Framework) -> Option<&'static str> {
+        texts.iter().find(|(of, _)| framework.understands(*of)).map(|(_, text)| *text)
+    }
 
     /// True if it can be applied without a change of the program.
     pub fn is_outside(&self) -> bool {

@@ -8,10 +8,13 @@ use profiler_core::leaf::{Cause, Leaf, Leaves, WorkKind};
 use profiler_core::whatif::{BestCase, ScenarioKind};
 
 use super::gain::Gain;
+use super::obstacles::Obstacle;
 use super::patterns::{Class, Classes};
 use crate::launch_site::LaunchSite;
-use crate::run::framework::Framework;
-use crate::run::{ApiRow, CopyRow, DeviceReport, GraphOrigins, HostReport, KernelLines, LineRow, call_lines};
+use crate::run::framework::{Framework, runs_python};
+use crate::run::{
+    ApiRow, CopyRow, DeviceReport, GraphOrigins, HostReport, KernelLines, LineRow, SampledLaunches, call_lines,
+};
 use crate::text_format::names::short_path;
 use crate::text_format::shortened;
 
@@ -29,6 +32,8 @@ const WAITS: [(&[&str], &str); 3] = [
 ];
 /// Fewest samples in launches for a line to be named.
 const EVIDENT_SAMPLES: u64 = 5;
+/// Fewest samples in launches for shares of them.
+const FEWEST_LAUNCHES: u64 = 10;
 
 /// What the launching threads do in the time of the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +65,8 @@ pub(in crate::run) struct GraphFacts {
     pub(in crate::run) used: bool,
     /// Nearly all of the work comes from graphs of few operations.
     pub(in crate::run) is_split: bool,
+    /// The first thing in a step that a graph cannot contain.
+    pub(in crate::run) obstacle: Option<Obstacle>,
 }
 
 /// Kernels that waited in a queue behind a kernel of another stream.
@@ -118,6 +125,8 @@ pub(super) struct Found {
     pub(super) share: f64,
     /// `None` if nothing predicts it.
     pub(super) gain: Option<Gain>,
+    /// Something speaks against the condition in the sentence: it is not said first.
+    pub(super) doubted: bool,
 }
 
 impl Found {
@@ -237,7 +246,7 @@ impl<'a> Facts<'a> {
     pub(super) fn scenario(&self, kind: ScenarioKind) -> Option<Gain> {
         let what_if = self.device?.what_if.as_ref().filter(|what_if| what_if.refused.is_none())?;
         let best_case = what_if.best_case(kind).filter(|best_case| best_case.speedup.is_finite())?;
-        Some(Gain { speedup: best_case.speedup, interval: best_case.interval, is_estimate: false })
+        Some(Gain { speedup: best_case.speedup, interval: best_case.interval, ..Gain::NONE })
     }
 
     /// The line that launched most of the kernels of these classes, or captured them into a CUDA graph: the line that
@@ -301,16 +310,19 @@ impl<'a> Facts<'a> {
 
     /// Share of sampled launches whose innermost frames contain one of these parts, in the file or the function.
     pub(super) fn launches_in(&self, parts: &[&str]) -> f64 {
+        self.share_of_launches(|row| is_within(&row.place, parts))
+    }
+
+    /// Share of sampled launches that are of kernels of these classes and in frames with one of these parts.
+    pub(super) fn launches_of(&self, classes: &[Class], parts: &[&str]) -> f64 {
+        self.share_of_launches(|row| Classes::of(&row.kernel).has_any(classes) && is_within(&row.place, parts))
+    }
+
+    fn share_of_launches(&self, wanted: impl Fn(&SampledLaunches) -> bool) -> f64 {
         let rows = || self.lines.into_iter().flat_map(|lines| &lines.launches);
         let all: u64 = rows().map(|row| row.samples).sum();
-        let has = |text: &str| parts.iter().any(|part| text.contains(part));
-        let within = |place: &LaunchSite| {
-            has(&place.file)
-                || has(&place.function)
-                || place.within.as_ref().is_some_and(|(f, file)| has(f) || has(file))
-        };
-        let seen: u64 = rows().filter(|row| within(&row.place)).map(|row| row.samples).sum();
-        if all < 10 { 0.0 } else { seen as f64 / all as f64 }
+        let seen: u64 = rows().filter(|row| wanted(row)).map(|row| row.samples).sum();
+        if all < FEWEST_LAUNCHES { 0.0 } else { seen as f64 / all as f64 }
     }
 
     /// Lines in idle time whose frames contain one of these parts.
@@ -362,6 +374,16 @@ impl<'a> Facts<'a> {
         activities.contains(&activity).then_some(Found { at, ..Found::default() })
     }
 
+    /// The line with most of the CPU work between launches that runs on a core.
+    pub(super) fn main_line(&self) -> Option<&'a LineRow> {
+        self.host?.lines.iter().find(|row| row.cause == HostCause::Code)
+    }
+
+    /// True if a sampled line is one of Python.
+    pub(super) fn has_python(&self) -> bool {
+        runs_python(self.host)
+    }
+
     /// Lines that build kernels, the one with the most time first.
     fn building(&self) -> impl Iterator<Item = &'a LineRow> {
         self.host.into_iter().flat_map(|host| host.lines_of(Cause::KernelBuild))
@@ -376,8 +398,10 @@ impl<'a> Facts<'a> {
 
     /// Where kernels are built, and what removing that gains. Python's line says more than the compiler's library.
     pub(super) fn built_here(&self) -> Found {
-        let python = |row: &&LineRow| row.within.as_ref().is_none_or(|(_, file)| file.ends_with(".py"));
-        let line = self.building().find(python).or(self.building().next());
+        // A thread without lines has no file.
+        let python =
+            |row: &&LineRow| !row.file.is_empty() && row.within.as_ref().is_none_or(|(_, file)| file.ends_with(".py"));
+        let line = self.building().find(python).or_else(|| self.building().find(|row| !row.file.is_empty()));
         let gain = self.program.builds_only.then(|| self.scenario(ScenarioKind::NoHostWork)).flatten();
         Found { at: line.map(place_of_build), gain, ..Found::default() }
     }
@@ -410,6 +434,13 @@ impl<'a> Facts<'a> {
             _ => 14.8,
         }
     }
+}
+
+/// True if a frame of this place contains one of these parts.
+fn is_within(place: &LaunchSite, parts: &[&str]) -> bool {
+    let has = |text: &str| parts.iter().any(|part| text.contains(part));
+    let within = |(function, file): &(String, String)| has(function) || has(file);
+    has(&place.file) || has(&place.function) || place.within.as_ref().is_some_and(within)
 }
 
 /// The line, without a function of Python's own library that it calls.

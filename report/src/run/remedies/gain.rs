@@ -22,17 +22,25 @@ pub(super) struct Gain {
     pub(super) interval: Option<(f64, f64)>,
     /// From shares of the time and factors, not from a simulation.
     pub(super) is_estimate: bool,
+    /// Only a bound is known: it may be anything from nothing to `speedup`.
+    pub(super) is_bound: bool,
 }
 
 impl Gain {
-    pub(super) const NONE: Self = Self { speedup: 1.0, interval: None, is_estimate: false };
+    pub(super) const NONE: Self = Self { speedup: 1.0, interval: None, is_estimate: false, is_bound: false };
+
+    /// At most this gain.
+    pub(super) fn at_most(speedup: f64) -> Self {
+        Self { speedup, interval: Some((1.0, speedup)), is_bound: true, ..Self::NONE }
+    }
 
     /// Gain of saving between `low` and `high` of a step, 0 to 1.
     pub(super) fn saving(low: f64, high: f64) -> Self {
         let factor = |saved: f64| 1.0 / (1.0 - saved.clamp(0.0, 0.99));
         let (low, high) = (factor(low.min(high)), factor(high.max(low)));
         // A fault costs most of what it may: of 22 measured gains 16 were in the upper half of the range.
-        Self { speedup: low.cbrt() * high.cbrt().powi(2), interval: Some((low, high)), is_estimate: true }
+        let speedup = low.cbrt() * high.cbrt().powi(2);
+        Self { speedup, interval: Some((low, high)), is_estimate: true, is_bound: false }
     }
 
     /// Both savings together.
@@ -58,7 +66,7 @@ impl Gain {
 
     /// True if a remedy with this gain is named. The low end of an estimate allows for the worst case.
     pub(super) fn is_worth(self) -> bool {
-        if self.is_estimate { self.speedup > ESTIMATED } else { self.low() > WORTH }
+        if self.is_estimate || self.is_bound { self.speedup > ESTIMATED } else { self.low() > WORTH }
     }
 }
 

@@ -9,14 +9,17 @@ mod choose;
 mod entry;
 mod facts;
 mod gain;
+mod obstacles;
 mod patterns;
+mod repeated;
 mod sequences;
 mod trial;
 
 pub use self::catalog::{remedies, remedy};
-pub(in crate::run) use self::choose::{choose, first_sentences, has_gain_in_evidence, is_about_kernels};
+pub(in crate::run) use self::choose::{choose, first_sentences, has_gain_in_evidence, is_about_kernels, short};
 pub use self::entry::RemedyEntry;
 pub(in crate::run) use self::facts::{Activity, CallFacts, Facts, GraphFacts, Program, SharedQueue};
+pub(in crate::run) use self::obstacles::Obstacle;
 pub use self::trial::{How, Trial};
 
 #[cfg(test)]

@@ -61,6 +61,7 @@ impl Chain {
             what: self.count().to_string(),
             share,
             gain: Some(gain),
+            ..Found::default()
         })
     }
 }

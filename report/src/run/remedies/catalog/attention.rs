@@ -116,6 +116,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "kernels are built in lines of attention while steps run, and attention kernels of cuDNN run",
         gain: "without builds: 2.63x (2.06x to 3.22x) measured on text generation",
         not_when: "all lengths were built: in a longer run it is over",
+        subsumes: &["new_shapes"],
         link: Some("https://docs.pytorch.org/docs/stable/backends.html"),
         trial: Some(&Trial {
             id: "attention_build",

@@ -26,6 +26,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  waiting for a slow rank looks the same as a slow transfer.",
             ),
         ],
+        short: &[(Any, "overlap communication with the kernels")],
         when: When::If(|facts| {
             let gain = facts.scenario(ScenarioKind::CommunicationHidden);
             let worth = gain.is_some_and(|gain| gain.speedup >= 1.15);

@@ -11,7 +11,7 @@ use gpuwhy_trace::record::CopyKind;
 use profiler_core::leaf::Cause;
 use profiler_core::whatif::{BestCase, ScenarioKind};
 
-use Framework::{Any, Jax, Native};
+use Framework::{Any, Cupy, Jax, Native, Offload, Pytorch};
 
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::Copy), link: PINNING, ..RemedyEntry::NONE };
 
@@ -77,10 +77,20 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  instead of contents. The best case is that none of these copies is needed.",
             ),
             (
-                Any,
+                Pytorch,
                 "Remove copies within the GPU that are not needed: .clone(), .contiguous(), .to(), torch.cat{at}. Write results where \
                  they are used, or use views. The best case is that none of these copies is needed.",
             ),
+            (
+                Any,
+                "Remove copies within the GPU that are not needed{at}. Write results where they are used, or use views. The best case \
+                 is that none of these copies is needed.",
+            ),
+        ],
+        short: &[
+            (Jax, "remove the copies within the GPU (donate_argnums)"),
+            (Pytorch, "remove the copies within the GPU (.clone(), .contiguous(), .to(), torch.cat)"),
+            (Any, "remove the copies within the GPU"),
         ],
         when: When::If(|facts| {
             let kind = ScenarioKind::DeviceCopiesGone;
@@ -113,6 +123,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  types. This helps when the CPU does not need all of what is copied.",
             ),
         ],
+        short: &[(Any, "reduce results on the GPU before copying them")],
         when: When::If(|facts| {
             let kind = ScenarioKind::ReadsReduced;
             let judged = judged_by(facts, kind) || facts.program.best_case.is_some_and(|best| best.kind == kind);
@@ -142,6 +153,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             "Join the small copies into one{at}: one buffer for all of a step. Each copy costs a launch, whatever its size. A small \
              value for a kernel can be its argument.",
         )],
+        short: &[(Any, "join the small copies into one")],
         when: When::If(|facts| {
             let kind = ScenarioKind::CopiesJoined;
             let many = facts.program.small_copies && facts.is(Cause::Launch);
@@ -153,7 +165,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         certainty: Certainty::Measured,
         recognized: "small copies are most of the operations, or a simulation that joins them gains 15 %",
         gain: "the simulation `copies_joined`: 8.0x predicted, 38x measured, so a low end",
-        subsumes: &["scalar_tensor"],
+        subsumes: &["scalar_tensor", "batch_loop"],
         also: |facts| facts.is(Cause::Launch) && facts.program.small_copies,
         ..NONE
     },
@@ -165,16 +177,32 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 "Copy the next batch ahead: batch = jax.device_put(next_batch) before the step that runs meanwhile{at}.",
             ),
             (
-                Native,
-                "Copy from pinned memory: allocate host buffers with cudaMallocHost, or pin them once with cudaHostRegister, and \
-                 copy with cudaMemcpyAsync on a stream of its own where other work can run meanwhile{at}. Or keep the data on the \
-                 GPU between kernels (OpenMP: target data; OpenACC: data). Do not pin in the loop: it takes longer than a copy.",
+                Offload,
+                "Keep the data on the GPU between kernels{at}: one data region around the loop (OpenMP: target data with map; \
+                 OpenACC: data), and update only what changes. What must be copied is faster from pinned memory (cudaMallocHost).",
             ),
             (
-                Any,
+                Cupy,
+                "Copy from pinned memory: fill an array over cupy.cuda.alloc_pinned_memory() and copy it by array.set(pinned, \
+                 stream) on a stream of its own where other work can run meanwhile{at}.",
+            ),
+            (
+                Native,
+                "Copy from pinned memory: allocate host buffers with cudaMallocHost, or pin them once with cudaHostRegister, and \
+                 copy with cudaMemcpyAsync on a stream of its own where other work can run meanwhile{at}. Do not pin in the loop: it \
+                 takes longer than a copy.",
+            ),
+            (
+                Pytorch,
                 "Copy from pinned memory: DataLoader(..., pin_memory=True) and tensor.to(device, non_blocking=True), on a stream of its \
                  own where other work can run meanwhile{at}. Do not call pin_memory() in the loop: it copies too.",
             ),
+            (Any, "Copy from pinned memory, on a stream of its own where other work can run meanwhile{at}."),
+        ],
+        short: &[
+            (Jax, "copy the next batch ahead (jax.device_put)"),
+            (Offload, "keep the data on the GPU between kernels"),
+            (Any, "copy from pinned memory, overlapped with the kernels"),
         ],
         when: When::If(|facts| moved(facts, CopyKind::HostToDevice, true)),
         certainty: Certainty::Measured,
@@ -196,17 +224,32 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         says: &[
             (Jax, "Start copies to the CPU early: array.copy_to_host_async(){at}, and read the result one step later."),
             (
-                Native,
-                "Copy to pinned memory: allocate host buffers with cudaMallocHost, or pin them once with cudaHostRegister, copy with \
-                 cudaMemcpyAsync on a stream of its own{at}, and read the result one step later. Or keep the data on the GPU between \
-                 kernels (OpenMP: target data; OpenACC: data). Do not pin in the loop: it takes longer than a copy.",
+                Offload,
+                "Keep the results on the GPU between kernels{at}: one data region around the loop (OpenMP: target data with map; \
+                 OpenACC: data), and copy back at its end.",
             ),
             (
-                Any,
+                Native,
+                "Copy to pinned memory: allocate host buffers with cudaMallocHost, or pin them once with cudaHostRegister, copy with \
+                 cudaMemcpyAsync on a stream of its own{at}, and read the result one step later. Do not pin in the loop: it takes \
+                 longer than a copy.",
+            ),
+            (
+                Pytorch,
                 "Copy to pinned memory: make one tensor with torch.empty(..., pin_memory=True) before the loop, copy with \
                  pinned.copy_(result, non_blocking=True) on a stream of its own{at}, and read it one step later, after an event. \
                  This helps where the CPU can do without the result that long.",
             ),
+            (
+                Any,
+                "Copy to pinned memory on a stream of its own{at}, and read the result one step later, after an event. This helps \
+                 where the CPU can do without the result that long.",
+            ),
+        ],
+        short: &[
+            (Jax, "start copies to the CPU early (copy_to_host_async)"),
+            (Offload, "keep the results on the GPU between kernels"),
+            (Any, "copy to pinned memory, overlapped with the kernels"),
         ],
         when: When::If(|facts| moved(facts, CopyKind::DeviceToHost, true)),
         recognized: "copies to the host while nothing else runs; those to pageable memory take at least a quarter of the time of copies",
@@ -225,14 +268,23 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             (
                 Native,
                 "Run the copies overlapped with the kernels, on a stream of their own (cudaMemcpyAsync){at}, or keep the data on \
-                 the GPU. This helps when independent work exists. Join many small copies.",
+                 the GPU. This helps when independent work exists.",
+            ),
+            (
+                Pytorch,
+                "Run the copies overlapped with the kernels, on a stream of their own (torch.cuda.Stream(), copy the next batch while \
+                 this one computes){at}, or keep the data on the GPU. This helps when independent work exists.",
             ),
             (
                 Any,
-                "Run the copies overlapped with the kernels, on a stream of their own (torch.cuda.Stream(), copy the next batch while \
-                 this one computes){at}, or keep the data on the GPU. This helps when independent work exists. Join many small \
-                 copies.",
+                "Run the copies overlapped with the kernels, on a stream of their own (copy the next batch while this one \
+                 computes){at}, or keep the data on the GPU. This helps when independent work exists.",
             ),
+        ],
+        short: &[
+            (Jax, "copy the next batch ahead (jax.device_put)"),
+            (Offload, "keep the data on the GPU between kernels"),
+            (Any, "overlap the copies with the kernels"),
         ],
         when: When::If(|facts| moved(facts, CopyKind::HostToDevice, false)),
         recognized: "copies to the GPU while nothing else runs; those from pageable memory take less than a quarter of the time of copies",
@@ -247,13 +299,17 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             (
                 Native,
                 "Run the copies to the CPU overlapped with the kernels, on a stream of their own (cudaMemcpyAsync){at}, and read the \
-                 results of one step while the next one runs. This helps when independent work exists. Join many small copies.",
+                 results of one step while the next one runs. This helps when independent work exists.",
             ),
             (
                 Any,
-                "Run the copies to the CPU overlapped with the kernels, on a stream of their own (torch.cuda.Stream()){at}, and read \
-                 the results of one step while the next one runs. This helps when independent work exists. Join many small copies.",
+                "Run the copies to the CPU overlapped with the kernels, on a stream of their own{at}, and read the results of one \
+                 step while the next one runs. This helps when independent work exists.",
             ),
+        ],
+        short: &[
+            (Jax, "start copies to the CPU early (copy_to_host_async)"),
+            (Any, "overlap the copies with the kernels"),
         ],
         when: When::If(|facts| moved(facts, CopyKind::DeviceToHost, false)),
         recognized: "copies to the host while nothing else runs; those to pageable memory take less than a quarter of the time of copies",

@@ -2,15 +2,27 @@
 
 use crate::run::framework::Framework;
 use crate::run::remedies::entry::{COMPILE, FUSED_OPTIMIZER, RemedyEntry, Target, When};
-use crate::run::remedies::facts::Found;
+use crate::run::remedies::facts::{Facts, Found};
 use crate::run::remedies::gain::Gain;
 use crate::run::remedies::patterns::Class;
 use crate::run::remedies::sequences;
 use crate::run::{Certainty, Results};
+use profiler_core::attribution::is_optimizer;
 
 use Framework::Pytorch;
 
 const NONE: RemedyEntry = RemedyEntry { results: Results::Rounding, ..RemedyEntry::NONE };
+
+/// True if something is launched by the backward pass, or by an optimizer, which needs one.
+fn has_backward_pass(facts: &Facts<'_>) -> bool {
+    let named = |name: &str| {
+        is_optimizer(name) || ["_backward", "Backward", "dgrad", "wgrad"].iter().any(|part| name.contains(part))
+    };
+    // This kernel has the word in its name wherever it is launched.
+    let rows = || facts.devices.iter().flat_map(|device| &device.kernels);
+    let mut others = rows().filter(|row| !row.name.contains("indexing_backward_kernel"));
+    others.any(|row| named(&row.name)) || facts.launches_in(&["torch/autograd/", "_engine_run_backward"]) > 0.0
+}
 
 pub(super) const ENTRIES: &[RemedyEntry] = &[
     RemedyEntry {
@@ -77,8 +89,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "strided",
         says: &[(
             Pytorch,
-            "Make operands contiguous once, before the loop: x = x.contiguous(). Elementwise kernels over strided or broadcast \
-             operands take {share} of the time of kernels{at}; contiguous ones may be faster if nothing is broadcast by design.",
+            "Make transposed operands contiguous once, before the loop: x = x.contiguous(). Elementwise kernels over strided or \
+             broadcast operands take {share} of the time of kernels{at}. It changes nothing for operands that are broadcast.",
         )],
         when: When::If(|facts| {
             let strided = facts.of(&[Class::Strided]).filter(|kernel| {
@@ -92,9 +104,12 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 ..Found::default()
             })
         }),
+        // The same kernels broadcast. Copies that change a layout show that something is transposed.
+        unless: |facts| facts.share(&[Class::Relayout]) == 0.0,
         results: Results::Same,
         certainty: Certainty::Guess,
-        recognized: "at least 10 % of kernel time in strided elementwise kernels of over 10 us that do not only copy",
+        recognized: "at least 10 % of kernel time in strided elementwise kernels of over 10 us that do not only copy, beside copies \
+                     that change a layout",
         gain: "these kernels 1.2 to 2 times as fast (an estimate)",
         not_when: "operands are broadcast by design",
         link: Some("https://docs.pytorch.org/docs/stable/tensor_view.html"),
@@ -156,10 +171,26 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
              indexing sorts, and takes {share} of the time of kernels.",
         )],
         when: When::Shorter(&[Class::IndexGradient], 0.03, (3.0, 50.0)),
-        recognized: "indexing_backward_kernel takes at least 3 % of kernel time",
+        unless: |facts| !has_backward_pass(facts),
+        recognized: "indexing_backward_kernel takes at least 3 % of kernel time, in a program with a backward pass",
         gain: "these kernels 3 to 50 times as fast: 22 times measured; 49.5 s became 0.55 s in a public case",
         certainty: Certainty::Guess,
         link: Some("https://docs.pytorch.org/docs/stable/generated/torch.index_select.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "index_put",
+        says: &[(
+            Pytorch,
+            "Add by torch.index_add() or scatter_add_() instead of index_put_(..., accumulate=True){at}, which sorts the indices: it \
+             takes {share} of the time of kernels. Sums are then in another order.",
+        )],
+        when: When::Shorter(&[Class::IndexGradient], 0.03, (3.0, 50.0)),
+        unless: has_backward_pass,
+        recognized: "indexing_backward_kernel takes at least 3 % of kernel time, in a program without a backward pass",
+        gain: "these kernels 3 to 50 times as fast, as for `index_grad`",
+        certainty: Certainty::Guess,
+        link: Some("https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_put_.html"),
         ..NONE
     },
     RemedyEntry {
@@ -200,6 +231,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "at least 10 % of kernel time or launches in recurrent cells",
         gain: "three to five launches for each cell gone: its products, and the addition of their results",
         not_when: "the cell is the program's own",
+        subsumes: &["batch_loop"],
         link: Some("https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html"),
         ..NONE
     },
@@ -241,6 +273,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                         .without_between((0.5 * share, 0.6 * of_count), (0.75 * share, 0.95 * of_count))
                         .and(Gain::saving(0.5 * idle, 0.9 * idle)),
                 ),
+                ..Found::default()
             })
         }),
         recognized: "at least five kinds of foreach kernels, 3 % of kernel time, 5 % of the launches or 10 % of the time idle in \

@@ -4,23 +4,53 @@ use crate::run::framework::Framework;
 use crate::run::remedies::entry::{Rank, RemedyEntry, Target, When};
 use crate::run::remedies::facts::{Activity, Facts, Found};
 use crate::run::remedies::gain::Gain;
+use crate::run::remedies::patterns::Class;
 use crate::run::remedies::trial::{How, Trial};
-use crate::run::{Certainty, Results};
+use crate::run::{Certainty, HostReport, LineRow, Results};
+use profiler_core::attribution::CallKind;
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
-use Framework::{Any, Jax};
+use Framework::{Any, Jax, Pytorch};
 
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::HostCpu), ..RemedyEntry::NONE };
 
 fn gain(facts: &Facts<'_>) -> Option<Gain> {
-    let part = facts.program.main_work.map(|(speedup, interval)| Gain {
-        speedup,
-        interval: Some(interval),
-        is_estimate: false,
-    });
+    let part =
+        facts.program.main_work.map(|(speedup, interval)| Gain { speedup, interval: Some(interval), ..Gain::NONE });
     part.or_else(|| facts.scenario(ScenarioKind::NoHostWork))
+}
+
+/// Fewest samples of collections, and their least part at one line, for it to be where they are called.
+const FEWEST_COLLECTIONS: u64 = 10;
+const ONE_LINE: f64 = 0.9;
+/// Folders of frameworks, whose work between launches is no work of the program that could be moved.
+const FRAMEWORKS: [&str; 9] = [
+    "/torch/",
+    "/jax/",
+    "/jaxlib/",
+    "/flax/",
+    "/transformers/",
+    "/accelerate/",
+    "/lightning/",
+    "/pytorch_lightning/",
+    "/deepspeed/",
+];
+
+/// True for work of a framework: in its frames, in a thread without lines, or in the call of a jitted function, which
+/// has no frame of its own.
+fn is_of_framework(facts: &Facts<'_>, row: &LineRow) -> bool {
+    let is_one = |file: &str| FRAMEWORKS.iter().any(|folder| file.contains(folder));
+    let within = row.within.as_ref().map_or("", |(_, file)| file);
+    let calls = row.within.is_none()
+        && facts.program.framework == Jax
+        && facts.host.is_some_and(|host| {
+            host.calls
+                .iter()
+                .any(|call| call.calls == CallKind::Launch && (&call.file, call.line) == (&row.file, row.line))
+        });
+    row.file.is_empty() && facts.has_python() || is_one(&row.file) || is_one(within) || calls
 }
 
 /// The launching thread does one of these in the time of the bottleneck.
@@ -49,10 +79,30 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "gc",
         says: &[(
             Any,
-            "Keep Python's garbage collection out of the loop: gc.freeze() and gc.disable() after start-up with gc.collect() at the end \
-             of each epoch, or a larger gc.set_threshold(). This helps when few reference cycles are made.",
+            "Keep Python's garbage collection out of the loop{at}: {what}gc.freeze() and gc.disable() after start-up with gc.collect() \
+             at the end of each epoch, or a larger gc.set_threshold(). This helps when few reference cycles are made.",
         )],
-        when: When::If(|facts| does(facts, &[of(HostCause::GarbageCollection)])),
+        when: When::If(|facts| {
+            let found = does(facts, &[of(HostCause::GarbageCollection)])?;
+            // Those that the program calls are all at one line; the others come wherever objects are made.
+            let rows = || {
+                facts
+                    .host
+                    .into_iter()
+                    .flat_map(|host| &host.lines)
+                    .filter(|row| row.cause == HostCause::GarbageCollection)
+            };
+            let of_all =
+                |row: &LineRow| row.samples as f64 >= ONE_LINE * rows().map(|row| row.samples).sum::<u64>() as f64;
+            let only = rows().next().filter(|row| row.is_evident() && row.samples >= FEWEST_COLLECTIONS && of_all(row));
+            Some(match only {
+                Some(row) => {
+                    let what = "take out gc.collect() if the line calls it; if not, ".to_owned();
+                    Found { at: Some(LineRow { within: None, ..row.clone() }.place()), what, ..found }
+                }
+                None => Found { at: None, ..found },
+            })
+        }),
         results: Results::Behavior,
         certainty: Certainty::Measured,
         recognized: "most CPU work between launches is garbage collection in the time of steps",
@@ -73,12 +123,14 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         says: &[(Any, "Free the interpreter's lock (GIL) for the launching thread: {what}.")],
         target: Target::Time(Cause::HostCpu),
         when: When::If(|facts| {
-            let holder = facts.host.and_then(|host| host.lock_holders.first());
+            let holder = facts.host.and_then(HostReport::lock_holder);
             let what = match holder {
                 Some(row) => {
                     format!("move the work of {} into a process, or to a library that releases the lock", row.place())
                 }
-                None => "move the other Python threads (loaders, loggers, metrics) into processes".to_owned(),
+                None => {
+                    "move other Python threads that do not launch (loaders, loggers, metrics) into processes".to_owned()
+                }
             };
             let gain = facts.is(Cause::HostCpu).then(|| gain(facts)).flatten();
             facts.doing(&[Activity::LockOfOther]).map(|_| Found { what, gain, ..Found::default() })
@@ -99,15 +151,28 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 "Write checkpoints less often, or in another thread (orbax.checkpoint.AsyncCheckpointer): they are written {there}.",
             ),
             (
-                Any,
+                Pytorch,
                 "Write checkpoints less often, or in another thread (torch.distributed.checkpoint.async_save): they are written {there}.",
             ),
         ],
-        when: When::If(|facts| does(facts, &[Activity::Checkpoint])),
+        short: &[
+            (Jax, "write checkpoints less often, or in another thread (AsyncCheckpointer)"),
+            (Any, "write checkpoints less often, or in another thread (async_save)"),
+        ],
+        when: When::If(|facts| {
+            let reduced = ScenarioKind::ReadsReduced;
+            let found = does(facts, &[Activity::Checkpoint])?;
+            // The copies of a checkpoint go with it.
+            let whole =
+                facts.program.best_case.filter(|best| best.kind == reduced).and_then(|_| facts.scenario(reduced));
+            let gain = whole.or(found.gain);
+            Some(found.gaining(gain))
+        }),
         results: Results::Behavior,
         certainty: Certainty::Measured,
         recognized: "most CPU work between launches is in torch/serialization.py, safetensors or distributed/checkpoint",
-        gain: "the time at the line: 13x to 14x predicted, 15.4x measured",
+        gain: "the simulation `reads_reduced` where the copies are the larger part, else the time at the line: 13x to 14x predicted, \
+               15.4x measured",
         not_when: "they are ten minutes apart already",
         subsumes: &["reduce_first"],
         link: Some("https://docs.pytorch.org/tutorials/recipes/distributed_async_checkpoint_recipe.html"),
@@ -196,10 +261,45 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
     RemedyEntry {
         id: "move_work",
         says: &[(Any, "Move the work {there} out of the loop: do it less often, in another process, or on the GPU.")],
-        when: When::If(|facts| does(facts, &[of(HostCause::Code)])),
+        when: When::If(|facts| {
+            let found = does(facts, &[of(HostCause::Code)])?;
+            let own = facts.main_line().is_none_or(|row| !is_of_framework(facts, row));
+            own.then_some(found)
+        }),
         results: Results::Behavior,
-        recognized: "most CPU work between launches is code of the program at one line",
+        recognized: "most CPU work between launches is code of the program at one line, not of PyTorch, JAX or another framework",
         gain: "the time at the line, else the simulation `no_host_work`",
+        ..NONE
+    },
+    RemedyEntry {
+        id: "framework_work",
+        says: &[
+            (
+                Jax,
+                "The CPU takes this time to call jitted functions{at} and to convert their arguments: pass arrays that are on the GPU \
+                 already (jax.device_put before the loop), and run several steps in one call (jax.lax.scan within jax.jit).",
+            ),
+            (
+                Pytorch,
+                "The CPU takes this time for PyTorch's own work in each call{at}. Make calls fewer: {what}the whole step in \
+                 one CUDA graph (torch.cuda.graph()), or larger batches.",
+            ),
+            (Any, "The CPU takes this time for the work of a library in each call{at}: make calls fewer and larger."),
+        ],
+        when: When::If(|facts| {
+            let found = does(facts, &[of(HostCause::Code)])?;
+            let row = facts.main_line()?;
+            // A compiled model has its graphs.
+            let compiled = facts.share(&[Class::Triton]) > 0.0 || facts.program.graphs.used;
+            let what = if compiled { "a fused optimizer (fused=True), " } else { "torch.compile(model), " }.to_owned();
+            let at = found.at.filter(|_| !row.file.is_empty());
+            is_of_framework(facts, row).then_some(Found { at, what, ..found })
+        }),
+        results: Results::Rounding,
+        certainty: Certainty::Guess,
+        recognized: "most CPU work between launches is in frames of PyTorch, JAX, transformers or Lightning, in a thread without lines, \
+                     or in the call of a jitted function",
+        gain: "the time at the line, else the simulation `no_host_work`, is the most",
         ..NONE
     },
     RemedyEntry {

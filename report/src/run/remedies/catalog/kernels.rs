@@ -9,7 +9,7 @@ use profiler_core::counters::roofs::Limit;
 use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
-use Framework::{Any, Native};
+use Framework::{Any, Native, Pytorch};
 
 const NONE: RemedyEntry = RemedyEntry::NONE;
 
@@ -43,11 +43,17 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  not need the result of the one before it.",
             ),
             (
-                Any,
+                Pytorch,
                 "Join equal small kernels into one (stacked tensors, torch.vmap, foreach functions), or run them on several streams. \
                  This helps where a kernel does not need the result of the one before it.",
             ),
+            (
+                Any,
+                "Join equal small kernels into one over stacked arrays, or run them on several streams. This helps where a kernel does \
+                 not need the result of the one before it.",
+            ),
         ],
+        short: &[(Any, "join equal small kernels into one")],
         target: Target::FewerKernels,
         when: When::If(|facts| {
             let gain = facts.scenario(ScenarioKind::GridsFilled).filter(|gain| gain.speedup >= 1.0 / 0.85)?;
@@ -80,7 +86,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 what: crate::text_format::names::short_name(kernel.name, 40),
                 share: kernel.share,
                 gain: Some(facts.faster(kernel.share, (1.1, 1.0 / kernel.filled.max(0.05)))),
-                at: None,
+                ..Found::default()
             })
         }),
         recognized: "a kernel of no known library with fewer blocks than multiprocessors, over 10 us, at least 10 % of kernel \
@@ -101,7 +107,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let queue = facts.program.shared_queue?;
             let what = queue.connections.map_or_else(|| "8 by default".to_owned(), |count| format!("it is {count}"));
             let gain = Some(Gain::saving(0.0, queue.share));
-            Some(Found { what, share: queue.share, gain, at: None })
+            Some(Found { what, share: queue.share, gain, ..Found::default() })
         }),
         recognized: "kernels start together with one of another stream that was launched before them and waited for its own \
                      stream, both leave room, and no event explains it; at least 5 % of the time",
@@ -165,10 +171,11 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  types.",
             ),
             (
-                Any,
+                Pytorch,
                 "Memory is the largest limit: fuse kernels so that data are read once (torch.compile, fused attention and \
                  optimizers), and use smaller types.",
             ),
+            (Any, "Memory is the largest limit: join kernels so that data are read once, and use smaller types."),
         ],
     ),
     limit(

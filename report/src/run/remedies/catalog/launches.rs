@@ -1,18 +1,29 @@
 //! Launches: graphs, fused kernels, optimizers, and what keeps a graph from being captured.
 
 use crate::run::framework::Framework;
-use crate::run::remedies::entry::{COMPILE, CUDA_NOTES, FUSED_OPTIMIZER, Rank, RemedyEntry, Target, When};
+use crate::run::remedies::entry::{
+    BEST_PRACTICES, COMPILE, CUDA_NOTES, FUSED_OPTIMIZER, Rank, RemedyEntry, Target, When,
+};
 use crate::run::remedies::facts::{Activity, Facts, Found};
+use crate::run::remedies::gain::Gain;
 use crate::run::remedies::patterns::Class;
+use crate::run::remedies::repeated::repeated;
 use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
-use Framework::{Any, Jax, Native, Pytorch};
+use Framework::{Any, Cupy, Jax, Native, Offload, Pytorch};
 
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::Launch), ..RemedyEntry::NONE };
+
+/// A compiler that makes the kernels makes no graphs.
+const REGIONS: (Framework, &str) = (
+    Offload,
+    "Launch fewer, larger kernels: join neighboring target regions or parallel loops, collapse nested ones, and let them run \
+     without waiting (OpenMP: nowait and depend; OpenACC: async).",
+);
 
 /// Launches matter, and graphs are used in this way.
 fn launches(facts: &Facts<'_>, graphs: bool) -> Option<Found> {
@@ -26,6 +37,51 @@ fn launches(facts: &Facts<'_>, graphs: bool) -> Option<Found> {
 }
 
 pub(super) const ENTRIES: &[RemedyEntry] = &[
+    RemedyEntry {
+        id: "batch_loop",
+        says: &[
+            (
+                Jax,
+                "Do in one call what is done one by one{at}: jax.vmap over stacked inputs within one jax.jit, or jax.lax.scan where one \
+                 needs the result of the one before. Here {what} run again and again, on grids that leave most of the GPU idle.",
+            ),
+            (
+                Offload,
+                "Do in one parallel loop what is done one by one{at}: put the loop around it inside, and collapse them. Here {what} run \
+                 again and again, on grids that leave most of the GPU idle. This holds if none needs the result of the one before.",
+            ),
+            (
+                Native,
+                "Launch once what is launched one by one{at}: another dimension of the grid, or a batched function of the library. Here \
+                 {what} run again and again, on grids that leave most of the GPU idle. This holds if none needs the result of the one \
+                 before.",
+            ),
+            (
+                Pytorch,
+                "Do in one call what is done one by one{at}: one batch of stacked inputs in place of x[i:i + 1], torch.vmap, torch.bmm, \
+                 foreach functions (time steps: torch.nn.LSTM). Here {what} run again and again, on grids that leave most of the GPU \
+                 idle. This holds if none needs the result of the one before.",
+            ),
+            (
+                Any,
+                "Do in one call what is done one by one{at}: one call over stacked arrays. Here {what} run again and again, on grids that \
+                 leave most of the GPU idle. This holds if none needs the result of the one before.",
+            ),
+        ],
+        target: Target::FewerKernels,
+        when: When::If(repeated),
+        results: Results::Rounding,
+        certainty: Certainty::Measured,
+        recognized: "the same 64 launches or fewer at least eight times in a row, from one line that launches nothing else, at least \
+                     80 % of them with grids smaller than the GPU; launches matter, no CUDA graph is used, and no optimizer is in the \
+                     unit. Said behind the CUDA graph where values are read, cells are recurrent, or tokens are chosen",
+        gain: "at most the launches of one unit for all, and as much kernel time as their blocks need if they fill the GPU: 44x, 53x \
+               and more measured for samples one by one",
+        not_when: "each needs the result of the one before (layers, time steps, decoding)",
+        link: BEST_PRACTICES,
+        rank: Rank::Batch,
+        ..NONE
+    },
     RemedyEntry {
         id: "fused_optimizer",
         says: &[(
@@ -53,7 +109,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                      or lerp kernels in a step",
         gain: "half of these launches to all of them gone: 1.84x and 2.20x measured",
         not_when: "parameters are on the CPU or sparse, or the optimizer is the program's own",
-        subsumes: &["foreach_fused"],
+        subsumes: &["foreach_fused", "compile_elementwise"],
         link: Some("https://docs.pytorch.org/docs/stable/optim.html"),
         trial: Some(&FUSED_OPTIMIZER),
         rank: Rank::BeforeGraph,
@@ -62,6 +118,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
     RemedyEntry {
         id: "graph_whole",
         says: &[(Any, "Capture the whole step in one CUDA graph: each graph has few operations.")],
+        short: &[(Any, "capture the whole step in one CUDA graph")],
         when: When::If(|facts| launches(facts, facts.program.graphs.is_split)),
         recognized: "nearly all operations come from graphs of at most four operations each",
         gain: "the simulation `launches_free`",
@@ -79,19 +136,25 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  costs the GPU a moment, however it is launched.",
             ),
             (
-                Native,
-                "Make the operations within the graphs fewer and larger. Each node costs the GPU a moment, however it is launched.",
-            ),
-            (
-                Any,
+                Pytorch,
                 "Make the operations within the graphs fewer and larger: fused kernels (torch.compile), larger batches. Each node \
                  costs the GPU a moment, however it is launched.",
             ),
+            (
+                Any,
+                "Make the operations within the graphs fewer and larger. Each node costs the GPU a moment, however it is launched.",
+            ),
         ],
-        when: When::If(|facts| launches(facts, facts.program.graphs.used && !facts.program.graphs.is_split)),
+        short: &[(Any, "make the operations within the graphs fewer and larger")],
+        when: When::If(|facts| {
+            let used = facts.program.graphs.used && !facts.program.graphs.is_split;
+            // The time between nodes, and no more of it: a node that is joined with another has none.
+            let between = Gain::saving(0.0, facts.time(Cause::Launch));
+            launches(facts, used).map(|found| found.gaining(Some(between)))
+        }),
         results: Results::Rounding,
         recognized: "graphs launch most of the work",
-        gain: "the simulation `launches_free`",
+        gain: "at most the time between the nodes",
         link: CUDA_NOTES,
         rank: Rank::Graph,
         ..NONE
@@ -105,16 +168,28 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  --xla_gpu_enable_command_buffer). Shapes must stay the same.",
             ),
             (
+                Cupy,
+                "Capture the step in a CUDA graph on a stream of its own: stream.begin_capture(), the step, graph = \
+                 stream.end_capture(), then graph.launch(stream) for each step. Arrays must stay at the same addresses.",
+            ),
+            REGIONS,
+            (
                 Native,
                 "Capture the step in a CUDA graph: cudaStreamBeginCapture and cudaStreamEndCapture around it once, \
                  cudaGraphInstantiate, then cudaGraphLaunch for each step; or launch fewer, larger kernels. Addresses must stay the \
-                 same, and the CPU must not wait for the GPU within the step.",
+                 same.",
             ),
             (
-                Any,
-                "Capture the step in a CUDA graph: torch.compile(model, mode=\"reduce-overhead\") or torch.cuda.graph(). Tensor \
-                 addresses must stay the same too, and the CPU must not wait for the GPU within the step (no .item()).",
+                Pytorch,
+                "Capture the step in a CUDA graph: torch.compile(model, mode=\"reduce-overhead\") for the forward and backward \
+                 pass, or torch.cuda.graph() for all of it. Shapes and addresses of tensors must stay the same.",
             ),
+            (Any, "Capture the step in a CUDA graph. Shapes and addresses of arrays must stay the same."),
+        ],
+        short: &[
+            (Jax, "launch whole steps (jax.jit)"),
+            (Offload, "launch fewer, larger kernels"),
+            (Any, "capture the step in a CUDA graph"),
         ],
         when: When::If(|facts| {
             let graphs = facts.program.graphs;
@@ -137,17 +212,28 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 "Launch fewer, larger operations: put more of the step into one jax.jit, so that XLA fuses it. Shapes must stay the \
                  same.",
             ),
+            REGIONS,
             (
                 Native,
                 "Launch fewer, larger kernels: join them, or give each more of the problem. CUDA graphs (cudaStreamBeginCapture) \
                  need kernels and sizes that stay the same from step to step; here they do not, or it is unknown.",
             ),
             (
-                Any,
+                Pytorch,
                 "Launch fewer, larger operations: fused or batched ones (torch.compile, foreach or fused optimizers, larger \
                  batches). CUDA graphs need kernels and shapes that stay the same from step to step; here they do not, or it is \
                  unknown.",
             ),
+            (
+                Any,
+                "Launch fewer, larger operations: fused or batched ones. CUDA graphs need kernels and shapes that stay the same \
+                 from step to step; here they do not, or it is unknown.",
+            ),
+        ],
+        short: &[
+            (Native, "launch fewer, larger kernels"),
+            (Pytorch, "launch fewer, larger operations (torch.compile)"),
+            (Any, "launch fewer, larger operations"),
         ],
         when: When::If(|facts| {
             let graphs = facts.program.graphs;
@@ -179,7 +265,9 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         )],
         target: Target::FewerKernels,
         when: When::If(|facts| {
-            let of_count = facts.count_share(&[Class::Elementwise]);
+            // torch.compile of a model leaves those of the optimizer.
+            let of_optimizer = facts.launches_of(&[Class::Elementwise], &["torch/optim/"]);
+            let of_count = facts.count_share(&[Class::Elementwise]) - of_optimizer;
             let fused = facts.share(&[Class::Triton]) > 0.0;
             (of_count >= 0.4 && !fused && facts.is(Cause::Launch) && !facts.program.graphs.used).then(|| Found {
                 share: of_count,
@@ -189,7 +277,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         }),
         results: Results::Rounding,
         certainty: Certainty::Guess,
-        recognized: "launches are the bottleneck, at least 40 % of them are elementwise kernels, and none is from Triton",
+        recognized: "launches are the bottleneck, at least 40 % of them are elementwise kernels outside of the optimizer, and none \
+                     is from Triton",
         gain: "three to nine of ten such launches gone (an estimate)",
         link: COMPILE,
         outside: true,
@@ -204,7 +293,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         )],
         when: When::If(|facts| facts.doing(&[Activity::LockOfLauncher])),
         certainty: Certainty::Documented,
-        recognized: "launching threads wait for the interpreter's lock, which a thread that launches too holds or gets next",
+        recognized: "in at least ten samples launching threads wait for the interpreter's lock, which a thread that launches too \
+                     holds (in a fifth of them at least) or gets next",
         gain: "unknown: the work of the threads is joined, not gone; two threads launched 1.28, eight 0.58 times as much as one",
         link: Some("https://docs.python.org/3/glossary.html#term-global-interpreter-lock"),
         rank: Rank::First,

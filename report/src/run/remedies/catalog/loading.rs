@@ -76,11 +76,17 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 "Read and prepare the next input in other threads, while the GPU works on this one. This helps while CPU cores are free.",
             ),
             (
-                Any,
+                Pytorch,
                 "Prepare batches in worker processes: DataLoader(..., num_workers=4, pin_memory=True). More workers help while CPU \
                  cores are free.",
             ),
+            (
+                Any,
+                "Read and prepare the next input in other processes or threads, while the GPU works on this one. This helps while CPU \
+                 cores are free.",
+            ),
         ],
+        short: &[(Any, "have each batch ready in time")],
         when: When::If(|facts| {
             let found = match facts.program.activity {
                 None if facts.is(Cause::DataLoading) => Some(Found::default()),
@@ -221,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_workers_leave_lowers_the_low_end() {
-        let ready = Gain { speedup: 4.4, interval: Some((4.0, 5.0)), is_estimate: false };
+        let ready = Gain { speedup: 4.4, interval: Some((4.0, 5.0)), ..Gain::NONE };
         let (low, high) = partly(ready, 0.25).interval.unwrap_or_default();
         assert!((low - 2.0).abs() < 1e-9 && high == 5.0, "{low} to {high}");
         assert!(partly(ready, 2.0).low() >= 1.0);

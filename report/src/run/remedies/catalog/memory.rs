@@ -11,7 +11,7 @@ use profiler_core::attribution::CallKind;
 use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
-use Framework::{Any, Native, Pytorch};
+use Framework::{Any, Native, Offload, Pytorch};
 
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::Allocator), ..RemedyEntry::NONE };
 
@@ -73,8 +73,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         when: When::If(|facts| {
             let frees = facts.calls_a_step(&["cudaFree"]) > 0.0;
             let at = facts.call_at(CallKind::Allocation);
-            let python = facts.host.is_some_and(|host| host.calls.iter().any(|row| row.file.ends_with(".py")));
-            (matters(facts) && frees && python && !empties(facts)).then(|| Found {
+            (matters(facts) && frees && facts.has_python() && !empties(facts)).then(|| Found {
                 at,
                 gain: gain(facts),
                 ..Found::default()
@@ -116,6 +115,11 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "allocate_once",
         says: &[
             (
+                Offload,
+                "Allocate once and reuse{at}: one data region around the loop (OpenMP: target data; OpenACC: data), not one for each \
+                 kernel.",
+            ),
+            (
                 Native,
                 "Allocate once and reuse{at}, or allocate in the order of a stream (cudaMallocAsync) from a pool that keeps its memory \
                  (cudaMemPoolAttrReleaseThreshold). cudaMalloc and cudaFree may wait for the GPU.",
@@ -126,6 +130,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  blocks fit. cudaMalloc and cudaFree may wait for the GPU.",
             ),
         ],
+        short: &[(Any, "keep memory instead of allocating it again")],
         when: When::If(|facts| {
             matters(facts).then(|| Found {
                 at: facts.call_at(CallKind::Allocation),

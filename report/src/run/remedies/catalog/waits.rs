@@ -12,7 +12,7 @@ use profiler_core::attribution::CallKind;
 use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
-use Framework::{Any, Jax, Native, Pytorch};
+use Framework::{Any, Cupy, Jax, Native, Pytorch};
 
 const NONE: RemedyEntry =
     RemedyEntry { target: Target::Reads, results: Results::Behavior, link: TUNING, ..RemedyEntry::NONE };
@@ -25,8 +25,14 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             "Replace boolean indexing and nonzero(){at}: torch.where(mask, x, 0), or multiply by the mask. The CPU waits for the \
              number of selected elements. This helps if their number itself is not needed.",
         )],
+        short: &[
+            (Pytorch, "use torch.where or a mask instead of boolean indexing and nonzero(), whose size the CPU reads"),
+            (Any, "read no sizes of selections back from the GPU"),
+        ],
         when: When::If(|facts| {
-            let found = Found { at: facts.call_at(CallKind::Wait), ..Found::default() };
+            // Within a library no line of the program waits.
+            let at = facts.call_at(CallKind::Wait).or_else(|| facts.launched_at(&[Class::Selection]));
+            let found = Found { at, ..Found::default() };
             (facts.program.reads_sizes).then(|| found.gaining(facts.scenario(ScenarioKind::NoReadbacks)))
         }),
         results: Results::Same,
@@ -36,6 +42,30 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         not_when: "the size is needed",
         subsumes: &["read_value"],
         link: CUDA_NOTES,
+        rank: Rank::BeforeGraph,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "pyg_edges",
+        says: &[(
+            Pytorch,
+            "Prepare the edges once: GCNConv(..., cached=True), or torch_geometric.transforms.GCNNorm before the loop with \
+             normalize=False. PyTorch Geometric selects edges in each step{at}, and the CPU waits for their number. This helps if the \
+             graph stays the same.",
+        )],
+        when: When::If(|facts| {
+            let of = ["torch_geometric"];
+            let seen = facts.launches_in(&of) > 0.02 || facts.lines_in(&of).next().is_some();
+            let found = Found { at: facts.idle_in(&of).map(|(_, at)| at), ..Found::default() };
+            (seen && facts.program.reads_sizes).then(|| found.gaining(facts.scenario(ScenarioKind::NoReadbacks)))
+        }),
+        results: Results::Same,
+        certainty: Certainty::Documented,
+        recognized: "frames of torch_geometric, and reads of the sizes of selections",
+        gain: "the simulation `no_readbacks`; the kernels that select go, too",
+        not_when: "edges change from step to step",
+        subsumes: &["mask_index", "read_value"],
+        link: Some("https://pytorch-geometric.readthedocs.io/en/latest/generated/torch_geometric.nn.conv.GCNConv.html"),
         rank: Rank::BeforeGraph,
         ..NONE
     },
@@ -127,10 +157,26 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  not need them sooner; a CUDA graph cannot contain them.",
             ),
             (
-                Any,
+                Pytorch,
                 "Remove the reads of single values (.item(), .cpu()){at} from the step: read them every n steps, if the CPU does not \
                  need them sooner; a CUDA graph cannot contain them.",
             ),
+            (
+                Cupy,
+                "Remove the reads of single values (float(x), x.get(), x.item()){at} from the step: read them every n steps, if the \
+                 CPU does not need them sooner; a CUDA graph cannot contain them.",
+            ),
+            (
+                Any,
+                "Read no single values from the GPU within the step{at}: read them every n steps, if the CPU does not need them sooner; \
+                 a CUDA graph cannot contain them.",
+            ),
+        ],
+        short: &[
+            (Native, "copy no single values back from the GPU"),
+            (Jax, "read no single values back from the GPU (float(x), jax.device_get)"),
+            (Pytorch, "read no single values back from the GPU (.item(), .cpu())"),
+            (Any, "read no single values back from the GPU"),
         ],
         when: When::If(|facts| {
             let reads = facts.program.first_fix == Some(ScenarioKind::NoReadbacks) || facts.program.small_reads;
@@ -153,11 +199,17 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  cudaStreamWaitEvent. This helps if the CPU needs no result there.",
             ),
             (
-                Any,
+                Pytorch,
                 "Do not wait for {what} within the step{at}: measure times with torch.cuda.Event(enable_timing=True), and order \
                  streams with stream.wait_event(). This helps if the CPU needs no result there.",
             ),
+            (
+                Any,
+                "Do not wait for {what} within the step{at}: measure times with CUDA events, and order streams with events. This helps \
+                 if the CPU needs no result there.",
+            ),
         ],
+        short: &[(Any, "do not wait for the GPU within the step")],
         when: When::If(|facts| {
             let (calls, what) = facts.waits_a_step();
             let gain = facts.scenario(ScenarioKind::NoSyncs);
@@ -191,9 +243,14 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                  events (cudaStreamWaitEvent) instead. This helps when the next launches do not depend on the value.",
             ),
             (
-                Any,
+                Pytorch,
                 "Read results less often: keep losses on the GPU and fetch them every n steps; remove .item(), .cpu() and \
                  torch.cuda.synchronize() from the loop{at}. This helps when the next launches do not depend on the value.",
+            ),
+            (
+                Any,
+                "Wait for the GPU less often{at}: keep results there, and fetch them every n steps. This helps when the next launches do \
+                 not depend on the value.",
             ),
         ],
         target: Target::Time(Cause::Sync),
