@@ -45,6 +45,7 @@ mod live_line;
 mod memory_usage;
 mod monitoring_recorded;
 mod remedies;
+mod remedy_records;
 mod report_advice;
 mod stable_names;
 #[allow(dead_code, reason = "the tests of comparisons use the other parts")]

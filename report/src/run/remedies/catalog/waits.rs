@@ -102,8 +102,10 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         )],
         when: When::If(|facts| {
             let (share, at) = facts.idle_in(&["utils/clip_grad.py"]).filter(|_| facts.program.small_reads)?;
-            let waits =
-                facts.host?.calls.iter().any(|row| row.calls == CallKind::Wait && row.file.contains("clip_grad"));
+            // The line of the program that calls it waits, too.
+            let line = facts.lines_in(&["utils/clip_grad.py"]).next()?;
+            let mut calls = facts.host?.calls.iter().filter(|row| matches!(row.calls, CallKind::Wait | CallKind::Copy));
+            let waits = calls.any(|row| (&row.file, row.line) == (&line.file, line.line));
             waits.then(|| Found {
                 at: Some(at),
                 share,
@@ -111,7 +113,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 ..Found::default()
             })
         }),
-        recognized: "the CPU waits for the GPU in torch/nn/utils/clip_grad.py",
+        certainty: Certainty::Guess,
+        recognized: "idle time in torch/nn/utils/clip_grad.py, reads of a few bytes, and waits or copies at the line that calls it",
         gain: "a part of the simulation `no_readbacks`",
         not_when: "the file is seen without a wait: clipping reads nothing by default",
         link: Some("https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html"),
@@ -261,22 +264,6 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         }),
         recognized: "synchronization is the bottleneck, and not by reads of single values",
         gain: "the simulation `no_syncs`",
-        ..NONE
-    },
-    RemedyEntry {
-        id: "sync_before_graph",
-        says: &[(Any, "Do not wait for the GPU within the step{at}: a CUDA graph cannot contain a wait.")],
-        when: When::If(|facts| {
-            let first = facts.program.first_fix == Some(ScenarioKind::NoSyncs) && facts.is(Cause::Launch);
-            let timer = facts.waits_a_step().0 >= 0.5;
-            let found = Found { at: facts.call_at(CallKind::Wait), ..Found::default() };
-            (first && !timer && !facts.program.small_reads)
-                .then(|| found.gaining(facts.scenario(ScenarioKind::NoSyncs)))
-        }),
-        recognized: "launches are the bottleneck, and the plan removes waits first",
-        gain: "the simulation `no_syncs`",
-        link: CUDA_NOTES,
-        rank: Rank::BeforeGraph,
         ..NONE
     },
     RemedyEntry {
