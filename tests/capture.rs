@@ -83,6 +83,19 @@ fn ranges_that_repeat_are_captures_of_their_own() {
 }
 
 #[test]
+fn in_mode_full_switching_off_does_not_end_the_calls_that_start_captures() {
+    let truth = Truth::of("multi_stream");
+    let stage = Stage::new();
+    // Full records the calls of the profiler API too; recording goes off 0.2 s after the first range.
+    let mut host = host(&stage, "multi_stream", &[300, 400, 900, 1000]);
+    host.env("GPUWHY_CAPTURE_RANGE_END", "repeat").env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_MODE", "full");
+    run(&mut host);
+    let (captures, _) = read(&stage.path("trace.gpuwhy"));
+    assert_eq!(captures.len(), 2);
+    captures.iter().for_each(|(number, capture)| truth.check(capture, &number.to_string()));
+}
+
+#[test]
 fn ranges_without_a_pause_are_exact_while_the_device_is_far_behind() {
     // Some work is still running at every flush, so CUPTI holds back calls and kernels until long after the
     // range.

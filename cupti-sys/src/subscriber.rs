@@ -6,6 +6,7 @@ use crate::cupti::{Cupti, Error, check};
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 impl Cupti {
     /// Takes the one subscriber slot of this process, and notifies `H` of each new context.
@@ -22,7 +23,7 @@ impl Cupti {
             (self.symbols.subscribe)(&raw mut handle, Some(callbacks::resource::<H>), ptr::null_mut::<c_void>())
         };
         check("cuptiSubscribe", code)?;
-        let subscriber = Subscriber { cupti: self, handle };
+        let subscriber = Subscriber { cupti: self, handle, calls: Mutex::default() };
         if let Err(error) = subscriber.enable_resource(ResourceCallback::CONTEXT_CREATED) {
             // A slot that delivers no events only keeps other tools out. The first of the two errors is the
             // more informative.
@@ -51,6 +52,8 @@ impl Cupti {
 pub struct Subscriber {
     cupti: &'static Cupti,
     handle: abi::SubscriberHandle,
+    /// API functions of which the handler is notified.
+    calls: Mutex<Vec<(Domain, u32)>>,
 }
 
 // SAFETY: the handle is an opaque token; CUPTI's functions that take it may be called from any thread.
@@ -79,7 +82,21 @@ impl Subscriber {
     /// # Errors
     /// If this library does not know the function.
     pub fn enable_api(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
-        self.enable(domain, callback_id)
+        self.enable(domain, callback_id)?;
+        let mut calls = self.calls();
+        if !calls.contains(&(domain, callback_id)) {
+            calls.push((domain, callback_id));
+        }
+        Ok(())
+    }
+
+    /// Notifies the handler again of all API functions of [`enable_api`](Self::enable_api):
+    /// [`Cupti::disable_api`] of a function also ends the notifications of it (seen with CUPTI 13.0.85).
+    ///
+    /// # Errors
+    /// The first error of a function; the others are enabled.
+    pub fn restore_api(&self) -> Result<(), Error> {
+        self.calls().iter().map(|&(domain, id)| self.enable(domain, id)).fold(Ok(()), Result::and)
     }
 
     /// Stops notifying the handler of this API function.
@@ -87,7 +104,12 @@ impl Subscriber {
     /// # Errors
     /// If this library does not know the function.
     pub fn disable_api(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
+        self.calls().retain(|&call| call != (domain, callback_id));
         self.switch(0, domain, callback_id)
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Vec<(Domain, u32)>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn enable(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {

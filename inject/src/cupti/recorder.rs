@@ -259,6 +259,7 @@ impl ActivityRecorder {
         for kind in kinds.iter().copied().filter(|kind| !self.stays.contains(kind)) {
             let _ = self.cupti.disable(kind);
         }
+        self.restore_callbacks();
     }
 
     /// Records the nodes of CUDA graphs from now on. Only from the flushing thread. Irreversible: see
@@ -377,7 +378,15 @@ impl ActivityRecorder {
                 };
             }
         });
-        self.turn.off(parts, || self.enable().map(drop))
+        let result = self.turn.off(parts, || self.enable().map(drop));
+        self.restore_callbacks();
+        result
+    }
+
+    /// Has CUPTI call back again for the functions whose records were disabled, such as those that start captures.
+    fn restore_callbacks(&self) {
+        // Fails for none that succeeded before.
+        self.ownership.with(|subscriber| subscriber.restore_api());
     }
 }
 

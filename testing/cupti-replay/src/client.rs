@@ -94,6 +94,11 @@ impl Client {
         Ok(())
     }
 
+    /// The records of an API function were disabled, which ends its callbacks too, as seen with CUPTI 13.0.
+    pub fn records_disabled(&mut self, domain: Domain, id: u32) {
+        self.events.remove(&(domain.0, id));
+    }
+
     /// The subscriber, if it has subscribed to this callback.
     #[must_use]
     pub fn listener(&self, domain: Domain, id: u32) -> Option<Subscriber> {

@@ -248,6 +248,9 @@ fn set_function(player: &Player, domain: Domain, id: u32, on: bool) -> Result<()
         return Ok(());
     }
     client.filter.set_function(kind.0, id, on, player.clock.now());
+    if !on {
+        client.records_disabled(domain, id);
+    }
     drop(client);
     if on {
         player.enabled();
