@@ -1,10 +1,13 @@
-//! Events of managed memory in statistics, exports and imports of exports. gpuwhy itself does not record them,
-//! but traces can have them.
+//! Events of managed memory in recordings, statistics, exports and imports of exports. gpuwhy itself records page
+//! faults alone, but traces can have the others.
 
 use std::fs::File;
 use std::process::Command;
 
+use crate::support::record::record;
 use crate::support::{GPUWHY, Stage, stderr};
+use cupti_sys::recording::{Meta, RecordingWriter};
+use cupti_sys::{CompletedBuffer, Domain, Kind, RecordSizes};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceWriter;
@@ -144,4 +147,78 @@ fn queries_and_json_lines_name_the_meaning_of_each_number() {
     let events: Vec<&Value> = lines.iter().filter(|line| line["table"] == "managed").collect();
     assert_eq!(events.len(), 7);
     assert_eq!((&events[1]["bytes"], &events[1]["destination"]), (&65_536.into(), &0.into()));
+}
+
+/// Plays a program of 12 kernels of 20 ms, each with faults in its first 15 ms, which allocates managed memory or not.
+fn play(stage: &Stage, allocation: Option<&str>) -> Value {
+    const MS: u64 = 1_000_000;
+    const NAME: u64 = 0x5000;
+    let sizes = [(Kind::RUNTIME, 40), (Kind::CONCURRENT_KERNEL, 224), (Kind::UNIFIED_MEMORY_COUNTER, 104)];
+    let meta = Meta { cupti_version: 130_001, start: START, sizes: sizes.to_vec(), ..Meta::default() };
+    let mut writer = RecordingWriter::new(Vec::new(), &meta).unwrap();
+    writer.api_name(Domain::RUNTIME, 211, "cudaLaunchKernel_v7000").unwrap();
+    writer.api_name(Domain::DRIVER, 9, "cuMemAllocManaged").unwrap();
+    writer.string(NAME, b"add").unwrap();
+    for number in 0..13 {
+        // The first one runs before the allocation, so that CUPTI has a buffer.
+        let at = START + if number == 0 { 280 } else { 300 + 22 * number } * MS;
+        let id = number as u32 + 1;
+        let call = record(
+            Kind::RUNTIME,
+            40,
+            &[(8, at - 2_000), (16, at - 1_000)],
+            &[(4, 211), (24, 1), (28, 77), (32, id), (36, 0)],
+        );
+        let kernel = record(
+            Kind::CONCURRENT_KERNEL,
+            224,
+            &[(16, at), (24, at + 20 * MS), (32, 0), (104, 0), (112, NAME), (120, 0), (128, 0), (144, 0), (208, 0)],
+            &[(40, 0), (44, 1), (48, 7), (92, id), (156, 0)],
+        );
+        let fault = |from: u64, to: u64| {
+            record(
+                Kind::UNIFIED_MEMORY_COUNTER,
+                104,
+                &[(8, 3), (16, at + from), (24, at + to), (32, PAGE)],
+                &[(4, 4), (40, 0), (44, u32::MAX), (48, 0), (52, 1), (56, 1)],
+            )
+        };
+        let records = [call, kernel, fault(0, 8 * MS), fault(5 * MS, 15 * MS)].concat();
+        let buffer = CompletedBuffer::from_bytes(&records, 0, 0).unwrap();
+        writer.buffer(&buffer, &RecordSizes::from_pairs(&sizes), at + 21 * MS).unwrap();
+    }
+    let session = stage.path("session.cupti");
+    std::fs::write(&session, writer.finish().unwrap()).unwrap();
+    let mut host = stage.host("gpt");
+    if let Some(function) = allocation {
+        host.args(["--call", &format!("303:{function}"), "--call", "304:flushes=3"]);
+    }
+    let output = host.env("GPUWHY_REPLAY", session).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    stage.report()
+}
+
+#[test]
+fn page_faults_are_recorded_once_the_program_has_managed_memory() {
+    // cudaMallocManaged calls the driver's function.
+    for (allocation, expected) in [(None, 0), (Some("cuMemAllocManaged"), 24)] {
+        let stage = Stage::new();
+        let report = play(&stage, allocation);
+        assert_eq!(report["completeness"]["records"]["managed_events"], expected, "{allocation:?}");
+        let managed = &report["devices"][0]["managed"];
+        assert_eq!(managed.is_null(), expected == 0, "{managed}");
+        let text = gpuwhy(&["report", "trace.gpuwhy"], &stage).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(
+            text.contains("page faults of managed memory were being resolved: 72 page faults"),
+            expected > 0,
+            "{text}"
+        );
+        assert_eq!(text.contains("cudaMemPrefetchAsync"), expected > 0, "{text}");
+        if expected > 0 {
+            let share = managed["share_of_kernel_time"].as_f64().unwrap();
+            // 12 of 13 kernels, three quarters of each.
+            assert!((share - 12.0 / 13.0 * 0.75).abs() < 0.01, "{share}");
+            assert_eq!(managed["page_faults"], 72);
+        }
+    }
 }

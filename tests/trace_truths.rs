@@ -378,6 +378,16 @@ fn streams_in_one_queue_are_named() {
     assert!(!eight["bottleneck"].to_string().contains(setting), "{}", eight["bottleneck"]);
 }
 
+/// 12 kernels, each over 512 MiB that the CPU has just written: few operations, but most of a second of them.
+#[test]
+fn page_faults_of_managed_memory_are_named() {
+    let report = report("managed");
+    let evidence = report["bottleneck"]["evidence"].to_string();
+    assert!(evidence.contains("page faults of managed memory were being resolved: 4589 page faults"), "{evidence}");
+    let remedies = report["bottleneck"]["remedies"].as_array().unwrap();
+    assert!(remedies.iter().take(3).any(|remedy| remedy["id"] == "managed_prefetch"), "{remedies:#?}");
+}
+
 /// This is how the nodes of a graph that was recorded as a whole are found.
 #[test]
 fn the_id_of_a_node_contains_the_id_of_its_graph() {

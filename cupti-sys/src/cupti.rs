@@ -4,7 +4,7 @@
 //! lacks a function, the method returns [`CuptiResult::API_NOT_IMPLEMENTED`]. `cuptiFinalize` is left out on
 //! purpose: after it CUPTI is not reliably usable, and it has broken programs with CUDA graphs.
 
-use crate::abi::{self, CuptiResult, Domain, Kind, ThreadIdType};
+use crate::abi::{self, CuptiResult, Domain, Kind, ThreadIdType, UnifiedMemoryCounter};
 use crate::search::FoundBy;
 use crate::symbols::Symbols;
 use libloading::os::unix::Library;
@@ -248,6 +248,23 @@ impl Cupti {
         let function = self.symbols.enable_all_sync_records.ok_or(absent(name))?;
         // SAFETY: takes a number.
         check(name, unsafe { function(1) })
+    }
+
+    /// Starts recording page faults of devices on managed memory, and nothing else of it. After `cuInit`; disabled as
+    /// [`Kind::UNIFIED_MEMORY_COUNTER`].
+    ///
+    /// # Errors
+    /// [`CuptiResult::API_NOT_IMPLEMENTED`] in a library without the function; others if the device or its setup cannot
+    /// record it.
+    pub fn enable_device_faults(&self) -> Result<(), Error> {
+        const PROCESS_ALL_DEVICES: u32 = 2;
+        let name = "cuptiActivityConfigureUnifiedMemoryCounter";
+        let function = self.symbols.configure_unified_memory.ok_or(absent(name))?;
+        let kind = UnifiedMemoryCounter::GPU_PAGE_FAULT;
+        let mut config = abi::UnifiedMemoryConfig { scope: PROCESS_ALL_DEVICES, kind, device: 0, enable: 1 };
+        // SAFETY: the pointer is to one live configuration, which CUPTI reads during the call.
+        check(name, unsafe { function(&raw mut config, 1) })?;
+        self.enable(Kind::UNIFIED_MEMORY_COUNTER)
     }
 
     /// Names of the optional functions that this library lacks.

@@ -73,6 +73,7 @@ symbols! {
         enable_runtime_api: EnableApi = "cuptiActivityEnableRuntimeApi";
         enable_driver_api: EnableApi = "cuptiActivityEnableDriverApi";
         enable_all_sync_records: EnableAllSyncRecords = "cuptiActivityEnableAllSyncRecords";
+        configure_unified_memory: ConfigureUnifiedMemory = "cuptiActivityConfigureUnifiedMemoryCounter";
         struct_size: GetStructSize = "cuptiActivityGetStructSize";
         get_graph_exec_id: GetGraphExecId = "cuptiGetGraphExecId";
         get_graph_node_id: GetGraphNodeId = "cuptiGetGraphNodeId";

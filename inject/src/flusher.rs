@@ -97,6 +97,10 @@ fn execute(command: Result<FlusherCommand, RecvTimeoutError>, controller: &Captu
             controller.record_nodes();
             return false;
         }
+        Ok(FlusherCommand::RecordFaults) => {
+            controller.record_faults();
+            return false;
+        }
         Ok(FlusherCommand::Finish) | Err(RecvTimeoutError::Disconnected) => {}
         Ok(FlusherCommand::ShutDown) => controller.switch_off(),
     }

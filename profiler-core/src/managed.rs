@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use gpuwhy_trace::record::{ManagedEvent, ManagedKind};
 
-/// Migrations that may wait for the device's time, 16 bytes each. Of further ones the time is left out.
+/// Migrations, and faults, that may wait for the device's time, 16 bytes each. Of further ones the time is left out.
 const PENDING_LIMIT: usize = 1 << 17;
 
 /// Pages that moved in one direction.
@@ -37,66 +37,68 @@ pub struct ManagedTotals {
     pub faults: u64,
     /// Time in which a kernel ran while pages moved, nanoseconds.
     pub in_kernels_ns: u64,
-    /// Migrations that are not in that time because too many came at once.
+    /// Time in which a kernel ran while page faults of the device were not resolved, nanoseconds.
+    pub faulting_ns: u64,
+    /// Migrations and faults that are not in these times because too many came at once.
     pub without_time: u64,
 }
 
-/// Managed memory of one device.
+impl ManagedTotals {
+    /// True if migrations were recorded: gpuwhy itself records faults alone.
+    #[must_use]
+    pub fn has_moved(&self) -> bool {
+        self.to_device.count + self.to_host.count > 0
+    }
+}
+
+/// Intervals that wait until the device's time has passed them.
 #[derive(Debug, Default)]
-pub(crate) struct ManagedMemory {
-    totals: ManagedTotals,
-    /// Start and end of migrations that the device's time has not passed.
+struct Intervals {
     pending: VecDeque<(u64, u64)>,
     sorted: bool,
 }
 
-impl ManagedMemory {
-    pub(crate) fn add(&mut self, event: &ManagedEvent) {
-        match event.kind {
-            ManagedKind::DeviceFault => self.totals.faults = self.totals.faults.saturating_add(event.value),
-            ManagedKind::HostToDevice | ManagedKind::DeviceToDevice => self.totals.to_device.add(event.value),
-            ManagedKind::DeviceToHost => self.totals.to_host.add(event.value),
-            _ => {}
+impl Intervals {
+    /// False if too many wait.
+    fn add(&mut self, event: &ManagedEvent) -> bool {
+        if event.start.nanos() == 0 || event.start >= event.end {
+            return true;
         }
-        let moves = [ManagedKind::HostToDevice, ManagedKind::DeviceToHost, ManagedKind::DeviceToDevice];
-        if moves.contains(&event.kind) && event.start.nanos() > 0 && event.start < event.end {
-            if self.pending.len() >= PENDING_LIMIT {
-                self.totals.without_time += 1;
-                return;
-            }
-            self.pending.push_back((event.start.nanos(), event.end.nanos()));
-            self.sorted = false;
+        if self.pending.len() >= PENDING_LIMIT {
+            return false;
         }
+        self.pending.push_back((event.start.nanos(), event.end.nanos()));
+        self.sorted = false;
+        true
     }
 
-    /// A kernel ran from `from` to `to`; no earlier time follows.
+    /// Length of their union between `from` and `to`, nanoseconds; no earlier time follows.
     #[inline]
-    pub(crate) fn computed(&mut self, from: u64, to: u64) {
-        if !self.pending.is_empty() {
-            self.overlaps(from, to);
-        }
+    fn within(&mut self, from: u64, to: u64) -> u64 {
+        if self.pending.is_empty() { 0 } else { self.overlaps(from, to) }
     }
 
     #[inline(never)]
-    fn overlaps(&mut self, from: u64, to: u64) {
+    fn overlaps(&mut self, from: u64, to: u64) -> u64 {
         if !std::mem::replace(&mut self.sorted, true) {
             self.pending.make_contiguous().sort_unstable();
         }
-        let mut counted = from;
+        let (mut sum, mut counted) = (0, from);
         while let Some(&(start, end)) = self.pending.front()
             && start < to
         {
             let (first, last) = (start.max(counted), end.min(to));
-            self.totals.in_kernels_ns += last.saturating_sub(first);
+            sum += last.saturating_sub(first);
             counted = counted.max(last);
             if end > to {
                 // Its rest belongs to what follows.
                 self.pending[0] = (to, end);
                 self.merge_first();
-                return;
+                break;
             }
             self.pending.pop_front();
         }
+        sum
     }
 
     /// Joins the intervals that started before the first one, in whose time they are counted already, with it.
@@ -109,6 +111,42 @@ impl ManagedMemory {
             self.pending.pop_front();
         }
         self.pending.push_front((start, end));
+    }
+}
+
+/// Managed memory of one device.
+#[derive(Debug, Default)]
+pub(crate) struct ManagedMemory {
+    totals: ManagedTotals,
+    migrations: Intervals,
+    faults: Intervals,
+}
+
+impl ManagedMemory {
+    pub(crate) fn add(&mut self, event: &ManagedEvent) {
+        let intervals = match event.kind {
+            ManagedKind::DeviceFault => {
+                self.totals.faults = self.totals.faults.saturating_add(event.value);
+                &mut self.faults
+            }
+            ManagedKind::HostToDevice | ManagedKind::DeviceToDevice => {
+                self.totals.to_device.add(event.value);
+                &mut self.migrations
+            }
+            ManagedKind::DeviceToHost => {
+                self.totals.to_host.add(event.value);
+                &mut self.migrations
+            }
+            _ => return,
+        };
+        self.totals.without_time += u64::from(!intervals.add(event));
+    }
+
+    /// A kernel ran from `from` to `to`; no earlier time follows.
+    #[inline]
+    pub(crate) fn computed(&mut self, from: u64, to: u64) {
+        self.totals.in_kernels_ns += self.migrations.within(from, to);
+        self.totals.faulting_ns += self.faults.within(from, to);
     }
 
     pub(crate) fn totals(&self) -> &ManagedTotals {
@@ -146,11 +184,23 @@ mod tests {
     }
 
     #[test]
+    fn faults_have_a_time_of_their_own() {
+        let mut managed = ManagedMemory::default();
+        for (start, end) in [(90, 130), (120, 140), (190, 260)] {
+            managed.add(&migration(ManagedKind::DeviceFault, start, end));
+        }
+        managed.computed(100, 200);
+        managed.computed(250, 300);
+        let totals = *managed.totals();
+        assert_eq!((totals.faulting_ns, totals.in_kernels_ns, totals.faults), (40 + 10 + 10, 0, 30));
+    }
+
+    #[test]
     fn waiting_migrations_are_bounded() {
         let mut managed = ManagedMemory::default();
         (0..PENDING_LIMIT + 3).for_each(|_| managed.add(&migration(ManagedKind::HostToDevice, 1, 2)));
-        assert_eq!((managed.pending.len(), managed.totals().without_time), (PENDING_LIMIT, 3));
+        assert_eq!((managed.migrations.pending.len(), managed.totals().without_time), (PENDING_LIMIT, 3));
         managed.computed(0, 5);
-        assert!(managed.pending.is_empty() && managed.totals().in_kernels_ns == 1);
+        assert!(managed.migrations.pending.is_empty() && managed.totals().in_kernels_ns == 1);
     }
 }

@@ -60,6 +60,7 @@ cases=(
     "graph_torch|python3 $lessons/04_launch_bound.py --graph --layers 20 --width 1024 --batch 2048 --steps 500"
     "graph_dense|$scratch/microbench graph 200 100 --reps 1"
     "multi_stream|python3 $lessons/05_multi_stream.py --steps 400"
+    "managed|$scratch/microbench managed 24 --reps 1"
 )
 
 wanted() {
@@ -115,10 +116,10 @@ record() {
     echo "PASS    $name: $raw bytes, $(stat -c '%s bytes as %n' "$out/$name".cupti* | sed "s|$out/||")"
 }
 
-if wanted graph_dense; then
+if wanted graph_dense || wanted managed; then
     nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
     timeout "$seconds" "$nvcc" -O2 -arch=native -o "$scratch/microbench" "$here/workloads/microbench.cu" ||
-        echo "record.sh: microbench was not built; graph_dense will fail" >&2
+        echo "record.sh: microbench was not built; graph_dense and managed will fail" >&2
 fi
 
 failed=0

@@ -7,7 +7,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::{Attribute, CallbackSite, CuptiResult, Domain, Kind, ThreadIdType};
+use super::{Attribute, CallbackSite, CuptiResult, Domain, Kind, ThreadIdType, UnifiedMemoryCounter};
 
 /// The opaque `CUcontext`.
 pub type Context = *mut c_void;
@@ -39,6 +39,21 @@ pub type SetKind = unsafe extern "C" fn(Kind) -> CuptiResult;
 /// `cuptiActivityEnableRuntimeApi` and `cuptiActivityEnableDriverApi`
 pub type EnableApi = unsafe extern "C" fn(u32, u8) -> CuptiResult;
 pub type EnableAllSyncRecords = unsafe extern "C" fn(u8) -> CuptiResult;
+/// `CUpti_ActivityUnifiedMemoryCounterConfig`. Scope and device are ignored since CUDA 7.0.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct UnifiedMemoryConfig {
+    /// 2: the process on all devices.
+    pub scope: u32,
+    /// What is recorded.
+    pub kind: UnifiedMemoryCounter,
+    /// Device of a scope of one device.
+    pub device: u32,
+    /// 1 records, 0 stops.
+    pub enable: u32,
+}
+/// `cuptiActivityConfigureUnifiedMemoryCounter`
+pub type ConfigureUnifiedMemory = unsafe extern "C" fn(*mut UnifiedMemoryConfig, u32) -> CuptiResult;
 /// `cuptiActivityFlushAll` and `cuptiActivityFlushPeriod`
 pub type Flush = unsafe extern "C" fn(u32) -> CuptiResult;
 pub type GetNextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> CuptiResult;

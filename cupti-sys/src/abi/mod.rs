@@ -206,6 +206,13 @@ numbers! {
 }
 
 numbers! {
+    /// `CUpti_ActivityUnifiedMemoryCounterKind`: event of managed memory.
+    UnifiedMemoryCounter {
+        GPU_PAGE_FAULT = 4, "A device accessed pages that were elsewhere.";
+    }
+}
+
+numbers! {
     /// Type of the object that an overhead or marker record names.
     ObjectKind {
         UNKNOWN = 0, "Nothing.";

@@ -4,7 +4,7 @@
 //! They name no thread: the correlation id leads to the call. Times are nanoseconds on CUPTI's clock.
 
 use super::view::layout;
-use crate::abi::{MemoryKind, MemoryOperation, MemoryPoolOperation, MemoryPoolType};
+use crate::abi::{MemoryKind, MemoryOperation, MemoryPoolOperation, MemoryPoolType, UnifiedMemoryCounter};
 use std::ffi::CStr;
 
 layout! {
@@ -78,5 +78,23 @@ layout! {
     as {
         operation: MemoryPoolOperation = operation_type, "What happened to it.";
         pool_type: MemoryPoolType = pool_type_number, "Whose pool it is.";
+    }
+}
+
+layout! {
+    /// A page fault of managed memory, `UNIFIED_MEMORY_COUNTER`.
+    UnifiedMemoryRecord, at least 64 bytes
+    always {
+        counter_kind: u32 = "counterKind" @ 4, "Event, as a number; see [`counter`](Self::counter).";
+        value: u64 = "value" @ 8, "Number of fault groups for the page.";
+        start: u64 = "start" @ 16, "When the fault was recorded.";
+        end: u64 = "end" @ 24, "When it was resolved.";
+        address: u64 = "address" @ 32, "Where the pages begin.";
+        source_id: u32 = "srcId" @ 40, "Device that faulted.";
+        flags: u32 = "flags" @ 56, "Kind of access.";
+    }
+    since {}
+    as {
+        counter: UnifiedMemoryCounter = counter_kind, "Event.";
     }
 }

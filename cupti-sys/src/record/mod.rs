@@ -16,7 +16,7 @@ pub(crate) mod view;
 
 pub use device_work::{GraphTraceRecord, KernelRecord, MemcpyP2pRecord, MemcpyRecord, MemsetRecord};
 pub use host::{ApiRecord, CudaEventRecord, OverheadRecord, SyncRecord};
-pub use memory::{MemoryPoolRecord, MemoryRecord};
+pub use memory::{MemoryPoolRecord, MemoryRecord, UnifiedMemoryRecord};
 pub use objects::{ContextRecord, DeviceRecord, PcieRecord};
 pub use view::{Field, Record};
 
@@ -55,6 +55,8 @@ pub enum Activity<'a> {
     Memory(MemoryRecord<'a>),
     /// [`Kind::MEMORY_POOL`].
     MemoryPool(MemoryPoolRecord<'a>),
+    /// [`Kind::UNIFIED_MEMORY_COUNTER`].
+    UnifiedMemory(UnifiedMemoryRecord<'a>),
     /// Another kind, or a record shorter than that of CUDA 11.7.
     Other,
 }
@@ -79,6 +81,7 @@ impl<'a> Record<'a> {
             Kind::PCIE => PcieRecord::of(self).map(Activity::Pcie),
             Kind::MEMORY2 => MemoryRecord::of(self).map(Activity::Memory),
             Kind::MEMORY_POOL => MemoryPoolRecord::of(self).map(Activity::MemoryPool),
+            Kind::UNIFIED_MEMORY_COUNTER => UnifiedMemoryRecord::of(self).map(Activity::UnifiedMemory),
             _ => None,
         };
         activity.unwrap_or(Activity::Other)

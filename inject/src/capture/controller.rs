@@ -144,6 +144,12 @@ impl CaptureController {
 
     /// Handles a call with an enabled callback. On the calling thread, inside a CUPTI callback.
     pub fn api_called(&self, domain: Domain, id: u32, site: CallbackSite) {
+        if site == CallbackSite::EXIT
+            && self.switch.allocates_managed(domain, id)
+            && self.commands.try_send(FlusherCommand::RecordFaults).is_err()
+        {
+            tracing::warn!("page faults are recorded from the next capture on: the flushing thread is busy");
+        }
         let event = match self.profiler_calls.get().and_then(|calls| calls.meaning(domain, id, site)) {
             Some(ProfilerCall::Start) => CaptureEvent::ProfilerStart,
             Some(ProfilerCall::Stop) => CaptureEvent::ProfilerStop,

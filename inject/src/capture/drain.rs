@@ -87,6 +87,11 @@ impl CaptureController {
         self.switch.record_nodes();
     }
 
+    /// Starts recording page faults of managed memory. Only from the flushing thread.
+    pub fn record_faults(&self) {
+        self.switch.record_faults();
+    }
+
     /// Switches everything off for good, including the tracing of complete graphs. Only from the flushing
     /// thread.
     pub fn switch_off(&self) {

@@ -4,11 +4,12 @@ use cupti_sys::DriverDevice;
 use cupti_sys::abi;
 use cupti_sys::record::{
     ContextRecord, CudaEventRecord, DeviceRecord, MemcpyP2pRecord, MemcpyRecord, MemoryPoolRecord, MemsetRecord,
-    OverheadRecord, SyncRecord,
+    OverheadRecord, SyncRecord, UnifiedMemoryRecord,
 };
 use gpuwhy_trace::record::{
-    Context, ContextId, Copy, CopyKind, CorrelationId, CudaEvent, Device, DeviceId, MemoryEvent, MemoryKind,
-    MemoryOperation, Memset, Overhead, OverheadKind, StreamId, Sync, SyncKind, ThreadId, Timestamp,
+    Context, ContextId, Copy, CopyKind, CorrelationId, CudaEvent, Device, DeviceId, ManagedEvent, ManagedKind,
+    MemoryEvent, MemoryKind, MemoryOperation, Memset, Overhead, OverheadKind, StreamId, Sync, SyncKind, ThreadId,
+    Timestamp,
 };
 
 /// Converts either kind of copy record; they have these fields in common.
@@ -163,6 +164,23 @@ pub(super) fn driver_device(device: DriverDevice) -> Device {
         memory_bytes: device.memory_bytes,
         memory_bandwidth_kbps: bandwidth,
         uuid: device.uuid,
+    }
+}
+
+pub(super) fn unified_memory(event: &UnifiedMemoryRecord<'_>) -> ManagedEvent {
+    ManagedEvent {
+        start: Timestamp::from_nanos(event.start()),
+        end: Timestamp::from_nanos(event.end()),
+        kind: match event.counter() {
+            abi::UnifiedMemoryCounter::GPU_PAGE_FAULT => ManagedKind::DeviceFault,
+            // Enabled by another tool.
+            _ => ManagedKind::Unknown,
+        },
+        source: DeviceId(event.source_id()),
+        destination: ManagedEvent::HOST,
+        address: event.address(),
+        value: event.value(),
+        cause: event.flags(),
     }
 }
 

@@ -99,6 +99,7 @@ impl Decoder {
             Activity::Overhead(overhead) => Record::Overhead(convert::overhead(&overhead)),
             Activity::Memory(event) => Record::Memory(self.memory(&event)),
             Activity::MemoryPool(event) => Record::Memory(convert::memory_pool(&event)),
+            Activity::UnifiedMemory(event) => Record::Managed(convert::unified_memory(&event)),
             Activity::Device(device) => {
                 self.dictionary.add_device(convert::device(&device));
                 self.describe_devices();

@@ -83,6 +83,14 @@ pub fn launches_graph(name: &str) -> bool {
     name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")).is_some_and(|rest| rest.starts_with("GraphLaunch"))
 }
 
+/// True if the function allocates managed memory, so that page faults are recorded from then on: never otherwise,
+/// because of their cost (docs/design/overhead.md).
+#[must_use]
+pub fn allocates_managed(name: &str) -> bool {
+    // cudaMallocManaged calls it.
+    name.split("_v").next() == Some("cuMemAllocManaged")
+}
+
 #[cfg(test)]
 mod tests {
     use crate::cupti::kinds::wants;

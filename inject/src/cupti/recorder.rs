@@ -33,6 +33,9 @@ const WHOLE_GRAPHS_ARE_SAFE: u32 = 130_200;
 const LEFTOVER_PERIOD: Duration = Duration::from_millis(2);
 const MAX_LEFTOVER_BUFFERS: usize = 50;
 
+/// Note if page faults cannot be recorded.
+const NO_FAULTS: &str = "no page faults of managed memory";
+
 /// Driver function whose record shows whether another tool has the buffers.
 pub const PROBE_FUNCTION: &str = "cuDriverGetVersion";
 
@@ -68,6 +71,10 @@ pub struct ActivityRecorder {
     /// and complete kinds are needed.
     late: bool,
     turn: TracingSwitch,
+    /// Functions that allocate managed memory, and true once the program has called one. `Relaxed`: seen by the command
+    /// that follows.
+    managed_calls: Vec<u32>,
+    has_managed: AtomicBool,
 }
 
 /// API functions of a domain, enabled individually.
@@ -148,6 +155,14 @@ impl ActivityRecorder {
             });
             note(&mut notes, "node counts of CUDA graphs are unknown", reported.unwrap_or(Ok(())));
         }
+        let managed_calls = api_functions(cupti, Domain::DRIVER).filter(|(_, name)| kinds::allocates_managed(name));
+        let managed_calls: Vec<_> = managed_calls.filter(|_| records).map(|(id, _)| id).collect();
+        ownership.with(|subscriber| {
+            for &id in &managed_calls {
+                // Fails for none that this CUPTI can name.
+                let _ = subscriber.enable_api(Domain::DRIVER, id);
+            }
+        });
         let switch = Self {
             cupti,
             ownership,
@@ -161,6 +176,8 @@ impl ActivityRecorder {
             stays: if old { vec![Kind::CONCURRENT_KERNEL] } else { Vec::new() },
             late,
             turn: TracingSwitch::new(),
+            managed_calls,
+            has_managed: AtomicBool::new(false),
         };
         Ok((switch, notes))
     }
@@ -256,7 +273,8 @@ impl ActivityRecorder {
             self.record_nodes();
         }
         let kinds = if mode == Mode::Monitor { &self.kinds } else { &self.full_kinds };
-        for kind in kinds.iter().copied().filter(|kind| !self.stays.contains(kind)) {
+        let faults = self.fault_kind().filter(|_| mode == Mode::Monitor);
+        for kind in kinds.iter().copied().filter(|kind| !self.stays.contains(kind)).chain(faults) {
             let _ = self.cupti.disable(kind);
         }
         self.restore_callbacks();
@@ -269,6 +287,29 @@ impl ActivityRecorder {
         if self.whole_graphs.swap(false, Ordering::Relaxed) {
             let _ = self.cupti.disable(Kind::GRAPH_TRACE);
         }
+    }
+
+    /// True if this is the program's first allocation of managed memory: [`record_faults`](Self::record_faults) must
+    /// follow.
+    pub fn allocates_managed(&self, domain: Domain, id: u32) -> bool {
+        let allocates = domain == Domain::DRIVER && self.managed_calls.contains(&id);
+        allocates && !self.has_managed.swap(true, Ordering::Relaxed)
+    }
+
+    /// Records page faults of managed memory, unless recording is off: then it does when it is switched on. Only from
+    /// the flushing thread.
+    pub fn record_faults(&self) {
+        if self.is_off() || self.is_watching() || self.ownership.is_taken() {
+            return;
+        }
+        if let Err(error) = self.cupti.enable_device_faults() {
+            tracing::info!("{NO_FAULTS}: {error}");
+        }
+    }
+
+    /// The kind of page faults, once the program has managed memory.
+    fn fault_kind(&self) -> Option<Kind> {
+        self.has_managed.load(Ordering::Relaxed).then_some(Kind::UNIFIED_MEMORY_COUNTER)
     }
 
     /// Releases the subscriber if CUPTI is left to other tools from now on, which expect nodes of CUDA
@@ -315,6 +356,9 @@ impl ActivityRecorder {
                 result => note(&mut notes, &format!("no {kind} records"), result),
             }
         }
+        if self.fault_kind().is_some() {
+            note(&mut notes, NO_FAULTS, self.cupti.enable_device_faults());
+        }
         for Calls { domain, ids, rest, all } in &self.calls {
             let in_vain = if self.late {
                 Some("CUDA was used before measuring began")
@@ -360,7 +404,8 @@ impl ActivityRecorder {
             let kind = all.load(Ordering::Relaxed).then(|| Recording::Kind(whole(*domain)));
             ids.iter().chain(rest).map(|&id| Recording::Call(*domain, id)).chain(kind)
         });
-        let kinds = self.kinds.iter().copied().filter(|kind| !self.stays.contains(kind)).map(Recording::Kind);
+        let kinds = self.kinds.iter().copied().filter(|kind| !self.stays.contains(kind));
+        let kinds = kinds.chain(self.fault_kind()).map(Recording::Kind);
         let again = [Recording::On(Kind::CONCURRENT_KERNEL), Recording::Kind(Kind::CONCURRENT_KERNEL)];
         let kinds = kinds.chain(again.into_iter().filter(|_| self.restores_speed.load(Ordering::Relaxed)));
         // Last of all: kernel records that are still on then belong to another tool.

@@ -72,6 +72,8 @@ pub enum FlusherCommand {
     LowerMode(Mode),
     /// Record the nodes of CUDA graphs because they cost little.
     RecordNodes,
+    /// Record page faults, because the program has allocated managed memory.
+    RecordFaults,
     /// Flush once more, forced, because the program ends.
     Finish,
     /// Stop measuring while the program continues: as [`Finish`](Self::Finish), after switching everything

@@ -7,7 +7,7 @@ use profiler_core::managed::ManagedTotals;
 use super::{DeviceReport, ManagedPages};
 use crate::text_format::{counted, percent};
 
-/// Least share of the time of kernels in which pages move for that to be said.
+/// Least share of the time of kernels in which pages move, or faults are resolved, for that to be said.
 pub(in crate::run) const MIGRATIONS: f64 = 0.1;
 
 impl ManagedPages {
@@ -15,17 +15,26 @@ impl ManagedPages {
     pub(super) fn of(account: &DeviceAccount) -> Option<Self> {
         let totals = *account.managed();
         let computing = account.leaves()[Leaf::Compute as usize];
-        let share = totals.in_kernels_ns as f64 / computing.max(1) as f64;
+        let ns = if totals.has_moved() { totals.in_kernels_ns } else { totals.faulting_ns };
+        let share = ns as f64 / computing.max(1) as f64;
         (totals != ManagedTotals::default()).then_some(Self { totals, share: share.min(1.0) })
     }
 }
 
-/// Sentence about the device whose kernels ran most while pages moved, if they ran long enough.
+/// Sentence about the device whose kernels ran most while pages moved or were missed, if they ran long enough.
 pub(super) fn sentence(devices: &[DeviceReport]) -> Option<String> {
     let pages = devices.iter().filter_map(|device| device.managed.as_ref());
     let ManagedPages { totals, share } = *pages.max_by(|a, b| a.share.total_cmp(&b.share))?;
     if share < MIGRATIONS {
         return None;
+    }
+    let percent = percent(share);
+    if !totals.has_moved() {
+        let faults = counted(totals.faults, "page fault");
+        return Some(format!(
+            "In {percent} of the time of kernels, page faults of managed memory were being resolved: {faults}. Recording them \
+             lengthens such kernels by about 15 %; the bytes that moved were not recorded."
+        ));
     }
     let megabytes = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
     let to_device =
@@ -38,6 +47,5 @@ pub(super) fn sentence(devices: &[DeviceReport]) -> Option<String> {
         0 => String::new(),
         faults => format!(", with {}", counted(faults, "page fault")),
     };
-    let share = percent(share);
-    Some(format!("In {share} of the time of kernels, pages of managed memory moved: {to_device}{back}{faults}."))
+    Some(format!("In {percent} of the time of kernels, pages of managed memory moved: {to_device}{back}{faults}."))
 }

@@ -8,6 +8,7 @@ use cupti_sys::abi::{GraphData, ResourceData};
 use cupti_sys::record::{
     ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, Field, GraphTraceRecord, KernelRecord, MemcpyP2pRecord,
     MemcpyRecord, MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, PcieRecord, SyncRecord,
+    UnifiedMemoryRecord,
 };
 use std::mem::offset_of;
 
@@ -56,6 +57,7 @@ fn records_of_memory() {
         memoryPoolConfig.releaseThreshold memoryPoolConfig.pool memoryPoolConfig.utilizedSize);
     same_fields!(MemoryPoolRecord, CUpti_ActivityMemoryPool3: memoryPoolOperationType memoryPoolType correlationId deviceId
         address size releaseThreshold timestamp utilizedSize);
+    same_fields!(UnifiedMemoryRecord, CUpti_ActivityUnifiedMemoryCounter3: counterKind value start end address srcId flags);
 }
 
 #[test]

@@ -147,6 +147,9 @@ fn memory_operations() {
         LOCAL = CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL
         IMPORTED = CUPTI_ACTIVITY_MEMORY_POOL_TYPE_IMPORTED
     }
+    same_numbers! { UnifiedMemoryCounter, CUpti_ActivityUnifiedMemoryCounterKind:
+        GPU_PAGE_FAULT = CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT
+    }
 }
 
 #[test]

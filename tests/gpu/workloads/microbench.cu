@@ -8,6 +8,7 @@
 //   microbench graph NODES N     a graph of NODES empty kernels, launched N times a repetition
 //   microbench copy N            N copies of 4 pinned bytes to the device a repetition, synchronized every 1000
 //   microbench sm N              N kernels of about 20 us that fill the device
+//   microbench managed N         N kernels, each over 64 MiB of managed memory that the CPU has just written
 //   microbench threads S         8 threads, each with its own stream: kernels, copies and graphs for S seconds
 //   microbench init              a context and nothing else
 //   options: --reps R (default 5)   --seconds S (no repetition begins later)   --wait (graph: for each launch, before the next one)
@@ -48,8 +49,13 @@ __global__ void spin_kernel(long long cycles) {
     }
 }
 
+__global__ void touch_kernel(float *values, size_t count) {
+    for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < count; i += size_t(gridDim.x) * blockDim.x) values[i] += 1;
+}
+
 namespace {
 
+constexpr size_t kManaged = 64 << 20;  // bytes
 constexpr long kSyncEvery = 1000;      // keeps the host from running into the full launch queue (about 1024 deep)
 constexpr long long kSpin = 36000;     // cycles: about 20 us at 1.8 GHz
 constexpr int kThreads = 8;
@@ -237,6 +243,20 @@ void occupy() {
     for (int i = 0; i < 64; ++i) CHECK(cudaMalloc(&block, 3 << 20));
 }
 
+// Kernels whose pages of managed memory are on the host when they begin.
+void touch_managed(long count) {
+    float *values;
+    CHECK(cudaMallocManaged(&values, kManaged));
+    for (long i = 0; i < count; ++i) {
+        std::memset(values, 0, kManaged);
+        touch_kernel<<<1024, 256>>>(values, kManaged / sizeof(float));
+        CHECK(cudaGetLastError());
+        ++kernels;
+        CHECK(cudaDeviceSynchronize());
+    }
+    CHECK(cudaFree(values));
+}
+
 struct Times {
     std::vector<double> repetitions;  // nanoseconds per operation
     double launching = 0;             // nanoseconds per node within cudaGraphLaunch
@@ -272,8 +292,9 @@ Times run_repetitions(const Options &options) {
         else if (options.mode == "graph") bench.graphs(launches, options.wait);
         else if (options.mode == "copy") bench.transfers(operations);
         else if (options.mode == "sm") bench.spins(operations, multiprocessors);
+        else if (options.mode == "managed") touch_managed(operations);
         else {
-            std::fprintf(stderr, "unknown mode %s: launch, graph, copy, sm, threads or init\n", options.mode.c_str());
+            std::fprintf(stderr, "unknown mode %s: launch, graph, copy, sm, managed, threads or init\n", options.mode.c_str());
             std::exit(2);
         }
         const double end = seconds(), count = static_cast<double>(operations);

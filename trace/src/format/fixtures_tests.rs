@@ -21,7 +21,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("CALL_RECORDING", "only earlier versions wrote it"),
     ("synchronizations", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
     ("events", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
-    ("events of managed memory", "is not recorded; files of nsys have it"),
 ];
 
 const COUNTERS: [&str; 5] =

@@ -53,6 +53,7 @@ pub struct PeakBy {
 pub struct ManagedPages {
     /// Counts.
     pub totals: ManagedTotals,
-    /// Share of the time in which kernels ran, 0 to 1, in which pages moved too.
+    /// Share of the time in which kernels ran, 0 to 1, in which pages moved too; if no migrations were recorded, in
+    /// which page faults were being resolved.
     pub share: f64,
 }

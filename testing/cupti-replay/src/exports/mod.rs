@@ -20,6 +20,7 @@ use std::ptr;
 
 use cupti_sys::abi::{
     BufferCompleted, BufferRequested, Callback, Context, FLUSH_FORCED, GraphExec, GraphNode, SubscriberHandle,
+    UnifiedMemoryConfig,
 };
 use cupti_sys::{Attribute, CuptiResult, Domain, Kind, ThreadIdType};
 
@@ -263,6 +264,18 @@ fn set_function(player: &Player, domain: Domain, id: u32, on: bool) -> Result<()
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnableAllSyncRecords(_enable: u8) -> CuptiResult {
     answer("cuptiActivityEnableAllSyncRecords", |player| since(player, ALL_SYNC_RECORDS))
+}
+
+/// `cuptiActivityConfigureUnifiedMemoryCounter`: what was recorded is played, so this chooses nothing.
+///
+/// # Safety
+/// `config` is NULL or points to `count` configurations.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiActivityConfigureUnifiedMemoryCounter(
+    config: *mut UnifiedMemoryConfig,
+    count: u32,
+) -> CuptiResult {
+    answer("cuptiActivityConfigureUnifiedMemoryCounter", |_| need(!config.is_null() && count > 0))
 }
 
 /// `cuptiActivityFlushAll`

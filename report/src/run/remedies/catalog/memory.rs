@@ -35,6 +35,11 @@ fn empties(facts: &Facts<'_>) -> bool {
     seen || each_step || facts.lines_in(&EMPTY_CACHE).next().is_some()
 }
 
+/// Share of kernel time in which pages of managed memory moved or were missed, 0 to 1.
+fn managed_share(facts: &Facts<'_>) -> f64 {
+    facts.device.and_then(|device| device.managed.as_ref()).map_or(0.0, |managed| managed.share)
+}
+
 pub(super) const ENTRIES: &[RemedyEntry] = &[
     RemedyEntry {
         id: "empty_cache",
@@ -98,14 +103,16 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         says: &[(
             Any,
             "Move managed memory before the kernels need it: cudaMemPrefetchAsync on their stream, or cudaMalloc and explicit copies in \
-             place of cudaMallocManaged. A kernel stops at pages that are not on the GPU: they moved in {share} of the time of kernels.",
+             place of cudaMallocManaged. A kernel stops at pages that are not on the GPU: they moved, or were missed, in {share} of the time of kernels.",
         )],
-        target: Target::Kernels,
+        target: Target::FewerKernels,
+        // The CPU faults on the same pages.
+        also: |facts| managed_share(facts) * facts.busy() >= MIGRATIONS,
         when: When::If(|facts| {
-            let share = facts.device.and_then(|device| device.managed.as_ref()).map_or(0.0, |managed| managed.share);
+            let share = managed_share(facts);
             (share >= MIGRATIONS).then(|| Found { share, ..Found::default() })
         }),
-        recognized: "pages of managed memory move to or from the GPU in at least 10 % of the time of kernels",
+        recognized: "pages of managed memory move to or from the GPU, or its page faults are resolved, in at least 10 % of the time of kernels",
         gain: "unknown: explicit copies take time too, but as one piece at the rate of the link, and beside other work",
         not_when: "the data does not fit into the GPU's memory",
         link: Some("https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#unified-memory-programming"),
