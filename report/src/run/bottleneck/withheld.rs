@@ -75,7 +75,7 @@ impl Withheld {
             );
         }
         let window = devices.iter().map(|device| device.window_ns).max().unwrap_or(0);
-        if window < SHORTEST_WINDOW || operations < FEWEST_OPERATIONS && !is_one_kernel(devices) {
+        if window < SHORTEST_WINDOW || operations < FEWEST_OPERATIONS && !is_long_work(devices) {
             let (millis, operations) = (window as f64 / 1e6, counted(operations, "GPU operation"));
             return unknown(
                 format!("Too little data: {operations} in {millis:.1} ms."),
@@ -130,11 +130,9 @@ fn without_cause(devices: &[DeviceReport], share: f64) -> (String, &'static str)
     (format!("{probably}The cause of {unknown:.1} % of the time is not in the records: {causes}.{events}"), advice)
 }
 
-/// True if a kernel takes most of the time of a device: that is so of few operations as of many.
-fn is_one_kernel(devices: &[DeviceReport]) -> bool {
-    let most = |device: &DeviceReport| {
-        let kernels = device.kernels.iter().filter(|row| !row.communication);
-        kernels.map(|row| row.durations.total()).max().is_some_and(|longest| longest > device.window_ns / 2)
-    };
-    devices.iter().any(most)
+/// True if kernels run in more than a tenth of the time of a device: few operations that long show where time goes as
+/// well as many.
+fn is_long_work(devices: &[DeviceReport]) -> bool {
+    let busy = |device: &DeviceReport| device.leaves[Leaf::Compute as usize] > device.window_ns / 10;
+    devices.iter().any(busy)
 }
