@@ -37,8 +37,8 @@ CAPTURED = (
     "jax.plain", "jax.scan", "torch.captured", "torch.compile_graphs", "torch.threads", "hub.generate_static", "array.cupy")
 # Time between `gpuwhy start` and `gpuwhy stop`, seconds, and how many times as many steps as usual the programs make.
 SWITCHED, LONGER = 0.5, 3
-# How long many programs are switched, seconds.
-SWITCHED_FOR = 120.0
+# How long many programs are switched, seconds, and the interval of commands: recording stays on for 0.2 s after a stop.
+SWITCHED_FOR, SWITCHED_EVERY = 120.0, 0.6
 # Exit status of each program.
 ENDINGS = {"exception": 1, "sys_exit": 5, "os_exit": 4, "fork": 3}
 # Ways to use a CUDA graph; see workloads/graphs.cu.
@@ -200,9 +200,9 @@ def switched(suite: Suite) -> Iterator[Result]:
     running = [(name, *suite.start(f"switched-{name}", command, Mode.VARIABLE, extra)) for name, command in commands]
     began, switches = time.monotonic(), 0
     while time.monotonic() < began + SWITCHED_FOR:
-        for verb, pause in (("start", 0.06), ("stop", SWITCHED)):
+        for verb in ("start", "stop"):
             switches += suite.run(f"switched-{verb}", [suite.gpuwhy, verb, "--all"], extra=control).code == 0
-            time.sleep(pause)
+            time.sleep(SWITCHED_EVERY)
     failed = [name for name, process, _ in running if process.poll() not in (None, 0)]
     for _, process, folder in running:
         process.kill()
