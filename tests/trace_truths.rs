@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gpuwhy_trace::counters::{CounterEvent, GaugeReading, ProcessReading, ProgramName};
+use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::compact::with_source_lines;
 use gpuwhy_trace::format::{TraceReader, TraceWriter};
-use gpuwhy_trace::record::{Kernel, Record, Timestamp};
+use gpuwhy_trace::record::{Kernel, NameId, Record, Timestamp};
+use gpuwhy_trace::source_line::SourceLine;
 use serde_json::Value;
 
 use crate::support::{GPUWHY, stderr};
@@ -515,4 +518,44 @@ fn the_device_is_idle_in_a_replay_before_the_module_whose_nodes_set_memory() {
     assert_eq!((&most["module"], &most["parent"]), (&"Attention".into(), &"Layer".into()));
     assert!(idle(most) > 2_000.0, "{most}");
     assert!(modules.iter().filter(|row| *row != most).all(|row| idle(row) < 1_000.0), "{modules:#?}");
+}
+
+/// The trace with these lines of its program, written to a file in `folder`.
+fn with_lines(name: &str, folder: &Path, lines: &[(u32, &str)]) -> PathBuf {
+    let path = folder.join("with_lines.gpuwhy");
+    let add = |dictionary: &mut Dictionary| {
+        let is_program = |file: &&NameId| dictionary.name(**file).ends_with("/programs2.py");
+        let files: Vec<NameId> = dictionary.frames().iter().map(|frame| frame.file).collect();
+        let file = *files.iter().find(is_program).expect("a frame of the program");
+        for &(line, text) in lines {
+            dictionary.add_source_line(SourceLine { file, line, text: text.to_owned() });
+        }
+    };
+    let source = BufReader::new(File::open(fixture(name)).unwrap());
+    with_source_lines(source, File::create(&path).unwrap(), add).unwrap();
+    path
+}
+
+#[test]
+fn numpy_on_a_copied_tensor_is_computed_on_the_gpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = |text: &str| {
+        let trace = with_lines("numpy_post", folder.path(), &[(3, "import numpy as np"), (86, text)]);
+        report_of(&trace)["bottleneck"]["remedies"][0].clone()
+    };
+    let line = "    best = torch.from_numpy(np.argmax(y.cpu().numpy(), 1))";
+    let remedy = first(line);
+    assert_eq!((&remedy["id"], &remedy["source"]), (&"numpy_on_gpu".into(), &line.trim().into()), "{remedy}");
+    assert!(remedy["text"].as_str().unwrap().contains("torch.argmax"), "{remedy}");
+    // The same copies for something else.
+    assert_eq!(first("    np.save(f, y.cpu().numpy())")["id"], "reduce_first");
+}
+
+#[test]
+fn the_line_of_the_first_change_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = with_lines("sleeper", folder.path(), &[(78, "    def ex(l):"), (79, "        time.sleep(0.003)")]);
+    let output = Command::new(GPUWHY).arg("report").arg(&trace).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("\n            79 | time.sleep(0.003)\n"), "{text}");
 }

@@ -8,7 +8,8 @@
 //! that cannot be used.
 //!
 //! Reading order: `format`, `input`, `open` (reports), `recompute`, `window` (a part of a run), `trace_file`,
-//! `kineto`, `nsys`, `plausible` (impossible times of both). SQLite files of Nsight Systems need the feature `nsys`.
+//! `kineto`, `nsys`, `plausible` (impossible times of both), `python` (lines of source code for remedies). SQLite files
+//! of Nsight Systems need the feature `nsys`, remedies that read lines of source code the feature `source`.
 
 mod bounded;
 mod error;
@@ -20,6 +21,8 @@ mod nsys;
 mod open;
 mod plausible;
 mod progress;
+#[cfg(feature = "source")]
+mod python;
 pub mod rank_report;
 mod recompute;
 pub mod scratch;

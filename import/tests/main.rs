@@ -1,5 +1,8 @@
 //! A file of any format is opened only once, and reading stops when the caller requests it.
 
+#[cfg(feature = "source")]
+mod source;
+
 use std::fs;
 use std::io::Write as _;
 use std::ops::ControlFlow;

@@ -31,7 +31,7 @@ use profiler_core::monitoring::Changes;
 
 use crate::kernels::{Choice, candidates, choose, has_run_enough};
 use crate::metrics::{self, Totals};
-use crate::run::{BurstRow, CaptureRow, CaptureTable, Captured, Report};
+use crate::run::{BurstRow, CaptureRow, CaptureTable, Captured, CodeReader, Report};
 use crate::state::Metrics;
 
 /// Maximum number of captures with a separate row in the report; the others are counted.
@@ -82,6 +82,7 @@ pub struct Captures {
     kernel_profiles: Vec<Arc<KernelProfile>>,
     /// Process information that determines the overhead table of tracing.
     priced_as: Option<ProcessInfo>,
+    code_reader: Option<CodeReader>,
 }
 
 impl Captures {
@@ -151,6 +152,11 @@ impl Captures {
         {
             monitored.push(record, dictionary);
         }
+    }
+
+    /// Parses the source lines of a trace with `reader`, so that remedies can ask what a line does.
+    pub fn read_code_with(&mut self, reader: CodeReader) {
+        self.code_reader = Some(reader);
     }
 
     /// Uses the tracing overhead of `session` from here on; without this call no overhead is known.
@@ -315,6 +321,7 @@ impl Captures {
             kernel_profiles: simulated.then_some(&self.kernel_profiles),
             monitoring: shown.map(|capture| &capture.monitoring),
             live: shown.map(|capture| &capture.live_bottleneck),
+            code_reader: self.code_reader,
         };
         Report::of(session, attributor, dictionary, (&self.loss, end, damage), captured, simulated)
     }

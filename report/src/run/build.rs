@@ -20,11 +20,11 @@ use super::compute;
 use super::limits::limits;
 use super::live_state::WINDOWS_KEPT;
 use super::monitor::Watched;
-use super::remedies::CallFacts;
+use super::remedies::{CallFacts, ParsedLines};
 use super::{
-    ApiRow, BurstTable, CaptureTable, CopyOverlap, DeviceReport, GraphOrigins, HostReport, KernelLines, KernelRow,
-    LibraryRow, ManagedPages, MemoryReport, RangesReport, Report, Sequence, SourceLines, StepMeaning, TypicalSteps,
-    Untraced, copies, gaps, host_estimate, names, waits,
+    ApiRow, BurstTable, CaptureTable, CodeReader, CopyOverlap, DeviceReport, GraphOrigins, HostReport, KernelLines,
+    KernelRow, LibraryRow, ManagedPages, MemoryReport, RangesReport, Report, Sequence, SourceLines, StepMeaning,
+    TypicalSteps, Untraced, copies, gaps, host_estimate, names, waits,
 };
 use crate::kernels::{KernelsReport, best_advice};
 use crate::library::Library;
@@ -43,6 +43,8 @@ pub(crate) struct Captured<'a> {
     pub(crate) monitoring: Option<&'a Monitoring>,
     /// The bottleneck that a display showed last.
     pub(crate) live: Option<&'a LiveBottleneck>,
+    /// Parses lines of source code.
+    pub(crate) code_reader: Option<CodeReader>,
 }
 
 /// Losses, the end, and the parts of a trace that its reader skipped, which are empty when live.
@@ -88,6 +90,7 @@ impl Report {
         let graph_origins = GraphOrigins::of(attributor, dictionary, loss);
         let profiles = captured.kernel_profiles;
         let kernels = profiles.map(|profiles| KernelsReport::of(attributor, dictionary, profiles)).unwrap_or_default();
+        let sources = SourceLines::of(dictionary);
         let observed_ns = attributor.observed_ns();
         let watched_ns = super::watched_ns(&devices, captured.cost.as_ref(), observed_ns);
         let monitored = watched_ns.and(captured.monitoring).and_then(Monitoring::time);
@@ -105,7 +108,9 @@ impl Report {
                 let connections = session.variable("CUDA_DEVICE_MAX_CONNECTIONS");
                 let (lines, origins) = (kernel_lines.as_ref(), graph_origins.as_ref());
                 let (command, start) = (session.command.as_slice(), session.start);
-                let calls = CallFacts { lines, origins, api: &api, connections, command, start };
+                let parsed = ParsedLines::new(&sources, captured.code_reader);
+                let source = parsed.as_ref();
+                let calls = CallFacts { lines, origins, api: &api, connections, command, start, source };
                 let mut found = bottleneck_with(attributor, &devices, host.as_ref(), &completeness, calls);
                 if let Some(why) = session.not_measured() {
                     found = not_measured(found, why);
@@ -142,7 +147,7 @@ impl Report {
             part: None,
             other_processes: None,
             captures: captured.captures,
-            sources: SourceLines::of(dictionary),
+            sources,
         }
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod bottleneck;
 mod build;
 mod bursts;
 mod call_lines;
+mod code;
 pub mod compute;
 pub mod copies;
 mod framework;
@@ -46,6 +47,8 @@ mod waits;
 pub use bottleneck::bottleneck_of;
 pub(crate) use bottleneck::lead;
 pub(crate) use build::Captured;
+#[doc(hidden)]
+pub use code::{Code, CodeReader, Does, Expression, Loop, Statement};
 pub use live_state::{STARTING_UP, WINDOWS_KEPT};
 pub(crate) use model::loss_sentence;
 pub use model::{

@@ -18,9 +18,10 @@ use super::catalog::{remedies, remedy};
 use super::entry::{BEST_PRACTICES, Rank, RemedyEntry, Target, When};
 use super::facts::{Facts, Found};
 use super::gain::{Gain, WORTH};
+use super::lines::fits;
 use super::obstacles::Obstacle;
-use crate::run::Remedy;
 use crate::run::framework::Framework;
+use crate::run::{Certainty, Remedy};
 use crate::text_format::percent;
 
 /// Busy share of a step below which kernels are not to be made shorter.
@@ -37,6 +38,7 @@ struct Candidate {
     found: Found,
     /// It addresses the bottleneck.
     addresses: bool,
+    certainty: Certainty,
     score: f64,
 }
 
@@ -117,6 +119,8 @@ fn candidate(entry: &'static RemedyEntry, facts: &Facts<'_>) -> Option<Candidate
         Target::Time(_) | Target::Reads => addresses || busy < BUSY,
     };
     let found = (wanted && !(entry.unless)(facts)).then(|| recognize(entry, facts)).flatten()?;
+    let is_shown = facts.line(found.at.as_deref(), |line| fits(entry.id, line));
+    let certainty = if is_shown { entry.certainty.min(Certainty::Documented) } else { entry.certainty };
     let saved = match found.gain {
         Some(gain) => {
             let middle = gain.interval.map_or(gain.speedup, |(low, high)| (low * high).sqrt());
@@ -124,8 +128,8 @@ fn candidate(entry: &'static RemedyEntry, facts: &Facts<'_>) -> Option<Candidate
         }
         None => UNPREDICTED * facts.program.share,
     };
-    let score = entry.certainty.probability() * saved;
-    Some(Candidate { entry, text: filled(text, &found), found, addresses, score })
+    let score = certainty.probability() * saved;
+    Some(Candidate { entry, text: filled(text, &found), found, addresses, certainty, score })
 }
 
 /// True if it makes the bottleneck smaller.
@@ -179,14 +183,14 @@ fn filled(text: &str, found: &Found) -> String {
 }
 
 fn finished(candidate: Candidate, facts: &Facts<'_>) -> Remedy {
-    let Candidate { entry, text, found, .. } = candidate;
+    let Candidate { entry, text, found, certainty, .. } = candidate;
     let gain = found.gain.filter(|gain| gain.speedup.is_finite()).and_then(Gain::said);
     Remedy {
         id: entry.id,
         text,
         at: found.at,
         results: entry.results,
-        certainty: entry.certainty,
+        certainty,
         speedup: gain.map(|gain| gain.speedup),
         interval: gain.and_then(|gain| gain.interval),
         link: match facts.program.framework {

@@ -9,6 +9,7 @@ use profiler_core::whatif::{BestCase, ScenarioKind};
 
 use super::gain::Gain;
 use super::obstacles::Obstacle;
+use super::parsed::ParsedLines;
 use super::patterns::{Class, Classes};
 use crate::launch_site::LaunchSite;
 use crate::run::framework::{Framework, runs_python};
@@ -166,6 +167,8 @@ pub(in crate::run) struct CallFacts<'a> {
     pub(in crate::run) command: &'a [String],
     /// Start of tracing.
     pub(in crate::run) start: Timestamp,
+    /// Lines of source code, if the trace has some and its reader a parser.
+    pub(in crate::run) source: Option<&'a ParsedLines<'a>>,
 }
 
 /// Facts about a report.
@@ -186,6 +189,7 @@ pub(in crate::run) struct Facts<'a> {
     lines: Option<&'a KernelLines>,
     origins: Option<&'a GraphOrigins>,
     leaves: Leaves,
+    pub(super) source: Option<&'a ParsedLines<'a>>,
 }
 
 impl<'a> Facts<'a> {
@@ -193,14 +197,28 @@ impl<'a> Facts<'a> {
         program: Program<'a>,
         devices: &'a [DeviceReport],
         host: Option<&'a HostReport>,
-        CallFacts { lines, origins, api, .. }: CallFacts<'a>,
+        CallFacts { lines, origins, api, source, .. }: CallFacts<'a>,
     ) -> Self {
         let device = devices.iter().max_by_key(|device| device.steady_leaves.iter().sum::<u64>());
         let leaves =
             device.map_or([0; _], |device| device.typical.map_or(device.steady_leaves, |typical| typical.leaves));
         let (kernels, order, order_shares) = device.map(kernels_of).unwrap_or_default();
         let steps = device.and_then(|device| device.steps.as_ref()).map_or(0, |steps| steps.seen);
-        Self { program, devices, host, api, kernels, order, order_shares, steps, device, lines, origins, leaves }
+        Self {
+            program,
+            devices,
+            host,
+            api,
+            kernels,
+            order,
+            order_shares,
+            steps,
+            device,
+            lines,
+            origins,
+            leaves,
+            source,
+        }
     }
 
     /// Share of steady time due to `cause`, 0 to 1.

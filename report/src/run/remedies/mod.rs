@@ -9,17 +9,24 @@ mod choose;
 mod entry;
 mod facts;
 mod gain;
+mod lines;
 mod obstacles;
+mod parsed;
 mod patterns;
 mod repeated;
 mod sequences;
 mod trial;
 
+#[doc(hidden)]
+pub use self::catalog::opened_by_lines;
 pub use self::catalog::{remedies, remedy};
 pub(in crate::run) use self::choose::{choose, first_sentences, has_gain_in_evidence, is_about_kernels, short};
 pub use self::entry::RemedyEntry;
 pub(in crate::run) use self::facts::{Activity, CallFacts, Facts, GraphFacts, Program, SharedQueue};
+#[doc(hidden)]
+pub use self::lines::{fits, with_lines};
 pub(in crate::run) use self::obstacles::Obstacle;
+pub(in crate::run) use self::parsed::ParsedLines;
 pub use self::trial::{How, Trial};
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod arrays;
 mod attention;
 mod builds;
+mod code;
 mod communication;
 mod copies;
 mod elementwise;
@@ -19,7 +20,7 @@ use super::entry::RemedyEntry;
 use super::trial::{How, Trial};
 use crate::run::Results;
 
-const ALL: [&[RemedyEntry]; 14] = [
+const ALL: [&[RemedyEntry]; 15] = [
     precision::ENTRIES,
     layout::ENTRIES,
     attention::ENTRIES,
@@ -34,11 +35,18 @@ const ALL: [&[RemedyEntry]; 14] = [
     memory::ENTRIES,
     communication::ENTRIES,
     arrays::ENTRIES,
+    code::ENTRIES,
 ];
 
 /// All remedies, by subject.
 pub fn remedies() -> impl Iterator<Item = &'static RemedyEntry> {
     ALL.iter().copied().flatten()
+}
+
+/// Ids of the remedies that only a line of source code opens.
+#[doc(hidden)]
+pub fn opened_by_lines() -> impl Iterator<Item = &'static str> {
+    code::ENTRIES.iter().map(|entry| entry.id)
 }
 
 /// The remedy with this id.
