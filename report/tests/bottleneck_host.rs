@@ -37,7 +37,8 @@ pub(crate) fn judge_simulated(
     device.steady_leaves[leaf as usize] = 600 * MS;
     (device.steps, device.what_if) = (None, None);
     if leaf == Leaf::KernelBuild {
-        device.builds = KernelBuilds { count: 10, total_ns: 600 * MS, later_count: 5, later_ns: 300 * MS };
+        device.builds =
+            KernelBuilds { count: 10, total_ns: 600 * MS, later_count: 5, later_ns: 300 * MS, beyond_ns: 450 * MS };
     }
     device.what_if = without.map(|(kind, millis)| WhatIf {
         steps: 10,

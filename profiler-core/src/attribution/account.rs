@@ -6,7 +6,7 @@
 
 use gpuwhy_trace::record::{DeviceId, StackId, ThreadId, Timestamp};
 
-use super::builds::{Builds, KernelBuilds};
+use super::builds::KernelBuilds;
 use super::host_cause::{GapSamples, GapTotals, Seen, Stratum, Subject};
 use super::host_lead::HostLead;
 use super::operation::DeviceOperation;
@@ -56,7 +56,6 @@ pub struct DeviceAccount {
     /// Intervals in which the profiler itself held up the program.
     disturbed: Vec<(Timestamp, Timestamp)>,
     /// Where the device waited while kernels were built or loaded.
-    builds: Builds,
     queue: QueueWatch,
     pub(super) managed: ManagedMemory,
     /// Log of recorded segments, if requested.
@@ -84,7 +83,6 @@ impl DeviceAccount {
             named_steps: false,
             read_end: 0,
             disturbed: Vec::new(),
-            builds: Builds::default(),
             queue: QueueWatch::default(),
             managed: ManagedMemory::default(),
             segments: None,
@@ -173,7 +171,7 @@ impl DeviceAccount {
 
     /// Kernels that were built or loaded after start-up while the device waited.
     pub fn kernel_builds(&self) -> KernelBuilds {
-        self.builds.within(self.phases.steady_start(), self.position)
+        self.phases.kernel_builds()
     }
 
     /// Kernels that waited in a queue behind another stream, or for an event.
@@ -385,12 +383,13 @@ impl DeviceAccount {
         }
     }
 
-    /// A call has loaded kernels, after a long host gap if `built`; `before` is the time of that leaf until then.
+    /// Kernels may have been built or loaded, in a long host gap if `built`; `before` is the time of that leaf until
+    /// then.
     #[inline]
     pub(super) fn built(&mut self, before: u64, built: bool) {
         let nanos = self.leaves[Leaf::KernelBuild as usize] - before;
         if nanos > 0 {
-            self.builds.push(self.position, nanos, built);
+            self.phases.built(nanos, built);
         }
     }
 

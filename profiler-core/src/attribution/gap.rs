@@ -166,7 +166,9 @@ fn host_part(
         previous_end = call.end;
     }
     writer.busy = Leaf::HostCpu;
+    let built = writer.account.leaves()[Leaf::KernelBuild as usize];
     writer.host_gap(previous_end, to);
+    writer.account.built(built, to.saturating_sub(previous_end) > DISPATCH_NANOS);
     writer.slack
 }
 

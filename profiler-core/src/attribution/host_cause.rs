@@ -18,7 +18,7 @@ named! {
     pub enum HostCause: name {
         /// On a core, running the program's code or a library's.
         Code "code",
-        /// On a core or waiting for a child process, right before a call that loads kernels: building them.
+        /// In a compiler; or on a core or waiting for a child process right before a call that loads kernels.
         KernelBuild "kernel_build",
         /// On a core, in garbage collection.
         GarbageCollection "garbage_collection",

@@ -4,9 +4,12 @@
 //! A kernel that runs for the first time means that the program is still starting up: code is loaded,
 //! libraries choose their algorithms, caches are filled. So a new phase starts with each such kernel.
 //! Start-up ends with the first phase that repeats the same work for long enough without a long pause
-//! ([`Phase::is_steady`]): a program that then does something else, such as an evaluation, is not starting up
+//! (`is_steady`): a program that then does something else, such as an evaluation, is not starting up
 //! again. If there is no such phase, start-up ends with the last new kernel within the first half of all
 //! operations. Half the operations rather than half the time, because start-up is long and has few operations.
+//!
+//! If builds of kernels do not last, start-up goes on for as long as they take most of the time: one for a new shape
+//! has no new name. So a phase starts after each build, too.
 //!
 //! A recording that began while the program ran has no start-up: there, a kernel is new to the recording alone.
 //!
@@ -16,13 +19,15 @@
 use gpuwhy_trace::record::NameId;
 use rustc_hash::FxHashMap;
 
+use super::builds::{Builds, KernelBuilds};
 use super::host_cause::{GapSamples, GapTotals, Seen, Stratum, Subject};
 use super::host_lead::HostLead;
 use super::operation::LaunchCall;
 use super::phase_work::{LinkTime, Work};
 use crate::leaf::{LEAF_COUNT, Leaf, Leaves};
 
-/// Maximum number of phases; beyond that, the two adjacent ones with the fewest operations are joined.
+/// Maximum number of phases; beyond that, the two adjacent ones with the fewest operations are joined, of those that
+/// only a build divides if there are any.
 const LIMIT: usize = 64;
 /// Operations of a steady phase, and how frequently one of them repeats in it.
 const STEADY_OPERATIONS: u64 = 20;
@@ -55,6 +60,8 @@ pub(super) struct Phase {
     /// Start, nanoseconds on the clock of the trace.
     start: u64,
     operations_before: u64,
+    /// True if it starts with no new kernel but after a build.
+    after_build: bool,
     /// True if one kind of operation repeats.
     repeats: bool,
     /// Longest idle time between two operations, nanoseconds.
@@ -72,6 +79,9 @@ pub(super) struct Phase {
 #[derive(Debug)]
 pub(super) struct Phases {
     rows: Vec<Phase>,
+    builds: Builds,
+    /// True if kernels were built since the newest operation.
+    built: bool,
     /// True if the recording began while the program ran.
     midway: bool,
     operations: u64,
@@ -90,6 +100,8 @@ impl Phases {
     pub(super) fn new(start: u64) -> Self {
         Self {
             rows: vec![Phase::new(start, 0)],
+            builds: Builds::default(),
+            built: false,
             midway: false,
             operations: 0,
             end: start,
@@ -101,7 +113,8 @@ impl Phases {
 
     /// The timeline starts at `start`.
     pub(super) fn open(&mut self, start: u64) {
-        *self = Self { midway: self.midway, ..Self::new(start) };
+        let builds = std::mem::take(&mut self.builds);
+        *self = Self { midway: self.midway, builds, ..Self::new(start) };
     }
 
     /// True if the recording began while the program ran.
@@ -117,11 +130,27 @@ impl Phases {
     /// An operation starts at `at`, up to which `leaves`, the accounts of the device, are complete; `novel`:
     /// for the first time.
     pub(super) fn operation(&mut self, at: u64, novel: bool, leaves: &Leaves) {
-        if novel {
+        if novel || self.built {
             self.begin(at, leaves);
+            if let Some(last) = self.rows.last_mut() {
+                last.after_build = !novel;
+            }
+            self.built = false;
         }
         self.operations += 1;
         self.end = at;
+    }
+
+    /// The device was idle for `nanos` while kernels were built or loaded; `built` if that is a build.
+    pub(super) fn built(&mut self, nanos: u64, built: bool) {
+        self.builds.push(self.operations, nanos, built);
+        self.built |= built;
+    }
+
+    /// Builds after start-up.
+    pub(super) fn kernel_builds(&self) -> KernelBuilds {
+        let start = self.steady().first().map_or(0, |row| row.operations_before);
+        self.builds.within(start, self.operations)
     }
 
     /// The newest operation is of this kind.
@@ -284,11 +313,41 @@ impl Phases {
         }
         let begin = self.rows.first().map_or(0, |row| row.start);
         let shortest = STEADY_NANOS.max(self.end.saturating_sub(begin) / STEADY_PART);
-        let ends = self.rows.iter().skip(1).map(|next| (next.start, next.operations_before));
-        let mut rows = self.rows.iter().zip(ends.chain([(self.end, self.operations)]));
-        let first = rows.position(|(row, (end, before))| row.is_steady(end, before, shortest));
-        let last_new = || self.rows.iter().rposition(|row| row.operations_before <= self.operations / 2);
-        &self.rows[first.or_else(last_new).unwrap_or(0)..]
+        // A build alone does not end a phase.
+        let begins: Vec<usize> = (0..self.rows.len()).filter(|&index| !self.rows[index].after_build).collect();
+        let steady = |of: usize| {
+            let next = begins.get(of + 1).copied().unwrap_or(self.rows.len());
+            let (end, before) =
+                self.rows.get(next).map_or((self.end, self.operations), |next| (next.start, next.operations_before));
+            let parts = self.rows.get(begins[of]..next).unwrap_or_default();
+            let first = parts.first()?;
+            let repeats = parts.iter().any(|row| row.repeats);
+            let longest_pause = parts.iter().map(|row| row.longest_pause).max().unwrap_or_default();
+            let whole = (first.start, first.operations_before, repeats, longest_pause);
+            is_steady(whole, end, before, shortest).then_some(begins[of])
+        };
+        let last_new = || {
+            let early = |row: &Phase| !row.after_build && row.operations_before <= self.operations / 2;
+            self.rows.iter().rposition(early)
+        };
+        let first = (0..begins.len()).find_map(steady).or_else(last_new).unwrap_or(0);
+        &self.rows[self.after_builds(first)..]
+    }
+
+    /// The last phase in the first half of the operations from the phase `first` on until which builds take most of the
+    /// time, if builds do not last.
+    fn after_builds(&self, first: usize) -> usize {
+        let Some((steady, after)) = self.rows.get(first..).and_then(<[Phase]>::split_first) else { return first };
+        if self.builds.within(steady.operations_before, self.operations).last() {
+            return first;
+        }
+        let built = |row: &Phase| {
+            let nanos = self.builds.nanos_between(steady.operations_before, row.operations_before);
+            row.operations_before <= steady.operations_before.midpoint(self.operations)
+                && self.operations - row.operations_before >= STEADY_OPERATIONS
+                && 2 * nanos >= row.start - steady.start
+        };
+        after.iter().rposition(built).map_or(first, |index| first + 1 + index)
     }
 
     /// Start, end and time by cause of each phase after start-up, oldest first; `leaves` are the accounts of the
@@ -297,10 +356,15 @@ impl Phases {
         let rows = self.steady();
         let ends = rows.iter().skip(1).map(|next| next.start).chain([self.end]);
         let newest = difference(leaves, &self.leaves_at_begin);
-        let times = rows.iter().zip(ends).enumerate();
+        let mut times: Vec<(u64, u64, Leaves)> = Vec::new();
+        for (index, (row, end)) in rows.iter().zip(ends).enumerate() {
+            let leaves = if index + 1 == rows.len() { newest } else { row.leaves };
+            match times.last_mut().filter(|_| row.after_build) {
+                Some((_, until, sum)) => (*until, *sum) = (end, total(sum, &leaves)),
+                None => times.push((row.start, end, leaves)),
+            }
+        }
         times
-            .map(|(index, (row, end))| (row.start, end, if index + 1 == rows.len() { newest } else { row.leaves }))
-            .collect()
     }
 
     pub(super) fn steady_start(&self) -> u64 {
@@ -316,7 +380,9 @@ impl Phases {
     fn join_the_smallest(&mut self) {
         let end = |index: usize| self.rows.get(index + 1).map_or(self.operations, |next| next.operations_before);
         let size = |index: usize| end(index + 1) - self.rows[index].operations_before;
-        let Some(index) = (0..self.rows.len() - 1).min_by_key(|&index| size(index)) else { return };
+        // The start of a phase with a new kernel says more.
+        let order = |&index: &usize| (!self.rows[index + 1].after_build, size(index));
+        let Some(index) = (0..self.rows.len() - 1).min_by_key(order) else { return };
         let Phase { leaves, causes, host_times, lead, link, work, repeats, longest_pause, .. } =
             self.rows.remove(index + 1);
         let newest = index + 1 == self.rows.len();
@@ -354,16 +420,19 @@ impl Phase {
     fn new(start: u64, operations_before: u64) -> Self {
         Self { start, operations_before, ..Self::default() }
     }
+}
 
-    /// True if the phase, which ends at `end` after `operations` of the window, is at least `shortest` long
-    /// and repeats the same work without a long pause.
-    fn is_steady(&self, end: u64, operations: u64, shortest: u64) -> bool {
-        let length = end.saturating_sub(self.start);
-        self.repeats
-            && operations - self.operations_before >= STEADY_OPERATIONS
-            && length >= shortest
-            && self.longest_pause <= length / PAUSE_PART
-    }
+/// True if a phase, which ends at `end` after `operations` of the window, is at least `shortest` long and repeats the
+/// same work without a long pause. The phase is its start, the operations before it, whether it repeats work, and its
+/// longest pause.
+fn is_steady(
+    (start, before, repeats, longest_pause): (u64, u64, bool, u64),
+    end: u64,
+    operations: u64,
+    shortest: u64,
+) -> bool {
+    let length = end.saturating_sub(start);
+    repeats && operations - before >= STEADY_OPERATIONS && length >= shortest && longest_pause <= length / PAUSE_PART
 }
 
 #[cfg(test)]
@@ -419,6 +488,32 @@ mod tests {
         assert_eq!(device.phases.steady_start(), 9_000);
         assert_eq!((steady[Leaf::HostCpu as usize], steady[Leaf::Compute as usize]), (0, 1_000));
         assert!(device.phases.steady().iter().all(|phase| phase.causes.is_empty()));
+    }
+
+    #[test]
+    fn start_up_goes_on_while_builds_take_most_of_the_time() {
+        // Each of eight builds is ten times as long as the step behind it; then a hundred steps.
+        let program = |builds: u64| {
+            let mut device = DevicePhases::new();
+            device.operation(0, true);
+            let mut at = 0;
+            for step in 0..108 {
+                if step < 8 {
+                    device.add(Leaf::KernelBuild, builds);
+                    device.phases.built(builds, true);
+                    at += builds;
+                }
+                device.operation(at, false);
+                device.add(Leaf::Compute, 10);
+                at += 10;
+            }
+            (device.phases.steady_start(), device.phases.kernel_builds())
+        };
+        assert_eq!(program(100).0, 8 * 100 + 7 * 10);
+        assert_eq!(program(100).1, KernelBuilds::default());
+        // Here other work takes longer.
+        let (start, builds) = program(5);
+        assert_eq!((start, builds.count, builds.last()), (20, 6, false), "until the second");
     }
 
     #[test]

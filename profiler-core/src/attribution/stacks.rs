@@ -50,6 +50,8 @@ pub(crate) struct StackClass {
     pub(crate) line: LineId,
     /// True if the innermost frame deliberately waits for another thread or process.
     pub(crate) waits: bool,
+    /// True if a frame belongs to a compiler.
+    pub(crate) builds: bool,
 }
 
 /// Classes by stack, and their lines.
@@ -73,7 +75,7 @@ impl Stacks {
         let (native, python) = frames.split_at(native);
         let called = native.iter().find(|frame| !is_system(dictionary.name(frame.file)));
         let Some(innermost) = called.or(python.first()).or(native.first()) else {
-            return StackClass { stage: None, line: LineId::NONE, waits: false };
+            return StackClass { stage: None, line: LineId::NONE, waits: false, builds: false };
         };
         let frames = python;
         let loader = frames.iter().enumerate().find_map(|(index, frame)| {
@@ -101,6 +103,7 @@ impl Stacks {
             stage: loader.map(|(_, stage)| stage),
             line: self.line_id(line),
             waits: frames.first().is_some_and(|frame| waits(dictionary.name(frame.file))),
+            builds: builds(frames, dictionary),
         };
         if self.classes.len() < STACK_LIMIT {
             self.classes.insert(stack, class);
@@ -234,6 +237,36 @@ fn waits(file: &str) -> bool {
     WAITING.iter().any(|part| file.contains(part))
 }
 
+/// Files of compilers that no call of compiled code passes through. Everything that Dynamo compiles is called by
+/// `convert_frame.py`; the backward pass, and kernels of Triton, may be compiled later. Sources: the modules of these
+/// names in PyTorch, Triton and JAX.
+const COMPILERS: [&str; 14] = [
+    "/torch/_dynamo/convert_frame.py",
+    "/torch/_subclasses/",
+    "/torch/fx/experimental/",
+    "/torch/fx/passes/",
+    "/torch/_inductor/graph.py",
+    "/torch/_inductor/lowering.py",
+    "/torch/_inductor/scheduler.py",
+    "/torch/_inductor/codegen/",
+    "/torch/_inductor/fx_passes/",
+    "/torch/_inductor/async_compile.py",
+    "/torch/_inductor/select_algorithm.py",
+    "/triton/compiler/",
+    "/jax/_src/interpreters/mlir.py",
+    "/jax/_src/compiler.py",
+];
+/// JAX traces what it compiles with this function; other ones of its file run in each `jax.grad` without `jax.jit`.
+const TRACES: (&str, &str) = ("/jax/_src/interpreters/partial_eval.py", "trace_to_jaxpr_dynamic");
+
+/// True if one of the frames, the innermost first, is in a compiler that is not just being imported.
+fn builds(frames: &[Frame], dictionary: &Dictionary) -> bool {
+    let named = frames.iter().rev().map(|frame| (dictionary.name(frame.file), dictionary.name(frame.function)));
+    named.take_while(|(file, _)| !file.starts_with("<frozen importlib")).any(|(file, function)| {
+        COMPILERS.iter().any(|part| file.contains(part)) || (file.ends_with(TRACES.0) && function == TRACES.1)
+    })
+}
+
 /// Install locations of libraries. Code elsewhere is the user's own.
 const LIBRARIES: [&str; 4] = ["/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3"];
 
@@ -320,6 +353,28 @@ mod tests {
         let frames = [("/home/u/data.py", "Images.__getitem__", 7), FETCH, NEXT, TRAIN];
         assert_eq!(judged(&frames), (Some(Stage::Inline), "/home/u/data.py".to_owned(), 7));
         assert_eq!(judged(&[FETCH, NEXT, TRAIN]), (Some(Stage::Inline), "/home/u/train.py".to_owned(), 42));
+    }
+
+    #[test]
+    fn compilers_build_kernels_where_they_are_called_and_not_where_they_are_imported() {
+        let of = |frames: &[(&str, &str, u32)]| {
+            let mut dictionary = Dictionary::new();
+            let id = stack(&mut dictionary, frames);
+            Stacks::default().get(id, &dictionary).builds
+        };
+        const LIBRARY: &str = "/v/lib/python3.12/site-packages";
+        let in_torch = |file: &str| format!("{LIBRARY}/torch/{file}");
+        let (convert, fake, fast) = (
+            in_torch("_dynamo/convert_frame.py"),
+            in_torch("_subclasses/fake_tensor.py"),
+            in_torch("_dynamo/eval_frame.py"),
+        );
+        let (convert, fake) = ((convert.as_str(), "_compile", 9), (fake.as_str(), "dispatch", 9));
+        let (jax, import) = (format!("{LIBRARY}{}", TRACES.0), ("<frozen importlib._bootstrap>", "_load", 1));
+        assert!(of(&[fake, convert, TRAIN]) && of(&[import, convert, TRAIN]) && of(&[(&jax, TRACES.1, 9), TRAIN]));
+        assert!(!of(&[fake, import, TRAIN]), "an import");
+        assert!(!of(&[TRAIN, (&fast, "_fn", 9), TRAIN]), "a call of compiled code");
+        assert!(!of(&[(&jax, "linearize_jaxpr", 9), TRAIN]), "jax.grad without jax.jit");
     }
 
     #[test]

@@ -97,6 +97,11 @@ impl HostSampleView {
         let on_cpu = if ran && !clocked { length } else { sample.on_cpu.min(length) };
         let off = off_cause(sample, class, others);
         let causes = match class.stage {
+            // Compilers make garbage, and wait for processes that compile.
+            None if class.builds => {
+                let waits = matches!(off, HostCause::InterpreterLock | HostCause::Sleep | HostCause::OtherWait);
+                [HostCause::KernelBuild, HostCause::Preempted, if waits { off } else { HostCause::KernelBuild }]
+            }
             None if sample.collecting_garbage && sample.interpreter_lock != InterpreterLock::OtherThread => {
                 [HostCause::GarbageCollection, HostCause::Preempted, off]
             }
@@ -450,7 +455,7 @@ mod tests {
     use super::*;
     use gpuwhy_trace::record::Timestamp;
 
-    const PLAIN: StackClass = StackClass { stage: None, line: LineId::NONE, waits: false };
+    const PLAIN: StackClass = StackClass { stage: None, line: LineId::NONE, waits: false, builds: false };
 
     fn sample(since: u64, at: u64, on_cpu: u64, runnable: u64, state: ThreadState) -> HostSampleView {
         let time = Timestamp::from_nanos;

@@ -30,14 +30,14 @@ pub(super) fn sentences(cause: Cause, ranking: &Ranking, devices: &[DeviceReport
         let when = if builds.later_count == 0 { "none" } else { "few" };
         return Vec::from_iter(over.then(|| {
             format!(
-                "Building kernels took {} of the time, {when} of it in the second half: a longer run has less of it.",
+                "Building kernels took {} of the time, {when} of it in the second half of the launches: a longer run has less of it.",
                 percent(share.share)
             )
         }));
     }
     let mut sentences = vec![format!(
-        "Kernels were built {} while the GPU waited ({} in all): CPU work of over 100 us that ends in {}. {} of these \
-         builds are in the second half of the time after start-up.",
+        "Kernels were built {} while the GPU waited ({} in all): CPU work of over 100 us in a compiler or before {}. {} of these \
+         builds are in the second half of the launches after start-up.",
         counted(builds.count, "time"),
         duration(builds.total_ns),
         loading_call(devices),
