@@ -25,7 +25,7 @@ pub const LINK_REACH: f64 = 0.80;
 const LARGE_OCTAVE: usize = 20;
 /// When sizes differ too little for a fit, copies are latency-bound below this mean size and median duration:
 /// up to 64 KiB the driver may even return before a copy from pageable memory is done.
-const SMALL_BYTES: f64 = 65_536.0;
+pub(super) const SMALL_BYTES: u64 = 65_536;
 const SHORT_NANOS: u64 = 10_000;
 /// Minimum ratio of the sizes for a fit.
 const SIZE_SPREAD: f64 = 4.0;
@@ -108,6 +108,7 @@ fn row(path: CopyPath, of: &CopyStatistics, paths: &[(CopyPath, &CopyStatistics)
         path,
         bytes: of.bytes,
         durations: of.durations.clone(),
+        octaves: of.octaves.clone(),
         fit: CopyFit::of(&of.octaves),
         link_gigabytes_per_second: link,
         class: CopyClass::Unknown,
@@ -132,7 +133,7 @@ fn is_latency_bound(row: &CopyRow) -> bool {
     let count = row.durations.count() as f64;
     match row.fit {
         Some(fit) => fit.latency_ns * count >= LATENCY_SHARE * row.durations.total() as f64,
-        None => row.durations.median() < SHORT_NANOS && (row.bytes as f64) < SMALL_BYTES * count,
+        None => row.durations.median() < SHORT_NANOS && (row.bytes as f64) < SMALL_BYTES as f64 * count,
     }
 }
 

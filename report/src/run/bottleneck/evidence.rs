@@ -12,7 +12,7 @@ use profiler_core::whatif::{BestCase, ScenarioKind, WORTH_DOING, WORTH_SHOWING, 
 use super::builds;
 use super::ranking::Ranking;
 use crate::run::compute::compute_evidence;
-use crate::run::copies::{copy_evidence, pageable_copies};
+use crate::run::copies::{SMALL_BYTES, copy_evidence, pageable_copies};
 use crate::run::framework::Framework;
 use crate::run::{CopyClass, CopyRow, DeviceReport, GapRow, GraphOrigins, KernelRow, Ranked, RecoverableBy};
 use crate::text_format::names::short_names;
@@ -248,14 +248,19 @@ pub(super) fn beside_compute(devices: &[DeviceReport]) -> Option<&BestCase> {
     named.or_else(|| largest(&[ScenarioKind::DeviceOnly]))
 }
 
+/// Sums of counts and bytes.
+fn sum_of(rows: impl Iterator<Item = (u64, u64)>) -> (u64, u64) {
+    rows.fold((0u64, 0u64), |(count, bytes), row| (count.saturating_add(row.0), bytes.saturating_add(row.1)))
+}
+
 /// Small copies, if they are most of the launches: their number, the number of all operations, and their mean
 /// size in bytes.
 pub(super) fn small_copies(devices: &[DeviceReport]) -> Option<(u64, u64, u64)> {
     let copies = || devices.iter().flat_map(|device| &device.copies);
-    let small = copies().filter(|row| row.class == CopyClass::Latency);
-    let (count, bytes) = small.fold((0u64, 0u64), |(count, bytes), row| {
-        (count.saturating_add(row.durations.count()), bytes.saturating_add(row.bytes))
-    });
+    let (count, bytes) = sum_of(copies().map(|row| match row.class {
+        CopyClass::Latency => (row.durations.count(), row.bytes),
+        _ => row.of_at_most(SMALL_BYTES),
+    }));
     let kernels = devices.iter().flat_map(|device| &device.kernels).map(|row| row.durations.count());
     let all = kernels.chain(copies().map(|row| row.durations.count())).fold(0, u64::saturating_add);
     (count > all / 2).then(|| (count, all, bytes / count.max(1)))
@@ -264,12 +269,9 @@ pub(super) fn small_copies(devices: &[DeviceReport]) -> Option<(u64, u64, u64)> 
 /// Reads of a few bytes by the host, if there is at least one per [`KERNELS_A_READ`] kernels: their number
 /// and their mean size in bytes.
 pub(super) fn small_reads(devices: &[DeviceReport]) -> Option<(u64, u64)> {
-    let reads = devices.iter().flat_map(|device| &device.copies).filter(|row| {
-        row.path.kind == CopyKind::DeviceToHost && row.bytes <= FEW_BYTES.saturating_mul(row.durations.count())
-    });
-    let (count, bytes) = reads.fold((0u64, 0u64), |(count, bytes), row| {
-        (count.saturating_add(row.durations.count()), bytes.saturating_add(row.bytes))
-    });
+    let rows = devices.iter().flat_map(|device| &device.copies);
+    let reads = rows.filter(|row| row.path.kind == CopyKind::DeviceToHost).map(|row| row.of_at_most(FEW_BYTES));
+    let (count, bytes) = sum_of(reads);
     let kernels = devices.iter().flat_map(|device| &device.kernels).map(|row| row.durations.count());
     (count > 0 && count >= kernels.fold(0, u64::saturating_add) / KERNELS_A_READ).then(|| (count, bytes / count))
 }

@@ -98,15 +98,15 @@ pub(super) fn are_whole(devices: &[DeviceReport]) -> bool {
 }
 
 /// Instead of a gain outside of kernels, where measuring kernels made the steps longer.
-pub(super) const STRETCHED: &str = " Gains from changes on the CPU are not predicted, because measuring kernels stretched some \
+pub(super) const STRETCHED: &str = "Gains from changes on the CPU are not predicted, because measuring kernels stretched some \
                                     steps.";
 
 /// Sentence about the largest gain outside of kernels, if it justifies a step of a plan.
 pub(super) fn beside_compute(best_case: Option<&BestCase>) -> String {
     match best_case.filter(|best_case| best_case.speedup >= WORTH_DOING) {
-        None => " No change on the CPU gains 15 %.".to_owned(),
+        None => "No change on the CPU gains 15 %.".to_owned(),
         Some(best_case) => format!(
-            " With the same kernels, the program would be {} if {}.",
+            "With the same kernels, the program would be {} if {}.",
             words::faster(best_case.speedup, best_case.interval),
             words::condition(best_case.kind)
         ),

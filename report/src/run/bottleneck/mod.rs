@@ -96,7 +96,7 @@ pub(in crate::run) fn bottleneck_with(
         share: interval.share,
         evidence: findings.evidence(),
         details: evidence::details(cause, &ranking, devices, &whole),
-        recommendation: recommendation(cause, &remedies, devices, stretched),
+        recommendation: recommendation(cause, &remedies, devices),
         ranking: ranking.ranked(),
         basis: ranking.steady.as_ref().map(|devices| StepBasis {
             steps: devices.iter().map(|steady| steady.rows.len() as u64).sum(),
@@ -154,17 +154,10 @@ pub(crate) fn lead(cause: Cause, remedies: &[Remedy]) -> String {
     text
 }
 
-/// The first remedy, and what a GPU-bound program gains elsewhere.
-fn recommendation(cause: Cause, remedies: &[Remedy], devices: &[DeviceReport], stretched: bool) -> String {
-    let mut text = match remedies.is_empty() && graphs::are_whole(devices) {
+/// The first remedy, or what is missing for one.
+fn recommendation(cause: Cause, remedies: &[Remedy], devices: &[DeviceReport]) -> String {
+    match remedies.is_empty() && graphs::are_whole(devices) {
         true => graphs::RECORD_NODES.to_owned(),
         false => lead(cause, remedies),
-    };
-    if cause == Cause::GpuCompute && !is_gain_known(remedies) {
-        text += &match stretched {
-            true => graphs::STRETCHED.to_owned(),
-            false => graphs::beside_compute(evidence::beside_compute(devices)),
-        };
     }
-    text
 }

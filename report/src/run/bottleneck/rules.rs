@@ -3,7 +3,7 @@
 use profiler_core::attribution::{Attributor, CallKind};
 use profiler_core::leaf::{Cause, Leaf, Leaves};
 
-use super::graphs::{GraphFit, graph_sentence};
+use super::graphs::{GraphFit, STRETCHED, beside_compute, graph_sentence};
 use super::ranking::Ranking;
 use super::{builds, evidence, host, other_process, phases, queues};
 use crate::run::remedies::{CallFacts, Program};
@@ -82,6 +82,12 @@ const RULES: &[Evidence] = &[
     of(Rank::Around, OTHER_PROCESS, |of| other_process::sentences(of.ranking, of.devices)),
     of(Rank::Around, NEITHER, shared),
     of(Rank::Gain, COMPUTE, |of| Vec::from_iter(evidence::compute_gain(of.ranking, of.devices))),
+    // A gain of small grids is said already.
+    of(Rank::Gain, COMPUTE, |of| match evidence::small_grids(of.devices) {
+        None if of.program.stretched => vec![STRETCHED.to_owned()],
+        None => vec![beside_compute(evidence::beside_compute(of.devices))],
+        Some(_) => Vec::new(),
+    }),
     of(Rank::Gain, ANY, |of| Vec::from_iter(tracing_sentence(&of.whole))),
     of(Rank::Gain, ANY, |of| Vec::from_iter(of.ranking.changed_by_tracing())),
     of(

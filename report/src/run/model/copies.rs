@@ -1,7 +1,7 @@
 //! Copies of a device by direction and memory, and their limits.
 
 use gpuwhy_trace::named;
-use profiler_core::attribution::statistics::{CopyPath, Durations};
+use profiler_core::attribution::statistics::{CopyPath, Durations, OctaveTotals};
 
 /// Copies of one kind on one device.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub struct CopyRow {
     pub bytes: u64,
     /// Their durations.
     pub durations: Durations,
+    /// The same by size: row `i` has copies of at least `2^i` bytes and less than twice that.
+    pub octaves: Vec<OctaveTotals>,
     /// Limit of these copies.
     pub class: CopyClass,
     /// Fit of duration over size; `None` when the sizes do not allow one.
@@ -24,6 +26,13 @@ pub struct CopyRow {
 }
 
 impl CopyRow {
+    /// Number and bytes of the copies in rows of sizes that are at most this many bytes on average. An upload beside
+    /// them changes nothing.
+    pub(crate) fn of_at_most(&self, bytes: u64) -> (u64, u64) {
+        let small = self.octaves.iter().filter(|of| of.count > 0 && of.bytes <= bytes.saturating_mul(of.count));
+        small.fold((0, 0), |(count, sum), of| (count.saturating_add(of.count), sum.saturating_add(of.bytes)))
+    }
+
     /// Bytes divided by total duration, in 10^9 bytes per second (equal to bytes per nanosecond); 0 without
     /// duration.
     pub fn gigabytes_per_second(&self) -> f64 {

@@ -275,10 +275,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         )],
         when: When::If(|facts| {
             let rows = facts.device?.copies.iter().filter(|row| row.path.kind == CopyKind::HostToDevice);
-            let small = rows
-                .filter(|row| row.bytes <= 64 * row.durations.count())
-                .map(|row| row.durations.count())
-                .sum::<u64>();
+            let small: u64 = rows.map(|row| row.of_at_most(64).0).sum();
             let each = small as f64 / facts.steps.max(1) as f64;
             let worth = facts.busy() < 0.9 && facts.steps > 0 && each >= 4.0 && !facts.program.small_copies;
             let at = facts.copied_at(CopyKind::HostToDevice);
