@@ -647,6 +647,29 @@ fn each_remedy_has_a_record_on_which_it_speaks_and_one_on_which_it_is_silent() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn a_framework_that_runs_the_loop_has_its_option() {
+    const TRAINER: Frame =
+        ("/usr/lib/python3.12/site-packages/transformers/trainer.py", "Trainer.training_step", 3_700);
+    let launches = many(3, &[MUL, TANH, POW, ADD, RSQRT, SOFTMAX].map(|name| Kernel(name, 3, 8)));
+    let read = [Kernel(MEAN, 3, 8), Read(MemoryKind::Pinned, 4)];
+    let texts = |of: &Bottleneck| of.remedies.iter().map(|remedy| remedy.text.clone()).collect::<Vec<_>>().join(" ");
+    let trainer = texts(&run(&[&[In(TRAINER)], &launches[..], &read].concat()));
+    for option in ["torch_compile_mode=\"reduce-overhead\"", "logging_nan_inf_filter=False"] {
+        assert!(trainer.contains(option), "{option}: {trainer}");
+    }
+    let own = texts(&run(&[&launches[..], &read].concat()));
+    assert!(own.contains("CUDA graph") && !own.contains("TrainingArguments"), "{own}");
+}
+
+#[test]
+fn channels_last_is_said_beside_bf16_though_it_may_gain_little_alone() {
+    let nchw = (FP32_CONVOLUTION, 300);
+    let report = computing(&[nchw, (FP32_PRODUCT, 600), (HALF_PRODUCT, 100)]);
+    let found = ids(&report.bottleneck);
+    assert!(found.contains(&"bf16") && found.contains(&"channels_last"), "{found:?}");
+}
+
 /// The table as it is in `remedies.md`.
 fn table() -> String {
     let mut text =

@@ -20,6 +20,7 @@ use super::facts::{Facts, Found};
 use super::gain::{Gain, WORTH};
 use super::lines::fits;
 use super::obstacles::Obstacle;
+use super::options::option;
 use crate::run::framework::Framework;
 use crate::run::{Certainty, Remedy};
 use crate::text_format::percent;
@@ -76,9 +77,11 @@ pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
         .sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.score.total_cmp(&a.score)).then_with(|| ties(a).cmp(&ties(b))));
     let first = candidates.first().map(|first| first.entry.id);
     candidates.retain(|of| Some(of.entry.id) == first || of.addresses || !of.entry.is_generic);
-    // What may gain nothing is said only where nothing is better.
+    // What may gain nothing is said only where nothing is better, or beside what it needs.
+    let ids: Vec<&str> = candidates.iter().map(|of| of.entry.id).collect();
     candidates.retain(|of| {
-        Some(of.entry.id) == first || of.found.gain.is_none_or(|gain| !gain.is_estimate || gain.low() > WORTH)
+        let needed = of.entry.beside.iter().any(|other| ids.contains(other));
+        Some(of.entry.id) == first || needed || of.found.gain.is_none_or(|gain| !gain.is_estimate || gain.low() > WORTH)
     });
     candidates.truncate(MOST);
     add_condition(&mut candidates, facts);
@@ -129,7 +132,8 @@ fn candidate(entry: &'static RemedyEntry, facts: &Facts<'_>) -> Option<Candidate
         None => UNPREDICTED * facts.program.share,
     };
     let score = certainty.probability() * saved;
-    Some(Candidate { entry, text: filled(text, &found), found, addresses, certainty, score })
+    let text = filled(text, &found) + &option(entry.id, facts);
+    Some(Candidate { entry, text, found, addresses, certainty, score })
 }
 
 /// True if it makes the bottleneck smaller.

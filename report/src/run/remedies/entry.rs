@@ -75,6 +75,8 @@ pub struct RemedyEntry {
     pub not_when: &'static str,
     /// Remedies that this one includes.
     pub(super) subsumes: &'static [&'static str],
+    /// Remedies with which it gains more than alone.
+    pub(super) beside: &'static [&'static str],
     /// Its place among those that make the bottleneck smaller.
     pub(super) rank: Rank,
     /// True where it makes the bottleneck smaller although its target is other time.
@@ -105,6 +107,7 @@ impl RemedyEntry {
         gain: "",
         not_when: "",
         subsumes: &[],
+        beside: &[],
         rank: Rank::Gain,
         also: |_| false,
         is_generic: false,

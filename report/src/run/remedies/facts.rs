@@ -397,6 +397,11 @@ impl<'a> Facts<'a> {
         self.host?.lines.iter().find(|row| row.cause == HostCause::Code)
     }
 
+    /// True if a sampled stack has a frame in a file with this part in its path.
+    pub(super) fn runs_in(&self, file: &str) -> bool {
+        self.lines_in(&[file]).next().is_some() || self.launches_in(&[file]) > 0.0
+    }
+
     /// True if a sampled line is one of Python.
     pub(super) fn has_python(&self) -> bool {
         runs_python(self.host)

@@ -11,6 +11,7 @@ mod facts;
 mod gain;
 mod lines;
 mod obstacles;
+mod options;
 mod parsed;
 mod patterns;
 mod repeated;

@@ -49,6 +49,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "0.4 of the conversions between layouts gone and kernels for NCHW 1.1 times as fast, or all of them and the other kernels 1.4 times as fast: 1.13x was \
                measured on a U-Net in float16, and on a ResNet 3.84x became 5.29x on top of bf16",
         not_when: "conversions take less than 2 % and no kernel is for NCHW: one layer only",
+        beside: &["bf16"],
         link: Some("https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html"),
         trial: Some(&Trial {
             id: "channels_last",
