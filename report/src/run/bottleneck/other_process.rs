@@ -1,7 +1,7 @@
 //! Another process that uses the GPU: who it is, and how much.
 
 use profiler_core::attribution::OtherProcess;
-use profiler_core::leaf::Leaf;
+use profiler_core::leaf::{Cause, Leaf, Leaves};
 
 use super::ranking::Ranking;
 use crate::run::DeviceReport;
@@ -29,7 +29,7 @@ pub(super) fn sentences(ranking: &Ranking, devices: &[DeviceReport]) -> Vec<Stri
     let used = |process: &&OtherProcess| process.busy_sum > 0 || process.work_ns > 0;
     let seen = devices.iter().flat_map(|device| device.other_processes.iter().filter(used).take(NAMED));
     let mut sentences: Vec<_> = seen.map(sentence).collect();
-    let share = ranking.share(profiler_core::leaf::Cause::OtherProcess);
+    let share = ranking.share(Cause::OtherProcess);
     let alone = words::at_most_without(share.high);
     sentences.push(format!(
         "With the GPU alone {alone}: the waits subtracted (a rough bound; kernels that shared it would be shorter too)."
@@ -103,12 +103,27 @@ pub(super) fn by_power(devices: &[DeviceReport]) -> Option<String> {
     let own = part(device, Leaf::is_busy);
     let most = least + IDLE_RISE_WATTS + own * (MOST_WATTS - least);
     (mean > most).then(|| {
+        let memory = gauges.memory_used_bytes.mean().map(|used| format!(", had {} of its memory in use", bytes(used as u64)));
         format!(
-            "Probably another process uses this GPU: it drew {mean:.0} W on average, and work of this program ran {} of the \
-             time.",
+            "Probably another process uses this GPU: it drew {mean:.0} W on average{}, and work of this program ran {} of \
+             the time.",
+            memory.unwrap_or_default(),
             percent(own)
         )
     })
+}
+
+/// How the time after start-up divides that another process, or an unknown cause, does not take.
+pub(super) fn rest(steady: &Leaves) -> Option<String> {
+    let taken = |cause: &Cause| matches!(cause, Cause::OtherProcess | Cause::CannotTell);
+    let causes = Cause::ALL.into_iter().filter(|cause| !taken(cause)).map(|cause| (cause.total(steady), cause));
+    let mut causes: Vec<_> = causes.filter(|&(nanos, _)| nanos > 0).collect();
+    causes.sort_by_key(|&(nanos, cause)| (std::cmp::Reverse(nanos), cause));
+    let all: u64 = causes.iter().map(|&(nanos, _)| nanos).sum();
+    let part =
+        |&(nanos, cause): &(u64, Cause)| format!("{} {}", words::spent(cause), percent(nanos as f64 / all as f64));
+    let parts: Vec<_> = causes.iter().take(3).map(part).collect();
+    (!parts.is_empty()).then(|| format!("Of the other {}: {}.", duration(all), parts.join(", ")))
 }
 
 /// Part of the whole run, which readings are of, 0 to 1.

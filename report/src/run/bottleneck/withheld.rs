@@ -2,7 +2,7 @@
 
 use gpuwhy_trace::completeness::Completeness;
 use profiler_core::attribution::Attributor;
-use profiler_core::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf, Leaves};
 
 use super::{evidence, graphs, other_process};
 use crate::run::remedies::{self, CallFacts, Facts, Program};
@@ -26,6 +26,8 @@ pub(super) struct Withheld {
     /// Share of steady time of that cause, 0 to 1.
     share: f64,
     reason: String,
+    /// How the rest of the time divides, if that is known.
+    rest: Option<String>,
     /// `None` if a remedy of the catalogue says it.
     advice: Option<&'static str>,
 }
@@ -50,6 +52,7 @@ impl Withheld {
                         format!("No kernel, copy or memset was recorded, only {}.", counted(calls, "CUDA call"))
                     }
                 },
+                rest: None,
                 advice: Some(
                     "Check that the traced process is the one that uses the GPU, and that it reached its first kernel.",
                 ),
@@ -57,7 +60,8 @@ impl Withheld {
         }
         let steady = evidence::sum(devices.iter().map(|device| &device.steady_leaves));
         let share = Cause::CannotTell.total(&steady) as f64 / steady.iter().sum::<u64>().max(1) as f64;
-        let unknown = |reason, advice| Some(Self { cause: Cause::CannotTell, share, reason, advice: Some(advice) });
+        let unknown =
+            |reason, advice| Some(Self { cause: Cause::CannotTell, share, reason, rest: None, advice: Some(advice) });
         let all = received.saturating_add(lost) as f64;
         if lost as f64 > LOSS_SHARE * all {
             let percent = lost as f64 / all * 100.0;
@@ -86,10 +90,10 @@ impl Withheld {
             return None;
         }
         if let Some((share, reason)) = other_process::by_utilization(devices) {
-            return Some(Self { cause: Cause::OtherProcess, share, reason, advice: None });
+            let rest = other_process::rest(&steady);
+            return Some(Self { cause: Cause::OtherProcess, share, reason, rest, advice: None });
         }
-        let (reason, advice) = without_cause(devices, share);
-        unknown(reason, advice)
+        Some(without_cause(devices, share, &steady))
     }
 
     /// The conclusion.
@@ -99,17 +103,20 @@ impl Withheld {
         host: Option<&HostReport>,
         calls: CallFacts<'_>,
     ) -> Bottleneck {
-        let Self { cause, share, reason, advice } = self;
+        let Self { cause, share, reason, rest, advice } = self;
         let program = Program { cause: Some(cause), share, ..Program::default() };
         let known = advice.is_none().then(|| remedies::choose(&Facts::new(program, devices, host, calls)));
         let remedies: Vec<_> = known.into_iter().flatten().take(1).collect();
         let advice = advice.or(remedies.first().map(|remedy| remedy.text.as_str())).unwrap_or_default().to_owned();
-        Bottleneck { remedies, ..Bottleneck::unranked(cause, share, vec![reason], advice) }
+        Bottleneck {
+            remedies,
+            ..Bottleneck::unranked(cause, share, std::iter::once(reason).chain(rest).collect(), advice)
+        }
     }
 }
 
-/// Reason and advice where too much of the time, `share`, has no known cause.
-fn without_cause(devices: &[DeviceReport], share: f64) -> (String, &'static str) {
+/// The conclusion where too much of the time after start-up, `share`, has no known cause.
+fn without_cause(devices: &[DeviceReport], share: f64, steady: &Leaves) -> Withheld {
     let time = |leaf: Leaf| devices.iter().map(|device| device.steady_leaves[leaf as usize]).sum::<u64>();
     let leaves = Leaf::ALL.into_iter().filter(|leaf| leaf.cause() == Cause::CannotTell);
     let mut causes: Vec<_> = leaves.map(|leaf| (time(leaf), leaf)).filter(|&(nanos, _)| nanos > 0).collect();
@@ -127,7 +134,10 @@ fn without_cause(devices: &[DeviceReport], share: f64) -> (String, &'static str)
     let causes = causes.collect::<Vec<_>>().join(", ");
     let events = if events.is_empty() { String::new() } else { format!(" Waits for events: {}.", events.join(", ")) };
     let unknown = share * 100.0;
-    (format!("{probably}The cause of {unknown:.1} % of the time is not in the records: {causes}.{events}"), advice)
+    let cause = if probably.is_empty() { Cause::CannotTell } else { Cause::OtherProcess };
+    let rest = other_process::rest(steady).filter(|_| cause == Cause::OtherProcess);
+    let reason = format!("{probably}The cause of {unknown:.1} % of the time is not in the records: {causes}.{events}");
+    Withheld { cause, share, reason, rest, advice: Some(advice) }
 }
 
 /// True if kernels run in more than a tenth of the time of a device: few operations that long show where time goes as
