@@ -130,7 +130,9 @@ impl WatchedThread {
         let (Ok(state), Ok(times)) = (self.files.state(), self.files.times()) else { return false };
         let (now, begun) = (clock(), Instant::now());
         let (mut seen, bytecode) = take_sample(self.thread, state, (now, begun), tools, batch);
-        let now = seen.sample.at;
+        // The clock of a host that is played back may stand still, where the other one goes on.
+        let now = seen.sample.at.min(clock());
+        seen.sample.at = now;
         let python = match &self.last {
             Some(last) if last.python == seen.frames => Arc::clone(&last.python),
             _ => Arc::clone(&seen.frames),
