@@ -44,7 +44,8 @@ wire! {
         number: u32, trigger: String, begin_unix_ns: u64, end_unix_ns: Option<u64>, kernels: u64, bottleneck: Option<String>,
         share: Option<f64>,
     }
-    CallLine { calls: String, file: String, line: u32, function: String, samples: u64, share: f64, share_low: f64, share_high: f64 }
+    CallLine { calls: String, file: String, line: u32, function: String, samples: u64, share: f64, share_low: f64, share_high: f64, inner: Vec<InnerLine> }
+    InnerLine { file: String, line: u32, function: String, share: f64 }
     LockHolder { thread: String, file: String, line: u32, function: String, calls_cuda: bool, samples: u64 }
     PhaseOfRun { begin_ns: u64, end_ns: u64, cause: String, share: f64 }
     Host {
