@@ -179,7 +179,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             (
                 Offload,
                 "Keep the data on the GPU between kernels{at}: one data region around the loop (OpenMP: target data with map; \
-                 OpenACC: data), and update only what changes. What must be copied is faster from pinned memory (cudaMallocHost).",
+                 OpenACC: data), and update only what changes. What must be copied is faster from pinned \
+                 memory (cudaMallocHost, or cudaHostRegister once).",
             ),
             (
                 Cupy,
