@@ -76,14 +76,9 @@ fn reads_go_before_the_graph_that_cannot_contain_them() {
         (Some("first, because a CUDA graph cannot contain a wait"), Some(Cause::Launch))
     );
     let text = report.summary().split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        text.contains("Fix 1: Read no single values back from the GPU (.item(), .cpu()) (first, because"),
-        "{text}"
-    );
-    assert!(text.contains("Then the bottleneck is kernel launches. Fix 2: "), "{text}");
+    assert!(text.contains("Next: The bottleneck is then kernel launches. "), "{text}");
     let advice = &report.bottleneck.recommendation;
     assert!(advice.starts_with("Remove the reads of single values (.item(), .cpu()) from the step"), "{advice}");
-    assert!(advice.contains(" Then launch fewer, larger operations"), "{advice}");
     // Also if the reads matter only once there is a graph.
     (2..12).for_each(|of| assert_sound(&layers_with_a_read(of).report()));
     // Without reads it comes first.

@@ -55,6 +55,7 @@ pub fn report(context: &mut Context, arguments: &Arguments) -> Result<Answer> {
     let bottleneck = &document["bottleneck"];
     answer.fact("command", report.process.command.join(" "));
     answer.fact("conclusion", report.conclusion());
+    answer.fact("gain", report.gain());
     for field in ["cause", "share", "best_case", "ranking", "evidence", "recommendation", "plan"] {
         answer.fact(field, bottleneck[field].clone());
     }

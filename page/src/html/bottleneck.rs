@@ -4,12 +4,10 @@ use std::fmt::Write as _;
 
 use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::duration;
-use gpuwhy_report::words;
-use profiler_core::leaf::Cause;
 
 use crate::escape::escaped;
 
-/// Appends the measured process and the conclusion.
+/// Appends the measured process, the bottleneck in a few words, and the first change with its gain.
 pub(super) fn write(page: &mut String, report: &Report) {
     let process = &report.process;
     let missing = report.missing();
@@ -27,52 +25,42 @@ pub(super) fn write(page: &mut String, report: &Report) {
         observed = duration(report.shown_ns()),
     );
     let bottleneck = &report.bottleneck;
-    let _ = writeln!(page, "<h1>{}</h1>", escaped(&report.conclusion()));
-    if bottleneck.evidence.len() > 1 {
-        page.push_str("<ul class=\"evidence\">\n");
-        for sentence in bottleneck.evidence.iter().skip(1) {
-            let _ = writeln!(page, "<li>{}</li>", escaped(sentence));
-        }
-        if let Some(sentence) = report.left_out() {
-            let _ = writeln!(page, "<li>{}</li>", escaped(&sentence));
-        }
-        page.push_str("</ul>\n");
+    let _ = writeln!(page, "<h1>{}</h1>", escaped(&report.headline()));
+    let _ = writeln!(page, "<p class=\"advice\"><b>What to do:</b> {}</p>", escaped(&bottleneck.recommendation));
+    if let Some(row) = report.first_source() {
+        let _ = writeln!(page, "<pre>{} | {}</pre>", row.line, escaped(&row.text));
+    }
+    if let Some(gain) = report.gain() {
+        let _ = writeln!(page, "<p class=\"advice\">{}</p>", escaped(&gain));
     }
     for sentence in report.not_recorded() {
         let _ = writeln!(page, "<p>{}</p>", escaped(&sentence));
     }
-    let further = bottleneck.further_remedies();
-    let first = if further.is_empty() { "" } else { "1. " };
-    let _ = writeln!(page, "<p class=\"advice\"><b>What to do:</b> {first}{}</p>", escaped(&bottleneck.recommendation));
-    if let Some(row) = report.first_source() {
-        let _ = writeln!(page, "<pre>{} | {}</pre>", row.line, escaped(&row.text));
-    }
-    if !further.is_empty() {
-        page.push_str("<ol class=\"plan\" start=\"2\">\n");
-        for sentence in &further {
-            let _ = writeln!(page, "<li>{}</li>", escaped(sentence));
-        }
-        page.push_str("</ol>\n");
-    }
-    if !bottleneck.plan.is_empty() {
-        page.push_str("<ul class=\"plan\">\n");
-        for (index, step) in bottleneck.plan.iter().enumerate() {
-            let because = step.because.map(|because| format!(" ({because})")).unwrap_or_default();
-            let then = step.then.filter(|cause| *cause != Cause::CannotTell);
-            let then = then.map(|cause| format!(" Then the bottleneck is {}.", words::bottleneck(cause)));
-            let _ = writeln!(
-                page,
-                "<li>Fix {}: {}{}: {}.{}</li>",
-                index + 1,
-                escaped(&words::capitalized(&step.action)),
-                escaped(&because),
-                step.gain(index == 0),
-                then.unwrap_or_default(),
-            );
-        }
-        page.push_str("</ul>\n");
-    }
     page.push_str("</header>\n");
+}
+
+/// Appends why this is the bottleneck, and what else can be changed.
+pub(super) fn evidence(page: &mut String, report: &Report) {
+    let bottleneck = &report.bottleneck;
+    let _ = writeln!(page, "<section id=\"evidence\"><h2>Why</h2>\n<p>{}</p>", escaped(&report.conclusion()));
+    let left_out = report.left_out();
+    list(page, "evidence", bottleneck.evidence.iter().skip(1).map(String::as_str).chain(left_out.as_deref()));
+    let (further, next) = (bottleneck.further_remedies(), bottleneck.next_fixes());
+    let further = further.iter().map(|sentence| ("Also: ", sentence));
+    let further: Vec<String> = further
+        .chain(next.iter().map(|sentence| ("Next: ", sentence)))
+        .map(|(lead, of)| format!("{lead}{of}"))
+        .collect();
+    list(page, "plan", further.iter().map(String::as_str));
+    page.push_str("</section>\n");
+}
+
+/// Appends a list; nothing for none.
+fn list<'a>(page: &mut String, class: &str, sentences: impl Iterator<Item = &'a str>) {
+    let rows: String = sentences.map(|sentence| format!("<li>{}</li>\n", escaped(sentence))).collect();
+    if !rows.is_empty() {
+        let _ = writeln!(page, "<ul class=\"{class}\">\n{rows}</ul>");
+    }
 }
 
 /// Appends missing or doubtful data, of the trace and of this page.

@@ -62,7 +62,9 @@ pub(crate) fn whole(out: &mut dyn Write, title: &str, body: &str) -> io::Result<
 pub(crate) fn report(report: &Report, left_out: &[String], sources: &[Excerpt]) -> String {
     let mut page = String::new();
     bottleneck::write(&mut page, report);
-    page.push_str("<main>\n<div id=\"app\"></div>\n<div id=\"answer\">\n");
+    page.push_str("<main>\n<div id=\"app\"></div>\n");
+    bottleneck::evidence(&mut page, report);
+    page.push_str("<div id=\"answer\">\n");
     causes::write(&mut page, report);
     tables::write(&mut page, report);
     tables::sources(&mut page, sources);

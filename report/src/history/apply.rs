@@ -10,7 +10,7 @@ impl Report {
     pub fn apply_measured(&mut self, lines: &[Measured]) {
         let (command, host) = (&self.process.command, &self.process.host);
         let bottleneck = &mut self.bottleneck;
-        let before = lead(bottleneck.cause, &bottleneck.remedies);
+        let before = lead(&bottleneck.remedies);
         let tried = |remedy: &Remedy| Trial::named(remedy.id).map_or(remedy.id, |trial| trial.id);
         let gain = |remedy: &Remedy| measured(lines, command, host, tried(remedy)).map(gain_of);
         let mut found = Vec::new();
@@ -37,7 +37,7 @@ impl Report {
         }
         bottleneck.remedies.extend(last);
         if let Some(rest) = bottleneck.recommendation.strip_prefix(&before) {
-            bottleneck.recommendation = lead(bottleneck.cause, &bottleneck.remedies) + rest;
+            bottleneck.recommendation = lead(&bottleneck.remedies) + rest;
         }
     }
 }

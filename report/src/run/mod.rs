@@ -157,9 +157,20 @@ impl Report {
         live_state::live_state(self)
     }
 
-    /// The bottleneck, its cost, and the best case without it.
+    /// The bottleneck and its cost.
     pub fn conclusion(&self) -> String {
         text::conclusion(self)
+    }
+
+    /// The bottleneck and its share in at most 15 words.
+    pub fn headline(&self) -> String {
+        text::headline(self)
+    }
+
+    /// What the first change gains, in a sentence; what the program would gain without the bottleneck where nothing
+    /// predicts that. `None` if neither is known.
+    pub fn gain(&self) -> Option<String> {
+        text::gain(self)
     }
 
     /// One sentence per kind of missing or doubtful data; empty for a complete trace.

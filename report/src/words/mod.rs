@@ -3,8 +3,8 @@
 
 mod gains;
 
-pub use gains::{about, condition, faster, not_simulated, what_if, worth_showing};
-pub(crate) use gains::{at_most, at_most_without};
+pub use gains::{about, condition, faster, gain, not_simulated, what_if, worth_showing};
+pub(crate) use gains::{at_least, at_most, at_most_without};
 
 use gpuwhy_trace::counters::UnavailableReason;
 use gpuwhy_trace::kernels::Outcome;

@@ -47,7 +47,7 @@ pub(super) fn sentences(cause: Cause, ranking: &Ranking, devices: &[DeviceReport
         devices.iter().filter_map(|device| device.what_if.as_ref()).any(|what_if| what_if.refused.is_none());
     if !simulated || !are_the_host_work(devices) {
         let without = words::at_most_without(share.high);
-        sentences.push(format!("Without them {without}: their time subtracted (a rough bound)."));
+        sentences.push(format!("Without them {without}: their time subtracted."));
     }
     sentences
 }

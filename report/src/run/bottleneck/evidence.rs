@@ -162,25 +162,30 @@ fn best_case_sentence(cause: Cause, share: f64, devices: &[DeviceReport]) -> Opt
         ));
     }
     let saved = best_case.saved();
+    let compared = compared(cause, share, saved).map(|compared| format!("; {compared}")).unwrap_or_default();
+    // The remaining work was measured with cold caches, because it ran along with the removed work.
+    let more = if saved > MOST_OF_IT { "; may be more, because what remains would run faster" } else { "" };
+    let rest = simulated(what_if, best_case);
+    Some(format!("{gain} if {condition}: {rest}{compared}{more}."))
+}
+
+/// Why a simulation saves another part of the time, `saved`, than the share of the cause; `None` if they agree.
+pub(in crate::run) fn compared(cause: Cause, share: f64, saved: f64) -> Option<String> {
     let own = percent(share);
-    let compared = if cause == Cause::GpuCompute {
-        String::new()
+    if cause == Cause::GpuCompute {
+        None
     } else if saved > share + NOTABLE {
-        format!("; more than the {own} of this cause, because a CPU that is further ahead also hides other delays")
+        Some(format!("more than the {own} of this cause, because a CPU that is further ahead also hides other delays"))
     } else if saved < share - NOTABLE {
         let stays = match cause {
             Cause::Copy => "the bytes must still be moved",
             Cause::Launch => "the GPU takes a moment between operations, however they are launched",
             _ => "something else is late as well",
         };
-        format!("; less than the {own} of this cause, because {stays}")
+        Some(format!("less than the {own} of this cause, because {stays}"))
     } else {
-        String::new()
-    };
-    // The remaining work was measured with cold caches, because it ran along with the removed work.
-    let more = if saved > MOST_OF_IT { "; may be more, because what remains would run faster" } else { "" };
-    let rest = simulated(what_if, best_case);
-    Some(format!("{gain} if {condition}: {rest}{compared}{more}."))
+        None
+    }
 }
 
 /// Description of what `best_case` removes from the simulated steps.

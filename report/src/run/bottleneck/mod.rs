@@ -22,7 +22,7 @@ use gpuwhy_trace::completeness::Completeness;
 use profiler_core::attribution::Attributor;
 use profiler_core::leaf::Cause;
 
-pub(in crate::run) use self::evidence::{best_case_if_fixed, copies_without_link};
+pub(in crate::run) use self::evidence::{best_case_if_fixed, compared, copies_without_link};
 use self::graphs::GraphFit;
 pub(crate) use self::live::LiveBottleneck;
 use self::main_work::MainWork;
@@ -96,7 +96,7 @@ pub(in crate::run) fn bottleneck_with(
         share: interval.share,
         evidence: findings.evidence(),
         details: evidence::details(cause, &ranking, devices, &whole),
-        recommendation: recommendation(cause, &remedies, devices),
+        recommendation: recommendation(&remedies, devices),
         ranking: ranking.ranked(),
         basis: ranking.steady.as_ref().map(|devices| StepBasis {
             steps: devices.iter().map(|steady| steady.rows.len() as u64).sum(),
@@ -122,7 +122,7 @@ pub(super) fn not_measured(found: Bottleneck, why: &str) -> Bottleneck {
 }
 
 /// For kernels that no remedy fits.
-const NO_REMEDY: &str = "The GPU is busy. No remedy is known for the kernels above; `gpuwhy kernels` tells what limits each \
+const NO_REMEDY: &str = "The GPU is busy. No remedy is known for these kernels; `gpuwhy kernels` tells what limits each \
                          of them.";
 
 /// Puts advice from measured kernels in the place of the note that no remedy is known.
@@ -134,30 +134,17 @@ pub(crate) fn advise_on_measured(bottleneck: &mut Bottleneck, advice: &str) {
 /// For programs that no remedy helped.
 const ALL_TRIED: &str = "No remedy is left: what gpuwhy try measured makes no difference.";
 
-/// True if the evidence has the gain of the first remedy.
-fn is_gain_known(remedies: &[Remedy]) -> bool {
-    remedies.first().is_some_and(remedies::has_gain_in_evidence)
-}
-
-/// The first remedy with its gain: the begin of a recommendation.
-pub(crate) fn lead(cause: Cause, remedies: &[Remedy]) -> String {
+/// The first remedy: the begin of a recommendation.
+pub(crate) fn lead(remedies: &[Remedy]) -> String {
     let advised: Vec<Remedy> = remedies.iter().filter(|remedy| remedy.is_advised()).cloned().collect();
-    let Some(text) = remedies::first_sentences(&advised) else {
-        return if remedies.is_empty() { NO_REMEDY } else { ALL_TRIED }.to_owned();
-    };
-    if let Some(first) = advised.first()
-        && (cause == Cause::GpuCompute || remedies::is_about_kernels(first) || first.measured.is_some())
-        && let Some(gain) = first.gain().filter(|_| first.measured.is_some() || !is_gain_known(&advised))
-    {
-        return text.replacen(&first.text, &format!("{} {gain}", first.text), 1);
-    }
-    text
+    remedies::first_sentences(&advised)
+        .unwrap_or_else(|| if remedies.is_empty() { NO_REMEDY } else { ALL_TRIED }.to_owned())
 }
 
 /// The first remedy, or what is missing for one.
-fn recommendation(cause: Cause, remedies: &[Remedy], devices: &[DeviceReport]) -> String {
+fn recommendation(remedies: &[Remedy], devices: &[DeviceReport]) -> String {
     match remedies.is_empty() && graphs::are_whole(devices) {
         true => graphs::RECORD_NODES.to_owned(),
-        false => lead(cause, remedies),
+        false => lead(remedies),
     }
 }

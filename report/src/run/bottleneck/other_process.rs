@@ -32,7 +32,7 @@ pub(super) fn sentences(ranking: &Ranking, devices: &[DeviceReport]) -> Vec<Stri
     let share = ranking.share(Cause::OtherProcess);
     let alone = words::at_most_without(share.high);
     sentences.push(format!(
-        "With the GPU alone {alone}: the waits subtracted (a rough bound; kernels that shared it would be shorter too)."
+        "With the GPU alone {alone}: the waits subtracted; kernels that shared it would be shorter too."
     ));
     sentences
 }

@@ -35,7 +35,7 @@ pub(super) struct Findings<'a> {
 enum Rank {
     /// What the GPU does, and for which part of its time.
     Bottleneck,
-    /// What limits the bottleneck: what else took part in it.
+    /// What limits the bottleneck: how sure it is, and what else took part in it.
     Limit,
     /// How the time divides.
     Division,
@@ -43,7 +43,7 @@ enum Rank {
     Work,
     /// What surrounds that work.
     Around,
-    /// What a change gains, and how sure the bottleneck is.
+    /// What a change gains.
     Gain,
 }
 
@@ -68,6 +68,13 @@ const RULES: &[Evidence] = &[
     of(Rank::Bottleneck, ANY, |of| vec![evidence::headline(of.cause, of.ranking, of.devices, &of.whole)]),
     // Where the advice is about it, a short report must show it.
     of(Rank::Limit, COMPUTE, shared),
+    of(
+        Rank::Limit,
+        |cause| cause != Cause::GpuCompute,
+        |of| Vec::from_iter(evidence::rival_sentence(of.cause, of.ranking)),
+    ),
+    of(Rank::Limit, ANY, |of| Vec::from_iter(tracing_sentence(&of.whole))),
+    of(Rank::Limit, ANY, |of| Vec::from_iter(of.ranking.changed_by_tracing())),
     of(Rank::Limit, ANY, |of| Vec::from_iter(of.program.shared_queue.map(queues::sentence))),
     of(Rank::Limit, LAUNCH, |of| of.host.and_then(host::locked).map(Vec::from).unwrap_or_default()),
     of(Rank::Division, ANY, |of| {
@@ -88,14 +95,12 @@ const RULES: &[Evidence] = &[
         None => vec![beside_compute(evidence::beside_compute(of.devices))],
         Some(_) => Vec::new(),
     }),
-    of(Rank::Gain, ANY, |of| Vec::from_iter(tracing_sentence(&of.whole))),
-    of(Rank::Gain, ANY, |of| Vec::from_iter(of.ranking.changed_by_tracing())),
     of(
         Rank::Gain,
         |cause| cause != Cause::GpuCompute,
         |of| {
-            let rival = evidence::rival_sentence(of.cause, of.ranking);
-            Vec::from_iter(rival.or_else(|| evidence::larger_sentence(of.cause, of.ranking)))
+            let is_close = of.ranking.rival(of.cause).is_some();
+            Vec::from_iter(evidence::larger_sentence(of.cause, of.ranking).filter(|_| !is_close))
         },
     ),
 ];

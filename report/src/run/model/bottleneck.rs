@@ -6,7 +6,7 @@ use profiler_core::steps::TimeShare;
 use profiler_core::whatif::ScenarioKind;
 
 use super::Remedy;
-use crate::words::faster;
+use crate::words::{self, gain};
 
 /// Conclusion of the report.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,10 +68,21 @@ impl Bottleneck {
             self.remedies.iter().filter(|remedy| remedy.is_advised()).take(REMEDIES_SHOWN).skip(1).filter(said);
         // The plan has gains after other fixes.
         let sentence = |remedy: &Remedy| match remedy.gain() {
-            Some(gain) => format!("{} {}", remedy.text, gain.replacen("This ", "This alone ", 1)),
+            Some(gain) => format!("{} {}", remedy.text, gain.replacen("Gain", "Gain alone", 1)),
             None => remedy.text.clone(),
         };
         further.map(sentence).collect()
+    }
+
+    /// The fixes of the plan after the first, which `recommendation` is for: each with the bottleneck before it and the
+    /// gain of all so far.
+    pub fn next_fixes(&self) -> Vec<String> {
+        let sentence = |pair: &[PlanStep]| {
+            let before = pair[0].then.map(|cause| format!("The bottleneck is then {}. ", words::bottleneck(cause)));
+            let action = words::capitalized(&pair[1].action);
+            format!("{}{action}: {}.", before.unwrap_or_default(), pair[1].gain(false))
+        };
+        self.plan.windows(2).map(sentence).collect()
     }
 
     /// Sentence about remedies that were tried and make no difference; `None` if there are none.
@@ -116,11 +127,10 @@ pub struct PlanStep {
 }
 
 impl PlanStep {
-    /// The gain in words: `about 4.1x faster (3.7x to 4.5x)`, or `more than 10x faster`; fixes after the
-    /// first one add `faster in all`.
+    /// The gain in words: `about 4.1x (3.7x to 4.5x)`, or `more than 10x`; fixes after the first one add `in all`.
     pub fn gain(&self, is_first: bool) -> String {
-        let gain = faster(self.speedup, Some(self.interval));
-        if is_first { gain } else { gain.replacen(" faster", " faster in all", 1) }
+        let gain = gain(self.speedup, Some(self.interval));
+        if is_first { gain } else { gain.replacen('x', "x in all", 1) }
     }
 }
 

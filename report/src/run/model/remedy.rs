@@ -4,7 +4,7 @@ use gpuwhy_trace::named;
 use profiler_core::whatif::WORTH_SHOWING;
 
 use crate::text_format::date;
-use crate::words::{at_most, capitalized, faster};
+use crate::words::{at_least, at_most, capitalized, gain};
 
 named! {
     /// What a remedy changes in the results of the program.
@@ -119,15 +119,12 @@ impl Remedy {
             return Some(format!("{}.", capitalized(&measured.words())));
         }
         let speedup = self.speedup.filter(|&speedup| speedup >= WORTH_SHOWING)?;
-        let could = if self.certainty == Certainty::Guess { "may" } else { "could" };
-        Some(match self.interval {
-            Some((low, high)) if low <= 1.0 && high <= speedup => {
-                format!("This may make the program at most {} (a rough bound).", at_most(high))
-            }
-            Some((low, high)) if high.is_infinite() => {
-                format!("This {could} make the program at least {low:.2}x as fast (an estimate).")
-            }
-            interval => format!("This {could} make the program {}.", faster(speedup, interval)),
-        })
+        let gain = match self.interval {
+            Some((low, high)) if low <= 1.0 && high <= speedup => at_most(high),
+            Some((low, high)) if high.is_infinite() => at_least(low),
+            interval => gain(speedup, interval),
+        };
+        let if_so = if self.certainty == Certainty::Guess { ", if this is the reason" } else { "" };
+        Some(format!("Gain: {gain}{if_so}."))
     }
 }

@@ -229,13 +229,3 @@ pub(in crate::run) fn first_sentences(remedies: &[Remedy]) -> Option<String> {
 pub(in crate::run) fn short(id: &str, framework: Framework) -> &'static str {
     remedy(id).and_then(|entry| RemedyEntry::spoken(entry.short, framework)).unwrap_or_default()
 }
-
-/// True if the gain of a remedy is one of kernels, which the plan of fixes does not have.
-pub(in crate::run) fn is_about_kernels(of: &Remedy) -> bool {
-    remedy(of.id).is_some_and(|entry| matches!(entry.target, Target::Kernels | Target::FewerKernels))
-}
-
-/// True if the evidence of the bottleneck has the gain of a remedy.
-pub(in crate::run) fn has_gain_in_evidence(of: &Remedy) -> bool {
-    remedy(of.id).is_some_and(|entry| entry.gain_in_evidence)
-}

@@ -83,8 +83,6 @@ pub struct RemedyEntry {
     pub(super) also: fn(&Facts<'_>) -> bool,
     /// True if it is said only about the bottleneck, or where nothing specific is known.
     pub(super) is_generic: bool,
-    /// True if the evidence of the bottleneck has its gain.
-    pub(super) gain_in_evidence: bool,
     /// Page of the vendor or the library about it.
     pub link: Option<&'static str>,
     /// The change by which `gpuwhy try` applies it.
@@ -111,7 +109,6 @@ impl RemedyEntry {
         rank: Rank::Gain,
         also: |_| false,
         is_generic: false,
-        gain_in_evidence: false,
         link: None,
         trial: None,
         outside: false,

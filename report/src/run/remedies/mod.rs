@@ -21,7 +21,7 @@ mod trial;
 #[doc(hidden)]
 pub use self::catalog::opened_by_lines;
 pub use self::catalog::{remedies, remedy};
-pub(in crate::run) use self::choose::{choose, first_sentences, has_gain_in_evidence, is_about_kernels, short};
+pub(in crate::run) use self::choose::{choose, first_sentences, short};
 pub use self::entry::RemedyEntry;
 pub(in crate::run) use self::facts::{Activity, CallFacts, Facts, GraphFacts, Program, SharedQueue};
 #[doc(hidden)]

@@ -14,10 +14,10 @@ use crate::run::{ComputeSplit, DeviceReport, GridClass, Report, limits, untraced
 use crate::text_format::{Page, counted, duration, wrapped};
 use crate::words;
 
-/// Appends all sentences that do not fit on the first screen, the `hidden` evidence first.
-pub(super) fn write(out: &mut Page, report: &Report, hidden: &[String]) {
+/// Appends how the numbers were derived, and further facts.
+pub(super) fn write(out: &mut Page, report: &Report) {
     let _ = writeln!(out, "\n== details");
-    for sentence in hidden.iter().chain(&report.bottleneck.details) {
+    for sentence in &report.bottleneck.details {
         wrapped(out, "  - ", sentence);
     }
     for device in &report.devices {

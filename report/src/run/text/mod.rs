@@ -19,44 +19,53 @@ use std::fmt::Write;
 
 use profiler_core::leaf::Cause;
 use profiler_core::steps::{RecognizedBy, StepKinds, StepSource, Steps};
-use profiler_core::whatif::ScenarioKind;
 
 pub(super) use self::completeness::{missing, missing_end, monitored};
 pub(super) use self::cost::given_up;
 pub(super) use self::live::{is_starting_up, live_line};
 use self::shares::share_line;
 pub(super) use self::shares::{busy_share, judged, left_out, shares};
-use super::bottleneck::copies_without_link;
+use super::bottleneck::{compared, copies_without_link};
 use super::graph_origins::graph_parts;
-use super::{Bottleneck, DeviceReport, Report, RunPart, StepMeaning, untraced};
-use crate::text_format::{Page, Paint, Style, counted, duration, shortened, wrapped, wrapped_as};
+use super::{Bottleneck, DeviceReport, Remedy, Report, RunPart, StepMeaning, untraced};
+use crate::text_format::{Page, Paint, Style, counted, duration, percent, shortened, wrapped, wrapped_as};
 use crate::words;
 
-/// Sentences of evidence on the first screen, in addition to the one in the bottleneck's line.
-const EVIDENCE_SHOWN: usize = 4;
+/// Lines of the first screen: those of a small terminal.
+const LINES: usize = 24;
+/// Sentences of evidence, besides that in the bottleneck's line, and further remedies: the first pair with which the
+/// first screen has at most [`LINES`].
+const SHOWN: [(usize, usize); 6] = [(4, 2), (3, 2), (2, 2), (2, 1), (1, 1), (1, 0)];
 /// Number of GPUs with a separate line.
 const DEVICES_SHOWN: usize = 8;
 
 /// The first screen.
 pub(super) fn short(report: &Report, style: Style) -> String {
-    let mut out = Page::new(style);
-    first_screen(&mut out, report);
-    out.into_text()
+    let mut text = String::new();
+    for shown in SHOWN {
+        let mut out = Page::new(style);
+        first_screen(&mut out, report, shown);
+        text = out.into_text();
+        if text.lines().count() <= LINES {
+            break;
+        }
+    }
+    text
 }
 
 /// The first screen, the details, and every table with at most `kernels` rows for the kernels of a device.
 pub(super) fn full(report: &Report, kernels: usize, style: Style) -> String {
     let mut page = Page::new(style);
-    first_screen(&mut page, report);
+    first_screen(&mut page, report, (usize::MAX, usize::MAX));
     if let Some(sentence) = report.bottleneck.without_gain() {
         wrapped(&mut page, "", &sentence);
     }
-    details::write(&mut page, report, hidden_evidence(&report.bottleneck));
+    details::write(&mut page, report);
     tables::write(&mut page, report, kernels);
     page.into_text()
 }
 
-fn first_screen(out: &mut Page, report: &Report) {
+fn first_screen(out: &mut Page, report: &Report, (evidence, remedies): (usize, usize)) {
     let room = out.columns().max(60) - 40;
     let command = shortened(&report.process.command.join(" "), room);
     let place = report.process.place().map(|place| format!(", {}", shortened(&place, 30))).unwrap_or_default();
@@ -74,26 +83,24 @@ fn first_screen(out: &mut Page, report: &Report) {
     wrapped_as(out, Paint::Bold, "", &conclusion(report));
     let first_source = report.first_source();
     let mut is_shown = first_source.is_some();
-    for sentence in bottleneck.evidence.iter().skip(1).take(EVIDENCE_SHOWN) {
+    wrapped(out, "What to do: ", &bottleneck.recommendation);
+    if let Some(row) = first_source {
+        code_line(out, "            ", row.line, &row.text);
+    }
+    if let Some(gain) = gain(report) {
+        wrapped(out, "            ", &gain);
+    }
+    for sentence in bottleneck.evidence.iter().skip(1).take(evidence) {
         wrapped(out, "  - ", sentence);
         if let Some(row) = report.source_in(sentence).filter(|_| !is_shown) {
             code_line(out, "    ", row.line, &row.text);
             is_shown = true;
         }
     }
-    let further = bottleneck.further_remedies();
-    let lead = if further.is_empty() { "What to do: " } else { "What to do: 1. " };
-    wrapped(out, lead, &bottleneck.recommendation);
-    if let Some(row) = first_source {
-        code_line(out, "            ", row.line, &row.text);
+    for sentence in bottleneck.further_remedies().iter().take(remedies) {
+        wrapped(out, "Also: ", sentence);
     }
-    for (number, sentence) in (2..).zip(&further) {
-        wrapped(out, &format!("            {number}. "), sentence);
-    }
-    // A single fix for the bottleneck adds nothing to the lines above.
-    if bottleneck.plan.len() > 1 || bottleneck.plan.iter().any(|step| step.because.is_some()) {
-        plan_lines(out, bottleneck);
-    }
+    plan_lines(out, bottleneck);
     for device in report.devices.iter().take(DEVICES_SHOWN) {
         share_line(out, report, device);
     }
@@ -129,57 +136,79 @@ fn code_line(out: &mut Page, lead: &str, line: u32, text: &str) {
     let _ = writeln!(out, "{}", shortened(&code, out.columns()));
 }
 
-/// Appends the fixes in order, each with its gain and the bottleneck after it.
+/// Appends what to do next.
 fn plan_lines(out: &mut Page, bottleneck: &Bottleneck) {
-    for (index, step) in bottleneck.plan.iter().enumerate() {
-        let because = step.because.map(|because| format!(" ({because})")).unwrap_or_default();
-        let gain = step.gain(index == 0);
-        let then =
-            step.then.map(|cause| format!(" Then the bottleneck is {}.", words::bottleneck(cause))).unwrap_or_default();
-        let action = words::capitalized(&step.action);
-        wrapped(out, &format!("Fix {}: ", index + 1), &format!("{action}{because}: {gain}.{then}"));
+    for sentence in bottleneck.next_fixes() {
+        wrapped(out, "Next: ", &sentence);
     }
 }
 
-/// Sentences that do not fit on the first screen.
-fn hidden_evidence(bottleneck: &Bottleneck) -> &[String] {
-    bottleneck.evidence.get(1 + EVIDENCE_SHOWN..).unwrap_or_default()
-}
-
-/// The bottleneck, its cost, and the best case without it.
+/// The bottleneck and its cost.
 pub(super) fn conclusion(report: &Report) -> String {
     let bottleneck = &report.bottleneck;
     let why = bottleneck.evidence.first().map_or("", String::as_str);
-    let lead = match bottleneck.cause {
-        Cause::NoWork => "No GPU work.".to_owned(),
-        Cause::CannotTell => "No bottleneck found.".to_owned(),
-        cause if report.is_watched() => format!("Probable bottleneck: {}.", words::bottleneck(cause)),
-        cause => format!("Bottleneck: {}.", words::bottleneck(cause)),
-    };
-    let best = match (report.best_case(bottleneck.cause), bottleneck.cause) {
-        (Some(best_case), cause) if best_case.is_worth_showing() && best_case.speedup.is_finite() => {
-            let gain = words::faster(best_case.speedup, best_case.interval);
-            match ScenarioKind::without(cause) == Some(best_case.kind) {
-                true => format!(" Best case without it: {gain}."),
-                false => {
-                    // The plan has the words of the remedy.
-                    let first = bottleneck.plan.first().filter(|step| step.kind == best_case.kind);
-                    let condition = first.map(|step| format!("you {}", step.action));
-                    let condition = condition.unwrap_or_else(|| words::condition(best_case.kind).to_owned());
-                    format!(" Best case: {gain} if {condition}.")
-                }
-            }
+    format!("{}. {why}", named(report))
+}
+
+/// The bottleneck, and its share in the time of the GPU that was busiest.
+pub(super) fn headline(report: &Report) -> String {
+    let Bottleneck { cause, share, .. } = report.bottleneck;
+    let device = report.devices.iter().max_by_key(|device| device.window_ns);
+    let of =
+        device.filter(|_| !matches!(cause, Cause::NoWork | Cause::CannotTell)).map(|device| judged(report, device).0);
+    match of {
+        Some("after start-up") => format!("{}, {} of the time after start-up", named(report), percent(share)),
+        Some(of @ ("recorded time" | "whole run")) => format!("{}, {} of the {of}", named(report), percent(share)),
+        Some(of) => format!("{}, {} of {of}", named(report), percent(share)),
+        None => named(report),
+    }
+}
+
+/// The bottleneck by its name.
+fn named(report: &Report) -> String {
+    match report.bottleneck.cause {
+        Cause::NoWork => "No GPU work".to_owned(),
+        Cause::CannotTell => "No bottleneck found".to_owned(),
+        cause if report.is_watched() => format!("Probable bottleneck: {}", words::bottleneck(cause)),
+        cause => format!("Bottleneck: {}", words::bottleneck(cause)),
+    }
+}
+
+/// What the first change gains; where nothing predicts that, what the program would gain without the bottleneck.
+pub(super) fn gain(report: &Report) -> Option<String> {
+    let bottleneck = &report.bottleneck;
+    let first = bottleneck.remedies.iter().find(|remedy| remedy.is_advised());
+    let of_remedy = first.and_then(Remedy::gain);
+    let best = report.best_case(bottleneck.cause).filter(|best| best.is_worth_showing() && best.speedup.is_finite());
+    let is_rough = report.devices.iter().filter_map(|device| device.what_if.as_ref()).any(|of| of.refused.is_some());
+    match (of_remedy, best) {
+        (Some(gain), Some(best)) if first.is_some_and(|first| first.speedup == Some(best.speedup)) && !is_rough => {
+            let saved = best.saved();
+            let why = compared(bottleneck.cause, bottleneck.share, saved);
+            let why = why.map(|why| format!(" It saves {} of the time: {why}.", percent(saved))).unwrap_or_default();
+            Some(gain + &why)
         }
-        (None, Cause::Copy) if report.devices.iter().any(copies_without_link) => {
-            " Best case unknown: pinned memory is faster, but nothing describes the link.".to_owned()
+        (Some(gain), _) => Some(gain),
+        (None, Some(best)) => {
+            let gain = if is_rough { words::at_most(best.speedup) } else { words::gain(best.speedup, best.interval) };
+            Some(format!("Best case, with the same operations: {gain} if {}.", words::condition(best.kind)))
         }
-        (Some(_), Cause::Copy) => " Overlapping the copies with the kernels would gain nothing.".to_owned(),
-        (Some(_), cause) if cause != Cause::GpuCompute => {
-            " Removing it alone gains nothing: something else is as late.".to_owned()
+        (None, None) => without_best_case(report, report.best_case(bottleneck.cause).is_some()),
+    }
+}
+
+/// Why no gain is shown.
+fn without_best_case(report: &Report, is_small: bool) -> Option<String> {
+    Some(match report.bottleneck.cause {
+        Cause::Copy if !is_small && report.devices.iter().any(copies_without_link) => {
+            "Gain unknown: pinned memory is faster, but nothing describes the link.".to_owned()
         }
-        _ => String::new(),
-    };
-    format!("{lead} {why}{best}")
+        Cause::Copy if is_small => "Overlapping the copies with the kernels would gain nothing.".to_owned(),
+        cause if is_small && cause != Cause::GpuCompute => {
+            "Removing it alone gains nothing: something else is as late.".to_owned()
+        }
+        _ => return None,
+    })
 }
 
 /// Label for the steps, and a sentence with their number, their lengths, and how they were found.

@@ -64,7 +64,6 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "the simulation `grids_filled`: 16x to 64x for 64 samples one by one, 43.8x measured for one batch",
         not_when: "each needs the result of the one before (layers, time steps, decoding)",
         link: BEST_PRACTICES,
-        gain_in_evidence: true,
         ..NONE
     },
     RemedyEntry {
