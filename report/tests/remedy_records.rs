@@ -246,6 +246,7 @@ fn blocking(waits: bool) -> Bottleneck {
     scenario.report().bottleneck
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of records")]
 fn record(name: &str) -> Bottleneck {
     let rest = (HALF_PRODUCT, 100);
     let read = Read(MemoryKind::Pinned, 4);

@@ -40,8 +40,11 @@ pub fn with_lines() -> impl Iterator<Item = &'static str> {
     CONDITIONS.iter().map(|(id, _)| *id)
 }
 
-/// What the line of a remedy looks like. Entries of `catalog/code.rs` are said only there; the others are surer there.
-const CONDITIONS: &[(&str, fn(&Code) -> bool)] = &[
+/// A remedy by its id, and what its line looks like.
+type Condition = (&'static str, fn(&Code) -> bool);
+
+/// Entries of `catalog/code.rs` are said only at such a line; the others are surer there.
+const CONDITIONS: &[Condition] = &[
     ("read_to_show", |line| line.shows() && (reads(line) || line.call(&["print"]).is_some())),
     ("read_to_decide", |line| reads(line) && line.decides() && !checks(line)),
     ("numpy_on_gpu", |line| of_numpy(line).is_some()),

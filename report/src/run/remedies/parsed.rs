@@ -7,12 +7,15 @@ use std::rc::Rc;
 use crate::run::SourceLines;
 use crate::run::code::{Code, CodeReader};
 
+/// Parsed lines by file and number; `None` where nothing could be parsed.
+type Known = BTreeMap<(String, u32), Option<Rc<Code>>>;
+
 /// The lines of a trace, parsed when they are asked for.
 #[derive(Debug)]
 pub(in crate::run) struct ParsedLines<'a> {
     lines: &'a SourceLines,
     reader: CodeReader,
-    known: RefCell<BTreeMap<(String, u32), Option<Rc<Code>>>>,
+    known: RefCell<Known>,
 }
 
 impl<'a> ParsedLines<'a> {
