@@ -48,7 +48,7 @@ pub fn is_source(file: &str) -> bool {
     !file.starts_with('<') && ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known))
 }
 
-/// The text of a line as a trace keeps it: at most [`WIDEST`] letters, and nothing for a line that is not there.
+/// The text of a line as a trace keeps it: at most 400 characters, and nothing for a line that is not there.
 #[must_use]
 pub fn kept(text: &str) -> String {
     text.trim_end().chars().take(WIDEST).collect()
