@@ -80,9 +80,59 @@ fn without_secrets(words: impl Iterator<Item = String>) -> Vec<String> {
         .collect()
 }
 
-/// Masks secrets in a line of code: in its texts between quotes, by what they are assigned to or passed as, and by
-/// their form; and in its comment.
-pub fn code_without_secrets(line: &str) -> String {
+/// Rows of code, in order, whose secrets are masked.
+#[derive(Default)]
+pub struct CodeMasker {
+    /// Number of the row that follows a statement with a secret that goes on.
+    goes_on: Option<u32>,
+}
+
+impl CodeMasker {
+    /// Masks secrets in a row: in its texts between quotes, by what they are assigned to or passed as, and by their
+    /// form; and in its comment. All texts are masked in a statement that has the name of a secret, until its last row.
+    pub fn masked(&mut self, number: u32, row: &str) -> String {
+        let plain = without_texts(row);
+        let is_secret = self.goes_on == Some(number) || names(&plain).any(is_surely_a_secret);
+        let opened = plain.matches(['(', '[', '{']).count() > plain.matches([')', ']', '}']).count();
+        let ends = plain.contains([')', ']', '}']) && !opened;
+        let goes_on = opened || plain.trim_end().ends_with(['\\', '=']) || (self.goes_on == Some(number) && !ends);
+        self.goes_on = number.checked_add(1).filter(|_| is_secret && goes_on);
+        code_without_secrets(row, is_secret)
+    }
+}
+
+/// A row of code without its texts and its comment.
+fn without_texts(row: &str) -> String {
+    let (mut out, mut quote, mut escaped) = (String::with_capacity(row.len()), None, false);
+    for letter in row.chars() {
+        match quote {
+            Some(open) => {
+                if letter == open && !escaped {
+                    quote = None;
+                }
+                escaped = letter == '\\' && !escaped;
+            }
+            None if letter == '#' => break,
+            None if letter == '"' || letter == '\'' => (quote, escaped) = (Some(letter), false),
+            None => out.push(letter),
+        }
+    }
+    out
+}
+
+/// Names in a row of code.
+fn names(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|name| !name.is_empty())
+}
+
+/// True for the name of a secret, but not for a word alone that has other meanings, such as `key`.
+fn is_surely_a_secret(name: &str) -> bool {
+    let words = words_of(name).into_iter().filter(|word| !word.is_empty()).count();
+    names_a_secret(name) && (words > 1 || !LAST_WORDS.contains(&name.to_ascii_lowercase().as_str()))
+}
+
+/// Masks secrets in a line of code; all of its texts if it `is_secret`.
+fn code_without_secrets(line: &str, is_secret: bool) -> String {
     let plain = |text: &str| -> String {
         let mut masker = Masker::default();
         json(text).split_inclusive(char::is_whitespace).map(|piece| masker.masked(piece)).collect()
@@ -107,7 +157,8 @@ pub fn code_without_secrets(line: &str) -> String {
         let named = before.strip_suffix(['=', ':', '(', ',']).unwrap_or_default();
         let named = named.trim_end_matches([' ', ']', '"', '\'', '=', '!']);
         let name = named.rsplit(['(', ',', '{', ';', ' ']).next().unwrap_or_default();
-        let masked = if text.is_empty() || !names_a_secret(name) { plain(text) } else { MASK.to_owned() };
+        let masked =
+            if text.is_empty() || !(is_secret || names_a_secret(name)) { plain(text) } else { MASK.to_owned() };
         out.push(quote);
         out.push_str(&masked);
         let Some(end) = end else { return out };
@@ -402,8 +453,27 @@ mod tests {
                 r#"get(headers="Authorization: Bearer abc") # --token abc"#,
                 r#"get(headers="Authorization: Bearer ***") # --token ***"#,
             ),
+            (r#"api_key: str = "abc""#, r#"api_key: str = "***""#),
+            (r#"password = """abc""""#, r#"password = """***""""#),
+            (r#"token = os.getenv("T") or "abc""#, r#"token = os.getenv("***") or "***""#),
+            (r#"password = "a" "b""#, r#"password = "***" "***""#),
+            (r#"password = os.getenv("P", default="x")"#, r#"password = os.getenv("***", default="***")"#),
+            (r#"PASSWORD, U = "a", "b""#, r#"PASSWORD, U = "***", "***""#),
         ] {
-            assert_eq!(code_without_secrets(line), wanted);
+            assert_eq!(CodeMasker::default().masked(7, line), wanted);
+        }
+        let rows = [
+            ("password = (", "password = ("),
+            (r#"    "abc""#, r#"    "***""#),
+            (r#"    "def")"#, r#"    "***")"#),
+            (r#"x = "abc""#, r#"x = "abc""#),
+            (r#"connect(password="#, r#"connect(password="#),
+            (r#"    "abc")"#, r#"    "***")"#),
+            (r#"y = "abc""#, r#"y = "abc""#),
+        ];
+        let mut masker = CodeMasker::default();
+        for (number, (row, wanted)) in (1..).zip(rows) {
+            assert_eq!(masker.masked(number, row), wanted);
         }
         for kept in [
             r#"out = attention(query, key=key, value=value)  # the key of it"#,
@@ -411,7 +481,7 @@ mod tests {
             r#"print("tokens per second:", n, f'{token}', "")"#,
             r#"'ü' "\"#,
         ] {
-            assert_eq!(code_without_secrets(kept), kept);
+            assert_eq!(CodeMasker::default().masked(7, kept), kept);
         }
     }
 

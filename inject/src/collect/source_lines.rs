@@ -3,18 +3,18 @@
 //! The files are those that the program runs, so they may be anything: only regular files that look like source code
 //! are read, a part at a time, until the time is over. What cannot be read has no text, and that is no error.
 
+use std::env;
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use std::{env, str};
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::Timestamp;
 use gpuwhy_trace::source_line::{FILE_LIMIT, NAMED_LINES, SourceLine, TEXT_LIMIT, is_source, kept, needed};
 
-use crate::command_line::code_without_secrets;
+use crate::command_line::CodeMasker;
 use crate::sys::clock;
 
 /// Maximum time that reading may take at the end of the program.
@@ -45,7 +45,7 @@ impl SourceReader {
         let mut files: Vec<(&str, Option<String>)> = Vec::new();
         let (mut named, mut room) = (0, TEXT_LIMIT);
         for &(file, line) in places {
-            if named == NAMED_LINES {
+            if named == NAMED_LINES || Instant::now() > until {
                 return;
             }
             let known = files.iter().position(|(other, _)| *other == file).unwrap_or_else(|| {
@@ -56,15 +56,14 @@ impl SourceReader {
             let rows: Vec<&str> = text.lines().collect();
             let wanted = needed(&rows, line);
             named += usize::from(!wanted.is_empty());
-            for number in wanted {
-                let text = code_without_secrets(&kept(rows[number as usize - 1]));
+            let texts = within_texts(&rows);
+            let mut masker = CodeMasker::default();
+            for number in wanted.into_iter().filter(|&number| !texts[number as usize - 1]) {
+                let text = masker.masked(number, &kept(rows[number as usize - 1]));
                 let Some(left) = room.checked_sub(text.len()) else { return };
                 room = left;
                 let file = dictionary.intern_name(file);
                 dictionary.add_source_line(SourceLine { file, line: number, text });
-            }
-            if Instant::now() > until {
-                return;
             }
         }
     }
@@ -86,9 +85,31 @@ impl SourceReader {
             return None;
         }
         let bytes = read(&mut source, until)?;
-        let text = str::from_utf8(&bytes).ok().filter(|text| !text.contains('\0'))?;
-        Some(text.to_owned())
+        String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
     }
+}
+
+/// True for each row that begins within a text of several rows: keys and documents, but no code.
+fn within_texts(rows: &[&str]) -> Vec<bool> {
+    let mut open: Option<&str> = None;
+    let begins = rows.iter().map(|row| {
+        let within = open.is_some();
+        let mut rest = *row;
+        loop {
+            let next = match open {
+                Some(quotes) => rest.find(quotes),
+                None => [r#"""""#, "'''"].iter().filter_map(|quotes| rest.find(quotes)).min(),
+            };
+            let Some(at) = next else { break };
+            open = match open {
+                Some(_) => None,
+                None => Some(if rest[at..].starts_with('"') { r#"""""# } else { "'''" }),
+            };
+            rest = &rest[at + 3..];
+        }
+        within
+    });
+    begins.collect()
 }
 
 /// All bytes of a file, unless it grows beyond the limit or the time is over before its end.
@@ -165,6 +186,12 @@ mod tests {
         for name in [&path("a.zip/module.py"), "<stdin>", "<frozen os>", "", "\0.py"] {
             assert_eq!(lines(&reader, name, 1), [], "{name}");
         }
+    }
+
+    #[test]
+    fn rows_of_long_texts_are_not_kept() {
+        let rows = ["x = load_key(\"\"\"", "MIIE", "\"\"\")", "y = '''a'''", "z = \"\"\"b", "c\"\"\"", "d"];
+        assert_eq!(within_texts(&rows), [false, true, true, false, false, true, false]);
     }
 
     #[test]
