@@ -330,6 +330,8 @@ mod tests {
                 "for x in loader:\n    if loss.item() > 3: #!\n        break",
                 "for x in loader:\n    v = loss.item() #!\n    print(v)\n    if v < best:\n        best = v",
                 "for x in loader:\n    losses.append(loss) #!",
+                "while err > tol:\n    err = r.norm().item() #!\n    print(err)",
+                "while out[-1] != eos:\n    out.append(logits.argmax().item()) #!",
                 "for x in loader:\n    scale = loss.item() #!\n    y = x * scale",
             ],
         ),
@@ -340,6 +342,7 @@ mod tests {
                 "for x in loader:\n    while err.max().item() > 1e-3: #!\n        step()",
                 "for x in loader:\n    done = bool(flag.all()) #!\n    if done:\n        break",
                 "for x in loader:\n    assert int(count) > 0 #!",
+                "while err > tol:\n    err = r.norm().item() #!\n    print(err)",
             ],
             &[
                 "for x in loader:\n    print(loss.item()) #!",

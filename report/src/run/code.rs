@@ -215,7 +215,26 @@ impl Code {
 
     /// True if the value of the line, or of this part of it, decides what runs next: in the line or in a later one.
     pub(in crate::run) fn decides(&self) -> bool {
-        self.statements.iter().chain(&self.uses).any(|statement| statement.does == Does::Decides)
+        // A `while` whose condition has what the line sets, or the list that it adds to.
+        let ends_loop = |of: &Loop| of.names.is_empty() && self.changed().any(|name| of.over.has_name(name));
+        self.loops.iter().any(ends_loop)
+            || self.statements.iter().chain(&self.uses).any(|statement| statement.does == Does::Decides)
+    }
+
+    /// Names that the line assigns, and those of lists that it adds to.
+    fn changed(&self) -> impl Iterator<Item = &String> {
+        let targets = self.statements.iter().flat_map(|statement| &statement.targets);
+        let lists = self.statements.iter().flat_map(|statement| statement.value.all()).filter_map(|part| match part {
+            Expression::Call(function, ..) => match &**function {
+                Expression::Attribute(of, method) if method == "append" => Some(&**of),
+                _ => None,
+            },
+            _ => None,
+        });
+        targets.chain(lists).filter_map(|of| match of {
+            Expression::Name(name) => Some(name),
+            _ => None,
+        })
     }
 
     /// True if the value is only shown: printed, logged or collected for that.
@@ -228,22 +247,19 @@ impl Code {
 
 /// True for a call that prints or logs.
 fn is_shown(call: &Expression) -> bool {
-    const SHOWS: [&str; 15] = [
+    const SHOWS: [&str; 12] = [
+        "append",
         "print",
         "log",
         "info",
         "debug",
         "warning",
-        "write",
         "add_scalar",
         "add_scalars",
         "set_postfix",
         "set_description",
         "log_metric",
         "log_metrics",
-        "update",
-        "append",
-        "record",
     ];
     call.calls(&SHOWS)
 }
