@@ -118,5 +118,5 @@ fn a_program_bound_by_kernels_names_the_line_that_launches_them() {
         seen(&mut scenario, at + 30, 3, &[TRAIN]);
     }
     let text = scenario.report().summary();
-    assert!(text.contains("The time of kernels is launched at train.py:42 (main) (100 %, "), "{text}");
+    assert!(text.contains("The kernels that take the time are launched at train.py:42 (main) (100 %, "), "{text}");
 }

@@ -177,7 +177,7 @@ pub(super) fn kernel_sentence(lines: &KernelLines) -> Option<String> {
         with_share(&row.place.line_text(), row.share, low_ns / kernel_ns, high_ns / kernel_ns)
     };
     let places: Vec<_> = evident.take(2).map(place).collect();
-    (!places.is_empty()).then(|| format!("The time of kernels is launched at {}.", places.join(" and ")))
+    (!places.is_empty()).then(|| format!("The kernels that take the time are launched at {}.", places.join(" and ")))
 }
 
 /// Kinds of calls whose lines are evidence for `cause`.

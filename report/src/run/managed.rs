@@ -33,7 +33,7 @@ pub(super) fn sentence(devices: &[DeviceReport]) -> Option<String> {
         let faults = counted(totals.faults, "page fault");
         return Some(format!(
             "In {percent} of the time of kernels, page faults of managed memory were being resolved: {faults}. Recording them \
-             lengthens such kernels by about 15 %; the bytes that moved were not recorded."
+             can lengthen such kernels (by 14 % in one measurement); the bytes that moved were not recorded."
         ));
     }
     let megabytes = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);

@@ -60,7 +60,12 @@ impl Report {
     /// The line that is named first in a sentence, if the trace has its text.
     #[must_use]
     pub fn source_in(&self, sentence: &str) -> Option<SourceRow> {
-        let named = |row: &SourceRow| sentence.find(&format!("{}:{} (", short_path(&row.file), row.line));
+        let named = |row: &SourceRow| {
+            let place = format!("{}:{} (", short_path(&row.file), row.line);
+            // `train.py` is not `pretrain.py`.
+            let begins = |at: &usize| sentence[..*at].chars().next_back().is_none_or(char::is_whitespace);
+            sentence.match_indices(&place).map(|(at, _)| at).find(begins)
+        };
         let mut found: Vec<_> = self.source_rows().into_iter().filter_map(|row| Some((named(&row)?, row))).collect();
         found.sort_by_key(|(at, _)| *at);
         // Two files of one name at one place could both be meant.

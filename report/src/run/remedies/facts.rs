@@ -27,9 +27,9 @@ const MAIN_LINE: f64 = 0.3;
 const NEARLY_ALL: f64 = 0.9;
 /// Functions that wait for the whole device, for a stream and for an event, and what waits there.
 const WAITS: [(&[&str], &str); 3] = [
-    (&["cudaDeviceSynchronize", "cuCtxSynchronize"], "the GPU (torch.cuda.synchronize(), cudaDeviceSynchronize)"),
-    (&["cudaStreamSynchronize", "cuStreamSynchronize"], "a stream (stream.synchronize(), cudaStreamSynchronize)"),
-    (&["cudaEventSynchronize", "cuEventSynchronize"], "an event (event.synchronize(), cudaEventSynchronize)"),
+    (&["cudaDeviceSynchronize", "cuCtxSynchronize"], "the GPU (cudaDeviceSynchronize)"),
+    (&["cudaStreamSynchronize", "cuStreamSynchronize"], "a stream (cudaStreamSynchronize)"),
+    (&["cudaEventSynchronize", "cuEventSynchronize"], "an event (cudaEventSynchronize)"),
 ];
 /// Fewest samples in launches for a line to be named.
 const EVIDENT_SAMPLES: u64 = 5;

@@ -48,7 +48,7 @@ const CONDITIONS: &[Condition] = &[
     ("read_to_show", |line| line.shows() && (reads(line) || line.call(&["print"]).is_some())),
     ("read_to_decide", |line| reads(line) && line.decides() && !checks(line)),
     ("numpy_on_gpu", |line| of_numpy(line).is_some()),
-    ("one_hot_product", |line| line.multiplies() && line.call_or_assigned(&["one_hot", "eye"]).is_some()),
+    ("one_hot_product", |line| line.multiplies() && line.call_or_assigned(&["one_hot"]).is_some()),
     ("product_summed", sums_products),
     ("softmax_parts", is_softmax),
     ("cat_grows", grows),

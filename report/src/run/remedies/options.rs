@@ -11,7 +11,11 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ),
     ("transformers/trainer.py", "compile", "TrainingArguments(torch_compile=True)"),
     ("transformers/trainer.py", "compile_elementwise", "TrainingArguments(torch_compile=True)"),
-    ("transformers/trainer.py", "read_value", "TrainingArguments(logging_nan_inf_filter=False, logging_steps=50)"),
+    (
+        "transformers/trainer.py",
+        "read_value",
+        "TrainingArguments(logging_nan_inf_filter=False), and a larger logging_steps",
+    ),
     ("transformers/trainer.py", "fused_optimizer", "TrainingArguments(optim=\"adamw_torch_fused\")"),
     ("transformers/trainer.py", "foreach_fused", "TrainingArguments(optim=\"adamw_torch_fused\")"),
     ("transformers/trainer.py", "bf16", "TrainingArguments(bf16=True)"),
@@ -21,7 +25,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("transformers/trainer.py", "more_workers", "a larger dataloader_num_workers in TrainingArguments"),
     ("transformers/trainer.py", "persistent", "TrainingArguments(dataloader_persistent_workers=True)"),
     ("transformers/trainer.py", "save_less", "a larger save_steps in TrainingArguments"),
-    ("lightning/pytorch/", "read_value", "Trainer(log_every_n_steps=50), and self.log() without .item()"),
+    ("lightning/pytorch/", "read_value", "a larger log_every_n_steps, and self.log() without .item()"),
     ("lightning/pytorch/", "bf16", "Trainer(precision=\"bf16-mixed\")"),
     ("lightning/pytorch/", "save_less", "ModelCheckpoint(every_n_train_steps=...)"),
 ];

@@ -19,15 +19,22 @@ const NONE: RemedyEntry = RemedyEntry { results: Results::Same, ..RemedyEntry::N
 pub(super) const ENTRIES: &[RemedyEntry] = &[
     RemedyEntry {
         id: "read_to_show",
-        says: &[(
-            Any,
-            "Read the value{at} less often: the line only shows it (prints, logs or collects it). Keep it on the GPU, \
-             loss.detach(), and read it every n steps; a CUDA graph cannot contain the read.",
-        )],
+        says: &[
+            (
+                Pytorch,
+                "Read the value{at} less often: the line only prints or logs it. Keep it on the GPU, loss.detach(), and read it \
+                 every n steps; a CUDA graph cannot contain the read.",
+            ),
+            (
+                Any,
+                "Read the value{at} less often: the line only prints or logs it. Keep it on the GPU, and read it every n steps; a \
+                 CUDA graph cannot contain the read.",
+            ),
+        ],
         target: Target::Reads,
         when: When::If(|facts| read(facts, "read_to_show")),
         results: Results::Behavior,
-        recognized: "as `read_value`, and the line or the next use of its result prints, logs or collects the value",
+        recognized: "as `read_value`, and the line or the next use of its result prints or logs the value",
         gain: "the simulation `no_readbacks`, never more than its interval",
         not_when: "the value also decides what runs next",
         subsumes: &["read_value"],

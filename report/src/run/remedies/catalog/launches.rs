@@ -43,17 +43,17 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             (
                 Jax,
                 "Do in one call what is done one by one{at}: jax.vmap over stacked inputs within one jax.jit, or jax.lax.scan where one \
-                 needs the result of the one before. Here {what} run again and again, on grids that leave most of the GPU idle.",
+                 needs the result of the one before. Here {what} run again and again, on grids that do not fill the GPU.",
             ),
             (
                 Offload,
                 "Do in one parallel loop what is done one by one{at}: put the loop around it inside, and collapse them. Here {what} run \
-                 again and again, on grids that leave most of the GPU idle. This holds if none needs the result of the one before.",
+                 again and again, on grids that do not fill the GPU. This holds if none needs the result of the one before.",
             ),
             (
                 Native,
                 "Launch once what is launched one by one{at}: another dimension of the grid, or a batched function of the library. Here \
-                 {what} run again and again, on grids that leave most of the GPU idle. This holds if none needs the result of the one \
+                 {what} run again and again, on grids that do not fill the GPU. This holds if none needs the result of the one \
                  before.",
             ),
             (
@@ -65,7 +65,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             (
                 Any,
                 "Do in one call what is done one by one{at}: one call over stacked arrays. Here {what} run again and again, on grids that \
-                 leave most of the GPU idle. This holds if none needs the result of the one before.",
+                 do not fill the GPU. This holds if none needs the result of the one before.",
             ),
         ],
         target: Target::FewerKernels,
