@@ -21,6 +21,7 @@ pub mod leaf;
 pub mod managed;
 pub mod monitoring;
 pub mod quantile;
+pub mod sorting;
 pub mod steps;
 pub mod thresholds;
 pub mod whatif;

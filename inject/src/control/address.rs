@@ -15,6 +15,7 @@ use std::{env, fs, io, thread};
 
 use crate::config;
 use crate::sys::sockets;
+use profiler_core::sorting::SortRows as _;
 
 /// Maximum number of processes with the same id, in containers that share a folder, that can have sockets.
 const NAMESAKES: u32 = 100;
@@ -82,7 +83,7 @@ pub fn sockets(folder: &Path, user: u32) -> Vec<(ProcessName, PathBuf)> {
             inode(&entry.path(), user).map(|_| (process, entry.path()))
         })
         .collect();
-    found.sort();
+    found.sort_rows_by(Ord::cmp);
     found
 }
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::control::address::{self, ProcessName};
+use profiler_core::sorting::SortRows as _;
 
 /// File by which an exporter announces that it reads the folder.
 const ANNOUNCEMENT: &str = "exporter";
@@ -66,7 +67,7 @@ pub type Ended = (ProcessName, Duration, String);
 /// Fails if the folder does not belong to this user alone.
 pub fn newest(folder: &Path, user: u32, most: usize) -> io::Result<(Vec<Ended>, Vec<ProcessName>)> {
     let mut files = files(folder, user)?;
-    files.sort_by_key(|&(process, age, _)| (age, process));
+    files.sort_rows_by_key(|&(process, age, _)| (age, process));
     let beyond = files.split_off(files.len().min(most));
     let read = |(process, age, path): (ProcessName, Duration, PathBuf)| Some((process, age, read(&path).ok()?));
     Ok((files.into_iter().filter_map(read).collect(), beyond.into_iter().map(|(process, ..)| process).collect()))

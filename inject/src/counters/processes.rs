@@ -14,6 +14,7 @@ use gpuwhy_trace::record::{DeviceId, Timestamp};
 use nvml_sys::{Device, ProcessInfo, ProcessSample, Status};
 
 use crate::sys::clock;
+use profiler_core::sorting::SortRows as _;
 
 /// Interval between two readings.
 const EVERY: Duration = Duration::from_secs(1);
@@ -119,7 +120,7 @@ impl Others {
                 memory_bytes: Some(process.memory).filter(|&bytes| bytes != UNKNOWN_MEMORY),
             })
             .collect();
-        readings.sort_by_key(|reading| Reverse((reading.busy_percent, reading.memory_bytes)));
+        readings.sort_rows_by_key(|reading| Reverse((reading.busy_percent, reading.memory_bytes)));
         // A process that was busy is read until it is not, lest it seem to be busy ever after.
         let mut place = 0..;
         readings.retain(|reading| {

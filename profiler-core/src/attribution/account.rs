@@ -18,6 +18,7 @@ use super::segments::{GapEnd, GapLaunch, Idle, IdleLog, Segment, SegmentLog};
 use super::statistics::DeviceStatistics;
 use crate::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, count_overlap};
 use crate::managed::{ManagedMemory, ManagedTotals};
+use crate::sorting::SortRows as _;
 use crate::steps::step_table::StepTable;
 use crate::steps::{Boundary, Cut, Steady, Step, StepSeries, StepSource, Steps};
 use crate::whatif::READBACK_BYTES;
@@ -264,7 +265,7 @@ impl DeviceAccount {
             }
         }
         let mut rows: Vec<_> = causes.into_iter().map(|((leaf, subject), totals)| (leaf, subject, totals)).collect();
-        rows.sort_by(|a, b| b.2.total_ns.cmp(&a.2.total_ns).then_with(|| (a.0, a.1).cmp(&(b.0, b.1))));
+        rows.sort_rows_by(|a, b| b.2.total_ns.cmp(&a.2.total_ns).then_with(|| (a.0, a.1).cmp(&(b.0, b.1))));
         rows
     }
 

@@ -8,6 +8,7 @@
 //! A file that has the work of several processes shows it exactly: a wait is attributed to it where it fills half of
 //! the wait or more.
 
+use crate::sorting::SortRows as _;
 use gpuwhy_trace::counters::{CounterEvent, ProcessReading, ProgramName};
 use gpuwhy_trace::record::DeviceId;
 
@@ -170,7 +171,7 @@ impl OtherProcesses {
             OtherProcess { readings, busy_sum, ..seen.process.clone() }
         };
         let mut processes: Vec<_> = row.into_iter().flat_map(|row| &row.processes).map(process).collect();
-        processes.sort_by_key(|process| {
+        processes.sort_rows_by_key(|process| {
             std::cmp::Reverse((process.busy_sum, process.work_ns, process.memory_bytes, process.pid))
         });
         processes

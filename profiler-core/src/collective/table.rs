@@ -7,6 +7,7 @@ use gpuwhy_trace::record::{DeviceId, StreamId, Timestamp};
 use rustc_hash::FxHashMap;
 
 use super::{Basis, Collective, arithmetic};
+use crate::sorting::SortRows as _;
 
 /// Maximum rows of a table; kernels beyond are counted.
 pub const ROW_LIMIT: usize = 256;
@@ -159,7 +160,7 @@ impl CollectiveTable {
         let mut all = self.clone();
         all.complete_newest();
         let mut rows: Vec<_> = all.rows.into_values().collect();
-        rows.sort_by_key(|row| (std::cmp::Reverse(row.time_ns), row.communicator, row.function, row.algorithm));
+        rows.sort_rows_by_key(|row| (std::cmp::Reverse(row.time_ns), row.communicator, row.function, row.algorithm));
         rows
     }
 

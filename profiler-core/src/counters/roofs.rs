@@ -15,6 +15,7 @@ use gpuwhy_trace::geometry::Geometry;
 use gpuwhy_trace::named;
 
 use super::estimate::{Activity, Estimates};
+use crate::sorting::SortRows as _;
 
 named! {
     /// Limit of a part of the kernel time.
@@ -270,7 +271,7 @@ pub fn whole(total: u64, sums: &[f64; Limit::ALL.len()]) -> LimitTimes {
         left -= *time;
     }
     let mut order: Vec<usize> = (0..times.len()).filter(|&limit| sums[limit] > 0.0).collect();
-    order.sort_by(|&a, &b| exact[b].fract().total_cmp(&exact[a].fract()).then(a.cmp(&b)));
+    order.sort_rows_by(|&a, &b| exact[b].fract().total_cmp(&exact[a].fract()).then(a.cmp(&b)));
     // Above 2^53 ns, rounding down is coarse: then more than one per limit is left.
     if let (Some(&largest), true) = (order.first(), left > order.len() as u64) {
         times[largest] += left - order.len() as u64;

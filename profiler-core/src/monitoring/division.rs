@@ -2,6 +2,7 @@
 
 use super::sums::{Between, CAUSES, IDLE, Shares, Sums};
 use crate::leaf::Cause;
+use crate::sorting::SortRows as _;
 use crate::thresholds::WORTH_SHARE;
 
 /// Number of groups of blocks; one is left out at a time (jackknife). Adjacent times are similar, so the
@@ -126,7 +127,7 @@ impl MonitoredTime {
         let others = self.parts.iter().filter(|part| part.cause != Cause::GpuCompute);
         let surest = others.clone().map(|part| part.low).fold(0.0, f64::max);
         let mut possible: Vec<_> = others.filter(|part| part.high >= WORTH_SHARE.max(surest)).collect();
-        possible.sort_by(|one, other| other.high.total_cmp(&one.high));
+        possible.sort_rows_by(|one, other| other.high.total_cmp(&one.high));
         possible
     }
 

@@ -7,6 +7,7 @@
 
 use super::Step;
 use crate::leaf::Cause;
+use crate::sorting::SortRows as _;
 
 /// Minimum fraction of the steps in each kind, as a divisor...
 const LEAST_PART: usize = 10;
@@ -48,7 +49,7 @@ impl StepKinds {
         let typical = median(durations)?;
         let largest_first = |cause: &Cause| std::cmp::Reverse(steps.iter().map(|step| time(*cause, step)).sum::<u64>());
         let mut causes = Cause::ALL;
-        causes.sort_by_key(largest_first);
+        causes.sort_rows_by_key(largest_first);
         causes.into_iter().find_map(|cause| {
             let times: Vec<u64> = steps.iter().map(|step| time(cause, step)).collect();
             let kinds = Self::recognized_by(steps, &times, split(&times)?, Some(cause));

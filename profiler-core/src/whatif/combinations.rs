@@ -15,6 +15,7 @@ use gpuwhy_trace::record::DeviceId;
 use super::device::Progress;
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
 use super::variants::{CHOSEN_COUNT, Removed};
+use crate::sorting::SortRows as _;
 use crate::steps::StepSeries;
 
 /// Number of costs that are combined: ten pairs.
@@ -200,7 +201,7 @@ impl Combinations {
             saved.max(0.5 * (costs[kind as usize] / real).min(1.0))
         };
         let mut kinds: Vec<_> = ScenarioKind::FIXES.into_iter().filter(|&kind| weight(kind) >= LEAST_PART).collect();
-        kinds.sort_by(|&a, &b| weight(b).total_cmp(&weight(a)));
+        kinds.sort_rows_by(|&a, &b| weight(b).total_cmp(&weight(a)));
         kinds.truncate(KINDS);
         kinds
     }
@@ -211,7 +212,7 @@ impl Combinations {
         for &first in &self.kinds {
             let mut pairs: Vec<_> =
                 self.results.iter().filter(|pair| pair.removed.count() == 2 && pair.removed.has(first)).collect();
-            pairs.sort_by(|a, b| b.gain_after(first).total_cmp(&a.gain_after(first)));
+            pairs.sort_rows_by(|a, b| b.gain_after(first).total_cmp(&a.gain_after(first)));
             if let [best, next, ..] = pairs[..] {
                 let triple = next.removed.kinds().fold(best.removed, Removed::and);
                 if !triples.contains(&triple) {

@@ -3,6 +3,7 @@
 use super::{Measured, measured};
 use crate::run::remedies::Trial;
 use crate::run::{MeasuredGain, Remedy, Report, lead};
+use profiler_core::sorting::SortRows as _;
 
 impl Report {
     /// Puts the gains of this program that were measured on its host into its remedies. They come before all that are
@@ -21,7 +22,7 @@ impl Report {
         if found.is_empty() {
             return;
         }
-        found.sort_by(|(_, a), (_, b)| a.gain.total_cmp(&b.gain));
+        found.sort_rows_by(|(_, a), (_, b)| a.gain.total_cmp(&b.gain));
         let (useless, useful): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, gain)| !gain.helps());
         let mut last = Vec::new();
         for (id, _) in useless {

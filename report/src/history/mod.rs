@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use gpuwhy_trace::json_text::Object;
 use profiler_core::leaf::{Cause, Leaves};
+use profiler_core::sorting::SortRows as _;
 
 use crate::run::unit::{comparable, durations, representative};
 use crate::run::{DeviceReport, Report};
@@ -140,7 +141,7 @@ impl Run {
         }
         let executions = counts.values().fold(0_u64, |sum, &count| sum.saturating_add(count));
         let mut kernels: Vec<_> = counts.into_iter().collect();
-        kernels.sort_by_key(|&(hash, count)| (std::cmp::Reverse(count), hash));
+        kernels.sort_rows_by_key(|&(hash, count)| (std::cmp::Reverse(count), hash));
         kernels.truncate(MOST_KERNELS);
         Some(Self {
             gpuwhy_history: LineVersion,

@@ -10,6 +10,7 @@ use profiler_core::counters::engine::DeviceCounters;
 use profiler_core::counters::estimate::Activity;
 use profiler_core::counters::roofs::KernelLimits;
 use profiler_core::leaf::Leaf;
+use profiler_core::sorting::SortRows as _;
 use rustc_hash::FxHashMap;
 
 use super::LaunchConfiguration;
@@ -43,7 +44,7 @@ pub fn candidates(attributor: &Attributor, dictionary: &Dictionary) -> Vec<Launc
             })
             .collect();
         let mut configs: Vec<_> = statistics.configs().collect();
-        configs.sort_by_key(|&(id, totals)| (Reverse(totals.total_ns), id));
+        configs.sort_rows_by_key(|&(id, totals)| (Reverse(totals.total_ns), id));
         found.extend(configs.into_iter().take(MOST).map(|(id, totals)| {
             let launch = dictionary.launch_config(id);
             let (communication, graph_share) = names.get(&launch.name).copied().unwrap_or_default();

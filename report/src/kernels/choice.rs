@@ -8,6 +8,7 @@ use gpuwhy_trace::named;
 use std::cmp::Reverse;
 
 use gpuwhy_trace::record::{DeviceId, LaunchConfig, LaunchConfigId};
+use profiler_core::sorting::SortRows as _;
 
 /// A launch configuration of a kernel on one device.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,7 +105,7 @@ pub fn choose(
     let all: u64 = candidates.iter().map(|candidate| candidate.total_ns).fold(0, u64::saturating_add);
     let wanted = |candidate: &&LaunchConfiguration| is_wanted(&candidate.demangled) || is_wanted(&candidate.name);
     let mut ranked: Vec<_> = candidates.iter().filter(wanted).collect();
-    ranked.sort_by(|a, b| {
+    ranked.sort_rows_by(|a, b| {
         b.score()
             .total_cmp(&a.score())
             .then_with(|| (Reverse(a.total_ns), a.config).cmp(&(Reverse(b.total_ns), b.config)))

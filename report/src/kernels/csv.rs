@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use super::sets::unit;
 use super::{KernelView, KernelsReport};
+use profiler_core::sorting::SortRows as _;
 
 /// Selects one of the two tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +85,7 @@ fn metrics(view: &KernelView) -> Vec<(String, &'static str, String)> {
     let known = LAUNCH.iter().zip(launch).map(|(&(name, unit), value)| (name.to_owned(), unit, value.to_string()));
     let counted = view.profile.values.iter().map(|(name, value)| (name.clone(), unit(name), number(*value)));
     let mut all: Vec<_> = known.chain(counted).collect();
-    all.sort();
+    all.sort_rows_by(Ord::cmp);
     all.dedup_by(|a, b| a.0 == b.0);
     all
 }
@@ -115,7 +116,7 @@ pub fn csv(report: &KernelsReport, page: CsvKind, process: (u32, &str, &str)) ->
         CsvKind::Raw => {
             let mut names: Vec<_> =
                 rows.iter().flat_map(|(_, metrics)| metrics.iter().map(|of| (&of.0, of.1))).collect();
-            names.sort();
+            names.sort_rows_by(Ord::cmp);
             names.dedup();
             line(&mut out, columns.chain(names.iter().map(|(name, _)| (*name).clone())));
             let empty = COLUMNS.iter().map(|_| String::new());

@@ -8,6 +8,7 @@ use gpuwhy_trace::named;
 
 use super::DataType;
 use super::sets::{STALL_REASONS, stall_metric};
+use profiler_core::sorting::SortRows as _;
 
 named! {
     /// A unit that can limit a kernel. Of two equally used units, the first in this order counts.
@@ -125,7 +126,7 @@ fn pipes(profile: &KernelProfile) -> Vec<(Pipe, f64)> {
     let all = profile.value("sm__inst_executed.sum");
     let part = |pipe: Pipe| ratio(profile.value(&format!("sm__inst_executed_pipe_{}.sum", pipe.name())), all);
     let mut found: Vec<_> = Pipe::ALL.into_iter().filter_map(|pipe| Some((pipe, part(pipe)?))).collect();
-    found.sort_by(|a, b| b.1.total_cmp(&a.1));
+    found.sort_rows_by(|a, b| b.1.total_cmp(&a.1));
     found
 }
 
@@ -277,7 +278,7 @@ const OPERATIONS: [(DataType, &str, f64); 7] = [
 fn operations(profile: &KernelProfile) -> Vec<(DataType, f64)> {
     let counted = OPERATIONS.iter().filter_map(|&(of, metric, weight)| Some((of, profile.value(metric)? * weight)));
     let mut found: Vec<_> = counted.filter(|&(_, count)| count > 0.0).collect();
-    found.sort_by(|a, b| b.1.total_cmp(&a.1));
+    found.sort_rows_by(|a, b| b.1.total_cmp(&a.1));
     found
 }
 
@@ -289,7 +290,7 @@ fn stalls(profile: &KernelProfile) -> Vec<StallReason> {
             Some(StallReason { reason, share: ratio(profile.value(&stall_metric(reason)), latency)? })
         })
         .collect();
-    found.sort_by(|a, b| b.share.total_cmp(&a.share));
+    found.sort_rows_by(|a, b| b.share.total_cmp(&a.share));
     found
 }
 

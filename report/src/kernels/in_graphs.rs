@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::NameId;
 use profiler_core::attribution::{Attributor, LaunchPlace};
+use profiler_core::sorting::SortRows as _;
 use rustc_hash::FxHashMap;
 
 use crate::launch_site::LaunchSite;
@@ -75,7 +76,7 @@ impl<'a> Captured<'a> {
             *sum = sum.saturating_add(ns);
         }
         let mut parts: Vec<_> = sums.into_iter().collect();
-        parts.sort_by_key(|&(_, ns)| Reverse(ns));
+        parts.sort_rows_by_key(|&(_, ns)| Reverse(ns));
         let part = |(captured_in, ns)| InGraphsPart { captured_in, share: share(ns) };
         let parts = parts.into_iter().take(PARTS).map(part).collect();
         (graphs > 0).then(|| InGraphs { share: share(graphs), parts })

@@ -9,6 +9,7 @@ use gpuwhy_trace::kernels::KernelProfile;
 use gpuwhy_trace::record::{Device, LaunchConfig};
 use profiler_core::attribution::Attributor;
 use profiler_core::leaf::Cause;
+use profiler_core::sorting::SortRows as _;
 
 use super::candidates::candidates;
 use super::gains::{KernelGains, Shorter, StepGain, bottleneck_then};
@@ -183,14 +184,14 @@ impl KernelsReport {
                 KernelView::new(profile, row, row.and_then(share), &captured, dictionary)
             })
             .collect();
-        measured.sort_by_key(|view| (Reverse(view.total_ns), view.profile.device, view.profile.config));
+        measured.sort_rows_by_key(|view| (Reverse(view.total_ns), view.profile.device, view.profile.config));
         measured.iter_mut().take(SIMULATED).for_each(|view| view.simulate(attributor));
         let mut unmeasured: Vec<_> = rows
             .iter()
             .filter(|row| !profiles.iter().any(|profile| is_of(row, profile)))
             .map(|row| Unmeasured { kernel: row.clone(), share: share(row), excluded: row.excluded(), in_graphs: None })
             .collect();
-        unmeasured.sort_by_key(|row| (Reverse(row.kernel.total_ns), row.kernel.device, row.kernel.config));
+        unmeasured.sort_rows_by_key(|row| (Reverse(row.kernel.total_ns), row.kernel.device, row.kernel.config));
         unmeasured.truncate(LISTED);
         unmeasured.iter_mut().for_each(|row| row.in_graphs = captured.of(row.kernel.launch.name));
         let stall_ns = profiles.iter().map(|profile| profile.stall_ns).fold(0, u64::saturating_add);

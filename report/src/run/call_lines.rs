@@ -4,6 +4,7 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::Frame;
 use profiler_core::attribution::{Attributor, CallKind};
 use profiler_core::leaf::Cause;
+use profiler_core::sorting::SortRows as _;
 
 use super::kernel_lines::share_interval;
 use super::{CallLineRow, HostReport, InnerLineRow, KernelLines, LaunchLineRow, SampledTime};
@@ -47,7 +48,7 @@ impl CallLineRow {
                 }),
             }
         }
-        rows.sort_by_key(|row| (row.calls, std::cmp::Reverse(row.samples), row.line));
+        rows.sort_rows_by_key(|row| (row.calls, std::cmp::Reverse(row.samples), row.line));
         for kind in CallKind::ALL {
             let all: u64 = rows.iter().filter(|row| row.calls == kind).map(|row| row.samples).sum();
             for row in rows.iter_mut().filter(|row| row.calls == kind) {
@@ -107,7 +108,7 @@ fn inner_lines(stacks: &[(Vec<Frame>, u64)], dictionary: &Dictionary) -> Vec<Inn
                 None => lines.push((frame, *samples)),
             }
         }
-        lines.sort_by_key(|&(frame, samples)| (std::cmp::Reverse(samples), frame.line));
+        lines.sort_rows_by_key(|&(frame, samples)| (std::cmp::Reverse(samples), frame.line));
         if share(lines.iter().map(|(_, samples)| samples).sum()) <= 0.5 {
             break;
         }

@@ -9,6 +9,7 @@ use gpuwhy_trace::geometry::{Geometry, Limiter, Multiprocessors};
 use gpuwhy_trace::record::{Device, NameId};
 use profiler_core::attribution::DeviceAccount;
 use profiler_core::attribution::statistics::{ConfigTotals, TINY_NANOS};
+use profiler_core::sorting::SortRows as _;
 use profiler_core::thresholds::WORTH_SHARE;
 use rustc_hash::FxHashMap;
 
@@ -135,7 +136,7 @@ pub(super) fn split(
 /// grids fill the device. Low occupancy alone is no evidence against a kernel, so it is not mentioned.
 pub fn compute_evidence(compute: &ComputeSplit) -> Vec<String> {
     let mut classes = [GridClass::Tiny, GridClass::UnderFilled, GridClass::Tail];
-    classes.sort_by_key(|&class| std::cmp::Reverse(compute.time(class)));
+    classes.sort_rows_by_key(|&class| std::cmp::Reverse(compute.time(class)));
     classes
         .into_iter()
         .filter(|&class| compute.share(class) >= WORTH_SHARE)

@@ -8,6 +8,7 @@
 use gpuwhy_trace::record::{CopyKind, MemoryKind, PcieLink};
 use profiler_core::attribution::statistics::{CopyPath, CopyStatistics, OctaveTotals};
 use profiler_core::leaf::{Leaf, Leaves, Overlap, WorkKind};
+use profiler_core::sorting::SortRows as _;
 
 use super::{CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport};
 use crate::text_format::{duration, percent, rate};
@@ -93,7 +94,7 @@ pub(super) fn rows<'a>(
     let paths: Vec<_> = statistics.collect();
     let reach = pcie.map(|link| LINK_REACH * link.bytes_per_second() / 1e9).filter(|&reach| reach > 0.0);
     let mut rows: Vec<_> = paths.iter().map(|&(path, of)| row(path, of, &paths, reach)).collect();
-    rows.sort_by(|a, b| b.durations.total().cmp(&a.durations.total()).then_with(|| a.path.cmp(&b.path)));
+    rows.sort_rows_by(|a, b| b.durations.total().cmp(&a.durations.total()).then_with(|| a.path.cmp(&b.path)));
     rows
 }
 

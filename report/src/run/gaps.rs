@@ -8,6 +8,7 @@
 use gpuwhy_trace::dictionary::Dictionary;
 use profiler_core::attribution::{DeviceAccount, GapTotals, Subject};
 use profiler_core::leaf::Leaf;
+use profiler_core::sorting::SortRows as _;
 
 use super::names;
 use super::waits::waited_for;
@@ -82,6 +83,6 @@ pub(super) fn gaps(account: &DeviceAccount, dictionary: &Dictionary) -> Vec<GapR
         }
     }
     rows.extend(host);
-    rows.sort_by_key(|row| std::cmp::Reverse(row.totals.total_ns));
+    rows.sort_rows_by_key(|row| std::cmp::Reverse(row.totals.total_ns));
     rows
 }

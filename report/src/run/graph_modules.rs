@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{Loss, MAX_FRAMES, StackId, ThreadId};
 use profiler_core::attribution::{AddedNode, Attributor, GraphOriginCounts, LaunchPlace};
+use profiler_core::sorting::SortRows as _;
 use rustc_hash::FxHashMap;
 
 use super::ModuleTime;
@@ -54,7 +55,7 @@ pub(super) fn times(
         outer.for_each(|(_, graphs)| partial.extend(graphs.remove(&node.graph).map(|_| node.graph)));
     }
     let mut times: Vec<ModuleTime> = sums.into_iter().filter_map(|(class, graphs)| time(class, &graphs)).collect();
-    times.sort_by(|a, b| (Reverse(a.mean_ns), &a.module).cmp(&(Reverse(b.mean_ns), &b.module)));
+    times.sort_rows_by(|a, b| (Reverse(a.mean_ns), &a.module).cmp(&(Reverse(b.mean_ns), &b.module)));
     times.truncate(MODULES);
     (times, partial.len() as u64)
 }

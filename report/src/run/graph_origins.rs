@@ -8,6 +8,7 @@ use gpuwhy_trace::record::Loss;
 use profiler_core::attribution::{
     Attributor, GraphOriginCounts, GraphRanges, GraphWork, NodeSource, WholeGraph, template,
 };
+use profiler_core::sorting::SortRows as _;
 use rustc_hash::FxHashMap;
 
 use super::graph_modules;
@@ -54,7 +55,7 @@ impl GraphOrigins {
                 work: GraphWork { count, total_ns },
             })
             .collect();
-        rows.sort_by(|a, b| {
+        rows.sort_rows_by(|a, b| {
             let by = |row: &GraphOriginRow| (Reverse(row.work.total_ns), row.kernel.clone(), row.place.text());
             by(a).cmp(&by(b))
         });
@@ -66,7 +67,7 @@ impl GraphOrigins {
                 work: GraphWork { count, total_ns },
             })
             .collect();
-        threads.sort_by_key(|row| (Reverse(row.work.total_ns), row.thread));
+        threads.sort_rows_by_key(|row| (Reverse(row.work.total_ns), row.thread));
         let mut unplaced_idle_before_ns = 0;
         let mut gaps = Vec::new();
         for (place, gap) in attributor.graph_gaps() {
@@ -177,7 +178,7 @@ fn whole_graph(from: WholeGraph<'_>, dictionary: &Dictionary) -> WholeGraphRow {
         *parts.entry(name).or_default() += nodes;
     }
     let mut parts: Vec<_> = parts.into_iter().map(|(captured_in, nodes)| GraphPartRow { captured_in, nodes }).collect();
-    parts.sort_by_key(|part| Reverse(part.nodes));
+    parts.sort_rows_by_key(|part| Reverse(part.nodes));
     let distinct_parts = parts.len() as u64;
     parts.truncate(GRAPH_PARTS);
     let place = place.map(|place| LaunchSite::of(&place, dictionary));
@@ -212,7 +213,7 @@ fn modules(rows: &[GraphOriginRow], gaps: &[(LaunchSite, GraphWork)], all_ns: u6
             idle_before_ns: idle.total_ns,
         })
         .collect();
-    modules.sort_by(|a, b| {
+    modules.sort_rows_by(|a, b| {
         let by = |row: &GraphModuleRow| (Reverse(row.work.total_ns), row.name());
         by(a).cmp(&by(b))
     });
@@ -252,7 +253,7 @@ fn largest(parts: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     parts.for_each(|(name, nanos)| *sums.entry(name).or_default() += nanos);
     let mut sums: Vec<_> = sums.into_iter().collect();
-    sums.sort_by_key(|&(_, nanos)| Reverse(nanos));
+    sums.sort_rows_by_key(|&(_, nanos)| Reverse(nanos));
     sums
 }
 

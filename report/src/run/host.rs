@@ -16,6 +16,7 @@ use gpuwhy_trace::record::{NameId, ThreadId, Timestamp};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::{Attributor, GapSamples, HostLine, LineId, LockHeldBy, LockHolder, is_native};
 use profiler_core::leaf::{Cause, Leaf};
+use profiler_core::sorting::SortRows as _;
 use rustc_hash::FxHashMap;
 
 use super::host_estimate::{ActivityKey, ActivityTime, estimate};
@@ -109,7 +110,7 @@ impl HostReport {
         }
         let sampled_ns = seen.values().map(|time| time.sampled_ns).sum();
         causes.retain(|row| row.total_ns > 0);
-        causes.sort_by_key(|row| (std::cmp::Reverse(row.total_ns), row.cause));
+        causes.sort_rows_by_key(|row| (std::cmp::Reverse(row.total_ns), row.cause));
         let longest = devices.iter().max_by_key(|device| device.window_ns);
         let reported = longest.filter(|device| device.step_meaning.recognized_by.is_some());
         // Where the shares are of all the time, they are no part of a step.
@@ -209,7 +210,7 @@ fn line_rows(
     let place = |key: ActivityKey| attributor.host_line(key.line).map_or(Place::Thread(key.thread), Place::Line);
     // Line ids depend on the order of the samples; sorting by name does not.
     let mut lines: Vec<_> = seen.iter().map(|(&key, &time)| (place(key), key.cause, time)).collect();
-    lines.sort_by_key(|&(place, cause, time)| (std::cmp::Reverse(time.total_ns), place, cause));
+    lines.sort_rows_by_key(|&(place, cause, time)| (std::cmp::Reverse(time.total_ns), place, cause));
     by_library(&lines, dictionary).into_iter().take(LINES).map(row).collect()
 }
 
@@ -261,7 +262,7 @@ fn lock_holders(attributor: &Attributor, dictionary: &Dictionary) -> Vec<LockHol
     };
     let mut rows: Vec<_> = rows.map(row).collect();
     // One line may have called several functions.
-    rows.sort_by(|a, b| (&a.thread, &a.file, a.line).cmp(&(&b.thread, &b.file, b.line)));
+    rows.sort_rows_by(|a, b| (&a.thread, &a.file, a.line).cmp(&(&b.thread, &b.file, b.line)));
     rows.dedup_by(|row, before| {
         let same = (&row.thread, &row.file, row.line) == (&before.thread, &before.file, before.line);
         if same {
@@ -269,7 +270,7 @@ fn lock_holders(attributor: &Attributor, dictionary: &Dictionary) -> Vec<LockHol
         }
         same
     });
-    rows.sort_by_key(|row| std::cmp::Reverse(row.samples));
+    rows.sort_rows_by_key(|row| std::cmp::Reverse(row.samples));
     rows.truncate(LINES);
     rows
 }
@@ -310,7 +311,7 @@ fn by_library<'a>(lines: &[(Place<'a>, HostCause, ActivityTime)], dictionary: &D
             None => rows.push(Called { place, cause, time, within_ns: time.total_ns }),
         }
     }
-    rows.sort_by_key(|row| (std::cmp::Reverse(row.time.total_ns), row.place, row.cause));
+    rows.sort_rows_by_key(|row| (std::cmp::Reverse(row.time.total_ns), row.place, row.cause));
     rows
 }
 

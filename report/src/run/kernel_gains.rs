@@ -4,6 +4,7 @@ use gpuwhy_trace::record::{LaunchConfigId, NameId};
 use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::counters::roofs::{Roof, Weighed};
 use profiler_core::leaf::Cause;
+use profiler_core::sorting::SortRows as _;
 use profiler_core::whatif::{ScenarioKind, WORTH_SHOWING};
 use rustc_hash::FxHashMap;
 
@@ -43,7 +44,7 @@ pub(super) fn simulate(
         (own && gain >= WORTH_SIMULATING).then_some((*name, gain))
     };
     let mut largest: Vec<_> = names.iter().filter_map(worth).collect();
-    largest.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    largest.sort_rows_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     for (name, _) in largest.into_iter().take(SIMULATED) {
         let rows = ROOFS.map(|wanted| shorter(name, wanted));
         let [at_80, at_90] = rows.each_ref().map(|rows| StepGain::simulated(attributor, account.id(), rows));
@@ -84,7 +85,7 @@ pub(super) fn gain_sentences(device: &DeviceReport) -> Vec<String> {
             (speedup >= WORTH_SHOWING && is_within_reach(device, speedup)).then_some((gains, roof, used, name))
         })
         .collect();
-    found.sort_by(|a, b| b.0.at_90.speedup.total_cmp(&a.0.at_90.speedup).then_with(|| a.3.cmp(&b.3)));
+    found.sort_rows_by(|a, b| b.0.at_90.speedup.total_cmp(&a.0.at_90.speedup).then_with(|| a.3.cmp(&b.3)));
     let sentence = |(gains, roof, used, name): (KernelGains, Roof, f64, String)| {
         format!(
             "If {name} used 90 % of {} (now {}), a step would be {}; at 80 %, {}.",

@@ -9,6 +9,7 @@
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::NameId;
 use profiler_core::attribution::{Attributor, LaunchPlace, LaunchSampleCounts, LaunchSampleSum, LaunchedWork};
+use profiler_core::sorting::SortRows as _;
 use profiler_core::thresholds::{CERTAIN_LAUNCH_NANOS, STACK_DELAY_NANOS};
 use rustc_hash::FxHashMap;
 
@@ -143,7 +144,9 @@ impl KernelLines {
             .filter(|(work, _, sum)| sum.weight > 0.0 && works.contains_key(work))
             .collect();
         let time = |&(work, _, sum): &Part<'_>| works[&work].time(sum);
-        parts.sort_by(|a, b| time(b).total_ns.total_cmp(&time(a).total_ns).then_with(|| (a.0, a.1).cmp(&(b.0, b.1))));
+        parts.sort_rows_by(|a, b| {
+            time(b).total_ns.total_cmp(&time(a).total_ns).then_with(|| (a.0, a.1).cmp(&(b.0, b.1)))
+        });
         let not_sampled_ns = kernel_ns.saturating_sub(sampled_ns);
         let all = AllWorks { works: &works, kernel_ns, anywhere_ns: anywhere + not_sampled_ns as f64 };
         let (mut lines, distinct_lines) = all.lines(&parts, dictionary);
@@ -226,7 +229,7 @@ impl AllWorks<'_> {
             parts.iter().map(|(work, _, sum)| self.works[work].time(*sum).total_ns).sum()
         };
         let mut sums: Vec<_> = by_line.into_iter().map(|(line, parts)| (total(&parts), line, parts)).collect();
-        sums.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        sums.sort_rows_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         let count = sums.len() as u64;
         (sums.into_iter().take(LINES).map(|(_, _, parts)| self.line(&parts, dictionary)).collect(), count)
     }

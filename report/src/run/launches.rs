@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::NameId;
 use profiler_core::attribution::{Attributor, LaunchedWork};
+use profiler_core::sorting::SortRows as _;
 use rustc_hash::FxHashMap;
 
 use super::{LibraryRow, names};
@@ -40,7 +41,7 @@ impl LibraryRow {
         let all = kernels.values().fold(0u64, |sum, of| sum.saturating_add(of.total_ns));
         // The first kernel of a library is its largest.
         let mut kernels: Vec<(Option<NameId>, OfName)> = kernels.into_iter().collect();
-        kernels.sort_by_key(|&(name, of)| (Reverse(of.total_ns), name));
+        kernels.sort_rows_by_key(|&(name, of)| (Reverse(of.total_ns), name));
         let mut rows: Vec<Self> = Vec::new();
         for (name, of) in kernels {
             let by_name =
@@ -66,7 +67,7 @@ impl LibraryRow {
         for row in &mut rows {
             row.share = row.total_ns as f64 / all.max(1) as f64;
         }
-        rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.library.cmp(&b.library)));
+        rows.sort_rows_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.library.cmp(&b.library)));
         rows
     }
 }

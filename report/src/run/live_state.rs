@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use profiler_core::leaf::{Cause, Leaf};
+use profiler_core::sorting::SortRows as _;
 use profiler_core::steps::{Step, StepSource};
 
 use super::text::{self, busy_share};
@@ -112,7 +113,7 @@ fn kernels_state(report: &Report) -> Vec<KernelTotal> {
         *nanos = nanos.saturating_add(row.durations.total());
     }
     let mut rows: Vec<_> = totals.into_iter().collect();
-    rows.sort_by_key(|&(name, (_, nanos))| (Reverse(nanos), name));
+    rows.sort_rows_by_key(|&(name, (_, nanos))| (Reverse(nanos), name));
     let kernel = |(name, (count, total_ns))| KernelTotal { name: shortened(name, NAME), count, total_ns };
     rows.into_iter().take(ROWS).map(kernel).collect()
 }

@@ -2,6 +2,7 @@
 
 use gpuwhy_trace::dictionary::Dictionary;
 use profiler_core::attribution::{Attributor, template};
+use profiler_core::sorting::SortRows as _;
 
 use super::{MemoryReport, MemoryRow, PeakBy, names};
 
@@ -29,7 +30,7 @@ impl MemoryReport {
                 }),
             })
             .collect();
-        rows.sort_by(|a, b| b.holding.peak.cmp(&a.holding.peak).then((a.device, a.kind).cmp(&(b.device, b.kind))));
+        rows.sort_rows_by(|a, b| b.holding.peak.cmp(&a.holding.peak).then((a.device, a.kind).cmp(&(b.device, b.kind))));
         Some(Self { rows, unknown_releases: holdings.unknown_releases(), table_overflow: holdings.table_overflow() })
     }
 }

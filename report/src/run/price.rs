@@ -5,6 +5,7 @@
 //! Both assume a program that runs all day as it did in this run.
 
 use profiler_core::leaf::Cause;
+use profiler_core::sorting::SortRows as _;
 
 use crate::run::Report;
 use crate::text_format::{Page, Style, wrapped};
@@ -46,7 +47,7 @@ pub(super) fn priced(report: &Report, per_hour: f64) -> RunCost {
     let cost = |cause| report.devices.iter().map(|device| report.share_of(device, cause) * each).sum::<f64>();
     let mut causes: Vec<_> = Cause::ALL.into_iter().map(|cause| (cause, cost(cause))).collect();
     causes.retain(|&(_, cost)| cost > 0.0);
-    causes.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    causes.sort_rows_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let saved = |speedup: f64| a_day * (1.0 - 1.0 / speedup.max(1.0));
     let fixes = report.bottleneck.plan.iter().map(|fix| Saving {
         action: fix.action.clone(),

@@ -7,6 +7,7 @@
 use gpuwhy_trace::dictionary::Dictionary;
 use profiler_core::attribution::{Attributor, RangeCounts, RangeInside, RangeKey, RangeTotals, template};
 use profiler_core::leaf::Leaf;
+use profiler_core::sorting::SortRows as _;
 
 use super::{RangeRow, RangesReport, names};
 
@@ -19,7 +20,7 @@ impl RangesReport {
         if rows.is_empty() && open == 0 && counts == RangeCounts::default() {
             return None;
         }
-        rows.sort_by(|a, b| {
+        rows.sort_rows_by(|a, b| {
             let totals = |row: &RangeRow| (row.projected.durations.total(), row.host.durations.total());
             totals(b)
                 .cmp(&totals(a))
@@ -44,7 +45,7 @@ impl RangeRow {
     pub fn causes(&self) -> Vec<(Leaf, u64)> {
         let mut causes: Vec<_> = Leaf::ALL.into_iter().map(|leaf| (leaf, self.idle[leaf as usize])).collect();
         causes.retain(|&(_, nanos)| nanos > 0);
-        causes.sort_by_key(|&(leaf, nanos)| (std::cmp::Reverse(nanos), leaf));
+        causes.sort_rows_by_key(|&(leaf, nanos)| (std::cmp::Reverse(nanos), leaf));
         causes
     }
 }
@@ -55,7 +56,7 @@ fn row(totals: RangeTotals, inside: RangeInside, dictionary: &Dictionary) -> Ran
     let instances = projected.durations.count().max(1) as f64;
     let mut kernels: Vec<_> =
         inside.kernels.into_iter().map(|(name, of)| (names::kernel(dictionary, name), of)).collect();
-    kernels.sort_by(|a, b| b.1.total().cmp(&a.1.total()).then_with(|| a.0.cmp(&b.0)));
+    kernels.sort_rows_by(|a, b| b.1.total().cmp(&a.1.total()).then_with(|| a.0.cmp(&b.0)));
     let message = dictionary.name(message);
     RangeRow {
         domain: dictionary.name(domain).to_owned(),

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use profiler_core::leaf::Cause;
+use profiler_core::sorting::SortRows as _;
 use profiler_core::steps::{Step, UNUSUAL};
 
 use super::DeviceReport;
@@ -48,7 +49,7 @@ impl DeviceReport {
         let typical = self.typical_causes();
         let usual = |cause| typical.iter().find(|(of, _)| *of == cause).map_or(0, |&(_, nanos)| nanos);
         let mut slow: Vec<&Step> = steps.rows.iter().filter(|row| row.duration() as f64 > longest).collect();
-        slow.sort_by_key(|row| (Reverse(row.duration()), row.start));
+        slow.sort_rows_by_key(|row| (Reverse(row.duration()), row.start));
         slow.into_iter()
             .map(|step| {
                 let mut excess = by_size(|cause| cause.total(&step.leaves).saturating_sub(usual(cause)));
@@ -63,6 +64,6 @@ impl DeviceReport {
 fn by_size(time: impl Fn(Cause) -> u64) -> Vec<(Cause, u64)> {
     let mut causes: Vec<_> = Cause::ALL.into_iter().map(|cause| (cause, time(cause))).collect();
     causes.retain(|&(_, nanos)| nanos > 0);
-    causes.sort_by_key(|&(_, nanos)| Reverse(nanos));
+    causes.sort_rows_by_key(|&(_, nanos)| Reverse(nanos));
     causes
 }

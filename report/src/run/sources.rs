@@ -1,6 +1,7 @@
 //! The source lines that a report names, and where.
 
 use profiler_core::attribution::{CallKind, is_library};
+use profiler_core::sorting::SortRows as _;
 
 use super::{Remedy, Report, SourceRow};
 use crate::text_format::names::short_path;
@@ -20,7 +21,7 @@ impl Report {
         let idle = self.host.iter().flat_map(|host| &host.lines).map(|row| (row.file.as_str(), row.line));
         let holders = self.host.iter().flat_map(|host| &host.lock_holders).map(|row| (row.file.as_str(), row.line));
         let mut launches: Vec<_> = self.kernel_lines.iter().flat_map(|lines| &lines.launches).collect();
-        launches.sort_by(|a, b| b.estimated_ns.total_cmp(&a.estimated_ns));
+        launches.sort_rows_by(|a, b| b.estimated_ns.total_cmp(&a.estimated_ns));
         let launches = launches.into_iter().map(|row| (row.place.file.as_str(), row.place.line));
         let captured = self.graph_origins.iter().flat_map(|origins| &origins.rows);
         let captured = captured.map(|row| (row.place.file.as_str(), row.place.line));
@@ -34,7 +35,7 @@ impl Report {
                 places.push(*place);
             }
         }
-        places.sort_by_key(|(file, _)| is_library(file));
+        places.sort_rows_by_key(|(file, _)| is_library(file));
         places
     }
 
@@ -67,7 +68,7 @@ impl Report {
             sentence.match_indices(&place).map(|(at, _)| at).find(begins)
         };
         let mut found: Vec<_> = self.source_rows().into_iter().filter_map(|row| Some((named(&row)?, row))).collect();
-        found.sort_by_key(|(at, _)| *at);
+        found.sort_rows_by_key(|(at, _)| *at);
         // Two files of one name at one place could both be meant.
         let is_clear = found.windows(2).next().is_none_or(|pair| pair[0].0 != pair[1].0);
         found.into_iter().next().filter(|_| is_clear).map(|(_, row)| row)

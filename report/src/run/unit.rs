@@ -7,6 +7,7 @@
 
 use profiler_core::leaf::{LEAF_COUNT, Leaves};
 use profiler_core::quantile::lower_median;
+use profiler_core::sorting::SortRows as _;
 use profiler_core::steps::{Step, StepSource, Steps};
 
 use super::DeviceReport;
@@ -71,7 +72,7 @@ fn duration(step: &Step) -> u64 {
 /// Averages the steps between the quartiles: a quarter of the steps, rounded down, is excluded at each end.
 pub fn representative(source: StepSource, rows: &[Step]) -> Representative {
     let mut sorted: Vec<_> = rows.iter().collect();
-    sorted.sort_by_key(|step| (duration(step), step.start));
+    sorted.sort_rows_by_key(|step| (duration(step), step.start));
     let inner = &sorted[sorted.len() / 4..sorted.len() - sorted.len() / 4];
     let (unit_ns, leaves) = scaled(&sum(inner.iter().map(|step| &step.leaves)), 1, inner.len() as u64);
     let mut operations: Vec<_> = rows.iter().map(|step| step.operations).collect();
@@ -158,7 +159,7 @@ fn scaled(leaves: &[impl Copy + Into<u128>; LEAF_COUNT], numerator: u64, denomin
     let remainders = parts.map(|part| part % denominator);
     let missing = usize::try_from(remainders.iter().sum::<u128>() / denominator).unwrap_or(0);
     let mut order: [usize; LEAF_COUNT] = std::array::from_fn(|index| index);
-    order.sort_by_key(|&index| std::cmp::Reverse(remainders[index]));
+    order.sort_rows_by_key(|&index| std::cmp::Reverse(remainders[index]));
     for &index in &order[..missing] {
         whole[index] = whole[index].saturating_add(1);
     }

@@ -2,6 +2,7 @@
 
 use profiler_core::attribution::{DeviceAccount, Producer, Subject};
 use profiler_core::leaf::Leaf;
+use profiler_core::sorting::SortRows as _;
 
 use super::Awaited;
 use crate::text_format::{counted, duration};
@@ -16,7 +17,7 @@ pub(super) fn awaited(account: &DeviceAccount) -> Vec<Awaited> {
             None => rows.push(Awaited { producer, totals }),
         }
     }
-    rows.sort_by(|a, b| b.totals.total_ns.cmp(&a.totals.total_ns).then(a.producer.cmp(&b.producer)));
+    rows.sort_rows_by(|a, b| b.totals.total_ns.cmp(&a.totals.total_ns).then(a.producer.cmp(&b.producer)));
     rows
 }
 

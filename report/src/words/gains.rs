@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use profiler_core::sorting::SortRows as _;
 use profiler_core::whatif::{
     BASE_ERROR_LIMIT, BestCase, COVERED_LEAST, FEWEST_STEPS, ScenarioKind, SimulationProblem, UNEXPLAINED_LIMIT, WhatIf,
 };
@@ -136,7 +137,7 @@ pub fn not_simulated(refused: SimulationProblem) -> String {
 /// The best cases worth showing, the largest first.
 pub fn worth_showing(answer: &WhatIf) -> Vec<&BestCase> {
     let mut shown: Vec<&BestCase> = answer.best_cases.iter().filter(|best_case| best_case.is_worth_showing()).collect();
-    shown.sort_by(|a, b| b.speedup.total_cmp(&a.speedup).then(a.kind.cmp(&b.kind)));
+    shown.sort_rows_by(|a, b| b.speedup.total_cmp(&a.speedup).then(a.kind.cmp(&b.kind)));
     shown
 }
 

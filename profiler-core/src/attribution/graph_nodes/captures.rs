@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use super::super::ranges::{RangeKey, Ranges};
 use super::origins::parts;
 use super::work::GraphWork;
+use crate::sorting::SortRows as _;
 
 /// Added nodes with ranges and stack, 32 bytes each: as many as `libprof.so` reads stacks of.
 const LIMIT: usize = 1 << 17;
@@ -129,7 +130,7 @@ impl Captures {
         }
         let ran = sums.into_iter().filter(|(_, work)| work.count > 0);
         let mut rows: Vec<_> = ran.map(|(path, work)| (ranges.path(path), work)).collect();
-        rows.sort_by(|a, b| (b.1.total_ns, &a.0).cmp(&(a.1.total_ns, &b.0)));
+        rows.sort_rows_by(|a, b| (b.1.total_ns, &a.0).cmp(&(a.1.total_ns, &b.0)));
         GraphRanges { rows, outside, unknown }
     }
 }

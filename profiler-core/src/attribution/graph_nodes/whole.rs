@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use super::super::launch_places::{LaunchPlace, Places};
 use super::origins::parts;
 use super::work::{GraphWork, Source, add};
+use crate::sorting::SortRows as _;
 
 /// Graphs whose nodes are counted, 40 bytes each.
 const GRAPH_LIMIT: usize = 1 << 14;
@@ -116,7 +117,7 @@ impl WholeGraphs {
             let (nodes, unknown) = (nodes.count, nodes.unknown);
             rows.push(WholeGraph { graph, work, nodes, unknown, place, sources: Vec::new() });
         }
-        rows.sort_by_key(|row| (std::cmp::Reverse(row.work.total_ns), row.graph));
+        rows.sort_rows_by_key(|row| (std::cmp::Reverse(row.work.total_ns), row.graph));
         let index: FxHashMap<u32, usize> = rows.iter().enumerate().map(|(index, row)| (row.graph, index)).collect();
         let source = |source| match source {
             Source::Place(id) => places.place(id).map(NodeSource::Place),

@@ -10,6 +10,8 @@ mod fill;
 mod roofs;
 mod rule;
 
+use profiler_core::sorting::SortRows as _;
+
 pub use rule::{Check, Evidence, Finding, Rule};
 
 /// All rules.
@@ -25,7 +27,7 @@ pub fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
         .map(|rule| Finding { rule: rule.name, check: rule.check(evidence) })
         .filter(|finding| finding.check != Check::Clear)
         .collect();
-    found.sort_by(|a, b| {
+    found.sort_rows_by(|a, b| {
         let unknown = |finding: &Finding| matches!(finding.check, Check::CannotTell(_));
         unknown(a).cmp(&unknown(b)).then(b.gain().total_cmp(&a.gain()))
     });

@@ -5,6 +5,7 @@
 use gpuwhy_trace::record::CopyKind;
 use profiler_core::attribution::is_selection;
 use profiler_core::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
+use profiler_core::sorting::SortRows as _;
 use profiler_core::steps::Step;
 use profiler_core::thresholds::WORTH_SHARE;
 use profiler_core::whatif::{BestCase, ScenarioKind, WORTH_DOING, WORTH_SHOWING, WhatIf};
@@ -94,7 +95,7 @@ fn step_sentences(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]) -> 
     )];
     let mut unusual: Vec<&Step> = steady.iter().flat_map(|steady| &steady.set_aside).collect();
     if !unusual.is_empty() {
-        unusual.sort_by_key(|step| (std::cmp::Reverse(step.duration()), step.start));
+        unusual.sort_rows_by_key(|step| (std::cmp::Reverse(step.duration()), step.start));
         let list: Vec<_> = unusual.iter().take(3).map(|step| unusual_step(step)).collect();
         let count = counted(unusual.len() as u64, "step");
         let median = if steady.iter().any(|steady| steady.kinds.is_some()) {
@@ -316,7 +317,7 @@ fn leaf_sentence(cause: Cause, ranking: &Ranking, devices: &[DeviceReport], stea
     let leaves = Leaf::ALL.into_iter().filter(|leaf| leaf.cause() == cause);
     let mut leaves: Vec<_> = leaves.map(|leaf| (of[leaf as usize], leaf)).collect();
     leaves.retain(|&(nanos, _)| share(nanos) >= 0.0005);
-    leaves.sort_by(|a, b| b.cmp(a));
+    leaves.sort_rows_by(|a, b| b.cmp(a));
     let part = |&(nanos, leaf): &(u64, Leaf)| {
         format!("{} ({}) {:.1} %", words::cause(leaf), leaf.name(), share(nanos) * 100.0)
     };
@@ -358,7 +359,7 @@ pub(super) fn cause_evidence(
                 evidence.extend(copy_evidence(device).into_iter().take(2));
             }
             let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.copies).collect();
-            rows.sort_by_key(|row| std::cmp::Reverse(row.durations.total()));
+            rows.sort_rows_by_key(|row| std::cmp::Reverse(row.durations.total()));
             for row in rows.iter().take(3) {
                 let (count, time) = (row.durations.count(), duration(row.durations.total()));
                 evidence.push(format!(
@@ -392,7 +393,7 @@ pub(super) fn cause_evidence(
 fn kernel_sentences(cause: Cause, devices: &[DeviceReport], origins: Option<&GraphOrigins>) -> Vec<String> {
     let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.kernels).collect();
     rows.retain(|row| row.communication == (cause == Cause::Communication));
-    rows.sort_by_key(|row| std::cmp::Reverse((row.steady.1, row.durations.total())));
+    rows.sort_rows_by_key(|row| std::cmp::Reverse((row.steady.1, row.durations.total())));
     rows.truncate(3);
     let names = short_names(rows.iter().map(|row| row.name.as_str()), NAME_WIDTH);
     let sentence = |(row, name): (&&KernelRow, &String)| {
@@ -457,7 +458,7 @@ fn launch_sentences(devices: &[DeviceReport], whole: &Leaves, framework: Framewo
 fn cause_sentences(cause: Cause, devices: &[DeviceReport]) -> Vec<String> {
     let mut rows: Vec<_> =
         devices.iter().flat_map(|device| &device.gaps).filter(|row| row.leaf.cause() == cause).collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.totals.total_ns));
+    rows.sort_rows_by_key(|row| std::cmp::Reverse(row.totals.total_ns));
     rows.truncate(3);
     GapRow::sentences(&rows)
 }

@@ -5,6 +5,7 @@
 
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::leaf::Cause;
+use profiler_core::sorting::SortRows as _;
 use profiler_core::whatif::{ScenarioKind as Scenario, WORTH_DOING, WhatIf};
 
 use super::main_work::{MainWork, gain_without};
@@ -171,7 +172,7 @@ fn named_lines(host: &HostReport, cause: Cause) -> Vec<Part> {
     }
     let mut parts: Vec<Part> = groups.iter().filter_map(|(_, rows)| together(rows)).collect();
     parts.retain(|part| part.row.is_evident());
-    parts.sort_by_key(|part| std::cmp::Reverse(part.row.total_ns));
+    parts.sort_rows_by_key(|part| std::cmp::Reverse(part.row.total_ns));
     parts
 }
 
@@ -199,7 +200,7 @@ fn together(rows: &[&LineRow]) -> Option<Part> {
         sum.total_ns += row.total_ns;
         sum.step_ns = sum.step_ns.zip(row.step_ns).map(|(a, b)| a + b);
     }
-    activities.sort_by(|a, b| b.1.total_cmp(&a.1));
+    activities.sort_rows_by(|a, b| b.1.total_cmp(&a.1));
     Some(Part { row: sum, places: places.len(), activities })
 }
 

@@ -2,6 +2,7 @@
 
 use profiler_core::attribution::OtherProcess;
 use profiler_core::leaf::{Cause, Leaf, Leaves};
+use profiler_core::sorting::SortRows as _;
 
 use super::ranking::Ranking;
 use crate::run::DeviceReport;
@@ -118,7 +119,7 @@ pub(super) fn rest(steady: &Leaves) -> Option<String> {
     let taken = |cause: &Cause| matches!(cause, Cause::OtherProcess | Cause::CannotTell);
     let causes = Cause::ALL.into_iter().filter(|cause| !taken(cause)).map(|cause| (cause.total(steady), cause));
     let mut causes: Vec<_> = causes.filter(|&(nanos, _)| nanos > 0).collect();
-    causes.sort_by_key(|&(nanos, cause)| (std::cmp::Reverse(nanos), cause));
+    causes.sort_rows_by_key(|&(nanos, cause)| (std::cmp::Reverse(nanos), cause));
     let all: u64 = causes.iter().map(|&(nanos, _)| nanos).sum();
     let part =
         |&(nanos, cause): &(u64, Cause)| format!("{} {}", words::spent(cause), percent(nanos as f64 / all as f64));

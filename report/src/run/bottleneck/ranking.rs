@@ -14,6 +14,7 @@
 
 use profiler_core::attribution::Attributor;
 use profiler_core::leaf::{Cause, Leaf, Leaves};
+use profiler_core::sorting::SortRows as _;
 use profiler_core::steps::{FEWEST_STEADY, Steady, Step, TimeShare, UNUSUAL, WARM_UP_STEPS};
 use profiler_core::thresholds::WORTH_SHARE;
 use profiler_core::whatif::ScenarioKind;
@@ -112,7 +113,7 @@ impl Ranking {
             by: row.by,
         };
         let mut rows: Vec<Ranked> = rows.map(ranked).collect();
-        rows.sort_by(|a, b| b.recoverable.total_cmp(&a.recoverable).then(b.share.total_cmp(&a.share)));
+        rows.sort_rows_by(|a, b| b.recoverable.total_cmp(&a.recoverable).then(b.share.total_cmp(&a.share)));
         rows
     }
 

@@ -2,6 +2,7 @@
 
 use profiler_core::attribution::{Attributor, CallKind};
 use profiler_core::leaf::{Cause, Leaf, Leaves};
+use profiler_core::sorting::SortRows as _;
 
 use super::graphs::{GraphFit, STRETCHED, beside_compute, graph_sentence};
 use super::ranking::Ranking;
@@ -109,7 +110,7 @@ impl Findings<'_> {
     /// Everything that is said, in order.
     pub(super) fn evidence(&self) -> Vec<String> {
         let mut rules: Vec<_> = RULES.iter().filter(|rule| (rule.cause)(self.cause)).collect();
-        rules.sort_by_key(|rule| rule.rank);
+        rules.sort_rows_by_key(|rule| rule.rank);
         rules.into_iter().flat_map(|rule| (rule.sentences)(self)).collect()
     }
 }

@@ -3,6 +3,7 @@
 use gpuwhy_trace::completeness::Completeness;
 use profiler_core::attribution::Attributor;
 use profiler_core::leaf::{Cause, Leaf, Leaves};
+use profiler_core::sorting::SortRows as _;
 
 use super::{evidence, graphs, other_process};
 use crate::run::remedies::{self, CallFacts, Facts, Program};
@@ -120,7 +121,7 @@ fn without_cause(devices: &[DeviceReport], share: f64, steady: &Leaves) -> Withh
     let time = |leaf: Leaf| devices.iter().map(|device| device.steady_leaves[leaf as usize]).sum::<u64>();
     let leaves = Leaf::ALL.into_iter().filter(|leaf| leaf.cause() == Cause::CannotTell);
     let mut causes: Vec<_> = leaves.map(|leaf| (time(leaf), leaf)).filter(|&(nanos, _)| nanos > 0).collect();
-    causes.sort_by_key(|&(nanos, leaf)| (std::cmp::Reverse(nanos), leaf));
+    causes.sort_rows_by_key(|&(nanos, leaf)| (std::cmp::Reverse(nanos), leaf));
     let events: Vec<_> = devices.iter().flat_map(|device| &device.awaited).map(awaited_sentence).collect();
     let largest = causes.first().map(|&(_, leaf)| leaf);
     let probably =

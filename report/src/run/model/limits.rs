@@ -3,6 +3,7 @@
 use gpuwhy_trace::counters::{CounterLoss, Metric, MetricSet};
 use profiler_core::counters::estimate::SampleUse;
 use profiler_core::counters::roofs::{Division, KernelLimits, Limit};
+use profiler_core::sorting::SortRows as _;
 
 use crate::kernels::KernelGains;
 use crate::words::refusal;
@@ -53,7 +54,7 @@ impl ComputeLimits {
     pub fn ranked(&self) -> Vec<(Limit, f64)> {
         let mut rows: Vec<_> = Limit::ALL.into_iter().map(|limit| (limit, self.share(limit))).collect();
         rows.retain(|&(limit, share)| limit != Limit::Unresolved && share > 0.0);
-        rows.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        rows.sort_rows_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         rows
     }
 

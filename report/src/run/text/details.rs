@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use profiler_core::attribution::HostLead;
 use profiler_core::leaf::{Leaf, WorkKind};
+use profiler_core::sorting::SortRows as _;
 use profiler_core::steps::{StepSource, Steps};
 use profiler_core::thresholds::WORTH_SHARE;
 
@@ -84,7 +85,7 @@ const fn work(work: WorkKind) -> &'static str {
 fn compute_line(out: &mut Page, compute: &ComputeSplit) {
     let Some(geometry) = &compute.geometry else { return };
     let mut classes: Vec<_> = GridClass::ALL.into_iter().filter(|&class| compute.share(class) >= 0.005).collect();
-    classes.sort_by_key(|&class| std::cmp::Reverse(compute.time(class)));
+    classes.sort_rows_by_key(|&class| std::cmp::Reverse(compute.time(class)));
     let parts: Vec<_> = classes
         .into_iter()
         .map(|class| {

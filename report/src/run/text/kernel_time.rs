@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::fmt::Write;
 
 use profiler_core::attribution::GraphWork;
+use profiler_core::sorting::SortRows as _;
 
 use crate::launch_site::LaunchSite;
 use crate::run::graph_origins::PARTS;
@@ -84,7 +85,7 @@ fn range_table(out: &mut Page, report: &Report) {
     let rows = report.ranges.iter().flat_map(|ranges| &ranges.rows);
     let total = |row: &RangeRow| row.kernels.iter().fold(0u64, |sum, (_, of)| sum.saturating_add(of.total()));
     let mut rows: Vec<_> = rows.map(|row| (total(row), row)).filter(|&(nanos, _)| nanos > 0).collect();
-    rows.sort_by_key(|&(nanos, _)| Reverse(nanos));
+    rows.sort_rows_by_key(|&(nanos, _)| Reverse(nanos));
     let all = report.kernel_libraries.iter().fold(0u64, |sum, row| sum.saturating_add(row.total_ns));
     let mut table = Table::new("time:10|%:6|count:9|range: largest kernel");
     for (nanos, row) in rows.iter().take(SHOWN) {

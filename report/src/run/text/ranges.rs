@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use profiler_core::attribution::RangeStyle;
+use profiler_core::sorting::SortRows as _;
 
 use crate::run::{RangeRow, RangesReport};
 use crate::text_format::table::Table;
@@ -48,7 +49,7 @@ impl RangesReport {
             let mut rows: Vec<_> =
                 self.rows.iter().filter(|row| style.is_none_or(|style| row.style == style)).collect();
             rows.retain(|row| row.host.durations.count() > 0);
-            rows.sort_by_key(|row| std::cmp::Reverse(row.host.durations.total()));
+            rows.sort_rows_by_key(|row| std::cmp::Reverse(row.host.durations.total()));
             rows
         };
         host_table(out, "nvtx_sum", &host(None), true);

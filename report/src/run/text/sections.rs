@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use gpuwhy_trace::record::{Timestamp, Trigger};
 use profiler_core::attribution::host_cause::HostCause;
+use profiler_core::sorting::SortRows as _;
 
 use crate::run::{BurstRow, BurstTable, HostReport, MemoryReport, MemoryRow, Report, monitor};
 use crate::text_format::{Page, bytes, counted, duration, printable, wrapped};
@@ -128,7 +129,7 @@ fn host_lines(out: &mut Page, host: &HostReport) {
             None => waits.push((nanos, cause)),
         }
     }
-    waits.sort_by_key(|&(nanos, cause)| (std::cmp::Reverse(nanos), cause));
+    waits.sort_rows_by_key(|&(nanos, cause)| (std::cmp::Reverse(nanos), cause));
     for (nanos, cause) in waits.into_iter().take(4).filter(|&(nanos, _)| percent(nanos) >= 0.05) {
         parts.push(format!("{} {:.1} %", words::activity(cause), percent(nanos)));
     }

@@ -1,6 +1,7 @@
 //! Time of a GPU by cause, in percent.
 
 use profiler_core::leaf::{Cause, Leaves};
+use profiler_core::sorting::SortRows as _;
 
 use crate::run::untraced::WithoutTracing;
 use crate::run::{DeviceReport, Report};
@@ -37,7 +38,7 @@ pub(in crate::run) fn shares(report: &Report, device: &DeviceReport) -> (&'stati
     let without = WithoutTracing::of(device, &leaves);
     let share = |cause: Cause| (cause, without.share(cause, cause.total(&leaves) as f64 / total));
     let mut shares: Vec<_> = Cause::ALL.into_iter().map(share).filter(|(_, share)| *share > 0.0).collect();
-    shares.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    shares.sort_rows_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     (of, shares)
 }
 
@@ -95,7 +96,7 @@ fn whole_percent(shares: &[(Cause, f64)], first: Cause) -> Vec<(Cause, u32)> {
     let mut rows: Vec<(Cause, u32, f64)> = shares.iter().map(whole).collect();
     let missing = 100_u32.saturating_sub(rows.iter().map(|(_, whole, _)| whole).sum());
     let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_by(|&a, &b| rows[b].2.total_cmp(&rows[a].2));
+    order.sort_rows_by(|&a, &b| rows[b].2.total_cmp(&rows[a].2));
     for &index in order.iter().take(missing as usize) {
         rows[index].1 += 1;
     }

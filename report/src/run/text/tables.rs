@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use gpuwhy_trace::geometry::Limiter;
 use profiler_core::leaf::Leaf;
+use profiler_core::sorting::SortRows as _;
 
 use super::{code_line, collectives, kernel_time};
 use crate::run::{DeviceReport, KernelGeometry, Report, limits};
@@ -67,7 +68,7 @@ fn leaf_rows(out: &mut Page, device: &DeviceReport) {
     let row = |leaf: Leaf| (device.leaves[leaf as usize], device.steady_leaves[leaf as usize], leaf);
     let mut leaves: Vec<_> = Leaf::ALL.into_iter().map(row).collect();
     leaves.retain(|&(nanos, ..)| nanos > 0);
-    leaves.sort_by(|a, b| b.0.cmp(&a.0).then(a.2.cmp(&b.2)));
+    leaves.sort_rows_by(|a, b| b.0.cmp(&a.0).then(a.2.cmp(&b.2)));
     let steady: u64 = device.steady_leaves.iter().sum();
     let mut table = Table::new("whole run:10|%:6|after start-up:13|%:6|cause (name in the JSON)");
     for (nanos, after, leaf) in leaves {
