@@ -172,7 +172,7 @@ impl<'a> Accounts<'a> {
         let mut captures = Captures::new(capture);
         captures.set_calibrations(assembly.session());
         #[cfg(feature = "source")]
-        captures.read_code_with(crate::python::code);
+        captures.read_code_with(gpuwhy_report::run::remedies::CodeReader::new(crate::python::code));
         // Kernels are measured late, and the simulation of their effect on steps runs at the end.
         captures.options.simulated_events = true;
         if let Some(observer) = &mut observer {

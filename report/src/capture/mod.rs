@@ -31,7 +31,8 @@ use profiler_core::monitoring::Changes;
 
 use crate::kernels::{Choice, candidates, choose, has_run_enough};
 use crate::metrics::{self, Totals};
-use crate::run::{BurstRow, CaptureRow, CaptureTable, Captured, CodeReader, Report};
+use crate::run::remedies::CodeReader;
+use crate::run::{BurstRow, CaptureRow, CaptureTable, Captured, Report};
 use crate::state::Metrics;
 
 /// Maximum number of captures with a separate row in the report; the others are counted.

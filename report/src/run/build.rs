@@ -14,17 +14,18 @@ use gpuwhy_trace::utilization::Utilization;
 use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::collective::CollectivesReport;
 use profiler_core::monitoring::Monitoring;
+use profiler_core::sorting::SortRows as _;
 
 use super::bottleneck::{LiveBottleneck, advise_on_measured, bottleneck_with, not_measured};
 use super::compute;
 use super::limits::limits;
 use super::live_state::WINDOWS_KEPT;
 use super::monitor::Watched;
-use super::remedies::{CallFacts, ParsedLines};
+use super::remedies::{CallFacts, CodeReader, ParsedLines};
 use super::{
-    ApiRow, BurstTable, CaptureTable, CodeReader, CopyOverlap, DeviceReport, GraphOrigins, HostReport, KernelLines,
-    KernelRow, LibraryRow, ManagedPages, MemoryReport, RangesReport, Report, Sequence, SourceLines, StepMeaning,
-    TypicalSteps, Untraced, copies, gaps, host_estimate, names, waits,
+    ApiRow, BurstTable, CaptureTable, CopyOverlap, DeviceReport, GraphOrigins, HostReport, KernelLines, KernelRow,
+    LibraryRow, ManagedPages, MemoryReport, RangesReport, Report, Sequence, SourceLines, StepMeaning, TypicalSteps,
+    Untraced, copies, gaps, host_estimate, names, waits,
 };
 use crate::kernels::{KernelsReport, best_advice};
 use crate::library::Library;
@@ -179,7 +180,7 @@ fn device_report(
         })
         .collect();
     let size = |row: &KernelRow| Reverse((row.steady.1, row.durations.total()));
-    kernels.sort_by(|a, b| size(a).cmp(&size(b)).then_with(|| a.name.cmp(&b.name)));
+    kernels.sort_rows_by(|a, b| size(a).cmp(&size(b)).then_with(|| a.name.cmp(&b.name)));
     let what_if = attributor.what_if(account.id());
     debug_assert!(attributor.devices().any(|other| other.id() == account.id()));
     DeviceReport {
@@ -231,6 +232,6 @@ fn api_rows(attributor: &Attributor, dictionary: &Dictionary) -> Vec<ApiRow> {
             max_ns: row.max_ns,
         })
         .collect();
-    rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.cmp(&b.name)));
+    rows.sort_rows_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.cmp(&b.name)));
     rows
 }

@@ -1,14 +1,15 @@
 //! What a line of source code does, as far as conditions of remedies ask: calls, operators, loops around it.
 //!
-//! A parser that the reader of a trace brings ([`Captures::read_code_with`]) makes this of the lines in the trace, so
-//! that libprof.so has none. Names are resolved by the file's imports: `F.softmax` is `torch.nn.functional.softmax`.
+//! A parser that the reader of a trace brings ([`Captures::read_code_with`]) makes this of the lines in the trace.
+//! libprof.so has neither it nor the entries and conditions that need it: they come with the parser. Names are
+//! resolved by the file's imports: `F.softmax` is `torch.nn.functional.softmax`.
 //!
 //! [`Captures::read_code_with`]: crate::capture::Captures::read_code_with
 
 use std::collections::BTreeMap;
 
 /// Parses the line with this number of the lines of a file, which may have gaps; `None` if it cannot.
-pub type CodeReader = fn(&BTreeMap<u32, String>, u32) -> Option<Code>;
+pub type Parse = fn(&BTreeMap<u32, String>, u32) -> Option<Code>;
 
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]

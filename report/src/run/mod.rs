@@ -48,7 +48,7 @@ pub use bottleneck::bottleneck_of;
 pub(crate) use bottleneck::lead;
 pub(crate) use build::Captured;
 #[doc(hidden)]
-pub use code::{Code, CodeReader, Does, Expression, Loop, Statement};
+pub use code::{Code, Does, Expression, Loop, Statement};
 pub use live_state::{STARTING_UP, WINDOWS_KEPT};
 pub(crate) use model::loss_sentence;
 pub use model::{

@@ -35,6 +35,7 @@ pub(crate) use limits::loss_sentence;
 pub use limits::{ComputeLimits, NamedLimits};
 pub use memory::{ManagedPages, MemoryReport, MemoryRow, PeakBy};
 pub use ranges::{RangeRow, RangesReport};
+pub(in crate::run) use remedy::Rank;
 pub use remedy::{Certainty, MeasuredGain, Remedy, Results, SMALLEST_GAIN, helps};
 pub use sequence::{Sequence, StepMeaning};
 pub use sources::{SourceLines, SourceRow};

@@ -43,6 +43,21 @@ impl Certainty {
     }
 }
 
+/// Place of a remedy in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::run) enum Rank {
+    /// Turns that the program takes with others, by a lock or for the GPU, come before what each of them does.
+    First,
+    /// What makes most launches unnecessary, unless the condition for that is in doubt.
+    Batch,
+    /// What a CUDA graph cannot contain, or what has to be changed before it.
+    BeforeGraph,
+    /// A CUDA graph, or what is done in place of one.
+    Graph,
+    /// The others, by their gain.
+    Gain,
+}
+
 /// A change that the report recommends.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -59,8 +74,12 @@ pub struct Remedy {
     pub certainty: Certainty,
     /// Speedup of the program, at least 1; `None` if nothing predicts it.
     pub speedup: Option<f64>,
-    /// Low and high end of the speedup; `None` with an unknown one. From 1 to the speedup: only a bound is known.
+    /// Low and high end of the speedup; `None` with an unknown one.
     pub interval: Option<(f64, f64)>,
+    /// True if only a bound is known: anything from nothing to `speedup`.
+    pub is_bound: bool,
+    /// Its place in the order.
+    pub(in crate::run) rank: Rank,
     /// Page of the vendor or the library about it.
     pub link: Option<&'static str>,
     /// True if it can be applied without a change of the program.
@@ -120,7 +139,7 @@ impl Remedy {
         }
         let speedup = self.speedup.filter(|&speedup| speedup >= WORTH_SHOWING)?;
         let gain = match self.interval {
-            Some((low, high)) if low <= 1.0 && high <= speedup => at_most(high),
+            Some((_, high)) if self.is_bound => at_most(high),
             Some((low, high)) if high.is_infinite() => at_least(low),
             interval => gain(speedup, interval),
         };

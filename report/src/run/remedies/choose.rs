@@ -12,18 +12,27 @@
 //!   range; of equal ones those that change no results, then those that need no change of the program.
 
 use profiler_core::leaf::Cause;
+use profiler_core::sorting::SortRows as _;
 use profiler_core::whatif::ScenarioKind;
 
-use super::catalog::{remedies, remedy};
+use super::catalog::{OPENED_BY_LINES, by_records};
 use super::entry::{BEST_PRACTICES, Rank, RemedyEntry, Target, When};
-use super::facts::{Facts, Found};
+use super::facts::{CodeReader, Facts, Found};
 use super::gain::{Gain, WORTH};
 use super::lines::fits;
 use super::obstacles::Obstacle;
 use super::options::option;
+use crate::run::code::Parse;
 use crate::run::framework::Framework;
 use crate::run::{Certainty, Remedy};
 use crate::text_format::percent;
+
+impl CodeReader {
+    /// The conditions of all remedies, with this parser.
+    pub const fn new(parse: Parse) -> Self {
+        Self { parse, entries: OPENED_BY_LINES, fits }
+    }
+}
 
 /// Busy share of a step below which kernels are not to be made shorter.
 const IDLE: f64 = 0.5;
@@ -45,7 +54,9 @@ struct Candidate {
 
 /// The remedies for a program, the first to try first.
 pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
-    let mut candidates: Vec<Candidate> = remedies().filter_map(|entry| candidate(entry, facts)).collect();
+    let by_lines = facts.source.map_or(&[][..], |source| source.reader.entries);
+    let mut candidates: Vec<Candidate> =
+        by_records().chain(by_lines).filter_map(|entry| candidate(entry, facts)).collect();
     let graph = candidates.iter().any(|candidate| candidate.entry.rank == Rank::Graph && candidate.addresses);
     candidates.retain(|candidate| {
         let worth = candidate.found.gain.map(Gain::is_worth);
@@ -73,8 +84,9 @@ pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
         _ => 6,
     };
     let ties = |of: &Candidate| (of.entry.results, !of.entry.is_outside());
-    candidates
-        .sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.score.total_cmp(&a.score)).then_with(|| ties(a).cmp(&ties(b))));
+    candidates.sort_rows_by(|a, b| {
+        rank(a).cmp(&rank(b)).then(b.score.total_cmp(&a.score)).then_with(|| ties(a).cmp(&ties(b)))
+    });
     let first = candidates.first().map(|first| first.entry.id);
     candidates.retain(|of| Some(of.entry.id) == first || of.addresses || !of.entry.is_generic);
     // What may gain nothing is said only where nothing is better, or beside what it needs.
@@ -122,7 +134,8 @@ fn candidate(entry: &'static RemedyEntry, facts: &Facts<'_>) -> Option<Candidate
         Target::Time(_) | Target::Reads => addresses || busy < BUSY,
     };
     let found = (wanted && !(entry.unless)(facts)).then(|| recognize(entry, facts)).flatten()?;
-    let is_shown = facts.line(found.at.as_deref(), |line| fits(entry.id, line));
+    let is_shown =
+        facts.source.is_some_and(|source| facts.line(found.at.as_deref(), |line| (source.reader.fits)(entry.id, line)));
     let certainty = if is_shown { entry.certainty.min(Certainty::Documented) } else { entry.certainty };
     let saved = match found.gain {
         Some(gain) => {
@@ -197,6 +210,8 @@ fn finished(candidate: Candidate, facts: &Facts<'_>) -> Remedy {
         certainty,
         speedup: gain.map(|gain| gain.speedup),
         interval: gain.and_then(|gain| gain.interval),
+        is_bound: gain.is_some_and(|gain| gain.is_bound),
+        rank: entry.rank,
         link: match facts.program.framework {
             // A page about PyTorch says nothing to it.
             Framework::Native | Framework::Offload => {
@@ -212,20 +227,22 @@ fn finished(candidate: Candidate, facts: &Facts<'_>) -> Remedy {
 /// The first remedy; with the graph that it makes possible, or with what has to go before a graph.
 pub(in crate::run) fn first_sentences(remedies: &[Remedy]) -> Option<String> {
     let (first, rest) = remedies.split_first()?;
-    let is = |of: &Remedy, rank: Rank| remedy(of.id).is_some_and(|entry| entry.rank == rank);
     let joined = |word: &str, second: &Remedy| {
         let mut rest = second.text.chars();
         let then: String = rest.next().into_iter().flat_map(char::to_lowercase).chain(rest).collect();
         format!("{} {word} {then}", first.text)
     };
     Some(match rest.first() {
-        Some(second) if is(first, Rank::BeforeGraph) && is(second, Rank::Graph) => joined("Then", second),
-        Some(second) if is(first, Rank::Graph) && is(second, Rank::BeforeGraph) => joined("First", second),
+        Some(second) if (first.rank, second.rank) == (Rank::BeforeGraph, Rank::Graph) => joined("Then", second),
+        Some(second) if (first.rank, second.rank) == (Rank::Graph, Rank::BeforeGraph) => joined("First", second),
         _ => first.text.clone(),
     })
 }
 
 /// The change of this entry in words that follow a number, for programs of this library.
 pub(in crate::run) fn short(id: &str, framework: Framework) -> &'static str {
-    remedy(id).and_then(|entry| RemedyEntry::spoken(entry.short, framework)).unwrap_or_default()
+    by_records()
+        .find(|entry| entry.id == id)
+        .and_then(|entry| RemedyEntry::spoken(entry.short, framework))
+        .unwrap_or_default()
 }

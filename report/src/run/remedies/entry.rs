@@ -9,6 +9,8 @@ use super::trial::{How, Trial};
 use crate::run::framework::Framework;
 use crate::run::{Certainty, Results};
 
+pub(super) use crate::run::model::Rank;
+
 /// Time that a remedy is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
@@ -22,23 +24,8 @@ pub(super) enum Target {
     Reads,
 }
 
-/// Place of a remedy in the order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rank {
-    /// Turns that the program takes with others, by a lock or for the GPU, come before what each of them does.
-    First,
-    /// What makes most launches unnecessary, unless the condition for that is in doubt ([`Found::doubted`]).
-    Batch,
-    /// What a CUDA graph cannot contain, or what has to be changed before it.
-    BeforeGraph,
-    /// A CUDA graph, or what is done in place of one.
-    Graph,
-    /// The others, by their gain.
-    Gain,
-}
-
 /// How a remedy is recognized.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum When {
     /// Kernels of these classes take at least this share of kernel time, and would be this many times as fast.
     Shorter(&'static [Class], f64, (f64, f64)),
@@ -51,7 +38,7 @@ pub(super) enum When {
 }
 
 /// One remedy of the catalogue.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct RemedyEntry {
     /// Stable word, in JSON and for `gpuwhy report --explain`.
     pub id: &'static str,

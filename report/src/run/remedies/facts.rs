@@ -1,5 +1,9 @@
 //! What a report knows, in the form that the conditions of remedies need.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
 use gpuwhy_trace::record::{CopyKind, Timestamp};
 use profiler_core::attribution::CallKind;
 use profiler_core::attribution::host_cause::HostCause;
@@ -7,14 +11,16 @@ use profiler_core::counters::roofs::Limit;
 use profiler_core::leaf::{Cause, Leaf, Leaves, WorkKind};
 use profiler_core::whatif::{BestCase, ScenarioKind};
 
+use super::entry::RemedyEntry;
 use super::gain::Gain;
 use super::obstacles::Obstacle;
-use super::parsed::ParsedLines;
 use super::patterns::{Class, Classes};
 use crate::launch_site::LaunchSite;
+use crate::run::code::{Code, Parse};
 use crate::run::framework::{Framework, runs_python};
 use crate::run::{
-    ApiRow, CopyRow, DeviceReport, GraphOrigins, HostReport, KernelLines, LineRow, SampledLaunches, call_lines,
+    ApiRow, CopyRow, DeviceReport, GraphOrigins, HostReport, KernelLines, LineRow, SampledLaunches, SourceLines,
+    call_lines,
 };
 use crate::text_format::names::short_path;
 use crate::text_format::shortened;
@@ -169,6 +175,42 @@ pub(in crate::run) struct CallFacts<'a> {
     pub(in crate::run) start: Timestamp,
     /// Lines of source code, if the trace has some and its reader a parser.
     pub(in crate::run) source: Option<&'a ParsedLines<'a>>,
+}
+
+/// A parser with the remedies and conditions that need it.
+#[derive(Clone, Copy, Debug)]
+pub struct CodeReader {
+    pub(super) parse: Parse,
+    /// Entries that only a parsed line opens.
+    pub(super) entries: &'static [RemedyEntry],
+    /// True if the line does what the remedy with this id is about.
+    pub(super) fits: fn(&str, &Code) -> bool,
+}
+
+/// Parsed lines by file and number; `None` where nothing could be parsed.
+type Known = BTreeMap<(String, u32), Option<Rc<Code>>>;
+
+/// The lines of a trace, parsed when they are asked for.
+#[derive(Debug)]
+pub(in crate::run) struct ParsedLines<'a> {
+    lines: &'a SourceLines,
+    pub(super) reader: CodeReader,
+    known: RefCell<Known>,
+}
+
+impl<'a> ParsedLines<'a> {
+    /// `None` without lines or without a parser.
+    pub(in crate::run) fn new(lines: &'a SourceLines, reader: Option<CodeReader>) -> Option<Self> {
+        let reader = reader.filter(|_| !lines.is_empty())?;
+        Some(Self { lines, reader, known: RefCell::default() })
+    }
+
+    /// The line at a place such as `train.py:42 (main)`.
+    pub(super) fn at(&self, place: &str) -> Option<Rc<Code>> {
+        let (file, line) = self.lines.find(place)?;
+        let parse = || self.lines.file(file).and_then(|rows| (self.reader.parse)(rows, line)).map(Rc::new);
+        self.known.borrow_mut().entry((file.to_owned(), line)).or_insert_with(parse).clone()
+    }
 }
 
 /// Facts about a report.

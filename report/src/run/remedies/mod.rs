@@ -12,10 +12,10 @@ mod gain;
 mod lines;
 mod obstacles;
 mod options;
-mod parsed;
 mod patterns;
 mod repeated;
 mod sequences;
+mod shares;
 mod trial;
 
 #[doc(hidden)]
@@ -23,11 +23,11 @@ pub use self::catalog::opened_by_lines;
 pub use self::catalog::{remedies, remedy};
 pub(in crate::run) use self::choose::{choose, first_sentences, short};
 pub use self::entry::RemedyEntry;
-pub(in crate::run) use self::facts::{Activity, CallFacts, Facts, GraphFacts, Program, SharedQueue};
+pub use self::facts::CodeReader;
+pub(in crate::run) use self::facts::{Activity, CallFacts, Facts, GraphFacts, ParsedLines, Program, SharedQueue};
 #[doc(hidden)]
 pub use self::lines::{fits, with_lines};
 pub(in crate::run) use self::obstacles::Obstacle;
-pub(in crate::run) use self::parsed::ParsedLines;
 pub use self::trial::{How, Trial};
 
 #[cfg(test)]

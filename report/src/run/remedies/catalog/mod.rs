@@ -20,7 +20,8 @@ use super::entry::RemedyEntry;
 use super::trial::{How, Trial};
 use crate::run::Results;
 
-const ALL: [&[RemedyEntry]; 15] = [
+/// Entries that records alone open. Reports at the exit of a program know no others.
+const BY_RECORDS: [&[RemedyEntry]; 14] = [
     precision::ENTRIES,
     layout::ENTRIES,
     attention::ENTRIES,
@@ -35,18 +36,25 @@ const ALL: [&[RemedyEntry]; 15] = [
     memory::ENTRIES,
     communication::ENTRIES,
     arrays::ENTRIES,
-    code::ENTRIES,
 ];
+
+/// Entries that only a line of source code opens.
+pub(super) const OPENED_BY_LINES: &[RemedyEntry] = code::ENTRIES;
+
+/// Remedies that records alone open.
+pub(super) fn by_records() -> impl Iterator<Item = &'static RemedyEntry> {
+    BY_RECORDS.iter().copied().flatten()
+}
 
 /// All remedies, by subject.
 pub fn remedies() -> impl Iterator<Item = &'static RemedyEntry> {
-    ALL.iter().copied().flatten()
+    by_records().chain(OPENED_BY_LINES)
 }
 
 /// Ids of the remedies that only a line of source code opens.
 #[doc(hidden)]
 pub fn opened_by_lines() -> impl Iterator<Item = &'static str> {
-    code::ENTRIES.iter().map(|entry| entry.id)
+    OPENED_BY_LINES.iter().map(|entry| entry.id)
 }
 
 /// The remedy with this id.
