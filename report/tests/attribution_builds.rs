@@ -78,6 +78,40 @@ fn samples_tell_building_from_sleeping_and_loading_data() {
     );
 }
 
+/// The thread that launches after a gap of 5 ms waits without a Python stack, while thread 2 is in a compiler: as its
+/// samples show every `samples` ms, or its ranges.
+fn built_by_another_thread(samples: u64, range: Option<&str>) -> Scenario {
+    const JAX: (&str, &str, u32) =
+        ("/lib/python3.12/site-packages/jax/_src/compiler.py", "backend_compile_and_load", 395);
+    let mut scenario = after_call("cuLibraryGetKernel", 5_200, 60);
+    scenario.sample(1, 200, 5_190, sample(ThreadState::Futex, 0), &[]);
+    for at in (200..6_000).step_by(1_000 * samples as usize) {
+        scenario.sample(2, at, at + 1_000 * samples, sample(ThreadState::Futex, 0), &[JAX, GENERATE]);
+    }
+    if let Some(text) = range {
+        scenario.pushed(2, 50, 6_000, text);
+    }
+    scenario
+}
+
+#[test]
+fn threads_of_a_compiler_build_what_its_caller_waits_for() {
+    let leaves = |scenario: &Scenario| {
+        let leaves = scenario.leaves();
+        [Leaf::KernelBuild, Leaf::HostBlocked].map(|leaf| leaves[leaf as usize] / 1_000)
+    };
+    assert_eq!(leaves(&built_by_another_thread(1, None)), [5_000, 0]);
+    // One sample says nothing of the time before it, and none of another range.
+    assert_eq!(leaves(&built_by_another_thread(10, None)), [0, 5_000]);
+    assert_eq!(leaves(&built_by_another_thread(10, Some("XlaModule:#prefix=a#"))), [0, 5_000]);
+    assert_eq!(leaves(&built_by_another_thread(10, Some("XlaCompile:#module=jit_score#"))), [5_000, 0]);
+    // A thread with a line of its own is not the compiler's.
+    let mut own = after_call("cuLibraryGetKernel", 5_200, 60);
+    own.sample(1, 200, 5_190, sample(ThreadState::Futex, 0), &[GENERATE]);
+    own.pushed(2, 50, 6_000, "XlaCompile:#module=jit_score#");
+    assert_eq!(leaves(&own), [0, 5_000]);
+}
+
 /// `steps` steps of 10 ms: 100 kernels named `kernel`, and in each step for which `builds` is true 6 ms of work
 /// that ends in a load.
 fn program(steps: u64, kernel: &str, builds: impl Fn(u64) -> bool) -> Scenario {

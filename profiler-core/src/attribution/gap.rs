@@ -16,9 +16,10 @@ use super::gap_history::{GapHistory, InputWait};
 use super::host::samples::SampleEvidence;
 use super::host::thread_table::ThreadTable;
 use super::host::threads::{Call, HostThread};
-use super::host_cause::{Producer, Seen, Stratum, Subject};
+use super::host_cause::{HostCause, Producer, Seen, Stratum, Subject};
 use super::operation::DeviceOperation;
 use super::other_processes::OtherProcesses;
+use super::stacks::LineId;
 use crate::api::{ApiClass, BLOCKING_COPY_NANOS};
 use crate::leaf::Leaf;
 use crate::thresholds::{
@@ -336,6 +337,8 @@ impl Writer<'_> {
             for (cause, line, nanos) in parts {
                 let to = self.account.position() + nanos;
                 let cause = if self.busy == Leaf::KernelBuild { cause.before_load() } else { cause };
+                let built = if line == LineId::NONE { self.built_until(to) } else { None };
+                let (cause, line) = built.map_or((cause, line), |line| (HostCause::KernelBuild, line));
                 let subject = Subject::Host(cause, line);
                 let late = self.late_nanos();
                 match cause.leaf() {
@@ -352,8 +355,16 @@ impl Writer<'_> {
         self.unseen(unseen, end);
     }
 
+    /// The line that called a compiler, if one worked while the launching thread, of which no line is known, was late
+    /// up to `to`.
+    fn built_until(&self, to: u64) -> Option<LineId> {
+        self.caller.threads.building.line_at(self.account.position().midpoint(to))
+    }
+
     /// Records time in which the host was late and no sample shows why.
     fn unseen(&mut self, leaf: Leaf, to: u64) {
+        let built = leaf == Leaf::HostCpu && self.built_until(to).is_some();
+        let leaf = if built { Leaf::KernelBuild } else { leaf };
         let late = self.late_nanos();
         self.late(leaf, to, self.next.operation.subject);
         self.note(Seen::Nothing(leaf), 0, late);

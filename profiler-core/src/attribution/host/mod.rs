@@ -10,6 +10,7 @@
 //! not tell), [`dependencies`] (which operation a stream waited for), [`samples`] with [`stacks`](super::stacks) and
 //! [`interpreter_lock`] (what a thread did between calls), [`launch_lines`] (which line launched a kernel), [`memory`].
 
+mod building;
 pub(super) mod call_lines;
 pub(super) mod dependencies;
 pub(super) mod interpreter_lock;
@@ -35,6 +36,7 @@ use self::memory::Memory;
 use self::one_id::OneId;
 use self::thread_table::ThreadTable;
 use self::threads::{HostThread, Nesting};
+use super::host_cause::HostCause;
 use super::launch_order::StepMarks;
 use super::operation::{Delivery, LONGEST_WINDOW, LaunchCall, is_no_time};
 use super::ranges::{RangeFact, Ranges};
@@ -109,7 +111,11 @@ impl Host {
     /// Places the samples that waited for others of the same time.
     fn place_samples(&mut self, delivery: &Delivery) {
         let Self { lock, threads, .. } = self;
-        for (thread, view) in lock.take(|thread| threads.get(thread).is_some_and(HostThread::calls_cuda)) {
+        let views = lock.take(|thread| threads.get(thread).is_some_and(HostThread::calls_cuda));
+        for (thread, view) in views {
+            if let Some(line) = view.built_at() {
+                self.threads.building.sampled(view.span(), line);
+            }
             self.thread(thread, delivery).samples.push(view);
         }
     }
@@ -282,10 +288,12 @@ impl Host {
         for finding in ranges.advance(horizon) {
             match finding {
                 RangeFact::Step { thread, at } => self.marks.push(thread, Timestamp::from_nanos(at)),
-                RangeFact::LoaderBegins { thread, at, cause } => {
+                RangeFact::Begins { cause: HostCause::KernelBuild, at, .. } => self.threads.building.begin(at),
+                RangeFact::Ends { cause: HostCause::KernelBuild, at, .. } => self.threads.building.end(at),
+                RangeFact::Begins { thread, at, cause } => {
                     self.threads.rows[thread as usize].samples.enter_loader(at, cause);
                 }
-                RangeFact::LoaderEnds { thread, at } => self.threads.rows[thread as usize].samples.leave_loader(at),
+                RangeFact::Ends { thread, at, .. } => self.threads.rows[thread as usize].samples.leave_loader(at),
             }
         }
         self.memory.place(|thread, at| ranges.innermost(thread, at));
@@ -299,6 +307,7 @@ impl Host {
     /// Drops data that no gap from `keep_from` on can need.
     pub(super) fn forget_before(&mut self, keep_from: u64) {
         self.threads.rows.iter_mut().for_each(|thread| thread.forget_before(keep_from));
+        self.threads.building.forget_before(keep_from);
     }
 
     /// Sample counts of all threads.

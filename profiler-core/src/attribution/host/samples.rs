@@ -127,6 +127,16 @@ impl HostSampleView {
         }
     }
 
+    /// The line that called the compiler in which the thread was.
+    pub(crate) fn built_at(&self) -> Option<LineId> {
+        (self.causes[0] == HostCause::KernelBuild).then_some(self.line)
+    }
+
+    /// Time of the sample before, and of this one.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        (self.since, self.at)
+    }
+
     /// True if the thread waited for the interpreter's lock.
     pub(crate) fn waits_for_interpreter(&self) -> bool {
         !self.ran && self.causes[2] == HostCause::InterpreterLock

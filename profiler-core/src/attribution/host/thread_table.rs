@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use gpuwhy_trace::record::ThreadId;
 use rustc_hash::FxHashMap;
 
+use super::building::Building;
 use super::launches::Launches;
 use super::samples::SampleTotals;
 use super::threads::HostThread;
@@ -27,6 +28,8 @@ pub(crate) struct ThreadTable {
     pub(crate) rows: Vec<HostThread>,
     /// Places of threads that hand over to others: few of all that a server starts.
     pub(crate) hand_over: Vec<u32>,
+    /// When threads built kernels.
+    pub(crate) building: Building,
     ids: Vec<ThreadId>,
     indices: FxHashMap<ThreadId, u32>,
     /// The index that was requested last.

@@ -35,14 +35,17 @@ const STEPS: [&str; 11] = [
 /// `_utils`).
 const LOADERS: [&str; 2] = ["enumerate(DataLoader)#", "enumerate(DataPipe)#"];
 
+/// Prefix of the range that XLA writes around building a module (`xla/service/gpu/gpu_compiler.cc`, domain TSL).
+const COMPILER: &str = "XlaCompile:#";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessageClass {
     /// The first message with the same template.
     pub(super) name: NameId,
     /// True if such a range is a step.
     pub(super) step: bool,
-    /// Activity of a thread in such a range, if it belongs to a data loader.
-    pub(super) loader: Option<HostCause>,
+    /// Activity of a thread in such a range, if it is that of a data loader or a compiler.
+    pub(super) activity: Option<HostCause>,
 }
 
 /// Classes by message.
@@ -63,7 +66,7 @@ impl Messages {
             None if self.templates.len() >= TEMPLATE_LIMIT => message,
             None => *self.templates.entry(template).or_insert(message),
         });
-        let class = MessageClass { name, step: is_step(text), loader: loader(text) };
+        let class = MessageClass { name, step: is_step(text), activity: activity(text) };
         if self.classes.len() < MESSAGE_LIMIT {
             self.classes.insert(message, class);
         }
@@ -113,7 +116,10 @@ pub fn is_layer(text: &str) -> bool {
     })
 }
 
-fn loader(text: &str) -> Option<HostCause> {
+fn activity(text: &str) -> Option<HostCause> {
+    if text.starts_with(COMPILER) {
+        return Some(HostCause::KernelBuild);
+    }
     let class = LOADERS.iter().find_map(|prefix| text.strip_prefix(prefix))?;
     Some(if class.starts_with("_SingleProcess") { HostCause::LoaderInline } else { HostCause::LoaderWait })
 }
@@ -162,10 +168,10 @@ mod tests {
             assert_eq!(is_layer(text), layer, "{text}");
         }
         let single = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
-        assert_eq!(loader(single), Some(HostCause::LoaderInline));
+        assert_eq!(activity(single), Some(HostCause::LoaderInline));
         let many = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
-        assert_eq!(loader(many), Some(HostCause::LoaderWait));
-        assert_eq!(loader("DataLoader"), None);
+        assert_eq!(activity(many), Some(HostCause::LoaderWait));
+        assert_eq!(activity("DataLoader"), None);
     }
 
     #[test]

@@ -83,10 +83,10 @@ struct PairedEvent {
 pub(super) enum RangeFact {
     /// A step starts on this thread.
     Step { thread: ThreadId, at: u64 },
-    /// This thread enters a data loader.
-    LoaderBegins { thread: u32, at: u64, cause: HostCause },
-    /// This thread leaves the data loader that it entered last.
-    LoaderEnds { thread: u32, at: u64 },
+    /// This thread enters a data loader or a compiler.
+    Begins { thread: u32, at: u64, cause: HostCause },
+    /// This thread leaves the one that it entered last.
+    Ends { thread: u32, at: u64, cause: HostCause },
 }
 
 #[derive(Debug, Default)]
@@ -99,8 +99,9 @@ pub(super) struct Ranges {
     of_thread: FxHashMap<u32, Vec<usize>>,
     /// Stack of each open started range; `None` if it has none.
     started: FxHashMap<u64, Option<usize>>,
-    /// Stacks of open ranges per thread: true for ranges of loaders. Only threads with loaders have entries.
-    loaders: FxHashMap<(u32, NameId), Vec<bool>>,
+    /// Stacks of open ranges per thread, with the activity in those of loaders and compilers. Only threads with such
+    /// ranges have entries.
+    activities: FxHashMap<(u32, NameId), Vec<Option<HostCause>>>,
     /// Name and domain accepted as the step, and its number of occurrences.
     step: Option<(NameId, NameId, u64)>,
     table: RangeTable,
@@ -149,12 +150,12 @@ impl Ranges {
         let &PairedEvent { at, id, thread, kind, domain, range_id, class } = event;
         match kind {
             RangeEventKind::Push => {
-                self.begin_loader(event, findings);
+                self.begin_activity(event, findings);
                 let lane = self.lane(thread, domain, 0);
                 self.begin(lane, event, RangeStyle::PushPop);
             }
             RangeEventKind::Pop => {
-                self.end_loader(event, findings);
+                self.end_activity(event, findings);
                 match self.lane_ids.get(&(thread, domain, 0)).copied() {
                     Some(lane) => self.end(lane, at),
                     None => self.counts.unmatched += 1,
@@ -226,28 +227,28 @@ impl Ranges {
     }
 
     /// Loaders are identified among the ranges of their stack by position, so that a pop is known to end one.
-    fn begin_loader(&mut self, event: &PairedEvent, findings: &mut Vec<RangeFact>) {
+    fn begin_activity(&mut self, event: &PairedEvent, findings: &mut Vec<RangeFact>) {
         let key = (event.thread, event.domain);
-        if let Some(cause) = event.class.loader {
-            let known = self.loaders.len() < LANE_LIMIT || self.loaders.contains_key(&key);
+        if let Some(cause) = event.class.activity {
+            let known = self.activities.len() < LANE_LIMIT || self.activities.contains_key(&key);
             if !known {
                 return;
             }
-            self.loaders.entry(key).or_default().push(true);
-            findings.push(RangeFact::LoaderBegins { thread: event.thread, at: event.at, cause });
-        } else if let Some(open) = self.loaders.get_mut(&key).filter(|open| !open.is_empty()) {
-            open.push(false);
-            // Ranges that are never popped: it is no longer known which of these are loaders.
+            self.activities.entry(key).or_default().push(Some(cause));
+            findings.push(RangeFact::Begins { thread: event.thread, at: event.at, cause });
+        } else if let Some(open) = self.activities.get_mut(&key).filter(|open| !open.is_empty()) {
+            open.push(None);
+            // Ranges that are never popped: it is no longer known which of these are of interest.
             if open.len() > OPEN_LIMIT {
                 open.clear();
             }
         }
     }
 
-    fn end_loader(&mut self, event: &PairedEvent, findings: &mut Vec<RangeFact>) {
-        let open = self.loaders.get_mut(&(event.thread, event.domain));
-        if open.and_then(Vec::pop) == Some(true) {
-            findings.push(RangeFact::LoaderEnds { thread: event.thread, at: event.at });
+    fn end_activity(&mut self, event: &PairedEvent, findings: &mut Vec<RangeFact>) {
+        let open = self.activities.get_mut(&(event.thread, event.domain));
+        if let Some(cause) = open.and_then(Vec::pop).flatten() {
+            findings.push(RangeFact::Ends { thread: event.thread, at: event.at, cause });
         }
     }
 
