@@ -7,7 +7,7 @@ use gpuwhy_report::run::Report;
 use gpuwhy_trace::record::Timestamp;
 use profiler_core::leaf::{Cause, LEAF_COUNT, Leaf};
 use profiler_core::steps::{Step, StepSource, Steps};
-use profiler_core::whatif::{BestCase, ScenarioKind, SimulationProblem, WhatIf};
+use profiler_core::whatif::{BestCase, Busy, ScenarioKind, SimulationProblem, WhatIf};
 
 /// A run of forty equal steps of 90 operations. `leaves` are those of one step, in microseconds.
 fn run(leaves: &[(Leaf, u64)]) -> Report {
@@ -46,6 +46,7 @@ fn simulated(mut report: Report, kind: ScenarioKind, real_micros: u64, possible_
         priced: 1.0,
         best_cases,
         combined: Vec::new(),
+        busy: Busy::default(),
     });
     report
 }

@@ -6,7 +6,7 @@ use gpuwhy_trace::completeness::Completeness;
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::{KernelBuilds, SampleTotals};
 use profiler_core::leaf::{Cause, Leaf};
-use profiler_core::whatif::{BestCase, ScenarioKind, WhatIf};
+use profiler_core::whatif::{BestCase, Busy, ScenarioKind, WhatIf};
 
 const MS: u64 = 1_000_000;
 
@@ -55,6 +55,7 @@ pub(crate) fn judge_simulated(
             interval: Some((1.0, 100.0)),
         }],
         combined: Vec::new(),
+        busy: Busy::default(),
     });
     let mut causes: Vec<_> = seen.iter().map(|&(cause, millis)| CauseRow { cause, total_ns: millis * MS }).collect();
     causes.sort_by_key(|row| std::cmp::Reverse(row.total_ns));

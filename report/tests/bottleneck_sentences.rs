@@ -9,7 +9,7 @@ use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::record::{Loss, PcieLink};
 use profiler_core::attribution::{Attributor, GapTotals};
 use profiler_core::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
-use profiler_core::whatif::{BestCase, ScenarioKind, SimulationProblem, WhatIf};
+use profiler_core::whatif::{BestCase, Busy, ScenarioKind, SimulationProblem, WhatIf};
 
 const MS: u64 = 1_000_000;
 
@@ -72,6 +72,7 @@ fn what_if(steps: u64, best_cases: &[(ScenarioKind, f64)]) -> WhatIf {
         priced: 1.0,
         best_cases: best_cases.iter().map(best_case).collect(),
         combined: Vec::new(),
+        busy: Busy::default(),
     }
 }
 

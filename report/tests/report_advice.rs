@@ -6,6 +6,7 @@ use gpuwhy_report::text_format::Style;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Loss, MemoryKind};
 use profiler_core::leaf::{Cause, Leaf};
+use profiler_core::whatif::ScenarioKind;
 
 /// `steps` times `step(scenario, start in microseconds)`, `period` microseconds apart.
 fn steps(count: u64, period: u64, step: impl Fn(&mut Scenario, u64)) -> Scenario {
@@ -81,8 +82,49 @@ fn many_small_copies_are_to_be_joined() {
     });
     let report = of_cause(&scenario, Cause::Launch);
     assert!(report.bottleneck.recommendation.starts_with("Join the small copies"), "{}", report.summary());
-    let said = "6000 of 6300 operations are small copies, 4.1 kB each";
+    // Without those before the first kernel.
+    let said = "5980 of 6280 operations are small copies, 4.1 kB each";
     assert!(report.bottleneck.evidence.iter().any(|sentence| sentence.contains(said)), "{}", report.summary());
+}
+
+#[test]
+fn no_gain_leaves_less_time_than_the_work_that_it_leaves() {
+    // Kernels of two streams never run at once, as the CPU is late; without its work, nothing says that they may not.
+    let scenario = steps(400, 1_000, |scenario, at| {
+        for ((name, stream), place) in [("gemm", 7), ("conv", 9), ("gemm", 7), ("norm", 9)].into_iter().zip(0..) {
+            let at = at + 250 * place;
+            gpu(0).stream(stream).kernel(name).at(at + 10).lasting(90).launched(scenario, 1, at, 5);
+        }
+    });
+    let report = of_cause(&scenario, Cause::HostCpu);
+    let device = &report.devices[0];
+    let share = device.steady_leaves[Leaf::Compute as usize] as f64 / device.steady_leaves.iter().sum::<u64>() as f64;
+    let what_if = device.what_if.as_ref().unwrap();
+    assert_eq!(what_if.refused, None);
+    for best_case in what_if.best_cases.iter().filter(|of| of.kind != ScenarioKind::GridsFilled) {
+        let (_, high) = best_case.interval.unwrap();
+        assert!(best_case.speedup <= 1.001 / share && high <= 1.001 / share, "{best_case:?}, computing {share}");
+    }
+    assert!(what_if.best_case(ScenarioKind::NoHostWork).unwrap().speedup > 2.5, "{what_if:?}");
+}
+
+#[test]
+fn reads_of_sizes_and_of_values_are_counted_apart_and_without_start_up() {
+    let scenario = steps(300, 200, |scenario, at| {
+        let selection = ["DeviceSelectSweepKernel", "DeviceCompactInitKernel"];
+        for (place, name) in [selection, selection].concat().into_iter().chain(["gemm"]).enumerate() {
+            let at = at + 16 * place as u64;
+            gpu(0).kernel(name).at(at + 8).lasting(3).launched(scenario, 1, at, 6);
+        }
+        for (place, bytes) in [8, 8, 1].into_iter().enumerate() {
+            let at = at + 90 + 20 * place as u64;
+            gpu(0).d2h(MemoryKind::Pinned, bytes).at(at + 8).lasting(1).launched(scenario, 1, at, 6);
+        }
+    });
+    let report = scenario.report();
+    let said = "The CPU read the size of a selection from the GPU 598 times and waited for it: boolean indexing and \
+                nonzero() need it. It read another value 302 times.";
+    assert!(report.bottleneck.evidence.iter().any(|sentence| sentence == said), "{}", report.full());
 }
 
 #[test]

@@ -305,7 +305,7 @@ impl DeviceAccount {
         self.phases.operation(self.position, novel, &self.leaves);
         self.phases.kind(kind);
         let kernel = if let Subject::Kernel(name) = operation.subject { Some(name) } else { None };
-        self.phases.ran(operation.leaf, kernel, operation.end.saturating_sub(operation.start));
+        self.phases.ran(operation, kernel);
         let to_host = matches!(operation.leaf, Leaf::CopyD2hPageable | Leaf::CopyD2hPinned | Leaf::CopyD2hOther);
         if to_host && operation.bytes > u64::from(READBACK_BYTES) {
             self.read_end = self.read_end.max(operation.end);

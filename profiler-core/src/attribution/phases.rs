@@ -22,7 +22,7 @@ use rustc_hash::FxHashMap;
 use super::builds::{Builds, KernelBuilds};
 use super::host_cause::{GapSamples, GapTotals, Seen, Stratum, Subject};
 use super::host_lead::HostLead;
-use super::operation::LaunchCall;
+use super::operation::{DeviceOperation, LaunchCall};
 use super::phase_work::{LinkTime, Work};
 use crate::leaf::{LEAF_COUNT, Leaf, Leaves};
 
@@ -253,10 +253,10 @@ impl Phases {
         }
     }
 
-    /// The newest operation has this leaf, and is a kernel of this name or something else.
-    pub(super) fn ran(&mut self, leaf: Leaf, kernel: Option<NameId>, nanos: u64) {
+    /// The newest operation, a kernel of this name or something else.
+    pub(super) fn ran(&mut self, operation: &DeviceOperation, kernel: Option<NameId>) {
         if let Some(last) = self.rows.last_mut() {
-            last.work.add(leaf, kernel, nanos);
+            last.work.add(operation, kernel);
         }
     }
 

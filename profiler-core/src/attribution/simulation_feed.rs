@@ -51,11 +51,12 @@ impl SimulationFeed {
         let answer = self.whatif.what_if(account.id(), account.step_series(), account.steady_start().nanos())?;
         let leaves = account.steady_leaves();
         // The measured and the simulated steps must be the same ones.
-        let answer = match account.typical_steps() {
-            Some(_) => answer,
-            None => answer.only_if_it_covers(leaves.iter().sum()),
+        let (answer, judged) = match account.typical_steps() {
+            Some(steps) => (answer, steps.leaves()),
+            None => (answer.only_if_it_covers(leaves.iter().sum()), leaves),
         };
-        Some(answer.or_additive(&leaves, account.steady_link_ns()))
+        let answer = answer.or_additive(&leaves, account.steady_link_ns());
+        Some(answer.leaving_the_work(&judged, account.steady_work().selections()))
     }
 
     /// A call of the thread with this index was placed. `launches`: it launches device work. A call that

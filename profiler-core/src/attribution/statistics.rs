@@ -207,14 +207,25 @@ impl DeviceStatistics {
         let row = self.copies.entry(path).or_default();
         row.bytes = row.bytes.saturating_add(bytes);
         row.durations.add(nanos);
-        let Some(octave) = bytes.checked_ilog2().map(|octave| octave as usize) else { return };
-        if row.octaves.len() <= octave {
-            row.octaves.resize(octave + 1, OctaveTotals::default());
-        }
-        let totals = &mut row.octaves[octave];
-        totals.count += 1;
-        totals.bytes = totals.bytes.saturating_add(bytes);
-        totals.total_ns = totals.total_ns.saturating_add(nanos);
+        add_to_octaves(&mut row.octaves, bytes, nanos);
+    }
+}
+
+/// Adds a copy to the row of its size.
+pub(super) fn add_to_octaves(octaves: &mut Vec<OctaveTotals>, bytes: u64, nanos: u64) {
+    let Some(octave) = bytes.checked_ilog2().map(|octave| octave as usize) else { return };
+    if octaves.len() <= octave {
+        octaves.resize(octave + 1, OctaveTotals::default());
+    }
+    octaves[octave].add(&OctaveTotals { count: 1, bytes, total_ns: nanos });
+}
+
+impl OctaveTotals {
+    /// Adds other copies.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
     }
 }
 

@@ -9,7 +9,7 @@
 //! one has an interval ([`intervals`](super::intervals)). Loading data with four workers instead of none was
 //! predicted to yield 1.52x and 1.29x on two runs of ResNet-50 and yielded 1.40x and 1.22x.
 
-use super::intervals::{WithoutTracing, interval};
+use super::intervals::{WithoutTracing, interval, limited};
 use super::scenario::ScenarioKind;
 use crate::leaf::{Cause, Leaf, Leaves};
 
@@ -67,11 +67,11 @@ impl BestCase {
         let total = sum(|leaf| leaf != Leaf::NoWork);
         let compute = nanos(Leaf::Compute);
         let is_copy = |leaf: Leaf| leaf.is_busy() && leaf.cause() == Cause::Copy && leaf != Leaf::Memset;
-        // At most as much can be hidden under compute as there is compute. The accounts do not show by how
-        // much copies of pageable memory would become shorter: all of their time might go, down to the
-        // minimum for the link.
-        let pageable = sum(Leaf::is_pageable);
-        let hidden_copies = pageable + (sum(is_copy) - pageable).min(compute);
+        // The accounts do not show by how much copies of pageable memory would become shorter: all of their time might
+        // go, down to the minimum for the link. At most as much can be hidden under compute as there is compute.
+        let copies = sum(is_copy);
+        let shortest = (copies - sum(Leaf::is_pageable)).max(link_ns).min(copies);
+        let hidden_copies = copies - shortest.saturating_sub(compute);
         // What the records do not show may be another process, or an event.
         let waits_for_host = |leaf: Leaf| {
             !leaf.is_busy() && !matches!(leaf.cause(), Cause::NoWork | Cause::CannotTell | Cause::OtherProcess)
@@ -86,6 +86,15 @@ impl BestCase {
             (ScenarioKind::DeviceOnly, sum(waits_for_host)),
         ];
         removable.into_iter().map(|(kind, nanos)| Self::new(kind, total, total.saturating_sub(nanos))).collect()
+    }
+
+    /// Limits the speedup to `most`, the gain of a step with nothing but the work that stays.
+    pub(super) fn limit(&mut self, most: f64) {
+        if self.speedup > most {
+            self.step_ns = (self.step_ns as f64 * self.speedup / most).round() as u64;
+            self.speedup = most;
+        }
+        self.interval = self.interval.map(|interval| limited(interval, most));
     }
 
     /// Fraction of the step that is saved, 0 to 1.

@@ -4,8 +4,9 @@
 //! step times, no other scenario is reliable either.
 
 use super::best_case::BestCase;
+use super::busy::Busy;
 use super::combinations::Combined;
-use super::intervals::{WithoutTracing, interval, spread};
+use super::intervals::{WithoutTracing, interval, limited, spread};
 use super::scenario::ScenarioKind;
 use super::steps::StepTimes;
 use super::variants::Removed;
@@ -62,6 +63,8 @@ pub struct WhatIf {
     pub best_cases: Vec<BestCase>,
     /// Results with several costs removed at once, as far as simulated.
     pub combined: Vec<Combined>,
+    /// Work that no gain can go below; none if it is unknown.
+    pub busy: Busy,
 }
 
 impl WhatIf {
@@ -117,6 +120,7 @@ impl WhatIf {
             priced,
             best_cases,
             combined,
+            busy: Busy::default(),
         };
         answer.raise_what_contains();
         answer
@@ -160,6 +164,17 @@ impl WhatIf {
         self
     }
 
+    /// Limits every gain to that of a step with nothing but the work that stays. `leaves`: the steps that the shares
+    /// of the report are of; `selections`: part of computation that only finds selections, 0 to 1.
+    #[must_use]
+    pub(crate) fn leaving_the_work(mut self, leaves: &Leaves, selections: f64) -> Self {
+        self.busy = Busy::of(leaves, selections, self.untraced.unwrap_or(1.0));
+        for best_case in &mut self.best_cases {
+            best_case.limit(self.busy.most(Removed::of(best_case.kind)));
+        }
+        self
+    }
+
     /// Mean real duration of the simulated steps, nanoseconds, computed from the two factors of a best case.
     /// `None` if nothing was simulated. Includes tracing if its overhead is known; best cases do not.
     pub fn step_ns(&self) -> Option<u64> {
@@ -180,8 +195,9 @@ impl WhatIf {
         // Fewer steps are simulated for a set than for a scenario that contains it, so its own error is larger.
         let contained = |outer: &&BestCase| removed.kinds().all(|kind| outer.kind.contained().contains(&kind));
         let most = self.best_cases.iter().filter(contained).map(|outer| outer.speedup).fold(f64::INFINITY, f64::min);
-        let speedup = (first.speedup * set.gain_after(first.kind)).min(most);
-        speedup.is_finite().then(|| (speedup, interval(removed.kinds(), speedup, 0.0, self.without_tracing())))
+        let (stays, speedup) = (self.busy.most(removed), (first.speedup * set.gain_after(first.kind)).min(most));
+        let interval = || interval(removed.kinds(), speedup, 0.0, self.without_tracing());
+        speedup.is_finite().then(|| (speedup.min(stays), limited(interval(), stays)))
     }
 
     /// Fraction of a step that remains without tracing, from and to: how wrong the table of its overhead may

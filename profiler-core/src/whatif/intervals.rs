@@ -132,6 +132,13 @@ pub(super) fn interval(
     (low.max(1.0), speedup * (1.0 + of(above, base_above)).max(rest))
 }
 
+/// An interval of a gain that cannot be above `most`, because that much work stays. Where nearly nothing stays, that
+/// work becomes faster ([`REST_IS_FASTER`]).
+pub(super) fn limited((low, high): (f64, f64), most: f64) -> (f64, f64) {
+    let rest = if most * (1.0 - MOST_OF_IT) > 1.0 { REST_IS_FASTER } else { 1.0 };
+    (low.min(most), high.min(most * rest).max(low.min(most)))
+}
+
 /// Error to either side of the ratio of the sums of these pairs, as a fraction, in nine of ten cases. The
 /// pairs are in time order.
 pub(super) fn spread(pairs: &[(f64, f64)]) -> f64 {

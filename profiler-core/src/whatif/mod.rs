@@ -38,6 +38,7 @@
 //! processes: `ranks` in `gpuwhy-report`), and the cost of a fix itself.
 
 mod best_case;
+mod busy;
 mod combinations;
 mod device;
 mod estimate;
@@ -56,6 +57,7 @@ mod steps;
 mod variants;
 
 pub use best_case::{BestCase, WORTH_DOING, WORTH_SHOWING};
+pub use busy::Busy;
 pub use combinations::Combined;
 pub use estimate::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, SimulationProblem, UNEXPLAINED_LIMIT, WhatIf};
 pub use input::{

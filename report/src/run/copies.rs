@@ -126,6 +126,13 @@ fn row(path: CopyPath, of: &CopyStatistics, paths: &[(CopyPath, &CopyStatistics)
     row
 }
 
+/// Number and bytes of the copies in rows of sizes that are at most this many bytes on average. An upload beside them
+/// changes nothing.
+pub(super) fn of_at_most(octaves: &[OctaveTotals], bytes: u64) -> (u64, u64) {
+    let small = octaves.iter().filter(|of| of.count > 0 && of.bytes <= bytes.saturating_mul(of.count));
+    small.fold((0, 0), |(count, sum), of| (count.saturating_add(of.count), sum.saturating_add(of.bytes)))
+}
+
 fn is_pageable(path: CopyPath) -> bool {
     path.source == MemoryKind::Pageable || path.destination == MemoryKind::Pageable
 }

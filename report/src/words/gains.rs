@@ -170,6 +170,7 @@ pub fn what_if(answer: &WhatIf) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use profiler_core::whatif::Busy;
 
     #[test]
     fn an_interval_is_shown_where_it_says_something() {
@@ -211,6 +212,7 @@ mod tests {
                 best_case(ScenarioKind::DataReady, 2.0, Some((1.8, 2.2))),
             ],
             combined: Vec::new(),
+            busy: Busy::default(),
         };
         assert_eq!(
             what_if(&answer),

@@ -13,9 +13,9 @@ use profiler_core::whatif::{BestCase, ScenarioKind, WORTH_DOING, WORTH_SHOWING, 
 use super::builds;
 use super::ranking::Ranking;
 use crate::run::compute::compute_evidence;
-use crate::run::copies::{SMALL_BYTES, copy_evidence, pageable_copies};
+use crate::run::copies::{SMALL_BYTES, copy_evidence, of_at_most, pageable_copies};
 use crate::run::framework::Framework;
-use crate::run::{CopyClass, CopyRow, DeviceReport, GapRow, GraphOrigins, KernelRow, Ranked, RecoverableBy};
+use crate::run::{DeviceReport, GapRow, GraphOrigins, KernelRow, Ranked, RecoverableBy};
 use crate::text_format::names::short_names;
 use crate::text_format::{bytes, counted, duration, part_of, percent, rate};
 use crate::words::{self, capitalized};
@@ -26,6 +26,8 @@ const NAME_WIDTH: usize = 72;
 const NOTABLE: f64 = 0.02;
 /// Maximum number of bytes of a copy to the host that counts as reading a value.
 const FEW_BYTES: u64 = 64;
+/// Reads of another kind that are at least this part (as a divisor) of all are not few.
+const FEW_PART: u64 = 10;
 /// Maximum number of kernels per read of a value for reads to be mentioned. Training steps have some hundred
 /// kernels, so this is one read every few steps.
 const KERNELS_A_READ: u64 = 1_000;
@@ -36,16 +38,22 @@ const MOST_OF_IT: f64 = 0.9;
 /// Sentence about what the GPU does because of `cause`, and for which share of its time.
 pub(super) fn headline(cause: Cause, ranking: &Ranking, devices: &[DeviceReport], whole: &Leaves) -> String {
     let share = ranking.share(cause).share;
-    let part = |of: u64| part_of((share * of as f64) as u64, of);
     let (does, percent) = (words::what_the_gpu_does(cause), percent(share));
-    let untraced = |of: u64| (of as f64 * ranking.untraced.first().copied().unwrap_or(1.0)).round() as u64;
+    // The share is of the time without tracing, and so is the time beside it. That of a step is said on the first
+    // screen.
+    let untraced = ranking.untraced.first().copied().unwrap_or(1.0);
+    let part = |of: u64| {
+        let of = (of as f64 * untraced).round();
+        part_of((share * of) as u64, of as u64)
+    };
+    let note = if untraced < 1.0 { ", without gpuwhy" } else { "" };
     let of = match ranking.steady.as_deref() {
         Some([only]) if only.kinds.is_some() => {
-            format!("the time of all steps ({} on average)", part(untraced(only.mean_duration())))
+            format!("the time of all steps ({} on average)", part(only.mean_duration()))
         }
         Some([only]) => {
             let noun = devices.first().map_or("step", |device| device.step_meaning.noun());
-            format!("every {noun} ({})", part(untraced(only.median_duration())))
+            format!("every {noun} ({})", part(only.median_duration()))
         }
         Some(_) => format!("every step (mean of {} GPUs)", devices.len()),
         None => {
@@ -56,7 +64,7 @@ pub(super) fn headline(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]
             } else {
                 "time after start-up"
             };
-            format!("the {of} ({time}{over})")
+            format!("the {of} ({time}{over}{note})")
         }
     };
     format!("The GPU {does} {percent} of {of}.")
@@ -163,20 +171,27 @@ fn best_case_sentence(cause: Cause, share: f64, devices: &[DeviceReport]) -> Opt
         ));
     }
     let saved = best_case.saved();
-    let compared = compared(cause, share, saved).map(|compared| format!("; {compared}")).unwrap_or_default();
+    let compared = compared(best_case, cause, share).map(|compared| format!("; {compared}")).unwrap_or_default();
     // The remaining work was measured with cold caches, because it ran along with the removed work.
     let more = if saved > MOST_OF_IT { "; may be more, because what remains would run faster" } else { "" };
     let rest = simulated(what_if, best_case);
     Some(format!("{gain} if {condition}: {rest}{compared}{more}."))
 }
 
-/// Why a simulation saves another part of the time, `saved`, than the share of the cause; `None` if they agree.
-pub(in crate::run) fn compared(cause: Cause, share: f64, saved: f64) -> Option<String> {
-    let own = percent(share);
+/// Why a simulation saves another part of the time than the share of the cause; `None` if they agree.
+pub(in crate::run) fn compared(best_case: &BestCase, cause: Cause, share: f64) -> Option<String> {
+    let (own, saved) = (percent(share), best_case.saved());
     if cause == Cause::GpuCompute {
         None
     } else if saved > share + NOTABLE {
-        Some(format!("more than the {own} of this cause, because a CPU that is further ahead also hides other delays"))
+        let also = match best_case.kind {
+            ScenarioKind::ReadsReduced => "the copies to the CPU, and the waits for them, go with it",
+            ScenarioKind::DeviceCopiesGone | ScenarioKind::CopiesJoined => "the launches of these copies go with them",
+            ScenarioKind::NoReadbacks => "the copies and launches of these reads go with them",
+            ScenarioKind::NoHostWork if cause == Cause::KernelBuild => "other CPU work is gone in the simulation, too",
+            _ => "a CPU that is further ahead also hides other delays",
+        };
+        Some(format!("more than the {own} of this cause, because {also}"))
     } else if saved < share - NOTABLE {
         let stays = match cause {
             Cause::Copy => "the bytes must still be moved",
@@ -254,40 +269,56 @@ pub(super) fn beside_compute(devices: &[DeviceReport]) -> Option<&BestCase> {
     named.or_else(|| largest(&[ScenarioKind::DeviceOnly]))
 }
 
-/// Sums of counts and bytes.
-fn sum_of(rows: impl Iterator<Item = (u64, u64)>) -> (u64, u64) {
-    rows.fold((0u64, 0u64), |(count, bytes), row| (count.saturating_add(row.0), bytes.saturating_add(row.1)))
-}
-
-/// Small copies, if they are most of the launches: their number, the number of all operations, and their mean
-/// size in bytes.
+/// Small copies after start-up, if they are most of the launches: their number, the number of all operations, and their
+/// mean size in bytes.
 pub(super) fn small_copies(devices: &[DeviceReport]) -> Option<(u64, u64, u64)> {
-    let copies = || devices.iter().flat_map(|device| &device.copies);
-    let (count, bytes) = sum_of(copies().map(|row| match row.class {
-        CopyClass::Latency => (row.durations.count(), row.bytes),
-        _ => row.of_at_most(SMALL_BYTES),
-    }));
-    let kernels = devices.iter().flat_map(|device| &device.kernels).map(|row| row.durations.count());
-    let all = kernels.chain(copies().map(|row| row.durations.count())).fold(0, u64::saturating_add);
+    let copies = devices.iter().map(|device| of_at_most(&device.steady_work.copies(Leaf::is_busy), SMALL_BYTES));
+    let (count, bytes) = copies.fold((0u64, 0u64), |sum, of| (sum.0.saturating_add(of.0), sum.1.saturating_add(of.1)));
+    let counted = Leaf::ALL.into_iter().filter(|leaf| leaf.is_busy() && *leaf != Leaf::Memset);
+    let all = counted.flat_map(|leaf| devices.iter().map(move |device| device.steady_work.operations(leaf)));
+    let all = all.fold(0, u64::saturating_add);
     (count > all / 2).then(|| (count, all, bytes / count.max(1)))
 }
 
-/// Reads of a few bytes by the host, if there is at least one per [`KERNELS_A_READ`] kernels: their number
-/// and their mean size in bytes.
-pub(super) fn small_reads(devices: &[DeviceReport]) -> Option<(u64, u64)> {
-    let rows = devices.iter().flat_map(|device| &device.copies);
-    let reads = rows.filter(|row| row.path.kind == CopyKind::DeviceToHost).map(|row| row.of_at_most(FEW_BYTES));
-    let (count, bytes) = sum_of(reads);
-    let kernels = devices.iter().flat_map(|device| &device.kernels).map(|row| row.durations.count());
-    (count > 0 && count >= kernels.fold(0, u64::saturating_add) / KERNELS_A_READ).then(|| (count, bytes / count))
+/// Reads of a few bytes by the host after start-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SmallReads {
+    pub(super) count: u64,
+    /// Of these, the sizes of selections: boolean indexing or `nonzero`.
+    pub(super) sizes: u64,
+    /// Smallest and largest, bytes.
+    bytes: (u64, u64),
 }
 
-/// True if these reads are mostly sizes of selections: boolean indexing or `nonzero`.
+impl SmallReads {
+    /// Those of these devices, if there is at least one per [`KERNELS_A_READ`] kernels.
+    pub(super) fn of(devices: &[DeviceReport]) -> Option<Self> {
+        let reads = |leaf: Leaf| leaf.copy_kind() == Some(CopyKind::DeviceToHost);
+        let octaves = devices.iter().flat_map(|device| device.steady_work.copies(reads));
+        let few: Vec<_> = octaves.filter(|of| of.count > 0 && of.bytes <= FEW_BYTES * of.count).collect();
+        let (count, sizes) = (few.iter().map(|of| of.count).sum(), few.iter().map(|of| of.bytes / of.count));
+        let kernels: u64 = devices.iter().map(|device| device.steady_work.operations(Leaf::Compute)).sum();
+        let selecting = devices.iter().flat_map(|device| &device.kernels).filter(|row| is_selection(&row.name));
+        // Two kernels for each selection.
+        let selections = selecting.map(|row| row.steady.0).fold(0, u64::saturating_add) / 2;
+        let bytes = (sizes.clone().min()?, sizes.max()?);
+        (count >= kernels / KERNELS_A_READ).then(|| Self { count, sizes: selections.min(count), bytes })
+    }
+
+    /// True if they are mostly sizes of selections.
+    pub(super) fn are_sizes(self) -> bool {
+        2 * self.sizes > self.count
+    }
+
+    /// Other reads than those of sizes, if they are not few.
+    pub(super) fn others(self) -> Option<u64> {
+        Some(self.count - self.sizes).filter(|&others| FEW_PART * others >= self.count)
+    }
+}
+
+/// True if reads of a few bytes are mostly sizes of selections.
 pub(super) fn reads_sizes(devices: &[DeviceReport]) -> bool {
-    let kernels = devices.iter().flat_map(|device| &device.kernels).filter(|row| is_selection(&row.name));
-    // Two kernels for each selection.
-    let selections = kernels.map(|row| row.durations.count()).fold(0, u64::saturating_add) / 2;
-    small_reads(devices).is_some_and(|(count, _)| 2 * selections > count)
+    SmallReads::of(devices).is_some_and(SmallReads::are_sizes)
 }
 
 fn tightest_of(kind: ScenarioKind, devices: &[DeviceReport]) -> Option<(&WhatIf, &BestCase)> {
@@ -408,15 +439,20 @@ fn kernel_sentences(cause: Cause, devices: &[DeviceReport], origins: Option<&Gra
 
 /// Sentence about how often the host read a value back, if it did so repeatedly.
 fn read_sentence(devices: &[DeviceReport], framework: Framework) -> Option<String> {
-    let (count, each) = small_reads(devices)?;
-    let (times, each) = (counted(count, "time"), bytes(each));
+    let reads = SmallReads::of(devices)?;
+    let (least, most) = reads.bytes;
+    let each = if least == most { bytes(least) } else { format!("{} to {}", bytes(least), bytes(most)) };
+    let times = counted(reads.count, "time");
     if framework.is_native() {
         return Some(format!("The CPU copied a value from the GPU {times} ({each} each) and waited for it."));
     }
-    if reads_sizes(devices) {
+    if reads.are_sizes() {
+        let times = counted(reads.sizes, "time");
+        let others = reads.others().map(|others| format!(" It read another value {}.", counted(others, "time")));
         return Some(format!(
             "The CPU read the size of a selection from the GPU {times} and waited for it: boolean indexing and nonzero() \
-             need it."
+             need it.{}",
+            others.unwrap_or_default()
         ));
     }
     Some(format!("The CPU read a value from the GPU {times} ({each} each), as .item() does, and waited for it."))
@@ -435,10 +471,9 @@ fn launch_sentences(devices: &[DeviceReport], whole: &Leaves, framework: Framewo
     let of = |counts: &mut dyn Iterator<Item = (u64, u64)>| {
         counts.fold((0, 0_u64), |sum, (count, nanos)| (sum.0 + count, sum.1.saturating_add(nanos)))
     };
-    let kernel = |row: &KernelRow| (row.durations.count(), row.durations.total());
-    let copy = |row: &CopyRow| (row.durations.count(), row.durations.total());
-    let kernels = of(&mut devices.iter().flat_map(|device| &device.kernels).map(kernel));
-    let copies = of(&mut devices.iter().flat_map(|device| &device.copies).map(copy));
+    let kernels = of(&mut devices.iter().flat_map(|device| &device.kernels).map(|row| row.steady));
+    let copies = devices.iter().flat_map(|device| device.steady_work.copies(Leaf::is_busy));
+    let copies = of(&mut copies.map(|of| (of.count, of.total_ns)));
     let (what, (count, total)) = if copies.0 > kernels.0 { ("copy", copies) } else { ("kernel", kernels) };
     // Launches are counted after start-up, like the waits.
     let launched = devices.iter().map(|device| device.host_lead.launches()).sum::<u64>();

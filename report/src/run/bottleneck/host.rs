@@ -298,7 +298,7 @@ pub(super) fn doing(host: &HostReport, cause: Cause) -> Option<(Activity, Option
     }
     let largest = host.causes.iter().find(|row| row.cause.leaf().cause() == cause)?.cause;
     // A line with most of the time says more than the sum of an activity over all lines.
-    let main = if cause == Cause::HostCpu { MainWork::of(host) } else { None };
+    let main = if cause == Cause::HostCpu { MainWork::of(host, &[]) } else { None };
     let largest = main.map_or(largest, |work| work.cause);
     if largest == HostCause::InterpreterLock {
         return Some((lock_activity(host), None));

@@ -2,9 +2,10 @@
 
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::leaf::Cause;
-use profiler_core::whatif::WORTH_DOING;
+use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING};
 
-use crate::run::{HostReport, LineRow};
+use super::host::writes_checkpoints;
+use crate::run::{DeviceReport, HostReport, LineRow};
 use crate::text_format::names::short_path;
 
 /// Lines of one function that are at most this far apart are one part.
@@ -24,6 +25,8 @@ pub(super) struct MainWork {
     pub(super) cause: HostCause,
     /// Share of the steady time in which the GPU was idle because of it, 0 to 1, with its 95 % interval.
     share: (f64, f64, f64),
+    /// Speedup of a step with nothing but the work of the GPU that stays.
+    most: f64,
 }
 
 /// Speedup of a program without work that takes this share of the steady time, 0 to 1.
@@ -38,7 +41,7 @@ fn speedup(share: f64, remains: f64) -> f64 {
 
 impl MainWork {
     /// `None` if no part is half of that work, or if it is not one that a program can do without.
-    pub(super) fn of(host: &HostReport) -> Option<Self> {
+    pub(super) fn of(host: &HostReport, devices: &[DeviceReport]) -> Option<Self> {
         let rows = || host.lines_of(Cause::HostCpu);
         let first = rows().next().filter(|row| row.is_evident() && !row.is_backward())?;
         let anywhere =
@@ -57,7 +60,13 @@ impl MainWork {
         let off = |end: fn(&LineRow) -> f64| part().map(|row| (end(row) - row.share).powi(2)).sum::<f64>().sqrt();
         let (below, above) = (off(|row| row.share_low), off(|row| row.share_high));
         let share = (share, (share - below).max(0.0), (share + above).min(0.99));
-        Some(Self { action: action(first, part().map(|row| row.line)), cause: first.cause, share })
+        let mut removed = Removed::of(ScenarioKind::NoHostWork);
+        if writes_checkpoints(host) {
+            removed = removed.and(ScenarioKind::ReadsReduced);
+        }
+        let busy = devices.iter().filter_map(|device| Some(device.what_if.as_ref()?.busy));
+        let most = busy.map(|busy| busy.most(removed)).fold(f64::INFINITY, f64::min);
+        Some(Self { action: action(first, part().map(|row| row.line)), cause: first.cause, share, most })
     }
 
     /// True if removing only this is worth a step, and so is removing the rest, with which the program is
@@ -70,7 +79,8 @@ impl MainWork {
     /// Speedup of the program without it, with the interval that contains nine of ten programs.
     pub(super) fn gain(&self) -> (f64, (f64, f64)) {
         let (share, low, high) = self.share;
-        (gain_without(share), (speedup(low, 1.0), speedup(high, REMAINS.1)))
+        let [speedup, low, high] = [gain_without(share), speedup(low, 1.0), speedup(high, REMAINS.1)];
+        (speedup.min(self.most), (low.min(self.most), high.min(self.most)))
     }
 }
 

@@ -68,20 +68,24 @@ pub(in crate::run) fn bottleneck_with(
     let locked = host.filter(|host| cause == Cause::Launch && host::locked(host).is_some());
     let doing = seen.and_then(|seen| host::doing(seen, cause));
     let doing = doing.or_else(|| locked.map(|host| (host::lock_activity(host), None)));
-    let small_reads = evidence::small_reads(devices).is_some();
+    let reads = evidence::SmallReads::of(devices);
     let program = Program {
         cause: Some(cause),
         framework,
         share: interval.share,
-        graphs: GraphFacts { obstacle: Obstacle::first(devices, small_reads), ..graphs.facts() },
+        graphs: GraphFacts { obstacle: Obstacle::first(devices, reads.is_some()), ..graphs.facts() },
         small_copies: evidence::small_copies(devices).is_some(),
-        small_reads,
-        reads_sizes: evidence::reads_sizes(devices),
+        small_reads: reads.is_some(),
+        reads_sizes: reads.is_some_and(evidence::SmallReads::are_sizes),
+        reads_values: reads.is_some_and(|reads| reads.others().is_some()),
         first_fix: plan.first().map(|step| step.kind),
         best_case: best_case_if_fixed(cause, devices),
         activity: doing.as_ref().map(|(activity, _)| *activity),
         activity_at: doing.as_ref().and_then(|(_, at)| at.as_deref()),
-        main_work: seen.filter(|_| cause == Cause::HostCpu).and_then(MainWork::of).map(|work| work.gain()),
+        main_work: seen
+            .filter(|_| cause == Cause::HostCpu)
+            .and_then(|host| MainWork::of(host, devices))
+            .map(|work| work.gain()),
         limit: limits::largest(devices),
         shared: other_process::largest(devices).is_some(),
         shared_queue: queues::shared(devices, calls),

@@ -67,20 +67,22 @@ pub(super) fn plan(
             ScenarioKind::NoHostWork if plan.cause_of(kind) == Cause::KernelBuild => {
                 "build no kernels and do no other CPU work in the loop".to_owned()
             }
-            ScenarioKind::NoHostWork => match host.and_then(MainWork::of).map(|work| reads.worded(work)) {
-                Some(work) if steps.is_empty() && work.is_worth(speedup) => {
-                    steps.push(first_part(&work, interval));
-                    "move the other CPU work between launches out of the loop, too".to_owned()
+            ScenarioKind::NoHostWork => {
+                match host.and_then(|host| MainWork::of(host, devices)).map(|work| reads.worded(work)) {
+                    Some(work) if steps.is_empty() && work.is_worth(speedup) => {
+                        steps.push(first_part(&work, interval));
+                        "move the other CPU work between launches out of the loop, too".to_owned()
+                    }
+                    Some(work) if steps.is_empty() => {
+                        // The rest is not worth a step of its own.
+                        let part = first_part(&work, interval);
+                        (speedup, interval) = (part.speedup.min(speedup), (part.interval.0, interval.1));
+                        part.action
+                    }
+                    Some(work) => work.action,
+                    None => "move the CPU work between launches out of the loop".to_owned(),
                 }
-                Some(work) if steps.is_empty() => {
-                    // The rest is not worth a step of its own.
-                    let part = first_part(&work, interval);
-                    (speedup, interval) = (part.speedup.min(speedup), (part.interval.0, interval.1));
-                    part.action
-                }
-                Some(work) => work.action,
-                None => "move the CPU work between launches out of the loop".to_owned(),
-            },
+            }
             _ => {
                 remedy_of(kind, graphs, &reads, devices).map_or_else(String::new, |id| short(id, framework).to_owned())
             }

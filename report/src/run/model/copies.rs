@@ -26,13 +26,6 @@ pub struct CopyRow {
 }
 
 impl CopyRow {
-    /// Number and bytes of the copies in rows of sizes that are at most this many bytes on average. An upload beside
-    /// them changes nothing.
-    pub(crate) fn of_at_most(&self, bytes: u64) -> (u64, u64) {
-        let small = self.octaves.iter().filter(|of| of.count > 0 && of.bytes <= bytes.saturating_mul(of.count));
-        small.fold((0, 0), |(count, sum), of| (count.saturating_add(of.count), sum.saturating_add(of.bytes)))
-    }
-
     /// Bytes divided by total duration, in 10^9 bytes per second (equal to bytes per nanosecond); 0 without
     /// duration.
     pub fn gigabytes_per_second(&self) -> f64 {

@@ -104,6 +104,8 @@ pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
 fn add_condition(candidates: &mut [Candidate], facts: &Facts<'_>) {
     let Some(obstacle) = facts.program.graphs.obstacle else { return };
     let removes = |of: &RemedyEntry| match obstacle {
+        // What avoids the reads of sizes leaves those of values.
+        Obstacle::Reads if facts.program.reads_sizes && facts.program.reads_values => false,
         Obstacle::Reads | Obstacle::Waits => of.target == Target::Reads && of.rank == Rank::BeforeGraph,
         Obstacle::Allocations => of.target == Target::Time(Cause::Allocator) && of.rank == Rank::BeforeGraph,
         Obstacle::PageableCopies | Obstacle::Optimizer => false,

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use gpuwhy_trace::record::{CopyKind, Timestamp};
 use profiler_core::attribution::CallKind;
 use profiler_core::attribution::host_cause::HostCause;
+use profiler_core::attribution::statistics::OctaveTotals;
 use profiler_core::counters::roofs::Limit;
 use profiler_core::leaf::{Cause, Leaf, Leaves, WorkKind};
 use profiler_core::whatif::{BestCase, ScenarioKind};
@@ -19,8 +20,7 @@ use crate::launch_site::LaunchSite;
 use crate::run::code::{Code, Parse};
 use crate::run::framework::{Framework, runs_python};
 use crate::run::{
-    ApiRow, CopyRow, DeviceReport, GraphOrigins, HostReport, KernelLines, LineRow, SampledLaunches, SourceLines,
-    call_lines,
+    ApiRow, DeviceReport, GraphOrigins, HostReport, KernelLines, LineRow, SampledLaunches, SourceLines, call_lines,
 };
 use crate::text_format::names::short_path;
 use crate::text_format::shortened;
@@ -99,6 +99,8 @@ pub(in crate::run) struct Program<'a> {
     pub(in crate::run) small_reads: bool,
     /// Most of these are sizes of selections.
     pub(in crate::run) reads_sizes: bool,
+    /// Not few are other values.
+    pub(in crate::run) reads_values: bool,
     /// The scenario of the first step of the plan.
     pub(in crate::run) first_fix: Option<ScenarioKind>,
     /// The best case that the bottleneck's fix is judged by.
@@ -355,13 +357,19 @@ impl<'a> Facts<'a> {
         time(&|leaf| leaf.copy_kind() == Some(kind)) as f64 / all.max(1) as f64
     }
 
+    /// Copies of this direction after start-up, by size.
+    pub(super) fn copied(&self, kind: CopyKind) -> Vec<OctaveTotals> {
+        self.device.map(|device| device.steady_work.copies(|leaf| leaf.copy_kind() == Some(kind))).unwrap_or_default()
+    }
+
     /// Line of most calls that copy in this direction. Samples do not have the direction of a call, so it is known
     /// where nearly all copies go this way, or where the CPU is in calls that do for half of the GPU's busy time.
     pub(super) fn copied_at(&self, kind: CopyKind) -> Option<String> {
-        let rows = || self.device.into_iter().flat_map(|device| &device.copies);
-        let count = |of: &CopyRow| of.durations.count() as f64;
-        let alone = rows().filter(|row| row.path.kind == kind).map(count).sum::<f64>()
-            >= NEARLY_ALL * rows().map(count).sum::<f64>();
+        let count = |wanted: &dyn Fn(Leaf) -> bool| {
+            let copies = Leaf::ALL.into_iter().filter(|&leaf| leaf.work() == Some(WorkKind::Copy) && wanted(leaf));
+            copies.map(|leaf| self.device.map_or(0, |device| device.steady_work.operations(leaf))).sum::<u64>() as f64
+        };
+        let alone = count(&|leaf| leaf.copy_kind() == Some(kind)) >= NEARLY_ALL * count(&|_| true);
         let waited = |leaf: &Leaf| leaf.is_pageable() && leaf.copy_kind() == Some(kind);
         let waited: u64 = Leaf::ALL.into_iter().filter(waited).map(|leaf| self.leaves[leaf as usize]).sum();
         let most = 2 * u128::from(waited) >= u128::from(self.busy_ns().max(1));

@@ -34,8 +34,8 @@ fn device_lines(out: &mut Page, device: &DeviceReport, evidence: &[String]) {
     if let Some(steps) = device.steps.as_ref().filter(|steps| steps.source != StepSource::Window) {
         wrapped(out, "  - ", &step_sentence(steps, device.step_meaning.recognized_by.is_some()));
     }
-    if let Some(untraced) = &device.untraced {
-        wrapped(out, "  - ", &untraced::sentence(untraced));
+    if let Some(sentence) = untraced::sentence(device) {
+        wrapped(out, "  - ", &sentence);
     }
     if device.host_lead.launches() > 0 {
         wrapped(out, "  - ", &lead_sentence(&device.host_lead));

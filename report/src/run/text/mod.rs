@@ -183,9 +183,9 @@ pub(super) fn gain(report: &Report) -> Option<String> {
     let is_rough = report.devices.iter().filter_map(|device| device.what_if.as_ref()).any(|of| of.refused.is_some());
     match (of_remedy, best) {
         (Some(gain), Some(best)) if first.is_some_and(|first| first.speedup == Some(best.speedup)) && !is_rough => {
-            let saved = best.saved();
-            let why = compared(bottleneck.cause, bottleneck.share, saved);
-            let why = why.map(|why| format!(" It saves {} of the time: {why}.", percent(saved))).unwrap_or_default();
+            let why = compared(&best, bottleneck.cause, bottleneck.share);
+            let why =
+                why.map(|why| format!(" It saves {} of the time: {why}.", percent(best.saved()))).unwrap_or_default();
             Some(gain + &why)
         }
         (Some(gain), _) => Some(gain),

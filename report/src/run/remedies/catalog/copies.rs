@@ -8,7 +8,7 @@ use crate::run::remedies::gain::Gain;
 use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
 use gpuwhy_trace::record::CopyKind;
-use profiler_core::leaf::Cause;
+use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::whatif::{BestCase, ScenarioKind};
 
 use Framework::{Any, Cupy, Jax, Native, Offload, Pytorch};
@@ -50,8 +50,9 @@ fn only_fewer(facts: &Facts<'_>, kind: CopyKind) -> Option<Found> {
 
 /// The direction of most copies.
 fn most_copies(facts: &Facts<'_>) -> Option<CopyKind> {
-    let rows = &facts.device?.copies;
-    rows.iter().max_by_key(|row| row.durations.count()).map(|row| row.path.kind)
+    let work = &facts.device?.steady_work;
+    let copied = Leaf::ALL.into_iter().filter_map(|leaf| Some((leaf.copy_kind()?, work.operations(leaf))));
+    copied.max_by_key(|&(_, count)| count).filter(|&(_, count)| count > 0).map(|(kind, _)| kind)
 }
 
 /// None of the changes that make copies fewer or smaller is what they need.

@@ -1,5 +1,6 @@
 //! Waiting for the GPU: values that the CPU reads, and synchronization.
 
+use crate::run::copies::of_at_most;
 use crate::run::framework::Framework;
 use crate::run::remedies::entry::{CUDA_NOTES, Rank, RemedyEntry, TUNING, Target, When};
 use crate::run::remedies::facts::Found;
@@ -274,8 +275,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
              ({what} times a step).",
         )],
         when: When::If(|facts| {
-            let rows = facts.device?.copies.iter().filter(|row| row.path.kind == CopyKind::HostToDevice);
-            let small: u64 = rows.map(|row| row.of_at_most(64).0).sum();
+            let (small, _) = of_at_most(&facts.copied(CopyKind::HostToDevice), 64);
             let each = small as f64 / facts.steps.max(1) as f64;
             let worth = facts.busy() < 0.9 && facts.steps > 0 && each >= 4.0 && !facts.program.small_copies;
             let at = facts.copied_at(CopyKind::HostToDevice);
