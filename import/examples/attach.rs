@@ -10,7 +10,7 @@ use std::{env, io};
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::format::compact::with_source_lines;
-use gpuwhy_trace::source_line::{NAMED_LINES, SourceLine, kept, needed};
+use gpuwhy_trace::source_line::{SourceLine, collect};
 use profiler_core::attribution::is_library;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -23,18 +23,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::read_to_string(path).ok().filter(|_| !is_library(file))
     };
     let add = |dictionary: &mut Dictionary| {
-        let mut named = 0;
-        for (file, line) in report.places() {
-            let Some(text) = text(file).filter(|_| named < NAMED_LINES) else { continue };
-            let rows: Vec<&str> = text.lines().collect();
-            let wanted = needed(&rows, line);
-            named += usize::from(!wanted.is_empty());
-            for line in wanted {
-                let (file, text) = (dictionary.intern_name(file), kept(rows[line as usize - 1]));
-                dictionary.add_source_line(SourceLine { file, line, text });
-            }
+        let places = report.places();
+        let lines = collect(&places, text, |_, row| row.to_owned());
+        println!("{} lines", lines.len());
+        for (place, line, text) in lines {
+            let file = dictionary.intern_name(places[place].0);
+            dictionary.add_source_line(SourceLine { file, line, text });
         }
-        println!("{named} lines");
     };
     with_source_lines(io::BufReader::new(File::open(trace)?), File::create_new(out)?, add)
         .map_err(|error| error.to_string())?;

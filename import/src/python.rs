@@ -10,6 +10,8 @@ use tree_sitter::{Node, Parser};
 
 /// Maximum depth of an expression; deeper parts are left out.
 const DEEPEST: usize = 48;
+/// Maximum length of an expression, bytes; a longer one says nothing, and would keep the conditions busy.
+const LONGEST: usize = 4 << 10;
 
 /// Parses line `line` of the `rows` of a file.
 pub fn code(rows: &BTreeMap<u32, String>, line: u32) -> Option<Code> {
@@ -22,21 +24,25 @@ pub fn code(rows: &BTreeMap<u32, String>, line: u32) -> Option<Code> {
     // What a file without its imports most likely means.
     let usual = [("torch", "torch"), ("np", "numpy"), ("numpy", "numpy"), ("math", "math")];
     let imports = usual.map(|(name, path)| (name.to_owned(), path.to_owned())).into();
-    let mut reader = Reader { text: &text, imports };
+    let mut reader = Reader { text: &text, imports, scopes: vec![0] };
     let mut statements = Vec::new();
-    reader.collect(tree.root_node(), &mut statements, 0);
+    reader.collect(tree.root_node(), 0, &mut statements, 0);
     let covers = |node: &Node<'_>| (node.start_position().row..=node.end_position().row).contains(&wanted);
     // A head in one line with its loop has both: the loop's own statements count.
-    let own: Vec<Node<'_>> =
-        statements.iter().copied().filter(|of| covers(&head(*of)) && of.kind() != "block").collect();
-    let innermost = *own.last()?;
+    let own = statements.iter().copied().filter(|(of, _)| covers(&head(*of)) && of.kind() != "block");
+    let (own, scopes): (Vec<Node<'_>>, Vec<usize>) = own.unzip();
+    let (innermost, scope) = (*own.last()?, *scopes.last()?);
     let mut code = Code::default();
     for node in own.iter().filter(|node| !is_scope(node)) {
         code.statements.extend(reader.statement(*node));
     }
     reader.around(innermost, &mut code);
-    for node in &statements {
+    for (node, of) in &statements {
         let row = node.start_position().row;
+        // Names of other functions are not those of the line.
+        if row < wanted && !reader.sees(scope, *of) || row > wanted && !reader.sees(*of, scope) {
+            continue;
+        }
         for of in reader.statement(*node) {
             if row < wanted || (row == wanted && node.start_byte() < innermost.start_byte()) {
                 if of.does == Does::Assigns {
@@ -93,6 +99,8 @@ struct Reader<'a> {
     text: &'a str,
     /// Names by which the file has modules and their parts.
     imports: BTreeMap<String, String>,
+    /// Of each function the one around it, by index; 0 is what is in none.
+    scopes: Vec<usize>,
 }
 
 impl<'a> Reader<'a> {
@@ -100,16 +108,23 @@ impl<'a> Reader<'a> {
         &self.text[node.byte_range()]
     }
 
-    /// Adds all statements in order, and notes the imports.
-    fn collect<'t>(&mut self, node: Node<'t>, statements: &mut Vec<Node<'t>>, depth: usize) {
+    /// True if function `of` is `scope` or around it.
+    fn sees(&self, scope: usize, of: usize) -> bool {
+        std::iter::successors(Some(scope), |&scope| (scope > 0).then(|| self.scopes[scope])).any(|scope| scope == of)
+    }
+
+    /// Adds all statements in order, with the function that they are in, and notes the imports.
+    fn collect<'t>(&mut self, node: Node<'t>, scope: usize, statements: &mut Vec<(Node<'t>, usize)>, depth: usize) {
         let kind = node.kind();
         match kind {
             "import_statement" | "import_from_statement" => return self.import(node),
             _ if kind.ends_with("_statement") || is_scope(&node) || matches!(kind, "elif_clause") => {
-                statements.push(node);
+                statements.push((node, scope));
             }
             _ => {}
         }
+        let inner = if kind == "function_definition" { self.scopes.len() } else { scope };
+        self.scopes.extend((inner != scope).then_some(scope));
         let is_container = matches!(kind, "module" | "block" | "ERROR" | "elif_clause" | "else_clause")
             || kind.ends_with("_clause")
             || kind.ends_with("_statement") && kind != "expression_statement"
@@ -117,7 +132,7 @@ impl<'a> Reader<'a> {
         if is_container && depth < 4 * DEEPEST {
             let mut cursor = node.walk();
             for child in node.named_children(&mut cursor) {
-                self.collect(child, statements, depth + 1);
+                self.collect(child, inner, statements, depth + 1);
             }
         }
     }
@@ -214,7 +229,7 @@ impl<'a> Reader<'a> {
     }
 
     fn expression(&self, node: Node<'_>, depth: usize) -> Expression {
-        if depth > DEEPEST {
+        if depth > DEEPEST || node.byte_range().len() > LONGEST {
             return Expression::Other(Vec::new());
         }
         let part = |name: &str| {
@@ -309,7 +324,7 @@ mod tests {
     fn parsed(text: &str) -> Code {
         let rows: Vec<&str> = text.lines().collect();
         let line = rows.iter().position(|row| row.contains("#!")).expect("a marked line") as u32 + 1;
-        let needed = gpuwhy_trace::source_line::needed(&rows, line);
+        let needed = gpuwhy_trace::source_line::Source::of(text).needed(line);
         let kept = needed.into_iter().map(|line| (line, rows[line as usize - 1].to_owned())).collect();
         code(&kept, line).unwrap()
     }
@@ -504,13 +519,44 @@ def run():
     }
 
     #[test]
+    fn names_of_other_functions_are_not_those_of_the_line() {
+        let text = "\
+x = 1
+def other():
+    x = 3
+    #!
+def run():
+    r = f(x)
+def after():
+    print(r)
+";
+        let rows: BTreeMap<u32, String> = (1..).zip(text.lines().map(str::to_owned)).collect();
+        let line = code(&rows, 6).unwrap();
+        assert_eq!(line.assigned, [("x".to_owned(), Expression::Literal("1".to_owned()))]);
+        assert!(line.uses.is_empty(), "{line:?}");
+        // Of a function around it they are.
+        let rows: BTreeMap<u32, String> = (1..).zip(text.lines().map(|row| format!(" {row}"))).collect();
+        let rows = rows.into_iter().chain([(0, "def outer():".to_owned())]).collect();
+        assert_eq!(code(&rows, 6).unwrap().assigned, line.assigned);
+    }
+
+    #[test]
     fn hostile_text_is_parsed_or_not_but_ends() {
         let deep = format!("x = {}1{} #!", "(".repeat(5_000), ")".repeat(5_000));
+        let wide = format!("x = [{}] #!", "x[x:x] * x.exp(), ".repeat(3_000));
         let nested: String = (0..200).map(|depth| format!("{}for a in b:\n", " ".repeat(depth))).collect();
         let nested = format!("{nested}{}f(a) #!", " ".repeat(200));
-        for text in
-            ["#!", ")))(( #!", "x = #!", "\u{0} = é.f( #!", "def f(:\n  for #!", "lambda: lambda #!", &deep, &nested]
-        {
+        for text in [
+            "#!",
+            ")))(( #!",
+            "x = #!",
+            "\u{0} = é.f( #!",
+            "def f(:\n  for #!",
+            "lambda: lambda #!",
+            &deep,
+            &nested,
+            &wide,
+        ] {
             let rows = (1..).zip(text.lines().map(str::to_owned)).collect();
             for line in 0..4 {
                 if let Some(code) = code(&rows, line) {

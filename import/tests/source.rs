@@ -7,7 +7,7 @@ use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceWriter;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
-use gpuwhy_trace::source_line::{SourceLine, needed};
+use gpuwhy_trace::source_line::{Source, SourceLine};
 
 const START: u64 = 1_790_000_000_000_000_000;
 const STEPS: u64 = 300;
@@ -141,7 +141,7 @@ fn report(step: Step, text: Option<&str>) -> Report {
             program.writer.event(&Event::Flush(at(now)), &program.dictionary).unwrap();
         }
     }
-    for line in needed(&rows, line).into_iter().filter(|_| text.is_some()) {
+    for line in Source::of(text.unwrap_or_default()).needed(line).into_iter() {
         program.dictionary.add_source_line(SourceLine { file, line, text: rows[line as usize - 1].to_owned() });
     }
     let end = at(free.max(now));

@@ -18,7 +18,7 @@ use crate::record::{
     ApiFunction, ApiFunctionId, Context, ContextId, Device, DeviceId, Frame, LaunchConfig, LaunchConfigId, NameId,
     PcieLink, StackId, ThreadId, ThreadName,
 };
-use crate::source_line::SourceLine;
+use crate::source_line::{SourceLine, TEXT_LIMIT, kept};
 
 /// Maximum number of distinct names: twice the limit of NVTX names. Large training programs have a few
 /// thousand.
@@ -65,6 +65,7 @@ pub struct Dictionary {
     links: Vec<PcieLink>,
     threads: Vec<ThreadName>,
     source_lines: Vec<SourceLine>,
+    source_bytes: usize,
 }
 
 impl Dictionary {
@@ -170,9 +171,14 @@ impl Dictionary {
         add(&mut self.threads, thread, THREAD_LIMIT, &mut self.beyond);
     }
 
-    /// Adds a line of source code unless it is there or [`SOURCE_LINE_LIMIT`] is reached.
+    /// Adds a line of source code, what is behind a line break or too wide cut off, unless it is there or one of
+    /// [`SOURCE_LINE_LIMIT`] and [`TEXT_LIMIT`] is reached: a reader of traces parses all of them.
     pub fn add_source_line(&mut self, line: SourceLine) {
-        add(&mut self.source_lines, line, SOURCE_LINE_LIMIT, &mut self.beyond);
+        let line = SourceLine { text: kept(&line.text), ..line };
+        let known = self.source_lines.len();
+        let limit = if self.source_bytes + line.text.len() > TEXT_LIMIT { 0 } else { SOURCE_LINE_LIMIT };
+        add(&mut self.source_lines, line, limit, &mut self.beyond);
+        self.source_bytes += self.source_lines[known..].iter().map(|line| line.text.len()).sum::<usize>();
     }
 
     /// The string of `id`, or `?` if the id is unknown.

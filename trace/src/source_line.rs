@@ -23,6 +23,8 @@ const AROUND: usize = 12;
 /// Maximum number of names whose assignments are searched, and how many lines back.
 const NAMES: usize = 24;
 const BACK: usize = 400;
+/// Maximum number of lines, from the begin of a file, in which imports are searched.
+const IMPORTS: usize = 1_000;
 /// Maximum number of lines that use what the named one assigns, and how far they may be from it.
 const USES: usize = 3;
 const AHEAD: usize = 30;
@@ -48,48 +50,128 @@ pub fn is_source(file: &str) -> bool {
     !file.starts_with('<') && ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known))
 }
 
-/// The text of a line as a trace keeps it: at most 400 characters, and nothing for a line that is not there.
+/// The text of a line as a trace keeps it: at most 400 characters, and nothing behind a line break.
 #[must_use]
 pub fn kept(text: &str) -> String {
-    text.trim_end().chars().take(WIDEST).collect()
+    let first = text.split(['\n', '\r']).next().unwrap_or_default();
+    first.trim_end().chars().take(WIDEST).collect()
 }
 
-/// Numbers, from 1, of the lines that say what line `named` of `rows` does, that line among them. Empty if there is no
-/// such line.
-#[must_use]
-pub fn needed(rows: &[&str], named: u32) -> BTreeSet<u32> {
-    let Some(at) = (named as usize).checked_sub(1).filter(|&at| at < rows.len()) else { return BTreeSet::new() };
-    let text = Text { rows };
-    let own = text.statement(at);
-    let mut wanted: BTreeSet<usize> = own.clone().collect();
-    let (around, function) = text.around(own.start);
-    wanted.extend(around.iter().copied());
-    let mut names = BTreeSet::new();
-    for &row in &wanted {
-        names.extend(words(rows[row]).filter(|word| !word.is_attribute).map(|word| word.text));
+/// A line to be kept: the index of the place for which it is, its number, and its text.
+pub type Kept = (usize, u32, String);
+
+/// The lines that say what the first [`NAMED_LINES`] of `places` do, a file and a line each, and at most
+/// [`TEXT_LIMIT`] of them. `text` reads a file, and `masked` hides the secrets in a line.
+pub fn collect(
+    places: &[(impl AsRef<str>, u32)],
+    mut text: impl FnMut(&str) -> Option<String>,
+    mut masked: impl FnMut(u32, &str) -> String,
+) -> Vec<Kept> {
+    let mut texts: Vec<(&str, Option<String>)> = Vec::new();
+    let mut named: Vec<(usize, usize)> = Vec::new();
+    for (place, (file, line)) in places.iter().enumerate() {
+        if named.len() == NAMED_LINES {
+            break;
+        }
+        let file = file.as_ref();
+        let known = texts.iter().position(|(other, _)| *other == file).unwrap_or_else(|| {
+            texts.push((file, text(file)));
+            texts.len() - 1
+        });
+        let last = (*line as usize).checked_sub(1);
+        let is_there = |text: &String| last.is_some_and(|line| text.lines().nth(line).is_some());
+        named.extend(texts[known].1.as_ref().filter(|text| is_there(text)).map(|_| (place, known)));
     }
-    let mut assigned: Vec<usize> = Vec::new();
-    for name in names.iter().take(NAMES) {
+    let sources: Vec<Source<'_>> =
+        texts.iter().map(|(_, text)| Source::of(text.as_deref().unwrap_or_default())).collect();
+    let (mut found, mut seen, mut room) = (Vec::new(), BTreeSet::new(), TEXT_LIMIT);
+    for (place, of) in named {
+        let source = &sources[of];
+        for line in source.needed(places[place].1) {
+            let row = line as usize - 1;
+            if source.in_texts[row] || !seen.insert((of, line)) {
+                continue;
+            }
+            let text = masked(line, &kept(source.rows[row]));
+            let Some(left) = room.checked_sub(text.len()) else { return found };
+            room = left;
+            found.push((place, line, text));
+        }
+    }
+    found
+}
+
+/// A file of source code, in rows.
+#[derive(Debug)]
+pub struct Source<'a> {
+    rows: Vec<&'a str>,
+    /// True for each row that begins within a text of several rows: keys and documents, but no code.
+    in_texts: Vec<bool>,
+}
+
+impl<'a> Source<'a> {
+    /// The file with this text.
+    #[must_use]
+    pub fn of(text: &'a str) -> Self {
+        let rows: Vec<&str> = text.lines().collect();
+        let in_texts = in_texts(&rows);
+        Self { rows, in_texts }
+    }
+
+    /// Numbers, from 1, of the lines that say what line `named` does, that line among them. Empty if there is no such
+    /// line.
+    #[must_use]
+    pub fn needed(&self, named: u32) -> BTreeSet<u32> {
+        let rows = &self.rows;
+        let Some(at) = (named as usize).checked_sub(1).filter(|&at| at < rows.len()) else { return BTreeSet::new() };
+        let own = self.statement(at);
         let before = own.start.saturating_sub(BACK)..own.start;
-        let found = before.rev().find(|&row| assigns(rows[row], name));
-        assigned.extend(found.into_iter().flat_map(|row| text.statement(row)));
+        let scopes = self.scopes(before.start..(own.end + AHEAD).min(rows.len()));
+        let mut wanted: BTreeSet<usize> = own.clone().collect();
+        wanted.extend(self.around(own.start));
+        let mut names = BTreeSet::new();
+        for &row in &wanted {
+            names.extend(words(rows[row]).filter(|word| !word.is_attribute).map(|word| word.text));
+        }
+        let mut assigned: Vec<usize> = Vec::new();
+        for name in names.iter().take(NAMES) {
+            let sets = |row: &usize| assigns(rows[*row], name) && scopes.sees(own.start, *row);
+            let found = before.clone().rev().find(sets);
+            assigned.extend(found.into_iter().flat_map(|row| self.statement(row)));
+        }
+        wanted.extend(assigned);
+        wanted.extend(self.uses(&own, &scopes));
+        let names: BTreeSet<&str> = wanted.iter().flat_map(|&row| words(rows[row])).map(|word| word.text).collect();
+        let imports = (0..rows.len().min(IMPORTS)).chain(before).filter(|&row| {
+            let is_import = ["import ", "from "].iter().any(|start| rows[row].trim_start().starts_with(start));
+            is_import && words(rows[row]).skip(1).any(|word| names.contains(word.text))
+        });
+        wanted.extend(imports.take(NAMES));
+        wanted.into_iter().map(|row| row as u32 + 1).collect()
     }
-    wanted.extend(assigned);
-    wanted.extend(text.uses(own.end, &rows[own], function));
-    let names: BTreeSet<&str> = wanted.iter().flat_map(|&row| words(rows[row])).map(|word| word.text).collect();
-    let imports = (0..rows.len()).filter(|&row| {
-        let is_import = ["import ", "from "].iter().any(|start| rows[row].trim_start().starts_with(start));
-        is_import && words(rows[row]).skip(1).any(|word| names.contains(word.text))
-    });
-    wanted.extend(imports.take(NAMES));
-    wanted.into_iter().map(|row| row as u32 + 1).collect()
-}
 
-struct Text<'a> {
-    rows: &'a [&'a str],
-}
+    /// The functions around the lines of `range`.
+    fn scopes(&self, range: std::ops::Range<usize>) -> Scopes {
+        let is_code = |row: &usize| !self.is_blank(*row) && !self.rows[*row].trim_start().starts_with([')', ']', '}']);
+        // From there on, all functions around a line are known.
+        let first = (0..=range.start).rev().find(|row| is_code(row) && indentation(self.rows[*row]) == 0).unwrap_or(0);
+        let (mut open, mut around) = (Vec::<(usize, usize)>::new(), Vec::new());
+        for row in first..range.end {
+            let (is_code, depth) = (is_code(&row), indentation(self.rows[row]));
+            open.retain(|&(of, _)| !is_code || of < depth);
+            around.push(open.last().map(|&(_, row)| row));
+            if is_code && is_function(self.rows[row]) {
+                open.push((depth, row));
+            }
+        }
+        Scopes { first, around }
+    }
 
-impl Text<'_> {
+    fn is_blank(&self, row: usize) -> bool {
+        let text = self.rows[row].trim_start();
+        text.is_empty() || text.starts_with('#') || self.in_texts[row]
+    }
+
     /// The lines of the statement that line `at` is a part of, by its brackets.
     fn statement(&self, at: usize) -> std::ops::Range<usize> {
         let (mut open, mut most, mut start) = (0, 0, at);
@@ -108,14 +190,13 @@ impl Text<'_> {
         start..end
     }
 
-    /// Lines of the statements around line `at` up to its function, with decorators; and the indentation of that
-    /// function, if it is in one.
-    fn around(&self, at: usize) -> (Vec<usize>, Option<usize>) {
+    /// Lines of the statements around line `at` up to its function, with decorators.
+    fn around(&self, at: usize) -> Vec<usize> {
         let (mut found, mut depth) = (Vec::new(), indentation(self.rows[at]));
         for row in (0..at).rev() {
             let text = self.rows[row];
             let here = indentation(text);
-            if is_blank(text) || here >= depth {
+            if self.is_blank(row) || here >= depth {
                 continue;
             }
             // The end of a head in several lines.
@@ -125,35 +206,74 @@ impl Text<'_> {
             if matches!(word, "for" | "while" | "with" | "async" | "def" | "if" | "elif") {
                 found.push(head);
             }
-            if word == "def" || word == "async" && self.rows[head].contains("def ") {
+            if is_function(self.rows[head]) {
                 let decorators = (0..head).rev().take(3);
                 found.extend(decorators.take_while(|&row| self.rows[row].trim_start().starts_with('@')));
-                return (found, Some(here));
+                break;
             }
             if here == 0 || found.len() >= AROUND {
                 break;
             }
         }
-        (found, None)
+        found
     }
 
-    /// Lines from `from` on that use what the statement `own` assigns, before its function ends.
-    fn uses(&self, from: usize, own: &[&str], function: Option<usize>) -> Vec<usize> {
-        let Some(first) = own.first() else { return Vec::new() };
-        let targets: Vec<&str> = first.split(';').flat_map(targets).collect();
-        let ahead = (from..self.rows.len()).take(AHEAD);
-        let inside = ahead.take_while(|&row| {
-            let text = self.rows[row];
-            is_blank(text) || function.is_none_or(|function| indentation(text) > function)
-        });
+    /// Lines after the statement `own` that use what it assigns, in its function or one in that.
+    fn uses(&self, own: &std::ops::Range<usize>, scopes: &Scopes) -> Vec<usize> {
+        let targets: Vec<&str> = self.rows[own.start].split(';').flat_map(targets).collect();
+        let ahead = (own.end..self.rows.len()).take(AHEAD).filter(|&row| scopes.sees(row, own.start));
         let uses = |row: &usize| words(self.rows[*row]).any(|word| !word.is_attribute && targets.contains(&word.text));
-        inside.filter(uses).take(USES).collect()
+        ahead.filter(uses).take(USES).collect()
     }
 }
 
-fn is_blank(text: &str) -> bool {
+/// The functions around the lines from `first` on: each by its own line, `None` outside of functions.
+struct Scopes {
+    first: usize,
+    around: Vec<Option<usize>>,
+}
+
+impl Scopes {
+    fn of(&self, row: usize) -> Option<usize> {
+        self.around.get(row.checked_sub(self.first)?).copied().flatten()
+    }
+
+    /// True if what line `set` assigns has its name in line `at`: both are in the same function, or `set` is in one
+    /// around that or in none.
+    fn sees(&self, at: usize, set: usize) -> bool {
+        let of = self.of(set);
+        of.is_none() || std::iter::successors(self.of(at), |&row| self.of(row)).any(|row| of == Some(row))
+    }
+}
+
+/// True for the head of a function.
+fn is_function(text: &str) -> bool {
     let text = text.trim_start();
-    text.is_empty() || text.starts_with('#')
+    text.strip_prefix("async ").unwrap_or(text).trim_start().starts_with("def ")
+}
+
+/// True for each row that begins within a text of several rows.
+fn in_texts(rows: &[&str]) -> Vec<bool> {
+    let mut open: Option<&str> = None;
+    let begins = rows.iter().map(|row| {
+        let within = open.is_some();
+        let mut rest = *row;
+        loop {
+            let next = match open {
+                Some(quotes) => rest.find(quotes),
+                None if !rest.contains(['"', '\'']) => None,
+                None => [r#"""""#, "'''"].iter().filter_map(|quotes| rest.find(quotes)).min(),
+            };
+            let Some(at) = next else { break };
+            open = match open {
+                Some(_) => None,
+                None => Some(if rest[at..].starts_with('"') { r#"""""# } else { "'''" }),
+            };
+            rest = &rest[at + 3..];
+        }
+        within
+    });
+    begins.collect()
 }
 
 fn indentation(text: &str) -> usize {
@@ -222,7 +342,7 @@ mod tests {
     use super::*;
 
     fn lines(text: &str, named: u32) -> Vec<u32> {
-        needed(&text.lines().collect::<Vec<_>>(), named).into_iter().collect()
+        Source::of(text).needed(named).into_iter().collect()
     }
 
     #[test]
@@ -258,11 +378,63 @@ z = y
     }
 
     #[test]
+    fn names_of_other_functions_are_not_those_of_the_line() {
+        let text = "\
+x = 1
+def outer():
+    x = 2
+    y = '''
+text
+'''
+    def other():
+        x = 3
+        z = 4
+    def run():
+        r = f(x, z, y) #
+        print(r)
+    r = 5
+def after():
+    print(r)
+r = f(x)
+def later():
+    print(r)
+print(r)
+";
+        // Of `x`, the one of the function around, not that of `other`; of `r`, the use in `run` alone.
+        assert_eq!(lines(text, 11), [3, 4, 10, 11, 12]);
+        assert_eq!(lines(text, 16), [1, 16, 18, 19]);
+    }
+
+    #[test]
+    fn rows_of_long_texts_are_no_code() {
+        let rows = ["x = load_key(\"\"\"", "MIIE", "\"\"\")", "y = '''a'''", "z = \"\"\"b", "c\"\"\"", "d"];
+        assert_eq!(in_texts(&rows), [false, true, true, false, false, true, false]);
+    }
+
+    #[test]
+    fn the_lines_of_a_trace_are_limited() {
+        let row = format!("    f({})\n", "x, ".repeat(200));
+        let text = format!("def f():\n{}", row.repeat(1_000));
+        let places: Vec<(&str, u32)> = (2..1_002).map(|line| ("long.py", line)).chain([("b.py", 1)]).collect();
+        let mut reads = 0;
+        let read = |_: &str| {
+            reads += 1;
+            Some(text.clone())
+        };
+        let lines = collect(&places, read, |_, row| row.to_owned());
+        assert_eq!((lines.len(), reads), (NAMED_LINES + 1, 1), "and the function");
+        assert!(lines.iter().map(|(.., text)| text.len()).sum::<usize>() <= TEXT_LIMIT);
+        let wide = |_: u32, _: &str| "x".repeat(TEXT_LIMIT / 3);
+        assert_eq!(collect(&places, |_| Some(text.clone()), wide).len(), 3);
+        assert!(collect(&places, |_| None, |_, row| row.to_owned()).is_empty());
+    }
+
+    #[test]
     fn hostile_text_ends() {
         let deep: Vec<String> = (0..300).rev().map(|depth| format!("{}for ((((", " ".repeat(depth))).collect();
-        let rows: Vec<&str> = deep.iter().map(String::as_str).collect();
+        let deep = deep.join("\n");
         for named in [1, 150, 300] {
-            assert!(needed(&rows, named).contains(&named));
+            assert!(lines(&deep, named).contains(&named));
         }
         for text in ["=", ";;=;:=", "é = ü\n\u{202e}é(", "\t\t\"\\", "'''\n(((\n'''\nx = 1", ")))\n]]]\nx"] {
             for named in 1..=4 {

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use crate::trace_sample::{read, sample};
 use gpuwhy_trace::dictionary::{Dictionary, SOURCE_LINE_LIMIT};
 use gpuwhy_trace::format::compact::with_source_lines;
-use gpuwhy_trace::source_line::SourceLine;
+use gpuwhy_trace::source_line::{SourceLine, TEXT_LIMIT};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/source-lines-1.5.bin");
 
@@ -50,6 +50,21 @@ fn more_lines_than_a_writer_adds_are_counted() {
         dictionary.add_source_line(SourceLine { file, line, text: String::new() });
     }
     assert_eq!((dictionary.source_lines().len(), dictionary.beyond()), (SOURCE_LINE_LIMIT, 5));
+}
+
+#[test]
+fn a_trace_with_more_text_than_a_writer_adds_is_read_in_part() {
+    let add = |dictionary: &mut Dictionary| {
+        let file = dictionary.intern_name("x.py");
+        for line in 1..=1_000 {
+            let text = format!("x = {}\ny", "(".repeat(1_000));
+            dictionary.add_source_line(SourceLine { file, line, text });
+        }
+    };
+    let back = read(&with_source_lines(&sample().1[..], Vec::new(), add).unwrap()).unwrap();
+    let lines = back.dictionary.source_lines();
+    assert_eq!(lines.len(), TEXT_LIMIT / 400);
+    assert!(lines.iter().all(|row| row.text.len() == 400 && !row.text.contains('\n')));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Reads the lines of source code that the report names, when recording ends.
 //!
 //! The files are those that the program runs, so they may be anything: only regular files that look like source code
-//! are read, a part at a time, until the time is over. What cannot be read has no text, and that is no error.
+//! are read, a part at a time, until the time is over, on a thread that is not waited for longer than a tenth of a
+//! second. What cannot be read has no text, and that is no error.
 
 use std::env;
 use std::fs::{File, OpenOptions};
@@ -10,19 +11,24 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::bounded;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::Timestamp;
-use gpuwhy_trace::source_line::{FILE_LIMIT, NAMED_LINES, SourceLine, TEXT_LIMIT, is_source, kept, needed};
+use gpuwhy_trace::source_line::{FILE_LIMIT, SourceLine, collect, is_source};
 
 use crate::command_line::CodeMasker;
-use crate::sys::clock;
+use crate::sys::{clock, process};
+use crate::worker::Worker;
 
 /// Maximum time that reading may take at the end of the program.
 const LONGEST: Duration = Duration::from_millis(20);
+/// Maximum wait for a call that does not return: opening a file on a mount that hangs.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// Bytes that are read at once, between two looks at the time.
 const AT_ONCE: u64 = 256 << 10;
 
-/// Reads lines of the files that were there when recording began.
+/// Reads lines of the files that were there when the program began.
+#[derive(Debug)]
 pub struct SourceReader {
     /// Folder of the program at the start; the names of files may be relative to it.
     folder: Option<PathBuf>,
@@ -31,46 +37,37 @@ pub struct SourceReader {
 }
 
 impl SourceReader {
-    /// A reader for a recording that begins now.
+    /// A reader for a recording that begins now. The program has read its files before, so that they must be as old
+    /// as the process; the kernel rounds its start to a hundredth of a second.
     pub fn new() -> Self {
-        Self { folder: env::current_dir().ok(), began: clock::wall_clock() }
+        let now = clock::wall_clock();
+        let age = process::age().unwrap_or_default().saturating_sub(Duration::from_millis(10));
+        let began = Timestamp::from_nanos(now.nanos().saturating_sub(clock::nanos(age)));
+        Self { folder: env::current_dir().ok(), began }
     }
 
     /// Adds the lines at the first of `places`, a file and a line each, and what says what they do.
-    pub fn read(&self, places: &[(&str, u32)], dictionary: &mut Dictionary) {
-        self.read_until(places, dictionary, Instant::now() + LONGEST);
-    }
-
-    fn read_until(&self, places: &[(&str, u32)], dictionary: &mut Dictionary, until: Instant) {
-        let mut files: Vec<(&str, Option<String>)> = Vec::new();
-        let (mut named, mut room) = (0, TEXT_LIMIT);
-        for &(file, line) in places {
-            if named == NAMED_LINES || Instant::now() > until {
-                return;
-            }
-            let known = files.iter().position(|(other, _)| *other == file).unwrap_or_else(|| {
-                files.push((file, self.text(file, until)));
-                files.len() - 1
-            });
-            let Some(text) = &files[known].1 else { continue };
-            let rows: Vec<&str> = text.lines().collect();
-            let wanted = needed(&rows, line);
-            named += usize::from(!wanted.is_empty());
-            let texts = within_texts(&rows);
-            let mut masker = CodeMasker::default();
-            for number in wanted.into_iter().filter(|&number| !texts[number as usize - 1]) {
-                let text = masker.masked(number, &kept(rows[number as usize - 1]));
-                let Some(left) = room.checked_sub(text.len()) else { return };
-                room = left;
-                let file = dictionary.intern_name(file);
-                dictionary.add_source_line(SourceLine { file, line: number, text });
-            }
+    pub fn read(self, places: &[(&str, u32)], dictionary: &mut Dictionary) {
+        let places: Vec<(String, u32)> = places.iter().map(|&(file, line)| (file.to_owned(), line)).collect();
+        if !places.iter().any(|(file, _)| is_source(file)) {
+            return;
+        }
+        let lines = waited(PATIENCE, move || self.lines(&places, Instant::now() + LONGEST));
+        for (file, line, text) in lines {
+            let file = dictionary.intern_name(&file);
+            dictionary.add_source_line(SourceLine { file, line, text });
         }
     }
 
-    /// Text of a file that is as it was when recording began.
+    fn lines(&self, places: &[(String, u32)], until: Instant) -> Vec<Line> {
+        let mut masker = CodeMasker::default();
+        let lines = collect(places, |file| self.text(file, until), |number, row| masker.masked(number, row));
+        lines.into_iter().map(|(place, line, text)| (places[place].0.clone(), line, text)).collect()
+    }
+
+    /// Text of a file that is as it was when the program began.
     fn text(&self, file: &str, until: Instant) -> Option<String> {
-        if !is_source(file) {
+        if !is_source(file) || Instant::now() > until {
             return None;
         }
         let path = self.folder.as_ref().map_or_else(|| PathBuf::from(file), |folder| folder.join(file));
@@ -89,27 +86,25 @@ impl SourceReader {
     }
 }
 
-/// True for each row that begins within a text of several rows: keys and documents, but no code.
-fn within_texts(rows: &[&str]) -> Vec<bool> {
-    let mut open: Option<&str> = None;
-    let begins = rows.iter().map(|row| {
-        let within = open.is_some();
-        let mut rest = *row;
-        loop {
-            let next = match open {
-                Some(quotes) => rest.find(quotes),
-                None => [r#"""""#, "'''"].iter().filter_map(|quotes| rest.find(quotes)).min(),
-            };
-            let Some(at) = next else { break };
-            open = match open {
-                Some(_) => None,
-                None => Some(if rest[at..].starts_with('"') { r#"""""# } else { "'''" }),
-            };
-            rest = &rest[at + 3..];
+/// A file, and a line of it with its text.
+type Line = (String, u32, String);
+
+/// What `read` returns on a thread of its own; nothing if that takes longer than `patience`. The thread is then left
+/// alone.
+fn waited(patience: Duration, read: impl FnOnce() -> Vec<Line> + Send + 'static) -> Vec<Line> {
+    let worker = match Worker::start("gpuwhy-lines") {
+        Ok(worker) => worker,
+        Err(error) => {
+            tracing::warn!("cannot start a thread: {error}; the trace has no source lines");
+            return Vec::new();
         }
-        within
-    });
-    begins.collect()
+    };
+    let (give, done) = bounded(1);
+    worker.work(move || _ = give.try_send(read()));
+    done.recv_timeout(patience).unwrap_or_else(|_| {
+        tracing::warn!("the file system with the source files does not respond; the trace has no source lines");
+        Vec::new()
+    })
 }
 
 /// All bytes of a file, unless it grows beyond the limit or the time is over before its end.
@@ -134,9 +129,8 @@ mod tests {
     use super::*;
 
     fn lines(reader: &SourceReader, file: &str, line: u32) -> Vec<(u32, String)> {
-        let mut dictionary = Dictionary::new();
-        reader.read_until(&[(file, line)], &mut dictionary, Instant::now() + Duration::from_secs(60));
-        dictionary.source_lines().iter().map(|row| (row.line, row.text.clone())).collect()
+        let lines = reader.lines(&[(file.to_owned(), line)], Instant::now() + Duration::from_secs(600));
+        lines.into_iter().map(|(_, line, text)| (line, text)).collect()
     }
 
     fn now(after: Duration) -> Timestamp {
@@ -189,23 +183,20 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_long_texts_are_not_kept() {
-        let rows = ["x = load_key(\"\"\"", "MIIE", "\"\"\")", "y = '''a'''", "z = \"\"\"b", "c\"\"\"", "d"];
-        assert_eq!(within_texts(&rows), [false, true, true, false, false, true, false]);
+    fn a_file_system_that_hangs_is_not_waited_for() {
+        let (_held, never) = bounded::<Vec<Line>>(0);
+        let lines = waited(Duration::from_millis(1), move || never.recv().unwrap_or_default());
+        assert!(lines.is_empty());
+        let line = ("a.py".to_owned(), 1, "x".to_owned());
+        let known = vec![line.clone()];
+        assert_eq!(waited(Duration::from_secs(600), move || known), [line]);
     }
 
     #[test]
-    fn the_lines_of_a_trace_are_limited() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("long.py").to_str().unwrap().to_owned();
-        let row = format!("    f({})\n", "x, ".repeat(200));
-        fs::write(&path, format!("def f():\n{}", row.repeat(1_000))).unwrap();
-        let reader = SourceReader { folder: None, began: now(Duration::from_secs(60)) };
-        let places: Vec<(&str, u32)> = (2..1_000).map(|line| (path.as_str(), line)).collect();
-        let mut dictionary = Dictionary::new();
-        reader.read_until(&places, &mut dictionary, Instant::now() + Duration::from_secs(60));
-        let lines = dictionary.source_lines();
-        assert_eq!(lines.len(), NAMED_LINES + 1, "and the function");
-        assert!(lines.iter().map(|row| row.text.len()).sum::<usize>() <= TEXT_LIMIT);
+    fn files_are_as_old_as_the_process() {
+        let reader = SourceReader::new();
+        // This process began before this test, and not before the machine.
+        assert!(process::age().unwrap() > Duration::ZERO && reader.began <= clock::wall_clock());
+        assert!(reader.began.nanos() > clock::wall_clock().nanos() - 7 * 86_400 * 1_000_000_000);
     }
 }

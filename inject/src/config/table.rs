@@ -177,7 +177,7 @@ settings! {
             "For programs whose source code must stay where it is: `off` keeps it out of the trace. `on`: when \
              recording ends, the text of at most 16 lines that the report names goes into the trace, with the \
              statements around them and what assigns and imports their names: at most 64 KiB, with `***` in place of \
-             likely secrets, and only of files that have not changed since the start.";
+             likely secrets, and only of files that have not changed since the process began.";
         DURATION: Option<Duration> = "GPUWHY_DURATION", "off", "a duration such as 10s, or `off`",
             |text| or_off(text, parse_duration),
             "For long runs: maximum duration of a capture.";

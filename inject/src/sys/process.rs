@@ -11,6 +11,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::panic::catch_unwind;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use crate::sys::threads;
 
@@ -164,6 +165,18 @@ pub fn at_fork(handlers: ForkHandlers) -> io::Result<()> {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
     }
+}
+
+/// Time since the process began, by a clock of hundredths of a second; also that of other programs that it was before.
+pub fn age() -> Option<Duration> {
+    let read = |file: &str| fs::read_to_string(file).ok();
+    let uptime: f64 = read("/proc/uptime")?.split(' ').next()?.parse().ok()?;
+    // The 22nd field of proc(5), the 20th behind the name, which may contain anything.
+    let status = read("/proc/self/stat")?;
+    let start: f64 = status.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()?;
+    // SAFETY: takes a number and returns one.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    Duration::try_from_secs_f64(uptime - start / ticks as f64).ok().filter(|_| ticks > 0)
 }
 
 /// True if the program has more rights than whoever started it (setuid, setgid, file capabilities).

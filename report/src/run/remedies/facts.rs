@@ -189,6 +189,9 @@ pub struct CodeReader {
     pub(super) fits: fn(&str, &Code) -> bool,
 }
 
+/// Most lines that a report has parsed: a trace names 16, but it may come from anyone.
+const MOST_PARSED: usize = 64;
+
 /// Parsed lines by file and number; `None` where nothing could be parsed.
 type Known = BTreeMap<(String, u32), Option<Rc<Code>>>;
 
@@ -211,7 +214,9 @@ impl<'a> ParsedLines<'a> {
     pub(super) fn at(&self, place: &str) -> Option<Rc<Code>> {
         let (file, line) = self.lines.find(place)?;
         let parse = || self.lines.file(file).and_then(|rows| (self.reader.parse)(rows, line)).map(Rc::new);
-        self.known.borrow_mut().entry((file.to_owned(), line)).or_insert_with(parse).clone()
+        let (mut known, key) = (self.known.borrow_mut(), (file.to_owned(), line));
+        let room = known.len() < MOST_PARSED || known.contains_key(&key);
+        room.then(|| known.entry(key).or_insert_with(parse).clone()).flatten()
     }
 }
 
