@@ -127,6 +127,7 @@ fn watch_the_end() {
     if let Err(error) = process::at_exit(finish) {
         tracing::warn!("{NO_EXIT_HANDLER}: {error}");
     }
+    process::at_python_exit();
 }
 
 /// Registers the handler that makes the child of a fork inert.

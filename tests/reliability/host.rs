@@ -3,6 +3,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -83,6 +84,25 @@ fn a_child_made_without_fork_handlers_neither_waits_nor_speaks() {
         assert_eq!(stderr(&output), "", "{how}");
         assert_eq!(trace(&stage).1, "clean", "{how}");
     }
+}
+
+#[test]
+fn python_reports_after_ctrl_c() {
+    // As the driver does it in cuInit. Python ends by the signal, without `exit`.
+    let program = "import ctypes, os, signal\n\
+        ctypes.CDLL(os.environ['CUDA_INJECTION64_PATH']).InitializeInjection()\n\
+        ctypes.CDLL(os.environ['GPUWHY_CUPTI_PATH']).gpuwhy_replay_play(ctypes.c_uint64(2**64 - 1))\n\
+        signal.raise_signal(signal.SIGINT)";
+    let stage = Stage::new();
+    let Ok(output) = stage.program(FIXTURE, "python3").args(["-c", program]).output() else {
+        println!("SKIPPED: no python3");
+        return;
+    };
+    const SIGINT: i32 = 2;
+    assert_eq!(output.status.signal(), Some(SIGINT), "{output:?}");
+    let said = stderr(&output);
+    assert!(said.contains("KeyboardInterrupt") && said.contains("Bottleneck"), "{said}");
+    assert_eq!(trace(&stage).1, "clean");
 }
 
 #[test]

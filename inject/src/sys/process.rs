@@ -115,6 +115,24 @@ pub fn at_exit(handler: fn()) -> io::Result<()> {
     }
 }
 
+/// Registers the handler of [`at_exit`] for the end of Python too, if the process has Python. After Ctrl-C it ends
+/// itself by the signal, so no exit handler runs. Python calls the function last, when it has no threads any more.
+pub fn at_python_exit() {
+    type Register = unsafe extern "C" fn(extern "C" fn()) -> libc::c_int;
+    // SAFETY: only searches objects that are loaded; the error text is removed from the program's thread.
+    let found = unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, c"Py_AtExit".as_ptr());
+        if found.is_null() {
+            libc::dlerror();
+            return;
+        }
+        found
+    };
+    // SAFETY: every CPython declares `int Py_AtExit(void (*)(void))`, and any thread may call it: it stores a pointer.
+    // If there is no room for it, only the exit handler remains.
+    unsafe { std::mem::transmute::<*mut c_void, Register>(found)(on_exit) };
+}
+
 /// Registers the handler of [`at_exit`] once more, if there is one. Handlers run last in, first out: ours
 /// then runs before those that libraries have registered until now. After [`REGISTRATIONS`] calls it has no
 /// effect: the C library keeps each registration.

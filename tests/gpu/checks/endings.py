@@ -29,7 +29,7 @@ MANNERS: dict[str, tuple[signal.Signals | None, int, str]] = {
     "sigkill": (signal.SIGKILL, -signal.SIGKILL, "abrupt"),
     "sigkill_under_load": (signal.SIGKILL, -signal.SIGKILL, "abrupt"),
     # Python ends an unhandled KeyboardInterrupt by sending itself the signal: no exit handler of C runs.
-    "sigint": (signal.SIGINT, -signal.SIGINT, "abrupt"),
+    "sigint": (signal.SIGINT, -signal.SIGINT, "clean"),
     "sigterm": (signal.SIGTERM, -signal.SIGTERM, "abrupt"),
     "_exit": (None, 4, "abrupt"),
     "segfault": (None, -signal.SIGSEGV, "abrupt"),
