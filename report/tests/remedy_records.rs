@@ -468,6 +468,16 @@ fn of_the_cpu(name: &str) -> Bottleneck {
             judge(Leaf::DataLoading, &[(HostCause::LoaderStart, 550)], &[line(HostCause::LoaderStart, 42, 0.55, None)])
         }
         "batches that the launching thread makes" => loading(HostCause::LoaderInline),
+        "tensors that PyTorch joins one by one" | "an image that is decoded" => {
+            let joins = ("collate_tensor_fn", "torch/utils/data/_utils/collate.py");
+            let decodes = ("Image.load", "PIL/Image.py");
+            let (function, file) = if name.starts_with("tensors") { joins } else { decodes };
+            let row = LineRow {
+                within: Some((function.to_owned(), format!("{SITE}{file}"))),
+                ..line(HostCause::LoaderCollate, 42, 0.55, None)
+            };
+            judge(Leaf::DataLoading, &[(HostCause::LoaderCollate, 550)], &[row])
+        }
         "batches that it joins" => loading(HostCause::LoaderCollate),
         "batches that it receives" => loading(HostCause::LoaderReceive),
         "busy workers" => loading(HostCause::LoaderWaitBusy),
@@ -586,6 +596,7 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("persistent", "workers that are started", "busy workers"),
     ("workers", "batches that the launching thread makes", "busy workers"),
     ("collate", "batches that it joins", "batches that it receives"),
+    ("whole_batches", "tensors that PyTorch joins one by one", "an image that is decoded"),
     ("receive", "batches that it receives", "batches that it joins"),
     ("more_workers", "busy workers", "idle workers"),
     ("loader_io", "workers that wait for storage", "busy workers"),

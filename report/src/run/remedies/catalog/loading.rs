@@ -42,6 +42,17 @@ fn loading(facts: &Facts<'_>, causes: &[HostCause]) -> Option<Found> {
     (facts.is(Cause::DataLoading) && does).then(|| Found::default().gaining(ready(facts)))
 }
 
+/// The files of PyTorch that take single samples from a dataset of tensors, and join them.
+const SAMPLES: [&str; 3] =
+    ["torch/utils/data/dataset.py", "torch/utils/data/_utils/collate.py", "torch/utils/data/_utils/fetch.py"];
+
+/// Half of the loading or more is in [`SAMPLES`], not in code of the program.
+fn by_samples(facts: &Facts<'_>) -> Option<Found> {
+    let found = loading(facts, &[HostCause::LoaderInline, HostCause::LoaderCollate])?;
+    let (share, at) = facts.idle_in(&SAMPLES)?;
+    (share >= 0.5 * facts.time(Cause::DataLoading)).then_some(Found { at: Some(at), ..found })
+}
+
 pub(super) const ENTRIES: &[RemedyEntry] = &[
     RemedyEntry {
         id: "persistent",
@@ -118,6 +129,23 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         certainty: Certainty::Measured,
         recognized: "the launching thread joins samples to batches",
         gain: "the simulation `data_ready`: 8.8x measured",
+        ..NONE
+    },
+    RemedyEntry {
+        id: "whole_batches",
+        says: &[(
+            Pytorch,
+            "PyTorch takes and joins samples one by one {there}. If they are parts of tensors in memory, take each batch by one \
+             index: x[i:i + n] without a DataLoader, or DataLoader(dataset, batch_size=None, \
+             sampler=BatchSampler(RandomSampler(dataset), n, False)). Else prepare batches in worker processes: \
+             DataLoader(..., num_workers=4).",
+        )],
+        short: &[(Any, "have each batch ready in time")],
+        when: When::If(by_samples),
+        recognized: "half of the loading or more is PyTorch taking and joining samples in the launching thread",
+        gain: "the simulation `data_ready`",
+        not_when: "samples are read from files or computed",
+        subsumes: &["workers", "collate"],
         ..NONE
     },
     RemedyEntry {
