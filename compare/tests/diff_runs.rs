@@ -37,7 +37,8 @@ fn runs_are_the_sample_and_the_median_ones_are_compared_in_detail() {
     let text = diff.text(10);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
-        "B's step is 9.1 % slower (1.1 ms -> 1.2 ms): waiting for data +100.0 us. With 96 % confidence it takes",
+        "B's step is 9.1 % slower (1.1 ms -> 1.2 ms). With 96 % confidence it takes",
+        "Largest changes: waiting for data +100.0 us A:",
         "1.077 to 1.105 times as long (5 and 5 runs, p = 0.008)",
         "A: 5 runs of 1.1 ms to 1.1 ms; the median run: mean 1.1 ms",
     ] {

@@ -27,8 +27,35 @@ pub(super) const WORTH_A_LINE: f64 = 0.001;
 /// same samples at 200 Hz and 1 kHz differed by 1.6 points (docs/design/counters.md).
 const LIMIT_WORTH_A_LINE: f64 = 0.016;
 
-/// The change in one line.
+/// The answer, the largest changes, and what the runs show.
 pub(super) fn headline(diff: &DeviceDiff) -> String {
+    let changes = diff.largest_changes().map(|changes| format!(": {changes}"));
+    change_alone(diff) + &changes.unwrap_or_default() + &shown(diff)
+}
+
+impl DeviceDiff {
+    /// How much B's step changed, if it did, and how sure that is.
+    pub fn answer(&self) -> String {
+        change_alone(self) + &shown(self)
+    }
+
+    /// At most three causes with the largest changes; `None` if the step has not changed.
+    pub fn largest_changes(&self) -> Option<String> {
+        let worth = self.change_ns().unsigned_abs() / 20;
+        let overlaps = |leaf: Leaf| several(self).is_some_and(|runs| runs.overlap(|unit| unit.leaves[leaf as usize]));
+        let parts: Vec<_> = self
+            .leaves
+            .iter()
+            .take_while(|(_, nanos)| nanos.unsigned_abs() >= worth)
+            .filter(|(leaf, _)| !overlaps(*leaf) && (self.same_sampling || !by_samples(*leaf)))
+            .take(3)
+            .map(|(leaf, nanos)| format!("{} {}", words::cause(*leaf), signed(*nanos as f64)))
+            .collect();
+        (self.outcome() != StepChange::Unchanged && !parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+fn change_alone(diff: &DeviceDiff) -> String {
     let (a, b) = (diff.a.unit_ns, diff.b.unit_ns);
     let what = match diff.basis {
         Basis::Step => "B's step".to_owned(),
@@ -45,23 +72,13 @@ pub(super) fn headline(diff: &DeviceDiff) -> String {
     if outcome == StepChange::Inconclusive && several(diff).is_none() {
         let _ = write!(line, ", but single runs of one program differ by up to {}", factor_of_runs());
     }
-    let worth = diff.change_ns().unsigned_abs() / 20;
-    let overlaps = |leaf: Leaf| several(diff).is_some_and(|runs| runs.overlap(|unit| unit.leaves[leaf as usize]));
-    let parts: Vec<_> = diff
-        .leaves
-        .iter()
-        .take_while(|(_, nanos)| nanos.unsigned_abs() >= worth)
-        .filter(|(leaf, _)| !overlaps(*leaf) && (diff.same_sampling || !by_samples(*leaf)))
-        .take(3)
-        .map(|(leaf, nanos)| format!("{} {}", words::cause(*leaf), signed(*nanos as f64)))
-        .collect();
-    if !parts.is_empty() {
-        let _ = write!(line, ": {}", parts.join(", "));
-    }
-    if let Some(runs) = several(diff) {
-        let _ = write!(line, ". {}", shown_by(runs));
-    }
     line
+}
+
+/// What several runs show about the change, as a further sentence.
+fn shown(diff: &DeviceDiff) -> String {
+    let runs = several(diff).filter(|_| diff.outcome() != StepChange::Unchanged);
+    runs.map(|runs| format!(". {}", shown_by(runs))).unwrap_or_default()
 }
 
 fn several(diff: &DeviceDiff) -> Option<&DeviceRuns> {
@@ -119,10 +136,17 @@ pub(super) fn full(diff: &Diff, limit: usize, style: Style) -> String {
     let out = &mut page;
     for device in &diff.devices {
         let (a, b) = device.ids;
-        if diff.devices.len() > 1 || a != b {
-            let _ = writeln!(out, "GPU {a} of A, GPU {b} of B");
+        let ids = format!("GPU {a} of A, GPU {b} of B");
+        if diff.devices.len() > 1 {
+            let _ = writeln!(out, "{ids}");
         }
-        wrapped_as(out, Paint::Bold, "", &headline(device));
+        wrapped_as(out, Paint::Bold, "", &device.answer());
+        if let Some(changes) = device.largest_changes() {
+            wrapped(out, "  Largest changes: ", &changes);
+        }
+        if diff.devices.len() == 1 && a != b {
+            let _ = writeln!(out, "  {ids}");
+        }
         let runs = several(device);
         wrapped(out, "  A: ", &(runs.map_or(String::new(), |runs| all_runs(&runs.a)) + &measured(&device.a)));
         wrapped(out, "  B: ", &(runs.map_or(String::new(), |runs| all_runs(&runs.b)) + &measured(&device.b)));

@@ -16,11 +16,16 @@ use crate::escape::escaped;
 /// Renders the comparison of `a` and `b` with their names.
 pub(crate) fn diff(of: &Diff, (a, b): (&Report, &Report), (name_a, name_b): (&str, &str)) -> String {
     let mut page = String::from("<header>\n");
+    for device in &of.devices {
+        let (a, b) = device.ids;
+        let gpu = if of.devices.len() > 1 { format!(" (GPU {a} of A, GPU {b} of B)") } else { String::new() };
+        let _ = writeln!(page, "<h1>{}{gpu}</h1>", escaped(&device.answer()));
+        if let Some(changes) = device.largest_changes() {
+            let _ = writeln!(page, "<p>Largest changes: {}.</p>", escaped(&changes));
+        }
+    }
     let _ =
         writeln!(page, "<p class=\"run\"><span>A: {}</span> <span>B: {}</span></p>", escaped(name_a), escaped(name_b));
-    for headline in of.headlines() {
-        let _ = writeln!(page, "<h1>{}</h1>", escaped(&headline));
-    }
     page.push_str("</header>\n<main>\n");
     for device in &of.devices {
         device_section(&mut page, device);
