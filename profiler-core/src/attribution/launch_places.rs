@@ -63,7 +63,8 @@ impl LaunchPlace {
         (frame.function, frame.file, frame.line) == (self.function, self.file, self.line)
     }
 
-    /// Frames inside that of the line, the outermost first: eight at most.
+    /// Frames inside that of the line, the outermost first: eight at most. Only of a place of a call
+    /// ([`Attributor::call_lines`](super::Attributor::call_lines)).
     pub fn inner_frames(&self, dictionary: &Dictionary) -> Vec<Frame> {
         let frames = dictionary.stack(self.inward).take(INWARD_FRAMES + 1).take_while(|frame| !self.is_at(frame));
         let mut frames: Vec<Frame> = frames.collect();
@@ -92,12 +93,27 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Place of `stack`; `None` if the stack is unknown or the table is full.
+    /// Place of `stack`, without its inner frames, which would divide the rows of a line; `None` if the stack is
+    /// unknown or the table is full.
     pub(crate) fn get(&mut self, stack: StackId, dictionary: &Dictionary) -> Option<PlaceId> {
+        self.found(stack, dictionary, |place| LaunchPlace { inward: StackId::NONE, ..place })
+    }
+
+    /// The same with its [`LaunchPlace::inner_frames`]. A table is used by one of both.
+    pub(crate) fn with_inner_frames(&mut self, stack: StackId, dictionary: &Dictionary) -> Option<PlaceId> {
+        self.found(stack, dictionary, |place| place)
+    }
+
+    fn found(
+        &mut self,
+        stack: StackId,
+        dictionary: &Dictionary,
+        kept: fn(LaunchPlace) -> LaunchPlace,
+    ) -> Option<PlaceId> {
         if let Some(&place) = self.stacks.get(&stack) {
             return Some(place);
         }
-        let id = self.id(LaunchPlace::of(stack, dictionary)?)?;
+        let id = self.id(kept(LaunchPlace::of(stack, dictionary)?))?;
         if self.stacks.len() < STACK_LIMIT {
             self.stacks.insert(stack, id);
         }
@@ -271,6 +287,28 @@ mod tests {
         assert_eq!(columns(&[LAUNCH, CUBLAS, ADDMM])[..2], ["libtorch_cpu.so:0", ADDMM.1], "the backward thread");
         assert_eq!(columns(&[LAUNCH, CUBLAS])[..2], ["libcublasLt.so.12:0", "cublasLtMatmul"]);
         assert_eq!(columns(&[LAUNCH])[..2], ["libcudart.so.12:0", "cudaLaunchKernel"]);
+    }
+
+    #[test]
+    fn inner_frames_divide_the_places_of_calls_alone() {
+        let mut dictionary = Dictionary::new();
+        let mut stack = |frames: &[(&str, &str, u32)]| {
+            frames.iter().rev().fold(StackId::NONE, |caller, &(file, function, line)| {
+                let (function, file) = (dictionary.intern_name(function), dictionary.intern_name(file));
+                dictionary.intern_frame(Frame { caller, function, file, line })
+            })
+        };
+        let other = (LINEAR.0, LINEAR.1, 7);
+        let stacks = [stack(&[LINEAR, CALL, TRAIN]), stack(&[other, CALL, TRAIN])];
+        let (mut launches, mut calls) = (Places::default(), Places::default());
+        let [a, b] = stacks.map(|stack| launches.get(stack, &dictionary).unwrap());
+        assert_eq!(a, b);
+        let [a, b] = stacks.map(|stack| calls.with_inner_frames(stack, &dictionary).unwrap());
+        let lines = [a, b].map(|id| {
+            let frames = calls.place(id).unwrap().inner_frames(&dictionary);
+            frames.iter().map(|frame| frame.line).collect::<Vec<_>>()
+        });
+        assert_eq!(lines, [[CALL.2, LINEAR.2], [CALL.2, 7]]);
     }
 
     #[test]

@@ -207,6 +207,7 @@ struct AwaitedSample {
 #[derive(Debug, Default)]
 pub(crate) struct LaunchLines {
     places: Places,
+    call_places: Places,
     calls: CallLines,
     /// Samples in a launch, by its thread and start, until its operation arrives.
     awaited: FxHashMap<(u32, u64), Vec<AwaitedSample>>,
@@ -241,7 +242,7 @@ impl LaunchLines {
                 continue;
             }
             if let Some(kind) = kind.filter(|_| sample.read() <= call.end)
-                && let Some(place) = self.places.get(sample.stack, dictionary)
+                && let Some(place) = self.call_places.with_inner_frames(sample.stack, dictionary)
             {
                 self.calls.add(kind, place, sample.at);
             }
@@ -364,7 +365,7 @@ impl LaunchLines {
     /// Samples in calls of each kind, by place, taken after `from` (to an eighth of a second, or a 128th of a
     /// long run).
     pub(crate) fn calls(&self, from: u64) -> Vec<(CallKind, &LaunchPlace, u64)> {
-        let of = |((kind, place), count)| Some((kind, self.places.place(place)?, count));
+        let of = |((kind, place), count)| Some((kind, self.call_places.place(place)?, count));
         let mut rows: Vec<_> = self.calls.since(from).into_iter().filter_map(of).collect();
         rows.sort_unstable_by(|a, b| (a.0, b.2, a.1).cmp(&(b.0, a.2, b.1)));
         rows
