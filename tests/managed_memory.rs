@@ -150,7 +150,7 @@ fn queries_and_json_lines_name_the_meaning_of_each_number() {
 }
 
 /// Plays a program of 12 kernels of 20 ms, each with faults in its first 15 ms, which allocates managed memory or not.
-fn play(stage: &Stage, allocation: Option<&str>) -> Value {
+fn play(stage: &Stage, allocation: Option<&str>, limit: &str) -> Value {
     const MS: u64 = 1_000_000;
     const NAME: u64 = 0x5000;
     let sizes = [(Kind::RUNTIME, 40), (Kind::CONCURRENT_KERNEL, 224), (Kind::UNIFIED_MEMORY_COUNTER, 104)];
@@ -193,17 +193,21 @@ fn play(stage: &Stage, allocation: Option<&str>) -> Value {
     if let Some(function) = allocation {
         host.args(["--call", &format!("303:{function}"), "--call", "304:flushes=3"]);
     }
-    let output = host.env("GPUWHY_REPLAY", session).output().unwrap();
+    let output = host.env("GPUWHY_REPLAY", session).env("GPUWHY_MAX_OVERHEAD", limit).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
+    let refuses = stderr(&output).contains("no page faults of managed memory: nothing measures their cost");
+    assert_eq!(refuses, limit != "off" && allocation.is_some(), "{}", stderr(&output));
     stage.report()
 }
 
 #[test]
 fn page_faults_are_recorded_once_the_program_has_managed_memory() {
     // cudaMallocManaged calls the driver's function.
-    for (allocation, expected) in [(None, 0), (Some("cuMemAllocManaged"), 24)] {
+    let managed = Some("cuMemAllocManaged");
+    for (allocation, limit, expected) in [(None, "off", 0), (managed, "off", 24), (managed, "90%", 0), (None, "90%", 0)]
+    {
         let stage = Stage::new();
-        let report = play(&stage, allocation);
+        let report = play(&stage, allocation, limit);
         assert_eq!(report["completeness"]["records"]["managed_events"], expected, "{allocation:?}");
         let managed = &report["devices"][0]["managed"];
         assert_eq!(managed.is_null(), expected == 0, "{managed}");

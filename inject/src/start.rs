@@ -140,7 +140,8 @@ fn prepare_recorder(
     .flat_map(|(_, kinds)| kinds.iter().copied())
     .collect();
     let whole_graphs = recorder::whole_graphs_are_safe(cupti) && settings.whole_graphs(sharing);
-    Ok(ActivityRecorder::prepare(cupti, ownership, settings.mode, whole_graphs, &requested, late)?)
+    let faults = settings.faults;
+    Ok(ActivityRecorder::prepare(cupti, ownership, settings.mode, whole_graphs, &requested, late, faults)?)
 }
 
 /// Switches recording on, and returns notes about what CUPTI refused.

@@ -113,6 +113,8 @@ pub struct Settings {
     pub command_line: CommandLine,
     /// Keep the text of the source lines that the report names.
     pub source_lines: bool,
+    /// Record page faults of managed memory: not under a limit on the cost, which cannot count them.
+    pub faults: bool,
 }
 
 impl Settings {
@@ -159,6 +161,7 @@ impl Settings {
             run: reader.get(&table::RUN),
             command_line: reader.get(&table::COMMAND_LINE),
             source_lines: reader.get(&table::SOURCE_LINES),
+            faults: max_overhead.is_none(),
             capture: read_capture(&mut reader, mode),
         };
         let unlimited = reader.is_set(MAX_OVERHEAD) && max_overhead.is_none();

@@ -108,7 +108,8 @@ settings! {
              `1%`. After three seconds above it by gpuwhy's estimate, the next cheaper GPUWHY_MODE applies until the \
              end; after `light`, bursts if the complete run is measured and the program makes no CUDA graphs. In mode \
              `auto` it limits the bursts. Unless it is set, only nodes of CUDA graphs are limited, to 3 %: all other \
-             records cost the same as long as the run lasts. `off` limits nothing.";
+             records cost the same as long as the run lasts. Page faults of managed memory, whose cost is not \
+             known, are not recorded under a limit. `off` limits nothing.";
         REPORT: ReportStyle = "GPUWHY_REPORT", "summary", "off, summary or full", ReportStyle::parse,
             "For everyone: what is printed on stderr when the program ends. `off`: nothing; `summary`: the \
              bottleneck; `full`: every kernel, copy and call.";

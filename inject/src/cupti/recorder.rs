@@ -75,6 +75,8 @@ pub struct ActivityRecorder {
     /// that follows.
     managed_calls: Vec<u32>,
     has_managed: AtomicBool,
+    /// False under GPUWHY_MAX_OVERHEAD: nothing measures what page faults add to the cost.
+    records_faults: bool,
 }
 
 /// API functions of a domain, enabled individually.
@@ -92,9 +94,9 @@ struct Calls {
 impl ActivityRecorder {
     /// Registers the callbacks and determines what to switch. Only one rarely called function per domain is
     /// on after this, and whole graphs if configured. `on_request` are kinds beyond the usual ones; those
-    /// that `mode` adds are dropped when it is lowered; `late` means that CUDA has a context already. Also
-    /// returns notes for the report. On failure the subscriber is released, since it would only keep other
-    /// tools out.
+    /// that `mode` adds are dropped when it is lowered; `late` means that CUDA has a context already;
+    /// `records_faults` that page faults of managed memory are recorded. Also returns notes for the report. On
+    /// failure the subscriber is released, since it would only keep other tools out.
     pub fn prepare(
         cupti: &'static Cupti,
         ownership: CuptiOwnership,
@@ -102,6 +104,7 @@ impl ActivityRecorder {
         whole_graphs: bool,
         on_request: &[Kind],
         late: bool,
+        records_faults: bool,
     ) -> Result<(Self, Vec<String>), Error> {
         let mut notes = Vec::new();
         let records = mode != Mode::Monitor;
@@ -178,6 +181,7 @@ impl ActivityRecorder {
             turn: TracingSwitch::new(),
             managed_calls,
             has_managed: AtomicBool::new(false),
+            records_faults,
         };
         Ok((switch, notes))
     }
@@ -302,14 +306,17 @@ impl ActivityRecorder {
         if self.is_off() || self.is_watching() || self.ownership.is_taken() {
             return;
         }
-        if let Err(error) = self.cupti.enable_device_faults() {
+        if self.fault_kind().is_none() {
+            tracing::warn!("{NO_FAULTS}: nothing measures their cost, which GPUWHY_MAX_OVERHEAD limits");
+        } else if let Err(error) = self.cupti.enable_device_faults() {
             tracing::info!("{NO_FAULTS}: {error}");
         }
     }
 
     /// The kind of page faults, once the program has managed memory.
     fn fault_kind(&self) -> Option<Kind> {
-        self.has_managed.load(Ordering::Relaxed).then_some(Kind::UNIFIED_MEMORY_COUNTER)
+        let records = self.records_faults && self.has_managed.load(Ordering::Relaxed);
+        records.then_some(Kind::UNIFIED_MEMORY_COUNTER)
     }
 
     /// Releases the subscriber if CUPTI is left to other tools from now on, which expect nodes of CUDA
