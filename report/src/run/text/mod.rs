@@ -261,7 +261,8 @@ fn inside(steps: &Steps, meaning: StepMeaning) -> String {
     else {
         return String::new();
     };
-    format!(", including a group of {} that runs {} times in a row", inside.launches, inside.times)
+    let group = if inside.launches == 1 { "one".to_owned() } else { format!("a group of {}", inside.launches) };
+    format!(", including {group} that runs {} times in a row", inside.times)
 }
 
 const fn reason(meaning: StepMeaning) -> &'static str {
