@@ -140,6 +140,7 @@ class StepsJson(TypedDict):
     period: Optional[int]
     recognized_by: Optional[str]
     inside: Optional[Dict[str, Any]]
+    contains: Optional[int]
     seen: int
     median_ns: int
     rows: List[StepRow]

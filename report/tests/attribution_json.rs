@@ -110,7 +110,8 @@ wire! {
     HostLead { launches: u64, late: u64, median_ns: u64, min_ns: u64, held_back: u64, held_back_ns: u64 }
     Pcie { generation: u32, lanes: u32, gigabytes_per_second: f64 }
     Steps {
-        source: String, period: Option<u64>, recognized_by: Option<String>, inside: Option<Inside>, seen: u64, median_ns: u64, rows: Vec<Step>,
+        source: String, period: Option<u64>, recognized_by: Option<String>, inside: Option<Inside>,
+        contains: Option<u32>, seen: u64, median_ns: u64, rows: Vec<Step>,
     }
     Inside { times: u32, launches: u32 }
     WhatIf {

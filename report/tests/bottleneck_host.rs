@@ -37,8 +37,14 @@ pub(crate) fn judge_simulated(
     device.steady_leaves[leaf as usize] = 600 * MS;
     (device.steps, device.what_if) = (None, None);
     if leaf == Leaf::KernelBuild {
-        device.builds =
-            KernelBuilds { count: 10, total_ns: 600 * MS, later_count: 5, later_ns: 300 * MS, beyond_ns: 450 * MS };
+        device.builds = KernelBuilds {
+            count: 10,
+            total_ns: 600 * MS,
+            later_count: 5,
+            later_ns: 300 * MS,
+            beyond_ns: 450 * MS,
+            until: (100, 95),
+        };
     }
     device.what_if = without.map(|(kind, millis)| WhatIf {
         steps: 10,

@@ -153,7 +153,7 @@ fn on_the_device(
     let number = report.captures.shown.unwrap_or(1);
     let Some(device) = report.devices.iter().max_by_key(|device| device.window_ns) else { return Ok(None) };
     let found = device.steps.as_ref().is_some_and(|steps| steps.source != StepSource::Annotated);
-    if !found || device.step_meaning.recognized_by.is_none() {
+    if !found || device.step_meaning.recognized_by.is_none() || device.step_meaning.contains.is_some() {
         return Ok(None);
     }
     let id = device.device.id;

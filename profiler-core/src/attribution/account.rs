@@ -185,6 +185,11 @@ impl DeviceAccount {
         self.steps.steps()
     }
 
+    /// Time after start-up in steps that are no longer remembered, nanoseconds.
+    pub fn forgotten_steps_ns(&self) -> u64 {
+        self.steps.forgotten_ns(self.steady_start())
+    }
+
     /// Steady steps, if they represent all of the steady time: there are enough of them, and unusual ones
     /// take little time.
     pub fn typical_steps(&self) -> Option<Steady> {

@@ -36,6 +36,9 @@ pub struct KernelBuilds {
     /// Idle time after the first quarter, nanoseconds.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub beyond_ns: u64,
+    /// Operations after start-up, and those of them before the last build.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub until: (u64, u64),
 }
 
 impl Builds {
@@ -59,6 +62,9 @@ impl Builds {
         let middle = start.midpoint(end);
         let mut builds = KernelBuilds::default();
         for entry in self.0.iter().filter(|entry| entry.operations > start) {
+            if entry.count > 0 {
+                builds.until = (end - start, entry.operations - start);
+            }
             builds.count += entry.count;
             builds.total_ns += entry.nanos;
             builds.beyond_ns += if entry.operations > start.midpoint(middle) { entry.nanos } else { 0 };
@@ -96,6 +102,12 @@ impl KernelBuilds {
         self.later_count += other.later_count;
         self.later_ns += other.later_ns;
         self.beyond_ns += other.beyond_ns;
+        self.until = (self.until.0 + other.until.0, self.until.1 + other.until.1);
+    }
+
+    /// Part of the operations after start-up until the last build, 0 to 1.
+    pub fn ends(&self) -> f64 {
+        self.until.1 as f64 / self.until.0.max(1) as f64
     }
 }
 
@@ -111,7 +123,10 @@ mod tests {
         builds.push(300, 5, false);
         builds.push(900, 20, true);
         let found = builds.within(100, 1_000);
-        assert_eq!(found, KernelBuilds { count: 2, total_ns: 55, later_count: 1, later_ns: 20, beyond_ns: 20 });
+        assert_eq!(
+            found,
+            KernelBuilds { count: 2, total_ns: 55, later_count: 1, later_ns: 20, beyond_ns: 20, until: (900, 800) }
+        );
         assert!(found.last());
         assert!(!builds.within(100, 2_000).last(), "none in the second half");
         assert!(!KernelBuilds { later_ns: 10, ..found }.last(), "few");

@@ -88,6 +88,8 @@ struct Series {
     launches: u64,
     matched: u64,
     rows: VecDeque<Step>,
+    /// Time of the steps that are no longer in the rows, nanoseconds.
+    forgotten_ns: u64,
     open: Option<OpenStep>,
     /// Time of forgotten steps that was found to belong to another leaf afterwards, nanoseconds.
     moved_too_late_ns: u64,
@@ -96,8 +98,20 @@ struct Series {
 impl Series {
     fn new(id: u32, source: StepSource, period: u32) -> Self {
         let rows = VecDeque::new();
-        let (seen, operations, launches, matched, moved_too_late_ns) = (0, 0, 0, 0, 0);
-        Self { id, source, period, seen, operations, launches, matched, rows, open: None, moved_too_late_ns }
+        let (seen, operations, launches, matched, moved_too_late_ns, forgotten_ns) = (0, 0, 0, 0, 0, 0);
+        Self {
+            id,
+            source,
+            period,
+            seen,
+            operations,
+            launches,
+            matched,
+            rows,
+            forgotten_ns,
+            open: None,
+            moved_too_late_ns,
+        }
     }
 
     /// Starts a step; the open one ends there and is logged.
@@ -113,9 +127,11 @@ impl Series {
         self.operations += operations;
         if self.rows.len() >= REMEMBERED
             && let Some(step) = self.rows.pop_front()
-            && let Some(overflow) = overflow
         {
-            overflow.push(OverflowStep { series: self.id, number: self.seen - 1 - REMEMBERED as u64, step });
+            self.forgotten_ns += step.duration();
+            if let Some(overflow) = overflow {
+                overflow.push(OverflowStep { series: self.id, number: self.seen - 1 - REMEMBERED as u64, step });
+            }
         }
         let (start, end) = (Timestamp::from_nanos(start), Timestamp::from_nanos(at));
         self.rows.push_back(Step { start, end, operations, leaves });
@@ -247,6 +263,13 @@ impl StepTable {
             operations[operations.len() / 2]
         });
         Steps { source: series.source, period, seen: series.seen, rows }
+    }
+
+    /// Time of those steps that are no longer remembered, as far as it is after `from`, nanoseconds.
+    pub(crate) fn forgotten_ns(&self, from: Timestamp) -> u64 {
+        let Some(series) = self.representative() else { return 0 };
+        let first = series.rows.front().map_or(from, |row| row.start);
+        series.forgotten_ns.min(first.nanos().saturating_sub(from.nanos()))
     }
 
     /// Remembered windows, oldest first.

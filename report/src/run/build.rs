@@ -193,7 +193,7 @@ fn device_report(
         steady_work: work,
         windows: account.newest_windows(WINDOWS_KEPT),
         steps: Some(account.steps()).filter(|steps| !steps.rows.is_empty()),
-        typical: account.typical_steps().as_ref().map(TypicalSteps::of),
+        typical: account.typical_steps().map(|steady| TypicalSteps::of(&steady, account.forgotten_steps_ns())),
         step_meaning: StepMeaning::of(attributor, account, sequence.as_ref(), dictionary),
         sequence,
         untraced: Untraced::of(what_if.as_ref(), account, attributor),

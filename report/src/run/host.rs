@@ -121,7 +121,9 @@ impl HostReport {
             typical.kinds.map(|_| typical.mean_ns).or_else(median)
         });
         // As in the headline, without the overhead of tracing.
-        let step = step.zip(longest).map(|(nanos, device)| nanos as f64 * WithoutTracing::of_steps(device).step);
+        let step = step.zip(longest).map(|(nanos, device)| {
+            nanos as f64 * WithoutTracing::of_steps(device).step / device.step_meaning.steps() as f64
+        });
         let steady = steady.max(1) as f64;
         let judged = judged_parts(devices);
         let share = |cause: HostCause, nanos: f64| nanos / steady * judged(cause.leaf().cause());

@@ -87,8 +87,15 @@ impl Report {
         watched_ns(&self.devices, self.cost.as_ref(), self.observed_ns).is_some()
     }
 
-    /// Observed duration of the run, nanoseconds; without records, the time for which tracing was on.
+    /// Observed duration of the run, nanoseconds; of the shown capture, if it has ended; without records, the time for
+    /// which tracing was on.
     pub fn shown_ns(&self) -> u64 {
+        let shown = self.captures.rows.iter().find(|row| Some(row.number) == self.captures.shown);
+        if let Some(length) =
+            shown.and_then(|row| Some(row.end?.since(row.begin))).filter(|_| self.captures.rows.len() > 1)
+        {
+            return length;
+        }
         watched_ns(&self.devices, self.cost.as_ref(), self.observed_ns).unwrap_or(self.observed_ns)
     }
 

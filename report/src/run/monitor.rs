@@ -18,6 +18,7 @@ use profiler_core::attribution::SampleTotals;
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::leaf::Cause;
 use profiler_core::monitoring::{MonitoredPart, MonitoredTime};
+use profiler_core::sorting::SortRows as _;
 use profiler_core::thresholds::WORTH_SHARE;
 
 use super::{Bottleneck, BurstTable, HostReport, LineRow, Report, bursts};
@@ -80,12 +81,25 @@ const NAMED_LINES: usize = 2;
 
 /// Sentences about what the launching threads did most, and where.
 fn line_sentences(host: Option<&HostReport>) -> Vec<String> {
-    let rows = host.into_iter().flat_map(|host| &host.lines).filter(|row| row.is_evident() && row.share >= NAMED_SHARE);
+    let rows = || host.into_iter().flat_map(|host| &host.lines);
+    let place = |row: &LineRow| (row.cause, row.file.clone(), row.line, row.function.clone());
+    let mut lines: Vec<LineRow> = Vec::new();
+    for row in rows().filter(|row| row.is_evident()) {
+        // What the line calls is part of it.
+        let whole = |other: &LineRow| place(other) == place(row);
+        if !lines.iter().any(whole) {
+            let parts: Vec<_> = rows().filter(|other| whole(other)).collect();
+            let within = if parts.len() == 1 { row.within.clone() } else { None };
+            lines.push(LineRow { share: parts.iter().map(|part| part.share).sum(), within, ..row.clone() });
+        }
+    }
+    lines.sort_rows_by(|a, b| b.share.total_cmp(&a.share));
     let sentence = |row: &LineRow| {
-        let (doing, share) = (words::activity(row.cause), percent(row.share));
+        let doing = words::activity(row.cause).replace(" on the launching thread", "");
+        let share = percent(row.share.min(1.0));
         format!("The launching thread was {doing} {} {share} of the time after start-up.", row.at_place())
     };
-    rows.take(NAMED_LINES).map(sentence).collect()
+    lines.iter().filter(|row| row.share >= NAMED_SHARE).take(NAMED_LINES).map(sentence).collect()
 }
 
 impl Watched<'_> {
@@ -150,7 +164,13 @@ impl Watched<'_> {
 
 /// Cause, smallest share and reason according to the division of the time.
 fn divided(time: &MonitoredTime, several: bool) -> (Cause, f64, String) {
-    let from = "Inferred from hardware and CPU samples: mode monitor records no GPU work";
+    let from = match time.bottleneck {
+        Cause::GpuCompute => {
+            "Inferred from hardware and CPU samples, in which copies within the GPU look like kernels: mode \
+                              monitor records no GPU work"
+        }
+        _ => "Inferred from hardware and CPU samples: mode monitor records no GPU work",
+    };
     let range = |part: &MonitoredPart| format!("{} {}", words::bottleneck(part.cause), between(part.low, part.high));
     if time.bottleneck == Cause::GpuCompute && several {
         let why =
@@ -176,9 +196,10 @@ fn division(time: &MonitoredTime) -> String {
     let share = |nanos: u64| format!("{:.0} %", nanos as f64 / time.window_ns.max(1) as f64 * 100.0);
     let mut parts: Vec<String> =
         reported.map(|part| format!("{} {}", words::spent(part.cause), share(part.nanos))).collect();
-    parts.push(format!("unresolved {}", share(time.unresolved_ns)));
     let (devices, hosts) = time.samples;
     let sampled = format!("{}, {}", counted(devices, "GPU sample"), counted(hosts, "CPU sample"));
+    let any = if time.unresolved_ns * 200 >= time.window_ns { ", which may be any of these" } else { "" };
+    parts.push(format!("unresolved {}{any}", share(time.unresolved_ns)));
     format!("The time divides into {} ({sampled}).", parts.join(", "))
 }
 

@@ -3,18 +3,12 @@
 use profiler_core::leaf::Cause;
 use profiler_core::steps::StepKinds;
 
-use crate::text_format::{duration, percent};
+use crate::text_format::duration;
 
 /// A wait counts as absent in the steps with less of it if it is at most 1/50 of the wait in the others.
 const NOTHING: u64 = 50;
-/// Largest denominator of a fraction in words.
-const LARGEST_DENOMINATOR: u64 = 10;
-/// Maximum distance of such a fraction from the true share.
-const NEAR: f64 = 0.008;
-
-/// `Two of three steps wait 27 ms for data; the others do not (38 and 11 ms in the median).`
+/// `60 of 90 steps wait 27 ms for data; the others do not (38 and 11 ms in the median).`
 pub(super) fn kinds_sentence(kinds: StepKinds) -> String {
-    let (which, one) = which(kinds.more, kinds.less);
     let more = duration(kinds.more_of_cause_ns);
     let (each, all, rest) = match kinds.cause {
         Cause::DataLoading => ("waits", "wait", " for data"),
@@ -30,7 +24,7 @@ pub(super) fn kinds_sentence(kinds: StepKinds) -> String {
         Cause::NoWork => ("has no work for", "have no work for", ""),
         Cause::CannotTell => ("waits", "wait", " for something that was not recorded"),
     };
-    let verb = if one { each } else { all };
+    let verb = if kinds.more == 1 { each } else { all };
     let waits = !matches!(kinds.cause, Cause::GpuCompute | Cause::Copy | Cause::Communication);
     let others = match kinds.less_of_cause_ns {
         few if few <= kinds.more_of_cause_ns / NOTHING && waits => {
@@ -40,24 +34,7 @@ pub(super) fn kinds_sentence(kinds: StepKinds) -> String {
     };
     let [long, short] = [kinds.more_ns, kinds.less_ns].map(duration);
     let lasting = if long == short { String::new() } else { format!(" ({long} and {short} a step in the median)") };
-    format!("{which} {verb} {more}{rest}; the others {others}{lasting}.")
-}
-
-/// Phrase for the fraction `more / (more + less)` of the steps, and true if it needs a singular verb.
-fn which(more: u64, less: u64) -> (String, bool) {
-    const NUMBERS: [&str; 11] = ["None", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten"];
-    let share = more as f64 / (more + less).max(1) as f64;
-    let near = (2..=LARGEST_DENOMINATOR).find_map(|of| {
-        let part = (share * of as f64).round() as u64;
-        (part > 0 && part < of && (part as f64 / of as f64 - share).abs() <= NEAR).then_some((part, of))
-    });
-    match near {
-        Some((1, 2)) => ("Half of the steps".to_owned(), false),
-        Some((part, of)) => {
-            (format!("{} of {} steps", NUMBERS[part as usize], NUMBERS[of as usize].to_lowercase()), part == 1)
-        }
-        None => (format!("{} of the steps", percent(share)), false),
-    }
+    format!("{} of {} steps {verb} {more}{rest}; the others {others}{lasting}.", kinds.more, kinds.more + kinds.less)
 }
 
 #[cfg(test)]
@@ -82,16 +59,12 @@ mod tests {
         let waits = (27_000_000, 0);
         assert_eq!(
             kinds_sentence(kinds(60, 30, Cause::DataLoading, waits)),
-            "Two of three steps wait 27.0 ms for data; the others do not (38.0 ms and 11.0 ms a step in the median)."
+            "60 of 90 steps wait 27.0 ms for data; the others do not (38.0 ms and 11.0 ms a step in the median)."
         );
         assert!(
-            kinds_sentence(kinds(20, 60, Cause::Sync, waits))
-                .starts_with("One of four steps is idle for 27.0 ms after")
+            kinds_sentence(kinds(1, 60, Cause::Sync, waits)).starts_with("1 of 61 steps is idle for 27.0 ms after")
         );
         let some = kinds_sentence(kinds(50, 51, Cause::Copy, (27_000_000, 9_000_000)));
-        assert!(some.starts_with("Half of the steps copy memory for 27.0 ms; the others only 9.0 ms ("), "{some}");
-        assert_eq!(which(46, 54), ("46 % of the steps".to_owned(), false));
-        assert_eq!(which(8, 1), ("Eight of nine steps".to_owned(), false));
-        assert_eq!(which(1, 4), ("One of five steps".to_owned(), true));
+        assert!(some.starts_with("50 of 101 steps copy memory for 27.0 ms; the others only 9.0 ms ("), "{some}");
     }
 }

@@ -7,7 +7,6 @@ use profiler_core::thresholds::WORTH_SHARE;
 use super::ranking::Ranking;
 use crate::run::{DeviceReport, GapSubject};
 use crate::text_format::{counted, duration, percent};
-use crate::words;
 
 /// Largest other CPU work between launches, as a part of the time of builds, for which a simulation without
 /// any of that work is one without builds.
@@ -35,21 +34,29 @@ pub(super) fn sentences(cause: Cause, ranking: &Ranking, devices: &[DeviceReport
             )
         }));
     }
-    let mut sentences = vec![format!(
+    vec![format!(
         "Kernels were built {} while the GPU waited ({} in all): CPU work of over 100 us in a compiler or before {}. {} of these \
          builds are in the second half of the launches after start-up.",
         counted(builds.count, "time"),
         duration(builds.total_ns),
         loading_call(devices),
         builds.later_count,
-    )];
-    let simulated =
-        devices.iter().filter_map(|device| device.what_if.as_ref()).any(|what_if| what_if.refused.is_none());
-    if !simulated || !are_the_host_work(devices) {
-        let without = words::at_most_without(share.high);
-        sentences.push(format!("Without them {without}: their time subtracted."));
-    }
-    sentences
+    )]
+}
+
+/// Part of the launches after which a build would be one of the rest of the run.
+const NEAR_THE_END: f64 = 0.9;
+
+/// Sentence about the gain in a longer run, if builds end before the run does.
+pub(in crate::run) fn gain_ends(devices: &[DeviceReport]) -> Option<String> {
+    let mut builds = KernelBuilds::default();
+    devices.iter().for_each(|device| builds.add(&device.builds));
+    (builds.count > 0 && builds.ends() < NEAR_THE_END).then(|| {
+        format!(
+            " The last build is after {} of the launches after start-up: a longer run without new shapes gains less.",
+            percent(builds.ends())
+        )
+    })
 }
 
 /// The call in which most kernels were loaded.

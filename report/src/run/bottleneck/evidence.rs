@@ -52,8 +52,11 @@ pub(super) fn headline(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]
             format!("the time of all steps ({} on average)", part(only.mean_duration()))
         }
         Some([only]) => {
-            let noun = devices.first().map_or("step", |device| device.step_meaning.noun());
-            format!("every {noun} ({})", part(only.median_duration()))
+            let meaning = devices.first().map(|device| device.step_meaning).unwrap_or_default();
+            match meaning.contains {
+                Some(steps) => format!("every step ({} on average)", part(only.median_duration() / u64::from(steps))),
+                None => format!("every {} ({})", meaning.noun(), part(only.median_duration())),
+            }
         }
         Some(_) => format!("every step (mean of {} GPUs)", devices.len()),
         None => {

@@ -22,6 +22,7 @@ use gpuwhy_trace::completeness::Completeness;
 use profiler_core::attribution::Attributor;
 use profiler_core::leaf::Cause;
 
+pub(in crate::run) use self::builds::gain_ends;
 pub(in crate::run) use self::evidence::{best_case_if_fixed, compared, copies_without_link};
 use self::graphs::GraphFit;
 pub(crate) use self::live::LiveBottleneck;

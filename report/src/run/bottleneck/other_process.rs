@@ -5,7 +5,7 @@ use profiler_core::leaf::{Cause, Leaf, Leaves};
 use profiler_core::sorting::SortRows as _;
 
 use super::ranking::Ranking;
-use crate::run::DeviceReport;
+use crate::run::{ApiRow, DeviceReport, HostReport};
 use crate::text_format::{bytes, counted, duration, percent};
 use crate::words;
 
@@ -26,16 +26,42 @@ pub(super) const PROBABLY: &str = "Probably another process uses this GPU: run n
 const NAMED: usize = 2;
 
 /// Sentences about the processes, and the gain without them.
-pub(super) fn sentences(ranking: &Ranking, devices: &[DeviceReport]) -> Vec<String> {
+pub(super) fn sentences(
+    ranking: &Ranking,
+    devices: &[DeviceReport],
+    host: Option<&HostReport>,
+    api: &[ApiRow],
+) -> Vec<String> {
     let used = |process: &&OtherProcess| process.busy_sum > 0 || process.work_ns > 0;
     let seen = devices.iter().flat_map(|device| device.other_processes.iter().filter(used).take(NAMED));
     let mut sentences: Vec<_> = seen.map(sentence).collect();
-    let share = ranking.share(Cause::OtherProcess);
-    let alone = words::at_most_without(share.high);
-    sentences.push(format!(
-        "With the GPU alone {alone}: the waits subtracted; kernels that shared it would be shorter too."
-    ));
+    sentences.push(alone(ranking.share(Cause::OtherProcess).high, devices, host, api));
     sentences
+}
+
+/// Largest part of the time in calls that wait for the GPU, and least part in which launching threads run on a core,
+/// for the CPU to be what limits the program.
+const HARDLY: f64 = 0.05;
+const RUNNING: f64 = 0.8;
+
+/// Sentence about the gain of a GPU alone, while this `share` of the time waits for another process. A CPU that
+/// launches without waiting for the GPU is not faster then.
+pub(super) fn alone(share: f64, devices: &[DeviceReport], host: Option<&HostReport>, api: &[ApiRow]) -> String {
+    let waits = |row: &&ApiRow| ["Synchronize", "Memcpy", "Query"].iter().any(|part| row.name.contains(part));
+    let called: u64 = api.iter().filter(waits).map(|row| row.total_ns).sum();
+    let held: u64 = devices.iter().map(|device| device.host_lead.held_back_ns()).sum();
+    let steady: u64 = devices.iter().flat_map(|device| device.steady_leaves).sum();
+    let waited = (called + held) as f64 / steady.max(1) as f64;
+    let window = devices.iter().map(|device| device.window_ns).max().unwrap_or(0);
+    let runs = host.is_some_and(|host| host.totals.on_cpu_ns as f64 >= RUNNING * window as f64);
+    if waited < HARDLY && runs {
+        return format!(
+            "The CPU hardly waits for the GPU ({} of the time), so the program would hardly be faster with the GPU alone.",
+            percent(waited)
+        );
+    }
+    let alone = words::at_most_without(share);
+    format!("With the GPU alone {alone}: the waits subtracted; kernels that shared it would be shorter too.")
 }
 
 /// Sentence about the process with most use, if it is not the bottleneck: kernels that share the GPU take longer.
@@ -86,8 +112,8 @@ pub(super) fn by_utilization(devices: &[DeviceReport]) -> Option<(f64, String)> 
     let own = percent(part(device, Leaf::is_busy));
     (both >= CERTAIN).then(|| {
         let reason = format!(
-            "Another process uses this GPU: it was busy {} of the time (NVML, all processes), {own} with work of this \
-             program, whose next work was queued for {} of the time.",
+            "Another process uses this GPU: it was busy {} of the run (NVML, all processes), {own} with work of this \
+             program, whose next work was queued for {} of the run.",
             percent(mean),
             percent(waits)
         );
@@ -106,8 +132,8 @@ pub(super) fn by_power(devices: &[DeviceReport]) -> Option<String> {
     (mean > most).then(|| {
         let memory = gauges.memory_used_bytes.mean().map(|used| format!(", had {} of its memory in use", bytes(used as u64)));
         format!(
-            "Probably another process uses this GPU: it drew {mean:.0} W on average{}, and work of this program ran {} of \
-             the time.",
+            "Probably another process uses this GPU: over the whole run it drew {mean:.0} W on average{}, and work of this \
+             program ran {} of that time.",
             memory.unwrap_or_default(),
             percent(own)
         )

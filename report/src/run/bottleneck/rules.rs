@@ -87,7 +87,7 @@ const RULES: &[Evidence] = &[
     of(Rank::Work, ANY, |of| of.seen.map_or_else(|| unsampled(of), |seen| sampled(of, seen))),
     of(Rank::Around, LAUNCH, |of| vec![graph_sentence(of.graphs, of.program.graphs.obstacle)]),
     of(Rank::Around, ANY, |of| builds::sentences(of.cause, of.ranking, of.devices)),
-    of(Rank::Around, OTHER_PROCESS, |of| other_process::sentences(of.ranking, of.devices)),
+    of(Rank::Around, OTHER_PROCESS, |of| other_process::sentences(of.ranking, of.devices, of.host, of.calls.api)),
     of(Rank::Around, NEITHER, shared),
     of(Rank::Gain, COMPUTE, |of| Vec::from_iter(evidence::compute_gain(of.ranking, of.devices))),
     // A gain of small grids is said already.

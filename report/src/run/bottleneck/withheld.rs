@@ -109,10 +109,9 @@ impl Withheld {
         let known = advice.is_none().then(|| remedies::choose(&Facts::new(program, devices, host, calls)));
         let remedies: Vec<_> = known.into_iter().flatten().take(1).collect();
         let advice = advice.or(remedies.first().map(|remedy| remedy.text.as_str())).unwrap_or_default().to_owned();
-        Bottleneck {
-            remedies,
-            ..Bottleneck::unranked(cause, share, std::iter::once(reason).chain(rest).collect(), advice)
-        }
+        let alone = (cause == Cause::OtherProcess).then(|| other_process::alone(share, devices, host, calls.api));
+        let evidence = std::iter::once(reason).chain(alone).chain(rest).collect();
+        Bottleneck { remedies, ..Bottleneck::unranked(cause, share, evidence, advice) }
     }
 }
 

@@ -72,6 +72,7 @@ document! {
         period: from.0.period,
         recognized_by: from.1.recognized_by,
         inside: from.1.inside,
+        contains: from.1.contains,
         seen: from.0.seen,
         median_ns: from.0.duration_percentile(50),
         rows: from.0.rows.iter().skip(from.0.rows.len().saturating_sub(STEP_ROWS)).collect::<Vec<_>>(),

@@ -95,13 +95,15 @@ pub struct TypicalSteps {
     pub leaves: Leaves,
     /// The two kinds of steps, if there are two.
     pub kinds: Option<StepKinds>,
+    /// Time of earlier steps, of which only the sum is kept, nanoseconds.
+    pub forgotten_ns: u64,
 }
 
 impl TypicalSteps {
     /// Builds the totals from these steps.
-    pub(in crate::run) fn of(steady: &Steady) -> Self {
+    pub(in crate::run) fn of(steady: &Steady, forgotten_ns: u64) -> Self {
         let (mean_ns, leaves) = (steady.mean_duration(), steady.leaves());
-        Self { steps: steady.rows.len() as u64, mean_ns, leaves, kinds: steady.kinds }
+        Self { steps: steady.rows.len() as u64, mean_ns, leaves, kinds: steady.kinds, forgotten_ns }
     }
 }
 

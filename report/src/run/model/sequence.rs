@@ -11,11 +11,18 @@ pub struct StepMeaning {
     pub recognized_by: Option<RecognizedBy>,
     /// Unit that repeats within each step.
     pub inside: Option<Inside>,
+    /// Number of the program's steps in each, if there are several: the evidence is in the unit that repeats.
+    pub contains: Option<u32>,
 }
 
 impl StepMeaning {
     pub(crate) const fn noun(self) -> &'static str {
-        if self.recognized_by.is_some() { "step" } else { "repeating unit" }
+        if self.recognized_by.is_some() && self.contains.is_none() { "step" } else { "repeating unit" }
+    }
+
+    /// Number of the program's steps in each.
+    pub(crate) fn steps(self) -> u64 {
+        self.contains.map_or(1, u64::from)
     }
 }
 

@@ -252,7 +252,9 @@ impl<'a> Facts<'a> {
         let leaves =
             device.map_or([0; _], |device| device.typical.map_or(device.steady_leaves, |typical| typical.leaves));
         let (kernels, order, order_shares) = device.map(kernels_of).unwrap_or_default();
-        let steps = device.and_then(|device| device.steps.as_ref()).map_or(0, |steps| steps.seen);
+        let seen =
+            |device: &DeviceReport| device.step_meaning.steps() * device.steps.as_ref().map_or(0, |steps| steps.seen);
+        let steps = device.map_or(0, seen);
         Self {
             program,
             devices,

@@ -32,7 +32,7 @@ fn device_lines(out: &mut Page, device: &DeviceReport, evidence: &[String]) {
     let _ = writeln!(out, "GPU {}:", device.device.id);
     let share = |nanos: u64| nanos as f64 / device.window_ns.max(1) as f64;
     if let Some(steps) = device.steps.as_ref().filter(|steps| steps.source != StepSource::Window) {
-        wrapped(out, "  - ", &step_sentence(steps, device.step_meaning.recognized_by.is_some()));
+        wrapped(out, "  - ", &step_sentence(steps, device.step_meaning.noun() == "step"));
     }
     if let Some(sentence) = untraced::sentence(device) {
         wrapped(out, "  - ", &sentence);

@@ -25,7 +25,7 @@ pub(super) use self::cost::given_up;
 pub(super) use self::live::{is_starting_up, live_line};
 use self::shares::share_line;
 pub(super) use self::shares::{busy_share, judged, left_out, shares};
-use super::bottleneck::{compared, copies_without_link};
+use super::bottleneck::{compared, copies_without_link, gain_ends};
 use super::graph_origins::graph_parts;
 use super::{Bottleneck, DeviceReport, Remedy, Report, RunPart, StepMeaning, untraced};
 use crate::text_format::{Page, Paint, Style, counted, duration, percent, shortened, wrapped, wrapped_as};
@@ -176,6 +176,12 @@ fn named(report: &Report) -> String {
 
 /// What the first change gains; where nothing predicts that, what the program would gain without the bottleneck.
 pub(super) fn gain(report: &Report) -> Option<String> {
+    let of_builds = (report.bottleneck.cause == Cause::KernelBuild).then(|| gain_ends(&report.devices)).flatten();
+    Some(of_this_run(report)? + &of_builds.unwrap_or_default())
+}
+
+/// What the first change gains in a run like this one.
+fn of_this_run(report: &Report) -> Option<String> {
     let bottleneck = &report.bottleneck;
     let first = bottleneck.remedies.iter().find(|remedy| remedy.is_advised());
     let of_remedy = first.and_then(Remedy::gain);
@@ -204,6 +210,10 @@ fn without_best_case(report: &Report, is_small: bool) -> Option<String> {
             "Gain unknown: pinned memory is faster, but nothing describes the link.".to_owned()
         }
         Cause::Copy if is_small => "Overlapping the copies with the kernels would gain nothing.".to_owned(),
+        Cause::KernelBuild if !is_small => {
+            let basis = report.bottleneck.basis.map(|basis| basis.share.high);
+            format!("Gain: {}.", words::at_most_without(basis.unwrap_or(report.bottleneck.share)))
+        }
         cause if is_small && cause != Cause::GpuCompute => {
             "Removing it alone gains nothing: something else is as late.".to_owned()
         }
@@ -223,6 +233,17 @@ fn step_sentence(steps: &Steps, device: &DeviceReport) -> (&'static str, String)
     let found = match steps.source {
         StepSource::Annotated => "named by the program".to_owned(),
         StepSource::Anchor => "detected by an operation that runs once in each".to_owned(),
+        StepSource::Period if meaning.contains.is_some() => {
+            let all = meaning.steps();
+            let (count, each) = (steps.seen * all, duration(steps.duration_percentile(50) / all));
+            let reason = reason(meaning).replacen("Each", "Each of these", 1);
+            let text = format!(
+                "{count}, {each} on average, detected: the same {} GPU operations repeat{}.{reason}",
+                steps.period.unwrap_or_default(),
+                inside(steps, meaning)
+            );
+            return ("Steps: ", text);
+        }
         StepSource::Period if meaning.recognized_by.is_some() => {
             let text = format!("{lengths}, detected: {operations}{}.{}", inside(steps, meaning), reason(meaning));
             return ("Steps: ", text);

@@ -4,8 +4,8 @@ use profiler_core::leaf::{Cause, Leaves};
 use profiler_core::sorting::SortRows as _;
 
 use crate::run::untraced::WithoutTracing;
-use crate::run::{DeviceReport, Report};
-use crate::text_format::{Page, Paint, counted, duration, listed, percent};
+use crate::run::{DeviceReport, Report, TypicalSteps};
+use crate::text_format::{Page, Paint, duration, listed, percent};
 use crate::words;
 
 /// Appends one line for the time after start-up, in whole percent that sum to 100.
@@ -42,8 +42,9 @@ pub(in crate::run) fn shares(report: &Report, device: &DeviceReport) -> (&'stati
     (of, shares)
 }
 
-/// Minimum share of a run that the bottleneck leaves out for this to be said.
+/// Minimum share of a run that the bottleneck leaves out for this to be said, and of what is said beside it.
 const LEFT_OUT: f64 = 0.2;
+const LEFT_OUT_TOO: f64 = 0.1;
 
 /// Sentence about the parts of the longest window, if they are large, that are not in the shares and the
 /// bottleneck.
@@ -51,28 +52,26 @@ pub(in crate::run) fn left_out(report: &Report) -> Option<String> {
     let device = report.devices.iter().max_by_key(|device| device.window_ns)?;
     let steady: u64 = device.steady_leaves.iter().sum();
     let start_up = device.window_ns.saturating_sub(steady);
-    let of_run = |nanos: u64| nanos as f64 / device.window_ns.max(1) as f64;
+    // As in the first line.
+    let run = device.window_ns.max(report.shown_ns()).max(1) as f64;
+    let of_run = |nanos: u64| nanos as f64 / run;
+    let typical = device.typical.filter(|_| report.bottleneck.basis.is_some());
+    let steps =
+        |typical: TypicalSteps| typical.mean_ns.saturating_mul(typical.steps).saturating_add(typical.forgotten_ns);
+    let rest = typical.map_or(0, |typical| steady.saturating_sub(steps(typical)));
+    if of_run(start_up.max(rest)) <= LEFT_OUT {
+        return None;
+    }
     let mut parts = Vec::new();
-    if of_run(start_up) > LEFT_OUT && steady > 0 {
+    if of_run(start_up) > LEFT_OUT_TOO && steady > 0 {
         let time = |cause: Cause| cause.total(&device.leaves).saturating_sub(cause.total(&device.steady_leaves));
         let largest = Cause::ALL.into_iter().max_by_key(|&cause| time(cause)).unwrap_or(Cause::CannotTell);
         let (length, share, most) = (duration(start_up), percent(of_run(start_up)), words::spent(largest));
         parts.push(format!("start-up, {length} ({share} of the run), mostly {most}"));
     }
-    if let Some(typical) = device.typical.filter(|_| report.bottleneck.basis.is_some()) {
-        let judged = typical.mean_ns.saturating_mul(typical.steps);
-        let rest = steady.saturating_sub(judged);
-        if of_run(rest) > LEFT_OUT {
-            let (length, share, steps) =
-                (duration(rest), percent(of_run(rest)), counted(typical.steps, device.step_meaning.noun()));
-            let kept = device.steps.as_ref().map_or((0, 0), |steps| (steps.rows.len() as u64, steps.seen));
-            let why = match kept {
-                (kept, seen) if seen > kept => format!("only the newest {kept} of {seen} steps are kept"),
-                _ => "unusual steps, and time without repeated work".to_owned(),
-            };
-            parts
-                .push(format!("{length} ({share} of the run) outside of the {steps} that the shares refer to ({why})"));
-        }
+    if of_run(rest) > LEFT_OUT_TOO {
+        let (length, share, noun) = (duration(rest), percent(of_run(rest)), device.step_meaning.noun());
+        parts.push(format!("{length} ({share} of the run) of unusual {noun}s, and without repeated work"));
     }
     (!parts.is_empty()).then(|| format!("Left out: {}.", parts.join("; ")))
 }
