@@ -15,7 +15,7 @@ const LONGEST: usize = 4 << 10;
 
 /// Parses line `line` of the `rows` of a file.
 pub fn code(rows: &BTreeMap<u32, String>, line: u32) -> Option<Code> {
-    let text: String = rows.values().flat_map(|row| [row.as_str(), "\n"]).collect();
+    let text: String = closed(rows);
     let numbers: Vec<u32> = rows.keys().copied().collect();
     let wanted = numbers.iter().position(|&number| number == line)?;
     let mut parser = Parser::new();
@@ -54,6 +54,17 @@ pub fn code(rows: &BTreeMap<u32, String>, line: u32) -> Option<Code> {
         }
     }
     Some(code)
+}
+
+/// The text of `rows`, in which a head has a block even if the trace has none of its rows.
+fn closed(rows: &BTreeMap<u32, String>) -> String {
+    let indentation = |row: &str| row.len() - row.trim_start().len();
+    let next = rows.values().skip(1).map(Some).chain([None]);
+    let parts = rows.values().zip(next).flat_map(|(row, next)| {
+        let is_alone = next.is_none_or(|next| indentation(next) <= indentation(row));
+        [row.as_str(), if is_alone && row.trim_end().ends_with(':') { " pass\n" } else { "\n" }]
+    });
+    parts.collect()
 }
 
 trait Assignments {
@@ -194,7 +205,7 @@ impl<'a> Reader<'a> {
         Statement { does: if adds { Does::Adds } else { Does::Assigns }, targets, value }
     }
 
-    /// Loops around a statement, up to its function.
+    /// Loops and contexts around a statement, up to its function.
     fn around(&self, node: Node<'_>, code: &mut Code) {
         // The statement may be the head of a loop itself.
         let mut next = Some(node);
@@ -205,7 +216,19 @@ impl<'a> Reader<'a> {
                     let over = of.child_by_field_name("condition").map(|over| self.expression(over, 0));
                     code.loops.extend(over.map(|over| Loop { names: Vec::new(), over }));
                 }
-                "function_definition" => return,
+                "with_statement" => {
+                    let mut cursor = of.walk();
+                    let entered = of.named_children(&mut cursor).filter(|child| child.kind() == "with_clause");
+                    code.contexts.extend(entered.map(|child| self.expression(child, 0)));
+                }
+                "function_definition" => {
+                    let outer = of.parent().filter(|outer| outer.kind() == "decorated_definition");
+                    let mut cursor = of.walk();
+                    let parts = outer.map(|outer| outer.named_children(&mut cursor).collect::<Vec<_>>());
+                    let decorators = parts.into_iter().flatten().filter(|child| child.kind() == "decorator");
+                    code.contexts.extend(decorators.map(|child| self.expression(child, 0)));
+                    return;
+                }
                 _ => {}
             }
             next = of.parent();
@@ -298,6 +321,10 @@ impl<'a> Reader<'a> {
         let mut cursor = list.walk();
         for argument in list.named_children(&mut cursor).filter(|child| child.kind() != "comment") {
             let name = argument.child_by_field_name("name").filter(|_| argument.kind() == "keyword_argument");
+            if matches!(argument.kind(), "dictionary_splat" | "list_splat") {
+                named.push(("**".to_owned(), self.expression(argument, depth + 1)));
+                continue;
+            }
             match name.zip(argument.child_by_field_name("value")) {
                 Some((name, value)) => named.push((self.text(name).to_owned(), self.expression(value, depth + 1))),
                 None => arguments.push(self.expression(argument, depth + 1)),
@@ -468,6 +495,34 @@ mod tests {
                 "for t in range(n):\n    h = cell(x[t], h) #!",
                 "for t in range(n):\n    x[t] = f(x[t - 1]) #!",
             ],
+        ),
+        (
+            "no_grad",
+            &[
+                "for x in xs:\n    y = net(x) #!",
+                "with torch.autocast('cuda'):\n    y = self.model(x, mask=m) #!",
+                "def run(x):\n    return net(x) #!",
+            ],
+            &[
+                "with torch.no_grad():\n    for x in xs:\n        y = net(x) #!",
+                "with torch.autocast('cuda'), torch.inference_mode() as m:\n    y = net(x) #!",
+                "@torch.no_grad()\ndef run(x):\n    return net(x) #!",
+                "@torch.inference_mode\ndef run(x):\n    return net(x) #!",
+                "y = x @ w #!",
+                "y = torch.relu(x) #!",
+                "y = x.relu() #!",
+            ],
+        ),
+        ("gc", &["gc.collect() #!", "import gc\ngc.collect(0) #!"], &["x = collect(y) #!", "y = net(x) #!"]),
+        (
+            "workers",
+            &["l = DataLoader(d, 64) #!", "l = torch.utils.data.DataLoader(d, num_workers=0) #!"],
+            &["l = DataLoader(d, num_workers=4) #!", "l = DataLoader(d, **options) #!", "l = load(d) #!"],
+        ),
+        (
+            "deterministic",
+            &["torch.use_deterministic_algorithms(True) #!"],
+            &["torch.use_deterministic_algorithms(False) #!", "torch.use_deterministic_algorithms(on) #!"],
         ),
         ("rnn_cells", &["for t in range(n):\n    h = cell(x[t], h) #!"], &["h = lstm(x) #!"]),
         ("empty_cache", &["torch.cuda.empty_cache() #!"], &["torch.cuda.synchronize() #!"]),

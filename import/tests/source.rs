@@ -12,6 +12,7 @@ use gpuwhy_trace::source_line::{Source, SourceLine};
 const START: u64 = 1_790_000_000_000_000_000;
 const STEPS: u64 = 300;
 const FILE: &str = "/home/u/train.py";
+const LOADER: &str = "/v/lib/python3.12/site-packages/torch/utils/data/dataloader.py";
 const THREAD: ThreadId = ThreadId(9);
 
 const PRODUCT: &str = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT";
@@ -20,6 +21,8 @@ const EXP: &str =
     "void at::native::vectorized_elementwise_kernel<4, at::native::exp_kernel_cuda(at::TensorIteratorBase&)>(int)";
 const SUM: &str = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::func_wrapper_t<float, at::native::sum_functor<float> > > >(int)";
 const CAT: &str = "void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 4, 64, 64>(float*)";
+const FILL: &str =
+    "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >(int)";
 const SORT: &str = "void cub::DeviceRadixSortOnesweepKernel<long>(int)";
 
 /// What a step of a program does.
@@ -31,6 +34,8 @@ struct Step {
     reads: u64,
     /// Microseconds of work on the CPU.
     works: u64,
+    /// That work is in PyTorch's data loader.
+    loads: bool,
 }
 
 /// A trace under construction.
@@ -87,6 +92,9 @@ fn report(step: Step, text: Option<&str>) -> Report {
     let rows: Vec<&str> = text.unwrap_or("#!").lines().collect();
     let line = rows.iter().position(|row| row.contains("#!")).unwrap() as u32 + 1;
     let stack = dictionary.intern_frame(Frame { caller: StackId::NONE, function, file, line });
+    let [file_of_loader, next] = [LOADER, "_next_data"].map(|name| dictionary.intern_name(name));
+    let loader = Frame { caller: stack, function: next, file: file_of_loader, line: 700 };
+    let loader = dictionary.intern_frame(loader);
     let name = "NVIDIA H200".to_owned();
     let device = Device { name, multiprocessors: 132, compute_capability: [9, 0], ..Device::default() };
     dictionary.add_device(device);
@@ -132,9 +140,11 @@ fn report(step: Step, text: Option<&str>) -> Report {
             (now, free) = (end + 1, end);
         }
         if step.works > 0 {
+            program.stack = if step.loads { loader } else { stack };
             for part in 1..=4 {
                 program.sample(now + part * step.works / 5, ThreadState::Running);
             }
+            program.stack = stack;
             now += step.works;
         }
         if number % 10 == 9 {
@@ -153,60 +163,72 @@ fn ids(report: &Report) -> Vec<&'static str> {
     report.bottleneck.remedies.iter().map(|remedy| remedy.id).collect()
 }
 
-const IDLE: Step = Step { kernels: &[(PRODUCT, 300, 150)], reads: 0, works: 1_000 };
+const IDLE: Step = Step { kernels: &[(PRODUCT, 300, 150)], reads: 0, works: 1_000, loads: false };
 const SMALL: &[(&str, u64, u64)] = &[(MUL, 3, 20), (EXP, 3, 20), (SUM, 3, 20)];
 
 /// A remedy, a step in which it is right, a line that shows it, and one that does not.
 const TABLE: &[(&str, Step, &str, &str)] = &[
     (
         "one_hot_product",
-        Step { kernels: &[(PRODUCT, 300, 295), (MUL, 50, 45)], reads: 0, works: 0 },
+        Step { kernels: &[(PRODUCT, 300, 295), (MUL, 50, 45)], reads: 0, works: 0, loads: false },
         "import torch.nn.functional as F\ny = F.one_hot(ids, 50000).half() @ table #!",
         "y = x @ table #!",
     ),
     (
         "product_summed",
-        Step { kernels: &[(MUL, 300, 290), (SUM, 200, 190)], reads: 0, works: 0 },
+        Step { kernels: &[(MUL, 300, 290), (SUM, 200, 190)], reads: 0, works: 0, loads: false },
         "y = (a[:, :, None] * b).sum(1) #!",
         "y = (a * b).sum(1) #!",
     ),
     (
         "softmax_parts",
-        Step { kernels: &[(EXP, 300, 290), (SUM, 200, 190)], reads: 0, works: 0 },
+        Step { kernels: &[(EXP, 300, 290), (SUM, 200, 190)], reads: 0, works: 0, loads: false },
         "p = x.exp() / x.exp().sum(-1, keepdim=True) #!",
         "p = x / x.sum(-1, keepdim=True) #!",
     ),
     (
         "cat_grows",
-        Step { kernels: &[(CAT, 300, 290)], reads: 0, works: 0 },
+        Step { kernels: &[(CAT, 300, 290)], reads: 0, works: 0, loads: false },
         "import torch\nfor x in xs:\n    out = torch.cat([out, x]) #!",
         "import torch\nfor x in xs:\n    y = torch.cat([out, x]) #!",
     ),
     (
         "read_to_show",
-        Step { kernels: SMALL, reads: 4, works: 0 },
+        Step { kernels: SMALL, reads: 4, works: 0, loads: false },
         "for x in loader:\n    print(loss.item()) #!",
         "for x in loader:\n    scale = loss.item() #!",
     ),
     (
         "read_to_decide",
-        Step { kernels: SMALL, reads: 4, works: 0 },
+        Step { kernels: SMALL, reads: 4, works: 0, loads: false },
         "while err.item() > 1e-3: #!\n    step()",
         "print(err.item()) #!",
     ),
     (
         "numpy_on_gpu",
-        Step { kernels: &[(PRODUCT, 50, 10)], reads: 8 << 20, works: 0 },
+        Step { kernels: &[(PRODUCT, 50, 10)], reads: 8 << 20, works: 0, loads: false },
         "import numpy as np\nbest = np.argmax(y.cpu().numpy(), 1) #!",
         "best = y.cpu() #!",
     ),
     (
         "norm_of_each",
-        Step { kernels: SMALL, reads: 0, works: 0 },
+        Step { kernels: SMALL, reads: 0, works: 0, loads: false },
         "for p in net.parameters():\n    total += p.grad.norm() #!",
         "for x in xs:\n    total += x.norm() #!",
     ),
     ("tensor_of_numbers", IDLE, "import torch\nx = torch.tensor(rows) #!", "x = prepare(rows) #!"),
+    (
+        "no_grad",
+        Step { kernels: SMALL, reads: 0, works: 0, loads: false },
+        "def main():\n    for x in xs:\n        y = model(x) #!",
+        "import torch\nfor x in xs:\n    with torch.no_grad():\n        y = model(x) #!",
+    ),
+    (
+        "deterministic",
+        Step { kernels: &[(FILL, 300, 290)], reads: 0, works: 0, loads: false },
+        "import torch\ntorch.use_deterministic_algorithms(True); x = torch.empty(9) #!",
+        "import torch\ntorch.use_deterministic_algorithms(False); x = torch.zeros(9) #!",
+    ),
     ("pin_in_loop", IDLE, "x = x.pin_memory() #!", "x = x.clone() #!"),
 ];
 
@@ -229,6 +251,40 @@ fn a_line_opens_a_remedy_only_beside_what_the_gpu_showed() {
         let elsewhere = if step.works > 900 { TABLE[0].1 } else { Step { kernels: &[(SORT, 300, 295)], ..TABLE[0].1 } };
         let silent = report(elsewhere, Some(shows));
         assert!(!ids(&silent).contains(id), "{id}, the line alone: {}", silent.summary());
+    }
+}
+
+#[test]
+fn a_data_loader_without_workers_is_named_where_it_is_made() {
+    let step = Step { loads: true, ..IDLE };
+    for (arguments, is_named) in [(", num_workers=0", true), ("", true), (", num_workers=4", false), (", **o", false)] {
+        let text =
+            format!("import torch\nl = torch.utils.data.DataLoader(d, 64{arguments})\nfor x in l: #!\n    f(x)\n");
+        for text in [Some(&*text), None] {
+            let report = report(step, text);
+            let remedies = &report.bottleneck.remedies;
+            let remedy =
+                remedies.iter().find(|remedy| remedy.id == "workers").unwrap_or_else(|| panic!("{remedies:?}"));
+            let at = remedy.at.as_deref();
+            assert_eq!(at, Some("train.py:2").filter(|_| is_named && text.is_some()), "{arguments}");
+            assert_eq!(remedy.text.contains("pin_memory=True) at train.py:2."), at.is_some(), "{}", remedy.text);
+        }
+    }
+}
+
+#[test]
+fn other_lines_of_a_file_say_that_gradients_are_off() {
+    let step = Step { kernels: SMALL, reads: 0, works: 0, loads: false };
+    let call = "import torch\ndef run(x):\n    return model(x) #!\n";
+    assert!(ids(&report(step, Some(call))).contains(&"no_grad"));
+    for other in [
+        "def main():\n    with torch.no_grad():\n        run(x)\n",
+        "@torch.inference_mode()\ndef main():\n    run(x)\n",
+        "torch.set_grad_enabled(False)\n",
+        "def train():\n    run(x).backward()\n",
+    ] {
+        let found = report(step, Some(&format!("{call}{other}")));
+        assert!(!ids(&found).contains(&"no_grad"), "{other}: {}", found.summary());
     }
 }
 

@@ -1,7 +1,8 @@
 //! Lines of source code around those that the report names, if requested.
 //!
-//! A trace may come from another person, and a page may be shared with one: so only files that look like
-//! source code are read, and a few lines of each.
+//! A trace may come from another person, and a page may be shared with one: so only files that look like source code
+//! are read, and a few lines of each. The lines in a trace say what a line does, with gaps, and older traces and those
+//! of other profilers have none: so this reads the files.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -10,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::record::Timestamp;
+use gpuwhy_trace::source_line::is_source;
 use serde::Serialize;
 
 use crate::escape::shown;
@@ -22,9 +24,6 @@ const AROUND: u32 = 3;
 const LARGEST: u64 = 4 << 20;
 /// Maximum number of letters shown per line.
 const WIDEST: usize = 200;
-/// File name extensions of source code.
-const ENDINGS: [&str; 16] =
-    ["py", "pyx", "pyi", "c", "h", "cc", "cpp", "cxx", "hh", "hpp", "hxx", "cu", "cuh", "rs", "jl", "inl"];
 
 /// A line of the report with its surroundings.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -94,8 +93,7 @@ impl Sources {
 
 fn excerpt(file: &str, line: u32, began: Timestamp) -> Result<Excerpt, Refused> {
     let path = Path::new(file);
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    if !path.is_absolute() || !ENDINGS.contains(&ending.to_ascii_lowercase().as_str()) {
+    if !path.is_absolute() || !is_source(file) {
         return Err(Refused::Other);
     }
     let text = read(path, began).map_err(|error| match error.kind() {

@@ -25,6 +25,20 @@ const NAMES: usize = 24;
 const BACK: usize = 400;
 /// Maximum number of lines, from the begin of a file, in which imports are searched.
 const IMPORTS: usize = 1_000;
+/// Words of lines that decide, from anywhere in a file, how others run; how many lines from the begin of the file are
+/// searched for them, and how many are kept.
+const DECIDES: [&str; 8] = [
+    "DataLoader(",
+    "no_grad",
+    "inference_mode",
+    "set_grad_enabled",
+    "requires_grad",
+    "backward(",
+    "use_deterministic_algorithms",
+    "fill_uninitialized_memory",
+];
+const SEARCHED: usize = 4_000;
+const DECIDING: usize = 12;
 /// Maximum number of lines that use what the named one assigns, and how far they may be from it.
 const USES: usize = 3;
 const AHEAD: usize = 30;
@@ -107,6 +121,8 @@ pub struct Source<'a> {
     rows: Vec<&'a str>,
     /// True for each row that begins within a text of several rows: keys and documents, but no code.
     in_texts: Vec<bool>,
+    /// Rows with words of [`DECIDES`].
+    deciding: Vec<usize>,
 }
 
 impl<'a> Source<'a> {
@@ -115,7 +131,12 @@ impl<'a> Source<'a> {
     pub fn of(text: &'a str) -> Self {
         let rows: Vec<&str> = text.lines().collect();
         let in_texts = in_texts(&rows);
-        Self { rows, in_texts }
+        let decides = |row: &usize| {
+            let text = rows[*row].trim_start();
+            !in_texts[*row] && !text.starts_with('#') && DECIDES.iter().any(|word| text.contains(word))
+        };
+        let deciding = (0..rows.len().min(SEARCHED)).filter(decides).take(DECIDING).collect();
+        Self { rows, in_texts, deciding }
     }
 
     /// Numbers, from 1, of the lines that say what line `named` does, that line among them. Empty if there is no such
@@ -140,6 +161,14 @@ impl<'a> Source<'a> {
             assigned.extend(found.into_iter().flat_map(|row| self.statement(row)));
         }
         wanted.extend(assigned);
+        for &row in &self.deciding {
+            wanted.extend(self.statement(row));
+            wanted.extend(self.around(row));
+            // The function of a decorator.
+            let decorates = |row: &usize| rows[*row].trim_start().starts_with('@');
+            let decorators = (row..rows.len()).take(3).take_while(decorates);
+            wanted.extend(decorators.last().map(|last| last + 1).filter(|&row| row < rows.len()));
+        }
         wanted.extend(self.uses(&own, &scopes));
         let names: BTreeSet<&str> = wanted.iter().flat_map(|&row| words(rows[row])).map(|word| word.text).collect();
         let imports = (0..rows.len().min(IMPORTS)).chain(before).filter(|&row| {
@@ -373,7 +402,7 @@ z = y
         // Not the comment, numpy, the inner `print`, nor what follows the function.
         assert_eq!(lines(text, 17), [1, 3, 4, 6, 7, 11, 13, 16, 17, 18, 19]);
         assert_eq!(lines(text, 16), lines(text, 17));
-        assert_eq!(lines(text, 4), [1, 3, 4, 16], "and what uses it");
+        assert_eq!(lines(text, 4), [1, 3, 4, 6, 7, 16], "what uses it, and what turns gradients off");
         assert!(lines(text, 99).is_empty() && lines(text, 0).is_empty() && lines("", 1).is_empty());
     }
 
@@ -403,6 +432,23 @@ print(r)
         // Of `x`, the one of the function around, not that of `other`; of `r`, the use in `run` alone.
         assert_eq!(lines(text, 11), [3, 4, 10, 11, 12]);
         assert_eq!(lines(text, 16), [1, 16, 18, 19]);
+    }
+
+    #[test]
+    fn a_line_has_what_decides_from_afar_how_it_runs() {
+        let text = "\
+def make():
+    # no_grad
+    loader = DataLoader(
+        data)
+    other()
+@torch.no_grad()
+def test():
+    run()
+def main():
+    f(x) #
+";
+        assert_eq!(lines(text, 10), [1, 3, 4, 6, 7, 9, 10]);
     }
 
     #[test]

@@ -177,7 +177,8 @@ settings! {
         SOURCE_LINES: bool = "GPUWHY_SOURCE_LINES", "on", "on or off", on_or_off,
             "For programs whose source code must stay where it is: `off` keeps it out of the trace. `on`: when \
              recording ends, the text of at most 16 lines that the report names goes into the trace, with the \
-             statements around them and what assigns and imports their names: at most 64 KiB, with `***` in place of \
+             statements around them, what assigns and imports their names, and lines of their files that make data \
+             loaders or switch gradients or deterministic kernels: at most 64 KiB, with `***` in place of \
              likely secrets, and only of files that have not changed since the process began.";
         DURATION: Option<Duration> = "GPUWHY_DURATION", "off", "a duration such as 10s, or `off`",
             |text| or_off(text, parse_duration),

@@ -76,6 +76,8 @@ pub struct Code {
     pub uses: Vec<Statement>,
     /// Loops around it in its function, the innermost first.
     pub loops: Vec<Loop>,
+    /// What `with` statements around it enter, and the decorators of its function.
+    pub contexts: Vec<Expression>,
     /// Earlier assignments: names and the value that each had last.
     pub assigned: Vec<(String, Expression)>,
 }
@@ -140,6 +142,12 @@ impl Expression {
     pub(in crate::run) fn argument(&self, name: &str) -> Option<&Self> {
         let Self::Call(_, _, named) = self else { return None };
         named.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    /// True for a name or a call of one of these, such as the decorators `@torch.no_grad` and `@torch.no_grad()`.
+    pub(in crate::run) fn is_or_calls(&self, names: &[&str]) -> bool {
+        matches!(self, Self::Name(path) if names.contains(&path.rsplit('.').next().unwrap_or(path)))
+            || self.calls(names)
     }
 
     /// True if `name` is in it.

@@ -51,6 +51,12 @@ impl SourceLines {
         self.files.get(file)
     }
 
+    /// Files and numbers of the lines that contain `word`.
+    pub(in crate::run) fn containing(&self, word: &str) -> impl Iterator<Item = (&str, u32)> {
+        let rows = self.files.iter().flat_map(|(file, rows)| rows.iter().map(move |row| (file.as_str(), row)));
+        rows.filter(move |(_, (_, text))| text.contains(word)).map(|(file, (&line, _))| (file, line))
+    }
+
     /// The line, if the trace has its text.
     #[must_use]
     pub fn row(&self, file: &str, line: u32) -> Option<SourceRow> {

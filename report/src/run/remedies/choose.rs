@@ -136,8 +136,7 @@ fn candidate(entry: &'static RemedyEntry, facts: &Facts<'_>) -> Option<Candidate
         Target::Time(_) | Target::Reads => addresses || busy < BUSY,
     };
     let found = (wanted && !(entry.unless)(facts)).then(|| recognize(entry, facts)).flatten()?;
-    let is_shown =
-        facts.source.is_some_and(|source| facts.line(found.at.as_deref(), |line| (source.reader.fits)(entry.id, line)));
+    let is_shown = facts.source.is_some_and(|source| source.does(entry.id, found.at.as_deref()));
     let certainty = if is_shown { entry.certainty.min(Certainty::Documented) } else { entry.certainty };
     let saved = match found.gain {
         Some(gain) => {

@@ -213,6 +213,23 @@ impl<'a> ParsedLines<'a> {
     /// The line at a place such as `train.py:42 (main)`.
     pub(super) fn at(&self, place: &str) -> Option<Rc<Code>> {
         let (file, line) = self.lines.find(place)?;
+        self.parsed(file, line)
+    }
+
+    /// True if the line at a place does what the remedy with this id is about.
+    pub(super) fn does(&self, id: &str, at: Option<&str>) -> bool {
+        at.and_then(|at| self.at(at)).is_some_and(|line| (self.reader.fits)(id, &line))
+    }
+
+    /// Lines that contain `word`, with their places.
+    pub(super) fn with(&self, word: &str) -> Vec<(String, Rc<Code>)> {
+        let lines = self.lines.containing(word);
+        let lines =
+            lines.filter_map(|(file, line)| Some((format!("{}:{line}", short_path(file)), self.parsed(file, line)?)));
+        lines.collect()
+    }
+
+    fn parsed(&self, file: &str, line: u32) -> Option<Rc<Code>> {
         let parse = || self.lines.file(file).and_then(|rows| (self.reader.parse)(rows, line)).map(Rc::new);
         let (mut known, key) = (self.known.borrow_mut(), (file.to_owned(), line));
         let room = known.len() < MOST_PARSED || known.contains_key(&key);

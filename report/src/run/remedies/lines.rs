@@ -19,6 +19,18 @@ impl Facts<'_> {
         self.code(at).is_some_and(|code| holds(&code))
     }
 
+    /// Lines of the program that contain `word`, with their places, as far as the trace has them.
+    pub(super) fn lines_with(&self, word: &str) -> Vec<(String, Rc<Code>)> {
+        self.source.map(|source| source.with(word)).unwrap_or_default()
+    }
+
+    /// Where data loaders are made, if none of them has workers.
+    pub(super) fn loader_without_workers(&self) -> Option<String> {
+        let without = |at: &String| self.source.is_some_and(|source| source.does("workers", Some(at)));
+        let made: Vec<String> = self.lines_with("DataLoader(").into_iter().map(|(at, _)| at).collect();
+        made.iter().all(without).then(|| made.first().cloned()).flatten()
+    }
+
     /// The line with the most idle time that is evident and fulfills the condition.
     pub(super) fn idle_line(&self, holds: impl Fn(&Code) -> bool) -> Option<&LineRow> {
         let lines = self.host.into_iter().flat_map(|host| &host.lines).filter(|row| row.is_evident());
@@ -65,6 +77,22 @@ const CONDITIONS: &[Condition] = &[
     ("scalar_tensor", |line| line.call(&["tensor", "as_tensor", "full"]).is_some()),
     ("batch_loop", |line| line.loop_over_parts().is_some() && !carries(line)),
     ("rnn_cells", |line| line.loop_over_parts().is_some()),
+    ("no_grad", |line| {
+        let is_off = |of: &Expression| of.all().iter().any(|part| part.is_or_calls(&["no_grad", "inference_mode"]));
+        line.own().into_iter().any(calls_a_model) && !line.contexts.iter().any(is_off)
+    }),
+    ("gc", |line| {
+        line.own().iter().any(|part| part.called() == "gc.collect" || part.calls(&["collect"]) && part.has_name("gc"))
+    }),
+    ("workers", |line| {
+        line.call(&["DataLoader"]).is_some_and(|call| {
+            call.argument("**").is_none() && call.argument("num_workers").is_none_or(|count| count.is("0"))
+        })
+    }),
+    ("deterministic", |line| {
+        let set = line.call(&["use_deterministic_algorithms"]);
+        set.and_then(Expression::subject).is_some_and(|on| on.is("True"))
+    }),
     ("empty_cache", |line| line.call(&["empty_cache"]).is_some()),
     ("fp64", |line| {
         let double = |part: &&Expression| match part {
@@ -109,6 +137,18 @@ fn selects_few(line: &Code) -> bool {
         _ => false,
     });
     line.own().into_iter().any(cut) || line.call(&SORTS).is_some() && later
+}
+
+/// `model(x)`, `self.model(x)`: a call of no function of a library, and of no method of tensors.
+fn calls_a_model(part: &Expression) -> bool {
+    const MODELS: [&str; 6] = ["model", "net", "network", "encoder", "decoder", "module"];
+    let Expression::Call(function, arguments, _) = part else { return false };
+    match &**function {
+        Expression::Name(name) | Expression::Attribute(_, name) => {
+            MODELS.contains(&name.as_str()) && !arguments.is_empty()
+        }
+        _ => false,
+    }
 }
 
 /// Calls that read values of the GPU.

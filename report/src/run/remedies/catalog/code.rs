@@ -1,5 +1,6 @@
 //! What people write: entries that a line of source code opens, beside what the GPU showed.
 
+use super::elementwise::has_backward_pass;
 use crate::run::framework::Framework;
 use crate::run::remedies::entry::{Rank, RemedyEntry, TUNING, Target, When};
 use crate::run::remedies::facts::{Facts, Found};
@@ -262,6 +263,60 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         subsumes: &["move_work"],
         also: |facts| facts.is(Cause::Allocator) || facts.is(Cause::Copy),
         link: Some("https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "no_grad",
+        says: &[(
+            Pytorch,
+            "If no gradients are needed, call the model{at} in torch.inference_mode(): no backward pass was seen, and nothing \
+             around the line turns autograd off, which takes CPU time in each launch.",
+        )],
+        target: Target::Time(Cause::Launch),
+        when: When::If(|facts| {
+            /// In the same file, such lines say that gradients are needed, or that they are off already.
+            const GRADIENTS: [&str; 5] =
+                ["no_grad", "inference_mode", "set_grad_enabled", "requires_grad", "backward("];
+            let at = facts.call_at(CallKind::Launch);
+            let said = GRADIENTS.iter().any(|word| !facts.lines_with(word).is_empty());
+            let calls = || facts.line(at.as_deref(), |line| fits("no_grad", line));
+            (facts.is(Cause::Launch) && !has_backward_pass(facts) && !said && calls())
+                .then(|| Found { at: at.clone(), ..Found::default() })
+        }),
+        certainty: Certainty::Guess,
+        recognized: "launches are the bottleneck, no kernel or frame is of a backward pass, and most launches come from a line \
+                     that calls a model outside of no_grad and inference_mode, which no other line of its file names",
+        gain: "unknown: autograd's part of the CPU time of launches",
+        not_when: "gradients are off already, by a caller in another file",
+        link: Some("https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad_mode.inference_mode.html"),
+        ..NONE
+    },
+    RemedyEntry {
+        id: "deterministic",
+        says: &[(
+            Pytorch,
+            "Set torch.utils.deterministic.fill_uninitialized_memory = False: with use_deterministic_algorithms(True){at}, \
+             PyTorch fills all memory that torch.empty() returns. Kernels that fill take {share} of the time of kernels, part of \
+             them for zeros that the program asks for.",
+        )],
+        target: Target::FewerKernels,
+        when: When::If(|facts| {
+            let set = facts.lines_with("use_deterministic_algorithms");
+            let at = set.into_iter().find(|(_, line)| fits("deterministic", line)).map(|(at, _)| at)?;
+            let classes = [Class::Fill];
+            let (share, of_count) = (facts.share(&classes), facts.count_share(&classes));
+            let is_kept = facts.lines_with("fill_uninitialized_memory").is_empty();
+            (share >= 0.1 && is_kept).then(|| Found {
+                at: Some(at),
+                share,
+                gain: Some(facts.without_between((0.0, 0.0), (share, of_count))),
+                ..Found::default()
+            })
+        }),
+        recognized: "at least 10 % of kernel time in kernels that fill, and a line calls use_deterministic_algorithms(True)",
+        gain: "none to all of these kernels",
+        not_when: "the program reads memory before it writes it",
+        link: Some("https://docs.pytorch.org/docs/stable/deterministic.html"),
         ..NONE
     },
 ];

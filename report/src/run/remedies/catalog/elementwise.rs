@@ -14,7 +14,7 @@ use Framework::Pytorch;
 const NONE: RemedyEntry = RemedyEntry { results: Results::Rounding, ..RemedyEntry::NONE };
 
 /// True if something is launched by the backward pass, or by an optimizer, which needs one.
-fn has_backward_pass(facts: &Facts<'_>) -> bool {
+pub(super) fn has_backward_pass(facts: &Facts<'_>) -> bool {
     let named = |name: &str| {
         is_optimizer(name) || ["_backward", "Backward", "dgrad", "wgrad"].iter().any(|part| name.contains(part))
     };

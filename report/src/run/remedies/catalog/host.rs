@@ -97,8 +97,12 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let only = rows().next().filter(|row| row.is_evident() && row.samples >= FEWEST_COLLECTIONS && of_all(row));
             Some(match only {
                 Some(row) => {
-                    let what = "take out gc.collect() if the line calls it; if not, ".to_owned();
-                    Found { at: Some(LineRow { within: None, ..row.clone() }.place()), what, ..found }
+                    let at = Some(LineRow { within: None, ..row.clone() }.place());
+                    let what = match facts.source.is_some_and(|source| source.does("gc", at.as_deref())) {
+                        true => "take out gc.collect(), which the line calls; or ",
+                        false => "take out gc.collect() if the line calls it; if not, ",
+                    };
+                    Found { at, what: what.to_owned(), ..found }
                 }
                 None => Found { at: None, ..found },
             })
