@@ -211,7 +211,8 @@ fn each_cause_has_its_advice() {
         (HostCause::Child, "waits for another thread or process"),
         (HostCause::Sleep, "Remove the sleep"),
         (HostCause::Memory, "page faults"),
-        (HostCause::Code, "Move the work there"),
+        // Of work at no known line nobody knows what to move.
+        (HostCause::Code, "Find what the launching thread does"),
         // No specific remedy is known for these alone.
         (HostCause::Driver, "Find what the launching thread does"),
         (HostCause::OtherWait, "Find what the launching thread does"),

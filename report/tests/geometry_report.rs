@@ -80,7 +80,7 @@ fn compute_time_is_split_by_the_grids_of_kernels() {
     let small = device.kernels.iter().find(|row| row.name == "small_grid").unwrap().geometry.unwrap();
     assert_close(small.waves, 0.125, 1e-9);
     assert!(device.kernels.iter().find(|row| row.name == "shapeless").unwrap().geometry.is_none());
-    let evidence = compute_evidence(compute);
+    let evidence = compute_evidence(compute, true);
     assert_eq!(evidence.len(), 2, "{evidence:?}");
     assert!(evidence[0].starts_with("47 %") && evidence[0].contains("100 multiprocessors"), "{evidence:?}");
     assert!(evidence[1].starts_with("31 %"), "{evidence:?}");
@@ -107,7 +107,7 @@ fn without_a_device_record_nothing_is_claimed() {
     let device = device(&scenario);
     assert_eq!(device.compute.time(GridClass::Unknown), 300_000);
     assert_eq!((device.compute.geometry, device.compute.window_sm_efficiency), (None, None));
-    assert!(compute_evidence(&device.compute).is_empty());
+    assert!(compute_evidence(&device.compute, true).is_empty());
 }
 
 /// Copies to the device at 20 GB/s beyond 5 us, one after the other.

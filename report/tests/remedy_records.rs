@@ -17,6 +17,7 @@ use gpuwhy_report::run::{Bottleneck, DeviceReport, LineRow, bottleneck_of};
 use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceReader;
+use gpuwhy_trace::geometry::Limiter;
 use gpuwhy_trace::process_info::End;
 use gpuwhy_trace::record::{
     CopyKind, Device, DeviceId, HostSample, ManagedEvent, ManagedKind, MemoryKind, Record, ThreadState, Timestamp,
@@ -33,6 +34,7 @@ const SITE: &str = "/usr/lib/python3.12/site-packages/";
 const CLIP: Frame = ("/usr/lib/python3.12/site-packages/torch/nn/utils/clip_grad.py", "_get_total_norm", 90);
 const CACHE: Frame = ("/usr/lib/python3.12/site-packages/transformers/cache_utils.py", "DynamicCache.update", 120);
 const GEOMETRIC: Frame = ("/usr/lib/python3.12/site-packages/torch_geometric/utils/loop.py", "add_self_loops", 30);
+const AVERAGE: Frame = ("/usr/lib/python3.12/site-packages/timm/utils/model_ema.py", "ModelEmaV2._update", 120);
 const ANOMALY: Frame = ("/usr/lib/python3.12/site-packages/torch/autograd/anomaly_mode.py", "__enter__", 90);
 const SINGLE: Frame = ("/usr/lib/python3.12/site-packages/torch/optim/adam.py", "_single_tensor_adam", 400);
 const PRIMITIVE: Frame = ("/usr/lib/python3.12/site-packages/jax/_src/dispatch.py", "apply_primitive", 90);
@@ -326,6 +328,13 @@ fn record(name: &str) -> Bottleneck {
         "a long kernel of a library of 4 blocks" => run(&[Kernel(HALF_PRODUCT, 500, 4)]),
         "grids of 1.1 waves" => run(&[Kernel("own_kernel(float*)", 500, 290)]),
         "grids of 16 waves" => run(&[Kernel("own_kernel(float*)", 500, 4_224)]),
+        "a kernel of 2,000,000 blocks of one warp" => changed(|device| {
+            for row in &mut device.kernels {
+                if let Some(geometry) = &mut row.geometry {
+                    (geometry.limiter, geometry.waves) = (Limiter::Blocks, 473.0);
+                }
+            }
+        }),
         "streams in one queue" => trace("one_connection"),
         "streams in eight queues" => trace("eight_connections"),
         "tensor cores at their limit" => limited(Limit::Tensor),
@@ -387,6 +396,10 @@ fn record(name: &str) -> Bottleneck {
                 gpu(0).kernel(MUL).at(at + 3_955).lasting(30).launched(&mut scenario, 1, at - 480, 5);
             }
             scenario.report().bottleneck
+        }
+        "weights that the CPU averages" => {
+            let copies = many(20, &[Read(MemoryKind::Pageable, 1 << 20), Away(300)]);
+            run(&[&launches[..], &[In(AVERAGE)], &copies].concat())
         }
         "many small copies" => run(&[&[small(MUL)], &many(9, &[Send(MemoryKind::Pinned, 256, 2)])[..]].concat()),
         "text generation" => run(&[&launches[..4], &[In(CACHE), small(CAT), small(CAT), In(TRAIN)]].concat()),
@@ -553,6 +566,7 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("foreach_fused", "foreach updates of five kinds", "fused updates"),
     ("batch_grids", "64 rows with one block each", "64 rows with 67 blocks each"),
     ("small_grid", "a long kernel of 4 blocks", "a long kernel of a library of 4 blocks"),
+    ("small_blocks", "a kernel of 2,000,000 blocks of one warp", "grids of 16 waves"),
     ("connections", "streams in one queue", "streams in eight queues"),
     ("wave_tail", "grids of 1.1 waves", "grids of 16 waves"),
     ("limit_tensor", "tensor cores at their limit", "memory at its limit"),
@@ -585,6 +599,7 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("anomaly", "anomaly detection", "launches of elementwise kernels"),
     ("device_copies", "copies within the GPU", "copies between GPUs"),
     ("reduce_first", "results that numpy reduces", "a checkpoint"),
+    ("average_on_gpu", "weights that the CPU averages", "results that numpy reduces"),
     ("join_copies", "many small copies", "tensors of many bytes"),
     ("pinned", "pageable copies to the GPU", "pageable copies to the CPU"),
     ("pinned_results", "pageable copies to the CPU", "pageable copies to the GPU"),

@@ -133,13 +133,14 @@ pub(super) fn split(
 }
 
 /// Sentences about the split of a device that computes, the class with the most time first; empty when its
-/// grids fill the device. Low occupancy alone is no evidence against a kernel, so it is not mentioned.
-pub fn compute_evidence(compute: &ComputeSplit) -> Vec<String> {
+/// grids fill the device. Low occupancy alone is no evidence against a kernel, so it is not mentioned. `own`: most of
+/// the time is in kernels of the program, whose grids it chooses.
+pub fn compute_evidence(compute: &ComputeSplit, own: bool) -> Vec<String> {
     let mut classes = [GridClass::Tiny, GridClass::UnderFilled, GridClass::Tail];
     classes.sort_rows_by_key(|&class| std::cmp::Reverse(compute.time(class)));
     classes
         .into_iter()
-        .filter(|&class| compute.share(class) >= WORTH_SHARE)
+        .filter(|&class| compute.share(class) >= WORTH_SHARE && (own || class != GridClass::Tail))
         .map(|class| {
             let what = match class {
                 GridClass::Tiny => format!("kernels shorter than {} us", TINY_NANOS / 1_000),

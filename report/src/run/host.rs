@@ -33,8 +33,29 @@ const CONFIDENCE: f64 = 1.96;
 /// Minimum share of the time, and number of samples, of a line that is named.
 const EVIDENT_SHARE: f64 = 0.02;
 const EVIDENT_SAMPLES: u64 = 10;
+/// Folders of frameworks, whose work between launches is no work of the program that could be moved.
+const FRAMEWORKS: [&str; 9] =
+    ["torch", "jax", "jaxlib", "flax", "transformers", "accelerate", "lightning", "pytorch_lightning", "deepspeed"];
 
 impl LineRow {
+    /// True for work in the frames of a framework.
+    pub(super) fn is_of_framework(&self) -> bool {
+        let is_one = |file: &str| {
+            // An environment may have a framework's name.
+            let path = file.rsplit_once("-packages/").map_or(file, |(_, path)| path);
+            FRAMEWORKS.iter().any(|name| match path == file {
+                true => file.contains(&format!("/{name}/")),
+                false => path.split('/').next() == Some(name),
+            })
+        };
+        is_one(&self.file) || self.within.as_ref().is_some_and(|(_, file)| is_one(file))
+    }
+
+    /// False for a thread without lines and without a name.
+    pub(super) fn has_place(&self) -> bool {
+        !self.file.is_empty() || !self.function.bytes().all(|letter| letter.is_ascii_digit())
+    }
+
     /// The place after its preposition: `at train.py:42 (main)`, or `in thread 1779` without lines.
     pub fn at_place(&self) -> String {
         format!("{} {}", if self.file.is_empty() { "in" } else { "at" }, self.place())

@@ -23,6 +23,8 @@ use crate::words;
 
 /// Minimum share of the computation for a limit to be mentioned.
 const MENTIONED: f64 = 0.05;
+/// Part of a roofline from which it is what bounds a kernel.
+const NEAR_ROOF: f64 = 0.1;
 /// Minimum share of the time with a lowered clock for it to be mentioned.
 const LOWERED: f64 = 0.10;
 /// Share of multiprocessors busy in addition to this process's work above which another process is suspected.
@@ -178,7 +180,7 @@ pub(super) fn evidence(devices: &[DeviceReport]) -> Vec<String> {
     let Some(device) = devices.iter().max_by_key(computing) else { return Vec::new() };
     let mut sentences = Vec::new();
     if let Some(limits) = device.limits.as_ref().filter(|limits| limits.tells()) {
-        sentences.push(division_sentence(limits));
+        sentences.push(division_sentence(limits, bound_by(device, Roof::L1)));
         sentences.extend(kernel_sentence(device));
         if let Some(busy) = limits.busy_while_idle.filter(|busy| *busy >= FOREIGN) {
             sentences.push(format!(
@@ -192,12 +194,16 @@ pub(super) fn evidence(devices: &[DeviceReport]) -> Vec<String> {
 }
 
 /// `Kernel time by limit: memory 41 %, .... The SM clock was 1.66 of at most 1.98 GHz (from cycle counts).`
-fn division_sentence(limits: &ComputeLimits) -> String {
+fn division_sentence(limits: &ComputeLimits, in_cache: bool) -> String {
     let mut parts: Vec<_> = limits
         .ranked()
         .into_iter()
         .filter(|(_, share)| *share >= MENTIONED)
-        .map(|(limit, share)| format!("{} {}", words::limit(limit), percent(share)))
+        .map(|(limit, share)| {
+            let name =
+                if limit == Limit::Memory && in_cache { "shared memory or the L1 cache" } else { words::limit(limit) };
+            format!("{name} {}", percent(share))
+        })
         .collect();
     let unresolved = limits.share(Limit::Unresolved);
     if unresolved >= MENTIONED {
@@ -210,14 +216,25 @@ fn division_sentence(limits: &ComputeLimits) -> String {
     format!("Kernel time by limit: {}.{clock}", parts.join(", "))
 }
 
+/// The kernel that loses most time to this limit.
+pub(super) fn most_limited(devices: &[DeviceReport], limit: Limit) -> Option<&KernelRow> {
+    let time = |row: &&KernelRow| {
+        row.limits.map_or(0.0, |named| row.durations.total() as f64 * named.limits.parts[limit as usize])
+    };
+    let rows = devices.iter().flat_map(|device| &device.kernels).filter(|row| !row.communication);
+    rows.filter(|row| time(row) > 0.0).max_by(|a, b| time(a).total_cmp(&time(b)))
+}
+
 /// Sentence about the kernel that loses the most time against its roofline.
 fn kernel_sentence(device: &DeviceReport) -> Option<String> {
     let kernels = &device.kernels;
     let names = short_names(kernels.iter().map(|row| row.name.as_str()), 60);
-    let known = kernels.iter().zip(names).filter(|(row, _)| !row.communication).filter_map(|(row, name)| {
+    // Nobody can change a kernel of a library.
+    let own = |row: &KernelRow| row.library.is_none() && !row.communication;
+    let known = kernels.iter().zip(names).filter(|(row, _)| own(row)).filter_map(|(row, name)| {
         let (roof, used, error) = row.limits?.limits.roof?;
         let gains = row.limits?.gains;
-        Some((row, roof, used, error, gains, name))
+        (used >= NEAR_ROOF).then_some((row, roof, used, error, gains, name))
     });
     let lost = |row: &KernelRow, used: f64| row.durations.total() as f64 * (0.9 - used).max(0.0);
     let (_, roof, used, error, gains, name) = known.max_by(|a, b| lost(a.0, a.2).total_cmp(&lost(b.0, b.2)))?;
@@ -284,7 +301,7 @@ pub(super) fn details(device: &DeviceReport) -> Vec<String> {
             duration(used.mean_interval_ns().unwrap_or(limits.set.interval_ns))
         ));
         if limits.samples.used > 0 {
-            sentences.push(division_sentence(limits));
+            sentences.push(division_sentence(limits, bound_by(device, Roof::L1)));
             sentences.extend(gain_sentences(device));
         }
         if let Some(tensor) = limits.tensor_of_peak {

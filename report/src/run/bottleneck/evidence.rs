@@ -384,7 +384,11 @@ pub(super) fn cause_evidence(
             if cause == Cause::GpuCompute
                 && let Some(device) = devices.iter().max_by_key(|device| device.compute.total())
             {
-                evidence.extend(compute_evidence(&device.compute).into_iter().take(1));
+                let time = |own: bool| -> u64 {
+                    let rows = device.kernels.iter().filter(|row| row.library.is_none() == own);
+                    rows.map(|row| row.durations.total()).sum()
+                };
+                evidence.extend(compute_evidence(&device.compute, time(true) >= time(false)).into_iter().take(1));
             }
             evidence.extend(kernel_sentences(cause, devices, origins));
         }

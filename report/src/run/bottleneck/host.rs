@@ -171,7 +171,9 @@ fn named_lines(host: &HostReport, cause: Cause) -> Vec<Part> {
         }
     }
     let mut parts: Vec<Part> = groups.iter().filter_map(|(_, rows)| together(rows)).collect();
-    parts.retain(|part| part.row.is_evident());
+    // Waits for one lock are one part, wherever they are.
+    let is_placed = |part: &Part| part.row.has_place() || part.row.cause == HostCause::InterpreterLock;
+    parts.retain(|part| part.row.is_evident() && is_placed(part));
     parts.sort_rows_by_key(|part| std::cmp::Reverse(part.row.total_ns));
     parts
 }
@@ -258,7 +260,13 @@ pub(super) fn lock_activity(host: &HostReport) -> Activity {
 /// Gain of the program without a line, at most that without any host work.
 fn line_gain(row: &LineRow, most: f64) -> String {
     let speedup = gain_without(row.share).min(most);
-    if speedup < WORTH_DOING { String::new() } else { format!("; without it {} faster", about(speedup, None)) }
+    // Nobody can run without a forward or a backward pass; the interpreter's lock can be free.
+    let is_needed = row.cause != HostCause::InterpreterLock && (row.is_backward() || row.is_of_framework());
+    if speedup < WORTH_DOING || is_needed {
+        String::new()
+    } else {
+        format!("; without it {} faster", about(speedup, None))
+    }
 }
 
 fn line_sentence(part: &Part, without: &str) -> String {
@@ -319,7 +327,7 @@ pub(super) fn doing(host: &HostReport, cause: Cause) -> Option<(Activity, Option
         Some(row) if is_checkpoint(row) => Activity::Checkpoint,
         _ => Activity::Does(if cause == Cause::DataLoading { loader_activity(host) } else { largest }),
     };
-    Some((activity, line.map(LineRow::at_place)))
+    Some((activity, line.filter(|row| row.has_place()).map(LineRow::at_place)))
 }
 
 /// Minimum share of the time, and number of samples, in which a launching thread starts processes.

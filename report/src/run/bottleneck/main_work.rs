@@ -23,10 +23,20 @@ pub(super) struct MainWork {
     pub(super) action: String,
     /// What the thread does there most.
     pub(super) cause: HostCause,
+    /// False for the work of a framework.
+    pub(super) is_own: bool,
     /// Share of the steady time in which the GPU was idle because of it, 0 to 1, with its 95 % interval.
     share: (f64, f64, f64),
     /// Speedup of a step with nothing but the work of the GPU that stays.
     most: f64,
+}
+
+/// True if the program itself does more of the CPU work between launches than its largest part, at named lines.
+pub(super) fn has_more(host: &HostReport) -> bool {
+    let own = |row: &&LineRow| row.is_evident() && !row.file.is_empty() && !row.is_backward() && !row.is_of_framework();
+    let mut rows = host.lines_of(Cause::HostCpu);
+    let first = rows.next();
+    rows.filter(own).any(|row| first.is_none_or(|first| row.cause != first.cause || !is_near(row, first)))
 }
 
 /// Speedup of a program without work that takes this share of the steady time, 0 to 1.
@@ -66,7 +76,8 @@ impl MainWork {
         }
         let busy = devices.iter().filter_map(|device| Some(device.what_if.as_ref()?.busy));
         let most = busy.map(|busy| busy.most(removed)).fold(f64::INFINITY, f64::min);
-        Some(Self { action: action(first, part().map(|row| row.line)), cause: first.cause, share, most })
+        let is_own = !first.is_of_framework();
+        Some(Self { action: action(first, part().map(|row| row.line)), cause: first.cause, is_own, share, most })
     }
 
     /// True if removing only this is worth a step, and so is removing the rest, with which the program is

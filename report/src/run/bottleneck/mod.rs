@@ -141,9 +141,8 @@ const ALL_TRIED: &str = "No remedy is left: what gpuwhy try measured makes no di
 
 /// The first remedy: the begin of a recommendation.
 pub(crate) fn lead(remedies: &[Remedy]) -> String {
-    let advised: Vec<Remedy> = remedies.iter().filter(|remedy| remedy.is_advised()).cloned().collect();
-    remedies::first_sentences(&advised)
-        .unwrap_or_else(|| if remedies.is_empty() { NO_REMEDY } else { ALL_TRIED }.to_owned())
+    let first = remedies.iter().find(|remedy| remedy.is_advised()).map(|remedy| remedy.text.clone());
+    first.unwrap_or_else(|| if remedies.is_empty() { NO_REMEDY } else { ALL_TRIED }.to_owned())
 }
 
 /// The first remedy, or what is missing for one.

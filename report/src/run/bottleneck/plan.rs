@@ -13,7 +13,7 @@ use super::builds;
 use super::evidence::{reads_sizes, small_copies};
 use super::graphs::GraphFit;
 use super::host::writes_checkpoints;
-use super::main_work::MainWork;
+use super::main_work::{self, MainWork};
 use crate::run::copies::pageable_copies;
 use crate::run::framework::Framework;
 use crate::run::remedies::short;
@@ -29,6 +29,8 @@ const REACHED: f64 = 1.05;
 const NEARLY: f64 = 0.9;
 /// Share of the time of other waits than those of a checkpoint.
 const FEW_WAITS: f64 = 0.05;
+/// Least share of the time in copies within the device for a change of them.
+const SEEN: f64 = 0.02;
 /// What a CUDA graph cannot contain.
 const OBSTACLES: [ScenarioKind; 3] = [ScenarioKind::NoReadbacks, ScenarioKind::NoAllocations, ScenarioKind::NoSyncs];
 
@@ -71,6 +73,10 @@ pub(super) fn plan(
                 match host.and_then(|host| MainWork::of(host, devices)).map(|work| reads.worded(work)) {
                     Some(work) if steps.is_empty() && work.is_worth(speedup) => {
                         steps.push(first_part(&work, interval));
+                        // The work of a library cannot be moved.
+                        if !host.is_some_and(main_work::has_more) {
+                            break;
+                        }
                         "move the other CPU work between launches out of the loop, too".to_owned()
                     }
                     Some(work) if steps.is_empty() => {
@@ -79,8 +85,9 @@ pub(super) fn plan(
                         (speedup, interval) = (part.speedup.min(speedup), (part.interval.0, interval.1));
                         part.action
                     }
-                    Some(work) => work.action,
-                    None => "move the CPU work between launches out of the loop".to_owned(),
+                    Some(work) if work.is_own => work.action,
+                    _ if !steps.is_empty() && !host.is_none_or(main_work::has_more) => break,
+                    _ => "move the CPU work between launches out of the loop".to_owned(),
                 }
             }
             _ => {
@@ -146,7 +153,18 @@ struct Plan<'a> {
 
 impl Plan<'_> {
     fn alone(&self, kind: ScenarioKind) -> f64 {
+        if self.is_missing(kind) {
+            return 1.0;
+        }
         self.what_if.best_case(kind).map_or(1.0, |best_case| best_case.speedup).min(f64::MAX)
+    }
+
+    /// True for a change of copies within the device where these take no time: without them the CPU also makes fewer
+    /// calls, but that needs no such change.
+    fn is_missing(&self, kind: ScenarioKind) -> bool {
+        let within = Leaf::ALL.into_iter().filter(|leaf| leaf.copy_kind() == Some(CopyKind::DeviceToDevice));
+        let time: u64 = within.map(|leaf| self.leaves[leaf as usize]).sum();
+        kind == ScenarioKind::DeviceCopiesGone && (time as f64) < SEEN * self.leaves.iter().sum::<u64>() as f64
     }
 
     /// The cause that a fix addresses: of two, the one with more time.
@@ -243,6 +261,7 @@ impl Plan<'_> {
         };
         let same = |kind| saves && gone.has(ScenarioKind::NoHostWork) && saved(kind);
         let kinds = ScenarioKind::FIXES.into_iter().filter(|&kind| !gone.has(kind) && !same(kind));
+        let kinds = kinds.filter(|&kind| !self.is_missing(kind));
         let gains: Vec<_> = kinds.filter_map(gain).collect();
         let (kind, _) = *gains.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         let obstacle = self.obstacle(kind, gone).filter(|other| gains.iter().any(|(known, _)| known == other));

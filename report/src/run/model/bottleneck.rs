@@ -61,28 +61,51 @@ impl Bottleneck {
         }
     }
 
+    /// The CUDA graph that the first remedy makes possible.
+    pub(crate) fn made_possible(&self) -> Option<&Remedy> {
+        let mut advised = self.remedies.iter().filter(|remedy| remedy.is_advised());
+        advised.next().filter(|first| first.before_graph)?;
+        advised.find(|remedy| remedy.id == "graph")
+    }
+
+    /// Place in the plan of the step that captures this graph.
+    fn captured_in(&self) -> Option<usize> {
+        self.made_possible()?;
+        self.plan.iter().position(|step| step.kind == ScenarioKind::LaunchesFree)
+    }
+
     /// Remedies that a short report shows in addition to `recommendation`, with their gains.
     pub fn further_remedies(&self) -> Vec<String> {
-        let said = |remedy: &&Remedy| !self.recommendation.contains(remedy.text.get(1..).unwrap_or_default());
-        let further =
-            self.remedies.iter().filter(|remedy| remedy.is_advised()).take(REMEDIES_SHOWN).skip(1).filter(said);
+        let planned = self.captured_in().is_some();
+        let needs = |remedy: &Remedy| remedy.id == "graph" && self.made_possible().is_some();
+        let further = self.remedies.iter().filter(|remedy| remedy.is_advised()).take(REMEDIES_SHOWN).skip(1);
+        let further = further.filter(|remedy| !(planned && remedy.id == "graph"));
         // The plan has gains after other fixes.
         let sentence = |remedy: &Remedy| match remedy.gain() {
-            Some(gain) => format!("{} {}", remedy.text, gain.replacen("Gain", "Gain alone", 1)),
+            Some(gain) => {
+                let of = if needs(remedy) { "Gain after that" } else { "Gain alone" };
+                format!("{} {}", remedy.text, gain.replacen("Gain", of, 1))
+            }
             None => remedy.text.clone(),
         };
         further.map(sentence).collect()
     }
 
     /// The fixes of the plan after the first, which `recommendation` is for: each with the bottleneck before it and the
-    /// gain of all so far.
+    /// gain of all so far. A graph that the first remedy makes possible is one of them.
     pub fn next_fixes(&self) -> Vec<String> {
-        let sentence = |pair: &[PlanStep]| {
-            let before = pair[0].then.map(|cause| format!("The bottleneck is then {}. ", words::bottleneck(cause)));
-            let action = words::capitalized(&pair[1].action);
-            format!("{}{action}: {}.", before.unwrap_or_default(), pair[1].gain(false))
+        let graph = self.captured_in();
+        let sentence = |index: usize| {
+            let before = index.checked_sub(1).and_then(|before| self.plan[before].then);
+            let before = before.map(|cause| format!("The bottleneck is then {}. ", words::bottleneck(cause)));
+            let step = &self.plan[index];
+            let text = match self.made_possible().filter(|_| graph == Some(index)) {
+                Some(graph) => format!("{} Gain", graph.text),
+                None => words::capitalized(&step.action),
+            };
+            format!("{}{text}: {}.", before.unwrap_or_default(), step.gain(false))
         };
-        self.plan.windows(2).map(sentence).collect()
+        (usize::from(graph != Some(0))..self.plan.len()).map(sentence).collect()
     }
 
     /// Sentence about remedies that were tried and make no difference; `None` if there are none.

@@ -78,14 +78,16 @@ pub struct Remedy {
     pub interval: Option<(f64, f64)>,
     /// True if only a bound is known: anything from nothing to `speedup`.
     pub is_bound: bool,
-    /// Its place in the order.
-    pub(in crate::run) rank: Rank,
     /// Page of the vendor or the library about it.
     pub link: Option<&'static str>,
     /// True if it can be applied without a change of the program.
     pub outside: bool,
     /// The gain of this program that `gpuwhy try` measured; `None` if it was not tried, or the history was not asked.
     pub measured: Option<MeasuredGain>,
+    /// What its gain is of, to follow the gain; empty if its sentence has one change.
+    pub(crate) gain_of: &'static str,
+    /// True if a CUDA graph, which is advised too, cannot contain what it removes, or should not.
+    pub(crate) before_graph: bool,
 }
 
 /// Smallest gain that counts as one.
@@ -144,6 +146,6 @@ impl Remedy {
             interval => gain(speedup, interval),
         };
         let if_so = if self.certainty == Certainty::Guess { ", if this is the reason" } else { "" };
-        Some(format!("Gain: {gain}{if_so}."))
+        Some(format!("Gain: {gain}{}{if_so}.", self.gain_of))
     }
 }

@@ -7,10 +7,12 @@
 //! * The low end of the gain (of an estimate, its middle) is above a least one, except for the bottleneck itself and
 //!   for what a CUDA graph cannot contain.
 //! * A remedy that is part of another one is left out.
-//! * What addresses the bottleneck comes first, and of that what a CUDA graph cannot contain before the graph, if it
-//!   costs anything. The rest is ordered by the certainty times the share of a step that it saves in the middle of its
-//!   range; of equal ones those that change no results, then those that need no change of the program.
+//! * What addresses the bottleneck comes first, and of that what a CUDA graph cannot contain before the graph. The
+//!   rest is ordered by the certainty times the share of a step that it saves in the middle of its range; of equal ones
+//!   those that change no results, then those that need no change of the program.
+//! * What gains more beside another remedy follows it.
 
+use profiler_core::counters::roofs::Limit;
 use profiler_core::leaf::Cause;
 use profiler_core::sorting::SortRows as _;
 use profiler_core::whatif::ScenarioKind;
@@ -24,8 +26,11 @@ use super::obstacles::Obstacle;
 use super::options::option;
 use crate::run::code::Parse;
 use crate::run::framework::Framework;
+use crate::run::limits::most_limited;
 use crate::run::{Certainty, Remedy};
+use crate::text_format::names::short_name;
 use crate::text_format::percent;
+use crate::words::capitalized;
 
 impl CodeReader {
     /// The conditions of all remedies, with this parser.
@@ -58,6 +63,7 @@ pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
     let mut candidates: Vec<Candidate> =
         by_records().chain(by_lines).filter_map(|entry| candidate(entry, facts)).collect();
     let graph = candidates.iter().any(|candidate| candidate.entry.rank == Rank::Graph && candidate.addresses);
+    let captures = graph && candidates.iter().any(|candidate| is_capture(candidate.entry.id, facts));
     candidates.retain(|candidate| {
         let worth = candidate.found.gain.map(Gain::is_worth);
         let before = graph && candidate.entry.rank == Rank::BeforeGraph;
@@ -66,10 +72,11 @@ pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
     });
     let included: Vec<&str> = candidates.iter().flat_map(|candidate| candidate.entry.subsumes).copied().collect();
     candidates.retain(|candidate| !included.contains(&candidate.entry.id));
-    // Reads that cost little are named behind the graph that cannot contain them.
+    // Reads that cost little and are in the way of no capture come later.
     let small = |of: &Candidate| {
         let low = of.found.gain.map_or(1.0, Gain::low);
-        of.entry.target == Target::Reads
+        !captures
+            && of.entry.target == Target::Reads
             && facts.is(Cause::Launch)
             && facts.program.first_fix.is_none_or(|fix| !fix_of(fix))
             && low <= WORTH
@@ -95,9 +102,39 @@ pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
         let needed = of.entry.beside.iter().any(|other| ids.contains(other));
         Some(of.entry.id) == first || needed || of.found.gain.is_none_or(|gain| !gain.is_estimate || gain.low() > WORTH)
     });
+    follow(&mut candidates);
     candidates.truncate(MOST);
     add_condition(&mut candidates, facts);
-    candidates.into_iter().map(|candidate| finished(candidate, facts)).collect()
+    candidates.into_iter().map(|candidate| finished(candidate, captures, facts)).collect()
+}
+
+/// True if this remedy captures a CUDA graph, which cannot contain everything.
+fn is_capture(id: &str, facts: &Facts<'_>) -> bool {
+    id == "graph" && !matches!(facts.program.framework, Framework::Jax | Framework::Offload)
+}
+
+/// Moves what gains more beside another remedy behind it, and says of alternatives that they are some.
+fn follow(candidates: &mut Vec<Candidate>) {
+    for index in 0..candidates.len() {
+        let beside = candidates[index].entry.beside;
+        let first = candidates[..index].iter().position(|of| beside.contains(&of.entry.id));
+        if let Some(first) = first {
+            candidates[first + 1..=index].rotate_right(1);
+        }
+    }
+    let ids: Vec<&str> = candidates.iter().map(|of| of.entry.id).collect();
+    for (index, of) in candidates.iter_mut().enumerate() {
+        if of.entry.instead_of.iter().any(|other| ids[..index].contains(other)) {
+            of.text = format!("In place of that: {}", uncapitalized(&of.text));
+        } else if of.entry.beside.iter().any(|other| ids[..index].contains(other)) {
+            of.text = format!("In addition, {}", uncapitalized(&of.text));
+        }
+    }
+}
+
+fn uncapitalized(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().into_iter().flat_map(char::to_lowercase).chain(rest).collect()
 }
 
 /// Adds what a graph needs to the advice to capture one, unless another remedy removes the obstacle.
@@ -136,7 +173,7 @@ fn candidate(entry: &'static RemedyEntry, facts: &Facts<'_>) -> Option<Candidate
         Target::Time(_) | Target::Reads => addresses || busy < BUSY,
     };
     let found = (wanted && !(entry.unless)(facts)).then(|| recognize(entry, facts)).flatten()?;
-    let is_shown = facts.source.is_some_and(|source| source.does(entry.id, found.at.as_deref()));
+    let is_shown = facts.fits_line(entry.id, found.at.as_deref());
     let certainty = if is_shown { entry.certainty.min(Certainty::Documented) } else { entry.certainty };
     let saved = match found.gain {
         Some(gain) => {
@@ -146,7 +183,7 @@ fn candidate(entry: &'static RemedyEntry, facts: &Facts<'_>) -> Option<Candidate
         None => UNPREDICTED * facts.program.share,
     };
     let score = certainty.probability() * saved;
-    let text = filled(text, &found) + &option(entry.id, facts);
+    let text = of_program(&filled(text, &found), facts) + &option(entry.id, facts);
     Some(Candidate { entry, text, found, addresses, certainty, score })
 }
 
@@ -168,7 +205,8 @@ fn recognize(entry: &RemedyEntry, facts: &Facts<'_>) -> Option<Found> {
     match entry.when {
         When::If(condition) => condition(facts),
         When::Limit(limit, in_cache) => {
-            (facts.program.limit == Some((limit, in_cache)) && facts.is(Cause::GpuCompute)).then(Found::default)
+            let is_one = facts.program.limit == Some((limit, in_cache)) && facts.is(Cause::GpuCompute);
+            is_one.then(|| Found { detail: most_of(facts, limit), ..Found::default() })
         }
         When::Shorter(classes, least, factors) => {
             let share = facts.share(classes);
@@ -191,16 +229,36 @@ fn recognize(entry: &RemedyEntry, facts: &Facts<'_>) -> Option<Found> {
     }
 }
 
+/// The kernel that has most time with this limit, as a part of a sentence.
+fn most_of(facts: &Facts<'_>, limit: Limit) -> String {
+    let row = most_limited(facts.devices, limit);
+    row.map_or_else(String::new, |row| format!(", most of all of kernel {}", short_name(&row.name, 60)))
+}
+
 fn filled(text: &str, found: &Found) -> String {
     // A library's frame may already have its preposition.
     let place = found.at.as_deref().map(|at| if at.starts_with("in ") { at.to_owned() } else { format!("at {at}") });
     let at = place.as_ref().map(|place| format!(" {place}")).unwrap_or_default();
     let there = place.unwrap_or_else(|| "there".to_owned());
-    let text = text.replace("{at}", &at).replace("{there}", &there).replace("{what}", &found.what);
-    text.replace("{share}", &percent(found.share))
+    let text = text.replace("{detail}", &found.detail).replace("{at}", &at).replace("{there}", &there);
+    capitalized(&text.replace("{what}", &found.what).replace("{share}", &percent(found.share)))
 }
 
-fn finished(candidate: Candidate, facts: &Facts<'_>) -> Remedy {
+/// The text without what this program does not have: a model, a backward pass.
+fn of_program(text: &str, facts: &Facts<'_>) -> String {
+    let mut text = text.to_owned();
+    if !facts.has_backward_pass() {
+        text = text.replace(" for the forward and backward pass", "");
+    }
+    if !facts.has_model() {
+        text =
+            text.replace("model = torch.compile(model)", "f = torch.compile(f) for the function f that launches them");
+        text = text.replace("torch.compile(model", "torch.compile(function");
+    }
+    text
+}
+
+fn finished(candidate: Candidate, captures: bool, facts: &Facts<'_>) -> Remedy {
     let Candidate { entry, text, found, certainty, .. } = candidate;
     let gain = found.gain.filter(|gain| gain.speedup.is_finite()).and_then(Gain::said);
     Remedy {
@@ -212,7 +270,6 @@ fn finished(candidate: Candidate, facts: &Facts<'_>) -> Remedy {
         speedup: gain.map(|gain| gain.speedup),
         interval: gain.and_then(|gain| gain.interval),
         is_bound: gain.is_some_and(|gain| gain.is_bound),
-        rank: entry.rank,
         link: match facts.program.framework {
             // A page about PyTorch says nothing to it.
             Framework::Native | Framework::Offload => {
@@ -222,22 +279,9 @@ fn finished(candidate: Candidate, facts: &Facts<'_>) -> Remedy {
         },
         outside: entry.is_outside(),
         measured: None,
+        gain_of: entry.gain_of,
+        before_graph: captures && entry.rank == Rank::BeforeGraph,
     }
-}
-
-/// The first remedy; with the graph that it makes possible, or with what has to go before a graph.
-pub(in crate::run) fn first_sentences(remedies: &[Remedy]) -> Option<String> {
-    let (first, rest) = remedies.split_first()?;
-    let joined = |word: &str, second: &Remedy| {
-        let mut rest = second.text.chars();
-        let then: String = rest.next().into_iter().flat_map(char::to_lowercase).chain(rest).collect();
-        format!("{} {word} {then}", first.text)
-    };
-    Some(match rest.first() {
-        Some(second) if (first.rank, second.rank) == (Rank::BeforeGraph, Rank::Graph) => joined("Then", second),
-        Some(second) if (first.rank, second.rank) == (Rank::Graph, Rank::BeforeGraph) => joined("First", second),
-        _ => first.text.clone(),
-    })
 }
 
 /// The change of this entry in words that follow a number, for programs of this library.

@@ -8,6 +8,7 @@ use super::patterns::Class;
 use super::trial::{How, Trial};
 use crate::run::framework::Framework;
 use crate::run::{Certainty, Results};
+use crate::words::capitalized;
 
 pub(super) use crate::run::model::Rank;
 
@@ -64,6 +65,10 @@ pub struct RemedyEntry {
     pub(super) subsumes: &'static [&'static str],
     /// Remedies with which it gains more than alone.
     pub(super) beside: &'static [&'static str],
+    /// Remedies that it can take the place of.
+    pub(super) instead_of: &'static [&'static str],
+    /// What its gain is of, to follow the gain: of several changes in its sentence one.
+    pub(super) gain_of: &'static str,
     /// Its place among those that make the bottleneck smaller.
     pub(super) rank: Rank,
     /// True where it makes the bottleneck smaller although its target is other time.
@@ -93,6 +98,8 @@ impl RemedyEntry {
         not_when: "",
         subsumes: &[],
         beside: &[],
+        instead_of: &[],
+        gain_of: "",
         rank: Rank::Gain,
         also: |_| false,
         is_generic: false,
@@ -113,8 +120,16 @@ impl RemedyEntry {
 
     /// The sentences of the entry, one for each library that has its own; places and numbers are left open.
     pub fn sentences(&self) -> impl Iterator<Item = String> + use<'_> {
-        let open = [("{at}", ""), ("{there}", "there"), ("{what}", "the kernels"), ("{share}", "a large part")];
-        let plain = move |text: &str| open.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
+        let open = [
+            ("{at}", ""),
+            ("{there}", "there"),
+            ("{what}", "the kernels"),
+            ("{detail}", ""),
+            ("{share}", "a large part"),
+        ];
+        let plain = move |text: &str| {
+            capitalized(&open.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to)))
+        };
         self.says.iter().map(move |(_, text)| plain(text))
     }
 }

@@ -21,7 +21,7 @@ mod trial;
 #[doc(hidden)]
 pub use self::catalog::opened_by_lines;
 pub use self::catalog::{remedies, remedy};
-pub(in crate::run) use self::choose::{choose, first_sentences, short};
+pub(in crate::run) use self::choose::{choose, short};
 pub use self::entry::RemedyEntry;
 pub use self::facts::CodeReader;
 pub(in crate::run) use self::facts::{Activity, CallFacts, Facts, GraphFacts, ParsedLines, Program, SharedQueue};

@@ -30,6 +30,21 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("lightning/pytorch/", "save_less", "ModelCheckpoint(every_n_train_steps=...)"),
 ];
 
+/// Optimizers of PyTorch with a fused form, by the file of their frames.
+const FUSED: [(&str, &str); 4] = [
+    ("torch/optim/adamw.py", "torch.optim.AdamW(..., fused=True)"),
+    ("torch/optim/sgd.py", "torch.optim.SGD(..., fused=True)"),
+    ("torch/optim/adagrad.py", "torch.optim.Adagrad(..., fused=True)"),
+    // AdamW runs in it, too.
+    ("torch/optim/adam.py", "Adam and AdamW have it"),
+];
+
+/// Words for the optimizer that is sampled, in parentheses.
+pub(super) fn class_of_optimizer(facts: &Facts<'_>) -> String {
+    let found = FUSED.iter().find(|(file, _)| facts.runs_in(file)).map(|(_, class)| *class);
+    format!(" ({})", found.unwrap_or("Adam, AdamW, SGD and Adagrad have it"))
+}
+
 /// The option for this remedy of the framework whose frames were sampled, as a sentence; empty without one.
 pub(super) fn option(id: &str, facts: &Facts<'_>) -> String {
     let found = OPTIONS.iter().find(|(file, of, _)| *of == id && facts.runs_in(file));

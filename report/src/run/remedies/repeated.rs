@@ -16,8 +16,10 @@ const FEWEST: u32 = 8;
 const NEARLY_ALL: f64 = 0.8;
 /// Largest difference between the part of the launches in the units and the part from the line.
 const NEAR: f64 = 0.1;
-/// A grid with blocks on fewer multiprocessors leaves room for others.
-const ROOM: f64 = 0.9;
+/// A grid with blocks on at most this part of the multiprocessors leaves room for another one.
+const ROOM: f64 = 0.8;
+/// Least part of the launches of a step in units that a loop at their line shows to be of it.
+const LOOPED: f64 = 0.3;
 /// Fewest samples in launches for their line.
 const EVIDENT: u64 = 10;
 /// Least share of time that waits for launches where something else is the bottleneck.
@@ -73,19 +75,22 @@ pub(super) fn repeated(facts: &Facts<'_>) -> Option<Found> {
     let computes = sequence.places.iter().filter(|(_, place)| place.leaf == Leaf::Compute).count();
     // An update needs the one before it.
     let trains = unit.times.is_none() && sequence.names.iter().any(|name| is_optimizer(name));
-    let room: f64 = facts.kernels.iter().filter(|kernel| kernel.filled < ROOM).map(|kernel| kernel.of_count).sum();
+    let room: f64 = facts.kernels.iter().filter(|kernel| kernel.filled <= ROOM).map(|kernel| kernel.of_count).sum();
     if trains || 2 * computes < sequence.places.len() || room < NEARLY_ALL {
         return None;
     }
     let line = line_of(facts, &unit)?;
+    // A loop that hands nothing on, as its line shows.
+    let is_loop = facts.fits_line("batch_loop", Some(&line.place()));
     let waits = unit.times.is_none() && 2 * sequence.calls.synchronizations >= sequence.steps;
     let carried = sequence.names.iter().any(|name| CARRIED.iter().any(|part| name.contains(part)))
         || facts.count_share(&[Class::RecurrentCell, Class::Concatenation, Class::Selection]) > 0.0;
     Some(Found {
         at: Some(line.place()),
         what: unit.words(),
-        gain: Some(Gain::at_most(most(facts, device, &unit))),
-        doubted: waits || carried || facts.program.small_reads,
+        // What the backward pass launches for the units is joined, too, and no line shows how much that is.
+        gain: (!facts.has_backward_pass()).then(|| Gain::at_most(most(facts, device, &unit))),
+        doubted: waits || carried && !is_loop || facts.program.small_reads,
         ..Found::default()
     })
 }
@@ -101,7 +106,9 @@ fn line_of<'a>(facts: &Facts<'a>, unit: &Unit) -> Option<&'a CallLineRow> {
         None => rows().filter(same).map(|row| row.share).sum(),
     };
     let both = share >= NEARLY_ALL && unit.part >= NEARLY_ALL;
-    (both || (share - unit.part).abs() <= NEAR).then_some(first)
+    // Launches of the backward pass have no line.
+    let looped = || unit.part >= LOOPED && facts.fits_line("batch_loop", Some(&first.place()));
+    (both || (share - unit.part).abs() <= NEAR || share >= NEARLY_ALL && looped()).then_some(first)
 }
 
 /// The most that one call gains: its launches are those of one unit, and its kernels are as long as one, or as the

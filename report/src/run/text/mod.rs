@@ -19,6 +19,7 @@ use std::fmt::Write;
 
 use profiler_core::leaf::Cause;
 use profiler_core::steps::{RecognizedBy, StepKinds, StepSource, Steps};
+use profiler_core::whatif::{ScenarioKind, WORTH_DOING};
 
 pub(super) use self::completeness::{missing, missing_end, monitored};
 pub(super) use self::cost::given_up;
@@ -187,6 +188,15 @@ fn of_this_run(report: &Report) -> Option<String> {
     let of_remedy = first.and_then(Remedy::gain);
     let best = report.best_case(bottleneck.cause).filter(|best| best.is_worth_showing() && best.speedup.is_finite());
     let is_rough = report.devices.iter().filter_map(|device| device.what_if.as_ref()).any(|of| of.refused.is_some());
+    if let (Some(first), Some(_)) = (first, bottleneck.made_possible())
+        && first.measured.is_none()
+        && first.speedup.is_none_or(|speedup| speedup < WORTH_DOING)
+    {
+        let alone = if first.speedup.is_some() { "Alone it gains little" } else { "What it gains alone is unknown" };
+        return Some(format!("{alone}; it makes the CUDA graph possible."));
+    }
+    // That kernels could be faster is no gain of a change which only may do that.
+    let best = best.filter(|best| best.kind != ScenarioKind::KernelsAtRoof || first.is_none());
     match (of_remedy, best) {
         (Some(gain), Some(best)) if first.is_some_and(|first| first.speedup == Some(best.speedup)) && !is_rough => {
             let why = compared(&best, bottleneck.cause, bottleneck.share);

@@ -101,8 +101,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "attention_build",
         says: &[(
             Pytorch,
-            "cuDNN builds an attention kernel for each new length{at}: torch.backends.cuda.enable_cudnn_sdp(False) uses other \
-             kernels; or pad lengths to a few sizes.",
+            "Call torch.backends.cuda.enable_cudnn_sdp(False): cuDNN builds an attention kernel for each new length{at}, and other \
+             kernels need no build.",
         )],
         target: Target::Time(Cause::KernelBuild),
         when: When::If(|facts| {
@@ -116,7 +116,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "kernels are built in lines of attention while steps run, and attention kernels of cuDNN run",
         gain: "without builds: 2.63x (2.06x to 3.22x) measured on text generation",
         not_when: "all lengths were built: in a longer run it is over",
-        subsumes: &["new_shapes"],
+        subsumes: &["new_shapes", "new_kernels"],
         link: Some("https://docs.pytorch.org/docs/stable/backends.html"),
         trial: Some(&Trial {
             id: "attention_build",

@@ -1,6 +1,5 @@
 //! What people write: entries that a line of source code opens, beside what the GPU showed.
 
-use super::elementwise::has_backward_pass;
 use crate::run::framework::Framework;
 use crate::run::remedies::entry::{Rank, RemedyEntry, TUNING, Target, When};
 use crate::run::remedies::facts::{Facts, Found};
@@ -13,6 +12,8 @@ use profiler_core::attribution::CallKind;
 use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
+use super::waits::read_less;
+
 use Framework::{Any, Pytorch};
 
 const NONE: RemedyEntry = RemedyEntry { results: Results::Same, ..RemedyEntry::NONE };
@@ -24,11 +25,11 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             (
                 Pytorch,
                 "Read the value{at} less often: the line only prints or logs it. Keep it on the GPU, loss.detach(), and read it \
-                 every n steps; a CUDA graph cannot contain the read.",
+                 every n steps{detail}; a CUDA graph cannot contain the read.",
             ),
             (
                 Any,
-                "Read the value{at} less often: the line only prints or logs it. Keep it on the GPU, and read it every n steps; a \
+                "Read the value{at} less often: the line only prints or logs it. Keep it on the GPU, and read it every n steps{detail}; a \
                  CUDA graph cannot contain the read.",
             ),
         ],
@@ -45,11 +46,18 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
     },
     RemedyEntry {
         id: "read_to_decide",
-        says: &[(
-            Pytorch,
-            "Decide on the GPU: torch.where, or a product with the condition, in place of the branch{at}, for which the CPU reads a \
-             value and waits. Where the CPU must decide, decide every n steps, or by the value of an earlier step.",
-        )],
+        says: &[
+            (
+                Pytorch,
+                "Decide on the GPU: torch.where, or a product with the condition, in place of the branch{at}, for which the CPU reads a \
+                 value and waits. Where the CPU must decide, decide every n steps{detail}, or by the value of an earlier step.",
+            ),
+            (
+                Any,
+                "Decide less often{at}: the CPU reads a value and waits for it to decide what runs next. Read it every n steps{detail}, \
+                 or decide by the value of an earlier step.",
+            ),
+        ],
         target: Target::Reads,
         when: When::If(|facts| read(facts, "read_to_decide")),
         results: Results::Behavior,
@@ -280,7 +288,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let at = facts.call_at(CallKind::Launch);
             let said = GRADIENTS.iter().any(|word| !facts.lines_with(word).is_empty());
             let calls = || facts.line(at.as_deref(), |line| fits("no_grad", line));
-            (facts.is(Cause::Launch) && !has_backward_pass(facts) && !said && calls())
+            (facts.is(Cause::Launch) && !facts.has_backward_pass() && !said && calls())
                 .then(|| Found { at: at.clone(), ..Found::default() })
         }),
         certainty: Certainty::Guess,
@@ -330,5 +338,5 @@ fn read(facts: &Facts<'_>, id: &str) -> Option<Found> {
     // A wait for a value is so short that a sample may show the next line; the copy is longer.
     let places = [facts.call_at(CallKind::Wait), facts.call_at(CallKind::Copy)];
     let at = places.into_iter().flatten().find(|at| facts.line(Some(at), |line| fits(id, line)))?;
-    Some(Found { at: Some(at), gain: facts.scenario(ScenarioKind::NoReadbacks), ..Found::default() })
+    Some(read_less(facts, Some(at)))
 }

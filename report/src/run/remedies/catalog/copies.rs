@@ -8,6 +8,7 @@ use crate::run::remedies::gain::Gain;
 use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
 use gpuwhy_trace::record::CopyKind;
+use profiler_core::attribution::CallKind;
 use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::whatif::{BestCase, ScenarioKind};
 
@@ -15,6 +16,8 @@ use Framework::{Any, Cupy, Jax, Native, Offload, Pytorch};
 
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::Copy), link: PINNING, ..RemedyEntry::NONE };
 
+/// Least share of the time in copies within the device for advice on them.
+const SEEN: f64 = 0.02;
 /// Least gain of a change of copies where something else is the bottleneck.
 const WORTH: f64 = 1.15;
 
@@ -69,8 +72,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         says: &[
             (
                 Jax,
-                "Remove copies within the GPU that are not needed: jax.jit(step, donate_argnums=(0,)) lets XLA write results over \
-                 arguments. The best case is that none of these copies is needed.",
+                "Let XLA write results over arguments in place of a copy of them: jax.jit(f, donate_argnums=(0,)) for the function that \
+                 is called{at}. The best case is that none of these copies is needed.",
             ),
             (
                 Native,
@@ -100,8 +103,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let most = facts.is(Cause::Copy) && facts.copies_going(within) > 1.0 - PART;
             let others = [ScenarioKind::ReadsReduced, ScenarioKind::CopiesJoined];
             let only = most && !others.into_iter().any(|kind| judged_by(facts, kind));
-            let wanted = only || judged_by(facts, kind) || gain.is_some();
-            wanted.then(|| Found { at: facts.copied_at(within), gain, ..Found::default() })
+            let time = facts.copies_going(within) * facts.time(Cause::Copy);
+            let wanted = (only || judged_by(facts, kind) || gain.is_some()) && time >= SEEN;
+            // The simulation keeps the time in which the CPU is held up in calls; the copies hold it up.
+            let held_up = gain.is_none_or(|gain| gain.speedup < WORTH) && time >= 0.5;
+            let gain = if held_up { Some(Gain::at_most(1.0 / (1.0 - time).max(0.01))) } else { gain };
+            let at = facts.copied_at(within).or_else(|| facts.call_at(CallKind::Copy).filter(|_| most));
+            wanted.then(|| Found { at, gain, ..Found::default() })
         }),
         certainty: Certainty::Measured,
         recognized: "copies within the device of over 64 KiB, and a simulation without them gains 15 %; or copies within the \
@@ -120,8 +128,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             ),
             (
                 Any,
-                "Copy less to the CPU: reduce on the GPU first (argmax, sum or a slice there, then copy the result){at}, or use smaller \
-                 types. This helps when the CPU does not need all of what is copied.",
+                "Copy less to the CPU{at}: compute on the GPU and copy the result (argmax, a sum, a slice), copy every n steps, or use \
+                 smaller types. This helps when the CPU does not need all of what is copied.",
             ),
         ],
         short: &[(Any, "reduce results on the GPU before copying them")],
@@ -145,6 +153,32 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let reduced = |best: BestCase| best.kind == ScenarioKind::ReadsReduced;
             facts.is(Cause::HostCpu) && facts.program.best_case.is_some_and(reduced)
         },
+        ..NONE
+    },
+    RemedyEntry {
+        id: "average_on_gpu",
+        says: &[(
+            Pytorch,
+            "Keep the average of the weights on the GPU, where the weights are: timm's ModelEmaV2 and ModelEmaV3 without \
+             device=\"cpu\", torch.optim.swa_utils.AveragedModel of the model on the GPU; or update it every n steps. The update{at} \
+             copies all weights to the CPU and averages them there.",
+        )],
+        target: Target::Time(Cause::HostCpu),
+        when: When::If(|facts| {
+            let (share, at) = facts.idle_in(&["model_ema.py", "optim/swa_utils.py", "torch_ema/", "ema_pytorch/"])?;
+            let gain = facts.scenario(ScenarioKind::ReadsReduced);
+            let copies =
+                gain.is_some_and(|gain| gain.speedup >= WORTH) || facts.copies_going(CopyKind::DeviceToHost) >= PART;
+            (share >= 0.1 && copies).then_some(Found { at: Some(at), share, gain, ..Found::default() })
+        }),
+        results: Results::Rounding,
+        recognized: "at least 10 % of the time idle in an average of weights (model_ema.py, swa_utils.py), and copies to the host \
+                     that are worth a change",
+        gain: "the simulation `reads_reduced`",
+        not_when: "the GPU's memory has no room for another copy of the weights",
+        subsumes: &["reduce_first", "pinned_results", "overlap_results", "move_work", "framework_work"],
+        also: |facts| facts.is(Cause::Copy) || facts.is(Cause::Sync),
+        link: Some("https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema"),
         ..NONE
     },
     RemedyEntry {
@@ -196,8 +230,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             ),
             (
                 Pytorch,
-                "Copy from pinned memory: DataLoader(..., pin_memory=True) and tensor.to(device, non_blocking=True), on a stream of its \
-                 own where other work can run meanwhile{at}. Do not call pin_memory() in the loop: it copies too.",
+                "Copy from pinned memory: {detail}tensor.to(device, non_blocking=True), on a stream of its own where other work can run \
+                 meanwhile{at}. Do not call pin_memory() in the loop: it copies too.",
             ),
             (Any, "Copy from pinned memory, on a stream of its own where other work can run meanwhile{at}."),
         ],
@@ -206,7 +240,17 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             (Offload, "keep the data on the GPU between kernels"),
             (Any, "copy from pinned memory, overlapped with the kernels"),
         ],
-        when: When::If(|facts| moved(facts, CopyKind::HostToDevice, true)),
+        when: When::If(|facts| {
+            let found = moved(facts, CopyKind::HostToDevice, true)?;
+            let loads = facts.time(Cause::DataLoading) > 0.0 || facts.runs_in("torch/utils/data/");
+            let detail = match loads {
+                true => "DataLoader(..., pin_memory=True) and ",
+                false => {
+                    "x = x.pin_memory() once before the loop, or write into a tensor made with pin_memory=True, and "
+                }
+            };
+            Some(Found { detail: detail.to_owned(), ..found })
+        }),
         certainty: Certainty::Measured,
         recognized: "copies to the GPU while nothing else runs; those from pageable memory take at least a quarter of the time of \
                      copies",

@@ -2,27 +2,16 @@
 
 use crate::run::framework::Framework;
 use crate::run::remedies::entry::{COMPILE, FUSED_OPTIMIZER, RemedyEntry, Target, When};
-use crate::run::remedies::facts::{Facts, Found};
+use crate::run::remedies::facts::Found;
 use crate::run::remedies::gain::Gain;
+use crate::run::remedies::options::class_of_optimizer;
 use crate::run::remedies::patterns::Class;
 use crate::run::remedies::sequences;
 use crate::run::{Certainty, Results};
-use profiler_core::attribution::is_optimizer;
 
 use Framework::Pytorch;
 
 const NONE: RemedyEntry = RemedyEntry { results: Results::Rounding, ..RemedyEntry::NONE };
-
-/// True if something is launched by the backward pass, or by an optimizer, which needs one.
-pub(super) fn has_backward_pass(facts: &Facts<'_>) -> bool {
-    let named = |name: &str| {
-        is_optimizer(name) || ["_backward", "Backward", "dgrad", "wgrad"].iter().any(|part| name.contains(part))
-    };
-    // This kernel has the word in its name wherever it is launched.
-    let rows = || facts.devices.iter().flat_map(|device| &device.kernels);
-    let mut others = rows().filter(|row| !row.name.contains("indexing_backward_kernel"));
-    others.any(|row| named(&row.name)) || facts.launches_in(&["torch/autograd/", "_engine_run_backward"]) > 0.0
-}
 
 pub(super) const ENTRIES: &[RemedyEntry] = &[
     RemedyEntry {
@@ -62,8 +51,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "rmsnorm_parts",
         says: &[(
             Pytorch,
-            "Compute RMS norm in one kernel: torch.nn.RMSNorm(dim) or torch.compile. Here it is pow, mean, rsqrt and products{at}: \
-             {what} kernels in a step.",
+            "Compute RMS norm in one kernel: torch.compile, or torch.nn.RMSNorm(dim) in a model of your own. Here it is pow, mean, \
+             rsqrt and products{at}: {what} kernels in a step.",
         )],
         target: Target::FewerKernels,
         when: When::If(sequences::rmsnorm_parts),
@@ -171,7 +160,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
              indexing sorts, and takes {share} of the time of kernels.",
         )],
         when: When::Shorter(&[Class::IndexGradient], 0.03, (3.0, 50.0)),
-        unless: |facts| !has_backward_pass(facts),
+        unless: |facts| !facts.has_backward_pass(),
         recognized: "indexing_backward_kernel takes at least 3 % of kernel time, in a program with a backward pass",
         gain: "these kernels 3 to 50 times as fast: 22 times measured; 49.5 s became 0.55 s in a public case",
         certainty: Certainty::Guess,
@@ -186,7 +175,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
              takes {share} of the time of kernels. Sums are then in another order.",
         )],
         when: When::Shorter(&[Class::IndexGradient], 0.03, (3.0, 50.0)),
-        unless: has_backward_pass,
+        unless: |facts| facts.has_backward_pass(),
         recognized: "indexing_backward_kernel takes at least 3 % of kernel time, in a program without a backward pass",
         gain: "these kernels 3 to 50 times as fast, as for `index_grad`",
         certainty: Certainty::Guess,
@@ -254,7 +243,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "foreach_fused",
         says: &[(
             Pytorch,
-            "Let the optimizer pass over the weights once: torch.optim.AdamW(params, fused=True). Here it does so in {what} \
+            "Let the optimizer pass over the weights once: pass fused=True where it is made{detail}. Here it does so in {what} \
              kernels of different kinds, {share} of the time of kernels{at}.",
         )],
         target: Target::FewerKernels,
@@ -267,6 +256,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             (kinds >= 5 && worth && facts.share(&[Class::FusedOptimizer]) == 0.0).then(|| Found {
                 at: facts.launched_at(&[Class::Foreach]),
                 what: kinds.to_string(),
+                detail: class_of_optimizer(facts),
                 share,
                 gain: Some(
                     facts

@@ -25,24 +25,9 @@ fn gain(facts: &Facts<'_>) -> Option<Gain> {
 /// Fewest samples of collections, and their least part at one line, for it to be where they are called.
 const FEWEST_COLLECTIONS: u64 = 10;
 const ONE_LINE: f64 = 0.9;
-/// Folders of frameworks, whose work between launches is no work of the program that could be moved.
-const FRAMEWORKS: [&str; 9] = [
-    "/torch/",
-    "/jax/",
-    "/jaxlib/",
-    "/flax/",
-    "/transformers/",
-    "/accelerate/",
-    "/lightning/",
-    "/pytorch_lightning/",
-    "/deepspeed/",
-];
-
 /// True for work of a framework: in its frames, in a thread without lines, or in the call of a jitted function, which
 /// has no frame of its own.
 fn is_of_framework(facts: &Facts<'_>, row: &LineRow) -> bool {
-    let is_one = |file: &str| FRAMEWORKS.iter().any(|folder| file.contains(folder));
-    let within = row.within.as_ref().map_or("", |(_, file)| file);
     let calls = row.within.is_none()
         && facts.program.framework == Jax
         && facts.host.is_some_and(|host| {
@@ -50,7 +35,7 @@ fn is_of_framework(facts: &Facts<'_>, row: &LineRow) -> bool {
                 .iter()
                 .any(|call| call.calls == CallKind::Launch && (&call.file, call.line) == (&row.file, row.line))
         });
-    row.file.is_empty() && facts.has_python() || is_one(&row.file) || is_one(within) || calls
+    row.file.is_empty() && facts.has_python() || row.is_of_framework() || calls
 }
 
 /// The launching thread does one of these in the time of the bottleneck.
@@ -173,6 +158,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             Some(found.gaining(gain))
         }),
         results: Results::Behavior,
+        gain_of: ", without any of them",
         certainty: Certainty::Measured,
         recognized: "most CPU work between launches is in torch/serialization.py, safetensors or distributed/checkpoint",
         gain: "the simulation `reads_reduced` where the copies are the larger part, else the time at the line: 13x to 14x predicted, \
@@ -186,8 +172,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "file_output",
         says: &[(
             Any,
-            "Move the input or output {there} to another thread (checkpoints, logs), and keep in memory what is read again. Call \
-             fsync less often if the data may be lost in a crash.",
+            "Move the input or output {there} to another thread. If it writes, call fsync less often (a crash may lose the newest \
+             data); if it reads, keep in memory what is read again.",
         )],
         when: When::If(|facts| does(facts, &[of(HostCause::Io), of(HostCause::Disk)])),
         results: Results::Behavior,
@@ -200,11 +186,20 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
     },
     RemedyEntry {
         id: "cores",
-        says: &[(
-            Any,
-            "Give the launching thread a free core: other threads or processes use them all. Run fewer of them (worker processes, \
-             OMP_NUM_THREADS), use more cores, or pin the thread to one.",
-        )],
+        says: &[
+            (
+                Pytorch,
+                "Give the launching thread a free core: other threads or processes use them all. Run fewer of them than there are \
+                 cores: worker processes (num_workers), threads of this process (torch.set_num_threads, OMP_NUM_THREADS), other \
+                 programs of this machine; or run this one where cores are free.",
+            ),
+            (
+                Any,
+                "Give the launching thread a free core: other threads or processes use them all. Run fewer of them than there are \
+                 cores: worker processes, threads of this process (OMP_NUM_THREADS), other programs of this machine; or run this \
+                 one where cores are free.",
+            ),
+        ],
         when: When::If(|facts| does(facts, &[of(HostCause::Preempted)])),
         certainty: Certainty::Measured,
         recognized: "most CPU time between launches is ready to run without a free core",
@@ -268,7 +263,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         when: When::If(|facts| {
             let found = does(facts, &[of(HostCause::Code)])?;
             let own = facts.main_line().is_none_or(|row| !is_of_framework(facts, row));
-            own.then_some(found)
+            (own && found.at.is_some()).then_some(found)
         }),
         results: Results::Behavior,
         recognized: "most CPU work between launches is code of the program at one line, not of PyTorch, JAX or another framework",
@@ -285,8 +280,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             ),
             (
                 Pytorch,
-                "The CPU takes this time for PyTorch's own work in each call{at}. Make calls fewer: {what}the whole step in \
-                 one CUDA graph (torch.cuda.graph()), or larger batches.",
+                "The CPU takes this time for PyTorch's own work in each call{at}. Make calls fewer: capture the whole step in one \
+                 CUDA graph (torch.cuda.graph(){detail}), or, for less, {what}.",
             ),
             (Any, "The CPU takes this time for the work of a library in each call{at}: make calls fewer and larger."),
         ],
@@ -295,10 +290,15 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let row = facts.main_line()?;
             // A compiled model has its graphs.
             let compiled = facts.share(&[Class::Triton]) > 0.0 || facts.program.graphs.used;
-            let what = if compiled { "a fused optimizer (fused=True), " } else { "torch.compile(model), " }.to_owned();
+            let what = if compiled { "a fused optimizer (fused=True)" } else { "torch.compile(model)" }.to_owned();
+            let detail = if compiled { ", with the model compiled without reduce-overhead" } else { "" }.to_owned();
             let at = found.at.filter(|_| !row.file.is_empty());
-            is_of_framework(facts, row).then_some(Found { at, what, ..found })
+            // Some of it remains, whatever is called.
+            let most = |gain: Gain| Gain::at_most(gain.interval.map_or(gain.speedup, |(_, high)| high));
+            let gain = found.gain.map(most);
+            is_of_framework(facts, row).then_some(Found { at, what, detail, gain, ..found })
         }),
+        subsumes: &["find_work"],
         results: Results::Rounding,
         certainty: Certainty::Guess,
         recognized: "most CPU work between launches is in frames of PyTorch, JAX, transformers or Lightning, in a thread without lines, \
@@ -315,8 +315,9 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         )],
         when: When::If(|facts| {
             use HostCause::{Driver, OtherWait};
+            let nowhere = facts.program.activity == Some(of(HostCause::Code)) && facts.program.activity_at.is_none();
             let unknown = matches!(facts.program.activity, None | Some(Activity::Does(Driver | OtherWait)));
-            (facts.is(Cause::HostCpu) && unknown)
+            (facts.is(Cause::HostCpu) && (unknown || nowhere))
                 .then(|| Found::default().gaining(facts.scenario(ScenarioKind::NoHostWork)))
         }),
         results: Results::Behavior,

@@ -4,7 +4,8 @@ use crate::run::framework::Framework;
 use crate::run::remedies::entry::{BEST_PRACTICES, RemedyEntry, Target, When};
 use crate::run::remedies::facts::Found;
 use crate::run::remedies::gain::Gain;
-use crate::run::{Certainty, GridClass, Results};
+use crate::run::{Certainty, GridClass, KernelGeometry, KernelRow, Results};
+use gpuwhy_trace::geometry::Limiter;
 use profiler_core::counters::roofs::Limit;
 use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
@@ -32,6 +33,12 @@ const fn limit(
         ..NONE
     }
 }
+
+/// Waves of blocks from which larger blocks still fill the GPU.
+const MANY_WAVES: f64 = 32.0;
+/// Part of the missing multiprocessors that a kernel gains at least: one of them alone gets up to about three times its
+/// part of the bandwidth of memory.
+const ALONE: f64 = 1.0 / 3.0;
 
 pub(super) const ENTRIES: &[RemedyEntry] = &[
     RemedyEntry {
@@ -84,14 +91,59 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             Some(Found {
                 what: crate::text_format::names::short_name(kernel.name, 40),
                 share: kernel.share,
-                gain: Some(facts.faster(kernel.share, (1.1, 1.0 / kernel.filled.max(0.05)))),
+                gain: Some(
+                    facts.faster(
+                        kernel.share,
+                        ((ALONE / kernel.filled.max(0.05)).max(1.1), 1.0 / kernel.filled.max(0.05)),
+                    ),
+                ),
                 ..Found::default()
             })
         }),
         recognized: "a kernel of no known library with fewer blocks than multiprocessors, over 10 us, at least 10 % of kernel \
                      time",
-        gain: "this kernel up to as many times as fast as the GPU has room",
+        gain: "this kernel as many times as fast as the GPU has room, or a third of that; 27x measured for 16 of 132 multiprocessors",
         not_when: "it is bound by latency by design",
+        link: BEST_PRACTICES,
+        ..NONE
+    },
+    RemedyEntry {
+        id: "small_blocks",
+        says: &[
+            (
+                Native,
+                "Let each block of {what} handle a tile of elements that lie next to each other in memory, so that neighboring \
+                 threads read neighboring addresses: its blocks are so small and so many that their number limits how many threads \
+                 are resident. It takes {share} of the time of kernels.",
+            ),
+            (
+                Any,
+                "Let each program of {what} handle a tile of elements that lie next to each other in memory (Triton: offsets whose last \
+                 axis has stride 1), so that neighboring threads read neighboring addresses: its programs are so small and so many \
+                 that their number limits how many threads are resident. It takes {share} of the time of kernels.",
+            ),
+        ],
+        when: When::If(|facts| {
+            let small = |row: &&KernelRow| {
+                let many = |of: KernelGeometry| of.limiter == Limiter::Blocks && of.waves >= MANY_WAVES;
+                row.library.is_none() && !row.communication && row.geometry.is_some_and(many)
+            };
+            let rows = || facts.devices.iter().flat_map(|device| &device.kernels);
+            let row = rows().find(small)?;
+            let share = facts.kernels.iter().find(|kernel| kernel.name == row.name)?.share;
+            (share >= 0.1).then(|| Found {
+                what: crate::text_format::names::short_name(&row.name, 40),
+                share,
+                gain: Some(facts.faster(share, (1.2, 16.0))),
+                ..Found::default()
+            })
+        }),
+        certainty: Certainty::Guess,
+        recognized: "a kernel of no known library with over 32 waves of blocks so small that the number of blocks limits its \
+                     occupancy, at least 10 % of kernel time",
+        gain: "this kernel 1.2 to 16 times as fast: twice the occupancy, and the eight floats of each sector that is read; 10.9x \
+               measured for one warp for each pixel",
+        not_when: "neighboring threads read neighboring addresses already",
         link: BEST_PRACTICES,
         ..NONE
     },
@@ -146,7 +198,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         false,
         &[(
             Any,
-            "Tensor cores are the largest limit: use a lower precision (bf16, fp8), or do less work (sparsity, a smaller model).",
+            "Tensor cores are the largest limit{detail}: use a lower precision (bf16, fp8), or do less work (sparsity, a smaller model).",
         )],
     ),
     limit(
@@ -155,8 +207,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         true,
         &[(
             Any,
-            "Shared memory and the L1 cache are the largest limit: look for bank conflicts and uncoalesced accesses (gpuwhy \
-             kernels), pad shared arrays (float tile[32][33]), and keep values in registers.",
+            "Shared memory and the L1 cache are the largest limit{detail}: look for bank conflicts and uncoalesced accesses (gpuwhy \
+             kernels), pad shared arrays that are read by columns (float tile[32][33]), and keep values in registers.",
         )],
     ),
     limit(
@@ -166,15 +218,18 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         &[
             (
                 Native,
-                "Memory is the largest limit: join kernels so that data are read once, access it in neighboring threads, and use smaller \
+                "Memory is the largest limit{detail}: join kernels so that data are read once, access it in neighboring threads, and use smaller \
                  types.",
             ),
             (
                 Pytorch,
-                "Memory is the largest limit: fuse kernels so that data are read once (torch.compile, fused attention and \
+                "Memory is the largest limit{detail}: fuse kernels so that data are read once (torch.compile, fused attention and \
                  optimizers), and use smaller types.",
             ),
-            (Any, "Memory is the largest limit: join kernels so that data are read once, and use smaller types."),
+            (
+                Any,
+                "Memory is the largest limit{detail}: join kernels so that data are read once, and use smaller types.",
+            ),
         ],
     ),
     limit(
@@ -183,7 +238,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         false,
         &[(
             Any,
-            "The issue of instructions is the largest limit: move matrix products to tensor cores (TF32 or bf16), vectorize \
+            "The issue of instructions is the largest limit{detail}: move matrix products to tensor cores (TF32 or bf16), vectorize \
              loads, and do less work per element.",
         )],
     ),
@@ -193,7 +248,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         false,
         &[(
             Any,
-            "Latency is the largest limit: kernels wait for memory or for their own results. Larger tiles and more independent work \
+            "Latency is the largest limit{detail}: kernels wait for memory or for their own results. Larger tiles and more independent work \
              per thread hide that; `gpuwhy kernels` tells what each kernel waits for.",
         )],
     ),
@@ -203,7 +258,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         false,
         &[(
             Any,
-            "Too few resident warps to hide latency are the largest limit: fewer registers (__launch_bounds__) and less shared \
+            "Too few resident warps to hide latency are the largest limit{detail}: fewer registers (__launch_bounds__) and less shared \
              memory per block, or other block sizes. `gpuwhy kernels` tells which of them limits.",
         )],
     ),
@@ -213,7 +268,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         false,
         &[(
             Any,
-            "Idle multiprocessors are the largest limit: use larger batches or shapes so that grids fill the GPU, or run \
+            "Idle multiprocessors are the largest limit{detail}: use larger batches or shapes so that grids fill the GPU, or run \
              independent kernels on several streams.",
         )],
     ),
@@ -225,7 +280,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             false,
             &[(
                 Any,
-                "The lowered clock is the largest limit: see which limit does that (power or temperature), raise it if you may, or use a \
+                "The lowered clock is the largest limit{detail}: see which limit does that (power or temperature), raise it if you may, or use a \
              lower precision, which needs less power.",
             )],
         )

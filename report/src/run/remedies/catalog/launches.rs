@@ -6,6 +6,7 @@ use crate::run::remedies::entry::{
 };
 use crate::run::remedies::facts::{Activity, Facts, Found};
 use crate::run::remedies::gain::Gain;
+use crate::run::remedies::options::class_of_optimizer;
 use crate::run::remedies::patterns::Class;
 use crate::run::remedies::repeated::repeated;
 use crate::run::remedies::trial::{How, Trial};
@@ -58,9 +59,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             ),
             (
                 Pytorch,
-                "Do in one call what is done one by one{at}: one batch of stacked inputs in place of x[i:i + 1], torch.vmap, torch.bmm, \
-                 foreach functions (time steps: torch.nn.LSTM). Here {what} run again and again, on grids that leave most of the GPU \
-                 idle. This holds if none needs the result of the one before.",
+                "Do in one call what is done one by one{at}: one batch of stacked inputs in place of x[i:i + 1], torch.vmap (modules: with \
+                 torch.func.stack_module_state), torch.bmm, foreach functions (time steps: torch.nn.LSTM). Here {what} run again and again, on grids that do not fill the GPU. This holds if none needs the result of the one before.",
             ),
             (
                 Any,
@@ -86,8 +86,9 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "fused_optimizer",
         says: &[(
             Pytorch,
-            "Let the optimizer update all tensors in one kernel: torch.optim.AdamW(params, fused=True) (or foreach=True). It \
-             launches kernels for each tensor{at}: {share} of the launches. This helps if parameters are on the GPU and dense.",
+            "Let the optimizer update all tensors in one kernel: pass fused=True where it is made{detail}; one without it takes \
+             foreach=True. It launches kernels for each tensor{at}: {share} of the launches. This helps if parameters are on the \
+             GPU and dense.",
         )],
         target: Target::FewerKernels,
         when: When::If(|facts| {
@@ -98,6 +99,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let share = facts.share(&[Class::LoopOptimizer]);
             (of_count >= 0.1).then(|| Found {
                 at: facts.launched_at(&[Class::LoopOptimizer]),
+                detail: class_of_optimizer(facts),
                 share: of_count,
                 gain: Some(facts.without_between((0.5 * share, of_count), (share, of_count))),
                 ..Found::default()
@@ -289,7 +291,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         says: &[(
             Any,
             "Launch from one thread in each process, or one CUDA graph in place of many kernels: threads that launch take turns \
-             with the interpreter's lock (GIL), so eight may launch less than one.",
+             with the interpreter's lock (GIL), so eight threads may launch less than one.",
         )],
         when: When::If(|facts| facts.doing(&[Activity::LockOfLauncher])),
         certainty: Certainty::Documented,

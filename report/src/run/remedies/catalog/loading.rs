@@ -53,6 +53,16 @@ fn by_samples(facts: &Facts<'_>) -> Option<Found> {
     (share >= 0.5 * facts.time(Cause::DataLoading)).then_some(Found { at: Some(at), ..found })
 }
 
+/// The other way, where the line of the program is known that the launching thread prepares batches at.
+fn cheaper(facts: &Facts<'_>) -> String {
+    let at = facts.program.activity_at.filter(|at| at.starts_with("at "));
+    at.map_or_else(String::new, |at| {
+        format!(
+            "make the work {at} cheaper, which the launching thread does for each batch, or take it from that thread: "
+        )
+    })
+}
+
 pub(super) const ENTRIES: &[RemedyEntry] = &[
     RemedyEntry {
         id: "persistent",
@@ -88,8 +98,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             ),
             (
                 Pytorch,
-                "Prepare batches in worker processes: DataLoader(..., num_workers=4, pin_memory=True){at}. More workers help while \
-                 CPU cores are free.",
+                "{detail}prepare batches in worker processes: DataLoader(..., num_workers=4, pin_memory=True){at}. More workers help \
+                 while CPU cores are free.",
             ),
             (
                 Any,
@@ -103,8 +113,12 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 None if facts.is(Cause::DataLoading) => Some(Found::default()),
                 _ => loading(facts, &[HostCause::LoaderInline]),
             };
-            found.map(|found| Found { at: facts.loader_without_workers(), ..found.gaining(by_workers(facts)) })
+            found.map(|found| {
+                let at = facts.loader_without_workers();
+                Found { at, detail: cheaper(facts), ..found.gaining(by_workers(facts)) }
+            })
         }),
+        gain_of: ", by workers",
         certainty: Certainty::Measured,
         recognized: "the launching thread prepares batches itself, or nothing shows who does; the line is where data loaders \
                      are made, if it is known and none has workers",
@@ -123,10 +137,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "collate",
         says: &[(
             Pytorch,
-            "Join and pin batches outside of the launching thread (num_workers > 0 joins them in the workers, pin_memory=True pins in \
-             a thread of its own), and join fewer, larger pieces.",
+            "{detail}join and pin batches outside of the launching thread (num_workers > 0 joins them in the workers, \
+             pin_memory=True pins in a thread of its own), and join fewer, larger pieces.",
         )],
-        when: When::If(|facts| loading(facts, &[HostCause::LoaderCollate])),
+        when: When::If(|facts| {
+            let found = loading(facts, &[HostCause::LoaderCollate])?;
+            Some(Found { detail: cheaper(facts), ..found })
+        }),
         certainty: Certainty::Measured,
         recognized: "the launching thread joins samples to batches",
         gain: "the simulation `data_ready`: 8.8x measured",

@@ -104,6 +104,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "these kernels 1.25 times as fast, up to 0.9 times the rate of TF32 (data sheet); 1.23x was measured on a ResNet in fp32 \
                with channels in front",
         not_when: "the GPU has no faster TF32 (Volta, Turing, GeForce), or a solver needs fp32",
+        instead_of: &["bf16"],
         subsumes: &["limit_issue"],
         link: TUNING,
         trial: Some(&Trial {
@@ -127,6 +128,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "at least 10 % of kernel time in matrix products in fp32 on CUDA cores, and no convolutions",
         gain: "these kernels at 0.4 to 0.9 times the rate of TF32 (data sheet), less 3 us; 5.5 to 7 of 7.4 were seen for large ones",
         not_when: "the GPU has no faster TF32 (Volta, Turing, GeForce), or a solver needs fp32",
+        instead_of: &["bf16"],
         subsumes: &["limit_issue"],
         link: TUNING,
         trial: Some(&Trial {
