@@ -524,6 +524,29 @@ mod tests {
             &["torch.use_deterministic_algorithms(True) #!"],
             &["torch.use_deterministic_algorithms(False) #!", "torch.use_deterministic_algorithms(on) #!"],
         ),
+        (
+            "index_put",
+            &["y.index_put_((i,), v, accumulate=True) #!", "y = torch.index_put(y, (i,), v, True) #!"],
+            &["y.index_put_((i,), v) #!", "y.index_add_(0, i, v) #!", "y[i] += v #!"],
+        ),
+        (
+            "clip_norm",
+            &["nn.utils.clip_grad_norm_(net.parameters(), 1.0, error_if_nonfinite=True) #!"],
+            &["nn.utils.clip_grad_norm_(net.parameters(), 1.0) #!", "loss.backward() #!"],
+        ),
+        (
+            "anomaly",
+            &[
+                "torch.autograd.set_detect_anomaly(True) #!",
+                "with torch.autograd.detect_anomaly():\n    loss.backward() #!",
+            ],
+            &["torch.autograd.set_detect_anomaly(False) #!", "loss.backward() #!"],
+        ),
+        (
+            "cupy_fuse",
+            &["y = a * x + b #!", "y = (x - m) / s #!"],
+            &["y = a @ x #!", "y = -x #!", "y = f(x, y[1:]) #!"],
+        ),
         ("rnn_cells", &["for t in range(n):\n    h = cell(x[t], h) #!"], &["h = lstm(x) #!"]),
         ("empty_cache", &["torch.cuda.empty_cache() #!"], &["torch.cuda.synchronize() #!"]),
         (

@@ -27,7 +27,7 @@ const BACK: usize = 400;
 const IMPORTS: usize = 1_000;
 /// Words of lines that decide, from anywhere in a file, how others run; how many lines from the begin of the file are
 /// searched for them, and how many are kept.
-const DECIDES: [&str; 8] = [
+const DECIDES: [&str; 9] = [
     "DataLoader(",
     "no_grad",
     "inference_mode",
@@ -36,6 +36,7 @@ const DECIDES: [&str; 8] = [
     "backward(",
     "use_deterministic_algorithms",
     "fill_uninitialized_memory",
+    "detect_anomaly",
 ];
 const SEARCHED: usize = 4_000;
 const DECIDING: usize = 12;

@@ -93,6 +93,34 @@ const CONDITIONS: &[Condition] = &[
         let set = line.call(&["use_deterministic_algorithms"]);
         set.and_then(Expression::subject).is_some_and(|on| on.is("True"))
     }),
+    ("index_put", |line| {
+        let call = line.call(&["index_put_", "index_put"]);
+        call.is_some_and(|call| match call {
+            Expression::Call(_, arguments, _) => {
+                arguments.last().is_some_and(|last| last.is("True"))
+                    || call.argument("accumulate").is_some_and(|on| on.is("True"))
+            }
+            _ => false,
+        })
+    }),
+    ("clip_norm", |line| {
+        let call = line.call(&["clip_grad_norm_"]);
+        call.and_then(|call| call.argument("error_if_nonfinite")).is_some_and(|on| on.is("True"))
+    }),
+    ("anomaly", |line| {
+        let call = line.call(&["set_detect_anomaly", "detect_anomaly"]);
+        let entered = || line.contexts.iter().flat_map(Expression::all).find(|part| part.calls(&["detect_anomaly"]));
+        call.or_else(entered).is_some_and(|call| !call.subject().is_some_and(|on| on.is("False")))
+    }),
+    ("cupy_fuse", |line| {
+        let is_elementwise = |part: &&&Expression| match part {
+            Expression::Operation(operator, parts) => {
+                matches!(operator.as_str(), "+" | "-" | "*" | "/" | "**") && parts.len() == 2
+            }
+            _ => false,
+        };
+        line.own().iter().filter(is_elementwise).count() >= 2
+    }),
     ("empty_cache", |line| line.call(&["empty_cache"]).is_some()),
     ("fp64", |line| {
         let double = |part: &&Expression| match part {

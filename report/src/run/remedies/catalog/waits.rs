@@ -310,7 +310,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 let checks = facts.without_between((0.0, 2.0 * count), (0.0, 2.5 * count));
                 let waits = if reads.speedup > checks.speedup { reads } else { checks };
                 let gain = waits.and(Gain::saving(0.6 * idle, idle));
-                Found { at: line.map(|(_, at)| at), gain: Some(gain), ..Found::default() }
+                let set = facts.lines_with("detect_anomaly").into_iter().map(|(at, _)| at).next();
+                Found { at: set.or(line.map(|(_, at)| at)), gain: Some(gain), ..Found::default() }
             })
         }),
         results: Results::Same,
