@@ -6,13 +6,13 @@ use std::hash::{Hash, Hasher};
 use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::dictionary::{Dictionary, is_whole_graph};
 use gpuwhy_trace::record::{
-    Copy, CopyKind, CorrelationId, DeviceId, Kernel, LaunchConfig, LaunchConfigId, MemoryKind, Memset, NameId,
-    StreamId, Timestamp,
+    Copy, CopyKind, CorrelationId, DeviceId, Kernel, LaunchConfig, LaunchConfigId, Memset, NameId, StreamId, Timestamp,
 };
 use rustc_hash::FxHasher;
 
 use super::host_cause::Subject;
 use super::launch_places::PlaceId;
+use super::statistics::CopyPath;
 use crate::api::ApiClass;
 use crate::leaf::Leaf;
 use crate::thresholds::{FUTURE_NANOS, INPUT_BYTES};
@@ -150,7 +150,7 @@ impl DeviceOperation {
     pub(super) fn of_copy(copy: &Copy, dictionary: &Dictionary) -> Self {
         let from_host = copy.kind == CopyKind::HostToDevice;
         Self {
-            leaf: leaf_of_copy(copy),
+            leaf: CopyPath { kind: copy.kind, source: copy.source, destination: copy.destination }.leaf(),
             subject: if from_host { Subject::HostToDevice } else { Subject::OtherTransfer },
             graph: copy.graph_id != 0,
             graph_id: copy.graph_id,
@@ -316,22 +316,6 @@ impl Selection {
 pub fn is_communication(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     COMMUNICATION.iter().any(|part| name.contains(part))
-}
-
-/// Leaf of a copy while no more valuable operation runs. A host end that is neither pageable nor pinned
-/// (managed memory, not reported) has a separate leaf: it supports no advice.
-fn leaf_of_copy(copy: &Copy) -> Leaf {
-    match (copy.kind, copy.source, copy.destination) {
-        (CopyKind::HostToDevice, MemoryKind::Pageable, _) => Leaf::CopyH2dPageable,
-        (CopyKind::HostToDevice, MemoryKind::Pinned, _) => Leaf::CopyH2dPinned,
-        (CopyKind::HostToDevice, ..) => Leaf::CopyH2dOther,
-        (CopyKind::DeviceToHost, _, MemoryKind::Pageable) => Leaf::CopyD2hPageable,
-        (CopyKind::DeviceToHost, _, MemoryKind::Pinned) => Leaf::CopyD2hPinned,
-        (CopyKind::DeviceToHost, ..) => Leaf::CopyD2hOther,
-        (CopyKind::DeviceToDevice, ..) => Leaf::CopyD2d,
-        (CopyKind::PeerToPeer, ..) => Leaf::CopyP2p,
-        (CopyKind::Unknown | CopyKind::HostToHost, ..) => Leaf::CopyOther,
-    }
 }
 
 /// Hash that identifies equivalent operations. One in four billion pairs collides.

@@ -9,6 +9,7 @@
 use gpuwhy_trace::record::{ApiFunctionId, CopyKind, LaunchConfigId, MemoryKind, NameId};
 use rustc_hash::FxHashMap;
 
+use crate::leaf::Leaf;
 pub use crate::quantile::Durations;
 
 /// Distinct kernel names kept per device. Large programs have hundreds, just-in-time compilers thousands;
@@ -36,6 +37,24 @@ pub struct CopyPath {
     pub source: MemoryKind,
     /// Memory written to.
     pub destination: MemoryKind,
+}
+
+impl CopyPath {
+    /// Leaf of a copy while no more valuable operation runs. A host end that is neither pageable nor pinned (managed
+    /// memory, not reported) has a separate leaf: it supports no advice.
+    pub const fn leaf(self) -> Leaf {
+        match (self.kind, self.source, self.destination) {
+            (CopyKind::HostToDevice, MemoryKind::Pageable, _) => Leaf::CopyH2dPageable,
+            (CopyKind::HostToDevice, MemoryKind::Pinned, _) => Leaf::CopyH2dPinned,
+            (CopyKind::HostToDevice, ..) => Leaf::CopyH2dOther,
+            (CopyKind::DeviceToHost, _, MemoryKind::Pageable) => Leaf::CopyD2hPageable,
+            (CopyKind::DeviceToHost, _, MemoryKind::Pinned) => Leaf::CopyD2hPinned,
+            (CopyKind::DeviceToHost, ..) => Leaf::CopyD2hOther,
+            (CopyKind::DeviceToDevice, ..) => Leaf::CopyD2d,
+            (CopyKind::PeerToPeer, ..) => Leaf::CopyP2p,
+            (CopyKind::Unknown | CopyKind::HostToHost, ..) => Leaf::CopyOther,
+        }
+    }
 }
 
 /// Statistics of the kernels of one name.
@@ -222,7 +241,7 @@ pub(super) fn add_to_octaves(octaves: &mut Vec<OctaveTotals>, bytes: u64, nanos:
 
 impl OctaveTotals {
     /// Adds other copies.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.total_ns = self.total_ns.saturating_add(other.total_ns);

@@ -11,6 +11,7 @@
 
 use super::intervals::{WithoutTracing, interval, limited};
 use super::scenario::ScenarioKind;
+use super::variants::Removed;
 use crate::leaf::{Cause, Leaf, Leaves};
 
 /// Gains below this are not shown.
@@ -94,7 +95,7 @@ impl BestCase {
             self.step_ns = (self.step_ns as f64 * self.speedup / most).round() as u64;
             self.speedup = most;
         }
-        self.interval = self.interval.map(|interval| limited(interval, most));
+        self.interval = self.interval.map(|interval| limited(interval, most, Removed::of(self.kind)));
     }
 
     /// Fraction of the step that is saved, 0 to 1.

@@ -197,7 +197,7 @@ impl WhatIf {
         let most = self.best_cases.iter().filter(contained).map(|outer| outer.speedup).fold(f64::INFINITY, f64::min);
         let (stays, speedup) = (self.busy.most(removed), (first.speedup * set.gain_after(first.kind)).min(most));
         let interval = || interval(removed.kinds(), speedup, 0.0, self.without_tracing());
-        speedup.is_finite().then(|| (speedup.min(stays), limited(interval(), stays)))
+        speedup.is_finite().then(|| (speedup.min(stays), limited(interval(), stays, removed)))
     }
 
     /// Fraction of a step that remains without tracing, from and to: how wrong the table of its overhead may

@@ -23,6 +23,7 @@
 //! and others were as predicted.
 
 use super::scenario::ScenarioKind;
+use super::variants::Removed;
 
 /// Number of runs of steps whose sums are compared.
 const BLOCKS: usize = 16;
@@ -132,10 +133,15 @@ pub(super) fn interval(
     (low.max(1.0), speedup * (1.0 + of(above, base_above)).max(rest))
 }
 
-/// An interval of a gain that cannot be above `most`, because that much work stays. Where nearly nothing stays, that
-/// work becomes faster ([`REST_IS_FASTER`]).
-pub(super) fn limited((low, high): (f64, f64), most: f64) -> (f64, f64) {
-    let rest = if most * (1.0 - MOST_OF_IT) > 1.0 { REST_IS_FASTER } else { 1.0 };
+/// An interval of a gain without `removed` that cannot be above `most`, because that much work stays. Where nearly
+/// nothing stays, that work becomes faster ([`REST_IS_FASTER`]); so do kernels whose memory is used again, by what was
+/// measured above the predictions without allocations.
+pub(super) fn limited((low, high): (f64, f64), most: f64, removed: Removed) -> (f64, f64) {
+    let rest = match removed.has(ScenarioKind::NoAllocations) {
+        _ if most * (1.0 - MOST_OF_IT) > 1.0 => REST_IS_FASTER,
+        true => 1.0 + model_error(ScenarioKind::NoAllocations).1,
+        false => 1.0,
+    };
     (low.min(most), high.min(most * rest).max(low.min(most)))
 }
 

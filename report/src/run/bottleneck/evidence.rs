@@ -4,6 +4,7 @@
 
 use gpuwhy_trace::record::CopyKind;
 use profiler_core::attribution::is_selection;
+use profiler_core::attribution::statistics::{CopyPath, OctaveTotals};
 use profiler_core::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::sorting::SortRows as _;
 use profiler_core::steps::Step;
@@ -396,16 +397,16 @@ pub(super) fn cause_evidence(
             if let Some(device) = devices.iter().max_by_key(|device| device.copy_overlap.exposed_ns) {
                 evidence.extend(copy_evidence(device).into_iter().take(2));
             }
-            let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.copies).collect();
-            rows.sort_rows_by_key(|row| std::cmp::Reverse(row.durations.total()));
-            for row in rows.iter().take(3) {
-                let (count, time) = (row.durations.count(), duration(row.durations.total()));
+            let mut rows: Vec<_> = devices.iter().flat_map(copied).filter(|(_, sum)| sum.count > 0).collect();
+            rows.sort_rows_by_key(|(_, sum)| std::cmp::Reverse(sum.total_ns));
+            for (path, OctaveTotals { count, bytes: sum, total_ns }) in rows.into_iter().take(3) {
                 evidence.push(format!(
-                    "{count} {}: {} in {time}, {}{}.",
-                    words::copies(row.path, count),
-                    bytes(row.bytes),
-                    rate(row.gigabytes_per_second()),
-                    if count == 1 { String::new() } else { format!(", {} each", bytes(row.bytes / count.max(1))) },
+                    "{count} {}: {} in {}, {}{}.",
+                    words::copies(path, count),
+                    bytes(sum),
+                    duration(total_ns),
+                    rate(sum as f64 / total_ns.max(1) as f64),
+                    if count == 1 { String::new() } else { format!(", {} each", bytes(sum / count)) },
                 ));
             }
         }
@@ -427,6 +428,20 @@ pub(super) fn cause_evidence(
     evidence
 }
 
+/// Copies of each path after start-up; of the whole run where several paths have the same leaf.
+fn copied(device: &DeviceReport) -> impl Iterator<Item = (CopyPath, OctaveTotals)> {
+    device.copies.iter().map(|row| {
+        let leaf = row.path.leaf();
+        if device.copies.iter().filter(|other| other.path.leaf() == leaf).count() > 1 {
+            let (count, total_ns) = (row.durations.count(), row.durations.total());
+            return (row.path, OctaveTotals { count, bytes: row.bytes, total_ns });
+        }
+        let mut sum = OctaveTotals::default();
+        device.steady_work.copies(|of| of == leaf).iter().for_each(|of| sum.add(of));
+        (row.path, sum)
+    })
+}
+
 /// The three kernels of the cause with the most time. Of those in CUDA graphs, the line that captured most of it.
 fn kernel_sentences(cause: Cause, devices: &[DeviceReport], origins: Option<&GraphOrigins>) -> Vec<String> {
     let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.kernels).collect();
@@ -435,9 +450,11 @@ fn kernel_sentences(cause: Cause, devices: &[DeviceReport], origins: Option<&Gra
     rows.truncate(3);
     let names = short_names(rows.iter().map(|row| row.name.as_str()), NAME_WIDTH);
     let sentence = |(row, name): (&&KernelRow, &String)| {
-        let of = &row.durations;
-        let (times, total, median) = (counted(of.count(), "time"), duration(of.total()), duration(of.median()));
-        let median = if of.count() == 1 { String::new() } else { format!(", median {median}") };
+        // After start-up, where that is known of each name.
+        let whole = (row.durations.count(), row.durations.total());
+        let (count, nanos) = if row.steady.0 > 0 { row.steady } else { whole };
+        let (times, total, median) = (counted(count, "time"), duration(nanos), duration(row.durations.median()));
+        let median = if count == 1 { String::new() } else { format!(", median {median}") };
         let line = origins.and_then(|origins| origins.main_line(&row.name, devices));
         format!("Kernel {name} ran {times}: {total}{median}{}.", line.unwrap_or_default())
     };
