@@ -328,6 +328,11 @@ impl Attributor {
         self.host.api_table.rows()
     }
 
+    /// Number of outermost calls of a function that begin after `at`.
+    pub fn calls_after(&self, function: ApiFunctionId, at: Timestamp) -> u64 {
+        self.host.api_table.calls_after(function, at.nanos())
+    }
+
     /// Memory allocated while measuring and the part still in use; empty unless it was recorded.
     pub fn holdings(&self) -> &Holdings {
         self.host.memory.holdings()

@@ -255,33 +255,116 @@ pub(super) struct ApiTable {
     rows: Vec<ApiStatistics>,
     /// Functions with ids beyond those of any real program.
     beyond: FxHashMap<ApiFunctionId, ApiStatistics>,
+    times: CallTimes,
 }
 
 impl ApiTable {
     #[inline]
-    pub(super) fn add(&mut self, function: ApiFunctionId, nanos: u64, succeeded: bool) {
+    pub(super) fn add(&mut self, function: ApiFunctionId, start: u64, nanos: u64, succeeded: bool) {
         let index = function.0 as usize;
         if index >= self.rows.len() {
-            return self.add_first(function, nanos, succeeded);
+            return self.add_first(function, start, nanos, succeeded);
         }
         self.rows[index].add(nanos, succeeded);
+        self.times.add(index, start);
     }
 
     /// Adds a call of a function that has no row yet, or whose id is beyond the table.
     #[cold]
-    fn add_first(&mut self, function: ApiFunctionId, nanos: u64, succeeded: bool) {
+    fn add_first(&mut self, function: ApiFunctionId, start: u64, nanos: u64, succeeded: bool) {
         let index = function.0 as usize;
         if index < FUNCTIONS {
             self.rows.resize(index + 1, ApiStatistics::default());
+            self.times.parts.resize(index + 1, [0; PARTS]);
             self.rows[index].add(nanos, succeeded);
+            self.times.add(index, start);
         } else {
             self.beyond.entry(function).or_default().add(nanos, succeeded);
         }
+    }
+
+    /// Number of calls of a function that begin after `at`; all of a function beyond the table.
+    pub(super) fn calls_after(&self, function: ApiFunctionId, at: u64) -> u64 {
+        let all = || self.beyond.get(&function).map_or(0, |row| row.calls);
+        self.times.parts.get(function.0 as usize).map_or_else(all, |parts| self.times.after(parts, at))
     }
 
     pub(super) fn rows(&self) -> impl Iterator<Item = (ApiFunctionId, &ApiStatistics)> {
         let called = |(_, row): &(usize, &ApiStatistics)| row.calls > 0;
         let rows = self.rows.iter().enumerate().filter(called).map(|(index, row)| (ApiFunctionId(index as u32), row));
         rows.chain(self.beyond.iter().map(|(&function, row)| (function, row)))
+    }
+}
+
+/// Equal parts of the time in which calls are counted.
+const PARTS: usize = 64;
+/// Binary logarithm of their first length, nanoseconds: 1 ms.
+const FIRST_SHIFT: u32 = 20;
+
+/// Calls over time, so that those of start-up, whose end is known later, can be left out: a part contains its share of
+/// the calls.
+#[derive(Debug)]
+struct CallTimes {
+    /// Start of the first part; the first call begins in it.
+    origin: Option<u64>,
+    /// Binary logarithm of the length of a part, nanoseconds.
+    shift: u32,
+    /// By function.
+    parts: Vec<[u32; PARTS]>,
+}
+
+impl Default for CallTimes {
+    fn default() -> Self {
+        Self { origin: None, shift: FIRST_SHIFT, parts: Vec::new() }
+    }
+}
+
+impl CallTimes {
+    #[inline]
+    fn add(&mut self, function: usize, start: u64) {
+        let since = start.saturating_sub(*self.origin.get_or_insert(start));
+        let mut part = (since >> self.shift) as usize;
+        while part >= PARTS {
+            self.join();
+            part = (since >> self.shift) as usize;
+        }
+        let count = &mut self.parts[function][part];
+        *count = count.saturating_add(1);
+    }
+
+    /// Makes parts twice as long.
+    #[cold]
+    fn join(&mut self) {
+        self.shift += 1;
+        for row in &mut self.parts {
+            let joined = |part: usize| row.get(2 * part).map_or(0, |&first| first.saturating_add(row[2 * part + 1]));
+            *row = std::array::from_fn(joined);
+        }
+    }
+
+    fn after(&self, parts: &[u32; PARTS], at: u64) -> u64 {
+        let since = at.saturating_sub(self.origin.unwrap_or(at));
+        let first = usize::try_from(since >> self.shift).unwrap_or(PARTS);
+        let rest = 1.0 - (since & ((1 << self.shift) - 1)) as f64 / (1_u64 << self.shift) as f64;
+        let count = |part: usize| parts.get(part).map_or(0, |&count| u64::from(count));
+        (count(first) as f64 * rest).round() as u64 + (first + 1..PARTS).map(count).sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_from_a_time_on_that_is_known_later() {
+        let mut table = ApiTable::default();
+        // One function in the first second, another one in each millisecond of a minute.
+        (0..1_000).for_each(|at| table.add(ApiFunctionId(3), 5_000 + at * 1_000_000, 10, true));
+        (0..60_000).for_each(|at| table.add(ApiFunctionId(7), 5_000 + at * 1_000_000, 10, true));
+        let after =
+            |function, seconds: u64| table.calls_after(ApiFunctionId(function), 5_000 + seconds * 1_000_000_000);
+        assert_eq!((after(3, 0), after(7, 0)), (1_000, 60_000));
+        assert!(after(7, 20).abs_diff(40_000) <= 2, "{}", after(7, 20));
+        assert_eq!((after(3, 20), after(7, 100), after(9, 0)), (0, 0, 0));
     }
 }

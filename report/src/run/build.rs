@@ -9,7 +9,7 @@ use gpuwhy_trace::counters::CounterLoss;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::kernels::KernelProfile;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
-use gpuwhy_trace::record::{Device, Loss};
+use gpuwhy_trace::record::{Device, Loss, Timestamp};
 use gpuwhy_trace::utilization::Utilization;
 use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::collective::CollectivesReport;
@@ -222,11 +222,14 @@ fn device_report(
 }
 
 fn api_rows(attributor: &Attributor, dictionary: &Dictionary) -> Vec<ApiRow> {
+    let longest = attributor.devices().max_by_key(|account| account.window_ns());
+    let steady = longest.map_or(Timestamp::ZERO, DeviceAccount::steady_start);
     let mut rows: Vec<_> = attributor
         .api_statistics()
         .map(|(function, row)| ApiRow {
             name: names::function(dictionary, function),
             calls: row.calls,
+            steady_calls: attributor.calls_after(function, steady),
             failed: row.failed,
             total_ns: row.total_ns,
             max_ns: row.max_ns,

@@ -238,7 +238,7 @@ impl Host {
                 if class == ApiClass::Memory && succeeded && name().is_some_and(allocates) {
                     self.marks.allocations.push(index as u32, call.function, end);
                 }
-                self.api_table.add(call.function, end - start, succeeded);
+                self.api_table.add(call.function, start, end - start, succeeded);
                 *newest_launch = None;
                 if succeeded {
                     match class {

@@ -124,6 +124,8 @@ pub struct ApiRow {
     pub name: String,
     /// Number of calls, without those made by another API call.
     pub calls: u64,
+    /// Number of these after start-up.
+    pub steady_calls: u64,
     /// Number of calls that did not return success.
     pub failed: u64,
     /// Total time, nanoseconds.

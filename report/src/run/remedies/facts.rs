@@ -450,9 +450,10 @@ impl<'a> Facts<'a> {
         self.lines_in(parts).filter(|row| row.file.ends_with(".py")).map(|row| row.share).sum::<f64>() / all.max(1e-9)
     }
 
-    /// Calls of these functions, for each step; 0 without steps.
+    /// Calls of these functions after start-up, for each step; 0 without steps.
     pub(super) fn calls_a_step(&self, names: &[&str]) -> f64 {
-        let calls: u64 = self.api.iter().filter(|row| names.contains(&row.name.as_str())).map(|row| row.calls).sum();
+        let named = self.api.iter().filter(|row| names.contains(&row.name.as_str()));
+        let calls: u64 = named.map(|row| row.steady_calls).sum();
         if self.steps == 0 { 0.0 } else { calls as f64 / self.steps as f64 }
     }
 
@@ -460,10 +461,10 @@ impl<'a> Facts<'a> {
     /// the most frequent kind.
     pub(super) fn waits_a_step(&self) -> (f64, &'static str) {
         let [device, stream, event] = WAITS.map(|(names, _)| self.calls_a_step(names));
-        let copies = self.devices.iter().flat_map(|device| &device.copies);
-        let copies: u64 =
-            copies.filter(|row| row.path.kind != CopyKind::DeviceToDevice).map(|row| row.durations.count()).sum();
-        let of_copies = copies as f64 / self.steps.max(1) as f64;
+        let is_copy = |leaf: &Leaf| leaf.work() == Some(WorkKind::Copy) && *leaf != Leaf::CopyD2d;
+        let copies = Leaf::ALL.into_iter().filter(is_copy);
+        let copies = copies.flat_map(|leaf| self.devices.iter().map(move |of| of.steady_work.operations(leaf)));
+        let of_copies = copies.sum::<u64>() as f64 / self.steps.max(1) as f64;
         // The runtime of JAX waits for streams and events by itself.
         let parts = if self.program.framework == Framework::Jax { 0.0 } else { (stream + event - of_copies).max(0.0) };
         let most = if parts <= device {
