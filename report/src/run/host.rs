@@ -51,9 +51,12 @@ impl LineRow {
         is_one(&self.file) || self.within.as_ref().is_some_and(|(_, file)| is_one(file))
     }
 
-    /// False for a thread without lines and without a name.
+    /// False for a thread without lines and without a name, and for an address in a library.
     pub(super) fn has_place(&self) -> bool {
-        !self.file.is_empty() || !self.function.bytes().all(|letter| letter.is_ascii_digit())
+        match self.file.is_empty() {
+            true => !self.function.bytes().all(|letter| letter.is_ascii_digit()),
+            false => self.line > 0 || !self.function.contains("+0x"),
+        }
     }
 
     /// The place after its preposition: `at train.py:42 (main)`, or `in thread 1779` without lines.

@@ -79,12 +79,22 @@ pub(super) struct Watched<'a> {
 const NAMED_SHARE: f64 = 0.1;
 const NAMED_LINES: usize = 2;
 
+/// Advice about the line at which the launching threads sleep, if that takes much of their time.
+fn slept(host: &HostReport) -> Option<String> {
+    let rows = || host.lines.iter().filter(|row| row.cause == HostCause::Sleep);
+    let first = rows().find(|row| row.is_evident() && row.line > 0)?;
+    let at_line = rows().filter(|row| (&row.file, row.line) == (&first.file, first.line));
+    let share: f64 = at_line.map(|row| row.share).sum();
+    let place = LineRow { within: None, ..first.clone() }.at_place();
+    (share >= 2.0 * NAMED_SHARE).then(|| format!("Remove the sleep {place}, unless it limits a rate on purpose. "))
+}
+
 /// Sentences about what the launching threads did most, and where.
 fn line_sentences(host: Option<&HostReport>) -> Vec<String> {
     let rows = || host.into_iter().flat_map(|host| &host.lines);
     let place = |row: &LineRow| (row.cause, row.file.clone(), row.line, row.function.clone());
     let mut lines: Vec<LineRow> = Vec::new();
-    for row in rows().filter(|row| row.is_evident()) {
+    for row in rows().filter(|row| row.is_evident() && row.has_place()) {
         // What the line calls is part of it.
         let whole = |other: &LineRow| place(other) == place(row);
         if !lines.iter().any(whole) {
@@ -141,7 +151,9 @@ impl Watched<'_> {
             (None, Some(recent)) => (recent.bottleneck, recent.part(recent.bottleneck).map_or(0.0, |part| part.low)),
             (None, None) => (cause, share),
         };
-        Bottleneck { live, ..Bottleneck::unranked(cause, share, evidence, advice(bursts, self.run_ns)) }
+        let sleep = host.and_then(slept);
+        let advice = sleep.unwrap_or_default() + &advice(bursts, self.run_ns);
+        Bottleneck { live, ..Bottleneck::unranked(cause, share, evidence, advice) }
     }
 
     /// The bottleneck that bursts and the samples during bursts named for most of the run, for use if the samples

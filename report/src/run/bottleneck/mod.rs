@@ -32,7 +32,8 @@ use self::rules::Findings;
 use self::withheld::Withheld;
 use super::framework::Framework;
 use super::remedies::{self, CallFacts, Facts, GraphFacts, Obstacle, Program};
-use super::{Bottleneck, DeviceReport, HostReport, Remedy, StepBasis, limits};
+use super::{Bottleneck, DeviceReport, HostReport, PhaseRow, Remedy, StepBasis, call_lines, limits};
+use crate::words;
 
 /// Determines the bottleneck of the steady part of all devices' windows together.
 pub fn bottleneck_of(
@@ -93,7 +94,20 @@ pub(in crate::run) fn bottleneck_with(
         stretched,
         builds_only: builds::are_the_host_work(devices),
     };
-    let remedies = remedies::choose(&Facts::new(program, devices, host, calls));
+    let mut remedies = remedies::choose(&Facts::new(program, devices, host, calls));
+    if let Some(other) = phases.iter().find(|row| row.cause != cause) {
+        let more = remedies::choose(&Facts::new(of_phase(program, other), devices, host, calls));
+        let new = more.into_iter().find(|of| remedies.iter().all(|known| known.id != of.id));
+        if let Some(remedy) = new {
+            let calls = call_lines::kinds(other.cause).iter();
+            let place = calls.filter_map(|&kind| call_lines::main_place(host?, kind)).next();
+            let at = remedy.at.clone().or_else(|| place.clone());
+            let place = place.filter(|_| remedy.at.is_none()).map_or_else(String::new, |place| format!(", at {place}"));
+            let text = format!("In the phase of {}{place}: {}", words::bottleneck(other.cause), remedy.text);
+            let index = remedies.len().min(1);
+            remedies.insert(index, Remedy { text, at, speedup: None, interval: None, ..remedy });
+        }
+    }
     let findings =
         Findings { cause, program, ranking: &ranking, devices, whole, host, seen, calls, graphs, phases: &phases };
     Bottleneck {
@@ -113,6 +127,13 @@ pub(in crate::run) fn bottleneck_with(
         phases,
         plan,
     }
+}
+
+/// The program in a phase with another cause. No simulation and no sum of samples is of it alone.
+fn of_phase<'a>(program: Program<'a>, phase: &PhaseRow) -> Program<'a> {
+    let (cause, share) = (Some(phase.cause), phase.share);
+    let (first_fix, best_case, activity, activity_at, main_work) = (None, None, None, None, None);
+    Program { cause, share, first_fix, best_case, activity, activity_at, main_work, ..program }
 }
 
 /// The conclusion of a session that could not measure: its missing work says nothing about the program.

@@ -2,32 +2,54 @@
 
 use super::facts::Facts;
 
-/// A part of the framework's files, the remedy, and its option.
-const OPTIONS: &[(&str, &str, &str)] = &[
-    (
-        "transformers/trainer.py",
-        "graph",
-        "TrainingArguments(torch_compile=True, torch_compile_mode=\"reduce-overhead\")",
-    ),
-    ("transformers/trainer.py", "compile", "TrainingArguments(torch_compile=True)"),
-    ("transformers/trainer.py", "compile_elementwise", "TrainingArguments(torch_compile=True)"),
-    (
-        "transformers/trainer.py",
-        "read_value",
-        "TrainingArguments(logging_nan_inf_filter=False), and a larger logging_steps",
-    ),
-    ("transformers/trainer.py", "fused_optimizer", "TrainingArguments(optim=\"adamw_torch_fused\")"),
-    ("transformers/trainer.py", "foreach_fused", "TrainingArguments(optim=\"adamw_torch_fused\")"),
-    ("transformers/trainer.py", "bf16", "TrainingArguments(bf16=True)"),
-    ("transformers/trainer.py", "tf32", "TrainingArguments(tf32=True)"),
-    ("transformers/trainer.py", "tf32_matmul", "TrainingArguments(tf32=True)"),
-    ("transformers/trainer.py", "workers", "TrainingArguments(dataloader_num_workers=4)"),
-    ("transformers/trainer.py", "more_workers", "a larger dataloader_num_workers in TrainingArguments"),
-    ("transformers/trainer.py", "persistent", "TrainingArguments(dataloader_persistent_workers=True)"),
-    ("transformers/trainer.py", "save_less", "a larger save_steps in TrainingArguments"),
-    ("lightning/pytorch/", "read_value", "a larger log_every_n_steps, and self.log() without .item()"),
-    ("lightning/pytorch/", "bf16", "Trainer(precision=\"bf16-mixed\")"),
-    ("lightning/pytorch/", "save_less", "ModelCheckpoint(every_n_train_steps=...)"),
+/// A framework: what runs the loop, parts of its files, and its options by remedy.
+struct Owner {
+    name: &'static str,
+    files: &'static [&'static str],
+    options: &'static [(&'static str, &'static str)],
+}
+
+const OWNERS: [Owner; 3] = [
+    Owner {
+        name: "The Trainer",
+        files: &["transformers/trainer.py"],
+        options: &[
+            ("graph", "TrainingArguments(torch_compile=True, torch_compile_mode=\"reduce-overhead\")"),
+            ("compile", "TrainingArguments(torch_compile=True)"),
+            ("compile_elementwise", "TrainingArguments(torch_compile=True)"),
+            ("read_value", "TrainingArguments(logging_nan_inf_filter=False), and a larger logging_steps"),
+            ("fused_optimizer", "TrainingArguments(optim=\"adamw_torch_fused\")"),
+            ("foreach_fused", "TrainingArguments(optim=\"adamw_torch_fused\")"),
+            ("bf16", "TrainingArguments(bf16=True)"),
+            ("tf32", "TrainingArguments(tf32=True)"),
+            ("tf32_matmul", "TrainingArguments(tf32=True)"),
+            ("workers", "TrainingArguments(dataloader_num_workers=4)"),
+            ("more_workers", "a larger dataloader_num_workers in TrainingArguments"),
+            ("persistent", "TrainingArguments(dataloader_persistent_workers=True)"),
+            ("save_less", "a larger save_steps in TrainingArguments"),
+        ],
+    },
+    Owner {
+        name: "Lightning",
+        // It is installed under either name.
+        files: &["lightning/pytorch/", "pytorch_lightning/"],
+        options: &[
+            ("read_value", "a larger log_every_n_steps in Trainer(...), and self.log() without .item()"),
+            ("bf16", "Trainer(precision=\"bf16-mixed\")"),
+            ("anomaly", "Trainer(detect_anomaly=False)"),
+            ("save_less", "ModelCheckpoint(every_n_train_steps=...)"),
+        ],
+    },
+    Owner {
+        name: "The pipeline",
+        files: &["diffusers/pipelines/"],
+        options: &[
+            ("graph", "pipe.unet (or pipe.transformer) = torch.compile(pipe.unet, mode=\"reduce-overhead\")"),
+            ("compile_elementwise", "pipe.unet (or pipe.transformer) = torch.compile(pipe.unet)"),
+            ("bf16", "from_pretrained(..., torch_dtype=torch.bfloat16)"),
+            ("channels_last", "pipe.unet.to(memory_format=torch.channels_last)"),
+        ],
+    },
 ];
 
 /// Optimizers of PyTorch with a fused form, by the file of their frames.
@@ -47,6 +69,7 @@ pub(super) fn class_of_optimizer(facts: &Facts<'_>) -> String {
 
 /// The option for this remedy of the framework whose frames were sampled, as a sentence; empty without one.
 pub(super) fn option(id: &str, facts: &Facts<'_>) -> String {
-    let found = OPTIONS.iter().find(|(file, of, _)| *of == id && facts.runs_in(file));
-    found.map(|(.., option)| format!(" The Trainer has an option for it: {option}.")).unwrap_or_default()
+    let runs = OWNERS.iter().filter(|owner| owner.files.iter().any(|file| facts.runs_in(file)));
+    let mut found = runs.filter_map(|owner| Some((owner.name, owner.options.iter().find(|(of, _)| *of == id)?.1)));
+    found.next().map_or_else(String::new, |(name, option)| format!(" {name} has an option for it: {option}."))
 }

@@ -198,9 +198,7 @@ fn of_this_run(report: &Report) -> Option<String> {
     // That kernels could be faster is no gain of a change which only may do that.
     let best = best.filter(|best| best.kind != ScenarioKind::KernelsAtRoof || first.is_none());
     match (of_remedy, best) {
-        (Some(gain), Some(best))
-            if first.is_some_and(|first| !first.is_bound && first.speedup == Some(best.speedup)) && !is_rough =>
-        {
+        (Some(gain), Some(best)) if first.is_some_and(|first| first.speedup == Some(best.speedup)) && !is_rough => {
             let why = compared(&best, bottleneck.cause, bottleneck.share);
             let why =
                 why.map(|why| format!(" It saves {} of the time: {why}.", percent(best.saved()))).unwrap_or_default();
