@@ -114,7 +114,7 @@ fn is_capture(id: &str, facts: &Facts<'_>) -> bool {
 }
 
 /// Moves what gains more beside another remedy behind it, and says of alternatives that they are some.
-fn follow(candidates: &mut Vec<Candidate>) {
+fn follow(candidates: &mut [Candidate]) {
     for index in 0..candidates.len() {
         let beside = candidates[index].entry.beside;
         let first = candidates[..index].iter().position(|of| beside.contains(&of.entry.id));
