@@ -194,7 +194,7 @@ fn another_process_has_no_name_where_only_the_utilization_shows_it() {
     let report = with(98);
     assert_eq!(report["bottleneck"]["cause"], "other_process");
     let says = report["bottleneck"]["evidence"].to_string();
-    assert!(says.contains("Another process uses this GPU: it was busy 98 % of the time"), "{says}");
+    assert!(says.contains("Another process uses this GPU: it was busy 98 % of the run"), "{says}");
     // The GPU may have been busy with this program alone, or nothing is known: but it drew 339 W, and this program used
     // it 6 % of the time.
     for report in [with(31), beside(|_| Vec::new())] {
