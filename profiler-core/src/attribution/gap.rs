@@ -11,6 +11,8 @@
 //!
 //! Dependencies of a queued operation are resolved in `host::dependencies`, where events show them.
 
+use gpuwhy_trace::record::StackId;
+
 use super::account::DeviceAccount;
 use super::gap_history::{GapHistory, InputWait};
 use super::host::samples::SampleEvidence;
@@ -337,7 +339,8 @@ impl Writer<'_> {
             for (cause, line, nanos) in parts {
                 let to = self.account.position() + nanos;
                 let cause = if self.busy == Leaf::KernelBuild { cause.before_load() } else { cause };
-                let built = if line == LineId::NONE { self.built_until(to) } else { None };
+                let native = line == LineId::NONE && claim.stack() == StackId::NONE && !parked;
+                let built = if native { self.built_until(to) } else { None };
                 let (cause, line) = built.map_or((cause, line), |line| (HostCause::KernelBuild, line));
                 let subject = Subject::Host(cause, line);
                 let late = self.late_nanos();

@@ -41,8 +41,9 @@ impl Busy {
         };
         let any = |kinds: &[ScenarioKind]| kinds.iter().any(|&kind| removed.has(kind));
         let gone = match leaf {
+            Leaf::Compute if any(&[GridsFilled, KernelsAtRoof]) => true,
             Leaf::Compute if any(&[NoReadbacks]) => return 1.0 - self.selections,
-            Leaf::Compute => any(&[GridsFilled, KernelsAtRoof]),
+            Leaf::Compute => false,
             Leaf::Communication => any(&[CommunicationHidden]),
             Leaf::Memset => false,
             Leaf::CopyD2d => any(&[CopiesOverlapped, DeviceCopiesGone]),
