@@ -87,7 +87,7 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
         graphs = Graphs::Nodes;
     }
     let late = cupti_sys::devices_in_use() != 0;
-    start(&Settings { capture, mode, graphs, budget: None, bursts: None, ..silent }, late)?;
+    start(&Settings { capture, mode, graphs, budget: None, bursts: None, faults: true, ..silent }, late)?;
     if let Some(profiler) = Profiler::measuring() {
         profiler.controller.hold();
     }
@@ -127,7 +127,11 @@ fn watch_the_end() {
     if let Err(error) = process::at_exit(finish) {
         tracing::warn!("{NO_EXIT_HANDLER}: {error}");
     }
-    process::at_python_exit();
+    process::at_python_exit(|| {
+        // As at the end of the main thread, which comes later.
+        Profiler::close_counters();
+        finish();
+    });
 }
 
 /// Registers the handler that makes the child of a fork inert.

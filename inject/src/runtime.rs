@@ -150,12 +150,15 @@ impl Profiler {
 
     /// If this is the program's main thread, makes its end wait until counters are closed.
     pub fn close_counters_before_exit() {
-        process::before_exit(|| {
-            // A child made without fork handlers has locks of threads that do not exist in it.
-            if let Some(profiler) = Self::running().filter(|profiler| profiler.process_id == std::process::id()) {
-                counters::close_for_exit(&profiler.shared.counters);
-            }
-        });
+        process::before_exit(Self::close_counters);
+    }
+
+    /// Closes the counters, and waits for what other threads of this library do with them.
+    pub fn close_counters() {
+        // A child made without fork handlers has locks of threads that do not exist in it.
+        if let Some(profiler) = Self::running().filter(|profiler| profiler.process_id == std::process::id()) {
+            counters::close_for_exit(&profiler.shared.counters);
+        }
     }
 
     /// Makes the collector fetch the program's ranges before its next round. Without a collector they wait.

@@ -102,7 +102,7 @@ fn waited(patience: Duration, read: impl FnOnce() -> Vec<Line> + Send + 'static)
     let (give, done) = bounded(1);
     worker.work(move || _ = give.try_send(read()));
     done.recv_timeout(patience).unwrap_or_else(|_| {
-        tracing::warn!("the file system with the source files does not respond; the trace has no source lines");
+        tracing::info!("source files were not read within {patience:?}; the trace has no source lines");
         Vec::new()
     })
 }

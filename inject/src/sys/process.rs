@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::env;
-use std::ffi::{OsStr, c_void};
+use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
@@ -21,6 +21,8 @@ const REGISTRATIONS: u32 = 16;
 /// Functions that the exit handler and the fork handlers call. Set before those are registered.
 static EXIT: OnceLock<fn()> = OnceLock::new();
 
+static PYTHON_END: OnceLock<fn()> = OnceLock::new();
+
 static FORK: OnceLock<ForkHandlers> = OnceLock::new();
 
 /// Functions that are called at a fork, on the thread that forks.
@@ -36,6 +38,12 @@ pub struct ForkHandlers {
 
 extern "C" fn on_exit() {
     if let Some(handler) = EXIT.get() {
+        let _ = catch_unwind(handler);
+    }
+}
+
+extern "C" fn on_python_end() {
+    if let Some(handler) = PYTHON_END.get() {
         let _ = catch_unwind(handler);
     }
 }
@@ -115,22 +123,38 @@ pub fn at_exit(handler: fn()) -> io::Result<()> {
     }
 }
 
-/// Registers the handler of [`at_exit`] for the end of Python too, if the process has Python. After Ctrl-C it ends
-/// itself by the signal, so no exit handler runs. Python calls the function last, when it has no threads any more.
-pub fn at_python_exit() {
-    type Register = unsafe extern "C" fn(extern "C" fn()) -> libc::c_int;
-    // SAFETY: only searches objects that are loaded; the error text is removed from the program's thread.
-    let found = unsafe {
-        let found = libc::dlsym(libc::RTLD_DEFAULT, c"Py_AtExit".as_ptr());
+/// Registers `handler` for the end of Python, if the program is Python itself. After Ctrl-C it ends itself by the signal,
+/// so no exit handler runs. A program that embeds Python may end it early and go on, so there it has no effect.
+pub fn at_python_exit(handler: fn()) {
+    type IsInitialized = unsafe extern "C" fn() -> c_int;
+    type Arguments = unsafe extern "C" fn(*mut c_int, *mut *mut *mut libc::wchar_t);
+    type Register = unsafe extern "C" fn(extern "C" fn()) -> c_int;
+    let find = |name: &CStr| {
+        // SAFETY: only searches objects that are loaded; the error text is removed from the program's thread.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
         if found.is_null() {
-            libc::dlerror();
+            // SAFETY: as above.
+            unsafe { libc::dlerror() };
+        }
+        (!found.is_null()).then_some(found)
+    };
+    let symbols = [find(c"Py_IsInitialized"), find(c"Py_GetArgcArgv"), find(c"Py_AtExit")];
+    let [Some(is_initialized), Some(arguments), Some(register)] = symbols else { return };
+    let _ = PYTHON_END.set(handler);
+    // SAFETY: these are the declarations in every CPython since 3.2. The first may always be called. The others read the
+    // arguments of Python's own `main`, and store a pointer, of an interpreter that is initialized: they need no thread
+    // state. `on_python_end` is a plain function of an object that stays mapped.
+    unsafe {
+        if std::mem::transmute::<*mut c_void, IsInitialized>(is_initialized)() == 0 {
             return;
         }
-        found
-    };
-    // SAFETY: every CPython declares `int Py_AtExit(void (*)(void))`, and any thread may call it: it stores a pointer.
-    // If there is no room for it, only the exit handler remains.
-    unsafe { std::mem::transmute::<*mut c_void, Register>(found)(on_exit) };
+        let (mut count, mut values) = (0, std::ptr::null_mut());
+        std::mem::transmute::<*mut c_void, Arguments>(arguments)(&raw mut count, &raw mut values);
+        if count > 0 {
+            // If there is no room for it, only the exit handler remains.
+            std::mem::transmute::<*mut c_void, Register>(register)(on_python_end);
+        }
+    }
 }
 
 /// Registers the handler of [`at_exit`] once more, if there is one. Handlers run last in, first out: ours
