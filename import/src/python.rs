@@ -56,15 +56,28 @@ pub fn code(rows: &BTreeMap<u32, String>, line: u32) -> Option<Code> {
     Some(code)
 }
 
-/// The text of `rows`, in which a head has a block even if the trace has none of its rows.
+/// The text of `rows`, in which a head has a block, and a long string an end, even if the trace has none of their rows.
 fn closed(rows: &BTreeMap<u32, String>) -> String {
     let indentation = |row: &str| row.len() - row.trim_start().len();
-    let next = rows.values().skip(1).map(Some).chain([None]);
-    let parts = rows.values().zip(next).flat_map(|(row, next)| {
-        let is_alone = next.is_none_or(|next| indentation(next) <= indentation(row));
-        [row.as_str(), if is_alone && row.trim_end().ends_with(':') { " pass\n" } else { "\n" }]
-    });
-    parts.collect()
+    let mut text = String::new();
+    let next = rows.iter().skip(1).map(Some).chain([None]);
+    for ((number, row), next) in rows.iter().zip(next) {
+        text.push_str(row);
+        let is_alone = next.is_none_or(|(_, next)| indentation(next) <= indentation(row));
+        if is_alone && row.trim_end().ends_with(':') {
+            text.push_str(" pass");
+        }
+        let is_last = next.is_none_or(|(next, _)| *next > number + 1);
+        if let Some(quotes) = ["\"\"\"", "'''"].into_iter().find(|quotes| row.matches(quotes).count() % 2 == 1)
+            && is_last
+        {
+            text.push_str(quotes);
+            let open = row.matches('(').count().saturating_sub(row.matches(')').count());
+            text.extend(std::iter::repeat_n(')', open));
+        }
+        text.push('\n');
+    }
+    text
 }
 
 trait Assignments {
@@ -466,6 +479,11 @@ mod tests {
             &["for x in xs:\n    y = x.pin_memory().cuda() #!"],
             &["y = DataLoader(d, pin_memory=True) #!"],
         ),
+        (
+            "stay_on_gpu",
+            &["self.model.to(\"cpu\") #!", "model.cpu() #!"],
+            &["y = y.to(\"cpu\") #!", "self.model.to(device) #!", "print(y.cpu()) #!"],
+        ),
         ("index_grad", &["y = table[ids] #!"], &["y = F.embedding(ids, table) #!"]),
         (
             "sort_topk",
@@ -555,6 +573,13 @@ mod tests {
             &["x = y.float() #!"],
         ),
     ];
+
+    #[test]
+    fn a_string_whose_rows_are_not_in_the_trace_ends_in_its_own() {
+        let rows = [(3, "kernel = cp.RawKernel(r\"\"\""), (20, "def change(x):"), (21, "    return float(x)")];
+        let rows: BTreeMap<u32, String> = rows.into_iter().map(|(number, row)| (number, row.to_owned())).collect();
+        assert_eq!(code(&rows, 21).unwrap().statements[0].does, Does::Returns);
+    }
 
     #[test]
     fn conditions_hold_on_their_lines_and_on_no_others() {

@@ -36,6 +36,8 @@ struct Step {
     works: u64,
     /// That work is in PyTorch's data loader.
     loads: bool,
+    /// Bytes that it sends to the GPU.
+    sends: u64,
 }
 
 /// A trace under construction.
@@ -116,21 +118,24 @@ fn report(step: Step, text: Option<&str>) -> Report {
             program.record(Record::Kernel(kernel));
             now += called + 1;
         }
-        if step.reads > 0 {
+        let (to_cpu, to_gpu) = (CopyKind::DeviceToHost, CopyKind::HostToDevice);
+        for (bytes, kind) in [(step.sends, to_gpu), (step.reads, to_cpu)].into_iter().filter(|&(bytes, _)| bytes > 0) {
             // 10 GB/s.
             let begin = free.max(now) + 8;
-            let end = begin + 2 + step.reads / 10_000;
+            let end = begin + 2 + bytes / 10_000;
             let correlation = program.call("cudaMemcpyAsync_v3020", now, end + 4);
             let (from, to) = (at(begin), at(end));
+            let (host, device) = (MemoryKind::Pageable, MemoryKind::Device);
+            let (source, destination) = if kind == to_cpu { (device, host) } else { (host, device) };
             let copy = Copy {
                 start: from,
                 end: to,
                 stream: StreamId(7),
                 correlation,
-                bytes: step.reads,
-                kind: CopyKind::DeviceToHost,
-                source: MemoryKind::Device,
-                destination: MemoryKind::Pageable,
+                bytes,
+                kind,
+                source,
+                destination,
                 ..Copy::default()
             };
             program.record(Record::Copy(copy));
@@ -163,71 +168,77 @@ fn ids(report: &Report) -> Vec<&'static str> {
     report.bottleneck.remedies.iter().map(|remedy| remedy.id).collect()
 }
 
-const IDLE: Step = Step { kernels: &[(PRODUCT, 300, 150)], reads: 0, works: 1_000, loads: false };
+const IDLE: Step = Step { kernels: &[(PRODUCT, 300, 150)], reads: 0, works: 1_000, loads: false, sends: 0 };
 const SMALL: &[(&str, u64, u64)] = &[(MUL, 3, 20), (EXP, 3, 20), (SUM, 3, 20)];
 
 /// A remedy, a step in which it is right, a line that shows it, and one that does not.
 const TABLE: &[(&str, Step, &str, &str)] = &[
     (
         "one_hot_product",
-        Step { kernels: &[(PRODUCT, 300, 295), (MUL, 50, 45)], reads: 0, works: 0, loads: false },
+        Step { kernels: &[(PRODUCT, 300, 295), (MUL, 50, 45)], reads: 0, works: 0, loads: false, sends: 0 },
         "import torch.nn.functional as F\ny = F.one_hot(ids, 50000).half() @ table #!",
         "y = x @ table #!",
     ),
     (
         "product_summed",
-        Step { kernels: &[(MUL, 300, 290), (SUM, 200, 190)], reads: 0, works: 0, loads: false },
+        Step { kernels: &[(MUL, 300, 290), (SUM, 200, 190)], reads: 0, works: 0, loads: false, sends: 0 },
         "y = (a[:, :, None] * b).sum(1) #!",
         "y = (a * b).sum(1) #!",
     ),
     (
         "softmax_parts",
-        Step { kernels: &[(EXP, 300, 290), (SUM, 200, 190)], reads: 0, works: 0, loads: false },
+        Step { kernels: &[(EXP, 300, 290), (SUM, 200, 190)], reads: 0, works: 0, loads: false, sends: 0 },
         "p = x.exp() / x.exp().sum(-1, keepdim=True) #!",
         "p = x / x.sum(-1, keepdim=True) #!",
     ),
     (
         "cat_grows",
-        Step { kernels: &[(CAT, 300, 290)], reads: 0, works: 0, loads: false },
+        Step { kernels: &[(CAT, 300, 290)], reads: 0, works: 0, loads: false, sends: 0 },
         "import torch\nfor x in xs:\n    out = torch.cat([out, x]) #!",
         "import torch\nfor x in xs:\n    y = torch.cat([out, x]) #!",
     ),
     (
         "read_to_show",
-        Step { kernels: SMALL, reads: 4, works: 0, loads: false },
+        Step { kernels: SMALL, reads: 4, works: 0, loads: false, sends: 0 },
         "for x in loader:\n    print(loss.item()) #!",
         "for x in loader:\n    scale = loss.item() #!",
     ),
     (
         "read_to_decide",
-        Step { kernels: SMALL, reads: 4, works: 0, loads: false },
+        Step { kernels: SMALL, reads: 4, works: 0, loads: false, sends: 0 },
         "while err.item() > 1e-3: #!\n    step()",
         "print(err.item()) #!",
     ),
     (
         "numpy_on_gpu",
-        Step { kernels: &[(PRODUCT, 50, 10)], reads: 8 << 20, works: 0, loads: false },
+        Step { kernels: &[(PRODUCT, 50, 10)], reads: 8 << 20, works: 0, loads: false, sends: 0 },
         "import numpy as np\nbest = np.argmax(y.cpu().numpy(), 1) #!",
         "best = y.cpu() #!",
     ),
     (
         "norm_of_each",
-        Step { kernels: SMALL, reads: 0, works: 0, loads: false },
+        Step { kernels: SMALL, reads: 0, works: 0, loads: false, sends: 0 },
         "for p in net.parameters():\n    total += p.grad.norm() #!",
         "for x in xs:\n    total += x.norm() #!",
     ),
     ("tensor_of_numbers", IDLE, "import torch\nx = torch.tensor(rows) #!", "x = prepare(rows) #!"),
     (
         "no_grad",
-        Step { kernels: SMALL, reads: 0, works: 0, loads: false },
+        Step { kernels: SMALL, reads: 0, works: 0, loads: false, sends: 0 },
         "def main():\n    for x in xs:\n        y = model(x) #!",
         "import torch\nfor x in xs:\n    with torch.no_grad():\n        y = model(x) #!",
     ),
     (
         "deterministic",
-        Step { kernels: &[(FILL, 300, 290)], reads: 0, works: 0, loads: false },
+        Step { kernels: &[(FILL, 300, 290)], reads: 0, works: 0, loads: false, sends: 0 },
         "import torch\ntorch.use_deterministic_algorithms(True); x = torch.empty(9) #!",
         "import torch\ntorch.use_deterministic_algorithms(False); x = torch.zeros(9) #!",
+    ),
+    (
+        "stay_on_gpu",
+        Step { kernels: &[(PRODUCT, 50, 10)], reads: 8 << 20, works: 0, loads: false, sends: 3 << 20 },
+        "def handle(model, x):\n    model.to('cpu') #!",
+        "y = y.to('cpu') #!",
     ),
     ("pin_in_loop", IDLE, "x = x.pin_memory() #!", "x = x.clone() #!"),
 ];
@@ -274,7 +285,7 @@ fn a_data_loader_without_workers_is_named_where_it_is_made() {
 
 #[test]
 fn other_lines_of_a_file_say_that_gradients_are_off() {
-    let step = Step { kernels: SMALL, reads: 0, works: 0, loads: false };
+    let step = Step { kernels: SMALL, reads: 0, works: 0, loads: false, sends: 0 };
     let call = "import torch\ndef run(x):\n    return model(x) #!\n";
     assert!(ids(&report(step, Some(call))).contains(&"no_grad"));
     for other in [

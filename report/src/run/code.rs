@@ -155,6 +155,11 @@ impl Expression {
         self.all().iter().any(|part| matches!(part, Self::Name(known) if known == name))
     }
 
+    /// True for the name of the CPU as a device.
+    pub(in crate::run) fn is_cpu(&self) -> bool {
+        matches!(self, Self::Literal(text) if text.trim_matches(['"', '\'']) == "cpu")
+    }
+
     /// True for this literal, such as `0` or `True`.
     pub(in crate::run) fn is(&self, literal: &str) -> bool {
         matches!(self, Self::Literal(text) if text == literal)

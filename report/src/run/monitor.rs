@@ -151,7 +151,8 @@ impl Watched<'_> {
             (None, Some(recent)) => (recent.bottleneck, recent.part(recent.bottleneck).map_or(0.0, |part| part.low)),
             (None, None) => (cause, share),
         };
-        let sleep = host.and_then(slept);
+        // A busy GPU may be what the sleep waits for.
+        let sleep = host.filter(|_| cause != Cause::GpuCompute).and_then(slept);
         let advice = sleep.unwrap_or_default() + &advice(bursts, self.run_ns);
         Bottleneck { live, ..Bottleneck::unranked(cause, share, evidence, advice) }
     }

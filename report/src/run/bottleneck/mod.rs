@@ -32,7 +32,7 @@ use self::rules::Findings;
 use self::withheld::Withheld;
 use super::framework::Framework;
 use super::remedies::{self, CallFacts, Facts, GraphFacts, Obstacle, Program};
-use super::{Bottleneck, DeviceReport, HostReport, PhaseRow, Remedy, StepBasis, call_lines, limits};
+use super::{Bottleneck, DeviceReport, HostReport, PhaseRow, Remedy, StepBasis, limits};
 use crate::words;
 
 /// Determines the bottleneck of the steady part of all devices' windows together.
@@ -99,13 +99,9 @@ pub(in crate::run) fn bottleneck_with(
         let more = remedies::choose(&Facts::new(of_phase(program, other), devices, host, calls));
         let new = more.into_iter().find(|of| remedies.iter().all(|known| known.id != of.id));
         if let Some(remedy) = new {
-            let calls = call_lines::kinds(other.cause).iter();
-            let place = calls.filter_map(|&kind| call_lines::main_place(host?, kind)).next();
-            let at = remedy.at.clone().or_else(|| place.clone());
-            let place = place.filter(|_| remedy.at.is_none()).map_or_else(String::new, |place| format!(", at {place}"));
-            let text = format!("In the phase of {}{place}: {}", words::bottleneck(other.cause), remedy.text);
+            let text = format!("In the phase of {}: {}", words::bottleneck(other.cause), remedy.text);
             let index = remedies.len().min(1);
-            remedies.insert(index, Remedy { text, at, speedup: None, interval: None, ..remedy });
+            remedies.insert(index, Remedy { text, speedup: None, interval: None, ..remedy });
         }
     }
     let findings =

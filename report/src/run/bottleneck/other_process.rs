@@ -56,7 +56,7 @@ pub(super) fn alone(share: f64, devices: &[DeviceReport], host: Option<&HostRepo
     let runs = host.is_some_and(|host| host.totals.on_cpu_ns as f64 >= RUNNING * window as f64);
     if waited < HARDLY && runs {
         return format!(
-            "The CPU hardly waits for the GPU ({} of the time), so the program would hardly be faster with the GPU alone.",
+            "The CPU hardly waits for the GPU in CUDA calls ({} of the time), so the program would hardly be faster with the GPU alone.",
             percent(waited)
         );
     }

@@ -125,6 +125,7 @@ pub struct ApiRow {
     /// Number of calls, without those made by another API call.
     pub calls: u64,
     /// Number of these after start-up.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub steady_calls: u64,
     /// Number of calls that did not return success.
     pub failed: u64,

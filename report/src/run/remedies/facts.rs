@@ -332,6 +332,14 @@ impl<'a> Facts<'a> {
         self.order.iter().filter(is).count()
     }
 
+    /// Kernels of these classes that ran, for each step; 0 without steps.
+    pub(super) fn kernels_a_step(&self, classes: &[Class]) -> f64 {
+        let rows = self.devices.iter().flat_map(|device| &device.kernels);
+        let of = rows.filter(|row| Classes::of(&row.name).has_any(classes));
+        let count: u64 = of.map(|row| row.durations.count()).sum();
+        if self.steps == 0 { 0.0 } else { count as f64 / self.steps as f64 }
+    }
+
     /// The validated simulation of a scenario; `None` if there is none.
     pub(super) fn scenario(&self, kind: ScenarioKind) -> Option<Gain> {
         let what_if = self.device?.what_if.as_ref().filter(|what_if| what_if.refused.is_none())?;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::facts::Facts;
 use crate::run::LineRow;
-use crate::run::code::{Code, Expression};
+use crate::run::code::{Code, Does, Expression};
 
 impl Facts<'_> {
     /// The line that an entry would name.
@@ -67,6 +67,11 @@ const CONDITIONS: &[Condition] = &[
     ("norm_of_each", |line| of_parameters(line).is_some()),
     ("tensor_of_numbers", makes_of_numbers),
     ("pin_in_loop", |line| line.call(&["pin_memory"]).is_some()),
+    ("stay_on_gpu", |line| {
+        let goes =
+            |of: &Expression| of.calls(&["cpu"]) || of.calls(&["to"]) && of.all().iter().any(|part| part.is_cpu());
+        line.statements.iter().any(|statement| statement.does == Does::Evaluates && goes(&statement.value))
+    }),
     ("index_grad", |line| line.own().iter().any(|part| matches!(part, Expression::Index(..)))),
     ("sort_topk", selects_few),
     ("unknown_size", |line| {
@@ -130,6 +135,15 @@ const CONDITIONS: &[Condition] = &[
         line.expressions().iter().any(double)
     }),
 ];
+
+/// True if the line returns, or decides by, one value that it makes of an array: what it launches is for that alone.
+pub(super) fn reads_alone(line: &Code) -> bool {
+    const REDUCES: [&str; 10] = ["max", "amax", "min", "amin", "sum", "mean", "norm", "any", "all", "abs"];
+    let reduces = |of: &Expression| of.all().iter().any(|part| part.calls(&REDUCES));
+    let read = |of: &Expression| of.calls(&["float", "bool", "int", "item"]) && reduces(of);
+    let uses = |does: Does| matches!(does, Does::Returns | Does::Decides);
+    line.statements.iter().any(|of| uses(of.does) && of.value.all().into_iter().any(read))
+}
 
 /// True if a step of the loop uses what the one before made: `h = cell(x[t], h)`, `x[t] = f(x[t - 1])`.
 fn carries(line: &Code) -> bool {

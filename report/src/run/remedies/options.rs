@@ -52,11 +52,10 @@ const OWNERS: [Owner; 3] = [
     },
 ];
 
-/// Optimizers of PyTorch with a fused form, by the file of their frames.
-const FUSED: [(&str, &str); 4] = [
+/// Optimizers of PyTorch with a fused form on the GPU, by the file of their frames.
+const FUSED: [(&str, &str); 3] = [
     ("torch/optim/adamw.py", "torch.optim.AdamW(..., fused=True)"),
     ("torch/optim/sgd.py", "torch.optim.SGD(..., fused=True)"),
-    ("torch/optim/adagrad.py", "torch.optim.Adagrad(..., fused=True)"),
     // AdamW runs in it, too.
     ("torch/optim/adam.py", "Adam and AdamW have it"),
 ];
@@ -64,7 +63,7 @@ const FUSED: [(&str, &str); 4] = [
 /// Words for the optimizer that is sampled, in parentheses.
 pub(super) fn class_of_optimizer(facts: &Facts<'_>) -> String {
     let found = FUSED.iter().find(|(file, _)| facts.runs_in(file)).map(|(_, class)| *class);
-    format!(" ({})", found.unwrap_or("Adam, AdamW, SGD and Adagrad have it"))
+    format!(" ({})", found.unwrap_or("Adam, AdamW and SGD have it"))
 }
 
 /// The option for this remedy of the framework whose frames were sampled, as a sentence; empty without one.

@@ -18,8 +18,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "sdpa",
         says: &[(
             Pytorch,
-            "Replace the attention that is written by hand{at} with torch.nn.functional.scaled_dot_product_attention(q, k, v) \
-             (transformers: attn_implementation=\"sdpa\"): scaling, softmax and casts between its two products take {share} of \
+            "Replace the attention that is written by hand{at} with torch.nn.functional.scaled_dot_product_attention(q, k, v), \
+             with is_causal=True or attn_mask where scores are masked (transformers: attn_implementation=\"sdpa\"): scaling, softmax and casts between its two products take {share} of \
              the time of kernels. This helps if the attention weights themselves are not returned.",
         )],
         target: Target::FewerKernels,

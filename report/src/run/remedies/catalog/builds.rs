@@ -26,7 +26,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "cudnn_no_search",
         says: &[(
             Pytorch,
-            "Set torch.backends.cudnn.benchmark = False (the default), or keep the shapes the same (pad to a few sizes): cuDNN tries \
+            "Set torch.backends.cudnn.benchmark = False (the default) if it is on, or keep the shapes the same (pad to a few sizes): cuDNN tries \
              kernels for each new shape of the convolutions{at}.",
         )],
         when: When::If(|facts| {

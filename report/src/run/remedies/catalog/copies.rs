@@ -9,6 +9,7 @@ use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
 use gpuwhy_trace::record::CopyKind;
 use profiler_core::attribution::CallKind;
+use profiler_core::attribution::statistics::OctaveTotals;
 use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::whatif::{BestCase, ScenarioKind};
 
@@ -136,11 +137,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         when: When::If(|facts| {
             let kind = ScenarioKind::ReadsReduced;
             let judged = judged_by(facts, kind) || facts.program.best_case.is_some_and(|best| best.kind == kind);
+            // Fewer results do not help where the copies to the GPU are the larger part.
+            let to_gpu = facts.is(Cause::Copy) && facts.copies_going(CopyKind::HostToDevice) > 0.5;
             // What is saved has to be copied.
             let saves = facts.program.activity == Some(crate::run::remedies::Activity::Checkpoint);
             let gain = gains(facts, kind).or_else(|| facts.scenario(kind).filter(|_| judged));
             let at = facts.copied_at(CopyKind::DeviceToHost);
-            (!saves && (judged || gain.is_some())).then_some(Found { at, gain, ..Found::default() })
+            (!saves && !to_gpu && (judged || gain.is_some())).then_some(Found { at, gain, ..Found::default() })
         }),
         results: Results::Behavior,
         certainty: Certainty::Measured,
@@ -167,8 +170,10 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         when: When::If(|facts| {
             let (share, at) = facts.idle_in(&["model_ema.py", "optim/swa_utils.py", "torch_ema/", "ema_pytorch/"])?;
             let gain = facts.scenario(ScenarioKind::ReadsReduced);
-            let copies =
-                gain.is_some_and(|gain| gain.speedup >= WORTH) || facts.copies_going(CopyKind::DeviceToHost) >= PART;
+            // Single values are none of the weights.
+            let weights = |octave: &OctaveTotals| octave.bytes >= 65_536 * octave.count.max(1);
+            let copies = gain.is_some_and(|gain| gain.speedup >= WORTH)
+                || facts.copied(CopyKind::DeviceToHost).iter().any(weights);
             (share >= 0.1 && copies).then_some(Found { at: Some(at), share, gain, ..Found::default() })
         }),
         results: Results::Rounding,

@@ -154,8 +154,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         says: &[(
             Pytorch,
             "PyTorch takes and joins samples one by one {there}. If they are parts of tensors in memory, take each batch by one \
-             index: x[i:i + n] without a DataLoader, or DataLoader(dataset, batch_size=None, \
-             sampler=BatchSampler(RandomSampler(dataset), n, False)). Else prepare batches in worker processes: \
+             index: DataLoader(dataset, batch_size=None, sampler=BatchSampler(RandomSampler(dataset), n, drop_last=True)), or \
+             x[order[i:i + n]] without a DataLoader. Else prepare batches in worker processes: \
              DataLoader(..., num_workers=4).",
         )],
         short: &[(Any, "have each batch ready in time")],

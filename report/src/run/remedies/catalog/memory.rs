@@ -107,7 +107,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         )],
         target: Target::FewerKernels,
         // The CPU faults on the same pages.
-        also: |facts| managed_share(facts) * facts.busy() >= MIGRATIONS,
+        also: |facts| managed_share(facts) * facts.busy() >= MIGRATIONS.max(0.5 * facts.time(Cause::HostCpu)),
         when: When::If(|facts| {
             let share = managed_share(facts);
             // The copies themselves remain.
@@ -115,8 +115,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let gain = Some(Gain::at_most(1.0 / (1.0 - time).max(0.05)));
             (share >= MIGRATIONS).then(|| Found { share, gain, ..Found::default() })
         }),
-        rank: Rank::First,
-        subsumes: &["find_work", "move_work"],
+        subsumes: &["find_work"],
         recognized: "pages of managed memory move to or from the GPU, or its page faults are resolved, in at least 10 % of the time of kernels",
         gain: "at most the time of these kernels, of waits for them and of the CPU, which misses the same pages: explicit copies take \
                time too, but as one piece at the rate of the link, and beside other work; 3.7x measured",

@@ -5,6 +5,7 @@ use crate::run::framework::Framework;
 use crate::run::remedies::entry::{CUDA_NOTES, Rank, RemedyEntry, TUNING, Target, When};
 use crate::run::remedies::facts::{Facts, Found};
 use crate::run::remedies::gain::Gain;
+use crate::run::remedies::lines::reads_alone;
 use crate::run::remedies::patterns::Class;
 use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
@@ -21,13 +22,18 @@ const NONE: RemedyEntry =
 /// Fewest samples in launches of a line for their share.
 const LAUNCHES: u64 = 10;
 
+/// Kernels of selections in each step from which a loop over groups is likely; one selection has up to four.
+const MANY: f64 = 64.0;
+const GROUPS: &str = "If these selections take the rows of one group after the other, reduce all groups in one call: \
+                      index_add_(0, group, x) or scatter_reduce (PyTorch Geometric: global_mean_pool(x, batch)). Else: ";
+
 pub(super) const ENTRIES: &[RemedyEntry] = &[
     RemedyEntry {
         id: "mask_index",
         says: &[(
             Pytorch,
-            "Replace boolean indexing and nonzero(){at}: torch.where(mask, x, 0), or multiply by the mask. The CPU waits for the \
-             number of selected elements. This helps if their number itself is not needed.",
+            "{detail}Replace boolean indexing and nonzero(){at}: torch.where(mask, x, 0), or multiply by the mask. The CPU waits for \
+             the number of selected elements. This helps if their number itself is not needed.",
         )],
         short: &[
             (Pytorch, "use torch.where or a mask instead of boolean indexing and nonzero(), whose size the CPU reads"),
@@ -36,7 +42,9 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         when: When::If(|facts| {
             // Within a library no line of the program waits.
             let at = facts.call_at(CallKind::Wait).or_else(|| facts.launched_at(&[Class::Selection]));
-            let found = Found { at, ..Found::default() };
+            let detail =
+                if facts.kernels_a_step(&[Class::Selection]) >= MANY { GROUPS.to_owned() } else { String::new() };
+            let found = Found { at, detail, ..Found::default() };
             (facts.program.reads_sizes).then(|| found.gaining(facts.scenario(ScenarioKind::NoReadbacks)))
         }),
         results: Results::Same,
@@ -58,14 +66,15 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
              graph stays the same.",
         )],
         when: When::If(|facts| {
-            let of = ["torch_geometric"];
+            // The convolution that normalizes edges, and what it calls for that.
+            let of = ["torch_geometric/nn/conv/gcn_conv", "torch_geometric/utils/loop"];
             let seen = facts.launches_in(&of) > 0.02 || facts.lines_in(&of).next().is_some();
             let found = Found { at: facts.idle_in(&of).map(|(_, at)| at), ..Found::default() };
             (seen && facts.program.reads_sizes).then(|| found.gaining(facts.scenario(ScenarioKind::NoReadbacks)))
         }),
         results: Results::Same,
         certainty: Certainty::Documented,
-        recognized: "frames of torch_geometric, and reads of the sizes of selections",
+        recognized: "frames of GCNConv in torch_geometric, and reads of the sizes of selections",
         gain: "the simulation `no_readbacks`; the kernels that select go, too",
         not_when: "edges change from step to step",
         subsumes: &["mask_index", "read_value"],
@@ -336,7 +345,9 @@ pub(super) fn read_less(facts: &Facts<'_>, at: Option<String>) -> Found {
     let gain = facts.scenario(ScenarioKind::NoReadbacks);
     let rows = facts.host.into_iter().flat_map(|host| &host.calls).filter(|row| row.calls == CallKind::Launch);
     let of_line = rows.filter(|row| row.samples >= LAUNCHES && Some(row.place()) == at).map(|row| row.share).next();
-    let Some(share) = of_line.filter(|share| (0.1..=0.9).contains(share)) else {
+    // A value that is returned or decides may be computed for that alone; one of a model is not.
+    let alone = facts.line(at.as_deref(), reads_alone);
+    let Some(share) = of_line.filter(|share| alone && (0.1..=0.9).contains(share)) else {
         return Found { at, gain, ..Found::default() };
     };
     let launches = share * facts.time(Cause::Launch);
