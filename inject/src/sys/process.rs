@@ -123,8 +123,8 @@ pub fn at_exit(handler: fn()) -> io::Result<()> {
     }
 }
 
-/// Registers `handler` for the end of Python, if the program is Python itself. After Ctrl-C it ends itself by the signal,
-/// so no exit handler runs. A program that embeds Python may end it early and go on, so there it has no effect.
+/// Registers `handler` for the end of Python, if the program is Python itself. After Ctrl-C it ends itself by the
+/// signal, so no exit handler runs. A program that embeds Python may end it early and go on: no effect there.
 pub fn at_python_exit(handler: fn()) {
     type IsInitialized = unsafe extern "C" fn() -> c_int;
     type Arguments = unsafe extern "C" fn(*mut c_int, *mut *mut *mut libc::wchar_t);
@@ -141,9 +141,9 @@ pub fn at_python_exit(handler: fn()) {
     let symbols = [find(c"Py_IsInitialized"), find(c"Py_GetArgcArgv"), find(c"Py_AtExit")];
     let [Some(is_initialized), Some(arguments), Some(register)] = symbols else { return };
     let _ = PYTHON_END.set(handler);
-    // SAFETY: these are the declarations in every CPython since 3.2. The first may always be called. The others read the
-    // arguments of Python's own `main`, and store a pointer, of an interpreter that is initialized: they need no thread
-    // state. `on_python_end` is a plain function of an object that stays mapped.
+    // SAFETY: these are the declarations in every CPython since 3.2. The first may always be called. The others read
+    // the arguments of Python's own `main`, and store a pointer, of an interpreter that is initialized: they need no
+    // thread state. `on_python_end` is a plain function of an object that stays mapped.
     unsafe {
         if std::mem::transmute::<*mut c_void, IsInitialized>(is_initialized)() == 0 {
             return;
