@@ -48,7 +48,7 @@ fn same_times(hta: &Value, report: &Value) {
 
 #[test]
 fn two_ranks_are_analyzed_and_the_times_are_ours() {
-    let stages = ["multi_stream", "sync_item"].map(play);
+    let stages = ["multi_stream", "copy_pageable"].map(play);
     let folder = tempfile::tempdir().unwrap();
     let traces: Vec<PathBuf> = stages
         .iter()
