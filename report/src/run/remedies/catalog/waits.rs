@@ -44,8 +44,12 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let at = facts.call_at(CallKind::Wait).or_else(|| facts.launched_at(&[Class::Selection]));
             let detail =
                 if facts.kernels_a_step(&[Class::Selection]) >= MANY { GROUPS.to_owned() } else { String::new() };
-            let found = Found { at, detail, ..Found::default() };
-            (facts.program.reads_sizes).then(|| found.gaining(facts.scenario(ScenarioKind::NoReadbacks)))
+            // The launches of the loop go, too, and no simulation knows which these are.
+            let gain = match &*detail {
+                "" => facts.scenario(ScenarioKind::NoReadbacks),
+                _ => gain_with_launches(facts, at.as_deref()),
+            };
+            (facts.program.reads_sizes).then(|| Found { at, detail, gain, ..Found::default() })
         }),
         results: Results::Same,
         certainty: Certainty::Measured,
@@ -340,22 +344,25 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
     },
 ];
 
-/// Reads at this line in fewer steps. What the line launches is computed for them.
+/// Reads at this line in fewer steps. What the line launches may be computed for them alone.
 pub(super) fn read_less(facts: &Facts<'_>, at: Option<String>) -> Found {
-    let gain = facts.scenario(ScenarioKind::NoReadbacks);
+    let with_launches =
+        if facts.line(at.as_deref(), reads_alone) { gain_with_launches(facts, at.as_deref()) } else { None };
+    let detail = if with_launches.is_some() { ", with what is computed only for them" } else { "" };
+    let gain = with_launches.or_else(|| facts.scenario(ScenarioKind::NoReadbacks));
+    Found { at, detail: detail.to_owned(), gain, ..Found::default() }
+}
+
+/// Gain without the reads at this line and half of its launches to all of them; `None` if few or all are there.
+fn gain_with_launches(facts: &Facts<'_>, at: Option<&str>) -> Option<Gain> {
     let rows = facts.host.into_iter().flat_map(|host| &host.calls).filter(|row| row.calls == CallKind::Launch);
-    let of_line = rows.filter(|row| row.samples >= LAUNCHES && Some(row.place()) == at).map(|row| row.share).next();
-    // A value that is returned or decides may be computed for that alone; one of a model is not.
-    let alone = facts.line(at.as_deref(), reads_alone);
-    let Some(share) = of_line.filter(|share| alone && (0.1..=0.9).contains(share)) else {
-        return Found { at, gain, ..Found::default() };
-    };
+    let mut of_line = rows.filter(|row| row.samples >= LAUNCHES && Some(&*row.place()) == at).map(|row| row.share);
+    let share = of_line.next().filter(|share| (0.1..=0.9).contains(share))?;
     let launches = share * facts.time(Cause::Launch);
     let saved = |speedup: f64| 1.0 - 1.0 / speedup.max(1.0);
-    let (low, high) = gain.and_then(|gain| gain.interval).unwrap_or((1.0, 1.0));
+    let interval = facts.scenario(ScenarioKind::NoReadbacks).and_then(|gain| gain.interval);
+    let (low, high) = interval.unwrap_or((1.0, 1.0));
     // The kernels of the other lines remain.
     let most = 1.0 - (1.0 - share) * facts.time(Cause::GpuCompute);
-    let gain = Gain::saving(saved(low) + 0.5 * launches, (saved(high) + launches).min(most));
-    let detail = ", with what is computed only for them".to_owned();
-    Found { at, detail, gain: Some(gain), ..Found::default() }
+    Some(Gain::saving(saved(low) + 0.5 * launches, (saved(high) + launches).min(most)))
 }
