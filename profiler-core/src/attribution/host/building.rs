@@ -10,6 +10,8 @@ use crate::attribution::stacks::LineId;
 
 /// Times kept of each kind (24 bytes each): those of some minutes at 300 samples per second.
 const LIMIT: usize = 32_768;
+/// Longest build of a module that an open range shows, nanoseconds: the end of an older one is lost.
+const LONGEST: u64 = 600_000_000_000;
 
 #[derive(Clone, Copy, Debug)]
 struct Built {
@@ -64,7 +66,9 @@ impl Building {
             return Some(next.line);
         }
         let range = self.ranges.get(self.ranges.partition_point(|&(_, at)| at < time)).map(|&(since, _)| since);
-        let since = range.or(self.open.first().copied()).filter(|&since| since <= time)?;
+        let since = range
+            .or(self.open.first().copied())
+            .filter(|&since| (since..=since.saturating_add(LONGEST)).contains(&time))?;
         let before = index.checked_sub(1).map(|before| self.samples[before]).filter(|sample| sample.at >= since);
         Some(before.map_or(LineId::NONE, |sample| sample.line))
     }
@@ -101,7 +105,7 @@ mod tests {
     fn a_range_covers_its_time_while_it_is_open_and_after() {
         let mut building = Building::default();
         [100, 120].into_iter().for_each(|at| building.begin(at));
-        assert_eq!(built(&building, &[99, 100, 1_000]), [100, 1_000], "open");
+        assert_eq!(built(&building, &[99, 100, 1_000, 101 + LONGEST]), [100, 1_000], "open");
         building.end(130);
         building.end(200);
         building.end(210);
