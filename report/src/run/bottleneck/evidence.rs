@@ -290,7 +290,7 @@ pub(super) struct SmallReads {
     pub(super) count: u64,
     /// Of these, the sizes of selections: boolean indexing or `nonzero`.
     pub(super) sizes: u64,
-    /// Smallest and largest, bytes.
+    /// Smallest and largest mean of a class of sizes, bytes.
     bytes: (u64, u64),
 }
 

@@ -118,7 +118,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         subsumes: &["find_work"],
         recognized: "pages of managed memory move to or from the GPU, or its page faults are resolved, in at least 10 % of the time of kernels",
         gain: "at most the time of these kernels, of waits for them and of the CPU, which misses the same pages: explicit copies take \
-               time too, but as one piece at the rate of the link, and beside other work; 3.7x measured",
+               time too, but as one piece at the rate of the link, and beside other work; 2.9x measured",
         not_when: "the data does not fit into the GPU's memory",
         link: Some("https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#unified-memory-programming"),
         ..NONE

@@ -204,7 +204,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         }),
         recognized: "copies of at most 64 bytes to the host, at least one for 1,000 kernels",
         gain: "the simulation `no_readbacks`, never more than its interval; with the launches of the line that reads, if it makes some \
-               and not nearly all: 41x measured for a test of convergence in each sweep",
+               and not nearly all: 8.3x measured for a test of convergence in each sweep",
         not_when: "the next launches depend on the value",
         rank: Rank::BeforeGraph,
         ..NONE
