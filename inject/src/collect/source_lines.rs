@@ -124,6 +124,7 @@ fn read(file: &mut File, until: Instant) -> Option<Vec<u8>> {
 mod tests {
     use std::fs;
     use std::process::Command;
+    use std::thread;
     use std::time::SystemTime;
 
     use super::*;
@@ -194,9 +195,13 @@ mod tests {
 
     #[test]
     fn files_are_as_old_as_the_process() {
+        let test_began = clock::wall_clock();
+        // Longer than the ticks by which the kernel counts.
+        thread::sleep(Duration::from_millis(50));
         let reader = SourceReader::new();
         // This process began before this test, and not before the machine.
-        assert!(process::age().unwrap() > Duration::ZERO && reader.began <= clock::wall_clock());
+        assert!(process::age().unwrap() >= Duration::from_millis(30));
+        assert!(reader.began.nanos() <= test_began.nanos() + 20_000_000, "{reader:?}, {test_began:?}");
         assert!(reader.began.nanos() > clock::wall_clock().nanos() - 7 * 86_400 * 1_000_000_000);
     }
 }

@@ -218,7 +218,8 @@ pub fn age() -> Option<Duration> {
     let start: f64 = status.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()?;
     // SAFETY: takes a number and returns one.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    Duration::try_from_secs_f64(uptime - start / ticks as f64).ok().filter(|_| ticks > 0)
+    // Both are rounded down, so that a process of this hundredth may seem to begin later.
+    Duration::try_from_secs_f64((uptime - start / ticks as f64).max(0.0)).ok().filter(|_| ticks > 0)
 }
 
 /// True if the program has more rights than whoever started it (setuid, setgid, file capabilities).
