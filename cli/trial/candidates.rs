@@ -6,14 +6,16 @@ use gpuwhy_report::run::remedies::Trial;
 use gpuwhy_report::text_format::edits;
 use serde_json::Value;
 
+use super::change::Change;
+
 /// Maximum number of edits from a name to its suggestion.
 const SLIP: usize = 3;
 
-/// A remedy to try.
+/// A change to try.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// How it is applied.
-    pub remedy: &'static Trial,
+    pub change: Change,
     /// What to change in the program, as the report says it.
     pub text: Option<String>,
     /// File and line of the change.
@@ -27,12 +29,13 @@ pub struct Candidate {
 impl Candidate {
     /// A remedy without a report.
     pub fn of(remedy: &'static Trial) -> Self {
-        Self { remedy, text: None, at: None, results: remedy.results(), predicted: None }
+        Self { change: Change::Remedy(remedy), text: None, at: None, results: remedy.results(), predicted: None }
     }
 
     /// What to write into the program to keep it.
     pub fn to_keep(&self) -> String {
-        let text = self.text.as_deref().unwrap_or(self.remedy.keep).trim_end_matches('.');
+        let text =
+            self.text.as_deref().unwrap_or(self.change.trial().map_or("", |trial| trial.keep)).trim_end_matches('.');
         match &self.at {
             Some(at) if !text.contains(at.as_str()) => format!("{text} at {at}"),
             _ => text.to_owned(),
@@ -47,12 +50,12 @@ pub fn candidates(report: &Value) -> Vec<Candidate> {
     let mut found = Vec::<Candidate>::new();
     for row in remedies.into_iter().flatten() {
         let Some(remedy) = row["id"].as_str().and_then(Trial::named) else { continue };
-        if found.iter().any(|other| other.remedy.id == remedy.id) {
+        if found.iter().any(|other| other.change.id() == remedy.id) {
             continue;
         }
         let words = |field: &str| row[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         found.push(Candidate {
-            remedy,
+            change: Change::Remedy(remedy),
             text: words("text"),
             at: words("at"),
             results: remedy.results(),
@@ -74,8 +77,8 @@ pub fn named(names: &[String], report: Option<&Value>) -> Result<Vec<Candidate>>
                 None => bail!("--remedy {name}: there is no such remedy; `gpuwhy try --list` prints all of them"),
             }
         };
-        if !found.iter().any(|other| other.remedy.id == remedy.id) {
-            let from_report = known.iter().find(|candidate| candidate.remedy.id == remedy.id);
+        if !found.iter().any(|other| other.change.id() == remedy.id) {
+            let from_report = known.iter().find(|candidate| candidate.change.id() == remedy.id);
             found.push(from_report.cloned().unwrap_or_else(|| Candidate::of(remedy)));
         }
     }
@@ -99,15 +102,15 @@ mod tests {
             {"no": "id"},
         ]}});
         let found = candidates(&report);
-        assert_eq!(found.iter().map(|candidate| candidate.remedy.id).collect::<Vec<_>>(), ["pinned", "workers"]);
+        assert_eq!(found.iter().map(|candidate| candidate.change.id()).collect::<Vec<_>>(), ["pinned", "workers"]);
         assert_eq!(found[0].predicted, Some((1.2, 1.5)));
         assert_eq!(found[0].to_keep(), "Pin it at train.py:7");
-        assert_eq!(found[1].results, found[1].remedy.results());
-        assert_eq!(found[1].to_keep(), found[1].remedy.keep);
+        assert_eq!(found[1].results, found[1].change.results());
+        assert_eq!(found[1].to_keep(), Trial::named("workers").unwrap().keep);
         assert!(candidates(&json!({"bottleneck": {"cause": "launch"}})).is_empty());
         assert!(candidates(&json!([])).is_empty());
         let same_change = candidates(&json!({"bottleneck": {"remedies": [{"id": "foreach_fused"}]}}));
-        assert_eq!(same_change[0].remedy.id, "fused_optimizer");
+        assert_eq!(same_change[0].change.id(), "fused_optimizer");
         let named = named(&["tf32".into(), "pinned".into(), "tf32".into()], Some(&report)).unwrap();
         assert_eq!(named.len(), 2);
         assert_eq!(named[1].predicted, Some((1.2, 1.5)));

@@ -6,6 +6,7 @@
 //! what to run, [`measure`] and [`output`] compare.
 
 mod candidates;
+mod change;
 mod drain;
 mod measure;
 mod output;
@@ -23,11 +24,11 @@ use anyhow::{Context as _, Result};
 use gpuwhy_import::Request;
 use gpuwhy_report::history::{LineVersion, Measured as Line, arguments, measured, program};
 use gpuwhy_report::run::Results;
-use gpuwhy_report::run::remedies::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use self::candidates::{Candidate, candidates, named};
+use self::change::Change;
 use self::pairs::{End, Ended, Limits, Measured, Outcome, Tried};
 use self::program::Live;
 use self::text::Prediction;
@@ -244,14 +245,14 @@ struct Observed<'a> {
 }
 
 impl pairs::Program for Observed<'_> {
-    fn run(&mut self, remedies: &[&'static Trial]) -> Result<Ended> {
-        let ended = self.live.run(remedies);
+    fn run(&mut self, changes: &[Change]) -> Result<Ended> {
+        let ended = self.live.run(changes);
         self.unit.borrow_mut().clone_from(&self.live.unit);
         ended
     }
 
-    fn can_apply(&self, remedy: &Trial) -> bool {
-        self.live.can_apply(remedy)
+    fn can_apply(&self, change: &Change) -> bool {
+        self.live.can_apply(change)
     }
 
     fn elapsed(&self) -> Duration {
@@ -274,7 +275,7 @@ impl Past {
 
     /// The last measurement, or what the report says.
     fn prediction(&self, candidate: &Candidate) -> Option<Prediction> {
-        match measured(&self.lines, &self.command, &self.host, candidate.remedy.id) {
+        match measured(&self.lines, &self.command, &self.host, candidate.change.id()) {
             Some(line) => Some(Prediction::History(line.gain)),
             None => candidate.predicted.map(|(low, high)| Prediction::Report(low, high)),
         }
@@ -291,8 +292,8 @@ impl Past {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             program: program(&self.command),
             arguments: arguments(&self.command),
-            remedy: tried.candidate.remedy.id.to_owned(),
-            on_top_of: kept.map(|(row, _)| row.candidate.remedy.id.to_owned()).collect(),
+            remedy: tried.candidate.change.id().to_owned(),
+            on_top_of: kept.map(|(row, _)| row.candidate.change.id().to_owned()).collect(),
             gain: gain.middle,
             low: gain.low,
             high: gain.high,

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use gpuwhy_report::run::Results;
-use gpuwhy_report::run::remedies::Trial;
 
 use super::candidates::Candidate;
+use super::change::Change;
 use super::measure::{Answer, Gain, median};
 use super::output::{Compared, compare};
 
@@ -42,14 +42,14 @@ pub enum Ended {
 
 /// The program that is tried.
 pub trait Program {
-    /// Runs it with these remedies.
+    /// Runs it with these changes.
     ///
     /// # Errors
     /// When a run cannot be started, or a signal came.
-    fn run(&mut self, remedies: &[&'static Trial]) -> Result<Ended>;
+    fn run(&mut self, changes: &[Change]) -> Result<Ended>;
 
-    /// False if `remedy` can find nothing to change, as far as is known without a run.
-    fn can_apply(&self, remedy: &Trial) -> bool;
+    /// False if `change` can find nothing to change, as far as is known without a run.
+    fn can_apply(&self, change: &Change) -> bool;
 
     /// Time since the first run started.
     fn elapsed(&self) -> Duration;
@@ -165,7 +165,7 @@ pub fn try_all(
             other => return Ok(End::Unmeasured(other)),
         }
     }
-    let mut kept = Vec::<&'static Trial>::new();
+    let mut kept = Vec::<Change>::new();
     let (mut in_all, mut longest) = (1.0, spare.as_ref().map_or(Duration::ZERO, |first| first.wall));
     let mut is_first = true;
     let mut left =
@@ -173,7 +173,7 @@ pub fn try_all(
     for candidate in candidates.iter().filter(|candidate| is_allowed(candidate)) {
         let share = limits.budget.saturating_sub(program.elapsed()) / left.max(1);
         left -= 1;
-        if !program.can_apply(candidate.remedy) {
+        if !program.can_apply(&candidate.change) {
             let tried = Tried::without_runs(candidate, Outcome::NotApplicable, in_all);
             told(&[], &tried)?;
             all.push(tried);
@@ -191,7 +191,7 @@ pub fn try_all(
         longest = pairs.longest.max(longest);
         let mut tried = pairs.judged(candidate, in_all, limits);
         if tried.outcome == Outcome::Helps {
-            kept.push(candidate.remedy);
+            kept.push(candidate.change.clone());
             in_all = tried.in_all;
             spare = None;
         } else {
@@ -223,12 +223,12 @@ impl Pairs {
     fn take(
         program: &mut dyn Program,
         candidate: &Candidate,
-        kept: &[&'static Trial],
+        kept: &[Change],
         spare: &mut Option<Measured>,
         limits: &Limits,
         until: Duration,
     ) -> Result<Self> {
-        let with: Vec<_> = kept.iter().copied().chain([candidate.remedy]).collect();
+        let with: Vec<_> = kept.iter().chain([&candidate.change]).cloned().collect();
         let mut pairs = Self { unchanged: Vec::new(), changed: Vec::new(), ended: None, longest: Duration::ZERO };
         'pairs: for pair in 0..limits.pairs {
             let end = if pair < FEWEST_PAIRS { limits.budget } else { until };
@@ -243,7 +243,7 @@ impl Pairs {
                 };
                 if is_changed
                     && let Ended::Measured(run) = &run
-                    && !run.applied.iter().any(|id| id == candidate.remedy.id)
+                    && !run.applied.iter().any(|id| id == candidate.change.id())
                 {
                     pairs.ended = Some(Outcome::NotApplicable);
                     break 'pairs;
@@ -332,6 +332,8 @@ impl Pairs {
 
 #[cfg(test)]
 mod tests {
+    use gpuwhy_report::run::remedies::Trial;
+
     use super::*;
 
     /// A program whose time per step is a product of factors, and whose clock only runs say.
@@ -343,8 +345,8 @@ mod tests {
     }
 
     impl Program for Scripted {
-        fn run(&mut self, remedies: &[&'static Trial]) -> Result<Ended> {
-            let ids: Vec<_> = remedies.iter().map(|remedy| remedy.id).collect();
+        fn run(&mut self, changes: &[Change]) -> Result<Ended> {
+            let ids: Vec<_> = changes.iter().filter_map(|change| Some(change.trial()?.id)).collect();
             self.runs.push(ids.clone());
             let factor = |id: &&str| self.factors.iter().find(|(other, _)| other == id).map(|(_, factor)| *factor);
             if ids.contains(&"compile") {
@@ -359,8 +361,8 @@ mod tests {
             Ok(Ended::Measured(Measured { seconds, steps: 60, applied, output, wall, doubt: None }))
         }
 
-        fn can_apply(&self, remedy: &Trial) -> bool {
-            remedy.id != "launch_blocking"
+        fn can_apply(&self, change: &Change) -> bool {
+            change.id() != "launch_blocking"
         }
 
         fn elapsed(&self) -> Duration {
@@ -434,7 +436,7 @@ mod tests {
     fn the_budget_and_the_kind_decide_what_is_tried() {
         let (tried, program) = tried(&["anomaly", "tf32", "pinned"], &limits(40, &[Results::Same]));
         assert_eq!(outcomes(&tried), [Outcome::Helps, Outcome::NoTime, Outcome::NotAllowed]);
-        assert_eq!(tried[1].candidate.remedy.id, "pinned");
+        assert_eq!(tried[1].candidate.change.id(), "pinned");
         assert_eq!(program.runs.len(), 6);
     }
 

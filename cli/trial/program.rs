@@ -9,10 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use gpuwhy_report::run::remedies::{How, Trial};
+use gpuwhy_report::run::remedies::How;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
+use super::change::Change;
 use super::drain::{Drain, Part};
 use super::measure::{after_start, per_step};
 use super::pairs::{Ended, Measured, Program};
@@ -115,7 +116,8 @@ impl Live {
         }
     }
 
-    fn started(&mut self, mut command: Command, remedies: &[&'static Trial]) -> Result<Finished> {
+    fn started(&mut self, mut command: Command, changes: &[Change]) -> Result<Finished> {
+        let remedies: Vec<_> = changes.iter().filter_map(Change::trial).collect();
         self.runs += 1;
         let folder = self.folder.join(self.runs.to_string());
         fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
@@ -130,7 +132,7 @@ impl Live {
         command.env("PYTHONPATH", python_path(&folder)?);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut environment = Vec::new();
-        for remedy in remedies {
+        for remedy in &remedies {
             let changes = remedy.environment(|name| std::env::var_os(name));
             environment.push((remedy.id, !changes.is_empty()));
             for (name, value) in changes {
@@ -263,7 +265,7 @@ impl Live {
 }
 
 impl Program for Live {
-    fn run(&mut self, remedies: &[&'static Trial]) -> Result<Ended> {
+    fn run(&mut self, changes: &[Change]) -> Result<Ended> {
         let Some((program, arguments)) = self.command.split_first() else { bail!("no command given") };
         let mut command = Command::new(program);
         command.args(arguments);
@@ -274,11 +276,12 @@ impl Program for Live {
                 command.env_remove(variable);
             }
         }
-        let run = self.started(command, remedies)?;
+        let run = self.started(command, changes)?;
         Ok(self.ended(run))
     }
 
-    fn can_apply(&self, remedy: &Trial) -> bool {
+    fn can_apply(&self, change: &Change) -> bool {
+        let Some(remedy) = change.trial() else { return true };
         let variable = |name: &str| std::env::var_os(name);
         let is_plain = self.unit.as_deref() == Some("run");
         match remedy.how {

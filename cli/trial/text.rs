@@ -59,8 +59,9 @@ pub fn unchanged(runs: &[Measured], unit: &str) -> String {
 
 /// The line about a remedy; `number` counts those that were tried, `is_on_top` if others were kept before it.
 pub fn tried(tried: &Tried, number: usize, is_on_top: bool, prediction: Option<Prediction>) -> String {
-    let Candidate { remedy, results, .. } = &tried.candidate;
-    let name = if is_on_top { format!("{number} and {}", remedy.id) } else { format!("{number} {}", remedy.id) };
+    let Candidate { change, results, .. } = &tried.candidate;
+    let id = change.id();
+    let name = if is_on_top { format!("{number} and {id}") } else { format!("{number} {id}") };
     let gain = tried.gain;
     let measured = |words: &str| match gain {
         Some(Gain { low, high, .. }) => format!("{words} ({})", interval(low, high)),
@@ -82,9 +83,11 @@ pub fn tried(tried: &Tried, number: usize, is_on_top: bool, prediction: Option<P
             let factor = gain.map(|gain| format!("{:.2}x", gain.middle)).unwrap_or_default();
             format!("{time}   {}   not kept without --allow behavior", measured(&factor))
         }
-        Outcome::NotApplicable => format!("not applicable: {}", remedy.needs),
+        Outcome::NotApplicable => format!("not applicable: {}", change.needs()),
         Outcome::Fails(words) => format!("the program fails with it: {words}"),
-        Outcome::NotAllowed => format!("not tried without --allow {}: {}", results.name(), remedy.change),
+        Outcome::NotAllowed => {
+            format!("not tried without --allow {}: {}", results.name(), change.trial().map_or("", |trial| trial.change))
+        }
         Outcome::NoTime => "not tried: no time left (--budget)".to_owned(),
     };
     let predicted = match prediction {
@@ -95,8 +98,7 @@ pub fn tried(tried: &Tried, number: usize, is_on_top: bool, prediction: Option<P
     let has_runs = tried.seconds.is_some();
     let output = tried.compared.as_ref().and_then(compared).filter(|_| has_runs);
     let output = output.map(|words| format!("   {words}")).unwrap_or_default();
-    let name =
-        if matches!(tried.outcome, Outcome::NotAllowed | Outcome::NoTime) { format!("- {}", remedy.id) } else { name };
+    let name = if matches!(tried.outcome, Outcome::NotAllowed | Outcome::NoTime) { format!("- {id}") } else { name };
     line(&name, &format!("{rest}{}{output}", if has_runs { predicted } else { String::new() }))
 }
 
@@ -179,7 +181,7 @@ pub fn document(program: &str, unit: &str, unchanged: &[Measured], all: &[(Tried
             None => Value::Null,
         };
         json!({
-            "id": tried.candidate.remedy.id, "results": tried.candidate.results.name(), "outcome": outcome, "why": why,
+            "id": tried.candidate.change.id(), "results": tried.candidate.results.name(), "outcome": outcome, "why": why,
             "unchanged_s": tried.seconds.map(|(before, _)| before), "changed_s": tried.seconds.map(|(_, after)| after),
             "gain": tried.gain.map(|gain| gain.middle), "low": tried.gain.map(|gain| gain.low),
             "high": tried.gain.map(|gain| gain.high), "pairs": tried.pairs, "in_all": tried.in_all, "predicted": report, "output": output,
@@ -201,7 +203,7 @@ fn outcome(tried: &Tried) -> (&'static str, Option<&str>) {
         Outcome::NoDifference => ("no_difference", tried.doubt),
         Outcome::Slower => ("slower", None),
         Outcome::ChangesResults => ("changes_results", None),
-        Outcome::NotApplicable => ("not_applicable", Some(tried.candidate.remedy.needs)),
+        Outcome::NotApplicable => ("not_applicable", Some(tried.candidate.change.needs())),
         Outcome::Fails(words) => ("fails", Some(words)),
         Outcome::NotAllowed => ("not_allowed", None),
         Outcome::NoTime => ("no_time", None),

@@ -1,0 +1,61 @@
+//! What a run has and a run of the unchanged program has not.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use gpuwhy_report::run::Results;
+use gpuwhy_report::run::remedies::Trial;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A remedy of the catalog.
+    Remedy(&'static Trial),
+    /// What the user wants to try.
+    Own(Rc<OwnChange>),
+    /// Recording in this mode.
+    Recording(&'static str),
+}
+
+/// A change of the user's.
+#[derive(Debug, Default)]
+pub struct OwnChange {
+    /// Name in texts and in the history; that of the remedy for which it stands, if any.
+    pub name: String,
+    /// A diff.
+    pub patch: Option<PathBuf>,
+    /// The command in place of the unchanged one, for `sh -c`.
+    pub against: Option<OsString>,
+    /// Variables.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+impl Change {
+    /// Name, in texts, JSON and the history.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Remedy(trial) => trial.id,
+            Self::Own(own) => &own.name,
+            Self::Recording(mode) => mode,
+        }
+    }
+
+    /// The remedy of the catalog that it is.
+    pub fn trial(&self) -> Option<&'static Trial> {
+        match self {
+            Self::Remedy(trial) => Some(trial),
+            Self::Own(_) | Self::Recording(_) => None,
+        }
+    }
+
+    /// Effect on the results.
+    pub fn results(&self) -> Results {
+        self.trial().map_or(Results::Same, Trial::results)
+    }
+
+    /// Why it may find nothing to change.
+    pub fn needs(&self) -> &'static str {
+        self.trial().map_or("it was not used", |trial| trial.needs)
+    }
+}
