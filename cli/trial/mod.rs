@@ -14,6 +14,7 @@ mod pairs;
 mod processes;
 mod program;
 mod text;
+mod unit;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -32,6 +33,7 @@ use self::change::Change;
 use self::pairs::{End, Ended, Limits, Measured, Outcome, Tried};
 use self::program::Live;
 use self::text::Prediction;
+use self::unit::Unit;
 use crate::args::trial::{Allowed, TryArgs};
 use crate::{history, interrupt, message, progress, terminal};
 
@@ -205,7 +207,7 @@ fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], limits: &Limits)
         let unit = std::cell::RefCell::new(None);
         let mut observed = Observed { live, unit: &unit };
         pairs::try_all(&mut observed, wanted, limits, &mut |runs, tried| {
-            let unit = unit.borrow().clone().unwrap_or_default();
+            let unit = unit.borrow().clone().unwrap_or_else(|| Unit::named("run"));
             let mut shown = String::new();
             if !runs.is_empty() {
                 unchanged = runs.to_vec();
@@ -227,7 +229,7 @@ fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], limits: &Limits)
         End::Unmeasured(ended) => return Ok(unmeasured(&ended)),
         End::Tried(all) => all,
     };
-    let unit = live.unit.clone().unwrap_or_default();
+    let unit = live.unit.clone().unwrap_or_else(|| Unit::named("run"));
     let text = if args.json {
         terminal::json(&text::document(&program, &unit, &unchanged, &rows))?
     } else {
@@ -241,7 +243,7 @@ fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], limits: &Limits)
 /// The program, with the unit of its steps for the lines that are printed meanwhile.
 struct Observed<'a> {
     live: &'a mut Live,
-    unit: &'a std::cell::RefCell<Option<String>>,
+    unit: &'a std::cell::RefCell<Option<Unit>>,
 }
 
 impl pairs::Program for Observed<'_> {

@@ -17,6 +17,10 @@ pub struct Measured {
     pub seconds: f64,
     /// Number of steps in it.
     pub steps: usize,
+    /// Number of steps of the whole run.
+    pub made: usize,
+    /// Time of all of the work, seconds, if the run ended by itself.
+    pub all: Option<f64>,
     /// Remedies that found something to change.
     pub applied: Vec<String>,
     /// Standard output.
@@ -60,6 +64,20 @@ pub trait Program {
 const FIRST_PAIRS: usize = 3;
 const FEWEST_PAIRS: usize = 5;
 
+/// Relative difference of two durations of runs that is none.
+const ALIKE: f64 = 0.02;
+
+/// What the gain is of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Basis {
+    /// A step; all runs did the same number of them, or the change leaves what a step does as it is.
+    Step,
+    /// A step, of runs that did not do the same number: a gain if a step does the same work with the change.
+    StepOfPart,
+    /// All of the work, in this number of steps without the change and with it.
+    All(usize, usize),
+}
+
 /// What to try, and how much.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -99,8 +117,10 @@ pub struct Tried {
     pub candidate: Candidate,
     /// What came of it.
     pub outcome: Outcome,
-    /// Time per step without and with it, seconds.
+    /// Time without and with it, seconds, of what `basis` says.
     pub seconds: Option<(f64, f64)>,
+    /// What the gain is of.
+    pub basis: Basis,
     /// Its gain, on top of those before it.
     pub gain: Option<Gain>,
     /// Number of pairs of runs.
@@ -128,8 +148,8 @@ impl Limits {
 
 impl Tried {
     fn without_runs(candidate: &Candidate, outcome: Outcome, in_all: f64) -> Self {
-        let candidate = candidate.clone();
-        Self { candidate, outcome, seconds: None, gain: None, pairs: 0, in_all, compared: None, doubt: None }
+        let (candidate, basis) = (candidate.clone(), Basis::Step);
+        Self { candidate, outcome, seconds: None, basis, gain: None, pairs: 0, in_all, compared: None, doubt: None }
     }
 }
 
@@ -211,6 +231,8 @@ pub fn try_all(
 
 /// Runs of one remedy.
 struct Pairs {
+    /// True if a step may do other work with the change.
+    is_own: bool,
     unchanged: Vec<Measured>,
     changed: Vec<Measured>,
     ended: Option<Outcome>,
@@ -229,7 +251,9 @@ impl Pairs {
         until: Duration,
     ) -> Result<Self> {
         let with: Vec<_> = kept.iter().chain([&candidate.change]).cloned().collect();
-        let mut pairs = Self { unchanged: Vec::new(), changed: Vec::new(), ended: None, longest: Duration::ZERO };
+        let is_own = matches!(candidate.change, Change::Own(_));
+        let mut pairs =
+            Self { is_own, unchanged: Vec::new(), changed: Vec::new(), ended: None, longest: Duration::ZERO };
         'pairs: for pair in 0..limits.pairs {
             let end = if pair < FEWEST_PAIRS { limits.budget } else { until };
             if pair >= limits.first_pairs() && program.elapsed() + 2 * pairs.longest > end {
@@ -293,9 +317,34 @@ impl Pairs {
         self.unchanged.len().min(self.changed.len())
     }
 
-    /// Times per step of complete pairs.
+    /// The runs of complete pairs.
+    fn runs(&self) -> [&[Measured]; 2] {
+        [&self.unchanged, &self.changed].map(|runs| &runs[..self.complete()])
+    }
+
+    /// What their times are compared by.
+    fn basis(&self) -> Basis {
+        let [unchanged, changed] = self.runs();
+        let (Some(before), Some(after)) = (unchanged.first(), changed.first()) else { return Basis::Step };
+        let both = || unchanged.iter().chain(changed);
+        if !self.is_own {
+            return Basis::Step;
+        }
+        let totals: Option<Vec<f64>> = both().map(|run| run.all).collect();
+        let Some(totals) = totals else { return Basis::StepOfPart };
+        if both().all(|run| run.made == before.made) {
+            return Basis::Step;
+        }
+        // A program that runs for a fixed time makes more steps in it when they are faster.
+        let is_timed = totals.iter().all(|total| (total / totals[0] - 1.0).abs() < ALIKE);
+        if is_timed { Basis::StepOfPart } else { Basis::All(before.made, after.made) }
+    }
+
+    /// Times of complete pairs.
     fn times(&self) -> [Vec<f64>; 2] {
-        [&self.unchanged, &self.changed].map(|runs| runs.iter().take(self.complete()).map(|run| run.seconds).collect())
+        let is_all = matches!(self.basis(), Basis::All(..));
+        let time = |run: &Measured| run.all.filter(|_| is_all).unwrap_or(run.seconds);
+        self.runs().map(|runs| runs.iter().map(time).collect())
     }
 
     fn gain(&self) -> Option<Gain> {
@@ -324,9 +373,9 @@ impl Pairs {
             Answer::NoDifference => Outcome::NoDifference,
             Answer::Slower => Outcome::Slower,
         };
-        let (in_all, pairs) = (before * gain.middle, self.complete());
-        let gain = Some(gain).filter(|_| doubt.is_none());
-        Tried { candidate: candidate.clone(), outcome, seconds: Some(seconds), gain, pairs, in_all, compared, doubt }
+        let (in_all, pairs, basis) = (before * gain.middle, self.complete(), self.basis());
+        let (candidate, seconds, gain) = (candidate.clone(), Some(seconds), Some(gain).filter(|_| doubt.is_none()));
+        Tried { candidate, outcome, seconds, basis, gain, pairs, in_all, compared, doubt }
     }
 }
 
@@ -358,7 +407,7 @@ mod tests {
             let applied = ids.iter().filter(|id| factor(id).is_some()).map(|id| (*id).to_owned()).collect();
             let loss = if ids.contains(&"gc") { "loss 9.0" } else { "loss 2.0" };
             let (output, wall) = (loss.to_owned(), self.run_time);
-            Ok(Ended::Measured(Measured { seconds, steps: 60, applied, output, wall, doubt: None }))
+            Ok(Ended::Measured(Measured { seconds, steps: 60, applied, output, wall, ..Measured::default() }))
         }
 
         fn can_apply(&self, change: &Change) -> bool {
@@ -368,6 +417,24 @@ mod tests {
         fn elapsed(&self) -> Duration {
             self.run_time * u32::try_from(self.runs.len()).unwrap()
         }
+    }
+
+    #[test]
+    fn an_own_change_is_measured_by_all_of_its_work_where_the_steps_differ() {
+        let run = |seconds, made, all| Measured { seconds, made, all, ..Measured::default() };
+        let basis = |is_own, before: &Measured, after: &Measured| {
+            let (unchanged, changed) = (vec![before.clone(); 3], vec![after.clone(); 3]);
+            let pairs = Pairs { is_own, unchanged, changed, ended: None, longest: Duration::ZERO };
+            (pairs.basis(), pairs.gain().unwrap().middle)
+        };
+        let before = run(0.1, 100, Some(10.0));
+        assert_eq!(basis(true, &before, &run(0.05, 100, Some(5.0))), (Basis::Step, 2.0));
+        // Twice the batch: half as many steps, each as long.
+        assert_eq!(basis(true, &before, &run(0.1, 50, Some(5.0))), (Basis::All(100, 50), 2.0));
+        assert_eq!(basis(false, &before, &run(0.1, 50, Some(5.0))), (Basis::Step, 1.0));
+        assert_eq!(basis(true, &before, &run(0.05, 60, None)), (Basis::StepOfPart, 2.0));
+        // It runs for ten seconds, whatever a step takes.
+        assert_eq!(basis(true, &before, &run(0.05, 200, Some(10.1))), (Basis::StepOfPart, 2.0));
     }
 
     fn tried(ids: &[&str], limits: &Limits) -> (Vec<Tried>, Scripted) {

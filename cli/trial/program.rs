@@ -18,6 +18,7 @@ use super::drain::{Drain, Part};
 use super::measure::{after_start, per_step};
 use super::pairs::{Ended, Measured, Program};
 use super::processes::Processes;
+use super::unit::Unit;
 use crate::args::run::RunArgs;
 use crate::install_paths::{INJECTION, NVTX_INJECTION};
 use crate::run;
@@ -53,8 +54,8 @@ pub struct Live {
     limit_s: f64,
     started: Instant,
     runs: usize,
-    /// What a step is, after the first run: `optimizer`, `module`, `loader`; `run` without steps.
-    pub unit: Option<String>,
+    /// What a step is, after the first run.
+    pub unit: Option<Unit>,
     /// Exit code for a command that does not start.
     pub refused: Option<u8>,
     /// True once a process of the program was seen with CUDA.
@@ -123,8 +124,9 @@ impl Live {
         fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
         let settings = json!({
             "remedies": remedies.iter().map(|remedy| remedy.id).collect::<Vec<_>>(),
-            "unit": self.unit, "steps": self.steps, "seconds": SECONDS, "warm_steps": WARM_STEPS,
-            "warm_s": WARM_SECONDS, "limit_s": self.limit_s, "end": true,
+            "unit": self.unit.as_ref().map(|unit| &unit.name), "loop": self.unit.as_ref().map(|unit| &unit.key),
+            "steps": self.steps, "seconds": SECONDS, "warm_steps": WARM_STEPS, "warm_s": WARM_SECONDS,
+            "limit_s": self.limit_s, "end": "measured",
         });
         // A string of JSON is one of Python.
         let call = format!("\nmain({})\n", Value::from(settings.to_string()));
@@ -236,18 +238,21 @@ impl Live {
             let code = run.status.code().or_else(|| Some(128 + run.status.signal()?));
             return Ended::Failed(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1), run.errors);
         }
-        let measured = |seconds, steps, doubt| {
+        let ended_itself = !matches!(run.result["how"].as_str(), Some("measured" | "limit"));
+        let measured = |seconds, steps, all: Option<f64>, doubt| {
             let Finished { applied, output, wall, .. } = run;
-            Ended::Measured(Measured { seconds, steps, applied, output, wall, doubt })
+            let (made, all) = (seen, all.filter(|_| ended_itself));
+            Ended::Measured(Measured { seconds, steps, made, all, applied, output, wall, doubt })
         };
         if !run.has_torch {
-            self.unit.get_or_insert_with(|| "run".to_owned());
+            self.unit.get_or_insert_with(|| Unit::named("run"));
             let doubt = match run.wall {
                 _ if !self.uses_cuda => Some(NO_CUDA),
                 wall if wall < SHORTEST => Some(TOO_SHORT),
                 _ => None,
             };
-            return measured(run.wall.as_secs_f64(), 1, doubt);
+            let seconds = run.wall.as_secs_f64();
+            return measured(seconds, 1, Some(seconds), doubt);
         }
         let steady = run.result["from"].as_u64().and_then(|from| usize::try_from(from).ok());
         let from = steady.filter(|_| was_ended).unwrap_or_else(|| after_start(seen, WARM_STEPS, steady));
@@ -255,9 +260,10 @@ impl Live {
         match per_step(steady).filter(|&seconds| seconds > 0.0 && steady.len() > FEWEST_STEPS) {
             Some(seconds) => {
                 if self.unit.is_none() {
-                    self.unit = run.result["unit"].as_str().map(str::to_owned);
+                    self.unit = Unit::of(&run.result);
                 }
-                measured(seconds, steady.len() - 1, None)
+                let all = times.first().zip(times.last()).map(|(first, last)| last - first);
+                measured(seconds, steady.len() - 1, all, None)
             }
             None => Ended::TooFewSteps(seen),
         }
@@ -283,7 +289,7 @@ impl Program for Live {
     fn can_apply(&self, change: &Change) -> bool {
         let Some(remedy) = change.trial() else { return true };
         let variable = |name: &str| std::env::var_os(name);
-        let is_plain = self.unit.as_deref() == Some("run");
+        let is_plain = self.unit.as_ref().is_some_and(Unit::is_run);
         match remedy.how {
             How::Set(_) | How::Add(..) => !remedy.environment(variable).is_empty(),
             How::Unset(name) => !is_plain || is_on(name),

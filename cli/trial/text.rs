@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::candidates::Candidate;
 use super::measure::{Gain, median};
 use super::output::Compared;
-use super::pairs::{Measured, Outcome, Tried};
+use super::pairs::{Basis, Measured, Outcome, Tried};
+use super::unit::Unit;
 
 /// Version of the JSON schema.
 const SCHEMA: u32 = 1;
@@ -36,24 +37,14 @@ fn interval(low: f64, high: f64) -> String {
     format!("{low:.2} to {high:.2}")
 }
 
-/// What a step is, for the unit of a run.
-pub fn unit_words(unit: &str) -> &'static str {
-    match unit {
-        "run" => "a run",
-        "module" => "a call of the model",
-        "loader" => "a batch",
-        _ => "a step",
-    }
-}
-
 /// The line about the unchanged program.
-pub fn unchanged(runs: &[Measured], unit: &str) -> String {
+pub fn unchanged(runs: &[Measured], unit: &Unit) -> String {
     let times: Vec<f64> = runs.iter().map(|run| run.seconds).collect();
     let steps = runs.iter().map(|run| run.steps).min().unwrap_or(0);
-    let time = format!("{} {}", seconds(median(&times).unwrap_or(0.0)), unit_words(unit));
+    let time = format!("{} {}", seconds(median(&times).unwrap_or(0.0)), unit.words());
     let count = runs.len();
     let runs = if count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
-    let of = if unit == "run" { String::new() } else { format!(" of {steps} steps") };
+    let of = if unit.is_run() { String::new() } else { format!(" of {steps} steps") };
     line("unchanged", &format!("{time} ({runs}{of})"))
 }
 
@@ -96,10 +87,20 @@ pub fn tried(tried: &Tried, number: usize, is_on_top: bool, prediction: Option<P
         None => String::new(),
     };
     let has_runs = tried.seconds.is_some();
+    let condition = Some(condition(tried.basis)).filter(|_| gain.is_some()).unwrap_or_default();
     let output = tried.compared.as_ref().and_then(compared).filter(|_| has_runs);
     let output = output.map(|words| format!("   {words}")).unwrap_or_default();
     let name = if matches!(tried.outcome, Outcome::NotAllowed | Outcome::NoTime) { format!("- {id}") } else { name };
-    line(&name, &format!("{rest}{}{output}", if has_runs { predicted } else { String::new() }))
+    line(&name, &format!("{rest}{condition}{}{output}", if has_runs { predicted } else { String::new() }))
+}
+
+/// What a gain holds for, where it is not that of equal numbers of steps.
+fn condition(basis: Basis) -> String {
+    match basis {
+        Basis::Step => String::new(),
+        Basis::StepOfPart => "   if a step does the same work with it".to_owned(),
+        Basis::All(before, after) => format!("   all of the work: {before} steps before, {after} after"),
+    }
 }
 
 fn interval_x(low: f64, high: f64) -> String {
@@ -160,7 +161,7 @@ pub fn list_json() -> Value {
 }
 
 /// The result as JSON.
-pub fn document(program: &str, unit: &str, unchanged: &[Measured], all: &[(Tried, Option<Prediction>)]) -> Value {
+pub fn document(program: &str, unit: &Unit, unchanged: &[Measured], all: &[(Tried, Option<Prediction>)]) -> Value {
     let times: Vec<f64> = unchanged.iter().map(|run| run.seconds).collect();
     let rows = all.iter().map(|(tried, prediction)| {
         let (outcome, why) = outcome(tried);
@@ -184,16 +185,25 @@ pub fn document(program: &str, unit: &str, unchanged: &[Measured], all: &[(Tried
             "id": tried.candidate.change.id(), "results": tried.candidate.results.name(), "outcome": outcome, "why": why,
             "unchanged_s": tried.seconds.map(|(before, _)| before), "changed_s": tried.seconds.map(|(_, after)| after),
             "gain": tried.gain.map(|gain| gain.middle), "low": tried.gain.map(|gain| gain.low),
-            "high": tried.gain.map(|gain| gain.high), "pairs": tried.pairs, "in_all": tried.in_all, "predicted": report, "output": output,
+            "high": tried.gain.map(|gain| gain.high), "basis": basis(tried.basis), "pairs": tried.pairs, "in_all": tried.in_all, "predicted": report, "output": output,
             "output_changed": changed, "output_unchanged": before, "output_is_rounding": is_rounding,
             "at": tried.candidate.at, "keep": tried.candidate.to_keep(),
         })
     });
     json!({
-        "schema_version": SCHEMA, "program": program, "unit": unit,
+        "schema_version": SCHEMA, "program": program, "unit": unit.name, "unit_at": unit.at,
         "unchanged": {"s": median(&times), "runs": unchanged.len(), "steps": unchanged.iter().map(|run| run.steps).min()},
         "remedies": rows.collect::<Vec<_>>(),
     })
+}
+
+/// Name of what a gain is of, in JSON.
+fn basis(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Step => "step",
+        Basis::StepOfPart => "step_of_part",
+        Basis::All(..) => "all_work",
+    }
 }
 
 /// Name of an outcome in JSON, and its reason.

@@ -1,0 +1,65 @@
+//! What a step of the program is: chosen in the first run, the same in all others.
+
+use serde_json::Value;
+
+/// Steps that the Python side counts.
+const PYTHON: [&str; 4] = ["optimizer", "loop", "module", "loader"];
+
+/// The unit of the times.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unit {
+    /// Its name in JSON: one of those above, or `run`.
+    pub name: String,
+    /// File and line of the loop whose passes are the steps.
+    pub at: Option<String>,
+    /// How the Python side knows that loop again.
+    pub key: Value,
+}
+
+impl Unit {
+    /// One without a place.
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), at: None, key: Value::Null }
+    }
+
+    /// That of a result of the Python side; `None` if it names none.
+    pub fn of(result: &Value) -> Option<Self> {
+        let name = result["unit"].as_str().filter(|name| PYTHON.contains(name))?;
+        let key = result["loop"].clone();
+        let at = key["file"].as_str().zip(key["line"].as_u64()).map(|(file, line)| format!("{file}:{line}"));
+        Some(Self { name: name.to_owned(), at, key })
+    }
+
+    /// True if a time is that of a whole run.
+    pub fn is_run(&self) -> bool {
+        self.name == "run"
+    }
+
+    /// What one is, as in "100 ms a step".
+    pub fn words(&self) -> String {
+        match (self.name.as_str(), &self.at) {
+            ("run", _) => "a run".to_owned(),
+            ("module", _) => "a call of the model".to_owned(),
+            ("loader", _) => "a batch".to_owned(),
+            ("loop", Some(at)) => format!("a pass of the loop at {at}"),
+            ("loop", None) => "a pass of a loop".to_owned(),
+            _ => "a step".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pass_of_a_loop_is_named_by_its_line() {
+        let key = json!({"file": "train.py", "function": "main", "header": "for x in y:", "nth": 0, "line": 41});
+        let unit = Unit::of(&json!({"unit": "loop", "loop": key})).unwrap();
+        assert_eq!((unit.words().as_str(), &unit.key), ("a pass of the loop at train.py:41", &key));
+        assert_eq!(Unit::of(&json!({"unit": "optimizer"})).unwrap().words(), "a step");
+        assert_eq!(Unit::of(&json!({"unit": null})), None);
+    }
+}
