@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum, value_parser};
 
-use super::values::interval;
+use super::values::{interval, variable};
 
 pub(super) const TRY_HELP: &str = "\
 gpuwhy runs the command several times: once to record a report, then alternately without and with each remedy of the report
@@ -21,10 +21,15 @@ several GPUs are refused.
 
 Numbers that the program prints are compared. By default only remedies are tried that leave the results as they are.
 
+With --patch, --against or --env the change is yours, and no remedy is tried beside it. A diff is applied in a copy of the
+working tree: that of git, with untracked files that it does not ignore, else the folder. Both sides run in copies, and
+paths below the tree in the command and in PYTHONPATH are those of the copy. Runs go on to the end of the program if the
+budget allows it.
+
 EXIT CODES:
   0    remedies were tried, whether they help or not
-  1    there was nothing to try, or the program could not be measured
-  2    an option is not understood, or the trace could not be read
+  1    there was nothing to try, or the program could not be measured, copied or built
+  2    an option is not understood, the trace could not be read, or the diff does not apply
   125  gpuwhy failed before the command started
   126  the command was found but could not be executed
   127  the command was not found
@@ -36,6 +41,11 @@ EXAMPLES:
   gpuwhy try --allow rounding --budget 30m -- python train.py --output-dir /tmp/try
   gpuwhy try --from gpuwhy-4711.gpuwhy -- python train.py
   gpuwhy try --allow rounding --remedy fused_optimizer --remedy pinned -- python train.py
+  gpuwhy try --patch fix.diff -- python train.py
+  gpuwhy try --patch fix.diff --from gpuwhy-4711.gpuwhy --link data -- python train.py
+  gpuwhy try --patch kernel.diff --build 'make -j8' -- ./simulate
+  gpuwhy try --against 'python train.py --workers 8' -- python train.py
+  gpuwhy try --env OMP_NUM_THREADS=8 -- python train.py
   gpuwhy try --list";
 
 #[derive(Args, Debug)]
@@ -43,14 +53,29 @@ pub struct TryArgs {
     /// Take the remedies from the report of this trace
     #[arg(long, value_name = "TRACE")]
     pub from: Option<PathBuf>,
-    /// Try this remedy, whatever a report says; repeatable
+    /// Try this remedy, whatever a report says; repeatable. With a change of yours: the remedy that it is
     #[arg(long, value_name = "ID")]
     pub remedy: Vec<String>,
     /// Also try remedies that change results in this way; repeatable
     #[arg(long, value_name = "WHAT")]
     pub allow: Vec<Allowed>,
+    /// Measure this diff, applied in a copy of the working tree; `-` is standard input
+    #[arg(long, value_name = "DIFF")]
+    pub patch: Option<PathBuf>,
+    /// Measure this command (for `sh -c`) against COMMAND
+    #[arg(long, value_name = "OTHER")]
+    pub against: Option<OsString>,
+    /// Measure COMMAND with this variable; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub env: Vec<(OsString, OsString)>,
+    /// Let the copies share this path, which git ignores, with the working tree; repeatable
+    #[arg(long, value_name = "PATH", requires = "patch")]
+    pub link: Vec<PathBuf>,
+    /// Run this command (for `sh -c`) in each copy before all runs
+    #[arg(long, value_name = "COMMAND", requires = "patch")]
+    pub build: Option<OsString>,
     /// Print all remedies that can be tried, and what they change
-    #[arg(long, conflicts_with_all = ["from", "remedy", "allow", "command"])]
+    #[arg(long, conflicts_with_all = ["from", "remedy", "allow", "patch", "against", "env", "command"])]
     pub list: bool,
     /// Measure at least this many steps in each run
     #[arg(long, value_name = "N", default_value = "60", value_parser = value_parser!(u32).range(5..=100_000))]

@@ -1,5 +1,6 @@
 //! Types of option values that several subcommands share.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use gpuwhy_inject::config;
@@ -26,4 +27,10 @@ pub(super) fn value_of(
         None => Ok(text.to_owned()),
         Some(expected) => Err(format!("expected {expected}")),
     }
+}
+
+/// A variable with its value.
+pub(super) fn variable(text: &str) -> Result<(OsString, OsString), String> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    pair.map(|(name, value)| (name.into(), value.into())).ok_or_else(|| "NAME=VALUE is expected".to_owned())
 }

@@ -59,10 +59,23 @@ pub fn candidates(report: &Value) -> Vec<Candidate> {
             text: words("text"),
             at: words("at"),
             results: remedy.results(),
-            predicted: row["low"].as_f64().map(|low| (low, row["high"].as_f64().unwrap_or(f64::INFINITY))),
+            predicted: predicted(row),
         });
     }
     found
+}
+
+/// The interval of the gain in a row of a report.
+pub fn predicted(row: &Value) -> Option<(f64, f64)> {
+    row["low"].as_f64().map(|low| (low, row["high"].as_f64().unwrap_or(f64::INFINITY)))
+}
+
+/// What to say of a name that no remedy has.
+pub fn unknown(name: &str) -> String {
+    match Trial::all().map(|remedy| (edits(name, remedy.id), remedy.id)).min().filter(|&(edits, _)| edits <= SLIP) {
+        Some((_, hint)) => format!("--remedy {name}: there is no such remedy; did you mean {hint}?"),
+        None => format!("--remedy {name}: there is no such remedy; `gpuwhy try --list` prints all of them"),
+    }
 }
 
 /// Remedies that the command line names, with what a report says about them. Fails for an unknown name.
@@ -70,13 +83,7 @@ pub fn named(names: &[String], report: Option<&Value>) -> Result<Vec<Candidate>>
     let known = report.map(candidates).unwrap_or_default();
     let mut found = Vec::<Candidate>::new();
     for name in names {
-        let Some(remedy) = Trial::named(name) else {
-            let hints = Trial::all().map(|remedy| (edits(name, remedy.id), remedy.id));
-            match hints.min().filter(|&(edits, _)| edits <= SLIP) {
-                Some((_, hint)) => bail!("--remedy {name}: there is no such remedy; did you mean {hint}?"),
-                None => bail!("--remedy {name}: there is no such remedy; `gpuwhy try --list` prints all of them"),
-            }
-        };
+        let Some(remedy) = Trial::named(name) else { bail!(unknown(name)) };
         if !found.iter().any(|other| other.change.id() == remedy.id) {
             let from_report = known.iter().find(|candidate| candidate.change.id() == remedy.id);
             found.push(from_report.cloned().unwrap_or_else(|| Candidate::of(remedy)));

@@ -1,7 +1,6 @@
 //! What a run has and a run of the unchanged program has not.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::rc::Rc;
 
 use gpuwhy_report::run::Results;
@@ -23,12 +22,20 @@ pub enum Change {
 pub struct OwnChange {
     /// Name in texts and in the history; that of the remedy for which it stands, if any.
     pub name: String,
-    /// A diff.
-    pub patch: Option<PathBuf>,
+    /// True if it has a diff, which is applied in a copy of the tree.
+    pub is_patch: bool,
     /// The command in place of the unchanged one, for `sh -c`.
     pub against: Option<OsString>,
     /// Variables.
     pub environment: Vec<(OsString, OsString)>,
+}
+
+impl OwnChange {
+    /// True if it leaves everything as it is.
+    pub fn is_none(&self) -> bool {
+        let is_set = |(name, value): &(OsString, OsString)| std::env::var_os(name).as_ref() == Some(value);
+        !self.is_patch && self.against.is_none() && self.environment.iter().all(is_set)
+    }
 }
 
 impl Change {
@@ -49,6 +56,14 @@ impl Change {
         }
     }
 
+    /// It, if it is the user's.
+    pub fn own(&self) -> Option<&OwnChange> {
+        match self {
+            Self::Own(own) => Some(own),
+            Self::Remedy(_) | Self::Recording(_) => None,
+        }
+    }
+
     /// Effect on the results.
     pub fn results(&self) -> Results {
         self.trial().map_or(Results::Same, Trial::results)
@@ -56,6 +71,6 @@ impl Change {
 
     /// Why it may find nothing to change.
     pub fn needs(&self) -> &'static str {
-        self.trial().map_or("it was not used", |trial| trial.needs)
+        self.trial().map_or("the environment has these values already", |trial| trial.needs)
     }
 }

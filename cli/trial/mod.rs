@@ -2,6 +2,7 @@
 //! what each one brought.
 //!
 //! The remedies come from a report; the catalogue has how each is applied, `changes.py` those that change PyTorch.
+//! A change of the user's is measured in the same way: [`own`] is it, [`tree`] the copies in which its diff is applied.
 //! [`program`] runs the command, [`processes`] ends what it leaves, [`drain`] takes what it prints, [`pairs`] decides
 //! what to run, [`measure`] and [`output`] compare.
 
@@ -10,10 +11,12 @@ mod change;
 mod drain;
 mod measure;
 mod output;
+mod own;
 mod pairs;
 mod processes;
 mod program;
 mod text;
+mod tree;
 mod unit;
 
 use std::ffi::OsString;
@@ -33,6 +36,7 @@ use self::change::Change;
 use self::pairs::{End, Ended, Limits, Measured, Outcome, Tried};
 use self::program::Live;
 use self::text::Prediction;
+use self::tree::Copies;
 use self::unit::Unit;
 use crate::args::trial::{Allowed, TryArgs};
 use crate::{history, interrupt, message, progress, terminal};
@@ -70,23 +74,30 @@ pub fn run(args: &TryArgs) -> Result<u8> {
     if let Some(trace) = &args.from {
         match progress::opened(trace, Request::default()) {
             Ok(read) => report = Some(serde_json::to_value(&read)?),
-            Err(error) => {
-                message::say(&error.to_string());
-                return Ok(BAD_INPUT);
-            }
+            Err(error) => return refused(BAD_INPUT, error.into()),
         }
     }
-    let mut wanted = match named(&args.remedy, report.as_ref()) {
-        Ok(wanted) => wanted,
-        Err(error) => {
-            message::say(&format!("{error:#}"));
-            return Ok(BAD_INPUT);
-        }
-    };
     interrupt::watch()?;
+    let copies = match own::copies(args, folder.path()) {
+        Ok(copies) => copies,
+        Err((code, error)) => return refused(code, error),
+    };
+    let found = own::candidate(args, copies.as_ref(), report.as_ref());
+    let found = found.and_then(|own| own.map_or_else(|| named(&args.remedy, report.as_ref()), |own| Ok(vec![own])));
+    let mut wanted = match found {
+        Ok(wanted) => wanted,
+        Err(error) => return refused(BAD_INPUT, error),
+    };
     let steps = usize::try_from(args.steps).unwrap_or(usize::MAX);
     let mut live = Live::new(&args.command, folder.path(), steps, args.budget, limit_s);
-    if args.remedy.is_empty() {
+    live.is_own = wanted.iter().any(|candidate| candidate.change.own().is_some());
+    live.copies = copies;
+    if let Some(line) = &args.build
+        && let Some(words) = live.build(line)?
+    {
+        return refused(NOTHING, anyhow::Error::msg(words));
+    }
+    if wanted.is_empty() {
         if report.is_none() {
             message::note("running the command once to record its report, then again to try its remedies");
             match recorded(&mut live) {
@@ -105,11 +116,20 @@ pub fn run(args: &TryArgs) -> Result<u8> {
         }
     }
     live.uses_cuda |= report.is_some();
-    announce(&wanted, &limits);
+    announce(&wanted, &limits, live.copies.as_ref());
     match tried(args, &mut live, &wanted, &limits) {
         Err(error) => live.refused.ok_or(error),
         Ok(code) => Ok(code),
     }
+}
+
+/// Says why nothing is tried. Fails after a signal.
+fn refused(code: u8, why: anyhow::Error) -> Result<u8> {
+    if interrupt::exit_code().is_some() {
+        return Err(why);
+    }
+    message::say(&format!("{why:#}"));
+    Ok(code)
 }
 
 /// The launcher that the command is, if any.
@@ -129,14 +149,21 @@ fn allowed(options: &[Allowed]) -> Vec<Results> {
 }
 
 /// Says what is going to happen.
-fn announce(wanted: &[Candidate], limits: &Limits) {
+fn announce(wanted: &[Candidate], limits: &Limits, copies: Option<&Copies>) {
     let count = wanted.iter().filter(|candidate| limits.allowed.contains(&candidate.results)).count();
     if count == 0 {
         return;
     }
-    let remedies = if count == 1 { "1 remedy".to_owned() } else { format!("{count} remedies") };
+    let what = match wanted {
+        [one] if one.change.own().is_some() => one.change.id().to_owned(),
+        _ if count == 1 => "1 remedy".to_owned(),
+        _ => format!("{count} remedies"),
+    };
+    if let Some(copies) = copies {
+        message::note(&copies.words());
+    }
     message::note(&format!(
-        "trying {remedies}: at most {} runs of the command, for at most {}; its standard input is empty",
+        "trying {what}: at most {} runs of the command, for at most {}; its standard input is empty",
         2 * limits.pairs * count,
         shown(limits.budget)
     ));
@@ -163,20 +190,28 @@ fn recorded(live: &mut Live) -> Result<std::result::Result<Value, u8>> {
             message::say("the command recorded nothing: it did not use CUDA; name remedies with --remedy");
             Ok(Err(NOTHING))
         }
-        Err(ended) => Ok(Err(unmeasured(&ended))),
+        Err(ended) => Ok(Err(unmeasured(&ended, live))),
     }
 }
 
 /// Says why the unchanged program gave no time, and returns the exit code.
-fn unmeasured(ended: &Ended) -> u8 {
+fn unmeasured(ended: &Ended, live: &Live) -> u8 {
     match ended {
         Ended::Measured(_) => 0,
+        Ended::NotApplicable(why) => {
+            message::say(why);
+            NOTHING
+        }
         Ended::Failed(code, errors) => {
             let lines: Vec<_> = errors.lines().filter(|line| !line.trim().is_empty()).collect();
             let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
             let words = if last.is_empty() { "it prints nothing on stderr".to_owned() } else { last.join("\n") };
+            let (place, hint) = match &live.copies {
+                Some(copies) => (" in a copy of the tree", copies.hint(errors)),
+                None => ("", String::new()),
+            };
             message::say(&format!(
-                "the command fails without any remedy, with exit code {code} (its standard input is empty):\n{words}"
+                "the unchanged command fails{place}, with exit code {code} (its standard input is empty):\n{words}{hint}"
             ));
             *code
         }
@@ -226,7 +261,7 @@ fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], limits: &Limits)
         })?
     };
     let all = match end {
-        End::Unmeasured(ended) => return Ok(unmeasured(&ended)),
+        End::Unmeasured(ended) => return Ok(unmeasured(&ended, live)),
         End::Tried(all) => all,
     };
     let unit = live.unit.clone().unwrap_or_else(|| Unit::named("run"));

@@ -42,6 +42,8 @@ pub enum Ended {
     TooFewSteps(usize),
     /// Time was up after this many steps.
     OutOfTime(usize),
+    /// The change had no effect, for this reason.
+    NotApplicable(String),
 }
 
 /// The program that is tried.
@@ -100,8 +102,8 @@ pub enum Outcome {
     Slower,
     /// It helps, but changes the results more than allowed.
     ChangesResults,
-    /// It found nothing to change.
-    NotApplicable,
+    /// It found nothing to change, for this reason.
+    NotApplicable(String),
     /// The program fails with it: the last line on stderr.
     Fails(String),
     /// Its kind was not allowed.
@@ -194,7 +196,7 @@ pub fn try_all(
         let share = limits.budget.saturating_sub(program.elapsed()) / left.max(1);
         left -= 1;
         if !program.can_apply(&candidate.change) {
-            let tried = Tried::without_runs(candidate, Outcome::NotApplicable, in_all);
+            let tried = Tried::without_runs(candidate, not_applicable(candidate), in_all);
             told(&[], &tried)?;
             all.push(tried);
             continue;
@@ -227,6 +229,10 @@ pub fn try_all(
         all.push(tried);
     }
     Ok(End::Tried(all))
+}
+
+fn not_applicable(candidate: &Candidate) -> Outcome {
+    Outcome::NotApplicable(candidate.change.needs().to_owned())
 }
 
 /// Runs of one remedy.
@@ -269,7 +275,7 @@ impl Pairs {
                     && let Ended::Measured(run) = &run
                     && !run.applied.iter().any(|id| id == candidate.change.id())
                 {
-                    pairs.ended = Some(Outcome::NotApplicable);
+                    pairs.ended = Some(not_applicable(candidate));
                     break 'pairs;
                 }
                 if !pairs.add(run, is_changed) {
@@ -301,6 +307,7 @@ impl Pairs {
                 return true;
             }
             Ended::OutOfTime(_) => Outcome::NoTime,
+            Ended::NotApplicable(why) => Outcome::NotApplicable(why),
             Ended::Failed(code, words) => {
                 let words = words.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned();
                 let words = if words.is_empty() { format!("exit code {code}") } else { words };
@@ -485,11 +492,12 @@ mod tests {
         let all = [Results::Same, Results::Rounding];
         let (tried, program) =
             tried(&["launch_blocking", "fragmentation", "compile", "fused_optimizer"], &limits(600, &all));
+        let not_applicable = |at: usize| not_applicable(&tried[at].candidate);
         assert_eq!(
             outcomes(&tried),
             [
-                Outcome::NotApplicable,
-                Outcome::NotApplicable,
+                not_applicable(0),
+                not_applicable(1),
                 Outcome::Fails("RuntimeError: no compiler".to_owned()),
                 Outcome::Helps
             ]

@@ -1,6 +1,6 @@
 //! Runs of the program: start, wait, end, and what is left of each.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
@@ -13,11 +13,12 @@ use gpuwhy_report::run::remedies::How;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
-use super::change::Change;
+use super::change::{Change, OwnChange};
 use super::drain::{Drain, Part};
 use super::measure::{after_start, per_step};
 use super::pairs::{Ended, Measured, Program};
 use super::processes::Processes;
+use super::tree::Copies;
 use super::unit::Unit;
 use crate::args::run::RunArgs;
 use crate::install_paths::{INJECTION, NVTX_INJECTION};
@@ -27,6 +28,7 @@ use crate::{install_paths, interrupt};
 /// The Python module that is put in front of the program.
 const PYTHON: &str =
     concat!(include_str!("../run/behind.py"), "\n\n", include_str!("steps.py"), "\n\n", include_str!("changes.py"));
+const PYTHONPATH: &str = "PYTHONPATH";
 /// First steps that are never measured, and shortest time for them.
 const WARM_STEPS: usize = 10;
 const WARM_SECONDS: f64 = 2.0;
@@ -60,6 +62,10 @@ pub struct Live {
     pub refused: Option<u8>,
     /// True once a process of the program was seen with CUDA.
     pub uses_cuda: bool,
+    /// True if the user's own change is measured: runs go on to their end, so that both did all of the work.
+    pub is_own: bool,
+    /// Where the runs take place, if not in the user's tree.
+    pub copies: Option<Copies>,
     processes: Processes,
 }
 
@@ -77,6 +83,8 @@ impl Live {
             unit: None,
             refused: None,
             uses_cuda: false,
+            is_own: false,
+            copies: None,
             processes: Processes::adopt(),
         }
     }
@@ -117,7 +125,69 @@ impl Live {
         }
     }
 
+    /// Runs a command in both copies that prepares them; says why if it fails.
+    ///
+    /// # Errors
+    /// After a signal.
+    pub fn build(&mut self, line: &OsStr) -> Result<Option<String>> {
+        for change in [None, Some(OwnChange::default())] {
+            let mut command = shell(line);
+            self.place(&mut command, change.as_ref());
+            // Compilers and what starts them print errors to different streams.
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+            let mut child = command.spawn()?;
+            let output = child.stdout.take().map(|stream| Drain::begin(stream, Part::Last));
+            let errors = child.stderr.take().map(|stream| Drain::begin(stream, Part::Last));
+            let waited = self.wait(&mut child, Path::new(""));
+            let _ = child.kill();
+            self.processes.end();
+            let (status, _) = waited?;
+            if !status.success() {
+                let texts = [output, errors].map(|drain| drain.map(Drain::text).unwrap_or_default());
+                let last = texts.iter().rev().find_map(|text| text.lines().rfind(|line| !line.trim().is_empty()));
+                let with = if change.is_some() { "with the diff" } else { "unchanged" };
+                let words = last.unwrap_or("it prints nothing");
+                return Ok(Some(format!("--build fails in the copy that is {with} ({status}): {words}")));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The command without gpuwhy's library, with the user's change if there is one.
+    fn command(&self, own: Option<&OwnChange>) -> Result<Command> {
+        let map = |word: &OsString| self.mapped(own.is_some(), word);
+        let mut command = match own.and_then(|own| own.against.as_ref()) {
+            Some(line) => shell(&map(line)),
+            None => {
+                let Some((program, arguments)) = self.command.split_first() else { bail!("no command given") };
+                let in_copy = self.copies.as_ref().map(|copies| copies.program(own.is_some(), program)).transpose()?;
+                let mut command = Command::new(in_copy.as_ref().unwrap_or(program));
+                command.args(arguments.iter().map(map));
+                command
+            }
+        };
+        self.place(&mut command, own);
+        Ok(command)
+    }
+
+    /// Puts a command into its copy, with the variables of the change.
+    fn place(&self, command: &mut Command, own: Option<&OwnChange>) {
+        if let Some(copies) = &self.copies {
+            let work = copies.work(own.is_some());
+            command.env("PWD", &work).current_dir(work);
+            command.envs(std::env::var_os(PYTHONPATH).map(|path| (PYTHONPATH, self.mapped(own.is_some(), &path))));
+        }
+        for (name, value) in own.iter().flat_map(|own| &own.environment) {
+            command.env(name, self.mapped(own.is_some(), value));
+        }
+    }
+
+    fn mapped(&self, is_changed: bool, text: &OsStr) -> OsString {
+        self.copies.as_ref().map_or_else(|| text.to_owned(), |copies| copies.mapped(is_changed, text))
+    }
+
     fn started(&mut self, mut command: Command, changes: &[Change]) -> Result<Finished> {
+        let own = changes.iter().find_map(Change::own);
         let remedies: Vec<_> = changes.iter().filter_map(Change::trial).collect();
         self.runs += 1;
         let folder = self.folder.join(self.runs.to_string());
@@ -126,12 +196,14 @@ impl Live {
             "remedies": remedies.iter().map(|remedy| remedy.id).collect::<Vec<_>>(),
             "unit": self.unit.as_ref().map(|unit| &unit.name), "loop": self.unit.as_ref().map(|unit| &unit.key),
             "steps": self.steps, "seconds": SECONDS, "warm_steps": WARM_STEPS, "warm_s": WARM_SECONDS,
-            "limit_s": self.limit_s, "end": "measured",
+            "limit_s": self.limit_s, "end": if self.is_own { "limit" } else { "measured" },
+            "changed": self.copies.as_ref().map(|copies| copies.changed_lines(own.is_some())),
+            "patched": own.is_some_and(|own| own.is_patch),
         });
         // A string of JSON is one of Python.
         let call = format!("\nmain({})\n", Value::from(settings.to_string()));
         fs::write(folder.join("sitecustomize.py"), format!("{PYTHON}{call}"))?;
-        command.env("PYTHONPATH", python_path(&folder)?);
+        command.env(PYTHONPATH, python_path(&folder, &command)?);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut environment = Vec::new();
         for remedy in &remedies {
@@ -171,14 +243,24 @@ impl Live {
             .collect();
         let result: Value = serde_json::from_slice(&result).unwrap_or_default();
         applied.extend(result["applied"].as_object().into_iter().flat_map(|found| found.keys().cloned()));
+        applied.extend(own.filter(|own| !own.is_none()).map(|own| own.name.clone()));
+        let copies = self.copies.as_ref().filter(|_| own.is_some());
+        let printed = |drain: Option<Drain>| {
+            let text = drain.map(Drain::text).unwrap_or_default();
+            match &self.copies {
+                Some(copies) => copies.mapped_back(own.is_some(), &text),
+                None => text,
+            }
+        };
         let finished = Finished {
+            unused: copies.and_then(|copies| copies.unused(&result["used"])),
             status,
             was_in_time,
             wall: start.elapsed(),
             applied,
             has_torch: folder.join("torch").exists(),
-            output: output.map(Drain::text).unwrap_or_default(),
-            errors: errors.map(Drain::text).unwrap_or_default(),
+            output: printed(output),
+            errors: printed(errors),
             result,
         };
         let _ = fs::remove_dir_all(&folder);
@@ -230,7 +312,10 @@ impl Live {
     fn ended(&mut self, run: Finished) -> Ended {
         let times: Vec<f64> = run.result["times"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
         let seen = times.len();
-        let was_ended = run.result["how"] == "measured";
+        let was_ended = matches!(run.result["how"].as_str(), Some("measured" | "limit"));
+        if let Some(why) = run.unused {
+            return Ended::NotApplicable(why);
+        }
         if !run.was_in_time && !was_ended {
             return Ended::OutOfTime(seen);
         }
@@ -272,9 +357,7 @@ impl Live {
 
 impl Program for Live {
     fn run(&mut self, changes: &[Change]) -> Result<Ended> {
-        let Some((program, arguments)) = self.command.split_first() else { bail!("no command given") };
-        let mut command = Command::new(program);
-        command.args(arguments);
+        let mut command = self.command(changes.iter().find_map(Change::own))?;
         // Bare: what gpuwhy costs is no part of the times.
         let is_ours = |path: OsString| Path::new(&path).file_name().is_some_and(|name| name == install_paths::LIBRARY);
         for variable in [INJECTION, NVTX_INJECTION] {
@@ -287,7 +370,7 @@ impl Program for Live {
     }
 
     fn can_apply(&self, change: &Change) -> bool {
-        let Some(remedy) = change.trial() else { return true };
+        let Some(remedy) = change.trial() else { return change.own().is_none_or(|own| !own.is_none()) };
         let variable = |name: &str| std::env::var_os(name);
         let is_plain = self.unit.as_ref().is_some_and(Unit::is_run);
         match remedy.how {
@@ -309,15 +392,24 @@ struct Finished {
     wall: Duration,
     applied: Vec<String>,
     has_torch: bool,
+    unused: Option<String>,
     output: String,
     errors: String,
     result: Value,
 }
 
-fn python_path(folder: &Path) -> Result<OsString> {
-    let old = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
+fn shell(line: &OsStr) -> Command {
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(line);
+    shell
+}
+
+/// The modules' folders of `command`, behind `folder`.
+fn python_path(folder: &Path, command: &Command) -> Result<OsString> {
+    let own = command.get_envs().find(|(name, _)| *name == PYTHONPATH).and_then(|(_, value)| Some(value?.to_owned()));
+    let old = own.or_else(|| std::env::var_os(PYTHONPATH)).filter(|path| !path.is_empty());
     let folders = std::iter::once(folder.to_owned()).chain(old.iter().flat_map(std::env::split_paths));
-    std::env::join_paths(folders).context("PYTHONPATH")
+    std::env::join_paths(folders).context(PYTHONPATH)
 }
 
 /// True if the variable is set to something else than 0.

@@ -74,7 +74,7 @@ pub fn tried(tried: &Tried, number: usize, is_on_top: bool, prediction: Option<P
             let factor = gain.map(|gain| format!("{:.2}x", gain.middle)).unwrap_or_default();
             format!("{time}   {}   not kept without --allow behavior", measured(&factor))
         }
-        Outcome::NotApplicable => format!("not applicable: {}", change.needs()),
+        Outcome::NotApplicable(why) => format!("not applicable: {why}"),
         Outcome::Fails(words) => format!("the program fails with it: {words}"),
         Outcome::NotAllowed => {
             format!("not tried without --allow {}: {}", results.name(), change.trial().map_or("", |trial| trial.change))
@@ -213,7 +213,7 @@ fn outcome(tried: &Tried) -> (&'static str, Option<&str>) {
         Outcome::NoDifference => ("no_difference", tried.doubt),
         Outcome::Slower => ("slower", None),
         Outcome::ChangesResults => ("changes_results", None),
-        Outcome::NotApplicable => ("not_applicable", Some(tried.candidate.change.needs())),
+        Outcome::NotApplicable(why) => ("not_applicable", Some(why)),
         Outcome::Fails(words) => ("fails", Some(words)),
         Outcome::NotAllowed => ("not_allowed", None),
         Outcome::NoTime => ("no_time", None),

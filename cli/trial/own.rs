@@ -1,0 +1,78 @@
+//! The user's own change: what the command line asks for, and the remedy for which it stands.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use anyhow::{Result, bail};
+use gpuwhy_report::run::Results;
+use gpuwhy_report::run::remedies::{Trial, remedy};
+use serde_json::Value;
+
+use super::candidates::{self, Candidate};
+use super::change::{Change, OwnChange};
+use super::tree::{self, Copies, Tree};
+use super::{BAD_INPUT, NOTHING};
+use crate::args::trial::TryArgs;
+
+/// The copies of the working tree, if the command line has a diff. Fails with the exit code when they cannot be made,
+/// or the diff does not apply.
+pub fn copies(args: &TryArgs, folder: &Path) -> Result<Option<Copies>, (u8, anyhow::Error)> {
+    let Some(file) = &args.patch else { return Ok(None) };
+    let bad_input = |error| (BAD_INPUT, error);
+    let diff = tree::read(file).map_err(bad_input)?;
+    let tree = Tree::of_work(&args.link).map_err(bad_input)?;
+    let mut copies = tree.copied(folder).map_err(|error| (NOTHING, error))?;
+    copies.apply(&diff, &file.to_string_lossy()).map_err(bad_input)?;
+    if let (Some(program), true) = (args.command.first(), args.build.is_none()) {
+        copies.program(false, program).map_err(bad_input)?;
+    }
+    Ok(Some(copies))
+}
+
+/// The change of the command line, if there is one. It stands for the remedy that `--remedy` names, else for the first
+/// of the report whose place is about a changed line. Fails for an unknown remedy, or several.
+pub fn candidate(args: &TryArgs, copies: Option<&Copies>, report: Option<&Value>) -> Result<Option<Candidate>> {
+    if args.patch.is_none() && args.against.is_none() && args.env.is_empty() {
+        return Ok(None);
+    }
+    let mut names = Vec::new();
+    let mut keep = Vec::new();
+    if let Some(file) = &args.patch {
+        let name = file.file_name().filter(|name| *name != "-").map(|name| format!(" {}", name.to_string_lossy()));
+        names.push(format!("patch{}", name.as_deref().unwrap_or_default()));
+        keep.push(format!("git apply {}", file.display()));
+    }
+    if let Some(other) = &args.against {
+        names.push("against".to_owned());
+        keep.push(format!("the command {}", other.to_string_lossy()));
+    }
+    if !args.env.is_empty() {
+        let variables = args.env.iter().map(|(name, _)| name.to_string_lossy());
+        names.push(format!("env {}", variables.collect::<Vec<_>>().join(" ")));
+        let set = args.env.iter().map(|(name, value)| [name, value].map(|word| word.to_string_lossy()).join("="));
+        keep.push(format!("set {}", set.collect::<Vec<_>>().join(" ")));
+    }
+    let rows = report.and_then(|report| report["bottleneck"]["remedies"].as_array()).into_iter().flatten();
+    let id = match args.remedy.as_slice() {
+        [] => {
+            let is_near = |row: &&Value| {
+                row["at"].as_str().is_some_and(|at| copies.is_some_and(|copies| copies.is_changed_near(at)))
+            };
+            rows.clone().find(is_near).and_then(|row| row["id"].as_str()).map(str::to_owned)
+        }
+        [name] if remedy(name).is_some() || Trial::named(name).is_some() => Some(name.clone()),
+        [name] => bail!(candidates::unknown(name)),
+        _ => bail!("--remedy names the one remedy for which the change stands: leave out the others"),
+    };
+    // Reports look it up by the change that remedies share.
+    let known = id.as_deref().map(|id| Trial::named(id).map_or(id, |trial| trial.id).to_owned());
+    let predicted = id.and_then(|id| rows.clone().find(|row| row["id"] == *id)).and_then(candidates::predicted);
+    let own = OwnChange {
+        name: known.unwrap_or_else(|| names.join(", ")),
+        is_patch: args.patch.is_some(),
+        against: args.against.clone(),
+        environment: args.env.clone(),
+    };
+    let (text, results) = (Some(keep.join(", ")), Results::Same);
+    Ok(Some(Candidate { change: Change::Own(Rc::new(own)), text, at: None, results, predicted }))
+}
