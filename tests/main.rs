@@ -22,6 +22,7 @@ mod cli_try;
 mod cli_try_changes;
 mod cli_try_own;
 mod cli_try_processes;
+mod cli_try_words;
 mod cli_untrue_traces;
 mod control;
 mod cupti_sharing;

@@ -19,7 +19,8 @@ else a batch of the data loader; gpuwhy ends a run as Ctrl-C would after enough 
 end, and only environment variables are tried. Standard input is empty. Programs that start several processes for
 several GPUs are refused.
 
-Numbers that the program prints are compared. By default only remedies are tried that leave the results as they are.
+Numbers that the program prints are compared. By default only remedies are tried that leave the results as they are; on a
+terminal gpuwhy asks once about those that change last digits. A remedy that --remedy names is tried whatever it changes.
 
 With --patch, --against or --env the change is yours, and no remedy is tried beside it. A diff is applied in a copy of the
 working tree: that of git, with untracked files that it does not ignore, else the folder. Both sides run in copies, and
@@ -40,7 +41,7 @@ EXAMPLES:
   gpuwhy try -- python train.py
   gpuwhy try --allow rounding --budget 30m -- python train.py --output-dir /tmp/try
   gpuwhy try --from gpuwhy-4711.gpuwhy -- python train.py
-  gpuwhy try --allow rounding --remedy fused_optimizer --remedy pinned -- python train.py
+  gpuwhy try --remedy fused_optimizer --remedy pinned --write-patch keep.diff -- python train.py
   gpuwhy try --patch fix.diff -- python train.py
   gpuwhy try --patch fix.diff --from gpuwhy-4711.gpuwhy --link data -- python train.py
   gpuwhy try --patch kernel.diff --build 'make -j8' -- ./simulate
@@ -53,7 +54,7 @@ pub struct TryArgs {
     /// Take the remedies from the report of this trace
     #[arg(long, value_name = "TRACE")]
     pub from: Option<PathBuf>,
-    /// Try this remedy, whatever a report says; repeatable. With a change of yours: the remedy that it is
+    /// Try this remedy, whatever a report says or it changes; repeatable. With a change of yours: the remedy that it is
     #[arg(long, value_name = "ID")]
     pub remedy: Vec<String>,
     /// Also try remedies that change results in this way; repeatable
@@ -74,8 +75,11 @@ pub struct TryArgs {
     /// Run this command (for `sh -c`) in each copy before all runs
     #[arg(long, value_name = "COMMAND", requires = "patch")]
     pub build: Option<OsString>,
+    /// Write a diff of the lines that keep what helps, to a new file; nothing is applied
+    #[arg(long, value_name = "FILE")]
+    pub write_patch: Option<PathBuf>,
     /// Print all remedies that can be tried, and what they change
-    #[arg(long, conflicts_with_all = ["from", "remedy", "allow", "patch", "against", "env", "command"])]
+    #[arg(long, conflicts_with_all = ["from", "remedy", "allow", "patch", "against", "env", "write_patch", "command"])]
     pub list: bool,
     /// Measure at least this many steps in each run
     #[arg(long, value_name = "N", default_value = "60", value_parser = value_parser!(u32).range(5..=100_000))]

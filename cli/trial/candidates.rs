@@ -11,6 +11,10 @@ use super::change::Change;
 /// Maximum number of edits from a name to its suggestion.
 const SLIP: usize = 3;
 
+/// Changes of PyTorch's data loader after which it gives the same batches in the same order. A data set that draws
+/// random numbers gives others, which the comparison of the output shows.
+const SAME_BATCHES: [&str; 4] = ["workers", "more_workers", "loader_prefetch", "loader_io"];
+
 /// A change to try.
 #[derive(Clone, Debug)]
 pub struct Candidate {
@@ -24,12 +28,42 @@ pub struct Candidate {
     pub results: Results,
     /// Interval of the gain that the report predicts.
     pub predicted: Option<(f64, f64)>,
+    /// True if it is tried whatever it does to the results: the command line names it.
+    pub is_named: bool,
+}
+
+/// A remedy of a report that is not tried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeftOut {
+    /// Its name.
+    pub id: String,
+    /// File and line of the change.
+    pub at: Option<String>,
+    /// What to change, as the report says it.
+    pub text: Option<String>,
+    /// Why it is not tried.
+    pub why: Why,
+}
+
+/// Why a remedy is not tried.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Why {
+    /// It changes the results in this way, which was not asked for.
+    Results(Results),
+    /// Nothing applies it from outside.
+    Change,
 }
 
 impl Candidate {
     /// A remedy without a report.
     pub fn of(remedy: &'static Trial) -> Self {
-        Self { change: Change::Remedy(remedy), text: None, at: None, results: remedy.results(), predicted: None }
+        let (change, results) = (Change::Remedy(remedy), remedy.results());
+        Self { change, text: None, at: None, results, predicted: None, is_named: false }
+    }
+
+    /// True if it is tried where these effects on the results are allowed.
+    pub fn is_tried(&self, allowed: &[Results]) -> bool {
+        self.is_named || allowed.contains(&self.results) || SAME_BATCHES.contains(&self.change.id())
     }
 
     /// What to write into the program to keep it.
@@ -53,21 +87,39 @@ pub fn candidates(report: &Value) -> Vec<Candidate> {
         if found.iter().any(|other| other.change.id() == remedy.id) {
             continue;
         }
-        let words = |field: &str| row[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-        found.push(Candidate {
-            change: Change::Remedy(remedy),
-            text: words("text"),
-            at: words("at"),
-            results: remedy.results(),
-            predicted: predicted(row),
-        });
+        let (text, at, predicted) = (words(row, "text"), words(row, "at"), predicted(row));
+        found.push(Candidate { text, at, predicted, ..Candidate::of(remedy) });
     }
     found
 }
 
-/// The interval of the gain in a row of a report.
+fn words(row: &Value, field: &str) -> Option<String> {
+    row[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// Remedies of a report that are not among those that are tried of `wanted`, in its order.
+pub fn left_out(report: &Value, wanted: &[Candidate], allowed: &[Results]) -> Vec<LeftOut> {
+    let remedies = report["bottleneck"]["remedies"].as_array();
+    let mut found = Vec::<LeftOut>::new();
+    for row in remedies.into_iter().flatten() {
+        let Some(id) = row["id"].as_str() else { continue };
+        let id = Trial::named(id).map_or(id, |trial| trial.id);
+        let why = match wanted.iter().find(|candidate| candidate.change.id() == id) {
+            Some(candidate) if candidate.is_tried(allowed) => continue,
+            Some(candidate) => Why::Results(candidate.results),
+            None => Why::Change,
+        };
+        if !found.iter().any(|other| other.id == id) {
+            found.push(LeftOut { id: id.to_owned(), at: words(row, "at"), text: words(row, "text"), why });
+        }
+    }
+    found
+}
+
+/// The interval of the gain in a row of a report; `None` if it says nothing.
 pub fn predicted(row: &Value) -> Option<(f64, f64)> {
-    row["low"].as_f64().map(|low| (low, row["high"].as_f64().unwrap_or(f64::INFINITY)))
+    let (low, high) = (row["low"].as_f64()?, row["high"].as_f64().unwrap_or(f64::INFINITY));
+    (high.is_finite() || low > 1.0).then_some((low, high))
 }
 
 /// What to say of a name that no remedy has.
@@ -86,7 +138,8 @@ pub fn named(names: &[String], report: Option<&Value>) -> Result<Vec<Candidate>>
         let Some(remedy) = Trial::named(name) else { bail!(unknown(name)) };
         if !found.iter().any(|other| other.change.id() == remedy.id) {
             let from_report = known.iter().find(|candidate| candidate.change.id() == remedy.id);
-            found.push(from_report.cloned().unwrap_or_else(|| Candidate::of(remedy)));
+            let candidate = from_report.cloned().unwrap_or_else(|| Candidate::of(remedy));
+            found.push(Candidate { is_named: true, ..candidate });
         }
     }
     Ok(found)
@@ -121,6 +174,26 @@ mod tests {
         let named = named(&["tf32".into(), "pinned".into(), "tf32".into()], Some(&report)).unwrap();
         assert_eq!(named.len(), 2);
         assert_eq!(named[1].predicted, Some((1.2, 1.5)));
+    }
+
+    #[test]
+    fn what_is_not_tried_is_known_with_the_reason() {
+        let report = json!({"bottleneck": {"remedies": [
+            {"id": "graphs", "text": "Capture it", "at": "train.py:7 (main)"},
+            {"id": "tf32", "low": 1.0, "high": null}, {"id": "pinned", "low": 1.5, "high": null}, {"id": "gc"},
+        ]}});
+        let wanted = candidates(&report);
+        let left = left_out(&report, &wanted, &[Results::Same]);
+        let whys: Vec<_> = left.iter().map(|left| (left.id.as_str(), left.why)).collect();
+        let of = |id: &str| Why::Results(Trial::named(id).unwrap().results());
+        assert_eq!(whys, [("graphs", Why::Change), ("tf32", of("tf32")), ("gc", of("gc"))]);
+        assert_eq!(left[0].at.as_deref(), Some("train.py:7 (main)"));
+        assert_eq!(
+            wanted.iter().map(|one| one.predicted).collect::<Vec<_>>(),
+            [None, Some((1.5, f64::INFINITY)), None]
+        );
+        let named = named(&["gc".into()], None).unwrap();
+        assert!(named[0].is_tried(&[Results::Same]) && left_out(&json!([]), &named, &[]).is_empty());
     }
 
     #[test]

@@ -9,12 +9,14 @@
 mod candidates;
 mod change;
 mod drain;
+mod edits;
 mod measure;
 mod output;
 mod own;
 mod pairs;
 mod processes;
 mod program;
+mod question;
 mod text;
 mod tree;
 mod unit;
@@ -31,12 +33,12 @@ use gpuwhy_report::run::Results;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use self::candidates::{Candidate, candidates, named};
+use self::candidates::{Candidate, LeftOut, candidates, left_out, named};
 use self::change::Change;
 use self::pairs::{End, Ended, Limits, Measured, Outcome, Tried};
 use self::program::Live;
 use self::text::Prediction;
-use self::tree::Copies;
+use self::tree::{Copies, Tree};
 use self::unit::Unit;
 use crate::args::trial::{Allowed, TryArgs};
 use crate::{history, interrupt, message, progress, terminal};
@@ -66,8 +68,12 @@ pub fn run(args: &TryArgs) -> Result<u8> {
         ));
         return Ok(BAD_INPUT);
     }
+    if let Some(file) = args.write_patch.as_ref().filter(|file| file.symlink_metadata().is_ok()) {
+        message::say(&format!("--write-patch {}: this file is there already, and is not overwritten", file.display()));
+        return Ok(BAD_INPUT);
+    }
     let folder = TempDir::with_prefix("gpuwhy-try-").context("cannot make a temporary folder")?;
-    let limits = Limits { pairs: usize::from(args.pairs), budget: args.budget, allowed: allowed(&args.allow) };
+    let mut limits = Limits { pairs: usize::from(args.pairs), budget: args.budget, allowed: allowed(&args.allow) };
     // So that the unchanged program and one remedy fit into the budget.
     let limit_s = args.budget.as_secs_f64() / (2 * limits.first_pairs() + 2) as f64;
     let mut report = None;
@@ -97,6 +103,7 @@ pub fn run(args: &TryArgs) -> Result<u8> {
     {
         return refused(NOTHING, anyhow::Error::msg(words));
     }
+    let mut others = Vec::new();
     if wanted.is_empty() {
         if report.is_none() {
             message::note("running the command once to record its report, then again to try its remedies");
@@ -106,18 +113,16 @@ pub fn run(args: &TryArgs) -> Result<u8> {
                 Err(error) => return live.refused.ok_or(error),
             }
         }
-        wanted = candidates(report.as_ref().unwrap_or(&Value::Null));
-        if wanted.is_empty() {
-            message::say(
-                "the report has no remedy that can be applied from outside; name some with --remedy (`gpuwhy try --list` \
-                 prints all of them)",
-            );
-            return Ok(NOTHING);
+        let of = report.as_ref().unwrap_or(&Value::Null);
+        wanted = candidates(of);
+        if question::is_answered_yes(args, &wanted)? {
+            limits.allowed.push(Results::Rounding);
         }
+        others = left_out(of, &wanted, &limits.allowed);
     }
     live.uses_cuda |= report.is_some();
     announce(&wanted, &limits, live.copies.as_ref());
-    match tried(args, &mut live, &wanted, &limits) {
+    match tried(args, &mut live, &wanted, &others, &limits) {
         Err(error) => live.refused.ok_or(error),
         Ok(code) => Ok(code),
     }
@@ -150,7 +155,7 @@ fn allowed(options: &[Allowed]) -> Vec<Results> {
 
 /// Says what is going to happen.
 fn announce(wanted: &[Candidate], limits: &Limits, copies: Option<&Copies>) {
-    let count = wanted.iter().filter(|candidate| limits.allowed.contains(&candidate.results)).count();
+    let count = wanted.iter().filter(|candidate| candidate.is_tried(&limits.allowed)).count();
     if count == 0 {
         return;
     }
@@ -232,8 +237,11 @@ fn unmeasured(ended: &Ended, live: &Live) -> u8 {
     }
 }
 
-/// Measures and prints.
-fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], limits: &Limits) -> Result<u8> {
+/// Measures and prints. `others` are remedies of the report that are not tried.
+fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], others: &[LeftOut], limits: &Limits) -> Result<u8> {
+    if !args.json {
+        io::stdout().write_all(text::not_tried(others).as_bytes())?;
+    }
     let command: Vec<_> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = program(&command);
     let past = Past::read(&command);
@@ -265,14 +273,36 @@ fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], limits: &Limits)
         End::Tried(all) => all,
     };
     let unit = live.unit.clone().unwrap_or_else(|| Unit::named("run"));
+    let patch = kept(&all, args.write_patch.as_deref())?;
     let text = if args.json {
-        terminal::json(&text::document(&program, &unit, &unchanged, &rows))?
+        let mut document = text::document(&program, &unit, &unchanged, &rows);
+        (document["not_tried"], document["patch"]) = (text::not_tried_json(others), patch.into());
+        terminal::json(&document)?
     } else {
         text::to_keep(&all)
     };
     io::stdout().write_all(text.as_bytes())?;
-    let has_run = all.iter().any(|tried| !matches!(tried.outcome, Outcome::NotAllowed | Outcome::NoTime));
-    Ok(if has_run { 0 } else { NOTHING })
+    Ok(if all.iter().any(Tried::has_run) { 0 } else { NOTHING })
+}
+
+/// The diff of what keeps the remedies that help, also written into `file`; `None` without any line that is known.
+fn kept(all: &[Tried], file: Option<&Path>) -> Result<Option<String>> {
+    let kept = all.iter().filter(|tried| tried.outcome == Outcome::Helps);
+    let edits: Vec<_> = kept.flat_map(|tried| tried.edits.clone()).collect();
+    let tree = Tree::of_work(&[]).ok();
+    let work = std::fs::canonicalize(".")?;
+    let (root, is_git) = tree.as_ref().map_or((work.as_path(), false), Tree::root);
+    let diff = edits::diff(&edits, root, is_git);
+    if let Some(file) = file {
+        diff.left_out.iter().for_each(|why| message::say(&format!("not in the diff: {why}")));
+        if diff.text.is_empty() {
+            message::say(&format!("{} is not written: no line that keeps a remedy is known", file.display()));
+        } else {
+            let mut written = std::fs::File::create_new(file).with_context(|| file.display().to_string())?;
+            written.write_all(diff.text.as_bytes()).with_context(|| file.display().to_string())?;
+        }
+    }
+    Ok(Some(diff.text).filter(|text| !text.is_empty()))
 }
 
 /// The program, with the unit of its steps for the lines that are printed meanwhile.

@@ -73,6 +73,6 @@ pub fn candidate(args: &TryArgs, copies: Option<&Copies>, report: Option<&Value>
         against: args.against.clone(),
         environment: args.env.clone(),
     };
-    let (text, results) = (Some(keep.join(", ")), Results::Same);
-    Ok(Some(Candidate { change: Change::Own(Rc::new(own)), text, at: None, results, predicted }))
+    let (change, text) = (Change::Own(Rc::new(own)), Some(keep.join(", ")));
+    Ok(Some(Candidate { change, text, at: None, results: Results::Same, predicted, is_named: true }))
 }

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use gpuwhy_report::run::Results;
+use serde_json::Value;
 
 use super::candidates::Candidate;
 use super::change::Change;
+use super::edits::Edit;
 use super::measure::{Answer, Gain, median};
 use super::output::{Compared, compare};
 
@@ -23,6 +25,8 @@ pub struct Measured {
     pub all: Option<f64>,
     /// Remedies that found something to change.
     pub applied: Vec<String>,
+    /// What keeps each of them in the user's code, as the Python side has it.
+    pub edits: Value,
     /// Standard output.
     pub output: String,
     /// Time from start to end.
@@ -131,6 +135,8 @@ pub struct Tried {
     pub in_all: f64,
     /// Comparison of the output.
     pub compared: Option<Compared>,
+    /// What keeps it in the user's code.
+    pub edits: Vec<Edit>,
     /// Why the times say nothing; there is no gain then.
     pub doubt: Option<&'static str>,
 }
@@ -149,9 +155,25 @@ impl Limits {
 }
 
 impl Tried {
+    /// True if the program ran for it.
+    pub fn has_run(&self) -> bool {
+        !matches!(self.outcome, Outcome::NotAllowed | Outcome::NoTime)
+    }
+
     fn without_runs(candidate: &Candidate, outcome: Outcome, in_all: f64) -> Self {
         let (candidate, basis) = (candidate.clone(), Basis::Step);
-        Self { candidate, outcome, seconds: None, basis, gain: None, pairs: 0, in_all, compared: None, doubt: None }
+        Self {
+            candidate,
+            outcome,
+            seconds: None,
+            basis,
+            gain: None,
+            pairs: 0,
+            in_all,
+            compared: None,
+            edits: Vec::new(),
+            doubt: None,
+        }
     }
 }
 
@@ -177,7 +199,7 @@ pub fn try_all(
     limits: &Limits,
     told: &mut Told<'_>,
 ) -> Result<End> {
-    let is_allowed = |candidate: &Candidate| limits.allowed.contains(&candidate.results);
+    let is_allowed = |candidate: &Candidate| candidate.is_tried(&limits.allowed);
     let mut all = Vec::new();
     // A run of the present state that no pair has used.
     let mut spare = None;
@@ -381,8 +403,11 @@ impl Pairs {
             Answer::Slower => Outcome::Slower,
         };
         let (in_all, pairs, basis) = (before * gain.middle, self.complete(), self.basis());
-        let (candidate, seconds, gain) = (candidate.clone(), Some(seconds), Some(gain).filter(|_| doubt.is_none()));
-        Tried { candidate, outcome, seconds, basis, gain, pairs, in_all, compared, doubt }
+        // Of other results, no gain is claimed.
+        let gain = Some(gain).filter(|_| doubt.is_none() && outcome != Outcome::ChangesResults);
+        let edits = self.changed.first().map_or_else(Vec::new, |run| Edit::all(&run.edits[candidate.change.id()]));
+        let (candidate, seconds) = (candidate.clone(), Some(seconds));
+        Tried { candidate, outcome, seconds, basis, gain, pairs, in_all, compared, edits, doubt }
     }
 }
 

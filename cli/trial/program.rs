@@ -324,10 +324,11 @@ impl Live {
             return Ended::Failed(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1), run.errors);
         }
         let ended_itself = !matches!(run.result["how"].as_str(), Some("measured" | "limit"));
+        let edits = run.result["edits"].clone();
         let measured = |seconds, steps, all: Option<f64>, doubt| {
             let Finished { applied, output, wall, .. } = run;
             let (made, all) = (seen, all.filter(|_| ended_itself));
-            Ended::Measured(Measured { seconds, steps, made, all, applied, output, wall, doubt })
+            Ended::Measured(Measured { seconds, steps, made, all, applied, edits, output, wall, doubt })
         };
         if !run.has_torch {
             self.unit.get_or_insert_with(|| Unit::named("run"));

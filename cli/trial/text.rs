@@ -1,10 +1,12 @@
 //! What `gpuwhy try` prints: a line for each remedy, and JSON.
 
+use gpuwhy_report::run::Results;
 use gpuwhy_report::run::remedies::{How, Trial};
 use gpuwhy_report::text_format::{duration, printable};
 use serde_json::{Value, json};
 
-use super::candidates::Candidate;
+use super::candidates::{LeftOut, Why};
+use super::edits::Edit;
 use super::measure::{Gain, median};
 use super::output::Compared;
 use super::pairs::{Basis, Measured, Outcome, Tried};
@@ -50,8 +52,7 @@ pub fn unchanged(runs: &[Measured], unit: &Unit) -> String {
 
 /// The line about a remedy; `number` counts those that were tried, `is_on_top` if others were kept before it.
 pub fn tried(tried: &Tried, number: usize, is_on_top: bool, prediction: Option<Prediction>) -> String {
-    let Candidate { change, results, .. } = &tried.candidate;
-    let id = change.id();
+    let id = tried.candidate.change.id();
     let name = if is_on_top { format!("{number} and {id}") } else { format!("{number} {id}") };
     let gain = tried.gain;
     let measured = |words: &str| match gain {
@@ -70,15 +71,10 @@ pub fn tried(tried: &Tried, number: usize, is_on_top: bool, prediction: Option<P
             None => measured("no difference"),
         },
         Outcome::Slower => format!("{time}   {}", measured("slower")),
-        Outcome::ChangesResults => {
-            let factor = gain.map(|gain| format!("{:.2}x", gain.middle)).unwrap_or_default();
-            format!("{time}   {}   not kept without --allow behavior", measured(&factor))
-        }
+        Outcome::ChangesResults => "no gain without --allow behavior".to_owned(),
         Outcome::NotApplicable(why) => format!("not applicable: {why}"),
         Outcome::Fails(words) => format!("the program fails with it: {words}"),
-        Outcome::NotAllowed => {
-            format!("not tried without --allow {}: {}", results.name(), change.trial().map_or("", |trial| trial.change))
-        }
+        Outcome::NotAllowed => return String::new(),
         Outcome::NoTime => "not tried: no time left (--budget)".to_owned(),
     };
     let predicted = match prediction {
@@ -90,7 +86,7 @@ pub fn tried(tried: &Tried, number: usize, is_on_top: bool, prediction: Option<P
     let condition = Some(condition(tried.basis)).filter(|_| gain.is_some()).unwrap_or_default();
     let output = tried.compared.as_ref().and_then(compared).filter(|_| has_runs);
     let output = output.map(|words| format!("   {words}")).unwrap_or_default();
-    let name = if matches!(tried.outcome, Outcome::NotAllowed | Outcome::NoTime) { format!("- {id}") } else { name };
+    let name = if tried.outcome == Outcome::NoTime { format!("- {id}") } else { name };
     line(&name, &format!("{rest}{condition}{}{output}", if has_runs { predicted } else { String::new() }))
 }
 
@@ -104,7 +100,7 @@ fn condition(basis: Basis) -> String {
 }
 
 fn interval_x(low: f64, high: f64) -> String {
-    format!("{low:.1}x to {high:.1}x")
+    if high.is_finite() { format!("{low:.1}x to {high:.1}x") } else { format!("at least {low:.1}x") }
 }
 
 /// What the comparison of the output says; nothing if it is equal.
@@ -113,10 +109,39 @@ fn compared(compared: &Compared) -> Option<String> {
         Compared::Equal => None,
         Compared::Nothing(why) => Some(format!("output not compared: {why}")),
         Compared::Differs { changed, unchanged, is_rounding } => {
-            let how = if *is_rounding { "changes numbers" } else { "changes numbers by more than 1 %" };
+            let how = if *is_rounding { "changes numbers" } else { "prints other numbers" };
             Some(format!("{how}: \"{changed}\", unchanged \"{unchanged}\""))
         }
     }
+}
+
+/// The first lines: remedies of the report that are not tried, and why.
+pub fn not_tried(left_out: &[LeftOut]) -> String {
+    let names = |why: Why| {
+        let of = left_out.iter().filter(|left| left.why == why);
+        let names = of.map(|left| left.at.as_ref().map_or(left.id.clone(), |at| format!("{} at {at}", left.id)));
+        names.collect::<Vec<_>>()
+    };
+    let whys = [
+        (Why::Change, "a change of the program, which `gpuwhy try --patch FIX.diff -- COMMAND` measures"),
+        (Why::Results(Results::Rounding), "--allow rounding, as last digits change"),
+        (Why::Results(Results::Behavior), "to be named (--remedy ID), as the program behaves differently"),
+    ];
+    let rows = whys.into_iter().filter_map(|(why, words)| {
+        let names = names(why);
+        let needs = if names.len() == 1 { "needs" } else { "need" };
+        (!names.is_empty()).then(|| format!("{} {needs} {words}", names.join(", ")))
+    });
+    listed("Not tried: ", rows)
+}
+
+/// Lines of which the first one has a lead.
+fn listed(lead: &str, rows: impl IntoIterator<Item = String>) -> String {
+    let lines = rows.into_iter().enumerate().map(|(at, row)| {
+        let lead = if at == 0 { lead.to_owned() } else { " ".repeat(lead.len()) };
+        format!("{}\n", printable(&format!("{lead}{row}")))
+    });
+    lines.collect()
 }
 
 /// The last lines: what to write into the program.
@@ -124,15 +149,18 @@ pub fn to_keep(all: &[Tried]) -> String {
     let kept: Vec<_> = all.iter().filter(|tried| tried.outcome == Outcome::Helps).collect();
     if kept.is_empty() {
         let is_known = all.iter().all(|tried| tried.doubt.is_none());
-        return if is_known { "Nothing that was tried helps.\n" } else { "No gain could be measured.\n" }.to_owned();
+        let text = match all.iter().any(Tried::has_run) {
+            false => "Nothing was tried.\n",
+            true if is_known => "Nothing that was tried helps.\n",
+            true => "No gain could be measured.\n",
+        };
+        return text.to_owned();
     }
-    kept.iter()
-        .enumerate()
-        .map(|(at, tried)| {
-            let lead = if at == 0 { "To keep: " } else { "         " };
-            format!("{}\n", printable(&format!("{lead}{}", tried.candidate.to_keep())))
-        })
-        .collect()
+    let rows = kept.iter().flat_map(|tried| {
+        let lines: Vec<_> = tried.edits.iter().filter_map(Edit::words).collect();
+        if lines.is_empty() { vec![tried.candidate.to_keep()] } else { lines }
+    });
+    listed("To keep: ", rows)
 }
 
 /// The table of `--list`.
@@ -185,9 +213,11 @@ pub fn document(program: &str, unit: &Unit, unchanged: &[Measured], all: &[(Trie
             "id": tried.candidate.change.id(), "results": tried.candidate.results.name(), "outcome": outcome, "why": why,
             "unchanged_s": tried.seconds.map(|(before, _)| before), "changed_s": tried.seconds.map(|(_, after)| after),
             "gain": tried.gain.map(|gain| gain.middle), "low": tried.gain.map(|gain| gain.low),
-            "high": tried.gain.map(|gain| gain.high), "basis": basis(tried.basis), "pairs": tried.pairs, "in_all": tried.in_all, "predicted": report, "output": output,
+            "high": tried.gain.map(|gain| gain.high), "basis": basis(tried.basis), "steps_of_all": steps_of_all(tried.basis),
+            "pairs": tried.pairs, "in_all": tried.in_all, "predicted": report, "output": output,
             "output_changed": changed, "output_unchanged": before, "output_is_rounding": is_rounding,
             "at": tried.candidate.at, "keep": tried.candidate.to_keep(),
+            "edits": tried.edits.iter().map(Edit::json).collect::<Vec<_>>(),
         })
     });
     json!({
@@ -195,6 +225,26 @@ pub fn document(program: &str, unit: &Unit, unchanged: &[Measured], all: &[(Trie
         "unchanged": {"s": median(&times), "runs": unchanged.len(), "steps": unchanged.iter().map(|run| run.steps).min()},
         "remedies": rows.collect::<Vec<_>>(),
     })
+}
+
+/// Numbers of steps in which all of the work was done, without the change and with it.
+fn steps_of_all(basis: Basis) -> Option<[usize; 2]> {
+    match basis {
+        Basis::All(before, after) => Some([before, after]),
+        Basis::Step | Basis::StepOfPart => None,
+    }
+}
+
+/// Remedies that are not tried as JSON.
+pub fn not_tried_json(left_out: &[LeftOut]) -> Value {
+    let row = |left: &LeftOut| {
+        let why = match left.why {
+            Why::Results(results) => results.name(),
+            Why::Change => "needs_change",
+        };
+        json!({"id": left.id, "why": why, "at": left.at, "text": left.text})
+    };
+    left_out.iter().map(row).collect()
 }
 
 /// Name of what a gain is of, in JSON.

@@ -121,6 +121,11 @@ impl Tree {
         Ok(Self { root, work: relative, links, is_git })
     }
 
+    /// The folder that paths of a diff are relative to, and whether it is a repository's.
+    pub fn root(&self) -> (&Path, bool) {
+        (&self.root, self.is_git)
+    }
+
     /// Makes the copies in `folder`.
     ///
     /// # Errors
@@ -313,7 +318,7 @@ impl Copies {
         let there = |side: &PathBuf| Some(side.join(&path)).filter(|file| file.is_file());
         let [before, after] = self.sides.each_ref().map(|side| there(side).unwrap_or_else(|| "/dev/null".into()));
         let mut compare = git(&self.sides[0]);
-        compare.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+        compare.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_DIR", "/dev/null");
         compare.args(["diff", "--no-index", "--no-ext-diff", "--no-textconv", "-U0", "--"]).args([before, after]);
         let text = output(&mut compare)?.stdout;
         let mut lines = [Vec::new(), Vec::new()];
@@ -420,8 +425,9 @@ impl Copies {
         Some(format!("the program loads none of the changed files ({})", names.join(", ")))
     }
 
-    /// True if `place`, such as `train.py:7`, is about a changed line.
+    /// True if `place`, such as `train.py:7 (main)`, is about a changed line.
     pub fn is_changed_near(&self, place: &str) -> bool {
+        let place = place.split_once(" (").map_or(place, |(place, _)| place);
         let Some((file, number)) = place.rsplit_once(':') else { return false };
         let Ok(number) = number.parse::<u64>() else { return false };
         let is_near =

@@ -1,0 +1,89 @@
+//! What `gpuwhy try` says about what it does not try, and how to keep what helps.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::cli_try::{Place, outcomes};
+use crate::support::{GPUWHY, stderr};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces").join(name)
+}
+
+/// The result for a report, of a command that does nothing.
+fn of_report(place: &Place, trace: &str, options: &[&str]) -> Output {
+    let trace = fixture(trace);
+    place.command(&[&["--from", trace.to_str().unwrap()], options].concat(), &["true"]).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn what_is_not_tried_comes_first_with_the_reason() {
+    let Some(place) = Place::new() else { return };
+    let change = of_report(&place, "file_log.gpuwhy", &[]);
+    let said = text(&change);
+    assert_eq!(change.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("Not tried: file_output at programs2.py:31 (file_log.<locals>.ex)"), "{said}");
+    assert!(
+        said.contains("a change of the program, which `gpuwhy try --patch FIX.diff -- COMMAND` measures\n"),
+        "{said}"
+    );
+    assert!(said.ends_with("Nothing was tried.\n"), "{said}");
+    let rounding = text(&of_report(&place, "hf_generate.gpuwhy", &[]));
+    assert!(rounding.contains("attention_build at hf_generate.py:7"), "{rounding}");
+    assert!(rounding.contains("needs --allow rounding, as last digits change\n"), "{rounding}");
+    let document = |options: &[&str]| {
+        let output = of_report(&place, "hf_generate.gpuwhy", &[&["--json", "--pairs=2"], options].concat());
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let found = document(&[]);
+    let row = found["not_tried"].as_array().unwrap().iter().find(|row| row["id"] == "attention_build").unwrap();
+    assert!(row["why"] == "rounding" && row["text"].is_string(), "{found}");
+    // A remedy that is named is tried.
+    for options in [&["--remedy", "attention_build"][..], &["--allow", "rounding"]] {
+        let found = document(options);
+        assert!(outcomes(&found).iter().any(|(id, outcome)| *id == "attention_build" && *outcome != "not_allowed"));
+    }
+}
+
+#[test]
+fn a_terminal_is_asked_once_about_last_digits() {
+    let Some(place) = Place::new() else { return };
+    // A terminal of Python's; what is typed is there before the question.
+    let spawn = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
+    for (typed, is_tried) in [("y\n", true), ("\n", false)] {
+        let trace = fixture("hf_generate.gpuwhy");
+        let plain = place.command(&[], &[]);
+        let mut terminal = Command::new("python3");
+        terminal.args(["-c", spawn, GPUWHY, "try", "--pairs=2", "--from"]).arg(trace).args(["--", "true"]);
+        terminal.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("PYTHONPATH");
+        let answer = place.path().join("answer");
+        fs::write(&answer, typed).unwrap();
+        let output = terminal.stdin(fs::File::open(answer).unwrap()).output().unwrap();
+        let said = text(&output);
+        assert!(said.contains("also try attention_build, which change last digits? [y/N]"), "{said}");
+        assert_eq!(
+            said.contains("attention_build needs --allow") || said.contains("attention_build at"),
+            !is_tried,
+            "{said}"
+        );
+        assert_eq!(said.contains("1 attention_build"), is_tried, "{said}");
+    }
+}
+
+#[test]
+fn a_file_that_is_there_is_not_overwritten() {
+    let Some(place) = Place::new() else { return };
+    fs::write(place.path().join("keep.diff"), "mine").unwrap();
+    let options = ["--remedy", "pinned", "--write-patch", "keep.diff"];
+    let output = place.command(&options, &["true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("keep.diff: this file is there already"), "{output:?}");
+    assert_eq!(fs::read_to_string(place.path().join("keep.diff")).unwrap(), "mine");
+}
