@@ -14,9 +14,9 @@ that can be applied from outside, by an environment variable or a change of PyTo
 helps is kept for the remedies after it. The program's files stay as they are; what it writes, it writes in every run, so
 direct checkpoints and logs to another place.
 
-The times are those of runs without gpuwhy's library. A step is a call of the optimizer, else a call of the outermost module,
-else a batch of the data loader; gpuwhy ends a run as Ctrl-C would after enough steps. Programs without PyTorch run to their
-end, and only environment variables are tried. Standard input is empty. Programs that start several processes for
+The times are those of runs without gpuwhy's library. A step is a call of PyTorch's optimizer, else a pass of the outermost
+loop of the program's own code (Python 3.12 or later), else a call of the outermost module, else a batch of the data loader;
+gpuwhy ends a run as Ctrl-C would after enough steps. Other programs run to their end. Standard input is empty. Programs that start several processes for
 several GPUs are refused.
 
 Numbers that the program prints are compared. By default only remedies are tried that leave the results as they are; on a

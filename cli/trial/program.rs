@@ -26,8 +26,15 @@ use crate::run;
 use crate::{install_paths, interrupt};
 
 /// The Python module that is put in front of the program.
-const PYTHON: &str =
-    concat!(include_str!("../run/behind.py"), "\n\n", include_str!("steps.py"), "\n\n", include_str!("changes.py"));
+const PYTHON: &str = concat!(
+    include_str!("../run/behind.py"),
+    "\n\n",
+    include_str!("steps.py"),
+    "\n\n",
+    include_str!("loops.py"),
+    "\n\n",
+    include_str!("changes.py")
+);
 const PYTHONPATH: &str = "PYTHONPATH";
 /// First steps that are never measured, and shortest time for them.
 const WARM_STEPS: usize = 10;
@@ -330,7 +337,9 @@ impl Live {
             let (made, all) = (seen, all.filter(|_| ended_itself));
             Ended::Measured(Measured { seconds, steps, made, all, applied, edits, output, wall, doubt })
         };
-        if !run.has_torch {
+        let counts =
+            run.has_torch || Unit::of(&run.result).is_some() || self.unit.as_ref().is_some_and(|unit| !unit.is_run());
+        if !counts {
             self.unit.get_or_insert_with(|| Unit::named("run"));
             let doubt = match run.wall {
                 _ if !self.uses_cuda => Some(NO_CUDA),

@@ -1,12 +1,15 @@
-"""Counts and times the steps of a PyTorch program for `gpuwhy try`, and ends it when enough are measured.
+"""Counts and times the steps of a Python program for `gpuwhy try`, and ends it when enough are measured.
 
-A failure here does not affect the program. Appended to run/behind.py; gpuwhy appends the file with the remedies and the
-call of `main`.
+A failure here does not affect the program. Appended to run/behind.py; gpuwhy appends loops.py, the file with the remedies
+and the call of `main`.
 """
 
 import _thread
+import array
+import ast
 import atexit
 import contextlib
+import dis
 import functools
 import json
 import os
@@ -16,23 +19,32 @@ import sys
 import sysconfig
 import threading
 import time
+import tokenize
 import types
 import weakref
 
-# What a step is, the most meaningful first.
+# What PyTorch tells of steps, the most meaningful first. Passes of loops come behind the optimizer.
 UNITS = ("optimizer", "module", "loader")
+# Where Python's and installed packages' files are, and this one.
+LIBRARIES = tuple({f"{path}/" for name, path in sysconfig.get_paths().items() if name.endswith("lib")}) + (
+    os.path.dirname(os.path.abspath(__file__)) + "/",
+)
 # A step this many times as long as the median is a pause, such as that between two epochs.
 PAUSE = 3.0
 # Maximum number of time stamps to keep.
 MOST = 200_000
 # Numbers of steps that show whether step times still fall.
 TREND = 10
+# As many passes of a loop are enough if they take this many times the shortest time that is measured.
+PASSES, LONG = 10, 5
 
 
 def main(text):
-    """Waits for the program's import of torch, then applies the remedies of the JSON document `text`."""
+    """Watches loops, waits for the program's import of torch, and applies the remedies of the JSON document `text`."""
     settings = json.loads(text)
     run = Run(settings, hide())
+    if run.unit in (None, "loop") and hasattr(sys, "monitoring"):
+        run.attempt("loop", run.watch_loops)
 
     def imported(torch):
         run.mark("torch")
@@ -49,20 +61,30 @@ def complain(error):
     print(f"gpuwhy: a remedy was not applied: {type(error).__name__}: {error}", file=sys.stderr)
 
 
+class Series:
+    """Times at which steps ended, and the number of the first one after the start-up."""
+
+    def __init__(self):
+        self.times, self.begin = array.array("d"), None
+
+
 class Run:
     """Steps of this process and what the remedies found to change."""
 
     def __init__(self, settings, folder):
         self.settings, self.folder = settings, folder
-        self.process = os.getpid()
+        self.process, self.home = os.getpid(), os.path.realpath(os.getcwd())
         self.unit = settings["unit"]
-        self.times = {unit: [] for unit in UNITS}
+        self.series = {unit: Series() for unit in UNITS}
+        self.loops = None
         self.applied, self.errors = {}, {}
         self.claimed = self.refused = self.ended = self.has_optimizer = False
-        self.from_step = dict.fromkeys(UNITS)
+        # Time of the first step of any kind.
+        self.since = None
         self.trains = None
         self.first = []
         self.undo = []
+        atexit.register(self.write)
 
     def mark(self, name):
         with contextlib.suppress(OSError):
@@ -79,29 +101,51 @@ class Run:
         """Notes that `remedy` found something to change."""
         self.applied[remedy] = self.applied.get(remedy, 0) + 1
 
+    def watch_loops(self):
+        self.loops = Loops(self)
+
     def step(self, unit):
         now = time.perf_counter()
+        if not self.counts():
+            return
+        self.series[unit].times.append(now)
+        if unit == "optimizer" and self.unit is None:
+            self.choose(unit, now)
+        self.begin(now)
+        # A batch is a step only where nothing else is.
+        if unit == "loader" and self.unit is None and self.series["module"].times:
+            return
+        if self.unit in (None, unit):
+            self.judge(unit, self.series[unit], now)
+
+    def passed(self, loop, now):
+        """A pass of the loop whose passes are the steps."""
+        if self.counts():
+            self.series["loop"] = loop
+            self.begin(now)
+            self.judge("loop", loop, now)
+
+    def counts(self):
+        """True if steps of this process count."""
         # A forked child goes on with a copy of this object.
         if self.ended or self.refused or os.getpid() != self.process:
+            return False
+        return self.claimed or self.claim()
+
+    def begin(self, now):
+        if self.since is None:
+            self.since = now
+        for call in self.first:
+            call()
+        self.first.clear()
+
+    def judge(self, unit, series, now):
+        """Ends the run if it has made enough steps."""
+        if not self.is_due(series, now):
             return
-        if not self.claimed and not self.claim():
+        if self.unit is None and (self.awaits_optimizer(now) or self.awaits_outer(now) or not self.choose(unit, now)):
             return
-        times = self.times[unit]
-        times.append(now)
-        if len(times) == 1:
-            if unit == "optimizer" and self.unit is None:
-                self.choose(unit)
-            for call in self.first:
-                call()
-            self.first.clear()
-        # A batch is a step only where nothing else is.
-        if unit == "loader" and self.unit is None and self.times["module"]:
-            return
-        if self.unit in (None, unit) and self.is_measured(unit):
-            if self.unit is None and self.awaits_optimizer(times):
-                return
-            if self.unit is None:
-                self.unit = unit
+        if self.is_due(self.series[self.unit], now):
             self.end()
 
     def claim(self):
@@ -116,50 +160,79 @@ class Run:
             self.refused = True
             return False
         self.claimed = True
-        atexit.register(self.write)
         return True
 
-    def awaits_optimizer(self, times):
+    def awaits_optimizer(self, now):
         """True while calls of modules or batches come before training, such as those that prepare its data."""
         if self.trains is None:
-            self.trains = trains(sys._getframe())
-        is_time_up = len(times) >= MOST or times[-1] - times[0] > self.settings["limit_s"]
+            self.trains = "torch" in sys.modules and trains(sys._getframe())
+        times = max((series.times for series in self.series.values()), key=len)
+        is_time_up = len(times) >= MOST or now - self.since > self.settings["limit_s"]
         return (self.has_optimizer or self.trains) and not is_time_up
 
-    def choose(self, unit):
+    def awaits_outer(self, now):
+        """True while the outermost loop has too few passes to be chosen, for a quarter of the time of a run."""
+        if self.loops is None or self.settings["end"] == "limit" or 4 * (now - self.since) > self.settings["limit_s"]:
+            return False
+        outer = self.loops.best(now, len(self.series["module"].times), fewest=1)
+        return outer is not None and len(outer.times) < FEWEST_PASSES
+
+    def choose(self, unit, now):
+        """Makes the outermost loop of steps the unit, else `unit`. False if that is a loop and none is of steps."""
+        loops = self.loops
+        if loops is not None and unit != "optimizer":
+            loop = loops.best(now, len(self.series["module"].times))
+            if loop is not None and self.counts():
+                unit, self.series["loop"] = "loop", loop
+                loops.choose(loop)
+        if unit == "loop" and unit not in self.series:
+            return False
+        if loops is not None and unit != "loop":
+            loops.stop()
         self.unit = unit
         for undo in self.undo:
             undo()
         self.undo.clear()
+        return True
 
-    def is_measured(self, unit):
+    def is_due(self, series, now):
+        end = self.settings["end"]
+        if end == "measured":
+            return self.is_measured(series)
+        return end == "limit" and now - self.since > self.settings["limit_s"]
+
+    def is_measured(self, series):
         """True when the start-up is over and enough steps have come since."""
-        settings, times = self.settings, self.times[unit]
+        settings, times = self.settings, series.times
         if len(times) >= MOST:
             return True
         if times[-1] - times[0] > settings["limit_s"] and len(times) > 3:
             return True
-        if self.from_step[unit] is None:
-            if len(times) <= settings["warm_steps"] or times[-1] - times[0] < settings["warm_s"]:
+        if series.begin is None:
+            if not self.is_warm(times, len(times)):
                 return False
-            if len(times) < 10 * settings["warm_steps"] and still_falls(times):
-                return False
-            self.from_step[unit] = len(times) - 1
-        begin = self.from_step[unit]
-        steps = len(times) - 1 - begin
-        if steps < settings["steps"] or times[-1] - times[begin] < settings["seconds"]:
+            series.begin = len(times) - 1
+        steps, took = len(times) - 1 - series.begin, times[-1] - times[series.begin]
+        if isinstance(series, Loop) and steps >= PASSES and took >= LONG * settings["seconds"]:
+            return True
+        if steps < settings["steps"] or took < settings["seconds"]:
             return False
         # Few pauses: a longer time shows whether they are regular. Looking costs time, so not after every step.
         if steps >= 4 * settings["steps"] or steps % settings["steps"]:
             return steps >= 4 * settings["steps"]
-        return not few_pauses(times[begin:])
+        return not few_pauses(times[series.begin :])
+
+    def is_warm(self, times, count):
+        """True if the start-up is over after this many steps."""
+        warm = self.settings["warm_steps"]
+        if count <= warm or times[count - 1] - times[0] < self.settings["warm_s"]:
+            return False
+        return count >= 10 * warm or not still_falls(times[max(0, count - 2 * TREND - 1) : count])
 
     def end(self):
         """Writes the result and ends the program as Ctrl-C would."""
         self.ended = True
-        self.write("measured")
-        if not self.settings["end"]:
-            return
+        self.write(self.settings["end"])
         if threading.current_thread() is not threading.main_thread():
             _thread.interrupt_main()
             return
@@ -169,40 +242,67 @@ class Run:
         signal.raise_signal(signal.SIGINT)
 
     def write(self, how="exit"):
-        if os.getpid() != self.process or (self.ended and how == "exit"):
+        if os.getpid() != self.process or self.refused or (self.ended and how == "exit"):
             return
-        unit = self.unit or next((unit for unit in UNITS if len(self.times[unit]) > 1), "optimizer")
+        if self.unit is None:
+            self.choose(next((unit for unit in UNITS if len(self.series[unit].times) > 1), "loop"), time.perf_counter())
+        loops, unit = self.loops, self.unit or "optimizer"
+        if loops is not None:
+            loops.stop()
+        if not self.claimed:
+            return
+        series = self.series.get(unit) or Series()
+        if series.begin is None:
+            made = range(len(series.times))
+            series.begin = next((step for step in made if self.is_warm(series.times, step + 1)), None)
         document = {
             "process": self.process,
             "how": how,
             "unit": unit,
-            "from": self.from_step[unit],
-            "times": self.times[unit],
-            "counts": {unit: len(times) for unit, times in self.times.items()},
+            "loop": loops.key(series) if isinstance(series, Loop) else None,
+            "from": series.begin,
+            "times": list(series.times),
+            "counts": {unit: getattr(series, "count", len(series.times)) for unit, series in self.series.items()},
             "applied": self.applied,
             "errors": self.errors,
         }
+        if self.settings.get("changed"):
+            document["used"] = self.used(self.settings["changed"])
         path = os.path.join(self.folder, "result.json")
         with contextlib.suppress(OSError):
             with open(path + ".part", "w") as file:
                 json.dump(document, file)
             os.replace(path + ".part", path)
 
+    def used(self, files):
+        """Those of these files that this process has loaded."""
+        # The script is no longer in its module at the end.
+        loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        loaded += [*sys.argv[:1], *(self.loops.files if self.loops is not None else ())]
+        real = {os.path.realpath(os.path.join(self.home, file)) for file in loaded if isinstance(file, str)}
+        return [file for file in files if os.path.realpath(file) in real]
+
 
 def trains(frame):
     """True if code of the program that is running, or a function beside it, computes gradients. Libraries do not count:
     they have functions for everything."""
-    paths = sysconfig.get_paths()
     beside_torch = os.path.dirname(os.path.dirname(sys.modules["torch"].__file__))
-    libraries = (paths["stdlib"], paths["purelib"], beside_torch, os.path.dirname(os.path.abspath(__file__)))
     while frame is not None:
-        if not os.path.abspath(frame.f_code.co_filename).startswith(libraries):
+        if own_code(frame.f_code.co_filename) and not frame.f_code.co_filename.startswith(beside_torch):
             named = list(frame.f_globals.values())
             beside = (value.__code__ for value in named if isinstance(value, types.FunctionType))
             if any("backward" in code.co_names for code in (frame.f_code, *beside)):
                 return True
         frame = frame.f_back
     return False
+
+
+def own_code(filename):
+    """True if the file is the user's: not of Python, of an installed package, nor this one."""
+    if filename.startswith("<"):
+        return filename in ("<string>", "<stdin>")
+    path = os.path.abspath(filename)
+    return not path.startswith(LIBRARIES) and "/site-packages/" not in path and "/dist-packages/" not in path
 
 
 def durations(times):

@@ -1,0 +1,282 @@
+//! Passes of loops as the steps of `gpuwhy try`. The clock of the programs advances only by their work.
+//!
+//! Prints `SKIPPED` without a Python of 3.12 or later, by name on the PATH or below the root of pyenv.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::cli_try::Place;
+use crate::support::{built, stderr};
+
+/// What all programs begin with: CUDA, and a clock.
+const START: &str = "import asyncio, ctypes, os, sys, threading, time
+def cuda(): ctypes.CDLL(os.path.abspath('libcuda.so.1'))
+now = [1000.0]
+time.perf_counter = lambda: now[0]
+def work(seconds=0.02): now[0] += seconds / 2 if os.environ.get('OMP_NUM_THREADS') else seconds
+";
+
+/// A Python with sys.monitoring, and a folder with a library that is named as the driver's.
+fn stage() -> Option<(Place, PathBuf)> {
+    let place = Place::new()?;
+    let root = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
+    let root = root.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".pyenv")));
+    let versions = root.and_then(|root| fs::read_dir(root.join("versions")).ok());
+    let of_pyenv = versions.into_iter().flatten().flatten().map(|entry| entry.path().join("bin/python3"));
+    let named = ["python3", "python3.14", "python3.13", "python3.12"].map(PathBuf::from);
+    let has_monitoring = |python: &PathBuf| {
+        let status = Command::new(python).args(["-c", "import sys; sys.monitoring"]).output();
+        status.is_ok_and(|output| output.status.success())
+    };
+    let Some(python) = named.into_iter().chain(of_pyenv).find(has_monitoring) else {
+        println!("SKIPPED: no Python 3.12 or later");
+        return None;
+    };
+    fs::copy(built("libcupti_replay.so"), place.path().join("libcuda.so.1")).unwrap();
+    Some((place, python))
+}
+
+/// Runs a program with the Python side of `gpuwhy try`, and returns its result: null if it wrote none.
+fn counted((place, python): &(Place, PathBuf), settings: &Value, program: &str) -> Value {
+    let mut all = json!({"remedies": [], "unit": null, "loop": null, "steps": 20, "seconds": 0.2, "warm_steps": 5, "warm_s": 0.1,
+        "limit_s": 60.0, "end": "limit"});
+    all.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+    let parts = ["run/behind.py", "trial/steps.py", "trial/loops.py", "trial/changes.py"]
+        .map(|part| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("cli").join(part)).unwrap());
+    let folder = place.path().join("hook");
+    fs::create_dir_all(&folder).unwrap();
+    for left in ["claim", "result.json"] {
+        let _ = fs::remove_file(folder.join(left));
+    }
+    let call = format!("\nmain({})\n", Value::from(all.to_string()));
+    fs::write(folder.join("sitecustomize.py"), parts.join("\n\n") + &call).unwrap();
+    fs::write(place.path().join("loops.py"), format!("{START}{program}")).unwrap();
+    let mut command = Command::new(python);
+    command.arg("loops.py").current_dir(place.path()).env_remove("OMP_NUM_THREADS");
+    let path = format!("{}:{}", folder.display(), place.path().join("lib").display());
+    let output = command.env("PYTHONPATH", path).output().unwrap();
+    let result = fs::read(folder.join("result.json")).unwrap_or_default();
+    let result: Value = serde_json::from_slice(&result).unwrap_or_default();
+    let is_ended = matches!(result["how"].as_str(), Some("measured" | "limit"));
+    assert!(output.status.success() || is_ended, "{}", stderr(&output));
+    assert!(result.is_null() || result["errors"] == json!({}), "{result}");
+    result
+}
+
+/// Header of the chosen loop, and its passes.
+fn chosen(result: &Value) -> (&str, u64) {
+    assert_eq!(result["unit"], "loop", "{result}");
+    assert_eq!(result["times"].as_array().unwrap().len() as u64, result["counts"]["loop"].as_u64().unwrap());
+    (result["loop"]["header"].as_str().unwrap(), result["counts"]["loop"].as_u64().unwrap())
+}
+
+#[test]
+fn every_kind_of_loop_is_counted_and_the_outermost_is_chosen() {
+    let Some(stage) = stage() else { return };
+    let cases = [
+        ("cuda()\nfor step in range(40): work()", ("for step in range(40): work()", 40)),
+        // Jumps to two places lead back. The last pass falls through.
+        (
+            "cuda()\nstep = 0\nwhile step < 40:\n    step += 1\n    if step % 2:\n        work()\n        continue\n    work()",
+            ("while step < 40:", 39),
+        ),
+        (
+            "def main(n):\n    while True:\n        while n % 3:\n            n -= 1\n            work()\n        n -= 1\n        \
+             if n < 0: return\n        work()\ncuda(); main(90)",
+            ("while True:", 30),
+        ),
+        (
+            "def main():\n    for epoch in range(8):\n        for batch in range(10):\n            \
+             parts = [work(0.001) for part in range(3)]\ncuda(); main()",
+            ("for epoch in range(8):", 8),
+        ),
+        // One that runs in some steps only has fewer passes.
+        (
+            "def log(step):\n    for name in range(2): work(0.001)\ncuda()\nfor step in range(60):\n    work()\n    if step % 10 == 0: log(step)",
+            ("for step in range(60):", 60),
+        ),
+        // Three are too few.
+        ("cuda()\nfor epoch in range(3):\n    for batch in range(9): work()", ("for batch in range(9): work()", 27)),
+        ("cuda()\nlosses = [work() for _ in range(30)]", ("losses = [work() for _ in range(30)]", 30)),
+        (
+            "cuda()\ntotal = sum(1 for _ in range(30) if not work())",
+            ("total = sum(1 for _ in range(30) if not work())", 30),
+        ),
+        (
+            "def read(n):\n    for item in range(n):\n        yield item\ncuda()\nfor item in read(30): work()",
+            ("for item in read(30): work()", 30),
+        ),
+        (
+            "async def batches():\n    n = 0\n    while n < 30:\n        await asyncio.sleep(0)\n        n += 1\n        yield n\n\
+             async def main():\n    async for batch in batches():\n        work()\n        if batch == 29: break\n\
+             cuda(); asyncio.run(main())",
+            ("async for batch in batches():", 28),
+        ),
+        // Only the outermost call of a function that calls itself.
+        (
+            "def walk(deep, n):\n    for child in range(n):\n        work()\n        if deep and child: walk(deep - 1, 2)\n\
+             cuda(); walk(2, 30)",
+            ("for child in range(n):", 30),
+        ),
+        (
+            "def serve():\n    for request in range(30): work(); sum(range(9000))\nthread = threading.Thread(target=serve)\n\
+             cuda(); thread.start()\nwhile thread.is_alive(): time.sleep(0.0005)",
+            ("for request in range(30): work(); sum(range(9000))", 30),
+        ),
+        // Neither the preparation nor a first pass that compiles.
+        (
+            "for word in range(50000): pass\nfor step in range(40):\n    if step == 0: cuda(); work(9)\n    work()",
+            ("for step in range(40):", 40),
+        ),
+        (
+            "cuda()\nlayers = [layer for layer in range(6)]\nfor step in range(40): work(9 if step == 0 else 0.02)",
+            ("for step in range(40): work(9 if step == 0 else 0.02)", 40),
+        ),
+        // Errors that are caught lead back, too.
+        (
+            "cuda()\nfor step in range(40):\n    try:\n        if step % 2: raise ValueError\n    except ValueError:\n        work()\n        \
+             continue\n    finally:\n        work()",
+            ("for step in range(40):", 40),
+        ),
+    ];
+    for (program, wanted) in cases {
+        let result = counted(&stage, &json!({}), program);
+        assert_eq!(chosen(&result), wanted, "{program}");
+        assert_eq!(result["how"], "exit");
+        // Found again, wherever its line is now.
+        let again = json!({"unit": "loop", "loop": result["loop"]});
+        let moved = counted(&stage, &again, &format!("# A comment.\n{program}"));
+        assert_eq!(chosen(&moved), wanted, "{program}");
+        assert_eq!(moved["loop"]["line"].as_u64(), result["loop"]["line"].as_u64().map(|line| line + 1));
+    }
+}
+
+#[test]
+fn no_loop_is_chosen_without_cuda_or_in_a_part_of_the_time() {
+    let Some(stage) = stage() else { return };
+    for program in [
+        "for step in range(40): work()",
+        "cuda()\nfor step in range(40): work()\nwork(9)",
+        "cuda()\nfor step in range(4): work()",
+        "cuda()\nimport statistics\nstatistics.quantiles(range(1000), n=200)\nwork()",
+    ] {
+        assert_eq!(counted(&stage, &json!({}), program), Value::Null, "{program}");
+    }
+}
+
+#[test]
+fn of_two_equal_headers_the_right_one_is_found_again() {
+    let Some(stage) = stage() else { return };
+    let program = "def main():\n    for step in range(9):\n        pass\n    cuda()\n    for step in range(9):\n        work()\nmain()";
+    let result = counted(&stage, &json!({}), program);
+    assert_eq!((chosen(&result), &result["loop"]["nth"]), (("for step in range(9):", 9), &1.into()));
+    let again = counted(&stage, &json!({"unit": "loop", "loop": result["loop"]}), program);
+    assert_eq!(again["loop"], result["loop"]);
+}
+
+#[test]
+fn a_run_ends_as_it_is_told() {
+    let Some(stage) = stage() else { return };
+    let nested = "cuda()\nfor epoch in range(5000):\n    for batch in range(10): work()";
+    let measured = counted(&stage, &json!({"end": "measured"}), nested);
+    assert_eq!((&measured["how"], chosen(&measured).0), (&"measured".into(), "for epoch in range(5000):"));
+    assert!(chosen(&measured).1 < 500, "{measured}");
+    let limited = counted(&stage, &json!({"limit_s": 12.0}), nested);
+    assert_eq!((&limited["how"], chosen(&limited).0), (&"limit".into(), "for epoch in range(5000):"));
+    assert!((55..65).contains(&chosen(&limited).1), "{limited}");
+    // The start-up is found at the end, too.
+    assert_eq!(limited["from"], 20);
+    let never = counted(&stage, &json!({"limit_s": 1.0, "end": "never"}), &nested.replace("5000", "50"));
+    assert_eq!((&never["how"], chosen(&never)), (&"exit".into(), ("for epoch in range(50):", 50)));
+    // The interrupt reaches the main thread.
+    let thread = "def serve():\n    while True: work(); sum(range(9000))\nthreading.Thread(target=serve, daemon=True).start()\n\
+                  cuda()\nwhile True: time.sleep(0.0005)";
+    let served = counted(&stage, &json!({"end": "measured"}), thread);
+    assert_eq!(chosen(&served).0, "while True: work(); sum(range(9000))");
+}
+
+#[test]
+fn children_of_the_program_are_not_measured() {
+    let Some(stage) = stage() else { return };
+    let forked = "cuda()\nchild = os.fork()\nfor step in range(40 if child else 90): work()\nif child: os.wait()";
+    assert_eq!(chosen(&counted(&stage, &json!({}), forked)).1, 40);
+    let spawned = "import multiprocessing
+def load(n):
+    for item in range(n): work()
+if __name__ == '__main__':
+    child = multiprocessing.get_context('spawn').Process(target=load, args=(90,))
+    child.start(); child.join()
+    cuda()
+    for step in range(40): work()";
+    assert_eq!(chosen(&counted(&stage, &json!({}), spawned)).1, 40);
+}
+
+#[test]
+fn a_tool_that_watches_jumps_too_sees_all_of_them() {
+    let Some(stage) = stage() else { return };
+    let program = "cuda()
+seen, monitoring = [], sys.monitoring
+assert [monitoring.get_tool(tool) for tool in range(6)].count('gpuwhy') == 1
+monitoring.use_tool_id(monitoring.COVERAGE_ID, 'coverage')
+monitoring.register_callback(monitoring.COVERAGE_ID, monitoring.events.JUMP, lambda code, *_: seen.append(code.co_name))
+monitoring.set_events(monitoring.COVERAGE_ID, monitoring.events.JUMP)
+def main():
+    for step in range(40): work()
+main()
+assert seen.count('main') == 40, seen";
+    assert_eq!(chosen(&counted(&stage, &json!({}), program)).1, 40);
+}
+
+#[test]
+fn lines_that_a_patch_changes_come_last_and_its_files_are_known() {
+    let Some(stage) = stage() else { return };
+    let program = "import helper\ncuda()\nfor epoch in range(8):\n    for batch in range(10): helper.step(work)";
+    let file = stage.0.path().join("loops.py");
+    let helper = stage.0.path().join("helper.py");
+    fs::write(&helper, "def step(work): work()").unwrap();
+    let first = START.lines().count() + 3;
+    let unused = stage.0.path().join("other.py");
+    let changed = json!({file.to_str().unwrap(): [[first, first]], helper.to_str().unwrap(): [[1, 1]], unused.to_str().unwrap(): [[1, 2]]});
+    let result = counted(&stage, &json!({"changed": changed}), program);
+    assert_eq!(chosen(&result), ("for batch in range(10): helper.step(work)", 80));
+    let mut used: Vec<_> = result["used"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    used.sort_unstable();
+    assert_eq!(used, [helper.to_str().unwrap(), file.to_str().unwrap()]);
+}
+
+#[test]
+fn modules_of_pytorch_tell_a_loop_that_polls() {
+    let Some(stage) = stage() else { return };
+    let model = "import torch
+time.perf_counter = lambda: now[0]
+class Model(torch.nn.Module):
+    def forward(self): work()
+model, requests = Model(), iter(range(200))
+cuda()
+";
+    let polls = "for look in range(200):\n    if look % 4 == 0: model()";
+    assert_eq!(counted(&stage, &json!({}), &format!("{model}{polls}"))["unit"], "module");
+    let result = counted(&stage, &json!({}), &format!("{model}for batch in range(50): model(); model()"));
+    assert_eq!(chosen(&result), ("for batch in range(50): model(); model()", 50));
+}
+
+#[test]
+fn a_program_without_pytorch_is_measured_by_its_loop() {
+    let Some((place, python)) = stage() else { return };
+    let program = format!("{START}cuda()\nfor step in range(5000):\n    print(f'step {{step}}')\n    work(0.1)\n");
+    fs::write(place.path().join("loops.py"), program).unwrap();
+    let options = ["--allow", "all", "--pairs", "2", "--remedy", "worker_threads"];
+    let output = place.command(&options, &[python.to_str().unwrap(), "loops.py"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        text.starts_with(
+            "unchanged                         100.0 ms a pass of the loop at loops.py:7 (2 runs of 60 steps)\n"
+        ),
+        "{text}{}",
+        stderr(&output)
+    );
+    assert!(text.contains("1 worker_threads                  50.0 ms   2.00x (2.00 to 2.00)"), "{text}");
+}
