@@ -15,6 +15,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, low_level};
@@ -38,6 +39,15 @@ pub fn watch() -> io::Result<()> {
     // Writing beyond the file size limit (`ulimit -f`) becomes an error, like a full disk.
     flag::register(SIGXFSZ, Arc::default())?;
     Ok(())
+}
+
+/// Takes the end of `input`, that of whoever started this process, for SIGTERM.
+pub fn at_end_of(mut input: impl io::Read + Send + 'static) {
+    thread::spawn(move || {
+        // An error is an end too.
+        let _ = io::copy(&mut input, &mut io::sink());
+        let _ = low_level::raise(SIGTERM);
+    });
 }
 
 fn take_ctrl_c(signal: Arc<AtomicUsize>, again: Arc<AtomicBool>) -> io::Result<()> {

@@ -108,7 +108,11 @@ struct Talk {
 
 impl Talk {
     fn begin() -> Self {
-        let mut server = server(Path::new(TRACES)).spawn().unwrap();
+        Self::with(&mut server(Path::new(TRACES)))
+    }
+
+    fn with(server: &mut Command) -> Self {
+        let mut server = server.spawn().unwrap();
         let answers = BufReader::new(server.stdout.take().unwrap());
         Self { server, answers }
     }
@@ -211,6 +215,67 @@ fn a_query_that_needs_too_much_memory_fails_alone() {
     let refused = &answers[0]["result"];
     assert!(refused["isError"] == true && refused.to_string().contains("memory"), "{refused}");
     assert_eq!(answers[1]["result"]["structuredContent"]["rows"], json!([{"n": 90_000_000}]));
+}
+
+#[test]
+fn a_change_is_measured_only_if_the_user_allows_to_run_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("x"), "value 1\n").unwrap();
+    let diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-value 1\n+value 2\n";
+    fs::write(folder.path().join("old.diff"), diff.replace("value 1", "value 7")).unwrap();
+    let asked = |id, arguments: Value| call(id, "try", &arguments);
+    let command = json!(["cat", "x"]);
+    let calls = [
+        asked(1, json!({"command": command, "patch_text": diff, "remedies": ["file_output"]})),
+        asked(2, json!({"command": command, "patch": "old.diff"})),
+        asked(3, json!({"command": command, "patch": "../old.diff"})),
+        asked(4, json!({"command": command, "env": ["A=1"], "budget_s": 60})),
+    ];
+    let (_, refused) = told(folder.path(), &calls[0]);
+    assert!(refused[0]["result"]["isError"] == true && refused[0].to_string().contains("--allow-run"), "{refused:?}");
+    let mut talk = Talk::with(server(folder.path()).arg("--allow-run"));
+    talk.say(&calls.concat());
+    let [tried, old, outside, variable] = [(); 4].map(|()| talk.answer()["result"].take());
+    let row = &tried["structuredContent"]["remedies"][0];
+    assert_eq!((&row["id"], &row["output_changed"]), (&"file_output".into(), &"value 2".into()), "{tried}");
+    assert_eq!(fs::read_to_string(folder.path().join("x")).unwrap(), "value 1\n");
+    assert!(old["isError"] == true && old.to_string().contains("old.diff: it does not apply"), "{old}");
+    assert!(outside["isError"] == true, "{outside}");
+    assert_eq!(variable["structuredContent"]["remedies"][0]["id"], "env A", "{variable}");
+    drop(talk.server.stdin.take());
+    assert!(talk.server.wait().unwrap().success());
+}
+
+#[test]
+fn a_measurement_ends_with_its_call_and_with_the_server() {
+    for is_cancelled in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let temporary = folder.path().join("tmp");
+        fs::create_dir(&temporary).unwrap();
+        let mut talk = Talk::with(server(folder.path()).arg("--allow-run").env("TMPDIR", &temporary));
+        let script = "setsid sleep 1000 & echo $! > child; sleep 1000";
+        talk.say(&call(1, "try", &json!({"command": ["sh", "-c", script], "env": ["A=1"]})));
+        let child = loop {
+            match fs::read_to_string(folder.path().join("child")).unwrap_or_default().trim().parse() {
+                Ok(child) => break child,
+                Err(_) => thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        if is_cancelled {
+            talk.say(
+                "{\"jsonrpc\": \"2.0\", \"method\": \"notifications/cancelled\", \"params\": {\"requestId\": 1}}\n",
+            );
+            talk.say(&call(2, "explain", &json!({"word": "launch"})));
+            assert_eq!(talk.answer()["id"], 2);
+        } else {
+            talk.server.kill().unwrap();
+        }
+        while parent(child).is_some() || fs::read_dir(&temporary).unwrap().count() > 0 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        drop(talk.server.stdin.take());
+        talk.server.wait().unwrap();
+    }
 }
 
 #[test]

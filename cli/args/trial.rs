@@ -93,6 +93,9 @@ pub struct TryArgs {
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
+    /// End as by SIGTERM when standard input ends: for the server of `gpuwhy mcp`
+    #[arg(long, hide = true)]
+    pub until_input_ends: bool,
     /// The command and its arguments
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "list")]
     pub command: Vec<OsString>,

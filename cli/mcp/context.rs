@@ -25,13 +25,32 @@ const LONGEST_CALL: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub struct Context {
     pub folder: Folder,
-    /// True if tools may start and stop captures.
-    pub allow_control: bool,
+    /// What the user has allowed.
+    pub allowed: Vec<Permission>,
     /// True in a process for one call.
     pub is_worker: bool,
     pub call: Call,
     /// Reports with the files that they were made from, the last used one at the end.
     reports: Vec<(Version, Report)>,
+}
+
+/// What a tool may only do if the user has allowed it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Permission {
+    /// Start and stop captures.
+    Control,
+    /// Run commands.
+    Run,
+}
+
+impl Permission {
+    /// The option that gives it.
+    pub fn option(self) -> &'static str {
+        match self {
+            Self::Control => "--allow-control",
+            Self::Run => "--allow-run",
+        }
+    }
 }
 
 /// A file as it was when it was read.
@@ -61,6 +80,11 @@ impl Call {
         if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
+    /// Lets the call take this time instead.
+    pub fn lasts(&mut self, limit: Duration) {
+        self.deadline = Instant::now() + limit;
+    }
+
     /// Lets the call end earlier.
     pub fn within(&mut self, limit: Duration) {
         self.deadline = self.deadline.min(Instant::now() + limit);
@@ -76,8 +100,8 @@ fn is_unread() -> bool {
 }
 
 impl Context {
-    pub fn new(folder: Folder, allow_control: bool) -> Self {
-        Self { folder, allow_control, is_worker: false, call: Call::begun(&Arc::default()), reports: Vec::new() }
+    pub fn new(folder: Folder, allowed: Vec<Permission>) -> Self {
+        Self { folder, allowed, is_worker: false, call: Call::begun(&Arc::default()), reports: Vec::new() }
     }
 
     /// The report of a trace, with the gains that `gpuwhy try` has measured since. Fails when `name` is outside of the
@@ -135,7 +159,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let trace = place.path().join("a.gpuwhy");
         fs::copy(traces.join("mon_d2d_clones.gpuwhy"), &trace).unwrap();
-        let mut context = Context::new(Folder::open(place.path()).unwrap(), false);
+        let mut context = Context::new(Folder::open(place.path()).unwrap(), Vec::new());
         let first = context.report("a.gpuwhy", None).unwrap();
         // A call that is over could not read the file again.
         context.call.deadline = Instant::now();

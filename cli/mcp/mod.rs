@@ -21,7 +21,7 @@ use std::io::{self, IsTerminal as _};
 
 use anyhow::Result;
 
-use self::context::Context;
+use self::context::{Context, Permission};
 use self::folder::Folder;
 use crate::args::mcp::McpArgs;
 use crate::message;
@@ -37,7 +37,9 @@ pub fn run(args: &McpArgs) -> Result<u8> {
     }
     // Texts that the terminal's subcommands color are for a program here.
     console::set_colors_enabled(false);
-    let mut context = Context::new(folder, args.allow_control);
+    let allowed = [(args.allow_control, Permission::Control), (args.allow_run, Permission::Run)];
+    let allowed = allowed.into_iter().filter(|(is_given, _)| *is_given).map(|(_, permission)| permission);
+    let mut context = Context::new(folder, allowed.collect());
     if args.worker {
         worker::limit_memory()?;
         context.is_worker = true;

@@ -39,7 +39,7 @@ where
     let output = Arc::new(Mutex::new(output));
     let (sender, calls) = sync_channel(WAITING_CALLS);
     let reader = {
-        let (output, tools) = (Arc::clone(&output), tools::listed(context.allow_control));
+        let (output, tools) = (Arc::clone(&output), tools::listed(&context.allowed));
         thread::spawn(move || read(input, &output, &tools, &sender))
     };
     for (request, cancelled) in calls {

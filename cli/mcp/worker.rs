@@ -3,18 +3,18 @@
 //! A function of SQL can compute for hours within one of SQLite's steps, where nothing interrupts it, and take any
 //! memory. So the server starts another server, the worker, tells it the one call, and kills it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use serde_json::{Value, json};
 
 use super::context::Context;
@@ -30,6 +30,8 @@ const MOST_MEMORY: u64 = 1 << 30;
 const MOST_SCRATCH: u64 = 2 << 30;
 /// Most bytes of a response that are read; a tool's answer has less than a hundredth.
 const MOST_RESPONSE: u64 = 1 << 20;
+/// Time for a process to end those that it has started.
+const LONGEST_END: Duration = Duration::from_secs(15);
 /// Exit code of a worker whose server has ended; nobody reads it.
 const ENDED: i32 = 1;
 /// Time between two looks at the worker.
@@ -82,6 +84,37 @@ pub fn asked(context: &mut Context, request: &Request) -> Result<Value> {
         }
         Err(_) => {
             bail!("{}: the process for this call ended without an answer ({status}, {told:?})", name(request))
+        }
+    }
+}
+
+/// What `gpuwhy` with these arguments prints, in the server's folder. Its input ends with the call, the client and the
+/// server, after which it ends all processes that it has started.
+///
+/// # Errors
+/// When it cannot be started, takes too long, or the call is cancelled.
+pub fn ran(context: &Context, arguments: &[OsString]) -> Result<Output> {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(arguments).current_dir(context.folder.path());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("cannot start a process for this call")?;
+    let (input, process) = (child.stdin.take(), Pid::from_child(&child));
+    let (sender, ended) = sync_channel(1);
+    // Nobody waits for it after a kill.
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    loop {
+        match ended.recv_timeout(POLL) {
+            Ok(output) => return Ok(output?),
+            Err(RecvTimeoutError::Disconnected) => bail!("the process for this call was lost"),
+            Err(RecvTimeoutError::Timeout) if context.call.state().is_continue() => {}
+            Err(RecvTimeoutError::Timeout) => {
+                drop(input);
+                if ended.recv_timeout(LONGEST_END).is_err() {
+                    // It may have ended meanwhile.
+                    let _ = kill_process(process, Signal::KILL);
+                }
+                bail!("stopped, as it took too long or was cancelled: nothing was measured");
+            }
         }
     }
 }

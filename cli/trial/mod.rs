@@ -84,6 +84,9 @@ pub fn run(args: &TryArgs) -> Result<u8> {
         }
     }
     interrupt::watch()?;
+    if args.until_input_ends {
+        interrupt::at_end_of(io::stdin());
+    }
     let copies = match own::copies(args, folder.path()) {
         Ok(copies) => copies,
         Err((code, error)) => return refused(code, error),

@@ -38,9 +38,11 @@ pub fn candidate(args: &TryArgs, copies: Option<&Copies>, report: Option<&Value>
     let mut names = Vec::new();
     let mut keep = Vec::new();
     if let Some(file) = &args.patch {
-        let name = file.file_name().filter(|name| *name != "-").map(|name| format!(" {}", name.to_string_lossy()));
-        names.push(format!("patch{}", name.as_deref().unwrap_or_default()));
-        keep.push(format!("git apply {}", file.display()));
+        // A pipe, such as `<(git diff)`, has no name that says something.
+        let is_pipe = file.as_os_str() == "-" || ["/dev", "/proc"].iter().any(|folder| file.starts_with(folder));
+        let name = file.file_name().filter(|_| !is_pipe).map(|name| format!(" {}", name.to_string_lossy()));
+        keep.push(if is_pipe { "the diff".to_owned() } else { format!("git apply {}", file.display()) });
+        names.push(format!("patch{}", name.unwrap_or_default()));
     }
     if let Some(other) = &args.against {
         names.push("against".to_owned());
