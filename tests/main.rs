@@ -23,6 +23,7 @@ mod cli_try_changes;
 mod cli_try_loops;
 mod cli_try_own;
 mod cli_try_processes;
+mod cli_try_steps;
 mod cli_try_words;
 mod cli_untrue_traces;
 mod control;

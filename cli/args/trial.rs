@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum, value_parser};
+use gpuwhy_inject::config::RangeName;
 
 use super::values::{interval, variable};
 
@@ -14,10 +15,12 @@ that can be applied from outside, by an environment variable or a change of PyTo
 helps is kept for the remedies after it. The program's files stay as they are; what it writes, it writes in every run, so
 direct checkpoints and logs to another place.
 
-The times are those of runs without gpuwhy's library. A step is a call of PyTorch's optimizer, else a pass of the outermost
-loop of the program's own code (Python 3.12 or later), else a call of the outermost module, else a batch of the data loader;
-gpuwhy ends a run as Ctrl-C would after enough steps. Other programs run to their end. Standard input is empty. Programs that start several processes for
-several GPUs are refused.
+The times are those of runs without gpuwhy's library. A step is the first of these that the program has: a call of PyTorch's
+optimizer, a pass of the outermost loop of its own code (Python 3.12 or later), a call of the outermost module, a batch of the
+data loader; gpuwhy ends a run as Ctrl-C would after enough steps. Without any, whole runs are compared if the program ends
+by itself and its start-up takes less than a tenth; else both sides are recorded in mode light, and a step is what repeats in
+the work of the GPU. With --step a step is an NVTX range, which mode monitor counts without kernel records. Standard input is
+empty. Programs that start several processes for several GPUs are refused.
 
 Numbers that the program prints are compared. By default only remedies are tried that leave the results as they are; on a
 terminal gpuwhy asks once about those that change last digits. A remedy that --remedy names is tried whatever it changes.
@@ -84,6 +87,9 @@ pub struct TryArgs {
     /// Measure at least this many steps in each run
     #[arg(long, value_name = "N", default_value = "60", value_parser = value_parser!(u32).range(5..=100_000))]
     pub steps: u32,
+    /// A step is this NVTX range of the program: range[@domain]
+    #[arg(long, value_name = "RANGE", value_parser = range)]
+    pub step: Option<RangeName>,
     /// Compare at most this many pairs of runs for each remedy
     #[arg(long, value_name = "N", default_value = "12", value_parser = value_parser!(u8).range(2..=20))]
     pub pairs: u8,
@@ -99,6 +105,10 @@ pub struct TryArgs {
     /// The command and its arguments
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "list")]
     pub command: Vec<OsString>,
+}
+
+fn range(text: &str) -> Result<RangeName, String> {
+    RangeName::parse(text).ok_or_else(|| "name a range, such as step or step@training".to_owned())
 }
 
 /// What a remedy may do to the results.

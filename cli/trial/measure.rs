@@ -106,6 +106,11 @@ impl Gain {
         Some(Self { middle, low: least(unchanged) / most(changed), high: most(unchanged) / least(changed) })
     }
 
+    /// The interval without recording, which may take up to these shares of the times without and with the change.
+    pub fn without(self, share: f64, share_with: f64) -> Self {
+        Self { low: self.low * (1.0 - share), high: self.high / (1.0 - share_with), ..self }
+    }
+
     /// True if its interval is within a twentieth of it.
     pub fn is_narrow(self) -> bool {
         self.high <= self.middle * (1.0 + NARROW) && self.low >= self.middle * (1.0 - NARROW)

@@ -17,6 +17,7 @@ mod pairs;
 mod processes;
 mod program;
 mod question;
+mod recorded;
 mod text;
 mod tree;
 mod unit;
@@ -107,6 +108,9 @@ pub fn run(args: &TryArgs) -> Result<u8> {
         return refused(NOTHING, anyhow::Error::msg(words));
     }
     let mut others = Vec::new();
+    if let Some(step) = &args.step {
+        live.count(step.clone());
+    }
     if wanted.is_empty() {
         if report.is_none() {
             message::note("running the command once to record its report, then again to try its remedies");
@@ -186,20 +190,14 @@ fn shown(time: Duration) -> String {
 
 /// Report of a recorded run; `Err` with the exit code when there is none.
 fn recorded(live: &mut Live) -> Result<std::result::Result<Value, u8>> {
-    match live.record()? {
-        Ok(trace) => match progress::opened(&trace, Request::default()) {
-            Ok(report) => Ok(Ok(serde_json::to_value(&report)?)),
-            Err(error) => {
-                message::say(&error.to_string());
-                Ok(Err(BAD_INPUT))
-            }
-        },
+    Ok(match live.record()? {
+        Ok(report) => Ok(serde_json::to_value(&report)?),
         Err(Ended::Measured(_)) => {
             message::say("the command recorded nothing: it did not use CUDA; name remedies with --remedy");
-            Ok(Err(NOTHING))
+            Err(NOTHING)
         }
-        Err(ended) => Ok(Err(unmeasured(&ended, live))),
-    }
+        Err(ended) => Err(unmeasured(&ended, live)),
+    })
 }
 
 /// Says why the unchanged program gave no time, and returns the exit code.
@@ -224,10 +222,21 @@ fn unmeasured(ended: &Ended, live: &Live) -> u8 {
             *code
         }
         Ended::TooFewSteps(steps) => {
-            message::say(&format!(
-                "the command made {steps} steps, too few to measure: a step is a call of an optimizer, of the outermost \
-                 module, or a batch of a DataLoader"
-            ));
+            let unit = live.unit.as_ref().map_or("", |unit| &unit.name);
+            let what = match unit {
+                "range" => format!("a step is {}", live.unit.as_ref().map(Unit::words).unwrap_or_default()),
+                "recorded" => "a step is what repeats in the recorded work of the GPU; --step RANGE names one of the \
+                               program's NVTX ranges"
+                    .to_owned(),
+                _ => "a step is a call of an optimizer, a pass of a loop, a call of the outermost module, or a batch of a \
+                      DataLoader"
+                    .to_owned(),
+            };
+            let others = match live.ranges.as_slice() {
+                [] => String::new(),
+                names => format!(". Ranges that it opened: {}", names.join(", ")),
+            };
+            message::say(&format!("the command made {steps} steps, too few to measure: {what}{others}"));
             NOTHING
         }
         Ended::OutOfTime(steps) => {

@@ -11,6 +11,7 @@ use super::change::Change;
 use super::edits::Edit;
 use super::measure::{Answer, Gain, median};
 use super::output::{Compared, compare};
+use super::recorded::{Kind, are_alike};
 
 /// One run that was measured.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,10 @@ pub struct Measured {
     pub made: usize,
     /// Time of all of the work, seconds, if the run ended by itself.
     pub all: Option<f64>,
+    /// How the engine found them, in a recorded run.
+    pub kind: Option<Kind>,
+    /// Largest share of the times that recording the work of the GPU may have taken, 0 to 1.
+    pub cost: Option<f64>,
     /// Remedies that found something to change.
     pub applied: Vec<String>,
     /// What keeps each of them in the user's code, as the Python side has it.
@@ -70,8 +75,8 @@ pub trait Program {
 const FIRST_PAIRS: usize = 3;
 const FEWEST_PAIRS: usize = 5;
 
-/// Relative difference of two durations of runs that is none.
-const ALIKE: f64 = 0.02;
+/// Why two recorded runs are not compared.
+const OTHER_STEPS: &str = "the engine finds other steps with it (--step RANGE names one of the program's ranges)";
 
 /// What the gain is of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -351,27 +356,34 @@ impl Pairs {
         [&self.unchanged, &self.changed].map(|runs| &runs[..self.complete()])
     }
 
-    /// What their times are compared by.
-    fn basis(&self) -> Basis {
+    /// What their times are compared by; `None` if steps differ and not all of the work is known.
+    fn basis(&self) -> Option<Basis> {
         let [unchanged, changed] = self.runs();
-        let (Some(before), Some(after)) = (unchanged.first(), changed.first()) else { return Basis::Step };
+        let (Some(before), Some(after)) = (unchanged.first(), changed.first()) else { return Some(Basis::Step) };
         let both = || unchanged.iter().chain(changed);
-        if !self.is_own {
-            return Basis::Step;
-        }
+        let all = |same: fn(Kind, Kind) -> bool| {
+            both().all(|run| match (run.kind, before.kind) {
+                (Some(kind), Some(other)) => same(kind, other),
+                (kind, other) => kind == other,
+            })
+        };
+        let is_found = both().any(|run| run.kind.is_some());
+        let of_part = if self.is_own { Basis::StepOfPart } else { Basis::Step };
+        let of_part = Some(of_part).filter(|_| all(Kind::is_same));
         let totals: Option<Vec<f64>> = both().map(|run| run.all).collect();
-        let Some(totals) = totals else { return Basis::StepOfPart };
-        if both().all(|run| run.made == before.made) {
-            return Basis::Step;
+        let Some(totals) = totals.filter(|_| self.is_own || is_found) else { return of_part };
+        let counts = |run: &Measured| are_alike(run.made as f64, before.made as f64);
+        if all(Kind::is_like) && both().all(|run| run.made == before.made || is_found && counts(run)) {
+            return Some(Basis::Step);
         }
         // A program that runs for a fixed time makes more steps in it when they are faster.
-        let is_timed = totals.iter().all(|total| (total / totals[0] - 1.0).abs() < ALIKE);
-        if is_timed { Basis::StepOfPart } else { Basis::All(before.made, after.made) }
+        let is_timed = totals.iter().all(|total| are_alike(*total, totals[0]));
+        if is_timed { of_part } else { Some(Basis::All(before.made, after.made)) }
     }
 
     /// Times of complete pairs.
     fn times(&self) -> [Vec<f64>; 2] {
-        let is_all = matches!(self.basis(), Basis::All(..));
+        let is_all = matches!(self.basis(), Some(Basis::All(..)));
         let time = |run: &Measured| run.all.filter(|_| is_all).unwrap_or(run.seconds);
         self.runs().map(|runs| runs.iter().map(time).collect())
     }
@@ -383,13 +395,15 @@ impl Pairs {
 
     /// Why the times say nothing, as far as the last unchanged run shows.
     fn doubt(&self) -> Option<&'static str> {
-        self.unchanged.last()?.doubt
+        self.unchanged.last()?.doubt.or(self.basis().is_none().then_some(OTHER_STEPS))
     }
 
     fn judged(&self, candidate: &Candidate, before: f64, limits: &Limits) -> Tried {
         let none = || Tried::without_runs(candidate, self.ended.clone().unwrap_or(Outcome::NoTime), before);
         let [unchanged, changed] = self.times();
-        let gain = self.gain().filter(|_| self.ended.is_none());
+        // What recording takes may be more or less with the change.
+        let [most, most_with] = self.runs().map(|runs| runs.iter().filter_map(|run| run.cost).fold(0.0, f64::max));
+        let gain = self.gain().filter(|_| self.ended.is_none()).map(|gain| gain.without(most, most_with));
         let (Some(gain), Some(seconds)) = (gain, median(&unchanged).zip(median(&changed))) else { return none() };
         let outputs: Vec<_> = self.unchanged.iter().map(|run| run.output.as_str()).collect();
         let compared = self.changed.first().map(|with| compare(&outputs, &with.output));
@@ -402,7 +416,7 @@ impl Pairs {
             Answer::NoDifference => Outcome::NoDifference,
             Answer::Slower => Outcome::Slower,
         };
-        let (in_all, pairs, basis) = (before * gain.middle, self.complete(), self.basis());
+        let (in_all, pairs, basis) = (before * gain.middle, self.complete(), self.basis().unwrap_or(Basis::Step));
         // Of other results, no gain is claimed.
         let gain = Some(gain).filter(|_| doubt.is_none() && outcome != Outcome::ChangesResults);
         let edits = self.changed.first().map_or_else(Vec::new, |run| Edit::all(&run.edits[candidate.change.id()]));
@@ -457,7 +471,7 @@ mod tests {
         let basis = |is_own, before: &Measured, after: &Measured| {
             let (unchanged, changed) = (vec![before.clone(); 3], vec![after.clone(); 3]);
             let pairs = Pairs { is_own, unchanged, changed, ended: None, longest: Duration::ZERO };
-            (pairs.basis(), pairs.gain().unwrap().middle)
+            (pairs.basis().unwrap(), pairs.gain().unwrap().middle)
         };
         let before = run(0.1, 100, Some(10.0));
         assert_eq!(basis(true, &before, &run(0.05, 100, Some(5.0))), (Basis::Step, 2.0));
@@ -467,6 +481,31 @@ mod tests {
         assert_eq!(basis(true, &before, &run(0.05, 60, None)), (Basis::StepOfPart, 2.0));
         // It runs for ten seconds, whatever a step takes.
         assert_eq!(basis(true, &before, &run(0.05, 200, Some(10.1))), (Basis::StepOfPart, 2.0));
+    }
+
+    #[test]
+    fn steps_that_the_engine_found_are_compared_with_their_like() {
+        let run = |seconds, made, all, period| {
+            let kind = Some(Kind::by_period(period));
+            Measured { seconds, made, all, kind, cost: Some(0.1), ..Measured::default() }
+        };
+        let judged = |before: &Measured, after: &Measured| {
+            let (unchanged, changed) = (vec![before.clone(); 5], vec![after.clone(); 5]);
+            let pairs = Pairs { is_own: false, unchanged, changed, ended: None, longest: Duration::ZERO };
+            let tried =
+                pairs.judged(&Candidate::of(Trial::named("pinned").unwrap()), 1.0, &limits(40, &[Results::Same]));
+            (tried.basis, tried.outcome, tried.gain.map(|gain| (gain.middle * 100.0).round()))
+        };
+        let before = run(0.1, 100, Some(10.0), 300);
+        let step = (Basis::Step, Outcome::Helps, Some(200.0));
+        assert_eq!(judged(&before, &run(0.05, 99, Some(5.0), 200)), step);
+        assert_eq!(judged(&before, &run(0.1, 50, Some(5.0), 300)), (Basis::All(100, 50), Outcome::Helps, Some(200.0)));
+        // Runs that were cut: steps of as many operations.
+        let before = run(0.1, 100, None, 300);
+        assert_eq!(judged(&before, &run(0.05, 180, None, 302)), step);
+        assert_eq!(judged(&before, &run(0.05, 180, None, 150)), (Basis::Step, Outcome::NoDifference, None));
+        // Recording may take a tenth of either.
+        assert_eq!(judged(&before, &run(0.095, 100, None, 300)), (Basis::Step, Outcome::NoDifference, Some(105.0)));
     }
 
     fn tried(ids: &[&str], limits: &Limits) -> (Vec<Tried>, Scripted) {

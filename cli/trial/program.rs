@@ -6,24 +6,28 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
+use gpuwhy_inject::config::{RangeName, SAMPLING};
+use gpuwhy_report::run::Report;
 use gpuwhy_report::run::remedies::How;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::change::{Change, OwnChange};
 use super::drain::{Drain, Part};
 use super::measure::{after_start, per_step};
 use super::pairs::{Ended, Measured, Program};
 use super::processes::Processes;
+use super::recorded::{self, Recorded};
 use super::tree::Copies;
 use super::unit::Unit;
 use crate::args::run::RunArgs;
 use crate::install_paths::{INJECTION, NVTX_INJECTION};
 use crate::run;
-use crate::{install_paths, interrupt};
+use crate::{install_paths, interrupt, message};
 
 /// The Python module that is put in front of the program.
 const PYTHON: &str = concat!(
@@ -53,6 +57,19 @@ const LOOK: Duration = Duration::from_millis(100);
 const SHORTEST: Duration = Duration::from_millis(100);
 const TOO_SHORT: &str = "a run takes less than 0.1 s";
 const NO_CUDA: &str = "no process of the command loaded CUDA (libcuda.so)";
+const NO_COST: &str = "a run was too short for an estimate of what recording costs";
+const NOTHING_RECORDED: &str = "a run recorded no work of the GPU";
+/// Largest part of a run before the first work of the GPU for which the whole run is compared.
+const START_UP: f64 = 0.1;
+/// Longest part of the time of a run for which its growing trace is read: a tenth.
+const READING: u32 = 9;
+/// Modes in which a run is recorded: with the report's records, and with ranges only.
+const LIGHT: &str = "light";
+const MONITOR: &str = "monitor";
+/// Where the Python side writes what it counted.
+const RESULT: &str = "result.json";
+/// Exit code for a trace that cannot be read.
+const BAD_TRACE: u8 = 2;
 
 /// The command with its place for files.
 pub struct Live {
@@ -65,6 +82,8 @@ pub struct Live {
     runs: usize,
     /// What a step is, after the first run.
     pub unit: Option<Unit>,
+    /// The range that is a step.
+    step: Option<RangeName>,
     /// Exit code for a command that does not start.
     pub refused: Option<u8>,
     /// True once a process of the program was seen with CUDA.
@@ -73,6 +92,10 @@ pub struct Live {
     pub is_own: bool,
     /// Where the runs take place, if not in the user's tree.
     pub copies: Option<Copies>,
+    /// True once PyTorch was seen in it.
+    has_torch: bool,
+    /// Ranges that a run opened, if none of them is the step.
+    pub ranges: Vec<String>,
     processes: Processes,
 }
 
@@ -88,48 +111,59 @@ impl Live {
             started: Instant::now(),
             runs: 0,
             unit: None,
+            step: None,
             refused: None,
             uses_cuda: false,
             is_own: false,
             copies: None,
+            has_torch: false,
+            ranges: Vec::new(),
             processes: Processes::adopt(),
         }
     }
 
-    /// Runs the program once with libprof.so. Returns its trace, or how the run ended without one.
+    /// Makes the range `step` the unit.
+    pub fn count(&mut self, step: RangeName) {
+        self.unit = Some(Unit { at: Some(step.to_string()), ..Unit::named("range") });
+        self.step = Some(step);
+    }
+
+    /// Runs the program once with libprof.so. Returns its report, or how the run ended without one.
     ///
     /// # Errors
-    /// As [`Program::run`].
-    pub fn record(&mut self) -> Result<Result<PathBuf, Ended>> {
-        let traces = self.folder.join("traces");
-        fs::create_dir_all(&traces)?;
-        let plain = RunArgs {
-            output: Some(traces.join("%p.gpuwhy").to_string_lossy().into_owned()),
-            report: Some("off".to_owned()),
-            history: Some("off".into()),
-            command: self.command.clone(),
-            ..RunArgs::default()
+    /// As [`Program::run`], and if the trace cannot be read.
+    pub fn record(&mut self) -> Result<Result<Report, Ended>> {
+        let run = self.one(Some(None), &[])?;
+        let Some(trace) = run.trace() else {
+            let is_silent = run.is_good() && !run.has_steps();
+            return Ok(Err(if is_silent { Ended::Measured(Measured::default()) } else { self.ended(&run) }));
         };
-        let command = match run::prepare(&plain, &[])? {
-            Ok(command) => command,
-            Err(code) => {
-                self.refused = Some(code);
-                bail!("the program was not run");
-            }
-        };
-        let ended = self.started(command, &[])?;
-        let of_process = ended.result["process"].as_u64().map(|process| traces.join(format!("{process}.gpuwhy")));
-        let largest = || {
-            let files = fs::read_dir(&traces).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-            files.max_by_key(|path| fs::metadata(path).map_or(0, |about| about.len()))
-        };
-        match of_process.filter(|path| path.is_file()).or_else(largest) {
-            Some(trace) => {
-                self.uses_cuda = true;
-                Ok(Ok(trace))
-            }
-            None => Ok(Err(self.ended(ended))),
+        self.uses_cuda = true;
+        let report = recorded::report(&trace).inspect_err(|error| {
+            message::say(&error.to_string());
+            self.refused = Some(BAD_TRACE);
+        })?;
+        if self.unit.is_none() && (run.has_steps() || run.is_good()) {
+            self.unit = Some(self.unit_of(&run, &Recorded::of(&report)));
         }
+        Ok(Ok(report))
+    }
+
+    /// The unit for a program that was recorded: what Python counts; else a run, if the GPU works for most of it; else
+    /// the steps of the recording.
+    fn unit_of(&self, run: &Finished, recorded: &Recorded) -> Unit {
+        let counted = Unit::of(&run.result).filter(|_| run.has_steps());
+        counted.unwrap_or_else(|| {
+            let started = run.since.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+            let first = run.trace().and_then(|trace| recorded::first_work(&trace));
+            let is_late = |first: u64| first.saturating_sub(started) as f64 > START_UP * run.wall.as_nanos() as f64;
+            let is_whole = run.ended_itself();
+            Unit::named(match recorded.kind {
+                _ if is_whole && !first.is_some_and(is_late) => "run",
+                None if is_whole => "work",
+                _ => "recorded",
+            })
+        })
     }
 
     /// Runs a command in both copies that prepares them; says why if it fails.
@@ -145,7 +179,7 @@ impl Live {
             let mut child = command.spawn()?;
             let output = child.stdout.take().map(|stream| Drain::begin(stream, Part::Last));
             let errors = child.stderr.take().map(|stream| Drain::begin(stream, Part::Last));
-            let waited = self.wait(&mut child, Path::new(""));
+            let waited = self.wait(&mut child, None);
             let _ = child.kill();
             self.processes.end();
             let (status, _) = waited?;
@@ -193,12 +227,52 @@ impl Live {
         self.copies.as_ref().map_or_else(|| text.to_owned(), |copies| copies.mapped(is_changed, text))
     }
 
-    fn started(&mut self, mut command: Command, changes: &[Change]) -> Result<Finished> {
+    /// The command of a run; with libprof.so in `mode`, whose default is `None`, if it is to be recorded.
+    fn prepared(&mut self, recording: Option<Option<&str>>, own: Option<&OwnChange>, traces: &Path) -> Result<Command> {
+        let mut bare = self.command(own)?;
+        let Some(mode) = recording else {
+            // What gpuwhy costs is no part of the times.
+            let is_ours =
+                |path: OsString| Path::new(&path).file_name().is_some_and(|name| name == install_paths::LIBRARY);
+            for variable in [INJECTION, NVTX_INJECTION] {
+                if std::env::var_os(variable).is_some_and(is_ours) {
+                    bare.env_remove(variable);
+                }
+            }
+            return Ok(bare);
+        };
+        let plain = RunArgs {
+            output: Some(traces.join("%p.gpuwhy").to_string_lossy().into_owned()),
+            report: Some("off".to_owned()),
+            history: Some("off".into()),
+            mode: mode.map(str::to_owned),
+            command: std::iter::once(bare.get_program()).chain(bare.get_args()).map(OsStr::to_owned).collect(),
+            ..RunArgs::default()
+        };
+        // Steps need all records of a run, and ranges nothing but them.
+        let of_unit = match self.unit.as_ref().map(|unit| unit.name.as_str()) {
+            Some("recorded" | "work") => RunArgs { cuda_graph_trace: Some("node".to_owned()), ..plain },
+            Some("range") if mode.is_some() => RunArgs { gpu_metrics: Some("off".to_owned()), ..plain },
+            _ => plain,
+        };
+        let more = [(SAMPLING, "off".to_owned())];
+        let more = if mode == Some(MONITOR) && self.step.is_some() { &more[..] } else { &[] };
+        let mut command = run::prepare(&of_unit, more)?.or_else(|code| {
+            self.refused = Some(code);
+            bail!("the program was not run")
+        })?;
+        self.place(&mut command, own);
+        Ok(command)
+    }
+
+    fn one(&mut self, recording: Option<Option<&str>>, changes: &[Change]) -> Result<Finished> {
         let own = changes.iter().find_map(Change::own);
         let remedies: Vec<_> = changes.iter().filter_map(Change::trial).collect();
         self.runs += 1;
-        let folder = self.folder.join(self.runs.to_string());
-        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        let folder = TempDir::with_prefix_in(format!("{}-", self.runs), &self.folder)?;
+        let traces = folder.path().join("traces");
+        fs::create_dir(&traces).with_context(|| traces.display().to_string())?;
+        let mut command = self.prepared(recording, own, &traces)?;
         let settings = json!({
             "remedies": remedies.iter().map(|remedy| remedy.id).collect::<Vec<_>>(),
             "unit": self.unit.as_ref().map(|unit| &unit.name), "loop": self.unit.as_ref().map(|unit| &unit.key),
@@ -209,8 +283,8 @@ impl Live {
         });
         // A string of JSON is one of Python.
         let call = format!("\nmain({})\n", Value::from(settings.to_string()));
-        fs::write(folder.join("sitecustomize.py"), format!("{PYTHON}{call}"))?;
-        command.env(PYTHONPATH, python_path(&folder, &command)?);
+        fs::write(folder.path().join("sitecustomize.py"), format!("{PYTHON}{call}"))?;
+        command.env(PYTHONPATH, python_path(folder.path(), &command)?);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut environment = Vec::new();
         for remedy in &remedies {
@@ -223,7 +297,7 @@ impl Live {
                 };
             }
         }
-        let start = Instant::now();
+        let (since, start) = (SystemTime::now(), Instant::now());
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
@@ -233,12 +307,12 @@ impl Live {
         };
         let output = child.stdout.take().map(|stream| Drain::begin(stream, Part::First));
         let errors = child.stderr.take().map(|stream| Drain::begin(stream, Part::Last));
-        let waited = self.wait(&mut child, &folder.join("result.json"));
+        let waited = self.wait(&mut child, Some(folder.path()));
         let _ = child.kill();
         let _ = child.wait();
         self.processes.end();
-        let (status, was_in_time) = waited?;
-        let result = fs::read(folder.join("result.json")).unwrap_or_default();
+        let (status, cut) = waited?;
+        let result = fs::read(folder.path().join(RESULT)).unwrap_or_default();
         let mut applied: Vec<_> = remedies
             .iter()
             .zip(environment)
@@ -250,6 +324,7 @@ impl Live {
             .collect();
         let result: Value = serde_json::from_slice(&result).unwrap_or_default();
         applied.extend(result["applied"].as_object().into_iter().flat_map(|found| found.keys().cloned()));
+        self.has_torch |= folder.path().join("torch").exists();
         applied.extend(own.filter(|own| !own.is_none()).map(|own| own.name.clone()));
         let copies = self.copies.as_ref().filter(|_| own.is_some());
         let printed = |drain: Option<Drain>| {
@@ -259,33 +334,37 @@ impl Live {
                 None => text,
             }
         };
-        let finished = Finished {
+        Ok(Finished {
             unused: copies.and_then(|copies| copies.unused(&result["used"])),
             status,
-            was_in_time,
+            cut,
+            since,
             wall: start.elapsed(),
             applied,
-            has_torch: folder.join("torch").exists(),
             output: printed(output),
             errors: printed(errors),
             result,
-        };
-        let _ = fs::remove_dir_all(&folder);
-        Ok(finished)
+            folder,
+        })
     }
 
-    /// Waits for the end, and brings it about when the steps are measured or the time is up. Returns the status
-    /// and whether the time was enough.
-    fn wait(&mut self, child: &mut Child, result: &Path) -> Result<(ExitStatus, bool)> {
+    /// Waits for the end, and brings it about when the steps are measured or the time is up.
+    fn wait(&mut self, child: &mut Child, folder: Option<&Path>) -> Result<(ExitStatus, Option<Cut>)> {
         let deadline = self.started + self.budget;
-        let (mut asked, mut is_late, mut is_told, mut looked) = (None, false, false, Instant::now());
+        let limit = Duration::try_from_secs_f64(self.limit_s).unwrap_or(self.budget);
+        let has_limit =
+            folder.is_some() && self.unit.as_ref().is_none_or(|unit| unit.is_recorded() && !unit.is_whole());
+        let (mut asked, mut cut, mut is_told, mut looked) = (None, None, false, Instant::now());
+        let is_there = |file: &str| folder.is_some_and(|folder| folder.join(file).exists());
+        let (mut cuda, mut next) = (None, Duration::from_secs_f64(WARM_SECONDS + SECONDS));
         loop {
             if let Some(status) = child.try_wait()? {
-                return Ok((status, !is_late));
+                return Ok((status, cut));
             }
-            if !self.uses_cuda && looked.elapsed() >= LOOK {
+            if cuda.is_none() && looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                self.uses_cuda = self.processes.use_cuda();
+                cuda = self.processes.use_cuda().then_some(looked);
+                self.uses_cuda |= cuda.is_some();
             }
             if interrupt::exit_code().is_some() {
                 signal(child, Signal::TERM);
@@ -296,12 +375,20 @@ impl Live {
                 bail!("interrupted");
             }
             let now = Instant::now();
-            if asked.is_none() && now > deadline {
-                is_late = true;
-                signal(child, Signal::INT);
-                asked = Some(now);
-            } else if asked.is_none() && result.exists() {
+            let worked = cuda.map_or(Duration::ZERO, |since: Instant| now - since);
+            if asked.is_none() && is_there(RESULT) {
                 // The program interrupts itself, or is at its end.
+                asked = Some(now);
+            } else if asked.is_none() && now > deadline {
+                cut = Some(Cut::Budget);
+            } else if asked.is_none() && worked > limit && has_limit && !is_there("claim") {
+                cut = Some(Cut::Limit);
+            } else if asked.is_none() && worked > next {
+                cut = folder.is_some_and(|folder| self.has_enough(&folder.join("traces"))).then_some(Cut::Limit);
+                next = worked + (READING * now.elapsed()).max(Duration::from_secs(1));
+            }
+            if cut.is_some() && asked.is_none() {
+                signal(child, Signal::INT);
                 asked = Some(now);
             }
             if let Some(since) = asked {
@@ -316,31 +403,55 @@ impl Live {
         }
     }
 
-    fn ended(&mut self, run: Finished) -> Ended {
+    /// True if the growing trace of a run has enough steps.
+    fn has_enough(&self, traces: &Path) -> bool {
+        let name = self.unit.as_ref().map_or("", |unit| &unit.name);
+        let Some(trace) =
+            recorded::trace_in(traces, None).filter(|_| matches!(name, "recorded" | "range") && !self.is_own)
+        else {
+            return false;
+        };
+        let Ok(found) = self.recorded(&trace) else { return false };
+        let steady = &found.times[warm(&found)..];
+        let span = steady.first().zip(steady.last()).map_or(0.0, |(first, last)| last - first);
+        steady.len() > self.steps && span >= SECONDS
+    }
+
+    /// The steps in a trace.
+    fn recorded(&self, trace: &Path) -> Result<Recorded, gpuwhy_import::OpenError> {
+        match &self.step {
+            Some(step) => Recorded::of_ranges(trace, step),
+            None => recorded::report(trace).map(|report| Recorded::of(&report)),
+        }
+    }
+
+    fn ended(&mut self, run: &Finished) -> Ended {
+        if let Some(why) = &run.unused {
+            return Ended::NotApplicable(why.clone());
+        }
         let times: Vec<f64> = run.result["times"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
-        let seen = times.len();
-        let was_ended = matches!(run.result["how"].as_str(), Some("measured" | "limit"));
-        if let Some(why) = run.unused {
-            return Ended::NotApplicable(why);
+        let is_recorded = self.unit.as_ref().is_some_and(Unit::is_recorded);
+        let found = match run.trace().filter(|_| is_recorded).map(|trace| self.recorded(&trace)) {
+            Some(Ok(found)) => found,
+            _ => Recorded { made: times.len(), times, ..Recorded::default() },
+        };
+        let is_whole = self.unit.as_ref().is_some_and(Unit::is_whole);
+        if run.cut == Some(Cut::Budget) && !run.was_ended() || is_whole && !run.ended_itself() {
+            return Ended::OutOfTime(found.made);
         }
-        if !run.was_in_time && !was_ended {
-            return Ended::OutOfTime(seen);
-        }
-        if !was_ended && !run.status.success() {
+        if run.cut.is_none() && !run.was_ended() && !run.status.success() {
             let code = run.status.code().or_else(|| Some(128 + run.status.signal()?));
-            return Ended::Failed(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1), run.errors);
+            return Ended::Failed(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1), run.errors.clone());
         }
-        let ended_itself = !matches!(run.result["how"].as_str(), Some("measured" | "limit"));
-        let edits = run.result["edits"].clone();
+        self.ranges = found.others.iter().cloned().collect();
         let measured = |seconds, steps, all: Option<f64>, doubt| {
             let Finished { applied, output, wall, .. } = run;
-            let (made, all) = (seen, all.filter(|_| ended_itself));
-            Ended::Measured(Measured { seconds, steps, made, all, applied, edits, output, wall, doubt })
+            let (applied, output, wall) = (applied.clone(), output.clone(), *wall);
+            let edits = run.result["edits"].clone();
+            let (made, kind, cost, all) = (found.made, found.kind, found.cost, all.filter(|_| run.ended_itself()));
+            Ended::Measured(Measured { seconds, steps, made, all, kind, cost, applied, edits, output, wall, doubt })
         };
-        let counts =
-            run.has_torch || Unit::of(&run.result).is_some() || self.unit.as_ref().is_some_and(|unit| !unit.is_run());
-        if !counts {
-            self.unit.get_or_insert_with(|| Unit::named("run"));
+        if self.unit.as_ref().is_some_and(Unit::is_run) {
             let doubt = match run.wall {
                 _ if !self.uses_cuda => Some(NO_CUDA),
                 wall if wall < SHORTEST => Some(TOO_SHORT),
@@ -349,40 +460,64 @@ impl Live {
             let seconds = run.wall.as_secs_f64();
             return measured(seconds, 1, Some(seconds), doubt);
         }
+        let all = found.times.first().zip(found.times.last()).map(|(first, last)| last - first);
+        let all = found.work.or(all).filter(|&seconds| seconds > 0.0);
         let steady = run.result["from"].as_u64().and_then(|from| usize::try_from(from).ok());
-        let from = steady.filter(|_| was_ended).unwrap_or_else(|| after_start(seen, WARM_STEPS, steady));
-        let steady = &times[from.min(seen)..];
-        match per_step(steady).filter(|&seconds| seconds > 0.0 && steady.len() > FEWEST_STEPS) {
+        let steady = if is_recorded { Some(warm(&found)) } else { steady };
+        let count = found.times.len();
+        let from = steady.filter(|_| run.was_ended()).unwrap_or_else(|| after_start(count, WARM_STEPS, steady));
+        let steady = &found.times[from.min(count)..];
+        match per_step(steady).filter(|&seconds| seconds > 0.0 && steady.len() > FEWEST_STEPS && !is_whole) {
             Some(seconds) => {
-                if self.unit.is_none() {
-                    self.unit = Unit::of(&run.result);
-                }
-                let all = times.first().zip(times.last()).map(|(first, last)| last - first);
-                measured(seconds, steady.len() - 1, all, None)
+                let is_unknown = found.kind.is_some() && found.cost.is_none();
+                measured(seconds, steady.len() - 1, all, is_unknown.then_some(NO_COST))
             }
-            None => Ended::TooFewSteps(seen),
+            None if is_recorded && self.step.is_none() && run.ended_itself() => {
+                let doubt =
+                    if all.is_none() { Some(NOTHING_RECORDED) } else { found.cost.is_none().then_some(NO_COST) };
+                measured(all.unwrap_or(0.0), 1, all, doubt)
+            }
+            None => Ended::TooFewSteps(found.made),
         }
     }
 }
 
 impl Program for Live {
     fn run(&mut self, changes: &[Change]) -> Result<Ended> {
-        let mut command = self.command(changes.iter().find_map(Change::own))?;
-        // Bare: what gpuwhy costs is no part of the times.
-        let is_ours = |path: OsString| Path::new(&path).file_name().is_some_and(|name| name == install_paths::LIBRARY);
-        for variable in [INJECTION, NVTX_INJECTION] {
-            if std::env::var_os(variable).is_some_and(is_ours) {
-                command.env_remove(variable);
+        let recording = match self.unit.as_ref().map(|unit| unit.name.as_str()) {
+            Some("range") => Some(Some(MONITOR)),
+            Some("recorded" | "work") => Some(Some(LIGHT)),
+            _ => None,
+        };
+        let run = self.one(recording, changes)?;
+        if self.unit.is_some() || !run.is_good() {
+            return Ok(self.ended(&run));
+        }
+        if run.has_steps() {
+            self.unit = Unit::of(&run.result);
+            return Ok(self.ended(&run));
+        }
+        // How much of it is start-up, or whether the engine finds steps, is not known without a recording.
+        let is_whole = run.ended_itself();
+        let mut unit = Unit::named(if is_whole { "run" } else { "recorded" });
+        let mut run = run;
+        if self.uses_cuda && self.started.elapsed() + run.wall < self.budget {
+            self.unit = Some(Unit::named(if is_whole { "work" } else { "recorded" }));
+            let again = self.one(Some(Some(LIGHT)), changes)?;
+            let report = again.trace().filter(|_| again.is_good()).and_then(|trace| recorded::report(&trace).ok());
+            unit = report.map_or(unit, |report| self.unit_of(&again, &Recorded::of(&report)));
+            if !unit.is_run() {
+                run = again;
             }
         }
-        let run = self.started(command, changes)?;
-        Ok(self.ended(run))
+        self.unit = Some(unit);
+        Ok(self.ended(&run))
     }
 
     fn can_apply(&self, change: &Change) -> bool {
         let Some(remedy) = change.trial() else { return change.own().is_none_or(|own| !own.is_none()) };
         let variable = |name: &str| std::env::var_os(name);
-        let is_plain = self.unit.as_ref().is_some_and(Unit::is_run);
+        let is_plain = !self.has_torch;
         match remedy.how {
             How::Set(_) | How::Add(..) => !remedy.environment(variable).is_empty(),
             How::Unset(name) => !is_plain || is_on(name),
@@ -395,17 +530,60 @@ impl Program for Live {
     }
 }
 
+/// Why gpuwhy ended a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Cut {
+    /// It made enough steps, or took its share of the time.
+    Limit,
+    /// The time for everything was up.
+    Budget,
+}
+
 /// What is left of a run.
 struct Finished {
     status: ExitStatus,
-    was_in_time: bool,
+    cut: Option<Cut>,
+    since: SystemTime,
     wall: Duration,
     applied: Vec<String>,
-    has_torch: bool,
     unused: Option<String>,
     output: String,
     errors: String,
     result: Value,
+    folder: TempDir,
+}
+
+impl Finished {
+    /// True if the Python side ended it.
+    fn was_ended(&self) -> bool {
+        matches!(self.result["how"].as_str(), Some("measured" | "limit"))
+    }
+
+    fn ended_itself(&self) -> bool {
+        self.cut.is_none() && !self.was_ended()
+    }
+
+    /// True if it did not fail, nor take all of the time.
+    fn is_good(&self) -> bool {
+        self.cut == Some(Cut::Limit) || self.cut.is_none() && (self.was_ended() || self.status.success())
+    }
+
+    /// True if the Python side counted any.
+    fn has_steps(&self) -> bool {
+        self.result["times"].as_array().is_some_and(|times| !times.is_empty())
+    }
+
+    /// Its trace; the largest of several, but that of the process whose steps count.
+    fn trace(&self) -> Option<PathBuf> {
+        recorded::trace_in(&self.folder.path().join("traces"), self.result["process"].as_u64())
+    }
+}
+
+/// Index of the first time of a recording after start-up.
+fn warm(found: &Recorded) -> usize {
+    let Some(first) = found.times.first().filter(|_| found.forgotten() == 0) else { return 0 };
+    let late = found.times.partition_point(|time| time - first < WARM_SECONDS);
+    late.max(WARM_STEPS).min(found.times.len())
 }
 
 fn shell(line: &OsStr) -> Command {

@@ -40,14 +40,22 @@ fn interval(low: f64, high: f64) -> String {
 }
 
 /// The line about the unchanged program.
-pub fn unchanged(runs: &[Measured], unit: &Unit) -> String {
-    let times: Vec<f64> = runs.iter().map(|run| run.seconds).collect();
-    let steps = runs.iter().map(|run| run.steps).min().unwrap_or(0);
+pub fn unchanged(measured: &[Measured], unit: &Unit) -> String {
+    let times: Vec<f64> = measured.iter().map(|run| run.seconds).collect();
+    let steps = measured.iter().map(|run| run.steps).min().unwrap_or(0);
     let time = format!("{} {}", seconds(median(&times).unwrap_or(0.0)), unit.words());
-    let count = runs.len();
+    let count = measured.len();
     let runs = if count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
-    let of = if unit.is_run() { String::new() } else { format!(" of {steps} steps") };
-    line("unchanged", &format!("{time} ({runs}{of})"))
+    let of = if unit.is_whole() { String::new() } else { format!(" of {steps} steps") };
+    let costs =
+        cost(measured).map(|cost| format!("; with kernels recorded, which costs about {:.0} % here", 100.0 * cost));
+    let costs = costs.unwrap_or_default();
+    line("unchanged", &format!("{time} ({runs}{of}{costs})"))
+}
+
+/// Share of the time that recording may take, in the median of the runs.
+fn cost(runs: &[Measured]) -> Option<f64> {
+    median(&runs.iter().filter_map(|run| run.cost).collect::<Vec<_>>())
 }
 
 /// The line about a remedy; `number` counts those that were tried, `is_on_top` if others were kept before it.
@@ -222,7 +230,8 @@ pub fn document(program: &str, unit: &Unit, unchanged: &[Measured], all: &[(Trie
     });
     json!({
         "schema_version": SCHEMA, "program": program, "unit": unit.name, "unit_at": unit.at,
-        "unchanged": {"s": median(&times), "runs": unchanged.len(), "steps": unchanged.iter().map(|run| run.steps).min()},
+        "unchanged": {"s": median(&times), "runs": unchanged.len(), "steps": unchanged.iter().map(|run| run.steps).min(),
+            "recording_share": cost(unchanged)},
         "remedies": rows.collect::<Vec<_>>(),
     })
 }

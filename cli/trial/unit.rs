@@ -8,9 +8,10 @@ const PYTHON: [&str; 4] = ["optimizer", "loop", "module", "loader"];
 /// The unit of the times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unit {
-    /// Its name in JSON: one of those above, or `run`.
+    /// Its name in JSON: one of those above; `range`; `recorded`: what the engine finds; `work`: from the first to the
+    /// last of the GPU in a recorded run; `run`.
     pub name: String,
-    /// File and line of the loop whose passes are the steps.
+    /// File and line of the loop whose passes are the steps, or name of the range.
     pub at: Option<String>,
     /// How the Python side knows that loop again.
     pub key: Value,
@@ -30,15 +31,27 @@ impl Unit {
         Some(Self { name: name.to_owned(), at, key })
     }
 
-    /// True if a time is that of a whole run.
+    /// True if a time is that of a run from start to end.
     pub fn is_run(&self) -> bool {
         self.name == "run"
+    }
+
+    /// True if a time is that of all of the work, so that a run must end by itself.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.name.as_str(), "run" | "work")
+    }
+
+    /// True if libprof.so counts them.
+    pub fn is_recorded(&self) -> bool {
+        matches!(self.name.as_str(), "range" | "recorded" | "work")
     }
 
     /// What one is, as in "100 ms a step".
     pub fn words(&self) -> String {
         match (self.name.as_str(), &self.at) {
             ("run", _) => "a run".to_owned(),
+            ("work", _) => "from the first to the last work of the GPU".to_owned(),
+            ("range", Some(name)) => format!("a range {name}"),
             ("module", _) => "a call of the model".to_owned(),
             ("loader", _) => "a batch".to_owned(),
             ("loop", Some(at)) => format!("a pass of the loop at {at}"),

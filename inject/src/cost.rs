@@ -18,7 +18,7 @@ use crate::sys::threads;
 /// Number of library threads whose clocks are read: all of `start::Threads`.
 const THREADS: usize = 6;
 /// Interval at which the cost is written to the trace, so that the trace of a killed program has it too.
-const WRITTEN_EVERY: u64 = 10_000_000_000;
+const WRITTEN_EVERY: u64 = 1_000_000_000;
 /// Period over which the cost is compared with the budget: ten flushes.
 const PERIOD_NANOS: u64 = 1_000_000_000;
 /// Number of consecutive periods that must be too costly: loading modules and the first steps must not cause

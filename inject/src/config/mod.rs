@@ -26,7 +26,7 @@ use crate::cost::Budget;
 pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling};
 pub use error::{SettingsError, warned};
 pub use kernels::KernelRequest;
-pub use request::MAX_STEPS;
+pub use request::{MAX_STEPS, RangeName};
 use table::Setting;
 pub use table::names::*;
 pub use table::{FOR_TESTS, VARIABLES, Variable, markdown};

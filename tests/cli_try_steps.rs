@@ -1,0 +1,82 @@
+//! `gpuwhy try` with programs whose steps Python does not count: recorded sessions, played by the replay library.
+
+use std::fs;
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::cli_try::{Place, near, outcomes, with_recording};
+use crate::support::{Stage, built, stderr};
+
+/// Enough for all of the recorded session in each run.
+const OPTIONS: [&str; 7] = ["--allow", "all", "--remedy", "tf32", "--pairs=2", "--budget=30s", "--json"];
+/// Ends never, unless it is ended. The recording stands for the work of the GPU.
+const SERVER: &str = "[ -n \"$CUDA_INJECTION64_PATH\" ] || exec sleep 1000; exec \"$0\" --call 3600000:waitFor=never";
+
+/// What `gpuwhy try` says about a shell script, whose `$0` plays the recorded session `fixture`.
+fn tried(place: &Place, options: &[&str], fixture: &str, script: &str) -> Output {
+    let stage = Stage::new();
+    let library = place.path().join("libcuda.so.1");
+    fs::copy(built("libcupti_replay.so"), &library).unwrap();
+    let host = stage.host(fixture);
+    let script = format!("export LD_PRELOAD='{}'; {script}", library.display());
+    let program = host.get_program().to_str().unwrap();
+    let mut command = place.command(options, &["sh", "-c", &script, program]);
+    let output = with_recording(&mut command, &host).output().unwrap();
+    assert_eq!(place.left_behind(), 0, "{}", stderr(&output));
+    output
+}
+
+fn document(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn steps_of_a_program_without_python_are_those_of_its_recording() {
+    let Some(place) = Place::new() else { return };
+    let document = document(&tried(&place, &OPTIONS, "gpt", SERVER));
+    assert_eq!((&document["unit"], outcomes(&document)), (&"recorded".into(), vec![("tf32", "no_difference")]));
+    // Of the ten steps of the recording, whose times are the same in each run.
+    assert!((document["unchanged"]["s"].as_f64().unwrap() - 0.0577).abs() < 1e-4, "{document}");
+    let share = document["unchanged"]["recording_share"].as_f64().unwrap();
+    assert!(share > 0.0 && share < 0.1, "{document}");
+    let row = &document["remedies"][0];
+    near(&row["gain"], 1.0);
+    assert!(row["low"].as_f64().unwrap() < 1.0 - share / 2.0 && row["high"].as_f64().unwrap() > 1.0 + share / 2.0);
+}
+
+#[test]
+fn a_step_is_the_range_that_is_named() {
+    let Some(place) = Place::new() else { return };
+    let server = "exec \"$0\" --ranges before --call 3600000:waitFor=never";
+    let options = [&["--step", "step *@worker"], &OPTIONS[..]].concat();
+    let document = document(&tried(&place, &options, "multi_stream", server));
+    assert_eq!((&document["unit"], &document["unit_at"]), (&"range".into(), &"step *@worker".into()));
+    assert!(document["unchanged"]["steps"].as_u64().unwrap() > 900, "{document}");
+    assert_eq!(document["unchanged"]["recording_share"], Value::Null);
+    let output = tried(&place, &[&["--step", "epoch"], &OPTIONS[..]].concat(), "multi_stream", server);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("made 0 steps, too few to measure: a step is a range epoch"), "{said}");
+    assert!(said.contains("Ranges that it opened: compute@worker, main, step *@worker, whole run"), "{said}");
+}
+
+#[test]
+fn a_program_that_works_for_most_of_its_run_is_measured_as_a_whole() {
+    let Some(place) = Place::new() else { return };
+    // The recording was made before, so nothing comes before the first work.
+    let output = tried(&place, &OPTIONS, "gpt", "sleep 0.5; [ -z \"$CUDA_INJECTION64_PATH\" ] || exec \"$0\"");
+    let document = document(&output);
+    assert_eq!((&document["unit"], &document["unchanged"]["recording_share"]), (&"run".into(), &Value::Null));
+    assert!(document["unchanged"]["s"].as_f64().unwrap() >= 0.5, "{document}");
+}
+
+#[test]
+fn a_server_without_steps_is_said() {
+    let Some(place) = Place::new() else { return };
+    let output = tried(&place, &OPTIONS, "gpt", &SERVER.replace("3600000:", "10:"));
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("steps, too few to measure: a step is what repeats in the recorded work"), "{said}");
+}
