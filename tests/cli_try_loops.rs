@@ -12,7 +12,7 @@ use crate::cli_try::Place;
 use crate::support::{built, stderr};
 
 /// What all programs begin with: CUDA, and a clock.
-const START: &str = "import asyncio, ctypes, os, sys, threading, time
+pub const START: &str = "import asyncio, ctypes, os, sys, threading, time
 def cuda(): ctypes.CDLL(os.path.abspath('libcuda.so.1'))
 now = [1000.0]
 time.perf_counter = lambda: now[0]
@@ -20,7 +20,7 @@ def work(seconds=0.02): now[0] += seconds / 2 if os.environ.get('OMP_NUM_THREADS
 ";
 
 /// A Python with sys.monitoring, and a folder with a library that is named as the driver's.
-fn stage() -> Option<(Place, PathBuf)> {
+pub fn stage() -> Option<(Place, PathBuf)> {
     let place = Place::new()?;
     let root = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
     let root = root.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".pyenv")));
@@ -40,11 +40,11 @@ fn stage() -> Option<(Place, PathBuf)> {
 }
 
 /// Runs a program with the Python side of `gpuwhy try`, and returns its result: null if it wrote none.
-fn counted((place, python): &(Place, PathBuf), settings: &Value, program: &str) -> Value {
+pub fn counted((place, python): &(Place, PathBuf), settings: &Value, program: &str) -> Value {
     let mut all = json!({"remedies": [], "unit": null, "loop": null, "steps": 20, "seconds": 0.2, "warm_steps": 5, "warm_s": 0.1,
         "limit_s": 60.0, "end": "limit"});
     all.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
-    let parts = ["run/behind.py", "trial/steps.py", "trial/loops.py", "trial/changes.py"]
+    let parts = ["run/behind.py", "trial/steps.py", "trial/loops.py", "trial/edits.py", "trial/changes.py"]
         .map(|part| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("cli").join(part)).unwrap());
     let folder = place.path().join("hook");
     fs::create_dir_all(&folder).unwrap();

@@ -111,7 +111,7 @@ def _cudnn(search):
                 run.applies(remedy)
 
         if search and not torch.backends.cudnn.benchmark:
-            run.applies(remedy)
+            run.applies(remedy, after_import("torch.backends.cudnn.benchmark = True"))
         elif not search and torch.backends.cudnn.benchmark:
             run.applies(remedy)
         torch.backends.cudnn.benchmark = search
@@ -126,9 +126,9 @@ def _attention_build(torch, run):
     if turn is None:
         return
     if torch._C._get_cudnn_sdp_enabled():
-        run.applies("attention_build")
+        run.applies("attention_build", after_import("torch.backends.cuda.enable_cudnn_sdp(False)"))
     turn(False)
-    torch.backends.cuda.enable_cudnn_sdp = lambda enabled: None
+    torch.backends.cuda.enable_cudnn_sdp = lambda enabled: run.applies("attention_build") if enabled else None
 
 
 def _fused_optimizer(torch, run):
@@ -155,7 +155,7 @@ def _fused_optimizer(torch, run):
             except (RuntimeError, TypeError, ValueError):
                 # This optimizer or this version has no fused form for these parameters.
                 return original(self, params, *arguments, **named)
-            run.applies("fused_optimizer")
+            run.applies("fused_optimizer", in_call(sys._getframe(1), optimizer.__name__, {"fused": "True"}))
 
         optimizer.__init__ = init
 
@@ -204,16 +204,17 @@ def _loader(torch, run):
         workers = given.get("num_workers") or 0
         # Each worker would read all of such a data set.
         divisible = not isinstance(given.get("dataset"), torch.utils.data.IterableDataset)
+        changed = {}
 
         def change(remedy, name, value):
             if given.get(name) != value:
                 given[name] = value
-                run.applies(remedy)
+                changed.setdefault(remedy, {})[name] = repr(value)
 
         for remedy in wanted & {"workers", "loader_io"}:
             if workers == 0 and divisible and cores > 1:
                 change(remedy, "num_workers", min(8, cores - 1))
-                given["persistent_workers"] = True
+                change(remedy, "persistent_workers", True)
         for remedy in wanted & {"more_workers", "loader_io"}:
             if workers and divisible:
                 change(remedy, "num_workers", max(workers, min(2 * workers, cores)))
@@ -224,14 +225,16 @@ def _loader(torch, run):
                 change(remedy, "persistent_workers", True)
         if "pinned" in wanted and torch.cuda.is_available():
             change("pinned", "pin_memory", True)
+        for remedy, arguments in changed.items():
+            run.applies(remedy, in_call(sys._getframe(1), "DataLoader", arguments))
         original(*bound.args, **bound.kwargs)
 
     loader.__init__ = init
     if "pinned" in wanted:
-        _copies_do_not_wait(torch)
+        _copies_do_not_wait(torch, run, "pinned")
 
 
-def _copies_do_not_wait(torch):
+def _copies_do_not_wait(torch, run, remedy):
     """Copies from pinned memory to the GPU return at once. Copies to the CPU still wait: their data is read next."""
 
     def changed(original):
@@ -240,6 +243,7 @@ def _copies_do_not_wait(torch):
             # All arguments by position may include non_blocking.
             if "non_blocking" not in named and len(arguments) < 2 and self.device.type == "cpu" and self.is_pinned():
                 named["non_blocking"] = True
+                run.applies(remedy, in_call(sys._getframe(1), original.__name__, {"non_blocking": "True"}))
             return original(self, *arguments, **named)
 
         return copy

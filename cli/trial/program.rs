@@ -37,6 +37,8 @@ const PYTHON: &str = concat!(
     "\n\n",
     include_str!("loops.py"),
     "\n\n",
+    include_str!("edits.py"),
+    "\n\n",
     include_str!("changes.py")
 );
 const PYTHONPATH: &str = "PYTHONPATH";

@@ -1,7 +1,7 @@
 """Counts and times the steps of a Python program for `gpuwhy try`, and ends it when enough are measured.
 
-A failure here does not affect the program. Appended to run/behind.py; gpuwhy appends loops.py, the file with the remedies
-and the call of `main`.
+A failure here does not affect the program. Appended to run/behind.py; gpuwhy appends loops.py, edits.py, the file with
+the remedies, and the call of `main`.
 """
 
 import _thread
@@ -77,7 +77,7 @@ class Run:
         self.unit = settings["unit"]
         self.series = {unit: Series() for unit in UNITS}
         self.loops = None
-        self.applied, self.errors = {}, {}
+        self.applied, self.edits, self.errors = {}, {}, {}
         self.claimed = self.refused = self.ended = self.has_optimizer = False
         # Time of the first step of any kind.
         self.since = None
@@ -97,9 +97,14 @@ class Run:
             self.errors[remedy] = f"{type(error).__name__}: {error}"
             complain(error)
 
-    def applies(self, remedy):
-        """Notes that `remedy` found something to change."""
+    def applies(self, remedy, edit=None):
+        """Notes that `remedy` found something to change, and the insertions that keep it in the program if all are known."""
         self.applied[remedy] = self.applied.get(remedy, 0) + 1
+        kept = self.edits.setdefault(remedy, [])
+        if edit is None or kept is None:
+            self.edits[remedy] = None
+        else:
+            kept.extend(one for one in edit if one not in kept)
 
     def watch_loops(self):
         self.loops = Loops(self)
@@ -264,6 +269,7 @@ class Run:
             "times": list(series.times),
             "counts": {unit: getattr(series, "count", len(series.times)) for unit, series in self.series.items()},
             "applied": self.applied,
+            "edits": {remedy: edits for remedy, edits in self.edits.items() if edits},
             "errors": self.errors,
         }
         if self.settings.get("changed"):
