@@ -143,6 +143,57 @@ fn other_numbers_are_no_gain_and_a_failure_is_said() {
 }
 
 #[test]
+fn files_that_the_program_does_not_load_from_its_copy_are_no_measurement() {
+    let Some(place) = Place::new() else { return };
+    let Some(repository) = Repository::new(&place) else { return };
+    let tried = |program: &str, diff: &str| {
+        repository.write("my app/train.py", program);
+        let found = document(&repository.tried(&place, diff, &["--json"], &["python3", "train.py"]));
+        assert_eq!(outcomes(&found), [("patch fix.diff", "not_applicable")]);
+        found["remedies"][0]["why"].as_str().unwrap().to_owned()
+    };
+    // As an editable install does.
+    let own = repository.path("my app");
+    let path = format!("import sys\nsys.path.insert(0, {own:?})\n{TRAIN}");
+    let why = tried(&path, FIX);
+    assert!(why.contains("loads my app/settings.py of the user's own tree") && why.contains("PYTHONPATH"), "{why}");
+    repository.write("my app/other.py", "work = 0.05\n");
+    let why = tried(TRAIN, &FIX.replace("settings", "other"));
+    assert_eq!(why, "the program loads none of the changed files (my app/other.py)");
+}
+
+#[test]
+fn a_diff_stands_for_the_remedy_of_the_line_that_it_changes() {
+    let Some(place) = Place::new() else { return };
+    let Some(repository) = Repository::new(&place) else { return };
+    let lines = |last: &str| (1..30).map(|line| format!("# {line}\n")).collect::<String>() + last;
+    repository.write("my app/programs2.py", &lines("pass\n"));
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces/file_log.gpuwhy");
+    let tried = |at: usize, new: &str| {
+        let (before, old) = (at - 1, if at == 30 { "pass".to_owned() } else { format!("# {at}") });
+        let after = if at == 30 { String::new() } else { format!(" # {}\n", at + 1) };
+        let count = if at == 30 { 2 } else { 3 };
+        let diff = format!(
+            "--- a/my app/programs2.py\n+++ b/my app/programs2.py\n@@ -{before},{count} +{before},{count} @@\n # \
+             {before}\n-{old}\n+{new}\n{after}"
+        );
+        let output = repository.tried(
+            &place,
+            &diff,
+            &["--json", "--from", trace.to_str().unwrap()],
+            &["sh", "-c", "cat programs2.py"],
+        );
+        document(&output)["remedies"][0].clone()
+    };
+    // The report names line 31.
+    let row = tried(30, "pass # 30");
+    assert_eq!(row["id"], "file_output");
+    assert!(row["predicted"]["low"].as_f64().unwrap() > 1.0, "{row}");
+    let row = tried(20, "# twenty");
+    assert_eq!((&row["id"], &row["predicted"]), (&"patch fix.diff".into(), &Value::Null));
+}
+
+#[test]
 fn a_diff_that_cannot_be_applied_is_refused_with_a_reason() {
     let Some(place) = Place::new() else { return };
     let Some(repository) = Repository::new(&place) else { return };

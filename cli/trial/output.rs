@@ -3,7 +3,7 @@
 //! A run ends after a number of steps, not at the same line, and lines hold times of the clock. So lines are
 //! matched by their words, and only numbers that unchanged runs print alike are compared.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Largest relative difference that is called rounding.
 const ROUNDING: f64 = 1e-2;
@@ -17,6 +17,13 @@ pub enum Compared {
     Equal,
     /// There is nothing to compare: the program prints nothing, or unchanged runs differ in all numbers.
     Nothing(&'static str),
+    /// Of the lines that unchanged runs print, it lacks this one.
+    Lacks {
+        /// The last one.
+        line: String,
+        /// True if it lacks all of them.
+        is_all: bool,
+    },
     /// A number differs.
     Differs {
         /// The number with the words around it, with the remedy.
@@ -73,18 +80,51 @@ fn number(text: &str) -> usize {
     end
 }
 
-/// Numbers of each line, by its words and how often they came before.
-type Lines<'a> = HashMap<(String, usize), (&'a str, Vec<&'a str>)>;
+/// Numbers of each line, by its words and how often they came before, or what it counts.
+type Lines<'a> = HashMap<(String, u64), (&'a str, Vec<&'a str>)>;
 
-fn lines(text: &str) -> Lines<'_> {
-    let mut seen = HashMap::<String, usize>::new();
-    let rows = text.split(['\n', '\r']).filter(|line| !line.trim().is_empty()).map(|line| {
+fn rows(text: &str) -> impl Iterator<Item = &str> {
+    text.split(['\n', '\r']).filter(|line| !line.trim().is_empty())
+}
+
+/// Lines whose words are in `counted` are known by their first number.
+fn lines<'a>(text: &'a str, counted: &HashSet<String>) -> Lines<'a> {
+    let mut seen = HashMap::<String, u64>::new();
+    let rows = rows(text).map(|line| {
         let (words, numbers) = split(line);
         let count = seen.entry(words.clone()).or_default();
         *count += 1;
-        ((words, *count), (line, numbers))
+        let number = numbers.first().filter(|_| counted.contains(&words)).and_then(|number| number.parse().ok());
+        let place = number.unwrap_or(*count);
+        ((words, place), (line, numbers))
     });
     rows.collect()
+}
+
+/// First numbers of the lines of each form, such as "step 10 loss 2.3", where they are counts that grow.
+fn counts(text: &str) -> HashMap<String, Vec<u64>> {
+    let mut all = HashMap::<String, Option<Vec<u64>>>::new();
+    for line in rows(text) {
+        let (words, numbers) = split(line);
+        let number = numbers.first().filter(|_| numbers.len() > 1).and_then(|number| number.parse().ok());
+        let before = all.entry(words).or_insert_with(|| Some(Vec::new()));
+        *before = number.zip(before.take()).map(|(number, before)| [before, vec![number]].concat());
+    }
+    let grow = |counts: &Vec<u64>| counts.windows(2).all(|pair| pair[0] < pair[1]);
+    all.into_iter().filter_map(|(words, counts)| Some((words, counts.filter(grow)?))).collect()
+}
+
+/// Words of lines that both print for other counts: one of them in every tenth step, for example.
+fn counted(one: &str, other: &str) -> HashSet<String> {
+    let others = counts(other);
+    let is_other = |words: &str, counts: &[u64]| {
+        others.get(words).is_some_and(|others| counts.iter().zip(others).any(|(one, other)| one != other))
+    };
+    counts(one)
+        .into_iter()
+        .filter(|(words, counts)| counts.len() > 1 && is_other(words, counts))
+        .map(|(words, _)| words)
+        .collect()
 }
 
 /// Words in front of a number that is a time or a rate of the clock, and units behind one.
@@ -137,22 +177,32 @@ fn offset(line: &str, part: &str) -> usize {
     part.as_ptr() as usize - line.as_ptr() as usize
 }
 
-/// Compares the output of a changed run with those of unchanged ones.
-pub fn compare(unchanged: &[&str], changed: &str) -> Compared {
+/// Compares the output of a changed run with those of unchanged ones. `is_complete` if all of them ended by
+/// themselves.
+pub fn compare(unchanged: &[&str], changed: &str, is_complete: bool) -> Compared {
     let Some((first, others)) = unchanged.split_first() else {
         return Compared::Nothing("there is no unchanged run");
     };
-    let (first, again) = (lines(first), others.iter().map(|text| lines(text)).collect::<Vec<_>>());
-    let changed = lines(changed);
+    let counted = counted(first, changed);
+    let (first, again) = (lines(first, &counted), others.iter().map(|text| lines(text, &counted)).collect::<Vec<_>>());
+    let changed = lines(changed, &counted);
     if first.is_empty() {
         return Compared::Nothing("the program prints nothing");
     }
-    let (mut compared, mut worst) = (0, None::<(f64, String, String)>);
+    let (mut compared, mut found, mut lacks) = (0, false, None::<&str>);
+    let mut worst = None::<(f64, String, String)>;
     let mut keys: Vec<_> = first.keys().collect();
     keys.sort();
     for key in keys {
         let (line, numbers) = &first[key];
-        let Some((other_line, others)) = changed.get(key) else { continue };
+        let Some((other_line, others)) = changed.get(key) else {
+            let is_usual = !again.is_empty() && again.iter().all(|lines| lines.contains_key(key));
+            if is_usual && !counted.contains(&key.0) && lacks.is_none_or(|last| last.as_ptr() < line.as_ptr()) {
+                lacks = Some(line);
+            }
+            continue;
+        };
+        found = true;
         // One of them may have ended before this line, not all.
         let again: Vec<_> = again.iter().filter_map(|lines| Some(&lines.get(key)?.1)).collect();
         if again.is_empty() {
@@ -170,12 +220,13 @@ pub fn compare(unchanged: &[&str], changed: &str) -> Compared {
             }
         }
     }
-    match worst {
-        Some((difference, changed, unchanged)) => {
+    match (worst, lacks.filter(|_| is_complete)) {
+        (Some((difference, changed, unchanged)), _) => {
             Compared::Differs { changed, unchanged, is_rounding: difference <= ROUNDING }
         }
-        None if compared == 0 => Compared::Nothing("it differs between two unchanged runs"),
-        None => Compared::Equal,
+        (None, Some(line)) => Compared::Lacks { line: line.trim().chars().take(LONGEST).collect(), is_all: !found },
+        (None, None) if compared == 0 => Compared::Nothing("it differs between two unchanged runs"),
+        (None, None) => Compared::Equal,
     }
 }
 
@@ -206,6 +257,10 @@ fn around(line: &str, number: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn compare(unchanged: &[&str], changed: &str) -> Compared {
+        super::compare(unchanged, changed, false)
+    }
 
     fn differs(changed: &str, unchanged: &str, is_rounding: bool) -> Compared {
         Compared::Differs { changed: changed.to_owned(), unchanged: unchanged.to_owned(), is_rounding }
@@ -262,6 +317,29 @@ mod tests {
         assert_eq!(compare(&["", ""], "x 1"), Compared::Nothing("the program prints nothing"));
         assert_eq!(compare(&["t 1.5", "t 1.6"], "t 1.5"), Compared::Nothing("it differs between two unchanged runs"));
         assert_eq!(compare(&["ready", "ready"], "ready"), Compared::Equal);
+    }
+
+    #[test]
+    fn lines_for_other_steps_are_matched_by_their_count() {
+        let all: String = (0..100).map(|step| format!("step {step} loss {}\n", 5000 - step)).collect();
+        let tenth: String = (0..100).step_by(10).map(|step| format!("step {step} loss {}\n", 5000 - step)).collect();
+        let done = |text: &str| format!("{text}done in 3 s\n");
+        assert_eq!(super::compare(&[&done(&all), &done(&all)], &done(&tenth), true), Compared::Equal);
+        let other = tenth.replace("step 50 loss 4950", "step 50 loss 4000");
+        assert_eq!(compare(&[&all, &all], &other), differs("loss 4000", "loss 4950", false));
+        // The first number is no count.
+        let (one, two) = ("score 5 of 9\nscore 4 of 9\n", "score 5 of 9\nscore 3 of 9\n");
+        assert_eq!(compare(&[one, one], two), differs("score 3", "score 4", false));
+    }
+
+    #[test]
+    fn lines_that_a_complete_run_lacks_are_said() {
+        let lacks = |line: &str, is_all| Compared::Lacks { line: line.to_owned(), is_all };
+        let whole = "start\nloss 3\naccuracy 0.9\n";
+        assert_eq!(super::compare(&[whole, whole], "start\nloss 3\n", true), lacks("accuracy 0.9", false));
+        assert_eq!(super::compare(&[whole, whole], "usage: none\n", true), lacks("accuracy 0.9", true));
+        assert_eq!(compare(&[whole, whole], "start\nloss 3\n"), Compared::Equal);
+        assert_eq!(super::compare(&[whole, "start\nloss 3\n"], "start\nloss 3\n", true), Compared::Equal);
     }
 
     #[test]

@@ -406,8 +406,12 @@ impl Pairs {
         let gain = self.gain().filter(|_| self.ended.is_none()).map(|gain| gain.without(most, most_with));
         let (Some(gain), Some(seconds)) = (gain, median(&unchanged).zip(median(&changed))) else { return none() };
         let outputs: Vec<_> = self.unchanged.iter().map(|run| run.output.as_str()).collect();
-        let compared = self.changed.first().map(|with| compare(&outputs, &with.output));
-        let changes_more = matches!(compared, Some(Compared::Differs { is_rounding: false, .. }));
+        let is_complete = self.unchanged.iter().chain(&self.changed).all(|run| run.all.is_some());
+        let compared = self.changed.first().map(|with| compare(&outputs, &with.output, is_complete));
+        let changes_more = matches!(
+            compared,
+            Some(Compared::Differs { is_rounding: false, .. } | Compared::Lacks { is_all: true, .. })
+        );
         let doubt = self.doubt();
         let outcome = match gain.answer() {
             _ if doubt.is_some() => Outcome::NoDifference,

@@ -116,6 +116,7 @@ fn compared(compared: &Compared) -> Option<String> {
     match compared {
         Compared::Equal => None,
         Compared::Nothing(why) => Some(format!("output not compared: {why}")),
+        Compared::Lacks { line, .. } => Some(format!("does not print \"{line}\"")),
         Compared::Differs { changed, unchanged, is_rounding } => {
             let how = if *is_rounding { "changes numbers" } else { "prints other numbers" };
             Some(format!("{how}: \"{changed}\", unchanged \"{unchanged}\""))
@@ -205,11 +206,13 @@ pub fn document(program: &str, unit: &Unit, unchanged: &[Measured], all: &[(Trie
             Some(Compared::Differs { changed, unchanged, is_rounding }) => {
                 (Some(changed), Some(unchanged), Some(is_rounding))
             }
+            Some(Compared::Lacks { line, .. }) => (None, Some(line), None),
             _ => (None, None, None),
         };
         let output = tried.compared.as_ref().map(|compared| match compared {
             Compared::Equal => "equal",
             Compared::Nothing(_) => "not_compared",
+            Compared::Lacks { .. } => "lacks_lines",
             Compared::Differs { .. } => "differs",
         });
         let report = match prediction {
