@@ -219,9 +219,11 @@ fn what_helps_is_kept_and_the_gains_are_those_of_the_settings() {
     let wanted = "\
 unchanged                         100.0 ms a step (2 runs of 60 steps)
 1 fused_optimizer                 50.0 ms   2.00x (2.00 to 2.00)   measured before 2.00x
-To keep: fused=True for the optimizer
-";
-    assert_eq!(text, wanted);
+To keep: ";
+    let keeps = text.strip_prefix(wanted).unwrap_or_else(|| panic!("{text}"));
+    // Python 3.10 does not know where the call is in its line.
+    let line = ":3: optimizer = torch.optim.AdamW((parameter for parameter in [torch.nn.Parameter()]), fused=True)\n";
+    assert!(keeps.ends_with(line) || keeps == "fused=True for the optimizer\n", "{keeps}");
     let said =
         "gpuwhy: trying 1 remedy: at most 4 runs of the command, for at most 10 min; its standard input is empty\n";
     assert_eq!(String::from_utf8_lossy(&output.stderr), said);

@@ -45,11 +45,17 @@ impl Edit {
         json!({"file": self.file, "line": self.line, "column": self.column, "insert": self.insert})
     }
 
-    /// The place with the line of code as it will be, if it is there.
-    pub fn words(&self) -> Option<String> {
-        let text = fs::read(&self.file).ok()?;
-        let line = edited(text.split(|byte| *byte == b'\n').nth(self.line.checked_sub(1)?)?, &[self])?;
-        Some(format!("{}:{}: {}", self.file.display(), self.line, String::from_utf8_lossy(&line).trim()))
+    /// The places with their lines of code as they will be; none where the file is another.
+    pub fn words(edits: &[Self]) -> Vec<String> {
+        let words = |edits: &[Self]| {
+            let Self { file, line, .. } = edits.first()?;
+            let text = fs::read(file).ok()?;
+            let edits: Vec<_> = edits.iter().collect();
+            let new = edited(text.split(|byte| *byte == b'\n').nth(line.checked_sub(1)?)?, &edits)?;
+            // A line that is added comes last.
+            Some(format!("{}:{line}: {}", file.display(), String::from_utf8_lossy(&new).trim().lines().last()?))
+        };
+        edits.chunk_by(|one, next| (&one.file, one.line) == (&next.file, next.line)).filter_map(words).collect()
     }
 }
 
@@ -157,7 +163,7 @@ mod tests {
         ]);
         let edits = Edit::all(&rows);
         assert_eq!(edits.len(), 5);
-        assert_eq!(edits[0].words(), Some(format!("{}:2: call(b, a2)", file.display())));
+        assert_eq!(Edit::words(&edits[..1]), [format!("{}:2: call(b, a2)", file.display())]);
         let diff = diff(&edits, &root, false);
         let wanted = "--- a/my train.py\t\n+++ b/my train.py\t\n@@ -1,5 +1,5 @@\n call(a1)\r\n-call(a2)\r\n+call(b, a2, \
                       c)\r\n call(a3)\r\n call(a4)\r\n call(a5)\r\n@@ -18,4 +18,5 @@\n call(a18)\r\n call(a19)\r\n \
@@ -165,7 +171,7 @@ mod tests {
         assert_eq!(diff.text, wanted);
         assert!(diff.left_out.len() == 1 && diff.left_out[0].contains("none.py"), "{:?}", diff.left_out);
         let late = Edit { file, line: 2, column: 99, insert: String::new() };
-        assert_eq!(late.words(), None);
+        assert!(Edit::words(&[late.clone()]).is_empty());
         assert!(super::diff(&[late], &root, true).left_out[0].ends_with("line 2 has changed meanwhile"));
     }
 }

@@ -166,7 +166,7 @@ pub fn to_keep(all: &[Tried]) -> String {
         return text.to_owned();
     }
     let rows = kept.iter().flat_map(|tried| {
-        let lines: Vec<_> = tried.edits.iter().filter_map(Edit::words).collect();
+        let lines = Edit::words(&tried.edits);
         if lines.is_empty() { vec![tried.candidate.to_keep()] } else { lines }
     });
     listed("To keep: ", rows)
