@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli_try::{Place, is_alive, near, outcomes, written};
 use crate::support::{GPUWHY, stderr};
@@ -140,6 +140,27 @@ fn other_numbers_are_no_gain_and_a_failure_is_said() {
     let found = tried(&FIX.replace("+work = 0.0", "+raise OSError('no work')"), &[]);
     assert_eq!(outcomes(&found), [("patch fix.diff", "fails")]);
     assert_eq!(found["remedies"][0]["why"], "OSError: no work");
+}
+
+#[test]
+fn a_change_of_the_batch_counts_by_all_of_the_work() {
+    let Some(place) = Place::new() else { return };
+    let Some(repository) = Repository::new(&place) else { return };
+    let fixed = TRAIN.replace("work=settings.work", "work=0.0");
+    repository.write("my app/train.py", &fixed.replace("range(5000)", "range(settings.steps)"));
+    let changed = |from: &str, to: &str| {
+        repository.write("my app/settings.py", &format!("{from}\n"));
+        let diff = FIX.replace("work = 0.05", from).replace("work = 0.0\n", &format!("{to}\n"));
+        let output = repository.tried(&place, &diff, &["--json"], &["python3", "train.py"]);
+        document(&output)["remedies"][0].clone()
+    };
+    let row = changed("steps = 120", "steps = 60");
+    assert_eq!((&row["basis"], &row["steps_of_all"]), (&"all_work".into(), &json!([120, 60])), "{row}");
+    near(&row["gain"], 2.0);
+    // No gain of steps that take longer.
+    let twice = "steps = 60; __import__('torch').clock.costs['more'] = 0.05";
+    let row = changed("steps = 120", twice);
+    assert_eq!((&row["outcome"], &row["basis"]), (&"no_difference".into(), &"all_work".into()), "{row}");
 }
 
 #[test]

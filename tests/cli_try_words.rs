@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::cli_try::{Place, outcomes};
+use crate::cli_try::{Place, TRAIN, outcomes};
 use crate::support::{GPUWHY, stderr};
 
 fn fixture(name: &str) -> PathBuf {
@@ -75,6 +75,29 @@ fn a_terminal_is_asked_once_about_last_digits() {
         );
         assert_eq!(said.contains("1 attention_build"), is_tried, "{said}");
     }
+}
+
+#[test]
+fn the_lines_to_keep_are_shown_and_written_as_a_diff() {
+    let Some(place) = Place::new() else { return };
+    let git = |arguments: &[&str]| Command::new("git").args(arguments).current_dir(place.path()).output();
+    if git(&["init", "--quiet"]).is_err() {
+        println!("SKIPPED: no git");
+        return;
+    }
+    let options = ["--pairs=2", "--remedy", "fused_optimizer", "--remedy", "pinned", "--write-patch", "keep.diff"];
+    let said = text(&place.tried(&options, TRAIN));
+    let line = "optimizer = torch.optim.AdamW((parameter for parameter in [torch.nn.Parameter()]), fused=True)";
+    assert!(said.contains(&format!("train.py:3: {line}\n")), "{said}");
+    assert_eq!(fs::read_to_string(place.path().join("train.py")).unwrap(), TRAIN);
+    let check = git(&["apply", "--check", "keep.diff"]).unwrap();
+    assert!(check.status.success(), "{check:?}");
+    assert!(git(&["apply", "keep.diff"]).unwrap().status.success());
+    let kept = fs::read_to_string(place.path().join("train.py")).unwrap();
+    assert!(kept.contains(line) && kept.contains("pin_memory=True"), "{kept}");
+    // What is kept is no change any more.
+    let document = place.json(&["--remedy", "fused_optimizer"], &kept);
+    assert_eq!((outcomes(&document), &document["patch"]), (vec![("fused_optimizer", "not_applicable")], &Value::Null));
 }
 
 #[test]

@@ -44,19 +44,42 @@ impl Edit {
     pub fn json(&self) -> Value {
         json!({"file": self.file, "line": self.line, "column": self.column, "insert": self.insert})
     }
+}
 
-    /// The places with their lines of code as they will be; none where the file is another.
-    pub fn words(edits: &[Self]) -> Vec<String> {
-        let words = |edits: &[Self]| {
-            let Self { file, line, .. } = edits.first()?;
-            let text = fs::read(file).ok()?;
-            let edits: Vec<_> = edits.iter().collect();
-            let new = edited(text.split(|byte| *byte == b'\n').nth(line.checked_sub(1)?)?, &edits)?;
-            // A line that is added comes last.
-            Some(format!("{}:{line}: {}", file.display(), String::from_utf8_lossy(&new).trim().lines().last()?))
-        };
-        edits.chunk_by(|one, next| (&one.file, one.line) == (&next.file, next.line)).filter_map(words).collect()
+/// The places with their lines of code as they will be, for those that are there.
+pub fn lines(edits: &[Edit]) -> Vec<String> {
+    let work = fs::canonicalize(".").unwrap_or_default();
+    let mut lines = Vec::new();
+    for (file, edits) in by_file(edits) {
+        let text = fs::read(&file).unwrap_or_default();
+        let old: Vec<_> = text.split(|byte| *byte == b'\n').collect();
+        for (at, edits) in by_line(&edits) {
+            let Some(new) = old.get(at).and_then(|line| edited(line, &edits)) else { continue };
+            let new = String::from_utf8_lossy(&new).into_owned();
+            let added = new.lines().filter(|line| line.as_bytes() != old[at]).map(str::trim);
+            let place = file.strip_prefix(&work).unwrap_or(&file).display();
+            lines.extend(added.map(|line| format!("{place}:{}: {line}", at + 1)));
+        }
     }
+    lines
+}
+
+/// Different edits by their files.
+fn by_file(edits: &[Edit]) -> BTreeMap<PathBuf, Vec<&Edit>> {
+    let mut files = BTreeMap::<PathBuf, Vec<&Edit>>::new();
+    for (_, edit) in edits.iter().enumerate().filter(|(at, edit)| !edits[..*at].contains(edit)) {
+        files.entry(edit.file.clone()).or_default().push(edit);
+    }
+    files
+}
+
+/// Those of a file by the index of their line.
+fn by_line<'a>(edits: &[&'a Edit]) -> BTreeMap<usize, Vec<&'a Edit>> {
+    let mut lines = BTreeMap::<usize, Vec<&Edit>>::new();
+    for &edit in edits {
+        lines.entry(edit.line.wrapping_sub(1)).or_default().push(edit);
+    }
+    lines
 }
 
 /// The line with these insertions; `None` if it is shorter than a place in it.
@@ -76,14 +99,8 @@ fn edited(line: &[u8], edits: &[&Edit]) -> Option<Vec<u8>> {
 /// The diff of all `edits` against the files as they are, with paths relative to `root`; git applies it from every
 /// folder of its repository if `root` is that.
 pub fn diff(edits: &[Edit], root: &Path, is_git: bool) -> Diff {
-    let mut files = BTreeMap::<PathBuf, Vec<&Edit>>::new();
-    for (at, edit) in edits.iter().enumerate() {
-        if !edits[..at].contains(edit) {
-            files.entry(edit.file.clone()).or_default().push(edit);
-        }
-    }
     let mut diff = Diff::default();
-    for (file, edits) in files {
+    for (file, edits) in by_file(edits) {
         match of_file(&file, &edits, root, is_git) {
             Ok(text) => diff.text.push_str(&text),
             Err(why) => diff.left_out.push(format!("{}: {why}", file.display())),
@@ -99,13 +116,9 @@ fn of_file(file: &Path, edits: &[&Edit], root: &Path, is_git: bool) -> Result<St
     let name = name.ok_or_else(|| format!("it is not below {}, or its name is none for a diff", root.display()))?;
     let text = fs::read_to_string(&real).map_err(|error| error.to_string())?;
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let mut changed = BTreeMap::<usize, Vec<&Edit>>::new();
-    for &edit in edits {
-        changed.entry(edit.line.wrapping_sub(1)).or_default().push(edit);
-    }
     let mut new = BTreeMap::new();
-    for (&at, edits) in &changed {
-        let line = lines.get(at).and_then(|line| edited(line.as_bytes(), edits));
+    for (at, edits) in by_line(edits) {
+        let line = lines.get(at).and_then(|line| edited(line.as_bytes(), &edits));
         let line = line.and_then(|line| String::from_utf8(line).ok());
         new.insert(at, line.ok_or_else(|| format!("line {} has changed meanwhile", at + 1))?);
     }
@@ -163,7 +176,11 @@ mod tests {
         ]);
         let edits = Edit::all(&rows);
         assert_eq!(edits.len(), 5);
-        assert_eq!(Edit::words(&edits[..1]), [format!("{}:2: call(b, a2)", file.display())]);
+        let shown = lines(&edits);
+        assert_eq!(
+            shown[..2],
+            [format!("{0}:2: call(b, a2, c)", file.display()), format!("{0}:21: start()", file.display())]
+        );
         let diff = diff(&edits, &root, false);
         let wanted = "--- a/my train.py\t\n+++ b/my train.py\t\n@@ -1,5 +1,5 @@\n call(a1)\r\n-call(a2)\r\n+call(b, a2, \
                       c)\r\n call(a3)\r\n call(a4)\r\n call(a5)\r\n@@ -18,4 +18,5 @@\n call(a18)\r\n call(a19)\r\n \
@@ -171,7 +188,7 @@ mod tests {
         assert_eq!(diff.text, wanted);
         assert!(diff.left_out.len() == 1 && diff.left_out[0].contains("none.py"), "{:?}", diff.left_out);
         let late = Edit { file, line: 2, column: 99, insert: String::new() };
-        assert!(Edit::words(&[late.clone()]).is_empty());
+        assert!(lines(std::slice::from_ref(&late)).is_empty());
         assert!(super::diff(&[late], &root, true).left_out[0].ends_with("line 2 has changed meanwhile"));
     }
 }

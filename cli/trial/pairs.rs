@@ -377,7 +377,7 @@ impl Pairs {
             return Some(Basis::Step);
         }
         // A program that runs for a fixed time makes more steps in it when they are faster.
-        let is_timed = totals.iter().all(|total| are_alike(*total, totals[0]));
+        let is_timed = after.made > before.made && totals.iter().all(|total| are_alike(*total, totals[0]));
         if is_timed { of_part } else { Some(Basis::All(before.made, after.made)) }
     }
 
@@ -483,6 +483,8 @@ mod tests {
         assert_eq!(basis(true, &before, &run(0.1, 50, Some(5.0))), (Basis::All(100, 50), 2.0));
         assert_eq!(basis(false, &before, &run(0.1, 50, Some(5.0))), (Basis::Step, 1.0));
         assert_eq!(basis(true, &before, &run(0.05, 60, None)), (Basis::StepOfPart, 2.0));
+        // Twice the batch, at no gain.
+        assert_eq!(basis(true, &before, &run(0.2, 50, Some(10.0))), (Basis::All(100, 50), 1.0));
         // It runs for ten seconds, whatever a step takes.
         assert_eq!(basis(true, &before, &run(0.05, 200, Some(10.1))), (Basis::StepOfPart, 2.0));
     }

@@ -462,7 +462,9 @@ impl Live {
             let seconds = run.wall.as_secs_f64();
             return measured(seconds, 1, Some(seconds), doubt);
         }
-        let all = found.times.first().zip(found.times.last()).map(|(first, last)| last - first);
+        // Before the end of the first step is start-up too.
+        let share = found.times.len() as f64 / found.times.len().saturating_sub(1) as f64;
+        let all = found.times.first().zip(found.times.last()).map(|(first, last)| (last - first) * share);
         let all = found.work.or(all).filter(|&seconds| seconds > 0.0);
         let steady = run.result["from"].as_u64().and_then(|from| usize::try_from(from).ok());
         let steady = if is_recorded { Some(warm(&found)) } else { steady };

@@ -6,7 +6,7 @@ use gpuwhy_report::text_format::{duration, printable};
 use serde_json::{Value, json};
 
 use super::candidates::{LeftOut, Why};
-use super::edits::Edit;
+use super::edits::{self, Edit};
 use super::measure::{Gain, median};
 use super::output::Compared;
 use super::pairs::{Basis, Measured, Outcome, Tried};
@@ -165,11 +165,10 @@ pub fn to_keep(all: &[Tried]) -> String {
         };
         return text.to_owned();
     }
-    let rows = kept.iter().flat_map(|tried| {
-        let lines = Edit::words(&tried.edits);
-        if lines.is_empty() { vec![tried.candidate.to_keep()] } else { lines }
-    });
-    listed("To keep: ", rows)
+    let edits: Vec<_> = kept.iter().flat_map(|tried| tried.edits.clone()).collect();
+    let others = kept.iter().filter(|tried| edits::lines(&tried.edits).is_empty());
+    let others = others.map(|tried| tried.candidate.to_keep());
+    listed("To keep: ", edits::lines(&edits).into_iter().chain(others))
 }
 
 /// The table of `--list`.
