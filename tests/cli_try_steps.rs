@@ -5,7 +5,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::cli_try::{Place, near, outcomes, with_recording};
+use crate::cli_try::{Place, TRAIN, near, outcomes, with_recording};
 use crate::support::{Stage, built, stderr};
 
 /// Enough for all of the recorded session in each run.
@@ -79,4 +79,44 @@ fn a_server_without_steps_is_said() {
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
     assert!(said.contains("steps, too few to measure: a step is what repeats in the recorded work"), "{said}");
+}
+
+#[test]
+fn what_recording_costs_is_the_difference_of_the_steps() {
+    let Some(place) = Place::new() else { return };
+    let stage = Stage::new();
+    let host = stage.host("mlp");
+    // The recorded session is that of a process of the program, whose steps take as long with it.
+    let start = format!("import subprocess\nsubprocess.run({:?}, check=True)\n", [host.get_program()]);
+    fs::write(place.path().join("train.py"), start + TRAIN).unwrap();
+    let options = ["--cost=light,full,light", "--pairs=2", "--json"];
+    let mut command = place.command(&options, &["python3", "train.py"]);
+    let document = document(&with_recording(&mut command, &host).output().unwrap());
+    assert!(!place.path().join("history.jsonl").exists());
+    let modes = document["modes"].as_array().unwrap();
+    let names: Vec<_> = modes.iter().map(|row| (row["mode"].as_str(), row["outcome"].as_str())).collect();
+    assert_eq!(names, [(Some("light"), Some("measured")), (Some("full"), Some("measured"))]);
+    for row in modes {
+        near(&row["cost"], 0.0);
+        near(&row["recorded_s"], 0.1);
+    }
+    assert_eq!((&document["unit"], &document["remedies"]), (&"optimizer".into(), &serde_json::json!([])));
+}
+
+#[test]
+fn no_cost_is_said_where_nothing_is_recorded() {
+    let Some(place) = Place::new() else { return };
+    let stage = Stage::new();
+    let host = stage.host("mlp");
+    let mut command = place.command(&["--cost"], &["true"]);
+    let output = with_recording(&mut command, &host).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!((output.status.code(), text.matches("nothing was recorded").count()), (Some(1), 3), "{text}");
+    assert!(stderr(&output).contains("measuring what recording costs: at most 72 runs"), "{}", stderr(&output));
+    let output = tried(&place, &["--cost", "--budget=8s"], "gpt", SERVER);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("--cost needs a command that ends by itself"), "{}", stderr(&output));
+    let output = place.command(&["--cost", "--remedy", "tf32"], &["true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!((place.left_behind(), place.path().join("history.jsonl").exists()), (0, false));
 }

@@ -41,16 +41,12 @@ from trace_report import Unreadable, single  # noqa: E402
 
 # Longest run of one program under one tool, seconds: nsys takes up to 25 for one of 2 s.
 RUN_LIMIT = 90.0
-# Variables of libprof.so for each variant of gpuwhy. Variants outside of CORE and MORE are measured only with --tool.
+# Variables of libprof.so for each variant of gpuwhy. Others: `VARIABLE=VALUE gpuwhy try --cost=light -- PROGRAM`.
 VARIANTS = {
     "gpuwhy": {},
     "gpuwhy-monitor": {"GPUWHY_MODE": "monitor"},
     "gpuwhy-full": {"GPUWHY_MODE": "full"},
     "gpuwhy-nodes": {"GPUWHY_CUDA_GRAPH_TRACE": "node"},
-    "gpuwhy-no-sampling": {"GPUWHY_SAMPLING": "off"},
-    "gpuwhy-no-trace": {"GPUWHY_OUTPUT": "off"},
-    "gpuwhy-waiting": {"GPUWHY_CAPTURE_RANGE": "cudaProfilerApi"},
-    "gpuwhy-dependencies": {"GPUWHY_DEPENDENCIES": "on"},
 }
 # Variables of libfloor.so for each variant of CUPTI alone.
 FLOORS = {
@@ -63,7 +59,7 @@ FLOORS = {
 # Tools with targets and their alternatives, in every round; and the other tools, in the first rounds.
 CORE = ("none", "floor", "floor-nodes", "gpuwhy", "gpuwhy-nodes", "gpuwhy-monitor", "nsys", "torch")
 MORE = ("gpuwhy-full", "nsys-node")
-TOOLS = (*CORE, *MORE, "floor-attached", "floor-flushed", "floor-subscribed", *(variant for variant in VARIANTS if variant not in (*CORE, *MORE)))
+TOOLS = (*CORE, *MORE, "floor-attached", "floor-flushed", "floor-subscribed")
 # Tools that differ from another one only for CUDA graphs.
 OF_GRAPHS = ("floor-nodes", "gpuwhy-nodes", "nsys-node")
 HERE = pathlib.Path(__file__).resolve().parent

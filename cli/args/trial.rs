@@ -30,6 +30,9 @@ working tree: that of git, with untracked files that it does not ignore, else th
 paths below the tree in the command and in PYTHONPATH are those of the copy. Runs go on to the end of the program if the
 budget allows it.
 
+With --cost nothing is tried: runs without libprof.so alternate with runs in each mode, and the times are of steps that
+Python counts, else of whole runs. Traces go to the temporary folder, and no gain into the history.
+
 EXIT CODES:
   0    remedies were tried, whether they help or not
   1    there was nothing to try, or the program could not be measured, copied or built
@@ -50,6 +53,8 @@ EXAMPLES:
   gpuwhy try --patch kernel.diff --build 'make -j8' -- ./simulate
   gpuwhy try --against 'python train.py --workers 8' -- python train.py
   gpuwhy try --env OMP_NUM_THREADS=8 -- python train.py
+  gpuwhy try --cost -- python train.py
+  gpuwhy try --cost=monitor,auto -- python serve.py
   gpuwhy try --list";
 
 #[derive(Args, Debug)]
@@ -81,8 +86,14 @@ pub struct TryArgs {
     /// Write a diff of the lines that keep what helps, to a new file; nothing is applied
     #[arg(long, value_name = "FILE")]
     pub write_patch: Option<PathBuf>,
+    /// Measure what recording costs in these modes: light, monitor, full, auto [default: light,monitor,full]
+    #[arg(long, value_name = "MODES", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
+    #[arg(default_missing_value = "light,monitor,full")]
+    #[arg(conflicts_with_all = ["from", "remedy", "allow", "patch", "against", "env", "write_patch", "step"])]
+    pub cost: Vec<CostMode>,
     /// Print all remedies that can be tried, and what they change
-    #[arg(long, conflicts_with_all = ["from", "remedy", "allow", "patch", "against", "env", "write_patch", "command"])]
+    #[arg(long)]
+    #[arg(conflicts_with_all = ["from", "remedy", "allow", "patch", "against", "env", "write_patch", "cost", "command"])]
     pub list: bool,
     /// Measure at least this many steps in each run
     #[arg(long, value_name = "N", default_value = "60", value_parser = value_parser!(u32).range(5..=100_000))]
@@ -109,6 +120,31 @@ pub struct TryArgs {
 
 fn range(text: &str) -> Result<RangeName, String> {
     RangeName::parse(text).ok_or_else(|| "name a range, such as step or step@training".to_owned())
+}
+
+/// How much is recorded.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum CostMode {
+    /// As by default
+    Light,
+    /// Samples and NVML's readings
+    Monitor,
+    /// All calls too
+    Full,
+    /// Monitor with bursts
+    Auto,
+}
+
+impl CostMode {
+    /// Its name in the settings of libprof.so.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Light => "light",
+            Self::Monitor => "monitor",
+            Self::Full => "full",
+            Self::Auto => "auto",
+        }
+    }
 }
 
 /// What a remedy may do to the results.

@@ -57,7 +57,12 @@ pub enum Why {
 impl Candidate {
     /// A remedy without a report.
     pub fn of(remedy: &'static Trial) -> Self {
-        let (change, results) = (Change::Remedy(remedy), remedy.results());
+        Self::plain(Change::Remedy(remedy))
+    }
+
+    /// A change of which no report says anything.
+    pub fn plain(change: Change) -> Self {
+        let results = change.results();
         Self { change, text: None, at: None, results, predicted: None, is_named: false }
     }
 

@@ -64,6 +64,14 @@ impl Change {
         }
     }
 
+    /// The mode, if it is recording.
+    pub fn recording(&self) -> Option<&'static str> {
+        match self {
+            Self::Recording(mode) => Some(mode),
+            Self::Remedy(_) | Self::Own(_) => None,
+        }
+    }
+
     /// Effect on the results.
     pub fn results(&self) -> Results {
         self.trial().map_or(Results::Same, Trial::results)
@@ -71,6 +79,10 @@ impl Change {
 
     /// Why it may find nothing to change.
     pub fn needs(&self) -> &'static str {
-        self.trial().map_or("the environment has these values already", |trial| trial.needs)
+        match self {
+            Self::Remedy(trial) => trial.needs,
+            Self::Own(_) => "the environment has these values already",
+            Self::Recording(_) => "nothing was recorded, so that it has no cost",
+        }
     }
 }

@@ -8,6 +8,7 @@
 
 mod candidates;
 mod change;
+mod cost;
 mod drain;
 mod edits;
 mod measure;
@@ -100,6 +101,7 @@ pub fn run(args: &TryArgs) -> Result<u8> {
     };
     let steps = usize::try_from(args.steps).unwrap_or(usize::MAX);
     let mut live = Live::new(&args.command, folder.path(), steps, args.budget, limit_s);
+    live.is_cost = !args.cost.is_empty();
     live.is_own = wanted.iter().any(|candidate| candidate.change.own().is_some());
     live.copies = copies;
     if let Some(line) = &args.build
@@ -111,7 +113,9 @@ pub fn run(args: &TryArgs) -> Result<u8> {
     if let Some(step) = &args.step {
         live.count(step.clone());
     }
-    if wanted.is_empty() {
+    if live.is_cost {
+        wanted = cost::candidates(&args.cost);
+    } else if wanted.is_empty() {
         if report.is_none() {
             message::note("running the command once to record its report, then again to try its remedies");
             match recorded(&mut live) {
@@ -168,14 +172,16 @@ fn announce(wanted: &[Candidate], limits: &Limits, copies: Option<&Copies>) {
     }
     let what = match wanted {
         [one] if one.change.own().is_some() => one.change.id().to_owned(),
+        [one, ..] if one.change.recording().is_some() => "what recording costs".to_owned(),
         _ if count == 1 => "1 remedy".to_owned(),
         _ => format!("{count} remedies"),
     };
     if let Some(copies) = copies {
         message::note(&copies.words());
     }
+    let verb = if wanted[0].change.recording().is_some() { "measuring" } else { "trying" };
     message::note(&format!(
-        "trying {what}: at most {} runs of the command, for at most {}; its standard input is empty",
+        "{verb} {what}: at most {} runs of the command, for at most {}; its standard input is empty",
         2 * limits.pairs * count,
         shown(limits.budget)
     ));
@@ -236,7 +242,8 @@ fn unmeasured(ended: &Ended, live: &Live) -> u8 {
                 [] => String::new(),
                 names => format!(". Ranges that it opened: {}", names.join(", ")),
             };
-            message::say(&format!("the command made {steps} steps, too few to measure: {what}{others}"));
+            let end = if live.is_cost { "; without steps, --cost needs a command that ends by itself" } else { "" };
+            message::say(&format!("the command made {steps} steps, too few to measure: {what}{others}{end}"));
             NOTHING
         }
         Ended::OutOfTime(steps) => {
@@ -251,9 +258,7 @@ fn unmeasured(ended: &Ended, live: &Live) -> u8 {
 
 /// Measures and prints. `others` are remedies of the report that are not tried.
 fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], others: &[LeftOut], limits: &Limits) -> Result<u8> {
-    if !args.json {
-        io::stdout().write_all(text::not_tried(others).as_bytes())?;
-    }
+    print(args, &text::not_tried(others))?;
     let command: Vec<_> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = program(&command);
     let past = Past::read(&command);
@@ -268,16 +273,17 @@ fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], others: &[LeftOu
                 unchanged = runs.to_vec();
                 shown.push_str(&text::unchanged(runs, &unit));
             }
+            if tried.candidate.change.recording().is_some() {
+                shown.push_str(&cost::words(tried));
+                rows.push((tried.clone(), None));
+                return print(args, &shown);
+            }
             let prediction = past.prediction(&tried.candidate);
             let is_on_top = rows.iter().any(|(row, _)| row.outcome == Outcome::Helps);
             shown.push_str(&text::tried(tried, rows.len() + 1, is_on_top, prediction));
             past.add(tried, &rows);
             rows.push((tried.clone(), prediction));
-            if !args.json {
-                io::stdout().write_all(shown.as_bytes())?;
-                io::stdout().flush()?;
-            }
-            Ok(())
+            print(args, &shown)
         })?
     };
     let all = match end {
@@ -286,7 +292,13 @@ fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], others: &[LeftOu
     };
     let unit = live.unit.clone().unwrap_or_else(|| Unit::named("run"));
     let patch = kept(&all, args.write_patch.as_deref())?;
-    let text = if args.json {
+    let text = if live.is_cost && args.json {
+        let mut document = text::document(&program, &unit, &unchanged, &[]);
+        document["modes"] = cost::rows(&all);
+        terminal::json(&document)?
+    } else if live.is_cost {
+        String::new()
+    } else if args.json {
         let mut document = text::document(&program, &unit, &unchanged, &rows);
         (document["not_tried"], document["patch"]) = (text::not_tried_json(others), patch.into());
         terminal::json(&document)?
@@ -294,7 +306,17 @@ fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], others: &[LeftOu
         text::to_keep(&all)
     };
     io::stdout().write_all(text.as_bytes())?;
-    Ok(if all.iter().any(Tried::has_run) { 0 } else { NOTHING })
+    let is_answered = |tried: &Tried| if live.is_cost { tried.gain.is_some() } else { tried.has_run() };
+    Ok(if all.iter().any(is_answered) { 0 } else { NOTHING })
+}
+
+/// Prints a part of the text.
+fn print(args: &TryArgs, text: &str) -> Result<()> {
+    if !args.json {
+        io::stdout().write_all(text.as_bytes())?;
+        io::stdout().flush()?;
+    }
+    Ok(())
 }
 
 /// The diff of what keeps the remedies that help, also written into `file`; `None` without any line that is known.

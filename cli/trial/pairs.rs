@@ -75,6 +75,8 @@ pub trait Program {
 const FIRST_PAIRS: usize = 3;
 const FEWEST_PAIRS: usize = 5;
 
+/// Width of the interval of what recording costs when no more pairs are needed: a hundredth of the time.
+const NARROW_COST: f64 = 0.01;
 /// Why two recorded runs are not compared.
 const OTHER_STEPS: &str = "the engine finds other steps with it (--step RANGE names one of the program's ranges)";
 
@@ -153,9 +155,10 @@ impl Limits {
     }
 
     /// True if these pairs are enough, as far as the gain is concerned.
-    fn are_enough(&self, pairs: usize, gain: Gain) -> bool {
-        let is_known = pairs >= self.pairs.min(FEWEST_PAIRS) && gain.is_narrow();
-        is_known || pairs >= self.first_pairs() && gain.is_hopeless()
+    fn are_enough(&self, pairs: usize, gain: Gain, is_recording: bool) -> bool {
+        let is_narrow = if is_recording { gain.high - gain.low <= NARROW_COST } else { gain.is_narrow() };
+        pairs >= self.pairs.min(FEWEST_PAIRS) && is_narrow
+            || !is_recording && pairs >= self.first_pairs() && gain.is_hopeless()
     }
 }
 
@@ -165,7 +168,7 @@ impl Tried {
         !matches!(self.outcome, Outcome::NotAllowed | Outcome::NoTime)
     }
 
-    fn without_runs(candidate: &Candidate, outcome: Outcome, in_all: f64) -> Self {
+    pub fn without_runs(candidate: &Candidate, outcome: Outcome, in_all: f64) -> Self {
         let (candidate, basis) = (candidate.clone(), Basis::Step);
         Self {
             candidate,
@@ -239,7 +242,7 @@ pub fn try_all(
         let pairs = Pairs::take(program, candidate, &kept, &mut spare, limits, until)?;
         longest = pairs.longest.max(longest);
         let mut tried = pairs.judged(candidate, in_all, limits);
-        if tried.outcome == Outcome::Helps {
+        if tried.outcome == Outcome::Helps && candidate.change.recording().is_none() {
             kept.push(candidate.change.clone());
             in_all = tried.in_all;
             spare = None;
@@ -284,7 +287,8 @@ impl Pairs {
         until: Duration,
     ) -> Result<Self> {
         let with: Vec<_> = kept.iter().chain([&candidate.change]).cloned().collect();
-        let is_own = matches!(candidate.change, Change::Own(_));
+        let is_own = candidate.change.own().is_some();
+        let is_recording = candidate.change.recording().is_some();
         let mut pairs =
             Self { is_own, unchanged: Vec::new(), changed: Vec::new(), ended: None, longest: Duration::ZERO };
         'pairs: for pair in 0..limits.pairs {
@@ -310,7 +314,7 @@ impl Pairs {
                 }
             }
             let is_pointless = pairs.doubt().is_some() && pair + 1 >= limits.first_pairs();
-            if is_pointless || pairs.gain().is_some_and(|gain| limits.are_enough(pair + 1, gain)) {
+            if is_pointless || pairs.gain().is_some_and(|gain| limits.are_enough(pair + 1, gain, is_recording)) {
                 break;
             }
         }
@@ -393,9 +397,10 @@ impl Pairs {
         Gain::of(&unchanged, &changed)
     }
 
-    /// Why the times say nothing, as far as the last unchanged run shows.
+    /// Why the times say nothing, as far as the last runs show.
     fn doubt(&self) -> Option<&'static str> {
-        self.unchanged.last()?.doubt.or(self.basis().is_none().then_some(OTHER_STEPS))
+        let of_runs = [self.unchanged.last(), self.changed.last()].into_iter().find_map(|run| run?.doubt);
+        of_runs.or(self.basis().is_none().then_some(OTHER_STEPS))
     }
 
     fn judged(&self, candidate: &Candidate, before: f64, limits: &Limits) -> Tried {
@@ -407,7 +412,8 @@ impl Pairs {
         let (Some(gain), Some(seconds)) = (gain, median(&unchanged).zip(median(&changed))) else { return none() };
         let outputs: Vec<_> = self.unchanged.iter().map(|run| run.output.as_str()).collect();
         let is_complete = self.unchanged.iter().chain(&self.changed).all(|run| run.all.is_some());
-        let compared = self.changed.first().map(|with| compare(&outputs, &with.output, is_complete));
+        let changed_output = self.changed.first().filter(|_| candidate.change.recording().is_none());
+        let compared = changed_output.map(|with| compare(&outputs, &with.output, is_complete));
         let changes_more = matches!(
             compared,
             Some(Compared::Differs { is_rounding: false, .. } | Compared::Lacks { is_all: true, .. })

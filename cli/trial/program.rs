@@ -92,6 +92,8 @@ pub struct Live {
     pub uses_cuda: bool,
     /// True if the user's own change is measured: runs go on to their end, so that both did all of the work.
     pub is_own: bool,
+    /// True if runs are recorded only to see what that costs.
+    pub is_cost: bool,
     /// Where the runs take place, if not in the user's tree.
     pub copies: Option<Copies>,
     /// True once PyTorch was seen in it.
@@ -117,6 +119,7 @@ impl Live {
             refused: None,
             uses_cuda: false,
             is_own: false,
+            is_cost: false,
             copies: None,
             has_torch: false,
             ranges: Vec::new(),
@@ -245,7 +248,7 @@ impl Live {
         };
         let plain = RunArgs {
             output: Some(traces.join("%p.gpuwhy").to_string_lossy().into_owned()),
-            report: Some("off".to_owned()),
+            report: (!self.is_cost).then(|| "off".to_owned()),
             history: Some("off".into()),
             mode: mode.map(str::to_owned),
             command: std::iter::once(bare.get_program()).chain(bare.get_args()).map(OsStr::to_owned).collect(),
@@ -327,6 +330,11 @@ impl Live {
         let result: Value = serde_json::from_slice(&result).unwrap_or_default();
         applied.extend(result["applied"].as_object().into_iter().flat_map(|found| found.keys().cloned()));
         self.has_torch |= folder.path().join("torch").exists();
+        let is_recorded = |mode: &&str| {
+            let trace = recorded::trace_in(&traces, None);
+            trace.is_some_and(|trace| ["monitor", "auto"].contains(mode) || recorded::first_work(&trace).is_some())
+        };
+        applied.extend(changes.iter().find_map(Change::recording).filter(is_recorded).map(str::to_owned));
         applied.extend(own.filter(|own| !own.is_none()).map(|own| own.name.clone()));
         let copies = self.copies.as_ref().filter(|_| own.is_some());
         let printed = |drain: Option<Drain>| {
@@ -491,7 +499,7 @@ impl Program for Live {
         let recording = match self.unit.as_ref().map(|unit| unit.name.as_str()) {
             Some("range") => Some(Some(MONITOR)),
             Some("recorded" | "work") => Some(Some(LIGHT)),
-            _ => None,
+            _ => changes.iter().find_map(Change::recording).map(Some),
         };
         let run = self.one(recording, changes)?;
         if self.unit.is_some() || !run.is_good() {
@@ -501,11 +509,14 @@ impl Program for Live {
             self.unit = Unit::of(&run.result);
             return Ok(self.ended(&run));
         }
+        if self.is_cost && !run.ended_itself() {
+            return Ok(Ended::TooFewSteps(0));
+        }
         // How much of it is start-up, or whether the engine finds steps, is not known without a recording.
         let is_whole = run.ended_itself();
         let mut unit = Unit::named(if is_whole { "run" } else { "recorded" });
         let mut run = run;
-        if self.uses_cuda && self.started.elapsed() + run.wall < self.budget {
+        if self.uses_cuda && !self.is_cost && self.started.elapsed() + run.wall < self.budget {
             self.unit = Some(Unit::named(if is_whole { "work" } else { "recorded" }));
             let again = self.one(Some(Some(LIGHT)), changes)?;
             let report = again.trace().filter(|_| again.is_good()).and_then(|trace| recorded::report(&trace).ok());

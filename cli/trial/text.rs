@@ -27,7 +27,7 @@ pub enum Prediction {
 }
 
 /// A line of a table.
-fn line(name: &str, rest: &str) -> String {
+pub fn line(name: &str, rest: &str) -> String {
     format!("{}\n", printable(format!("{name:<NAME$}{rest}").trim_end()))
 }
 

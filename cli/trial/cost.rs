@@ -1,0 +1,88 @@
+//! `gpuwhy try --cost`: what recording costs this program, in the modes that the user names.
+
+use serde_json::{Value, json};
+
+use super::candidates::Candidate;
+use super::change::Change;
+use super::measure::Gain;
+use super::pairs::{Outcome, Tried};
+use super::text::line;
+use crate::args::trial::CostMode;
+
+/// The modes, each once.
+pub fn candidates(modes: &[CostMode]) -> Vec<Candidate> {
+    let mut found = Vec::<Candidate>::new();
+    for mode in modes {
+        let change = Change::Recording(mode.name());
+        if !found.iter().any(|other| other.change.id() == change.id()) {
+            found.push(Candidate::plain(change));
+        }
+    }
+    found
+}
+
+/// Increase of the time by recording, with its interval, where it is known.
+fn cost(tried: &Tried) -> Option<Gain> {
+    let more = |factor: f64| 1.0 / factor - 1.0;
+    tried.gain.map(|gain| Gain { middle: more(gain.middle), low: more(gain.high), high: more(gain.low) })
+}
+
+/// The line about a mode.
+pub fn words(tried: &Tried) -> String {
+    let percent = |share: f64| {
+        let text = format!("{:.1}", 100.0 * share);
+        if text == "-0.0" { "0.0".to_owned() } else { text }
+    };
+    let rest = match (&tried.outcome, cost(tried)) {
+        (_, Some(Gain { middle, low, high })) => {
+            format!("costs {} % ({} to {})", percent(middle), percent(low), percent(high))
+        }
+        (Outcome::NotApplicable(why), None) => why.clone(),
+        (Outcome::Fails(words), None) => format!("the program fails with it: {words}"),
+        (Outcome::NoTime, None) => "not measured: no time left (--budget)".to_owned(),
+        (_, None) => format!("nothing can be said: {}", tried.doubt.unwrap_or("there is no time")),
+    };
+    let id = tried.candidate.change.id();
+    line(&if id == CostMode::Light.name() { format!("{id} (the default)") } else { id.to_owned() }, &rest)
+}
+
+/// The rows of the JSON document.
+pub fn rows<'a>(all: impl IntoIterator<Item = &'a Tried>) -> Value {
+    let row = |tried: &Tried| {
+        let (outcome, why) = match (&tried.outcome, cost(tried)) {
+            (_, Some(_)) => ("measured", None),
+            (Outcome::NotApplicable(why), None) => ("nothing_recorded", Some(why.as_str())),
+            (Outcome::Fails(words), None) => ("fails", Some(words.as_str())),
+            (Outcome::NoTime, None) => ("no_time", None),
+            (_, None) => ("unknown", tried.doubt),
+        };
+        let cost = cost(tried);
+        json!({
+            "mode": tried.candidate.change.id(), "outcome": outcome, "why": why, "cost": cost.map(|cost| cost.middle),
+            "low": cost.map(|cost| cost.low), "high": cost.map(|cost| cost.high), "pairs": tried.pairs,
+            "unchanged_s": tried.seconds.map(|(before, _)| before), "recorded_s": tried.seconds.map(|(_, after)| after),
+        })
+    };
+    all.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_that_costs_nothing_and_one_that_records_nothing() {
+        let mode = candidates(&[CostMode::Monitor, CostMode::Light, CostMode::Monitor]);
+        assert_eq!(mode.iter().map(|one| one.change.id()).collect::<Vec<_>>(), ["monitor", "light"]);
+        let mut tried = Tried::without_runs(&mode[0], Outcome::NoDifference, 1.0);
+        tried.gain = Some(Gain { middle: 1.0 / 1.004, low: 1.0 / 1.011, high: 1.0 / 0.998 });
+        assert!(words(&tried).ends_with("costs 0.4 % (-0.2 to 1.1)\n"), "{}", words(&tried));
+        tried.gain = Some(Gain { middle: 1.0001, low: 1.0, high: 1.0002 });
+        assert!(words(&tried).ends_with("costs 0.0 % (0.0 to 0.0)\n"), "{}", words(&tried));
+        let tried = Tried::without_runs(&mode[1], Outcome::NotApplicable("nothing was recorded".to_owned()), 1.0);
+        assert!(
+            words(&tried).starts_with("light (the default) ") && words(&tried).ends_with(" nothing was recorded\n")
+        );
+        assert_eq!(rows([&tried])[0]["outcome"], "nothing_recorded");
+    }
+}
