@@ -280,3 +280,40 @@ fn a_program_without_pytorch_is_measured_by_its_loop() {
     );
     assert!(text.contains("1 worker_threads                  50.0 ms   2.00x (2.00 to 2.00)"), "{text}");
 }
+
+#[test]
+fn a_step_ends_when_the_gpu_has_done_its_work() {
+    let Some(stage) = stage() else { return };
+    let program = "class Driver:
+    def cuDeviceGetCount(self, count): count._obj.value = 2
+    def cuDevicePrimaryCtxGetState(self, device, flags, active): active._obj.value = device == 0
+    def cuDevicePrimaryCtxRetain(self, context, device): assert device == 0
+    def cuCtxPushCurrent_v2(self, context): pass
+    def cuCtxSynchronize(self): now[0] = max(now[0], done[0])
+    def cuCtxPopCurrent_v2(self, context): pass
+    def cuDevicePrimaryCtxRelease_v2(self, device): pass
+cuda()
+ctypes.CDLL, done = lambda name, mode: Driver(), [0.0]
+for step in range(2000):
+    work(0.001)
+    done[0] = max(done[0], now[0]) + 0.02
+";
+    let first = counted(&stage, &json!({"waits": true}), program);
+    assert_eq!((&first["unit"], &first["waits"]), (&json!("loop"), &json!([])), "no wait while the loop is not known");
+    let again = |waits: bool| {
+        let settings = json!({"waits": waits, "unit": "loop", "loop": first["loop"], "steps": 60, "end": "measured"});
+        let result = counted(&stage, &settings, program);
+        assert_eq!(result["how"], "measured");
+        let times: Vec<f64> = serde_json::from_value(result["times"].clone()).unwrap();
+        let waits: Vec<(usize, f64)> = serde_json::from_value(result["waits"].clone()).unwrap();
+        (times, waits)
+    };
+    assert_eq!(again(false).1, []);
+    let (times, waits) = again(true);
+    let [(begin, _), .., (end, waited)] = waits[..] else { panic!("{waits:?}") };
+    let per_step = (times[end] - times[begin]) / (end - begin) as f64;
+    assert!(
+        end == times.len() - 1 && (per_step - 0.02).abs() < 1e-3 && waited > 0.5 * (times[end] - times[begin]),
+        "{waits:?}"
+    );
+}

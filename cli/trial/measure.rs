@@ -6,6 +6,8 @@ use gpuwhy_report::run::{SMALLEST_GAIN, helps};
 const PAUSE: f64 = 3.0;
 /// Minimum number of steps in a block: the CPU runs ahead of the GPU and waits for it once in a while.
 const BLOCK: usize = 10;
+/// Part of the time that a wait for the GPU takes at least where the CPU is far ahead: elsewhere its lead is a few steps.
+const BEHIND: f64 = 0.05;
 /// Part of a gain that its interval may reach to either side when no more pairs are needed.
 const NARROW: f64 = 0.05;
 /// Largest probability of chance outside an interval: five pairs are the fewest that reach it.
@@ -35,6 +37,14 @@ pub fn per_step(times: &[f64]) -> Option<f64> {
         .map(|block| block.iter().sum::<f64>() / length as f64)
         .collect();
     median(&means)
+}
+
+/// Time per step in seconds between the first and the last wait for the GPU, each after a step with this index and of so
+/// many seconds, if the GPU works long after the CPU has launched its work; `None` where the ends of steps say it.
+pub fn behind(times: &[f64], waits: &[(usize, f64)]) -> Option<f64> {
+    let (&(first, _), &(last, waited)) = waits.first().zip(waits.last())?;
+    let took = times.get(last)? - times.get(first)?;
+    (last > first && waited > BEHIND * took).then(|| took / (last - first) as f64)
 }
 
 /// True if there are three or more pauses, and the steps before the first and after the last are no more than those
@@ -183,6 +193,18 @@ mod tests {
         // Another process disturbs 12 of 200 steps.
         let disturbed = |at: usize| if (100..112).contains(&at) && at.is_multiple_of(3) { 1.0 } else { 0.1 };
         near(per_step(&stamps((0..200).map(disturbed))), 0.1);
+    }
+
+    #[test]
+    fn a_gpu_that_is_far_behind_gives_the_time() {
+        // 40 steps are launched in 4 ms, and take the GPU 4 s.
+        let launched = stamps((0..40).map(|at| if at == 39 { 4.0 } else { 0.0001 }));
+        near(behind(&launched, &[(0, 0.0), (40, 3.996)]), 4.0039 / 40.0);
+        assert_eq!(behind(&launched, &[(0, 0.0), (40, 0.1)]), None);
+        assert_eq!(
+            [behind(&launched, &[(40, 3.0)]), behind(&[], &[(0, 1.0), (1, 2.0)]), behind(&launched, &[])],
+            [None; 3]
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use super::change::{Change, OwnChange};
 use super::drain::{Drain, Part};
-use super::measure::{after_start, per_step};
+use super::measure::{after_start, behind, per_step};
 use super::pairs::{Ended, Measured, Program};
 use super::processes::Processes;
 use super::recorded::{self, Recorded};
@@ -284,7 +284,7 @@ impl Live {
             "steps": self.steps, "seconds": SECONDS, "warm_steps": WARM_STEPS, "warm_s": WARM_SECONDS,
             "limit_s": self.limit_s, "end": if self.is_own { "limit" } else { "measured" },
             "changed": self.copies.as_ref().map(|copies| copies.changed_lines(own.is_some())),
-            "patched": own.is_some_and(|own| own.is_patch),
+            "patched": own.is_some_and(|own| own.is_patch), "waits": recording.is_none(),
         });
         // A string of JSON is one of Python.
         let call = format!("\nmain({})\n", Value::from(settings.to_string()));
@@ -470,16 +470,22 @@ impl Live {
             let seconds = run.wall.as_secs_f64();
             return measured(seconds, 1, Some(seconds), doubt);
         }
+        let waits: Vec<_> = serde_json::from_value(run.result["waits"].clone()).unwrap_or_default();
+        let behind = behind(&found.times, &waits);
         // Before the end of the first step is start-up too.
         let share = found.times.len() as f64 / found.times.len().saturating_sub(1) as f64;
         let all = found.times.first().zip(found.times.last()).map(|(first, last)| (last - first) * share);
-        let all = found.work.or(all).filter(|&seconds| seconds > 0.0);
+        let all = behind.map(|seconds| seconds * found.made as f64).or(found.work).or(all);
+        let all = all.filter(|&seconds| seconds > 0.0);
         let steady = run.result["from"].as_u64().and_then(|from| usize::try_from(from).ok());
         let steady = if is_recorded { Some(warm(&found)) } else { steady };
         let count = found.times.len();
         let from = steady.filter(|_| run.was_ended()).unwrap_or_else(|| after_start(count, WARM_STEPS, steady));
         let steady = &found.times[from.min(count)..];
-        match per_step(steady).filter(|&seconds| seconds > 0.0 && steady.len() > FEWEST_STEPS && !is_whole) {
+        match behind
+            .or_else(|| per_step(steady))
+            .filter(|&seconds| seconds > 0.0 && steady.len() > FEWEST_STEPS && !is_whole)
+        {
             Some(seconds) => {
                 let is_unknown = found.kind.is_some() && found.cost.is_none();
                 measured(seconds, steady.len() - 1, all, is_unknown.then_some(NO_COST))
@@ -507,6 +513,9 @@ impl Program for Live {
         }
         if run.has_steps() {
             self.unit = Unit::of(&run.result);
+            // Before a loop is known, nothing shows how far behind it the GPU is.
+            let is_loop = self.unit.as_ref().is_some_and(|unit| unit.name == "loop");
+            let run = if is_loop { self.one(None, changes)? } else { run };
             return Ok(self.ended(&run));
         }
         if self.is_cost && !run.ended_itself() {

@@ -9,6 +9,7 @@ import array
 import ast
 import atexit
 import contextlib
+import ctypes
 import dis
 import functools
 import json
@@ -33,6 +34,8 @@ LIBRARIES = tuple({f"{path}/" for name, path in sysconfig.get_paths().items() if
 PAUSE = 3.0
 # Maximum number of time stamps to keep.
 MOST = 200_000
+# Shortest time between two waits for the GPU, seconds.
+FIRST_WAIT = 2.0
 # Numbers of steps that show whether step times still fall.
 TREND = 10
 # As many passes of a loop are enough if they take this many times the shortest time that is measured.
@@ -62,10 +65,60 @@ def complain(error):
 
 
 class Series:
-    """Times at which steps ended, and the number of the first one after the start-up."""
+    """Times at which steps ended, the number of the first one after the start-up, and waits for the GPU: the number of a
+    step, and how long its end was waited for, in seconds."""
 
     def __init__(self):
-        self.times, self.begin = array.array("d"), None
+        self.times, self.begin, self.waits, self.next_wait = array.array("d"), None, [], 0.0
+
+    def wait(self, driver):
+        """Makes the last step end when the GPU has done its work: the CPU may have launched it long before."""
+        since = time.perf_counter()
+        if len(self.times) >= MOST or not driver.wait():
+            return
+        now = time.perf_counter()
+        self.waits.append((len(self.times) - 1, now - since))
+        self.times[-1] = now
+        # Each wait takes the lead that the CPU has, so they become rare.
+        self.next_wait = now + max(FIRST_WAIT, now - self.times[self.waits[0][0]])
+
+
+class Driver:
+    """The CUDA driver of this process."""
+
+    def __init__(self):
+        self.calls = None
+
+    def wait(self):
+        """Waits until the GPUs have done what was launched; false if that cannot be known."""
+        capturing = getattr(getattr(sys.modules.get("torch"), "cuda", None), "is_current_stream_capturing", None)
+        try:
+            if capturing is not None and capturing():
+                # Waiting would end the capture of a CUDA graph.
+                return False
+            if self.calls is None:
+                # Loaded by the program; ctypes releases Python's lock while it waits.
+                self.calls = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+            return self.wait_for_contexts(self.calls)
+        except (AttributeError, OSError, RuntimeError):
+            return False
+
+    @staticmethod
+    def wait_for_contexts(driver):
+        count, was_waited = ctypes.c_int(), False
+        driver.cuDeviceGetCount(ctypes.byref(count))
+        for device in range(count.value):
+            flags, active, context = ctypes.c_uint(), ctypes.c_int(), ctypes.c_void_p()
+            # Asking for the context of a device that the program does not use would make it.
+            if driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active)) or not active.value:
+                continue
+            if driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device):
+                continue
+            if not driver.cuCtxPushCurrent_v2(context):
+                was_waited |= not driver.cuCtxSynchronize()
+                driver.cuCtxPopCurrent_v2(ctypes.byref(context))
+            driver.cuDevicePrimaryCtxRelease_v2(device)
+        return was_waited
 
 
 class Run:
@@ -76,7 +129,7 @@ class Run:
         self.process, self.home = os.getpid(), os.path.realpath(os.getcwd())
         self.unit = settings["unit"]
         self.series = {unit: Series() for unit in UNITS}
-        self.loops = None
+        self.loops, self.driver = None, Driver()
         self.applied, self.edits, self.errors = {}, {}, {}
         self.claimed = self.refused = self.ended = self.has_optimizer = False
         # Time of the first step of any kind.
@@ -146,11 +199,17 @@ class Run:
 
     def judge(self, unit, series, now):
         """Ends the run if it has made enough steps."""
+        # A recording would have the waits.
+        if self.unit is not None and self.settings.get("waits") and self.is_to_wait(series, now):
+            series.wait(self.driver)
+            now = series.times[-1]
         if not self.is_due(series, now):
             return
         if self.unit is None and (self.awaits_optimizer(now) or self.awaits_outer(now) or not self.choose(unit, now)):
             return
         if self.is_due(self.series[self.unit], now):
+            if self.settings.get("waits"):
+                self.series[self.unit].wait(self.driver)
             self.end()
 
     def claim(self):
@@ -199,6 +258,11 @@ class Run:
             undo()
         self.undo.clear()
         return True
+
+    def is_to_wait(self, series, now):
+        if series.begin is None and self.is_warm(series.times, len(series.times)):
+            series.begin = len(series.times) - 1
+        return series.begin is not None and now >= series.next_wait
 
     def is_due(self, series, now):
         end = self.settings["end"]
@@ -267,6 +331,7 @@ class Run:
             "loop": loops.key(series) if isinstance(series, Loop) else None,
             "from": series.begin,
             "times": list(series.times),
+            "waits": series.waits,
             "counts": {unit: getattr(series, "count", len(series.times)) for unit, series in self.series.items()},
             "applied": self.applied,
             "edits": {remedy: edits for remedy, edits in self.edits.items() if edits},
