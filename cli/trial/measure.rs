@@ -6,7 +6,7 @@ use gpuwhy_report::run::{SMALLEST_GAIN, helps};
 const PAUSE: f64 = 3.0;
 /// Minimum number of steps in a block: the CPU runs ahead of the GPU and waits for it once in a while.
 const BLOCK: usize = 10;
-/// Part of the time that a wait for the GPU takes at least where the CPU is far ahead: elsewhere its lead is a few steps.
+/// Part of the time that a wait for the GPU takes at least where the CPU is far ahead. Elsewhere it is a few steps.
 const BEHIND: f64 = 0.05;
 /// Part of a gain that its interval may reach to either side when no more pairs are needed.
 const NARROW: f64 = 0.05;
@@ -39,8 +39,8 @@ pub fn per_step(times: &[f64]) -> Option<f64> {
     median(&means)
 }
 
-/// Time per step in seconds between the first and the last wait for the GPU, each after a step with this index and of so
-/// many seconds, if the GPU works long after the CPU has launched its work; `None` where the ends of steps say it.
+/// Time per step in seconds between the first and the last wait for the GPU, each after a step with this index and of
+/// so many seconds, if the GPU works long after the CPU has launched its work; `None` where the ends of steps say it.
 pub fn behind(times: &[f64], waits: &[(usize, f64)]) -> Option<f64> {
     let (&(first, _), &(last, waited)) = waits.first().zip(waits.last())?;
     let took = times.get(last)? - times.get(first)?;

@@ -284,7 +284,7 @@ impl Live {
             "steps": self.steps, "seconds": SECONDS, "warm_steps": WARM_STEPS, "warm_s": WARM_SECONDS,
             "limit_s": self.limit_s, "end": if self.is_own { "limit" } else { "measured" },
             "changed": self.copies.as_ref().map(|copies| copies.changed_lines(own.is_some())),
-            "patched": own.is_some_and(|own| own.is_patch), "waits": recording.is_none(),
+            "patched": own.is_some_and(|own| own.is_patch), "waits": recording.is_none() || self.is_cost,
         });
         // A string of JSON is one of Python.
         let call = format!("\nmain({})\n", Value::from(settings.to_string()));
