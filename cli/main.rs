@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         Command::Lake(args) => (lake::run(&args), lake::FAILED),
         Command::Doctor(args) => (doctor::run(&args), doctor::check::FAILED),
         Command::WatchRun(args) => (run::watch::run(&args), run::OWN_FAILURE),
+        Command::GuardTry(args) => (trial::guard(&args.folder), run::OWN_FAILURE),
         Command::Probe(args) => (doctor::probe::run(args.libcupti), doctor::check::FAILED),
         Command::CalibrationProgram => (doctor::calibrate::program::run(), doctor::check::FAILED),
         Command::Hang(args) => (hang::run(&args), hang::FAILED),

@@ -21,6 +21,7 @@ mod cli_run_pytorch;
 mod cli_try;
 mod cli_try_changes;
 mod cli_try_edits;
+mod cli_try_endings;
 mod cli_try_loops;
 mod cli_try_own;
 mod cli_try_processes;

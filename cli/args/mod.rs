@@ -47,13 +47,15 @@ use self::query::{QUERY_HELP, QueryArgs};
 use self::report::{REPORT_HELP, ReportArgs};
 use self::run::{RUN_HELP, RunArgs, WatchArgs};
 use self::top::{TOP_HELP, TopArgs};
-use self::trial::{TRY_HELP, TryArgs};
+use self::trial::{GuardArgs, TRY_HELP, TryArgs};
 use crate::prose;
 
 /// Hidden subcommand that makes the calls that `doctor --calibrate` measures.
 pub const CALIBRATION_PROGRAM: &str = "calibration-program";
 /// Hidden subcommand that says why a program of `run` has no report.
 pub const WATCH_RUN: &str = "watch-run";
+/// Hidden subcommand of `try` that cleans up after it.
+pub const GUARD_TRY: &str = "guard-try";
 /// Hidden subcommand that loads a libcupti.
 pub const PROBE_LIBCUPTI: &str = "probe-libcupti";
 
@@ -136,6 +138,9 @@ pub enum Command {
     /// Say why a program of `run` has no report
     #[command(name = WATCH_RUN, hide = true)]
     WatchRun(WatchArgs),
+    /// Clean up behind a `try` that was killed
+    #[command(name = GUARD_TRY, hide = true)]
+    GuardTry(GuardArgs),
     /// Load a libcupti and call into it; `doctor` runs this in a child
     #[command(name = PROBE_LIBCUPTI, hide = true)]
     Probe(ProbeArgs),

@@ -118,6 +118,12 @@ pub struct TryArgs {
     pub command: Vec<OsString>,
 }
 
+#[derive(Args, Debug)]
+pub struct GuardArgs {
+    /// The temporary folder
+    pub folder: PathBuf,
+}
+
 fn range(text: &str) -> Result<RangeName, String> {
     RangeName::parse(text).ok_or_else(|| "name a range, such as step or step@training".to_owned())
 }

@@ -11,6 +11,7 @@ mod change;
 mod cost;
 mod drain;
 mod edits;
+mod folder;
 mod measure;
 mod output;
 mod own;
@@ -28,15 +29,10 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result};
-use gpuwhy_import::Request;
-use gpuwhy_report::history::{LineVersion, Measured as Line, arguments, measured, program};
-use gpuwhy_report::run::Results;
-use serde_json::Value;
-use tempfile::TempDir;
-
 use self::candidates::{Candidate, LeftOut, candidates, left_out, named};
 use self::change::Change;
+use self::folder::Folder;
+pub use self::folder::watch as guard;
 use self::pairs::{End, Ended, Limits, Measured, Outcome, Tried};
 use self::program::Live;
 use self::text::Prediction;
@@ -44,6 +40,11 @@ use self::tree::{Copies, Tree};
 use self::unit::Unit;
 use crate::args::trial::{Allowed, TryArgs};
 use crate::{history, interrupt, message, progress, terminal};
+use anyhow::{Context as _, Result};
+use gpuwhy_import::Request;
+use gpuwhy_report::history::{LineVersion, Measured as Line, arguments, measured, program};
+use gpuwhy_report::run::Results;
+use serde_json::Value;
 
 /// Exit code when there was nothing to try, or no time per step.
 const NOTHING: u8 = 1;
@@ -74,7 +75,7 @@ pub fn run(args: &TryArgs) -> Result<u8> {
         message::say(&format!("--write-patch {}: this file is there already, and is not overwritten", file.display()));
         return Ok(BAD_INPUT);
     }
-    let folder = TempDir::with_prefix("gpuwhy-try-").context("cannot make a temporary folder")?;
+    let folder = Folder::new()?;
     let mut limits = Limits { pairs: usize::from(args.pairs), budget: args.budget, allowed: allowed(&args.allow) };
     // So that the unchanged program and one remedy fit into the budget.
     let limit_s = args.budget.as_secs_f64() / (2 * limits.first_pairs() + 2) as f64;
@@ -117,7 +118,10 @@ pub fn run(args: &TryArgs) -> Result<u8> {
         wanted = cost::candidates(&args.cost);
     } else if wanted.is_empty() {
         if report.is_none() {
-            message::note("running the command once to record its report, then again to try its remedies");
+            message::note(&format!(
+                "running the command once to record its report, then again to try its remedies, for at most {}",
+                shown(args.budget)
+            ));
             match recorded(&mut live) {
                 Ok(Ok(read)) => report = Some(read),
                 Ok(Err(code)) => return Ok(code),

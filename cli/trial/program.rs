@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use gpuwhy_inject::config::{RangeName, SAMPLING};
 use gpuwhy_report::run::Report;
 use gpuwhy_report::run::remedies::How;
+use rustix::fs::statvfs;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -145,8 +146,10 @@ impl Live {
         };
         self.uses_cuda = true;
         let report = recorded::report(&trace).inspect_err(|error| {
-            message::say(&error.to_string());
-            self.refused = Some(BAD_TRACE);
+            if interrupt::exit_code().is_none() {
+                message::say(&error.to_string());
+                self.refused = Some(BAD_TRACE);
+            }
         })?;
         if self.unit.is_none() && (run.has_steps() || run.is_good()) {
             self.unit = Some(self.unit_of(&run, &Recorded::of(&report)));
@@ -288,7 +291,8 @@ impl Live {
         });
         // A string of JSON is one of Python.
         let call = format!("\nmain({})\n", Value::from(settings.to_string()));
-        fs::write(folder.path().join("sitecustomize.py"), format!("{PYTHON}{call}"))?;
+        let python = folder.path().join("sitecustomize.py");
+        fs::write(&python, format!("{PYTHON}{call}")).with_context(|| python.display().to_string())?;
         command.env(PYTHONPATH, python_path(folder.path(), &command)?);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut environment = Vec::new();
@@ -318,6 +322,9 @@ impl Live {
         self.processes.end();
         let (status, cut) = waited?;
         let result = fs::read(folder.path().join(RESULT)).unwrap_or_default();
+        if result.is_empty() && statvfs(&self.folder).is_ok_and(|about| about.f_bavail == 0) {
+            bail!("{}: no space is left in the folder for temporary files (TMPDIR)", self.folder.display());
+        }
         let mut applied: Vec<_> = remedies
             .iter()
             .zip(environment)

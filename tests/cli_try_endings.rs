@@ -1,0 +1,138 @@
+//! All ways in which `gpuwhy try` and its programs end: nothing of theirs is left.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use crate::cli_try::{Place, TRAIN, is_alive, written};
+use crate::support::stderr;
+
+const OPTIONS: [&str; 5] = ["--json", "--allow=all", "--pairs=2", "--remedy=tf32", "--budget=10m"];
+/// Starts a process, one in another session, and a daemon; none of them ends by SIGINT or SIGTERM.
+const PROCESSES: &str = "trap '' INT TERM
+sleep 1000 & echo $! > child
+setsid sleep 1000 >/dev/null 2>&1 & echo $! > session
+(setsid sh -c 'cd /; sleep 1000 & echo $! > \"$0\"' \"$PWD/daemon\" >/dev/null 2>&1 &)
+while :; do sleep 1; done";
+
+fn signal(gpuwhy: &Child, name: &str) {
+    let process = gpuwhy.id().to_string();
+    assert!(Command::new("kill").args(["-s", name, &process]).status().unwrap().success());
+}
+
+/// Waits until the processes have ended and there are no temporary files.
+fn wait_for_the_end(place: &Place, processes: &[String]) {
+    while processes.iter().any(|process| is_alive(process)) || place.left_behind() > 0 {
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn however_gpuwhy_is_ended_no_process_and_no_file_is_left() {
+    for (signals, code, by) in [
+        (&["KILL"][..], None, Some(9)),
+        (&["TERM"], Some(143), None),
+        (&["HUP"], Some(129), None),
+        (&["INT"], Some(130), None),
+        // The second one comes within the second in which the program may end.
+        (&["INT", "INT"], None, Some(2)),
+    ] {
+        let Some(place) = Place::new() else { return };
+        let mut command = place.command(&OPTIONS, &["sh", "-c", PROCESSES]);
+        let mut gpuwhy = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let processes = ["child", "session", "daemon"].map(|name| written(&place.path().join(name)));
+        assert!(processes.iter().all(|process| is_alive(process)));
+        for (at, name) in signals.iter().enumerate() {
+            if at > 0 {
+                thread::sleep(Duration::from_millis(100));
+            }
+            signal(&gpuwhy, name);
+        }
+        let status = gpuwhy.wait().unwrap();
+        assert_eq!((status.code(), status.signal()), (code, by), "{signals:?}");
+        wait_for_the_end(&place, &processes);
+    }
+}
+
+#[test]
+fn folders_of_killed_processes_are_removed_by_the_next_one() {
+    let Some(place) = Place::new() else { return };
+    for name in ["gpuwhy-try-dead", "gpuwhy-try-live", "gpuwhy-try-new", "other"] {
+        fs::create_dir(place.path().join("tmp").join(name)).unwrap();
+    }
+    let locked = "import fcntl, time
+dead = open('tmp/gpuwhy-try-dead/lock', 'w')
+live = open('tmp/gpuwhy-try-live/lock', 'w')
+fcntl.flock(live, fcntl.LOCK_EX)
+print('locked', file=open('ready', 'w'), flush=True)
+time.sleep(1000)";
+    let mut holder = Command::new("python3").args(["-c", locked]).current_dir(place.path()).spawn().unwrap();
+    written(&place.path().join("ready"));
+    assert!(place.command(&OPTIONS, &["true"]).output().unwrap().status.success());
+    let left = fs::read_dir(place.path().join("tmp")).unwrap();
+    let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    left.sort();
+    assert_eq!(left, ["gpuwhy-try-live", "gpuwhy-try-new", "other"]);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+}
+
+#[test]
+fn programs_end_in_all_ways() {
+    let Some(place) = Place::new() else { return };
+    fs::write(place.path().join("file"), "of the user").unwrap();
+    for script in [
+        "cd /; exec true",
+        "read line && exit 1; test -z \"$line\"",
+        "exec >&- 2>&-; sleep 0.2",
+        "(sleep 1000 >/dev/null &) ; exec true",
+        "exec 0<&-; ulimit -n 16; exec true",
+    ] {
+        let mut command = place.command(&OPTIONS, &["sh", "-c", script]);
+        // A relative folder, and an input that never ends.
+        let output = command.env("TMPDIR", "tmp").stdin(Stdio::piped()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{script}: {}", stderr(&output));
+        assert_eq!(place.left_behind(), 0, "{script}");
+    }
+    assert!(Command::new("mkfifo").arg(place.path().join("fifo")).status().unwrap().success());
+    // Prints without end; waits in a system call without end.
+    for script in ["exec yes", "exec yes >&2", "exec cat fifo"] {
+        let options = [&OPTIONS[..4], &["--budget=1s"]].concat();
+        let output = place.command(&options, &["sh", "-c", script]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{script}: {}", stderr(&output));
+        assert!(stderr(&output).contains("took longer than the time for everything"), "{}", stderr(&output));
+        assert_eq!(place.left_behind(), 0, "{script}");
+    }
+    assert_eq!(fs::read_to_string(place.path().join("file")).unwrap(), "of the user");
+}
+
+#[test]
+fn a_full_folder_for_temporary_files_is_said() {
+    let Some(place) = Place::new() else { return };
+    let mut can = Command::new("unshare");
+    if !can.args(["-rm", "true"]).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        println!("SKIPPED: no user namespaces");
+        return;
+    }
+    let fills = format!(
+        "import os\nfile = open(os.environ['TMPDIR'] + '/fill', 'wb')\ntry:\n    while True: file.write(bytes(4096)); file.flush()\nexcept OSError: pass\n{TRAIN}"
+    );
+    fs::write(place.path().join("train.py"), fills).unwrap();
+    for (size, said) in [("16k", "No space left on device"), ("256k", "no space is left in the folder for temporary")] {
+        let gpuwhy = place.command(&OPTIONS, &["python3", "train.py"]);
+        let mut command = Command::new("unshare");
+        let mount = format!("mount -t tmpfs -o size={size} none tmp && exec \"$@\"");
+        command.args(["-rm", "sh", "-c", &mount, "sh"]).arg(gpuwhy.get_program()).args(gpuwhy.get_args());
+        for (name, value) in gpuwhy.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let output = command.current_dir(place.path()).output().unwrap();
+        let text = stderr(&output);
+        assert!(output.status.code() == Some(125) && text.contains(said), "{size}: {:?} {text}", output.status);
+    }
+}
