@@ -8,7 +8,7 @@ use gpuwhy_trace::geometry::{Geometry, Multiprocessors};
 use gpuwhy_trace::kernels::KernelProfile;
 use gpuwhy_trace::record::{Device, LaunchConfig};
 use profiler_core::attribution::Attributor;
-use profiler_core::leaf::Cause;
+use profiler_core::leaf::{Cause, Leaves};
 use profiler_core::sorting::SortRows as _;
 
 use super::candidates::candidates;
@@ -109,11 +109,17 @@ impl KernelView {
         }
     }
 
-    /// Simulates the gain of a step from the newest steps.
-    fn simulate(&mut self, attributor: &Attributor) {
+    /// Simulates the gain of a step from the newest steps; if measuring `stretched` them, subtracts from a typical one.
+    fn simulate(&mut self, attributor: &Attributor, stretched: bool) {
         let Some(account) = attributor.devices().find(|account| account.id() == self.device.id) else { return };
         let (config, nanos) = (self.profile.config, self.total_ns);
-        let gain = |shorter: Shorter| StepGain::simulated(attributor, account.id(), &[shorter]);
+        let of = |leaves: Leaves| Cause::GpuCompute.total(&leaves) as f64 / leaves.iter().sum::<u64>().max(1) as f64;
+        let typical = account.typical_steps().filter(|_| stretched).map(|steps| of(steps.leaves()));
+        let share = self.share.zip(typical).map(|(share, part)| share * part / of(account.steady_leaves()));
+        let gain = |shorter: Shorter| match stretched {
+            true => share.map(|share| StepGain::by_subtraction(share * (1.0 - shorter.remains))),
+            false => StepGain::simulated(attributor, account.id(), &[shorter]),
+        };
         if let Some((_, used)) = self.figures.nearest_roof() {
             let [at_80, at_90] = [0.8, 0.9].map(|wanted| Shorter::at_roof(config, nanos, (used, 0.0), wanted));
             let (Some(gain_80), Some(gain_90)) = (gain(at_80), gain(at_90)) else { return };
@@ -170,7 +176,12 @@ pub struct KernelsReport {
 impl KernelsReport {
     /// Combines the kernels known to `attributor` with `profiles`. Simulates gains of a step, which takes
     /// some milliseconds for each measured kernel and finding.
-    pub fn of(attributor: &Attributor, dictionary: &Dictionary, profiles: &[Arc<KernelProfile>]) -> Self {
+    pub fn of(
+        attributor: &Attributor,
+        dictionary: &Dictionary,
+        profiles: &[Arc<KernelProfile>],
+        stretched: bool,
+    ) -> Self {
         let rows = candidates(attributor, dictionary);
         let captured = Captured::new(attributor, dictionary);
         let share = |row: &LaunchConfiguration| share_of(row, attributor);
@@ -185,7 +196,7 @@ impl KernelsReport {
             })
             .collect();
         measured.sort_rows_by_key(|view| (Reverse(view.total_ns), view.profile.device, view.profile.config));
-        measured.iter_mut().take(SIMULATED).for_each(|view| view.simulate(attributor));
+        measured.iter_mut().take(SIMULATED).for_each(|view| view.simulate(attributor, stretched));
         let mut unmeasured: Vec<_> = rows
             .iter()
             .filter(|row| !profiles.iter().any(|profile| is_of(row, profile)))

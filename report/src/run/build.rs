@@ -79,7 +79,8 @@ impl Report {
         let completeness = Completeness { loss: *loss, complete_until, end, damage, ..attributor.completeness() };
         let mut devices: Vec<_> =
             attributor.devices().map(|account| device_report(account, attributor, dictionary, simulated)).collect();
-        if completeness.loss.own_kernels > 0 {
+        let stretched = completeness.loss.own_kernels > 0;
+        if stretched {
             // Steps in which kernels were measured are longer, and the time between their kernels is not the program's.
             devices.iter_mut().for_each(|device| (device.what_if, device.untraced) = (None, None));
         }
@@ -90,7 +91,8 @@ impl Report {
         let (api, kernel_lines) = (api_rows(attributor, dictionary), KernelLines::of(attributor, dictionary));
         let graph_origins = GraphOrigins::of(attributor, dictionary, loss);
         let profiles = captured.kernel_profiles;
-        let kernels = profiles.map(|profiles| KernelsReport::of(attributor, dictionary, profiles)).unwrap_or_default();
+        let kernels = profiles.map(|profiles| KernelsReport::of(attributor, dictionary, profiles, stretched));
+        let kernels = kernels.unwrap_or_default();
         let sources = SourceLines::of(dictionary);
         let observed_ns = attributor.observed_ns();
         let watched_ns = super::watched_ns(&devices, captured.cost.as_ref(), observed_ns);

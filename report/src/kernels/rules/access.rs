@@ -109,7 +109,7 @@ fn bank_conflicts(evidence: &Evidence<'_>, threshold: f64) -> Check {
     let others = [Roof::Tensor, Roof::Dram, Roof::L2, Roof::Issue];
     let next = others.into_iter().filter_map(|roof| evidence.figures.roof(roof)).fold(0.0, f64::max);
     Check::Applies {
-        says: format!("Bank conflicts cause {} of the accesses to shared memory.", percent(worst)),
+        says: format!("Bank conflicts cause {} of the passes over shared memory (wavefronts).", percent(worst)),
         advice: "pad the rows of the array in shared memory by one element, or swizzle the index",
         local_gain: Some((worst * used).min(1.0 - next).clamp(0.0, 1.0)),
     }
