@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use super::kernel_gains::{ROOFS, gain_sentences, gain_words, is_within_reach, simulate};
 use super::{ComputeLimits, DeviceReport, KernelRow, NamedLimits, RangesReport};
 use crate::kernels::{KernelGains, StepGain};
-use crate::text_format::names::short_names;
+use crate::text_format::names::{short_name, short_names};
 use crate::text_format::table::Table;
 use crate::text_format::{bytes, duration, part_of, percent};
 use crate::words;
@@ -180,7 +180,7 @@ pub(super) fn evidence(devices: &[DeviceReport]) -> Vec<String> {
     let Some(device) = devices.iter().max_by_key(computing) else { return Vec::new() };
     let mut sentences = Vec::new();
     if let Some(limits) = device.limits.as_ref().filter(|limits| limits.tells()) {
-        sentences.push(division_sentence(limits, bound_by(device, Roof::L1)));
+        sentences.push(division_sentence(limits, device));
         sentences.extend(kernel_sentence(device));
         if let Some(busy) = limits.busy_while_idle.filter(|busy| *busy >= FOREIGN) {
             sentences.push(format!(
@@ -194,7 +194,14 @@ pub(super) fn evidence(devices: &[DeviceReport]) -> Vec<String> {
 }
 
 /// `Kernel time by limit: memory 41 %, .... The SM clock was 1.66 of at most 1.98 GHz (from cycle counts).`
-fn division_sentence(limits: &ComputeLimits, in_cache: bool) -> String {
+fn division_sentence(limits: &ComputeLimits, device: &DeviceReport) -> String {
+    let in_cache = bound_by(device, Roof::L1);
+    // Nobody can change a kernel of a library.
+    let main = |limit: Limit| {
+        let row = most_limited(std::slice::from_ref(device), limit).filter(|row| row.library.is_none());
+        row.map_or_else(String::new, |row| format!(" (most in {})", short_name(&row.name, 40)))
+    };
+    let others = limits.ranked().iter().map(|(_, share)| share).filter(|share| **share < MENTIONED).sum::<f64>();
     let mut parts: Vec<_> = limits
         .ranked()
         .into_iter()
@@ -202,12 +209,13 @@ fn division_sentence(limits: &ComputeLimits, in_cache: bool) -> String {
         .map(|(limit, share)| {
             let name =
                 if limit == Limit::Memory && in_cache { "shared memory or the L1 cache" } else { words::limit(limit) };
-            format!("{name} {}", percent(share))
+            format!("{name} {}{}", percent(share), if share >= 0.25 { main(limit) } else { String::new() })
         })
         .collect();
-    let unresolved = limits.share(Limit::Unresolved);
-    if unresolved >= MENTIONED {
-        parts.push(format!("unresolved {}", percent(unresolved)));
+    for (name, share) in [("others", others), ("unresolved", limits.share(Limit::Unresolved))] {
+        if share >= 0.01 {
+            parts.push(format!("{name} {}", percent(share)));
+        }
     }
     let clock = limits.kernel_clock_hz.filter(|_| limits.set.highest_clock_hz > 0).map_or(String::new(), |clock| {
         let highest = limits.set.highest_clock_hz as f64 / 1e9;
@@ -242,7 +250,8 @@ fn kernel_sentence(device: &DeviceReport) -> Option<String> {
         .filter(|gains| gains.at_90.speedup >= WORTH_SHOWING && is_within_reach(device, gains.at_90.speedup))
         .map_or(String::new(), |gains| format!("; at 90 % of it a step would be {}", gain_words(&gains)));
     Some(format!(
-        "Kernel {name} is furthest below its roofline: it uses {:.0} % (±{:.0}) of {}{gain}.",
+        "Of kernels that use a tenth of a unit or more, {name} loses most time against that unit's peak: it uses {:.0} % \
+         (±{:.0}) of {}{gain}.",
         used * 100.0,
         (2.0 * error * 100.0).max(1.0),
         words::roof(roof)
@@ -301,7 +310,7 @@ pub(super) fn details(device: &DeviceReport) -> Vec<String> {
             duration(used.mean_interval_ns().unwrap_or(limits.set.interval_ns))
         ));
         if limits.samples.used > 0 {
-            sentences.push(division_sentence(limits, bound_by(device, Roof::L1)));
+            sentences.push(division_sentence(limits, device));
             sentences.extend(gain_sentences(device));
         }
         if let Some(tensor) = limits.tensor_of_peak {
