@@ -5,7 +5,7 @@ use profiler_core::sorting::SortRows as _;
 
 use crate::run::untraced::WithoutTracing;
 use crate::run::{DeviceReport, Report, TypicalSteps};
-use crate::text_format::{Page, Paint, duration, listed, percent};
+use crate::text_format::{Page, Paint, counted, duration, listed, percent};
 use crate::words;
 
 /// Appends one line for the time after start-up, in whole percent that sum to 100.
@@ -42,9 +42,8 @@ pub(in crate::run) fn shares(report: &Report, device: &DeviceReport) -> (&'stati
     (of, shares)
 }
 
-/// Minimum share of a run that the bottleneck leaves out for this to be said, and of what is said beside it.
-const LEFT_OUT: f64 = 0.2;
-const LEFT_OUT_TOO: f64 = 0.1;
+/// Minimum share of a run that the bottleneck leaves out for this to be said; half of it for what is said beside it.
+const LEFT_OUT: f64 = 0.1;
 
 /// Sentence about the parts of the longest window, if they are large, that are not in the shares and the
 /// bottleneck.
@@ -59,20 +58,30 @@ pub(in crate::run) fn left_out(report: &Report) -> Option<String> {
     let steps =
         |typical: TypicalSteps| typical.mean_ns.saturating_mul(typical.steps).saturating_add(typical.forgotten_ns);
     let rest = typical.map_or(0, |typical| steady.saturating_sub(steps(typical)));
-    if of_run(start_up.max(rest)) <= LEFT_OUT {
+    let outside = report.shown_ns().saturating_sub(device.window_ns);
+    if of_run(start_up.max(rest).max(outside)) <= LEFT_OUT {
         return None;
     }
     let mut parts = Vec::new();
-    if of_run(start_up) > LEFT_OUT_TOO && steady > 0 {
-        let time = |cause: Cause| cause.total(&device.leaves).saturating_sub(cause.total(&device.steady_leaves));
-        let largest = Cause::ALL.into_iter().max_by_key(|&cause| time(cause)).unwrap_or(Cause::CannotTell);
-        let (length, share, most) = (duration(start_up), percent(of_run(start_up)), words::spent(largest));
-        parts.push(format!("start-up, {length} ({share} of the run), mostly {most}"));
+    let mut part = |lead: &str, nanos: u64, what: String| {
+        if of_run(nanos) > LEFT_OUT / 2.0 {
+            let of = if parts.is_empty() { " of the run" } else { "" };
+            parts.push(format!("{lead}{} ({}{of}){what}", duration(nanos), percent(of_run(nanos))));
+        }
+    };
+    let time = |cause: Cause| cause.total(&device.leaves).saturating_sub(cause.total(&device.steady_leaves));
+    let largest = Cause::ALL.into_iter().max_by_key(|&cause| time(cause)).unwrap_or(Cause::CannotTell);
+    if steady > 0 {
+        part("start-up, ", start_up, format!(", mostly {}", words::spent(largest)));
     }
-    if of_run(rest) > LEFT_OUT_TOO {
-        let (length, share, noun) = (duration(rest), percent(of_run(rest)), device.step_meaning.noun());
-        parts.push(format!("{length} ({share} of the run) of unusual {noun}s, and without repeated work"));
-    }
+    let noun = device.step_meaning.noun();
+    let of = match report.bottleneck.basis.map_or(0, |basis| basis.set_aside) {
+        _ if report.completeness.loss.own_kernels > 0 => format!("of {noun}s in which gpuwhy measured kernels, and "),
+        0 => String::new(),
+        count => format!("of {}, and ", counted(count, &format!("unusual {noun}"))),
+    };
+    part("", rest, format!(" {of}without repeated work"));
+    part("", outside, " before the first GPU operation and after the last".to_owned());
     (!parts.is_empty()).then(|| format!("Left out: {}.", parts.join("; ")))
 }
 
