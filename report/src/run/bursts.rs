@@ -49,7 +49,8 @@ impl BurstRow {
 /// Sentence that lists the bottlenecks over time; `None` while none is known.
 pub(super) fn changes(bursts: &BurstTable, start: Timestamp) -> Option<String> {
     let one = |change: &BottleneckChange| {
-        let by = change.burst.map_or_else(|| "samples".to_owned(), |number| format!("burst {number}"));
+        let by =
+            change.burst.map_or_else(|| "samples of up to 20 s before".to_owned(), |number| format!("burst {number}"));
         format!("{} from {} on ({by})", words::bottleneck(change.cause), duration(change.at.since(start)))
     };
     let skipped = bursts.changes.len().saturating_sub(CHANGES_SHOWN);
@@ -57,7 +58,7 @@ pub(super) fn changes(bursts: &BurstTable, start: Timestamp) -> Option<String> {
     let earlier = skipped as u64 + bursts.earlier_changes;
     let times = (bursts.changes.len() as u64 + bursts.earlier_changes).checked_sub(1)?;
     if times == 0 {
-        return Some(format!("The bottleneck was {}. Before that time, it was unknown.", rows.join("; ")));
+        return Some(format!("The bottleneck was {}. Before, nothing showed which one it was.", rows.join("; ")));
     }
     let earlier = if earlier > 0 { format!("{earlier} earlier ones, ") } else { String::new() };
     Some(format!("The bottleneck changed {}: {earlier}{}.", counted(times, "time"), rows.join("; ")))

@@ -2,7 +2,7 @@
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::Frame;
-use profiler_core::attribution::{Attributor, CallKind};
+use profiler_core::attribution::{Attributor, CallKind, is_library};
 use profiler_core::leaf::Cause;
 use profiler_core::sorting::SortRows as _;
 
@@ -16,7 +16,7 @@ const LINES: usize = 4;
 /// Fewest samples in calls of a kind for a sentence, and the smallest share of a line in it.
 const EVIDENT_SAMPLES: u64 = 10;
 const EVIDENT_SHARE: f64 = 0.2;
-/// Files whose functions only call others.
+/// Files whose functions only call others, as decorators of libraries do.
 const WRAPPERS: [&str; 3] = ["torch/nn/modules/module.py", "torch/utils/_contextlib.py", "/contextlib.py"];
 /// Share of the samples from which a line holds nearly all, so that the lines inside it say more.
 const HOLDS_ALL: f64 = 0.9;
@@ -62,8 +62,9 @@ impl CallLineRow {
                             && dictionary.name(place.function) == row.function
                     });
                     let calls_others = |frame: &Frame| {
-                        let file = dictionary.name(frame.file);
-                        WRAPPERS.iter().any(|wrapper| file.ends_with(wrapper))
+                        let [file, function] = [frame.file, frame.function].map(|name| dictionary.name(name));
+                        let decorates = is_library(file) && function.contains("<locals>.");
+                        decorates || WRAPPERS.iter().any(|wrapper| file.ends_with(wrapper))
                     };
                     let stacks = of_line.map(|(_, place, samples)| {
                         let mut frames = place.inner_frames(dictionary);

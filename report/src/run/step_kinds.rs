@@ -19,7 +19,7 @@ pub(super) fn kinds_sentence(kinds: StepKinds) -> String {
         Cause::Sync => ("is idle for", "are idle for", " after synchronization"),
         Cause::Communication => ("communicates for", "communicate for", ""),
         Cause::Allocator => ("waits", "wait", " for memory allocation"),
-        Cause::KernelBuild => ("waits", "wait", " for kernels to be built"),
+        Cause::KernelBuild => ("waits", "wait", " for kernels to be built or loaded"),
         Cause::OtherProcess => ("waits", "wait", " for another process on the GPU"),
         Cause::NoWork => ("has no work for", "have no work for", ""),
         Cause::CannotTell => ("waits", "wait", " for something that was not recorded"),

@@ -66,8 +66,8 @@ pub(super) fn sentence(device: &DeviceReport) -> Option<String> {
 fn of_step(untraced: &Untraced, noun: &str, differ: bool) -> String {
     let (least, most) = untraced.step_range_ns;
     let [without, least, most, with] = [untraced.step_ns, least, most, untraced.measured_step_ns].map(duration);
-    let why = if differ { format!(", as {noun}s differ") } else { String::new() };
-    let range = if least == most { String::new() } else { format!("{least} to {most}{why}; ") };
+    let of = if differ { format!("eight of ten {noun}s: ") } else { String::new() };
+    let range = if least == most { String::new() } else { format!("{of}{least} to {most}; ") };
     format!(
         "Without gpuwhy a {noun} takes about {without} ({range}measured with it: {with}), {}.",
         untraced.source.words()
@@ -218,7 +218,7 @@ mod tests {
         };
         assert_eq!(
             of(PriceSource::Measured),
-            "Without gpuwhy a step takes about 3.7 ms (3.2 ms to 3.9 ms, as steps differ; measured with it: 4.1 ms), estimated from tracing overhead \
+            "Without gpuwhy a step takes about 3.7 ms (eight of ten steps: 3.2 ms to 3.9 ms; measured with it: 4.1 ms), estimated from tracing overhead \
              measured on this machine."
         );
         assert!(of(PriceSource::OtherMachine).contains("measured on another machine"));

@@ -73,7 +73,7 @@ pub const fn spent(cause: Cause) -> &'static str {
         Cause::Sync => "idle because the CPU waited for it",
         Cause::Communication => "communicating",
         Cause::Allocator => "waiting for memory allocation",
-        Cause::KernelBuild => "waiting for kernels to be built",
+        Cause::KernelBuild => "waiting for kernels to be built or loaded",
         Cause::OtherProcess => "used by another process",
         Cause::NoWork => "no work",
         Cause::CannotTell => "unknown",

@@ -57,7 +57,7 @@ pub(in crate::run) fn missing(report: &Report) -> Vec<String> {
         (completeness.activities_without_launch, "GPU operation", "No launch was recorded for", ""),
         (completeness.shared_ids, "launch", "Not told apart, because CUPTI gave them one id:", ""),
         (completeness.ordered_launches, "launch", "Joined in order, because CUPTI gave them one id:", ""),
-        (completeness.clamped_clocks, "GPU operation", "The times were corrected of", ""),
+        (completeness.clamped_clocks, "GPU operation", "Corrected the start or the end of", ""),
         (completeness.kernel_table_overflow, "kernel", "Too many kernels: counted in one row", ""),
     ] {
         if count > 0 {
