@@ -442,3 +442,11 @@ fn both_updates_of_optimizers_have_the_same_measurement() {
     let tried = |id| Trial::named(id).unwrap().id;
     assert_eq!((tried("foreach_fused"), tried("pinned")), ("fused_optimizer", "pinned"));
 }
+
+/// `isfinite` of a tensor is four kernels, `isnan` one.
+#[test]
+fn checks_of_many_tensors_are_replaced_by_fewer_kernels() {
+    for sentence in remedy("check_each").unwrap().sentences() {
+        assert!(sentence.contains("get_total_norm(tensors, norm_type=float(\"inf\")).isfinite()"), "{sentence}");
+    }
+}

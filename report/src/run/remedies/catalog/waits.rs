@@ -90,8 +90,10 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "check_each",
         says: &[(
             Pytorch,
-            "Check tensors together and later: torch.stack([t.isfinite().all() for t in tensors]).all() once a step, read a few \
-             steps later. The CPU reads a bool for each of {what} checks a step{at}.",
+            "Check tensors together and later: for NaN and Inf, torch.nn.utils.get_total_norm(tensors, \
+             norm_type=float(\"inf\")).isfinite() (PyTorch 2.6 or later), the largest absolute value in a few launches; for \
+             something else, torch.stack of what the checks return. Read it a few steps later. The CPU reads a bool for each \
+             of {what} checks a step{at}.",
         )],
         when: When::If(|facts| {
             // Repeating checks that no count is negative.
@@ -107,6 +109,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "at least eight reductions to a bool in a step, and reads of a few bytes",
         gain: "the simulation `no_readbacks`, never more than its interval: 1.00x measured where the CPU was late anyway",
         subsumes: &["read_value"],
+        link: Some("https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.get_total_norm.html"),
         rank: Rank::BeforeGraph,
         ..NONE
     },
