@@ -224,21 +224,21 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             ),
             (
                 Cupy,
-                "Copy from pinned memory: fill an array over cupy.cuda.alloc_pinned_memory() and copy it by array.set(pinned, \
-                 stream) on a stream of its own where other work can run meanwhile{at}.",
+                "Copy from pinned memory{at}: fill an array over cupy.cuda.alloc_pinned_memory() and copy it by array.set(pinned, \
+                 stream), on a stream of its own where other work can run meanwhile.",
             ),
             (
                 Native,
-                "Copy from pinned memory: allocate host buffers with cudaMallocHost, or pin them once with cudaHostRegister, and \
-                 copy with cudaMemcpyAsync on a stream of its own where other work can run meanwhile{at}. Do not pin in the loop: it \
-                 takes longer than a copy.",
+                "Copy from pinned memory{at}: allocate host buffers with cudaMallocHost, or pin them once with cudaHostRegister, \
+                 and copy with cudaMemcpyAsync, on a stream of its own where other work can run meanwhile. Do not pin in the loop: \
+                 it takes longer than a copy.",
             ),
             (
                 Pytorch,
-                "Copy from pinned memory: {detail}tensor.to(device, non_blocking=True), on a stream of its own where other work can run \
-                 meanwhile{at}. Do not call pin_memory() in the loop: it copies too.",
+                "Copy from pinned memory{at}: {detail}tensor.to(device, non_blocking=True), on a stream of its own where other work \
+                 can run meanwhile. Do not call pin_memory() in the loop: it copies too.",
             ),
-            (Any, "Copy from pinned memory, on a stream of its own where other work can run meanwhile{at}."),
+            (Any, "Copy from pinned memory{at}, on a stream of its own where other work can run meanwhile."),
         ],
         short: &[
             (Jax, "copy the next batch ahead (jax.device_put)"),
@@ -282,19 +282,19 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             (
                 Native,
                 "Copy to pinned memory: allocate host buffers with cudaMallocHost, or pin them once with cudaHostRegister, copy with \
-                 cudaMemcpyAsync on a stream of its own{at}, and read the result one step later. Do not pin in the loop: it takes \
-                 longer than a copy.",
+                 cudaMemcpyAsync on a stream of its own{at}, and read the result one step later, after an event. Take two buffers in \
+                 turn, so that no copy goes to the one that is read. Do not pin in the loop: it takes longer than a copy.",
             ),
             (
                 Pytorch,
-                "Copy to pinned memory: make one tensor with torch.empty(..., pin_memory=True) before the loop, copy with \
-                 pinned.copy_(result, non_blocking=True) on a stream of its own{at}, and read it one step later, after an event. \
-                 This helps where the CPU can do without the result that long.",
+                "Copy to pinned memory: make two tensors with torch.empty(..., pin_memory=True) before the loop, copy to them in \
+                 turn with pinned.copy_(result, non_blocking=True) on a stream of its own{at}, and read each one step later, \
+                 after an event. This helps where the CPU can do without the result that long.",
             ),
             (
                 Any,
-                "Copy to pinned memory on a stream of its own{at}, and read the result one step later, after an event. This helps \
-                 where the CPU can do without the result that long.",
+                "Copy to pinned memory on a stream of its own{at}, to two buffers in turn, and read each one step later, after an \
+                 event. This helps where the CPU can do without the result that long.",
             ),
         ],
         short: &[

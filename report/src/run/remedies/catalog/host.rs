@@ -147,7 +147,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             ),
             (
                 Pytorch,
-                "Write checkpoints less often, or in another thread (torch.distributed.checkpoint.async_save): they are written {there}.",
+                "Write checkpoints less often, or in another thread (to files: torch.distributed.checkpoint.async_save; else \
+                 torch.save of a copy of the tensors there): they are written {there}.",
             ),
         ],
         short: &[
@@ -196,14 +197,14 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             (
                 Pytorch,
                 "Give the launching thread a free core: other threads or processes use them all. Run fewer of them than there are \
-                 cores: worker processes (num_workers), threads of this process (torch.set_num_threads, OMP_NUM_THREADS), other \
-                 programs of this machine; or run this one where cores are free.",
+                 cores: processes that this program starts (of a data loader: num_workers), threads of this process \
+                 (torch.set_num_threads, OMP_NUM_THREADS), other programs; or run this one where cores are free.",
             ),
             (
                 Any,
                 "Give the launching thread a free core: other threads or processes use them all. Run fewer of them than there are \
-                 cores: worker processes, threads of this process (OMP_NUM_THREADS), other programs of this machine; or run this \
-                 one where cores are free.",
+                 cores: processes that this program starts, threads of this process (OMP_NUM_THREADS), other programs; or run \
+                 this one where cores are free.",
             ),
         ],
         when: When::If(|facts| does(facts, &[of(HostCause::Preempted)])),

@@ -22,8 +22,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         says: &[(
             Pytorch,
             "Store images with channels last, as tensor cores need them: model = model.to(memory_format=torch.channels_last) and \
-             x = x.to(memory_format=torch.channels_last). Convolutions{at} take {share} of the time of kernels, in NCHW. It gains \
-             most on top of bf16 (1.4x more measured on a ResNet).",
+             x = x.to(memory_format=torch.channels_last). Convolutions{at} take at least {share} of the time of kernels, in NCHW. It \
+             gains most on top of bf16 (1.4x more measured on a ResNet).",
         )],
         when: When::If(|facts| {
             let layout = facts.share(&[Class::LayoutChange]);

@@ -28,8 +28,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         says: &[(
             Pytorch,
             "Run matrix products and convolutions in 16 bits: with torch.autocast(\"cuda\", dtype=torch.bfloat16): loss = \
-             model(x). {share} of the time of kernels is in products in fp32{at}. This helps if the model tolerates the \
-             rounding.",
+             model(x). {share} of the time of kernels is in products and convolutions in fp32{at}. This helps if the model \
+             tolerates the rounding.",
         )],
         when: When::If(|facts| {
             let share = facts.share(&[Class::Fp32Products, Class::Tf32Products]);
@@ -93,9 +93,9 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "tf32",
         says: &[(
             Pytorch,
-            "Let fp32 products use tensor cores: torch.set_float32_matmul_precision(\"high\") and \
-             torch.backends.cudnn.allow_tf32 = True. {share} of the time of kernels is in fp32 products and convolutions on \
-             CUDA cores{at}. This helps if a mantissa of 10 bits is enough.",
+            "Let fp32 kernels use tensor cores: torch.backends.cudnn.allow_tf32 = True (the default) for convolutions, \
+             torch.set_float32_matmul_precision(\"high\") for products. {share} of the time of kernels is in both on CUDA \
+             cores{at}. This helps if a mantissa of 10 bits is enough.",
         )],
         when: When::If(|facts| on_cuda_cores(facts).filter(|_| has_convolutions(facts))),
         results: Results::Rounding,
