@@ -21,15 +21,16 @@ use profiler_core::monitoring::{MonitoredPart, MonitoredTime};
 use profiler_core::sorting::SortRows as _;
 use profiler_core::thresholds::WORTH_SHARE;
 
-use super::{Bottleneck, BurstTable, HostReport, LineRow, Report, bursts};
+use super::bottleneck::advice_on_lines;
+use super::{Bottleneck, BurstTable, HostReport, LineRow, Remedy, Report, bursts};
 use crate::text_format::{counted, duration, percent};
 use crate::words::{self, capitalized};
 
 /// Minimum fraction of the device's idle time that a thread activity must cover to be its likely cause; the
 /// same fraction as where idle time itself is examined (`bottleneck::host`).
 const REPRESENTATIVE_SHARE: f64 = 0.5;
-/// Minimum share of busy multiprocessors for a device that is never idle to count as computing: at least half
-/// are at work.
+/// Minimum share of busy multiprocessors for a device that is never idle to count as computing (at least half are at
+/// work), and of the bandwidth of its memory to count as moving data.
 const FILLED_SHARE: f64 = 0.5;
 /// Minimum traffic with the host, 10^9 bytes per second, for a device that is busy without kernels to count
 /// as copying. A loop of empty launches moves 0.5 on an H200, a copy from pinned memory 55
@@ -79,14 +80,26 @@ pub(super) struct Watched<'a> {
 const NAMED_SHARE: f64 = 0.1;
 const NAMED_LINES: usize = 2;
 
-/// Advice about the line at which the launching threads sleep, if that takes much of their time.
-fn slept(host: &HostReport) -> Option<String> {
-    let rows = || host.lines.iter().filter(|row| row.cause == HostCause::Sleep);
+/// The line with most of these samples, and its share of them.
+fn most_at(host: &HostReport, wanted: fn(&LineRow) -> bool) -> Option<(f64, String)> {
+    let rows = || host.lines.iter().filter(|row| wanted(row));
     let first = rows().find(|row| row.is_evident() && row.line > 0)?;
     let at_line = rows().filter(|row| (&row.file, row.line) == (&first.file, first.line));
-    let share: f64 = at_line.map(|row| row.share).sum();
-    let place = LineRow { within: None, ..first.clone() }.at_place();
+    Some((at_line.map(|row| row.share).sum(), LineRow { within: None, ..first.clone() }.at_place()))
+}
+
+/// Advice about the line at which the launching threads sleep, if that takes much of their time.
+fn slept(host: &HostReport) -> Option<String> {
+    let (share, place) = most_at(host, |row| row.cause == HostCause::Sleep)?;
     (share >= 2.0 * NAMED_SHARE).then(|| format!("Remove the sleep {place}, unless it limits a rate on purpose. "))
+}
+
+/// Advice about the line at which they are most of the time, where the GPU uses this share of its memory's bandwidth.
+fn moved(host: &HostReport, memory: f64) -> Option<String> {
+    let (share, place) = most_at(host, |_| true).filter(|_| memory >= FILLED_SHARE)?;
+    let used = format!("{} of the bandwidth of the GPU's memory is used", percent(memory));
+    (share >= REPRESENTATIVE_SHARE)
+        .then(|| format!("Look for copies and elementwise operations that are not needed {place}: {used}. "))
 }
 
 /// Sentences about what the launching threads did most, and where.
@@ -151,10 +164,13 @@ impl Watched<'_> {
             (None, Some(recent)) => (recent.bottleneck, recent.part(recent.bottleneck).map_or(0.0, |part| part.low)),
             (None, None) => (cause, share),
         };
-        // A busy GPU may be what the sleep waits for.
-        let sleep = host.filter(|_| cause != Cause::GpuCompute).and_then(slept);
-        let advice = sleep.unwrap_or_default() + &advice(bursts, self.run_ns);
-        Bottleneck { live, ..Bottleneck::unranked(cause, share, evidence, advice) }
+        let remedies = host.map(|host| advice_on_lines(cause, host, &self.process.command)).unwrap_or_default();
+        // A busy GPU may be what a sleep waits for.
+        let memory = self.utilization.counter(Counter::DeviceMemory).unwrap_or(0.0);
+        let of_line = host.and_then(|host| if cause == Cause::GpuCompute { moved(host, memory) } else { slept(host) });
+        let first = remedies.first().map(|remedy: &Remedy| format!("{} ", remedy.text));
+        let advice = first.or(of_line).unwrap_or_default() + &advice(bursts, self.run_ns);
+        Bottleneck { live, remedies, ..Bottleneck::unranked(cause, share, evidence, advice) }
     }
 
     /// The bottleneck that bursts and the samples during bursts named for most of the run, for use if the samples
@@ -179,8 +195,8 @@ impl Watched<'_> {
 fn divided(time: &MonitoredTime, several: bool) -> (Cause, f64, String) {
     let from = match time.bottleneck {
         Cause::GpuCompute => {
-            "Inferred from hardware and CPU samples, in which copies within the GPU look like kernels: mode \
-                              monitor records no GPU work"
+            "Inferred from hardware and CPU samples, which show kernels and copies within the GPU alike: mode monitor \
+             records no GPU work"
         }
         _ => "Inferred from hardware and CPU samples: mode monitor records no GPU work",
     };
@@ -192,13 +208,15 @@ fn divided(time: &MonitoredTime, several: bool) -> (Cause, f64, String) {
     }
     if let Some(part) = time.part(time.bottleneck) {
         let (does, share) = (words::what_the_gpu_does(part.cause), between(part.low, part.high));
-        let why = format!("The GPU {does} {share} of the {} after start-up. {from}.", duration(time.window_ns));
+        let does = if part.cause == Cause::GpuCompute { "runs kernels, or copies within it," } else { does };
+        let of = duration(time.window_ns);
+        let why = format!("The GPU {does} {share} (95 % confidence) of the {of} after start-up. {from}.");
         return (time.bottleneck, part.low, why);
     }
     let possible: Vec<String> = time.possible().into_iter().take(4).map(range).collect();
     let why = match possible.is_empty() {
         true => "too little time was sampled, or no cause takes a large part of it".to_owned(),
-        false => format!("samples cannot separate the candidates: {}", possible.join("; ")),
+        false => format!("samples cannot separate the candidates (95 % confidence): {}", possible.join("; ")),
     };
     (Cause::CannotTell, 0.0, format!("The run was only monitored (mode monitor records no GPU work), and {why}."))
 }
@@ -211,9 +229,11 @@ fn division(time: &MonitoredTime) -> String {
         reported.map(|part| format!("{} {}", words::spent(part.cause), share(part.nanos))).collect();
     let (devices, hosts) = time.samples;
     let sampled = format!("{}, {}", counted(devices, "GPU sample"), counted(hosts, "CPU sample"));
-    let any = if time.unresolved_ns * 200 >= time.window_ns { ", which may be any of these" } else { "" };
+    let any = if time.unresolved_ns * 200 >= time.window_ns { ", of these or others" } else { "" };
     parts.push(format!("unresolved {}{any}", share(time.unresolved_ns)));
-    format!("The time divides into {} ({sampled}).", parts.join(", "))
+    let start_up = duration(time.start_up_ns);
+    let after = if time.start_up_ns > 0 { format!(", after {start_up} of start-up") } else { String::new() };
+    format!("The time divides into {} ({sampled}){after}.", parts.join(", "))
 }
 
 /// `12 to 15 %`.

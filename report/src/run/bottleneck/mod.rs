@@ -31,8 +31,8 @@ use self::ranking::Ranking;
 use self::rules::Findings;
 use self::withheld::Withheld;
 use super::framework::Framework;
-use super::remedies::{self, CallFacts, Facts, GraphFacts, Obstacle, Program};
-use super::{Bottleneck, DeviceReport, HostReport, PhaseRow, Remedy, StepBasis, limits};
+use super::remedies::{self, Activity, CallFacts, Facts, GraphFacts, Obstacle, Program};
+use super::{Bottleneck, DeviceReport, HostReport, LineRow, PhaseRow, Remedy, StepBasis, limits};
 use crate::words;
 
 /// Determines the bottleneck of the steady part of all devices' windows together.
@@ -131,6 +131,16 @@ fn of_phase<'a>(program: Program<'a>, phase: &PhaseRow) -> Program<'a> {
     let (first_fix, best_case, activity, activity_at, main_work) = (None, None, None, None, None);
     Program { cause, share, first_fix, best_case, activity, activity_at, main_work, ..program }
 }
+/// Remedies by the line of most samples of this cause, for a program whose GPU work was not recorded.
+pub(in crate::run) fn advice_on_lines(cause: Cause, host: &HostReport, command: &[String]) -> Vec<Remedy> {
+    let wanted = |row: &&LineRow| row.is_evident() && row.line > 0 && row.cause.leaf().cause() == cause;
+    let Some(row) = host.lines.iter().find(wanted) else { return Vec::new() };
+    let (place, framework) = (row.at_place(), Framework::of(&[], Some(host), command));
+    let (cause, activity, activity_at) = (Some(cause), Some(Activity::Does(row.cause)), Some(place.as_str()));
+    let program = Program { cause, framework, activity, activity_at, ..Program::default() };
+    remedies::choose(&Facts::new(program, &[], Some(host), CallFacts::default()))
+}
+
 
 /// The conclusion of a session that could not measure: its missing work says nothing about the program.
 pub(super) fn not_measured(found: Bottleneck, why: &str) -> Bottleneck {
