@@ -54,7 +54,7 @@ pub(in crate::run) fn bottleneck_with(
     calls: CallFacts<'_>,
 ) -> Bottleneck {
     if let Some(withheld) = Withheld::of(attributor, devices, completeness) {
-        return withheld.concluded(devices, host, calls);
+        return withheld.concluded(devices, host, calls, GraphFit::of(attributor).facts());
     }
     let whole = evidence::sum(devices.iter().map(|device| &device.steady_leaves));
     let ranking = Ranking::new(attributor, devices);
@@ -94,7 +94,8 @@ pub(in crate::run) fn bottleneck_with(
         stretched,
         builds_only: builds::are_the_host_work(devices),
     };
-    let mut remedies = remedies::choose(&Facts::new(program, devices, host, calls));
+    let advised = Program { cause: Some(other_process::limited_by(cause, devices, host, calls.api)), ..program };
+    let mut remedies = remedies::choose(&Facts::new(advised, devices, host, calls));
     if let Some(other) = phases.iter().find(|row| row.cause != cause) {
         let more = remedies::choose(&Facts::new(of_phase(program, other), devices, host, calls));
         let new = more.into_iter().find(|of| remedies.iter().all(|known| known.id != of.id));
@@ -125,12 +126,6 @@ pub(in crate::run) fn bottleneck_with(
     }
 }
 
-/// The program in a phase with another cause. No simulation and no sum of samples is of it alone.
-fn of_phase<'a>(program: Program<'a>, phase: &PhaseRow) -> Program<'a> {
-    let (cause, share) = (Some(phase.cause), phase.share);
-    let (first_fix, best_case, activity, activity_at, main_work) = (None, None, None, None, None);
-    Program { cause, share, first_fix, best_case, activity, activity_at, main_work, ..program }
-}
 /// Remedies by the line of most samples of this cause, for a program whose GPU work was not recorded.
 pub(in crate::run) fn advice_on_lines(cause: Cause, host: &HostReport, command: &[String]) -> Vec<Remedy> {
     let wanted = |row: &&LineRow| row.is_evident() && row.line > 0 && row.cause.leaf().cause() == cause;
@@ -141,6 +136,12 @@ pub(in crate::run) fn advice_on_lines(cause: Cause, host: &HostReport, command: 
     remedies::choose(&Facts::new(program, &[], Some(host), CallFacts::default()))
 }
 
+/// The program in a phase with another cause. No simulation and no sum of samples is of it alone.
+fn of_phase<'a>(program: Program<'a>, phase: &PhaseRow) -> Program<'a> {
+    let (cause, share) = (Some(phase.cause), phase.share);
+    let (first_fix, best_case, activity, activity_at, main_work) = (None, None, None, None, None);
+    Program { cause, share, first_fix, best_case, activity, activity_at, main_work, ..program }
+}
 
 /// The conclusion of a session that could not measure: its missing work says nothing about the program.
 pub(super) fn not_measured(found: Bottleneck, why: &str) -> Bottleneck {

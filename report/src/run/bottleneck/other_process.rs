@@ -4,6 +4,7 @@ use profiler_core::attribution::OtherProcess;
 use profiler_core::leaf::{Cause, Leaf, Leaves};
 use profiler_core::sorting::SortRows as _;
 
+use super::evidence;
 use super::ranking::Ranking;
 use crate::run::{ApiRow, DeviceReport, HostReport};
 use crate::text_format::{bytes, counted, duration, percent};
@@ -44,9 +45,9 @@ pub(super) fn sentences(
 const HARDLY: f64 = 0.05;
 const RUNNING: f64 = 0.8;
 
-/// Sentence about the gain of a GPU alone, while this `share` of the time waits for another process. A CPU that
-/// launches without waiting for the GPU is not faster then.
-pub(super) fn alone(share: f64, devices: &[DeviceReport], host: Option<&HostReport>, api: &[ApiRow]) -> String {
+/// Share of the time in which the CPU waits for the GPU, if that is so little that a GPU alone gains hardly anything: a
+/// CPU that launches without waiting for the GPU is not faster then.
+fn hardly_waits(devices: &[DeviceReport], host: Option<&HostReport>, api: &[ApiRow]) -> Option<f64> {
     let waits = |row: &&ApiRow| ["Synchronize", "Memcpy", "Query"].iter().any(|part| row.name.contains(part));
     let called: u64 = api.iter().filter(waits).map(|row| row.total_ns).sum();
     let held: u64 = devices.iter().map(|device| device.host_lead.held_back_ns()).sum();
@@ -54,7 +55,20 @@ pub(super) fn alone(share: f64, devices: &[DeviceReport], host: Option<&HostRepo
     let waited = (called + held) as f64 / steady.max(1) as f64;
     let window = devices.iter().map(|device| device.window_ns).max().unwrap_or(0);
     let runs = host.is_some_and(|host| host.totals.on_cpu_ns as f64 >= RUNNING * window as f64);
-    if waited < HARDLY && runs {
+    (waited < HARDLY && runs).then_some(waited)
+}
+
+/// What limits a program whose bottleneck is another process, but hardly delays it: the largest other cause.
+pub(super) fn limited_by(of: Cause, devices: &[DeviceReport], host: Option<&HostReport>, api: &[ApiRow]) -> Cause {
+    let steady = evidence::sum(devices.iter().map(|device| &device.steady_leaves));
+    let others = Cause::ALL.into_iter().filter(|&cause| cause != Cause::GpuCompute && !is_taken(cause));
+    let limits = of == Cause::OtherProcess && hardly_waits(devices, host, api).is_some();
+    others.max_by_key(|cause| cause.total(&steady)).filter(|_| limits).unwrap_or(of)
+}
+
+/// Sentence about the gain of a GPU alone, while this `share` of the time waits for another process.
+pub(super) fn alone(share: f64, devices: &[DeviceReport], host: Option<&HostReport>, api: &[ApiRow]) -> String {
+    if let Some(waited) = hardly_waits(devices, host, api) {
         return format!(
             "The CPU hardly waits for the GPU in CUDA calls ({} of the time), so the program would hardly be faster with the GPU alone.",
             percent(waited)
@@ -140,10 +154,13 @@ pub(super) fn by_power(devices: &[DeviceReport]) -> Option<String> {
     })
 }
 
+const fn is_taken(cause: Cause) -> bool {
+    matches!(cause, Cause::OtherProcess | Cause::CannotTell)
+}
+
 /// How the time after start-up divides that another process, or an unknown cause, does not take.
 pub(super) fn rest(steady: &Leaves) -> Option<String> {
-    let taken = |cause: &Cause| matches!(cause, Cause::OtherProcess | Cause::CannotTell);
-    let causes = Cause::ALL.into_iter().filter(|cause| !taken(cause)).map(|cause| (cause.total(steady), cause));
+    let causes = Cause::ALL.into_iter().filter(|&cause| !is_taken(cause)).map(|cause| (cause.total(steady), cause));
     let mut causes: Vec<_> = causes.filter(|&(nanos, _)| nanos > 0).collect();
     causes.sort_rows_by_key(|&(nanos, cause)| (std::cmp::Reverse(nanos), cause));
     let all: u64 = causes.iter().map(|&(nanos, _)| nanos).sum();

@@ -6,7 +6,8 @@ use profiler_core::leaf::{Cause, Leaf, Leaves};
 use profiler_core::sorting::SortRows as _;
 
 use super::{evidence, graphs, other_process};
-use crate::run::remedies::{self, CallFacts, Facts, Program};
+use crate::run::framework::Framework;
+use crate::run::remedies::{self, CallFacts, Facts, GraphFacts, Program};
 use crate::run::waits::awaited_sentence;
 use crate::run::{Bottleneck, DeviceReport, HostReport};
 use crate::text_format::{counted, duration};
@@ -103,12 +104,21 @@ impl Withheld {
         devices: &[DeviceReport],
         host: Option<&HostReport>,
         calls: CallFacts<'_>,
+        graphs: GraphFacts,
     ) -> Bottleneck {
         let Self { cause, share, reason, rest, advice } = self;
-        let program = Program { cause: Some(cause), share, ..Program::default() };
-        let known = advice.is_none().then(|| remedies::choose(&Facts::new(program, devices, host, calls)));
+        let limited = other_process::limited_by(cause, devices, host, calls.api);
+        let framework = Framework::of(devices, host, calls.command);
+        let program = Program { cause: Some(limited), share, framework, graphs, ..Program::default() };
+        let known = (advice.is_none() || limited != cause)
+            .then(|| remedies::choose(&Facts::new(program, devices, host, calls)));
         let remedies: Vec<_> = known.into_iter().flatten().take(1).collect();
-        let advice = advice.or(remedies.first().map(|remedy| remedy.text.as_str())).unwrap_or_default().to_owned();
+        let advice = match (advice, remedies.first()) {
+            (Some(probably), Some(first)) => {
+                format!("{probably} That gains little here. What gains more: {}", first.text)
+            }
+            (advice, first) => advice.or(first.map(|remedy| remedy.text.as_str())).unwrap_or_default().to_owned(),
+        };
         let alone = (cause == Cause::OtherProcess).then(|| other_process::alone(share, devices, host, calls.api));
         let evidence = std::iter::once(reason).chain(alone).chain(rest).collect();
         Bottleneck { remedies, ..Bottleneck::unranked(cause, share, evidence, advice) }

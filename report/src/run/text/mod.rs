@@ -170,6 +170,10 @@ fn named(report: &Report) -> String {
     match report.bottleneck.cause {
         Cause::NoWork => "No GPU work".to_owned(),
         Cause::CannotTell => "No bottleneck found".to_owned(),
+        // Then the advice is about what limits this program.
+        Cause::OtherProcess if report.bottleneck.remedies.first().is_some_and(|first| first.id != "other_process") => {
+            "Another process takes most of the GPU's time, but hardly delays this program".to_owned()
+        }
         cause if report.is_watched() => format!("Probable bottleneck: {}", words::bottleneck(cause)),
         cause => format!("Bottleneck: {}", words::bottleneck(cause)),
     }
