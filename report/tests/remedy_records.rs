@@ -26,6 +26,7 @@ use profiler_core::attribution::SampleTotals;
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::counters::roofs::Limit;
 use profiler_core::leaf::Leaf;
+use profiler_core::whatif::ScenarioKind;
 
 type Frame = (&'static str, &'static str, u32);
 
@@ -722,4 +723,19 @@ fn the_table_of_remedies_is_up_to_date() {
         fs::write(&path, &text).unwrap();
     }
     assert_eq!(fs::read_to_string(&path).unwrap_or_default(), text, "GPUWHY_BLESS=1 writes {}", path.display());
+}
+
+#[test]
+fn arguments_of_a_jitted_function_that_are_on_the_gpu_are_copied_no_more() {
+    let copy = Send(MemoryKind::Pageable, 1 << 20, 100);
+    let jitted = |kernel| run(&[&[copy][..], &many(10, &[Kernel(kernel, 5, 16)]), &[Away(700)]].concat());
+    let jax = jitted(FUSION);
+    let first = &jax.remedies[0];
+    assert_eq!((first.id, first.is_bound), ("framework_work", true), "{jax:#?}");
+    // The kernels take less than a tenth of the step, the copies as much again.
+    assert!(first.speedup > Some(8.0), "{first:?}");
+    assert!(jax.plan.iter().all(|step| step.kind != ScenarioKind::CopiesOverlapped), "{:#?}", jax.plan);
+    assert!(!jax.evidence.iter().any(|sentence| sentence.contains("without it")), "{:#?}", jax.evidence);
+    let torch = jitted(ADD);
+    assert!(torch.evidence.iter().any(|sentence| sentence.contains("without it about")), "{:#?}", torch.evidence);
 }

@@ -24,7 +24,7 @@ use crate::words::{self, capitalized};
 /// Maximum length of a kernel name in a sentence.
 const NAME_WIDTH: usize = 72;
 /// Minimum difference between a best case and a share for a comparison in words.
-const NOTABLE: f64 = 0.02;
+pub(super) const NOTABLE: f64 = 0.02;
 /// Maximum number of bytes of a copy to the host that counts as reading a value.
 const FEW_BYTES: u64 = 64;
 /// Reads of another kind that are at least this part (as a divisor) of all are not few.
@@ -192,7 +192,7 @@ pub(in crate::run) fn compared(best_case: &BestCase, cause: Cause, share: f64) -
             ScenarioKind::ReadsReduced => "the copies to the CPU, and the waits for them, go with it",
             ScenarioKind::DeviceCopiesGone | ScenarioKind::CopiesJoined => "the launches of these copies go with them",
             ScenarioKind::NoReadbacks => "the copies and launches of these reads go with them",
-            ScenarioKind::NoHostWork if cause == Cause::KernelBuild => "other CPU work is gone in the simulation, too",
+            ScenarioKind::NoHostWork if cause == Cause::KernelBuild => "the CPU work around the builds goes with them",
             _ => "a CPU that is further ahead also hides other delays",
         };
         Some(format!("more than the {own} of this cause, because {also}"))

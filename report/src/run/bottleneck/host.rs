@@ -3,12 +3,15 @@
 //! A line is named with its cost; what the threads do in most of the sampled time selects remedies. If samples cover
 //! less than half of the cause's time, the inference without them is used.
 
+use profiler_core::attribution::CallKind;
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::leaf::Cause;
 use profiler_core::sorting::SortRows as _;
 use profiler_core::whatif::{ScenarioKind as Scenario, WORTH_DOING, WhatIf};
 
+use super::evidence::NOTABLE;
 use super::main_work::{MainWork, gain_without};
+use crate::run::framework::Framework;
 use crate::run::remedies::Activity;
 use crate::run::{CauseRow, HostReport, LineRow, LockHolderRow};
 use crate::text_format::{counted, duration, percent};
@@ -45,6 +48,12 @@ const EVIDENT_WAITS: u64 = 10;
 const HOLDER_PART: f64 = 0.2;
 
 impl HostReport {
+    /// True if samples are in calls that launch at this line itself: it calls compiled functions, which have no frame.
+    pub(in crate::run) fn launches_at(&self, row: &LineRow) -> bool {
+        let mut launches = self.calls.iter().filter(|call| call.calls == CallKind::Launch);
+        row.within.is_none() && launches.any(|call| (&call.file, call.line) == (&row.file, row.line))
+    }
+
     /// Who held the interpreter's lock most while launching threads waited for it; `None` if too few samples show it.
     pub(in crate::run) fn lock_holder(&self) -> Option<&LockHolderRow> {
         let enough = |row: &&LockHolderRow| row.samples as f64 >= HOLDER_PART * self.lock_waits as f64;
@@ -98,13 +107,15 @@ pub(super) fn sentences(
     cause: Cause,
     (share, cause_ns): (f64, u64),
     what_if: Option<&WhatIf>,
+    framework: Framework,
 ) -> Vec<String> {
     let most = what_if.and_then(|what_if| what_if.best_case(Scenario::NoHostWork)).map_or(1.0, |most| most.speedup);
     // What is gained with the copies of that work stands in the headline.
     let of_copies =
         what_if.and_then(|what_if| what_if.best_case(Scenario::ReadsReduced)).map_or(1.0, |best| best.speedup);
     let said = cause != Cause::HostCpu || of_copies > most;
-    let without = |row: &LineRow| if said { String::new() } else { line_gain(row, most) };
+    let calls = |row: &LineRow| framework == Framework::Jax && host.launches_at(row);
+    let without = |row: &LineRow| if said || calls(row) { String::new() } else { line_gain(row, most) };
     let most_lines = if matches!(cause, Cause::HostCpu | Cause::KernelBuild) { 3 } else { 2 };
     let named = named_lines(host, cause).into_iter().take(most_lines);
     let mut lines = named.map(|part| line_sentence(&part, &without(&part.row)));
@@ -263,10 +274,11 @@ fn line_gain(row: &LineRow, most: f64) -> String {
     // Nobody can run without a forward or a backward pass; the interpreter's lock can be free.
     let is_needed = row.cause != HostCause::InterpreterLock && (row.is_backward() || row.is_of_framework());
     if speedup < WORTH_DOING || is_needed {
-        String::new()
-    } else {
-        format!("; without it {} faster", about(speedup, None))
+        return String::new();
     }
+    let more = 1.0 - 1.0 / speedup > row.share + NOTABLE;
+    let why = if more { ", because a CPU that is further ahead also hides other delays" } else { "" };
+    format!("; without it {} faster{why}", about(speedup, None))
 }
 
 fn line_sentence(part: &Part, without: &str) -> String {

@@ -66,7 +66,7 @@ pub(in crate::run) fn bottleneck_with(
     let seen = host::representative(host, cause, cause.total(&whole));
     // Steps in which kernels were measured are longer, and the time between their kernels is not the program's.
     let stretched = completeness.loss.own_kernels > 0;
-    let plan = if stretched { Vec::new() } else { plan::plan(cause, devices, graphs, host, framework) };
+    let mut plan = if stretched { Vec::new() } else { plan::plan(cause, devices, graphs, host, framework) };
     let locked = host.filter(|host| cause == Cause::Launch && host::locked(host).is_some());
     let doing = seen.and_then(|seen| host::doing(seen, cause));
     let doing = doing.or_else(|| locked.map(|host| (host::lock_activity(host), None)));
@@ -96,6 +96,11 @@ pub(in crate::run) fn bottleneck_with(
     };
     let advised = Program { cause: Some(other_process::limited_by(cause, devices, host, calls.api)), ..program };
     let mut remedies = remedies::choose(&Facts::new(advised, devices, host, calls));
+    // Arguments that are on the GPU are not copied for each call.
+    if framework == Framework::Jax && remedies.first().is_some_and(|first| first.id == "framework_work") {
+        let copies = (1..plan.len()).find(|&at| plan::cause_of(plan[at].kind) == Cause::Copy);
+        plan.truncate(copies.unwrap_or(plan.len()));
+    }
     if let Some(other) = phases.iter().find(|row| row.cause != cause) {
         let more = remedies::choose(&Facts::new(of_phase(program, other), devices, host, calls));
         let new = more.into_iter().find(|of| remedies.iter().all(|known| known.id != of.id));

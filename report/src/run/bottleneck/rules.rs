@@ -129,7 +129,8 @@ fn shared(of: &Findings<'_>) -> Vec<String> {
 fn sampled(of: &Findings<'_>, seen: &HostReport) -> Vec<String> {
     let longest = of.devices.iter().max_by_key(|device| device.window_ns);
     let what_if = longest.and_then(|device| device.what_if.as_ref());
-    host::sentences(seen, of.cause, (of.program.share, of.cause.total(&of.whole)), what_if)
+    let of_cause = (of.program.share, of.cause.total(&of.whole));
+    host::sentences(seen, of.cause, of_cause, what_if, of.program.framework)
 }
 
 /// What is inferred where samples do not cover the cause, and the lines of its calls.

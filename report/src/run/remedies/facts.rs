@@ -10,7 +10,7 @@ use profiler_core::attribution::statistics::OctaveTotals;
 use profiler_core::attribution::{CallKind, is_library, is_optimizer};
 use profiler_core::counters::roofs::Limit;
 use profiler_core::leaf::{Cause, Leaf, Leaves, WorkKind};
-use profiler_core::whatif::{BestCase, ScenarioKind};
+use profiler_core::whatif::{BestCase, Removed, ScenarioKind};
 
 use super::entry::RemedyEntry;
 use super::gain::Gain;
@@ -338,6 +338,12 @@ impl<'a> Facts<'a> {
         let of = rows.filter(|row| Classes::of(&row.name).has_any(classes));
         let count: u64 = of.map(|row| row.durations.count()).sum();
         if self.steps == 0 { 0.0 } else { count as f64 / self.steps as f64 }
+    }
+
+    /// At most the gain of a step with the work that stays without these costs; `None` without a simulation.
+    pub(super) fn at_most_without(&self, removed: Removed) -> Option<Gain> {
+        let what_if = self.device?.what_if.as_ref().filter(|what_if| what_if.refused.is_none())?;
+        Some(what_if.busy.most(removed)).filter(|most| most.is_finite()).map(Gain::at_most)
     }
 
     /// The validated simulation of a scenario; `None` if there is none.

@@ -29,6 +29,11 @@ impl Gain {
         Self { speedup, interval: Some((1.0, speedup)), is_bound: true, ..Self::NONE }
     }
 
+    /// At most the high end of this gain.
+    pub(super) fn as_bound(self) -> Self {
+        Self::at_most(self.interval.map_or(self.speedup, |(_, high)| high))
+    }
+
     /// Gain of saving between `low` and `high` of a step, 0 to 1.
     pub(super) fn saving(low: f64, high: f64) -> Self {
         let factor = |saved: f64| 1.0 / (1.0 - saved.clamp(0.0, 0.99));

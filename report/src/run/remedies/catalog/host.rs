@@ -7,10 +7,9 @@ use crate::run::remedies::gain::Gain;
 use crate::run::remedies::patterns::Class;
 use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, HostReport, LineRow, Results};
-use profiler_core::attribution::CallKind;
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::leaf::Cause;
-use profiler_core::whatif::ScenarioKind;
+use profiler_core::whatif::{Removed, ScenarioKind};
 
 use Framework::{Any, Jax, Pytorch};
 
@@ -25,16 +24,9 @@ fn gain(facts: &Facts<'_>) -> Option<Gain> {
 /// Fewest samples of collections, and their least part at one line, for it to be where they are called.
 const FEWEST_COLLECTIONS: u64 = 10;
 const ONE_LINE: f64 = 0.9;
-/// True for work of a framework: in its frames, in a thread without lines, or in the call of a jitted function, which
-/// has no frame of its own.
+/// True for work of a framework: in its frames, in a thread without lines, or in the call of a jitted function.
 fn is_of_framework(facts: &Facts<'_>, row: &LineRow) -> bool {
-    let calls = row.within.is_none()
-        && facts.program.framework == Jax
-        && facts.host.is_some_and(|host| {
-            host.calls
-                .iter()
-                .any(|call| call.calls == CallKind::Launch && (&call.file, call.line) == (&row.file, row.line))
-        });
+    let calls = facts.program.framework == Jax && facts.host.is_some_and(|host| host.launches_at(row));
     row.file.is_empty() && facts.has_python() || row.is_of_framework() || calls
 }
 
@@ -300,9 +292,10 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let what = if compiled { "a fused optimizer (fused=True)" } else { "torch.compile(model)" }.to_owned();
             let detail = if compiled { ", with the model compiled without reduce-overhead" } else { "" }.to_owned();
             let at = found.at.filter(|_| !row.file.is_empty());
-            // Some of it remains, whatever is called.
-            let most = |gain: Gain| Gain::at_most(gain.interval.map_or(gain.speedup, |(_, high)| high));
-            let gain = found.gain.map(most);
+            // Some of it remains, whatever is called. Launches go, too, and of jitted functions copies of arguments.
+            let own = Removed::of(ScenarioKind::NoHostWork);
+            let removed = if facts.program.framework == Jax { own.and(ScenarioKind::CopiesOverlapped) } else { own };
+            let gain = found.gain.and_then(|gain| facts.at_most_without(removed).or(Some(gain.as_bound())));
             is_of_framework(facts, row).then_some(Found { at, what, detail, gain, ..found })
         }),
         subsumes: &["find_work"],
