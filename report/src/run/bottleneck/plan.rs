@@ -94,7 +94,9 @@ pub(super) fn plan(
                 remedy_of(kind, graphs, &reads, devices).map_or_else(String::new, |id| short(id, framework).to_owned())
             }
         };
-        steps.push(PlanStep { kind, action, because, speedup, interval, then: None });
+        let leaves_some = kind == ScenarioKind::LaunchesFree && ["compile", "graph_nodes"].contains(&graphs.remedy());
+        let is_bound = leaves_some || steps.last().is_some_and(|before: &PlanStep| before.is_bound);
+        steps.push(PlanStep { kind, action, because, speedup, interval, is_bound, then: None });
     }
     join_obstacles(&mut steps);
     for index in 0..steps.len() {
@@ -348,6 +350,7 @@ fn first_part(work: &MainWork, whole: (f64, f64)) -> PlanStep {
         because: None,
         speedup,
         interval,
+        is_bound: false,
         then: None,
     }
 }

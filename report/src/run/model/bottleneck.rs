@@ -6,7 +6,7 @@ use profiler_core::steps::TimeShare;
 use profiler_core::whatif::ScenarioKind;
 
 use super::Remedy;
-use crate::words::{self, gain};
+use crate::words::{self, at_most, gain};
 
 /// Conclusion of the report.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,6 +145,8 @@ pub struct PlanStep {
     pub speedup: f64,
     /// Range that contains the true factor in nine of ten programs.
     pub interval: (f64, f64),
+    /// True if the fix leaves a part of what is simulated without: the gain is at most the upper end of `interval`.
+    pub(crate) is_bound: bool,
     /// Bottleneck after this fix; `None` if that was not simulated.
     pub then: Option<Cause>,
 }
@@ -152,7 +154,10 @@ pub struct PlanStep {
 impl PlanStep {
     /// The gain in words: `about 4.1x (3.7x to 4.5x)`, or `more than 10x`; fixes after the first one add `in all`.
     pub fn gain(&self, is_first: bool) -> String {
-        let gain = gain(self.speedup, Some(self.interval));
+        let gain = match self.is_bound {
+            true => at_most(self.interval.1.max(self.speedup)),
+            false => gain(self.speedup, Some(self.interval)),
+        };
         if is_first { gain } else { gain.replacen('x', "x in all", 1) }
     }
 }

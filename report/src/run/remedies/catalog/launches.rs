@@ -222,8 +222,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             ),
             (
                 Pytorch,
-                "Launch fewer, larger operations: fused or batched ones (torch.compile, foreach or fused optimizers, larger \
-                 batches). CUDA graphs need kernels and shapes that stay the same from step to step; here they do not, or it is \
+                "Launch fewer, larger operations: fused or batched ones (torch.compile, with dynamic=True if shapes change; foreach \
+                 or fused optimizers; larger batches). CUDA graphs need kernels and shapes that stay the same from step to step; here they do not, or it is \
                  unknown.",
             ),
             (
@@ -234,12 +234,14 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         ],
         short: &[
             (Native, "launch fewer, larger kernels"),
-            (Pytorch, "launch fewer, larger operations (torch.compile)"),
+            (Pytorch, "launch fewer, larger operations (torch.compile, with dynamic=True if shapes change)"),
             (Any, "launch fewer, larger operations"),
         ],
         when: When::If(|facts| {
             let graphs = facts.program.graphs;
-            launches(facts, !graphs.fits && !graphs.used && !graphs.is_split)
+            // Some launches are left.
+            let found = launches(facts, !graphs.fits && !graphs.used && !graphs.is_split);
+            found.map(|found| Found { gain: found.gain.map(Gain::as_bound), ..found })
         }),
         results: Results::Rounding,
         recognized: "launches matter, and fewer than 98 % of them are the same in every step",
