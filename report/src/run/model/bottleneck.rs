@@ -81,12 +81,12 @@ impl Bottleneck {
         let further = self.remedies.iter().filter(|remedy| remedy.is_advised()).take(REMEDIES_SHOWN).skip(1);
         let further = further.filter(|remedy| !(planned && remedy.id == "graph"));
         // The plan has gains after other fixes.
-        let sentence = |remedy: &Remedy| match remedy.gain() {
-            Some(gain) => {
-                let of = if needs(remedy) { "Gain after that" } else { "Gain alone" };
-                format!("{} {}", remedy.text, gain.replacen("Gain", of, 1))
-            }
-            None => remedy.text.clone(),
+        let sentence = |remedy: &Remedy| {
+            let (lead, of) = if needs(remedy) { ("After that: ", "Gain") } else { ("", "Gain alone") };
+            // Of the graph, only the gain of both is known to be possible.
+            let gain = remedy.gain().filter(|_| lead.is_empty() || !remedy.gain_of.is_empty());
+            let gain = gain.map(|gain| format!(" {}", gain.replacen("Gain", of, 1)));
+            format!("{lead}{}{}", remedy.text, gain.unwrap_or_default())
         };
         further.map(sentence).collect()
     }

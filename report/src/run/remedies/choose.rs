@@ -15,14 +15,14 @@
 use profiler_core::counters::roofs::Limit;
 use profiler_core::leaf::Cause;
 use profiler_core::sorting::SortRows as _;
-use profiler_core::whatif::ScenarioKind;
+use profiler_core::whatif::{Removed, ScenarioKind};
 
 use super::catalog::{OPENED_BY_LINES, by_records};
 use super::entry::{BEST_PRACTICES, Rank, RemedyEntry, Target, When};
 use super::facts::{CodeReader, Facts, Found};
 use super::gain::{Gain, WORTH};
 use super::lines::fits;
-use super::obstacles::Obstacle;
+use super::obstacles::{Obstacle, counts_steps};
 use super::options::option;
 use crate::run::code::Parse;
 use crate::run::framework::Framework;
@@ -105,7 +105,20 @@ pub(in crate::run) fn choose(facts: &Facts<'_>) -> Vec<Remedy> {
     follow(&mut candidates);
     candidates.truncate(MOST);
     add_condition(&mut candidates, facts);
-    candidates.into_iter().map(|candidate| finished(candidate, captures, facts)).collect()
+    let first = candidates.first().filter(|first| captures && first.entry.rank == Rank::BeforeGraph);
+    let both = first.and_then(|first| with_a_graph(first.entry, facts));
+    candidates.into_iter().map(|candidate| finished(candidate, captures, both, facts)).collect()
+}
+
+/// At most the gain of this remedy, without which no graph can be captured, and of the graph together.
+fn with_a_graph(entry: &RemedyEntry, facts: &Facts<'_>) -> Option<Gain> {
+    let kind = match entry.target {
+        Target::Reads if facts.program.small_reads => ScenarioKind::NoReadbacks,
+        Target::Reads => ScenarioKind::NoSyncs,
+        Target::Time(Cause::Allocator) => ScenarioKind::NoAllocations,
+        _ => return None,
+    };
+    facts.at_most_without(Removed::of(kind).and(ScenarioKind::LaunchesFree))
 }
 
 /// True if this remedy captures a CUDA graph, which cannot contain everything.
@@ -137,19 +150,23 @@ fn uncapitalized(text: &str) -> String {
     rest.next().into_iter().flat_map(char::to_lowercase).chain(rest).collect()
 }
 
-/// Adds what a graph needs to the advice to capture one, unless another remedy removes the obstacle.
+/// Adds what a graph needs to the advice to capture one: the first obstacle, unless another remedy removes it, and what
+/// an optimizer needs that counts its steps.
 fn add_condition(candidates: &mut [Candidate], facts: &Facts<'_>) {
-    let Some(obstacle) = facts.program.graphs.obstacle else { return };
-    let removes = |of: &RemedyEntry| match obstacle {
+    let removed = |target| candidates.iter().any(|of| of.entry.target == target && of.entry.rank == Rank::BeforeGraph);
+    let stays = |obstacle: &Obstacle| match obstacle {
         // What avoids the reads of sizes leaves those of values.
-        Obstacle::Reads if facts.program.reads_sizes && facts.program.reads_values => false,
-        Obstacle::Reads | Obstacle::Waits => of.target == Target::Reads && of.rank == Rank::BeforeGraph,
-        Obstacle::Allocations => of.target == Target::Time(Cause::Allocator) && of.rank == Rank::BeforeGraph,
-        Obstacle::PageableCopies | Obstacle::Optimizer => false,
+        Obstacle::Reads if facts.program.reads_sizes && facts.program.reads_values => true,
+        Obstacle::Reads | Obstacle::Waits => !removed(Target::Reads),
+        Obstacle::Allocations => !removed(Target::Time(Cause::Allocator)),
+        Obstacle::PageableCopies => true,
+        Obstacle::Optimizer => false,
     };
-    if !candidates.iter().any(|of| removes(of.entry)) {
-        let captures = candidates.iter_mut().find(|of| of.entry.id == "graph");
-        captures.into_iter().for_each(|of| of.text += obstacle.condition(facts.program.framework));
+    let counts = facts.device.is_some_and(counts_steps).then_some(Obstacle::Optimizer);
+    let needs = facts.program.graphs.obstacle.filter(stays).into_iter().chain(counts);
+    let conditions: String = needs.map(|of| of.condition(facts.program.framework)).collect();
+    if let Some(graph) = candidates.iter_mut().find(|of| of.entry.id == "graph") {
+        graph.text += &conditions;
     }
 }
 
@@ -258,9 +275,10 @@ fn of_program(text: &str, facts: &Facts<'_>) -> String {
     text
 }
 
-fn finished(candidate: Candidate, captures: bool, facts: &Facts<'_>) -> Remedy {
+fn finished(candidate: Candidate, captures: bool, both: Option<Gain>, facts: &Facts<'_>) -> Remedy {
     let Candidate { entry, text, found, certainty, .. } = candidate;
-    let gain = found.gain.filter(|gain| gain.speedup.is_finite()).and_then(Gain::said);
+    let both = both.filter(|_| entry.id == "graph");
+    let gain = both.or(found.gain).filter(|gain| gain.speedup.is_finite()).and_then(Gain::said);
     Remedy {
         id: entry.id,
         text,
@@ -279,7 +297,7 @@ fn finished(candidate: Candidate, captures: bool, facts: &Facts<'_>) -> Remedy {
         },
         outside: entry.is_outside(),
         measured: None,
-        gain_of: entry.gain_of,
+        gain_of: if both.is_some() { ", with the first change" } else { entry.gain_of },
         before_graph: captures && entry.rank == Rank::BeforeGraph,
     }
 }

@@ -59,7 +59,7 @@ impl Obstacle {
                 " Keep the copies from the CPU out of the graph: before each replay, copy the batch into a tensor that the \
                  graph reads (x.copy_(batch))."
             }
-            (Self::Reads, _) => " Read values outside of it: a graph cannot contain a read by the CPU.",
+            (Self::Reads, _) => " Outside of it, read what is still needed: a graph cannot contain a read by the CPU.",
             (Self::Waits, _) => " Wait for the GPU outside of it: a graph cannot contain a wait.",
             (Self::Allocations, _) => " Allocate before the capture, and keep the memory.",
         }
