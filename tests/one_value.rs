@@ -190,3 +190,29 @@ fn tools_for_agents_take_a_trace_by_one_name_and_list_bottlenecks() {
     let listed = told(folder.path(), "list_traces", &json!({}));
     assert_eq!(listed["traces"][0]["bottleneck"], "host_cpu", "{listed}");
 }
+
+/// Sentences that another number of the same report, or a measurement, once contradicted.
+#[test]
+fn sentences_agree_with_the_numbers_beside_them() {
+    for (name, wanted, never) in [
+        // torch.compile leaves launches, and builds for each new length unless shapes are dynamic.
+        ("hf_generate", "(torch.compile, with dynamic=True if shapes change): at most ", "): more than "),
+        ("hf_generate", "because the CPU work around the builds goes with them", "in the simulation, too"),
+        // Alone it was 1.06x as fast.
+        ("neighbor", "hardly delays this program. Probably another process", "Bottleneck:"),
+        ("neighbor", "That gains little here. What gains more: Launch fewer", "Bottleneck:"),
+        ("kernels_measured", "of repeating units in which gpuwhy measured kernels", "unusual"),
+        ("kernels_live_counters", "latency 33 % (most in atomics)", "furthest below"),
+        ("mem", "needs capturable=True in the optimizer", "to be built,"),
+        ("mem", "waiting for kernels to be built or loaded.", "as steps differ"),
+        ("file_log", "faster, because a CPU that is further ahead also hides other delays", "as steps differ"),
+        ("changing", "Copy from pinned memory at programs2.py:97", "meanwhile at"),
+        ("numpy_post", "make two tensors with torch.empty(..., pin_memory=True)", "make one tensor"),
+        ("monitor_auto_changing", "on (samples of up to 20 s before)", "it was unknown"),
+        ("mon_d2d_clones", "% (95 % confidence) of the 4.00 s", "any of these"),
+        ("mon_d2d_clones", "that are not needed at programs2.py:92 (d2d_clones): 86 %", "The GPU computes"),
+    ] {
+        let text = text(&[], name);
+        assert!(text.contains(wanted) && !text.contains(never), "{name}: {wanted}: {text}");
+    }
+}
