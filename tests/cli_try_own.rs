@@ -178,6 +178,13 @@ fn files_that_the_program_does_not_load_from_its_copy_are_no_measurement() {
     let path = format!("import sys\nsys.path.insert(0, {own:?})\n{TRAIN}");
     let why = tried(&path, FIX);
     assert!(why.contains("loads my app/settings.py of the user's own tree") && why.contains("PYTHONPATH"), "{why}");
+    // One without steps, and one whose child loads the file.
+    let why = tried(&format!("import sys\nsys.path.insert(0, {own:?})\nimport settings"), FIX);
+    assert!(why.contains("of the user's own tree"), "{why}");
+    repository
+        .write("my app/train.py", "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import settings'])");
+    let found = document(&repository.tried(&place, FIX, &["--json"], &["python3", "train.py"]));
+    assert_eq!(outcomes(&found), [("patch fix.diff", "no_difference")]);
     repository.write("my app/other.py", "work = 0.05\n");
     let why = tried(TRAIN, &FIX.replace("settings", "other"));
     assert_eq!(why, "the program loads none of the changed files (my app/other.py)");

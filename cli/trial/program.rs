@@ -352,7 +352,7 @@ impl Live {
             }
         };
         Ok(Finished {
-            unused: copies.and_then(|copies| copies.unused(&result["used"])),
+            unused: copies.and_then(|copies| copies.unused(&used(folder.path(), &result))),
             status,
             cut,
             since,
@@ -443,9 +443,6 @@ impl Live {
     }
 
     fn ended(&mut self, run: &Finished) -> Ended {
-        if let Some(why) = &run.unused {
-            return Ended::NotApplicable(why.clone());
-        }
         let times: Vec<f64> = run.result["times"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
         let is_recorded = self.unit.as_ref().is_some_and(Unit::is_recorded);
         let found = match run.trace().filter(|_| is_recorded).map(|trace| self.recorded(&trace)) {
@@ -459,6 +456,9 @@ impl Live {
         if run.cut.is_none() && !run.was_ended() && !run.status.success() {
             let code = run.status.code().or_else(|| Some(128 + run.status.signal()?));
             return Ended::Failed(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1), run.errors.clone());
+        }
+        if let Some(why) = &run.unused {
+            return Ended::NotApplicable(why.clone());
         }
         self.ranges = found.others.iter().cloned().collect();
         let measured = |seconds, steps, all: Option<f64>, doubt| {
@@ -621,6 +621,15 @@ fn shell(line: &OsStr) -> Command {
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(line);
     shell
+}
+
+/// Changed files that processes of a run have loaded; null if no Python said so.
+fn used(folder: &Path, result: &Value) -> Value {
+    let files = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let files = files.filter(|path| path.file_stem().is_some_and(|name| name == "used"));
+    let lists = files.filter_map(|path| serde_json::from_slice::<Value>(&fs::read(path).ok()?).ok());
+    let lists: Vec<_> = lists.chain([result["used"].clone()]).filter(Value::is_array).collect();
+    if lists.is_empty() { Value::Null } else { lists.iter().filter_map(Value::as_array).flatten().cloned().collect() }
 }
 
 /// The modules' folders of `command`, behind `folder`.

@@ -138,6 +138,8 @@ class Run:
         self.first = []
         self.undo = []
         atexit.register(self.write)
+        if settings.get("changed"):
+            atexit.register(self.write_used)
 
     def mark(self, name):
         with contextlib.suppress(OSError):
@@ -344,6 +346,11 @@ class Run:
             with open(path + ".part", "w") as file:
                 json.dump(document, file)
             os.replace(path + ".part", path)
+
+    def write_used(self):
+        """For processes that are not measured: a child may be the one that loads a file."""
+        with contextlib.suppress(OSError), open(os.path.join(self.folder, f"used.{os.getpid()}"), "w") as file:
+            json.dump(self.used(self.settings["changed"]), file)
 
     def used(self, files):
         """Those of these files that this process has loaded."""
