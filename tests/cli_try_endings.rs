@@ -10,16 +10,29 @@ use crate::cli_try::{Place, TRAIN, is_alive, written};
 use crate::support::stderr;
 
 const OPTIONS: [&str; 5] = ["--json", "--allow=all", "--pairs=2", "--remedy=tf32", "--budget=10m"];
-/// Starts a process, one in another session, and a daemon; none of them ends by SIGINT or SIGTERM.
+/// Starts a process, one in another session, and a daemon; none of them ends by SIGINT or SIGTERM. Says SIGTERM.
 const PROCESSES: &str = "trap '' INT TERM
 sleep 1000 & echo $! > child
 setsid sleep 1000 >/dev/null 2>&1 & echo $! > session
 (setsid sh -c 'cd /; sleep 1000 & echo $! > \"$0\"' \"$PWD/daemon\" >/dev/null 2>&1 &)
+trap 'echo term > told' TERM
 while :; do sleep 1; done";
 
 fn signal(gpuwhy: &Child, name: &str) {
     let process = gpuwhy.id().to_string();
     assert!(Command::new("kill").args(["-s", name, &process]).status().unwrap().success());
+}
+
+/// `first`, which becomes `command`.
+fn through<'a>(first: &'a mut Command, command: &Command) -> &'a mut Command {
+    first.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => first.env(name, value),
+            None => first.env_remove(name),
+        };
+    }
+    first.current_dir(command.get_current_dir().unwrap())
 }
 
 /// Waits until the processes have ended and there are no temporary files.
@@ -31,27 +44,27 @@ fn wait_for_the_end(place: &Place, processes: &[String]) {
 
 #[test]
 fn however_gpuwhy_is_ended_no_process_and_no_file_is_left() {
-    for (signals, code, by) in [
-        (&["KILL"][..], None, Some(9)),
-        (&["TERM"], Some(143), None),
-        (&["HUP"], Some(129), None),
-        (&["INT"], Some(130), None),
-        // The second one comes within the second in which the program may end.
-        (&["INT", "INT"], None, Some(2)),
-    ] {
+    // As in a shell: 128 and the number of the signal. The second one ends it at once if it comes within the second in
+    // which the program may end.
+    for (signals, code) in
+        [(&["KILL"][..], 137), (&["TERM"], 143), (&["HUP"], 129), (&["INT"], 130), (&["INT", "INT"], 130)]
+    {
         let Some(place) = Place::new() else { return };
-        let mut command = place.command(&OPTIONS, &["sh", "-c", PROCESSES]);
+        let gpuwhy = place.command(&OPTIONS, &["sh", "-c", PROCESSES]);
+        // The jobs of a script ignore SIGINT.
+        let mut command = Command::new("env");
+        let command = through(command.arg("--default-signal=INT,HUP"), &gpuwhy);
         let mut gpuwhy = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let processes = ["child", "session", "daemon"].map(|name| written(&place.path().join(name)));
         assert!(processes.iter().all(|process| is_alive(process)));
         for (at, name) in signals.iter().enumerate() {
             if at > 0 {
-                thread::sleep(Duration::from_millis(100));
+                written(&place.path().join("told"));
             }
             signal(&gpuwhy, name);
         }
         let status = gpuwhy.wait().unwrap();
-        assert_eq!((status.code(), status.signal()), (code, by), "{signals:?}");
+        assert_eq!(status.code().or_else(|| Some(128 + status.signal()?)), Some(code), "{signals:?}");
         wait_for_the_end(&place, &processes);
     }
 }
@@ -124,14 +137,7 @@ fn a_full_folder_for_temporary_files_is_said() {
         let gpuwhy = place.command(&OPTIONS, &["python3", "train.py"]);
         let mut command = Command::new("unshare");
         let mount = format!("mount -t tmpfs -o size={size} none tmp && exec \"$@\"");
-        command.args(["-rm", "sh", "-c", &mount, "sh"]).arg(gpuwhy.get_program()).args(gpuwhy.get_args());
-        for (name, value) in gpuwhy.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        let output = command.current_dir(place.path()).output().unwrap();
+        let output = through(command.args(["-rm", "sh", "-c", &mount, "sh"]), &gpuwhy).output().unwrap();
         let text = stderr(&output);
         assert!(output.status.code() == Some(125) && text.contains(said), "{size}: {:?} {text}", output.status);
     }
