@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use gpuwhy_report::history::{Measured, arguments, program};
+use gpuwhy_report::run::remedies::Trial;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -37,9 +38,15 @@ class autocast:
 def set_autocast_dtype(device, dtype): pass
 def set_autocast_enabled(device, enabled): half[0] = enabled
 def set_autocast_cache_enabled(enabled): pass
-def compile(forward):
-    clock.costs['work'] = 0.01
+def compile(forward, *, mode=None, dynamic=None):
+    clock.costs['work'] = 0.001 if dynamic else 0.005 if mode else 0.01
     return forward
+grad = [True]
+def is_grad_enabled(): return grad[0]
+class inference_mode:
+    def __enter__(self): grad[0] = False
+    def __exit__(self, *error): grad[0] = True
+def use_deterministic_algorithms(mode): pass
 def set_anomaly_enabled(mode, check_nan=True): clock.costs['anomaly'] = 0.03 if mode else 0.0",
     ),
     // A step costs what the settings add up to.
@@ -58,7 +65,10 @@ time.perf_counter = lambda: now[0]",
 class Parameter:
     is_cuda = True
     def is_floating_point(self): return True
+class utils:
+    def clip_grad_norm_(parameters, most, *, foreach=None): clock.spend('layout' if foreach is False else 'fast')
 class Module:
+    def zero_grad(self, set_to_none=True): clock.spend('fast' if set_to_none else 'layout')
     def _call_impl(self, *arguments): return self.forward(*arguments)
     __call__ = _call_impl
     def parameters(self): return []
@@ -75,7 +85,9 @@ from torch import clock
 class AdamW(Optimizer):
     def __init__(self, params, lr=0.1, *, foreach=None, fused=None, differentiable=False):
         assert [type(parameter).__name__ for parameter in params] == ['Parameter']
-        clock.costs['optimizer'] = 0.01 if fused else 0.06",
+        clock.costs['optimizer'] = 0.01 if fused else 0.06
+class Adamax(Optimizer):
+    def __init__(self, params, *, foreach=None): clock.costs['optimizer'] = 0.1 if foreach is False else 0.05",
     ),
     (
         "torch/optim/optimizer.py",
@@ -83,17 +95,42 @@ class AdamW(Optimizer):
 hooks = []
 def register_optimizer_step_post_hook(hook): hooks.append(hook)
 class Optimizer:
+    def zero_grad(self, set_to_none=True): clock.spend('fast' if set_to_none else 'layout')
     def step(self):
         for name in clock.costs: clock.spend(name)
         for hook in hooks: hook(self, (), {})",
     ),
     (
         "torch/cuda.py",
-        "from torch import clock\ndef is_available(): return True\ndef empty_cache(): clock.now[0] += 0.02",
+        "from torch import clock\ndef is_available(): return True\ndef empty_cache(): clock.now[0] += 0.02
+def synchronize(device=None): clock.now[0] += 0.02",
     ),
     ("torch/autograd.py", "def backward(): pass\ndef grad(): pass"),
-    ("torch/utils/__init__.py", "from torch.utils import data"),
-    ("torch/utils/data/__init__.py", "from torch.utils.data.dataloader import DataLoader\nclass IterableDataset: pass"),
+    ("torch/utils/__init__.py", "from torch.utils import data, deterministic"),
+    ("torch/utils/deterministic.py", "fill_uninitialized_memory = True"),
+    (
+        "torch/utils/data/__init__.py",
+        "from torch.utils.data.dataloader import DataLoader
+class IterableDataset: pass
+class TensorDataset:
+    def __init__(self, *tensors): self.tensors = tensors
+    def __getitem__(self, at): return tuple(tensor[at] for tensor in self.tensors)
+class Subset:
+    def __init__(self, dataset, indices): self.dataset, self.indices = dataset, indices
+    def __getitem__(self, at): return self.dataset[self.indices[at]]",
+    ),
+    ("torch/utils/data/_utils/__init__.py", ""),
+    (
+        "torch/utils/data/_utils/collate.py",
+        "def default_collate(samples): return [list(column) for column in zip(*samples)]",
+    ),
+    (
+        "torch/utils/data/_utils/fetch.py",
+        "class _MapDatasetFetcher:
+    def __init__(self, dataset, auto_collation, collate_fn, drop_last):
+        self.dataset, self.auto_collation, self.collate_fn = dataset, auto_collation, collate_fn
+    def fetch(self, indices): return self.collate_fn([self.dataset[at] for at in indices])",
+    ),
     (
         "torch/utils/data/dataloader.py",
         "class _BaseDataLoaderIter:
@@ -253,8 +290,10 @@ fn a_report_says_the_measured_gain_of_its_program() {
     let host = plain["process"]["host"].as_str().unwrap().to_owned();
     let (program, arguments) = (program(&words), arguments(&words));
     let line = Measured { host, program, arguments, at_ns: 1_795_703_260_651_223_400, ..Measured::default() };
-    let large = Measured { remedy: last.to_owned(), gain: 9.5, low: 9.0, high: 9.9, ..line.clone() };
-    let none = Measured { remedy: first.to_owned(), gain: 1.0, low: 0.99, high: 1.01, ..line };
+    // The change that makes a remedy may have a name of its own.
+    let change = |id: &str| Trial::named(id).map_or(id, |trial| trial.id).to_owned();
+    let large = Measured { remedy: change(last), gain: 9.5, low: 9.0, high: 9.9, ..line.clone() };
+    let none = Measured { remedy: change(first), gain: 1.0, low: 0.99, high: 1.01, ..line };
     fs::write(&file, large.line() + &none.line()).unwrap();
     let measured = &document()["bottleneck"]["remedies"][0];
     assert_eq!((&measured["id"], &measured["measured"]["gain"]), (&last.into(), &9.5.into()));

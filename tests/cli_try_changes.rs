@@ -1,6 +1,9 @@
 //! What `gpuwhy try` changes in PyTorch, and what it takes for a step, with the fake torch of `cli_try`.
 
+use serde_json::json;
+
 use crate::cli_try::{FUSED, Place, TRAIN, near, outcomes};
+use crate::cli_try_loops::{counted, stage};
 
 #[test]
 fn what_comes_before_training_is_no_step_of_it() {
@@ -78,4 +81,130 @@ for _ in range(5000): change(images)";
             .unwrap()
             .ends_with("put @torch.compile above the one that launches the most kernels")
     );
+}
+
+#[test]
+fn each_change_finds_what_it_is_for_and_nothing_else() {
+    let Some(stage) = stage() else { return };
+    let model = "import torch
+time.perf_counter = lambda: torch.clock.now[0]
+class Model(torch.nn.Module):
+    def forward(self, x): torch.clock.spend('work' if torch.is_grad_enabled() else 'fast')
+model, x = Model(), torch.Tensor()
+";
+    let optimizer = "import torch
+time.perf_counter = lambda: torch.clock.now[0]
+optimizer = torch.optim.Adamax([torch.nn.Parameter()], foreach=FOREACH)
+torch.clock.costs['work'] = 0.0
+";
+    // The remedy, a program for it with the seconds of a step, and what to replace for one that has nothing to change.
+    let cases = [
+        ("compile_graphs", model, "for _ in range(9): model(x)", 0.005, ("is_cuda = True", "is_cuda = False")),
+        (
+            "no_grad",
+            model,
+            "for _ in range(9): model(x)",
+            0.005,
+            ("time.perf", "def learn(loss): loss.backward()\ntime.perf"),
+        ),
+        (
+            "timer_sync",
+            model,
+            "for _ in range(9): torch.cuda.synchronize(); model(x)",
+            0.02,
+            ("torch.cuda.synchronize();", ""),
+        ),
+        (
+            "compile_dynamic",
+            model,
+            "model.forward = torch.compile(model.forward)\nfor _ in range(9): model(x)",
+            0.001,
+            ("forward)\n", "forward, dynamic=False)\n"),
+        ),
+        ("foreach_optimizer", optimizer, "for _ in range(9): optimizer.step()", 0.05, ("FOREACH", "None")),
+        (
+            "zero_grad",
+            optimizer,
+            "for _ in range(9): optimizer.step(); optimizer.zero_grad(False)",
+            0.105,
+            ("(False)", "()"),
+        ),
+        (
+            "zero_grad",
+            optimizer,
+            "for _ in range(9): optimizer.step(); torch.nn.Module().zero_grad(set_to_none=False)",
+            0.105,
+            ("=False)", "=True)"),
+        ),
+        (
+            "foreach_clip",
+            optimizer,
+            "for _ in range(9): optimizer.step(); torch.nn.utils.clip_grad_norm_([], 1.0, foreach=False)",
+            0.105,
+            ("foreach=False)", "foreach=True)"),
+        ),
+    ];
+    for (remedy, start, steps, seconds, (found, other)) in cases {
+        let program = format!("{start}{steps}").replace("foreach=FOREACH", "foreach=False");
+        let run = |program: &str| counted(&stage, &json!({"remedies": [remedy]}), program);
+        let result = run(&program);
+        assert!(result["applied"][remedy].is_number(), "{remedy}: {result}");
+        let times: Vec<f64> = serde_json::from_value(result["times"].clone()).unwrap();
+        assert!((times[8] - times[7] - seconds).abs() < 1e-9, "{remedy}: {times:?}");
+        let without = match found {
+            "is_cuda = True" => program.replace("x = Model(), torch.Tensor()", "x = Model(), None"),
+            "FOREACH" => format!("{start}{steps}").replace(found, other),
+            _ => program.replace(found, other),
+        };
+        assert_eq!(run(&without)["applied"], json!({}), "{remedy}");
+    }
+}
+
+#[test]
+fn settings_and_batches_of_tensors_are_changed_as_they_were() {
+    let Some(stage) = stage() else { return };
+    let program = "import torch
+from torch.utils import data
+from torch.utils.data._utils import collate, fetch
+torch.use_deterministic_algorithms(True)
+assert not torch.utils.deterministic.fill_uninitialized_memory
+class Rows(list):
+    def __getitem__(self, at): return Rows(self[one] for one in at) if isinstance(at, list) else list.__getitem__(self, at)
+tensors = data.TensorDataset(Rows(range(10)), Rows('abcdefghij'))
+def fetched(dataset, collate_fn=collate.default_collate):
+    return fetch._MapDatasetFetcher(dataset, True, collate_fn, False).fetch([3, 1])
+assert fetched(tensors) == [[3, 1], ['d', 'b']]
+assert fetched(data.Subset(data.Subset(tensors, [9, 8, 7, 6, 5]), [4, 3, 2, 1])) == [[8, 6], ['i', 'g']]
+assert fetched(tensors, list) == [(3, 'd'), (1, 'b')]
+assert fetched([(1, 2)] * 9) == [[1, 1], [2, 2]]
+torch.optim.AdamW([torch.nn.Parameter()]).step()";
+    let result = counted(&stage, &json!({"remedies": ["deterministic", "tensor_batches"]}), program);
+    assert_eq!(result["applied"], json!({"deterministic": 1, "tensor_batches": 2}));
+}
+
+#[test]
+fn what_changes_python_needs_no_pytorch() {
+    let Some(stage) = stage() else { return };
+    let write = |file: &str, text: &str| {
+        let path = stage.0.path().join("lib").join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write("jax/__init__.py", "");
+    write("jaxlib/__init__.py", "");
+    write("jax_plugins/xla_cuda/plugin.so", "\0xla_gpu_triton_gemm_any\0");
+    let program = "import gc, jax
+cuda()
+for step in range(9): work()
+assert not gc.isenabled()
+assert os.environ['XLA_FLAGS'] == '--xla_gpu_triton_gemm_any=true'
+assert os.path.isabs(os.environ['JAX_COMPILATION_CACHE_DIR'])";
+    // The library of this jax does not know the flag of xla_overlap.
+    let remedies = json!({"remedies": ["gc", "xla_overlap", "xla_triton", "jax_cache"], "unit": "loop",
+        "loop": {"file": "loops.py", "function": "<module>", "header": "for step in range(9): work()", "nth": 0, "line": 0}});
+    let result = counted(&stage, &remedies, program);
+    assert_eq!(result["applied"], json!({"gc": 1, "xla_triton": 1, "jax_cache": 1}), "{result}");
+    let other = program.replace("import gc, jax", "import gc").replace("work()\nassert", "work()\nassert");
+    let result = counted(&stage, &remedies, &other);
+    assert_eq!(result["applied"], json!({"gc": 1}), "{result}");
 }

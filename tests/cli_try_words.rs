@@ -37,7 +37,10 @@ fn what_is_not_tried_comes_first_with_the_reason() {
     assert!(said.ends_with("Nothing was tried.\n"), "{said}");
     let rounding = text(&of_report(&place, "hf_generate.gpuwhy", &[]));
     assert!(rounding.contains("attention_build at hf_generate.py:7"), "{rounding}");
-    assert!(rounding.contains("needs --allow rounding, as last digits change\n"), "{rounding}");
+    assert!(
+        rounding.contains("compile at hf_generate.py:7 (<module>) need --allow rounding, as last digits change\n"),
+        "{rounding}"
+    );
     let document = |options: &[&str]| {
         let output = of_report(&place, "hf_generate.gpuwhy", &[&["--json", "--pairs=2"], options].concat());
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
@@ -67,7 +70,7 @@ fn a_terminal_is_asked_once_about_last_digits() {
         fs::write(&answer, typed).unwrap();
         let output = terminal.stdin(fs::File::open(answer).unwrap()).output().unwrap();
         let said = text(&output);
-        assert!(said.contains("also try attention_build, which change last digits? [y/N]"), "{said}");
+        assert!(said.contains("also try attention_build, compile, which change last digits? [y/N]"), "{said}");
         assert_eq!(
             said.contains("attention_build needs --allow") || said.contains("attention_build at"),
             !is_tried,

@@ -32,7 +32,10 @@ def run_next():
 
 def behind(name, then):
     """Calls `then` with the module `name` once it is imported."""
-    sys.meta_path.insert(0, Behind(name, then))
+    if name in sys.modules:
+        then(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, Behind(name, then))
 
 
 class Behind:
@@ -50,8 +53,8 @@ class Behind:
             loader, execute = spec.loader, spec.loader.exec_module
 
             def exec_module(module):
-                # Only for this import: restore the loader.
-                del loader.exec_module
+                # Only for this import: restore the loader, which another one may have done.
+                vars(loader).pop("exec_module", None)
                 execute(module)
                 try:
                     self.then(module)

@@ -216,7 +216,7 @@ mod tests {
                 || hooks
                     .lines()
                     .any(|line| line.starts_with("LOADER = ") && line.contains(&format!("\"{}\"", remedy.id)));
-            assert_eq!(is_hook, matches!(remedy.how, How::PyTorch | How::Unset(_)), "{}", remedy.id);
+            assert_eq!(is_hook, matches!(remedy.how, How::PyTorch | How::Python | How::Unset(_)), "{}", remedy.id);
             assert_eq!(Trial::named(remedy.id).unwrap().change, remedy.change);
         }
     }

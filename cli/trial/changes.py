@@ -1,17 +1,19 @@
-# The remedies of `gpuwhy try` that are changes of PyTorch within the program. Appended to steps.py.
+# The remedies of `gpuwhy try` that are changes of Python or PyTorch within the program. Appended to steps.py.
 #
-# Each is called with torch and the run once torch is imported, and notes with `run.applies` that it found something to
-# change.
+# Each is called with torch and the run once torch is imported, or at the start with None, and notes with `run.applies` that
+# it found something to change.
 
 
-def apply(remedy, torch, run):
-    """Applies the remedy of this name; those of the loader are applied together by `finish_remedies`."""
-    change = CHANGES.get(remedy)
-    if change is not None:
-        change(torch, run)
-
-
-def finish_remedies(torch, run):
+def apply(torch, run):
+    """Applies the remedies: with torch what changes it, and without it what changes Python."""
+    for remedy in run.settings["remedies"]:
+        change = (AT_START if torch is None else CHANGES).get(remedy)
+        if change is not None:
+            run.attempt(remedy, lambda: change(torch, run))
+    if torch is None:
+        return
+    for remedy in SET_BY_VARIABLES.keys() & run.settings["remedies"]:
+        run.edits[remedy] = after_import(SET_BY_VARIABLES[remedy])
     if LOADER.intersection(run.settings["remedies"]):
         run.attempt("loader", lambda: _loader(torch, run))
 
@@ -131,13 +133,13 @@ def _attention_build(torch, run):
     torch.backends.cuda.enable_cudnn_sdp = lambda enabled: run.applies("attention_build") if enabled else None
 
 
-def _fused_optimizer(torch, run):
+def _optimizer(torch, run, remedy, argument, classes):
     import inspect
 
-    def fused(optimizer):
+    def changed(optimizer):
         original = optimizer.__init__
         signature = inspect.signature(original)
-        if "fused" not in signature.parameters:
+        if argument not in signature.parameters:
             return
 
         @functools.wraps(original)
@@ -145,23 +147,35 @@ def _fused_optimizer(torch, run):
             params = _listed(params)
             bound = signature.bind(self, params, *arguments, **named)
             given = bound.arguments
-            chosen = any(given.get(name) for name in ("foreach", "fused", "differentiable")) or given.get("fused") is False
+            chosen = any(given.get(name) for name in ("foreach", "fused", "differentiable"))
+            # What the program turned off it has reasons for, but only of foreach there is a default.
+            chosen = chosen or (given.get(argument) is False) == (argument == "fused")
             own_step = inspect.unwrap(type(self).step) is not inspect.unwrap(optimizer.step)
             if chosen or own_step or not _all_on_gpu(params):
                 return original(self, params, *arguments, **named)
             try:
-                given["fused"] = True
+                given[argument] = True
                 original(*bound.args, **bound.kwargs)
             except (RuntimeError, TypeError, ValueError):
-                # This optimizer or this version has no fused form for these parameters.
+                # This optimizer or this version has no such form for these parameters.
                 return original(self, params, *arguments, **named)
-            run.applies("fused_optimizer", in_call(sys._getframe(1), optimizer.__name__, {"fused": "True"}))
+            run.applies(remedy, in_call(sys._getframe(1), optimizer.__name__, {argument: "True"}))
 
         optimizer.__init__ = init
 
-    for name in ("SGD", "Adagrad", "Adam", "AdamW"):
-        if hasattr(torch.optim, name):
-            fused(getattr(torch.optim, name))
+    for optimizer in classes:
+        changed(optimizer)
+
+
+def _fused_optimizer(torch, run):
+    named = [getattr(torch.optim, name, None) for name in ("SGD", "Adagrad", "Adam", "AdamW")]
+    _optimizer(torch, run, "fused_optimizer", "fused", [optimizer for optimizer in named if optimizer is not None])
+
+
+def _foreach_optimizer(torch, run):
+    base = torch.optim.Optimizer
+    all_of = [one for one in vars(torch.optim).values() if isinstance(one, type) and issubclass(one, base) and one is not base]
+    _optimizer(torch, run, "foreach_optimizer", "foreach", all_of)
 
 
 def _listed(params):
@@ -234,6 +248,10 @@ def _loader(torch, run):
         _copies_do_not_wait(torch, run, "pinned")
 
 
+def _non_blocking(torch, run):
+    _copies_do_not_wait(torch, run, "non_blocking")
+
+
 def _copies_do_not_wait(torch, run, remedy):
     """Copies from pinned memory to the GPU return at once. Copies to the CPU still wait: their data is read next."""
 
@@ -290,7 +308,7 @@ def _launch_blocking(torch, run):
         run.applies("launch_blocking")
 
 
-def _compile(torch, run):
+def _compile(torch, run, remedy="compile", **options):
     seen = weakref.WeakSet()
 
     def called(module, arguments, named):
@@ -303,10 +321,164 @@ def _compile(torch, run):
         if not on_gpu and not (own and any(tensor.is_cuda for tensor in tensors)):
             return
         seen.add(module)
-        module.forward = torch.compile(module.forward)
-        run.applies("compile")
+        module.forward = torch.compile(module.forward, **options)
+        run.applies(remedy)
 
     on_outermost_call(torch, run, called, before=True)
+
+
+def _compile_graphs(torch, run):
+    _compile(torch, run, "compile_graphs", mode="reduce-overhead")
+
+
+def _compile_dynamic(torch, run):
+    original = torch.compile
+
+    @functools.wraps(original)
+    def compiled(*arguments, **named):
+        if named.get("dynamic") is None:
+            named["dynamic"] = True
+            run.applies("compile_dynamic", in_call(sys._getframe(1), "compile", {"dynamic": "True"}))
+        return original(*arguments, **named)
+
+    torch.compile = compiled
+
+
+def _graphed_module(torch, run):
+    seen = weakref.WeakSet()
+
+    def kinds(tensors):
+        return [(tensor.shape, tensor.dtype, tensor.requires_grad) for tensor in tensors]
+
+    def called(module, arguments, named):
+        is_trained = module.training and torch.is_grad_enabled() and any(one.requires_grad for one in module.parameters())
+        on_gpu = all(isinstance(held, torch.Tensor) and held.is_cuda for held in arguments)
+        if module in seen or not is_trained or named or not arguments or not on_gpu:
+            return
+        seen.add(module)
+        original, wanted = module.forward, kinds(arguments)
+        # The calls before the capture change statistics and random numbers.
+        buffers, random = [(held, held.clone()) for held in module.buffers()], torch.cuda.get_rng_state()
+        samples = tuple(held.detach().clone().requires_grad_(held.requires_grad) for held in arguments)
+        try:
+            torch.cuda.make_graphed_callables(module, samples, allow_unused_input=True)
+        except Exception as error:
+            module.forward = original
+            run.errors["graphed_module"] = f"{type(error).__name__}: {error}"
+            complain(error)
+            return
+        finally:
+            with torch.no_grad():
+                for held, before in buffers:
+                    held.copy_(before)
+            torch.cuda.set_rng_state(random)
+        graphed = module.forward
+
+        def forward(*arguments, **named):
+            is_same = not named and all(isinstance(held, torch.Tensor) for held in arguments) and kinds(arguments) == wanted
+            return (graphed if is_same else original)(*arguments, **named)
+
+        module.forward = forward
+        run.applies("graphed_module")
+
+    on_outermost_call(torch, run, called, before=True)
+
+
+def _no_grad(torch, run):
+    compiling, original = is_compiling(torch), torch.nn.Module.__call__
+
+    @functools.wraps(original)
+    def call(self, *arguments, **named):
+        if compiling() or not torch.is_grad_enabled():
+            return original(self, *arguments, **named)
+        if run.trains is None:
+            run.trains = trains(sys._getframe())
+        if run.trains or run.has_optimizer:
+            return original(self, *arguments, **named)
+        run.applies("no_grad")
+        with torch.inference_mode():
+            return original(self, *arguments, **named)
+
+    torch.nn.Module.__call__ = call
+
+
+def _deterministic(torch, run):
+    original = torch.use_deterministic_algorithms
+
+    @functools.wraps(original)
+    def use(mode, **named):
+        original(mode, **named)
+        if mode and getattr(torch.utils.deterministic, "fill_uninitialized_memory", False):
+            line = "torch.utils.deterministic.fill_uninitialized_memory = False"
+            torch.utils.deterministic.fill_uninitialized_memory = False
+            run.applies("deterministic", after_import(line))
+
+    torch.use_deterministic_algorithms = use
+
+
+def _timer_sync(torch, run):
+    original, own = torch.cuda.synchronize, os.path.dirname(torch.__file__) + os.sep
+
+    @functools.wraps(original)
+    def synchronize(device=None):
+        # PyTorch itself needs its waits.
+        if sys._getframe(1).f_code.co_filename.startswith(own):
+            original(device)
+        else:
+            run.applies("timer_sync")
+
+    torch.cuda.synchronize = synchronize
+
+
+def _zero_grad(torch, run):
+    def changed(owner):
+        original = owner.zero_grad
+
+        @functools.wraps(original)
+        def zero_grad(self, set_to_none=True):
+            if not set_to_none:
+                run.applies("zero_grad")
+            return original(self, set_to_none=True)
+
+        owner.zero_grad = zero_grad
+
+    changed(torch.optim.Optimizer)
+    changed(torch.nn.Module)
+
+
+def _foreach_clip(torch, run):
+    original = torch.nn.utils.clip_grad_norm_
+
+    @functools.wraps(original)
+    def clip(*arguments, **named):
+        if named.get("foreach") is False:
+            named["foreach"] = True
+            run.applies("foreach_clip")
+        return original(*arguments, **named)
+
+    torch.nn.utils.clip_grad_norm_ = clip
+
+
+def _tensor_batches(torch, run):
+    from torch.utils.data._utils import collate, fetch
+
+    data, original = torch.utils.data, fetch._MapDatasetFetcher.fetch
+
+    def within(dataset, indices):
+        if type(dataset) is data.Subset:
+            return within(dataset.dataset, [dataset.indices[at] for at in indices])
+        return (dataset.tensors if type(dataset) is data.TensorDataset else None), indices
+
+    @functools.wraps(original)
+    def fetched(self, indices):
+        if self.auto_collation and self.collate_fn is collate.default_collate:
+            tensors, places = within(self.dataset, indices)
+            if tensors is not None:
+                run.applies("tensor_batches")
+                return [tensor[places] for tensor in tensors]
+        return original(self, indices)
+
+    fetch._MapDatasetFetcher.fetch = fetched
 
 
 def _sdpa(torch, run):
@@ -324,13 +496,73 @@ def _sdpa(torch, run):
 
         model.__init__ = init
 
-    if "transformers.modeling_utils" in sys.modules:
-        imported(sys.modules["transformers.modeling_utils"])
-    else:
-        behind("transformers.modeling_utils", imported)
+    behind("transformers.modeling_utils", imported)
+
+
+def _kv_cat(torch, run):
+    def imported(generation):
+        original = generation.GenerationMixin.generate
+
+        @functools.wraps(original)
+        def generate(self, *arguments, **named):
+            config = named.get("generation_config") or getattr(self, "generation_config", None)
+            chosen = [named.get(name) for name in ("past_key_values", "cache_implementation")]
+            chosen.append(getattr(config, "cache_implementation", None))
+            if all(one is None for one in chosen) and named.get("use_cache") is not False:
+                named["cache_implementation"] = "static"
+                run.applies("kv_cat", in_call(sys._getframe(1), "generate", {"cache_implementation": '"static"'}))
+            return original(self, *arguments, **named)
+
+        generation.GenerationMixin.generate = generate
+
+    behind("transformers.generation.utils", imported)
+
+
+def _xla(remedy, flag):
+    name = flag.partition("=")[0]
+
+    def change(_, run):
+        old = os.environ.get("XLA_FLAGS", "")
+        # XLA ends the program at a flag that it does not know.
+        if name not in old and _is_in_xla(name.strip("-").encode()):
+            os.environ["XLA_FLAGS"] = f"{old} {flag}".strip()
+            behind("jax", lambda jax: run.applies(remedy))
+
+    return change
+
+
+def _is_in_xla(name):
+    import mmap
+
+    for package in ("jaxlib", "jax_plugins"):
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+            for place, _, files in os.walk(folder):
+                for file in files:
+                    if file.endswith(".so") and os.path.getsize(os.path.join(place, file)):
+                        with open(os.path.join(place, file), "rb") as library:
+                            with mmap.mmap(library.fileno(), 0, prot=mmap.PROT_READ) as text:
+                                if text.find(name) >= 0:
+                                    return True
+    return False
+
+
+def _jax_cache(_, run):
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        # Beside the folder of this run, so that later ones find it.
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(os.path.dirname(run.folder), "jax-cache")
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+        behind("jax", lambda jax: run.applies("jax_cache"))
 
 
 LOADER = {"workers", "more_workers", "loader_prefetch", "loader_io", "persistent", "pinned"}
+SET_BY_VARIABLES = {"tf32_matmul": 'torch.set_float32_matmul_precision("high")'}
+AT_START = {
+    "gc": _gc,
+    "xla_overlap": _xla("xla_overlap", "--xla_gpu_enable_latency_hiding_scheduler=true"),
+    "xla_triton": _xla("xla_triton", "--xla_gpu_triton_gemm_any=true"),
+    "jax_cache": _jax_cache,
+}
 CHANGES = {
     "bf16": _bf16,
     "channels_last": _channels_last,
@@ -338,10 +570,21 @@ CHANGES = {
     "cudnn_no_search": _cudnn(False),
     "attention_build": _attention_build,
     "fused_optimizer": _fused_optimizer,
-    "gc": _gc,
     "empty_cache": _empty_cache,
     "anomaly": _anomaly,
     "launch_blocking": _launch_blocking,
     "compile": _compile,
+    "compile_graphs": _compile_graphs,
+    "compile_dynamic": _compile_dynamic,
+    "graphed_module": _graphed_module,
+    "no_grad": _no_grad,
+    "deterministic": _deterministic,
+    "timer_sync": _timer_sync,
+    "zero_grad": _zero_grad,
+    "foreach_optimizer": _foreach_optimizer,
+    "foreach_clip": _foreach_clip,
+    "non_blocking": _non_blocking,
+    "tensor_batches": _tensor_batches,
     "sdpa": _sdpa,
+    "kv_cat": _kv_cat,
 }

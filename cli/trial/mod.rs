@@ -12,6 +12,7 @@ mod cost;
 mod drain;
 mod edits;
 mod folder;
+mod machine;
 mod measure;
 mod output;
 mod own;

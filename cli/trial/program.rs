@@ -19,6 +19,7 @@ use tempfile::TempDir;
 
 use super::change::{Change, OwnChange};
 use super::drain::{Drain, Part};
+use super::machine;
 use super::measure::{after_start, behind, per_step};
 use super::pairs::{Ended, Measured, Program};
 use super::processes::Processes;
@@ -296,9 +297,12 @@ impl Live {
         command.env(PYTHONPATH, python_path(folder.path(), &command)?);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut environment = Vec::new();
+        let cores =
+            if remedies.iter().any(|remedy| matches!(remedy.how, How::Cores)) { machine::cores() } else { None };
         for remedy in &remedies {
-            let changes = remedy.environment(|name| std::env::var_os(name));
-            environment.push((remedy.id, !changes.is_empty()));
+            let changes = machine::environment(remedy);
+            let is_pinned = matches!(remedy.how, How::Cores) && cores.is_some();
+            environment.push((remedy.id, !changes.is_empty() || is_pinned));
             for (name, value) in changes {
                 match value {
                     Some(value) => command.env(name, value),
@@ -307,7 +311,7 @@ impl Live {
             }
         }
         let (since, start) = (SystemTime::now(), Instant::now());
-        let mut child = match command.spawn() {
+        let mut child = match machine::on(cores, || command.spawn()) {
             Ok(child) => child,
             Err(error) => {
                 self.refused = Some(run::cannot_start(command.get_program(), &error));
@@ -547,10 +551,11 @@ impl Program for Live {
 
     fn can_apply(&self, change: &Change) -> bool {
         let Some(remedy) = change.trial() else { return change.own().is_none_or(|own| !own.is_none()) };
-        let variable = |name: &str| std::env::var_os(name);
         let is_plain = !self.has_torch;
         match remedy.how {
-            How::Set(_) | How::Add(..) => !remedy.environment(variable).is_empty(),
+            How::Set(_) | How::Add(..) | How::Preload(_) => !machine::environment(remedy).is_empty(),
+            How::Cores => machine::cores().is_some(),
+            How::Python => true,
             How::Unset(name) => !is_plain || is_on(name),
             How::PyTorch => !is_plain,
         }

@@ -49,11 +49,11 @@ def main(text):
     if run.unit in (None, "loop") and hasattr(sys, "monitoring"):
         run.attempt("loop", run.watch_loops)
 
+    apply(None, run)
+
     def imported(torch):
         run.mark("torch")
-        for remedy in settings["remedies"]:
-            run.attempt(remedy, lambda remedy=remedy: apply(remedy, torch, run))
-        finish_remedies(torch, run)
+        apply(torch, run)
         run.attempt("steps", lambda: watch(torch, run))
 
     behind("torch", imported)

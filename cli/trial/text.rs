@@ -181,10 +181,13 @@ pub fn list() -> String {
             How::Add(names, setting) => format!("{}={setting}", names.last().unwrap_or(&"")),
             How::Unset(name) => format!("{name} unset"),
             How::PyTorch => "PyTorch".to_owned(),
+            How::Python => "Python".to_owned(),
+            How::Preload(names) => format!("LD_PRELOAD={}", names.join(" or ")),
+            How::Cores => "CPU affinity".to_owned(),
         };
-        format!("{:<16} {:<9} {} ({how})\n", remedy.id, remedy.results().name(), remedy.change)
+        format!("{:<18} {:<9} {} ({how})\n", remedy.id, remedy.results().name(), remedy.change)
     });
-    format!("{:<16} {:<9} what it changes\n{}", "remedy", "results", rows.collect::<String>())
+    format!("{:<18} {:<9} what it changes\n{}", "remedy", "results", rows.collect::<String>())
 }
 
 /// The same list as JSON.

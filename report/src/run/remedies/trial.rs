@@ -1,6 +1,6 @@
 //! Changes that `gpuwhy try` makes from outside of a program.
 //!
-//! Variables are set as written here; changes of PyTorch are in `cli/trial/changes.py`, under the same names.
+//! Variables are set as written here; changes of Python and PyTorch are in `cli/trial/changes.py`, by the same names.
 
 use std::ffi::OsString;
 
@@ -15,6 +15,12 @@ pub enum How {
     Unset(&'static str),
     /// PyTorch is changed when the program imports it.
     PyTorch,
+    /// Python is changed when it starts.
+    Python,
+    /// The first of these libraries that is installed is loaded before all others.
+    Preload(&'static [&'static str]),
+    /// The program runs on the CPU cores beside the GPU alone.
+    Cores,
 }
 
 /// A change that can be tried.
@@ -33,9 +39,9 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// True if it works without PyTorch.
+    /// True if it works without Python.
     pub fn is_for_any_program(&self) -> bool {
-        matches!(self.how, How::Set(_) | How::Add(..))
+        matches!(self.how, How::Set(_) | How::Add(..) | How::Preload(_) | How::Cores)
     }
 
     /// Changes to the environment: `None` unsets a variable. `variable` looks up the present value. Empty if
@@ -61,7 +67,7 @@ impl Trial {
                 }
             }
             How::Unset(name) => vec![(name, None)],
-            How::PyTorch => Vec::new(),
+            How::PyTorch | How::Python | How::Preload(_) | How::Cores => Vec::new(),
         }
     }
 }

@@ -9,6 +9,8 @@ use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
 use profiler_core::leaf::Cause;
 
+use super::precision::BF16;
+
 use Framework::Pytorch;
 
 const NONE: RemedyEntry = RemedyEntry::NONE;
@@ -64,6 +66,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "these kernels at 0.4 to 1 times the rate of bf16 relative to fp32 (data sheet), less 5 us; 12.5 of 14.8 measured",
         not_when: "the GPU waits for launches",
         link: SDPA,
+        trial: Some(&BF16),
         ..NONE
     },
     RemedyEntry {
@@ -152,6 +155,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         not_when: "outputs are short",
         link: Some("https://huggingface.co/docs/transformers/llm_optims"),
         rank: Rank::BeforeGraph,
+        trial: Some(&Trial {
+            id: "kv_cat",
+            change: "a static cache of keys and values in generate() of transformers",
+            keep: "model.generation_config.cache_implementation = \"static\"",
+            how: How::PyTorch,
+            needs: "generate() of transformers was not called, or with a cache of its own",
+        }),
         ..NONE
     },
 ];

@@ -7,6 +7,8 @@ use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
 use profiler_core::leaf::Cause;
 
+use super::others::COMPILE_DYNAMIC;
+
 use Framework::{Any, Pytorch};
 
 const NONE: RemedyEntry = RemedyEntry {
@@ -70,6 +72,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             (facts.is(Cause::KernelBuild) && found.at.is_some() && !other).then_some(found)
         }),
         recognized: "kernels are built while steps run, at a known line",
+        trial: Some(&COMPILE_DYNAMIC),
         ..NONE
     },
     RemedyEntry {
@@ -84,6 +87,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             (facts.is(Cause::KernelBuild) && found.at.is_none()).then_some(found)
         }),
         recognized: "kernels are built while steps run, and no sample shows where",
+        trial: Some(&COMPILE_DYNAMIC),
         ..NONE
     },
 ];

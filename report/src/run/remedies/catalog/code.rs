@@ -6,6 +6,7 @@ use crate::run::remedies::facts::{Facts, Found};
 use crate::run::remedies::gain::Gain;
 use crate::run::remedies::lines::{fits, of_numpy, of_parameters};
 use crate::run::remedies::patterns::Class;
+use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, Results};
 use gpuwhy_trace::record::CopyKind;
 use profiler_core::attribution::CallKind;
@@ -322,6 +323,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "unknown: autograd's part of the CPU time of launches",
         not_when: "gradients are off already, by a caller in another file",
         link: Some("https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad_mode.inference_mode.html"),
+        trial: Some(&Trial {
+            id: "no_grad",
+            change: "torch.inference_mode() around each call of the outermost module",
+            keep: "with torch.inference_mode(): around the calls of the model",
+            how: How::PyTorch,
+            needs: "no module was called with gradients on, or code of the program calls backward()",
+        }),
         ..NONE
     },
     RemedyEntry {
@@ -350,6 +358,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "none to all of these kernels",
         not_when: "the program reads memory before it writes it",
         link: Some("https://docs.pytorch.org/docs/stable/deterministic.html"),
+        trial: Some(&Trial {
+            id: "deterministic",
+            change: "deterministic algorithms without filling memory",
+            keep: "torch.utils.deterministic.fill_uninitialized_memory = False",
+            how: How::PyTorch,
+            needs: "use_deterministic_algorithms(True) was not called",
+        }),
         ..NONE
     },
 ];

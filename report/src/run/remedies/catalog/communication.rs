@@ -7,6 +7,8 @@ use crate::run::{Certainty, Results};
 use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
+use super::others::XLA_OVERLAP;
+
 use Framework::{Any, Jax};
 
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::Communication), ..RemedyEntry::NONE };
@@ -36,6 +38,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "the simulation `communication_hidden`",
         not_when: "the last bucket: nothing is left to hide it behind",
         link: Some("https://docs.pytorch.org/docs/stable/notes/ddp.html"),
+        trial: Some(&XLA_OVERLAP),
         ..NONE
     },
     RemedyEntry {

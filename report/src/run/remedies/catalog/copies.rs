@@ -13,6 +13,8 @@ use profiler_core::attribution::statistics::OctaveTotals;
 use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::whatif::{BestCase, ScenarioKind};
 
+use super::others::NON_BLOCKING;
+
 use Framework::{Any, Cupy, Jax, Native, Offload, Pytorch};
 
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::Copy), link: PINNING, ..RemedyEntry::NONE };
@@ -341,6 +343,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "copies to the GPU while nothing else runs; those from pageable memory take less than a quarter of the time of copies",
         gain: "the simulation `copies_overlapped`",
         not_when: "no independent work exists",
+        trial: Some(&NON_BLOCKING),
         ..NONE
     },
     RemedyEntry {

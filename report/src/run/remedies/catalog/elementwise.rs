@@ -9,6 +9,8 @@ use crate::run::remedies::patterns::Class;
 use crate::run::remedies::sequences;
 use crate::run::{Certainty, Results};
 
+use super::launches::COMPILE_MODULE;
+
 use Framework::Pytorch;
 
 const NONE: RemedyEntry = RemedyEntry { results: Results::Rounding, ..RemedyEntry::NONE };
@@ -29,6 +31,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         not_when: "the kernels are short: then launches are the cost (`compile`)",
         link: COMPILE,
         outside: false,
+        trial: Some(&COMPILE_MODULE),
         ..NONE
     },
     RemedyEntry {
@@ -59,6 +62,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "pow, mean, add, rsqrt, mul in a row, at least 3 % of kernel time or of the launches",
         gain: "with casts and products beside them 0.33 to 1.5 times as long as the longest; 0.5 times measured",
         link: Some("https://docs.pytorch.org/docs/stable/generated/torch.nn.RMSNorm.html"),
+        trial: Some(&COMPILE_MODULE),
         ..NONE
     },
     RemedyEntry {
@@ -72,6 +76,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "neg, cat, mul, add in a row, at least 3 % of kernel time or of the launches",
         gain: "0.5 to 1.5 times as long as the longest of these kernels",
         link: COMPILE,
+        trial: Some(&COMPILE_MODULE),
         ..NONE
     },
     RemedyEntry {

@@ -11,6 +11,8 @@ use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::leaf::Cause;
 use profiler_core::whatif::{Removed, ScenarioKind};
 
+use super::loading::WORKER_THREADS;
+
 use Framework::{Any, Jax, Pytorch};
 
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::HostCpu), ..RemedyEntry::NONE };
@@ -100,7 +102,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             id: "gc",
             change: "no garbage collection after the first step",
             keep: "gc.freeze() and gc.disable() after start-up, gc.collect() every 1,000 steps",
-            how: How::PyTorch,
+            how: How::Python,
             needs: "no step was made",
         }),
         ..NONE
@@ -204,6 +206,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "most CPU time between launches is ready to run without a free core",
         gain: "that time: 1.89x predicted, 1.72x measured",
         link: Some("https://docs.pytorch.org/docs/stable/notes/multiprocessing.html"),
+        trial: Some(&WORKER_THREADS),
         ..NONE
     },
     RemedyEntry {
@@ -254,6 +257,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         when: When::If(|facts| does(facts, &[of(HostCause::Memory)])),
         recognized: "most CPU time between launches is in the memory management of the operating system",
         gain: "that time",
+        trial: Some(&Trial {
+            id: "page_faults",
+            change: "the C library keeps memory that the program frees",
+            keep: "MALLOC_MMAP_THRESHOLD_=33554432 and MALLOC_TRIM_THRESHOLD_=17179869184",
+            how: How::Set(&[("MALLOC_MMAP_THRESHOLD_", "33554432"), ("MALLOC_TRIM_THRESHOLD_", "17179869184")]),
+            needs: "both variables are set so already",
+        }),
         ..NONE
     },
     RemedyEntry {

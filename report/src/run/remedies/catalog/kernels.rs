@@ -4,6 +4,7 @@ use crate::run::framework::Framework;
 use crate::run::remedies::entry::{BEST_PRACTICES, RemedyEntry, Target, When};
 use crate::run::remedies::facts::Found;
 use crate::run::remedies::gain::Gain;
+use crate::run::remedies::trial::{How, Trial};
 use crate::run::{Certainty, GridClass, KernelGeometry, KernelRow, Results};
 use gpuwhy_trace::geometry::Limiter;
 use profiler_core::counters::roofs::Limit;
@@ -157,7 +158,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "none to all of the waits",
         not_when: "the order is wanted: Megatron-LM sets 1 so that communication starts before the kernels launched after it",
         link: Some("https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#cuda-environment-variables"),
-        outside: true,
+        trial: Some(&Trial {
+            id: "connections",
+            change: "32 queues of work for the GPU",
+            keep: "CUDA_DEVICE_MAX_CONNECTIONS=32",
+            how: How::Set(&[("CUDA_DEVICE_MAX_CONNECTIONS", "32")]),
+            needs: "CUDA_DEVICE_MAX_CONNECTIONS=32 is set already",
+        }),
         ..NONE
     },
     RemedyEntry {

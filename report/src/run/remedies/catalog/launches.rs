@@ -15,6 +15,8 @@ use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::leaf::Cause;
 use profiler_core::whatif::ScenarioKind;
 
+use super::others::COMPILE_GRAPHS;
+
 use Framework::{Any, Cupy, Jax, Native, Offload, Pytorch};
 
 const NONE: RemedyEntry = RemedyEntry { target: Target::Time(Cause::Launch), ..RemedyEntry::NONE };
@@ -36,6 +38,15 @@ fn launches(facts: &Facts<'_>, graphs: bool) -> Option<Found> {
     (graphs && worth && !sleeps && !facts.program.small_copies)
         .then(|| Found::at(None).unwrap_or_default().gaining(gain))
 }
+
+pub(super) const COMPILE_MODULE: Trial = Trial {
+    id: "compile",
+    change: "torch.compile around the outermost module",
+    keep: "model = torch.compile(model)",
+    how: How::PyTorch,
+    needs: "no module was called on the GPU, or it is compiled already; for plain functions, put @torch.compile above the \
+            one that launches the most kernels",
+};
 
 pub(super) const ENTRIES: &[RemedyEntry] = &[
     RemedyEntry {
@@ -127,6 +138,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         not_when: "shapes or addresses change from step to step",
         link: CUDA_NOTES,
         rank: Rank::Graph,
+        trial: Some(&COMPILE_GRAPHS),
         ..NONE
     },
     RemedyEntry {
@@ -204,6 +216,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         not_when: "the step reads values, allocates with cudaMalloc or changes shapes; Adam needs capturable=True",
         link: CUDA_NOTES,
         rank: Rank::Graph,
+        trial: Some(&COMPILE_GRAPHS),
         ..NONE
     },
     RemedyEntry {
@@ -248,14 +261,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         gain: "the simulation `launches_free` is the most that fewer launches gain",
         not_when: "shapes change in each step, or the run is shorter than compiling",
         link: COMPILE,
-        trial: Some(&Trial {
-            id: "compile",
-            change: "torch.compile around the outermost module",
-            keep: "model = torch.compile(model)",
-            how: How::PyTorch,
-            needs: "no module was called on the GPU, or it is compiled already; for plain functions, put @torch.compile above the \
-                    one that launches the most kernels",
-        }),
+        trial: Some(&COMPILE_MODULE),
         rank: Rank::Graph,
         is_generic: true,
         ..NONE
@@ -285,7 +291,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                      is from Triton",
         gain: "three to nine of ten such launches gone (an estimate)",
         link: COMPILE,
-        outside: true,
+        trial: Some(&COMPILE_MODULE),
         ..NONE
     },
     RemedyEntry {
@@ -318,6 +324,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "most CPU work between launches is in _engine_run_backward",
         gain: "the simulation `no_host_work` is the most",
         link: COMPILE,
+        trial: Some(&COMPILE_MODULE),
         ..NONE
     },
     RemedyEntry {

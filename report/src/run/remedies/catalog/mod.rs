@@ -13,11 +13,13 @@ mod launches;
 mod layout;
 mod loading;
 mod memory;
+mod others;
 mod precision;
 mod waits;
 
+use self::others::OTHERS;
 use super::entry::RemedyEntry;
-use super::trial::{How, Trial};
+use super::trial::Trial;
 use crate::run::Results;
 
 /// Entries that records alone open. Reports at the exit of a program know no others.
@@ -62,20 +64,11 @@ pub fn remedy(id: &str) -> Option<&'static RemedyEntry> {
     remedies().find(|entry| entry.id == id)
 }
 
-/// No report advises it: whether it gains depends on the sizes.
-const CUDNN_SEARCH: Trial = Trial {
-    id: "cudnn_search",
-    change: "cuDNN measures which algorithm is fastest",
-    keep: "torch.backends.cudnn.benchmark = True",
-    how: How::PyTorch,
-    needs: "it does so already",
-};
-
 impl Trial {
     /// All changes, in the order in which `--list` prints them.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         let own = remedies().filter_map(|entry| entry.trial.filter(|trial| trial.id == entry.id));
-        own.chain([&CUDNN_SEARCH])
+        own.chain(OTHERS.iter().map(|(trial, _)| *trial))
     }
 
     /// The change that makes the remedy with this name.
@@ -83,8 +76,9 @@ impl Trial {
         remedy(id).and_then(|entry| entry.trial).or_else(|| Self::all().find(|trial| trial.id == id))
     }
 
-    /// Effect on the results, as the catalogue has it; what is not in it could change anything.
+    /// Effect on the results.
     pub fn results(&self) -> Results {
-        remedy(self.id).map_or(Results::Behavior, |entry| entry.results)
+        let other = || OTHERS.iter().find(|(trial, _)| trial.id == self.id).map(|(_, results)| *results);
+        remedy(self.id).map(|entry| entry.results).or_else(other).unwrap_or(Results::Behavior)
     }
 }

@@ -22,6 +22,14 @@ const CASTS: f64 = 8_000.0;
 /// What a short product loses to its start, nanoseconds.
 const START: f64 = 3_000.0;
 
+pub(super) const BF16: Trial = Trial {
+    id: "bf16",
+    change: "autocast in bfloat16 on the main thread",
+    keep: "with torch.autocast(\"cuda\", torch.bfloat16) around the forward pass",
+    how: How::PyTorch,
+    needs: "the program did not import torch",
+};
+
 pub(super) const ENTRIES: &[RemedyEntry] = &[
     RemedyEntry {
         id: "bf16",
@@ -55,13 +63,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         not_when: "the GPU waits for launches (autocast adds casts), or the program needs fp32",
         subsumes: &["limit_issue", "limit_tensor"],
         link: TUNING,
-        trial: Some(&Trial {
-            id: "bf16",
-            change: "autocast in bfloat16 on the main thread",
-            keep: "with torch.autocast(\"cuda\", torch.bfloat16) around the forward pass",
-            how: How::PyTorch,
-            needs: "the program did not import torch",
-        }),
+        trial: Some(&BF16),
         ..NONE
     },
     RemedyEntry {

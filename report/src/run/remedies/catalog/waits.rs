@@ -250,6 +250,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         not_when: "the GPU is busy all the time: 0.99x measured",
         link: CUDA_NOTES,
         rank: Rank::BeforeGraph,
+        trial: Some(&Trial {
+            id: "timer_sync",
+            change: "torch.cuda.synchronize() does nothing",
+            keep: "no torch.cuda.synchronize() within the loop",
+            how: How::PyTorch,
+            needs: "torch.cuda.synchronize() was not called",
+        }),
         ..NONE
     },
     RemedyEntry {
