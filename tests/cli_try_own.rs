@@ -289,6 +289,10 @@ fn the_copies_have_what_git_does_not_ignore_and_what_is_linked() {
     let (code, said) = refused(&output);
     assert!(code == 1 && said.contains("fails in a copy of the tree") && said.contains("which --link"), "{said}");
     assert!(said.contains("they lack") && said.contains("repository/data,"), "{said}");
+    let path = repository.path("data/first/batch");
+    let absolute = ["python3", "-c", &format!("open({path:?})")];
+    let (_, said) = refused(&repository.tried(&place, FIX, &[], &absolute));
+    assert!(said.contains("repository/data,"), "{said}");
     // What is written to a link is the user's own.
     repository.write("data/log", "2\n");
     fs::write(place.path().join("fix.diff"), FIX).unwrap();

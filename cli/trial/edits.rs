@@ -134,14 +134,10 @@ fn of_file(file: &Path, edits: &[&Edit], root: &Path, is_git: bool) -> Result<St
         let (count, first) = (to - from, from + 1);
         let _ = writeln!(whole, "@@ -{first},{count} +{},{} @@", first + added, count + more);
         added += more;
-        for at in from..to {
-            match new.get(&at) {
-                Some(line) => {
-                    push(&mut whole, '-', lines[at]);
-                    line.split_inclusive('\n').for_each(|line| push(&mut whole, '+', line));
-                }
-                None => push(&mut whole, ' ', lines[at]),
-            }
+        for (at, old) in lines.iter().enumerate().take(to).skip(from) {
+            let new = new.get(&at);
+            push(&mut whole, if new.is_some() { '-' } else { ' ' }, old);
+            new.iter().flat_map(|line| line.split_inclusive('\n')).for_each(|line| push(&mut whole, '+', line));
         }
     }
     Ok(whole)

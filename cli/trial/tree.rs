@@ -69,11 +69,17 @@ fn git(folder: &Path) -> Command {
     git
 }
 
+/// Without settings of anybody, and in no repository, although the folder for temporary files may be in one.
+fn alone(git: &mut Command) -> &mut Command {
+    git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_ATTR_NOSYSTEM", "1");
+    git.env("GIT_DIR", "/dev/null")
+}
+
 fn output(command: &mut Command) -> Result<Output> {
     command.output().context("--patch needs git, which cannot be started")
 }
 
-/// The last line that git printed on stderr.
+/// The first message of git on stderr.
 fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let line = text.lines().find(|line| line.starts_with("fatal: ") || line.starts_with("error: "));
@@ -307,9 +313,7 @@ impl Copies {
                 apply.arg("-c").arg(format!("{setting}={}", line(&value).display()));
             }
         }
-        apply.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_ATTR_NOSYSTEM", "1");
-        // The copies are in no repository, although the folder for temporary files may be.
-        apply.env("GIT_DIR", "/dev/null").args(["apply", "--whitespace=nowarn"]);
+        alone(&mut apply).args(["apply", "--whitespace=nowarn"]);
         apply
     }
 
@@ -318,8 +322,9 @@ impl Copies {
         let there = |side: &PathBuf| Some(side.join(&path)).filter(|file| file.is_file());
         let [before, after] = self.sides.each_ref().map(|side| there(side).unwrap_or_else(|| "/dev/null".into()));
         let mut compare = git(&self.sides[0]);
-        compare.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_DIR", "/dev/null");
-        compare.args(["diff", "--no-index", "--no-ext-diff", "--no-textconv", "-U0", "--"]).args([before, after]);
+        alone(&mut compare)
+            .args(["diff", "--no-index", "--no-ext-diff", "--no-textconv", "-U0", "--"])
+            .args([before, after]);
         let text = output(&mut compare)?.stdout;
         let mut lines = [Vec::new(), Vec::new()];
         for hunk in text.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"@@ ")) {
@@ -452,11 +457,11 @@ impl Copies {
         }
         let words = errors.split(|letter: char| letter.is_whitespace() || "'\"`:,()[]".contains(letter));
         let own = words.filter(|word| !word.is_empty()).filter_map(|word| {
-            let path = normal(&self.work(false).join(word));
-            Some(path.strip_prefix(&self.sides[0]).ok()?.to_owned())
+            let path = normal(&self.tree.root.join(&self.tree.work).join(word));
+            Some(path.strip_prefix(&self.tree.root).ok()?.to_owned())
         });
         let is_missing = |path: &Path| !self.sides[0].join(path).exists() && self.tree.root.join(path).exists();
-        let missing = own.filter(|path| is_missing(path)).last();
+        let missing = own.rev().find(|path| is_missing(path));
         // The top folder of those that are missing.
         let missing =
             missing.and_then(|path| path.ancestors().filter(|path| is_missing(path)).last().map(Path::to_owned));
@@ -464,7 +469,7 @@ impl Copies {
             let shown = path.strip_prefix(&self.tree.work).map_or_else(|_| self.tree.root.join(&path), Path::to_owned);
             format!("they lack {0}, which --link {0} adds", shown.display())
         });
-        format!("\nThe copies have what git tracks or does not ignore; {add}.")
+        format!("\nThe copies have what git tracks or does not ignore, and are no repository; {add}.")
     }
 }
 

@@ -29,7 +29,9 @@ pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Answer> {
             add(option, value.into());
         }
     }
-    arguments.text("build").map(|command| add("--build", command.into()));
+    if let Some(command) = arguments.text("build") {
+        add("--build", command.into());
+    }
     for (name, option) in [("patch", "--patch"), ("trace", "--from")] {
         if let Some(file) = arguments.text(name) {
             add(option, context.folder.resolved(file)?.into());
