@@ -82,6 +82,19 @@ fn a_server_without_steps_is_said() {
 }
 
 #[test]
+fn a_program_of_pytorch_that_starts_up_for_longer_than_a_run_may_take_makes_steps() {
+    let Some(place) = Place::new() else { return };
+    fs::copy(built("libcupti_replay.so"), place.path().join("libcuda.so.1")).unwrap();
+    let start = "import ctypes, time, torch\nctypes.CDLL('./libcuda.so.1')\ntime.sleep(2.5)\n";
+    fs::write(place.path().join("train.py"), start.to_owned() + TRAIN).unwrap();
+    // Two seconds for each run. There may be no time for a pair.
+    let options = ["--remedy=pinned", "--pairs=2", "--budget=12s", "--json"];
+    let output = place.command(&options, &["python3", "train.py"]).output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    assert_eq!(document["unit"], "optimizer");
+}
+
+#[test]
 fn what_recording_costs_is_the_difference_of_the_steps() {
     let Some(place) = Place::new() else { return };
     let stage = Stage::new();

@@ -65,6 +65,8 @@ const NO_COST: &str = "a run was too short for an estimate of what recording cos
 const NOTHING_RECORDED: &str = "a run recorded no work of the GPU";
 /// Largest part of a run before the first work of the GPU for which the whole run is compared.
 const START_UP: f64 = 0.1;
+/// Shares of the time of a run that PyTorch gets until the first step: it may have to compile.
+const UNTIL_STEPS: u32 = 4;
 /// Longest part of the time of a run for which its growing trace is read: a tenth.
 const READING: u32 = 9;
 /// Modes in which a run is recorded: with the report's records, and with ranges only.
@@ -403,7 +405,8 @@ impl Live {
             } else if asked.is_none() && now > deadline {
                 cut = Some(Cut::Budget);
             } else if asked.is_none() && worked > limit && has_limit && !is_there("claim") {
-                cut = Some(Cut::Limit);
+                let is_starting = self.unit.is_none() && is_there("torch") && worked < UNTIL_STEPS * limit;
+                cut = (!is_starting).then_some(Cut::Limit);
             } else if asked.is_none() && worked > next {
                 cut = folder.is_some_and(|folder| self.has_enough(&folder.join("traces"))).then_some(Cut::Limit);
                 next = worked + (READING * now.elapsed()).max(Duration::from_secs(1));
@@ -491,7 +494,9 @@ impl Live {
         let steady = run.result["from"].as_u64().and_then(|from| usize::try_from(from).ok());
         let steady = if is_recorded { Some(warm(&found)) } else { steady };
         let count = found.times.len();
-        let from = steady.filter(|_| run.was_ended()).unwrap_or_else(|| after_start(count, WARM_STEPS, steady));
+        // A run that takes all of its time may end when its steps have just become steady.
+        let is_enough = |from: &usize| run.was_ended() && from + FEWEST_STEPS < count;
+        let from = steady.filter(is_enough).unwrap_or_else(|| after_start(count, WARM_STEPS, steady));
         let steady = &found.times[from.min(count)..];
         match behind
             .or_else(|| per_step(steady))
