@@ -122,6 +122,8 @@ fn a_diff_is_measured_in_copies_of_the_tree() {
     // It stands for the remedy that is named.
     let output = repository.tried(&place, FIX, &["--json", "--remedy", "file_output"], &["python3", "train.py"]);
     assert_eq!(outcomes(&document(&output)), [("file_output", "helps")]);
+    let history = fs::read_to_string(place.path().join("history.jsonl")).unwrap();
+    assert!(history.contains("\"remedy\":\"file_output\""), "{history}");
     let output = repository.tried(&place, FIX, &["--remedy", "zzzzz"], &["python3", "train.py"]);
     assert_eq!(refused(&output).0, 2);
 }

@@ -29,16 +29,18 @@ fn what_is_not_tried_comes_first_with_the_reason() {
     let change = of_report(&place, "file_log.gpuwhy", &[]);
     let said = text(&change);
     assert_eq!(change.status.code(), Some(1), "{said}");
-    assert!(said.starts_with("Not tried: file_output at programs2.py:31 (file_log.<locals>.ex)"), "{said}");
+    assert!(said.starts_with("Not tried: file_output at programs2.py:31 "), "{said}");
     assert!(
         said.contains("a change of the program, which `gpuwhy try --patch FIX.diff -- COMMAND` measures\n"),
         "{said}"
     );
     assert!(said.ends_with("Nothing was tried.\n"), "{said}");
+    let none = text(&of_report(&place, "kernels_measured.gpuwhy", &[]));
+    assert_eq!(none, "Not tried: the report names no change.\nNothing was tried.\n");
     let rounding = text(&of_report(&place, "hf_generate.gpuwhy", &[]));
     assert!(rounding.contains("attention_build at hf_generate.py:7"), "{rounding}");
     assert!(
-        rounding.contains("compile at hf_generate.py:7 (<module>) need --allow rounding, as last digits change\n"),
+        rounding.contains("compile at hf_generate.py:7 need --allow rounding, as last digits change\n"),
         "{rounding}"
     );
     let document = |options: &[&str]| {

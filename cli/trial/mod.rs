@@ -263,7 +263,7 @@ fn unmeasured(ended: &Ended, live: &Live) -> u8 {
 
 /// Measures and prints. `others` are remedies of the report that are not tried.
 fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], others: &[LeftOut], limits: &Limits) -> Result<u8> {
-    print(args, &text::not_tried(others))?;
+    print(args, &text::not_tried(others, wanted.is_empty()))?;
     let command: Vec<_> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = program(&command);
     let past = Past::read(&command);

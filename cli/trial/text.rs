@@ -124,11 +124,15 @@ fn compared(compared: &Compared) -> Option<String> {
     }
 }
 
-/// The first lines: remedies of the report that are not tried, and why.
-pub fn not_tried(left_out: &[LeftOut]) -> String {
+/// The first lines: remedies of the report that are not tried, and why. `is_all` if there is no other.
+pub fn not_tried(left_out: &[LeftOut], is_all: bool) -> String {
+    if is_all && left_out.is_empty() {
+        return "Not tried: the report names no change.\n".to_owned();
+    }
     let names = |why: Why| {
         let of = left_out.iter().filter(|left| left.why == why);
-        let names = of.map(|left| left.at.as_ref().map_or(left.id.clone(), |at| format!("{} at {at}", left.id)));
+        let place = |at: &String| at.split(" (").next().map(|at| format!(" at {at}"));
+        let names = of.map(|left| left.id.clone() + &left.at.as_ref().and_then(place).unwrap_or_default());
         names.collect::<Vec<_>>()
     };
     let whys = [
