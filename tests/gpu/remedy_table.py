@@ -99,6 +99,10 @@ REMEDIES: dict[str, Remedy] = {
     "grown_cache": remedy(
         "grown_cache", "attention", "room for all tokens", "kv_cat cat", TUNED, frozenset({"bf16", "tf32"}), seconds=0.25),
 
+    "generated_text": remedy(
+        "generated_text", "attention", "a static cache", "kv_cat cat", TUNED, frozenset({"tf32", "fp64"}), "kv_cat",
+        libraries="torch,transformers", seconds=0.4),
+
     # Many elementwise kernels that could be one. One of them starts a compiler.
     "gelu_by_hand": remedy(
         "gelu_by_hand", "elementwise", "F.gelu", "gelu_parts fuse", TUNED, frozenset({"tf32", "bf16", "sdpa"})),
@@ -123,21 +127,44 @@ REMEDIES: dict[str, Remedy] = {
         "single_samples", "launches", "one call", "batch_grids", TUNED, frozenset({"tf32", "bf16", "gc"})),
     "lstm_cells": remedy("lstm_cells", "launches", "nn.LSTM", "rnn_cells", TUNED, frozenset({"batch_grids"})),
 
+    "adamax_loop": remedy(
+        "adamax_loop", "launches", "foreach Adamax", "fused_optimizer foreach_fused compile compile_elementwise", TUNED, PRECISION,
+        "foreach_optimizer"),
+    "small_layers": remedy(
+        "small_layers", "launches", "CUDA graphs by torch.compile", "graph compile graph_whole", TUNED, frozenset({"fp64", "gc"}),
+        "compile_graphs", libraries=COMPILER),
+    "trained_layers": remedy(
+        "trained_layers", "launches", "the module as a graph", "graph compile backward graph_whole", TUNED, frozenset({"fp64", "gc"}),
+        "graphed_module"),
+    "scored_batches": remedy(
+        "scored_batches", "launches", "inference mode", "no_grad graph compile", TUNED, frozenset({"fp64", "gc"}), "no_grad"),
+    "stream_chains": remedy("stream_chains", "launches", "32 queues", "connections", TUNED, PRECISION, "connections"),
+
     # Waiting for the GPU.
     "unsized_repeat": remedy("unsized_repeat", "waiting", "output_size", "unknown_size", TUNED, PRECISION),
     "new_scalars": remedy("new_scalars", "waiting", "made once", "scalar_tensor", TUNED, PRECISION),
-    "timed_phases": remedy("timed_phases", "waiting", "no waits", "timer_sync", TUNED, PRECISION | {"read_value"}),
+    "timed_phases": remedy("timed_phases", "waiting", "no waits", "timer_sync", TUNED, PRECISION | {"read_value"}, "timer_sync"),
     "anomaly_mode": remedy("anomaly_mode", "waiting", "no checks", "anomaly", TUNED, PRECISION, "anomaly"),
     "asserted_layers": remedy("asserted_layers", "waiting", "one check", "check_each read_value", TUNED, PRECISION),
 
+    "filled_memory": remedy(
+        "filled_memory", "elementwise", "no filling", "deterministic", TUNED, PRECISION | {"sdpa"}, "deterministic"),
+
     # Copies of the host's arrays.
     "pageable_training": remedy("pageable_training", "copies", "pinned memory", "pinned", TUNED, PRECISION),
+    "pinned_waits": remedy(
+        "pinned_waits", "copies", "no waits", "overlap_copies pinned join_copies", TUNED, PRECISION, "non_blocking"),
     "numba_arrays": remedy(
         "numba_arrays", "copies", "stays on the device", "numba_copies", TUNED, PRECISION, libraries="numba.cuda"),
 
     # What is around the steps.
     "parsed_records": remedy(
         "parsed_records", "host", "8 workers", "workers", TUNED, GPU_ENTRIES, "workers", seconds=0.4, traced_seconds=2.0),
+    "rows_one_by_one": remedy(
+        "rows_one_by_one", "host", "a batch by one index", "whole_batches collate workers", TUNED, GPU_ENTRIES, "tensor_batches",
+        seconds=0.4, traced_seconds=2.0),
+    "fresh_buffers": remedy(
+        "fresh_buffers", "host", "memory is kept", "page_faults move_work", TUNED, GPU_ENTRIES, "page_faults"),
     "frozen_heap": remedy("frozen_heap", "host", "gc.freeze", "gc", TUNED, GPU_ENTRIES, "gc", seconds=0.4, traced_seconds=2.5),
     "saved_steps": remedy("saved_steps", "host", "every fiftieth step", "save_less", TUNED, GPU_ENTRIES),
     "request_cache": remedy("request_cache", "host", "no empty_cache()", "empty_cache", TUNED, PRECISION, "empty_cache"),

@@ -66,6 +66,9 @@ PROGRAMS = {
     **dict.fromkeys(("nesterov_loop", "policy_steps", "checked_gan", "clipped_by_hand", "micro_batches"), "loops"),
     **dict.fromkeys(("categorical_copies", "class_maps", "decoded_images", "recorded_lengths"), "feeds"),
     "jax_regression": "jax_training",
+    **dict.fromkeys(
+        ("small_layers", "trained_layers", "scored_batches", "filled_memory", "rows_one_by_one", "generated_text", "stream_chains",
+         "fresh_buffers", "pinned_waits", "adamax_loop"), "outside"),
     **dict.fromkeys(("tuned_decoder", "rare_reads", "summed_fields", "arriving_requests"), "healthy"),
 }
 

@@ -260,8 +260,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         trial: Some(&Trial {
             id: "page_faults",
             change: "the C library keeps memory that the program frees",
-            keep: "MALLOC_MMAP_THRESHOLD_=33554432 and MALLOC_TRIM_THRESHOLD_=17179869184",
-            how: How::Set(&[("MALLOC_MMAP_THRESHOLD_", "33554432"), ("MALLOC_TRIM_THRESHOLD_", "17179869184")]),
+            keep: "MALLOC_MMAP_THRESHOLD_=33554432 and MALLOC_TRIM_THRESHOLD_=2147483647",
+            how: How::Set(&[("MALLOC_MMAP_THRESHOLD_", "33554432"), ("MALLOC_TRIM_THRESHOLD_", "2147483647")]),
             needs: "both variables are set so already",
         }),
         ..NONE
