@@ -69,7 +69,7 @@ class utils:
     def clip_grad_norm_(parameters, most, *, foreach=None): clock.spend('layout' if foreach is False else 'fast')
 class Module:
     def zero_grad(self, set_to_none=True): clock.spend('fast' if set_to_none else 'layout')
-    def _call_impl(self, *arguments): return self.forward(*arguments)
+    def _call_impl(self, *arguments, **named): return self.forward(*arguments, **named)
     __call__ = _call_impl
     def parameters(self): return []
     def modules(self): return [self, *getattr(self, 'parts', [])]

@@ -208,3 +208,45 @@ assert os.path.isabs(os.environ['JAX_COMPILATION_CACHE_DIR'])";
     let result = counted(&stage, &remedies, &other);
     assert_eq!(result["applied"], json!({"gc": 1}), "{result}");
 }
+
+#[test]
+fn a_module_that_trains_is_a_graph_while_its_inputs_keep_their_shapes() {
+    let Some(stage) = stage() else { return };
+    let program = "import torch
+from torch import nn
+class Tensor(torch.Tensor):
+    dtype, requires_grad = 'float', False
+    def __init__(self, size): self.shape, self.value = size, 0
+    def detach(self): return self
+    clone = detach
+    def requires_grad_(self, wanted): return self
+    def copy_(self, other): self.value = 0
+class Model(nn.Module):
+    training, steps = True, 0
+    def __init__(self): self.weight, self.statistic = nn.Parameter(), Tensor(1)
+    def parameters(self): return [self.weight]
+    def buffers(self): return [self.statistic]
+    def forward(self, x): self.statistic.value += 1; return 'eager'
+def graphed(module, samples, allow_unused_input):
+    module(*samples)
+    if FAILS: raise RuntimeError('no capture')
+    module.forward = lambda x: 'graph'
+class no_grad(torch.inference_mode): pass
+nn.Parameter.requires_grad, torch.no_grad, torch.cuda.make_graphed_callables = True, no_grad, graphed
+torch.cuda.get_rng_state, torch.cuda.set_rng_state = lambda: None, lambda state: None
+model = Model()
+model.training = False
+assert model(Tensor(4)) == 'eager'
+model.training, model.statistic.value = True, 0
+found = [model(Tensor(size)) for size in (4, 4, 5, 4)]
+assert model(x=Tensor(4)) == 'eager'
+assert model.statistic.value == (5 if FAILS else 2), model.statistic.value
+assert found == (['eager'] * 4 if FAILS else ['graph', 'graph', 'eager', 'graph']), found";
+    let remedies = json!({"remedies": ["graphed_module"], "unit": "module"});
+    let result = counted(&stage, &remedies, &program.replace("FAILS", "False"));
+    assert_eq!(result["applied"], json!({"graphed_module": 1}));
+    // What cannot be captured goes on as it was.
+    let mut remedies = remedies;
+    remedies["errors"] = json!({"graphed_module": "RuntimeError: no capture"});
+    assert_eq!(counted(&stage, &remedies, &program.replace("FAILS", "True"))["applied"], json!({}));
+}

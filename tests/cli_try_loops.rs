@@ -39,7 +39,8 @@ pub fn stage() -> Option<(Place, PathBuf)> {
     Some((place, python))
 }
 
-/// Runs a program with the Python side of `gpuwhy try`, and returns its result: null if it wrote none.
+/// Runs a program with the Python side of `gpuwhy try`, and returns its result: null if it wrote none. Expected errors
+/// are in the settings.
 pub fn counted((place, python): &(Place, PathBuf), settings: &Value, program: &str) -> Value {
     let mut all = json!({"remedies": [], "unit": null, "loop": null, "steps": 20, "seconds": 0.2, "warm_steps": 5, "warm_s": 0.1,
         "limit_s": 60.0, "end": "limit"});
@@ -62,7 +63,8 @@ pub fn counted((place, python): &(Place, PathBuf), settings: &Value, program: &s
     let result: Value = serde_json::from_slice(&result).unwrap_or_default();
     let is_ended = matches!(result["how"].as_str(), Some("measured" | "limit"));
     assert!(output.status.success() || is_ended, "{}", stderr(&output));
-    assert!(result.is_null() || result["errors"] == json!({}), "{result}");
+    let errors = settings.get("errors").cloned().unwrap_or_else(|| json!({}));
+    assert!(result.is_null() || result["errors"] == errors, "{result}");
     result
 }
 

@@ -21,16 +21,20 @@ const PRELOAD: &str = "LD_PRELOAD";
 /// Variables that a remedy sets or unsets, empty if all are as it wants.
 pub fn environment(remedy: &Trial) -> Vec<(&'static str, Option<OsString>)> {
     let How::Preload(names) = remedy.how else { return remedy.environment(|name| std::env::var_os(name)) };
-    let old = std::env::var_os(PRELOAD).filter(|value| !value.is_empty()).unwrap_or_default();
+    let value = preloaded(names, &LIBRARIES, std::env::var_os(PRELOAD).unwrap_or_default());
+    value.map(|value| (PRELOAD, Some(value))).into_iter().collect()
+}
+
+/// The first of these libraries in one of the folders before what is loaded already; `None` without one, or if one is.
+fn preloaded(names: &[&str], folders: &[&str], old: OsString) -> Option<OsString> {
     let is_loaded = names.iter().any(|name| old.to_string_lossy().contains(name.split('.').next().unwrap_or(name)));
-    let paths = names.iter().flat_map(|name| LIBRARIES.iter().map(move |folder| Path::new(folder).join(name)));
-    let Some(path) = paths.filter(|_| !is_loaded).find(|path| path.is_file()) else { return Vec::new() };
-    let mut value = path.into_os_string();
+    let mut paths = names.iter().flat_map(|name| folders.iter().map(move |folder| Path::new(folder).join(name)));
+    let mut value = paths.find(|path| !is_loaded && path.is_file())?.into_os_string();
     if !old.is_empty() {
         value.push(":");
         value.push(old);
     }
-    vec![(PRELOAD, Some(value))]
+    Some(value)
 }
 
 /// The cores that this process may use and that are beside the GPU, if these are not all.
@@ -60,12 +64,13 @@ fn near(sys: &Path, visible: Option<&str>, allowed: &CpuSet) -> Option<CpuSet> {
     gpus.retain(|path| is_gpu(path));
     gpus.sort();
     let mut nodes = gpus.iter().map(|path| read(&path.join("numa_node"))?.parse::<u32>().ok());
-    // A UUID or the name of a MIG instance does not say which it is.
+    // A UUID does not say which it is; nor a number if the driver sorts other models first.
+    let are_alike = gpus.windows(2).all(|pair| read(&pair[0].join("device")) == read(&pair[1].join("device")));
     let first = visible.and_then(|list| list.split(',').next()?.trim().parse::<usize>().ok());
     let node = match (nodes.clone().next()?, first) {
         (node, _) if nodes.clone().all(|other| other == node) => node,
-        (_, Some(first)) => nodes.nth(first)?,
-        (_, None) => None,
+        (_, Some(first)) if are_alike => nodes.nth(first)?,
+        _ => None,
     }?;
     let mut near = CpuSet::new();
     for range in read(&sys.join(format!("devices/system/node/node{node}/cpulist")))?.split(',') {
@@ -82,6 +87,19 @@ fn near(sys: &Path, visible: Option<&str>, allowed: &CpuSet) -> Option<CpuSet> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_library_that_is_installed_is_loaded_before_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        let names = ["libtcmalloc.so.4", "libjemalloc.so.2"];
+        let value = |old: &str| preloaded(&names, &["/no/such/folder", path], old.into());
+        assert_eq!(value(""), None);
+        fs::write(folder.path().join("libjemalloc.so.2"), "").unwrap();
+        assert_eq!(value(""), Some(format!("{path}/libjemalloc.so.2").into()));
+        assert_eq!(value("/a.so"), Some(format!("{path}/libjemalloc.so.2:/a.so").into()));
+        assert_eq!(value("/opt/libtcmalloc.so"), None);
+    }
 
     #[test]
     fn the_cores_are_those_of_the_node_of_the_gpu() {
@@ -114,6 +132,8 @@ mod tests {
         assert_eq!(cores(None), None);
         assert_eq!(cores(Some("1,0")), Some(vec![4, 5, 7]));
         assert_eq!(cores(Some("GPU-1234")), None);
+        write("bus/pci/devices/0000:11:00.0/device", "0x2335\n");
+        assert_eq!(cores(Some("1,0")), None);
         gpu("0000:11:00.0", "0x10de", "0x030200", "-1");
         assert_eq!(cores(Some("0")), None);
     }

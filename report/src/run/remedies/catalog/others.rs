@@ -140,7 +140,8 @@ pub(super) const OTHERS: &[(&Trial, Results)] = &[
             "the CPU cores beside the GPU alone",
             "taskset --cpu-list with the cores of the GPU's NUMA node",
             How::Cores,
-            "all cores are as near to the GPU, or it runs there already",
+            "all cores are as near to the GPU, it runs there already, or GPUs are at several nodes and the first number in \
+             CUDA_VISIBLE_DEVICES does not say which it is",
         ),
         Same,
     ),
