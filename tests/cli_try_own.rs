@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 
 use crate::cli_try::{Place, is_alive, near, outcomes, written};
+use crate::cli_try_loops::{START, stage};
 use crate::support::{GPUWHY, stderr};
 
 /// Trains in a subfolder with a space in its name: 0.1 s a step, half of which is a setting of `settings.py`.
@@ -163,6 +164,30 @@ fn a_change_of_the_batch_counts_by_all_of_the_work() {
     let twice = "steps = 60; __import__('torch').clock.costs['more'] = 0.05";
     let row = changed("steps = 120", twice);
     assert_eq!((&row["outcome"], &row["basis"]), (&"no_difference".into(), &"all_work".into()), "{row}");
+}
+
+#[test]
+fn a_loop_whose_header_the_diff_changes_or_moves_is_the_same() {
+    let Some((place, python)) = stage() else { return };
+    let Some(repository) = Repository::new(&place) else { return };
+    fs::copy(place.path().join("libcuda.so.1"), repository.path("my app/libcuda.so.1")).unwrap();
+    let old = format!("{START}cuda()\n# Train\nfor step in range(200):\n    work()\nprint('done')\n");
+    repository.write("my app/loop.py", &old);
+    repository.git(&["add", "."]);
+    let changed = |new: &str| {
+        repository.write("my app/loop.py", new);
+        let diff =
+            Command::new("git").args(["diff", "--", "my app/loop.py"]).current_dir(&repository.0).output().unwrap();
+        repository.write("my app/loop.py", &old);
+        let diff = String::from_utf8(diff.stdout).unwrap();
+        let output = repository.tried(&place, &diff, &["--json"], &[python.to_str().unwrap(), "loop.py"]);
+        let found = document(&output);
+        assert_eq!((&found["unit"], outcomes(&found)), (&"loop".into(), vec![("patch fix.diff", "helps")]), "{found}");
+        near(&found["remedies"][0]["gain"], 2.0);
+    };
+    changed(&old.replace("range(200):\n    work()", "iter(range(200)):\n    work(0.01)"));
+    let before = "for step in range(200):\n    pass\n# Train\nfor step in range(200):\n    work(0.01)";
+    changed(&old.replace("# Train\nfor step in range(200):\n    work()", before));
 }
 
 #[test]

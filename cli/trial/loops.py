@@ -160,7 +160,7 @@ class Loops:
         seen = {}
         for place, loop in sorted(loops.items()):
             loop.nth = seen[loop.header] = seen.get(loop.header, -1) + 1
-            if self.wanted is not None and self.wanted == {**self.key(loop), "line": self.wanted["line"]}:
+            if self.wanted is not None and self.is_wanted(loop):
                 # A file that is loaded twice has two code objects.
                 self.chosen = loops[place] = self.chosen or loop
             elif self.wanted is not None or self.chosen is not None:
@@ -192,6 +192,13 @@ class Loops:
         file = file if relative.startswith("../../..") else relative
         function = loop.code.co_qualname
         return {"file": file, "function": function, "header": loop.header, "nth": loop.nth, "line": loop.line}
+
+    def is_wanted(self, loop):
+        key, lines = self.key(loop), self.wanted.get("lines")
+        if lines is None:
+            return self.wanted == {**key, "line": self.wanted["line"]}
+        # Where the user's diff has put the loop, whose header it may have changed.
+        return self.wanted["file"] == key["file"] and lines[0] <= loop.line <= lines[1]
 
     def is_changed(self, loop):
         lines = self.changed.get(os.path.realpath(os.path.join(self.folder, loop.code.co_filename)), ())

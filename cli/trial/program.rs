@@ -284,9 +284,13 @@ impl Live {
         let traces = folder.path().join("traces");
         fs::create_dir(&traces).with_context(|| traces.display().to_string())?;
         let mut command = self.prepared(recording, own, &traces)?;
+        let key = self.unit.as_ref().map(|unit| match self.copies.as_ref().filter(|_| own.is_some()) {
+            Some(copies) => copies.changed_loop(&unit.key),
+            None => unit.key.clone(),
+        });
         let settings = json!({
             "remedies": remedies.iter().map(|remedy| remedy.id).collect::<Vec<_>>(),
-            "unit": self.unit.as_ref().map(|unit| &unit.name), "loop": self.unit.as_ref().map(|unit| &unit.key),
+            "unit": self.unit.as_ref().map(|unit| &unit.name), "loop": key,
             "steps": self.steps, "seconds": SECONDS, "warm_steps": WARM_STEPS, "warm_s": WARM_SECONDS,
             "limit_s": self.limit_s, "end": if self.is_own { "limit" } else { "measured" },
             "changed": self.copies.as_ref().map(|copies| copies.changed_lines(own.is_some())),

@@ -51,11 +51,33 @@ pub struct Copies {
     bytes: u64,
 }
 
-/// A file that the diff changes, with its changed lines before and after.
+/// A file that the diff changes, with its changed places before and after: the first line, and how many. Without any,
+/// it is the line before.
 #[derive(Debug)]
 struct ChangedFile {
     path: PathBuf,
-    lines: [Vec<RangeInclusive<u64>>; 2],
+    hunks: Vec<[(u64, u64); 2]>,
+}
+
+impl ChangedFile {
+    /// The changed lines.
+    fn lines(&self, side: usize) -> impl Iterator<Item = RangeInclusive<u64>> {
+        self.hunks.iter().map(move |hunk| hunk[side].0..=hunk[side].0 + hunk[side].1.max(1) - 1)
+    }
+
+    /// The lines where `line` is after the change; `None` if it is deleted.
+    fn moved(&self, line: u64) -> Option<(u64, u64)> {
+        let mut moved = line;
+        for &[(first, count), (new, new_count)] in &self.hunks {
+            if (first..first + count).contains(&line) {
+                return (new_count > 0).then(|| (new, new + new_count - 1));
+            }
+            if first < line {
+                moved = moved + new_count - count;
+            }
+        }
+        Some((moved, moved))
+    }
 }
 
 /// git in `folder`, as if nobody had set anything for this process.
@@ -326,16 +348,27 @@ impl Copies {
             .args(["diff", "--no-index", "--no-ext-diff", "--no-textconv", "-U0", "--"])
             .args([before, after]);
         let text = output(&mut compare)?.stdout;
-        let mut lines = [Vec::new(), Vec::new()];
-        for hunk in text.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"@@ ")) {
-            let hunk = String::from_utf8_lossy(hunk);
-            for (range, lines) in hunk.split(' ').zip(&mut lines) {
-                let (first, count) = range[1..].split_once(',').unwrap_or((&range[1..], "1"));
-                let (first, count) = (first.parse::<u64>().unwrap_or(0), count.parse::<u64>().unwrap_or(1));
-                lines.push(first..=first + count.max(1) - 1);
-            }
+        let range = |text: &str| {
+            let (first, count) = text.get(1..)?.split_once(',').unwrap_or((&text[1..], "1"));
+            Some((first.parse().ok()?, count.parse().ok()?))
+        };
+        let hunks = text.split(|byte| *byte == b'\n').filter_map(|line| {
+            let hunk = std::str::from_utf8(line.strip_prefix(b"@@ ")?.split(|byte| *byte == b'@').next()?).ok()?;
+            let (before, after) = hunk.trim().split_once(' ')?;
+            Some([range(before)?, range(after)?])
+        });
+        Ok(ChangedFile { path, hunks: hunks.collect() })
+    }
+
+    /// How the loop of the steps, as the Python side knows it, is known with the diff.
+    pub fn changed_loop(&self, key: &Value) -> Value {
+        let place = key["file"].as_str().map(|file| normal(&self.tree.work.join(file))).zip(key["line"].as_u64());
+        let moved = place.and_then(|(path, line)| self.changed.iter().find(|file| file.path == path)?.moved(line));
+        let mut key = key.clone();
+        if let Some((first, last)) = moved {
+            key["lines"] = json!([first, last]);
         }
-        Ok(ChangedFile { path, lines })
+        key
     }
 
     /// The working directory in a copy.
@@ -403,7 +436,7 @@ impl Copies {
     /// the diff is applied.
     pub fn changed_lines(&self, is_changed: bool) -> Value {
         let row = |root: &Path, file: &ChangedFile, side: usize| {
-            let lines: Vec<_> = file.lines[side].iter().map(|lines| [*lines.start(), *lines.end()]).collect();
+            let lines: Vec<_> = file.lines(side).map(|lines| [*lines.start(), *lines.end()]).collect();
             (root.join(&file.path).to_string_lossy().into_owned(), json!(lines))
         };
         let side = usize::from(is_changed);
@@ -436,9 +469,9 @@ impl Copies {
         let Some((file, number)) = place.rsplit_once(':') else { return false };
         let Ok(number) = number.parse::<u64>() else { return false };
         let is_near =
-            |lines: &RangeInclusive<u64>| number + NEAR >= *lines.start() && number <= lines.end().saturating_add(NEAR);
+            |lines: RangeInclusive<u64>| number + NEAR >= *lines.start() && number <= lines.end().saturating_add(NEAR);
         let is_file = |changed: &&ChangedFile| changed.path.ends_with(file) || Path::new(file).ends_with(&changed.path);
-        self.changed.iter().filter(is_file).any(|changed| changed.lines[0].iter().any(is_near))
+        self.changed.iter().filter(is_file).any(|changed| changed.lines(0).any(is_near))
     }
 
     /// What there is before the runs.
@@ -487,4 +520,19 @@ pub fn read(file: &Path) -> Result<Vec<u8>> {
         ErrorKind::NotFound => anyhow::anyhow!("--patch {}: there is no such file", file.display()),
         _ => anyhow::anyhow!("--patch {}: {error}", file.display()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_found_again_after_the_change() {
+        // Two lines inserted after line 3, lines 6 and 7 replaced by one, line 9 deleted.
+        let hunks = vec![[(3, 0), (4, 2)], [(6, 2), (8, 1)], [(9, 1), (9, 0)]];
+        let file = ChangedFile { path: PathBuf::new(), hunks };
+        let moved: Vec<_> = [3, 4, 6, 7, 8, 9, 10].into_iter().map(|line| file.moved(line)).collect();
+        let at = |line| Some((line, line));
+        assert_eq!(moved, [at(3), at(6), at(8), at(8), at(9), None, at(10)]);
+    }
 }
