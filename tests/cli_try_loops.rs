@@ -263,6 +263,10 @@ cuda()
     assert_eq!(counted(&stage, &json!({}), &format!("{model}{polls}"))["unit"], "module");
     let result = counted(&stage, &json!({}), &format!("{model}for batch in range(50): model(); model()"));
     assert_eq!(chosen(&result), ("for batch in range(50): model(); model()", 50));
+    // Calls that prepare functions tell nothing of the loop behind them.
+    let result =
+        counted(&stage, &json!({}), &format!("{model}for part in range(6): model()\nfor batch in range(50): work()"));
+    assert_eq!(chosen(&result), ("for batch in range(50): work()", 50));
 }
 
 #[test]

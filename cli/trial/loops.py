@@ -205,13 +205,15 @@ class Loops:
         return any(first <= loop.line <= last for first, last in lines)
 
     def best(self, now, calls, fewest=FEWEST_PASSES):
-        """The outermost loop of steps. `calls` is the number of outermost calls of modules: a loop with more passes polls."""
+        """The outermost loop of steps. `calls` are the times of outermost calls of modules: a loop with more passes polls."""
         if self.cuda is None:
             return None
         found = []
         for loop in self.all:
             times = loop.times
-            if loop.off or len(times) < fewest or (calls and loop.count > calls) or times[-fewest] < self.cuda:
+            if loop.off or len(times) < fewest or times[-fewest] < self.cuda:
+                continue
+            if FEWEST_PASSES <= len(calls) - bisect.bisect_left(calls, loop.start) < loop.count:
                 continue
             if times[-1] - max(loop.start, self.cuda) >= COVERED * (now - self.cuda):
                 found.append(loop)

@@ -8,6 +8,7 @@ import _thread
 import array
 import ast
 import atexit
+import bisect
 import contextlib
 import ctypes
 import dis
@@ -240,14 +241,14 @@ class Run:
         """True while the outermost loop has too few passes to be chosen, for a quarter of the time of a run."""
         if self.loops is None or self.settings["end"] == "limit" or 4 * (now - self.since) > self.settings["limit_s"]:
             return False
-        outer = self.loops.best(now, len(self.series["module"].times), fewest=1)
+        outer = self.loops.best(now, self.series["module"].times, fewest=1)
         return outer is not None and len(outer.times) < FEWEST_PASSES
 
     def choose(self, unit, now):
         """Makes the outermost loop of steps the unit, else `unit`. False if that is a loop and none is of steps."""
         loops = self.loops
         if loops is not None and unit != "optimizer":
-            loop = loops.best(now, len(self.series["module"].times))
+            loop = loops.best(now, self.series["module"].times)
             if loop is not None and self.counts():
                 unit, self.series["loop"] = "loop", loop
                 loops.choose(loop)
