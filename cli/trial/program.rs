@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
-use gpuwhy_inject::config::{RangeName, SAMPLING};
+use gpuwhy_inject::config::{CAPTURE_RANGE, DELAY, DURATION, MAX_OVERHEAD, RangeName, SAMPLING, STEPS};
 use gpuwhy_report::run::Report;
 use gpuwhy_report::run::remedies::How;
 use rustix::fs::statvfs;
@@ -272,6 +272,12 @@ impl Live {
             self.refused = Some(code);
             bail!("the program was not run")
         })?;
+        if mode.is_some() && self.unit.as_ref().is_some_and(Unit::is_recorded) {
+            // Of the whole run, whatever part the environment asks for.
+            for variable in [CAPTURE_RANGE, STEPS, DELAY, DURATION, MAX_OVERHEAD] {
+                command.env_remove(variable);
+            }
+        }
         self.place(&mut command, own);
         Ok(command)
     }
