@@ -445,6 +445,11 @@ fn a_command_or_a_variable_is_measured_where_the_program_is() {
     assert_eq!(outcomes(&other), [("against", "helps")]);
     let both = tried(&["--against", "python3 train.py", "--env", "WORK=0.05"]);
     assert_eq!(outcomes(&both), [("against, env WORK", "no_difference")]);
+    // Another program has no such steps; how long both take is chance.
+    repository
+        .write("my app/train.py", &TRAIN.replace("range(5000)", "range(120)").replace("loss {2.5 - step / 10000}", ""));
+    let other = tried(&["--against", "printf 'step 0 \\n'"]);
+    assert_eq!((&other["unit"], &other["remedies"][0]["basis"]), (&"optimizer".into(), &"run".into()), "{other}");
     let mut same = place.command(&["--json", "--env", "WORK=1"], &["true"]);
     assert_eq!(outcomes(&document(&same.env("WORK", "1").output().unwrap())), [("env WORK", "not_applicable")]);
 }

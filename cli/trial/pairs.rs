@@ -22,6 +22,8 @@ pub struct Measured {
     pub steps: usize,
     /// Number of steps of the whole run.
     pub made: usize,
+    /// True if it has too few steps for a time of one, and its times are those of the whole run.
+    pub is_whole: bool,
     /// Time of all of the work, seconds, if the run ended by itself.
     pub all: Option<f64>,
     /// How the engine found them, in a recorded run.
@@ -89,6 +91,8 @@ pub enum Basis {
     StepOfPart,
     /// All of the work, in this number of steps without the change and with it.
     All(usize, usize),
+    /// Whole runs with their start-up: with the change or without, the program has no such steps.
+    Run,
 }
 
 /// What to try, and how much.
@@ -365,6 +369,9 @@ impl Pairs {
         let [unchanged, changed] = self.runs();
         let (Some(before), Some(after)) = (unchanged.first(), changed.first()) else { return Some(Basis::Step) };
         let both = || unchanged.iter().chain(changed);
+        if both().any(|run| run.is_whole) {
+            return both().all(|run| run.all.is_some()).then_some(Basis::Run);
+        }
         let all = |same: fn(Kind, Kind) -> bool| {
             both().all(|run| match (run.kind, before.kind) {
                 (Some(kind), Some(other)) => same(kind, other),
@@ -387,8 +394,12 @@ impl Pairs {
 
     /// Times of complete pairs.
     fn times(&self) -> [Vec<f64>; 2] {
-        let is_all = matches!(self.basis(), Some(Basis::All(..)));
-        let time = |run: &Measured| run.all.filter(|_| is_all).unwrap_or(run.seconds);
+        let basis = self.basis();
+        let time = |run: &Measured| match basis {
+            Some(Basis::All(..)) => run.all.unwrap_or(run.seconds),
+            Some(Basis::Run) => run.wall.as_secs_f64(),
+            _ => run.seconds,
+        };
         self.runs().map(|runs| runs.iter().map(time).collect())
     }
 
@@ -489,6 +500,10 @@ mod tests {
         assert_eq!(basis(true, &before, &run(0.1, 50, Some(5.0))), (Basis::All(100, 50), 2.0));
         assert_eq!(basis(false, &before, &run(0.1, 50, Some(5.0))), (Basis::Step, 1.0));
         assert_eq!(basis(true, &before, &run(0.05, 60, None)), (Basis::StepOfPart, 2.0));
+        // Another program, without such steps.
+        let wall = |wall, is_whole, run| Measured { wall: Duration::from_secs(wall), is_whole, ..run };
+        let other = wall(4, true, run(4.0, 0, Some(4.0)));
+        assert_eq!(basis(true, &wall(12, false, before.clone()), &other), (Basis::Run, 3.0));
         // Twice the batch, at no gain.
         assert_eq!(basis(true, &before, &run(0.2, 50, Some(10.0))), (Basis::All(100, 50), 1.0));
         // It runs for ten seconds, whatever a step takes.

@@ -368,6 +368,7 @@ impl Live {
             }
         };
         Ok(Finished {
+            is_changed: own.is_some(),
             unused: copies.and_then(|copies| copies.unused(&used(folder.path(), &result))),
             status,
             cut,
@@ -483,16 +484,32 @@ impl Live {
             let (applied, output, wall) = (applied.clone(), output.clone(), *wall);
             let edits = run.result["edits"].clone();
             let (made, kind, cost, all) = (found.made, found.kind, found.cost, all.filter(|_| run.ended_itself()));
-            Ended::Measured(Measured { seconds, steps, made, all, kind, cost, applied, edits, output, wall, doubt })
+            Ended::Measured(Measured {
+                seconds,
+                steps,
+                made,
+                is_whole: steps == 0,
+                all,
+                kind,
+                cost,
+                applied,
+                edits,
+                output,
+                wall,
+                doubt,
+            })
         };
-        if self.unit.as_ref().is_some_and(Unit::is_run) {
+        let whole = |steps| {
             let doubt = match run.wall {
                 _ if !self.uses_cuda => Some(NO_CUDA),
                 wall if wall < SHORTEST => Some(TOO_SHORT),
                 _ => None,
             };
             let seconds = run.wall.as_secs_f64();
-            return measured(seconds, 1, Some(seconds), doubt);
+            measured(seconds, steps, Some(seconds), doubt)
+        };
+        if self.unit.as_ref().is_some_and(Unit::is_run) {
+            return whole(1);
         }
         let waits: Vec<_> = serde_json::from_value(run.result["waits"].clone()).unwrap_or_default();
         let behind = behind(&found.times, &waits);
@@ -521,6 +538,8 @@ impl Live {
                     if all.is_none() { Some(NOTHING_RECORDED) } else { found.cost.is_none().then_some(NO_COST) };
                 measured(all.unwrap_or(0.0), 1, all, doubt)
             }
+            // Another command, or a diff, may have other steps.
+            None if self.is_own && run.is_changed && run.ended_itself() => whole(0),
             None => Ended::TooFewSteps(found.made),
         }
     }
@@ -598,6 +617,8 @@ struct Finished {
     wall: Duration,
     applied: Vec<String>,
     unused: Option<String>,
+    /// True with the user's own change.
+    is_changed: bool,
     output: String,
     errors: String,
     result: Value,

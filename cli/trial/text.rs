@@ -103,6 +103,7 @@ fn condition(basis: Basis) -> String {
     match basis {
         Basis::Step => String::new(),
         Basis::StepOfPart => "   if a step does the same work with it".to_owned(),
+        Basis::Run => "   whole runs with their start-up, as one of both has no such steps".to_owned(),
         Basis::All(before, after) => format!("   all of the work: {before} steps before, {after} after"),
     }
 }
@@ -249,7 +250,7 @@ pub fn document(program: &str, unit: &Unit, unchanged: &[Measured], all: &[(Trie
 fn steps_of_all(basis: Basis) -> Option<[usize; 2]> {
     match basis {
         Basis::All(before, after) => Some([before, after]),
-        Basis::Step | Basis::StepOfPart => None,
+        Basis::Step | Basis::StepOfPart | Basis::Run => None,
     }
 }
 
@@ -271,6 +272,7 @@ fn basis(basis: Basis) -> &'static str {
         Basis::Step => "step",
         Basis::StepOfPart => "step_of_part",
         Basis::All(..) => "all_work",
+        Basis::Run => "run",
     }
 }
 
