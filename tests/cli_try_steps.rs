@@ -71,6 +71,11 @@ fn a_program_that_works_for_most_of_its_run_is_measured_as_a_whole() {
     let document = document(&output);
     assert_eq!((&document["unit"], &document["unchanged"]["recording_share"]), (&"run".into(), &Value::Null));
     assert!(document["unchanged"]["s"].as_f64().unwrap() >= 0.5, "{document}");
+    // Nothing shows what start-up takes where another tool has the place of libprof.so.
+    let script = format!("export LD_PRELOAD='{}/libcuda.so.1'; sleep 0.5", place.path().display());
+    let mut command = place.command(&OPTIONS, &["sh", "-c", &script]);
+    let output = command.env("CUDA_INJECTION64_PATH", place.path().join("libcuda.so.1")).output().unwrap();
+    assert_eq!(self::document(&output)["unit"], "run");
 }
 
 #[test]

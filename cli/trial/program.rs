@@ -572,11 +572,18 @@ impl Program for Live {
         let mut run = run;
         if self.uses_cuda && !self.is_cost && self.started.elapsed() + run.wall < self.budget {
             self.unit = Some(Unit::named(if is_whole { "work" } else { "recorded" }));
-            let again = self.one(Some(Some(LIGHT)), changes)?;
-            let report = again.trace().filter(|_| again.is_good()).and_then(|trace| recorded::report(&trace).ok());
-            unit = report.map_or(unit, |report| self.unit_of(&again, &Recorded::of(&report)));
-            if !unit.is_run() {
-                run = again;
+            match self.one(Some(Some(LIGHT)), changes) {
+                Ok(again) => {
+                    let trace = again.trace().filter(|_| again.is_good());
+                    let report = trace.and_then(|trace| recorded::report(&trace).ok());
+                    unit = report.map_or(unit, |report| self.unit_of(&again, &Recorded::of(&report)));
+                    if !unit.is_run() {
+                        run = again;
+                    }
+                }
+                // libprof.so is not there, or another tool is in its place.
+                Err(_) if is_whole && interrupt::exit_code().is_none() => self.refused = None,
+                Err(error) => return Err(error),
             }
         }
         self.unit = Some(unit);
