@@ -177,6 +177,61 @@ fn of_two_equal_headers_the_right_one_is_found_again() {
     assert_eq!((chosen(&result), &result["loop"]["nth"]), (("for step in range(9):", 9), &1.into()));
     let again = counted(&stage, &json!({"unit": "loop", "loop": result["loop"]}), program);
     assert_eq!(again["loop"], result["loop"]);
+    assert_eq!(again["moved"], false);
+}
+
+#[test]
+fn a_loop_that_a_patch_moves_or_replaces_is_chosen_anew() {
+    let Some(stage) = stage() else { return };
+    let program = "cuda()\ndef main():\n    for step in range(40):\n        for part in range(2): work()\nmain()";
+    let result = counted(&stage, &json!({}), program);
+    let settings = json!({"unit": "loop", "loop": result["loop"], "patched": true});
+    for (old, new, wanted) in [
+        ("step in range(40)", "step in list(range(30))", ("for step in list(range(30)):", 30)),
+        ("main", "train", ("for step in range(40):", 40)),
+    ] {
+        let found = counted(&stage, &settings, &program.replace(old, new));
+        assert_eq!((chosen(&found), &found["moved"]), (wanted, &json!(true)), "{found}");
+    }
+    let found = counted(&stage, &settings, &program.replace("cuda()", "cuda()\nfor look in range(9): work(0.001)"));
+    assert_eq!((chosen(&found), &found["moved"]), (("for step in range(40):", 40), &json!(false)));
+    let limited = json!({"unit": "loop", "loop": result["loop"], "patched": true, "limit_s": 0.9});
+    let found = counted(&stage, &limited, &program.replace("main", "train"));
+    assert_eq!((&found["how"], chosen(&found).0), (&json!("limit"), "for step in range(40):"));
+}
+
+#[test]
+fn a_loop_is_known_by_its_place_in_the_copy_and_a_file_that_is_not_there_has_none() {
+    let Some(stage) = stage() else { return };
+    let folder = stage.0.path().join("deep/in/a/folder");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(stage.0.path().join("deep/loop.py"), "def run(work):\n    for step in range(40): work()").unwrap();
+    let program = "cuda()\nsys.path.append('deep')\nimport loop\nloop.run(work)";
+    let result = counted(&stage, &json!({"root": stage.0.path().join("deep")}), program);
+    assert_eq!(result["loop"]["file"], "loop.py", "{result}");
+    assert_eq!(counted(&stage, &json!({"root": null}), program)["loop"]["file"], "deep/loop.py");
+    let elsewhere = counted(&stage, &json!({"root": folder}), program);
+    assert_eq!(elsewhere["loop"]["file"], stage.0.path().join("deep/loop.py").to_str().unwrap());
+    let cell = "cuda()\nexec(compile('for step in range(40): work()', f'/tmp/ipykernel_{os.getpid()}/1.py', 'exec'))";
+    assert_eq!(counted(&stage, &json!({}), cell), Value::Null);
+    let text = "cuda()\nexec('for step in range(40): work()')";
+    assert_eq!(chosen(&counted(&stage, &json!({}), text)).1, 40);
+}
+
+#[test]
+fn a_loop_that_only_waits_for_a_thread_that_works_is_none_of_steps() {
+    let Some(stage) = stage() else { return };
+    // The clocks of the CPU: of this thread, and of all.
+    let program = "time.thread_time, time.process_time = lambda: 0.0, lambda: OTHERS
+cuda()
+for look in range(90): CALL; work()";
+    let run = |others: &str, call: &str| {
+        counted(&stage, &json!({}), &program.replace("OTHERS", others).replace("CALL", call))
+    };
+    assert_eq!(run("now[0]", "time.sleep(0)"), Value::Null);
+    for (others, call) in [("now[0]", "sum([])"), ("1.0", "time.sleep(0)")] {
+        assert_eq!(chosen(&run(others, call)).1, 90, "{others} {call}");
+    }
 }
 
 #[test]
@@ -244,9 +299,19 @@ fn lines_that_a_patch_changes_come_last_and_its_files_are_known() {
     let changed = json!({file.to_str().unwrap(): [[first, first]], helper.to_str().unwrap(): [[1, 1]], unused.to_str().unwrap(): [[1, 2]]});
     let result = counted(&stage, &json!({"changed": changed}), program);
     assert_eq!(chosen(&result), ("for batch in range(10): helper.step(work)", 80));
-    let mut used: Vec<_> = result["used"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-    used.sort_unstable();
-    assert_eq!(used, [helper.to_str().unwrap(), file.to_str().unwrap()]);
+    let used = |result: &Value| {
+        let mut used: Vec<String> = serde_json::from_value(result["used"].clone()).unwrap();
+        used.sort_unstable();
+        used
+    };
+    assert_eq!(used(&result), [helper.to_str().unwrap(), file.to_str().unwrap()]);
+    // Files that the program executes itself.
+    for execute in ["exec(open('other.py').read())", "import runpy; runpy.run_path('other.py')"] {
+        fs::write(&unused, "pass").unwrap();
+        let result = counted(&stage, &json!({"changed": changed}), &format!("{execute}\n{program}"));
+        let all = [helper.to_str().unwrap(), file.to_str().unwrap(), unused.to_str().unwrap()];
+        assert_eq!(used(&result), all, "{execute}");
+    }
 }
 
 #[test]
@@ -306,6 +371,21 @@ for step in range(2000):
 ";
     let first = counted(&stage, &json!({"waits": true}), program);
     assert_eq!((&first["unit"], &first["waits"]), (&json!("loop"), &json!([])), "no wait while the loop is not known");
+    // At the end of the program the GPU is 38 s behind.
+    let times: Vec<f64> = serde_json::from_value(first["times"].clone()).unwrap();
+    assert!(
+        (first["ended"].as_f64().unwrap() - times[1999] - 38.0).abs() < 0.1 && first["synced"] == true,
+        "{}",
+        first["ended"]
+    );
+    let own = "active._obj.value = 0\n    def cuCtxGetCurrent(self, context): context._obj.value = 1";
+    for (context, synced) in [(own, true), ("active._obj.value = 0", false)] {
+        let program = program.replace("active._obj.value = device == 0", context);
+        let result = counted(&stage, &json!({"waits": true}), &program);
+        assert_eq!((&result["synced"], result["ended"].is_number()), (&json!(synced), synced), "{context}");
+    }
+    let unwaited = counted(&stage, &json!({"waits": false}), program);
+    assert_eq!((&unwaited["synced"], &unwaited["ended"]), (&Value::Null, &Value::Null));
     let again = |waits: bool| {
         let settings = json!({"waits": waits, "unit": "loop", "loop": first["loop"], "steps": 60, "end": "measured"});
         let result = counted(&stage, &settings, program);

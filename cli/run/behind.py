@@ -33,9 +33,16 @@ def run_next():
 def behind(name, then):
     """Calls `then` with the module `name` once it is imported."""
     if name in sys.modules:
-        then(sys.modules[name])
+        guarded(then, sys.modules[name])
     else:
         sys.meta_path.insert(0, Behind(name, then))
+
+
+def guarded(then, module):
+    try:
+        then(module)
+    except Exception as error:
+        complain(error)
 
 
 class Behind:
@@ -56,10 +63,7 @@ class Behind:
                 # Only for this import: restore the loader, which another one may have done.
                 vars(loader).pop("exec_module", None)
                 execute(module)
-                try:
-                    self.then(module)
-                except Exception as error:
-                    complain(error)
+                guarded(self.then, module)
 
             loader.exec_module = exec_module
         return spec

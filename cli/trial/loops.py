@@ -13,7 +13,7 @@ class Loop(Series):
     def __init__(self, code, line, header):
         super().__init__()
         self.code, self.line, self.header, self.nth = code, line, header, 0
-        self.count = self.frame = self.thread = self.looked = self.cpu = 0
+        self.count = self.frame = self.thread = self.looked = self.cpu = self.process = 0
         # CPU time of each thread at its first pass, the first and the last place in the code, and the loops around it.
         self.start, self.cpus, self.off, self.span, self.around = 0.0, {}, False, [len(code.co_code), 0], set()
 
@@ -22,8 +22,10 @@ class Loops:
     """Counts passes of the loops of this process, and chooses the one whose passes are the steps."""
 
     def __init__(self, run):
-        self.run, self.wanted, self.chosen = run, run.settings["loop"], None
-        self.folder = run.home
+        self.run, self.wanted, self.chosen, self.is_found = run, run.settings["loop"], None, False
+        # Whether loops beside the wanted one are counted, in case that it is not there any more.
+        self.seeks = self.wanted is None or bool(run.settings.get("patched"))
+        self.folder, self.root = run.home, os.path.realpath(run.settings.get("root") or run.home)
         self.changed = {os.path.realpath(file): lines for file, lines in (run.settings.get("changed") or {}).items()}
         # By the identity of a code object, which its loops keep: its loops by the offsets of the jumps back to them.
         self.places, self.files, self.trees, self.all = {}, {}, {}, []
@@ -36,7 +38,6 @@ class Loops:
         monitoring.use_tool_id(self.tool, "gpuwhy")
         monitoring.register_callback(self.tool, monitoring.events.JUMP, self.jumped)
         monitoring.set_events(self.tool, monitoring.events.JUMP)
-        os.register_at_fork(after_in_child=self.stop)
 
     def stop(self):
         if self.tool is not None:
@@ -79,7 +80,7 @@ class Loops:
         if self.cuda is None and not self.has_cuda(now):
             self.next = now + 0.01
             # Without CUDA only what is hot matters.
-            return None if self.wanted else self.look(loop, now, frame)
+            return None if self.chosen else self.look(loop, now, frame)
         if self.run.since is None:
             self.run.since = now
         if self.run.unit == "loop":
@@ -103,7 +104,7 @@ class Loops:
             return False
         if uses_cuda():
             self.cuda = now
-            if self.wanted is None:
+            if self.seeks and self.chosen is None:
                 for loop in self.all:
                     if loop.off:
                         loop.off, loop.count = False, 0
@@ -119,6 +120,7 @@ class Loops:
         used = cpu - loop.cpus.setdefault(thread, cpu)
         if used >= loop.cpu:
             loop.cpu, loop.thread = used, thread
+        loop.process = loop.process or time.process_time()
         while frame is not None:
             for other in self.places.get(id(frame.f_code), {}).values():
                 if other is not loop and other.span[0] <= span[0] and span[1] <= other.span[1]:
@@ -139,7 +141,9 @@ class Loops:
         """The loops of a code object, by the offsets of the jumps back to them."""
         filename, places = code.co_filename, {}
         if filename not in self.files:
-            self.files[filename] = own_code(filename)
+            # A cell of a notebook has the name of a file that is not there, and another in each run.
+            is_there = filename.startswith("<") or os.path.exists(os.path.join(self.folder, filename))
+            self.files[filename] = own_code(filename) and is_there
         if not self.files[filename]:
             # Each of its jumps comes here once.
             return places
@@ -158,14 +162,19 @@ class Loops:
             span = loops[place].span
             span[:] = min(span[0], target), max(span[1], jump.offset)
         seen = {}
+        self.all.extend(loops.values())
         for place, loop in sorted(loops.items()):
             loop.nth = seen[loop.header] = seen.get(loop.header, -1) + 1
             if self.wanted is not None and self.is_wanted(loop):
                 # A file that is loaded twice has two code objects.
-                self.chosen = loops[place] = self.chosen or loop
-            elif self.wanted is not None or self.chosen is not None:
+                if self.chosen is None:
+                    self.is_found = True
+                    self.choose(loop)
+                    self.run.settle("loop")
+                elif self.is_found:
+                    loops[place] = self.chosen
+            elif self.chosen is not None or not self.seeks:
                 loop.off = True
-        self.all.extend(loops.values())
         if loops:
             self.places[id(code)] = places
         places.update((offset, loops[place]) for offset, place in jumps.items())
@@ -185,11 +194,10 @@ class Loops:
         return self.trees[filename]
 
     def key(self, loop):
-        """What the loop is known by in other runs, where its line may be another."""
+        """What the loop is known by in other runs, where its line may be another, and the copy of the user's tree."""
         file = os.path.realpath(os.path.join(self.folder, loop.code.co_filename))
-        relative = os.path.relpath(file, self.folder)
-        # Copies of a folder that the program runs in have copies of the folders around it.
-        file = file if relative.startswith("../../..") else relative
+        relative = os.path.relpath(file, self.root)
+        file = file if relative.startswith("../") else relative
         function = loop.code.co_qualname
         return {"file": file, "function": function, "header": loop.header, "nth": loop.nth, "line": loop.line}
 
@@ -222,12 +230,24 @@ class Loops:
         found = [loop for loop in found if loop.thread == works.thread]
         found = [loop for loop in found if not self.is_changed(loop)] or found
         outer = [loop for loop in found if loop.around.isdisjoint(found)] or found
-        return min(outer, key=lambda loop: loop.count, default=None)
+        best = min(outer, key=lambda loop: loop.count, default=None)
+        return None if best is None or polls(best) else best
 
 
 DISABLE = getattr(getattr(sys, "monitoring", None), "DISABLE", None)
 # What a loop over an iterator jumps back to.
 ITERATES = ("FOR_ITER", "GET_ANEXT")
+# What a loop calls that waits for other threads, and the CPU time of its thread below which it does nothing else: a tenth.
+POLLS, BUSY = frozenset(["sleep", "is_alive", "poll", "wait", "join"]), 0.1
+
+
+def polls(loop):
+    """True if the loop only waits for another thread of the process that works."""
+    others = time.process_time() - loop.process - loop.cpu
+    if loop.cpu >= BUSY * (loop.times[-1] - loop.start) or others <= loop.cpu:
+        return False
+    first, last = loop.span
+    return any(first <= one.offset <= last and one.argval in POLLS for one in dis.get_instructions(loop.code))
 
 
 def while_line(tree, source, target):

@@ -88,7 +88,8 @@ class Driver:
     """The CUDA driver of this process."""
 
     def __init__(self):
-        self.calls = None
+        # `has_waited`: whether a wait for the GPUs has been one; none says nothing without CUDA.
+        self.calls, self.has_waited = None, False
 
     def wait(self):
         """Waits until the GPUs have done what was launched; false if that cannot be known."""
@@ -100,7 +101,9 @@ class Driver:
             if self.calls is None:
                 # Loaded by the program; ctypes releases Python's lock while it waits.
                 self.calls = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-            return self.wait_for_contexts(self.calls)
+            was_waited = self.wait_for_contexts(self.calls)
+            self.has_waited |= was_waited
+            return was_waited
         except (AttributeError, OSError, RuntimeError):
             return False
 
@@ -119,6 +122,10 @@ class Driver:
                 was_waited |= not driver.cuCtxSynchronize()
                 driver.cuCtxPopCurrent_v2(ctypes.byref(context))
             driver.cuDevicePrimaryCtxRelease_v2(device)
+        context = ctypes.c_void_p()
+        # The program may have made its context itself.
+        if not was_waited and not driver.cuCtxGetCurrent(ctypes.byref(context)) and context.value:
+            was_waited = not driver.cuCtxSynchronize()
         return was_waited
 
 
@@ -129,18 +136,26 @@ class Run:
         self.settings, self.folder = settings, folder
         self.process, self.home = os.getpid(), os.path.realpath(os.getcwd())
         self.unit = settings["unit"]
+        if self.unit == "loop" and settings.get("patched"):
+            # Until the loop is found: the user's diff may have changed its header or moved it.
+            self.unit = None
         self.series = {unit: Series() for unit in UNITS}
         self.loops, self.driver = None, Driver()
         self.applied, self.edits, self.errors = {}, {}, {}
-        self.claimed = self.refused = self.ended = self.has_optimizer = False
+        self.claimed = self.refused = self.ended = self.has_optimizer = self.is_forked = False
         # Time of the first step of any kind.
         self.since = None
         self.trains = None
         self.first = []
         self.undo = []
-        atexit.register(self.write)
+        self.opened = set()
+        # Options of torch.compile, and the remedies that have them.
+        self.compile, self.compilers = {}, []
+        atexit.register(self.at_exit)
+        # Python before 3.7 has none.
+        getattr(os, "register_at_fork", lambda **_: None)(after_in_child=self.forked)
         if settings.get("changed"):
-            atexit.register(self.write_used)
+            self.watch_files({os.path.basename(file) for file in settings["changed"]})
 
     def mark(self, name):
         with contextlib.suppress(OSError):
@@ -165,8 +180,40 @@ class Run:
     def watch_loops(self):
         self.loops = Loops(self)
 
+    def watch_files(self, names):
+        """Notes the files with these names that the program opens: it may execute them itself."""
+
+        def happened(event, arguments):
+            if event == "open" and isinstance(arguments[0], str) and arguments[0].rpartition("/")[2] in names:
+                with contextlib.suppress(Exception):
+                    self.opened.add(os.path.realpath(arguments[0]))
+
+        # Python before 3.8 has none.
+        getattr(sys, "addaudithook", lambda hook: None)(happened)
+
+    def forked(self):
+        """In a forked child: it is the one to measure if it makes steps and its parent has made none."""
+        if self.loops is not None:
+            self.loops.stop()
+        # It cannot use CUDA if its parent does.
+        if self.claimed or self.refused or self.ended or uses_cuda():
+            return
+        self.process, self.loops, self.since, self.is_forked = os.getpid(), None, None, True
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            # Its children end without atexit, and forget what was registered before their start.
+            util.register_after_fork(self, lambda run: util.Finalize(None, run.at_exit, exitpriority=0))
+
+    def at_exit(self):
+        self.write()
+        if self.settings.get("changed"):
+            self.write_used()
+
     def step(self, unit):
         now = time.perf_counter()
+        if self.is_forked and unit != "optimizer" and not self.claimed and not uses_cuda():
+            # Such as a child that prepares data: transforms are modules too.
+            self.refused = True
         if not self.counts():
             return
         self.series[unit].times.append(now)
@@ -188,7 +235,7 @@ class Run:
 
     def counts(self):
         """True if steps of this process count."""
-        # A forked child goes on with a copy of this object.
+        # A child of a process that is measured has a copy of this object.
         if self.ended or self.refused or os.getpid() != self.process:
             return False
         return self.claimed or self.claim()
@@ -256,11 +303,15 @@ class Run:
             return False
         if loops is not None and unit != "loop":
             loops.stop()
+        self.settle(unit)
+        return True
+
+    def settle(self, unit):
+        """Makes `unit` that of the steps: nothing counts others any more."""
         self.unit = unit
         for undo in self.undo:
             undo()
         self.undo.clear()
-        return True
 
     def is_to_wait(self, series, now):
         if series.begin is None and self.is_warm(series.times, len(series.times)):
@@ -323,6 +374,10 @@ class Run:
             loops.stop()
         if not self.claimed:
             return
+        has_waits = self.settings.get("waits") and uses_cuda()
+        # The GPU may work for long after the last step was launched.
+        is_waited = has_waits and how == "exit" and self.driver.wait()
+        ended = time.perf_counter() if is_waited else None
         series = self.series.get(unit) or Series()
         if series.begin is None:
             made = range(len(series.times))
@@ -332,9 +387,12 @@ class Run:
             "how": how,
             "unit": unit,
             "loop": loops.key(series) if isinstance(series, Loop) else None,
+            "moved": self.settings["unit"] == "loop" and not (loops is not None and loops.is_found),
             "from": series.begin,
             "times": list(series.times),
             "waits": series.waits,
+            "ended": ended,
+            "synced": self.driver.has_waited if has_waits else None,
             "counts": {unit: getattr(series, "count", len(series.times)) for unit, series in self.series.items()},
             "applied": self.applied,
             "edits": {remedy: edits for remedy, edits in self.edits.items() if edits},
@@ -358,21 +416,44 @@ class Run:
         # The script is no longer in its module at the end.
         loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
         loaded += [*sys.argv[:1], *(self.loops.files if self.loops is not None else ())]
-        real = {os.path.realpath(os.path.join(self.home, file)) for file in loaded if isinstance(file, str)}
+        real = {os.path.realpath(os.path.join(self.home, file)) for file in loaded if isinstance(file, str)} | self.opened
         return [file for file in files if os.path.realpath(file) in real]
 
 
-def trains(frame):
-    """True if code of the program that is running, or a function beside it, computes gradients. Libraries do not count:
-    they have functions for everything."""
+def trains(frame, names=frozenset(["backward"]), everywhere=False):
+    """True if code of the program that is running, or a function or method beside it, uses one of these names; with
+    `everywhere`, code of all its modules, too. Libraries do not count: they have functions for everything."""
     beside_torch = os.path.dirname(os.path.dirname(sys.modules["torch"].__file__))
+
+    def is_own(file):
+        return isinstance(file, str) and own_code(file) and not os.path.abspath(file).startswith(beside_torch)
+
+    found, spaces = [], {}
     while frame is not None:
-        if own_code(frame.f_code.co_filename) and not frame.f_code.co_filename.startswith(beside_torch):
-            named = list(frame.f_globals.values())
-            beside = (value.__code__ for value in named if isinstance(value, types.FunctionType))
-            if any("backward" in code.co_names for code in (frame.f_code, *beside)):
-                return True
+        if is_own(frame.f_code.co_filename):
+            found.append(frame.f_code)
+            spaces[id(frame.f_globals)] = frame.f_globals
         frame = frame.f_back
+    for module in list(sys.modules.values()) if everywhere else ():
+        space = getattr(module, "__dict__", {})
+        if is_own(space.get("__file__")):
+            spaces[id(space)] = space
+    for space in spaces.values():
+        if everywhere and not names.isdisjoint(space):
+            return True
+        for value in list(space.values()):
+            inside = vars(value).values() if isinstance(value, type) and value.__module__ == space.get("__name__") else ()
+            for one in (value, *inside):
+                one = one.__func__ if isinstance(one, (staticmethod, classmethod)) else one
+                one = one.fget if isinstance(one, property) else one
+                while isinstance(one, types.FunctionType):
+                    found.append(one.__code__)
+                    one = vars(one).get("__wrapped__")
+    # With the functions within them.
+    for code in found:
+        if not names.isdisjoint(code.co_names):
+            return True
+        found.extend(inner for inner in code.co_consts if isinstance(inner, types.CodeType))
     return False
 
 
@@ -451,7 +532,7 @@ def _watch_optimizer(torch, run):
 
 def on_outermost_call(torch, run, then, before=False):
     """Calls `then` with the module after each call of a module that is not within another call; `before`: before it, with
-    its arguments too, which may be changed in their list and dictionary."""
+    its arguments too, which may be changed in their list and dictionary. What it returns then is called after it."""
     compiling, depth = is_compiling(torch), threading.local()
     original = torch.nn.Module.__call__
 
@@ -459,14 +540,16 @@ def on_outermost_call(torch, run, then, before=False):
     def call(self, *arguments, **named):
         if compiling() or getattr(depth, "inside", False):
             return original(self, *arguments, **named)
-        depth.inside = True
+        depth.inside, after = True, None
         try:
             if before:
                 arguments = list(arguments)
-                then(self, arguments, named)
+                after = then(self, arguments, named)
             answer = original(self, *arguments, **named)
         finally:
             depth.inside = False
+            if after is not None:
+                after()
         if not before:
             then(self)
         return answer
