@@ -38,7 +38,9 @@ class autocast:
 def set_autocast_dtype(device, dtype): pass
 def set_autocast_enabled(device, enabled): half[0] = enabled
 def set_autocast_cache_enabled(enabled): pass
+compiled = []
 def compile(forward, *, mode=None, dynamic=None):
+    compiled.append(forward)
     clock.costs['work'] = 0.001 if dynamic else 0.005 if mode else 0.01
     return forward
 grad = [True]
@@ -65,12 +67,17 @@ time.perf_counter = lambda: now[0]",
 class Parameter:
     is_cuda = True
     def is_floating_point(self): return True
-class utils:
-    def clip_grad_norm_(parameters, most, *, foreach=None): clock.spend('layout' if foreach is False else 'fast')
 class Module:
+    _compiled_call_impl = None
     def zero_grad(self, set_to_none=True): clock.spend('fast' if set_to_none else 'layout')
     def _call_impl(self, *arguments, **named): return self.forward(*arguments, **named)
-    __call__ = _call_impl
+    def _wrapped_call_impl(self, *arguments, **named):
+        return (self._compiled_call_impl or self._call_impl)(*arguments, **named)
+    __call__ = _wrapped_call_impl
+    def compile(self, **options):
+        import torch
+        self._compiled_call_impl = torch.compile(self._call_impl, **options)
+    def __getstate__(self): return {name: value for name, value in self.__dict__.items() if name != '_compiled_call_impl'}
     def parameters(self): return []
     def modules(self): return [self, *getattr(self, 'parts', [])]
 class Conv2d(Module):

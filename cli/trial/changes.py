@@ -66,19 +66,13 @@ def _is_within(code):
 
 
 def _channels_last(torch, run):
-    last, compiling = torch.channels_last, is_compiling(torch)
-    original, make = torch.nn.Conv2d.forward, torch.nn.Conv2d.__init__
-
-    # Within a compiled model, `forward` cannot tell that it ran.
-    @functools.wraps(make)
-    def init(self, *arguments, **named):
-        make(self, *arguments, **named)
-        run.applies("channels_last")
-
-    torch.nn.Conv2d.__init__ = init
+    last, compiling, original = torch.channels_last, is_compiling(torch), torch.nn.Conv2d.forward
 
     @functools.wraps(original)
     def forward(self, input):
+        # Images without a dimension for the batch have no such layout.
+        if input.dim() != 4:
+            return original(self, input)
         if compiling():
             return original(self, input.contiguous(memory_format=last))
         if not self.__dict__.get("_gpuwhy_channels_last"):
@@ -86,7 +80,7 @@ def _channels_last(torch, run):
             if isinstance(getattr(self, "weight", None), torch.Tensor) and self.weight.dim() == 4:
                 self.weight.data = self.weight.data.contiguous(memory_format=last)
             run.applies("channels_last")
-        return original(self, input.contiguous(memory_format=last) if input.dim() == 4 else input)
+        return original(self, input.contiguous(memory_format=last))
 
     torch.nn.Conv2d.forward = forward
     convolves = weakref.WeakKeyDictionary()
@@ -100,6 +94,9 @@ def _channels_last(torch, run):
                 for place in places:
                     if isinstance(held[place], torch.Tensor) and held[place].dim() == 4:
                         held[place] = held[place].contiguous(memory_format=last)
+                        if is_compiled(module):
+                            # Within it, `forward` cannot tell that it ran.
+                            run.applies("channels_last")
 
     on_outermost_call(torch, run, called, before=True)
 
@@ -308,11 +305,20 @@ def _launch_blocking(torch, run):
         run.applies("launch_blocking")
 
 
+def is_compiled(module):
+    return type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None
+
+
 def _compile(torch, run, remedy="compile", **options):
+    # Both remedies are one call: the later one adds its options.
+    run.compile.update(options)
+    run.compilers.append(remedy)
+    if len(run.compilers) > 1:
+        return
     seen = weakref.WeakSet()
 
     def called(module, arguments, named):
-        if module in seen or len(seen) >= 4 or type(module).__name__ == "OptimizedModule":
+        if module in seen or len(seen) >= 4 or is_compiled(module):
             return
         # Losses of PyTorch and transforms on the CPU are modules too.
         own = not type(module).__module__.startswith("torch.")
@@ -321,8 +327,13 @@ def _compile(torch, run, remedy="compile", **options):
         if not on_gpu and not (own and any(tensor.is_cuda for tensor in tensors)):
             return
         seen.add(module)
-        module.forward = torch.compile(module.forward, **options)
-        run.applies(remedy)
+        if hasattr(torch.nn.Module, "compile"):
+            # Copies of the module do not have it.
+            torch.nn.Module.compile(module, **run.compile)
+        else:
+            module.forward = torch.compile(module.forward, **run.compile)
+        for one in run.compilers:
+            run.applies(one)
 
     on_outermost_call(torch, run, called, before=True)
 
@@ -345,55 +356,76 @@ def _compile_dynamic(torch, run):
 
 
 def _graphed_module(torch, run):
-    seen = weakref.WeakSet()
+    # Beside the modules: a copy of one has weights of its own.
+    graphs = weakref.WeakKeyDictionary()
 
     def kinds(tensors):
         return [(tensor.shape, tensor.dtype, tensor.requires_grad) for tensor in tensors]
 
     def called(module, arguments, named):
+        if module in graphs:
+            graphed, wanted = graphs[module] or (None, None)
+            is_same = not named and all(isinstance(held, torch.Tensor) for held in arguments) and kinds(arguments) == wanted
+            return during(module, graphed) if is_same else None
         is_trained = module.training and torch.is_grad_enabled() and any(one.requires_grad for one in module.parameters())
         on_gpu = all(isinstance(held, torch.Tensor) and held.is_cuda for held in arguments)
-        if module in seen or not is_trained or named or not arguments or not on_gpu:
-            return
-        seen.add(module)
-        original, wanted = module.forward, kinds(arguments)
+        if not is_trained or named or not arguments or not on_gpu:
+            return None
+        graphs[module] = None
+        restore, wanted = during(module, module.forward), kinds(arguments)
         # The calls before the capture change statistics and random numbers.
         buffers, random = [(held, held.clone()) for held in module.buffers()], torch.cuda.get_rng_state()
         samples = tuple(held.detach().clone().requires_grad_(held.requires_grad) for held in arguments)
         try:
             torch.cuda.make_graphed_callables(module, samples, allow_unused_input=True)
+            graphs[module] = module.forward, wanted
         except Exception as error:
-            module.forward = original
+            restore()
             run.errors["graphed_module"] = f"{type(error).__name__}: {error}"
             complain(error)
-            return
+            return None
         finally:
             with torch.no_grad():
                 for held, before in buffers:
                     held.copy_(before)
             torch.cuda.set_rng_state(random)
-        graphed = module.forward
-
-        def forward(*arguments, **named):
-            is_same = not named and all(isinstance(held, torch.Tensor) for held in arguments) and kinds(arguments) == wanted
-            return (graphed if is_same else original)(*arguments, **named)
-
-        module.forward = forward
         run.applies("graphed_module")
+        return restore
+
+    def during(module, forward):
+        """Gives the module another `forward`, and returns what takes it back."""
+        own = vars(module)
+        before = {name: own[name] for name in ("forward",) if name in own}
+        own["forward"] = forward
+
+        def restore():
+            own.pop("forward", None)
+            own.update(before)
+
+        return restore
 
     on_outermost_call(torch, run, called, before=True)
 
 
+# Names in code that computes gradients, or that has a library do it.
+GRADIENTS = frozenset(["backward", "grad", "vjp", "jvp", "jacrev", "jacfwd", "jacobian", "hessian", "optim", "Trainer", "fit"])
+
+
 def _no_grad(torch, run):
     compiling, original = is_compiling(torch), torch.nn.Module.__call__
+    looked = [0, False]
+
+    def may_train():
+        # Modules that are imported later may.
+        if not looked[1] and looked[0] != len(sys.modules):
+            looked[:] = len(sys.modules), trains(sys._getframe(1), GRADIENTS, everywhere=True)
+        return looked[1]
 
     @functools.wraps(original)
     def call(self, *arguments, **named):
         if compiling() or not torch.is_grad_enabled():
             return original(self, *arguments, **named)
-        if run.trains is None:
-            run.trains = trains(sys._getframe())
-        if run.trains or run.has_optimizer:
+        if run.has_optimizer or may_train():
             return original(self, *arguments, **named)
         run.applies("no_grad")
         with torch.inference_mode():
@@ -446,19 +478,6 @@ def _zero_grad(torch, run):
     changed(torch.nn.Module)
 
 
-def _foreach_clip(torch, run):
-    original = torch.nn.utils.clip_grad_norm_
-
-    @functools.wraps(original)
-    def clip(*arguments, **named):
-        if named.get("foreach") is False:
-            named["foreach"] = True
-            run.applies("foreach_clip")
-        return original(*arguments, **named)
-
-    torch.nn.utils.clip_grad_norm_ = clip
-
-
 def _tensor_batches(torch, run):
     from torch.utils.data._utils import collate, fetch
 
@@ -475,6 +494,8 @@ def _tensor_batches(torch, run):
             tensors, places = within(self.dataset, indices)
             if tensors is not None:
                 run.applies("tensor_batches")
+                # Samplers may give tensors, which select other things.
+                places = [int(place) for place in places]
                 return [tensor[places] for tensor in tensors]
         return original(self, indices)
 
@@ -547,21 +568,12 @@ def _is_in_xla(name):
     return False
 
 
-def _jax_cache(_, run):
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        # Beside the folder of this run, so that later ones find it.
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(os.path.dirname(run.folder), "jax-cache")
-        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-        behind("jax", lambda jax: run.applies("jax_cache"))
-
-
 LOADER = {"workers", "more_workers", "loader_prefetch", "loader_io", "persistent", "pinned"}
 SET_BY_VARIABLES = {"tf32_matmul": 'torch.set_float32_matmul_precision("high")'}
 AT_START = {
     "gc": _gc,
     "xla_overlap": _xla("xla_overlap", "--xla_gpu_enable_latency_hiding_scheduler=true"),
     "xla_triton": _xla("xla_triton", "--xla_gpu_triton_gemm_any=true"),
-    "jax_cache": _jax_cache,
 }
 CHANGES = {
     "bf16": _bf16,
@@ -582,7 +594,6 @@ CHANGES = {
     "timer_sync": _timer_sync,
     "zero_grad": _zero_grad,
     "foreach_optimizer": _foreach_optimizer,
-    "foreach_clip": _foreach_clip,
     "non_blocking": _non_blocking,
     "tensor_batches": _tensor_batches,
     "sdpa": _sdpa,

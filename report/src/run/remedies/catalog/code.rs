@@ -328,8 +328,9 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             change: "torch.inference_mode() around each call of the outermost module",
             keep: "with torch.inference_mode(): around the calls of the model",
             how: How::PyTorch,
-            needs: "no module was called with gradients on, or code of the program calls backward()",
+            needs: "no module was called with gradients on, or code of the program may compute gradients",
         }),
+        results: Results::Behavior,
         ..NONE
     },
     RemedyEntry {

@@ -67,7 +67,7 @@ fn cheaper(facts: &Facts<'_>) -> String {
 
 pub(super) const WORKERS: Trial = Trial {
     id: "workers",
-    change: "worker processes in data loaders that have none",
+    change: "worker processes in data loaders that have none; data sets that draw random numbers give others",
     keep: "DataLoader(..., num_workers=8, persistent_workers=True)",
     how: How::PyTorch,
     needs: "no DataLoader without workers was made, or only one CPU core is free",
@@ -142,6 +142,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                      are made, if it is known and none has workers",
         gain: "the simulation `data_ready`, with up to 30 % of the loading left: 8.8x, 4.5x and 2.1x measured for 7.1x, 4.6x and 4.4x",
         not_when: "the dataset holds CUDA tensors or state that cannot be pickled",
+        // The same batches in the same order.
+        results: Results::Same,
         trial: Some(&WORKERS),
         ..NONE
     },
@@ -203,9 +205,10 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "the launching thread waits for workers that are on a core or ready for one",
         gain: "the simulation `data_ready`, up to the free cores",
         not_when: "no core is free",
+        results: Results::Same,
         trial: Some(&Trial {
             id: "more_workers",
-            change: "twice the worker processes in data loaders",
+            change: "twice the worker processes in data loaders; data sets that draw random numbers give others",
             keep: "a larger num_workers in DataLoader(...)",
             how: How::PyTorch,
             needs: "no DataLoader with workers was made, or it has one for each CPU core",
@@ -224,9 +227,10 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "the launching thread waits, and worker processes wait for storage",
         gain: "the simulation `data_ready`: 3.4x predicted, 4.45x measured",
         not_when: "the first epoch fills the page cache",
+        results: Results::Same,
         trial: Some(&Trial {
             id: "loader_io",
-            change: "more workers and prefetch_factor=8 in data loaders",
+            change: "more workers and prefetch_factor=8 in data loaders; data sets that draw random numbers give others",
             keep: "a larger num_workers and prefetch_factor=8 in DataLoader(...)",
             how: How::PyTorch,
             needs: NO_LOADER,
@@ -244,7 +248,6 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         when: When::If(|facts| loading(facts, &[HostCause::LoaderWaitIdle])),
         recognized: "the launching thread waits, and all child processes are idle",
         gain: "the simulation `data_ready`",
-        // Batches come in the same order, whenever they are made.
         results: Results::Same,
         trial: Some(&Trial {
             id: "loader_prefetch",

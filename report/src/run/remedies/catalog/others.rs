@@ -73,16 +73,6 @@ pub(super) const OTHERS: &[(&Trial, Results)] = &[
     ),
     (
         &change(
-            "foreach_clip",
-            "clip_grad_norm_ handles all gradients in a few kernels",
-            "torch.nn.utils.clip_grad_norm_(..., foreach=True)",
-            How::PyTorch,
-            "clip_grad_norm_ was not called with foreach=False",
-        ),
-        Rounding,
-    ),
-    (
-        &change(
             "zero_grad",
             "zero_grad() frees the gradients in place of filling them",
             "optimizer.zero_grad(set_to_none=True)",
@@ -113,16 +103,6 @@ pub(super) const OTHERS: &[(&Trial, Results)] = &[
             "the program did not import jax, its XLA does not know --xla_gpu_triton_gemm_any, or it is set already",
         ),
         Rounding,
-    ),
-    (
-        &change(
-            "jax_cache",
-            "JAX keeps what it compiles for the next run",
-            "JAX_COMPILATION_CACHE_DIR=... and JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0",
-            How::Python,
-            "the program did not import jax, or JAX_COMPILATION_CACHE_DIR is set already",
-        ),
-        Same,
     ),
     (
         &change(
