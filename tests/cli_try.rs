@@ -219,14 +219,22 @@ impl Place {
     /// The JSON document about a program.
     pub fn json(&self, options: &[&str], program: &str) -> Value {
         let output = self.tried(&[&["--json", "--pairs", "2"], options].concat(), program);
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        serde_json::from_slice(&output.stdout).unwrap()
+        document(&output)
     }
 
     /// Number of files left after the run.
     pub fn left_behind(&self) -> usize {
         fs::read_dir(self.path().join("tmp")).unwrap().count()
     }
+}
+
+/// The JSON document; the exit code is 0 if something was tried.
+pub fn document(output: &Output) -> Value {
+    let document = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(output)));
+    let is_tried = |(_, outcome): &(&str, &str)| !["not_applicable", "not_measured", "no_time"].contains(outcome);
+    let code = i32::from(!outcomes(&document).iter().any(is_tried));
+    assert_eq!(output.status.code(), Some(code), "{document}\n{}", stderr(output));
+    document
 }
 
 /// Names and outcomes of the remedies.

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::cli_try::{Place, is_alive, near, outcomes, written};
+use crate::cli_try::{Place, document, is_alive, near, outcomes, written};
 use crate::cli_try_loops::{START, stage};
 use crate::support::{GPUWHY, stderr};
 
@@ -91,11 +91,6 @@ impl Repository {
         files.sort();
         files
     }
-}
-
-fn document(output: &Output) -> Value {
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// Exit code and words of a command that is not tried.

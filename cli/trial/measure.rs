@@ -47,6 +47,31 @@ pub fn behind(times: &[f64], waits: &[(usize, f64)]) -> Option<f64> {
     (last > first && waited > BEHIND * took).then(|| took / (last - first) as f64)
 }
 
+/// Time per step of the second half of the steps as a part of that of the first: above 1 if steps become longer.
+pub fn trend(times: &[f64]) -> Option<f64> {
+    let (first, second) = times.split_at(times.len() / 2);
+    Some(per_step(second)? / per_step(first)?).filter(|ratio| ratio.is_finite())
+}
+
+/// Times per step of two runs over the same steps: those behind both start-ups if they are enough, else those behind
+/// the first `warm`; `None` if there are too few. A run is its times and the number of the first one behind its
+/// start-up.
+pub fn of_same_steps(runs: [(&[f64], usize); 2], warm: usize) -> Option<[f64; 2]> {
+    let end = runs.map(|(times, _)| times.len()).into_iter().min()?;
+    let first = runs.map(|(_, from)| from).into_iter().max()?;
+    let first = if first + 2 * BLOCK < end { first } else { warm.min(end / 3) };
+    let [one, other] = runs.map(|(times, _)| per_step(&times[first..end]));
+    Some([one?, other?])
+}
+
+/// True if the GPU still worked for long when the program had made its last step. `ended` is when the GPU was waited
+/// for at the end of the program.
+pub fn is_behind_at_end(times: &[f64], ended: f64, waits: &[(usize, f64)]) -> bool {
+    let (Some(first), Some(last)) = (times.first(), times.last()) else { return false };
+    let longest = BEHIND * (last - first);
+    ended - last > longest || matches!(waits, [(_, waited)] if *waited > longest)
+}
+
 /// True if there are three or more pauses, and the steps before the first and after the last are no more than those
 /// between two of them. Others come from elsewhere: a few in one part of the run would stand for all of it.
 fn are_all_along(pauses: &[usize], steps: usize) -> bool {
@@ -205,6 +230,29 @@ mod tests {
             [behind(&launched, &[(40, 3.0)]), behind(&[], &[(0, 1.0), (1, 2.0)]), behind(&launched, &[])],
             [None; 3]
         );
+    }
+
+    #[test]
+    fn a_gpu_that_is_far_behind_at_the_end_is_seen() {
+        // 200 steps are launched in 60 ms, and take the GPU 4 s.
+        let launched = stamps((0..199).map(|_| 0.0003));
+        assert!(is_behind_at_end(&launched, 9.0, &[]) && !is_behind_at_end(&launched, 5.061, &[]));
+        assert!(is_behind_at_end(&launched, 5.061, &[(150, 0.05)]) && !is_behind_at_end(&[], 9.0, &[]));
+    }
+
+    #[test]
+    fn steps_that_grow_are_compared_over_the_same_ones() {
+        // Decoding without a cache; the second run makes more steps in its time.
+        let grows = |steps: u32, scale: f64| stamps((0..steps).map(|at| scale * f64::from(at)));
+        let [slow, fast] = [grows(400, 1e-3), grows(560, 5e-4)];
+        let [before, after] = of_same_steps([(&slow, 280), (&fast, 300)], 10).unwrap();
+        near(Some(before / after), 2.0);
+        // None of the steady steps is common.
+        let [before, after] = of_same_steps([(&slow, 280), (&fast, 500)], 10).unwrap();
+        near(Some(before / after), 2.0);
+        assert!(trend(&slow[280..]).unwrap() > 1.1);
+        near(trend(&stamps((0..60).map(|_| 0.1))), 1.0);
+        assert_eq!((of_same_steps([(&slow, 0), (&[], 0)], 10), trend(&[])), (None, None));
     }
 
     #[test]

@@ -311,7 +311,7 @@ fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], others: &[LeftOu
         text::to_keep(&all)
     };
     io::stdout().write_all(text.as_bytes())?;
-    let is_answered = |tried: &Tried| if live.is_cost { tried.gain.is_some() } else { tried.has_run() };
+    let is_answered = |tried: &Tried| if live.is_cost { tried.gain.is_some() } else { tried.is_measured() };
     Ok(if all.iter().any(is_answered) { 0 } else { NOTHING })
 }
 

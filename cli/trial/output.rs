@@ -177,9 +177,24 @@ fn offset(line: &str, part: &str) -> usize {
     part.as_ptr() as usize - line.as_ptr() as usize
 }
 
-/// Compares the output of a changed run with those of unchanged ones. `is_complete` if all of them ended by
-/// themselves.
-pub fn compare(unchanged: &[&str], changed: &str, is_complete: bool) -> Compared {
+/// Compares the output of changed runs with those of unchanged ones, and says what differs most. `is_complete` if all
+/// of them ended by themselves.
+pub fn compare(unchanged: &[&str], changed: &[&str], is_complete: bool) -> Compared {
+    let weight = |compared: &Compared| match compared {
+        Compared::Equal => 0,
+        Compared::Nothing(_) => 1,
+        Compared::Differs { is_rounding: true, .. } => 2,
+        Compared::Lacks { is_all: false, .. } => 3,
+        Compared::Lacks { is_all: true, .. } => 4,
+        Compared::Differs { is_rounding: false, .. } => 5,
+    };
+    let all = changed.iter().map(|changed| compared(unchanged, changed, is_complete));
+    // Of several that weigh the same, the first.
+    all.reduce(|worst, one| if weight(&one) > weight(&worst) { one } else { worst })
+        .unwrap_or(Compared::Nothing("there is no run with the change"))
+}
+
+fn compared(unchanged: &[&str], changed: &str, is_complete: bool) -> Compared {
     let Some((first, others)) = unchanged.split_first() else {
         return Compared::Nothing("there is no unchanged run");
     };
@@ -237,11 +252,21 @@ fn difference(one: &str, other: &str) -> f64 {
     }
     match (one.parse::<f64>(), other.parse::<f64>()) {
         (Ok(one), Ok(other)) if one == other => 0.0,
+        (Ok(first), Ok(second)) if (first - second).abs() <= 1.001 * last_digit(one).max(last_digit(other)) => {
+            ROUNDING.min((first - second).abs() / first.abs().max(second.abs()))
+        }
         (Ok(one), Ok(other)) if one.is_finite() && other.is_finite() => {
             (one - other).abs() / one.abs().max(other.abs())
         }
         _ => f64::INFINITY,
     }
+}
+
+/// The value of one unit of the last digit that is printed behind the decimal point; 0 for a whole number.
+fn last_digit(number: &str) -> f64 {
+    let (digits, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let places = digits.split_once('.').and_then(|(_, digits)| i32::try_from(digits.len()).ok());
+    places.zip(exponent.parse::<i32>().ok()).map_or(0.0, |(places, exponent)| 10_f64.powi(exponent - places))
 }
 
 /// The number with the word in front of it.
@@ -259,7 +284,7 @@ mod tests {
     use super::*;
 
     fn compare(unchanged: &[&str], changed: &str) -> Compared {
-        super::compare(unchanged, changed, false)
+        super::compare(unchanged, &[changed], false)
     }
 
     fn differs(changed: &str, unchanged: &str, is_rounding: bool) -> Compared {
@@ -324,7 +349,7 @@ mod tests {
         let all: String = (0..100).map(|step| format!("step {step} loss {}\n", 5000 - step)).collect();
         let tenth: String = (0..100).step_by(10).map(|step| format!("step {step} loss {}\n", 5000 - step)).collect();
         let done = |text: &str| format!("{text}done in 3 s\n");
-        assert_eq!(super::compare(&[&done(&all), &done(&all)], &done(&tenth), true), Compared::Equal);
+        assert_eq!(super::compare(&[&done(&all), &done(&all)], &[&done(&tenth)], true), Compared::Equal);
         let other = tenth.replace("step 50 loss 4950", "step 50 loss 4000");
         assert_eq!(compare(&[&all, &all], &other), differs("loss 4000", "loss 4950", false));
         // The first number is no count.
@@ -336,10 +361,23 @@ mod tests {
     fn lines_that_a_complete_run_lacks_are_said() {
         let lacks = |line: &str, is_all| Compared::Lacks { line: line.to_owned(), is_all };
         let whole = "start\nloss 3\naccuracy 0.9\n";
-        assert_eq!(super::compare(&[whole, whole], "start\nloss 3\n", true), lacks("accuracy 0.9", false));
-        assert_eq!(super::compare(&[whole, whole], "usage: none\n", true), lacks("accuracy 0.9", true));
+        assert_eq!(super::compare(&[whole, whole], &["start\nloss 3\n"], true), lacks("accuracy 0.9", false));
+        assert_eq!(super::compare(&[whole, whole], &["usage: none\n"], true), lacks("accuracy 0.9", true));
         assert_eq!(compare(&[whole, whole], "start\nloss 3\n"), Compared::Equal);
-        assert_eq!(super::compare(&[whole, "start\nloss 3\n"], "start\nloss 3\n", true), Compared::Equal);
+        assert_eq!(super::compare(&[whole, "start\nloss 3\n"], &["start\nloss 3\n"], true), Compared::Equal);
+    }
+
+    #[test]
+    fn a_unit_of_the_last_digit_is_rounding_and_each_changed_run_counts() {
+        assert_eq!(compare(&["loss 0.01", "loss 0.01"], "loss 0.02"), differs("loss 0.02", "loss 0.01", true));
+        assert_eq!(
+            compare(&["loss 1.2e-03", "loss 1.2e-03"], "loss 1.3e-03"),
+            differs("loss 1.3e-03", "loss 1.2e-03", true)
+        );
+        assert_eq!(compare(&["loss 0.01", "loss 0.01"], "loss 0.03"), differs("loss 0.03", "loss 0.01", false));
+        assert_eq!(compare(&["images 1", "images 1"], "images 2"), differs("images 2", "images 1", false));
+        let changed = ["loss 2.50", "loss 2.51", "loss 9.50", "loss 2.50"];
+        assert_eq!(super::compare(&["loss 2.50"; 2], &changed, false), differs("loss 9.50", "loss 2.50", false));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::candidates::Candidate;
 use super::change::Change;
 use super::edits::Edit;
-use super::measure::{Answer, Gain, median};
+use super::measure::{Answer, Gain, median, of_same_steps, trend};
 use super::output::{Compared, compare};
 use super::recorded::{Kind, are_alike};
 
@@ -26,6 +26,15 @@ pub struct Measured {
     pub is_whole: bool,
     /// Time of all of the work, seconds, if the run ended by itself.
     pub all: Option<f64>,
+    /// Times at which steps ended that Python counted, seconds, and the number of the first one behind the start-up.
+    pub times: Vec<f64>,
+    pub from: usize,
+    /// Time per step from the first one to the end of the program, by which the GPU has done everything; and true if
+    /// it worked long after the last step.
+    pub to_end: Option<f64>,
+    pub is_behind: bool,
+    /// What is to be known of its time.
+    pub note: Option<&'static str>,
     /// How the engine found them, in a recorded run.
     pub kind: Option<Kind>,
     /// Largest share of the times that recording the work of the GPU may have taken, 0 to 1.
@@ -49,7 +58,7 @@ pub enum Ended {
     Measured(Measured),
     /// It failed, with this exit code and these last lines on stderr.
     Failed(u8, String),
-    /// It made too few steps: this many.
+    /// It made too few steps, this many, or others than before.
     TooFewSteps(usize),
     /// Time was up after this many steps.
     OutOfTime(usize),
@@ -79,8 +88,14 @@ const FEWEST_PAIRS: usize = 5;
 
 /// Width of the interval of what recording costs when no more pairs are needed: a hundredth of the time.
 const NARROW_COST: f64 = 0.01;
-/// Why two recorded runs are not compared.
+/// First steps of runs that have no steady ones in common.
+const WARM_STEPS: usize = 10;
+/// Relative difference of the times of later and of earlier steps from which on a step takes longer and longer.
+const GROWING: f64 = 0.05;
+/// Why two runs are not compared.
 const OTHER_STEPS: &str = "the engine finds other steps with it (--step RANGE names one of the program's ranges)";
+const NO_STEPS: &str = "one of both has no such steps, and not all runs came to their end (--budget)";
+const BEHIND: &str = "the GPU was far behind at the end of a run, and not all runs came to their end (--budget)";
 
 /// What the gain is of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,6 +104,8 @@ pub enum Basis {
     Step,
     /// A step, of runs that did not do the same number: a gain if a step does the same work with the change.
     StepOfPart,
+    /// A step, from the end of the first one to the end of the program: the GPU was far behind the last one.
+    ToEnd,
     /// All of the work, in this number of steps without the change and with it.
     All(usize, usize),
     /// Whole runs with their start-up: with the change or without, the program has no such steps.
@@ -121,6 +138,8 @@ pub enum Outcome {
     NotApplicable(String),
     /// The program fails with it: the last line on stderr.
     Fails(String),
+    /// Its runs have no time, for this reason.
+    Unmeasured(String),
     /// Its kind was not allowed.
     NotAllowed,
     /// The time was up.
@@ -150,6 +169,8 @@ pub struct Tried {
     pub edits: Vec<Edit>,
     /// Why the times say nothing; there is no gain then.
     pub doubt: Option<&'static str>,
+    /// What is to be known of a gain.
+    pub note: Option<&'static str>,
 }
 
 impl Limits {
@@ -167,9 +188,14 @@ impl Limits {
 }
 
 impl Tried {
-    /// True if the program ran for it.
+    /// True if it was tried: the program ran with it, and it found something to change.
     pub fn has_run(&self) -> bool {
-        !matches!(self.outcome, Outcome::NotAllowed | Outcome::NoTime)
+        !matches!(self.outcome, Outcome::NotAllowed | Outcome::NoTime | Outcome::NotApplicable(_))
+    }
+
+    /// True if its runs have a time, or the program fails with it.
+    pub fn is_measured(&self) -> bool {
+        self.has_run() && !matches!(self.outcome, Outcome::Unmeasured(_))
     }
 
     pub fn without_runs(candidate: &Candidate, outcome: Outcome, in_all: f64) -> Self {
@@ -185,6 +211,7 @@ impl Tried {
             compared: None,
             edits: Vec::new(),
             doubt: None,
+            note: None,
         }
     }
 }
@@ -348,7 +375,10 @@ impl Pairs {
                 let words = if words.is_empty() { format!("exit code {code}") } else { words };
                 Outcome::Fails(if is_changed { words } else { format!("it failed without it now: {words}") })
             }
-            Ended::TooFewSteps(steps) => Outcome::Fails(format!("only {steps} steps were made")),
+            Ended::TooFewSteps(steps) => {
+                let with = if is_changed { "with it" } else { "without it now" };
+                Outcome::Unmeasured(format!("a run {with} made {steps} such steps, too few to measure"))
+            }
         };
         self.ended = Some(outcome);
         false
@@ -364,13 +394,41 @@ impl Pairs {
         [&self.unchanged, &self.changed].map(|runs| &runs[..self.complete()])
     }
 
-    /// What their times are compared by; `None` if steps differ and not all of the work is known.
-    fn basis(&self) -> Option<Basis> {
+    /// What their times are compared by. Fails with the reason if steps differ and not all of the work is known.
+    fn basis(&self) -> Result<Basis, &'static str> {
+        let basis = self.basis_of_steps()?;
+        let is_step = matches!(basis, Basis::Step | Basis::StepOfPart);
+        if is_step && self.is_behind() {
+            let has_ended = self.runs().into_iter().flatten().all(|run| run.to_end.is_some());
+            return if has_ended { Ok(Basis::ToEnd) } else { Err(BEHIND) };
+        }
+        let is_part = is_step && self.is_growing() && self.pairs().any(|pair| same_steps(pair).is_none());
+        Ok(if is_part { Basis::StepOfPart } else { basis })
+    }
+
+    /// True if the GPU worked long after the last step of a run.
+    fn is_behind(&self) -> bool {
+        self.runs().into_iter().flatten().any(|run| run.is_behind)
+    }
+
+    /// True if a step takes longer and longer, or the opposite, in most runs without or with the change.
+    fn is_growing(&self) -> bool {
+        self.runs().into_iter().any(|runs| {
+            let trends = runs.iter().filter_map(|run| trend(run.times.get(run.from..)?));
+            median(&trends.collect::<Vec<_>>()).is_some_and(|trend| (trend - 1.0).abs() > GROWING)
+        })
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = [&Measured; 2]> {
+        self.unchanged.iter().zip(&self.changed).map(|(before, after)| [before, after])
+    }
+
+    fn basis_of_steps(&self) -> Result<Basis, &'static str> {
         let [unchanged, changed] = self.runs();
-        let (Some(before), Some(after)) = (unchanged.first(), changed.first()) else { return Some(Basis::Step) };
+        let (Some(before), Some(after)) = (unchanged.first(), changed.first()) else { return Ok(Basis::Step) };
         let both = || unchanged.iter().chain(changed);
         if both().any(|run| run.is_whole) {
-            return both().all(|run| run.all.is_some()).then_some(Basis::Run);
+            return both().all(|run| run.all.is_some()).then_some(Basis::Run).ok_or(NO_STEPS);
         }
         let all = |same: fn(Kind, Kind) -> bool| {
             both().all(|run| match (run.kind, before.kind) {
@@ -380,26 +438,31 @@ impl Pairs {
         };
         let is_found = both().any(|run| run.kind.is_some());
         let of_part = if self.is_own { Basis::StepOfPart } else { Basis::Step };
-        let of_part = Some(of_part).filter(|_| all(Kind::is_same));
+        let of_part = Some(of_part).filter(|_| all(Kind::is_same)).ok_or(OTHER_STEPS);
         let totals: Option<Vec<f64>> = both().map(|run| run.all).collect();
         let Some(totals) = totals.filter(|_| self.is_own || is_found) else { return of_part };
         let counts = |run: &Measured| are_alike(run.made as f64, before.made as f64);
         if all(Kind::is_like) && both().all(|run| run.made == before.made || is_found && counts(run)) {
-            return Some(Basis::Step);
+            return Ok(Basis::Step);
         }
         // A program that runs for a fixed time makes more steps in it when they are faster.
         let is_timed = after.made > before.made && totals.iter().all(|total| are_alike(*total, totals[0]));
-        if is_timed { of_part } else { Some(Basis::All(before.made, after.made)) }
+        if is_timed { of_part } else { Ok(Basis::All(before.made, after.made)) }
     }
 
     /// Times of complete pairs.
     fn times(&self) -> [Vec<f64>; 2] {
         let basis = self.basis();
         let time = |run: &Measured| match basis {
-            Some(Basis::All(..)) => run.all.unwrap_or(run.seconds),
-            Some(Basis::Run) => run.wall.as_secs_f64(),
+            Ok(Basis::All(..)) => run.all.unwrap_or(run.seconds),
+            Ok(Basis::Run) => run.wall.as_secs_f64(),
+            Ok(Basis::ToEnd) => run.to_end.unwrap_or(run.seconds),
             _ => run.seconds,
         };
+        if matches!(basis, Ok(Basis::Step | Basis::StepOfPart)) && self.is_growing() {
+            let times: Vec<_> = self.pairs().map(|pair| same_steps(pair).unwrap_or(pair.map(time))).collect();
+            return [0, 1].map(|side| times.iter().map(|pair| pair[side]).collect());
+        }
         self.runs().map(|runs| runs.iter().map(time).collect())
     }
 
@@ -411,7 +474,7 @@ impl Pairs {
     /// Why the times say nothing, as far as the last runs show.
     fn doubt(&self) -> Option<&'static str> {
         let of_runs = [self.unchanged.last(), self.changed.last()].into_iter().find_map(|run| run?.doubt);
-        of_runs.or(self.basis().is_none().then_some(OTHER_STEPS))
+        of_runs.or(self.basis().err())
     }
 
     fn judged(&self, candidate: &Candidate, before: f64, limits: &Limits) -> Tried {
@@ -423,8 +486,9 @@ impl Pairs {
         let (Some(gain), Some(seconds)) = (gain, median(&unchanged).zip(median(&changed))) else { return none() };
         let outputs: Vec<_> = self.unchanged.iter().map(|run| run.output.as_str()).collect();
         let is_complete = self.unchanged.iter().chain(&self.changed).all(|run| run.all.is_some());
-        let changed_output = self.changed.first().filter(|_| candidate.change.recording().is_none());
-        let compared = changed_output.map(|with| compare(&outputs, &with.output, is_complete));
+        let with: Vec<_> = self.changed.iter().map(|run| run.output.as_str()).collect();
+        let is_compared = candidate.change.recording().is_none() && !with.is_empty();
+        let compared = is_compared.then(|| compare(&outputs, &with, is_complete));
         let changes_more = matches!(
             compared,
             Some(Compared::Differs { is_rounding: false, .. } | Compared::Lacks { is_all: true, .. })
@@ -440,16 +504,23 @@ impl Pairs {
         let (in_all, pairs, basis) = (before * gain.middle, self.complete(), self.basis().unwrap_or(Basis::Step));
         // Of other results, no gain is claimed.
         let gain = Some(gain).filter(|_| doubt.is_none() && outcome != Outcome::ChangesResults);
+        let note = self.runs().into_iter().flatten().find_map(|run| run.note);
         let edits = self.changed.first().map_or_else(Vec::new, |run| Edit::all(&run.edits[candidate.change.id()]));
         let (candidate, seconds) = (candidate.clone(), Some(seconds));
-        Tried { candidate, outcome, seconds, basis, gain, pairs, in_all, compared, edits, doubt }
+        Tried { candidate, outcome, seconds, basis, gain, pairs, in_all, compared, edits, doubt, note }
     }
+}
+
+/// Times per step over the steps that both runs made.
+fn same_steps(pair: [&Measured; 2]) -> Option<[f64; 2]> {
+    of_same_steps(pair.map(|run| (run.times.as_slice(), run.from)), WARM_STEPS)
 }
 
 #[cfg(test)]
 mod tests {
     use gpuwhy_report::run::remedies::Trial;
 
+    use super::super::measure::per_step;
     use super::*;
 
     /// A program whose time per step is a product of factors, and whose clock only runs say.
@@ -508,6 +579,35 @@ mod tests {
         assert_eq!(basis(true, &before, &run(0.2, 50, Some(10.0))), (Basis::All(100, 50), 1.0));
         // It runs for ten seconds, whatever a step takes.
         assert_eq!(basis(true, &before, &run(0.05, 200, Some(10.1))), (Basis::StepOfPart, 2.0));
+    }
+
+    #[test]
+    fn a_gpu_that_is_behind_at_the_end_is_measured_to_the_end() {
+        let run = |seconds, to_end, is_behind| Measured { seconds, to_end, is_behind, ..Measured::default() };
+        let basis = |before: &Measured, after: &Measured| {
+            let (unchanged, changed) = (vec![before.clone(); 3], vec![after.clone(); 3]);
+            let pairs = Pairs { is_own: false, unchanged, changed, ended: None, longest: Duration::ZERO };
+            (pairs.basis(), pairs.gain().unwrap().middle)
+        };
+        // The CPU launches in a third of the time, and the GPU works as long as before.
+        let (before, after) = (run(0.003, Some(0.02), true), run(0.001, Some(0.02), true));
+        assert_eq!(basis(&before, &after), (Ok(Basis::ToEnd), 1.0));
+        assert_eq!(basis(&before, &run(0.003, Some(0.01), true)), (Ok(Basis::ToEnd), 2.0));
+        // With half of the work, the GPU is no longer behind.
+        assert_eq!(basis(&before, &run(0.01, Some(0.01), false)), (Ok(Basis::ToEnd), 2.0));
+        assert_eq!(basis(&before, &run(0.001, None, false)).0, Err(BEHIND));
+    }
+
+    #[test]
+    fn steps_that_grow_are_compared_with_the_same_ones() {
+        let run = |steps: u32, scale: f64, from| {
+            let times = (0..steps).map(|at| scale * f64::from(at * at)).collect::<Vec<_>>();
+            Measured { seconds: per_step(&times[from..]).unwrap(), times, from, ..Measured::default() }
+        };
+        let (unchanged, changed) = (vec![run(400, 1e-4, 280); 3], vec![run(560, 5e-5, 400); 3]);
+        let pairs = Pairs { is_own: true, unchanged, changed, ended: None, longest: Duration::ZERO };
+        assert_eq!(pairs.basis(), Ok(Basis::StepOfPart));
+        assert!((pairs.gain().unwrap().middle - 2.0).abs() < 1e-9);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use super::change::{Change, OwnChange};
 use super::drain::{Drain, Part};
 use super::machine;
-use super::measure::{after_start, behind, per_step};
+use super::measure::{after_start, behind, is_behind_at_end, per_step};
 use super::pairs::{Ended, Measured, Program};
 use super::processes::Processes;
 use super::recorded::{self, Recorded};
@@ -62,6 +62,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const TOO_SHORT: &str = "a run takes less than 0.1 s";
 const NO_CUDA: &str = "no process of the command loaded CUDA (libcuda.so)";
 const NO_COST: &str = "a run was too short for an estimate of what recording costs";
+const NOT_SYNCED: &str = "the GPU's contexts could not be waited for";
 const NOTHING_RECORDED: &str = "a run recorded no work of the GPU";
 /// Largest part of a run before the first work of the GPU for which the whole run is compared.
 const START_UP: f64 = 0.1;
@@ -96,6 +97,8 @@ pub struct Live {
     pub uses_cuda: bool,
     /// True if the user's own change is measured: runs go on to their end, so that both did all of the work.
     pub is_own: bool,
+    /// True once a run of the unchanged program gave a time.
+    is_measured: bool,
     /// True if runs are recorded only to see what that costs.
     pub is_cost: bool,
     /// Where the runs take place, if not in the user's tree.
@@ -123,6 +126,7 @@ impl Live {
             refused: None,
             uses_cuda: false,
             is_own: false,
+            is_measured: false,
             is_cost: false,
             copies: None,
             has_torch: false,
@@ -300,6 +304,7 @@ impl Live {
             "steps": self.steps, "seconds": SECONDS, "warm_steps": WARM_STEPS, "warm_s": WARM_SECONDS,
             "limit_s": self.limit_s, "end": if self.is_own { "limit" } else { "measured" },
             "changed": self.copies.as_ref().map(|copies| copies.changed_lines(own.is_some())),
+            "root": self.copies.as_ref().map(|copies| copies.root(own.is_some()).to_string_lossy()),
             "patched": own.is_some_and(|own| own.is_patch), "waits": recording.is_none() || self.is_cost,
         });
         // A string of JSON is one of Python.
@@ -461,6 +466,12 @@ impl Live {
     }
 
     fn ended(&mut self, run: &Finished) -> Ended {
+        let ended = self.found(run);
+        self.is_measured |= matches!(ended, Ended::Measured(_));
+        ended
+    }
+
+    fn found(&mut self, run: &Finished) -> Ended {
         let times: Vec<f64> = run.result["times"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
         let is_recorded = self.unit.as_ref().is_some_and(Unit::is_recorded);
         let found = match run.trace().filter(|_| is_recorded).map(|trace| self.recorded(&trace)) {
@@ -479,6 +490,13 @@ impl Live {
             return Ended::NotApplicable(why.clone());
         }
         self.ranges = found.others.iter().cloned().collect();
+        let waits: Vec<_> = serde_json::from_value(run.result["waits"].clone()).unwrap_or_default();
+        let ended = run.result["ended"].as_f64().filter(|_| run.ended_itself() && run.result["synced"] == true);
+        let to_end = ended.zip(found.times.first()).map(|(ended, first)| ended - first);
+        let to_end =
+            to_end.map(|time| time / found.times.len().saturating_sub(1) as f64).filter(|time| time.is_finite());
+        let is_behind = ended.is_some_and(|ended| is_behind_at_end(&found.times, ended, &waits));
+        let is_unsynced = run.result["synced"] == false && self.uses_cuda && !found.times.is_empty();
         let measured = |seconds, steps, all: Option<f64>, doubt| {
             let Finished { applied, output, wall, .. } = run;
             let (applied, output, wall) = (applied.clone(), output.clone(), *wall);
@@ -490,6 +508,11 @@ impl Live {
                 made,
                 is_whole: steps == 0,
                 all,
+                times: Vec::new(),
+                from: 0,
+                to_end,
+                is_behind,
+                note: is_unsynced.then_some(NOT_SYNCED),
                 kind,
                 cost,
                 applied,
@@ -511,12 +534,11 @@ impl Live {
         if self.unit.as_ref().is_some_and(Unit::is_run) {
             return whole(1);
         }
-        let waits: Vec<_> = serde_json::from_value(run.result["waits"].clone()).unwrap_or_default();
         let behind = behind(&found.times, &waits);
         // Before the end of the first step is start-up too.
         let share = found.times.len() as f64 / found.times.len().saturating_sub(1) as f64;
         let all = found.times.first().zip(found.times.last()).map(|(first, last)| (last - first) * share);
-        let all = behind.map(|seconds| seconds * found.made as f64).or(found.work).or(all);
+        let all = to_end.or(behind).map(|seconds| seconds * found.made as f64).or(found.work).or(all);
         let all = all.filter(|&seconds| seconds > 0.0);
         let steady = run.result["from"].as_u64().and_then(|from| usize::try_from(from).ok());
         let steady = if is_recorded { Some(warm(&found)) } else { steady };
@@ -525,13 +547,18 @@ impl Live {
         let is_enough = |from: &usize| run.was_ended() && from + FEWEST_STEPS < count;
         let from = steady.filter(is_enough).unwrap_or_else(|| after_start(count, WARM_STEPS, steady));
         let steady = &found.times[from.min(count)..];
+        let is_moved = run.result["loop"]["moved"] == true && run.is_changed;
         match behind
             .or_else(|| per_step(steady))
-            .filter(|&seconds| seconds > 0.0 && steady.len() > FEWEST_STEPS && !is_whole)
+            .filter(|&seconds| seconds > 0.0 && steady.len() > FEWEST_STEPS && !is_whole && !is_moved)
         {
             Some(seconds) => {
                 let is_unknown = found.kind.is_some() && found.cost.is_none();
-                measured(seconds, steady.len() - 1, all, is_unknown.then_some(NO_COST))
+                let mut ended = measured(seconds, steady.len() - 1, all, is_unknown.then_some(NO_COST));
+                if let (Ended::Measured(run), None, false) = (&mut ended, behind, is_recorded) {
+                    (run.times, run.from) = (found.times.clone(), from);
+                }
+                ended
             }
             None if is_recorded && self.step.is_none() && run.ended_itself() => {
                 let doubt =
@@ -539,7 +566,7 @@ impl Live {
                 measured(all.unwrap_or(0.0), 1, all, doubt)
             }
             // Another command, or a diff, may have other steps.
-            None if self.is_own && run.is_changed && run.ended_itself() => whole(0),
+            None if self.is_measured && run.ended_itself() => whole(0),
             None => Ended::TooFewSteps(found.made),
         }
     }
@@ -558,9 +585,9 @@ impl Program for Live {
         }
         if run.has_steps() {
             self.unit = Unit::of(&run.result);
-            // Before a loop is known, nothing shows how far behind it the GPU is.
-            let is_loop = self.unit.as_ref().is_some_and(|unit| unit.name == "loop");
-            let run = if is_loop { self.one(None, changes)? } else { run };
+            // Before the unit is known, nothing shows how far behind it the GPU is.
+            let is_known = self.unit.as_ref().is_some_and(|unit| unit.name == "optimizer");
+            let run = if is_known { run } else { self.one(None, changes)? };
             return Ok(self.ended(&run));
         }
         if self.is_cost && !run.ended_itself() {

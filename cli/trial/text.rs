@@ -82,6 +82,7 @@ pub fn tried(tried: &Tried, number: usize, is_on_top: bool, prediction: Option<P
         Outcome::ChangesResults => "no gain without --allow behavior".to_owned(),
         Outcome::NotApplicable(why) => format!("not applicable: {why}"),
         Outcome::Fails(words) => format!("the program fails with it: {words}"),
+        Outcome::Unmeasured(why) => format!("nothing can be said: {why}"),
         Outcome::NotAllowed => return String::new(),
         Outcome::NoTime => "not tried: no time left (--budget)".to_owned(),
     };
@@ -91,7 +92,8 @@ pub fn tried(tried: &Tried, number: usize, is_on_top: bool, prediction: Option<P
         None => String::new(),
     };
     let has_runs = tried.seconds.is_some();
-    let condition = Some(condition(tried.basis)).filter(|_| gain.is_some()).unwrap_or_default();
+    let note = tried.note.map(|note| format!("   {note}")).unwrap_or_default();
+    let condition = Some(condition(tried.basis) + &note).filter(|_| gain.is_some()).unwrap_or_default();
     let output = tried.compared.as_ref().and_then(compared).filter(|_| has_runs);
     let output = output.map(|words| format!("   {words}")).unwrap_or_default();
     let name = if tried.outcome == Outcome::NoTime { format!("- {id}") } else { name };
@@ -102,6 +104,9 @@ pub fn tried(tried: &Tried, number: usize, is_on_top: bool, prediction: Option<P
 fn condition(basis: Basis) -> String {
     match basis {
         Basis::Step => String::new(),
+        Basis::ToEnd => {
+            "   from the first step to the end of the program, as the GPU works long after the last".to_owned()
+        }
         Basis::StepOfPart => "   if a step does the same work with it".to_owned(),
         Basis::Run => "   whole runs with their start-up, as one of both has no such steps".to_owned(),
         Basis::All(before, after) => format!("   all of the work: {before} steps before, {after} after"),
@@ -162,7 +167,8 @@ fn listed(lead: &str, rows: impl IntoIterator<Item = String>) -> String {
 pub fn to_keep(all: &[Tried]) -> String {
     let kept: Vec<_> = all.iter().filter(|tried| tried.outcome == Outcome::Helps).collect();
     if kept.is_empty() {
-        let is_known = all.iter().all(|tried| tried.doubt.is_none());
+        let is_known =
+            all.iter().filter(|tried| tried.has_run()).all(|tried| tried.is_measured() && tried.doubt.is_none());
         let text = match all.iter().any(Tried::has_run) {
             false => "Nothing was tried.\n",
             true if is_known => "Nothing that was tried helps.\n",
@@ -232,7 +238,7 @@ pub fn document(program: &str, unit: &Unit, unchanged: &[Measured], all: &[(Trie
             "unchanged_s": tried.seconds.map(|(before, _)| before), "changed_s": tried.seconds.map(|(_, after)| after),
             "gain": tried.gain.map(|gain| gain.middle), "low": tried.gain.map(|gain| gain.low),
             "high": tried.gain.map(|gain| gain.high), "basis": basis(tried.basis), "steps_of_all": steps_of_all(tried.basis),
-            "pairs": tried.pairs, "in_all": tried.in_all, "predicted": report, "output": output,
+            "note": tried.note, "pairs": tried.pairs, "in_all": tried.in_all, "predicted": report, "output": output,
             "output_changed": changed, "output_unchanged": before, "output_is_rounding": is_rounding,
             "at": tried.candidate.at, "keep": tried.candidate.to_keep(),
             "edits": tried.edits.iter().map(Edit::json).collect::<Vec<_>>(),
@@ -250,7 +256,7 @@ pub fn document(program: &str, unit: &Unit, unchanged: &[Measured], all: &[(Trie
 fn steps_of_all(basis: Basis) -> Option<[usize; 2]> {
     match basis {
         Basis::All(before, after) => Some([before, after]),
-        Basis::Step | Basis::StepOfPart | Basis::Run => None,
+        Basis::Step | Basis::StepOfPart | Basis::ToEnd | Basis::Run => None,
     }
 }
 
@@ -272,6 +278,7 @@ fn basis(basis: Basis) -> &'static str {
         Basis::Step => "step",
         Basis::StepOfPart => "step_of_part",
         Basis::All(..) => "all_work",
+        Basis::ToEnd => "to_end",
         Basis::Run => "run",
     }
 }
@@ -285,6 +292,7 @@ fn outcome(tried: &Tried) -> (&'static str, Option<&str>) {
         Outcome::ChangesResults => ("changes_results", None),
         Outcome::NotApplicable(why) => ("not_applicable", Some(why)),
         Outcome::Fails(words) => ("fails", Some(words)),
+        Outcome::Unmeasured(why) => ("not_measured", Some(why)),
         Outcome::NotAllowed => ("not_allowed", None),
         Outcome::NoTime => ("no_time", None),
     }

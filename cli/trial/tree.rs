@@ -371,9 +371,14 @@ impl Copies {
         key
     }
 
+    /// The top folder of a copy.
+    pub fn root(&self, is_changed: bool) -> &Path {
+        &self.sides[usize::from(is_changed)]
+    }
+
     /// The working directory in a copy.
     pub fn work(&self, is_changed: bool) -> PathBuf {
-        self.sides[usize::from(is_changed)].join(&self.tree.work)
+        self.root(is_changed).join(&self.tree.work)
     }
 
     /// `text` with absolute paths in the tree as paths in a copy.
