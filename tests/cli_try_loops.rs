@@ -384,6 +384,13 @@ for step in range(2000):
         let result = counted(&stage, &json!({"waits": true}), &program);
         assert_eq!((&result["synced"], result["ended"].is_number()), (&json!(synced), synced), "{context}");
     }
+    // The question whether PyTorch records a graph would make a context where it has none.
+    let unused = "class torch:
+    __file__ = '/torch/__init__.py'
+    class cuda: is_initialized, is_current_stream_capturing = lambda: False, lambda: 1 / 0
+sys.modules['torch'] = torch
+";
+    assert_eq!(counted(&stage, &json!({"waits": true}), &format!("{unused}{program}"))["synced"], true);
     let unwaited = counted(&stage, &json!({"waits": false}), program);
     assert_eq!((&unwaited["synced"], &unwaited["ended"]), (&Value::Null, &Value::Null));
     let again = |waits: bool| {

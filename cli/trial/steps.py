@@ -93,9 +93,10 @@ class Driver:
 
     def wait(self):
         """Waits until the GPUs have done what was launched; false if that cannot be known."""
-        capturing = getattr(getattr(sys.modules.get("torch"), "cuda", None), "is_current_stream_capturing", None)
+        cuda = getattr(sys.modules.get("torch"), "cuda", None)
         try:
-            if capturing is not None and capturing():
+            # The question would make a context where PyTorch has none yet.
+            if hasattr(cuda, "is_initialized") and cuda.is_initialized() and cuda.is_current_stream_capturing():
                 # Waiting would end the capture of a CUDA graph.
                 return False
             if self.calls is None:
