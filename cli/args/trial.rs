@@ -62,7 +62,7 @@ pub struct TryArgs {
     /// Take the remedies from the report of this trace
     #[arg(long, value_name = "TRACE")]
     pub from: Option<PathBuf>,
-    /// Try this remedy, whatever a report says or it changes; repeatable. With a change of yours: the remedy that it is
+    /// Try this remedy; repeatable. Beside your change: the remedy that it is
     #[arg(long, value_name = "ID")]
     pub remedy: Vec<String>,
     /// Also try remedies that change results in this way; repeatable

@@ -33,7 +33,8 @@ const EVERYDAY: &str = "\
     stop stretched subtract subtracted such sum take taken tb than that the their them then there these they this \
     those through time to together too took total turn two typical under until unusual up us use used using value \
     vary w wait waited waiting was way well were what when where whether which while whole why with within without \
-    work would write x yes you cache gone hardly look pinning";
+    work would write x yes you cache gone hardly look pinning alike around goes loses showed ten tenth \
+    atomics gather";
 
 /// Longest phrase of the glossary, words.
 const PHRASE: usize = 10;
