@@ -114,7 +114,14 @@ fn a_diff_is_measured_in_copies_of_the_tree() {
     assert_eq!(found["remedies"][0]["output"], "equal");
     assert!(found["remedies"][0]["keep"].as_str().unwrap().starts_with("git apply "));
     let history = fs::read_to_string(place.path().join("history.jsonl")).unwrap();
-    assert!(history.contains("\"remedy\":\"patch fix.diff\""), "{history}");
+    assert!(history.contains("\"remedy\":\"patch fix.diff "), "{history}");
+    // "Measured before" is of the same diff, whatever its name.
+    let before = |diff: &str| {
+        let output = repository.tried(&place, diff, &["--json"], &["python3", script.to_str().unwrap()]);
+        document(&output)["remedies"][0]["predicted"]["measured_before"].clone()
+    };
+    assert_eq!(before(&FIX.replace("+work = 0.0", "+work = 0.01")), Value::Null);
+    assert!((before(FIX).as_f64().unwrap() - 0.08 / 0.03).abs() < 1e-3);
     // It stands for the remedy that is named.
     let output = repository.tried(&place, FIX, &["--json", "--remedy", "file_output"], &["python3", "train.py"]);
     assert_eq!(outcomes(&document(&output)), [("file_output", "helps")]);
@@ -213,7 +220,7 @@ fn files_that_the_program_does_not_load_from_its_copy_are_no_measurement() {
 }
 
 #[test]
-fn a_diff_stands_for_the_remedy_of_the_line_that_it_changes() {
+fn a_diff_is_shown_with_the_prediction_for_the_line_that_it_changes() {
     let Some(place) = Place::new() else { return };
     let Some(repository) = Repository::new(&place) else { return };
     let lines = |last: &str| (1..30).map(|line| format!("# {line}\n")).collect::<String>() + last;
@@ -237,7 +244,7 @@ fn a_diff_stands_for_the_remedy_of_the_line_that_it_changes() {
     };
     // The report names line 31.
     let row = tried(30, "pass # 30");
-    assert_eq!(row["id"], "file_output");
+    assert_eq!(row["id"], "patch fix.diff");
     assert!(row["predicted"]["low"].as_f64().unwrap() > 1.0, "{row}");
     let row = tried(20, "# twenty");
     assert_eq!((&row["id"], &row["predicted"]), (&"patch fix.diff".into(), &Value::Null));

@@ -20,8 +20,12 @@ pub enum Change {
 /// A change of the user's.
 #[derive(Debug, Default)]
 pub struct OwnChange {
-    /// Name in texts and in the history; that of the remedy for which it stands, if any.
+    /// Name in texts; that of the remedy for which it stands, if any.
     pub name: String,
+    /// Name in the history, with a hash of the diff, the command and the values: others may have the same name.
+    pub kept_as: String,
+    /// The remedy for which it stands.
+    pub remedy: Option<String>,
     /// True if it has a diff, which is applied in a copy of the tree.
     pub is_patch: bool,
     /// The command in place of the unchanged one, for `sh -c`.
@@ -39,7 +43,7 @@ impl OwnChange {
 }
 
 impl Change {
-    /// Name, in texts, JSON and the history.
+    /// Name, in texts and JSON.
     pub fn id(&self) -> &str {
         match self {
             Self::Remedy(trial) => trial.id,

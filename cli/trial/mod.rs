@@ -34,7 +34,8 @@ use self::candidates::{Candidate, LeftOut, candidates, left_out, named};
 use self::change::Change;
 use self::folder::Folder;
 pub use self::folder::watch as guard;
-use self::pairs::{End, Ended, Limits, Measured, Outcome, Tried};
+use self::measure::Gain;
+use self::pairs::{Basis, End, Ended, Limits, Measured, Outcome, Tried};
 use self::program::Live;
 use self::text::Prediction;
 use self::tree::{Copies, Tree};
@@ -381,7 +382,12 @@ impl Past {
 
     /// The last measurement, or what the report says.
     fn prediction(&self, candidate: &Candidate) -> Option<Prediction> {
-        match measured(&self.lines, &self.command, &self.host, candidate.change.id()) {
+        let before = |name: &str| measured(&self.lines, &self.command, &self.host, name);
+        let found = match candidate.change.own() {
+            Some(own) => before(&own.kept_as).or_else(|| before(own.remedy.as_ref()?)),
+            None => before(candidate.change.id()),
+        };
+        match found {
             Some(line) => Some(Prediction::History(line.gain)),
             None => candidate.predicted.map(|(low, high)| Prediction::Report(low, high)),
         }
@@ -389,7 +395,17 @@ impl Past {
 
     /// Adds a measured gain to the history. Errors are only printed.
     fn add(&self, tried: &Tried, before: &[(Tried, Option<Prediction>)]) {
-        let (Some(gain), Some(path)) = (tried.gain, history::file::wanted()) else { return };
+        // Later pairs, or another run, may show a difference after all.
+        let is_known = |gain: &Gain| tried.outcome != Outcome::NoDifference || gain.is_narrow();
+        let Some(gain) = tried.gain.filter(is_known) else { return };
+        let Some(path) = history::file::wanted() else { return };
+        // A report that shows it as the remedy's knows no conditions.
+        let is_of_step = matches!(tried.basis, Basis::Step | Basis::ToEnd);
+        let name = match tried.candidate.change.own() {
+            Some(own) => own.remedy.as_ref().filter(|_| is_of_step).unwrap_or(&own.kept_as),
+            None if !is_of_step => return,
+            None => tried.candidate.change.id(),
+        };
         let kept = before.iter().filter(|(row, _)| row.outcome == Outcome::Helps);
         let line = Line {
             gpuwhy_measured: LineVersion,
@@ -398,7 +414,7 @@ impl Past {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             program: program(&self.command),
             arguments: arguments(&self.command),
-            remedy: tried.candidate.change.id().to_owned(),
+            remedy: name.to_owned(),
             on_top_of: kept.map(|(row, _)| row.candidate.change.id().to_owned()).collect(),
             gain: gain.middle,
             low: gain.low,

@@ -1,9 +1,11 @@
 //! The user's own change: what the command line asks for, and the remedy for which it stands.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Result, bail};
+use gpuwhy_report::history::arguments as hash;
 use gpuwhy_report::run::Results;
 use gpuwhy_report::run::remedies::{Trial, remedy};
 use serde_json::Value;
@@ -29,8 +31,8 @@ pub fn copies(args: &TryArgs, folder: &Path) -> Result<Option<Copies>, (u8, anyh
     Ok(Some(copies))
 }
 
-/// The change of the command line, if there is one. It stands for the remedy that `--remedy` names, else for the first
-/// of the report whose place is about a changed line. Fails for an unknown remedy, or several.
+/// The change of the command line, if there is one. It stands for the remedy that `--remedy` names; else the prediction
+/// is that of the first one of the report whose place is about a changed line. Fails for an unknown remedy, or several.
 pub fn candidate(args: &TryArgs, copies: Option<&Copies>, report: Option<&Value>) -> Result<Option<Candidate>> {
     if args.patch.is_none() && args.against.is_none() && args.env.is_empty() {
         return Ok(None);
@@ -55,6 +57,7 @@ pub fn candidate(args: &TryArgs, copies: Option<&Copies>, report: Option<&Value>
         keep.push(format!("set {}", set.collect::<Vec<_>>().join(" ")));
     }
     let rows = report.and_then(|report| report["bottleneck"]["remedies"].as_array()).into_iter().flatten();
+    let named = args.remedy.first().cloned();
     let id = match args.remedy.as_slice() {
         [] => {
             let is_near = |row: &&Value| {
@@ -67,10 +70,18 @@ pub fn candidate(args: &TryArgs, copies: Option<&Copies>, report: Option<&Value>
         _ => bail!("--remedy names the one remedy for which the change stands: leave out the others"),
     };
     // Reports look it up by the change that remedies share.
-    let known = id.as_deref().map(|id| Trial::named(id).map_or(id, |trial| trial.id).to_owned());
+    let known = named.map(|id| Trial::named(&id).map_or(id, |trial| trial.id.to_owned()));
     let predicted = id.and_then(|id| rows.clone().find(|row| row["id"] == *id)).and_then(candidates::predicted);
+    let names = names.join(", ");
+    let word = |word: &OsString| word.to_string_lossy().into_owned();
+    let content = copies.map(|copies| String::from_utf8_lossy(&copies.diff).into_owned());
+    let parts = [String::new(), content.unwrap_or_default()].into_iter();
+    let commands = args.against.iter().chain(&args.build).map(word);
+    let values = args.env.iter().flat_map(|(name, value)| [word(name), word(value)]);
     let own = OwnChange {
-        name: known.unwrap_or_else(|| names.join(", ")),
+        kept_as: format!("{names} {:08x}", hash(&parts.chain(commands).chain(values).collect::<Vec<_>>())),
+        name: known.clone().unwrap_or(names),
+        remedy: known,
         is_patch: args.patch.is_some(),
         against: args.against.clone(),
         environment: args.env.clone(),

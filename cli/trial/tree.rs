@@ -45,6 +45,8 @@ pub struct Tree {
 pub struct Copies {
     tree: Tree,
     sides: [PathBuf; 2],
+    /// The diff.
+    pub diff: Vec<u8>,
     changed: Vec<ChangedFile>,
     /// Number of files in each, and bytes of both.
     files: usize,
@@ -188,7 +190,7 @@ impl Tree {
             }
             fs::create_dir_all(side.join(&self.work))?;
         }
-        Ok(Copies { tree: self, sides, changed: Vec::new(), files: names.len(), bytes })
+        Ok(Copies { tree: self, sides, diff: Vec::new(), changed: Vec::new(), files: names.len(), bytes })
     }
 
     /// Copies `name` to both sides, and returns the bytes.
@@ -291,6 +293,7 @@ impl Copies {
         let [_, side] = &self.sides;
         let file = self.sides[1].parent().unwrap_or(side).with_file_name("diff");
         fs::write(&file, diff)?;
+        self.diff = diff.to_vec();
         let work = side.join(&self.tree.work);
         let mut complaints = Vec::new();
         for (at, strip) in [(side, "-p1"), (&work, "-p1"), (side, "-p0"), (&work, "-p0")] {
