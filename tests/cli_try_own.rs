@@ -122,7 +122,8 @@ fn a_diff_is_measured_in_copies_of_the_tree() {
     };
     assert_eq!(before(&FIX.replace("+work = 0.0", "+work = 0.01")), Value::Null);
     assert!((before(FIX).as_f64().unwrap() - 0.08 / 0.03).abs() < 1e-3);
-    // It stands for the remedy that is named.
+    // It stands for the remedy that is named, in the history where no condition is part of the gain.
+    repository.write("my app/train.py", &TRAIN.replace("range(5000)", "range(120)"));
     let output = repository.tried(&place, FIX, &["--json", "--remedy", "file_output"], &["python3", "train.py"]);
     assert_eq!(outcomes(&document(&output)), [("file_output", "helps")]);
     let history = fs::read_to_string(place.path().join("history.jsonl")).unwrap();

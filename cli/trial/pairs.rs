@@ -173,6 +173,13 @@ pub struct Tried {
     pub note: Option<&'static str>,
 }
 
+impl Measured {
+    /// Time per step, seconds, also where only the end of the program says it.
+    pub fn per_step(&self) -> f64 {
+        self.to_end.filter(|_| self.is_behind).unwrap_or(self.seconds)
+    }
+}
+
 impl Limits {
     /// Pairs of runs without which a remedy is not tried.
     pub fn first_pairs(&self) -> usize {

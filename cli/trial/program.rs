@@ -547,7 +547,7 @@ impl Live {
         let is_enough = |from: &usize| run.was_ended() && from + FEWEST_STEPS < count;
         let from = steady.filter(is_enough).unwrap_or_else(|| after_start(count, WARM_STEPS, steady));
         let steady = &found.times[from.min(count)..];
-        let is_moved = run.result["loop"]["moved"] == true && run.is_changed;
+        let is_moved = run.result["moved"] == true && run.is_changed;
         match behind
             .or_else(|| per_step(steady))
             .filter(|&seconds| seconds > 0.0 && steady.len() > FEWEST_STEPS && !is_whole && !is_moved)

@@ -41,7 +41,7 @@ fn interval(low: f64, high: f64) -> String {
 
 /// The line about the unchanged program.
 pub fn unchanged(measured: &[Measured], unit: &Unit) -> String {
-    let times: Vec<f64> = measured.iter().map(|run| run.seconds).collect();
+    let times: Vec<f64> = measured.iter().map(Measured::per_step).collect();
     let steps = measured.iter().map(|run| run.steps).min().unwrap_or(0);
     let time = format!("{} {}", seconds(median(&times).unwrap_or(0.0)), unit.words());
     let count = measured.len();
@@ -212,7 +212,7 @@ pub fn list_json() -> Value {
 
 /// The result as JSON.
 pub fn document(program: &str, unit: &Unit, unchanged: &[Measured], all: &[(Tried, Option<Prediction>)]) -> Value {
-    let times: Vec<f64> = unchanged.iter().map(|run| run.seconds).collect();
+    let times: Vec<f64> = unchanged.iter().map(Measured::per_step).collect();
     let rows = all.iter().map(|(tried, prediction)| {
         let (outcome, why) = outcome(tried);
         let (changed, before, is_rounding) = match &tried.compared {

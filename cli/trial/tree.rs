@@ -363,9 +363,9 @@ impl Copies {
         Ok(ChangedFile { path, hunks: hunks.collect() })
     }
 
-    /// How the loop of the steps, as the Python side knows it, is known with the diff.
+    /// How the loop of the steps, as the Python side knows it, is known with the diff. Its file is below the top.
     pub fn changed_loop(&self, key: &Value) -> Value {
-        let place = key["file"].as_str().map(|file| normal(&self.tree.work.join(file))).zip(key["line"].as_u64());
+        let place = key["file"].as_str().map(|file| normal(Path::new(file))).zip(key["line"].as_u64());
         let moved = place.and_then(|(path, line)| self.changed.iter().find(|file| file.path == path)?.moved(line));
         let mut key = key.clone();
         if let Some((first, last)) = moved {
