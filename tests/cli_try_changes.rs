@@ -348,4 +348,15 @@ for target in (prepare, train):
     let step = "torch.optim.AdamW([torch.nn.Parameter()]).step()";
     let result = counted(&stage, &remedies, &program.replace("fork =", &format!("{step}\nfork =")));
     assert_eq!(result["counts"]["optimizer"], 1, "{result}");
+    // What the children of such a one load is known, too.
+    let helper = stage.0.path().join("helper.py");
+    std::fs::write(&helper, "").unwrap();
+    let program = program
+        .replace("fork =", &format!("{step}\nfork ="))
+        .replace("def train():", "def train():\n    import helper");
+    counted(&stage, &json!({"changed": {helper.to_str().unwrap(): [[1, 1]]}}), &program);
+    let written = std::fs::read_dir(stage.0.path().join("hook")).unwrap().flatten().map(|entry| entry.path());
+    let mut lists =
+        written.filter(|path| path.file_stem().unwrap() == "used").map(|path| std::fs::read_to_string(path).unwrap());
+    assert!(lists.any(|list| list.contains("helper.py")));
 }

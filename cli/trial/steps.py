@@ -196,14 +196,13 @@ class Run:
         """In a forked child: it is the one to measure if it makes steps and its parent has made none."""
         if self.loops is not None:
             self.loops.stop()
-        # It cannot use CUDA if its parent does.
-        if self.claimed or self.refused or self.ended or uses_cuda():
-            return
-        self.process, self.loops, self.since, self.is_forked = os.getpid(), None, None, True
         util = sys.modules.get("multiprocessing.util")
         if util is not None:
             # Its children end without atexit, and forget what was registered before their start.
             util.register_after_fork(self, lambda run: util.Finalize(None, run.at_exit, exitpriority=0))
+        # It cannot use CUDA if its parent does.
+        if not (self.claimed or self.refused or self.ended or uses_cuda()):
+            self.process, self.loops, self.since, self.is_forked = os.getpid(), None, None, True
 
     def at_exit(self):
         self.write()
