@@ -142,6 +142,10 @@ fn other_numbers_are_no_gain_and_a_failure_is_said() {
         document(&repository.tried(&place, diff, &options, &["python3", "train.py"]))
     };
     assert_eq!(outcomes(&tried(FIX, &[])), [("patch fix.diff", "changes_results")]);
+    let said = repository.tried(&place, FIX, &[], &["python3", "train.py"]);
+    let words = "faster, but it prints other numbers, so no gain is claimed (--allow behavior)";
+    assert!(String::from_utf8_lossy(&said.stdout).contains(words), "{said:?}");
+    assert!(!stderr(&said).contains("0 MiB"), "{said:?}");
     assert_eq!(outcomes(&tried(FIX, &["--allow", "behavior"])), [("patch fix.diff", "helps")]);
     let found = tried(&FIX.replace("+work = 0.0", "+raise OSError('no work')"), &[]);
     assert_eq!(outcomes(&found), [("patch fix.diff", "fails")]);

@@ -79,7 +79,9 @@ pub fn tried(tried: &Tried, number: usize, is_on_top: bool, prediction: Option<P
             None => measured("no difference"),
         },
         Outcome::Slower => format!("{time}   {}", measured("slower")),
-        Outcome::ChangesResults => "no gain without --allow behavior".to_owned(),
+        Outcome::ChangesResults => {
+            "faster, but it prints other numbers, so no gain is claimed (--allow behavior)".to_owned()
+        }
         Outcome::NotApplicable(why) => format!("not applicable: {why}"),
         Outcome::Fails(words) => format!("the program fails with it: {words}"),
         Outcome::Unmeasured(why) => format!("nothing can be said: {why}"),
@@ -114,6 +116,9 @@ fn condition(basis: Basis) -> String {
 }
 
 fn interval_x(low: f64, high: f64) -> String {
+    if low < 1.1 && high.is_finite() {
+        return format!("{low:.2}x to {high:.2}x");
+    }
     if high.is_finite() { format!("{low:.1}x to {high:.1}x") } else { format!("at least {low:.1}x") }
 }
 

@@ -484,11 +484,10 @@ impl Copies {
 
     /// What there is before the runs.
     pub fn words(&self) -> String {
-        let (root, mib) = (self.tree.root.display(), self.bytes >> 20);
-        format!(
-            "both run in copies of {root} ({} files, together {mib} MiB), without files that git ignores",
-            self.files
-        )
+        let files = if self.files == 1 { "1 file".to_owned() } else { format!("{} files", self.files) };
+        let mib = Some(self.bytes >> 20).filter(|&mib| mib > 0).map(|mib| format!(", together {mib} MiB"));
+        let ignored = if self.tree.is_git { ", without files that git ignores" } else { "" };
+        format!("both run in copies of {} ({files}{}){ignored}", self.tree.root.display(), mib.unwrap_or_default())
     }
 
     /// What may be the reason for which the unchanged program failed with `errors`.
