@@ -40,10 +40,12 @@ impl Folder {
         remove_left_ones(&all);
         let folder = TempDir::with_prefix_in(PREFIX, &all);
         let folder = folder.with_context(|| format!("cannot make a folder in {} (TMPDIR)", all.display()))?;
-        let lock = folder.path().join(LOCK);
-        let lock = File::create(&lock).with_context(|| lock.display().to_string())?;
+        let path = folder.path().join("lock.new");
+        let lock = File::create(&path).with_context(|| path.display().to_string())?;
         // A file system without locks: the folder then stays if both processes are killed.
         let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        // Another process that starts now must not find it without its lock.
+        fs::rename(&path, folder.path().join(LOCK)).with_context(|| path.display().to_string())?;
         let guard = guard(folder.path()).inspect_err(|error| tracing::info!(%error, "no guard")).ok();
         Ok(Self { folder, _lock: lock, _guard: guard })
     }
