@@ -45,8 +45,9 @@ pub fn counted((place, python): &(Place, PathBuf), settings: &Value, program: &s
     let mut all = json!({"remedies": [], "unit": null, "loop": null, "steps": 20, "seconds": 0.2, "warm_steps": 5, "warm_s": 0.1,
         "limit_s": 60.0, "end": "limit"});
     all.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
-    let parts = ["run/behind.py", "trial/steps.py", "trial/loops.py", "trial/edits.py", "trial/changes.py"]
-        .map(|part| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("cli").join(part)).unwrap());
+    let parts =
+        ["run/behind", "trial/python/steps", "trial/python/loops", "trial/python/edits", "trial/python/changes"]
+            .map(|part| fs::read_to_string(format!("{}/cli/{part}.py", env!("CARGO_MANIFEST_DIR"))).unwrap());
     let folder = place.path().join("hook");
     fs::create_dir_all(&folder).unwrap();
     for left in ["claim", "result.json"] {

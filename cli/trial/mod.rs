@@ -1,45 +1,33 @@
 //! `gpuwhy try`: applies remedies to a program from outside, interleaved with the unchanged program, and says
 //! what each one brought.
 //!
-//! The remedies come from a report; the catalogue has how each is applied, `changes.py` those that change PyTorch.
-//! A change of the user's is measured in the same way: [`own`] is it, [`tree`] the copies in which its diff is applied.
-//! [`program`] runs the command, [`processes`] ends what it leaves, [`drain`] takes what it prints, [`pairs`] decides
-//! what to run, [`measure`] and [`output`] compare.
+//! [`place`] has the folders of the runs, [`change`] what is tried, [`runs`] one run of the command; [`compare`]
+//! decides which runs follow each other and what they mean, [`words`] prints it. Each uses only those before it.
+//! `python` has what runs within programs of Python.
 
-mod candidates;
 mod change;
-mod cost;
-mod drain;
-mod edits;
-mod folder;
-mod machine;
-mod measure;
-mod output;
-mod own;
-mod pairs;
-mod processes;
-mod program;
-mod question;
-mod recorded;
-mod text;
-mod tree;
-mod unit;
+mod compare;
+mod place;
+mod runs;
+mod words;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use self::candidates::{Candidate, LeftOut, candidates, left_out, named};
-use self::change::Change;
-use self::folder::Folder;
-pub use self::folder::watch as guard;
-use self::measure::Gain;
-use self::pairs::{Basis, End, Ended, Limits, Measured, Outcome, Tried};
-use self::program::Live;
-use self::text::Prediction;
-use self::tree::{Copies, Tree};
-use self::unit::Unit;
+use self::change::candidates::{Candidate, LeftOut, candidates, left_out, named};
+use self::change::{Change, edits, own, question};
+use self::compare::gain::Gain;
+use self::compare::pairs::{self, Basis, End, Limits, Outcome, Tried};
+use self::place::folder::Folder;
+pub use self::place::folder::watch as guard;
+use self::place::tree::{Copies, Tree};
+use self::runs::measured::{Ended, Measured, Program};
+use self::runs::program::Live;
+use self::runs::unit::Unit;
+use self::words::text::Prediction;
+use self::words::{cost, text};
 use crate::args::trial::{Allowed, TryArgs};
 use crate::{history, interrupt, message, progress, terminal};
 use anyhow::{Context as _, Result};
@@ -351,7 +339,7 @@ struct Observed<'a> {
     unit: &'a std::cell::RefCell<Option<Unit>>,
 }
 
-impl pairs::Program for Observed<'_> {
+impl Program for Observed<'_> {
     fn run(&mut self, changes: &[Change]) -> Result<Ended> {
         let ended = self.live.run(changes);
         self.unit.borrow_mut().clone_from(&self.live.unit);

@@ -1,6 +1,7 @@
 //! Changes that `gpuwhy try` makes from outside of a program.
 //!
-//! Variables are set as written here; changes of Python and PyTorch are in `cli/trial/changes.py`, by the same names.
+//! Variables are set as written here; changes of Python and PyTorch by the same names are in
+//! `cli/trial/python/changes.py`.
 
 use std::ffi::OsString;
 

@@ -17,31 +17,30 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::change::{Change, OwnChange};
 use super::drain::{Drain, Part};
-use super::machine;
-use super::measure::{after_start, behind, is_behind_at_end, per_step};
-use super::pairs::{Ended, Measured, Program};
+use super::measured::{Ended, Measured, Program};
 use super::processes::Processes;
 use super::recorded::{self, Recorded};
-use super::tree::Copies;
+use super::steps::{after_start, behind, is_behind_at_end, per_step};
 use super::unit::Unit;
 use crate::args::run::RunArgs;
 use crate::install_paths::{INJECTION, NVTX_INJECTION};
 use crate::run;
+use crate::trial::change::{Change, OwnChange, machine};
+use crate::trial::place::tree::Copies;
 use crate::{install_paths, interrupt, message};
 
 /// The Python module that is put in front of the program.
 const PYTHON: &str = concat!(
-    include_str!("../run/behind.py"),
+    include_str!("../../run/behind.py"),
     "\n\n",
-    include_str!("steps.py"),
+    include_str!("../python/steps.py"),
     "\n\n",
-    include_str!("loops.py"),
+    include_str!("../python/loops.py"),
     "\n\n",
-    include_str!("edits.py"),
+    include_str!("../python/edits.py"),
     "\n\n",
-    include_str!("changes.py")
+    include_str!("../python/changes.py")
 );
 const PYTHONPATH: &str = "PYTHONPATH";
 /// First steps that are never measured, and shortest time for them.

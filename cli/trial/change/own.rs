@@ -11,10 +11,10 @@ use gpuwhy_report::run::remedies::{Trial, remedy};
 use serde_json::Value;
 
 use super::candidates::{self, Candidate};
-use super::change::{Change, OwnChange};
-use super::tree::{self, Copies, Tree};
-use super::{BAD_INPUT, NOTHING};
+use super::{Change, OwnChange};
 use crate::args::trial::TryArgs;
+use crate::trial::place::tree::{self, Copies, Tree};
+use crate::trial::{BAD_INPUT, NOTHING};
 
 /// The copies of the working tree, if the command line has a diff. Fails with the exit code when they cannot be made,
 /// or the diff does not apply.

@@ -6,7 +6,7 @@ use gpuwhy_report::run::remedies::Trial;
 use gpuwhy_report::text_format::edits;
 use serde_json::Value;
 
-use super::change::Change;
+use super::Change;
 
 /// Maximum number of edits from a name to its suggestion.
 const SLIP: usize = 3;
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn every_change_of_pytorch_is_in_the_python_file() {
-        let hooks = include_str!("changes.py");
+        let hooks = include_str!("../python/changes.py");
         for remedy in Trial::all() {
             let is_hook = hooks.contains(&format!("    \"{}\": _", remedy.id))
                 || hooks

@@ -1,5 +1,11 @@
 //! What a run has and a run of the unchanged program has not.
 
+pub mod candidates;
+pub mod edits;
+pub mod machine;
+pub mod own;
+pub mod question;
+
 use std::ffi::OsString;
 use std::rc::Rc;
 

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::candidates::Candidate;
-use super::change::Change;
-use super::measure::Gain;
-use super::pairs::{Outcome, Tried};
 use super::text::line;
 use crate::args::trial::CostMode;
+use crate::trial::change::Change;
+use crate::trial::change::candidates::Candidate;
+use crate::trial::compare::gain::Gain;
+use crate::trial::compare::pairs::{Outcome, Tried};
 
 /// The modes, each once.
 pub fn candidates(modes: &[CostMode]) -> Vec<Candidate> {

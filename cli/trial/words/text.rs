@@ -5,12 +5,14 @@ use gpuwhy_report::run::remedies::{How, Trial};
 use gpuwhy_report::text_format::{duration, printable};
 use serde_json::{Value, json};
 
-use super::candidates::{LeftOut, Why};
-use super::edits::{self, Edit};
-use super::measure::{Gain, median};
-use super::output::Compared;
-use super::pairs::{Basis, Measured, Outcome, Tried};
-use super::unit::Unit;
+use crate::trial::change::candidates::{LeftOut, Why};
+use crate::trial::change::edits::{self, Edit};
+use crate::trial::compare::gain::Gain;
+use crate::trial::compare::output::Compared;
+use crate::trial::compare::pairs::{Basis, Outcome, Tried};
+use crate::trial::runs::measured::Measured;
+use crate::trial::runs::steps::median;
+use crate::trial::runs::unit::Unit;
 
 /// Version of the JSON schema.
 const SCHEMA: u32 = 1;

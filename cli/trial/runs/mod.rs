@@ -1,0 +1,9 @@
+//! One run of the program: how it is started and ended, and the time of its steps.
+
+mod drain;
+pub mod measured;
+mod processes;
+pub mod program;
+pub mod recorded;
+pub mod steps;
+pub mod unit;

@@ -1,0 +1,4 @@
+//! What is printed.
+
+pub mod cost;
+pub mod text;
