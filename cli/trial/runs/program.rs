@@ -110,7 +110,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// Prepares runs of `command`, with files in `folder`. `limit_s` limits the steps of one run.
+    /// Prepares runs of `command`, with files in `folder`. `limit_s` is the share of the time of one
+    /// run: it ends it once its steps are measured.
     pub fn new(command: &[OsString], folder: &Path, steps: usize, budget: Duration, limit_s: f64) -> Self {
         Self {
             command: command.to_vec(),
