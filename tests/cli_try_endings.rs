@@ -1,7 +1,7 @@
 //! All ways in which `gpuwhy try` and its programs end: nothing of theirs is left.
 
 use std::fs;
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -10,9 +10,11 @@ use crate::cli_try::{Place, TRAIN, is_alive, written};
 use crate::support::stderr;
 
 const OPTIONS: [&str; 5] = ["--json", "--allow=all", "--pairs=2", "--remedy=tf32", "--budget=10m"];
-/// Starts a process, one in another session, and a daemon; none of them ends by SIGINT or SIGTERM. Says SIGTERM.
+/// Starts a process, one without variables, one in another session, and a daemon; none of them ends by SIGINT or
+/// SIGTERM. Says SIGTERM.
 const PROCESSES: &str = "trap '' INT TERM
 sleep 1000 & echo $! > child
+env -i sleep 1000 & echo $! > cleared
 setsid sleep 1000 >/dev/null 2>&1 & echo $! > session
 (setsid sh -c 'cd /; sleep 1000 & echo $! > \"$0\"' \"$PWD/daemon\" >/dev/null 2>&1 &)
 trap 'echo term > told' TERM
@@ -55,8 +57,13 @@ fn however_gpuwhy_is_ended_no_process_and_no_file_is_left() {
         let mut command = Command::new("env");
         let command = through(command.arg("--default-signal=INT,HUP"), &gpuwhy);
         let mut gpuwhy = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let processes = ["child", "session", "daemon"].map(|name| written(&place.path().join(name)));
+        let processes = ["child", "cleared", "session", "daemon"].map(|name| written(&place.path().join(name)));
         assert!(processes.iter().all(|process| is_alive(process)));
+        // A shell of the user's, with a command, in the temporary folder.
+        let temporary = fs::read_dir(place.path().join("tmp")).unwrap().next().unwrap().unwrap().path();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 1000; true"]).env("PWD", &temporary).env("OLDPWD", &temporary).process_group(0);
+        let mut shell = shell.current_dir(&temporary).spawn().unwrap();
         for (at, name) in signals.iter().enumerate() {
             if at > 0 {
                 written(&place.path().join("told"));
@@ -66,6 +73,9 @@ fn however_gpuwhy_is_ended_no_process_and_no_file_is_left() {
         let status = gpuwhy.wait().unwrap();
         assert_eq!(status.code().or_else(|| Some(128 + status.signal()?)), Some(code), "{signals:?}");
         wait_for_the_end(&place, &processes);
+        assert_eq!(shell.try_wait().unwrap(), None, "{signals:?}");
+        assert!(Command::new("kill").args(["--", &format!("-{}", shell.id())]).status().unwrap().success());
+        shell.wait().unwrap();
     }
 }
 

@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
+use super::processes::{LONGEST_END, started};
 use crate::args::GUARD_TRY;
 
 const PREFIX: &str = "gpuwhy-try-";
 /// The file that is locked for as long as the folder is used.
 const LOCK: &str = "lock";
-/// Time to end by SIGTERM, and longest wait for killed processes: one may hang in a system call.
+/// Time to end by SIGTERM.
 const AFTER_TERM: Duration = Duration::from_secs(1);
-const LONGEST_END: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
 
 /// The folder. Dropped in this order: the guard finds that there is nothing to do.
@@ -69,10 +69,13 @@ pub fn watch(folder: &Path) -> Result<u8> {
     let begun = Instant::now();
     let mut signal = Some(Signal::TERM);
     while folder.exists() && begun.elapsed() < AFTER_TERM + LONGEST_END {
-        let left = processes_of(folder);
-        if let Some(signal) = signal.take().or((begun.elapsed() > AFTER_TERM).then_some(Signal::KILL)) {
-            // They may have ended.
-            left.iter().for_each(|&process| _ = kill_process(process, signal));
+        let left = started(folder);
+        let signal = signal.take().or((begun.elapsed() > AFTER_TERM).then_some(Signal::KILL));
+        for &(process, is_marked) in &left {
+            // Without its parent, one without the variable would not be found again.
+            let signal = if is_marked { signal } else { Some(Signal::KILL) };
+            // It may have ended.
+            let _ = signal.map(|signal| kill_process(process, signal));
         }
         if left.is_empty() && fs::remove_dir_all(folder).is_ok() {
             break;
@@ -80,19 +83,6 @@ pub fn watch(folder: &Path) -> Result<u8> {
         thread::sleep(POLL);
     }
     Ok(0)
-}
-
-/// Processes that run with the folder in their environment, or in it. Daemons keep both.
-fn processes_of(folder: &Path) -> Vec<Pid> {
-    let name = folder.as_os_str().as_bytes();
-    let is_of = |process: &PathBuf| {
-        let environment = fs::read(process.join("environ")).unwrap_or_default();
-        environment.windows(name.len()).any(|part| part == name)
-            || fs::read_link(process.join("cwd")).is_ok_and(|work| work.starts_with(folder))
-    };
-    let all = fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    let number = |process: PathBuf| Pid::from_raw(process.file_name()?.to_str()?.parse().ok()?);
-    all.filter(is_of).filter_map(number).collect()
 }
 
 /// Removes folders of this user whose processes were killed together with their guards.

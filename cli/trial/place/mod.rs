@@ -1,4 +1,5 @@
-//! Where the runs take place: the temporary folder, and copies of the user's working tree.
+//! Where the runs take place: the temporary folder, copies of the user's working tree, and the processes in them.
 
 pub mod folder;
+pub mod processes;
 pub mod tree;

@@ -2,7 +2,6 @@
 
 mod drain;
 pub mod measured;
-mod processes;
 pub mod program;
 pub mod recorded;
 pub mod steps;

@@ -19,7 +19,6 @@ use tempfile::TempDir;
 
 use super::drain::{Drain, Part};
 use super::measured::{Ended, Measured, Program};
-use super::processes::Processes;
 use super::recorded::{self, Recorded};
 use super::steps::{after_start, behind, is_behind_at_end, per_step};
 use super::unit::Unit;
@@ -27,6 +26,7 @@ use crate::args::run::RunArgs;
 use crate::install_paths::{INJECTION, NVTX_INJECTION};
 use crate::run;
 use crate::trial::change::{Change, OwnChange, machine};
+use crate::trial::place::processes::{Processes, STARTED_BY};
 use crate::trial::place::tree::Copies;
 use crate::{install_paths, interrupt, message};
 
@@ -110,8 +110,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Prepares runs of `command`, with files in `folder`. `limit_s` is the share of the time of one
-    /// run: it ends it once its steps are measured.
+    /// Prepares runs of `command`, with files in `folder`. `limit_s` limits the steps of one run.
     pub fn new(command: &[OsString], folder: &Path, steps: usize, budget: Duration, limit_s: f64) -> Self {
         Self {
             command: command.to_vec(),
@@ -228,6 +227,7 @@ impl Live {
 
     /// Puts a command into its copy, with the variables of the change.
     fn place(&self, command: &mut Command, own: Option<&OwnChange>) {
+        command.env(STARTED_BY, &self.folder);
         if let Some(copies) = &self.copies {
             let work = copies.work(own.is_some());
             command.env("PWD", &work).current_dir(work);
