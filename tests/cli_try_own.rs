@@ -356,6 +356,98 @@ fn the_copies_have_what_git_does_not_ignore_and_what_is_linked() {
 }
 
 #[test]
+fn variables_with_paths_of_the_tree_are_those_of_the_copy() {
+    let Some(place) = Place::new() else { return };
+    let Some(repository) = Repository::new(&place) else { return };
+    repository.write("data/env/pyvenv.cfg", "");
+    repository.write("data/env/bin/tool", "");
+    fs::create_dir_all(repository.path("my app/home")).unwrap();
+    let root = repository.0.display().to_string();
+    let (app, installed) = (format!("{root}/my app"), format!("{root}/data/env/bin"));
+    let variables = [
+        ("OUT", format!("{app}/out.txt"), true),
+        ("LIST", format!("/usr/lib:{app}/lib:{root}"), true),
+        ("DATABASE", format!("sqlite:///{app}/rows.db"), true),
+        ("TOOLS", format!("{installed}:/usr/bin"), false),
+        ("VIRTUAL_ENV", format!("{root}/data/env"), false),
+        ("HOME", format!("{app}/home"), false),
+        ("OTHER", "/usr/lib".to_owned(), false),
+        ("RELATIVE", "my app/out.txt".to_owned(), false),
+    ];
+    // The copy's top folder is the parent of its working directory.
+    let print = "import os, settings\ntop = os.path.dirname(os.getcwd())\nfor name in os.environ['NAMES'].split():\n    print(name, \
+                 os.environ[name].replace(top, 'COPY'), file=open(os.environ['SEEN'], 'a'))";
+    let seen = place.path().join("seen");
+    let names = variables.each_ref().map(|(name, ..)| *name).join(" ");
+    fs::write(place.path().join("fix.diff"), FIX).unwrap();
+    for recorded in ["--pairs=2", "--build=true"] {
+        let mut gpuwhy = place.command(&["--patch", "../../fix.diff", recorded], &["python3", "-c", print]);
+        gpuwhy.current_dir(repository.path("my app")).env("NAMES", &names).env("SEEN", &seen);
+        gpuwhy.envs(variables.each_ref().map(|(name, value, _)| (name, value)));
+        let output = gpuwhy.output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let text = fs::read_to_string(&seen).unwrap();
+        for (name, value, is_mapped) in &variables {
+            let wanted = if *is_mapped { value.replace(&root, "COPY") } else { value.clone() };
+            let mut found = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            assert!(found.all(|found| found == wanted), "{name}: {text}");
+        }
+        assert!(text.contains("OUT COPY/") && text.contains("LIST /usr/lib:COPY/"), "{text}");
+    }
+}
+
+#[test]
+fn folders_without_files_are_in_the_copies() {
+    let Some(place) = Place::new() else { return };
+    let Some(repository) = Repository::new(&place) else { return };
+    for name in ["my app/results/first", "logs"] {
+        fs::create_dir_all(repository.path(name)).unwrap();
+    }
+    let write = ["sh", "-c", "echo 1 > results/first/a && echo 2 > ../logs/b && echo x 1"];
+    let tried = || document(&repository.tried(&place, FIX, &["--json"], &write))["remedies"][0]["output"].clone();
+    assert_eq!(tried(), "equal");
+    fs::remove_dir_all(repository.path(".git")).unwrap();
+    let command = ["sh", "-c", "cd 'my app' && eval \"$0\"", write[2]];
+    let mut gpuwhy = place.command(&["--patch", "../fix.diff", "--json", "--pairs=2"], &command);
+    let found = document(&gpuwhy.current_dir(&repository.0).output().unwrap());
+    assert_eq!(found["remedies"][0]["output"], "equal");
+}
+
+#[test]
+fn trees_that_are_too_large_are_refused_before_they_are_copied() {
+    let Some(place) = Place::new() else { return };
+    let Some(repository) = Repository::new(&place) else { return };
+    let diff = place.path().join("fix.diff");
+    fs::write(&diff, FIX).unwrap();
+    // Of which no block is written.
+    let large = |name: &str, size: u64| fs::File::create(repository.path(name)).unwrap().set_len(size).unwrap();
+    let said = |options: &[&str]| {
+        let options = [&["--patch", diff.to_str().unwrap(), "--pairs=2"], options].concat();
+        let output = place.command(&options, &["true"]).current_dir(&repository.0).output().unwrap();
+        assert_eq!(fs::read_dir(place.path().join("tmp")).unwrap().count(), 0);
+        (output.status.code(), stderr(&output))
+    };
+    let refused = |options: &[&str], words: &[&str]| {
+        let (code, said) = said(options);
+        assert!(code == Some(1) && words.iter().all(|part| said.contains(part)), "{words:?}: {code:?} {said}");
+    };
+    large("untracked.bin", 300 << 20);
+    let words =
+        ["1 or more files with 314.6 MB", "neither tracked nor ignored", "untracked.bin", ".gitignore", "--link"];
+    refused(&[], &words);
+    assert_eq!(said(&["--link", "untracked.bin"]).0, Some(0));
+    repository.write(".gitignore", "data\nout.txt\nuntracked.bin\n");
+    assert_eq!(said(&[]).0, Some(0));
+    // What git tracks has no limit but the room.
+    large("tracked.bin", 1 << 43);
+    repository.git(&["add", "--intent-to-add", "tracked.bin"]);
+    refused(&[], &["two copies of ", "take 17.59 TB", "are free", "TMPDIR"]);
+    fs::remove_dir_all(repository.path(".git")).unwrap();
+    refused(&["--link", "tracked.bin"], &["in no git repository", "314.6 MB", "`git init` there"]);
+    assert_eq!(said(&["--link", "tracked.bin", "--link", "untracked.bin"]).0, Some(0));
+}
+
+#[test]
 fn trees_of_all_kinds_are_copied_without_running_anything_of_git() {
     let Some(place) = Place::new() else { return };
     let Some(repository) = Repository::new(&place) else { return };

@@ -119,9 +119,7 @@ pub fn run(args: &TryArgs) -> Result<u8> {
             }
         }
         let of = report.as_ref().unwrap_or(&Value::Null);
-        // Of what a recorded run has shown: remedies of PyTorch say nothing about other programs.
         wanted = candidates(of);
-        wanted.retain(|candidate| args.from.is_some() || live.can_apply(&candidate.change));
         if question::is_answered_yes(args, &wanted)? {
             limits.allowed.push(Results::Rounding);
         }

@@ -4,7 +4,7 @@
 //! A copy has what git tracks and untracked files that git does not ignore, as they are now. git only lists files, and
 //! applies the diff in the copy: no hook, filter or file monitor of the user's runs, and the index stays as it is.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
@@ -15,13 +15,22 @@ use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use gpuwhy_report::text_format::{bytes, counted};
+use rustix::fs::statvfs;
 use serde_json::{Value, json};
 
 use crate::interrupt;
 
-/// Most bytes and files of a folder that is no git repository: it may be anything.
-const MOST_BYTES: u64 = 256 << 20;
+/// Most bytes and files that git does not track: they may be anything.
+const MOST_BYTES: u64 = 256_000_000;
 const MOST_FILES: usize = 20_000;
+/// Bytes of a block, which a file fills.
+const BLOCK: u64 = 4096;
+/// Variables that stay as they are: below HOME are settings, caches and installed packages of the user, and TMPDIR is
+/// the place of the copies.
+const KEPT: [&str; 2] = ["HOME", "TMPDIR"];
+/// Files by which a folder is a virtual environment, with packages that git ignores.
+const ENVIRONMENTS: [&str; 2] = ["pyvenv.cfg", "conda-meta"];
 /// Distance of a place from a changed line at which they are about the same, in lines.
 const NEAR: u64 = 3;
 /// Parts of git's message that say most, the first before the others.
@@ -40,6 +49,17 @@ pub struct Tree {
     is_git: bool,
 }
 
+/// What is copied.
+#[derive(Debug, Default)]
+struct Listed {
+    /// Files and folders, relative to the tree, a folder before what is in it.
+    names: Vec<PathBuf>,
+    /// Number of files, and their bytes: of those that git does not track, and of the others.
+    sizes: [(usize, u64); 2],
+    /// What git tracks, and what it ignores.
+    known: [HashSet<PathBuf>; 2],
+}
+
 /// The copies: unchanged, and with the diff.
 #[derive(Debug)]
 pub struct Copies {
@@ -48,7 +68,7 @@ pub struct Copies {
     /// The diff.
     pub diff: Vec<u8>,
     changed: Vec<ChangedFile>,
-    /// Number of files in each, and bytes of both.
+    /// Number of files in each, and the bytes of both.
     files: usize,
     bytes: u64,
 }
@@ -159,28 +179,31 @@ impl Tree {
     /// Makes the copies in `folder`.
     ///
     /// # Errors
-    /// When a file cannot be read or written, the folder without git is too large, or a signal came.
+    /// When a file cannot be read or written, files that git does not track are too many or too large, `folder` has no
+    /// room, or a signal came.
     pub fn copied(self, folder: &Path) -> Result<Copies> {
-        let mut names = BTreeSet::new();
-        if self.is_git {
-            listed(&self.root, Path::new(""), &mut names)?;
-        } else {
-            walked(&self.root, Path::new(""), &mut names, &mut 0)?;
-        }
+        let mut listed = Listed::default();
+        self.list(Path::new(""), &mut listed)?;
         let folder = fs::canonicalize(folder)?;
+        let [(loose, some), (others, more)] = listed.sizes;
+        let (files, size, about) = (loose + others, 2 * (some + more), statvfs(&folder)?);
+        let free = about.f_bavail.saturating_mul(about.f_frsize);
+        // Some file systems say nothing.
+        if size > free && about.f_blocks > 0 {
+            let (root, at, size, free) = (self.root.display(), folder.display(), bytes(size), bytes(free));
+            bail!(
+                "two copies of {root} take {size}, and {free} are free for {at}: set TMPDIR to a folder with more room"
+            );
+        }
         // Some programs use the name of their folder.
         let name = self.root.file_name().unwrap_or(OsStr::new("tree"));
         let sides = ["a", "b"].map(|side| folder.join("copies").join(side).join(name));
-        let (mut links, mut bytes) = (HashSet::new(), 0);
-        for name in &names {
+        for name in &listed.names {
             if interrupt::exit_code().is_some() {
                 bail!("interrupted");
             }
-            let is_linked = |path: &Path| links.contains(path) || self.links.iter().any(|link| link == path);
-            if !name.ancestors().any(is_linked) {
-                let copied = self.copy(name, &sides, &mut links);
-                bytes += copied.with_context(|| format!("cannot copy {} to {}", name.display(), folder.display()))?;
-            }
+            let copied = self.copy(name, &sides);
+            copied.with_context(|| format!("cannot copy {} to {}", name.display(), folder.display()))?;
         }
         for side in &sides {
             for link in &self.links {
@@ -190,32 +213,78 @@ impl Tree {
             }
             fs::create_dir_all(side.join(&self.work))?;
         }
-        Ok(Copies { tree: self, sides, diff: Vec::new(), changed: Vec::new(), files: names.len(), bytes })
+        Ok(Copies { tree: self, sides, diff: Vec::new(), changed: Vec::new(), files, bytes: size })
     }
 
-    /// Copies `name` to both sides, and returns the bytes.
-    fn copy(&self, name: &Path, sides: &[PathBuf; 2], links: &mut HashSet<PathBuf>) -> Result<u64> {
+    /// Adds what is in a folder, with empty folders, to which the program may write, but nothing that git ignores, and
+    /// nothing that is linked. Submodules and repositories in it say themselves what they track.
+    fn list(&self, below: &Path, listed: &mut Listed) -> Result<()> {
+        let folder = self.root.join(below);
+        if self.is_git && (below == Path::new("") || folder.join(".git").exists()) {
+            for (what, names) in ["--cached", "--ignored"].into_iter().zip(&mut listed.known) {
+                let mut list = git(&folder);
+                list.args(["ls-files", "-z", "--exclude-standard", what]);
+                let list =
+                    output(if what == "--ignored" { list.args(["--others", "--directory"]) } else { &mut list })?;
+                if !list.status.success() {
+                    bail!("git cannot list the files of {}: {}", folder.display(), said(&list));
+                }
+                let found = list.stdout.split(|byte| *byte == 0).map(OsStr::from_bytes);
+                names.extend(found.map(|name| below.join(name).components().collect::<PathBuf>()));
+            }
+        }
+        for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+            let name = below.join(entry?.file_name());
+            let [tracked, ignored] = &listed.known;
+            let is_linked = self.links.iter().any(|link| name.starts_with(link));
+            if is_linked || name.ends_with(".git") || ignored.contains(&name) {
+                continue;
+            }
+            let Ok(about) = fs::symlink_metadata(self.root.join(&name)) else { continue };
+            let is_tracked = tracked.contains(&name);
+            let (files, size) = &mut listed.sizes[usize::from(is_tracked)];
+            *files += usize::from(!about.is_dir());
+            *size += if about.is_file() { about.len().next_multiple_of(BLOCK) } else { 0 };
+            if !is_tracked && (*size > MOST_BYTES || *files > MOST_FILES) {
+                let (whose, what) = match self.is_git {
+                    true => ("neither tracked nor ignored by git", "add them to .gitignore"),
+                    false => ("in no git repository", "run the command in the folder of the program, `git init` there"),
+                };
+                let (root, size, most) = (self.root.display(), bytes(*size), bytes(MOST_BYTES));
+                bail!(
+                    "{root} has {files} or more files with {size} that are {whose} (such as {}); at most {MOST_FILES} \
+                     with {most} are copied: {what}, or share what is large by --link PATH",
+                    name.display()
+                );
+            }
+            listed.names.push(name.clone());
+            if about.is_dir() {
+                self.list(&name, listed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies `name` to both sides.
+    fn copy(&self, name: &Path, sides: &[PathBuf; 2]) -> Result<()> {
         let from = self.root.join(name);
-        // Tracked, and deleted in the working tree.
-        let Ok(about) = fs::symlink_metadata(&from) else { return Ok(0) };
-        let mut bytes = 0;
+        let Ok(about) = fs::symlink_metadata(&from) else { return Ok(()) };
         for side in sides {
             let to = side.join(name);
             fs::create_dir_all(to.parent().unwrap_or(side))?;
             if about.is_symlink() {
                 symlink(self.target(&from, side)?, &to)?;
-                links.insert(name.to_owned());
             } else if about.is_dir() {
                 fs::create_dir_all(&to)?;
             } else if about.is_file() {
                 // The second copy is one of the first: somebody may be editing the file.
                 let first = sides[0].join(name);
-                bytes += fs::copy(if *side == sides[0] { &from } else { &first }, &to)?;
+                fs::copy(if *side == sides[0] { &from } else { &first }, &to)?;
                 // Builds go by the times of files. Only the owner of an unreadable file cannot set it.
                 let _ = File::open(&to).and_then(|file| file.set_modified(about.modified()?));
             }
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// The target of a symbolic link in a copy: within the copy if it was within the tree.
@@ -242,48 +311,6 @@ fn normal(path: &Path) -> PathBuf {
     })
 }
 
-/// Adds the files of a working tree of git, with those of submodules and of repositories in it.
-fn listed(folder: &Path, below: &Path, names: &mut BTreeSet<PathBuf>) -> Result<()> {
-    let list = output(git(folder).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]))?;
-    if !list.status.success() {
-        bail!("git cannot list the files of {}: {}", folder.display(), said(&list));
-    }
-    for name in list.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        let name = Path::new(OsStr::from_bytes(name));
-        let inner = folder.join(name);
-        if fs::symlink_metadata(&inner).is_ok_and(|about| about.is_dir()) && inner.join(".git").exists() {
-            listed(&inner, &below.join(name), names)?;
-        } else {
-            names.insert(below.join(name).components().collect());
-        }
-    }
-    Ok(())
-}
-
-/// Adds the files of a folder without git.
-fn walked(root: &Path, below: &Path, names: &mut BTreeSet<PathBuf>, bytes: &mut u64) -> Result<()> {
-    let folder = root.join(below);
-    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-        let entry = entry?;
-        let (name, about) = (below.join(entry.file_name()), entry.metadata()?);
-        if about.is_dir() && entry.file_name() != ".git" {
-            walked(root, &name, names, bytes)?;
-        } else if about.is_file() || about.is_symlink() {
-            *bytes += about.len();
-            names.insert(name);
-        }
-        if *bytes > MOST_BYTES || names.len() > MOST_FILES {
-            bail!(
-                "{}: more than {} MiB or {MOST_FILES} files, and no git repository that says which of them to copy: run \
-                 the command in the folder of the program, or `git init` there",
-                root.display(),
-                MOST_BYTES >> 20
-            );
-        }
-    }
-    Ok(())
-}
-
 impl Copies {
     /// Applies the diff to the second copy. `name` is that of its file.
     ///
@@ -295,26 +322,24 @@ impl Copies {
         fs::write(&file, diff)?;
         self.diff = diff.to_vec();
         let work = side.join(&self.tree.work);
+        let tries = [(side, "-p1"), (&work, "-p1"), (side, "-p0"), (&work, "-p0")];
         let mut complaints = Vec::new();
-        for (at, strip) in [(side, "-p1"), (&work, "-p1"), (side, "-p0"), (&work, "-p0")] {
-            let names = output(self.applying(at).args([strip, "--numstat", "-z"]).arg(&file))?;
-            let applied = output(self.applying(at).arg(strip).arg(&file))?;
-            if !applied.status.success() {
-                complaints.push(said(&applied));
-                let back = output(self.applying(at).args([strip, "--check", "--reverse"]).arg(&file))?;
-                if back.status.success() {
-                    bail!(
-                        "--patch {name}: the files have this change already; take it back first (git apply -R {name})"
-                    );
-                }
-                continue;
+        for (at, strip) in tries {
+            let applied = output(self.applying(at).args([strip, "--apply", "--numstat", "-z"]).arg(&file))?;
+            if applied.status.success() {
+                // Added and deleted lines, and the name: of one that is renamed, the new one.
+                let names = applied.stdout.split(|byte| *byte == 0);
+                let names = names.filter_map(|row| row.splitn(3, |byte| *byte == b'\t').nth(2).map(OsStr::from_bytes));
+                let below = at.strip_prefix(side).unwrap_or(Path::new(""));
+                self.changed = names.map(|name| self.compared(normal(&below.join(name)))).collect::<Result<_>>()?;
+                return Ok(());
             }
-            // Added and deleted lines, and the name: of one that is renamed, the new one.
-            let names = names.stdout.split(|byte| *byte == 0);
-            let names = names.filter_map(|row| row.splitn(3, |byte| *byte == b'\t').nth(2).map(OsStr::from_bytes));
-            let below = at.strip_prefix(side).unwrap_or(Path::new(""));
-            self.changed = names.map(|name| self.compared(normal(&below.join(name)))).collect::<Result<_>>()?;
-            return Ok(());
+            complaints.push(said(&applied));
+        }
+        for (at, strip) in tries {
+            if output(self.applying(at).args([strip, "--check", "--reverse"]).arg(&file))?.status.success() {
+                bail!("--patch {name}: the files have this change already; take it back first (git apply -R {name})");
+            }
         }
         if complaints.iter().all(|words| words.contains("No valid patches in input")) {
             bail!("--patch {name}: this is no diff, or an empty one");
@@ -394,7 +419,10 @@ impl Copies {
         let ends = |byte: &u8| b"=:;,&|<>()`'\" \t\n".contains(byte);
         let mapped = text.as_bytes().split_inclusive(ends).flat_map(|part| {
             let end = part.len() - usize::from(part.last().is_some_and(ends));
-            [self.in_copy(side, &part[..end]).into_os_string().into_vec(), part[end..].to_vec()].concat()
+            // `file:///path` and `sqlite:////path` have more than one.
+            let slashes = part[..end].iter().take_while(|byte| **byte == b'/').count().saturating_sub(1);
+            let path = self.in_copy(side, &part[slashes..end]).into_os_string().into_vec();
+            [&part[..slashes], &path, &part[end..]].concat()
         });
         OsString::from_vec(mapped.collect())
     }
@@ -407,7 +435,25 @@ impl Copies {
             Some(there.1.join(path.strip_prefix(there.0).ok()?))
         });
         let inside = real.flatten().and_then(|real| Some(real.strip_prefix(&self.tree.root).ok()?.to_owned()));
-        inside.map_or_else(|| path.to_owned(), |inside| side.join(inside))
+        let copied = inside
+            .map(|inside| normal(&side.join(inside)))
+            .filter(|copied| copied.exists() || !self.is_installed(path));
+        copied.unwrap_or_else(|| path.to_owned())
+    }
+
+    /// True if it is there, in a virtual environment of the user's tree.
+    fn is_installed(&self, path: &Path) -> bool {
+        let mut folders = path.ancestors().take_while(|folder| folder.starts_with(&self.tree.root));
+        path.exists() && folders.any(|folder| ENVIRONMENTS.iter().any(|name| folder.join(name).exists()))
+    }
+
+    /// Variables with paths in the tree, with those of a copy.
+    pub fn environment(&self, is_changed: bool) -> impl Iterator<Item = (OsString, OsString)> {
+        let all = std::env::vars_os().filter(|(name, _)| KEPT.iter().all(|kept| name != kept));
+        all.filter_map(move |(name, value)| {
+            let mapped = self.mapped(is_changed, &value);
+            (mapped != value).then_some((name, mapped))
+        })
     }
 
     /// What a program of a copy printed, with the paths of the user's tree.
@@ -429,8 +475,7 @@ impl Copies {
         if path.exists() || !own.is_file() {
             return Ok(path.into());
         }
-        let is_environment = own.ancestors().nth(2).is_some_and(|folder| folder.join("pyvenv.cfg").exists());
-        if !is_environment {
+        if !self.is_installed(&own) {
             bail!(
                 "{}: git ignores it, so the copies of the tree do not have it: --build COMMAND makes it in each copy, \
                  --link PATH uses the one that is there",
@@ -484,10 +529,9 @@ impl Copies {
 
     /// What there is before the runs.
     pub fn words(&self) -> String {
-        let files = if self.files == 1 { "1 file".to_owned() } else { format!("{} files", self.files) };
-        let mib = Some(self.bytes >> 20).filter(|&mib| mib > 0).map(|mib| format!(", together {mib} MiB"));
+        let (root, files) = (self.tree.root.display(), counted(self.files as u64, "file"));
         let ignored = if self.tree.is_git { ", without files that git ignores" } else { "" };
-        format!("both run in copies of {} ({files}{}){ignored}", self.tree.root.display(), mib.unwrap_or_default())
+        format!("both run in copies of {root} ({files}, together {}){ignored}", bytes(self.bytes))
     }
 
     /// What may be the reason for which the unchanged program failed with `errors`.
@@ -495,19 +539,17 @@ impl Copies {
         if !self.tree.is_git {
             return String::new();
         }
-        let words = errors.split(|letter: char| letter.is_whitespace() || "'\"`:,()[]".contains(letter));
-        let own = words.filter(|word| !word.is_empty()).filter_map(|word| {
-            let path = normal(&self.tree.root.join(&self.tree.work).join(word));
-            Some(path.strip_prefix(&self.tree.root).ok()?.to_owned())
-        });
-        let is_missing = |path: &Path| !self.sides[0].join(path).exists() && self.tree.root.join(path).exists();
-        let missing = own.rev().find(|path| is_missing(path));
-        // The top folder of those that are missing.
-        let missing =
-            missing.and_then(|path| path.ancestors().filter(|path| is_missing(path)).last().map(Path::to_owned));
-        let add = missing.map_or("--link PATH adds more".to_owned(), |path| {
-            let shown = path.strip_prefix(&self.tree.work).map_or_else(|_| self.tree.root.join(&path), Path::to_owned);
-            format!("they lack {0}, which --link {0} adds", shown.display())
+        let own = self.tree.root.join(&self.tree.work);
+        let is_missing = |path: &&Path| !self.sides[0].join(path).exists() && self.tree.root.join(path).exists();
+        // The top folder of what a word names.
+        let missing = |word: &str| {
+            let path = normal(&own.join(word)).strip_prefix(&self.tree.root).ok()?.to_owned();
+            let top = path.ancestors().filter(is_missing).last()?;
+            Some(top.strip_prefix(&self.tree.work).map_or_else(|_| self.tree.root.join(top), Path::to_owned))
+        };
+        let mut words = errors.rsplit(|letter: char| letter.is_whitespace() || "'\"`:,()[]".contains(letter));
+        let add = words.find_map(missing).map_or("--link PATH adds more".to_owned(), |path| {
+            format!("they lack {0}, which --link {0} adds", path.display())
         });
         format!("\nThe copies have what git tracks or does not ignore, and are no repository; {add}.")
     }
@@ -520,10 +562,10 @@ impl Copies {
 pub fn read(file: &Path) -> Result<Vec<u8>> {
     let mut diff = Vec::new();
     let read = match file.as_os_str() == "-" {
-        true => std::io::stdin().read_to_end(&mut diff),
-        false => File::open(file).and_then(|mut file| file.read_to_end(&mut diff)),
+        true => std::io::stdin().read_to_end(&mut diff).map(|_| diff),
+        false => fs::read(file),
     };
-    read.map(|_| diff).map_err(|error| match error.kind() {
+    read.map_err(|error| match error.kind() {
         ErrorKind::NotFound => anyhow::anyhow!("--patch {}: there is no such file", file.display()),
         _ => anyhow::anyhow!("--patch {}: {error}", file.display()),
     })

@@ -230,8 +230,10 @@ impl Live {
         command.env(STARTED_BY, &self.folder);
         if let Some(copies) = &self.copies {
             let work = copies.work(own.is_some());
-            command.env("PWD", &work).current_dir(work);
-            command.envs(std::env::var_os(PYTHONPATH).map(|path| (PYTHONPATH, self.mapped(own.is_some(), &path))));
+            // What recording sets stays.
+            let is_free = |(name, _): &(OsString, OsString)| command.get_envs().all(|(set, _)| set != name);
+            let mapped: Vec<_> = copies.environment(own.is_some()).filter(is_free).collect();
+            command.envs(mapped).env("PWD", &work).current_dir(work);
         }
         for (name, value) in own.iter().flat_map(|own| &own.environment) {
             command.env(name, self.mapped(own.is_some(), value));
