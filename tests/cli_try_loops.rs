@@ -224,14 +224,55 @@ fn a_loop_that_only_waits_for_a_thread_that_works_is_none_of_steps() {
     let Some(stage) = stage() else { return };
     // The clocks of the CPU: of this thread, and of all.
     let program = "time.thread_time, time.process_time = lambda: 0.0, lambda: OTHERS
+launch = ctypes.pythonapi.Py_IsInitialized
 cuda()
-for look in range(90): CALL; work()";
+for look in range(90): CALL; launch(); work()";
     let run = |others: &str, call: &str| {
         counted(&stage, &json!({}), &program.replace("OTHERS", others).replace("CALL", call))
     };
     assert_eq!(run("now[0]", "time.sleep(0)"), Value::Null);
     for (others, call) in [("now[0]", "sum([])"), ("1.0", "time.sleep(0)")] {
         assert_eq!(chosen(&run(others, call)).1, 90, "{others} {call}");
+    }
+}
+
+#[test]
+fn a_loop_that_waits_and_can_launch_nothing_is_none_of_steps() {
+    let Some(stage) = stage() else { return };
+    let start = "import functools
+launch, done, event = ctypes.pythonapi.Py_IsInitialized, [], threading.Event()
+class Own:
+    done, engine = False, launch
+    @property
+    def ready(self): return self.done
+    def busy(self): return self.engine()
+def finished(): return event.is_set()
+def step(): launch(); work()
+own = Own()
+cuda()
+";
+    // No thread of this process uses the CPU meanwhile, as none does that waits for the GPU.
+    for waits in [
+        "for look in range(40): time.sleep(0); work()",
+        "look = 0\nwhile not done and look < 40:\n    look += 1\n    time.sleep(0)\n    work()",
+        "look = 0\nwhile not own.ready and look < 40: look += 1; event.wait(0); work()",
+        "look = 0\nwhile not finished() and look < 40: look += 1; work(); print(f'{look}', file=sys.stderr); time.sleep(0)",
+        "look = 0\nwhile not any(one.done() for one in done) and look < 40: look += 1; work(); time.sleep(0)",
+        "def main():\n    for look in range(40):\n        work()\n        time.sleep(0)\nmain()",
+    ] {
+        assert_eq!(counted(&stage, &json!({}), &format!("{start}{waits}")), Value::Null, "{waits}");
+    }
+    for works in [
+        "for look in range(40): time.sleep(0); step()",
+        "for look in range(40): time.sleep(0); own.busy(); work()",
+        "for look in map(lambda look: step(), range(40)): time.sleep(0)",
+        "calls = {'step': step}\nfor look in range(40): time.sleep(0); calls['step']()",
+        "call = functools.partial(step)\nfor look in range(40): time.sleep(0); call()",
+        "def main(call):\n    for look in range(40): time.sleep(0); call()\nmain(step)",
+        "def main(call):\n    def inner(): call()\n    for look in range(40): time.sleep(0); inner()\nmain(step)",
+    ] {
+        let result = counted(&stage, &json!({}), &format!("{start}{works}"));
+        assert!(chosen(&result).1 >= 39, "{works}: {result}");
     }
 }
 

@@ -9,6 +9,7 @@ import array
 import ast
 import atexit
 import bisect
+import builtins
 import contextlib
 import ctypes
 import dis
