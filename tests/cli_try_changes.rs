@@ -229,6 +229,31 @@ assert os.environ['XLA_FLAGS'] == '--xla_gpu_triton_gemm_any=true'";
 }
 
 #[test]
+fn what_is_changed_is_known_where_python_counts_no_steps() {
+    let Some(stage) = stage() else { return };
+    let program = "import gc, torch
+kept = []
+cuda()
+while gc.isenabled() and len(kept) < 3_000_000: kept.append([kept])
+assert not gc.isenabled() and gc.get_freeze_count() > 0
+# What exists when the program itself collects stays, too.
+kept, before = [[number] for number in range(9000)], gc.get_freeze_count()
+gc.collect()
+assert gc.get_freeze_count() > before + 1000
+torch.optim.AdamW([torch.nn.Parameter()])";
+    for unit in ["run", "recorded", "work", "range"] {
+        let settings = json!({"remedies": ["gc", "fused_optimizer"], "unit": unit, "warm_s": 1e9});
+        let applied = counted(&stage, &settings, program)["applied"].clone();
+        assert!(applied["gc"].is_number() && applied["fused_optimizer"] == 1, "{unit}: {applied}");
+    }
+    // Without the GPU there is nothing to measure.
+    let idle = "import gc, torch\nkept = [[number] for number in range(9000)]\nassert gc.isenabled()
+torch.optim.AdamW([torch.nn.Parameter()])";
+    let settings = json!({"remedies": ["gc", "fused_optimizer"], "unit": "run"});
+    assert_eq!(counted(&stage, &settings, idle), serde_json::Value::Null);
+}
+
+#[test]
 fn a_module_that_trains_is_a_graph_while_its_inputs_keep_their_shapes() {
     let Some(stage) = stage() else { return };
     let program = "import torch

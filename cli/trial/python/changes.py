@@ -275,7 +275,23 @@ def _gc(torch, run):
         gc.disable()
         run.applies("gc")
 
-    run.first.append(off)
+    if run.is_counted:
+        run.first.append(off)
+        return
+    # Without steps: when a collection ends, from the first one with CUDA on, for as long as a start-up may last. The
+    # program's own collections come after it is off, too.
+    since, next_look = None, 0.0
+
+    def collected(phase, _):
+        nonlocal since, next_look
+        now = time.monotonic()
+        if since is None and phase == "stop" and now >= next_look:
+            since = now if uses_cuda() else None
+            next_look = now + 50 * (time.monotonic() - now)
+        if phase == "stop" and since is not None and now - since <= run.settings["warm_s"]:
+            off()
+
+    gc.callbacks.append(collected)
 
 
 def _empty_cache(torch, run):

@@ -155,6 +155,8 @@ class Run:
         self.first = []
         self.undo = []
         self.opened = set()
+        # When the program's own code had ended, and when the GPU had: false if it could not be waited for.
+        self.closed = self.finished = None
         # Options of torch.compile, and the remedies that have them.
         self.compile, self.compilers = {}, []
         atexit.register(self.at_exit)
@@ -377,7 +379,8 @@ class Run:
         loops, unit = self.loops, self.unit or "optimizer"
         if loops is not None:
             loops.stop()
-        if not self.claimed:
+        # Without steps, it is the process with what was changed.
+        if not self.claimed and (self.is_counted or not (self.applied and uses_cuda() and self.claim())):
             return
         has_waits = self.settings.get("waits") and uses_cuda()
         # The GPU may work for long after the last step was launched.

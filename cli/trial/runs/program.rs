@@ -395,6 +395,8 @@ impl Live {
         let limit = Duration::try_from_secs_f64(self.limit_s).unwrap_or(self.budget);
         let has_limit =
             folder.is_some() && self.unit.as_ref().is_none_or(|unit| unit.is_recorded() && !unit.is_whole());
+        // Where Python counts no steps, one of several processes may have ended.
+        let is_counted = self.unit.as_ref().is_none_or(|unit| !unit.is_recorded() && !unit.is_run());
         let (mut asked, mut cut, mut is_told, mut looked) = (None, None, false, Instant::now());
         let is_there = |file: &str| folder.is_some_and(|folder| folder.join(file).exists());
         let (mut cuda, mut next) = (None, Duration::from_secs_f64(WARM_SECONDS + SECONDS));
@@ -417,7 +419,7 @@ impl Live {
             }
             let now = Instant::now();
             let worked = cuda.map_or(Duration::ZERO, |since: Instant| now - since);
-            if asked.is_none() && is_there(RESULT) {
+            if asked.is_none() && is_counted && is_there(RESULT) {
                 // The program interrupts itself, or is at its end.
                 asked = Some(now);
             } else if asked.is_none() && now > deadline {

@@ -100,10 +100,10 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         link: Some("https://docs.python.org/3/library/gc.html"),
         trial: Some(&Trial {
             id: "gc",
-            change: "no garbage collection after the first step",
+            change: "no garbage collection after the start-up",
             keep: "gc.freeze() and gc.disable() after start-up, gc.collect() every 1,000 steps",
             how: How::Python,
-            needs: "no step was made",
+            needs: "no step was made, or, where Python counts none, no garbage was collected",
         }),
         ..NONE
     },
