@@ -435,6 +435,13 @@ sys.modules['torch'] = torch
     assert_eq!(counted(&stage, &json!({"waits": true}), &format!("{unused}{program}"))["synced"], true);
     let unwaited = counted(&stage, &json!({"waits": false}), program);
     assert_eq!((&unwaited["synced"], &unwaited["ended"]), (&Value::Null, &Value::Null));
+    // What the program registered for its exit is no part of it, though threads that it has started are.
+    let left = format!("import atexit\natexit.register(work, 900)\n{program}");
+    let thread = left.replace("for step", "def serve():\n  for step") + "threading.Thread(target=serve).start()\n";
+    for program in [left, thread] {
+        let result = counted(&stage, &json!({"waits": true}), &program);
+        assert!((result["ended"].as_f64().unwrap() - first["ended"].as_f64().unwrap()).abs() < 0.1, "{result}");
+    }
     let again = |waits: bool| {
         let settings = json!({"waits": waits, "unit": "loop", "loop": first["loop"], "steps": 60, "end": "measured"});
         let result = counted(&stage, &settings, program);

@@ -142,6 +142,8 @@ class Run:
         self.settings, self.folder = settings, folder
         self.process, self.home = os.getpid(), os.path.realpath(os.getcwd())
         self.unit = settings["unit"]
+        # Whether steps are counted here.
+        self.is_counted = self.unit in (None, "loop", *UNITS)
         if self.unit == "loop" and settings.get("patched"):
             # Until the loop is found: the user's diff may have changed its header or moved it.
             self.unit = None
@@ -160,6 +162,7 @@ class Run:
         # Options of torch.compile, and the remedies that have them.
         self.compile, self.compilers = {}, []
         atexit.register(self.at_exit)
+        self.watch_end()
         # Python before 3.7 has none.
         getattr(os, "register_at_fork", lambda **_: None)(after_in_child=self.forked)
         if settings.get("changed"):
@@ -184,6 +187,26 @@ class Run:
             self.edits[remedy] = None
         else:
             kept.extend(one for one in edit if one not in kept)
+
+    def watch_end(self):
+        """Notes the end of the program's own code, before what it registered for the exit."""
+        shutdown = getattr(threading, "_shutdown", None)
+        if shutdown is None:
+            return
+
+        # Python calls it behind the main module, to wait for the other threads.
+        @functools.wraps(shutdown)
+        def shut_down(*arguments, **named):
+            try:
+                return shutdown(*arguments, **named)
+            finally:
+                self.closed = time.perf_counter()
+                with contextlib.suppress(Exception):
+                    is_measured = os.getpid() == self.process and not (self.refused or self.ended)
+                    if is_measured and self.settings.get("waits") and uses_cuda():
+                        self.finished = self.driver.wait() and time.perf_counter()
+
+        threading._shutdown = shut_down
 
     def watch_loops(self):
         self.loops = Loops(self)
@@ -375,7 +398,7 @@ class Run:
         if os.getpid() != self.process or self.refused or (self.ended and how == "exit"):
             return
         if self.unit is None:
-            self.choose(next((unit for unit in UNITS if len(self.series[unit].times) > 1), "loop"), time.perf_counter())
+            self.choose(next((unit for unit in UNITS if len(self.series[unit].times) > 1), "loop"), self.closed or time.perf_counter())
         loops, unit = self.loops, self.unit or "optimizer"
         if loops is not None:
             loops.stop()
@@ -383,9 +406,8 @@ class Run:
         if not self.claimed and (self.is_counted or not (self.applied and uses_cuda() and self.claim())):
             return
         has_waits = self.settings.get("waits") and uses_cuda()
-        # The GPU may work for long after the last step was launched.
-        is_waited = has_waits and how == "exit" and self.driver.wait()
-        ended = time.perf_counter() if is_waited else None
+        if has_waits and how == "exit" and self.finished is None:
+            self.finished = self.driver.wait() and time.perf_counter()
         series = self.series.get(unit) or Series()
         if series.begin is None:
             made = range(len(series.times))
@@ -399,7 +421,8 @@ class Run:
             "from": series.begin,
             "times": list(series.times),
             "waits": series.waits,
-            "ended": ended,
+            # The GPU may work for long after the last step was launched.
+            "ended": self.finished or None,
             "synced": self.driver.has_waited if has_waits else None,
             "counts": {unit: getattr(series, "count", len(series.times)) for unit, series in self.series.items()},
             "applied": self.applied,
