@@ -352,6 +352,54 @@ torch.optim.AdamW([torch.nn.Parameter()]).step()";
 }
 
 #[test]
+fn convolutions_of_a_compiled_function_change_their_layout() {
+    let Some(stage) = stage() else { return };
+    // While Dynamo reads a function, nothing of it happens.
+    let compiler = "
+within = [False]
+class compiler: is_compiling = lambda: within[0]
+def compile(function=None, **options):
+    if function is None: return lambda function: compile(function, **options)
+    def run(*arguments, **named):
+        within[0] = True
+        try: return function(*arguments, **named)
+        finally: within[0] = False
+    return run
+";
+    let torch = stage.0.path().join("lib/torch/__init__.py");
+    let before = std::fs::read_to_string(&torch).unwrap();
+    std::fs::write(&torch, before + compiler).unwrap();
+    let program = "import torch
+class Weight(torch.Tensor):
+    @property
+    def data(self): return self
+    @data.setter
+    def data(self, value): self.last = value.last
+part, images, seen = torch.nn.Conv2d(), torch.Tensor(), []
+part.weight = Weight()
+DECORATOR
+def step(images):
+    seen.append(images.last)
+    part(images)
+for _ in range(9): step(images)
+assert (part.weight.last, seen) == (WITH, [WITH] * 9), (part.weight.last, seen)
+torch.optim.AdamW([torch.nn.Parameter()]).step()";
+    let run = |program: &str, decorator: &str, remedies: &[&str]| {
+        let program = program.replace("DECORATOR", decorator);
+        let program = program.replace("WITH", if remedies.is_empty() { "False" } else { "True" });
+        counted(&stage, &json!({"remedies": remedies}), &program)["applied"]["channels_last"].clone()
+    };
+    for decorator in ["@torch.compile", "@torch.compile(mode='default')"] {
+        assert!(run(program, decorator, &["channels_last"]).is_number(), "{decorator}");
+        assert!(run(program, decorator, &[]).is_null(), "{decorator}");
+    }
+    // Without convolutions there is nothing to change.
+    let without = program.replace("torch.nn.Conv2d()", "torch.nn.Module()").replace("    part(images)\n", "");
+    let without = without.replace("assert (part.weight.last, seen) == (WITH, [WITH] * 9)", "assert len(seen) == 9");
+    assert!(run(&without, "@torch.compile", &["channels_last"]).is_null());
+}
+
+#[test]
 fn a_forked_child_that_trains_is_the_one_that_is_measured() {
     let Some(stage) = stage() else { return };
     let program = "import multiprocessing, torch

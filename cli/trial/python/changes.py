@@ -68,37 +68,79 @@ def _is_within(code):
 def _channels_last(torch, run):
     last, compiling, original = torch.channels_last, is_compiling(torch), torch.nn.Conv2d.forward
 
+    def lay_out(convolution):
+        """Changes its weights, once; true the first time."""
+        if convolution.__dict__.get("_gpuwhy_channels_last"):
+            return False
+        convolution.__dict__["_gpuwhy_channels_last"], weight = True, getattr(convolution, "weight", None)
+        if isinstance(weight, torch.Tensor) and weight.dim() == 4:
+            weight.data = weight.data.contiguous(memory_format=last)
+        return True
+
     @functools.wraps(original)
     def forward(self, input):
         # Images without a dimension for the batch have no such layout.
         if input.dim() != 4:
             return original(self, input)
-        if compiling():
-            return original(self, input.contiguous(memory_format=last))
-        if not self.__dict__.get("_gpuwhy_channels_last"):
-            self.__dict__["_gpuwhy_channels_last"] = True
-            if isinstance(getattr(self, "weight", None), torch.Tensor) and self.weight.dim() == 4:
-                self.weight.data = self.weight.data.contiguous(memory_format=last)
+        if not compiling() and lay_out(self):
             run.applies("channels_last")
         return original(self, input.contiguous(memory_format=last))
 
     torch.nn.Conv2d.forward = forward
     convolves = weakref.WeakKeyDictionary()
 
+    def images(arguments, named):
+        """Changes the images among the arguments; false without any."""
+        found = False
+        for held, places in ((arguments, range(len(arguments))), (named, list(named))):
+            for place in places:
+                if isinstance(held[place], torch.Tensor) and held[place].dim() == 4:
+                    held[place], found = held[place].contiguous(memory_format=last), True
+        return found
+
     # The sum of a residual connection has the layout of its input, so the images themselves are changed too.
     def called(module, arguments, named):
         if module not in convolves:
             convolves[module] = any(isinstance(part, torch.nn.Conv2d) for part in module.modules())
-        if convolves[module]:
-            for held, places in ((arguments, range(len(arguments))), (named, list(named))):
-                for place in places:
-                    if isinstance(held[place], torch.Tensor) and held[place].dim() == 4:
-                        held[place] = held[place].contiguous(memory_format=last)
-                        if is_compiled(module):
-                            # Within it, `forward` cannot tell that it ran.
-                            run.applies("channels_last")
+        if convolves[module] and images(arguments, named) and is_compiled(module):
+            # Within it, `forward` cannot tell that it ran.
+            run.applies("channels_last")
 
     on_outermost_call(torch, run, called, before=True)
+    make = getattr(torch, "compile", None)
+    if make is None:
+        return
+
+    @functools.wraps(make)
+    def compiled(model=None, *arguments, **named):
+        made = make(model, *arguments, **named)
+        # Without a model it is a decorator, which calls torch.compile again. Modules are called above.
+        if model is None or isinstance(model, torch.nn.Module) or getattr(model, "__name__", None) == "_call_impl":
+            return made
+        convolutions = None
+
+        @functools.wraps(made)
+        def call(*arguments, **named):
+            nonlocal convolutions
+            if compiling():
+                return made(*arguments, **named)
+            if convolutions is None:
+                # What a compiled function calls cannot be seen: these are those of the program.
+                import gc
+
+                convolutions = [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Conv2d)]
+                for one in convolutions:
+                    # Lazy ones have no weights yet.
+                    with contextlib.suppress(ValueError):
+                        lay_out(one)
+            arguments = list(arguments)
+            if images(arguments, named) and convolutions:
+                run.applies("channels_last")
+            return made(*arguments, **named)
+
+        return call
+
+    torch.compile = compiled
 
 
 def _cudnn(search):
