@@ -251,5 +251,11 @@ REMEDIES: dict[str, Remedy] = {
         "arriving_requests", GPU_ENTRIES | HOST_ENTRIES - {"workers", "more_workers", "prefetch"}, HELD_OUT),
 }
 
+# Changes that no entry advises under their own name: only tried.
+UNADVISED = {
+    "kept_gradients": remedy("kept_gradients", "elementwise", "freed gradients", "", TUNED, outside="zero_grad"),
+    "four_lengths": remedy("four_lengths", "builds", "dynamic=True", "", TUNED, outside="compile_dynamic", libraries=COMPILER),
+}
 # Programs whose fix `gpuwhy try` makes, too.
-TRIED = [name for name, case in REMEDIES.items() if case.outside]
+OUTSIDE = {**{name: case for name, case in REMEDIES.items() if case.outside}, **UNADVISED}
+TRIED = list(OUTSIDE)

@@ -23,7 +23,7 @@ from harness import REPOSITORY, Mode, Run, Status, Suite
 from intervention_table import FIXES, INTERVENTIONS
 from prepared import Plan, Prepared
 from rehearse import REPORT
-from remedy_table import GPU_ENTRIES, REMEDIES, ROUNDS, TRIED
+from remedy_table import GPU_ENTRIES, OUTSIDE, REMEDIES, ROUNDS, TRIED, UNADVISED
 
 # Programs whose fix is at no line that a report could name: a setting for the whole program, or its data.
 NO_LINE = {
@@ -90,8 +90,18 @@ class Table(unittest.TestCase):
 
     def test_some_are_tried_from_outside(self) -> None:
         for held_out in (False, True):
-            self.assertGreaterEqual(sum(REMEDIES[name].held_out == held_out for name in TRIED), 8)
-        self.assertFalse([name for name in TRIED if REMEDIES[name].is_control])
+            self.assertGreaterEqual(sum(OUTSIDE[name].held_out == held_out for name in TRIED), 8)
+        self.assertFalse([name for name in TRIED if name in REMEDIES and REMEDIES[name].is_control])
+
+    def test_what_no_entry_advises_is_only_tried(self) -> None:
+        known = programs()
+        self.assertFalse(set(UNADVISED) & set(REMEDIES))
+        for name, case in UNADVISED.items():
+            self.assertEqual((case.before, case.right), (("--program", name), ()))
+            self.assertIn(f"def {name}(fixed: bool) -> Work:", (FIXES.parent / f"{known[name]}.py").read_text())
+        sources = (REPOSITORY / "report" / "src" / "run" / "remedies" / "catalog").glob("*.rs")
+        names = set(re.findall(r'(?:id: |change\(\s*)"(\w+)"', "".join(path.read_text() for path in sources)))
+        self.assertEqual({case.outside for case in OUTSIDE.values()} - names, set())
 
 
 def entry(name: str, speedup: float | None = 2.0, low: float | None = 1.8, high: float | None = 2.2, **more) -> dict:

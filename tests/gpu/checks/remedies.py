@@ -28,7 +28,7 @@ from harness import Check, Mode, Result, Run, Suite, expect, skipped
 from intervention_table import FIXES
 from prepared import Failed, Group, Missing, Plan, Prepared, finish_all
 from remedy_gains import Answer
-from remedy_table import REMEDIES, SHOWN, TRIED, Remedy
+from remedy_table import OUTSIDE, REMEDIES, SHOWN, TRIED, Remedy
 from trace_report import Trace, largest
 
 # Programs that are started together.
@@ -110,7 +110,7 @@ GROUP = Group("remedies", plans, list(REMEDIES), SIZE)
 
 
 def by_hand(suite: Suite, name: str) -> dict[str, Plan]:
-    case = REMEDIES[name]
+    case = OUTSIDE[name]
     found = runs(case, *WARM, "--turn", str(turns(suite)), "--loaded")
     return {role: found[role] for role in ("before", "after")}
 
@@ -126,7 +126,7 @@ HAND = Group("remedies.try", by_hand, TRIED, len(TRIED))
 def command(suite: Suite, name: str, turn: pathlib.Path) -> list[str]:
     """`gpuwhy try` around a program. All of these programs load their libraries at the same time; each then waits until it
     has the device to itself."""
-    remedy = REMEDIES[name].outside
+    remedy = OUTSIDE[name].outside
     assert remedy is not None
     return [
         str(suite.gpuwhy), "try", "--remedy", remedy, "--pairs", str(PAIRS), "--json", "--allow", "all", "--budget", TRY_BUDGET, "--",
@@ -222,9 +222,10 @@ def from_outside(name: str) -> Check:
         if not all(value > 0 for values in rates.values() for value in values):
             yield expect(title, False, f"a program printed no rate: {rates}")
             return
-        remedy = REMEDIES[name].outside or ""
+        case = OUTSIDE[name]
+        remedy = case.outside or ""
         found = {
-            "name": name, "fix": REMEDIES[name].fix, "held_out": REMEDIES[name].held_out, "remedy": remedy, "bare_before": rates["before"],
+            "name": name, "fix": case.fix, "held_out": case.held_out, "remedy": remedy, "bare_before": rates["before"],
             "bare_after": rates["after"], **tried(run.stdout, remedy)}
         suite.record("tried", found)
         apart = remedy_gains.difference(found)

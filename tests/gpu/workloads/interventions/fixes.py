@@ -68,7 +68,7 @@ PROGRAMS = {
     "jax_regression": "jax_training",
     **dict.fromkeys(
         ("small_layers", "trained_layers", "scored_batches", "filled_memory", "rows_one_by_one", "generated_text", "stream_chains",
-         "fresh_buffers", "pinned_waits", "adamax_loop"), "outside"),
+         "fresh_buffers", "pinned_waits", "adamax_loop", "kept_gradients", "four_lengths"), "outside"),
     **dict.fromkeys(("tuned_decoder", "rare_reads", "summed_fields", "arriving_requests"), "healthy"),
 }
 

@@ -182,3 +182,44 @@ def adamax_loop(fixed: bool) -> Work:
         adamax.step()  # cause: adamax_loop
 
     return Work(step, lambda: parameters[0].abs().mean().item(), sync_every=10)
+
+
+def kept_gradients(fixed: bool) -> Work:
+    """Gradients are filled with zeros, to which the next backward pass adds. Fix: they are freed."""
+    parameters = [nn.Parameter(torch.randn(32 << 20, device="cuda")) for _ in range(8)]
+    sgd = torch.optim.SGD(parameters, lr=1e-6, fused=True)
+    last = torch.zeros((), device="cuda")
+
+    def step() -> None:
+        loss = torch.stack([parameter.mean() for parameter in parameters]).sum()
+        loss.backward()
+        sgd.step()
+        sgd.zero_grad(set_to_none=fixed)
+        last.copy_(loss.detach())
+
+    return Work(step, last.item)
+
+
+def waves(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(6):
+        x = torch.sin(x) * 1.01 + 0.1
+    return x
+
+
+def four_lengths(fixed: bool) -> Work:
+    """A function may be compiled once, and gets batches of four lengths: three of them run uncompiled. Fix: `dynamic=True`."""
+    import torch._dynamo
+
+    for name in ("cache_size_limit", "recompile_limit"):
+        if hasattr(torch._dynamo.config, name):
+            setattr(torch._dynamo.config, name, 1)
+    values, run = torch.rand(64 << 20, device="cuda"), torch.compile(waves, dynamic=True if fixed else None)
+    last, number = torch.zeros((), device="cuda"), 0
+
+    @torch.no_grad()
+    def step() -> None:
+        nonlocal number
+        number += 1
+        last.copy_(run(values[: (64 - 4 * (number % 4)) << 20])[0])
+
+    return Work(step, last.item, cycle=4, warm_steps=8)
