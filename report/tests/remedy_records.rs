@@ -186,13 +186,20 @@ fn changed(change: impl Fn(&mut DeviceReport)) -> Bottleneck {
 
 /// The same, with all of the time at this limit.
 fn limited(limit: Limit) -> Bottleneck {
+    limited_by(&[(limit, 1.0)])
+}
+
+/// The same, with these parts of the time at these limits.
+fn limited_by(parts: &[(Limit, f64)]) -> Bottleneck {
     let sampled = counted::report(&counted::Program::new(300, false).sample(1_000_000, 1.0).delivered(100_000_000));
     let limits = sampled.devices[0].limits.clone();
     changed(|device| {
         device.limits = limits.clone().map(|mut limits| {
             let total: u64 = limits.steady.times.iter().sum();
             limits.steady.times.fill(0);
-            limits.steady.times[limit as usize] = total;
+            for &(limit, part) in parts {
+                limits.steady.times[limit as usize] = (part * total as f64) as u64;
+            }
             limits.step = None;
             limits
         });
@@ -645,6 +652,18 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("cupy_fuse", "chains of CuPy", "one kernel of CuPy"),
     ("numba_copies", "arrays of Numba", "kernels of Numba"),
 ];
+
+#[test]
+fn the_largest_limit_is_one_whatever_the_samples_do_not_resolve() {
+    let of_memory = |memory, latency, unresolved| {
+        let parts = [(Limit::Memory, memory), (Limit::Latency, latency), (Limit::Unresolved, unresolved)];
+        ids(&limited_by(&parts)).contains(&"limit_memory")
+    };
+    assert!(of_memory(0.5, 0.2, 0.25));
+    assert!(!of_memory(0.4, 0.2, 0.4));
+    assert!(!of_memory(0.45, 0.4, 0.15));
+    assert!(of_memory(0.5, 0.45, 0.05));
+}
 
 fn ids(of: &Bottleneck) -> Vec<&'static str> {
     of.remedies.iter().map(|remedy| remedy.id).collect()

@@ -23,6 +23,8 @@ use crate::words;
 
 /// Minimum share of the computation for a limit to be mentioned.
 const MENTIONED: f64 = 0.05;
+/// Least share of the computation with the largest limit for advice: it may be one of several similar ones.
+const LARGEST: f64 = 0.25;
 /// Part of a roofline from which it is what bounds a kernel.
 const NEAR_ROOF: f64 = 0.1;
 /// Minimum share of the time with a lowered clock for it to be mentioned.
@@ -279,9 +281,11 @@ pub(super) fn largest(devices: &[DeviceReport]) -> Option<(Limit, bool)> {
     let computing = |device: &&DeviceReport| device.steady_leaves[Leaf::Compute as usize];
     let device = devices.iter().max_by_key(computing)?;
     let limits = device.limits.as_ref().filter(|limits| limits.tells())?;
-    let (first, share) = limits.ranked().into_iter().next()?;
-    // A limit that is only one of several similar ones does not justify advice.
-    (share >= 0.25).then(|| (first, first == Limit::Memory && bound_by(device, Roof::L1)))
+    let ranked = limits.ranked();
+    let (&(first, share), others) = ranked.split_first()?;
+    // It stays the largest if all that the samples do not resolve is of the second one.
+    let second = others.first().map_or(0.0, |(_, share)| *share) + limits.share(Limit::Unresolved);
+    (share >= LARGEST.max(second)).then(|| (first, first == Limit::Memory && bound_by(device, Roof::L1)))
 }
 
 /// True if `wanted` is the roofline of most memory-limited kernels.

@@ -28,7 +28,8 @@ const fn limit(
         when: When::Limit(limit, in_cache),
         certainty: Certainty::Guess,
         results: Results::Rounding,
-        recognized: "hardware counters show it as the largest limit of computation, at least a quarter of its time",
+        recognized: "hardware counters show it as the largest limit of computation, at least a quarter of its time, \
+                     whatever limits the part that they do not resolve",
         gain: "unknown: nothing predicts what a change of the kernels gains",
         link: Some("https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html"),
         ..NONE
