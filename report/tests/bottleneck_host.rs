@@ -297,6 +297,25 @@ fn kernels_are_not_built_in_each_step() {
 }
 
 #[test]
+fn the_compiler_with_most_of_the_time_decides_about_the_advice() {
+    let advice = |cupy: f64, inductor: f64| {
+        let package = |file: &str| format!("/lib/python3.12/site-packages/{file}");
+        let mut lines = [
+            calling(HostCause::KernelBuild, cupy, "compile", &package("cupy/cuda/compiler.py")),
+            calling(HostCause::KernelBuild, inductor, "codegen", &package("torch/_inductor/graph.py")),
+        ];
+        lines.sort_by(|a, b| b.share.total_cmp(&a.share));
+        judge(Leaf::KernelBuild, &[(HostCause::KernelBuild, 500)], &lines).recommendation
+    };
+    let starts = |cupy, inductor, words: &str| {
+        let advice = advice(cupy, inductor);
+        assert!(advice.starts_with(words), "{advice}");
+    };
+    starts(0.5, 0.1, "Build the kernels at train.py:42 (main)");
+    starts(0.1, 0.5, "Keep the shapes at train.py:42 (main)");
+}
+
+#[test]
 fn a_checkpoint_is_one_change() {
     let file = "/lib/python3.12/site-packages/torch/serialization.py";
     let lines = [calling(HostCause::Code, 0.55, "_save", file)];

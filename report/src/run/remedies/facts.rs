@@ -423,15 +423,17 @@ impl<'a> Facts<'a> {
 
     /// Share of sampled launches whose innermost frames contain one of these parts, in the file or the function.
     pub(super) fn launches_in(&self, parts: &[&str]) -> f64 {
-        self.share_of_launches(|row| is_within(&row.place, parts))
+        self.launches_of(&[], parts)
     }
 
-    /// Share of sampled launches that are of kernels of these classes and in frames with one of these parts.
+    /// Share of sampled launches that are of kernels of these classes (of all if there are none) and in frames with one
+    /// of these parts.
     pub(super) fn launches_of(&self, classes: &[Class], parts: &[&str]) -> f64 {
-        self.share_of_launches(|row| Classes::of(&row.kernel).has_any(classes) && is_within(&row.place, parts))
-    }
-
-    fn share_of_launches(&self, wanted: impl Fn(&SampledLaunches) -> bool) -> f64 {
+        let wanted = |row: &SampledLaunches| {
+            let LaunchSite { file, function, within, .. } = &row.place;
+            let is_of = classes.is_empty() || Classes::of(&row.kernel).has_any(classes);
+            is_of && is_within(file, function, within.as_ref(), parts)
+        };
         let rows = || self.lines.into_iter().flat_map(|lines| &lines.launches);
         let all: u64 = rows().map(|row| row.samples).sum();
         let seen: u64 = rows().filter(|row| wanted(row)).map(|row| row.samples).sum();
@@ -440,11 +442,8 @@ impl<'a> Facts<'a> {
 
     /// Lines in idle time whose frames contain one of these parts.
     pub(super) fn lines_in<'b>(&'b self, parts: &'b [&str]) -> impl Iterator<Item = &'b LineRow> {
-        let has = move |text: &str| parts.iter().any(|part| text.contains(part));
         let lines = self.host.into_iter().flat_map(|host| &host.lines);
-        lines.filter(move |row| {
-            has(&row.file) || has(&row.function) || row.within.as_ref().is_some_and(|(f, file)| has(f) || has(file))
-        })
+        lines.filter(|row| is_within(&row.file, &row.function, row.within.as_ref(), parts))
     }
 
     /// Share of steady time that is idle in lines whose frames contain one of these parts, with the first place.
@@ -540,11 +539,12 @@ impl<'a> Facts<'a> {
         self.host.into_iter().flat_map(|host| host.lines_of(Cause::KernelBuild))
     }
 
-    /// True if kernels are built in a frame that contains one of these parts.
+    /// True if kernels are built in frames that contain one of these parts for at least half of the time: another
+    /// compiler may be seen beside it, in a thread of its own.
     pub(super) fn builds_in(&self, parts: &[&str]) -> bool {
-        let has = |text: &str| parts.iter().any(|part| text.contains(part));
-        let within = |row: &LineRow| row.within.as_ref().is_some_and(|(function, file)| has(function) || has(file));
-        self.building().any(|row| has(&row.file) || has(&row.function) || within(row))
+        let all: f64 = self.building().map(|row| row.share).sum();
+        let within = self.lines_in(parts).filter(|row| row.cause.leaf().cause() == Cause::KernelBuild);
+        all > 0.0 && 2.0 * within.map(|row| row.share).sum::<f64>() >= all
     }
 
     /// Where kernels are built, and what removing that gains. Python's line says more than the compiler's library.
@@ -593,11 +593,10 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// True if a frame of this place contains one of these parts.
-fn is_within(place: &LaunchSite, parts: &[&str]) -> bool {
+/// True if a frame contains one of these parts.
+fn is_within(file: &str, function: &str, callee: Option<&(String, String)>, parts: &[&str]) -> bool {
     let has = |text: &str| parts.iter().any(|part| text.contains(part));
-    let within = |(function, file): &(String, String)| has(function) || has(file);
-    has(&place.file) || has(&place.function) || place.within.as_ref().is_some_and(within)
+    has(file) || has(function) || callee.is_some_and(|(function, file)| has(function) || has(file))
 }
 
 /// The line, without a function of Python's own library that it calls.
