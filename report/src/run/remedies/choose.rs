@@ -18,7 +18,7 @@ use profiler_core::sorting::SortRows as _;
 use profiler_core::whatif::{Removed, ScenarioKind};
 
 use super::catalog::{OPENED_BY_LINES, by_records};
-use super::entry::{BEST_PRACTICES, Rank, RemedyEntry, Target, When};
+use super::entry::{BEST_PRACTICES, COMPILE_MODEL, MODEL, OPEN, PASSES, Rank, RemedyEntry, Target, When};
 use super::facts::{CodeReader, Facts, Found};
 use super::gain::{Gain, WORTH};
 use super::lines::fits;
@@ -138,7 +138,7 @@ fn follow(candidates: &mut [Candidate]) {
     let ids: Vec<&str> = candidates.iter().map(|of| of.entry.id).collect();
     for (index, of) in candidates.iter_mut().enumerate() {
         if of.entry.instead_of.iter().any(|other| ids[..index].contains(other)) {
-            of.text = format!("In place of that: {}", uncapitalized(&of.text));
+            of.text = format!("Alternatively, {}", uncapitalized(&of.text));
         } else if of.entry.beside.iter().any(|other| ids[..index].contains(other)) {
             of.text = format!("In addition, {}", uncapitalized(&of.text));
         }
@@ -200,7 +200,7 @@ fn candidate(entry: &'static RemedyEntry, facts: &Facts<'_>) -> Option<Candidate
         None => UNPREDICTED * facts.program.share,
     };
     let score = certainty.probability() * saved;
-    let text = of_program(&filled(text, &found), facts) + &option(entry.id, facts);
+    let text = filled(text, &found, facts) + &option(entry.id, facts);
     Some(Candidate { entry, text, found, addresses, certainty, score })
 }
 
@@ -252,27 +252,19 @@ fn most_of(facts: &Facts<'_>, limit: Limit) -> String {
     row.map_or_else(String::new, |row| format!(", most of all of kernel {}", short_name(&row.name, 60)))
 }
 
-fn filled(text: &str, found: &Found) -> String {
+/// The sentence with what was found, and for what this program has: a model, a backward pass.
+fn filled(text: &str, found: &Found, facts: &Facts<'_>) -> String {
     // A library's frame may already have its preposition.
     let place = found.at.as_deref().map(|at| if at.starts_with("in ") { at.to_owned() } else { format!("at {at}") });
     let at = place.as_ref().map(|place| format!(" {place}")).unwrap_or_default();
-    let there = place.unwrap_or_else(|| "there".to_owned());
-    let text = text.replace("{detail}", &found.detail).replace("{at}", &at).replace("{there}", &there);
-    capitalized(&text.replace("{what}", &found.what).replace("{share}", &percent(found.share)))
-}
-
-/// The text without what this program does not have: a model, a backward pass.
-fn of_program(text: &str, facts: &Facts<'_>) -> String {
-    let mut text = text.to_owned();
-    if !facts.has_backward_pass() {
-        text = text.replace(" for the forward and backward pass", "");
-    }
-    if !facts.has_model() {
-        text =
-            text.replace("model = torch.compile(model)", "f = torch.compile(f) for the function f that launches them");
-        text = text.replace("torch.compile(model", "torch.compile(function");
-    }
-    text
+    let (there, share) = (place.unwrap_or_else(|| "there".to_owned()), percent(found.share));
+    let (model, compile) = match facts.has_model() {
+        true => (MODEL, COMPILE_MODEL),
+        false => ("function", "f = torch.compile(f) for the function f that launches them"),
+    };
+    let passes = if facts.has_backward_pass() { PASSES } else { "" };
+    let values = [&found.what, &found.detail, &at, &there, &share, model, compile, passes];
+    capitalized(&OPEN.iter().zip(values).fold(text.to_owned(), |text, (name, value)| text.replace(name, value)))
 }
 
 fn finished(candidate: Candidate, captures: bool, both: Option<Gain>, facts: &Facts<'_>) -> Remedy {

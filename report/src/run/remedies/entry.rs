@@ -25,6 +25,13 @@ pub(super) enum Target {
     Reads,
 }
 
+/// What a sentence leaves open, in this order: the first ones may contain the last ones.
+pub(super) const OPEN: [&str; 8] =
+    ["{what}", "{detail}", "{at}", "{there}", "{share}", "{model}", "{compile}", "{passes}"];
+pub(super) const MODEL: &str = "model";
+pub(super) const COMPILE_MODEL: &str = "model = torch.compile(model)";
+pub(super) const PASSES: &str = " for the forward and backward pass";
+
 /// How a remedy is recognized.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum When {
@@ -120,15 +127,9 @@ impl RemedyEntry {
 
     /// The sentences of the entry, one for each library that has its own; places and numbers are left open.
     pub fn sentences(&self) -> impl Iterator<Item = String> + use<'_> {
-        let open = [
-            ("{at}", ""),
-            ("{there}", "there"),
-            ("{what}", "the kernels"),
-            ("{detail}", ""),
-            ("{share}", "a large part"),
-        ];
+        let values = ["the kernels", "", "", "there", "a large part", MODEL, COMPILE_MODEL, PASSES];
         let plain = move |text: &str| {
-            capitalized(&open.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to)))
+            capitalized(&OPEN.iter().zip(values).fold(text.to_owned(), |text, (name, value)| text.replace(name, value)))
         };
         self.says.iter().map(move |(_, text)| plain(text))
     }

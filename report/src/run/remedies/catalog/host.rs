@@ -299,7 +299,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let row = facts.main_line()?;
             // A compiled model has its graphs.
             let compiled = facts.share(&[Class::Triton]) > 0.0 || facts.program.graphs.used;
-            let what = if compiled { "a fused optimizer (fused=True)" } else { "torch.compile(model)" }.to_owned();
+            let what = if compiled { "a fused optimizer (fused=True)" } else { "torch.compile({model})" }.to_owned();
             let detail = if compiled { ", with the model compiled without reduce-overhead" } else { "" }.to_owned();
             let at = found.at.filter(|_| !row.file.is_empty());
             // Some of it remains, whatever is called. Launches go, too, and of jitted functions copies of arguments.

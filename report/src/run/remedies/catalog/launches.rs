@@ -2,7 +2,7 @@
 
 use crate::run::framework::Framework;
 use crate::run::remedies::entry::{
-    BEST_PRACTICES, COMPILE, CUDA_NOTES, FUSED_OPTIMIZER, Rank, RemedyEntry, Target, When,
+    BEST_PRACTICES, COMPILE, COMPILE_MODEL, CUDA_NOTES, FUSED_OPTIMIZER, Rank, RemedyEntry, Target, When,
 };
 use crate::run::remedies::facts::{Activity, Facts, Found};
 use crate::run::remedies::gain::Gain;
@@ -42,7 +42,7 @@ fn launches(facts: &Facts<'_>, graphs: bool) -> Option<Found> {
 pub(super) const COMPILE_MODULE: Trial = Trial {
     id: "compile",
     change: "torch.compile around the outermost module",
-    keep: "model = torch.compile(model)",
+    keep: COMPILE_MODEL,
     how: How::PyTorch,
     needs: "no module was called on the GPU, or it is compiled already; for plain functions, put @torch.compile above the \
             one that launches the most kernels",
@@ -195,8 +195,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             ),
             (
                 Pytorch,
-                "Capture the step in a CUDA graph: torch.compile(model, mode=\"reduce-overhead\") for the forward and backward \
-                 pass, or torch.cuda.graph() for all of it. Shapes and addresses of tensors must stay the same.",
+                "Capture the step in a CUDA graph: torch.compile({model}, mode=\"reduce-overhead\"){passes}, \
+                 or torch.cuda.graph() for all of it. Shapes and addresses of tensors must stay the same.",
             ),
             (Any, "Capture the step in a CUDA graph. Shapes and addresses of arrays must stay the same."),
         ],
@@ -270,7 +270,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         id: "compile_elementwise",
         says: &[(
             Pytorch,
-            "Join short elementwise kernels: model = torch.compile(model). They are {share} of the launches. This helps if shapes \
+            "Join short elementwise kernels: {compile}. They are {share} of the launches. This helps if shapes \
              stay the same and the run is longer than compiling.",
         )],
         target: Target::FewerKernels,

@@ -147,7 +147,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         says: &[(
             Pytorch,
             "Keep the weights in 16 bits: model.to(torch.bfloat16), with an optimizer that keeps copies in fp32, or \
-             torch.compile(model). Autocast converts them in each step: {share} of the time of kernels is in casts{at}. This \
+             torch.compile({model}). Autocast converts them in each step: {share} of the time of kernels is in casts{at}. This \
              helps if training does not need fp32 weights.",
         )],
         target: Target::FewerKernels,
