@@ -267,8 +267,10 @@ fn builds(frames: &[Frame], dictionary: &Dictionary) -> bool {
     })
 }
 
-/// Install locations of libraries. Code elsewhere is the user's own.
-const LIBRARIES: [&str; 4] = ["/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3"];
+/// Install locations of libraries, and the file that Python runs at its start, such as that of `gpuwhy run --pytorch`
+/// and `gpuwhy try`: its functions may be around calls of a library. Code elsewhere is the user's own.
+const LIBRARIES: [&str; 5] =
+    ["/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3", "/sitecustomize.py"];
 
 /// Innermost frame of the user's code. Code that a library made and executed is named as that of `python -c`, and is
 /// passed over if files of the user are around it.
@@ -476,6 +478,7 @@ mod tests {
     fn the_users_files_are_distinguished_from_libraries() {
         assert!(is_library("/opt/conda/lib/python3.12/queue.py"));
         assert!(is_library("<frozen importlib._bootstrap>"));
+        assert!(is_library("/tmp/gpuwhy-try-x/1-y/sitecustomize.py"));
         assert!(!is_library("/home/u/train.py"));
         assert!(!is_library("<string>"));
         let mut dictionary = Dictionary::new();
