@@ -539,6 +539,7 @@ fn a_command_or_a_variable_is_measured_where_the_program_is() {
     };
     let variable = tried(&["--env", "WORK=0.0"]);
     assert_eq!(outcomes(&variable), [("env WORK", "helps")]);
+    assert_eq!(variable["remedies"][0]["keep"], "run with WORK=0.0");
     near(&variable["remedies"][0]["gain"], 2.0);
     let other = tried(&["--against", "WORK=0.0 python3 train.py"]);
     assert_eq!(outcomes(&other), [("against", "helps")]);

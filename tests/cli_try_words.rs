@@ -94,6 +94,7 @@ fn the_lines_to_keep_are_shown_and_written_as_a_diff() {
     let said = text(&place.tried(&options, TRAIN));
     let line = "optimizer = torch.optim.AdamW((parameter for parameter in [torch.nn.Parameter()]), fused=True)";
     assert!(said.contains(&format!("train.py:3: {line}\n")), "{said}");
+    assert!(said.contains("\n2 pinned, on top of 1 ") && said.contains("x in all"), "{said}");
     assert_eq!(fs::read_to_string(place.path().join("train.py")).unwrap(), TRAIN);
     let check = git(&["apply", "--check", "keep.diff"]).unwrap();
     assert!(check.status.success(), "{check:?}");

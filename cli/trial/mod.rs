@@ -273,8 +273,9 @@ fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], others: &[LeftOu
                 return print(args, &shown);
             }
             let prediction = past.prediction(&tried.candidate);
-            let is_on_top = rows.iter().any(|(row, _)| row.outcome == Outcome::Helps);
-            shown.push_str(&text::tried(tried, rows.len() + 1, is_on_top, prediction));
+            let kept = (1..).zip(&rows).filter(|(_, (row, _))| row.outcome == Outcome::Helps);
+            let kept: Vec<_> = kept.map(|(number, _)| number).collect();
+            shown.push_str(&text::tried(tried, rows.len() + 1, &kept, prediction));
             past.add(tried, &rows);
             rows.push((tried.clone(), prediction));
             print(args, &shown)

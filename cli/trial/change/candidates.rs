@@ -6,7 +6,7 @@ use gpuwhy_report::run::remedies::Trial;
 use gpuwhy_report::text_format::edits;
 use serde_json::Value;
 
-use super::Change;
+use super::{Change, machine};
 
 /// Maximum number of edits from a name to its suggestion.
 const SLIP: usize = 3;
@@ -69,8 +69,9 @@ impl Candidate {
 
     /// What to write into the program to keep it.
     pub fn to_keep(&self) -> String {
-        let text =
-            self.text.as_deref().unwrap_or(self.change.trial().map_or("", |trial| trial.keep)).trim_end_matches('.');
+        let of_trial = |trial: &Trial| machine::setting(trial).unwrap_or_else(|| trial.keep.to_owned());
+        let text = self.text.clone().or_else(|| self.change.trial().map(of_trial)).unwrap_or_default();
+        let text = text.trim_end_matches('.');
         match &self.at {
             Some(at) if !text.contains(at.as_str()) => format!("{text} at {at}"),
             _ => text.to_owned(),

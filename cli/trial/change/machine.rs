@@ -25,6 +25,32 @@ pub fn environment(remedy: &Trial) -> Vec<(&'static str, Option<OsString>)> {
     value.map(|value| (PRELOAD, Some(value))).into_iter().collect()
 }
 
+/// The setting that a change is on this machine, as on a command line; `None` where the catalog has it.
+pub fn setting(remedy: &Trial) -> Option<String> {
+    match remedy.how {
+        How::Preload(_) => {
+            let value = environment(remedy).pop()?.1?;
+            Some(format!("{PRELOAD}={}", value.to_string_lossy()))
+        }
+        How::Cores => cores().map(|cores| format!("taskset --cpu-list {}", list(&cores))),
+        _ => None,
+    }
+}
+
+/// Cores as `0-3,8`.
+fn list(cores: &CpuSet) -> String {
+    let mut ranges = Vec::<[usize; 2]>::new();
+    for core in (0..CpuSet::MAX_CPU).filter(|&core| cores.is_set(core)) {
+        match ranges.last_mut() {
+            Some([_, last]) if *last + 1 == core => *last = core,
+            _ => ranges.push([core, core]),
+        }
+    }
+    let words =
+        ranges.iter().map(|[first, last]| if first == last { format!("{first}") } else { format!("{first}-{last}") });
+    words.collect::<Vec<_>>().join(",")
+}
+
 /// The first of these libraries in one of the folders before what is loaded already; `None` without one, or if one is.
 fn preloaded(names: &[&str], folders: &[&str], old: OsString) -> Option<OsString> {
     let is_loaded = names.iter().any(|name| old.to_string_lossy().contains(name.split('.').next().unwrap_or(name)));
@@ -118,19 +144,19 @@ mod tests {
         (0..8).for_each(|core| allowed.set(core));
         let cores = |visible: Option<&str>| {
             let found = near(folder.path(), visible, &allowed)?;
-            Some((0..CpuSet::MAX_CPU).filter(|core| found.is_set(*core)).collect::<Vec<_>>())
+            Some(list(&found))
         };
         assert_eq!(cores(None), None);
         write("devices/system/node/node0/cpulist", "0-3\n");
         write("devices/system/node/node1/cpulist", "4-5,7,9-10\n");
         gpu("0000:01:00.0", "0x8086", "0x030000", "0");
         gpu("0000:41:00.0", "0x10de", "0x030200", "1");
-        assert_eq!(cores(None), Some(vec![4, 5, 7]));
+        assert_eq!(cores(None), Some("4-5,7".to_owned()));
         // With several, the variable says which.
         gpu("0000:11:00.0", "0x10de", "0x030200", "0");
         gpu("0000:11:00.1", "0x10de", "0x040300", "0");
         assert_eq!(cores(None), None);
-        assert_eq!(cores(Some("1,0")), Some(vec![4, 5, 7]));
+        assert_eq!(cores(Some("1,0")), Some("4-5,7".to_owned()));
         assert_eq!(cores(Some("GPU-1234")), None);
         write("bus/pci/devices/0000:11:00.0/device", "0x2335\n");
         assert_eq!(cores(Some("1,0")), None);

@@ -54,7 +54,7 @@ pub fn candidate(args: &TryArgs, copies: Option<&Copies>, report: Option<&Value>
         let variables = args.env.iter().map(|(name, _)| name.to_string_lossy());
         names.push(format!("env {}", variables.collect::<Vec<_>>().join(" ")));
         let set = args.env.iter().map(|(name, value)| [name, value].map(|word| word.to_string_lossy()).join("="));
-        keep.push(format!("set {}", set.collect::<Vec<_>>().join(" ")));
+        keep.push(format!("run with {}", set.collect::<Vec<_>>().join(" ")));
     }
     let rows = report.and_then(|report| report["bottleneck"]["remedies"].as_array()).into_iter().flatten();
     let named = args.remedy.first().cloned();

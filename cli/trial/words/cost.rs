@@ -2,23 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::text::line;
+use super::text::{line, outcome, without_time};
 use crate::args::trial::CostMode;
 use crate::trial::change::Change;
 use crate::trial::change::candidates::Candidate;
 use crate::trial::compare::gain::Gain;
-use crate::trial::compare::pairs::{Outcome, Tried};
+use crate::trial::compare::pairs::Tried;
 
 /// The modes, each once.
 pub fn candidates(modes: &[CostMode]) -> Vec<Candidate> {
-    let mut found = Vec::<Candidate>::new();
-    for mode in modes {
-        let change = Change::Recording(mode.name());
-        if !found.iter().any(|other| other.change.id() == change.id()) {
-            found.push(Candidate::plain(change));
-        }
-    }
-    found
+    let first = modes.iter().enumerate().filter(|(at, mode)| !modes[..*at].contains(mode));
+    first.map(|(_, mode)| Candidate::plain(Change::Recording(mode.name()))).collect()
 }
 
 /// Increase of the time by recording, with its interval, where it is known.
@@ -29,18 +23,13 @@ fn cost(tried: &Tried) -> Option<Gain> {
 
 /// The line about a mode.
 pub fn words(tried: &Tried) -> String {
-    let percent = |share: f64| {
-        let text = format!("{:.1}", 100.0 * share);
-        if text == "-0.0" { "0.0".to_owned() } else { text }
-    };
-    let rest = match (&tried.outcome, cost(tried)) {
-        (_, Some(Gain { middle, low, high })) => {
+    // No minus before 0.0.
+    let percent = |share: f64| format!("{:.1}", (1000.0 * share).round() / 10.0 + 0.0);
+    let rest = match cost(tried) {
+        Some(Gain { middle, low, high }) => {
             format!("costs {} % ({} to {})", percent(middle), percent(low), percent(high))
         }
-        (Outcome::NotApplicable(why), None) => why.clone(),
-        (Outcome::Fails(words), None) => format!("the program fails with it: {words}"),
-        (Outcome::NoTime, None) => "not measured: no time left (--budget)".to_owned(),
-        (_, None) => format!("nothing can be said: {}", tried.doubt.unwrap_or("there is no time")),
+        None => without_time(tried).unwrap_or_else(|| "nothing can be said: there is no time".to_owned()),
     };
     let id = tried.candidate.change.id();
     line(&if id == CostMode::Light.name() { format!("{id} (the default)") } else { id.to_owned() }, &rest)
@@ -49,14 +38,8 @@ pub fn words(tried: &Tried) -> String {
 /// The rows of the JSON document.
 pub fn rows<'a>(all: impl IntoIterator<Item = &'a Tried>) -> Value {
     let row = |tried: &Tried| {
-        let (outcome, why) = match (&tried.outcome, cost(tried)) {
-            (_, Some(_)) => ("measured", None),
-            (Outcome::NotApplicable(why), None) => ("nothing_recorded", Some(why.as_str())),
-            (Outcome::Fails(words), None) => ("fails", Some(words.as_str())),
-            (Outcome::NoTime, None) => ("no_time", None),
-            (_, None) => ("unknown", tried.doubt),
-        };
         let cost = cost(tried);
+        let (outcome, why) = if cost.is_some() { ("measured", None) } else { outcome(tried) };
         json!({
             "mode": tried.candidate.change.id(), "outcome": outcome, "why": why, "cost": cost.map(|cost| cost.middle),
             "low": cost.map(|cost| cost.low), "high": cost.map(|cost| cost.high), "pairs": tried.pairs,
@@ -69,6 +52,7 @@ pub fn rows<'a>(all: impl IntoIterator<Item = &'a Tried>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trial::compare::pairs::Outcome;
 
     #[test]
     fn a_mode_that_costs_nothing_and_one_that_records_nothing() {
@@ -81,8 +65,9 @@ mod tests {
         assert!(words(&tried).ends_with("costs 0.0 % (0.0 to 0.0)\n"), "{}", words(&tried));
         let tried = Tried::without_runs(&mode[1], Outcome::NotApplicable("nothing was recorded".to_owned()), 1.0);
         assert!(
-            words(&tried).starts_with("light (the default) ") && words(&tried).ends_with(" nothing was recorded\n")
+            words(&tried).starts_with("light (the default) ")
+                && words(&tried).ends_with(" not applicable: nothing was recorded\n")
         );
-        assert_eq!(rows([&tried])[0]["outcome"], "nothing_recorded");
+        assert_eq!(rows([&tried])[0]["outcome"], "not_applicable");
     }
 }

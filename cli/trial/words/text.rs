@@ -2,11 +2,12 @@
 
 use gpuwhy_report::run::Results;
 use gpuwhy_report::run::remedies::{How, Trial};
-use gpuwhy_report::text_format::{duration, printable};
+use gpuwhy_report::text_format::{counted, duration, printable};
 use serde_json::{Value, json};
 
 use crate::trial::change::candidates::{LeftOut, Why};
 use crate::trial::change::edits::{self, Edit};
+use crate::trial::change::machine;
 use crate::trial::compare::gain::Gain;
 use crate::trial::compare::output::Compared;
 use crate::trial::compare::pairs::{Basis, Outcome, Tried};
@@ -46,13 +47,11 @@ pub fn unchanged(measured: &[Measured], unit: &Unit) -> String {
     let times: Vec<f64> = measured.iter().map(Measured::per_step).collect();
     let steps = measured.iter().map(|run| run.steps).min().unwrap_or(0);
     let time = format!("{} {}", seconds(median(&times).unwrap_or(0.0)), unit.words());
-    let count = measured.len();
-    let runs = if count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
+    let runs = counted(measured.len() as u64, "run");
     let of = if unit.is_whole() { String::new() } else { format!(" of {steps} steps") };
-    let costs =
-        cost(measured).map(|cost| format!("; with kernels recorded, which costs about {:.0} % here", 100.0 * cost));
-    let costs = costs.unwrap_or_default();
-    line("unchanged", &format!("{time} ({runs}{of}{costs})"))
+    let costs = cost(measured).map(|cost| 100.0 * cost);
+    let costs = costs.map(|cost| format!("; with kernels recorded, which costs about {cost:.0} % here"));
+    line("unchanged", &format!("{time} ({runs}{of}{})", costs.unwrap_or_default()))
 }
 
 /// Share of the time that recording may take, in the median of the runs.
@@ -60,48 +59,59 @@ fn cost(runs: &[Measured]) -> Option<f64> {
     median(&runs.iter().filter_map(|run| run.cost).collect::<Vec<_>>())
 }
 
-/// The line about a remedy; `number` counts those that were tried, `is_on_top` if others were kept before it.
-pub fn tried(tried: &Tried, number: usize, is_on_top: bool, prediction: Option<Prediction>) -> String {
+/// What is said of a change without a gain or a loss; `None` if it has one.
+pub fn without_time(tried: &Tried) -> Option<String> {
+    Some(match (&tried.outcome, tried.doubt) {
+        (Outcome::NotApplicable(why), _) => format!("not applicable: {why}"),
+        (Outcome::Fails(words), _) => format!("the program fails with it: {words}"),
+        (Outcome::Unmeasured(why), _) => format!("nothing can be said: {why}"),
+        (Outcome::NoDifference, Some(why)) => format!("nothing can be said: {why}"),
+        (Outcome::NoTime, _) => "not tried: no time left (--budget)".to_owned(),
+        _ => return None,
+    })
+}
+
+/// The line about a remedy; `number` counts those that were tried, `kept` are the numbers of those below it.
+pub fn tried(tried: &Tried, number: usize, kept: &[usize], prediction: Option<Prediction>) -> String {
     let id = tried.candidate.change.id();
-    let name = if is_on_top { format!("{number} and {id}") } else { format!("{number} {id}") };
-    let gain = tried.gain;
+    let on_top: Vec<_> = kept.iter().map(usize::to_string).collect();
+    let name = match tried.outcome {
+        Outcome::NotAllowed => return String::new(),
+        Outcome::NoTime => format!("- {id}"),
+        _ if kept.is_empty() => format!("{number} {id}"),
+        _ => format!("{number} {id}, on top of {}", on_top.join(", ")),
+    };
+    let (gain, has_runs) = (tried.gain, tried.seconds.is_some());
     let measured = |words: &str| match gain {
         Some(Gain { low, high, .. }) => format!("{words} ({})", interval(low, high)),
         None => words.to_owned(),
     };
     let time = tried.seconds.map(|(_, with)| seconds(with)).unwrap_or_default();
-    let rest = match &tried.outcome {
+    let rest = without_time(tried).unwrap_or_else(|| match tried.outcome {
         Outcome::Helps => {
             let factor = gain.map(|gain| format!("{:.2}x", gain.middle)).unwrap_or_default();
-            let in_all = if is_on_top { format!("   {:.2}x in all", tried.in_all) } else { String::new() };
+            let in_all = if kept.is_empty() { String::new() } else { format!("   {:.2}x in all", tried.in_all) };
             format!("{time}   {}{in_all}", measured(&factor))
         }
-        Outcome::NoDifference => match tried.doubt {
-            Some(why) => format!("nothing can be said: {why}"),
-            None => measured("no difference"),
-        },
         Outcome::Slower => format!("{time}   {}", measured("slower")),
         Outcome::ChangesResults => {
             "faster, but it prints other numbers, so no gain is claimed (--allow behavior)".to_owned()
         }
-        Outcome::NotApplicable(why) => format!("not applicable: {why}"),
-        Outcome::Fails(words) => format!("the program fails with it: {words}"),
-        Outcome::Unmeasured(why) => format!("nothing can be said: {why}"),
-        Outcome::NotAllowed => return String::new(),
-        Outcome::NoTime => "not tried: no time left (--budget)".to_owned(),
-    };
-    let predicted = match prediction {
-        Some(Prediction::Report(low, high)) => format!("   predicted {}", interval_x(low, high)),
-        Some(Prediction::History(gain)) => format!("   measured before {gain:.2}x"),
-        None => String::new(),
-    };
-    let has_runs = tried.seconds.is_some();
-    let note = tried.note.map(|note| format!("   {note}")).unwrap_or_default();
-    let condition = Some(condition(tried.basis) + &note).filter(|_| gain.is_some()).unwrap_or_default();
-    let output = tried.compared.as_ref().and_then(compared).filter(|_| has_runs);
-    let output = output.map(|words| format!("   {words}")).unwrap_or_default();
-    let name = if tried.outcome == Outcome::NoTime { format!("- {id}") } else { name };
-    line(&name, &format!("{rest}{condition}{}{output}", if has_runs { predicted } else { String::new() }))
+        _ => measured("no difference"),
+    });
+    let predicted = prediction.map(|prediction| match prediction {
+        Prediction::Report(low, high) => format!("predicted {}", interval_x(low, high)),
+        Prediction::History(gain) => format!("measured before {gain:.2}x"),
+    });
+    let with_gain = [Some(condition(tried.basis)), tried.note.map(str::to_owned)];
+    let with_runs = [
+        predicted,
+        tried.candidate.change.trial().and_then(machine::setting),
+        tried.compared.as_ref().and_then(compared),
+    ];
+    let with_gain = with_gain.into_iter().filter(|_| gain.is_some());
+    let more = with_gain.chain(with_runs.into_iter().filter(|_| has_runs)).flatten().filter(|words| !words.is_empty());
+    line(&name, &more.fold(rest, |line, words| format!("{line}   {words}")))
 }
 
 /// What a gain holds for, where it is not that of equal numbers of steps.
@@ -109,11 +119,11 @@ fn condition(basis: Basis) -> String {
     match basis {
         Basis::Step => String::new(),
         Basis::ToEnd => {
-            "   from the first step to the end of the program, as the GPU works long after the last".to_owned()
+            "from the first step to the end of the program, as the GPU works long after the last".to_owned()
         }
-        Basis::StepOfPart => "   if a step does the same work with it".to_owned(),
-        Basis::Run => "   whole runs with their start-up, as one of both has no such steps".to_owned(),
-        Basis::All(before, after) => format!("   all of the work: {before} steps before, {after} after"),
+        Basis::StepOfPart => "if a step does the same work with it".to_owned(),
+        Basis::Run => "whole runs with their start-up, as one of both has no such steps".to_owned(),
+        Basis::All(before, after) => format!("all of the work: {before} steps before, {after} after"),
     }
 }
 
@@ -222,19 +232,15 @@ pub fn document(program: &str, unit: &Unit, unchanged: &[Measured], all: &[(Trie
     let times: Vec<f64> = unchanged.iter().map(Measured::per_step).collect();
     let rows = all.iter().map(|(tried, prediction)| {
         let (outcome, why) = outcome(tried);
-        let (changed, before, is_rounding) = match &tried.compared {
+        let (output, changed, before, is_rounding) = match &tried.compared {
+            None => (None, None, None, None),
+            Some(Compared::Equal) => (Some("equal"), None, None, None),
+            Some(Compared::Nothing(_)) => (Some("not_compared"), None, None, None),
+            Some(Compared::Lacks { line, .. }) => (Some("lacks_lines"), None, Some(line), None),
             Some(Compared::Differs { changed, unchanged, is_rounding }) => {
-                (Some(changed), Some(unchanged), Some(is_rounding))
+                (Some("differs"), Some(changed), Some(unchanged), Some(is_rounding))
             }
-            Some(Compared::Lacks { line, .. }) => (None, Some(line), None),
-            _ => (None, None, None),
         };
-        let output = tried.compared.as_ref().map(|compared| match compared {
-            Compared::Equal => "equal",
-            Compared::Nothing(_) => "not_compared",
-            Compared::Lacks { .. } => "lacks_lines",
-            Compared::Differs { .. } => "differs",
-        });
         let report = match prediction {
             Some(Prediction::Report(low, high)) => json!({"low": low, "high": high}),
             Some(Prediction::History(gain)) => json!({"measured_before": gain}),
@@ -291,7 +297,7 @@ fn basis(basis: Basis) -> &'static str {
 }
 
 /// Name of an outcome in JSON, and its reason.
-fn outcome(tried: &Tried) -> (&'static str, Option<&str>) {
+pub fn outcome(tried: &Tried) -> (&'static str, Option<&str>) {
     match &tried.outcome {
         Outcome::Helps => ("helps", None),
         Outcome::NoDifference => ("no_difference", tried.doubt),
