@@ -120,7 +120,9 @@ class Loops:
         """Notes the loops around it and the CPU time of its thread, and gives up a loop that is hot."""
         cpu, thread, span = time.thread_time(), threading.get_ident(), loop.span
         if loop.count == FEWEST_PASSES:
-            loop.is_idle = Reach(self, frame).is_idle(loop)
+            # The user's values may be of any kind.
+            with contextlib.suppress(Exception):
+                loop.is_idle = Reach(self, frame).is_idle(loop)
         used = cpu - loop.cpus.setdefault(thread, cpu)
         if used >= loop.cpu:
             loop.cpu, loop.thread = used, thread
