@@ -41,6 +41,15 @@ pub fn watch() -> io::Result<()> {
     Ok(())
 }
 
+/// Lets children end by Ctrl-C where this command inherited it as ignored, and goes on ignoring it: a signal that is
+/// caught is not ignored in them. Fails when the system refuses.
+pub fn end_children_by_ctrl_c() -> io::Result<()> {
+    if ignored() & (1 << (SIGINT - 1)) != 0 {
+        flag::register(SIGINT, Arc::default())?;
+    }
+    Ok(())
+}
+
 /// Takes the end of `input`, that of whoever started this process, for SIGTERM.
 pub fn at_end_of(mut input: impl io::Read + Send + 'static) {
     thread::spawn(move || {

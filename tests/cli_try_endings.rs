@@ -80,6 +80,16 @@ fn however_gpuwhy_is_ended_no_process_and_no_file_is_left() {
 }
 
 #[test]
+fn programs_of_a_background_job_end_by_ctrl_c() {
+    let Some(place) = Place::new() else { return };
+    // A shell cannot trap a signal that it inherited as ignored.
+    let gpuwhy = place.command(&OPTIONS, &["sh", "-c", "trap 'exit 0' INT; kill -s INT $$; exit 3"]);
+    let mut command = Command::new("env");
+    let output = through(command.arg("--ignore-signal=INT"), &gpuwhy).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
 fn folders_of_killed_processes_are_removed_by_the_next_one() {
     let Some(place) = Place::new() else { return };
     for name in ["gpuwhy-try-dead", "gpuwhy-try-live", "gpuwhy-try-new", "other"] {

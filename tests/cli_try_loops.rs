@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use crate::cli_try::Place;
 use crate::support::{built, stderr};
 
-/// What all programs begin with: CUDA, and a clock.
-pub const START: &str = "import asyncio, ctypes, os, sys, threading, time
+/// What all programs begin with: CUDA, and a clock. gpuwhy ends them by Ctrl-C, which a background job of a shell ignores.
+pub const START: &str =
+    "import asyncio, ctypes, os, signal, sys, threading, time; signal.signal(2, signal.default_int_handler)
 def cuda(): ctypes.CDLL(os.path.abspath('libcuda.so.1'))
 now = [1000.0]
 time.perf_counter = lambda: now[0]

@@ -77,6 +77,7 @@ pub fn run(args: &TryArgs) -> Result<u8> {
         }
     }
     interrupt::watch()?;
+    interrupt::end_children_by_ctrl_c()?;
     if args.until_input_ends {
         interrupt::at_end_of(io::stdin());
     }

@@ -47,10 +47,6 @@ PASSES, LONG = 10, 5
 def main(text):
     """Watches loops, waits for the program's import of torch, and applies the remedies of the JSON document `text`."""
     settings = json.loads(text)
-    with contextlib.suppress(ValueError):
-        # Only here, in the main thread, can it be undone that a background job of a shell ignores Ctrl-C.
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
     run = Run(settings, hide())
     if run.unit in (None, "loop") and hasattr(sys, "monitoring"):
         run.attempt("loop", run.watch_loops)
