@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::cli_try::Place;
 use crate::support::{built, stderr};
 
-/// What all programs begin with: CUDA, and a clock. gpuwhy ends them by Ctrl-C, which a background job of a shell ignores.
+/// What all programs begin with: CUDA, and a clock. A background job of a shell ignores Ctrl-C, by which runs end.
 pub const START: &str =
     "import asyncio, ctypes, os, signal, sys, threading, time; signal.signal(2, signal.default_int_handler)
 def cuda(): ctypes.CDLL(os.path.abspath('libcuda.so.1'))
