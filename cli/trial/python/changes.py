@@ -72,9 +72,10 @@ def _channels_last(torch, run):
         """Changes its weights, once; true the first time."""
         if convolution.__dict__.get("_gpuwhy_channels_last"):
             return False
-        convolution.__dict__["_gpuwhy_channels_last"], weight = True, getattr(convolution, "weight", None)
+        weight = getattr(convolution, "weight", None)
         if isinstance(weight, torch.Tensor) and weight.dim() == 4:
             weight.data = weight.data.contiguous(memory_format=last)
+        convolution.__dict__["_gpuwhy_channels_last"] = True
         return True
 
     @functools.wraps(original)

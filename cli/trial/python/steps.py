@@ -198,11 +198,14 @@ class Run:
             finally:
                 self.closed = time.perf_counter()
                 with contextlib.suppress(Exception):
-                    is_measured = os.getpid() == self.process and not (self.refused or self.ended)
-                    if is_measured and self.settings.get("waits") and uses_cuda():
+                    if os.getpid() == self.process and not (self.refused or self.ended) and self.has_waits():
                         self.finished = self.driver.wait() and time.perf_counter()
 
         threading._shutdown = shut_down
+
+    def has_waits(self):
+        """True if the GPU is waited for at the end; whole runs end as they do."""
+        return self.is_counted and self.settings.get("waits") and uses_cuda()
 
     def watch_loops(self):
         self.loops = Loops(self)
@@ -401,7 +404,7 @@ class Run:
         # Without steps, it is the process with what was changed.
         if not self.claimed and (self.is_counted or not (self.applied and uses_cuda() and self.claim())):
             return
-        has_waits = self.settings.get("waits") and uses_cuda()
+        has_waits = self.has_waits()
         if has_waits and how == "exit" and self.finished is None:
             self.finished = self.driver.wait() and time.perf_counter()
         series = self.series.get(unit) or Series()
