@@ -207,7 +207,7 @@ def waves(x: torch.Tensor) -> torch.Tensor:
 
 
 def four_lengths(fixed: bool) -> Work:
-    """A function may be compiled once, and gets batches of four lengths: three of them run uncompiled. Fix: `dynamic=True`."""
+    """A function may be compiled once, gets batches of four lengths, and so runs uncompiled. Fix: `dynamic=True`."""
     import torch._dynamo
 
     for name in ("cache_size_limit", "recompile_limit"):
