@@ -504,7 +504,9 @@ fn a_disk_that_is_full_and_a_signal_leave_nothing() {
     fs::write(place.path().join("fix.diff"), FIX).unwrap();
     let own = |script: &str| {
         let plain = place.command(&["--patch", "../../fix.diff"], &["sh", "-c", script]);
-        let mut shell = Command::new("sh");
+        // The jobs of a script ignore SIGINT.
+        let mut shell = Command::new("env");
+        shell.args(["--default-signal=INT", "sh"]);
         shell.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
         shell.current_dir(repository.path("my app")).args(["-c", "ulimit -f \"$0\"; exec \"$@\""]);
         shell
