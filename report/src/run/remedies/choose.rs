@@ -227,21 +227,13 @@ fn recognize(entry: &RemedyEntry, facts: &Facts<'_>) -> Option<Found> {
         }
         When::Shorter(classes, least, factors) => {
             let share = facts.share(classes);
-            (share >= least).then(|| Found {
-                at: facts.launched_at(classes),
-                share,
-                gain: Some(facts.faster(share, factors)),
-                ..Found::default()
-            })
+            (share >= least).then(|| facts.found(classes, share, facts.faster(share, factors)))
         }
         When::Gone(classes, least) => {
             let (share, of_count) = (facts.share(classes), facts.count_share(classes));
-            (share >= least || facts.busy() < IDLE && of_count >= least).then(|| Found {
-                at: facts.launched_at(classes),
-                share: share.max(if facts.busy() < IDLE { of_count } else { 0.0 }),
-                gain: Some(facts.without(share, of_count)),
-                ..Found::default()
-            })
+            let gain = facts.without(share, of_count);
+            (share >= least || facts.busy() < IDLE && of_count >= least)
+                .then(|| facts.found(classes, share.max(if facts.busy() < IDLE { of_count } else { 0.0 }), gain))
         }
     }
 }

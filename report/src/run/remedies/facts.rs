@@ -143,6 +143,10 @@ pub(super) struct Found {
 }
 
 impl Found {
+    pub(super) fn of(at: Option<String>, share: f64, gain: impl Into<Option<Gain>>) -> Self {
+        Self { at, share, gain: gain.into(), ..Self::default() }
+    }
+
     pub(super) fn at(at: Option<String>) -> Option<Self> {
         Some(Self { at, ..Self::default() })
     }
@@ -388,6 +392,11 @@ impl<'a> Facts<'a> {
             .then(|| format!("{}:{line} ({})", short_path(file), shortened(function, 40)))
     }
 
+    /// A remedy for kernels of these classes, at their line.
+    pub(super) fn found(&self, classes: &[Class], share: f64, gain: impl Into<Option<Gain>>) -> Found {
+        Found::of(self.launched_at(classes), share, gain)
+    }
+
     /// Line of most calls of this kind.
     pub(super) fn call_at(&self, kind: CallKind) -> Option<String> {
         self.host.and_then(|host| call_lines::main_place(host, kind))
@@ -610,9 +619,10 @@ fn place_of_build(line: &LineRow) -> String {
 fn kernels_of(device: &DeviceReport) -> (Vec<Kernel<'_>>, Vec<Option<usize>>, Vec<f64>) {
     let mut kernels: Vec<(Kernel<'_>, u64, u64)> = Vec::new();
     let all: u64 = device.kernels.iter().map(|row| row.durations.total()).sum();
-    let filled = |name: &str| {
+    let kernel = |name, median_ns| {
         let row = device.kernels.iter().find(|row| row.name == name);
-        row.and_then(|row| row.geometry).map_or(1.0, |geometry| geometry.sm_efficiency)
+        let filled = row.and_then(|row| row.geometry).map_or(1.0, |geometry| geometry.sm_efficiency);
+        Kernel { name, classes: Classes::of(name), share: 0.0, of_count: 0.0, median_ns, filled }
     };
     let (mut order, mut times) = (Vec::new(), Vec::new());
     if let Some(sequence) = &device.sequence {
@@ -625,15 +635,7 @@ fn kernels_of(device: &DeviceReport) -> (Vec<Kernel<'_>>, Vec<Option<usize>>, Ve
             }
             let name = sequence.name(place);
             let at = *known[*index as usize].get_or_insert_with(|| {
-                let kernel = Kernel {
-                    name,
-                    classes: Classes::of(name),
-                    share: 0.0,
-                    of_count: 0.0,
-                    median_ns: operation.total_ns / sequence.steps.max(1),
-                    filled: filled(name),
-                };
-                kernels.push((kernel, 0, 0));
+                kernels.push((kernel(name, operation.total_ns / sequence.steps.max(1)), 0, 0));
                 kernels.len() - 1
             });
             kernels[at].1 += operation.total_ns;
@@ -649,15 +651,7 @@ fn kernels_of(device: &DeviceReport) -> (Vec<Kernel<'_>>, Vec<Option<usize>>, Ve
     {
         (kernels, order, times) = (Vec::new(), Vec::new(), Vec::new());
         for row in &device.kernels {
-            let kernel = Kernel {
-                name: &row.name,
-                classes: Classes::of(&row.name),
-                share: 0.0,
-                of_count: 0.0,
-                median_ns: row.durations.median(),
-                filled: row.geometry.map_or(1.0, |geometry| geometry.sm_efficiency),
-            };
-            kernels.push((kernel, row.durations.total(), row.durations.count()));
+            kernels.push((kernel(&row.name, row.durations.median()), row.durations.total(), row.durations.count()));
         }
     }
     let whole: u64 = kernels.iter().map(|(_, nanos, _)| nanos).sum();

@@ -195,31 +195,12 @@ fn calls_a_model(part: &Expression) -> bool {
 
 /// Calls that read values of the GPU.
 const READS: [&str; 8] = ["item", "tolist", "cpu", "numpy", "float", "int", "bool", "len"];
-/// Functions of numpy on a whole array that PyTorch has, too, with PyTorch's name.
-const OF_NUMPY: [(&str, &str); 22] = [
-    ("argmax", "argmax"),
-    ("argmin", "argmin"),
-    ("argsort", "argsort"),
-    ("sort", "sort"),
-    ("sum", "sum"),
-    ("mean", "mean"),
-    ("std", "std"),
-    ("var", "var"),
-    ("max", "amax"),
-    ("amax", "amax"),
-    ("min", "amin"),
-    ("amin", "amin"),
-    ("median", "median"),
-    ("percentile", "quantile"),
-    ("quantile", "quantile"),
-    ("clip", "clamp"),
-    ("where", "where"),
-    ("abs", "abs"),
-    ("exp", "exp"),
-    ("log", "log"),
-    ("sqrt", "sqrt"),
-    ("cumsum", "cumsum"),
+/// Functions of numpy on a whole array that PyTorch has, too, and those that have another name there.
+const OF_NUMPY: [&str; 18] = [
+    "argmax", "argmin", "argsort", "sort", "sum", "mean", "std", "var", "amax", "amin", "median", "quantile", "where",
+    "abs", "exp", "log", "sqrt", "cumsum",
 ];
+const RENAMED: [(&str, &str); 4] = [("max", "amax"), ("min", "amin"), ("percentile", "quantile"), ("clip", "clamp")];
 
 /// True if it reads a value of the GPU.
 fn reads(line: &Code) -> bool {
@@ -240,7 +221,8 @@ pub(super) fn of_numpy(line: &Code) -> Option<&'static str> {
     };
     let call = line.own().into_iter().find(called)?;
     let name = call.called().strip_prefix("numpy.")?;
-    OF_NUMPY.iter().find(|(of, _)| *of == name).map(|(_, torch)| *torch)
+    let renamed = RENAMED.iter().find(|(of, _)| *of == name).map(|(_, torch)| *torch);
+    renamed.or_else(|| OF_NUMPY.iter().find(|of| **of == name).copied())
 }
 
 /// `(a[:, None] * b).sum(-1)`: a sum of a product with an added dimension.

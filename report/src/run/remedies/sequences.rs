@@ -58,13 +58,7 @@ impl Chain {
     fn found(&self, facts: &Facts<'_>, classes: &[Class], least: f64, gain: Gain) -> Option<Found> {
         let (share, of_count) = self.parts(facts);
         let worth = if facts.busy() >= 0.5 { share } else { of_count };
-        (worth >= least).then(|| Found {
-            at: facts.launched_at(classes),
-            what: self.count().to_string(),
-            share,
-            gain: Some(gain),
-            ..Found::default()
-        })
+        (worth >= least).then(|| Found { what: self.count().to_string(), ..facts.found(classes, share, gain) })
     }
 }
 
@@ -138,39 +132,31 @@ fn is_log_softmax(name: &str) -> bool {
     })
 }
 
-/// Runs of the step in which each kernel contains one of the parts of its position, in this order.
+/// Runs of the step in which each kernel contains one of the parts of its position, in this order, with at most
+/// `besides` others between them.
 fn runs(facts: &Facts<'_>, pattern: &[&[&str]], besides: usize) -> Chain {
     let kernels = in_order(facts);
-    let mut rows = Vec::new();
-    let mut start = 0;
-    while start < kernels.len() {
-        let mut at = start;
-        let mut matched = Vec::new();
-        let mut skipped = 0;
+    let is = |at: usize, parts: &[&str]| {
+        kernels.get(at).is_some_and(|(_, kernel)| parts.iter().any(|part| kernel.name.contains(part)))
+    };
+    let run = |start: usize| {
+        let (mut at, mut skipped) = (start, 0);
         for parts in pattern {
-            while at < kernels.len()
-                && !parts.iter().any(|part| kernels[at].1.name.contains(part))
-                && skipped < besides
-                && !matched.is_empty()
-            {
-                matched.push(at);
-                at += 1;
-                skipped += 1;
+            while !is(at, parts) {
+                if at == start || at >= kernels.len() || skipped == besides {
+                    return None;
+                }
+                (at, skipped) = (at + 1, skipped + 1);
             }
-            if at < kernels.len() && parts.iter().any(|part| kernels[at].1.name.contains(part)) {
-                matched.push(at);
-                at += 1;
-            } else {
-                matched.clear();
-                break;
-            }
+            at += 1;
         }
-        if matched.is_empty() {
-            start += 1;
-        } else {
-            rows.push(matched);
-            start = at;
-        }
+        Some(at)
+    };
+    let (mut rows, mut start) = (Vec::new(), 0);
+    while start < kernels.len() {
+        let end = run(start);
+        rows.extend(end.map(|end| (start..end).collect()));
+        start = end.unwrap_or(start + 1);
     }
     Chain { rows }
 }
@@ -198,19 +184,9 @@ fn with_casts(facts: &Facts<'_>, chain: Chain) -> Chain {
 
 /// GELU from powers, products and a hyperbolic tangent.
 fn gelu(facts: &Facts<'_>) -> Chain {
-    runs(
-        facts,
-        &[
-            &["pow_tensor_scalar"],
-            &["Mul", "mul"],
-            &["add", "Add"],
-            &["Mul", "mul"],
-            &["tanh_kernel"],
-            &["add", "Add"],
-            &["Mul", "mul"],
-        ],
-        3,
-    )
+    const MUL: &[&str] = &["Mul", "mul"];
+    const ADD: &[&str] = &["add", "Add"];
+    runs(facts, &[&["pow_tensor_scalar"], MUL, ADD, MUL, &["tanh_kernel"], ADD, MUL], 3)
 }
 
 /// RMS norm from a square, a mean, a reciprocal root and products.

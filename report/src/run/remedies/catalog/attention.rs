@@ -85,12 +85,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let attention = facts.share(&[Class::FusedAttention]);
             // A triangle halves the products.
             let least = if facts.share(&[Class::TriangularMask]) > 0.0 { 0.3 } else { 0.0 };
-            (share >= 0.03 && attention >= 0.03).then(|| Found {
-                at: facts.launched_at(&[Class::TriangularMask]),
-                share,
-                gain: Some(facts.without_between((share + least * attention, 0.0), (share + 0.75 * attention, 0.0))),
-                ..Found::default()
-            })
+            let gain = facts.without_between((share + least * attention, 0.0), (share + 0.75 * attention, 0.0));
+            (share >= 0.03 && attention >= 0.03).then(|| facts.found(&[Class::TriangularMask], share, gain))
         }),
         results: Results::Rounding,
         recognized: "fills or triangular masks of over 10 us beside fused attention, at least 3 % of kernel time",
@@ -142,12 +138,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let (share, of_count) = (facts.share(&[Class::Concatenation]), facts.count_share(&[Class::Concatenation]));
             let decodes = facts.host.is_some()
                 && facts.launches_in(&["transformers/cache_utils", "DynamicCache", "/generation/"]) > 0.02;
-            (decodes && (share >= 0.03 || of_count >= 0.03)).then(|| Found {
-                at: facts.launched_at(&[Class::Concatenation]),
-                share: of_count,
-                gain: Some(facts.without(share, of_count)),
-                ..Found::default()
-            })
+            (decodes && (share >= 0.03 || of_count >= 0.03))
+                .then(|| facts.found(&[Class::Concatenation], of_count, facts.without(share, of_count)))
         }),
         results: Results::Rounding,
         recognized: "concatenations beside lines of text generation, at least 3 % of kernel time or launches",

@@ -113,12 +113,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let share = facts.share(&[Class::Products]);
             let at = facts.launched_at(&[Class::Products]);
             let gain = facts.without_between((0.4 * share, 0.0), (share, 0.0));
-            (share >= 0.1 && facts.line(at.as_deref(), |line| fits("one_hot_product", line))).then(|| Found {
-                at,
-                share,
-                gain: Some(gain),
-                ..Found::default()
-            })
+            (share >= 0.1 && facts.line(at.as_deref(), |line| fits("one_hot_product", line)))
+                .then(|| Found::of(at, share, gain))
         }),
         recognized: "at least 10 % of kernel time in products, whose line multiplies by one_hot(...)",
         gain: "two fifths of the products to all of them gone: the rows are still read",
@@ -138,12 +134,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let classes = [Class::Elementwise, Class::Strided, Class::Reduction];
             let share = facts.share(&classes);
             let at = facts.launched_at(&classes);
-            (share >= 0.2 && facts.line(at.as_deref(), |line| fits("product_summed", line))).then(|| Found {
-                at,
-                share,
-                gain: Some(facts.faster(share, (2.0, 30.0))),
-                ..Found::default()
-            })
+            (share >= 0.2 && facts.line(at.as_deref(), |line| fits("product_summed", line)))
+                .then(|| Found::of(at, share, facts.faster(share, (2.0, 30.0))))
         }),
         results: Results::Rounding,
         recognized: "at least 20 % of kernel time in elementwise kernels and reductions, whose line sums a product of tensors with \
@@ -165,12 +157,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let classes = [Class::Elementwise, Class::Strided, Class::Reduction];
             let share = facts.share(&classes);
             let at = facts.launched_at(&classes);
-            (share >= 0.1 && facts.line(at.as_deref(), |line| fits("softmax_parts", line))).then(|| Found {
-                at,
-                share,
-                gain: Some(facts.faster(share, (1.3, 4.0))),
-                ..Found::default()
-            })
+            (share >= 0.1 && facts.line(at.as_deref(), |line| fits("softmax_parts", line)))
+                .then(|| Found::of(at, share, facts.faster(share, (1.3, 4.0))))
         }),
         results: Results::Rounding,
         recognized: "at least 10 % of kernel time in elementwise kernels and reductions, whose line divides exp(x) by its sum",
@@ -191,14 +179,9 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let share = facts.share(&[Class::Concatenation]);
             let at = facts.launched_at(&[Class::Concatenation]).or_else(|| facts.call_at(CallKind::Copy));
             let copies = facts.copies_going(CopyKind::DeviceToDevice) * facts.time(Cause::Copy);
-            (share.max(copies) >= 0.03 && facts.line(at.as_deref(), |line| fits("cat_grows", line))).then(|| Found {
-                at,
-                share,
-                gain: Some(
-                    facts.without_between((0.5 * share, 0.0), (share, 0.0)).and(Gain::saving(0.5 * copies, copies)),
-                ),
-                ..Found::default()
-            })
+            let gain = facts.without_between((0.5 * share, 0.0), (share, 0.0)).and(Gain::saving(0.5 * copies, copies));
+            (share.max(copies) >= 0.03 && facts.line(at.as_deref(), |line| fits("cat_grows", line)))
+                .then(|| Found::of(at, share, gain))
         }),
         recognized: "at least 3 % of the time in concatenations or copies on the GPU, whose line assigns torch.cat of a name to that \
                      name",
@@ -236,11 +219,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         target: Target::Time(Cause::HostCpu),
         when: When::If(|facts| {
             let row = facts.idle_line(|line| fits("tensor_of_numbers", line))?;
-            (row.share >= 0.1).then(|| Found {
-                at: Some(row.place()),
-                gain: Some(Gain::saving(0.5 * row.share_low, row.share_high)),
-                ..Found::default()
-            })
+            (row.share >= 0.1)
+                .then(|| Found::of(Some(row.place()), 0.0, Gain::saving(0.5 * row.share_low, row.share_high)))
         }),
         recognized: "at least 10 % of the time idle at a line that calls torch.tensor with a name or a list",
         gain: "half of the line's share to all of it gone",
@@ -260,11 +240,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         target: Target::Time(Cause::HostCpu),
         when: When::If(|facts| {
             let row = facts.idle_line(|line| fits("pin_in_loop", line)).filter(|row| row.share >= 0.05)?;
-            Some(Found {
-                at: Some(row.place()),
-                gain: Some(Gain::saving(0.5 * row.share_low, row.share_high)),
-                ..Found::default()
-            })
+            Some(Found::of(Some(row.place()), 0.0, Gain::saving(0.5 * row.share_low, row.share_high)))
         }),
         recognized: "at least 5 % of the time idle at a line that calls pin_memory()",
         gain: "half of the line's share to all of it gone",
@@ -348,12 +324,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let classes = [Class::Fill];
             let (share, of_count) = (facts.share(&classes), facts.count_share(&classes));
             let is_kept = facts.lines_with("fill_uninitialized_memory").is_empty();
-            (share >= 0.1 && is_kept).then(|| Found {
-                at: Some(at),
-                share,
-                gain: Some(facts.without_between((0.0, 0.0), (share, of_count))),
-                ..Found::default()
-            })
+            (share >= 0.1 && is_kept)
+                .then(|| Found::of(Some(at), share, facts.without_between((0.0, 0.0), (share, of_count))))
         }),
         recognized: "at least 10 % of kernel time in kernels that fill, and a line calls use_deterministic_algorithms(True)",
         gain: "none to all of these kernels",

@@ -91,12 +91,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 !kernel.classes.has_any(&[Class::Relayout, Class::Cast]) && kernel.median_ns >= 10_000
             });
             let share: f64 = strided.map(|kernel| kernel.share).sum();
-            (share >= 0.1).then(|| Found {
-                at: facts.launched_at(&[Class::Strided]),
-                share,
-                gain: Some(facts.faster(share, (1.2, 2.0))),
-                ..Found::default()
-            })
+            (share >= 0.1).then(|| facts.found(&[Class::Strided], share, facts.faster(share, (1.2, 2.0))))
         }),
         // The same kernels broadcast. Copies that change a layout show that something is transposed.
         unless: |facts| facts.share(&[Class::Relayout]) == 0.0,
@@ -119,12 +114,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         target: Target::FewerKernels,
         when: When::If(|facts| {
             let share = facts.share(&[Class::Concatenation]);
-            (share >= 0.03).then(|| Found {
-                at: facts.launched_at(&[Class::Concatenation]),
-                share,
-                gain: Some(facts.without_between((0.25 * share, 0.0), (share, 0.0))),
-                ..Found::default()
-            })
+            let gain = facts.without_between((0.25 * share, 0.0), (share, 0.0));
+            (share >= 0.03).then(|| facts.found(&[Class::Concatenation], share, gain))
         }),
         unless: |facts| facts.launches_in(&["transformers/cache_utils", "DynamicCache", "/generation/"]) > 0.02,
         results: Results::Same,
@@ -145,12 +136,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         when: When::If(|facts| {
             let share = facts.share(&[Class::Scatter]);
             let gathers = facts.share(&[Class::Gather]) > 0.0 || facts.share(&[Class::Strided]) >= 0.1;
-            (share >= 0.1 && gathers).then(|| Found {
-                at: facts.launched_at(&[Class::Scatter]),
-                share,
-                gain: Some(facts.faster(share, (1.5, 5.0))),
-                ..Found::default()
-            })
+            (share >= 0.1 && gathers).then(|| facts.found(&[Class::Scatter], share, facts.faster(share, (1.5, 5.0))))
         }),
         recognized: "at least 10 % of kernel time in scatter and index kernels, beside gathers",
         gain: "these kernels 1.5 to 5 times as fast (an estimate)",
@@ -214,12 +200,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         when: When::If(|facts| {
             let cells = [Class::RecurrentCell];
             let (share, of_count) = (facts.share(&cells), facts.count_share(&cells));
-            (share >= 0.1 || of_count >= 0.1).then(|| Found {
-                at: facts.launched_at(&cells),
-                share: share.max(of_count),
-                gain: Some(facts.without_between((0.5 * share, 3.0 * of_count), (share, 5.0 * of_count))),
-                ..Found::default()
-            })
+            let gain = facts.without_between((0.5 * share, 3.0 * of_count), (share, 5.0 * of_count));
+            (share >= 0.1 || of_count >= 0.1).then(|| facts.found(&cells, share.max(of_count), gain))
         }),
         certainty: Certainty::Guess,
         recognized: "at least 10 % of kernel time or launches in recurrent cells",
@@ -258,17 +240,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             // Grouping the tensors takes the CPU longer than a kernel.
             let idle = facts.idle_in(&["torch/optim/"]).map_or(0.0, |(share, _)| share);
             let worth = share >= 0.03 || of_count >= 0.05 || idle >= 0.1;
-            (kinds >= 5 && worth && facts.share(&[Class::FusedOptimizer]) == 0.0).then(|| Found {
-                at: facts.launched_at(&[Class::Foreach]),
-                what: kinds.to_string(),
-                detail: class_of_optimizer(facts),
-                share,
-                gain: Some(
-                    facts
-                        .without_between((0.5 * share, 0.6 * of_count), (0.75 * share, 0.95 * of_count))
-                        .and(Gain::saving(0.5 * idle, 0.9 * idle)),
-                ),
-                ..Found::default()
+            let gain = facts.without_between((0.5 * share, 0.6 * of_count), (0.75 * share, 0.95 * of_count));
+            let found = facts.found(&[Class::Foreach], share, gain.and(Gain::saving(0.5 * idle, 0.9 * idle)));
+            let (what, detail) = (kinds.to_string(), class_of_optimizer(facts));
+            (kinds >= 5 && worth && facts.share(&[Class::FusedOptimizer]) == 0.0).then_some(Found {
+                what,
+                detail,
+                ..found
             })
         }),
         recognized: "at least five kinds of foreach kernels, 3 % of kernel time, 5 % of the launches or 10 % of the time idle in \

@@ -89,9 +89,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             })?;
             Some(Found {
                 what: crate::text_format::names::short_name(kernel.name, 40),
-                share: kernel.share,
-                gain: Some(facts.faster(kernel.share, (1.1, 1.0 / kernel.filled.max(0.05)))),
-                ..Found::default()
+                ..Found::of(None, kernel.share, facts.faster(kernel.share, (1.1, 1.0 / kernel.filled.max(0.05))))
             })
         }),
         recognized: "a kernel of no known library with fewer blocks than multiprocessors, over 10 us, at least 10 % of kernel \
@@ -127,9 +125,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let share = facts.kernels.iter().find(|kernel| kernel.name == row.name)?.share;
             (share >= 0.1).then(|| Found {
                 what: crate::text_format::names::short_name(&row.name, 40),
-                share,
-                gain: Some(facts.faster(share, (1.2, 16.0))),
-                ..Found::default()
+                ..Found::of(None, share, facts.faster(share, (1.2, 16.0)))
             })
         }),
         certainty: Certainty::Guess,
@@ -179,11 +175,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let compute = &facts.device?.compute;
             let (share, loss) = (compute.share(GridClass::Tail), compute.geometry?.tail_loss);
             let seen = share >= 0.2 && facts.is(Cause::GpuCompute);
-            seen.then(|| Found {
-                share,
-                gain: Some(facts.faster(1.0, (1.0 + loss / 2.0, 1.0 / (1.0 - loss.min(0.5))))),
-                ..Found::default()
-            })
+            seen.then(|| Found::of(None, share, facts.faster(1.0, (1.0 + loss / 2.0, 1.0 / (1.0 - loss.min(0.5))))))
         }),
         certainty: Certainty::Guess,
         recognized: "at least 20 % of the kernel time of a GPU-bound program in grids whose last wave is mostly empty",

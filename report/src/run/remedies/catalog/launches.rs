@@ -108,13 +108,9 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let of_count =
                 sampled.max(if kernels { 3.0 * facts.count_share(&[Class::LoopOptimizer]) } else { 0.0 }).min(0.9);
             let share = facts.share(&[Class::LoopOptimizer]);
-            (of_count >= 0.1).then(|| Found {
-                at: facts.launched_at(&[Class::LoopOptimizer]),
-                detail: class_of_optimizer(facts),
-                share: of_count,
-                gain: Some(facts.without_between((0.5 * share, of_count), (share, of_count))),
-                ..Found::default()
-            })
+            let gain = facts.without_between((0.5 * share, of_count), (share, of_count));
+            let found = facts.found(&[Class::LoopOptimizer], of_count, gain);
+            (of_count >= 0.1).then(|| Found { detail: class_of_optimizer(facts), ..found })
         }),
         results: Results::Rounding,
         certainty: Certainty::Measured,
@@ -279,11 +275,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let of_optimizer = facts.launches_of(&[Class::Elementwise], &["torch/optim/"]);
             let of_count = facts.count_share(&[Class::Elementwise]) - of_optimizer;
             let fused = facts.share(&[Class::Triton]) > 0.0;
-            (of_count >= 0.4 && !fused && facts.is(Cause::Launch) && !facts.program.graphs.used).then(|| Found {
-                share: of_count,
-                gain: Some(facts.without_between((0.0, 0.6 * of_count), (0.0, 0.9 * of_count))),
-                ..Found::default()
-            })
+            (of_count >= 0.4 && !fused && facts.is(Cause::Launch) && !facts.program.graphs.used)
+                .then(|| Found::of(None, of_count, facts.without_between((0.0, 0.6 * of_count), (0.0, 0.9 * of_count))))
         }),
         results: Results::Rounding,
         certainty: Certainty::Guess,

@@ -70,12 +70,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         target: Target::FewerKernels,
         when: When::If(|facts| {
             let (share, of_count) = (facts.share(&[Class::Relayout]), facts.count_share(&[Class::Relayout]));
-            (share >= 0.03).then(|| Found {
-                at: facts.launched_at(&[Class::Relayout]),
-                share,
-                gain: Some(facts.without_between((0.6 * share, 0.6 * of_count), (share, of_count))),
-                ..Found::default()
-            })
+            let gain = facts.without_between((0.6 * share, 0.6 * of_count), (share, of_count));
+            (share >= 0.03).then(|| facts.found(&[Class::Relayout], share, gain))
         }),
         recognized: "at least 3 % of kernel time in copies that change the layout",
         gain: "60 % of these kernels to all of them gone",

@@ -78,11 +78,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         when: When::If(|facts| {
             let frees = facts.calls_a_step(&["cudaFree"]) > 0.0;
             let at = facts.call_at(CallKind::Allocation);
-            (matters(facts) && frees && facts.has_python() && !empties(facts)).then(|| Found {
-                at,
-                gain: gain(facts),
-                ..Found::default()
-            })
+            (matters(facts) && frees && facts.has_python() && !empties(facts)).then(|| Found::of(at, 0.0, gain(facts)))
         }),
         certainty: Certainty::Guess,
         recognized: "cudaMalloc and cudaFree in steps of a Python program, without frames of empty_cache",
@@ -144,11 +140,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         ],
         short: &[(Any, "keep memory instead of allocating it again")],
         when: When::If(|facts| {
-            matters(facts).then(|| Found {
-                at: facts.call_at(CallKind::Allocation),
-                gain: gain(facts),
-                ..Found::default()
-            })
+            matters(facts).then(|| Found::of(facts.call_at(CallKind::Allocation), 0.0, gain(facts)))
         }),
         results: Results::Same,
         certainty: Certainty::Measured,

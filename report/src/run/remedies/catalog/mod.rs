@@ -68,7 +68,7 @@ impl Trial {
     /// All changes, in the order in which `--list` prints them.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         let own = remedies().filter_map(|entry| entry.trial.filter(|trial| trial.id == entry.id));
-        own.chain(OTHERS.iter().map(|(trial, _)| *trial))
+        own.chain(OTHERS.iter().flat_map(|(_, trials)| *trials).copied())
     }
 
     /// The change that makes the remedy with this name.
@@ -78,7 +78,8 @@ impl Trial {
 
     /// Effect on the results.
     pub fn results(&self) -> Results {
-        let other = || OTHERS.iter().find(|(trial, _)| trial.id == self.id).map(|(_, results)| *results);
+        let is_own = |trial: &&Self| trial.id == self.id;
+        let other = || OTHERS.iter().find(|(_, trials)| trials.iter().any(is_own)).map(|(results, _)| *results);
         remedy(self.id).map(|entry| entry.results).or_else(other).unwrap_or(Results::Behavior)
     }
 }

@@ -48,12 +48,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 (true, false) => (REACHED.0 * facts.half_rate(), REACHED.1 * facts.half_rate()),
                 (false, _) => (1.2, 2.0),
             };
-            (facts.capability() >= 80 && share >= PRODUCTS).then(|| Found {
-                at: facts.launched_at(&of),
-                share,
-                gain: Some(facts.at_rate(&of, rates, CASTS)),
-                ..Found::default()
-            })
+            (facts.capability() >= 80 && share >= PRODUCTS)
+                .then(|| facts.found(&of, share, facts.at_rate(&of, rates, CASTS)))
         }),
         results: Results::Rounding,
         certainty: Certainty::Measured,
@@ -76,12 +72,9 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         )],
         when: When::If(|facts| {
             let share = facts.share(&[Class::Fp32Products]);
-            ((70..80).contains(&facts.capability()) && share >= PRODUCTS).then(|| Found {
-                at: facts.launched_at(&[Class::Fp32Products]),
-                share,
-                gain: Some(facts.at_rate(&[Class::Fp32Products], (2.0, facts.half_rate()), CASTS)),
-                ..Found::default()
-            })
+            let gain = facts.at_rate(&[Class::Fp32Products], (2.0, facts.half_rate()), CASTS);
+            ((70..80).contains(&facts.capability()) && share >= PRODUCTS)
+                .then(|| facts.found(&[Class::Fp32Products], share, gain))
         }),
         results: Results::Rounding,
         recognized: "at least 10 % of kernel time in products in fp32 on Volta or Turing, which have neither TF32 nor bf16",
@@ -155,12 +148,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let (share, of_count) = (facts.share(&[Class::Cast]), facts.count_share(&[Class::Cast]));
             let autocast = facts.share(&[Class::HalfProducts]) > 0.0;
             let enough = share >= 0.08 && facts.busy() >= 0.5 || of_count >= 0.15;
-            (autocast && enough && !by_hand(facts)).then(|| Found {
-                at: facts.launched_at(&[Class::Cast]),
-                share: share.max(of_count),
-                gain: Some(facts.without_between((0.7 * share, 0.8 * of_count), (share, of_count))),
-                ..Found::default()
-            })
+            let gain = facts.without_between((0.7 * share, 0.8 * of_count), (share, of_count));
+            (autocast && enough && !by_hand(facts)).then(|| facts.found(&[Class::Cast], share.max(of_count), gain))
         }),
         results: Results::Rounding,
         recognized: "casts between fp32 and 16 bits take 8 % of kernel time, or are 15 % of the launches, beside products in \
@@ -208,17 +197,13 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             // tensor cores are as fast in float64 as CUDA cores in fp32 (data sheets: 19.5 and 67 TFLOP/s for both).
             let many = matches!(facts.capability(), 60 | 70 | 80 | 90 | 100);
             let on_tensor_cores = |name: &str| ["d884", "_f64f64_"].iter().any(|part| name.contains(part));
-            (share >= 0.05).then(|| Found {
-                at: facts.launched_at(&of),
-                share,
-                gain: Some(facts.each_faster(&of, |kernel| match kernel.classes.has(Class::Fp64Products) {
-                    true if many && on_tensor_cores(kernel.name) => (1.0, REACHED.1 * facts.tf32_rate().max(2.4)),
-                    true if many => (1.1, 2.2),
-                    true => (4.0, 40.0),
-                    false => (1.7, 2.2),
-                })),
-                ..Found::default()
-            })
+            let gain = facts.each_faster(&of, |kernel| match kernel.classes.has(Class::Fp64Products) {
+                true if many && on_tensor_cores(kernel.name) => (1.0, REACHED.1 * facts.tf32_rate().max(2.4)),
+                true if many => (1.1, 2.2),
+                true => (4.0, 40.0),
+                false => (1.7, 2.2),
+            });
+            (share >= 0.05).then(|| facts.found(&of, share, gain))
         }),
         results: Results::Rounding,
         certainty: Certainty::Guess,
@@ -243,12 +228,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let share = products().map(|kernel| kernel.share).sum();
             let large = products().any(|kernel| kernel.share >= 0.1 && kernel.median_ns >= 50_000);
             let fits = facts.capability() >= 89 && facts.share(&[Class::Fp8Products]) == 0.0;
-            (fits && large && share >= 0.4 && facts.is(Cause::GpuCompute)).then(|| Found {
-                at: facts.launched_at(&[Class::HalfProducts]),
-                share,
-                gain: Some(facts.faster(share, (1.2, 1.6))),
-                ..Found::default()
-            })
+            (fits && large && share >= 0.4 && facts.is(Cause::GpuCompute))
+                .then(|| facts.found(&[Class::HalfProducts], share, facts.faster(share, (1.2, 1.6))))
         }),
         results: Results::Rounding,
         certainty: Certainty::Guess,
@@ -274,12 +255,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 (true, false) => (1.4, 5.0),
                 (false, _) => (1.2, 3.0),
             };
-            (share >= 0.03).then(|| Found {
-                at: facts.launched_at(&[Class::Unaligned]),
-                share,
-                gain: Some(facts.each_faster(&[Class::Unaligned], factors)),
-                ..Found::default()
-            })
+            (share >= 0.03)
+                .then(|| facts.found(&[Class::Unaligned], share, facts.each_faster(&[Class::Unaligned], factors)))
         }),
         results: Results::Rounding,
         recognized: "at least 3 % of kernel time in tensor-core kernels named align1, align2 or align4",
@@ -318,10 +295,6 @@ fn on_cuda_cores(facts: &Facts<'_>) -> Option<Found> {
     let (share, rate) = (facts.share(&[Class::Fp32Products]), facts.tf32_rate());
     // Convolutions may keep an algorithm that gains little: 1.23x was measured.
     let least = if has_convolutions(facts) { 1.25 } else { (rate * REACHED.0).max(1.2) };
-    (share >= PRODUCTS && rate >= 1.5).then(|| Found {
-        at: facts.launched_at(&[Class::Fp32Products]),
-        share,
-        gain: Some(facts.at_rate(&[Class::Fp32Products], (least, rate * REACHED.1), START)),
-        ..Found::default()
-    })
+    let gain = facts.at_rate(&[Class::Fp32Products], (least, rate * REACHED.1), START);
+    (share >= PRODUCTS && rate >= 1.5).then(|| facts.found(&[Class::Fp32Products], share, gain))
 }

@@ -100,10 +100,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let checks = facts.per_step(&[Class::BoolReduction])
                 - facts.per_step(&[Class::Repeat]).min(facts.per_step(&[Class::BoolReduction]));
             (checks >= 8 && facts.program.small_reads).then(|| Found {
-                at: facts.call_at(CallKind::Wait),
                 what: checks.to_string(),
-                gain: facts.scenario(ScenarioKind::NoReadbacks),
-                ..Found::default()
+                ..Found::of(facts.call_at(CallKind::Wait), 0.0, facts.scenario(ScenarioKind::NoReadbacks))
             })
         }),
         recognized: "at least eight reductions to a bool in a step, and reads of a few bytes",
@@ -126,12 +124,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let line = facts.lines_in(&["utils/clip_grad.py"]).next()?;
             let mut calls = facts.host?.calls.iter().filter(|row| matches!(row.calls, CallKind::Wait | CallKind::Copy));
             let waits = calls.any(|row| (&row.file, row.line) == (&line.file, line.line));
-            waits.then(|| Found {
-                at: Some(at),
-                share,
-                gain: facts.scenario(ScenarioKind::NoReadbacks),
-                ..Found::default()
-            })
+            waits.then(|| Found::of(Some(at), share, facts.scenario(ScenarioKind::NoReadbacks)))
         }),
         certainty: Certainty::Guess,
         recognized: "idle time in torch/nn/utils/clip_grad.py, reads of a few bytes, and waits or copies at the line that calls it",
@@ -152,11 +145,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let line = facts.idle_in(&places);
             let seen = line.is_some() || facts.per_step(&[Class::Repeat]) > 0;
             let at = line.map(|(_, at)| at).or_else(|| facts.call_at(CallKind::Wait));
-            (seen && facts.program.small_reads).then(|| Found {
-                at,
-                gain: facts.scenario(ScenarioKind::NoReadbacks),
-                ..Found::default()
-            })
+            (seen && facts.program.small_reads).then(|| Found::of(at, 0.0, facts.scenario(ScenarioKind::NoReadbacks)))
         }),
         results: Results::Same,
         certainty: Certainty::Guess,
