@@ -128,25 +128,8 @@ fn counted(one: &str, other: &str) -> HashSet<String> {
 }
 
 /// Words in front of a number that is a time or a rate of the clock, and units behind one.
-const CLOCK_WORDS: &[&str] = &[
-    "duration",
-    "elapsed",
-    "eta",
-    "fps",
-    "latency",
-    "ms",
-    "rate",
-    "s",
-    "sec",
-    "seconds",
-    "speed",
-    "throughput",
-    "time",
-    "took",
-    "us",
-];
-const CLOCK_UNITS: &[&str] =
-    &["fps", "h", "hours", "min", "minutes", "ms", "ns", "s", "sec", "second", "seconds", "secs", "us"];
+const CLOCK_WORDS: &str = "duration elapsed eta fps latency ms rate s sec seconds speed throughput time took us";
+const CLOCK_UNITS: &str = "fps h hours min minutes ms ns s sec second seconds secs us";
 
 /// True for a number that depends on the clock. Coarse ones, such as `8 it/s`, may be equal in unchanged runs
 /// and differ because the remedy helps.
@@ -159,10 +142,9 @@ fn is_of_clock(line: &str, number: &str) -> bool {
     let word = before.trim_end_matches(|letter: char| !letter.is_alphanumeric());
     let word =
         word.rsplit(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or("").to_lowercase();
-    let is_clock_word = |word: &str| word.split('_').any(|part| CLOCK_WORDS.contains(&part));
-    CLOCK_UNITS.contains(&name.to_lowercase().as_str())
-        || CLOCK_UNITS.contains(&per.to_lowercase().as_str())
-        || is_clock_word(&word)
+    let is_one_of = |words: &str, word: &str| words.split(' ').any(|known| known == word);
+    [name, per].iter().any(|unit| is_one_of(CLOCK_UNITS, &unit.to_lowercase()))
+        || word.split('_').any(|part| is_one_of(CLOCK_WORDS, part))
         || is_in_clock_format(before, after)
 }
 

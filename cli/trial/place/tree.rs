@@ -130,9 +130,9 @@ fn said(output: &Output) -> String {
     line.and_then(|line| line.split_once(": ")).map_or("it says nothing", |(_, words)| words).to_owned()
 }
 
-/// The path that a line of output ends with.
-fn line(output: &Output) -> PathBuf {
-    OsStr::from_bytes(output.stdout.strip_suffix(b"\n").unwrap_or(&output.stdout)).into()
+/// The path in a line of output.
+fn line(output: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(output.strip_suffix(b"\n").unwrap_or(output)))
 }
 
 impl Tree {
@@ -142,17 +142,17 @@ impl Tree {
     /// Without git, outside of a working tree of a repository, and for links that are not in the tree.
     pub fn of_work(links: &[PathBuf]) -> Result<Self> {
         let work = fs::canonicalize(".").context("the working directory")?;
-        let asked = output(git(&work).args(["rev-parse", "--is-inside-work-tree"]))?;
+        let asked = output(git(&work).args(["rev-parse", "--is-inside-work-tree", "--show-toplevel"]))?;
         let is_git = asked.status.success();
-        if is_git && !asked.stdout.starts_with(b"true") {
+        if asked.stdout.starts_with(b"false") {
             bail!("{}: this is no working tree of its git repository: run the command in one", work.display());
         }
         if !is_git && !said(&asked).starts_with("not a git repository") {
             bail!("{}: git cannot read its repository: {}", work.display(), said(&asked));
         }
-        let root = match is_git {
-            true => fs::canonicalize(line(&output(git(&work).args(["rev-parse", "--show-toplevel"]))?))?,
-            false => work.clone(),
+        let root = match asked.stdout.strip_prefix(b"true\n") {
+            Some(top) if is_git => fs::canonicalize(line(top))?,
+            _ => work.clone(),
         };
         let relative = work.strip_prefix(&root).unwrap_or(Path::new("")).to_owned();
         let links = links.iter().map(|link| {
@@ -360,7 +360,7 @@ impl Copies {
         for setting in ["core.autocrlf", "core.eol"] {
             let Ok(value) = output(git(&self.tree.root).args(["config", "--get", setting])) else { continue };
             if value.status.success() {
-                apply.arg("-c").arg(format!("{setting}={}", line(&value).display()));
+                apply.arg("-c").arg(format!("{setting}={}", line(&value.stdout).display()));
             }
         }
         alone(&mut apply).args(["apply", "--whitespace=nowarn"]);
