@@ -277,7 +277,7 @@ To keep: ";
     let line = ":3: optimizer = torch.optim.AdamW((parameter for parameter in [torch.nn.Parameter()]), fused=True)\n";
     assert!(keeps.ends_with(line) || keeps == "fused=True for the optimizer\n", "{keeps}");
     let said =
-        "gpuwhy: trying 1 remedy: at most 4 runs of the command, for at most 10 min; its standard input is empty\n";
+        "gpuwhy: trying 1 remedy: at most 5 runs of the command, for at most 10 min; its standard input is empty\n";
     assert_eq!(String::from_utf8_lossy(&output.stderr), said);
     let history = fs::read_to_string(place.path().join("history.jsonl")).unwrap();
     assert_eq!(history.lines().count(), 4, "{history}");
@@ -341,6 +341,41 @@ for _ in torch.utils.data.DataLoader(range(5000)): torch.clock.spend('work'); to
     let document = place.json(&["--remedy", "pinned"], loader);
     assert_eq!((&document["unit"], outcomes(&document)), (&"loader".into(), vec![("pinned", "helps")]));
     near(&document["remedies"][0]["gain"], 2.0);
+}
+
+#[test]
+fn a_run_with_too_few_steps_is_no_measurement() {
+    let Some(place) = Place::new() else { return };
+    // With the variable, a step takes longer than a run may: the first ones end it.
+    let slow =
+        "    if os.environ.get('NVIDIA_TF32_OVERRIDE') == '1': torch.clock.now[0] += 10000\n    optimizer.step()\n";
+    let program = TRAIN.replace("import sys", "import os, sys").replace("    optimizer.step()\n", slow);
+    for (change, name, steps) in
+        [(["--remedy", "tf32"], "tf32", 4), (["--env", "NVIDIA_TF32_OVERRIDE=1"], "env NVIDIA_TF32_OVERRIDE", 2)]
+    {
+        let document = place.json(&change, &program);
+        assert_eq!(outcomes(&document), [(name, "not_measured")]);
+        let row = &document["remedies"][0];
+        assert_eq!(row["why"], format!("a run with it made {steps} such steps, too few to measure"));
+        assert!(row["gain"].is_null() && row["changed_s"].is_null(), "{row}");
+    }
+    let said = String::from_utf8(place.tried(&["--pairs=2", "--remedy", "tf32"], &program).stdout).unwrap();
+    assert!(said.contains("nothing can be said: a run with it made 4 such steps"), "{said}");
+    assert!(said.ends_with("No gain could be measured.\n") && !place.path().join("history.jsonl").exists(), "{said}");
+}
+
+#[test]
+fn the_first_run_is_made_again_where_it_only_shows_what_a_step_is() {
+    let Some(place) = Place::new() else { return };
+    let loader = TRAIN.replace("    optimizer.step()\n", "    torch.clock.spend('work')\n");
+    for (program, unit, count) in [(TRAIN, "optimizer", 4), (loader.as_str(), "loader", 5)] {
+        let program = format!("open('{unit}', 'a').write('run\\n')\n{program}");
+        let output = place.tried(&["--json", "--pairs=2", "--remedy", "tf32", "--allow", "all"], &program);
+        assert_eq!(document(&output)["unit"], unit);
+        let runs = fs::read_to_string(place.path().join(unit)).unwrap();
+        assert_eq!(runs.lines().count(), count, "{unit}");
+        assert!(stderr(&output).contains("trying 1 remedy: at most 5 runs of the command"), "{}", stderr(&output));
+    }
 }
 
 #[test]

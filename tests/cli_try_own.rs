@@ -285,7 +285,7 @@ fn a_diff_that_cannot_be_applied_is_refused_with_a_reason() {
     let none = place.command(&["--patch", "none.diff"], &["true"]).output().unwrap();
     assert!(refused(&none).1.contains("--patch none.diff: there is no such file"), "{none:?}");
     let no_git = place.command(&["--patch", "fix.diff"], &["/bin/true"]).env("PATH", "/nowhere").output().unwrap();
-    assert!(refused(&no_git).1.contains("--patch needs git"), "{no_git:?}");
+    assert!(refused(&no_git).1.contains("--patch and --write-patch need git"), "{no_git:?}");
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn a_step_is_the_range_that_is_named() {
 #[test]
 fn a_program_that_works_for_most_of_its_run_is_measured_as_a_whole() {
     let Some(place) = Place::new() else { return };
-    // The recording was made before, so nothing comes before the first work.
+    // The recording is of five seconds, and played in less.
     let output = tried(&place, &OPTIONS, "gpt", "sleep 0.5; [ -z \"$CUDA_INJECTION64_PATH\" ] || exec \"$0\"");
     let document = document(&output);
     assert_eq!((&document["unit"], &document["unchanged"]["recording_share"]), (&"run".into(), &Value::Null));
@@ -90,6 +90,19 @@ fn a_server_without_steps_is_said() {
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
     assert!(said.contains("steps, too few to measure: a step is what repeats in the recorded work"), "{said}");
+}
+
+#[test]
+fn no_run_from_before_the_unit_is_known_counts() {
+    let Some(place) = Place::new() else { return };
+    let runs = place.path().join("runs");
+    let script = format!("echo >> '{}'; [ -n \"$CUDA_INJECTION64_PATH\" ]; echo \"x $?.5\"; {SERVER}", runs.display());
+    let output = tried(&place, &OPTIONS, "gpt", &script);
+    let document = document(&output);
+    assert_eq!((&document["unit"], &document["remedies"][0]["output"]), (&"recorded".into(), &"equal".into()));
+    // Two pairs, and the run without libprof.so in which nothing counts steps.
+    assert_eq!(fs::read_to_string(&runs).unwrap().lines().count(), 5);
+    assert!(stderr(&output).contains("trying 1 remedy: at most 5 runs"), "{}", stderr(&output));
 }
 
 #[test]
@@ -137,7 +150,7 @@ fn no_cost_is_said_where_nothing_is_recorded() {
     let output = with_recording(&mut command, &host).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!((output.status.code(), text.matches("nothing was recorded").count()), (Some(1), 3), "{text}");
-    assert!(stderr(&output).contains("measuring what recording costs: at most 72 runs"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("measuring what recording costs: at most 73 runs"), "{}", stderr(&output));
     let output = tried(&place, &["--cost", "--budget=16s"], "gpt", SERVER);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("--cost needs a command that ends by itself"), "{}", stderr(&output));

@@ -1,12 +1,12 @@
 //! The remedies to try: those of a report, or those that the command line names.
 
-use anyhow::{Result, bail};
 use gpuwhy_report::run::Results;
 use gpuwhy_report::run::remedies::Trial;
 use gpuwhy_report::text_format::edits;
 use serde_json::Value;
 
 use super::{Change, machine};
+use crate::trial::refused::{BAD_INPUT, Refused};
 
 /// Maximum number of edits from a name to its suggestion.
 const SLIP: usize = 3;
@@ -37,17 +37,8 @@ pub struct LeftOut {
     pub at: Option<String>,
     /// What to change, as the report says it.
     pub text: Option<String>,
-    /// Why it is not tried.
-    pub why: Why,
-}
-
-/// Why a remedy is not tried.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Why {
-    /// It changes the results in this way, which was not asked for.
-    Results(Results),
-    /// Nothing applies it from outside.
-    Change,
+    /// How it changes the results, which was not asked for; `None` if nothing applies it from outside.
+    pub why: Option<Results>,
 }
 
 impl Candidate {
@@ -58,7 +49,7 @@ impl Candidate {
 
     /// A change of which no report says anything.
     pub fn plain(change: Change) -> Self {
-        let results = change.results();
+        let results = change.trial().map_or(Results::Same, Trial::results);
         Self { change, text: None, at: None, results, predicted: None, is_named: false }
     }
 
@@ -79,12 +70,15 @@ impl Candidate {
     }
 }
 
-/// Remedies of a report (as JSON) that can be applied from outside, in its order. Reports of earlier versions
-/// have none.
+/// Remedies of a report (as JSON). Those of earlier versions have none.
+pub fn rows(report: &Value) -> impl Iterator<Item = &Value> + Clone {
+    report["bottleneck"]["remedies"].as_array().into_iter().flatten()
+}
+
+/// Remedies of a report that can be applied from outside, in its order.
 pub fn candidates(report: &Value) -> Vec<Candidate> {
-    let remedies = report["bottleneck"]["remedies"].as_array();
     let mut found = Vec::<Candidate>::new();
-    for row in remedies.into_iter().flatten() {
+    for row in rows(report) {
         let Some(remedy) = row["id"].as_str().and_then(Trial::named) else { continue };
         if found.iter().any(|other| other.change.id() == remedy.id) {
             continue;
@@ -101,15 +95,14 @@ fn words(row: &Value, field: &str) -> Option<String> {
 
 /// Remedies of a report that are not among those that are tried of `wanted`, in its order.
 pub fn left_out(report: &Value, wanted: &[Candidate], allowed: &[Results]) -> Vec<LeftOut> {
-    let remedies = report["bottleneck"]["remedies"].as_array();
     let mut found = Vec::<LeftOut>::new();
-    for row in remedies.into_iter().flatten() {
+    for row in rows(report) {
         let Some(id) = row["id"].as_str() else { continue };
         let id = Trial::named(id).map_or(id, |trial| trial.id);
         let why = match wanted.iter().find(|candidate| candidate.change.id() == id) {
             Some(candidate) if candidate.is_tried(allowed) => continue,
-            Some(candidate) => Why::Results(candidate.results),
-            None => Why::Change,
+            Some(candidate) => Some(candidate.results),
+            None => None,
         };
         if !found.iter().any(|other| other.id == id) {
             found.push(LeftOut { id: id.to_owned(), at: words(row, "at"), text: words(row, "text"), why });
@@ -125,19 +118,21 @@ pub fn predicted(row: &Value) -> Option<(f64, f64)> {
 }
 
 /// What to say of a name that no remedy has.
-pub fn unknown(name: &str) -> String {
-    match Trial::all().map(|remedy| (edits(name, remedy.id), remedy.id)).min().filter(|&(edits, _)| edits <= SLIP) {
-        Some((_, hint)) => format!("--remedy {name}: there is no such remedy; did you mean {hint}?"),
-        None => format!("--remedy {name}: there is no such remedy; `gpuwhy try --list` prints all of them"),
-    }
+pub fn unknown(name: &str) -> Refused {
+    let nearest = Trial::all().map(|remedy| (edits(name, remedy.id), remedy.id)).min();
+    let hint = match nearest.filter(|&(edits, _)| edits <= SLIP) {
+        Some((_, hint)) => format!("did you mean {hint}?"),
+        None => "`gpuwhy try --list` prints all of them".to_owned(),
+    };
+    Refused(BAD_INPUT, format!("--remedy {name}: there is no such remedy; {hint}"))
 }
 
 /// Remedies that the command line names, with what a report says about them. Fails for an unknown name.
-pub fn named(names: &[String], report: Option<&Value>) -> Result<Vec<Candidate>> {
+pub fn named(names: &[String], report: Option<&Value>) -> Result<Vec<Candidate>, Refused> {
     let known = report.map(candidates).unwrap_or_default();
     let mut found = Vec::<Candidate>::new();
     for name in names {
-        let Some(remedy) = Trial::named(name) else { bail!(unknown(name)) };
+        let remedy = Trial::named(name).ok_or_else(|| unknown(name))?;
         if !found.iter().any(|other| other.change.id() == remedy.id) {
             let from_report = known.iter().find(|candidate| candidate.change.id() == remedy.id);
             let candidate = from_report.cloned().unwrap_or_else(|| Candidate::of(remedy));
@@ -167,7 +162,7 @@ mod tests {
         assert_eq!(found.iter().map(|candidate| candidate.change.id()).collect::<Vec<_>>(), ["pinned", "workers"]);
         assert_eq!(found[0].predicted, Some((1.2, 1.5)));
         assert_eq!(found[0].to_keep(), "Pin it at train.py:7");
-        assert_eq!(found[1].results, found[1].change.results());
+        assert_eq!(found[1].results, Trial::named("workers").unwrap().results());
         assert_eq!(found[1].to_keep(), Trial::named("workers").unwrap().keep);
         assert!(candidates(&json!({"bottleneck": {"cause": "launch"}})).is_empty());
         assert!(candidates(&json!([])).is_empty());
@@ -187,8 +182,8 @@ mod tests {
         let wanted = candidates(&report);
         let left = left_out(&report, &wanted, &[Results::Same]);
         let whys: Vec<_> = left.iter().map(|left| (left.id.as_str(), left.why)).collect();
-        let of = |id: &str| Why::Results(Trial::named(id).unwrap().results());
-        assert_eq!(whys, [("graphs", Why::Change), ("tf32", of("tf32")), ("gc", of("gc"))]);
+        let of = |id: &str| Some(Trial::named(id).unwrap().results());
+        assert_eq!(whys, [("graphs", None), ("tf32", of("tf32")), ("gc", of("gc"))]);
         assert_eq!(left[0].at.as_deref(), Some("train.py:7 (main)"));
         assert_eq!(
             wanted.iter().map(|one| one.predicted).collect::<Vec<_>>(),

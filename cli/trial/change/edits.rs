@@ -1,14 +1,13 @@
 //! The lines of the user's code that keep a remedy, and a diff of them. The diff is written, never applied.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-/// Unchanged lines around a changed one.
-const CONTEXT: usize = 3;
+use crate::trial::place::tree;
 
 /// A text to insert into a line.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,15 +18,6 @@ pub struct Edit {
     /// In bytes, from 0 on.
     column: usize,
     insert: String,
-}
-
-/// A diff of edits.
-#[derive(Debug, Default, PartialEq)]
-pub struct Diff {
-    /// Empty without any.
-    pub text: String,
-    /// Why files are not in it.
-    pub left_out: Vec<String>,
 }
 
 impl Edit {
@@ -50,36 +40,27 @@ impl Edit {
 pub fn lines(edits: &[Edit]) -> Vec<String> {
     let work = fs::canonicalize(".").unwrap_or_default();
     let mut lines = Vec::new();
-    for (file, edits) in by_file(edits) {
-        let text = fs::read(&file).unwrap_or_default();
+    for (file, places) in by_place(edits) {
+        let text = fs::read(file).unwrap_or_default();
         let old: Vec<_> = text.split(|byte| *byte == b'\n').collect();
-        for (at, edits) in by_line(&edits) {
+        for (at, edits) in places {
             let Some(new) = old.get(at).and_then(|line| edited(line, &edits)) else { continue };
             let new = String::from_utf8_lossy(&new).into_owned();
             let added = new.lines().filter(|line| line.as_bytes() != old[at]).map(str::trim);
-            let place = file.strip_prefix(&work).unwrap_or(&file).display();
+            let place = file.strip_prefix(&work).unwrap_or(file).display();
             lines.extend(added.map(|line| format!("{place}:{}: {line}", at + 1)));
         }
     }
     lines
 }
 
-/// Different edits by their files.
-fn by_file(edits: &[Edit]) -> BTreeMap<PathBuf, Vec<&Edit>> {
-    let mut files = BTreeMap::<PathBuf, Vec<&Edit>>::new();
+/// Different edits by their files, and the index of their line.
+fn by_place(edits: &[Edit]) -> BTreeMap<&Path, BTreeMap<usize, Vec<&Edit>>> {
+    let mut files = BTreeMap::<&Path, BTreeMap<usize, Vec<&Edit>>>::new();
     for (_, edit) in edits.iter().enumerate().filter(|(at, edit)| !edits[..*at].contains(edit)) {
-        files.entry(edit.file.clone()).or_default().push(edit);
+        files.entry(&edit.file).or_default().entry(edit.line.wrapping_sub(1)).or_default().push(edit);
     }
     files
-}
-
-/// Those of a file by the index of their line.
-fn by_line<'a>(edits: &[&'a Edit]) -> BTreeMap<usize, Vec<&'a Edit>> {
-    let mut lines = BTreeMap::<usize, Vec<&Edit>>::new();
-    for &edit in edits {
-        lines.entry(edit.line.wrapping_sub(1)).or_default().push(edit);
-    }
-    lines
 }
 
 /// The line with these insertions; `None` if it is shorter than a place in it.
@@ -96,59 +77,42 @@ fn edited(line: &[u8], edits: &[&Edit]) -> Option<Vec<u8>> {
     Some(whole)
 }
 
-/// The diff of all `edits` against the files as they are, with paths relative to `root`; git applies it from every
-/// folder of its repository if `root` is that.
-pub fn diff(edits: &[Edit], root: &Path, is_git: bool) -> Diff {
-    let mut diff = Diff::default();
-    for (file, edits) in by_file(edits) {
-        match of_file(&file, &edits, root, is_git) {
-            Ok(text) => diff.text.push_str(&text),
-            Err(why) => diff.left_out.push(format!("{}: {why}", file.display())),
+/// The diff of all `edits` against the files as they are, with paths relative to `root`, and why others are not in it;
+/// git makes it in `folder`.
+///
+/// # Errors
+/// Without git, and when the folder cannot be written.
+pub fn diff(edits: &[Edit], root: &Path, folder: &Path) -> Result<(String, Vec<String>)> {
+    let (mut diff, mut left_out) = (String::new(), Vec::new());
+    for (file, places) in by_place(edits) {
+        match new_file(file, places, root) {
+            Ok((name, texts)) => {
+                for (side, text) in ["a", "b"].into_iter().zip(texts) {
+                    let path = folder.join(side).join(&name);
+                    fs::create_dir_all(path.parent().unwrap_or(folder))?;
+                    fs::write(&path, text).with_context(|| path.display().to_string())?;
+                }
+                let [old, new] = ["a", "b"].map(|side| Path::new(side).join(&name));
+                let text = tree::difference(folder, &["--no-prefix"], &old, &new)?;
+                diff.push_str(&String::from_utf8_lossy(&text));
+            }
+            Err(why) => left_out.push(format!("{}: {why:#}", file.display())),
         }
     }
-    diff
+    Ok((diff, left_out))
 }
 
-fn of_file(file: &Path, edits: &[&Edit], root: &Path, is_git: bool) -> Result<String, String> {
-    let real = fs::canonicalize(file).map_err(|error| error.to_string())?;
-    let name = real.strip_prefix(root).ok().and_then(Path::to_str);
-    let name = name.filter(|name| !name.contains(|letter: char| letter.is_control() || "\"\\".contains(letter)));
-    let name = name.ok_or_else(|| format!("it is not below {}, or its name is none for a diff", root.display()))?;
-    let text = fs::read_to_string(&real).map_err(|error| error.to_string())?;
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let mut new = BTreeMap::new();
-    for (at, edits) in by_line(edits) {
-        let line = lines.get(at).and_then(|line| edited(line.as_bytes(), &edits));
-        let line = line.and_then(|line| String::from_utf8(line).ok());
-        new.insert(at, line.ok_or_else(|| format!("line {} has changed meanwhile", at + 1))?);
+/// The name of a file in `root`, and its text before and after.
+fn new_file(file: &Path, places: BTreeMap<usize, Vec<&Edit>>, root: &Path) -> Result<(PathBuf, [Vec<u8>; 2])> {
+    let real = fs::canonicalize(file)?;
+    let name = real.strip_prefix(root).ok().with_context(|| format!("it is not below {}", root.display()))?;
+    let text = fs::read(&real)?;
+    let mut lines: Vec<_> = text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+    for (at, edits) in places {
+        let line = lines.get(at).and_then(|line| edited(line, &edits));
+        lines[at] = line.with_context(|| format!("line {} has changed meanwhile", at + 1))?;
     }
-    let mut whole = if is_git { format!("diff --git a/{name} b/{name}\n") } else { String::new() };
-    // A tab ends a name with spaces.
-    let _ = write!(whole, "--- a/{name}\t\n+++ b/{name}\t\n");
-    let places: Vec<usize> = new.keys().copied().collect();
-    let mut added = 0;
-    for hunk in places.chunk_by(|one, next| next - one <= 2 * CONTEXT) {
-        let from = hunk[0].saturating_sub(CONTEXT);
-        let to = (hunk[hunk.len() - 1] + CONTEXT + 1).min(lines.len());
-        let more: usize = hunk.iter().map(|at| new[at].split_inclusive('\n').count() - 1).sum();
-        let (count, first) = (to - from, from + 1);
-        let _ = writeln!(whole, "@@ -{first},{count} +{},{} @@", first + added, count + more);
-        added += more;
-        for (at, old) in lines.iter().enumerate().take(to).skip(from) {
-            let new = new.get(&at);
-            push(&mut whole, if new.is_some() { '-' } else { ' ' }, old);
-            new.iter().flat_map(|line| line.split_inclusive('\n')).for_each(|line| push(&mut whole, '+', line));
-        }
-    }
-    Ok(whole)
-}
-
-fn push(whole: &mut String, sign: char, line: &str) {
-    whole.push(sign);
-    whole.push_str(line);
-    if !line.ends_with('\n') {
-        whole.push_str("\n\\ No newline at end of file\n");
-    }
+    Ok((name.to_owned(), [text, lines.join(&b'\n')]))
 }
 
 #[cfg(test)]
@@ -177,14 +141,24 @@ mod tests {
             shown[..2],
             [format!("{0}:2: call(b, a2, c)", file.display()), format!("{0}:21: start()", file.display())]
         );
-        let diff = diff(&edits, &root, false);
+        let made = tempfile::tempdir().unwrap();
+        let Ok((diff, left_out)) = diff(&edits, &root, made.path()) else {
+            println!("SKIPPED: no git");
+            return;
+        };
         let wanted = "--- a/my train.py\t\n+++ b/my train.py\t\n@@ -1,5 +1,5 @@\n call(a1)\r\n-call(a2)\r\n+call(b, a2, \
                       c)\r\n call(a3)\r\n call(a4)\r\n call(a5)\r\n@@ -18,4 +18,5 @@\n call(a18)\r\n call(a19)\r\n \
-                      call(a20)\r\n-end()\n\\ No newline at end of file\n+start()\n+end()\n\\ No newline at end of file\n";
-        assert_eq!(diff.text, wanted);
-        assert!(diff.left_out.len() == 1 && diff.left_out[0].contains("none.py"), "{:?}", diff.left_out);
+                      call(a20)\r\n+start()\n end()\n\\ No newline at end of file\n";
+        // git adds two lines in front, and to each part a line before it.
+        let plain = |line: &str| match line.rfind(" @@ ") {
+            Some(end) => format!("{} @@\n", &line[..end]),
+            None => line.to_owned(),
+        };
+        assert_eq!(diff.split_inclusive('\n').skip(2).map(plain).collect::<String>(), wanted);
+        assert!(left_out.len() == 1 && left_out[0].contains("none.py"), "{left_out:?}");
         let late = Edit { file, line: 2, column: 99, insert: String::new() };
         assert!(lines(std::slice::from_ref(&late)).is_empty());
-        assert!(super::diff(&[late], &root, true).left_out[0].ends_with("line 2 has changed meanwhile"));
+        let late = super::diff(&[late], &root, made.path()).unwrap();
+        assert!(late.0.is_empty() && late.1[0].ends_with("line 2 has changed meanwhile"), "{late:?}");
     }
 }

@@ -9,7 +9,6 @@ pub mod question;
 use std::ffi::OsString;
 use std::rc::Rc;
 
-use gpuwhy_report::run::Results;
 use gpuwhy_report::run::remedies::Trial;
 
 /// What is measured.
@@ -60,39 +59,16 @@ impl Change {
 
     /// The remedy of the catalog that it is.
     pub fn trial(&self) -> Option<&'static Trial> {
-        match self {
-            Self::Remedy(trial) => Some(trial),
-            Self::Own(_) | Self::Recording(_) => None,
-        }
+        if let Self::Remedy(trial) = self { Some(trial) } else { None }
     }
 
     /// It, if it is the user's.
     pub fn own(&self) -> Option<&OwnChange> {
-        match self {
-            Self::Own(own) => Some(own),
-            Self::Remedy(_) | Self::Recording(_) => None,
-        }
+        if let Self::Own(own) = self { Some(own) } else { None }
     }
 
     /// The mode, if it is recording.
     pub fn recording(&self) -> Option<&'static str> {
-        match self {
-            Self::Recording(mode) => Some(mode),
-            Self::Remedy(_) | Self::Own(_) => None,
-        }
-    }
-
-    /// Effect on the results.
-    pub fn results(&self) -> Results {
-        self.trial().map_or(Results::Same, Trial::results)
-    }
-
-    /// Why it may find nothing to change.
-    pub fn needs(&self) -> &'static str {
-        match self {
-            Self::Remedy(trial) => trial.needs,
-            Self::Own(_) => "the environment has these values already",
-            Self::Recording(_) => "nothing was recorded, so that it has no cost",
-        }
+        if let Self::Recording(mode) = self { Some(mode) } else { None }
     }
 }

@@ -9,17 +9,6 @@ const NARROW: f64 = 0.05;
 /// Largest probability of chance outside an interval: five pairs are the fewest that reach it.
 const CHANCE: f64 = 0.0625;
 
-/// Answer of the pairs of runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Answer {
-    /// The remedy makes steps shorter.
-    Helps,
-    /// No difference can be seen.
-    NoDifference,
-    /// It makes them longer.
-    Slower,
-}
-
 /// A gain with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gain {
@@ -66,15 +55,14 @@ impl Gain {
         self.high < SMALLEST_GAIN
     }
 
-    /// What it means.
-    pub fn answer(self) -> Answer {
-        if helps(self.middle, self.low) {
-            Answer::Helps
-        } else if self.high < 1.0 && self.middle <= 1.0 / SMALLEST_GAIN {
-            Answer::Slower
-        } else {
-            Answer::NoDifference
-        }
+    /// True if it makes steps shorter for certain, and by enough.
+    pub fn helps(self) -> bool {
+        helps(self.middle, self.low)
+    }
+
+    /// True if it makes them longer.
+    pub fn is_slower(self) -> bool {
+        self.high < 1.0 && self.middle <= 1.0 / SMALLEST_GAIN
     }
 }
 
@@ -100,7 +88,7 @@ mod tests {
     fn the_interval_of_three_pairs_is_that_of_all_runs() {
         let gain = Gain::of(&[60.0, 62.0, 61.0], &[30.0, 31.0, 30.5]).unwrap();
         assert_eq!(gain, Gain { middle: 2.0, low: 60.0 / 31.0, high: 62.0 / 30.0 });
-        assert_eq!(gain.answer(), Answer::Helps);
+        assert!(gain.helps() && !gain.is_slower());
         assert_eq!(Gain::of(&[], &[]), None);
     }
 
@@ -123,11 +111,14 @@ mod tests {
 
     #[test]
     fn a_gain_needs_an_interval_above_one_and_three_percent() {
-        let answer = |middle, low, high| Gain { middle, low, high }.answer();
-        assert_eq!(answer(1.2, 0.99, 1.4), Answer::NoDifference);
-        assert_eq!(answer(1.02, 1.01, 1.03), Answer::NoDifference);
-        assert_eq!(answer(1.03, 1.01, 1.05), Answer::Helps);
-        assert_eq!(answer(0.9, 0.85, 0.95), Answer::Slower);
-        assert_eq!(answer(0.98, 0.97, 0.99), Answer::NoDifference);
+        let answer = |middle, low, high| {
+            let gain = Gain { middle, low, high };
+            [gain.helps(), gain.is_slower()]
+        };
+        assert_eq!(answer(1.2, 0.99, 1.4), [false, false]);
+        assert_eq!(answer(1.02, 1.01, 1.03), [false, false]);
+        assert_eq!(answer(1.03, 1.01, 1.05), [true, false]);
+        assert_eq!(answer(0.9, 0.85, 0.95), [false, true]);
+        assert_eq!(answer(0.98, 0.97, 0.99), [false, false]);
     }
 }

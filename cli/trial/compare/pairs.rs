@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use gpuwhy_report::run::Results;
 
-use super::gain::{Answer, Gain};
+use super::gain::Gain;
 use super::output::{Compared, compare};
 use crate::trial::change::Change;
 use crate::trial::change::candidates::Candidate;
@@ -21,8 +21,6 @@ const FEWEST_PAIRS: usize = 5;
 
 /// Width of the interval of what recording costs when no more pairs are needed: a hundredth of the time.
 const NARROW_COST: f64 = 0.01;
-/// First steps of runs that have no steady ones in common.
-const WARM_STEPS: usize = 10;
 /// Relative difference of the times of later and of earlier steps from which on a step takes longer and longer.
 const GROWING: f64 = 0.05;
 /// Why two runs are not compared.
@@ -132,118 +130,94 @@ impl Tried {
     }
 
     pub fn without_runs(candidate: &Candidate, outcome: Outcome, in_all: f64) -> Self {
-        let (candidate, basis) = (candidate.clone(), Basis::Step);
-        Self {
-            candidate,
-            outcome,
-            seconds: None,
-            basis,
-            gain: None,
-            pairs: 0,
-            in_all,
-            compared: None,
-            edits: Vec::new(),
-            doubt: None,
-            note: None,
-        }
+        let (candidate, basis, edits) = (candidate.clone(), Basis::Step, Vec::new());
+        let (seconds, gain, compared, doubt, note) = Default::default();
+        Self { candidate, outcome, seconds, basis, gain, pairs: 0, in_all, compared, edits, doubt, note }
     }
 }
 
-/// Result of everything.
-#[derive(Debug)]
-pub enum End {
-    /// The unchanged program was measured, and the remedies tried.
-    Tried(Vec<Tried>),
-    /// The first run, of the unchanged program, gave no time.
-    Unmeasured(Ended),
-}
-
-/// Takes the unchanged runs of the first remedy, and each remedy that is done.
-pub type Told<'a> = dyn FnMut(&[Measured], &Tried) -> Result<()> + 'a;
-
-/// Tries `candidates` in their order, and calls `told` after each.
+/// Tries `candidates` in their order, and calls `told` after each, with the unchanged runs of the first one.
 ///
 /// # Errors
-/// As [`Program::run`], and when `told` fails.
-pub fn try_all(
-    program: &mut dyn Program,
+/// As [`Program::run`], when the unchanged program gives no time, and when `told` fails.
+pub fn try_all<P: Program>(
+    program: &mut P,
     candidates: &[Candidate],
     limits: &Limits,
-    told: &mut Told<'_>,
-) -> Result<End> {
-    let is_allowed = |candidate: &Candidate| candidate.is_tried(&limits.allowed);
+    told: &mut dyn FnMut(&P, &[Measured], &Tried) -> Result<()>,
+) -> Result<Vec<Tried>> {
+    let (allowed, others) = candidates.iter().partition::<Vec<_>, _>(|one| one.is_tried(&limits.allowed));
     let mut all = Vec::new();
     // A run of the present state that no pair has used.
     let mut spare = None;
-    if candidates.iter().any(is_allowed) {
+    if !allowed.is_empty() {
         match program.run(&[])? {
             Ended::Measured(first) => spare = Some(first),
-            other => return Ok(End::Unmeasured(other)),
+            other => return Err(program.refused(other).into()),
         }
     }
     let mut kept = Vec::<Change>::new();
     let (mut in_all, mut longest) = (1.0, spare.as_ref().map_or(Duration::ZERO, |first| first.wall));
     let mut is_first = true;
-    let mut left =
-        u32::try_from(candidates.iter().filter(|candidate| is_allowed(candidate)).count()).unwrap_or(u32::MAX);
-    for candidate in candidates.iter().filter(|candidate| is_allowed(candidate)) {
-        let share = limits.budget.saturating_sub(program.elapsed()) / left.max(1);
-        left -= 1;
-        if !program.can_apply(&candidate.change) {
-            let tried = Tried::without_runs(candidate, not_applicable(candidate), in_all);
-            told(&[], &tried)?;
-            all.push(tried);
-            continue;
-        }
+    for (at, candidate) in allowed.iter().chain(&others).enumerate() {
         let runs = u32::try_from(2 * limits.first_pairs() - usize::from(spare.is_some())).unwrap_or(u32::MAX);
-        if program.elapsed() + longest.saturating_mul(runs) > limits.budget {
-            let tried = Tried::without_runs(candidate, Outcome::NoTime, in_all);
-            told(&[], &tried)?;
-            all.push(tried);
-            continue;
-        }
-        let until = (program.elapsed() + share).min(limits.budget);
-        let pairs = Pairs::take(program, candidate, &kept, &mut spare, limits, until)?;
-        longest = pairs.longest.max(longest);
-        let mut tried = pairs.judged(candidate, in_all, limits);
+        let without_runs = if at >= allowed.len() {
+            Some(Outcome::NotAllowed)
+        } else if !program.can_apply(&candidate.change) {
+            Some(not_applicable(candidate))
+        } else {
+            (program.elapsed() + longest.saturating_mul(runs) > limits.budget).then_some(Outcome::NoTime)
+        };
+        let mut unchanged = Vec::new();
+        let tried = if let Some(outcome) = without_runs {
+            Tried::without_runs(candidate, outcome, in_all)
+        } else {
+            let left = u32::try_from(allowed.len() - at).unwrap_or(u32::MAX);
+            let until = program.elapsed() + limits.budget.saturating_sub(program.elapsed()) / left;
+            let pairs = Pairs::take(program, candidate, &kept, &mut spare, limits, until)?;
+            longest = pairs.longest().max(longest);
+            let tried = pairs.judged(candidate, in_all, limits);
+            if std::mem::take(&mut is_first) {
+                unchanged = pairs.unchanged;
+            }
+            tried
+        };
         if tried.outcome == Outcome::Helps && candidate.change.recording().is_none() {
             kept.push(candidate.change.clone());
             in_all = tried.in_all;
             spare = None;
-        } else {
-            tried.in_all = in_all;
         }
-        told(if is_first { &pairs.unchanged } else { &[] }, &tried)?;
-        is_first = false;
+        let tried = Tried { in_all, ..tried };
+        told(program, &unchanged, &tried)?;
         all.push(tried);
     }
-    for candidate in candidates.iter().filter(|candidate| !is_allowed(candidate)) {
-        let tried = Tried::without_runs(candidate, Outcome::NotAllowed, in_all);
-        told(&[], &tried)?;
-        all.push(tried);
-    }
-    Ok(End::Tried(all))
+    Ok(all)
 }
 
 fn not_applicable(candidate: &Candidate) -> Outcome {
-    Outcome::NotApplicable(candidate.change.needs().to_owned())
+    let why = match &candidate.change {
+        Change::Remedy(trial) => trial.needs,
+        Change::Own(_) => "the environment has these values already",
+        Change::Recording(_) => "nothing was recorded, so that it has no cost",
+    };
+    Outcome::NotApplicable(why.to_owned())
 }
 
 /// Runs of one remedy.
+#[derive(Default)]
 struct Pairs {
     /// True if a step may do other work with the change.
     is_own: bool,
     unchanged: Vec<Measured>,
     changed: Vec<Measured>,
     ended: Option<Outcome>,
-    longest: Duration,
 }
 
 impl Pairs {
     /// Runs pairs until their gain is known. Those beyond [`FEWEST_PAIRS`] must end before `until`, those beyond the
     /// first within the budget.
     fn take(
-        program: &mut dyn Program,
+        program: &mut impl Program,
         candidate: &Candidate,
         kept: &[Change],
         spare: &mut Option<Measured>,
@@ -253,11 +227,10 @@ impl Pairs {
         let with: Vec<_> = kept.iter().chain([&candidate.change]).cloned().collect();
         let is_own = candidate.change.own().is_some();
         let is_recording = candidate.change.recording().is_some();
-        let mut pairs =
-            Self { is_own, unchanged: Vec::new(), changed: Vec::new(), ended: None, longest: Duration::ZERO };
+        let mut pairs = Self { is_own, ..Self::default() };
         'pairs: for pair in 0..limits.pairs {
             let end = if pair < FEWEST_PAIRS { limits.budget } else { until };
-            if pair >= limits.first_pairs() && program.elapsed() + 2 * pairs.longest > end {
+            if pair >= limits.first_pairs() && program.elapsed() + 2 * pairs.longest() > end {
                 break;
             }
             // A host that becomes slower or faster meanwhile does so for both: without, with, with, without.
@@ -297,7 +270,6 @@ impl Pairs {
     fn add(&mut self, ended: Ended, is_changed: bool) -> bool {
         let outcome = match ended {
             Ended::Measured(run) => {
-                self.longest = self.longest.max(run.wall);
                 if is_changed { &mut self.changed } else { &mut self.unchanged }.push(run);
                 return true;
             }
@@ -308,13 +280,18 @@ impl Pairs {
                 let words = if words.is_empty() { format!("exit code {code}") } else { words };
                 Outcome::Fails(if is_changed { words } else { format!("it failed without it now: {words}") })
             }
-            Ended::TooFewSteps(steps) => {
+            Ended::TooFewSteps(steps, _) => {
                 let with = if is_changed { "with it" } else { "without it now" };
                 Outcome::Unmeasured(format!("a run {with} made {steps} such steps, too few to measure"))
             }
         };
         self.ended = Some(outcome);
         false
+    }
+
+    /// Time of the longest run.
+    fn longest(&self) -> Duration {
+        self.unchanged.iter().chain(&self.changed).map(|run| run.wall).max().unwrap_or_default()
     }
 
     /// Number of pairs that are complete.
@@ -331,17 +308,13 @@ impl Pairs {
     fn basis(&self) -> Result<Basis, &'static str> {
         let basis = self.basis_of_steps()?;
         let is_step = matches!(basis, Basis::Step | Basis::StepOfPart);
-        if is_step && self.is_behind() {
-            let has_ended = self.runs().into_iter().flatten().all(|run| run.to_end.is_some());
-            return if has_ended { Ok(Basis::ToEnd) } else { Err(BEHIND) };
+        let mut both = self.runs().into_iter().flatten();
+        // The GPU worked long after the last step.
+        if is_step && both.clone().any(|run| run.is_behind) {
+            return both.all(|run| run.to_end.is_some()).then_some(Basis::ToEnd).ok_or(BEHIND);
         }
         let is_part = is_step && self.is_growing() && self.pairs().any(|pair| same_steps(pair).is_none());
         Ok(if is_part { Basis::StepOfPart } else { basis })
-    }
-
-    /// True if the GPU worked long after the last step of a run.
-    fn is_behind(&self) -> bool {
-        self.runs().into_iter().flatten().any(|run| run.is_behind)
     }
 
     /// True if a step takes longer and longer, or the opposite, in most runs without or with the change.
@@ -427,12 +400,12 @@ impl Pairs {
             Some(Compared::Differs { is_rounding: false, .. } | Compared::Lacks { is_all: true, .. })
         );
         let doubt = self.doubt();
-        let outcome = match gain.answer() {
-            _ if doubt.is_some() => Outcome::NoDifference,
-            Answer::Helps if changes_more && !limits.allowed.contains(&Results::Behavior) => Outcome::ChangesResults,
-            Answer::Helps => Outcome::Helps,
-            Answer::NoDifference => Outcome::NoDifference,
-            Answer::Slower => Outcome::Slower,
+        let outcome = match doubt {
+            None if gain.is_slower() => Outcome::Slower,
+            None if !gain.helps() => Outcome::NoDifference,
+            None if changes_more && !limits.allowed.contains(&Results::Behavior) => Outcome::ChangesResults,
+            None => Outcome::Helps,
+            Some(_) => Outcome::NoDifference,
         };
         let (in_all, pairs, basis) = (before * gain.middle, self.complete(), self.basis().unwrap_or(Basis::Step));
         // Of other results, no gain is claimed.
@@ -446,14 +419,16 @@ impl Pairs {
 
 /// Times per step over the steps that both runs made.
 fn same_steps(pair: [&Measured; 2]) -> Option<[f64; 2]> {
-    of_same_steps(pair.map(|run| (run.times.as_slice(), run.from)), WARM_STEPS)
+    of_same_steps(pair.map(|run| (run.times.as_slice(), run.from)))
 }
 
 #[cfg(test)]
 mod tests {
     use gpuwhy_report::run::remedies::Trial;
+    use profiler_core::steps::StepSource;
 
     use super::*;
+    use crate::trial::refused::Refused;
     use crate::trial::runs::steps::per_step;
 
     /// A program whose time per step is a product of factors, and whose clock only runs say.
@@ -488,6 +463,10 @@ mod tests {
         fn elapsed(&self) -> Duration {
             self.run_time * u32::try_from(self.runs.len()).unwrap()
         }
+
+        fn refused(&self, ended: Ended) -> Refused {
+            ended.refused(None, None, false)
+        }
     }
 
     #[test]
@@ -495,7 +474,7 @@ mod tests {
         let run = |seconds, made, all| Measured { seconds, made, all, ..Measured::default() };
         let basis = |is_own, before: &Measured, after: &Measured| {
             let (unchanged, changed) = (vec![before.clone(); 3], vec![after.clone(); 3]);
-            let pairs = Pairs { is_own, unchanged, changed, ended: None, longest: Duration::ZERO };
+            let pairs = Pairs { is_own, unchanged, changed, ..Pairs::default() };
             (pairs.basis().unwrap(), pairs.gain().unwrap().middle)
         };
         let before = run(0.1, 100, Some(10.0));
@@ -519,7 +498,7 @@ mod tests {
         let run = |seconds, to_end, is_behind| Measured { seconds, to_end, is_behind, ..Measured::default() };
         let basis = |before: &Measured, after: &Measured| {
             let (unchanged, changed) = (vec![before.clone(); 3], vec![after.clone(); 3]);
-            let pairs = Pairs { is_own: false, unchanged, changed, ended: None, longest: Duration::ZERO };
+            let pairs = Pairs { is_own: false, unchanged, changed, ..Pairs::default() };
             (pairs.basis(), pairs.gain().unwrap().middle)
         };
         // The CPU launches in a third of the time, and the GPU works as long as before.
@@ -538,7 +517,7 @@ mod tests {
             Measured { seconds: per_step(&times[from..]).unwrap(), times, from, ..Measured::default() }
         };
         let (unchanged, changed) = (vec![run(400, 1e-4, 280); 3], vec![run(560, 5e-5, 400); 3]);
-        let pairs = Pairs { is_own: true, unchanged, changed, ended: None, longest: Duration::ZERO };
+        let pairs = Pairs { is_own: true, unchanged, changed, ..Pairs::default() };
         assert_eq!(pairs.basis(), Ok(Basis::StepOfPart));
         assert!((pairs.gain().unwrap().middle - 2.0).abs() < 1e-9);
     }
@@ -546,12 +525,12 @@ mod tests {
     #[test]
     fn steps_that_the_engine_found_are_compared_with_their_like() {
         let run = |seconds, made, all, period| {
-            let kind = Some(Kind::by_period(period));
+            let kind = Some(Kind { source: StepSource::Period, is_step: true, period: Some(period) });
             Measured { seconds, made, all, kind, cost: Some(0.1), ..Measured::default() }
         };
         let judged = |before: &Measured, after: &Measured| {
             let (unchanged, changed) = (vec![before.clone(); 5], vec![after.clone(); 5]);
-            let pairs = Pairs { is_own: false, unchanged, changed, ended: None, longest: Duration::ZERO };
+            let pairs = Pairs { is_own: false, unchanged, changed, ..Pairs::default() };
             let tried =
                 pairs.judged(&Candidate::of(Trial::named("pinned").unwrap()), 1.0, &limits(40, &[Results::Same]));
             (tried.basis, tried.outcome, tried.gain.map(|gain| (gain.middle * 100.0).round()))
@@ -582,10 +561,8 @@ mod tests {
             runs: Vec::new(),
         };
         let candidates: Vec<_> = ids.iter().map(|id| Candidate::of(Trial::named(id).unwrap())).collect();
-        match try_all(&mut program, &candidates, limits, &mut |_, _| Ok(())).unwrap() {
-            End::Tried(all) => (all, program),
-            End::Unmeasured(ended) => panic!("{ended:?}"),
-        }
+        let all = try_all(&mut program, &candidates, limits, &mut |_, _, _| Ok(())).unwrap();
+        (all, program)
     }
 
     fn limits(seconds: u64, allowed: &[Results]) -> Limits {
@@ -650,10 +627,8 @@ mod tests {
             };
             let candidates: Vec<_> = ids.iter().map(|id| Candidate::of(Trial::named(id).unwrap())).collect();
             let limits = Limits { pairs: 12, ..limits(seconds, &[Results::Same]) };
-            match try_all(&mut program, &candidates, &limits, &mut |_, _| Ok(())).unwrap() {
-                End::Tried(all) => all.iter().map(|tried| tried.pairs).collect::<Vec<_>>(),
-                End::Unmeasured(ended) => panic!("{ended:?}"),
-            }
+            let all = try_all(&mut program, &candidates, &limits, &mut |_, _, _| Ok(())).unwrap();
+            all.iter().map(|tried| tried.pairs).collect::<Vec<_>>()
         };
         assert_eq!(pairs(&["anomaly", "pinned", "empty_cache"], 0.002, 10_000), [5, 3, 3]);
         assert_eq!(pairs(&["anomaly"], 0.2, 10_000), [12]);
@@ -681,9 +656,8 @@ mod tests {
                 run_time: Duration::from_secs(5),
                 runs: Vec::new(),
             };
-            let end =
-                try_all(&mut program, std::slice::from_ref(&candidate), &limits(600, &allowed), &mut |_, _| Ok(()));
-            let End::Tried(all) = end.unwrap() else { panic!("not measured") };
+            let one = std::slice::from_ref(&candidate);
+            let all = try_all(&mut program, one, &limits(600, &allowed), &mut |_, _, _| Ok(())).unwrap();
             assert_eq!(all[0].outcome, wanted);
         }
     }

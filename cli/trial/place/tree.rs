@@ -120,7 +120,17 @@ fn alone(git: &mut Command) -> &mut Command {
 }
 
 fn output(command: &mut Command) -> Result<Output> {
-    command.output().context("--patch needs git, which cannot be started")
+    command.output().context("--patch and --write-patch need git, which cannot be started")
+}
+
+/// The diff of two files, relative to `folder`, as git makes it without anybody's settings.
+///
+/// # Errors
+/// Without git.
+pub fn difference(folder: &Path, options: &[&str], before: &Path, after: &Path) -> Result<Vec<u8>> {
+    let mut compare = git(folder);
+    alone(&mut compare).args(["diff", "--no-index", "--no-ext-diff", "--no-textconv"]).args(options);
+    Ok(output(compare.arg("--").args([before, after]))?.stdout)
 }
 
 /// The first message of git on stderr.
@@ -171,9 +181,9 @@ impl Tree {
         Ok(Self { root, work: relative, links, is_git })
     }
 
-    /// The folder that paths of a diff are relative to, and whether it is a repository's.
-    pub fn root(&self) -> (&Path, bool) {
-        (&self.root, self.is_git)
+    /// The folder that paths of a diff are relative to.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Makes the copies in `folder`.
@@ -371,11 +381,7 @@ impl Copies {
     fn compared(&self, path: PathBuf) -> Result<ChangedFile> {
         let there = |side: &PathBuf| Some(side.join(&path)).filter(|file| file.is_file());
         let [before, after] = self.sides.each_ref().map(|side| there(side).unwrap_or_else(|| "/dev/null".into()));
-        let mut compare = git(&self.sides[0]);
-        alone(&mut compare)
-            .args(["diff", "--no-index", "--no-ext-diff", "--no-textconv", "-U0", "--"])
-            .args([before, after]);
-        let text = output(&mut compare)?.stdout;
+        let text = difference(&self.sides[0], &["-U0"], &before, &after)?;
         let range = |text: &str| {
             let (first, count) = text.get(1..)?.split_once(',').unwrap_or((&text[1..], "1"));
             Some((first.parse().ok()?, count.parse().ok()?))

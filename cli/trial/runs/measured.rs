@@ -6,7 +6,13 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::recorded::Kind;
+use super::unit::Unit;
 use crate::trial::change::Change;
+use crate::trial::place::tree::Copies;
+use crate::trial::refused::{NOTHING, Refused};
+
+/// Number of last lines of a failed program's stderr to show.
+const LAST_LINES: usize = 10;
 
 /// One run that was measured.
 #[derive(Clone, Debug, Default)]
@@ -60,12 +66,55 @@ pub enum Ended {
     Measured(Measured),
     /// It failed, with this exit code and these last lines on stderr.
     Failed(u8, String),
-    /// It made too few steps, this many, or others than before.
-    TooFewSteps(usize),
+    /// It made too few steps, this many, or others than before; the names of other ranges.
+    TooFewSteps(usize, Vec<String>),
     /// Time was up after this many steps.
     OutOfTime(usize),
     /// The change had no effect, for this reason.
     NotApplicable(String),
+}
+
+impl Ended {
+    /// Why the unchanged program gave no time, with the exit code.
+    pub fn refused(self, copies: Option<&Copies>, unit: Option<&Unit>, is_cost: bool) -> Refused {
+        let mut code = NOTHING;
+        let words = match self {
+            Self::Measured(_) => {
+                "the command recorded nothing: it did not use CUDA; name remedies with --remedy".to_owned()
+            }
+            Self::NotApplicable(why) => why,
+            Self::Failed(its, errors) => {
+                code = its;
+                let lines: Vec<_> = errors.lines().filter(|line| !line.trim().is_empty()).collect();
+                let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
+                let last = if last.is_empty() { "it prints nothing on stderr" } else { &last };
+                let place = if copies.is_some() { " in a copy of the tree" } else { "" };
+                let hint = copies.map(|copies| copies.hint(&errors)).unwrap_or_default();
+                format!(
+                    "the unchanged command fails{place}, with exit code {code} (its standard input is empty):\n{last}{hint}"
+                )
+            }
+            Self::TooFewSteps(steps, ranges) => {
+                let what = match unit {
+                    Some(unit) if unit.step.is_some() => format!("a step is {}", unit.words()),
+                    Some(unit) if unit.is_recorded() => "a step is what repeats in the recorded work of the GPU; --step \
+                                                         RANGE names one of the program's NVTX ranges"
+                        .to_owned(),
+                    _ => "a step is a call of an optimizer, a pass of a loop, a call of the outermost module, or a batch of \
+                          a DataLoader"
+                        .to_owned(),
+                };
+                let lead = if ranges.is_empty() { "" } else { ". Ranges that it opened: " };
+                let end = if is_cost { "; without steps, --cost needs a command that ends by itself" } else { "" };
+                format!("the command made {steps} steps, too few to measure: {what}{lead}{}{end}", ranges.join(", "))
+            }
+            Self::OutOfTime(steps) => format!(
+                "the command took longer than the time for everything, and made {steps} steps; give it more (--budget), or \
+                 fewer steps (--steps)"
+            ),
+        };
+        Refused(code, words)
+    }
 }
 
 /// The program that is tried.
@@ -81,4 +130,7 @@ pub trait Program {
 
     /// Time since the first run started.
     fn elapsed(&self) -> Duration;
+
+    /// Why the unchanged program gave no time.
+    fn refused(&self, ended: Ended) -> Refused;
 }

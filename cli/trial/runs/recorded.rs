@@ -8,10 +8,11 @@ use gpuwhy_import::{Input, OpenError, Request, TraceFile};
 use gpuwhy_inject::config::RangeName;
 use gpuwhy_report::run::{Report, unit};
 use gpuwhy_trace::event::Event;
-use gpuwhy_trace::record::{RangeEvent, RangeEventKind, Record};
+use gpuwhy_trace::record::{RangeEventKind, Record};
 use profiler_core::attribution::template;
 use profiler_core::steps::{StepSource, Steps};
 
+use super::steps::{WARM_SECONDS, WARM_STEPS};
 use crate::interrupt;
 
 /// Number of names of other ranges to show where the named one is missing.
@@ -22,20 +23,14 @@ const ALIKE: f64 = 0.02;
 /// How the engine found steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Kind {
-    source: StepSource,
+    pub source: StepSource,
     /// False for a unit that repeats and may be a part of a step.
-    is_step: bool,
+    pub is_step: bool,
     /// Operations in each, by period.
-    period: Option<u64>,
+    pub period: Option<u64>,
 }
 
 impl Kind {
-    /// Steps of so many operations.
-    #[cfg(test)]
-    pub fn by_period(operations: u64) -> Self {
-        Self { source: StepSource::Period, is_step: true, period: Some(operations) }
-    }
-
     /// True if both are found in the same way.
     pub fn is_like(self, other: Self) -> bool {
         (self.source, self.is_step) == (other.source, other.is_step)
@@ -91,21 +86,34 @@ impl Recorded {
     /// # Errors
     /// If the trace cannot be read.
     pub fn of_ranges(trace: &Path, step: &RangeName) -> Result<Self, OpenError> {
-        let (mut found, mut open) = (Self::default(), Open::default());
+        let mut found = Self::default();
+        // For each range on the stack of a thread and domain whether it is the step, and started ones that are.
+        let (mut pushed, mut started) = (HashMap::<_, Vec<bool>>::new(), BTreeSet::new());
         TraceFile::open(trace)?.pass::<OpenError>(&mut |_, _| interrupt::state(), |event, scope| {
             let Event::Record(Record::Range(range)) = event else { return Ok(()) };
-            let name = |id| scope.dictionary.name(id);
-            let is_step = || {
-                let (message, domain) = (name(range.message), name(range.domain));
-                let of_family = template(message).is_some_and(|family| step.matches(&family, domain));
-                of_family || step.matches(message, domain)
+            let [message, domain] = [range.message, range.domain].map(|id| scope.dictionary.name(id));
+            let family = template(message);
+            let is_step =
+                [family.as_deref(), Some(message)].into_iter().flatten().any(|name| step.matches(name, domain));
+            let stack = pushed.entry((range.thread, range.domain)).or_default();
+            let is_end = match range.kind {
+                RangeEventKind::Push => {
+                    stack.push(is_step);
+                    false
+                }
+                RangeEventKind::Pop => stack.pop() == Some(true) && !stack.contains(&true),
+                RangeEventKind::Start if is_step => {
+                    started.insert(range.range_id);
+                    false
+                }
+                RangeEventKind::End => started.remove(&range.range_id) && started.is_empty(),
+                RangeEventKind::Start | RangeEventKind::Mark | RangeEventKind::Unknown => false,
             };
-            if open.is_end_of_step(range, is_step) {
+            if is_end {
                 found.times.push(range.at.nanos().saturating_sub(scope.session.start.nanos()) as f64 / 1e9);
-            } else if found.others.len() < SHOWN && !name(range.message).is_empty() {
-                let (message, domain) = (name(range.message), name(range.domain));
+            } else if found.others.len() < SHOWN && !message.is_empty() {
                 let at = if domain.is_empty() { String::new() } else { format!("@{domain}") };
-                found.others.insert(format!("{}{at}", template(message).unwrap_or_else(|| message.to_owned())));
+                found.others.insert(format!("{}{at}", family.unwrap_or_else(|| message.to_owned())));
             }
             Ok(())
         })?;
@@ -113,40 +121,11 @@ impl Recorded {
         Ok(found)
     }
 
-    /// Number of steps that are no longer remembered.
-    pub fn forgotten(&self) -> usize {
-        self.made - self.times.len().min(self.made)
-    }
-}
-
-/// Ranges that are open.
-#[derive(Default)]
-struct Open {
-    /// By thread and domain: for each range on the stack whether it is the step.
-    pushed: HashMap<(u32, u32), Vec<bool>>,
-    /// Numbers of started ones that are the step.
-    started: BTreeSet<u64>,
-}
-
-impl Open {
-    /// Takes an event; true if it ends a step that is in no other one.
-    fn is_end_of_step(&mut self, range: &RangeEvent, is_step: impl Fn() -> bool) -> bool {
-        let stack = self.pushed.entry((range.thread.0, range.domain.0)).or_default();
-        match range.kind {
-            RangeEventKind::Push => {
-                stack.push(is_step());
-                false
-            }
-            RangeEventKind::Pop => stack.pop() == Some(true) && !stack.contains(&true),
-            RangeEventKind::Start => {
-                if is_step() {
-                    self.started.insert(range.range_id);
-                }
-                false
-            }
-            RangeEventKind::End => self.started.remove(&range.range_id) && self.started.is_empty(),
-            RangeEventKind::Mark | RangeEventKind::Unknown => false,
-        }
+    /// Index of the first time after start-up, whose steps may be no longer remembered.
+    pub fn warm(&self) -> usize {
+        let Some(first) = self.times.first().filter(|_| self.made <= self.times.len()) else { return 0 };
+        let late = self.times.partition_point(|time| time - first < WARM_SECONDS);
+        late.max(WARM_STEPS).min(self.times.len())
     }
 }
 
@@ -155,16 +134,16 @@ pub fn report(trace: &Path) -> Result<Report, OpenError> {
     Input::open(trace)?.report(Request::default(), &mut |_, _| interrupt::state())
 }
 
-/// When the first work of the GPU began, nanoseconds since 1970; `None` without any.
-pub fn first_work(trace: &Path) -> Option<u64> {
-    let mut first = None;
+/// True if a trace has work of the GPU.
+pub fn has_work(trace: &Path) -> bool {
+    let mut found = false;
+    let Ok(trace) = TraceFile::open(trace) else { return false };
     // Reading ends with an error of its own at the first one.
-    let _ = TraceFile::open(trace).ok()?.pass::<Option<OpenError>>(&mut |_, _| interrupt::state(), |event, _| {
-        let Event::Record(record) = event else { return Ok(()) };
-        first = record.device_work().map(|work| work.start.nanos());
-        if first.is_some() { Err(None) } else { Ok(()) }
+    let _ = trace.pass::<Option<OpenError>>(&mut |_, _| interrupt::state(), |event, _| {
+        found |= matches!(event, Event::Record(record) if record.device_work().is_some());
+        if found { Err(None) } else { Ok(()) }
     });
-    first
+    found
 }
 
 /// The trace of `process` in a folder, else the largest.

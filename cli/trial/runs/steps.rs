@@ -1,5 +1,12 @@
 //! From time stamps of steps to a time per step.
 
+/// First steps that are never measured, and shortest time for them.
+pub const WARM_STEPS: usize = 10;
+pub const WARM_SECONDS: f64 = 2.0;
+/// Shortest time that is measured.
+pub const SECONDS: f64 = 2.0;
+/// Fewest steps that give a time.
+pub const FEWEST_STEPS: usize = 3;
 /// A step this many times as long as the median is a pause, such as that between two epochs.
 const PAUSE: f64 = 3.0;
 /// Minimum number of steps in a block: the CPU runs ahead of the GPU and waits for it once in a while.
@@ -48,12 +55,12 @@ pub fn trend(times: &[f64]) -> Option<f64> {
 }
 
 /// Times per step of two runs over the same steps: those behind both start-ups if they are enough, else those behind
-/// the first `warm`; `None` if there are too few. A run is its times and the number of the first one behind its
+/// the first [`WARM_STEPS`]; `None` if there are too few. A run is its times and the number of the first one behind its
 /// start-up.
-pub fn of_same_steps(runs: [(&[f64], usize); 2], warm: usize) -> Option<[f64; 2]> {
+pub fn of_same_steps(runs: [(&[f64], usize); 2]) -> Option<[f64; 2]> {
     let end = runs.map(|(times, _)| times.len()).into_iter().min()?;
     let first = runs.map(|(_, from)| from).into_iter().max()?;
-    let first = if first + 2 * BLOCK < end { first } else { warm.min(end / 3) };
+    let first = if first + 2 * BLOCK < end { first } else { WARM_STEPS.min(end / 3) };
     let [one, other] = runs.map(|(times, _)| per_step(&times[first..end]));
     Some([one?, other?])
 }
@@ -75,9 +82,9 @@ fn are_all_along(pauses: &[usize], steps: usize) -> bool {
 }
 
 /// Index of the first time stamp after start-up in a program that ended by itself: where the steady steps began if
-/// enough follow, otherwise after a third of the steps, at most `warm`.
-pub fn after_start(count: usize, warm: usize, steady: Option<usize>) -> usize {
-    let usual = (count / 3).min(warm);
+/// enough follow, otherwise after a third of the steps, at most [`WARM_STEPS`].
+pub fn after_start(count: usize, steady: Option<usize>) -> usize {
+    let usual = (count / 3).min(WARM_STEPS);
     steady.filter(|from| from + 2 * BLOCK < count).map_or(usual, |from| from.max(usual))
 }
 
@@ -155,14 +162,14 @@ mod tests {
         // Decoding without a cache; the second run makes more steps in its time.
         let grows = |steps: u32, scale: f64| stamps((0..steps).map(|at| scale * f64::from(at)));
         let [slow, fast] = [grows(400, 1e-3), grows(560, 5e-4)];
-        let [before, after] = of_same_steps([(&slow, 280), (&fast, 300)], 10).unwrap();
+        let [before, after] = of_same_steps([(&slow, 280), (&fast, 300)]).unwrap();
         near(Some(before / after), 2.0);
         // None of the steady steps is common.
-        let [before, after] = of_same_steps([(&slow, 280), (&fast, 500)], 10).unwrap();
+        let [before, after] = of_same_steps([(&slow, 280), (&fast, 500)]).unwrap();
         near(Some(before / after), 2.0);
         assert!(trend(&slow[280..]).unwrap() > 1.1);
         near(trend(&stamps((0..60).map(|_| 0.1))), 1.0);
-        assert_eq!((of_same_steps([(&slow, 0), (&[], 0)], 10), trend(&[])), (None, None));
+        assert_eq!((of_same_steps([(&slow, 0), (&[], 0)]), trend(&[])), (None, None));
     }
 
     #[test]
@@ -175,10 +182,7 @@ mod tests {
         assert_eq!(per_step(&[]), None);
         assert_eq!(per_step(&stamps([0.1])), None);
         near(per_step(&stamps([0.1, 0.2])), 0.15);
-        assert_eq!([after_start(4, 10, None), after_start(100, 10, None)], [1, 10]);
-        assert_eq!(
-            [after_start(100, 10, Some(50)), after_start(60, 10, Some(50)), after_start(60, 10, Some(5))],
-            [50, 10, 10]
-        );
+        assert_eq!([after_start(4, None), after_start(100, None)], [1, 10]);
+        assert_eq!([after_start(100, Some(50)), after_start(60, Some(50)), after_start(60, Some(5))], [50, 10, 10]);
     }
 }

@@ -1,6 +1,12 @@
 //! What a step of the program is: chosen in the first run, the same in all others.
 
+use std::path::Path;
+
+use gpuwhy_import::OpenError;
+use gpuwhy_inject::config::RangeName;
 use serde_json::Value;
+
+use super::recorded::{Recorded, report};
 
 /// Steps that the Python side counts.
 const PYTHON: [&str; 4] = ["optimizer", "loop", "module", "loader"];
@@ -15,12 +21,19 @@ pub struct Unit {
     pub at: Option<String>,
     /// How the Python side knows that loop again.
     pub key: Value,
+    /// That range.
+    pub step: Option<RangeName>,
 }
 
 impl Unit {
     /// One without a place.
     pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), at: None, key: Value::Null }
+        Self { name: name.to_owned(), at: None, key: Value::Null, step: None }
+    }
+
+    /// The range that is a step.
+    pub fn range(step: RangeName) -> Self {
+        Self { at: Some(step.to_string()), step: Some(step), ..Self::named("range") }
     }
 
     /// That of a result of the Python side; `None` if it names none.
@@ -28,7 +41,7 @@ impl Unit {
         let name = result["unit"].as_str().filter(|name| PYTHON.contains(name))?;
         let key = result["loop"].clone();
         let at = key["file"].as_str().zip(key["line"].as_u64()).map(|(file, line)| format!("{file}:{line}"));
-        Some(Self { name: name.to_owned(), at, key })
+        Some(Self { at, key, ..Self::named(name) })
     }
 
     /// True if a time is that of a run from start to end.
@@ -44,6 +57,19 @@ impl Unit {
     /// True if libprof.so counts them.
     pub fn is_recorded(&self) -> bool {
         matches!(self.name.as_str(), "range" | "recorded" | "work")
+    }
+
+    /// True if a run need not end by itself, and gpuwhy ends it.
+    pub fn is_cut(&self) -> bool {
+        self.is_recorded() && !self.is_whole()
+    }
+
+    /// The steps in a trace.
+    pub fn recorded(&self, trace: &Path) -> Result<Recorded, OpenError> {
+        match &self.step {
+            Some(step) => Recorded::of_ranges(trace, step),
+            None => report(trace).map(|report| Recorded::of(&report)),
+        }
     }
 
     /// What one is, as in "100 ms a step".

@@ -5,7 +5,7 @@ use gpuwhy_report::run::remedies::{How, Trial};
 use gpuwhy_report::text_format::{counted, duration, printable};
 use serde_json::{Value, json};
 
-use crate::trial::change::candidates::{LeftOut, Why};
+use crate::trial::change::candidates::LeftOut;
 use crate::trial::change::edits::{self, Edit};
 use crate::trial::change::machine;
 use crate::trial::compare::gain::Gain;
@@ -152,16 +152,16 @@ pub fn not_tried(left_out: &[LeftOut], is_all: bool) -> String {
     if is_all && left_out.is_empty() {
         return "Not tried: the report names no change.\n".to_owned();
     }
-    let names = |why: Why| {
+    let names = |why: Option<Results>| {
         let of = left_out.iter().filter(|left| left.why == why);
         let place = |at: &String| at.split(" (").next().map(|at| format!(" at {at}"));
         let names = of.map(|left| left.id.clone() + &left.at.as_ref().and_then(place).unwrap_or_default());
         names.collect::<Vec<_>>()
     };
     let whys = [
-        (Why::Change, "a change of the program, which `gpuwhy try --patch FIX.diff -- COMMAND` measures"),
-        (Why::Results(Results::Rounding), "--allow rounding, as last digits change"),
-        (Why::Results(Results::Behavior), "to be named (--remedy ID), as the program behaves differently"),
+        (None, "a change of the program, which `gpuwhy try --patch FIX.diff -- COMMAND` measures"),
+        (Some(Results::Rounding), "--allow rounding, as last digits change"),
+        (Some(Results::Behavior), "to be named (--remedy ID), as the program behaves differently"),
     ];
     let rows = whys.into_iter().filter_map(|(why, words)| {
         let names = names(why);
@@ -276,10 +276,7 @@ fn steps_of_all(basis: Basis) -> Option<[usize; 2]> {
 /// Remedies that are not tried as JSON.
 pub fn not_tried_json(left_out: &[LeftOut]) -> Value {
     let row = |left: &LeftOut| {
-        let why = match left.why {
-            Why::Results(results) => results.name(),
-            Why::Change => "needs_change",
-        };
+        let why = left.why.map_or("needs_change", Results::name);
         json!({"id": left.id, "why": why, "at": left.at, "text": left.text})
     };
     left_out.iter().map(row).collect()
