@@ -364,15 +364,22 @@ fn variables_with_paths_of_the_tree_are_those_of_the_copy() {
     fs::create_dir_all(repository.path("my app/home")).unwrap();
     let root = repository.0.display().to_string();
     let (app, installed) = (format!("{root}/my app"), format!("{root}/data/env/bin"));
+    let link = place.path().join("link");
+    symlink(&repository.0, &link).unwrap();
+    let link = link.display().to_string();
+    let copied = |value: String| (value.clone(), value.replace(&root, "COPY").replace(&link, "COPY"));
+    let kept = |value: String| (value.clone(), value);
     let variables = [
-        ("OUT", format!("{app}/out.txt"), true),
-        ("LIST", format!("/usr/lib:{app}/lib:{root}"), true),
-        ("DATABASE", format!("sqlite:///{app}/rows.db"), true),
-        ("TOOLS", format!("{installed}:/usr/bin"), false),
-        ("VIRTUAL_ENV", format!("{root}/data/env"), false),
-        ("HOME", format!("{app}/home"), false),
-        ("OTHER", "/usr/lib".to_owned(), false),
-        ("RELATIVE", "my app/out.txt".to_owned(), false),
+        ("OUT", copied(format!("{app}/out.txt"))),
+        ("LIST", copied(format!("/usr/lib:{app}/lib:{root}"))),
+        ("DATABASE", copied(format!("sqlite:///{app}/rows.db"))),
+        ("LINKED", copied(format!("{link}/my app/out.txt"))),
+        ("TOOLS", kept(format!("{installed}:/usr/bin"))),
+        ("VIRTUAL_ENV", kept(format!("{root}/data/env"))),
+        ("LINKED_ENV", kept(format!("{link}/data/env"))),
+        ("HOME", kept(format!("{app}/home"))),
+        ("OTHER", kept("/usr/lib".to_owned())),
+        ("RELATIVE", kept("my app/out.txt".to_owned())),
     ];
     // The copy's top folder is the parent of its working directory.
     let print = "import os, settings\ntop = os.path.dirname(os.getcwd())\nfor name in os.environ['NAMES'].split():\n    print(name, \
@@ -383,12 +390,11 @@ fn variables_with_paths_of_the_tree_are_those_of_the_copy() {
     for recorded in ["--pairs=2", "--build=true"] {
         let mut gpuwhy = place.command(&["--patch", "../../fix.diff", recorded], &["python3", "-c", print]);
         gpuwhy.current_dir(repository.path("my app")).env("NAMES", &names).env("SEEN", &seen);
-        gpuwhy.envs(variables.each_ref().map(|(name, value, _)| (name, value)));
+        gpuwhy.envs(variables.each_ref().map(|(name, (value, _))| (name, value)));
         let output = gpuwhy.output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
         let text = fs::read_to_string(&seen).unwrap();
-        for (name, value, is_mapped) in &variables {
-            let wanted = if *is_mapped { value.replace(&root, "COPY") } else { value.clone() };
+        for (name, (_, wanted)) in &variables {
             let mut found = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
             assert!(found.all(|found| found == wanted), "{name}: {text}");
         }

@@ -441,10 +441,9 @@ impl Copies {
             Some(there.1.join(path.strip_prefix(there.0).ok()?))
         });
         let inside = real.flatten().and_then(|real| Some(real.strip_prefix(&self.tree.root).ok()?.to_owned()));
-        let copied = inside
-            .map(|inside| normal(&side.join(inside)))
-            .filter(|copied| copied.exists() || !self.is_installed(path));
-        copied.unwrap_or_else(|| path.to_owned())
+        let is_copied =
+            |inside: &PathBuf| side.join(inside).exists() || !self.is_installed(&self.tree.root.join(inside));
+        inside.filter(is_copied).map_or_else(|| path.to_owned(), |inside| normal(&side.join(inside)))
     }
 
     /// True if it is there, in a virtual environment of the user's tree.
