@@ -249,7 +249,10 @@ class Own:
     def busy(self): return self.engine()
 def finished(): return event.is_set()
 def step(): launch(); work()
-own = Own()
+class Task:
+    def __init__(self, state): self.state = state
+    def grow(self): work(); self.grown = self.state * 2
+own, number, native = Own(), Task(1), Task(ctypes.c_int)
 cuda()
 ";
     // No thread of this process uses the CPU meanwhile, as none does that waits for the GPU.
@@ -260,12 +263,16 @@ cuda()
         "look = 0\nwhile not finished() and look < 40: look += 1; work(); print(f'{look}', file=sys.stderr); time.sleep(0)",
         "look = 0\nwhile not any(one.done() for one in done) and look < 40: look += 1; work(); time.sleep(0)",
         "def main():\n    for look in range(40):\n        work()\n        time.sleep(0)\nmain()",
+        "for look in range(40): time.sleep(0); number.grow()",
     ] {
         assert_eq!(counted(&stage, &json!({}), &format!("{start}{waits}")), Value::Null, "{waits}");
     }
     for works in [
         "for look in range(40): time.sleep(0); step()",
         "for look in range(40): time.sleep(0); own.busy(); work()",
+        // What an operator does is that of its operands.
+        "for look in range(40): time.sleep(0); native.grow()",
+        "def main(task):\n    for look in range(40): time.sleep(0); work(); task.state * 2\nmain(native)",
         "for look in map(lambda look: step(), range(40)): time.sleep(0)",
         "calls = {'step': step}\nfor look in range(40): time.sleep(0); calls['step']()",
         "call = functools.partial(step)\nfor look in range(40): time.sleep(0); call()",

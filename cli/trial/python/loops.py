@@ -250,6 +250,7 @@ POLLS, BUSY = frozenset(["sleep", "is_alive", "poll", "wait", "join"]), 0.1
 # What may be asked of a value that is not known; a name that is not there; modules of Python that call other libraries,
 # and what runs code that it holds.
 ASKS, UNKNOWN, NATIVE = POLLS | {"done", "is_set"}, object(), frozenset(["ctypes", "_ctypes"])
+OPERATORS = (ast.BinOp, ast.AugAssign, ast.UnaryOp, ast.Compare, ast.Subscript)
 HOLDS_CODE = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, map, filter, functools.partial)
 
 
@@ -274,16 +275,25 @@ class Reach:
             if isinstance(part, ast.Call) and value_of(part.func, known) is UNKNOWN:
                 if getattr(part.func, "attr", None) not in ASKS:
                     return False
-            elif isinstance(part, (ast.Name, ast.Attribute)) and not self.is_own(value_of(part, known)):
-                return False
+            elif isinstance(part, OPERATORS):
+                operands = (one for one in ast.iter_child_nodes(part) if isinstance(one, (ast.Name, ast.Attribute)))
+                operands = (value_of(one, known) for one in operands)
+                if not all(value is not UNKNOWN and is_standard(type(value).__module__) for value in operands):
+                    return False
+            elif isinstance(part, (ast.Name, ast.Attribute)):
+                holder = value_of(part.value, known) if isinstance(part, ast.Attribute) else UNKNOWN
+                if not self.is_own(value_of(part, known), holder):
+                    return False
         return True
 
-    def is_own(self, value):
-        """True for values of Python itself, and for the user's own if they reach no others."""
+    def is_own(self, value, holder):
+        """True for values of Python itself, and for the user's own if they reach no others. `holder` is what has it."""
+        holder = UNKNOWN if isinstance(holder, (type, types.ModuleType)) or isinstance(value, staticmethod) else holder
+        holder = value.__self__ if isinstance(value, types.MethodType) else holder
         value = value.fget if isinstance(value, property) else value
         value = value.__func__ if isinstance(value, (types.MethodType, staticmethod, classmethod)) else value
         if isinstance(value, types.FunctionType) and own_code(value.__code__.co_filename):
-            return self.is_python_function(value)
+            return self.is_python_function(value, holder)
         if isinstance(value, types.ModuleType):
             return is_users(value.__name__) or is_standard(value.__name__)
         if isinstance(value, HOLDS_CODE):
@@ -297,13 +307,15 @@ class Reach:
         is_plain = not any(name in vars(base) for base in kind.__mro__ for name in ("__iter__", "__call__"))
         return is_standard(kind.__module__) or is_plain and is_users(kind.__module__)
 
-    def is_python_function(self, function):
+    def is_python_function(self, function, holder):
         code = function.__code__
-        if code in self.seen:
+        if (code, id(holder)) in self.seen:
             return True
-        self.seen.add(code)
-        cells = zip(code.co_freevars, function.__closure__ or ())
-        known = {**vars(builtins), **function.__globals__}
+        self.seen.add((code, id(holder)))
+        parameters, cells = code.co_varnames[: code.co_argcount], zip(code.co_freevars, function.__closure__ or ())
+        known = {**vars(builtins), **function.__globals__, **dict.fromkeys(code.co_varnames, UNKNOWN)}
+        known.update(zip(reversed(parameters), reversed(function.__defaults__ or ())))
+        known.update(zip(parameters[:1], [] if holder is UNKNOWN else [holder]))
         with contextlib.suppress(ValueError):
             known.update((name, cell.cell_contents) for name, cell in cells)
         for node in self.loops.source(code.co_filename)[2]:
