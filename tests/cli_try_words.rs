@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::cli_try::{Place, TRAIN, outcomes};
+use crate::cli_try_loops::stage;
 use crate::support::{GPUWHY, stderr};
 
 fn fixture(name: &str) -> PathBuf {
@@ -104,6 +105,20 @@ fn the_lines_to_keep_are_shown_and_written_as_a_diff() {
     // What is kept is no change any more.
     let document = place.json(&["--remedy", "fused_optimizer"], &kept);
     assert_eq!((outcomes(&document), &document["patch"]), (vec![("fused_optimizer", "not_applicable")], &Value::Null));
+}
+
+#[test]
+fn without_git_the_answer_is_there_and_no_diff() {
+    let Some((place, python)) = stage() else { return };
+    fs::write(place.path().join("train.py"), TRAIN).unwrap();
+    let options = ["--pairs=2", "--remedy", "pinned", "--write-patch", "keep.diff"];
+    let executable = Command::new(python).args(["-c", "import sys; print(sys.executable, end='')"]).output().unwrap();
+    let mut command = place.command(&options, &[&text(&executable), "train.py"]);
+    let output = command.env("PATH", "/nowhere").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(text(&output).contains("To keep: train.py:4: ") && !place.path().join("keep.diff").exists(), "{output:?}");
+    let words = "keep.diff is not written: --patch and --write-patch need git, which cannot be started";
+    assert!(stderr(&output).contains(words), "{}", stderr(&output));
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], others: &[LeftOu
     let (program, past) = (program(&command), Past::read(&command));
     let unit = |live: &Live| live.unit.clone().unwrap_or_else(|| Unit::named("run"));
     let (mut unchanged, mut rows) = (Vec::<Measured>::new(), Vec::<(Tried, Option<Prediction>)>::new());
-    let all = pairs::try_all(live, wanted, limits, &mut |live, runs, tried| {
+    let all = pairs::try_all(live, wanted, limits, |live, runs, tried| {
         let mut shown = String::new();
         if !runs.is_empty() {
             unchanged = runs.to_vec();

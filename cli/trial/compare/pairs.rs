@@ -144,7 +144,7 @@ pub fn try_all<P: Program>(
     program: &mut P,
     candidates: &[Candidate],
     limits: &Limits,
-    told: &mut dyn FnMut(&P, &[Measured], &Tried) -> Result<()>,
+    mut told: impl FnMut(&P, &[Measured], &Tried) -> Result<()>,
 ) -> Result<Vec<Tried>> {
     let (allowed, others) = candidates.iter().partition::<Vec<_>, _>(|one| one.is_tried(&limits.allowed));
     let mut all = Vec::new();
@@ -152,7 +152,7 @@ pub fn try_all<P: Program>(
     let mut spare = None;
     if !allowed.is_empty() {
         match program.run(&[])? {
-            Ended::Measured(first) => spare = Some(first),
+            Ended::Measured(first) => spare = Some(*first),
             other => return Err(program.refused(other).into()),
         }
     }
@@ -236,7 +236,7 @@ impl Pairs {
             // A host that becomes slower or faster meanwhile does so for both: without, with, with, without.
             for is_changed in [pair % 2 == 1, pair % 2 == 0] {
                 let run = match spare.take() {
-                    Some(run) => Ended::Measured(run),
+                    Some(run) => Ended::Measured(Box::new(run)),
                     None => program.run(if is_changed { &with } else { kept })?,
                 };
                 if is_changed
@@ -270,7 +270,7 @@ impl Pairs {
     fn add(&mut self, ended: Ended, is_changed: bool) -> bool {
         let outcome = match ended {
             Ended::Measured(run) => {
-                if is_changed { &mut self.changed } else { &mut self.unchanged }.push(run);
+                if is_changed { &mut self.changed } else { &mut self.unchanged }.push(*run);
                 return true;
             }
             Ended::OutOfTime(_) => Outcome::NoTime,
@@ -453,7 +453,8 @@ mod tests {
             let applied = ids.iter().filter(|id| factor(id).is_some()).map(|id| (*id).to_owned()).collect();
             let loss = if ids.contains(&"gc") { "loss 9.0" } else { "loss 2.0" };
             let (output, wall) = (loss.to_owned(), self.run_time);
-            Ok(Ended::Measured(Measured { seconds, steps: 60, applied, output, wall, ..Measured::default() }))
+            let run = Measured { seconds, steps: 60, applied, output, wall, ..Measured::default() };
+            Ok(Ended::Measured(Box::new(run)))
         }
 
         fn can_apply(&self, change: &Change) -> bool {
@@ -561,7 +562,7 @@ mod tests {
             runs: Vec::new(),
         };
         let candidates: Vec<_> = ids.iter().map(|id| Candidate::of(Trial::named(id).unwrap())).collect();
-        let all = try_all(&mut program, &candidates, limits, &mut |_, _, _| Ok(())).unwrap();
+        let all = try_all(&mut program, &candidates, limits, |_, _, _| Ok(())).unwrap();
         (all, program)
     }
 
@@ -627,7 +628,7 @@ mod tests {
             };
             let candidates: Vec<_> = ids.iter().map(|id| Candidate::of(Trial::named(id).unwrap())).collect();
             let limits = Limits { pairs: 12, ..limits(seconds, &[Results::Same]) };
-            let all = try_all(&mut program, &candidates, &limits, &mut |_, _, _| Ok(())).unwrap();
+            let all = try_all(&mut program, &candidates, &limits, |_, _, _| Ok(())).unwrap();
             all.iter().map(|tried| tried.pairs).collect::<Vec<_>>()
         };
         assert_eq!(pairs(&["anomaly", "pinned", "empty_cache"], 0.002, 10_000), [5, 3, 3]);
@@ -657,7 +658,7 @@ mod tests {
                 runs: Vec::new(),
             };
             let one = std::slice::from_ref(&candidate);
-            let all = try_all(&mut program, one, &limits(600, &allowed), &mut |_, _, _| Ok(())).unwrap();
+            let all = try_all(&mut program, one, &limits(600, &allowed), |_, _, _| Ok(())).unwrap();
             assert_eq!(all[0].outcome, wanted);
         }
     }

@@ -114,7 +114,7 @@ impl Finished {
             Measured { seconds, steps, is_whole: steps == 0, all: Some(seconds), doubt, ..run.clone() }
         };
         if unit.is_some_and(Unit::is_run) {
-            return Ended::Measured(whole(1));
+            return Ended::Measured(Box::new(whole(1)));
         }
         let behind = behind(times, &waits);
         // Before the end of the first step is start-up too.
@@ -131,7 +131,7 @@ impl Finished {
         let count = times.len() - from;
         let is_moved = result["moved"] == true && self.is_changed;
         let seconds = behind.or_else(|| per_step(&times[from..])).filter(|&seconds| seconds > 0.0);
-        Ended::Measured(match seconds.filter(|_| count > FEWEST_STEPS && !is_whole && !is_moved) {
+        Ended::Measured(Box::new(match seconds.filter(|_| count > FEWEST_STEPS && !is_whole && !is_moved) {
             Some(seconds) if behind.is_some() || is_recorded => {
                 Measured { seconds, steps: count - 1, all, doubt, ..run }
             }
@@ -144,7 +144,7 @@ impl Finished {
             // Another command, or a diff, may have other steps.
             None if is_known && self.ended_itself() => whole(0),
             None => return Ended::TooFewSteps(found.made, found.others.into_iter().collect()),
-        })
+        }))
     }
 }
 

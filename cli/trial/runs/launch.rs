@@ -25,13 +25,9 @@ use crate::{install_paths, run};
 /// The Python module that is put in front of the program.
 const PYTHON: &str = concat!(
     include_str!("../../run/behind.py"),
-    "\n\n",
     include_str!("../python/steps.py"),
-    "\n\n",
     include_str!("../python/loops.py"),
-    "\n\n",
     include_str!("../python/edits.py"),
-    "\n\n",
     include_str!("../python/changes.py")
 );
 const PYTHONPATH: &str = "PYTHONPATH";

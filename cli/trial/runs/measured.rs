@@ -63,7 +63,7 @@ impl Measured {
 #[derive(Clone, Debug)]
 pub enum Ended {
     /// With a time per step.
-    Measured(Measured),
+    Measured(Box<Measured>),
     /// It failed, with this exit code and these last lines on stderr.
     Failed(u8, String),
     /// It made too few steps, this many, or others than before; the names of other ranges.

@@ -15,7 +15,7 @@ use super::drain::Part;
 use super::end::{self, Exit, RESULT};
 use super::finished::{Finished, used};
 use super::launch::{LIGHT, Launch, MONITOR, TRACES, is_applied};
-use super::measured::{Ended, Measured, Program};
+use super::measured::{Ended, Program};
 use super::recorded::{self, Recorded};
 use super::unit::Unit;
 use crate::interrupt;
@@ -52,7 +52,7 @@ impl Live {
     pub fn record(&mut self) -> Result<Report> {
         let run = self.one(Some(None), &[])?;
         let Some(trace) = run.trace() else {
-            let ended = if run.is_good() { Ended::Measured(Measured::default()) } else { self.ended(&run) };
+            let ended = if run.is_good() { Ended::Measured(Box::default()) } else { self.ended(&run) };
             return Err(self.refused(ended).into());
         };
         self.uses_cuda = true;
