@@ -186,13 +186,15 @@ fn changed(change: impl Fn(&mut DeviceReport)) -> Bottleneck {
 
 /// The same, with all of the time at this limit.
 fn limited(limit: Limit) -> Bottleneck {
-    limited_by(&[(limit, 1.0)])
+    limited_by(&[(limit, 1.0)], true)
 }
 
-/// The same, with these parts of the time at these limits.
-fn limited_by(parts: &[(Limit, f64)]) -> Bottleneck {
+/// The same, with these parts of the time at these limits, and limits of its kernel: its `own`, or a mean of several.
+fn limited_by(parts: &[(Limit, f64)], own: bool) -> Bottleneck {
     let sampled = counted::report(&counted::Program::new(300, false).sample(1_000_000, 1.0).delivered(100_000_000));
     let limits = sampled.devices[0].limits.clone();
+    let mut named = sampled.devices[0].kernels.iter().find_map(|row| row.limits).unwrap();
+    named.limits.own = own;
     changed(|device| {
         device.limits = limits.clone().map(|mut limits| {
             let total: u64 = limits.steady.times.iter().sum();
@@ -203,6 +205,7 @@ fn limited_by(parts: &[(Limit, f64)]) -> Bottleneck {
             limits.step = None;
             limits
         });
+        device.kernels[0].limits = Some(named);
     })
 }
 
@@ -657,12 +660,23 @@ const TABLE: &[(&str, &str, &str)] = &[
 fn the_largest_limit_is_one_whatever_the_samples_do_not_resolve() {
     let of_memory = |memory, latency, unresolved| {
         let parts = [(Limit::Memory, memory), (Limit::Latency, latency), (Limit::Unresolved, unresolved)];
-        ids(&limited_by(&parts)).contains(&"limit_memory")
+        ids(&limited_by(&parts, true)).contains(&"limit_memory")
     };
     assert!(of_memory(0.5, 0.2, 0.25));
     assert!(!of_memory(0.4, 0.2, 0.4));
     assert!(!of_memory(0.45, 0.4, 0.15));
     assert!(of_memory(0.5, 0.45, 0.05));
+}
+
+#[test]
+fn no_kernel_is_named_by_the_mean_of_several() {
+    for own in [true, false] {
+        let of = limited_by(&[(Limit::Latency, 1.0)], own);
+        let mut texts = of.remedies.iter().map(|remedy| &remedy.text).chain(&of.evidence);
+        let names =
+            |text: &String| ["most of all of kernel own", "most in own"].iter().any(|words| text.contains(words));
+        assert_eq!(texts.any(names), own, "{:?} {:?}", of.remedies, of.evidence);
+    }
 }
 
 fn ids(of: &Bottleneck) -> Vec<&'static str> {

@@ -226,10 +226,15 @@ fn division_sentence(limits: &ComputeLimits, device: &DeviceReport) -> String {
     format!("Kernel time by limit: {}.{clock}", parts.join(", "))
 }
 
+/// Limits of the kernels with this name, if the samples separate them from others: a mean is none of theirs.
+fn own_limits(row: &KernelRow) -> Option<NamedLimits> {
+    row.limits.filter(|named| named.limits.own)
+}
+
 /// The kernel that loses most time to this limit.
 pub(super) fn most_limited(devices: &[DeviceReport], limit: Limit) -> Option<&KernelRow> {
     let time = |row: &&KernelRow| {
-        row.limits.map_or(0.0, |named| row.durations.total() as f64 * named.limits.parts[limit as usize])
+        own_limits(row).map_or(0.0, |named| row.durations.total() as f64 * named.limits.parts[limit as usize])
     };
     let rows = devices.iter().flat_map(|device| &device.kernels).filter(|row| !row.communication);
     rows.filter(|row| time(row) > 0.0).max_by(|a, b| time(a).total_cmp(&time(b)))
@@ -242,8 +247,8 @@ fn kernel_sentence(device: &DeviceReport) -> Option<String> {
     // Nobody can change a kernel of a library.
     let own = |row: &KernelRow| row.library.is_none() && !row.communication;
     let known = kernels.iter().zip(names).filter(|(row, _)| own(row)).filter_map(|(row, name)| {
-        let (roof, used, error) = row.limits?.limits.roof?;
-        let gains = row.limits?.gains;
+        let NamedLimits { limits, gains } = own_limits(row)?;
+        let (roof, used, error) = limits.roof?;
         (used >= NEAR_ROOF).then_some((row, roof, used, error, gains, name))
     });
     let lost = |row: &KernelRow, used: f64| row.durations.total() as f64 * (0.9 - used).max(0.0);
