@@ -15,6 +15,11 @@ const SHORT: [&str; 7] = ["--allow", "all", "--remedy", "tf32", "--pairs=2", "--
 /// Ends never, unless it is ended. The recording stands for the work of the GPU.
 const SERVER: &str = "[ -n \"$CUDA_INJECTION64_PATH\" ] || exec sleep 1000; exec \"$0\" --call 3600000:waitFor=never";
 
+/// A server of which only the runs that find the unit use up their time.
+fn server_until_known() -> String {
+    SERVER.replace("; exec", "; [ ! -e known ] || exec \"$0\"; touch known; exec")
+}
+
 /// What `gpuwhy try` says about a shell script, whose `$0` plays the recorded session `fixture`.
 fn tried(place: &Place, options: &[&str], fixture: &str, script: &str) -> Output {
     let stage = Stage::new();
@@ -38,9 +43,7 @@ fn document(output: &Output) -> Value {
 #[test]
 fn steps_of_a_program_without_python_are_those_of_its_recording() {
     let Some(place) = Place::new() else { return };
-    // Only the runs in which the unit is found use up their time.
-    let server = SERVER.replace("; exec", "; [ ! -e known ] || exec \"$0\"; touch known; exec");
-    let document = document(&tried(&place, &SHORT, "gpt", &server));
+    let document = document(&tried(&place, &SHORT, "gpt", &server_until_known()));
     assert_eq!((&document["unit"], outcomes(&document)), (&"recorded".into(), vec![("tf32", "no_difference")]));
     // Of the ten steps of the recording, whose times are the same in each run.
     assert!((document["unchanged"]["s"].as_f64().unwrap() - 0.0577).abs() < 1e-4, "{document}");
@@ -96,8 +99,12 @@ fn a_server_without_steps_is_said() {
 fn no_run_from_before_the_unit_is_known_counts() {
     let Some(place) = Place::new() else { return };
     let runs = place.path().join("runs");
-    let script = format!("echo >> '{}'; [ -n \"$CUDA_INJECTION64_PATH\" ]; echo \"x $?.5\"; {SERVER}", runs.display());
-    let output = tried(&place, &OPTIONS, "gpt", &script);
+    let script = format!(
+        "echo >> '{}'; [ -n \"$CUDA_INJECTION64_PATH\" ]; echo \"x $?.5\"; {}",
+        runs.display(),
+        server_until_known()
+    );
+    let output = tried(&place, &SHORT, "gpt", &script);
     let document = document(&output);
     assert_eq!((&document["unit"], &document["remedies"][0]["output"]), (&"recorded".into(), &"equal".into()));
     // Two pairs, and the run without libprof.so in which nothing counts steps.
