@@ -74,7 +74,7 @@ fn a_step_is_the_range_that_is_named() {
 #[test]
 fn a_program_that_works_for_most_of_its_run_is_measured_as_a_whole() {
     let Some(place) = Place::new() else { return };
-    // The recording is of five seconds, and played in less.
+    // The recording was made before, so nothing comes before the first work.
     let output = tried(&place, &OPTIONS, "gpt", "sleep 0.5; [ -z \"$CUDA_INJECTION64_PATH\" ] || exec \"$0\"");
     let document = document(&output);
     assert_eq!((&document["unit"], &document["unchanged"]["recording_share"]), (&"run".into(), &Value::Null));

@@ -18,9 +18,9 @@ direct checkpoints and logs to another place.
 The times are those of runs without gpuwhy's library. A step is the first of these that the program has: a call of PyTorch's
 optimizer, a pass of the outermost loop of its own code (Python 3.12 or later), a call of the outermost module, a batch of the
 data loader; gpuwhy ends a run as Ctrl-C would after enough steps. Without any, whole runs are compared if the program ends
-by itself and at least nine tenths of a run lie between its first and its last work of the GPU; else both sides are recorded
-in mode light, and a step is what repeats in the work of the GPU. With --step a step is an NVTX range, which mode monitor
-counts without kernel records. Standard input is empty. Programs that start several processes for several GPUs are refused.
+by itself and its start-up takes less than a tenth; else both sides are recorded in mode light, and a step is what repeats in
+the work of the GPU. With --step a step is an NVTX range, which mode monitor counts without kernel records. Standard input is
+empty. Programs that start several processes for several GPUs are refused.
 
 Numbers that the program prints are compared. By default only remedies are tried that leave the results as they are; on a
 terminal gpuwhy asks once about those that change last digits. A remedy that --remedy names is tried whatever it changes.

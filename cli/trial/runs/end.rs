@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -47,6 +47,7 @@ pub struct Exit {
     pub cut: Option<Cut>,
     /// True if a process of it was seen with CUDA.
     pub uses_cuda: bool,
+    pub since: SystemTime,
     /// Time from start to end.
     pub wall: Duration,
     pub output: String,
@@ -64,7 +65,7 @@ pub fn run(
     part: Part,
 ) -> Result<Exit> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let start = Instant::now();
+    let (since, start) = (SystemTime::now(), Instant::now());
     let mut child = machine::on(cores, || command.spawn())
         .map_err(|error| Refused(crate::run::cannot_start(command.get_program(), &error), String::new()))?;
     let output = child.stdout.take().map(|stream| Drain::begin(stream, part));
@@ -76,7 +77,7 @@ pub fn run(
     launch.processes.end();
     let (status, cut, uses_cuda) = waited?;
     let [output, errors] = [output, errors].map(|drain| drain.map(Drain::text).unwrap_or_default());
-    Ok(Exit { status, cut, uses_cuda, wall, output, errors })
+    Ok(Exit { status, cut, uses_cuda, since, wall, output, errors })
 }
 
 /// Waits for the end, and brings it about when the steps are measured or the time is up.

@@ -46,8 +46,9 @@ pub struct Launch {
     pub copies: Option<Copies>,
     /// Number of steps to measure.
     pub steps: usize,
-    /// Longest time of the steps of one run, and of everything since the start.
+    /// Longest time of the steps of one run.
     pub limit: Duration,
+    /// Time for everything since the start.
     pub budget: Duration,
     pub started: Instant,
     /// True if the user's own change is measured: runs go on to their end, so that both did all of the work.

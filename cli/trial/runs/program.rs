@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_report::run::Report;
@@ -22,7 +22,7 @@ use crate::interrupt;
 use crate::trial::change::{Change, OwnChange};
 use crate::trial::refused::{BAD_INPUT, NOTHING, Refused};
 
-/// Largest part of a run without work of the GPU for which the whole run is compared.
+/// Largest part of a run before the first work of the GPU for which the whole run is compared.
 const START_UP: f64 = 0.1;
 
 /// The program, with what its runs have shown.
@@ -103,7 +103,7 @@ impl Live {
         applied.extend(result["applied"].as_object().into_iter().flat_map(|found| found.keys().cloned()));
         let is_recorded = |mode: &&str| {
             let trace = recorded::trace_in(&traces, None);
-            trace.is_some_and(|trace| ["monitor", "auto"].contains(mode) || recorded::has_work(&trace))
+            trace.is_some_and(|trace| ["monitor", "auto"].contains(mode) || recorded::first_work(&trace).is_some())
         };
         applied.extend(changes.iter().find_map(Change::recording).filter(is_recorded).map(str::to_owned));
         applied.extend(own.filter(|own| !own.is_none()).map(|own| own.name.clone()));
@@ -186,12 +186,14 @@ impl Program for Live {
 /// The unit for a program that was recorded: what Python counts; else a run, if the GPU works for most of it; else the
 /// steps of the recording.
 fn unit_of(run: &Finished, recorded: &Recorded) -> Unit {
-    let most = (1.0 - START_UP) * run.exit.wall.as_secs_f64();
+    let since = run.exit.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let first = run.trace().and_then(|trace| recorded::first_work(&trace));
+    let start_up = first.map_or(0, |first| first.saturating_sub(since)) as f64;
+    let is_run = start_up <= START_UP * run.exit.wall.as_nanos() as f64;
     Unit::of(&run.result).filter(|_| run.has_steps()).unwrap_or_else(|| {
-        Unit::named(match recorded.work {
-            Some(work) if run.ended_itself() && work < most && recorded.kind.is_none() => "work",
-            Some(work) if work < most => "recorded",
-            _ if run.ended_itself() => "run",
+        Unit::named(match recorded.kind {
+            _ if run.ended_itself() && is_run => "run",
+            None if run.ended_itself() => "work",
             _ => "recorded",
         })
     })

@@ -134,16 +134,16 @@ pub fn report(trace: &Path) -> Result<Report, OpenError> {
     Input::open(trace)?.report(Request::default(), &mut |_, _| interrupt::state())
 }
 
-/// True if a trace has work of the GPU.
-pub fn has_work(trace: &Path) -> bool {
-    let mut found = false;
-    let Ok(trace) = TraceFile::open(trace) else { return false };
+/// When the first work of the GPU began, nanoseconds since 1970; `None` without any.
+pub fn first_work(trace: &Path) -> Option<u64> {
+    let mut first = None;
     // Reading ends with an error of its own at the first one.
-    let _ = trace.pass::<Option<OpenError>>(&mut |_, _| interrupt::state(), |event, _| {
-        found |= matches!(event, Event::Record(record) if record.device_work().is_some());
-        if found { Err(None) } else { Ok(()) }
+    let _ = TraceFile::open(trace).ok()?.pass::<Option<OpenError>>(&mut |_, _| interrupt::state(), |event, _| {
+        let Event::Record(record) = event else { return Ok(()) };
+        first = record.device_work().map(|work| work.start.nanos());
+        if first.is_some() { Err(None) } else { Ok(()) }
     });
-    found
+    first
 }
 
 /// The trace of `process` in a folder, else the largest.
