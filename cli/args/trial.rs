@@ -18,7 +18,7 @@ direct checkpoints and logs to another place.
 The times are those of runs without gpuwhy's library. A step is the first of these that the program has: a call of PyTorch's
 optimizer, a pass of the outermost loop of its own code (Python 3.12 or later), a call of the outermost module, a batch of the
 data loader; gpuwhy ends a run as Ctrl-C would after enough steps. Without any, whole runs are compared if the program ends
-by itself and its start-up takes less than a tenth; else both sides are recorded in mode light, and a step is what repeats in
+by itself and its start-up takes less than 2 %; else both sides are recorded in mode light, and a step is what repeats in
 the work of the GPU. With --step a step is an NVTX range, which mode monitor counts without kernel records. Standard input is
 empty. Programs that start several processes for several GPUs are refused.
 

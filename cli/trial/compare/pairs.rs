@@ -73,8 +73,8 @@ pub enum Outcome {
     Unmeasured(String),
     /// Its kind was not allowed.
     NotAllowed,
-    /// The time was up.
-    NoTime,
+    /// There was no time for it, for this reason.
+    NoTime(String),
 }
 
 /// A remedy with what was measured.
@@ -121,7 +121,7 @@ impl Limits {
 impl Tried {
     /// True if it was tried: the program ran with it, and it found something to change.
     pub fn has_run(&self) -> bool {
-        !matches!(self.outcome, Outcome::NotAllowed | Outcome::NoTime | Outcome::NotApplicable(_))
+        !matches!(self.outcome, Outcome::NotAllowed | Outcome::NoTime(_) | Outcome::NotApplicable(_))
     }
 
     /// True if its runs have a time, or the program fails with it.
@@ -166,7 +166,10 @@ pub fn try_all<P: Program>(
         } else if !program.can_apply(&candidate.change) {
             Some(not_applicable(candidate))
         } else {
-            (program.elapsed() + longest.saturating_mul(runs) > limits.budget).then_some(Outcome::NoTime)
+            (program.elapsed() + longest.saturating_mul(runs) > limits.budget).then(|| {
+                let took = longest.as_secs_f64();
+                Outcome::NoTime(format!("a run takes {took:.0} s, and there is no time for {runs} more (--budget)"))
+            })
         };
         let mut unchanged = Vec::new();
         let tried = if let Some(outcome) = without_runs {
@@ -256,7 +259,7 @@ impl Pairs {
             }
         }
         // Time that ends amid a further pair leaves those before it.
-        if pairs.ended == Some(Outcome::NoTime) && pairs.complete() >= limits.first_pairs() {
+        if matches!(pairs.ended, Some(Outcome::NoTime(_))) && pairs.complete() >= limits.first_pairs() {
             pairs.ended = None;
         }
         if pairs.ended.is_some() && pairs.changed.is_empty() {
@@ -273,7 +276,10 @@ impl Pairs {
                 if is_changed { &mut self.changed } else { &mut self.unchanged }.push(*run);
                 return true;
             }
-            Ended::OutOfTime(_) => Outcome::NoTime,
+            Ended::OutOfTime(_) => {
+                let which = if is_changed { "with" } else { "without" };
+                Outcome::NoTime(format!("the time was up in a run {which} it (--budget)"))
+            }
             Ended::NotApplicable(why) => Outcome::NotApplicable(why),
             Ended::Failed(code, words) => {
                 let words = words.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned();
@@ -384,7 +390,10 @@ impl Pairs {
     }
 
     fn judged(&self, candidate: &Candidate, before: f64, limits: &Limits) -> Tried {
-        let none = || Tried::without_runs(candidate, self.ended.clone().unwrap_or(Outcome::NoTime), before);
+        let none = || {
+            let why = || Outcome::Unmeasured(self.doubt().unwrap_or("no pair of runs is complete").to_owned());
+            Tried::without_runs(candidate, self.ended.clone().unwrap_or_else(why), before)
+        };
         let [unchanged, changed] = self.times();
         // What recording takes may be more or less with the change.
         let [most, most_with] = self.runs().map(|runs| runs.iter().filter_map(|run| run.cost).fold(0.0, f64::max));
@@ -612,7 +621,8 @@ mod tests {
     #[test]
     fn the_budget_and_the_kind_decide_what_is_tried() {
         let (tried, program) = tried(&["anomaly", "tf32", "pinned"], &limits(40, &[Results::Same]));
-        assert_eq!(outcomes(&tried), [Outcome::Helps, Outcome::NoTime, Outcome::NotAllowed]);
+        let no_time = Outcome::NoTime("a run takes 5 s, and there is no time for 6 more (--budget)".to_owned());
+        assert_eq!(outcomes(&tried), [Outcome::Helps, no_time, Outcome::NotAllowed]);
         assert_eq!(tried[1].candidate.change.id(), "pinned");
         assert_eq!(program.runs.len(), 6);
     }

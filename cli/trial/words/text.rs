@@ -66,7 +66,7 @@ pub fn without_time(tried: &Tried) -> Option<String> {
         (Outcome::Fails(words), _) => format!("the program fails with it: {words}"),
         (Outcome::Unmeasured(why), _) => format!("nothing can be said: {why}"),
         (Outcome::NoDifference, Some(why)) => format!("nothing can be said: {why}"),
-        (Outcome::NoTime, _) => "not tried: no time left (--budget)".to_owned(),
+        (Outcome::NoTime(why), _) => format!("not measured: {why}"),
         _ => return None,
     })
 }
@@ -77,7 +77,7 @@ pub fn tried(tried: &Tried, number: usize, kept: &[usize], prediction: Option<Pr
     let on_top: Vec<_> = kept.iter().map(usize::to_string).collect();
     let name = match tried.outcome {
         Outcome::NotAllowed => return String::new(),
-        Outcome::NoTime => format!("- {id}"),
+        Outcome::NoTime(_) => format!("- {id}"),
         _ if kept.is_empty() => format!("{number} {id}"),
         _ => format!("{number} {id}, on top of {}", on_top.join(", ")),
     };
@@ -304,6 +304,6 @@ pub fn outcome(tried: &Tried) -> (&'static str, Option<&str>) {
         Outcome::Fails(words) => ("fails", Some(words)),
         Outcome::Unmeasured(why) => ("not_measured", Some(why)),
         Outcome::NotAllowed => ("not_allowed", None),
-        Outcome::NoTime => ("no_time", None),
+        Outcome::NoTime(why) => ("no_time", Some(why)),
     }
 }
