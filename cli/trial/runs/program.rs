@@ -22,8 +22,8 @@ use crate::interrupt;
 use crate::trial::change::{Change, OwnChange};
 use crate::trial::refused::{BAD_INPUT, NOTHING, Refused};
 
-/// Largest part of a run before the first work of the GPU for which the whole run is compared. Start-up hides a part of a
-/// gain: with this share, 10 times faster work seems 8.5 times faster.
+/// Largest part of a run before the first work of the GPU for which the whole run is compared. Start-up hides a part of
+/// a gain: with this share, 10 times faster work seems 8.5 times faster.
 const START_UP: f64 = 0.02;
 
 /// The program, with what its runs have shown.
