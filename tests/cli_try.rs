@@ -40,6 +40,8 @@ def set_autocast_enabled(device, enabled): half[0] = enabled
 def set_autocast_cache_enabled(enabled): pass
 compiled = []
 def compile(forward, *, mode=None, dynamic=None):
+    # Code of PyTorch itself is passed over.
+    if '/torch/' in forward.__code__.co_filename: return forward
     compiled.append(forward)
     clock.costs['work'] = 0.001 if dynamic else 0.005 if mode else 0.01
     return forward
@@ -74,9 +76,6 @@ class Module:
     def _wrapped_call_impl(self, *arguments, **named):
         return (self._compiled_call_impl or self._call_impl)(*arguments, **named)
     __call__ = _wrapped_call_impl
-    def compile(self, **options):
-        import torch
-        self._compiled_call_impl = torch.compile(self._call_impl, **options)
     def __getstate__(self): return {name: value for name, value in self.__dict__.items() if name != '_compiled_call_impl'}
     def parameters(self): return []
     def modules(self): return [self, *getattr(self, 'parts', [])]

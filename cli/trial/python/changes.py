@@ -387,9 +387,13 @@ def _compile(torch, run, remedy="compile", **options):
         if not on_gpu and not (own and any(tensor.is_cuda for tensor in tensors)):
             return
         seen.add(module)
-        if hasattr(torch.nn.Module, "compile"):
-            # Copies of the module do not have it.
-            torch.nn.Module.compile(module, **run.compile)
+        if hasattr(module, "_compiled_call_impl"):
+            # As Module.compile, whose copies do not have it, either; but that compiles no module of a class of PyTorch,
+            # such as Sequential: the compiler passes over PyTorch's own code unless code elsewhere calls it.
+            def whole(*arguments, **named):
+                return module._call_impl(*arguments, **named)
+
+            module._compiled_call_impl = torch.compile(whole, **run.compile)
         else:
             module.forward = torch.compile(module.forward, **run.compile)
         for one in run.compilers:
