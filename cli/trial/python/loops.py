@@ -16,8 +16,6 @@ class Loop(Series):
         self.count = self.frame = self.thread = self.looked = self.cpu = self.process = 0
         # CPU time of each thread at its first pass, the first and the last place in the code, and the loops around it.
         self.start, self.cpus, self.off, self.span, self.around = 0.0, {}, False, [len(code.co_code), 0], set()
-        # True if it waits, and nothing that its passes call can launch work.
-        self.is_idle = False
 
 
 class Loops:
@@ -119,10 +117,6 @@ class Loops:
     def look(self, loop, now, frame):
         """Notes the loops around it and the CPU time of its thread, and gives up a loop that is hot."""
         cpu, thread, span = time.thread_time(), threading.get_ident(), loop.span
-        if loop.count == FEWEST_PASSES:
-            # The user's values may be of any kind.
-            with contextlib.suppress(Exception):
-                loop.is_idle = Reach(self, frame).is_idle(loop)
         used = cpu - loop.cpus.setdefault(thread, cpu)
         if used >= loop.cpu:
             loop.cpu, loop.thread = used, thread
@@ -154,7 +148,7 @@ class Loops:
             # Each of its jumps comes here once.
             return places
         loops, jumps, lines = {}, {}, [at[0] for at in code.co_positions()]
-        text, whiles, _ = self.source(filename)
+        text, whiles = self.source(filename)
         for jump in dis.get_instructions(code):
             if jump.opname != "JUMP_BACKWARD":
                 continue
@@ -187,16 +181,16 @@ class Loops:
         return places
 
     def source(self, filename):
-        """The lines of a file, its `while` loops (first line, last line of the header, last line), and its nodes."""
+        """The lines of a file, and its `while` loops: first line, last line of the header, last line."""
         if filename not in self.trees:
-            text, whiles, nodes = [], [], []
+            text, whiles = [], []
             with contextlib.suppress(OSError, SyntaxError, ValueError):
                 with tokenize.open(os.path.join(self.folder, filename)) as file:
                     whole = file.read()
-                text, nodes = whole.splitlines(), list(ast.walk(ast.parse(whole)))
-                loops = (node for node in nodes if isinstance(node, ast.While))
+                text = whole.splitlines()
+                loops = (node for node in ast.walk(ast.parse(whole)) if isinstance(node, ast.While))
                 whiles = sorted((node.lineno, node.test.end_lineno, node.end_lineno) for node in loops)
-            self.trees[filename] = text, whiles, nodes
+            self.trees[filename] = text, whiles
         return self.trees[filename]
 
     def key(self, loop):
@@ -225,7 +219,7 @@ class Loops:
         found = []
         for loop in self.all:
             times = loop.times
-            if loop.off or loop.is_idle or len(times) < fewest or times[-fewest] < self.cuda:
+            if loop.off or len(times) < fewest or times[-fewest] < self.cuda:
                 continue
             if FEWEST_PASSES <= len(calls) - bisect.bisect_left(calls, loop.start) < loop.count:
                 continue
@@ -244,110 +238,7 @@ DISABLE = getattr(getattr(sys, "monitoring", None), "DISABLE", None)
 # What a loop over an iterator jumps back to.
 ITERATES = ("FOR_ITER", "GET_ANEXT")
 # What a loop calls that waits for other threads, and the CPU time of its thread below which it does nothing else: a tenth.
-POLLS, BUSY = frozenset(["sleep", "is_alive", "poll", "wait", "join"]), 0.1
-
-
-# What may be asked of a value that is not known; a name that is not there; modules of Python that call other libraries,
-# and what runs code that it holds.
-ASKS, UNKNOWN, NATIVE = POLLS | {"done", "is_set"}, object(), frozenset(["ctypes", "_ctypes"])
-OPERATORS = (ast.BinOp, ast.AugAssign, ast.UnaryOp, ast.Compare, ast.Subscript)
-HOLDS_CODE = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, map, filter, functools.partial)
-
-
-class Reach:
-    """What code of the user's reaches by its names: it can launch work if that is more than Python itself."""
-
-    def __init__(self, loops, frame):
-        self.loops, self.known, self.seen = loops, {**vars(builtins), **frame.f_globals, **frame.f_locals}, set()
-
-    def is_idle(self, loop):
-        """True if a loop that waits for others can launch no work itself."""
-        for node in self.loops.source(loop.code.co_filename)[2]:
-            header = node.iter if isinstance(node, (ast.For, ast.AsyncFor)) else getattr(node, "test", None)
-            if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and node.lineno <= loop.line <= header.end_lineno:
-                called = {getattr(call.func, "attr", getattr(call.func, "id", None)) for call in calls(node)}
-                return not POLLS.isdisjoint(called) and self.is_python(node, self.known)
-        return False
-
-    def is_python(self, node, known):
-        """True if all that is called here is known, and all that is known is Python's."""
-        for part in ast.walk(node):
-            if isinstance(part, ast.Call) and value_of(part.func, known) is UNKNOWN:
-                if getattr(part.func, "attr", None) not in ASKS:
-                    return False
-            elif isinstance(part, OPERATORS):
-                operands = (one for one in ast.iter_child_nodes(part) if isinstance(one, (ast.Name, ast.Attribute)))
-                operands = (value_of(one, known) for one in operands)
-                if not all(value is not UNKNOWN and is_standard(type(value).__module__) for value in operands):
-                    return False
-            elif isinstance(part, (ast.Name, ast.Attribute)):
-                holder = value_of(part.value, known) if isinstance(part, ast.Attribute) else UNKNOWN
-                if not self.is_own(value_of(part, known), holder):
-                    return False
-        return True
-
-    def is_own(self, value, holder):
-        """True for values of Python itself, and for the user's own if they reach no others. `holder` is what has it."""
-        holder = UNKNOWN if isinstance(holder, (type, types.ModuleType)) or isinstance(value, staticmethod) else holder
-        holder = value.__self__ if isinstance(value, types.MethodType) else holder
-        value = value.fget if isinstance(value, property) else value
-        value = value.__func__ if isinstance(value, (types.MethodType, staticmethod, classmethod)) else value
-        if isinstance(value, types.FunctionType) and own_code(value.__code__.co_filename):
-            return self.is_python_function(value, holder)
-        if isinstance(value, types.ModuleType):
-            return is_users(value.__name__) or is_standard(value.__name__)
-        if isinstance(value, HOLDS_CODE):
-            return False
-        if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)) and value.__module__:
-            return is_standard(value.__module__)
-        # A method is that of its class.
-        holder = getattr(value, "__self__", getattr(value, "__objclass__", value)) if type(value).__module__ == "builtins" else value
-        kind = holder if isinstance(holder, type) else type(holder)
-        # Loops call methods that no name shows.
-        is_plain = not any(name in vars(base) for base in kind.__mro__ for name in ("__iter__", "__call__"))
-        return is_standard(kind.__module__) or is_plain and is_users(kind.__module__)
-
-    def is_python_function(self, function, holder):
-        code = function.__code__
-        if (code, id(holder)) in self.seen:
-            return True
-        self.seen.add((code, id(holder)))
-        parameters, cells = code.co_varnames[: code.co_argcount], zip(code.co_freevars, function.__closure__ or ())
-        known = {**vars(builtins), **function.__globals__, **dict.fromkeys(code.co_varnames, UNKNOWN)}
-        known.update(zip(reversed(parameters), reversed(function.__defaults__ or ())))
-        known.update(zip(parameters[:1], [] if holder is UNKNOWN else [holder]))
-        with contextlib.suppress(ValueError):
-            known.update((name, cell.cell_contents) for name, cell in cells)
-        for node in self.loops.source(code.co_filename)[2]:
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
-                if first == code.co_firstlineno and getattr(node, "name", "<lambda>") == code.co_name:
-                    return self.is_python(node, known)
-        return False
-
-
-def value_of(node, known):
-    """The value of a name or an attribute, without running code for it."""
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.Name):
-        return known.get(node.id, UNKNOWN)
-    value = value_of(node.value, known) if isinstance(node, ast.Attribute) else UNKNOWN
-    if value is UNKNOWN or isinstance(value, types.ModuleType):
-        return vars(value).get(node.attr, UNKNOWN) if value is not UNKNOWN else value
-    import inspect
-
-    return inspect.getattr_static(value, node.attr, UNKNOWN)
-
-
-def is_standard(module):
-    name = module.partition(".")[0]
-    return name in sys.stdlib_module_names and name not in NATIVE
-
-
-def is_users(module):
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return isinstance(file, str) and own_code(file)
+POLLS, BUSY = frozenset(["sleep", "is_alive", "poll", "wait"]), 0.1
 
 
 def polls(loop):
@@ -356,7 +247,14 @@ def polls(loop):
     if loop.cpu >= BUSY * (loop.times[-1] - loop.start) or others <= loop.cpu:
         return False
     first, last = loop.span
-    return any(first <= one.offset <= last and one.argval in POLLS for one in dis.get_instructions(loop.code))
+    inside = [one for one in dis.get_instructions(loop.code) if first <= one.offset <= last]
+    return any(one.argval in POLLS or waits_for_thread(one, following) for one, following in zip(inside, inside[1:]))
+
+
+def waits_for_thread(name, following):
+    """True for `join` without arguments or with a number, which that of strings and paths never gets."""
+    is_alone = following.opname.startswith(("CALL", "LOAD_")) and isinstance(following.argval, (int, float))
+    return name.argval == "join" and is_alone
 
 
 def while_line(tree, source, target):

@@ -9,7 +9,6 @@ import array
 import ast
 import atexit
 import bisect
-import builtins
 import contextlib
 import ctypes
 import dis
