@@ -32,8 +32,7 @@ def in_call(frame, name, arguments):
     code = frame.f_code
     place = id(code), frame.f_lasti, *arguments
     if place not in CALLS:
-        known = {**frame.f_globals, **frame.f_locals}
-        CALLS[place] = code, _in_call(code, frame.f_lasti, name, known, arguments)
+        CALLS[place] = code, _in_call(code, frame.f_lasti, name, frame.f_globals, arguments)
     return CALLS[place][1]
 
 
@@ -46,7 +45,7 @@ def _in_call(code, at, name, known, arguments):
         source = Source(code.co_filename)
         # No two calls end with the same parenthesis.
         call = next((node for node in calls(source.tree) if (node.end_lineno, node.end_col_offset) == (end, end_column)), None)
-        if call is None or not is_named(call.func, name, known) or any(keyword.arg in (None, *arguments) for keyword in call.keywords):
+        if call is None or not is_named(call.func, name, code, known) or any(keyword.arg in (None, *arguments) for keyword in call.keywords):
             return None
         text = ", ".join(f"{name}={value}" for name, value in arguments.items())
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
@@ -67,11 +66,16 @@ def _in_call(code, at, name, known, arguments):
     return None
 
 
-def is_named(called, name, known):
+def is_named(called, name, code, known):
     """True if this expression is `name`: not another function that calls it, as map() does."""
     if isinstance(called, ast.Attribute):
         return called.attr in (name, "__init__")
-    value = known.get(called.id) if isinstance(called, ast.Name) else None
+    if not isinstance(called, ast.Name):
+        return False
+    if called.id in code.co_varnames + code.co_cellvars + code.co_freevars:
+        # Before Python 3.13 reading the locals of a frame keeps them alive until its function returns.
+        return called.id == name
+    value = known.get(called.id)
     return name in [getattr(one, "__name__", None) for one in getattr(value, "__mro__", (value,))]
 
 
