@@ -8,6 +8,9 @@ use crate::trial::runs::steps::median;
 const NARROW: f64 = 0.05;
 /// Largest probability of chance outside an interval: five pairs are the fewest that reach it.
 const CHANCE: f64 = 0.0625;
+/// How much further the interval of two pairs reaches: hosts become faster or slower by as much from one run to the
+/// next, and chance alone puts both unchanged times above both changed ones in one of six cases.
+const SCATTER: f64 = 1.1;
 
 /// A gain with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,8 +28,9 @@ impl Gain {
     ///
     /// The interval of up to four pairs reaches from the shortest unchanged over the longest changed time to the
     /// opposite: for three pairs that are alike, chance puts all unchanged times above all changed ones in one
-    /// of 20 cases. From five pairs on, it is that of the sign test for the median (at least 94 %): it assumes nothing
-    /// about how times scatter, and a host that becomes slower affects both runs of a pair.
+    /// of 20 cases; that of fewer reaches a tenth further. From five pairs on, it is that of the sign test for the
+    /// median (at least 94 %): it assumes nothing about how times scatter, and a host that becomes slower affects both
+    /// runs of a pair.
     pub fn of(unchanged: &[f64], changed: &[f64]) -> Option<Self> {
         let mut ratios: Vec<f64> = unchanged.iter().zip(changed).map(|(before, after)| before / after).collect();
         let middle = median(&ratios)?;
@@ -35,9 +39,11 @@ impl Gain {
         if let Some(skipped) = skipped {
             return Some(Self { middle, low: ratios[skipped], high: ratios[ratios.len() - 1 - skipped] });
         }
+        let further = if ratios.len() < 3 { SCATTER } else { 1.0 };
         let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
-        Some(Self { middle, low: least(unchanged) / most(changed), high: most(unchanged) / least(changed) })
+        let (low, high) = (least(unchanged) / most(changed), most(unchanged) / least(changed));
+        Some(Self { middle, low: low / further, high: high * further })
     }
 
     /// The interval without recording, which may take up to these shares of the times without and with the change.
@@ -90,6 +96,13 @@ mod tests {
         assert_eq!(gain, Gain { middle: 2.0, low: 60.0 / 31.0, high: 62.0 / 30.0 });
         assert!(gain.helps() && !gain.is_slower());
         assert_eq!(Gain::of(&[], &[]), None);
+    }
+
+    #[test]
+    fn two_pairs_show_no_small_gain() {
+        let gain = Gain::of(&[1.04, 1.05], &[1.0, 1.02]).unwrap();
+        assert!(!gain.helps() && !gain.is_slower() && gain.low < 1.0, "{gain:?}");
+        assert!(Gain::of(&[2.0, 2.1], &[1.0, 1.05]).unwrap().helps());
     }
 
     #[test]

@@ -208,6 +208,7 @@ class Run:
 
     def watch_loops(self):
         self.loops = Loops(self)
+        self.mark("loops")
 
     def watch_files(self, names):
         """Notes the files with these names that the program opens: it may execute them itself."""

@@ -163,6 +163,10 @@ impl Program for Live {
                 Err(error) => return Err(error),
             }
         }
+        // Counting jumps takes time, which only this run would have.
+        if self.unit.as_ref().is_some_and(Unit::is_run) && run.folder.path().join("loops").exists() {
+            run = self.one(None, changes)?;
+        }
         Ok(self.ended(&run))
     }
 

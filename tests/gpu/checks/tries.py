@@ -179,7 +179,7 @@ def cost(name: str) -> Check:
     title = f"try.cost.{name}"
 
     def check(suite: Suite) -> Iterator[Result]:
-        runs = [run(suite, f"cost-{name}-{turn}", ["--cost=light", *FEW], COSTS[name](suite)) for turn in range(2)]
+        runs = [run(suite, f"cost-{name}-{turn}", ["--cost=light", "--pairs", "3", "--steps", "20"], COSTS[name](suite)) for turn in range(2)]
         if any(map(is_absent, runs)):
             yield skipped(title, why(runs[0]))
             return
