@@ -67,8 +67,9 @@ PROGRAMS = {
     **dict.fromkeys(("categorical_copies", "class_maps", "decoded_images", "recorded_lengths"), "feeds"),
     "jax_regression": "jax_training",
     **dict.fromkeys(
-        ("small_layers", "trained_layers", "scored_batches", "filled_memory", "rows_one_by_one", "generated_text", "stream_chains",
+        ("small_layers", "trained_layers", "filled_memory", "rows_one_by_one", "generated_text", "stream_chains",
          "fresh_buffers", "pinned_waits", "adamax_loop", "kept_gradients", "four_lengths"), "outside"),
+    "scored_batches": "scoring",
     **dict.fromkeys(("tuned_decoder", "rare_reads", "summed_fields", "arriving_requests"), "healthy"),
 }
 

@@ -47,25 +47,6 @@ def trained_layers(fixed: bool) -> Work:
     return Work(step, last.item, warm_steps=8)
 
 
-def scored_batches(fixed: bool) -> Work:
-    """A model of many small layers is called with gradients on. Fix: inference mode."""
-    model, batch = layers(200, 64).eval(), torch.randn(32, 64, device="cuda")
-    last = torch.zeros((), device="cuda")
-
-    def scores() -> torch.Tensor:
-        return model(batch)  # cause: scored_batches
-
-    def step() -> None:
-        if not fixed:
-            found = scores()
-        else:
-            with torch.inference_mode():
-                found = scores()
-        last.copy_(found.detach().mean())
-
-    return Work(step, last.item)
-
-
 def filled_memory(fixed: bool) -> Work:
     """With deterministic algorithms, PyTorch fills the memory of each new tensor. Fix: it does not."""
     torch.use_deterministic_algorithms(True)  # cause: filled_memory
