@@ -1,7 +1,7 @@
 //! `gpuwhy try` with programs that print much, leave processes, or use no CUDA.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -51,6 +51,37 @@ fn processes_that_were_there_before_are_kept() {
     let kept = written(&place.path().join("kept"));
     assert!(is_alive(&kept));
     assert!(Command::new("kill").arg(kept).status().unwrap().success());
+}
+
+#[test]
+fn orphans_that_no_run_started_are_kept() {
+    let Some(place) = Place::new() else { return };
+    // The shell that becomes gpuwhy has a child, whose child becomes gpuwhy's own during the first run.
+    let before = "( while [ ! -e began ]; do sleep 0.01; done
+( sleep 1000 >/dev/null 2>&1 & echo $! > orphan ); mv orphan kept ) >/dev/null 2>&1 & exec \"$0\" \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", before, GPUWHY, "try"]).args(OPTIONS).current_dir(place.path());
+    command.args(["--", "sh", "-c", "echo > began; while [ ! -e kept ]; do sleep 0.01; done"]);
+    command.env("TMPDIR", place.path().join("tmp")).env("GPUWHY_HISTORY", "off");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let kept = written(&place.path().join("kept"));
+    assert!(is_alive(&kept));
+    assert!(Command::new("kill").arg(kept).status().unwrap().success());
+}
+
+#[test]
+fn processes_that_cleared_their_environment_are_ended() {
+    let Some(place) = Place::new() else { return };
+    // Neither ends by itself when gpuwhy is interrupted.
+    let script = "trap '' INT TERM; setsid sleep 1000 >/dev/null 2>&1 & echo $! > left
+while :; do sleep 0.01; done";
+    let mut gpuwhy = place.command(&OPTIONS, &["env", "-i", "sh", "-c", script]);
+    let mut gpuwhy = gpuwhy.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let left = written(&place.path().join("left"));
+    assert!(Command::new("kill").args(["-TERM", &gpuwhy.id().to_string()]).status().unwrap().success());
+    assert!(!gpuwhy.wait().unwrap().success());
+    assert!(!is_alive(&left));
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn answered(args: &TryArgs) -> Result<u8> {
         started: Instant::now(),
         is_own: own.is_some(),
         is_cost: !args.cost.is_empty(),
-        processes: Processes::adopt(),
+        processes: Processes::adopt(folder.path()),
     };
     let mut wanted = own.map_or_else(|| named(&args.remedy, report.as_ref()), |own| Ok(vec![own]))?;
     let mut live = Live::new(launch, args.step.clone().map(Unit::range), report.is_some());

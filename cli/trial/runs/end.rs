@@ -27,6 +27,8 @@ const AFTER_TERM: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
 /// Longest time between two looks whether the program uses CUDA.
 const LOOK: Duration = Duration::from_millis(100);
+/// Time between two looks which processes there are once it does: a look takes longer the more the machine has.
+const LOOK_WITH_CUDA: Duration = Duration::from_secs(1);
 /// Shares of the time of a run that PyTorch gets until the first step: it may have to compile.
 const UNTIL_STEPS: u32 = 4;
 /// Longest part of the time of a run for which its growing trace is read: a tenth.
@@ -68,10 +70,13 @@ pub fn run(
     let (since, start) = (SystemTime::now(), Instant::now());
     let mut child = machine::on(cores, || command.spawn())
         .map_err(|error| Refused(crate::run::cannot_start(command.get_program(), &error), String::new()))?;
+    launch.processes.add(&child);
     let output = child.stdout.take().map(|stream| Drain::begin(stream, part));
     let errors = child.stderr.take().map(|stream| Drain::begin(stream, Part::Last));
     let waited = wait(launch, unit, folder, &mut child);
     let wall = start.elapsed();
+    // Without their parent, those that cleared the variable are not found.
+    launch.processes.look();
     let _ = child.kill();
     let _ = child.wait();
     launch.processes.end();
@@ -100,6 +105,9 @@ fn wait(
         if cuda.is_none() && looked.elapsed() >= LOOK {
             looked = Instant::now();
             cuda = launch.processes.use_cuda().then_some(looked);
+        } else if looked.elapsed() >= LOOK_WITH_CUDA {
+            looked = Instant::now();
+            launch.processes.look();
         }
         if interrupt::exit_code().is_some() {
             signal(child, Signal::TERM);
