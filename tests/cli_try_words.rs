@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::cli_try::{Place, TRAIN, outcomes};
+use crate::cli_try::{Place, TRAIN, document, outcomes};
 use crate::cli_try_loops::stage;
 use crate::support::{GPUWHY, stderr};
 
@@ -130,4 +130,29 @@ fn a_file_that_is_there_is_not_overwritten() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("keep.diff: this file is there already"), "{output:?}");
     assert_eq!(fs::read_to_string(place.path().join("keep.diff")).unwrap(), "mine");
+}
+
+#[test]
+fn a_diff_that_cannot_be_written_is_said_before_the_runs_or_beside_the_answer() {
+    let Some(place) = Place::new() else { return };
+    fs::write(place.path().join("file"), "").unwrap();
+    for (file, why) in [("none/keep.diff", "No such file or directory"), ("file/keep.diff", "Not a directory")] {
+        let output = place.command(&["--write-patch", file], &["touch", "started"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(&format!("--write-patch {file}: its folder: {why}")), "{}", stderr(&output));
+    }
+    for change in [["--patch", "fix.diff"], ["--against", "true"], ["--env", "A=1"]] {
+        let options = [&change[..], &["--write-patch", "keep.diff"]].concat();
+        let output = place.command(&options, &["touch", "started"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains("cannot be used with"), "{}", stderr(&output));
+    }
+    assert!(!place.path().join("started").exists());
+    // The program makes the file itself.
+    let program = format!("open('keep.diff', 'w').write('its own')\n{TRAIN}");
+    let options = ["--json", "--pairs=2", "--remedy", "pinned", "--write-patch", "keep.diff"];
+    let output = place.tried(&options, &program);
+    assert_eq!(outcomes(&document(&output)), [("pinned", "helps")]);
+    assert!(stderr(&output).contains("keep.diff is not written: "), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(place.path().join("keep.diff")).unwrap(), "its own");
 }

@@ -83,8 +83,8 @@ pub struct TryArgs {
     /// Run this command (for `sh -c`) in each copy before all runs
     #[arg(long, value_name = "COMMAND", requires = "patch")]
     pub build: Option<OsString>,
-    /// Write a diff of the lines that keep what helps, to a new file; nothing is applied
-    #[arg(long, value_name = "FILE")]
+    /// Write a diff of the lines that keep the remedies that help, to a new file; nothing is applied
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["patch", "against", "env"])]
     pub write_patch: Option<PathBuf>,
     /// Measure what recording costs in these modes: light, monitor, full, auto [default: light,monitor,full]
     #[arg(long, value_name = "MODES", num_args = 0..=1, require_equals = true, value_delimiter = ',')]

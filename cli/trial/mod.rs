@@ -35,10 +35,11 @@ use self::words::text::Prediction;
 use self::words::{cost, text};
 use crate::args::trial::{Allowed, TryArgs};
 use crate::{history, interrupt, message, progress, terminal};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow, bail};
 use gpuwhy_import::Request;
 use gpuwhy_report::history::{LineVersion, Measured as Line, arguments, measured, program};
 use gpuwhy_report::run::Results;
+use rustix::fs::{Access, access};
 use serde_json::Value;
 
 /// Programs that start several processes, each of which would be measured.
@@ -73,10 +74,7 @@ fn answered(args: &TryArgs) -> Result<u8> {
         );
         return Err(Refused(BAD_INPUT, words).into());
     }
-    if let Some(file) = args.write_patch.as_ref().filter(|file| file.symlink_metadata().is_ok()) {
-        let words = format!("--write-patch {}: this file is there already, and is not overwritten", file.display());
-        return Err(Refused(BAD_INPUT, words).into());
-    }
+    args.write_patch.as_deref().map_or(Ok(()), writable).map_err(Refused::with(BAD_INPUT))?;
     let folder = Folder::new()?;
     let mut limits = Limits { pairs: usize::from(args.pairs), budget: args.budget, allowed: allowed(&args.allow) };
     let bad_input = Refused::with(BAD_INPUT);
@@ -199,7 +197,7 @@ fn tried(args: &TryArgs, live: &mut Live, wanted: &[Candidate], others: &[LeftOu
         }
         print(args, &shown)
     })?;
-    let patch = kept(&all, args.write_patch.as_deref(), &live.launch.folder)?;
+    let patch = kept(&all, args.write_patch.as_deref(), &live.launch.folder);
     if args.json {
         let mut document = text::document(&program, &unit(live), &unchanged, &rows);
         if live.launch.is_cost {
@@ -224,27 +222,36 @@ fn print(args: &TryArgs, text: &str) -> Result<()> {
     Ok(())
 }
 
+/// Fails if `file` cannot be made, before the runs.
+fn writable(file: &Path) -> Result<()> {
+    let name = || format!("--write-patch {}", file.display());
+    if file.symlink_metadata().is_ok() {
+        bail!("{}: this file is there already, and is not overwritten", name());
+    }
+    // With `.`, a file in the place of the folder is an error too.
+    let folder = file.parent().unwrap_or(file).join(".");
+    access(&folder, Access::WRITE_OK | Access::EXEC_OK).with_context(|| format!("{}: its folder", name()))
+}
+
 /// The diff of what keeps the remedies that help, also written into `file`; `None` without any line that is known.
-/// git makes it in `folder`.
-fn kept(all: &[Tried], file: Option<&Path>, folder: &Path) -> Result<Option<String>> {
+/// git makes it in `folder`. Errors are only printed: the results of all runs are still to come.
+fn kept(all: &[Tried], file: Option<&Path>, folder: &Path) -> Option<String> {
     let kept = all.iter().filter(|tried| tried.outcome == Outcome::Helps);
     let edits: Vec<_> = kept.flat_map(|tried| tried.edits.clone()).collect();
-    let (tree, work) = (Tree::of_work(&[]).ok(), fs::canonicalize(".")?);
+    let (tree, work) = (Tree::of_work(&[]).ok(), fs::canonicalize(".").unwrap_or_default());
     let diff = edits::diff(&edits, tree.as_ref().map_or(&work, Tree::root), folder);
     if let (Ok((_, left_out)), Some(_)) = (&diff, file) {
         left_out.iter().for_each(|why| message::say(&format!("not in the diff: {why}")));
     }
     let text =
         diff.and_then(|(text, _)| (!text.is_empty()).then_some(text).context("no line that keeps a remedy is known"));
-    match (&text, file) {
-        (Ok(text), Some(file)) => {
-            let written = File::create_new(file).and_then(|mut new| new.write_all(text.as_bytes()));
-            written.with_context(|| file.display().to_string())?;
+    if let Some(file) = file {
+        let write = |text: &String| Ok(File::create_new(file)?.write_all(text.as_bytes())?);
+        if let Err(why) = text.as_ref().map_err(|why| anyhow!("{why:#}")).and_then(write) {
+            message::say(&format!("{} is not written: {why:#}", file.display()));
         }
-        (Err(why), Some(file)) => message::say(&format!("{} is not written: {why:#}", file.display())),
-        (_, None) => {}
     }
-    Ok(text.ok())
+    text.ok()
 }
 
 /// Earlier measurements of this program on this machine.
