@@ -379,6 +379,9 @@ fn variables_with_paths_of_the_tree_are_those_of_the_copy() {
         ("LINKED_ENV", kept(format!("{link}/data/env"))),
         ("HOME", kept(format!("{app}/home"))),
         ("OTHER", kept("/usr/lib".to_owned())),
+        // git ignores it: the program may write to a single path, and searches a list.
+        ("MADE", copied(format!("{root}/data/first"))),
+        ("SEARCHED", kept(format!("/usr/lib:{root}/data/first"))),
         ("RELATIVE", kept("my app/out.txt".to_owned())),
     ];
     // The copy's top folder is the parent of its working directory.
@@ -399,6 +402,27 @@ fn variables_with_paths_of_the_tree_are_those_of_the_copy() {
             assert!(found.all(|found| found == wanted), "{name}: {text}");
         }
         assert!(text.contains("OUT COPY/") && text.contains("LIST /usr/lib:COPY/"), "{text}");
+    }
+}
+
+#[test]
+fn folders_to_search_that_the_copies_lack_are_those_of_the_tree() {
+    let Some(place) = Place::new() else { return };
+    let Some(repository) = Repository::new(&place) else { return };
+    repository
+        .write("data/tools/mytool", "#!/bin/sh\nexec python3 -c 'import settings, ignored; print(settings.work)'\n");
+    repository.write("data/tools/ignored.py", "");
+    fs::set_permissions(repository.path("data/tools/mytool"), PermissionsExt::from_mode(0o755)).unwrap();
+    fs::write(place.path().join("fix.diff"), FIX).unwrap();
+    let tools = repository.path("data/tools").display().to_string();
+    let path = std::env::var("PATH").unwrap();
+    for tools in [tools.as_str(), "../data/tools"] {
+        let options = ["--patch", "../../fix.diff", "--json", "--allow=all", "--pairs=2"];
+        let mut gpuwhy = place.command(&options, &["mytool"]);
+        gpuwhy.current_dir(repository.path("my app")).env("PATH", format!("{tools}:{path}")).env("PYTHONPATH", tools);
+        let output = gpuwhy.output().unwrap();
+        assert!(output.status.success(), "{tools}: {}", stderr(&output));
+        assert_eq!(document(&output)["remedies"][0]["output_changed"], "0.0", "{tools}");
     }
 }
 

@@ -27,8 +27,9 @@ terminal gpuwhy asks once about those that change last digits. A remedy that --r
 
 With --patch, --against or --env the change is yours, and no remedy is tried beside it. A diff is applied in a copy of the
 working tree: that of git, with untracked files that it does not ignore, else the folder. Both sides then run in copies,
-and paths below the tree in the command and in variables (but HOME, TMPDIR and a virtual environment) are those of the
-copy. Runs go on to the end of the program if the budget allows it.
+and paths below the tree in the command and in variables (but HOME, TMPDIR, a virtual environment and folders of PATH that
+git ignores) are those of the copy. Runs go on to the end of the program if the budget allows it. The change is a diff or
+an option already, so --write-patch is refused beside it.
 
 With --cost nothing is tried: runs without libprof.so alternate with runs in each mode, and the times are of steps that
 Python counts, else of whole runs. Traces go to the temporary folder, and no gain into the history.

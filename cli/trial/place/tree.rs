@@ -29,6 +29,8 @@ const BLOCK: u64 = 4096;
 /// Variables that stay as they are: below HOME are settings, caches and installed packages of the user, and TMPDIR is
 /// the place of the copies.
 const KEPT: [&str; 2] = ["HOME", "TMPDIR"];
+/// Variables that are lists of folders also with only one.
+const LISTS: [&str; 3] = ["PATH", "PYTHONPATH", "LD_LIBRARY_PATH"];
 /// Files by which a folder is a virtual environment, with packages that git ignores.
 const ENVIRONMENTS: [&str; 2] = ["pyvenv.cfg", "conda-meta"];
 /// Distance of a place from a changed line at which they are about the same, in lines.
@@ -433,6 +435,23 @@ impl Copies {
         OsString::from_vec(mapped.collect())
     }
 
+    /// The value of a variable, mapped. Of a list of folders, one that only the user's tree has is meant to be searched.
+    pub fn value(&self, is_changed: bool, name: &OsStr, value: &OsStr) -> OsString {
+        let folders = || value.as_bytes().split(|byte| *byte == b':').map(OsStr::from_bytes);
+        let is_list = value.as_bytes().contains(&b':')
+            && folders().all(|folder| folder.is_empty() || Path::new(folder).is_absolute());
+        if !is_list && LISTS.iter().all(|list| name != *list) {
+            return self.mapped(is_changed, value);
+        }
+        let work = [self.tree.root.join(&self.tree.work), self.work(is_changed)];
+        let folders = folders().map(|folder| {
+            let mapped = self.mapped(is_changed, folder);
+            let [own, copy] = [work[0].join(folder), work[1].join(&mapped)];
+            if own.exists() && !copy.exists() { own.into() } else { mapped }
+        });
+        folders.collect::<Vec<_>>().join(OsStr::new(":"))
+    }
+
     /// The same path in a copy, if it is absolute and in the tree, by whatever symbolic links.
     fn in_copy(&self, side: &Path, path: &[u8]) -> PathBuf {
         let path = Path::new(OsStr::from_bytes(path));
@@ -456,7 +475,7 @@ impl Copies {
     pub fn environment(&self, is_changed: bool) -> impl Iterator<Item = (OsString, OsString)> {
         let all = std::env::vars_os().filter(|(name, _)| KEPT.iter().all(|kept| name != kept));
         all.filter_map(move |(name, value)| {
-            let mapped = self.mapped(is_changed, &value);
+            let mapped = self.value(is_changed, &name, &value);
             (mapped != value).then_some((name, mapped))
         })
     }

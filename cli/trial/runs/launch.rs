@@ -91,7 +91,8 @@ impl Launch {
             command.envs(mapped).env("PWD", &work).current_dir(work);
         }
         for (name, value) in own.iter().flat_map(|own| &own.environment) {
-            command.env(name, self.mapped(own.is_some(), value));
+            let copies = self.copies.as_ref();
+            command.env(name, copies.map_or_else(|| value.clone(), |copies| copies.value(own.is_some(), name, value)));
         }
     }
 
