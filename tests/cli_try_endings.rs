@@ -153,12 +153,22 @@ fn a_full_folder_for_temporary_files_is_said() {
         "import os\nfile = open(os.environ['TMPDIR'] + '/fill', 'wb')\ntry:\n    while True: file.write(bytes(4096)); file.flush()\nexcept OSError: pass\n{TRAIN}"
     );
     fs::write(place.path().join("train.py"), fills).unwrap();
-    for (size, said) in [("16k", "No space left on device"), ("256k", "no space is left in the folder for temporary")] {
+    let full = "no space is left in the folder for temporary files (TMPDIR)";
+    for (size, said) in [("16k", format!("{full}: ")), ("256k", full.to_owned())] {
         let gpuwhy = place.command(&OPTIONS, &["python3", "train.py"]);
         let mut command = Command::new("unshare");
         let mount = format!("mount -t tmpfs -o size={size} none tmp && exec \"$@\"");
         let output = through(command.args(["-rm", "sh", "-c", &mount, "sh"]), &gpuwhy).output().unwrap();
         let text = stderr(&output);
-        assert!(output.status.code() == Some(125) && text.contains(said), "{size}: {:?} {text}", output.status);
+        assert!(output.status.code() == Some(125) && text.contains(&said), "{size}: {:?} {text}", output.status);
     }
+}
+
+#[test]
+fn a_folder_for_temporary_files_that_is_not_there_is_named_once() {
+    let Some(place) = Place::new() else { return };
+    let output = place.command(&OPTIONS, &["true"]).env("TMPDIR", "/nonexistent").output().unwrap();
+    let text = stderr(&output);
+    assert!(output.status.code() == Some(125) && text.contains("(TMPDIR)"), "{:?} {text}", output.status);
+    assert_eq!(text.matches("/nonexistent").count(), 1, "{text}");
 }

@@ -327,6 +327,9 @@ fn the_copies_have_what_git_does_not_ignore_and_what_is_linked() {
     let absolute = ["python3", "-c", &format!("open({path:?})")];
     let (_, said) = refused(&repository.tried(&place, FIX, &[], &absolute));
     assert!(said.contains("repository/data,"), "{said}");
+    let full = ["sh", "-c", "echo 'OSError: [Errno 28] No space left on device' >&2; exit 1"];
+    let (code, said) = refused(&repository.tried(&place, FIX, &[], &full));
+    assert!(code == 1 && said.contains("where the copies are, set TMPDIR to one"), "{said}");
     // What is written to a link is the user's own.
     repository.write("data/log", "2\n");
     fs::write(place.path().join("fix.diff"), FIX).unwrap();

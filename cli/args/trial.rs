@@ -38,7 +38,7 @@ EXIT CODES:
   0    remedies were tried, whether they help or not
   1    there was nothing to try, or the program could not be measured, copied or built
   2    an option is not understood, the trace could not be read, or the diff does not apply
-  125  gpuwhy failed before the command started
+  125  gpuwhy itself failed
   126  the command was found but could not be executed
   127  the command was not found
   130  interrupted by Ctrl-C

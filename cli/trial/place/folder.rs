@@ -39,7 +39,8 @@ impl Folder {
         let all = std::path::absolute(std::env::temp_dir())?;
         remove_left_ones(&all);
         let folder = TempDir::with_prefix_in(PREFIX, &all);
-        let folder = folder.with_context(|| format!("cannot make a folder in {} (TMPDIR)", all.display()))?;
+        // Its errors name the path.
+        let folder = folder.context("cannot make a folder for temporary files (TMPDIR)")?;
         let path = folder.path().join("lock.new");
         let lock = File::create(&path).with_context(|| path.display().to_string())?;
         // A file system without locks: the folder then stays if both processes are killed.

@@ -215,7 +215,7 @@ impl Tree {
                 bail!("interrupted");
             }
             let copied = self.copy(name, &sides);
-            copied.with_context(|| format!("cannot copy {} to {}", name.display(), folder.display()))?;
+            copied.with_context(|| format!("cannot copy {} to {} (TMPDIR)", name.display(), folder.display()))?;
         }
         for side in &sides {
             for link in &self.links {
@@ -435,7 +435,7 @@ impl Copies {
         OsString::from_vec(mapped.collect())
     }
 
-    /// The value of a variable, mapped. Of a list of folders, one that only the user's tree has is meant to be searched.
+    /// The value of a variable, mapped. In a list of folders to search, one that only the user's tree has stays.
     pub fn value(&self, is_changed: bool, name: &OsStr, value: &OsStr) -> OsString {
         let folders = || value.as_bytes().split(|byte| *byte == b':').map(OsStr::from_bytes);
         let is_list = value.as_bytes().contains(&b':')
@@ -560,6 +560,11 @@ impl Copies {
 
     /// What may be the reason for which the unchanged program failed with `errors`.
     pub fn hint(&self, errors: &str) -> String {
+        if errors.contains("No space left on device") {
+            let words =
+                "If that is the folder for temporary files, where the copies are, set TMPDIR to one with more room";
+            return format!("\n{words}.");
+        }
         if !self.tree.is_git {
             return String::new();
         }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
@@ -87,6 +88,19 @@ impl Live {
 
     /// One run; with libprof.so in a mode, whose default is `None`, if it is to be recorded.
     fn one(&mut self, recording: Option<Option<&str>>, changes: &[Change]) -> Result<Finished> {
+        let made = self.made(recording, changes);
+        let is_full = |cause: &io::Error| matches!(cause.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+        made.map_err(|error| match error.chain().filter_map(|cause| cause.downcast_ref()).any(is_full) {
+            true => error.context(self.no_room()),
+            false => error,
+        })
+    }
+
+    fn no_room(&self) -> String {
+        format!("{}: no space is left in the folder for temporary files (TMPDIR)", self.launch.folder.display())
+    }
+
+    fn made(&mut self, recording: Option<Option<&str>>, changes: &[Change]) -> Result<Finished> {
         let (launch, unit, own) = (&self.launch, self.unit.as_ref(), changes.iter().find_map(Change::own));
         self.runs += 1;
         let folder = TempDir::with_prefix_in(format!("{}-", self.runs), &launch.folder)?;
@@ -98,7 +112,7 @@ impl Live {
         self.has_torch |= folder.path().join("torch").exists();
         let result = fs::read(folder.path().join(RESULT)).unwrap_or_default();
         if result.is_empty() && statvfs(&launch.folder).is_ok_and(|about| about.f_bavail == 0) {
-            bail!("{}: no space is left in the folder for temporary files (TMPDIR)", launch.folder.display());
+            bail!(self.no_room());
         }
         let result: Value = serde_json::from_slice(&result).unwrap_or_default();
         applied.extend(result["applied"].as_object().into_iter().flat_map(|found| found.keys().cloned()));
