@@ -427,6 +427,19 @@ fn folders_to_search_that_the_copies_lack_are_those_of_the_tree() {
         assert!(output.status.success(), "{tools}: {}", stderr(&output));
         assert_eq!(document(&output)["remedies"][0]["output_changed"], "0.0", "{tools}");
     }
+    // A folder of which git ignores only the command, also where another one has its name.
+    repository.write("bin/kept", "");
+    repository.write(".git/info/exclude", "mytool\ntrue\n");
+    for name in ["mytool", "true"] {
+        let file = format!("bin/{name}");
+        repository.write(&file, "#!/bin/sh\n");
+        fs::set_permissions(repository.path(&file), PermissionsExt::from_mode(0o755)).unwrap();
+        let mut gpuwhy = place.command(&["--patch", "../../fix.diff"], &[name]);
+        let bin = repository.path("bin").display().to_string();
+        let output = gpuwhy.current_dir(repository.path("my app")).env("PATH", format!("{bin}:{path}")).output();
+        let (code, said) = refused(&output.unwrap());
+        assert!(code == 2 && said.contains(&format!("{name}: git ignores it")), "{code} {said}");
+    }
 }
 
 #[test]

@@ -491,22 +491,29 @@ impl Copies {
     /// # Errors
     /// For another file that the copy has not.
     pub fn program(&self, is_changed: bool, word: &OsStr) -> Result<OsString> {
-        if !word.as_bytes().contains(&b'/') {
-            return Ok(word.to_owned());
-        }
-        let path = self.work(is_changed).join(self.mapped(is_changed, word));
-        let own = self.tree.root.join(&self.tree.work).join(word);
-        if path.exists() || !own.is_file() {
-            return Ok(path.into());
-        }
-        if !self.is_installed(&own) {
+        let [own, copy] = [self.tree.root.join(&self.tree.work), self.work(is_changed)];
+        let path = copy.join(self.mapped(is_changed, word));
+        let (found, is_there) = if word.as_bytes().contains(&b'/') {
+            let is_installed = !path.exists() && self.is_installed(&own.join(word));
+            let found = if is_installed { own.join(word) } else { path };
+            (found.clone().into(), found.exists() || !own.join(word).is_file())
+        } else {
+            let list = std::env::var_os("PATH").unwrap_or_default();
+            let first = |work: &Path, list: &OsStr| {
+                std::env::split_paths(list).position(|folder| work.join(folder).join(word).is_file())
+            };
+            // One of the same name in a later folder is another program; the diff may delete or add one.
+            let place = first(&copy, &self.value(is_changed, OsStr::new("PATH"), &list)).unwrap_or(usize::MAX);
+            (word.to_owned(), is_changed || first(&own, &list).is_none_or(|own| place <= own))
+        };
+        if !is_there {
             bail!(
                 "{}: git ignores it, so the copies of the tree do not have it: --build COMMAND makes it in each copy, \
                  --link PATH uses the one that is there",
                 word.display()
             );
         }
-        Ok(own.into())
+        Ok(found)
     }
 
     /// The changed lines, for the settings of a run: `{file: [[first, last], ...]}`, also of the user's own files if
