@@ -412,10 +412,8 @@ fn a_program_without_pytorch_is_measured_by_its_loop() {
     assert!(text.contains("1 worker_threads                  50.0 ms   2.00x (1.82 to 2.20)"), "{text}");
 }
 
-#[test]
-fn a_step_ends_when_the_gpu_has_done_its_work() {
-    let Some(stage) = stage() else { return };
-    let program = "class Driver:
+/// A driver whose GPU has done its work at `done[0]`.
+const DRIVER: &str = "class Driver:
     def cuDeviceGetCount(self, count): count._obj.value = 2
     def cuDevicePrimaryCtxGetState(self, device, flags, active): active._obj.value = device == 0
     def cuDevicePrimaryCtxRetain(self, context, device): assert device == 0
@@ -425,10 +423,37 @@ fn a_step_ends_when_the_gpu_has_done_its_work() {
     def cuDevicePrimaryCtxRelease_v2(self, device): pass
 cuda()
 ctypes.CDLL, done = lambda name, mode: Driver(), [0.0]
-for step in range(2000):
+";
+
+#[test]
+fn what_follows_the_steps_is_no_work_of_the_gpu() {
+    let Some((place, python)) = stage() else { return };
+    let tried = |steps: u32| {
+        let evaluates = "Driver().cuCtxSynchronize()\nwork(0.9)";
+        let step = "    work(0.1)\n    done[0] = max(done[0], now[0]) + 0.01";
+        let program = format!("{START}{DRIVER}for step in range({steps}):\n{step}\n{evaluates}\n");
+        fs::write(place.path().join("loops.py"), program).unwrap();
+        let options = ["--env", "OMP_NUM_THREADS=1", "--pairs", "2"];
+        let output = place.command(&options, &[python.to_str().unwrap(), "loops.py"]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(!text.contains("the GPU works long after"), "{text}{}", stderr(&output));
+        text
+    };
+    let text = tried(150);
+    assert!(text.contains("100.0 ms a pass") && !text.contains("if the GPU keeps up"), "{text}");
+    let text = tried(15);
+    assert!(text.contains("a pass") && text.contains("if the GPU keeps up"), "{text}");
+}
+
+#[test]
+fn a_step_ends_when_the_gpu_has_done_its_work() {
+    let Some(stage) = stage() else { return };
+    let program = &format!(
+        "{DRIVER}for step in range(2000):
     work(0.001)
     done[0] = max(done[0], now[0]) + 0.02
-";
+"
+    );
     let first = counted(&stage, &json!({"waits": true}), program);
     assert_eq!((&first["unit"], &first["waits"]), (&json!("loop"), &json!([])), "no wait while the loop is not known");
     // At the end of the program the GPU is 38 s behind.
@@ -438,7 +463,14 @@ for step in range(2000):
         "{}",
         first["ended"]
     );
-    let own = "active._obj.value = 0\n    def cuCtxGetCurrent(self, context): context._obj.value = 1";
+    assert!((first["waited"].as_f64().unwrap() - 38.0).abs() < 0.1, "{}", first["waited"]);
+    // What follows the steps is no wait, nor is the program's own.
+    let goes_on = program.replace("+ 0.02", "+ 0.001") + "Driver().cuCtxSynchronize(); work(1)";
+    let result = counted(&stage, &json!({"waits": true}), &goes_on);
+    assert_eq!(result["waited"], 0.0, "{result}");
+    // Another thread has no context by itself.
+    let own = "active._obj.value = 0\n    def cuCtxSetCurrent(self, context): self.set = context.value
+    def cuCtxGetCurrent(self, context): context._obj.value = 7 if threading.main_thread() is threading.current_thread() else self.set";
     for (context, synced) in [(own, true), ("active._obj.value = 0", false)] {
         let program = program.replace("active._obj.value = device == 0", context);
         let result = counted(&stage, &json!({"waits": true}), &program);
@@ -453,6 +485,10 @@ sys.modules['torch'] = torch
     assert_eq!(counted(&stage, &json!({"waits": true}), &format!("{unused}{program}"))["synced"], true);
     let unwaited = counted(&stage, &json!({"waits": false}), program);
     assert_eq!((&unwaited["synced"], &unwaited["ended"]), (&Value::Null, &Value::Null));
+    // A GPU that does not finish does not keep the program from its exit.
+    let endless = program.replace("max(now[0], done[0])", "time.sleep(1e6)");
+    let result = counted(&stage, &json!({"waits": true, "limit_s": 0.0, "end": "never"}), &endless);
+    assert_eq!((&result["how"], &result["ended"], &result["waited"]), (&json!("exit"), &Value::Null, &Value::Null));
     // What the program registered for its exit is no part of it, though threads that it has started are.
     let left = format!("import atexit\natexit.register(work, 900)\n{program}");
     let thread = left.replace("for step", "def serve():\n  for step") + "threading.Thread(target=serve).start()\n";

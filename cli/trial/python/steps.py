@@ -91,18 +91,30 @@ class Driver:
         # `has_waited`: whether a wait for the GPUs has been one; none says nothing without CUDA.
         self.calls, self.has_waited = None, False
 
-    def wait(self):
-        """Waits until the GPUs have done what was launched; false if that cannot be known."""
+    def library(self):
+        """The driver's library, as the program loaded it. Calls by ctypes release Python's lock."""
+        self.calls = self.calls or ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        return self.calls
+
+    def current(self):
+        """The context of this thread."""
+        context = ctypes.c_void_p()
+        with contextlib.suppress(AttributeError, OSError):
+            self.library().cuCtxGetCurrent(ctypes.byref(context))
+        return context
+
+    def wait(self, context=None):
+        """Waits until the GPUs have done what was launched, with a context of another thread, too; false if that cannot
+        be known."""
         cuda = getattr(sys.modules.get("torch"), "cuda", None)
         try:
             # The question would make a context where PyTorch has none yet.
             if hasattr(cuda, "is_initialized") and cuda.is_initialized() and cuda.is_current_stream_capturing():
                 # Waiting would end the capture of a CUDA graph.
                 return False
-            if self.calls is None:
-                # Loaded by the program; ctypes releases Python's lock while it waits.
-                self.calls = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-            was_waited = self.wait_for_contexts(self.calls)
+            if context:
+                self.library().cuCtxSetCurrent(context)
+            was_waited = self.wait_for_contexts(self.library())
             self.has_waited |= was_waited
             return was_waited
         except (AttributeError, OSError, RuntimeError):
@@ -152,8 +164,8 @@ class Run:
         self.first = []
         self.undo = []
         self.opened = set()
-        # When the program's own code had ended, and when the GPU had: false if it could not be waited for.
-        self.closed = self.finished = None
+        # When the program's own code had ended, and when the GPU had: false if it could not be waited for. How long that took.
+        self.closed = self.finished = self.waited = None
         # Options of torch.compile, and the remedies that have them.
         self.compile, self.compilers = {}, []
         atexit.register(self.at_exit)
@@ -198,9 +210,29 @@ class Run:
                 self.closed = time.perf_counter()
                 with contextlib.suppress(Exception):
                     if os.getpid() == self.process and not (self.refused or self.ended) and self.has_waits():
-                        self.finished = self.driver.wait() and time.perf_counter()
+                        self.finish()
 
         threading._shutdown = shut_down
+
+    def finish(self):
+        """Waits until the GPU has done everything, but no longer than a run may take: an exit handler may be what ends it."""
+        since, done, context, waiting = time.perf_counter(), [], self.driver.current(), _thread.allocate_lock()
+
+        def wait():
+            try:
+                if self.driver.wait(context):
+                    done.append(time.perf_counter())
+            finally:
+                waiting.release()
+
+        self.finished = False
+        waiting.acquire()
+        with contextlib.suppress(RuntimeError):
+            _thread.start_new_thread(wait, ())
+            waiting.acquire(timeout=max(FIRST_WAIT, self.settings["limit_s"] - (since - (self.since or since))))
+        # Later ends of that thread do not count.
+        for end in done[:1]:
+            self.finished, self.waited = end, end - since
 
     def has_waits(self):
         """True if the GPU is waited for at the end; whole runs end as they do."""
@@ -406,7 +438,7 @@ class Run:
             return
         has_waits = self.has_waits()
         if has_waits and how == "exit" and self.finished is None:
-            self.finished = self.driver.wait() and time.perf_counter()
+            self.finish()
         series = self.series.get(unit) or Series()
         if series.begin is None:
             made = range(len(series.times))
@@ -422,6 +454,7 @@ class Run:
             "waits": series.waits,
             # The GPU may work for long after the last step was launched.
             "ended": self.finished or None,
+            "waited": self.waited,
             "synced": self.driver.has_waited if has_waits else None,
             "counts": {unit: getattr(series, "count", len(series.times)) for unit, series in self.series.items()},
             "applied": self.applied,

@@ -12,7 +12,7 @@ use super::end::{Cut, Exit};
 use super::launch::TRACES;
 use super::measured::{Ended, Measured};
 use super::recorded::{self, Recorded};
-use super::steps::{FEWEST_STEPS, after_start, behind, is_behind_at_end, per_step};
+use super::steps::{FEWEST_STEPS, after_start, behind, goes_on, is_behind_at_end, per_step};
 use super::unit::Unit;
 
 /// Shortest run without steps whose time is compared: the start of a process scatters by tens of milliseconds.
@@ -21,6 +21,7 @@ const TOO_SHORT: &str = "a run takes less than 0.1 s";
 const NO_CUDA: &str = "no process of the command loaded CUDA (libcuda.so)";
 const NO_COST: &str = "a run was too short for an estimate of what recording costs";
 const NOT_SYNCED: &str = "the GPU's contexts could not be waited for";
+const NO_WAIT: &str = "if the GPU keeps up with the steps, which end too soon for a wait between them";
 const NOTHING_RECORDED: &str = "a run recorded no work of the GPU";
 
 /// A run that has ended.
@@ -92,13 +93,20 @@ impl Finished {
         let between = times.len().saturating_sub(1) as f64;
         let waits: Vec<_> = serde_json::from_value(result["waits"].clone()).unwrap_or_default();
         let ended = result["ended"].as_f64().filter(|_| self.ended_itself() && result["synced"] == true);
+        let waited = ended.and(result["waited"].as_f64());
         let to_end = ended.zip(times.first()).map(|(ended, first)| (ended - first) / between);
         let to_end = to_end.filter(|time| time.is_finite());
+        let is_behind = waited.is_some_and(|waited| is_behind_at_end(times, waited, &waits));
+        let note = match result["synced"] == false && uses_cuda && !times.is_empty() {
+            true => Some(NOT_SYNCED),
+            // The program may have waited for the GPU itself, or gone on without it.
+            false => ended.filter(|&end| waits.is_empty() && !is_behind && goes_on(times, end)).map(|_| NO_WAIT),
+        };
         let run = Measured {
             made: found.made,
             to_end,
-            is_behind: ended.is_some_and(|ended| is_behind_at_end(times, ended, &waits)),
-            note: (result["synced"] == false && uses_cuda && !times.is_empty()).then_some(NOT_SYNCED),
+            is_behind,
+            note,
             kind: found.kind,
             cost: found.cost,
             applied: self.applied.clone(),
