@@ -322,8 +322,8 @@ def _gc(torch, run):
     if run.is_counted:
         run.first.append(off)
         return
-    # Without steps: at the end of the first collection with CUDA. gc.collect() of the program still collects: for as long
-    # as a start-up may last, what it leaves is frozen, too.
+    # Without steps: at the end of the first collection with CUDA. gc.collect() of the program still collects: for as
+    # long as a start-up may last, what it leaves is frozen, too.
     since, next_look = None, 0.0
 
     def collected(phase, _):
