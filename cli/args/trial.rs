@@ -69,7 +69,7 @@ pub struct TryArgs {
     /// Also try remedies that change results in this way; repeatable
     #[arg(long, value_name = "WHAT")]
     pub allow: Vec<Allowed>,
-    /// Measure this diff, applied in a copy of the working tree; `-` is standard input
+    /// Measure this diff in a copy of the working tree; `-` is stdin
     #[arg(long, value_name = "DIFF")]
     pub patch: Option<PathBuf>,
     /// Measure this command (for `sh -c`) against COMMAND
@@ -78,13 +78,13 @@ pub struct TryArgs {
     /// Measure COMMAND with this variable; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(OsString, OsString)>,
-    /// Let the copies share this path, which git ignores, with the working tree; repeatable
+    /// Let the copies share this path, which git ignores; repeatable
     #[arg(long, value_name = "PATH", requires = "patch")]
     pub link: Vec<PathBuf>,
     /// Run this command (for `sh -c`) in each copy before all runs
     #[arg(long, value_name = "COMMAND", requires = "patch")]
     pub build: Option<OsString>,
-    /// Write a diff of the lines that keep the remedies that help, to a new file; nothing is applied
+    /// Write a diff of the lines that keep what helps, to a new file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["patch", "against", "env"])]
     pub write_patch: Option<PathBuf>,
     /// Measure what recording costs in these modes: light, monitor, full, auto [default: light,monitor,full]
@@ -111,7 +111,7 @@ pub struct TryArgs {
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
-    /// End as by SIGTERM when standard input ends: for the server of `gpuwhy mcp`
+    /// End as by SIGTERM when stdin ends: for the server of `gpuwhy mcp`
     #[arg(long, hide = true)]
     pub until_input_ends: bool,
     /// The command and its arguments
