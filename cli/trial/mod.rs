@@ -28,7 +28,7 @@ use self::place::processes::Processes;
 use self::place::tree::Tree;
 use self::refused::{BAD_INPUT, NOTHING, Refused};
 use self::runs::launch::Launch;
-use self::runs::measured::Measured;
+use self::runs::measured::{Measured, Program as _};
 use self::runs::program::Live;
 use self::runs::unit::Unit;
 use self::words::text::Prediction;
@@ -117,7 +117,9 @@ fn answered(args: &TryArgs) -> Result<u8> {
             report = Some(serde_json::to_value(&live.record()?)?);
         }
         let of = report.as_ref().unwrap_or(&Value::Null);
+        // Of what a recorded run has shown: remedies of PyTorch say nothing about other programs.
         wanted = candidates(of);
+        wanted.retain(|candidate| !has_recorded || live.can_apply(&candidate.change));
         if question::is_answered_yes(args, &wanted)? {
             limits.allowed.push(Results::Rounding);
         }

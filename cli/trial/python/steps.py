@@ -41,6 +41,8 @@ FIRST_WAIT = 2.0
 TREND = 10
 # As many passes of a loop are enough if they take this many times the shortest time that is measured.
 PASSES, LONG = 10, 5
+# Steps get this many times the shortest time that is measured, even if the start-up has taken the share of the run.
+LEAST = 2
 
 
 def main(text):
@@ -148,6 +150,7 @@ class Run:
     def __init__(self, settings, folder):
         self.settings, self.folder = settings, folder
         self.process, self.home = os.getpid(), os.path.realpath(os.getcwd())
+        self.born = time.perf_counter()
         self.unit = settings["unit"]
         # Whether steps are counted here.
         self.is_counted = self.unit in (None, "loop", *UNITS)
@@ -383,14 +386,21 @@ class Run:
         end = self.settings["end"]
         if end == "measured":
             return self.is_measured(series)
-        return end == "limit" and now - self.since > self.settings["limit_s"]
+        return end == "limit" and self.is_over(series.times, now)
+
+    def is_over(self, times, now):
+        """True if the run has taken its share of the time, with its start-up."""
+        settings, took = self.settings, now - self.since
+        least = settings["warm_s"] + LEAST * settings["seconds"]
+        is_enough = len(times) > 3 and took > max(settings["limit_s"] - (self.since - self.born), least)
+        return is_enough or took > settings["limit_s"]
 
     def is_measured(self, series):
         """True when the start-up is over and enough steps have come since."""
         settings, times = self.settings, series.times
         if len(times) >= MOST:
             return True
-        if times[-1] - times[0] > settings["limit_s"] and len(times) > 3:
+        if self.is_over(times, times[-1]) and len(times) > 3:
             return True
         if series.begin is None:
             if not self.is_warm(times, len(times)):
