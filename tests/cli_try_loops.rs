@@ -15,7 +15,7 @@ use crate::support::{built, stderr};
 pub const START: &str =
     "import asyncio, ctypes, os, signal, sys, threading, time; signal.signal(2, signal.default_int_handler)
 def cuda(): ctypes.CDLL(os.path.abspath('libcuda.so.1'))
-now = [1000.0]
+now = vars(__import__('builtins')).setdefault('now', [1000.0])
 time.perf_counter = lambda: now[0]
 def work(seconds=0.02): now[0] += seconds / 2 if os.environ.get('OMP_NUM_THREADS') else seconds
 ";
@@ -55,7 +55,9 @@ pub fn counted((place, python): &(Place, PathBuf), settings: &Value, program: &s
         let _ = fs::remove_file(folder.join(left));
     }
     let call = format!("\nmain({})\n", Value::from(all.to_string()));
-    fs::write(folder.join("sitecustomize.py"), parts.join("\n\n") + &call).unwrap();
+    // The clock of the start-up is that of the program.
+    let clock = "import builtins, time\nbuiltins.now = [1000.0]\ntime.perf_counter = lambda: builtins.now[0]\n";
+    fs::write(folder.join("sitecustomize.py"), clock.to_owned() + &parts.join("\n\n") + &call).unwrap();
     fs::write(place.path().join("loops.py"), format!("{START}{program}")).unwrap();
     let mut command = Command::new(python);
     command.arg("loops.py").current_dir(place.path()).env_remove("OMP_NUM_THREADS");
@@ -306,6 +308,9 @@ fn a_run_ends_as_it_is_told() {
     assert!((55..65).contains(&chosen(&limited).1), "{limited}");
     // The start-up is found at the end, too.
     assert_eq!(limited["from"], 20);
+    // A start-up of 9 seconds is a part of the 12.
+    let started = counted(&stage, &json!({"limit_s": 12.0}), &format!("work(9.0)\n{nested}"));
+    assert!((12..20).contains(&chosen(&started).1), "{started}");
     let never = counted(&stage, &json!({"limit_s": 1.0, "end": "never"}), &nested.replace("5000", "50"));
     assert_eq!((&never["how"], chosen(&never)), (&"exit".into(), ("for epoch in range(50):", 50)));
     // The interrupt reaches the main thread.

@@ -30,8 +30,8 @@ fn what_a_program_prints_takes_no_place() {
 #[test]
 fn no_process_of_a_run_is_left() {
     let Some(place) = Place::new() else { return };
-    // Daemons: of another session, and the child of a process that has ended.
-    let script = "setsid sleep 1000 >/dev/null 2>&1 & echo $! > first
+    // Daemons: of another session, and the child of a process that has ended. Each run waits for files of its own.
+    let script = "rm -f first second; setsid sleep 1000 >/dev/null 2>&1 & echo $! > first
 (setsid sh -c 'sleep 1000 & echo $! > second' >/dev/null 2>&1 &)
 while [ ! -s first ] || [ ! -s second ]; do sleep 0.01; done";
     tried(&place, &["sh", "-c", script]);

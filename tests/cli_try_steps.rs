@@ -55,6 +55,21 @@ fn steps_of_a_program_without_python_are_those_of_its_recording() {
 }
 
 #[test]
+fn remedies_of_pytorch_are_left_out_where_the_recorded_run_has_none() {
+    let Some(place) = Place::new() else { return };
+    let stage = Stage::new();
+    let host = stage.host("resnet_workers0");
+    let mut command = place.command(&["--json", "--allow", "all"], &[host.get_program().to_str().unwrap()]);
+    let output = with_recording(&mut command, &host).output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    let left = document["not_tried"].as_array().unwrap();
+    assert!(!left.is_empty() && left.iter().all(|row| row["why"] == "needs_change"), "{document}");
+    let changes = outcomes(&document);
+    let is_of_pytorch = |id: &str| left.iter().any(|row| row["id"] == id) || id == "pinned";
+    assert!(!changes.iter().any(|(id, _)| is_of_pytorch(id)), "{document}");
+}
+
+#[test]
 fn a_step_is_the_range_that_is_named() {
     let Some(place) = Place::new() else { return };
     let server = "exec \"$0\" --ranges before";
