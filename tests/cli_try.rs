@@ -277,7 +277,7 @@ To keep: ";
     let line = ":3: optimizer = torch.optim.AdamW((parameter for parameter in [torch.nn.Parameter()]), fused=True)\n";
     assert!(keeps.ends_with(line) || keeps == "fused=True for the optimizer\n", "{keeps}");
     let said =
-        "gpuwhy: trying 1 remedy: at most 5 runs of the command, for at most 10 min; its standard input is empty\n";
+        "gpuwhy: trying 1 remedy: at most 6 runs of the command, for at most 10 min; its standard input is empty\n";
     assert_eq!(String::from_utf8_lossy(&output.stderr), said);
     let history = fs::read_to_string(place.path().join("history.jsonl")).unwrap();
     assert_eq!(history.lines().count(), 3, "{history}");
@@ -374,7 +374,7 @@ fn the_first_run_is_made_again_where_it_only_shows_what_a_step_is() {
         assert_eq!(document(&output)["unit"], unit);
         let runs = fs::read_to_string(place.path().join(unit)).unwrap();
         assert_eq!(runs.lines().count(), count, "{unit}");
-        assert!(stderr(&output).contains("trying 1 remedy: at most 5 runs of the command"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("trying 1 remedy: at most 6 runs of the command"), "{}", stderr(&output));
     }
 }
 

@@ -124,7 +124,7 @@ fn no_run_from_before_the_unit_is_known_counts() {
     assert_eq!((&document["unit"], &document["remedies"][0]["output"]), (&"recorded".into(), &"equal".into()));
     // Two pairs, and the run without libprof.so in which nothing counts steps.
     assert_eq!(fs::read_to_string(&runs).unwrap().lines().count(), 5);
-    assert!(stderr(&output).contains("trying 1 remedy: at most 5 runs"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("trying 1 remedy: at most 6 runs"), "{}", stderr(&output));
 }
 
 #[test]

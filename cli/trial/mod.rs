@@ -158,8 +158,9 @@ fn announce(wanted: &[Candidate], limits: &Limits, live: &Live, has_recorded: bo
     if let Some(copies) = &live.launch.copies {
         message::note(&copies.words());
     }
-    // One run may only show what a step is.
-    let runs = 2 * limits.pairs * count + usize::from(live.unit.is_none());
+    // One run may only show what a step is, and a recorded one how long the start-up takes.
+    let before = if live.launch.is_cost { 1 } else { 2 };
+    let runs = 2 * limits.pairs * count + if live.unit.is_none() { before } else { 0 };
     let more = if has_recorded { "more " } else { "" };
     message::note(&format!(
         "{what}: at most {runs} {more}runs of the command, for at most {}; its standard input is empty",

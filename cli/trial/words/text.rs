@@ -187,6 +187,9 @@ pub fn to_keep(all: &[Tried]) -> String {
         let is_known =
             all.iter().filter(|tried| tried.has_run()).all(|tried| tried.is_measured() && tried.doubt.is_none());
         let text = match all.iter().any(Tried::has_run) {
+            false if all.iter().any(|tried| matches!(tried.outcome, Outcome::NoTime(_))) => {
+                "No gain could be measured.\n"
+            }
             false => "Nothing was tried.\n",
             true if is_known => "Nothing that was tried helps.\n",
             true => "No gain could be measured.\n",
