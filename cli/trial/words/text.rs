@@ -310,3 +310,19 @@ pub fn outcome(tried: &Tried) -> (&'static str, Option<&str>) {
         Outcome::NoTime(why) => ("no_time", Some(why)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial::change::Change;
+    use crate::trial::change::candidates::Candidate;
+
+    #[test]
+    fn what_was_cut_for_time_was_not_left_out() {
+        let tried = |outcome| Tried::without_runs(&Candidate::plain(Change::Recording("light")), outcome, 1.0);
+        let no_time = tried(Outcome::NoTime("the time was up in a run with it (--budget)".to_owned()));
+        let left_out = tried(Outcome::NotApplicable("it has none".to_owned()));
+        assert_eq!(to_keep(std::slice::from_ref(&left_out)), "Nothing was tried.\n");
+        assert_eq!(to_keep(&[left_out, no_time]), "No gain could be measured.\n");
+    }
+}
