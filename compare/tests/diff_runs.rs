@@ -4,7 +4,7 @@ use crate::diff::{training, with_steps};
 use crate::support::{Scenario, gpu};
 use gpuwhy_compare::diff::{Diff, NotAlike, NotComparable, Side, StepChange, alike, compare, compare_runs};
 use gpuwhy_report::run::unit::Basis;
-use gpuwhy_report::run::{HostReport, Report};
+use gpuwhy_report::run::{BetweenIterations, HostReport, Report};
 use gpuwhy_trace::record::{MemoryKind, Timestamp};
 use profiler_core::attribution::SampleTotals;
 use profiler_core::leaf::Leaf;
@@ -193,6 +193,7 @@ fn host_samples_in_one_run_only_do_not_make_a_difference() {
         sampled_ns: 0,
         causes: Vec::new(),
         lines: Vec::new(),
+        between: BetweenIterations::default(),
         calls: Vec::new(),
         lock_waits: 0,
         lock_handovers: 0,

@@ -35,6 +35,18 @@ fn starved() -> Vec<(&'static str, &'static str, u32)> {
     ]
 }
 
+/// Frames of a server that waits for requests, and of one that chooses a batch.
+fn idle() -> Vec<(&'static str, &'static str, u32)> {
+    vec![
+        ("/lib/python3.12/queue.py", "Queue.get", 180),
+        ("/lib/python3.12/site-packages/vllm/v1/engine/core.py", "EngineCoreProc._process_input_queue", 1280),
+    ]
+}
+
+fn scheduling() -> Vec<(&'static str, &'static str, u32)> {
+    vec![("/lib/python3.12/site-packages/vllm/v1/core/sched/scheduler.py", "Scheduler.schedule", 388)]
+}
+
 /// Two kernels of 100 us with 10 ms between the end of the first and the launch of the second, by thread 1.
 fn one_gap() -> Scenario {
     let mut scenario = Scenario::new();
@@ -289,7 +301,7 @@ type Step = (u64, bool, Vec<(u64, u64, u8, u64)>, u8);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let sample = (0..20_000u64, 0..8_000u64, 0..11u8, 0..8_000u64);
-    let step = (0..20_000u64, any::<bool>(), prop::collection::vec(sample, 0..4), 0..4u8);
+    let step = (0..20_000u64, any::<bool>(), prop::collection::vec(sample, 0..4), 0..6u8);
     prop::collection::vec(step, 1..30)
 }
 
@@ -303,7 +315,7 @@ fn play(steps: &[Step], thread: u32) -> Scenario {
     let mut now = 100_000;
     for (pause, waits, samples, stack) in steps {
         let gap_end = now + pause;
-        let stack = [vec![], vec![TRAIN], inline(), starved()][usize::from(*stack)].clone();
+        let stack = [vec![], vec![TRAIN], inline(), starved(), idle(), scheduling()][usize::from(*stack)].clone();
         for &(back, length, index, on_cpu) in samples {
             let at = gap_end - back.min(90_000);
             scenario.sample(thread, at - length, at, sample(state(index), on_cpu, length / 3), &stack);
@@ -346,7 +358,7 @@ fn leaves(attributor: &Attributor) -> Leaves {
 }
 
 /// Leaves between which samples may move time.
-const MOVABLE: [Leaf; 4] = [Leaf::SyncDrain, Leaf::HostCpu, Leaf::HostBlocked, Leaf::DataLoading];
+const MOVABLE: [Leaf; 5] = [Leaf::SyncDrain, Leaf::HostCpu, Leaf::HostBlocked, Leaf::DataLoading, Leaf::NoWork];
 
 fn fixed(leaves: &Leaves) -> (Leaves, u64) {
     let mut rest = *leaves;

@@ -1,7 +1,7 @@
 //! Sentences and advice of the conclusion with samples of the launching thread.
 
 use crate::support::{Scenario, gpu};
-use gpuwhy_report::run::{Bottleneck, CauseRow, HostReport, LineRow, bottleneck_of};
+use gpuwhy_report::run::{BetweenIterations, Bottleneck, CauseRow, HostReport, LineRow, bottleneck_of};
 use gpuwhy_trace::completeness::Completeness;
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::{KernelBuilds, SampleTotals};
@@ -72,6 +72,7 @@ pub(crate) fn judge_simulated(
         sampled_ns: causes.iter().map(|row| row.total_ns).sum(),
         causes,
         lines: lines.to_vec(),
+        between: BetweenIterations::default(),
         calls: Vec::new(),
         lock_waits: 0,
         lock_handovers: 0,

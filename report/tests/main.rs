@@ -21,6 +21,7 @@ mod attribution_ranges;
 mod attribution_steps;
 mod attribution_tables;
 mod auto_mode;
+mod between_iterations;
 mod bottleneck_gains;
 mod bottleneck_host;
 mod bottleneck_launch;

@@ -29,7 +29,7 @@ fn names_stay() {
     assert_eq!(
         joined(&HostCause::ALL, HostCause::name),
         "code kernel_build garbage_collection interpreter_lock lock poll io disk sleep child memory driver preempted other_wait \
-         loader_inline loader_collate loader_receive loader_start loader_wait loader_wait_busy loader_wait_io loader_wait_idle"
+         no_requests loader_inline loader_collate loader_receive loader_start loader_wait loader_wait_busy loader_wait_io loader_wait_idle"
     );
     assert_eq!(
         joined(&ScenarioKind::ALL, ScenarioKind::name),

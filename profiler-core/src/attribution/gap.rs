@@ -320,6 +320,7 @@ impl Writer<'_> {
     /// Records the rest of the host gap up to `end`, as far as host samples explain it.
     fn seen(&mut self, claims: &[SampleEvidence], end: u64, parked: bool) {
         let unseen = if parked { Leaf::NoWork } else { self.busy };
+        let idle = claims.iter().rposition(SampleEvidence::sees_no_requests);
         for (index, claim) in claims.iter().enumerate() {
             let first = index == 0 || !claim.same_sample(&claims[index - 1]);
             if claim.is_loader()
@@ -336,9 +337,12 @@ impl Writer<'_> {
             let parts = claim.parts(self.account.position(), end);
             let most = parts.iter().map(|part| part.2).max();
             let mut samples = u64::from(first);
+            // A scheduler that then waited for requests had found nothing to launch.
+            let in_vain = claim.schedules() && idle.is_some_and(|idle| index <= idle);
             for (cause, line, nanos) in parts {
                 let to = self.account.position() + nanos;
                 let cause = if self.busy == Leaf::KernelBuild { cause.before_load() } else { cause };
+                let cause = if in_vain { HostCause::NoRequests } else { cause };
                 let native = line == LineId::NONE && claim.stack() == StackId::NONE && !parked;
                 let built = if native { self.built_until(to) } else { None };
                 let (cause, line) = built.map_or((cause, line), |line| (HostCause::KernelBuild, line));
@@ -347,7 +351,15 @@ impl Writer<'_> {
                 match cause.leaf() {
                     Leaf::DataLoading => self.load(to, subject),
                     // Off the cores this long outside a loader: the thread is waiting for a request.
-                    Leaf::HostBlocked if parked => self.write(Leaf::NoWork, to, subject),
+                    Leaf::HostBlocked if parked => {
+                        self.write(Leaf::NoWork, to, subject);
+                        continue;
+                    }
+                    // Running ahead would not have brought requests.
+                    Leaf::NoWork => {
+                        self.slack.take(self.account.position(), to);
+                        self.write(Leaf::NoWork, to, subject);
+                    }
                     leaf => self.late(leaf, to, subject),
                 }
                 // A sample counts once: for the activity that took most of the time.
@@ -373,9 +385,9 @@ impl Writer<'_> {
         self.note(Seen::Nothing(leaf), 0, late);
     }
 
-    /// Total time in which the host was late.
+    /// Total time in which the host was late or had no work.
     fn late_nanos(&self) -> u64 {
-        [Leaf::HostCpu, Leaf::HostBlocked, Leaf::KernelBuild, Leaf::DataLoading]
+        [Leaf::HostCpu, Leaf::HostBlocked, Leaf::KernelBuild, Leaf::DataLoading, Leaf::NoWork]
             .map(|leaf| self.account.leaves()[leaf as usize])
             .iter()
             .sum()
@@ -385,7 +397,7 @@ impl Writer<'_> {
     /// samples that saw it.
     fn note(&mut self, seen: Seen, samples: u64, before: u64) {
         let nanos = self.late_nanos() - before;
-        if nanos > 0 {
+        if nanos > 0 && seen != Seen::Nothing(Leaf::NoWork) {
             let stratum = Stratum { thread: self.caller.index, before: self.next.operation.subject };
             self.account.host_time(stratum, seen, samples, nanos);
         }

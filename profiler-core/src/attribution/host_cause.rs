@@ -44,6 +44,8 @@ named! {
         Preempted "preempted",
         /// Off the cores for another reason, or for one that had passed when the sample was taken.
         OtherWait "other_wait",
+        /// Waiting for requests in a server, asleep or looking for them round after round.
+        NoRequests "no_requests",
         /// In a data loader that prepares the batch on the launching thread.
         LoaderInline "loader_inline",
         /// Joining samples to a batch, or copying it to pinned memory, on the launching thread.
@@ -94,6 +96,7 @@ impl HostCause {
         match self {
             Self::Code | Self::GarbageCollection => Leaf::HostCpu,
             Self::KernelBuild => Leaf::KernelBuild,
+            Self::NoRequests => Leaf::NoWork,
             Self::LoaderInline
             | Self::LoaderCollate
             | Self::LoaderReceive

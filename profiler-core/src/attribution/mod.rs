@@ -36,6 +36,7 @@ mod phases;
 pub mod queue_waits;
 mod ranges;
 pub mod segments;
+pub mod servers;
 mod simulation_feed;
 mod stacks;
 pub mod statistics;

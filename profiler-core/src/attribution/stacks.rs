@@ -9,7 +9,9 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{Frame, NameId, StackId};
 use rustc_hash::FxHashMap;
 
-/// Maximum distinct lines (32 bytes each with their index); samples at further ones get no line.
+use super::servers::{Doing, Role, role_of};
+
+/// Maximum distinct lines (56 bytes each with their index); samples at further ones get no line.
 const LINE_LIMIT: usize = 16_384;
 /// Stacks with a cached class (16 bytes each); further ones are searched each time.
 const STACK_LIMIT: usize = 65_536;
@@ -42,6 +44,8 @@ pub struct HostLine {
     /// Function and file that the line called: the innermost frame, or the innermost native one outside of
     /// the system.
     pub within: Option<(NameId, NameId)>,
+    /// What a server of language models does there, if it belongs to one.
+    pub doing: Option<Doing>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +56,8 @@ pub(crate) struct StackClass {
     pub(crate) waits: bool,
     /// True if a frame belongs to a compiler.
     pub(crate) builds: bool,
+    /// Its significance in the loop of a server.
+    pub(crate) role: Option<Role>,
 }
 
 /// Classes by stack, and their lines.
@@ -75,9 +81,10 @@ impl Stacks {
         let (native, python) = frames.split_at(native);
         let called = native.iter().find(|frame| !is_system(dictionary.name(frame.file)));
         let Some(innermost) = called.or(python.first()).or(native.first()) else {
-            return StackClass { stage: None, line: LineId::NONE, waits: false, builds: false };
+            return StackClass { stage: None, line: LineId::NONE, waits: false, builds: false, role: None };
         };
         let frames = python;
+        let waiting = frames.iter().take_while(|frame| waits(dictionary.name(frame.file))).count();
         let loader = frames.iter().enumerate().find_map(|(index, frame)| {
             Some((index, stage_of(dictionary.name(frame.file), dictionary.name(frame.function))?))
         });
@@ -92,18 +99,21 @@ impl Stacks {
         }
         .or(frames.first().copied())
         .unwrap_or(*innermost);
+        let server = role_of(frames, waiting, dictionary).filter(|_| loader.is_none());
         let elsewhere = (named.function, named.file) != (innermost.function, innermost.file);
         let line = HostLine {
             function: named.function,
             file: named.file,
             line: named.line,
             within: elsewhere.then_some((innermost.function, innermost.file)),
+            doing: server.map(|(server, role)| Doing { server, meaning: role.meaning() }),
         };
         let class = StackClass {
             stage: loader.map(|(_, stage)| stage),
             line: self.line_id(line),
-            waits: frames.first().is_some_and(|frame| waits(dictionary.name(frame.file))),
+            waits: waiting > 0,
             builds: builds(frames, dictionary),
+            role: server.map(|(_, role)| role),
         };
         if self.classes.len() < STACK_LIMIT {
             self.classes.insert(stack, class);
@@ -229,8 +239,8 @@ fn stage_of(file: &str, function: &str) -> Option<Stage> {
 
 /// Files in which a thread deliberately waits for another one, regardless of who holds the interpreter's
 /// lock.
-const WAITING: [&str; 6] =
-    ["/threading.py", "/queue.py", "/selectors.py", "/asyncio/", "/concurrent/futures/", "/multiprocessing/"];
+const WAITING: [&str; 7] =
+    ["/threading.py", "/queue.py", "/selectors.py", "/asyncio/", "/concurrent/futures/", "/multiprocessing/", "/zmq/"];
 
 /// True if code of this file waits deliberately.
 fn waits(file: &str) -> bool {

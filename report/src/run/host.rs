@@ -14,6 +14,7 @@ use std::fmt::Write;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{NameId, ThreadId, Timestamp};
 use profiler_core::attribution::host_cause::HostCause;
+use profiler_core::attribution::servers::Meaning;
 use profiler_core::attribution::{Attributor, GapSamples, HostLine, LineId, LockHeldBy, LockHolder, is_native};
 use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::sorting::SortRows as _;
@@ -21,7 +22,8 @@ use rustc_hash::FxHashMap;
 
 use super::host_estimate::{ActivityKey, ActivityTime, estimate};
 use super::untraced::WithoutTracing;
-use super::{CallLineRow, CauseRow, DeviceReport, GapSubject, HostReport, LineRow, LockHolderRow};
+use super::{BetweenIterations, CallLineRow, CauseRow, DeviceReport, GapSubject, HostReport, LineRow};
+use super::{LockHolderRow, MeaningRow};
 use crate::text_format::names::short_path;
 use crate::text_format::shortened;
 use crate::words;
@@ -132,7 +134,8 @@ impl HostReport {
         for (key, time) in &seen {
             causes[key.cause as usize].total_ns += time.total_ns;
         }
-        let sampled_ns = seen.values().map(|time| time.sampled_ns).sum();
+        let of_host = seen.iter().filter(|(key, _)| key.cause != HostCause::NoRequests);
+        let sampled_ns = of_host.map(|(_, time)| time.sampled_ns).sum();
         causes.retain(|row| row.total_ns > 0);
         causes.sort_rows_by_key(|row| (std::cmp::Reverse(row.total_ns), row.cause));
         let longest = devices.iter().max_by_key(|device| device.window_ns);
@@ -160,6 +163,7 @@ impl HostReport {
             sampled_ns,
             causes,
             lines,
+            between: BetweenIterations::of(attributor, &seen),
             calls: CallLineRow::all(attributor, dictionary),
             lock_waits: attributor.lock_holders().iter().map(|(_, samples)| samples).sum(),
             lock_handovers: {
@@ -191,6 +195,35 @@ impl HostReport {
     /// Idle time due to any of `causes`, nanoseconds; an estimate like [`CauseRow::total_ns`].
     pub(super) fn seen_with(&self, causes: &[HostCause]) -> u64 {
         self.causes.iter().filter(|row| causes.contains(&row.cause)).map(|row| row.total_ns).sum()
+    }
+}
+
+impl BetweenIterations {
+    /// The parts of `seen` in functions of servers.
+    fn of(attributor: &Attributor, seen: &BTreeMap<ActivityKey, ActivityTime>) -> Self {
+        let (mut servers, mut rows) = (BTreeMap::<&str, u64>::new(), BTreeMap::<Meaning, MeaningRow>::new());
+        for (key, time) in seen {
+            let doing = attributor.host_line(key.line).and_then(|line| line.doing);
+            let idle = (key.cause == HostCause::NoRequests).then_some(Meaning::NoRequests);
+            let Some(meaning) = idle.or(doing.map(|doing| doing.meaning)) else { continue };
+            let row = rows.entry(meaning).or_insert(MeaningRow { meaning, sampled_ns: 0, total_ns: 0 });
+            row.sampled_ns += time.sampled_ns;
+            row.total_ns += time.total_ns;
+            if let Some(doing) = doing {
+                *servers.entry(doing.server).or_default() += time.total_ns;
+            }
+        }
+        let server = servers.into_iter().max_by_key(|&(_, total_ns)| total_ns).map(|(server, _)| server);
+        let mut rows: Vec<_> = rows.into_values().collect();
+        rows.sort_rows_by_key(|row| std::cmp::Reverse(row.total_ns));
+        Self { server, rows }
+    }
+
+    /// Time in which the launching threads waited for requests although it was counted as CPU work, because no sample
+    /// saw it: an estimate, nanoseconds.
+    pub(super) fn unseen_idle_ns(&self) -> u64 {
+        let idle = self.rows.iter().find(|row| row.meaning == Meaning::NoRequests);
+        idle.map_or(0, |row| row.total_ns - row.sampled_ns)
     }
 }
 
@@ -352,7 +385,7 @@ mod tests {
         let (step, train, torch, add, mul) =
             (name("step"), name("/u/train.py"), name("libtorch_cpu.so"), name("at::add"), name("at::mul"));
         let (optim, adam) = (name("/lib/site-packages/torch/optim/adamw.py"), name("AdamW.step"));
-        let line = |within| HostLine { function: step, file: train, line: 7, within };
+        let line = |within| HostLine { function: step, file: train, line: 7, within, doing: None };
         let time = |total_ns| ActivityTime { samples: 1, sampled_ns: total_ns, total_ns, variance: 0.0 };
         let lines = [line(Some((add, torch))), line(None), line(Some((mul, torch))), line(Some((adam, optim)))];
         let lines: Vec<_> = lines

@@ -84,7 +84,8 @@ impl Pool {
 pub(super) fn estimate(rows: &[(Stratum, Seen, GapSamples)]) -> BTreeMap<ActivityKey, ActivityTime> {
     let mut totals: BTreeMap<ActivityKey, ActivityTime> = BTreeMap::new();
     for cause in [Cause::HostCpu, Cause::KernelBuild, Cause::DataLoading] {
-        let of_cause = |leaf: Leaf| leaf.cause() == cause;
+        // A gap without a sample counts as CPU work, also if the thread waited for requests.
+        let of_cause = |leaf: Leaf| leaf.cause() == cause || (cause == Cause::HostCpu && leaf == Leaf::NoWork);
         let mut strata: BTreeMap<Stratum, Pool> = BTreeMap::new();
         for &(stratum, seen, time) in rows {
             match seen {
@@ -132,16 +133,20 @@ pub(super) fn divide(devices: &mut [DeviceReport], host: &HostReport) {
     let all: u64 = devices.iter().map(|device| outside(&device.steady_leaves)).sum();
     let blocked = host.causes.iter().filter(|row| row.cause.leaf() == Leaf::HostBlocked);
     let part = blocked.map(|row| row.total_ns).sum::<u64>() as f64 / all.max(1) as f64;
+    let idle = host.between.unseen_idle_ns() as f64 / all.max(1) as f64;
     for device in devices {
         let steady = device.steady_leaves;
         let set = |leaves: &mut Leaves| {
             let whole = outside(leaves);
             leaves[Leaf::HostBlocked as usize] = ((whole as f64 * part) as u64).min(whole);
-            leaves[Leaf::HostCpu as usize] = whole - leaves[Leaf::HostBlocked as usize];
+            let rest = whole - leaves[Leaf::HostBlocked as usize];
+            let no_work = ((whole as f64 * idle) as u64).min(rest);
+            leaves[Leaf::NoWork as usize] += no_work;
+            leaves[Leaf::HostCpu as usize] = rest - no_work;
         };
         set(&mut device.steady_leaves);
         // Nothing is known about start-up.
-        for leaf in [Leaf::HostCpu, Leaf::HostBlocked].map(|leaf| leaf as usize) {
+        for leaf in [Leaf::HostCpu, Leaf::HostBlocked, Leaf::NoWork].map(|leaf| leaf as usize) {
             device.leaves[leaf] = device.leaves[leaf].saturating_sub(steady[leaf]) + device.steady_leaves[leaf];
         }
         device.typical.iter_mut().for_each(|typical| set(&mut typical.leaves));

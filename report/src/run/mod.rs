@@ -52,14 +52,14 @@ pub use code::{Code, Does, Expression, Loop, Statement};
 pub use live_state::{STARTING_UP, WINDOWS_KEPT};
 pub(crate) use model::loss_sentence;
 pub use model::{
-    ApiRow, Awaited, Bottleneck, BurstRow, BurstTable, CallLineRow, CaptureRow, CaptureTable, CauseRow, Certainty,
-    ComputeLimits, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject,
-    GraphModuleRow, GraphOriginRow, GraphOrigins, GraphPartRow, GraphRangeRow, GraphRangeTable, GraphThreadRow,
-    GridClass, HostReport, InnerLineRow, KernelGeometry, KernelLineRow, KernelLines, KernelRow, LaunchLineRow,
-    LibraryRow, LineRow, LockHolderRow, ManagedPages, MeasuredGain, MemoryReport, MemoryRow, ModuleTime, NamedLimits,
-    PeakBy, PhaseRow, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report, Results, RunPart,
-    SMALLEST_GAIN, SampledLaunches, SampledTime, Sequence, SourceLines, SourceRow, StepBasis, StepMeaning,
-    TypicalSteps, Untraced, WholeGraphRow, helps,
+    ApiRow, Awaited, BetweenIterations, Bottleneck, BurstRow, BurstTable, CallLineRow, CaptureRow, CaptureTable,
+    CauseRow, Certainty, ComputeLimits, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow,
+    GapSubject, GraphModuleRow, GraphOriginRow, GraphOrigins, GraphPartRow, GraphRangeRow, GraphRangeTable,
+    GraphThreadRow, GridClass, HostReport, InnerLineRow, KernelGeometry, KernelLineRow, KernelLines, KernelRow,
+    LaunchLineRow, LibraryRow, LineRow, LockHolderRow, ManagedPages, MeaningRow, MeasuredGain, MemoryReport, MemoryRow,
+    ModuleTime, NamedLimits, PeakBy, PhaseRow, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report,
+    Results, RunPart, SMALLEST_GAIN, SampledLaunches, SampledTime, Sequence, SourceLines, SourceRow, StepBasis,
+    StepMeaning, TypicalSteps, Untraced, WholeGraphRow, helps,
 };
 pub use price::{RunCost, Saving};
 pub use slow_steps::SlowStep;

@@ -132,6 +132,7 @@ pub const fn activity(cause: HostCause) -> &'static str {
         HostCause::Driver => "waiting in a kernel driver",
         HostCause::Preempted => "waiting for a CPU core",
         HostCause::OtherWait => "waiting for an unknown reason",
+        HostCause::NoRequests => "waiting for requests",
         HostCause::LoaderInline => "preparing the batch on the launching thread",
         HostCause::LoaderCollate => "joining or pinning the batch on the launching thread",
         HostCause::LoaderReceive => "taking the batch over from workers",

@@ -149,7 +149,7 @@ mod tests {
     use crate::attribution::host_cause::HostCause;
     use gpuwhy_trace::record::Timestamp;
 
-    const PLAIN: StackClass = StackClass { stage: None, line: LineId::NONE, waits: false, builds: false };
+    const PLAIN: StackClass = StackClass { stage: None, line: LineId::NONE, waits: false, builds: false, role: None };
     const MAIN: ThreadId = ThreadId(1);
     const BACKWARD: ThreadId = ThreadId(2);
     const OTHER: ThreadId = ThreadId(3);

@@ -17,6 +17,7 @@ use gpuwhy_trace::record::{HostSample, InterpreterLock, StackId, ThreadState};
 
 use super::interpreter_lock::{Others, waits_for_lock};
 use crate::attribution::host_cause::HostCause;
+use crate::attribution::servers::{Meaning, Role};
 use crate::attribution::stacks::{LineId, StackClass, Stage};
 use crate::leaf::Leaf;
 
@@ -45,6 +46,8 @@ pub(crate) struct HostSampleView {
     stack: StackId,
     /// True if the thread was on a core or ready for one.
     ran: bool,
+    /// True if it chose the next batch of a server.
+    schedules: bool,
     /// Causes of the time on a core, ready for one, and off.
     causes: [HostCause; 3],
     /// Number of worker processes that it waited for; 0 if it did not wait.
@@ -96,7 +99,12 @@ impl HostSampleView {
         let clocked = sample.on_cpu > 0 || sample.runnable > 0;
         let on_cpu = if ran && !clocked { length } else { sample.on_cpu.min(length) };
         let off = off_cause(sample, class, others);
+        let asleep = matches!(off, HostCause::Lock | HostCause::Poll | HostCause::Sleep);
         let causes = match class.stage {
+            None if class.role == Some(Role::Idles) => [HostCause::NoRequests; 3],
+            None if class.role == Some(Role::Waits) && class.waits && asleep => {
+                [HostCause::Code, HostCause::Preempted, HostCause::NoRequests]
+            }
             // Compilers make garbage, and wait for processes that compile.
             None if class.builds => {
                 let waits = matches!(off, HostCause::InterpreterLock | HostCause::Sleep | HostCause::OtherWait);
@@ -116,7 +124,9 @@ impl HostSampleView {
         let workers = if waits { u16::try_from(sample.children).unwrap_or(u16::MAX) } else { 0 };
         let runnable = sample.runnable.min(length - on_cpu);
         let off_line = if causes[2] == HostCause::OtherWait { LineId::NONE } else { class.line };
-        Self { since, at, on_cpu, runnable, line: class.line, off_line, stack: sample.stack, ran, causes, workers }
+        let schedules = class.role.is_some_and(|role| role.meaning() == Meaning::Scheduler);
+        let (line, stack) = (class.line, sample.stack);
+        Self { since, at, on_cpu, runnable, line, off_line, stack, ran, schedules, causes, workers }
     }
 
     /// Completes a sample of a running thread: it was off the cores where and why the sample before saw it.
@@ -217,6 +227,17 @@ impl SampleEvidence {
             SampleSource::HostSampleView(sample) => sample.stack,
             SampleSource::Range(_) => StackId::NONE,
         }
+    }
+
+    /// True if the sample saw the thread wait for requests.
+    pub(crate) fn sees_no_requests(&self) -> bool {
+        let SampleSource::HostSampleView(sample) = self.source else { return false };
+        sample.causes[usize::from(!sample.ran) * 2] == HostCause::NoRequests
+    }
+
+    /// True if the thread chose the next batch of a server.
+    pub(crate) fn schedules(&self) -> bool {
+        matches!(self.source, SampleSource::HostSampleView(sample) if sample.schedules)
     }
 
     /// True if the thread was in a data loader.
@@ -465,7 +486,7 @@ mod tests {
     use super::*;
     use gpuwhy_trace::record::Timestamp;
 
-    const PLAIN: StackClass = StackClass { stage: None, line: LineId::NONE, waits: false, builds: false };
+    const PLAIN: StackClass = StackClass { stage: None, line: LineId::NONE, waits: false, builds: false, role: None };
 
     fn sample(since: u64, at: u64, on_cpu: u64, runnable: u64, state: ThreadState) -> HostSampleView {
         let time = Timestamp::from_nanos;

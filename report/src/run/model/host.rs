@@ -1,6 +1,7 @@
 //! Activity of the launching threads.
 
 use profiler_core::attribution::host_cause::HostCause;
+use profiler_core::attribution::servers::Meaning;
 use profiler_core::attribution::{CallKind, SampleTotals};
 
 /// Results from samples of the launching threads; absent without samples.
@@ -19,6 +20,8 @@ pub struct HostReport {
     pub causes: Vec<CauseRow>,
     /// The same by source line, the largest first; at most 32.
     pub lines: Vec<LineRow>,
+    /// The same by what a server of language models did between iterations; empty without functions of one.
+    pub between: BetweenIterations,
     /// Lines of calls that launch, copy, wait or allocate, after start-up; at most four of each kind, most samples
     /// first.
     pub calls: Vec<CallLineRow>,
@@ -87,6 +90,26 @@ pub struct LockHolderRow {
     pub calls_cuda: bool,
     /// Samples of waiting threads at which it held the lock.
     pub samples: u64,
+}
+
+/// Idle device time in functions of a server of language models.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BetweenIterations {
+    /// Name of the server with the most of it; `None` without functions that the table knows.
+    pub server: Option<&'static str>,
+    /// By meaning, the largest total first. The sampled part of [`Meaning::NoRequests`] is part of `no_work`.
+    pub rows: Vec<MeaningRow>,
+}
+
+/// Idle device time with one meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeaningRow {
+    /// Purpose of what the launching thread did.
+    pub meaning: Meaning,
+    /// Steady idle time of all devices that samples explain, nanoseconds.
+    pub sampled_ns: u64,
+    /// The same plus its share of the time without a sample: an estimate, nanoseconds.
+    pub total_ns: u64,
 }
 
 /// Idle device time with one cause.

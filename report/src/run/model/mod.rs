@@ -29,7 +29,9 @@ pub use graph_origins::{
     GraphModuleRow, GraphOriginRow, GraphOrigins, GraphPartRow, GraphRangeRow, GraphRangeTable, GraphThreadRow,
     ModuleTime, WholeGraphRow,
 };
-pub use host::{CallLineRow, CauseRow, HostReport, InnerLineRow, LineRow, LockHolderRow};
+pub use host::{
+    BetweenIterations, CallLineRow, CauseRow, HostReport, InnerLineRow, LineRow, LockHolderRow, MeaningRow,
+};
 pub use launches::{KernelLineRow, KernelLines, LaunchLineRow, LibraryRow, SampledLaunches, SampledTime};
 pub(crate) use limits::loss_sentence;
 pub use limits::{ComputeLimits, NamedLimits};
