@@ -6,8 +6,10 @@
 
 use crate::abi::{self, ApiCallbackData, CallbackSite, CuptiResult, Domain, GraphData, ResourceCallback, ResourceData};
 mod launch;
+mod submission;
 
 pub use launch::{KernelLaunch, LAUNCHES};
+pub use submission::{SUBMISSIONS, Submission};
 
 use crate::buffer::{Buffer, CompletedBuffer, Purpose, take_back};
 use crate::cupti::Cupti;
@@ -78,6 +80,12 @@ pub trait ResourceHandler {
     /// is started and stopped here.
     fn kernel_launched(launch: &KernelLaunch<'_>) {
         let _ = launch;
+    }
+
+    /// A copy or a CUDA graph is about to be submitted; only by functions of [`SUBMISSIONS`] that were passed to
+    /// [`Subscriber::enable_api`](crate::Subscriber::enable_api). On the calling thread, in the middle of its call.
+    fn submitted(work: Submission) {
+        let _ = work;
     }
 }
 
@@ -199,6 +207,12 @@ pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
             // SAFETY: in these domains the data is a `CUpti_CallbackData`, and lives until the callback returns.
             if let Some(launch) = unsafe { launch::launch(domain, callback, &*data.cast::<ApiCallbackData>()) } {
                 H::kernel_launched(&launch);
+            }
+        }
+        (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() && submission::is_submission(domain, callback) => {
+            // SAFETY: as above.
+            if let Some(work) = unsafe { submission::submission(domain, callback, &*data.cast::<ApiCallbackData>()) } {
+                H::submitted(work);
             }
         }
         (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() => {
