@@ -46,6 +46,7 @@ type CopyAt = unsafe extern "C" fn(usize, *mut u8, usize) -> usize;
 pub struct Replay {
     play: extern "C" fn(u64) -> i32,
     call: unsafe extern "C" fn(*const c_char) -> i32,
+    submit: unsafe extern "C" fn(*const c_char, u64) -> i32,
     launch: unsafe extern "C" fn(*const c_char, *const u32, u32, u32) -> u32,
     flushes: extern "C" fn(u32, u32) -> i32,
     error: Copy,
@@ -82,6 +83,7 @@ impl Replay {
             Ok(Self {
                 play: *library.get("gpuwhy_replay_play").map_err(missing)?,
                 call: *library.get("gpuwhy_replay_call").map_err(missing)?,
+                submit: *library.get("gpuwhy_replay_submit").map_err(missing)?,
                 launch: *library.get("gpuwhy_replay_launch").map_err(missing)?,
                 flushes: *library.get("gpuwhy_replay_flushes").map_err(missing)?,
                 error: *library.get("gpuwhy_replay_error").map_err(missing)?,
@@ -114,6 +116,22 @@ impl Replay {
             return Ok(());
         }
         Err(format!("the recording has no function {name}"))
+    }
+
+    /// Calls functions that submit copies or graphs, as specified by `FUNCTION;BYTES,...`.
+    pub fn submit(&self, what: &str) -> Result<(), String> {
+        for work in what.split(',') {
+            let (name, bytes) = work.split_once(';').unwrap_or((work, "0"));
+            let (name, bytes) = (CString::new(name), bytes.parse());
+            let (Ok(name), Ok(bytes)) = (name, bytes) else {
+                return Err(format!("submit={work}: give FUNCTION;BYTES"));
+            };
+            // SAFETY: a NUL-terminated text that lives until the call returns.
+            if unsafe { (self.submit)(name.as_ptr(), bytes) } != 0 {
+                return Err(format!("submit={work}: there is no such function"));
+            }
+        }
+        Ok(())
     }
 
     /// Launches a kernel as specified by `SYMBOL;GRID;BLOCK;SHARED;TIMES`, sizes as `X,Y,Z`, once there is a

@@ -93,6 +93,7 @@ fn run(args: &Args) -> Result<(), Failure> {
             match function.split_once('=') {
                 Some(("nvtxRangePushA", name)) => ranges::push(name),
                 Some(("launch", what)) => replay.launch(what)?,
+                Some(("submit", what)) => replay.submit(what)?,
                 Some(("waitFor", file)) => wait_until(function, || Path::new(file).exists())?,
                 _ if function == "waitForFault" => {
                     wait_until(function, || replay.counts().is_some_and(|counts| counts.faults > 0))?

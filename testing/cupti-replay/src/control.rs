@@ -90,6 +90,23 @@ pub unsafe extern "C" fn gpuwhy_replay_call(name: *const c_char) -> i32 {
     })
 }
 
+/// Calls the function `name`, which copies `bytes` or launches a graph, on this thread: the subscriber gets the
+/// parameters. 0 is success; 1 if there is no such function, or in the child of a fork.
+///
+/// # Safety
+/// `name` is NULL or a NUL-terminated text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuwhy_replay_submit(name: *const c_char, bytes: u64) -> i32 {
+    guard(1, || match instance::player() {
+        Ok(player) if !name.is_null() && !instance::is_forked() => {
+            // SAFETY: not NULL, so a text as guaranteed by the caller.
+            let name = unsafe { CStr::from_ptr(name) };
+            i32::from(!player.submit(&name.to_string_lossy(), bytes))
+        }
+        _ => 1,
+    })
+}
+
 /// Time between two launches, for the program's own work.
 const BETWEEN_LAUNCHES: Duration = Duration::from_millis(2);
 

@@ -1,8 +1,9 @@
-//! Launches by the host program: callbacks with the kernel's name and shape, as in the real library.
+//! Launches and copies by the host program: callbacks with their parameters, as in the real library.
 
-use std::ffi::{CString, c_void};
+use std::ffi::{CString, c_char, c_void};
+use std::ptr;
 
-use cupti_sys::{CallbackSite, Domain, LAUNCHES};
+use cupti_sys::{CallbackSite, Domain, LAUNCHES, SUBMISSIONS};
 
 use super::Player;
 use crate::ffi::{self, LaunchData};
@@ -66,17 +67,38 @@ impl Player {
         outer(CallbackSite::EXIT);
     }
 
+    /// Calls the function `name`, one of [`SUBMISSIONS`], on this thread, to copy `bytes` or to launch a graph. Writes
+    /// no record. Returns true if it exists.
+    pub fn submit(&self, name: &str, bytes: u64) -> bool {
+        let Some(&(domain, id, _)) = SUBMISSIONS.iter().find(|(_, _, known)| *known == name) else { return false };
+        let parameters = [0x1000, 0x2000, bytes, 0];
+        for site in [CallbackSite::ENTER, CallbackSite::EXIT] {
+            self.tell((domain, id), site, ptr::null(), parameters.as_ptr().cast(), 0);
+        }
+        true
+    }
+
     fn tell_launch(
         &self,
-        (domain, id): (Domain, u32),
+        function: (Domain, u32),
         site: CallbackSite,
         launch: &Launch,
         parameters: *const c_void,
         correlation: u32,
     ) {
+        self.tell(function, site, launch.symbol.as_ptr(), parameters, correlation);
+    }
+
+    fn tell(
+        &self,
+        (domain, id): (Domain, u32),
+        site: CallbackSite,
+        symbol: *const c_char,
+        parameters: *const c_void,
+        correlation: u32,
+    ) {
         let listener = self.client().listener(domain, id);
         if let Some(subscriber) = listener {
-            let symbol = launch.symbol.as_ptr();
             // Like most programs, the recorded ones have one context.
             let context = self.session.contexts().next().unwrap_or(1);
             let data = LaunchData { parameters, symbol, context, correlation };
