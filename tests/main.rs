@@ -62,6 +62,7 @@ mod reliability;
 mod replay;
 mod sampling;
 mod session;
+mod submissions;
 mod support;
 mod top;
 mod trace_file;

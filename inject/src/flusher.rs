@@ -23,7 +23,7 @@ use crate::capture::plan::CaptureEvent;
 use crate::counters::library_calls::STOP_TIMEOUT;
 use crate::cupti::other_tool::OtherToolDetector;
 use crate::log;
-use crate::nvtx::range_watch;
+use crate::nvtx::{range_watch, submissions};
 use crate::runtime::Profiler;
 use crate::shared::{FlusherCommand, Message, Shared};
 use crate::sys::{clock, threads};
@@ -50,12 +50,19 @@ pub fn run(
     let mut over = Some(over);
     let mut detector = OtherToolDetector::default();
     let mut flusher = Flusher::new(cupti, shared);
+    let mut limit = submissions::RateLimit::default();
     loop {
         log::write_waiting();
         let stopping = execute(commands.recv_timeout(controller.wait(period)), controller);
         if !stopping {
             warn_of_missed_events(controller);
             controller.event(CaptureEvent::Tick);
+            if let Some(rate) = limit.exceeded(Instant::now()) {
+                controller.watch_submissions(false);
+                tracing::warn!(
+                    "iterations are not found from now on: the program copies and launches graphs {rate} times a second"
+                );
+            }
             if controller.stop_if_done(&mut detector)
                 && let Some(over) = over.take()
             {

@@ -19,7 +19,7 @@ use crate::cupti::kinds;
 use crate::cupti::ownership::CuptiOwnership;
 use crate::cupti::recorder::{self, ActivityRecorder};
 use crate::kernels::{Chosen, KernelProfiler};
-use crate::nvtx::{self, range_watch};
+use crate::nvtx::{self, range_watch, submissions};
 use crate::runtime::{Profiler, StartError};
 use crate::sampler::Sampler;
 use crate::shared::graph_origins::GraphOrigins;
@@ -43,7 +43,8 @@ pub fn start(settings: &Settings, late: bool, over: fn()) -> Result<(), StartErr
     let cupti = load_cupti(settings)?;
     require_memory()?;
     let threads = Threads::start(settings)?;
-    let (ownership, sharing) = own_cupti(cupti, settings)?;
+    let watches = watches_submissions(settings);
+    let (ownership, sharing) = own_cupti(cupti, settings, watches)?;
 
     let (pool, sizes) = (Pool::new(settings.memory), RecordSizes::probe(cupti)?);
     let (messages, received) = bounded(pool.limit() + MARKS);
@@ -75,6 +76,12 @@ pub fn start(settings: &Settings, late: bool, over: fn()) -> Result<(), StartErr
     notes.extend(start_recording(&controller)?);
     if let Some(range) = controller.wanted_range() {
         range_watch::arm(range);
+    }
+    if watches {
+        submissions::prepare();
+        if !controller.watch_submissions(true) {
+            notes.push("iterations of a server are not found: CUPTI is left to other tools".to_owned());
+        }
     }
     notes.extend(limits_of(settings, sharing, &controller));
     notes.extend(settings.describe_tracing(sharing, recorder::whole_graphs_are_safe(cupti)));
@@ -109,13 +116,26 @@ fn require_memory() -> Result<(), StartError> {
     )))
 }
 
+/// True if copies and launches of CUDA graphs are watched, which shows the iterations of a server: where no device work
+/// is recorded. Mode auto has the subscriber anyway.
+fn watches_submissions(settings: &Settings) -> bool {
+    settings.mode == Mode::Auto || settings.mode == Mode::Monitor && submissions::is_server()
+}
+
 /// Subscribes to CUPTI; returns whether it is shared with other tools.
-fn own_cupti(cupti: &'static Cupti, settings: &Settings) -> Result<(CuptiOwnership, CuptiSharing), StartError> {
-    // The subscriber receives cudaProfilerStart. Monitor mode does without: a subscriber that is never called
-    // slows eight launching threads down by a tenth.
+fn own_cupti(
+    cupti: &'static Cupti,
+    settings: &Settings,
+    watches: bool,
+) -> Result<(CuptiOwnership, CuptiSharing), StartError> {
+    // The subscriber receives cudaProfilerStart. Monitor mode does without unless the program is a server: a
+    // subscriber that is never called slows eight launching threads down by a tenth.
     let held = settings.capture.range == CaptureRange::ProfilerApi;
     let sharing = if held { CuptiSharing::Exclusive } else { settings.cupti_sharing };
     let ownership = match settings.mode {
+        // Without it a server is monitored like any other program.
+        Mode::Monitor if watches && !held => CuptiOwnership::open::<Callbacks>(cupti, sharing)
+            .unwrap_or_else(|_| CuptiOwnership::left_alone::<Callbacks>(cupti)),
         Mode::Monitor if !held => CuptiOwnership::left_alone::<Callbacks>(cupti),
         _ => CuptiOwnership::open::<Callbacks>(cupti, sharing)?,
     };

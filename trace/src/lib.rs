@@ -36,4 +36,5 @@ pub mod preamble;
 pub mod process_info;
 pub mod record;
 pub mod source_line;
+pub mod submission;
 pub mod utilization;

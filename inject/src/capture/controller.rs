@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_channel::Sender;
-use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error};
+use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error, SUBMISSIONS};
 use gpuwhy_trace::cost::Mode;
 use gpuwhy_trace::record::{CaptureMark, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
@@ -140,6 +140,13 @@ impl CaptureController {
         self.switch
             .ownership()
             .with(|subscriber| if on { subscriber.enable_api(domain, id) } else { subscriber.disable_api(domain, id) })
+    }
+
+    /// Enables or disables the callbacks for copies and launches of CUDA graphs. False without the subscriber.
+    pub fn watch_submissions(&self, on: bool) -> bool {
+        // Older libraries lack some of these functions.
+        let results = SUBMISSIONS.map(|(domain, id, _)| self.set_callback(domain, id, on).is_some());
+        results.contains(&true)
     }
 
     /// Handles a call with an enabled callback. On the calling thread, inside a CUPTI callback.

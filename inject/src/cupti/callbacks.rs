@@ -7,10 +7,13 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use cupti_sys::{ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, KernelLaunch, ResourceHandler};
+use cupti_sys::{
+    ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, KernelLaunch, ResourceHandler, Submission,
+};
 
 use crate::cupti::ownership;
 use crate::kernels;
+use crate::nvtx::submissions;
 use crate::runtime::Profiler;
 use crate::shared::Message;
 
@@ -103,6 +106,12 @@ impl ResourceHandler for Callbacks {
     fn kernel_launched(launch: &KernelLaunch<'_>) {
         if let Some(kernels) = Profiler::running().and_then(|profiler| profiler.kernels.as_ref()) {
             kernels::kernel_launched(kernels, launch);
+        }
+    }
+
+    fn submitted(work: Submission) {
+        if Profiler::running().is_some() {
+            submissions::submitted(work);
         }
     }
 }

@@ -12,6 +12,7 @@
 mod autoload;
 pub mod message;
 pub mod range_watch;
+pub mod submissions;
 #[cfg(test)]
 mod tests;
 

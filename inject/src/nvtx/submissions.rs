@@ -1,0 +1,145 @@
+//! Small copies between host and device, and launches of CUDA graphs, as marks of the domain `gpuwhy`: they show the
+//! iterations of a server while no device work is recorded.
+//!
+//! Runs in the program's calls. What an iteration needs is bounded here, so that a trace of hours stays small.
+
+use std::cell::Cell;
+use std::fs;
+use std::os::unix::process::parent_id;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use cupti_sys::Submission;
+use gpuwhy_trace::record::RangeEventKind;
+use gpuwhy_trace::submission::SubmissionMark;
+use nvtx_sys::{Attributes, Handler as _, Message, Payload, RegisteredString, Text};
+
+use crate::nvtx::Ranges;
+use crate::rings::writer;
+
+/// Bytes of the largest copy that can be ids of tokens.
+const LARGEST: u64 = 64 * 1024;
+/// Most copies from the host that a thread reports between two copies to the host: servers make 5 to 20.
+const MOST_FROM_HOST: u32 = 32;
+/// Most calls per second that are watched: 2 % of a core at 1 us each; a server makes some hundred to some thousand.
+const MOST_A_SECOND: u64 = 20_000;
+/// Words of a command line by which a program calls itself a server.
+const SERVERS: [&str; 6] = ["serve", "server", "serving", "sglang", "trtllm", "vllm"];
+
+/// Number of the domain, and of the texts of the three kinds of marks. Set before any callback is enabled.
+static NAMES: OnceLock<(u32, [RegisteredString; 3])> = OnceLock::new();
+/// Number of calls. `Relaxed`: a statistic.
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Copies from the host since the last copy to the host, and true if a graph was launched since.
+    static SINCE: Cell<(u32, bool)> = const { Cell::new((0, false)) };
+}
+
+/// Defines the names of the marks.
+pub fn prepare() {
+    NAMES.get_or_init(|| {
+        let domain = Ranges::create_domain(Text::Narrow(SubmissionMark::DOMAIN.as_bytes()));
+        let texts = SubmissionMark::ALL.map(|mark| Ranges::register_string(Text::Narrow(mark.name().as_bytes())));
+        (domain.0, texts)
+    });
+}
+
+/// Notices a program that makes so many of these calls that watching them may cost it time.
+#[derive(Debug, Default)]
+pub struct RateLimit {
+    /// Start of the current interval, and the number of calls before it.
+    since: Option<(Instant, u64)>,
+}
+
+impl RateLimit {
+    /// Calls per second, if there were too many in the interval that ends `now`; `None` also within an interval.
+    pub fn exceeded(&mut self, now: Instant) -> Option<u64> {
+        self.after(now, CALLS.load(Ordering::Relaxed))
+    }
+
+    fn after(&mut self, now: Instant, calls: u64) -> Option<u64> {
+        let (since, before) = *self.since.get_or_insert((now, calls));
+        let over = now.saturating_duration_since(since);
+        if over < Duration::from_secs(1) {
+            return None;
+        }
+        self.since = Some((now, calls));
+        let rate = ((calls - before) as f64 / over.as_secs_f64()) as u64;
+        (rate > MOST_A_SECOND).then_some(rate)
+    }
+}
+
+/// Called when the program submits such work.
+pub fn submitted(work: Submission) {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    let (from_host, graph) = SINCE.get();
+    let (mark, bytes) = match work {
+        Submission::ToHost(bytes) if bytes <= LARGEST => (SubmissionMark::ToHost, bytes),
+        Submission::FromHost(bytes) if bytes <= LARGEST && from_host < MOST_FROM_HOST => {
+            (SubmissionMark::FromHost, bytes)
+        }
+        Submission::Graph if !graph => (SubmissionMark::Graph, 0),
+        _ => return,
+    };
+    SINCE.set(match mark {
+        SubmissionMark::ToHost => (0, false),
+        SubmissionMark::FromHost => (from_host + 1, graph),
+        SubmissionMark::Graph => (from_host, true),
+    });
+    let Some((domain, texts)) = NAMES.get() else { return };
+    let message = Message::Registered(texts[mark as usize]);
+    let event = Attributes { message, payload: Payload::Unsigned(bytes), ..Attributes::default() };
+    writer::with(|writer| writer.begin(RangeEventKind::Mark, *domain, 0, &event));
+}
+
+/// True if this process, or the one that spawned it as a worker, calls itself a server.
+pub fn is_server() -> bool {
+    let command = |process: &str| fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    let own = command("self");
+    names_a_server(&own)
+        || String::from_utf8_lossy(&own).contains("multiprocessing")
+            && names_a_server(&command(&parent_id().to_string()))
+}
+
+/// True if a word of a command line does; of paths the last part counts, and options do not.
+fn names_a_server(command: &[u8]) -> bool {
+    let command = String::from_utf8_lossy(command).to_ascii_lowercase();
+    let words = command.split('\0').filter(|word| !word.starts_with("--"));
+    let mut parts = words
+        .flat_map(|word| word.rsplit('/').take(1))
+        .flat_map(|word| word.split(|c: char| !c.is_ascii_alphanumeric()));
+    parts.any(|part| SERVERS.contains(&part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_second_of_many_calls_is_too_much() {
+        let (start, mut limit) = (Instant::now(), RateLimit::default());
+        let mut after = |millis, calls| limit.after(start + Duration::from_millis(millis), calls);
+        assert_eq!([after(0, 900_000), after(900, 990_000), after(2_000, 922_000)], [None; 3]);
+        assert_eq!([after(2_500, 980_000), after(3_000, 942_001), after(4_000, 942_002)], [None, Some(20_001), None]);
+    }
+
+    #[test]
+    fn servers_are_known_by_their_command_line() {
+        for command in [
+            "/usr/bin/python3\0/opt/venv/bin/vllm\0serve\0model",
+            "python\0-m\0sglang.launch_server\0--model\0x",
+            "VLLM::EngineCore",
+            "python3\0examples/python/server.py",
+            "trtllm-serve\0model",
+        ] {
+            assert!(names_a_server(command.as_bytes()), "{command}");
+        }
+        for command in
+            ["python\0train.py", "python\0/srv/server/train.py\0--server=x", "python\0observe.py\0reserved", ""]
+        {
+            assert!(!names_a_server(command.as_bytes()), "{command}");
+        }
+    }
+}
