@@ -1,0 +1,73 @@
+"""Comparison of iterations with those of a server: python3 -m unittest discover -s tests/gpu"""
+
+from __future__ import annotations
+
+import unittest
+
+from iterations import NO_REQUESTS, SLACK_NS, compare, partners
+
+MS = 1_000_000
+
+
+def iteration(start: int, end: int, kind: str = "decode", sequences: int = 4, tokens: int = 4) -> dict:
+    return {"kind": kind, "sequences": sequences, "tokens": tokens, "start_ns": start * MS, "end_ns": end * MS}
+
+
+def report(rows: list[dict], kinds: dict[str, int], no_work: int = 0) -> dict:
+    listed = [{
+        "start_unix_ns": row["start_ns"], "duration_ns": row["end_ns"] - row["start_ns"],
+        "iteration": {name: row[name] for name in ("kind", "sequences", "tokens")}} for row in rows]
+    named = [{"name": name, "count": count, "tokens": 10 * count} for name, count in kinds.items()]
+    return {"devices": [{"steps": {"rows": listed}, "step_kinds": named, "leaves": {"no_work": no_work}}]}
+
+
+class Partners(unittest.TestCase):
+    def test_an_iteration_has_one_end(self) -> None:
+        truth = [iteration(0, 2), iteration(2, 4), iteration(4, 6)]
+        ends = [1 * MS, 3 * MS, 3 * MS + 5, 5 * MS]
+        self.assertEqual(partners(ends, truth), [truth[0], truth[1], None, truth[2]])
+
+    def test_iterations_that_overlap_are_taken_in_order(self) -> None:
+        truth = [iteration(0, 3), iteration(1, 5), iteration(3, 7)]
+        self.assertEqual(partners([2 * MS, 4 * MS, 6 * MS], truth), truth)
+
+    def test_clocks_may_differ_a_little(self) -> None:
+        truth = [iteration(1, 2)]
+        for end, fits in ((2 * MS + SLACK_NS, True), (2 * MS + SLACK_NS + 1, False), (MS - SLACK_NS - 1, False)):
+            self.assertEqual(partners([end], truth), truth if fits else [None])
+
+    def test_one_that_was_not_found_is_skipped(self) -> None:
+        truth = [iteration(0, 2), iteration(2, 4), iteration(4, 6)]
+        self.assertEqual(partners([1 * MS, 5 * MS], truth), [truth[0], truth[2]])
+
+
+class Compare(unittest.TestCase):
+    def test_all_is_right(self) -> None:
+        truth = [iteration(0, 2, "prefill", 1, 10), {"kind": NO_REQUESTS, "start_ns": 2 * MS, "end_ns": 4 * MS}, iteration(4, 6, tokens=10)]
+        rows = [iteration(0, 1, "prefill or mixed", 1, 10), iteration(1, 5, tokens=10)]
+        found = compare(report(rows, {"decode": 1, "prefill or mixed": 1}, 2 * MS), [1 * MS, 5 * MS], truth)
+        self.assertEqual((found.boundaries, found.right_kinds, found.exact, found.counted), (1.0, 1.0, 2, 2))
+        self.assertEqual((found.tokens, found.server_tokens), (20, 20))
+        self.assertAlmostEqual(found.waiting, 1 / 3)
+        self.assertAlmostEqual(found.no_work, 1 / 3)
+
+    def test_what_is_wrong_is_seen(self) -> None:
+        truth = [iteration(0, 2, "mixed", 4, 90), iteration(2, 4), iteration(4, 6), iteration(6, 8)]
+        rows = [iteration(0, 1), iteration(1, 3), iteration(3, 5, sequences=8)]
+        found = compare(report(rows, {"decode": 3}), [1 * MS, 3 * MS, 5 * MS], truth)
+        self.assertEqual((found.boundaries, found.same_kind, found.listed, found.exact), (0.75, 2, 3, 1))
+        self.assertAlmostEqual(found.right_kinds, 2 / 3)
+
+    def test_kinds_count_in_all_iterations(self) -> None:
+        truth = [iteration(2 * n, 2 * n + 2, "decode" if n else "prefill") for n in range(4)]
+        ends = [(2 * n + 1) * MS for n in range(4)]
+        found = compare(report([iteration(5, 7)], {"decode": 4}), ends, truth)
+        self.assertEqual((found.same_kind, found.listed, found.right_kinds), (1, 1, 0.75))
+
+    def test_a_report_without_iterations_has_found_none(self) -> None:
+        found = compare({"devices": [{"steps": None, "step_kinds": [], "leaves": {}}]}, [], [iteration(0, 2)])
+        self.assertEqual((found.boundaries, found.right_kinds, found.there, found.found), (0.0, 0.0, 1, 0))
+
+
+if __name__ == "__main__":
+    unittest.main()
