@@ -96,6 +96,9 @@ fn a_scheduler_that_spins_has_no_work_until_a_request_comes() {
     let outputs = [(SGLANG, "Scheduler.process_batch_result", 5074)];
     let spin = [(SHARED, "SpinCondition.wait", 195), (SHARED, "MessageQueue.acquire_read", 700)];
     assert_eq!(leaf(Running, &idle), Leaf::NoWork);
+    let example = ("/gpuwhy/examples/python/server.py", "Engine.wait_for_requests", 200);
+    assert_eq!(leaf(Running, &[example]), Leaf::NoWork);
+    assert_eq!(leaf(Futex, &[WAIT, EVENT, example]), Leaf::NoWork);
     // The newest samples saw it receive a request; the first ones saw results of the iteration before.
     let rounds = [(Running, &outputs[..]), (Running, &receive), (Running, &idle), (Running, &receive)];
     assert_eq!(gap(&rounds), [(Leaf::HostCpu, 9_890 - 4_000), (Leaf::NoWork, 4_000)]);

@@ -74,6 +74,8 @@ const SGLANG: (&str, &str) = ("SGLang", "0.5.23");
 const TRANSFORMERS: (&str, &str) = ("transformers continuous batching", "5.17.0, 5.24.0");
 const TENSORRT_LLM: (&str, &str) = ("TensorRT-LLM", "repository, 2025 and 2026");
 const TGI: (&str, &str) = ("Text Generation Inference", "repository, 2025");
+/// The GPU suite checks this table with it.
+const EXAMPLE: (&str, &str) = ("the example server.py", "this repository");
 
 const fn row(
     (server, versions): (&'static str, &'static str),
@@ -90,7 +92,7 @@ const OUTPUTS: Role = Role::Works(Meaning::Outputs);
 const GRAMMAR: Role = Role::Works(Meaning::Grammar);
 
 /// Functions that name the time between iterations; of a stack, the innermost one counts.
-pub const SERVERS: [ServerFunctions; 32] = [
+pub const SERVERS: [ServerFunctions; 36] = [
     // The worker of one GPU runs in the thread of the engine.
     row(VLLM, "/vllm/v1/engine/core.py", &["_process_input_queue"], Role::Waits),
     row(VLLM, "/vllm/v1/engine/core.py", &["_handle_client_request", "preprocess_add_request"], SCHEDULER),
@@ -127,6 +129,10 @@ pub const SERVERS: [ServerFunctions; 32] = [
     // The event loop between two calls of the router.
     row(TGI, "/text_generation_server/server.py", &["serve"], Role::Waits),
     row(TGI, "/text_generation_server/server.py", &["FilterBatch"], SCHEDULER),
+    row(EXAMPLE, "/examples/python/server.py", &["wait_for_requests"], Role::Idles),
+    row(EXAMPLE, "/examples/python/server.py", &["schedule"], SCHEDULER),
+    row(EXAMPLE, "/examples/python/server.py", &["prepare_inputs"], INPUTS),
+    row(EXAMPLE, "/examples/python/server.py", &["read"], OUTPUTS),
 ];
 
 /// What the innermost row of the table says about a stack, whose first `waiting` frames are in files that wait.
