@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import pathlib
 import unittest
 
+from checks import serving
+from harness import Run, Status
 from iterations import NO_REQUESTS, SLACK_NS, compare, partners
 
 MS = 1_000_000
@@ -67,6 +71,31 @@ class Compare(unittest.TestCase):
     def test_a_report_without_iterations_has_found_none(self) -> None:
         found = compare({"devices": [{"steps": None, "step_kinds": [], "leaves": {}}]}, [], [iteration(0, 2)])
         self.assertEqual((found.boundaries, found.right_kinds, found.there, found.found), (0.0, 0.0, 1, 0))
+
+
+class Judged(unittest.TestCase):
+    TRUTH = [iteration(2 * n, 2 * n + 2) for n in range(200)]
+    RIGHT = compare(report(TRUTH[:5], {"decode": 200}), [row["end_ns"] for row in TRUTH], TRUTH)
+
+    def statuses(self, name: str = "full", **changes: object) -> list[Status]:
+        return [result.status for result in serving.judged(name, dataclasses.replace(self.RIGHT, **changes))]
+
+    def test_each_promise_can_fail(self) -> None:
+        self.assertEqual(self.statuses(), [Status.PASS] * 4)
+        for place, changes in enumerate(({"matched": 198}, {"kinds": {"decode": 190}}, {"exact": 4}, {"no_work": 0.03})):
+            expected = [Status.FAIL if number == place else Status.PASS for number in range(4)]
+            self.assertEqual(self.statuses(**changes), expected, changes)
+
+    def test_without_ids_of_the_host_tokens_are_not_judged(self) -> None:
+        self.assertEqual(self.statuses("ids_on_gpu", exact=0)[2], Status.SKIPPED)
+
+    def test_a_report_that_lists_no_iteration_has_no_exact_tokens(self) -> None:
+        self.assertEqual(self.statuses(exact=0, counted=0, listed=0)[2], Status.FAIL)
+
+    def test_the_rate_is_that_of_the_server(self) -> None:
+        run = Run([], pathlib.Path(), 0, "912.5 tokens/s in 5.00 s; 3 decode", "", 5.0)
+        self.assertEqual(serving.tokens_per_second(run), 912.5)
+        self.assertEqual(serving.tokens_per_second(dataclasses.replace(run, stdout="error")), 0.0)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Programs with tokens that are servers, and some that only look like it: `python programs.py NAME [--seconds S]`.
 
-Weights are random. The last line printed is JSON with the truth: `server`, whether the program is one; of transformers'
-batching its `iterations` by kind, with their sequences and tokens; of a loop its `steps`. Exit status 77: a library that
-the program needs is not installed.
+Weights are random. The last line printed is JSON with the truth: `server`, whether the program has iterations as a
+server has; of transformers its `iterations` by kind, and the sums of their tokens; of a loop its `steps`. Exit status
+77: a library that the program needs is not installed.
 """
 
 from __future__ import annotations
@@ -74,13 +74,16 @@ def batching(**options: bool) -> Callable[[], dict]:
 
 
 def generate(sequences: int, **options: object) -> Callable[[], dict]:
-    """Tokens one by one, for all sequences of a batch together."""
+    """Tokens one by one, for all sequences of a batch together. Beams are sequences that are chosen anew each time."""
 
     def program() -> dict:
         model, prompt = llama(), torch.randint(1, VOCABULARY, (sequences, 32), device=DEVICE)
         for step in steps():
             model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=64, do_sample=False, **options)
-        return {"server": False, "steps": 64 * (step + 1), "sequences": sequences}
+        calls = step + 1
+        return {
+            "server": "num_beams" not in options, "iterations": {"prefill": calls, "decode": 63 * calls},
+            "sums": {"prefill": {"tokens": 32 * sequences * calls}, "decode": {"tokens": 63 * sequences * calls}}}
 
     return program
 
