@@ -72,7 +72,8 @@ class Engine:
         self.options, self.cuda, self.waiting, self.arrived = options, options.device == "cuda", collections.deque(), threading.Event()
         self.running, self.truth, self.pages, self.rows = [], [], list(range(1, SEQUENCES * PAGES + 1)), list(range(SEQUENCES))
         self.graphs, self.turn, self.answered, self.generated, self.keeps_ids = {}, 0, 0, 0, options.overlap or options.ids_on_gpu
-        self.model, most = Model(options.width, options.layers).to(options.device, torch.bfloat16), SEQUENCES + options.chunk
+        with torch.device(options.device):
+            self.model, most = Model(options.width, options.layers).to(torch.bfloat16), SEQUENCES + options.chunk
         sizes = {"ids": most, "positions": most, "slots": most, "tables": SEQUENCES * PAGES, "last": SEQUENCES, "rows": SEQUENCES}
         zeros = {name: torch.zeros(size, dtype=torch.int64 if name in ("slots", "rows") else torch.int32) for name, size in sizes.items()}
         # Two, in turns: with --overlap the GPU may still read those of the iteration before.
@@ -227,7 +228,6 @@ def main() -> None:
         kind = {"action": "store_true"} if default is False else {"type": type(default), "default": default}
         parser.add_argument(f"--{name}", help=text, **kind)
     options = parser.parse_args()
-    torch.manual_seed(0)
     engine = Engine(options)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         serving = pool.submit(engine.run)
