@@ -51,7 +51,7 @@ pub fn with_steps(mut report: Report, operations: u64, durations: &[(u64, u64)])
         let mut leaves = [0; LEAF_COUNT];
         leaves[Leaf::Compute as usize] = compute * 1_000;
         leaves[Leaf::DataLoading as usize] = data_loading * 1_000;
-        Step { start, end: Timestamp::from_nanos(at), operations, leaves }
+        Step { start, end: Timestamp::from_nanos(at), operations, leaves, iteration: None }
     });
     let rows: Vec<_> = rows.collect();
     let seen = rows.len() as u64;

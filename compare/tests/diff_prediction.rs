@@ -24,7 +24,7 @@ fn run(leaves: &[(Leaf, u64)]) -> Report {
     let rows = (0..40).map(|index| {
         let start = crate::support::ZERO + index * duration;
         let (start, end) = (Timestamp::from_nanos(start), Timestamp::from_nanos(start + duration));
-        Step { start, end, operations: 90, leaves: step }
+        Step { start, end, operations: 90, leaves: step, iteration: None }
     });
     let steps = Steps { source: StepSource::Period, period: Some(90), seen: 40, rows: rows.collect() };
     report.devices[0].steps = Some(steps);

@@ -6,8 +6,8 @@
 //! followed by the leaves that are not zero:
 //!
 //! ```text
-//! capture 32 bits, device 32 | series 32, unused 32 | number | start | end | operations
-//! bits of the leaves | leaves...
+//! capture 32 bits, device 32 | series 32, kind 32 (0: no iteration) | sequences 32, tokens 32
+//! number | start | end | operations | bits of the leaves | leaves...
 //! ```
 
 use std::fs::File;
@@ -16,13 +16,13 @@ use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek as _, SeekFrom, 
 use gpuwhy_import::scratch;
 use gpuwhy_trace::record::{DeviceId, Timestamp};
 use profiler_core::leaf::{LEAF_COUNT, Leaves};
-use profiler_core::steps::{OverflowSeries, OverflowStep, REMEMBERED, Step, Steps};
+use profiler_core::steps::{Iteration, IterationKind, OverflowSeries, OverflowStep, REMEMBERED, Step, Steps};
 use rustc_hash::FxHashMap;
 
 use crate::error::ExportError;
 
 /// Number of words before the leaves.
-const HEAD: usize = 7;
+const HEAD: usize = 8;
 
 const _: () = assert!(LEAF_COUNT <= u64::BITS as usize);
 
@@ -53,8 +53,11 @@ impl StepSpool {
             let place = u64::from(*capture) << 32 | u64::from(device.0);
             let used = step.leaves.iter().enumerate().filter(|(_, nanos)| **nanos > 0);
             let bits = used.clone().fold(0, |bits: u64, (leaf, _)| bits | 1 << leaf);
-            let head =
-                [place, u64::from(*series) << 32, *number, step.start.nanos(), step.end.nanos(), step.operations, bits];
+            let (kind, counts) = step.iteration.map_or((0, 0), |Iteration { kind, sequences, tokens }| {
+                (1 + kind as u64, u64::from(sequences) << 32 | u64::from(tokens))
+            });
+            let (start, end) = (step.start.nanos(), step.end.nanos());
+            let head = [place, u64::from(*series) << 32 | kind, counts, *number, start, end, step.operations, bits];
             *self.counts.entry((*capture, *device, *series)).or_default() += 1;
             for word in head.into_iter().chain(used.map(|(_, nanos)| *nanos)) {
                 file.write_all(&word.to_le_bytes()).map_err(scratch::failed)?;
@@ -135,7 +138,7 @@ fn read(file: &mut impl Read) -> io::Result<Option<(u32, DeviceId, OverflowStep)
         }
         *word = u64::from_le_bytes(bytes);
     }
-    let [place, series, number, start, end, operations, bits] = words;
+    let [place, series, counts, number, start, end, operations, bits] = words;
     let mut leaves: Leaves = [0; LEAF_COUNT];
     for (leaf, nanos) in leaves.iter_mut().enumerate() {
         if bits & 1 << leaf != 0 {
@@ -145,7 +148,10 @@ fn read(file: &mut impl Read) -> io::Result<Option<(u32, DeviceId, OverflowStep)
         }
     }
     let (start, end) = (Timestamp::from_nanos(start), Timestamp::from_nanos(end));
-    let step = OverflowStep { series: (series >> 32) as u32, number, step: Step { start, end, operations, leaves } };
+    let kind = (series as u32).checked_sub(1).and_then(|kind| IterationKind::ALL.get(kind as usize).copied());
+    let iteration = kind.map(|kind| Iteration { kind, sequences: (counts >> 32) as u32, tokens: counts as u32 });
+    let step = Step { start, end, operations, leaves, iteration };
+    let step = OverflowStep { series: (series >> 32) as u32, number, step };
     Ok(Some(((place >> 32) as u32, DeviceId(place as u32), step)))
 }
 
@@ -158,7 +164,10 @@ mod tests {
     fn step(series: u32, number: u64) -> OverflowStep {
         let (start, end) = (Timestamp::from_nanos(number * 10), Timestamp::from_nanos(number * 10 + 10));
         let leaves = std::array::from_fn(|leaf| if (leaf as u64 + number).is_multiple_of(3) { number + 1 } else { 0 });
-        OverflowStep { series, number, step: Step { start, end, operations: number + 7, leaves } }
+        let kind = IterationKind::ALL[number as usize % IterationKind::ALL.len()];
+        let iteration = Iteration { kind, sequences: number as u32, tokens: u32::MAX - number as u32 };
+        let iteration = Some(iteration).filter(|_| number.is_multiple_of(2));
+        OverflowStep { series, number, step: Step { start, end, operations: number + 7, leaves, iteration } }
     }
 
     fn series(device: u32, series: u32, moved_too_late_ns: u64) -> OverflowSeries {

@@ -8,7 +8,7 @@ use crate::attribution::{HostLead, Spread};
 use crate::collective::{Basis, CollectivesReport, NamedRow};
 use crate::leaf::{Leaf, Leaves};
 use crate::monitoring::MonitoredTime;
-use crate::steps::{Step, StepKinds};
+use crate::steps::{Iteration, Step, StepKind};
 use crate::whatif::BestCase;
 
 /// Nanoseconds by leaf name.
@@ -16,24 +16,27 @@ pub fn leaves(leaves: &Leaves) -> BTreeMap<&'static str, u64> {
     Leaf::ALL.map(|leaf| (leaf.name(), leaves[leaf as usize])).into()
 }
 
-/// Number of steps, their median duration and their mean time of the cause, nanoseconds.
-struct StepKind(u64, u64, u64);
-
 document! {
     from: Step {
         start_unix_ns: from.start,
         duration_ns: from.duration(),
         leaves: leaves(&from.leaves),
-    }
-    from: StepKinds {
-        cause: from.cause,
-        more: StepKind(from.more, from.more_ns, from.more_of_cause_ns),
-        less: StepKind(from.less, from.less_ns, from.less_of_cause_ns),
+        iteration?: from.iteration,
     }
     from: StepKind {
-        steps: from.0,
-        median_ns: from.1,
-        cause_mean_ns: from.2,
+        name: from.name,
+        count: from.count,
+        total_ns: from.total_ns,
+        median_ns: from.median_ns,
+        p99_ns: from.p99_ns,
+        sequences: from.sequences,
+        tokens: from.tokens,
+        leaves: leaves(&from.leaves),
+    }
+    from: Iteration {
+        kind: from.kind,
+        sequences: Some(from.sequences).filter(|&sequences| sequences > 0),
+        tokens: Some(from.tokens).filter(|&tokens| tokens > 0),
     }
     from: BestCase {
         kind: from.kind,

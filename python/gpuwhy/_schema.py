@@ -220,7 +220,7 @@ class DeviceBase(TypedDict):
     steady_leaves: Dict[str, int]
     busy: float
     steps: Optional[StepsJson]
-    step_kinds: Optional[Any]
+    step_kinds: List[Dict[str, Any]]
     what_if: Optional[WhatIf]
     untraced: Optional[Untraced]
     kernels: List[KernelJson]

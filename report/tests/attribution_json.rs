@@ -94,7 +94,7 @@ wire! {
     }
     Device {
         id: u32, name: String, pcie: Option<Pcie>, window_ns: u64, leaves: BTreeMap<String, u64>, steady_leaves: BTreeMap<String, u64>, busy: f64,
-        steps: Option<Steps>, step_kinds: Option<StepKinds>, what_if: Option<WhatIf>, untraced: Option<Untraced>,
+        steps: Option<Steps>, step_kinds: Vec<StepKind>, what_if: Option<WhatIf>, untraced: Option<Untraced>,
         host_lead: HostLead, gaps: Vec<Gap>, builds: Builds, other_processes: Vec<OtherProcess>,
         awaited: Vec<Awaited>, overlap: Vec<Overlap>, kernels: Vec<Kernel>, copies: Vec<Copy>, compute: Compute,
         managed: Option<ManagedPages>, copy_overlap: CopyOverlap,
@@ -119,11 +119,13 @@ wire! {
         scenarios: Vec<World>,
     }
     World { kind: String, step_ns: u64, speedup: Option<f64>, low: Option<f64>, high: Option<f64> }
-    Step { start_unix_ns: u64, duration_ns: u64, leaves: BTreeMap<String, u64> }
+    Step { start_unix_ns: u64, duration_ns: u64, leaves: BTreeMap<String, u64>, iteration: Option<Iteration> }
+    Iteration { kind: String, sequences: Option<u32>, tokens: Option<u32> }
     Basis { steps: u64, set_aside: u64, share_low: f64, share_high: f64 }
-    StepKinds { cause: String, more: StepKind, less: StepKind }
     Untraced { step_ns: u64, step_range_ns: (u64, u64), share_of_tracing: f64, source: String }
-    StepKind { steps: u64, median_ns: u64, cause_mean_ns: u64 }
+    StepKind {
+        name: String, count: u64, total_ns: u64, median_ns: u64, p99_ns: u64, sequences: Option<u32>, tokens: Option<u64>, leaves: BTreeMap<String, u64>,
+    }
     Overlap { top: String, beneath: String, ns: u64 }
     Kernel {
         name: String, library: Option<String>, communication: bool, count: u64, total_ns: u64, steady_count: u64, steady_ns: u64, mean_ns: u64, median_ns: u64, min_ns: u64,

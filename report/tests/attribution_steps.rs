@@ -5,7 +5,7 @@ use gpuwhy_report::run::StepMeaning;
 use gpuwhy_trace::record::{MemoryKind, ThreadId, Timestamp};
 use profiler_core::attribution::Attributor;
 use profiler_core::leaf::{Cause, Leaf};
-use profiler_core::steps::{RecognizedBy, StepSource, Steps};
+use profiler_core::steps::{KindsDifference, RecognizedBy, StepSource, Steps};
 
 /// Kernels of one step of [`train`].
 const KERNELS: u64 = 20;
@@ -415,14 +415,16 @@ fn every_third_step_without_a_wait_makes_two_kinds() {
     // 2 ms a step, and two of three wait another 6 ms.
     let report = train(300, |step| if step % 3 == 0 { 0 } else { 6_000 }).report();
     let bottleneck = &report.bottleneck;
-    let kinds = report.devices[0].typical.and_then(|typical| typical.kinds).expect("two kinds");
-    assert_eq!((kinds.more_ns, kinds.less_ns, kinds.cause), (8_000_000, 2_000_000, Cause::HostCpu));
+    let kinds = &report.devices[0].step_kinds;
+    let medians: Vec<_> = kinds.iter().map(|kind| (kind.name, kind.median_ns)).collect();
+    assert_eq!(medians, [("long", 8_000_000), ("short", 2_000_000)]);
+    assert_eq!(KindsDifference::of(kinds).map(|apart| apart.cause), Some(Cause::HostCpu));
     let basis = bottleneck.basis.expect("steps");
     assert_eq!(basis.set_aside, 0, "the longer kind is not unusual");
     // Of three steps, 18 ms long, the host leaves the device without work for 15.6 ms.
     assert!((bottleneck.share - 15.6 / 18.0).abs() < 0.01, "{}", bottleneck.share);
     assert!(basis.share.high - basis.share.low < 0.05, "{basis:?}");
-    let (more, all) = (kinds.more, kinds.more + kinds.less);
+    let (more, all) = (kinds[0].count, kinds[0].count + kinds[1].count);
     assert!((all / 3 * 2).abs_diff(more) <= 2, "{kinds:?}");
     let sentence = format!("{more} of {all} steps wait 7.2 ms for CPU work; the others only 1.2 ms");
     assert!(bottleneck.evidence.iter().any(|said| said.starts_with(&sentence)), "{:?}", bottleneck.evidence);

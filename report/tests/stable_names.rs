@@ -5,7 +5,7 @@ use gpuwhy_report::words;
 use gpuwhy_trace::cost::Mode;
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::leaf::{Cause, Leaf, WorkKind};
-use profiler_core::steps::StepSource;
+use profiler_core::steps::{IterationKind, StepSource};
 use profiler_core::whatif::{OperationClass, ScenarioKind};
 
 fn joined<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> String {
@@ -36,8 +36,8 @@ fn names_stay() {
         "base untraced data_ready launches_free no_syncs no_allocations copies_overlapped communication_hidden \
          grids_filled no_readbacks copies_joined reads_reduced device_copies_gone no_host_work device_only kernels_at_roof"
     );
-    let sources = [StepSource::Annotated, StepSource::Period, StepSource::Anchor, StepSource::Window];
-    assert_eq!(joined(&sources, StepSource::name), "annotated period anchor window");
+    assert_eq!(joined(&StepSource::ALL, StepSource::name), "annotated iteration period anchor window");
+    assert_eq!(joined(&IterationKind::ALL, IterationKind::name), "decode prefill mixed prefill or mixed");
     assert_eq!(
         joined(&[RecoverableBy::Simulation, RecoverableBy::Additive], RecoverableBy::name),
         "simulation additive"

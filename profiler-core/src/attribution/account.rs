@@ -20,7 +20,7 @@ use crate::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, count_overlap};
 use crate::managed::{ManagedMemory, ManagedTotals};
 use crate::sorting::SortRows as _;
 use crate::steps::step_table::StepTable;
-use crate::steps::{Boundary, Cut, Steady, Step, StepSeries, StepSource, Steps};
+use crate::steps::{Boundary, Cut, Cuts, Steady, Step, StepKind, StepSeries, StepSource, Steps};
 use crate::whatif::READBACK_BYTES;
 
 /// Names tracked for their first appearance, one bit each (128 KiB); a damaged id must not cost more.
@@ -46,12 +46,15 @@ pub struct DeviceAccount {
     pub(super) graph_ns: u64,
     /// Bitmap by name id: kernels that ran before the current position.
     known_kernels: Vec<u64>,
-    /// Step starts since they were last taken. Once the program names its steps, only named ones.
+    /// Step starts since they were last taken. Once the program names its steps, or serves, only named ones, or
+    /// iterations.
     pub(super) boundaries: Vec<(u64, StepSeries)>,
     /// Times since these were last taken at which steps broke off: the device ran out of work, or it was not
     /// a step.
     pub(super) breaks: Vec<u64>,
     named_steps: bool,
+    /// True if the newest iterations are those of a server.
+    serves: bool,
     /// End of the newest copy to the host that is more than a readback.
     read_end: u64,
     /// Intervals in which the profiler itself held up the program.
@@ -82,6 +85,7 @@ impl DeviceAccount {
             boundaries: Vec::new(),
             breaks: Vec::new(),
             named_steps: false,
+            serves: false,
             read_end: 0,
             disturbed: Vec::new(),
             queue: QueueWatch::default(),
@@ -185,6 +189,11 @@ impl DeviceAccount {
         self.steps.steps()
     }
 
+    /// Kinds of the iterations, if the steps are those of a server.
+    pub fn iteration_kinds(&self) -> Vec<StepKind> {
+        self.steps.iteration_kinds()
+    }
+
     /// Time after start-up in steps that are no longer remembered, nanoseconds.
     pub fn forgotten_steps_ns(&self) -> u64 {
         self.steps.forgotten_ns(self.steady_start())
@@ -195,7 +204,10 @@ impl DeviceAccount {
     pub fn typical_steps(&self) -> Option<Steady> {
         let (steps, from) = (self.steps.steps(), self.steady_start());
         let steady = if self.phases.is_midway() { steps.steady_without(0, from) } else { steps.steady(from) };
-        let steady = steady.without(&self.disturbed);
+        let mut steady = steady.without(&self.disturbed);
+        if steps.source == StepSource::Iteration {
+            steady.kinds = self.steps.iteration_kinds();
+        }
         steady.if_typical(self.steady_leaves().iter().sum())
     }
 
@@ -291,7 +303,7 @@ impl DeviceAccount {
     }
 
     /// An operation starts at the current position. A kernel's first appearance is part of start-up.
-    pub(super) fn begin(&mut self, operation: &DeviceOperation, cut: Option<Cut>) {
+    pub(super) fn begin(&mut self, operation: &DeviceOperation, cuts: Cuts) {
         self.queue.began(operation);
         let marked = operation.status.marked;
         let mut novel = false;
@@ -318,26 +330,28 @@ impl DeviceAccount {
         if operation.link != 0 {
             self.phases.crossed(operation.leaf, operation.link.into());
         }
-        self.steps.operation(self.position, marked, cut, &self.leaves);
-        if marked || cut.is_some() {
-            self.cut(marked, cut);
+        self.steps.operation(self.position, marked, cuts, &self.leaves);
+        if marked || cuts != Cuts::default() {
+            self.cut(marked, cuts);
         }
     }
 
     /// A step starts or breaks off at the current position.
     #[inline(never)]
-    fn cut(&mut self, marked: bool, cut: Option<Cut>) {
+    fn cut(&mut self, marked: bool, cuts: Cuts) {
         self.named_steps |= marked;
-        let series = match cut {
+        self.serves = cuts.iteration.map_or(self.serves, |iteration| iteration.serves);
+        let series = match (cuts.step, cuts.iteration) {
             _ if marked => Some(StepSeries { source: StepSource::Annotated, period: 0 }),
-            Some(Cut::Begin(Boundary { source, period, .. })) if !self.named_steps => {
-                Some(StepSeries { source, period })
-            }
-            Some(Cut::Lost) if !self.named_steps => {
+            _ if self.named_steps => None,
+            (_, Some(_)) if self.serves => Some(StepSeries { source: StepSource::Iteration, period: 0 }),
+            _ if self.serves => None,
+            (Some(Cut::Begin(Boundary { source, period, .. })), _) => Some(StepSeries { source, period }),
+            (Some(Cut::Lost), _) => {
                 self.breaks.push(self.position);
                 None
             }
-            _ => None,
+            (None, _) => None,
         };
         self.boundaries.extend(series.map(|series| (self.position, series)));
     }

@@ -30,7 +30,7 @@ use crate::counters::engine::Counters;
 use crate::counters::estimate::Activity;
 use crate::leaf::{BUSY_COUNT, Leaf};
 use crate::managed::ManagedMemory;
-use crate::steps::{Cut, PeriodFacts};
+use crate::steps::{Cuts, PeriodFacts};
 use crate::thresholds::{CLOCK_SLACK_NANOS, INTER_KERNEL_NANOS};
 
 /// Maximum devices of one process; higher ordinals are damage.
@@ -321,7 +321,7 @@ impl Timeline {
             if !operation.late {
                 simulation.operation(operation);
             }
-            let cut = self.launch_order.take_cut(slot, &operation.status);
+            let cuts = self.launch_order.take_cuts(slot, &operation.status);
             let window_start = if self.account.position() == 0 { operation.start } else { self.account.start() };
             let beyond = operation.end - window_start > LONGEST_WINDOW;
             if !beyond {
@@ -335,7 +335,7 @@ impl Timeline {
                     self.account.graph_ns = self.account.graph_ns.saturating_sub(operation.end - operation.start);
                 }
             } else {
-                self.begin(operation, cut, host, ranges, others);
+                self.begin(operation, cuts, host, ranges, others);
             }
             operations.remove(slot);
         }
@@ -370,7 +370,7 @@ impl Timeline {
     fn begin(
         &mut self,
         operation: &DeviceOperation,
-        cut: Option<Cut>,
+        cuts: Cuts,
         host: &Host,
         ranges: &mut Ranges,
         others: Option<&OtherProcesses>,
@@ -407,7 +407,7 @@ impl Timeline {
         }
         let was_idle = running == 0 && from != 0;
         self.node_gaps.began(operation, if was_idle { start.saturating_sub(from) } else { 0 });
-        self.account.begin(operation, cut);
+        self.account.begin(operation, cuts);
         if let Some(launch) = operation.launch.filter(|_| operation.status.first) {
             self.account.launched(&launch, busy_until);
         }

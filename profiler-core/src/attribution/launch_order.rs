@@ -16,7 +16,7 @@ use super::step_sequence::{StepCalls, StepSequence};
 use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;
 use crate::leaf::Leaf;
-use crate::steps::{Cut, LaunchKind, PeriodFacts, StepDetector};
+use crate::steps::{Cut, Cuts, IterationCut, IterationLaunch, Iterations, LaunchKind, PeriodFacts, StepDetector};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 
 /// Marks that are remembered: number of steps that a program can be ahead of its device.
@@ -67,6 +67,7 @@ impl StepMarks {
 #[derive(Debug, Default)]
 pub(super) struct LaunchOrder {
     detector: StepDetector,
+    iterations: Iterations,
     /// Newest mark that started a step.
     mark: u64,
     /// Start and thread of the newest graph launch: its operations are one launch.
@@ -84,6 +85,7 @@ pub(super) struct LaunchOrder {
     /// Step cuts of the operations that were shown but do not run yet, by slab index. Few operations cause
     /// one.
     cuts: FxHashMap<u32, Cut>,
+    iteration_cuts: FxHashMap<u32, IterationCut>,
 }
 
 impl LaunchOrder {
@@ -106,20 +108,22 @@ impl LaunchOrder {
         let mut hidden = std::mem::take(&mut self.hidden);
         for &(_, index) in hidden.take_while(|&(order, _)| order < watermark || watermark == u64::MAX) {
             let operation = &mut pending[index];
-            let (status, cut) = self.status(operation, marks);
+            let (status, cuts) = self.status(operation, marks);
             operation.status = status;
-            if let Some(cut) = cut {
-                self.cuts.insert(index, cut);
-            }
+            self.cuts.extend(cuts.step.map(|cut| (index, cut)));
+            self.iteration_cuts.extend(cuts.iteration.map(|cut| (index, cut)));
         }
         self.hidden = hidden;
     }
 
-    /// Removes the step cut caused by the operation at slab index `index`; to be called before the index is
+    /// Removes the step cuts caused by the operation at slab index `index`; to be called before the index is
     /// reused.
     #[inline]
-    pub(super) fn take_cut(&mut self, index: u32, status: &LaunchStatus) -> Option<Cut> {
-        if status.cuts { self.cuts.remove(&index) } else { None }
+    pub(super) fn take_cuts(&mut self, index: u32, status: &LaunchStatus) -> Cuts {
+        if !status.cuts {
+            return Cuts::default();
+        }
+        Cuts { step: self.cuts.remove(&index), iteration: self.iteration_cuts.remove(&index) }
     }
 
     /// Launch sequence of the steps; see [`StepSequence`].
@@ -128,7 +132,7 @@ impl LaunchOrder {
     }
 
     #[inline]
-    fn status(&mut self, operation: &DeviceOperation, marks: &StepMarks) -> (LaunchStatus, Option<Cut>) {
+    fn status(&mut self, operation: &DeviceOperation, marks: &StepMarks) -> (LaunchStatus, Cuts) {
         let (called, returned) = operation.launch.map_or((operation.start, operation.start), |l| (l.start, l.end));
         let passed = marks.passed(self.mark, called);
         self.mark = passed.unwrap_or(self.mark);
@@ -140,7 +144,7 @@ impl LaunchOrder {
         let graph = operation.launch.filter(|_| operation.graph).map(|launch| (launch.start, launch.thread));
         if graph.is_some() && graph == self.graph {
             self.follow_step(operation, false);
-            return (LaunchStatus { shown: true, marked, first: false, cuts: false }, None);
+            return (LaunchStatus { shown: true, marked, first: false, cuts: false }, Cuts::default());
         }
         self.graph = graph.or(self.graph);
         let pause = u32::try_from(called.saturating_sub(self.returned)).unwrap_or(u32::MAX);
@@ -162,7 +166,8 @@ impl LaunchOrder {
             _ => {}
         }
         self.follow_step(operation, graph.is_some() || matches!(operation.leaf, Leaf::Compute | Leaf::Communication));
-        (LaunchStatus { shown: true, marked, first: true, cuts: cut.is_some() }, cut)
+        let cuts = Cuts { step: cut, iteration: self.iterations.push(iteration_launch(operation, kind)) };
+        (LaunchStatus { shown: true, marked, first: true, cuts: cuts != Cuts::default() }, cuts)
     }
 
     #[inline]
@@ -185,6 +190,19 @@ impl LaunchOrder {
     /// Known facts about steps of `period` launches.
     pub(super) fn facts(&self, period: u32) -> PeriodFacts {
         self.detector.facts(period)
+    }
+}
+
+/// A launch of this kind, as the iterations of a server see it.
+#[inline]
+fn iteration_launch(operation: &DeviceOperation, kind: LaunchKind) -> IterationLaunch {
+    match kind {
+        LaunchKind::Graph => IterationLaunch::Graph,
+        LaunchKind::Input => IterationLaunch::FromHost(operation.bytes),
+        LaunchKind::HostCopy => IterationLaunch::ToHost(operation.bytes),
+        LaunchKind::Optimizer => IterationLaunch::Optimizer,
+        LaunchKind::Other if operation.is_kernel() => IterationLaunch::Kernel(operation.tokens),
+        LaunchKind::Other => IterationLaunch::Other,
     }
 }
 

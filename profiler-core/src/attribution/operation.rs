@@ -15,6 +15,7 @@ use super::launch_places::PlaceId;
 use super::statistics::CopyPath;
 use crate::api::ApiClass;
 use crate::leaf::Leaf;
+use crate::steps::TokenKernel;
 use crate::thresholds::{FUTURE_NANOS, INPUT_BYTES};
 use crate::whatif::{MOST_BYTES, SmallGrid};
 
@@ -90,6 +91,8 @@ pub(super) struct DeviceOperation {
     pub(super) kernel: u32,
     /// Size of a copy in bytes; 0 for other operations.
     pub(super) bytes: u64,
+    /// What a kernel tells about tokens of a language model.
+    pub(super) tokens: TokenKernel,
 }
 
 impl DeviceOperation {
@@ -126,18 +129,20 @@ impl DeviceOperation {
             at_roof: 0,
             kernel: 0,
             bytes: 0,
+            tokens: TokenKernel::None,
         }
     }
 
     /// A kernel. Its duration at the nearest roofline is not known here.
     #[inline]
     pub(super) fn of_kernel(kernel: &Kernel, class: &KernelClass, dictionary: &Dictionary) -> Self {
-        let &KernelClass { name, communication, optimizer, selection, symbol, blocks, .. } = class;
+        let &KernelClass { name, communication, optimizer, selection, tokens, symbol, blocks, .. } = class;
         Self {
             leaf: if communication { Leaf::Communication } else { Leaf::Compute },
             subject: Subject::Kernel(name),
             graph: kernel.graph_id != 0,
             optimizer,
+            tokens,
             selection: selection == Selection::Places,
             kernel: kernel.config.0,
             graph_id: kernel.graph_id,
@@ -253,7 +258,7 @@ pub(super) struct LaunchStatus {
     pub(super) marked: bool,
     /// True if it is the first operation of its launch; later nodes of a graph are not.
     pub(super) first: bool,
-    /// True if a step starts with it or breaks off: `LaunchOrder::take_cut` returns which.
+    /// True if a step starts with it or breaks off: `LaunchOrder::take_cuts` returns which.
     pub(super) cuts: bool,
 }
 
@@ -335,6 +340,7 @@ pub(super) struct KernelClass {
     pub(super) whole_graph: bool,
     optimizer: bool,
     selection: Selection,
+    tokens: TokenKernel,
     /// Equal for the same name and grid.
     symbol: u32,
     /// Blocks of the grid; 0 if they are unknown, or enough to fill any device.
@@ -364,7 +370,8 @@ impl KernelClasses {
         let selection = Selection::of(dictionary.name(name));
         self.selects |= selection == Selection::Places;
         let whole_graph = is_whole_graph(dictionary.name(name));
-        let class = KernelClass { name, communication, whole_graph, optimizer, selection, symbol, blocks };
+        let tokens = TokenKernel::of(dictionary.name(name), grid[0]);
+        let class = KernelClass { name, communication, whole_graph, optimizer, selection, tokens, symbol, blocks };
         if index < dictionary.launch_configs().len() {
             if self.rows.len() <= index {
                 self.rows.resize(index + 1, None);

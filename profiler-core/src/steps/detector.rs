@@ -6,8 +6,6 @@
 //! frequently contains layers but not yet a step, and dropped after two epochs without a finding. The work is
 //! O(1) amortized per launch and the memory is bounded. Time is used only as the pause before a launch, and
 //! only to choose the point in the cycle at which a step starts.
-//!
-//! Not found: the iterations of a server that mixes prompts and tokens; they have no fixed sequence.
 
 use rustc_hash::FxHashMap;
 

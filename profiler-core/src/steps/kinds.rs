@@ -1,12 +1,13 @@
-//! Steps of two kinds: long ones and short ones.
+//! Kinds of steps.
 //!
-//! A loader whose workers cannot keep up makes every third step wait, but not the others; with gradients
+//! The iterations of a server have kinds by what they process. Other steps may be long ones and short ones: a
+//! loader whose workers cannot keep up makes every third step wait, but not the others; with gradients
 //! accumulated over four steps, the fourth has the optimizer. No single number describes such steps. They are
 //! split at the widest gap in the sorted durations, if both sides have enough steps, differ twofold and are
 //! narrower than the gap. If durations do not separate them, the time of each cause is used.
 
-use super::Step;
-use crate::leaf::Cause;
+use super::{IterationKind, Step};
+use crate::leaf::{Cause, LEAF_COUNT, Leaves};
 use crate::sorting::SortRows as _;
 
 /// Minimum fraction of the steps in each kind, as a divisor...
@@ -18,88 +19,143 @@ const LEAST_RATIO: u64 = 2;
 /// Minimum difference between the kinds of a cause, as a divisor of a step.
 const LEAST_OF_STEP: u64 = 5;
 
-/// Two kinds of steps.
+/// Steps of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StepKinds {
-    /// Number of steps of the kind that takes longer, or that has more of the cause.
-    pub more: u64,
-    /// Number of other steps.
-    pub less: u64,
-    /// Median duration of the first kind, nanoseconds.
-    pub more_ns: u64,
-    /// Median duration of the other kind, nanoseconds.
-    pub less_ns: u64,
-    /// The cause in which the two kinds differ most.
-    pub cause: Cause,
-    /// Mean time of that cause in a step of the first kind, nanoseconds.
-    pub more_of_cause_ns: u64,
-    /// Mean time of that cause in a step of the other kind, nanoseconds.
-    pub less_of_cause_ns: u64,
-    /// True if the kinds differ in duration; otherwise only in the time of the cause.
-    pub by_duration: bool,
+pub struct StepKind {
+    /// `decode`, `prefill`, `mixed` or `prefill or mixed` for iterations of a server; `long` and `short`, or `more`
+    /// and `less` if they differ only in the time of a cause.
+    pub name: &'static str,
+    /// Number of steps.
+    pub count: u64,
+    /// Their time, nanoseconds.
+    pub total_ns: u64,
+    /// Median of their durations, nanoseconds; of the remembered ones, like the two that follow.
+    pub median_ns: u64,
+    /// Duration that 99 % of them do not exceed, nanoseconds.
+    pub p99_ns: u64,
+    /// Their time by cause, nanoseconds.
+    pub leaves: Leaves,
+    /// Sequences in the median iteration; `None` if unknown.
+    pub sequences: Option<u32>,
+    /// Tokens of all iterations together; `None` if unknown.
+    pub tokens: Option<u64>,
 }
 
-impl StepKinds {
-    /// Kinds of `steps`, if there are two.
-    pub fn of(steps: &[Step]) -> Option<Self> {
+/// The cause in which two kinds of steps differ most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindsDifference {
+    /// The cause.
+    pub cause: Cause,
+    /// Its mean time in a step of the kind with more of it, nanoseconds.
+    pub more_ns: u64,
+    /// Its mean time in a step of the other kind, nanoseconds.
+    pub less_ns: u64,
+}
+
+/// Iterations of a server by kind, also those that are no longer remembered.
+pub(super) type IterationTotals = [KindTotals; IterationKind::ALL.len()];
+
+/// Totals of the iterations of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KindTotals {
+    count: u64,
+    nanos: u64,
+    tokens: u64,
+}
+
+impl KindTotals {
+    pub(super) fn add(&mut self, nanos: u64, tokens: u32) {
+        self.count += 1;
+        self.nanos = self.nanos.saturating_add(nanos);
+        self.tokens = self.tokens.saturating_add(tokens.into());
+    }
+}
+
+impl StepKind {
+    /// Long and short steps, or steps with more and less time of a cause; empty if `steps` are of one kind.
+    pub(super) fn by_gap(steps: &[Step]) -> Vec<Self> {
         let durations: Vec<u64> = steps.iter().map(Step::duration).collect();
         if let Some(from) = split(&durations) {
-            return Some(Self::recognized_by(steps, &durations, from, None));
+            return Self::divided(steps, &durations, from, ["long", "short"]).into();
         }
-        let typical = median(durations)?;
+        let mut typical = durations;
+        typical.sort_unstable();
+        let typical = typical.get(typical.len() / 2).copied().unwrap_or(0);
         let largest_first = |cause: &Cause| std::cmp::Reverse(steps.iter().map(|step| time(*cause, step)).sum::<u64>());
         let mut causes = Cause::ALL;
         causes.sort_rows_by_key(largest_first);
-        causes.into_iter().find_map(|cause| {
+        let found = causes.into_iter().find_map(|cause| {
             let times: Vec<u64> = steps.iter().map(|step| time(cause, step)).collect();
-            let kinds = Self::recognized_by(steps, &times, split(&times)?, Some(cause));
-            let apart = kinds.more_of_cause_ns - kinds.less_of_cause_ns;
-            (apart >= typical / LEAST_OF_STEP).then_some(kinds)
+            let [more, less] = Self::divided(steps, &times, split(&times)?, ["more", "less"]);
+            (more.mean(cause).saturating_sub(less.mean(cause)) >= typical / LEAST_OF_STEP).then_some([more, less])
+        });
+        found.map_or_else(Vec::new, Vec::from)
+    }
+
+    /// Kinds of these iterations, with the totals of all iterations.
+    pub(super) fn by_iteration(steps: &[Step], totals: &IterationTotals) -> Vec<Self> {
+        let of_kind = |(kind, totals): (IterationKind, &KindTotals)| {
+            let rows = steps.iter().filter(|step| step.iteration.is_some_and(|of| of.kind == kind));
+            let mut sequences: Vec<u32> = rows.clone().filter_map(|row| row.iteration.map(|of| of.sequences)).collect();
+            sequences.sort_unstable();
+            let sequences = sequences.get(sequences.len() / 2).copied().filter(|&sequences| sequences > 0);
+            let &KindTotals { count, nanos: total_ns, tokens } = totals;
+            let tokens = Some(tokens).filter(|&tokens| tokens > 0);
+            (count > 0).then(|| Self { count, total_ns, sequences, tokens, ..Self::of(kind.name(), rows) })
+        };
+        IterationKind::ALL.into_iter().zip(totals).filter_map(of_kind).collect()
+    }
+
+    /// Steps whose value is at least `from`, and the others.
+    fn divided(steps: &[Step], values: &[u64], from: u64, names: [&'static str; 2]) -> [Self; 2] {
+        [true, false].map(|is_more| {
+            let pairs = steps.iter().zip(values).filter(|(_, value)| (**value >= from) == is_more);
+            Self::of(names[usize::from(!is_more)], pairs.map(|(step, _)| step))
         })
     }
 
-    /// Splits into steps whose value is at least `from`, and the others; they differ in `cause`, if it is
-    /// known.
-    fn recognized_by(steps: &[Step], values: &[u64], from: u64, cause: Option<Cause>) -> Self {
-        let by_duration = cause.is_none();
-        let kind = |is_more: bool| {
-            let pairs = steps.iter().zip(values);
-            pairs.filter(move |(_, value)| (**value >= from) == is_more).map(|(step, _)| step)
-        };
-        let count = |is_more: bool| kind(is_more).count() as u64;
-        let mean = |is_more: bool, cause: Cause| {
-            kind(is_more).map(|step| time(cause, step)).sum::<u64>() / count(is_more).max(1)
-        };
-        let apart = |cause: &Cause| mean(true, *cause).saturating_sub(mean(false, *cause));
-        let cause = cause.or_else(|| Cause::ALL.into_iter().max_by_key(apart)).unwrap_or(Cause::CannotTell);
-        let duration = |is_more: bool| median(kind(is_more).map(Step::duration).collect()).unwrap_or(0);
+    fn of<'a>(name: &'static str, steps: impl Iterator<Item = &'a Step>) -> Self {
+        let (mut durations, mut leaves) = (Vec::new(), [0; LEAF_COUNT]);
+        for step in steps {
+            durations.push(step.duration());
+            leaves.iter_mut().zip(step.leaves).for_each(|(sum, nanos): (&mut u64, _)| *sum = sum.saturating_add(nanos));
+        }
+        durations.sort_unstable();
+        let at = |index: usize| durations.get(index).copied().unwrap_or(0);
+        let count = durations.len();
         Self {
-            more: count(true),
-            less: count(false),
-            more_ns: duration(true),
-            less_ns: duration(false),
-            cause,
-            more_of_cause_ns: mean(true, cause),
-            less_of_cause_ns: mean(false, cause),
-            by_duration,
+            name,
+            count: count as u64,
+            total_ns: durations.iter().fold(0, |sum, nanos| sum.saturating_add(*nanos)),
+            median_ns: u64::midpoint(at(count / 2), at(count.saturating_sub(1) / 2)),
+            p99_ns: at((99 * count).div_ceil(100).saturating_sub(1)),
+            leaves,
+            sequences: None,
+            tokens: None,
         }
     }
 
-    /// Longest duration of a step that is not unusual for its kind: `times` the median of the longer kind.
-    /// `None` if both kinds have the same duration.
-    pub fn longest(&self, times: f64) -> Option<f64> {
-        self.by_duration.then_some(times * self.more_ns as f64)
+    /// Mean time of `cause` in a step, nanoseconds.
+    pub fn mean(&self, cause: Cause) -> u64 {
+        let all: u64 = self.leaves.iter().sum();
+        // Of the remembered steps: they may be fewer than `count`.
+        let steps = (self.count as f64 * all as f64 / self.total_ns.max(1) as f64).max(1.0);
+        (cause.total(&self.leaves) as f64 / steps) as u64
+    }
+}
+
+impl KindsDifference {
+    /// The difference of the first two kinds; `None` unless there are two.
+    pub fn of(kinds: &[StepKind]) -> Option<Self> {
+        let [more, less, ..] = kinds else { return None };
+        let apart = |cause: &Cause| more.mean(*cause).saturating_sub(less.mean(*cause));
+        let cause = Cause::ALL.into_iter().max_by_key(apart)?;
+        Some(Self { cause, more_ns: more.mean(cause), less_ns: less.mean(cause) })
     }
 }
 
 fn time(cause: Cause, step: &Step) -> u64 {
     cause.total(&step.leaves)
-}
-
-/// Upper median.
-fn median(mut values: Vec<u64>) -> Option<u64> {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied()
 }
 
 /// Smallest of the larger values, if there are two kinds.
@@ -121,7 +177,8 @@ fn split(values: &[u64]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leaf::{LEAF_COUNT, Leaf};
+    use crate::leaf::Leaf;
+    use crate::steps::Iteration;
     use gpuwhy_trace::record::Timestamp;
 
     /// Steps with these times of computation and of waiting for data.
@@ -131,52 +188,75 @@ mod tests {
             leaves[Leaf::Compute as usize] = compute;
             leaves[Leaf::DataLoading as usize] = wait;
             let at = Timestamp::from_nanos;
-            Step { start: at(1_000), end: at(1_000 + compute + wait), operations: 9, leaves }
+            Step { start: at(1_000), end: at(1_000 + compute + wait), operations: 9, leaves, iteration: None }
         };
         times.into_iter().map(step).collect()
     }
 
+    fn counts(kinds: &[StepKind]) -> Vec<(&'static str, u64)> {
+        kinds.iter().map(|kind| (kind.name, kind.count)).collect()
+    }
+
     #[test]
     fn two_of_three_steps_wait() {
-        let kinds =
-            StepKinds::of(&steps((0..90).map(|n| (10 + n % 2, if n % 3 == 0 { 0 } else { 27 + n % 5 })))).unwrap();
-        assert_eq!((kinds.more, kinds.less, kinds.cause), (60, 30, Cause::DataLoading));
-        assert_eq!((kinds.more_of_cause_ns, kinds.less_of_cause_ns, kinds.less_ns), (29, 0, 11));
-        assert!(kinds.by_duration && (38..42).contains(&kinds.more_ns));
-        assert_eq!(kinds.longest(1.5), Some(1.5 * kinds.more_ns as f64));
+        let kinds = StepKind::by_gap(&steps((0..90).map(|n| (10 + n % 2, if n % 3 == 0 { 0 } else { 27 + n % 5 }))));
+        assert_eq!(counts(&kinds), [("long", 60), ("short", 30)]);
+        assert!((38..42).contains(&kinds[0].median_ns) && kinds[1].median_ns == 10);
+        assert_eq!(
+            KindsDifference::of(&kinds).unwrap(),
+            KindsDifference { cause: Cause::DataLoading, more_ns: 29, less_ns: 0 }
+        );
     }
 
     #[test]
     fn a_cause_tells_kinds_of_one_length() {
         // In every second step the device computes for the time that it waits in the other.
-        let kinds = StepKinds::of(&steps((0..40).map(|n| if n % 2 == 0 { (10, 30) } else { (38, 1) }))).unwrap();
-        assert_eq!((kinds.more, kinds.less, kinds.by_duration, kinds.longest(1.5)), (20, 20, false, None));
-        assert!(matches!(kinds.cause, Cause::DataLoading | Cause::GpuCompute), "{kinds:?}");
+        let kinds = StepKind::by_gap(&steps((0..40).map(|n| if n % 2 == 0 { (10, 30) } else { (38, 1) })));
+        assert_eq!(counts(&kinds), [("more", 20), ("less", 20)]);
+        let cause = KindsDifference::of(&kinds).unwrap().cause;
+        assert!(matches!(cause, Cause::DataLoading | Cause::GpuCompute), "{kinds:?}");
         // A cause that is a small part of the step makes no kind.
-        assert_eq!(StepKinds::of(&steps((0..40).map(|n| (100, n % 2 * 15)))), None);
+        assert_eq!(StepKind::by_gap(&steps((0..40).map(|n| (100, n % 2 * 15)))), []);
     }
 
     #[test]
     fn few_alike_or_scattered_steps_are_of_one_kind() {
-        assert_eq!(StepKinds::of(&[]), None);
-        assert_eq!(StepKinds::of(&steps([(10, 0), (30, 0)])), None);
-        assert_eq!(StepKinds::of(&steps((0..100).map(|n| (if n < 4 { 500 } else { 10 }, 0)))), None, "4 % are unusual");
-        assert_eq!(
-            StepKinds::of(&steps((0..30).map(|n| (if n % 2 == 0 { 10 } else { 19 }, 0)))),
-            None,
-            "less than twice"
-        );
-        assert!(StepKinds::of(&steps((0..30).map(|n| (if n % 2 == 0 { 10 } else { 20 }, 0)))).is_some());
+        let are_of_one_kind = |times: &[(u64, u64)]| StepKind::by_gap(&steps(times.iter().copied())).is_empty();
+        assert!(are_of_one_kind(&[]));
+        assert!(are_of_one_kind(&[(10, 0), (30, 0)]));
+        let of = |count: u64, time: &dyn Fn(u64) -> u64| (0..count).map(|n| (time(n), 0)).collect::<Vec<_>>();
+        assert!(are_of_one_kind(&of(100, &|n| if n < 4 { 500 } else { 10 })), "4 % are unusual");
+        assert!(are_of_one_kind(&of(30, &|n| if n % 2 == 0 { 10 } else { 19 })), "less than twice");
+        assert!(!are_of_one_kind(&of(30, &|n| if n % 2 == 0 { 10 } else { 20 })));
         // A uniform range from 10 to 60, or a long tail, has no significant gap.
-        assert_eq!(StepKinds::of(&steps((0..50).map(|n| (10 + n * 37 % 50, 0)))), None);
+        assert!(are_of_one_kind(&of(50, &|n| 10 + n * 37 % 50)));
         let tail = |n: u64| (10.0 - 10.0 * (1.0 - (n as f64 + 0.5) / 200.0).ln()) as u64;
-        assert_eq!(StepKinds::of(&steps((0..200).map(|n| (tail(n) * 100, 0)))), None);
+        assert!(are_of_one_kind(&of(200, &|n| tail(n) * 100)));
     }
 
     #[test]
     fn unusual_steps_do_not_hide_the_kinds() {
         let times = (0..100).map(|n| (10, if n == 50 { 9_000 } else { n % 4 / 3 * 40 }));
-        let kinds = StepKinds::of(&steps(times)).unwrap();
-        assert_eq!((kinds.more, kinds.less), (26, 74));
+        assert_eq!(counts(&StepKind::by_gap(&steps(times))), [("long", 26), ("short", 74)]);
+    }
+
+    #[test]
+    fn iterations_count_when_they_are_forgotten() {
+        let mut rows = steps((0..8).map(|n| (if n < 2 { 50 } else { 10 + n }, 0)));
+        let mut totals = IterationTotals::default();
+        for (number, row) in rows.iter_mut().enumerate() {
+            let kind = if number < 2 { IterationKind::Prefill } else { IterationKind::Decode };
+            let tokens = if number < 2 { 500 } else { 4 };
+            row.iteration = Some(Iteration { kind, sequences: 4, tokens });
+            totals[kind as usize].add(row.duration(), tokens);
+        }
+        let kinds = StepKind::by_iteration(&rows[1..], &totals);
+        assert_eq!(counts(&kinds), [("decode", 6), ("prefill", 2)]);
+        assert_eq!(kinds.iter().map(|kind| (kind.median_ns, kind.p99_ns)).collect::<Vec<_>>(), [(14, 17), (50, 50)]);
+        assert_eq!(
+            kinds.iter().map(|kind| (kind.sequences, kind.tokens)).collect::<Vec<_>>(),
+            [(Some(4), Some(24)), (Some(4), Some(1_000))]
+        );
+        assert_eq!((kinds[1].total_ns, kinds[1].mean(Cause::GpuCompute)), (100, 50), "one of two is remembered");
     }
 }

@@ -4,8 +4,8 @@
 //! timestamps are unsuitable: the CPU runs ahead of the GPU by a varying time.
 //!
 //! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `epoch`, `beats` and `inside`
-//! are its parts), `step_table` (from boundaries to steps), `steady` (typical steps, with `kinds`), `time_share`
-//! (inference from those to all steps).
+//! are its parts), [`Iterations`] (those of a server), `step_table` (from boundaries to steps), `steady` (typical
+//! steps, with `kinds`), `time_share` (inference from those to all steps).
 
 use gpuwhy_trace::named;
 
@@ -13,6 +13,7 @@ mod beats;
 mod detector;
 mod epoch;
 mod inside;
+mod iterations;
 mod kinds;
 mod sequence;
 mod steady;
@@ -21,7 +22,8 @@ mod time_share;
 
 pub use detector::StepDetector;
 pub use inside::Inside;
-pub use kinds::StepKinds;
+pub use iterations::{IterationLaunch, Iterations, LONGEST_READ, TokenKernel};
+pub use kinds::{KindsDifference, StepKind};
 pub use steady::{FEWEST_STEADY, Interval, Steady, UNUSUAL, WARM_UP_STEPS};
 pub use step_table::{LoggedStep, OverflowSeries, OverflowStep, REMEMBERED, WINDOW_NANOS};
 pub use time_share::TimeShare;
@@ -36,6 +38,8 @@ named! {
     pub enum StepSource: name {
         /// Ranges that the program or its framework named.
         Annotated "annotated",
+        /// Copies of sampled tokens to the host: the iterations of an LLM server.
+        Iteration "iteration",
         /// A period in the sequence of launches.
         Period "period",
         /// An operation that occurs once per step.
@@ -43,6 +47,32 @@ named! {
         /// No repetition: windows of a fixed length.
         Window "window",
     }
+}
+
+named! {
+    /// Work of an iteration of a server.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum IterationKind: name {
+        /// One token, or the few of a draft, for each running sequence.
+        Decode "decode",
+        /// Prompts only.
+        Prefill "prefill",
+        /// Prompts, and a token for each running sequence.
+        Mixed "mixed",
+        /// Prompts; it is unknown whether other sequences run with them.
+        PrefillOrMixed "prefill or mixed",
+    }
+}
+
+/// What an iteration of a server processed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Iteration {
+    /// Its kind.
+    pub kind: IterationKind,
+    /// Sequences that got a token; 0 if unknown.
+    pub sequences: u32,
+    /// Tokens that went through the model, those of prompts included; 0 if unknown.
+    pub tokens: u32,
 }
 
 /// Steps of one kind: found in the same way and, by period, with the same length.
@@ -89,6 +119,8 @@ named! {
     pub enum RecognizedBy: name {
         /// A range that the program or its framework named.
         Range "range",
+        /// A copy of sampled tokens to the host.
+        Tokens "sampled_tokens",
         /// An optimizer's kernel.
         Optimizer "optimizer",
         /// A copy from the host.
@@ -123,6 +155,26 @@ pub enum Cut {
     Lost,
 }
 
+/// Start of an iteration of a server at a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IterationCut {
+    /// The iteration that ends; `None` if what comes before it is none.
+    pub ended: Option<Iteration>,
+    /// True if the iterations up to now are those of a server.
+    pub serves: bool,
+    /// True if its tokens have 8 bytes, so that its numbers, which assume 4, are twice as large.
+    pub wide: bool,
+}
+
+/// Effects of a launch on the steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cuts {
+    /// On the steps that repeat.
+    pub step: Option<Cut>,
+    /// On the iterations.
+    pub iteration: Option<IterationCut>,
+}
+
 /// One step on one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -134,6 +186,8 @@ pub struct Step {
     pub operations: u64,
     /// Time by cause; sums to `end - start` exactly.
     pub leaves: Leaves,
+    /// What it processed, if it is an iteration of a server.
+    pub iteration: Option<Iteration>,
 }
 
 /// Remembered steps of one device, oldest first.

@@ -5,14 +5,14 @@
 
 use gpuwhy_trace::record::Timestamp;
 
-use super::{Step, StepKinds, StepSource, Steps, TimeShare};
+use super::{Step, StepKind, StepSource, Steps, TimeShare};
 use crate::leaf::{Cause, Leaves};
 
 /// Named steps at the start of a run that are never steady: caches fill, libraries choose their algorithms.
 /// Before detected steps there are more that are not listed: those used for detection.
 pub const WARM_UP_STEPS: u64 = 3;
 /// A step longer than this many times the median duration is set aside: a checkpoint, an evaluation, a
-/// collection. With two kinds of steps ([`StepKinds`]), that is the median of the longer kind.
+/// collection. With long and short steps ([`StepKind`]), that is the median of the long ones.
 pub const UNUSUAL: f64 = 1.5;
 /// With fewer steady steps, no inference to others is possible.
 pub const FEWEST_STEADY: usize = 5;
@@ -30,11 +30,16 @@ pub struct Steady {
     pub rows: Vec<Step>,
     /// Steps longer than [`UNUSUAL`] times the median; of the longer kind, if there are two.
     pub set_aside: Vec<Step>,
-    /// Kinds of the typical steps, if there are two.
-    pub kinds: Option<StepKinds>,
+    /// Kinds of the typical steps; empty if they are of one kind.
+    pub kinds: Vec<StepKind>,
 }
 
 impl Steady {
+    /// True if no single step is typical, so that means describe them.
+    pub fn are_of_kinds(&self) -> bool {
+        !self.kinds.is_empty()
+    }
+
     /// Lower median of the durations of the typical steps, nanoseconds; 0 without any.
     pub fn median_duration(&self) -> u64 {
         percentile(self.rows.iter().map(Step::duration), 50)
@@ -97,10 +102,14 @@ impl Steps {
         let is_step = self.source != StepSource::Window;
         let after: Vec<Step> =
             self.rows.iter().skip(skipped).filter(|row| is_step && row.start >= from).copied().collect();
-        let kinds = StepKinds::of(&after);
-        let of_kind = kinds.and_then(|kinds| kinds.longest(UNUSUAL));
-        let longest = of_kind.unwrap_or_else(|| UNUSUAL * percentile(after.iter().map(Step::duration), 50) as f64);
-        let (rows, set_aside) = after.into_iter().partition(|row| row.duration() as f64 <= longest);
+        if self.source == StepSource::Iteration {
+            // Iterations differ by what they process: a long one is not unusual.
+            return Steady { rows: after, set_aside: Vec::new(), kinds: Vec::new() };
+        }
+        let kinds = StepKind::by_gap(&after);
+        let of_long = kinds.first().filter(|kind| kind.name == "long").map(|kind| kind.median_ns);
+        let typical = of_long.unwrap_or_else(|| percentile(after.iter().map(Step::duration), 50));
+        let (rows, set_aside) = after.into_iter().partition(|row| row.duration() as f64 <= UNUSUAL * typical as f64);
         Steady { rows, set_aside, kinds }
     }
 
@@ -155,7 +164,7 @@ mod tests {
         let row = |&duration: &u64| {
             let start = Timestamp::from_nanos(at);
             at += duration;
-            Step { start, end: Timestamp::from_nanos(at), operations: 1, leaves: [0; LEAF_COUNT] }
+            Step { start, end: Timestamp::from_nanos(at), operations: 1, leaves: [0; LEAF_COUNT], iteration: None }
         };
         Steps { source: StepSource::Annotated, period: None, seen, rows: durations.iter().map(row).collect() }
     }
@@ -198,8 +207,8 @@ mod tests {
         let found = Steps { source: StepSource::Period, ..steps(60, &durations) };
         let steady = found.steady(Timestamp::ZERO);
         assert_eq!((steady.rows.len(), steady.set_aside.len()), (59, 1));
-        let kinds = steady.kinds.expect("two kinds");
-        assert_eq!((kinds.more_ns, kinds.less_ns, kinds.by_duration), (40, 10, true));
+        let kinds: Vec<_> = steady.kinds.iter().map(|kind| (kind.name, kind.median_ns)).collect();
+        assert_eq!(kinds, [("long", 40), ("short", 10)]);
         assert_eq!(steady.mean_duration(), (20 * 40 + 39 * 10) / 59);
         // Four of sixty do not make a kind.
         let durations: Vec<u64> = (0..60).map(|n| if n % 15 == 7 { 40 } else { 10 }).collect();
@@ -211,7 +220,7 @@ mod tests {
     fn steps_are_typical_when_few_are_unusual_and_they_fill_half_of_the_time() {
         let typical = |durations: &[u64], set_aside: &[u64], whole: u64| {
             let rows = |durations: &[u64]| steps(0, durations).rows;
-            let steady = Steady { rows: rows(durations), set_aside: rows(set_aside), kinds: None };
+            let steady = Steady { rows: rows(durations), set_aside: rows(set_aside), kinds: Vec::new() };
             steady.if_typical(whole).is_some()
         };
         let five = [20; 5];

@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 
 use gpuwhy_trace::record::{DeviceId, Timestamp};
 
-use super::{Boundary, Cut, Step, StepSeries, StepSource, Steps};
+use super::kinds::IterationTotals;
+use super::{Boundary, Cut, Cuts, Iteration, IterationCut, Step, StepKind, StepSeries, StepSource, Steps};
 use crate::leaf::{Leaf, Leaves};
 
 /// Steps remembered per series (232 bytes each).
@@ -88,6 +89,12 @@ struct Series {
     launches: u64,
     matched: u64,
     rows: VecDeque<Step>,
+    /// Totals of its iterations, if it has any.
+    iterations: IterationTotals,
+    /// True if the steps are iterations, and the newest ones are those of a server.
+    serves: bool,
+    /// True if the numbers of the iterations are twice as large as they are.
+    wide: bool,
     /// Time of the steps that are no longer in the rows, nanoseconds.
     forgotten_ns: u64,
     open: Option<OpenStep>,
@@ -108,14 +115,23 @@ impl Series {
             launches,
             matched,
             rows,
+            iterations: IterationTotals::default(),
+            serves: false,
+            wide: false,
             forgotten_ns,
             open: None,
             moved_too_late_ns,
         }
     }
 
-    /// Starts a step; the open one ends there and is logged.
-    fn begin(&mut self, now: &OpenStep, log: Option<&mut Vec<LoggedStep>>, overflow: Option<&mut Vec<OverflowStep>>) {
+    /// Starts a step; the open one, which is `iteration` if it is that of a server, ends there and is logged.
+    fn begin(
+        &mut self,
+        now: &OpenStep,
+        iteration: Option<Iteration>,
+        log: Option<&mut Vec<LoggedStep>>,
+        overflow: Option<&mut Vec<OverflowStep>>,
+    ) {
         let &OpenStep { start: at, operations, leaves } = now;
         let Some(open) = self.open.replace(OpenStep { start: at, operations, leaves }) else { return };
         if let Some(log) = log.filter(|log| log.len() < LOG_LIMIT) {
@@ -130,11 +146,28 @@ impl Series {
         {
             self.forgotten_ns += step.duration();
             if let Some(overflow) = overflow {
+                let step = self.corrected(&step);
                 overflow.push(OverflowStep { series: self.id, number: self.seen - 1 - REMEMBERED as u64, step });
             }
         }
         let (start, end) = (Timestamp::from_nanos(start), Timestamp::from_nanos(at));
-        self.rows.push_back(Step { start, end, operations, leaves });
+        if let Some(of) = iteration {
+            self.iterations[of.kind as usize].add(end.since(start), of.tokens);
+        }
+        self.rows.push_back(Step { start, end, operations, leaves, iteration });
+    }
+}
+
+impl Series {
+    /// Remembered steps, oldest first.
+    fn steps(&self) -> Vec<Step> {
+        self.rows.iter().map(|step| self.corrected(step)).collect()
+    }
+
+    /// The step with the numbers of its iteration for the size of its tokens.
+    fn corrected(&self, step: &Step) -> Step {
+        let halved = |of: Iteration| Iteration { sequences: of.sequences / 2, tokens: of.tokens / 2, ..of };
+        Step { iteration: step.iteration.map(|of| if self.wide { halved(of) } else { of }), ..*step }
     }
 }
 
@@ -163,21 +196,30 @@ impl Default for StepTable {
 impl StepTable {
     /// An operation starts at `at`, up to which `leaves`, the accounts of the device, are complete.
     /// `annotated`: a named step starts with it.
-    pub(crate) fn operation(&mut self, at: u64, annotated: bool, cut: Option<Cut>, leaves: &Leaves) {
+    pub(crate) fn operation(&mut self, at: u64, annotated: bool, cuts: Cuts, leaves: &Leaves) {
         let window_ends = at >= self.window_end;
-        if annotated || cut.is_some() || window_ends {
+        if annotated || cuts != Cuts::default() || window_ends {
             let now = OpenStep { start: at, operations: self.operations, leaves: *leaves };
             if annotated {
                 let index = self.find_or_add(StepSource::Annotated, 0);
-                self.series[index].begin(&now, self.log.as_mut(), self.overflow.as_mut());
+                self.series[index].begin(&now, None, self.log.as_mut(), self.overflow.as_mut());
             }
-            match cut {
+            if let Some(IterationCut { ended, serves, wide }) = cuts.iteration {
+                let index = self.find_or_add(StepSource::Iteration, 0);
+                let series = &mut self.series[index];
+                (series.serves, series.wide) = (serves, wide);
+                if ended.is_none() {
+                    series.open = None;
+                }
+                series.begin(&now, ended, self.log.as_mut(), self.overflow.as_mut());
+            }
+            match cuts.step {
                 Some(Cut::Begin(boundary)) => self.begin(boundary, &now),
                 Some(Cut::Lost) => self.close_found(None),
                 None => {}
             }
             if window_ends {
-                self.series[0].begin(&now, None, self.overflow.as_mut());
+                self.series[0].begin(&now, None, None, self.overflow.as_mut());
                 self.window_end = at.saturating_add(WINDOW_NANOS);
             }
         }
@@ -193,7 +235,7 @@ impl StepTable {
             series.launches += u64::from(launches);
             series.matched += u64::from(matched);
         }
-        series.begin(now, self.log.as_mut(), self.overflow.as_mut());
+        series.begin(now, None, self.log.as_mut(), self.overflow.as_mut());
     }
 
     /// Keeps forgotten steps from now on, until [`take_overflow`](Self::take_overflow).
@@ -256,13 +298,25 @@ impl StepTable {
         let Some(series) = self.representative() else {
             return Steps { source: StepSource::Window, period: None, seen: 0, rows: Vec::new() };
         };
-        let rows: Vec<Step> = series.rows.iter().copied().collect();
+        let rows = series.steps();
         let period = (series.source == StepSource::Period).then(|| {
             let mut operations: Vec<u64> = rows.iter().map(|row| row.operations).collect();
             operations.sort_unstable();
             operations[operations.len() / 2]
         });
         Steps { source: series.source, period, seen: series.seen, rows }
+    }
+
+    /// Kinds of those steps, if they are the iterations of a server.
+    pub(crate) fn iteration_kinds(&self) -> Vec<StepKind> {
+        let series = self.representative().filter(|series| series.source == StepSource::Iteration);
+        series.map_or_else(Vec::new, |series| {
+            let mut kinds = StepKind::by_iteration(&series.steps(), &series.iterations);
+            kinds
+                .iter_mut()
+                .for_each(|kind| kind.tokens = kind.tokens.map(|tokens| if series.wide { tokens / 2 } else { tokens }));
+            kinds
+        })
     }
 
     /// Time of those steps that are no longer remembered, as far as it is after `from`, nanoseconds.
@@ -300,7 +354,8 @@ impl StepTable {
         let most = self.series.iter().map(|series| series.operations).max()?;
         let speaks = |series: &&Series| {
             let named = series.source == StepSource::Annotated;
-            !series.rows.is_empty() && (named || series.operations >= most / REPRESENTATIVE_PART)
+            let is_found = series.source != StepSource::Iteration || series.serves;
+            is_found && !series.rows.is_empty() && (named || series.operations >= most / REPRESENTATIVE_PART)
         };
         self.series.iter().filter(speaks).min_by_key(|series| (series.source, std::cmp::Reverse(series.operations)))
     }
@@ -339,7 +394,7 @@ mod tests {
         }
 
         fn operation(&mut self, at: u64, annotated: bool, cut: Option<Cut>) {
-            self.step_table.operation(at, annotated, cut, &self.leaves);
+            self.step_table.operation(at, annotated, Cuts { step: cut, iteration: None }, &self.leaves);
         }
 
         fn add(&mut self, leaf: Leaf, nanos: u64) {

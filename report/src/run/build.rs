@@ -184,6 +184,13 @@ fn device_report(
     let size = |row: &KernelRow| Reverse((row.steady.1, row.durations.total()));
     kernels.sort_rows_by(|a, b| size(a).cmp(&size(b)).then_with(|| a.name.cmp(&b.name)));
     let what_if = attributor.what_if(account.id());
+    let steady = account.typical_steps();
+    let of_iterations = account.iteration_kinds();
+    let step_kinds = if of_iterations.is_empty() {
+        steady.iter().flat_map(|steady| steady.kinds.clone()).collect()
+    } else {
+        of_iterations
+    };
     debug_assert!(attributor.devices().any(|other| other.id() == account.id()));
     DeviceReport {
         device,
@@ -195,7 +202,8 @@ fn device_report(
         steady_work: work,
         windows: account.newest_windows(WINDOWS_KEPT),
         steps: Some(account.steps()).filter(|steps| !steps.rows.is_empty()),
-        typical: account.typical_steps().map(|steady| TypicalSteps::of(&steady, account.forgotten_steps_ns())),
+        typical: steady.map(|steady| TypicalSteps::of(&steady, account.forgotten_steps_ns())),
+        step_kinds,
         step_meaning: StepMeaning::of(attributor, account, sequence.as_ref(), dictionary),
         sequence,
         untraced: Untraced::of(what_if.as_ref(), account, attributor),

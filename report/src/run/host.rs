@@ -145,7 +145,7 @@ impl HostReport {
             let typical = device.typical?;
             // As in the headline: of two kinds of steps, the mean.
             let median = || Some(device.steps.as_ref()?.duration_percentile(50));
-            typical.kinds.map(|_| typical.mean_ns).or_else(median)
+            if device.step_kinds.is_empty() { median() } else { Some(typical.mean_ns) }
         });
         // As in the headline, without the overhead of tracing.
         let step = step.zip(longest).map(|(nanos, device)| {

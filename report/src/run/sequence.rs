@@ -80,6 +80,7 @@ impl StepMeaning {
         match series.source {
             StepSource::Annotated => return Self { recognized_by: Some(RecognizedBy::Range), ..Self::default() },
             StepSource::Anchor => return Self { recognized_by: Some(RecognizedBy::Rare), ..Self::default() },
+            StepSource::Iteration => return Self { recognized_by: Some(RecognizedBy::Tokens), ..Self::default() },
             StepSource::Window => return Self::default(),
             StepSource::Period => {}
         }

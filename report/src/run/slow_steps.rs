@@ -43,9 +43,8 @@ impl DeviceReport {
     /// longest first.
     pub fn slow_steps(&self) -> Vec<SlowStep> {
         let Some(steps) = &self.steps else { return Vec::new() };
-        let kinds = self.typical.and_then(|typical| typical.kinds);
-        let longest = kinds.and_then(|kinds| kinds.longest(UNUSUAL));
-        let longest = longest.unwrap_or_else(|| UNUSUAL * steps.duration_percentile(50) as f64);
+        let of_long = self.step_kinds.iter().find(|kind| kind.name == "long").map(|kind| kind.median_ns);
+        let longest = UNUSUAL * of_long.unwrap_or_else(|| steps.duration_percentile(50)) as f64;
         let typical = self.typical_causes();
         let usual = |cause| typical.iter().find(|(of, _)| *of == cause).map_or(0, |&(_, nanos)| nanos);
         let mut slow: Vec<&Step> = steps.rows.iter().filter(|row| row.duration() as f64 > longest).collect();

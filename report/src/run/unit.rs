@@ -190,7 +190,13 @@ mod tests {
         leaves[Leaf::Compute as usize] = compute;
         leaves[Leaf::DataLoading as usize] = data_loading;
         let start = Timestamp::from_nanos(1_000 + index);
-        Step { start, end: Timestamp::from_nanos(1_000 + index + compute + data_loading), operations: 10, leaves }
+        Step {
+            start,
+            end: Timestamp::from_nanos(1_000 + index + compute + data_loading),
+            operations: 10,
+            leaves,
+            iteration: None,
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use gpuwhy_trace::cost::PriceSource;
 use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::leaf::{Cause, Leaf, Leaves};
-use profiler_core::steps::{StepSource, Steps};
+use profiler_core::steps::{Steady, StepSource, Steps};
 use profiler_core::whatif::WhatIf;
 
 use super::model::Untraced;
@@ -30,7 +30,7 @@ impl Untraced {
         let (source, what_if) = (attributor.price_source(), what_if?);
         let part = what_if.untraced.filter(|_| source != PriceSource::Unknown)?;
         // As in the headline: of two kinds of steps, the mean.
-        let kinds = account.typical_steps().filter(|steps| steps.kinds.is_some());
+        let kinds = account.typical_steps().filter(Steady::are_of_kinds);
         let mean = kinds.map(|steps| steps.mean_duration());
         let steps = account.steps();
         let measured_step_ns = mean.or_else(|| median(&steps)).or_else(|| what_if.step_ns())?;
@@ -56,7 +56,7 @@ fn median(steps: &Steps) -> Option<u64> {
 
 /// Sentence about the step without gpuwhy on a device, with the source of the overhead table.
 pub(super) fn sentence(device: &DeviceReport) -> Option<String> {
-    let of_one_kind = device.typical.is_none_or(|typical| typical.kinds.is_none());
+    let of_one_kind = device.step_kinds.is_empty();
     let length = |percent| device.steps.as_ref().map_or(0, |steps| steps.duration_percentile(percent)) as f64;
     let differ = of_one_kind && length(LONG_STEP) > (1.0 + NOTABLE) * length(SHORT_STEP);
     Some(of_step(device.untraced.as_ref()?, device.step_meaning.noun(), differ))

@@ -7,7 +7,7 @@ use profiler_core::attribution::is_selection;
 use profiler_core::attribution::statistics::{CopyPath, OctaveTotals};
 use profiler_core::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::sorting::SortRows as _;
-use profiler_core::steps::Step;
+use profiler_core::steps::{Steady, Step};
 use profiler_core::thresholds::WORTH_SHARE;
 use profiler_core::whatif::{BestCase, ScenarioKind, WORTH_DOING, WORTH_SHOWING, WhatIf};
 
@@ -49,8 +49,9 @@ pub(super) fn headline(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]
     };
     let note = if untraced < 1.0 { ", without gpuwhy" } else { "" };
     let of = match ranking.steady.as_deref() {
-        Some([only]) if only.kinds.is_some() => {
-            format!("the time of all steps ({} on average)", part(only.mean_duration()))
+        Some([only]) if only.are_of_kinds() => {
+            let noun = devices.first().map_or("step", |device| device.step_meaning.noun());
+            format!("the time of all {noun}s ({} on average)", part(only.mean_duration()))
         }
         Some([only]) => {
             let meaning = devices.first().map(|device| device.step_meaning).unwrap_or_default();
@@ -95,7 +96,10 @@ fn step_sentences(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]) -> 
     let share = ranking.share(cause);
     let count: usize = steady.iter().map(|steady| steady.rows.len()).sum();
     let over = match &steady[..] {
-        [only] if only.kinds.is_some() => format!("{} of two kinds", counted(count as u64, "typical step")),
+        [only] if only.are_of_kinds() => match only.kinds.len() {
+            1 => counted(count as u64, "typical step"),
+            kinds => format!("{} of {kinds} kinds", counted(count as u64, "typical step")),
+        },
         [only] => format!("{} of {}", counted(count as u64, "typical step"), duration(only.median_duration())),
         _ => format!("{} on {} GPUs", counted(count as u64, "typical step"), devices.len()),
     };
@@ -110,11 +114,8 @@ fn step_sentences(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]) -> 
         unusual.sort_rows_by_key(|step| (std::cmp::Reverse(step.duration()), step.start));
         let list: Vec<_> = unusual.iter().take(3).map(|step| unusual_step(step)).collect();
         let count = counted(unusual.len() as u64, "step");
-        let median = if steady.iter().any(|steady| steady.kinds.is_some()) {
-            "the median of the longer kind"
-        } else {
-            "the median"
-        };
+        let median =
+            if steady.iter().any(Steady::are_of_kinds) { "the median of the longer kind" } else { "the median" };
         sentences.push(format!("Not counted: {count} of over 1.5 times {median}: {}.", list.join(", ")));
     }
     sentences

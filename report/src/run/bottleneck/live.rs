@@ -106,7 +106,7 @@ mod tests {
             leaves[Leaf::Dispatch as usize] = dispatch;
             leaves[Leaf::SyncDrain as usize] = drain;
             let at = |number: u64| Timestamp::from_nanos(1_000 * number);
-            Step { start: at(number), end: at(number + 1), operations: 1, leaves }
+            Step { start: at(number), end: at(number + 1), operations: 1, leaves, iteration: None }
         };
         (1..).zip(shares).map(unit).collect()
     }

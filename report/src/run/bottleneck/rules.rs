@@ -79,8 +79,8 @@ const RULES: &[Evidence] = &[
     of(Rank::Limit, ANY, |of| Vec::from_iter(of.program.shared_queue.map(queues::sentence))),
     of(Rank::Limit, LAUNCH, |of| of.host.and_then(host::locked).map(Vec::from).unwrap_or_default()),
     of(Rank::Division, ANY, |of| {
-        let kinds = of.devices.iter().filter_map(|device| device.typical?.kinds).next();
-        kinds.map(kinds_sentence).into_iter().chain(phases::phases_sentence(of.phases)).collect()
+        let kinds = of.devices.iter().find_map(|device| kinds_sentence(&device.step_kinds));
+        kinds.into_iter().chain(phases::phases_sentence(of.phases)).collect()
     }),
     of(Rank::Division, COMPUTE, |of| limits::evidence(of.devices)),
     of(Rank::Work, COMPUTE, |of| Vec::from_iter(of.calls.lines.and_then(call_lines::kernel_sentence))),

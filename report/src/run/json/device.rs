@@ -45,7 +45,7 @@ document! {
         leaves: leaves(&from.leaves),
         steady_leaves: leaves(&from.steady_leaves),
         steps: from.steps.as_ref().map(|steps| StepsOf(steps, from.step_meaning)),
-        step_kinds: from.typical.and_then(|typical| typical.kinds),
+        step_kinds: from.step_kinds,
         what_if: from.what_if.as_ref().map(WhatIfOf),
         untraced: from.untraced,
         host_lead: from.host_lead,

@@ -7,7 +7,7 @@ use profiler_core::attribution::statistics::Durations;
 use profiler_core::attribution::{HostLead, KernelBuilds, OtherProcess, Work};
 use profiler_core::counters::power::GaugeSums;
 use profiler_core::leaf::{Leaves, Overlap};
-use profiler_core::steps::{Steady, Step, StepKinds, Steps};
+use profiler_core::steps::{Steady, Step, StepKind, Steps};
 use profiler_core::whatif::WhatIf;
 
 use super::{
@@ -42,6 +42,8 @@ pub struct DeviceReport {
     pub step_meaning: StepMeaning,
     /// Its typical steps, if they represent the steady time.
     pub typical: Option<TypicalSteps>,
+    /// Kinds of its typical steps, or of all iterations of a server; empty if there is one kind.
+    pub step_kinds: Vec<StepKind>,
     /// Launch sequence of one step; `None` without steps.
     pub sequence: Option<Sequence>,
     /// Best cases by simulation.
@@ -93,8 +95,6 @@ pub struct TypicalSteps {
     pub mean_ns: u64,
     /// Their time by leaf cause, nanoseconds.
     pub leaves: Leaves,
-    /// The two kinds of steps, if there are two.
-    pub kinds: Option<StepKinds>,
     /// Time of earlier steps, of which only the sum is kept, nanoseconds.
     pub forgotten_ns: u64,
 }
@@ -103,7 +103,7 @@ impl TypicalSteps {
     /// Builds the totals from these steps.
     pub(in crate::run) fn of(steady: &Steady, forgotten_ns: u64) -> Self {
         let (mean_ns, leaves) = (steady.mean_duration(), steady.leaves());
-        Self { steps: steady.rows.len() as u64, mean_ns, leaves, kinds: steady.kinds, forgotten_ns }
+        Self { steps: steady.rows.len() as u64, mean_ns, leaves, forgotten_ns }
     }
 }
 

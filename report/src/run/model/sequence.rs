@@ -17,7 +17,11 @@ pub struct StepMeaning {
 
 impl StepMeaning {
     pub(crate) const fn noun(self) -> &'static str {
-        if self.recognized_by.is_some() && self.contains.is_none() { "step" } else { "repeating unit" }
+        match self.recognized_by {
+            Some(RecognizedBy::Tokens) => "iteration",
+            Some(_) if self.contains.is_none() => "step",
+            _ => "repeating unit",
+        }
     }
 
     /// Number of the program's steps in each.

@@ -18,7 +18,7 @@ mod tables;
 use std::fmt::Write;
 
 use profiler_core::leaf::Cause;
-use profiler_core::steps::{RecognizedBy, StepKinds, StepSource, Steps};
+use profiler_core::steps::{RecognizedBy, StepKind, StepSource, Steps};
 use profiler_core::whatif::{ScenarioKind, WORTH_DOING};
 
 pub(super) use self::completeness::{missing, missing_end, monitored};
@@ -238,7 +238,7 @@ fn without_best_case(report: &Report, is_small: bool) -> Option<String> {
 /// Label for the steps, and a sentence with their number, their lengths, and how they were found.
 fn step_sentence(steps: &Steps, device: &DeviceReport) -> (&'static str, String) {
     let meaning = device.step_meaning;
-    let lengths = lengths(steps, device.typical.and_then(|typical| typical.kinds));
+    let lengths = lengths(steps, &device.step_kinds);
     let operations = match steps.period {
         Some(1) => "each runs the same GPU operation".to_owned(),
         Some(period) => format!("each runs the same {period} GPU operations"),
@@ -246,6 +246,9 @@ fn step_sentence(steps: &Steps, device: &DeviceReport) -> (&'static str, String)
     };
     let found = match steps.source {
         StepSource::Annotated => "named by the program".to_owned(),
+        StepSource::Iteration => {
+            "iterations of a server, each ends with a copy of sampled tokens to the host".to_owned()
+        }
         StepSource::Anchor => "detected by an operation that runs once in each".to_owned(),
         StepSource::Period if meaning.contains.is_some() => {
             let all = meaning.steps();
@@ -278,15 +281,15 @@ fn step_sentence(steps: &Steps, device: &DeviceReport) -> (&'static str, String)
 }
 
 /// Number of steps and their length. The median covers only the steps that are kept, or one kind of them.
-fn lengths(steps: &Steps, kinds: Option<StepKinds>) -> String {
+fn lengths(steps: &Steps, kinds: &[StepKind]) -> String {
     let remembered = steps.rows.len() as u64;
     let of_the_last = if steps.seen > remembered { format!(" (of the last {remembered})") } else { String::new() };
-    match kinds.filter(|kinds| kinds.by_duration) {
-        Some(kinds) => {
-            let (less, more) = (duration(kinds.less_ns), duration(kinds.more_ns));
+    match kinds {
+        [long, short] if long.name == "long" => {
+            let (less, more) = (duration(short.median_ns), duration(long.median_ns));
             format!("{} of two kinds, medians {less} and {more}{of_the_last}", steps.seen)
         }
-        None => format!("{}, median {}{of_the_last}", steps.seen, duration(steps.duration_percentile(50))),
+        _ => format!("{}, median {}{of_the_last}", steps.seen, duration(steps.duration_percentile(50))),
     }
 }
 
@@ -307,7 +310,7 @@ const fn reason(meaning: StepMeaning) -> &'static str {
         Some(RecognizedBy::Graph) => " CUDA graphs launch most of them, so each is a complete step.",
         Some(RecognizedBy::Readback) => " Each contains a copy to the host, so it is a complete step.",
         Some(RecognizedBy::Wait) => " The CPU waits for the GPU once in each, so it is a complete step.",
-        Some(RecognizedBy::Range | RecognizedBy::Rare) | None => "",
+        Some(RecognizedBy::Range | RecognizedBy::Tokens | RecognizedBy::Rare) | None => "",
     }
 }
 
@@ -325,21 +328,23 @@ mod tests {
             end: Timestamp::from_nanos(at * 1_000 + 1_000),
             operations: 1,
             leaves: [0; LEAF_COUNT],
+            iteration: None,
         };
         let rows: Vec<Step> = (0..4).map(step).collect();
         let steps = |seen| Steps { source: StepSource::Period, period: Some(1), seen, rows: rows.clone() };
-        assert_eq!(lengths(&steps(4), None), "4, median 1.0 us");
-        assert_eq!(lengths(&steps(2_275), None), "2275, median 1.0 us (of the last 4)");
-        let kinds = StepKinds {
-            more: 2,
-            less: 2,
-            more_ns: 38_000,
-            less_ns: 11_000,
-            cause: Cause::Sync,
-            more_of_cause_ns: 27_000,
-            less_of_cause_ns: 0,
-            by_duration: true,
+        assert_eq!(lengths(&steps(4), &[]), "4, median 1.0 us");
+        assert_eq!(lengths(&steps(2_275), &[]), "2275, median 1.0 us (of the last 4)");
+        let kind = |name, median_ns| StepKind {
+            name,
+            count: 2,
+            total_ns: 2 * median_ns,
+            median_ns,
+            p99_ns: median_ns,
+            leaves: [0; LEAF_COUNT],
+            sequences: None,
+            tokens: None,
         };
-        assert_eq!(lengths(&steps(4), Some(kinds)), "4 of two kinds, medians 11.0 us and 38.0 us");
+        let kinds = [kind("long", 38_000), kind("short", 11_000)];
+        assert_eq!(lengths(&steps(4), &kinds), "4 of two kinds, medians 11.0 us and 38.0 us");
     }
 }
