@@ -74,12 +74,14 @@ class Engine:
         self.graphs, self.turn, self.answered, self.generated, self.keeps_ids = {}, 0, 0, 0, options.overlap or options.ids_on_gpu
         with torch.device(options.device):
             self.model, most = Model(options.width, options.layers).to(torch.bfloat16), SEQUENCES + options.chunk
-        sizes = {"ids": most, "positions": most, "slots": most, "tables": SEQUENCES * PAGES, "last": SEQUENCES, "rows": SEQUENCES}
-        zeros = {name: torch.zeros(size, dtype=torch.int64 if name in ("slots", "rows") else torch.int32) for name, size in sizes.items()}
-        # Two, in turns: with --overlap the GPU may still read those of the iteration before.
-        self.staged = [{name: torch.zeros_like(tensor, pin_memory=self.cuda) for name, tensor in zeros.items()} for _ in range(2)]
+        sizes = dict(slots=8 * most, rows=8 * SEQUENCES, ids=4 * most, positions=4 * most, last=4 * SEQUENCES, tables=4 * SEQUENCES * PAGES)
+        # Inputs are staged twice, in turns: with --overlap the GPU may still read those of the iteration before.
+        self.whole = [torch.zeros(sum(sizes.values()), dtype=torch.uint8, pin_memory=self.cuda) for _ in range(2)]
+        self.whole.append(self.whole[0].to(options.device))
+        *self.staged, self.inputs = ({"places": torch.arange(CONTEXT, device=options.device)} | {
+            name: part.view(torch.int64 if name in ("slots", "rows") else torch.int32)
+            for name, part in zip(sizes, whole.split(list(sizes.values())))} for whole in self.whole)
         self.read_back = [torch.zeros(SEQUENCES, dtype=torch.int32, pin_memory=self.cuda) for _ in range(2)]
-        self.inputs = {name: tensor.to(options.device) for name, tensor in {**zeros, "places": torch.arange(CONTEXT)}.items()}
         self.latest = torch.zeros(SEQUENCES + 1, dtype=torch.int32, device=options.device)
         self.copies = torch.cuda.Stream() if self.cuda else None
         torch.backends.cuda.enable_cudnn_sdp(False)  # it builds a kernel for each new length of a prompt
@@ -111,21 +113,21 @@ class Engine:
         return decoding, prompts
 
     def send(self, name: str, numbers: list[int]) -> torch.Tensor:
-        if self.options.ids_on_gpu:  # all of it, so that the size does not depend on the batch
-            numbers = numbers + [0] * (len(self.inputs[name]) - len(numbers))
         staged = self.staged[self.turn][name][:len(numbers)].copy_(torch.tensor(numbers))
-        return self.inputs[name][:len(numbers)].copy_(staged, non_blocking=True)
+        target = self.inputs[name][:len(numbers)]
+        return target if self.options.ids_on_gpu else target.copy_(staged, non_blocking=True)
 
     def prepare_inputs(self, parts: list[tuple]) -> None:
         each = [(request, position) for request, first, count in parts for position in range(first, first + count)]
-        stay = [self.keeps_ids and position >= request.prompt for request, position in each]
-        ids = self.send("ids", [-1 - request.row if there else request.tokens[position] for (request, position), there in zip(each, stay)])
+        ids = self.send("ids", [-1 - request.row if self.keeps_ids and at >= request.prompt else request.tokens[at] for request, at in each])
         self.send("positions", [position for _, position in each])
         self.send("slots", [request.pages[position // PAGE] * PAGE + position % PAGE for request, position in each])
         self.send("tables", [page for request, *_ in parts for page in request.pages + [0] * (PAGES - len(request.pages))])
         self.send("last", [end - 1 for end in itertools.accumulate(count for *_, count in parts)])
         if self.keeps_ids:  # what follows a part of a prompt is not used: it goes to the last row
             self.send("rows", [request.row if first + count >= request.prompt else SEQUENCES for request, first, count in parts])
+            if self.options.ids_on_gpu:  # one copy, whose size does not depend on the batch
+                self.whole[2].copy_(self.whole[self.turn], non_blocking=True)
             ids.copy_(torch.where(ids < 0, self.latest[(-1 - ids).clamp(min=0)], ids))
 
     def launch(self, decoding: list[tuple], prompts: list[tuple], start_ns: int) -> tuple:
@@ -133,7 +135,7 @@ class Engine:
         self.prepare_inputs(parts)
         size = next(size for size in BUCKETS if size >= len(parts))
         if not prompts and size in self.graphs:
-            for name in ("slots", "last"):  # of the padding
+            for name in ("ids", "slots", "last"):  # of the padding
                 self.inputs[name][len(parts):size].zero_()
             graph, sampled = self.graphs[size]
             graph.replay()
@@ -194,13 +196,11 @@ class Engine:
 def ask(engine: Engine, serving: concurrent.futures.Future, options: argparse.Namespace) -> None:
     """Requests at random times with a mean rate; with rate 0 all at once, and with --seconds one more for each answer."""
     choose, due = random.Random(1), time.monotonic()
-    for asked in itertools.count() if options.seconds else range(options.requests):
+    for asked in itertools.takewhile(lambda _: not serving.done(), itertools.count() if options.seconds else range(options.requests)):
         due += choose.expovariate(options.arrival) if options.arrival else 0.0
         time.sleep(max(0.0, due - time.monotonic()))
         while not options.arrival and asked >= engine.answered + options.requests and not serving.done():
             time.sleep(0.001)
-        if serving.done():
-            return
         prompt = [choose.randrange(VOCABULARY) for _ in range(choose.randrange(16, CONTEXT // 2))]
         engine.waiting.append(Request(prompt, len(prompt), len(prompt) + choose.randrange(64, CONTEXT // 2)))
         engine.arrived.set()
@@ -223,10 +223,9 @@ def main() -> None:
             ("slow-scheduler", 0.0, "CPU time of the scheduler in each iteration, ms"), ("truth", "", "file for the iterations"),
             ("gil", False, "another thread works in Python"), ("no-graphs", False, "launch kernel by kernel"),
             ("sync", False, "read tokens with .tolist()"), ("spin", False, "look for requests all the time instead of sleeping"),
-            ("overlap", False, "read tokens after the next launch"), ("ids-on-gpu", False, "send no tokens back; copies of one size"),
+            ("overlap", False, "read tokens after the next launch"), ("ids-on-gpu", False, "send no tokens; one copy of one size"),
             ("width", 1024, "of the model"), ("layers", 8, "of the model"), ("device", "cuda", "cpu: to try it without a GPU")):
-        kind = {"action": "store_true"} if default is False else {"type": type(default), "default": default}
-        parser.add_argument(f"--{name}", help=text, **kind)
+        parser.add_argument(f"--{name}", help=text, default=default, **({"action": "store_true"} if default is False else {"type": type(default)}))
     options = parser.parse_args()
     engine = Engine(options)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -239,9 +238,9 @@ def main() -> None:
     for row in engine.truth:
         kinds[row["kind"]].append((row["end_ns"] - row["start_ns"]) / 1e6)
     idle, decode = sum(kinds.pop("no requests", [])) / 1e3 / seconds, sorted(kinds["decode"]) or [0.0]
-    counts = ", ".join(f"{len(times)} {kind}" for kind, times in kinds.items())
-    print(f"{engine.generated / seconds:.1f} tokens/s in {seconds:.2f} s; {counts}; decode p50 {decode[len(decode) // 2]:.3f} ms, "
-          f"p99 {decode[len(decode) * 99 // 100]:.3f} ms; {idle:.1%} of the time without requests")
+    counts = ", ".join(f"{len(times)} {kind}" for kind, times in kinds.items()) + f"; {idle:.1%} of the time without requests"
+    print(f"{engine.generated / seconds:.1f} tokens/s in {seconds:.2f} s; decode p50 {decode[len(decode) // 2]:.3f} ms, "
+          f"p99 {decode[len(decode) * 99 // 100]:.3f} ms; {counts}")
     with open(options.truth or "/dev/null", "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in engine.truth)
 
