@@ -1,7 +1,8 @@
 //! What servers do between two iterations: waits for requests are no work, and the rest has a meaning.
 
 use crate::support::{Scenario, gpu};
-use gpuwhy_trace::record::{HostSample, ThreadState};
+use gpuwhy_trace::record::{HostSample, MemoryKind, ThreadState};
+use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::servers::Meaning;
 use profiler_core::leaf::Leaf;
 
@@ -143,4 +144,66 @@ fn the_report_divides_the_time_between_iterations_by_meaning() {
     assert_eq!(device.leaves.iter().sum::<u64>(), device.window_ns);
     assert_eq!(report.bottleneck.cause, profiler_core::leaf::Cause::HostCpu);
     assert!(host.sampled_ns < host.outside_cuda_ns, "{host:?}");
+}
+
+/// A server of unknown code: before each of 100 iterations of 9 ms its thread waits for 6 ms in `stack`.
+fn own_server(stack: &Frames, last: &str) -> Scenario {
+    let mut scenario = Scenario::new();
+    for iteration in 0..100 {
+        let at = 1_000 + iteration * 15_000;
+        let (sequences, tokens) = if iteration % 10 == 0 { (8, 512) } else { (8, 8) };
+        for index in 0..2 {
+            let at = at + index * 10;
+            gpu(0).h2d(MemoryKind::Pinned, tokens * 4).at(at + 4).lasting(2).launched(&mut scenario, 1, at, 2);
+        }
+        for kernel in 0..60 {
+            let at = at + 20 + kernel * 10;
+            let name = if kernel == 59 { last } else { "gemm" };
+            gpu(0).kernel(name).at(at + 140 * kernel).lasting(140).launched(&mut scenario, 1, at, 3);
+        }
+        gpu(0).d2h(MemoryKind::Pinned, sequences * 4).at(at + 8_990).lasting(2).launched(&mut scenario, 1, at + 700, 3);
+        scenario.call(1, "cudaEventSynchronize_v3020", at + 710, 8_285);
+        scenario.sample(
+            1,
+            at + 8_996,
+            at + 14_996,
+            HostSample { state: ThreadState::Futex, ..HostSample::default() },
+            stack,
+        );
+    }
+    scenario
+}
+
+#[test]
+fn a_server_of_unknown_code_waits_for_requests_in_a_queue_from_its_first_iteration_on() {
+    let queue = [WAIT, QUEUE, ("/home/u/server.py", "Engine.wait_for_requests", 120)];
+    let event = [WAIT, EVENT, ("/home/u/server.py", "Engine.wait_for_requests", 120)];
+    let put = [WAIT, ("/lib/python3.12/queue.py", "Queue.put", 140), ("/home/u/server.py", "Engine.answer", 130)];
+    let result = [WAIT, ("/lib/python3.12/concurrent/futures/_base.py", "Future.result", 451), put[2]];
+    let adam = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<AdamFunctor>";
+    for (stack, last, is_idle) in [
+        (queue, "gemm", true),
+        (event, "gemm", true),
+        (put, "gemm", false),
+        (result, "gemm", false),
+        (queue, adam, false),
+    ] {
+        let attributor = own_server(&stack, last).run();
+        let account = attributor.devices().next().unwrap();
+        let leaves = account.leaves();
+        assert_eq!(leaves.iter().sum::<u64>(), account.window_ns());
+        // Without requests nothing would have hidden the wait for the iteration before, otherwise work would.
+        let [drained, blocked, no_work] =
+            [Leaf::SyncDrain, Leaf::HostBlocked, Leaf::NoWork].map(|leaf| leaves[leaf as usize] / 1_000_000);
+        // What was waited for before the device served is moved; after the last iteration nothing comes.
+        let (waited, other) = if is_idle { (no_work, drained + blocked) } else { (drained + blocked, no_work) };
+        assert!((592..=594).contains(&waited) && other == 0, "{stack:?} {last}: {waited} {other}");
+        for step in &account.steps().rows {
+            assert_eq!(step.leaves.iter().sum::<u64>(), step.end.since(step.start));
+        }
+    }
+    let report = own_server(&queue, "gemm").report();
+    let host = report.host.unwrap();
+    assert_eq!((host.between.server, host.between.rows[0].meaning), (None, Meaning::NoRequests));
+    assert!(host.lines.iter().all(|row| row.cause == HostCause::NoRequests), "{:?}", host.lines);
 }

@@ -26,6 +26,9 @@ use crate::whatif::READBACK_BYTES;
 /// Names tracked for their first appearance, one bit each (128 KiB); a damaged id must not cost more.
 const KNOWN_LIMIT: u32 = 1 << 20;
 
+/// Waits of a thread that are remembered until it is known whether the device serves (24 bytes each).
+const RECEIVES_LIMIT: usize = 4_096;
+
 /// Time of one device by cause.
 #[derive(Debug)]
 pub struct DeviceAccount {
@@ -55,6 +58,8 @@ pub struct DeviceAccount {
     named_steps: bool,
     /// True if the newest iterations are those of a server.
     serves: bool,
+    /// Waits for something to come, which are `no_work` if the device turns out to serve.
+    receives: Vec<Idle>,
     /// End of the newest copy to the host that is more than a readback.
     read_end: u64,
     /// Intervals in which the profiler itself held up the program.
@@ -86,6 +91,7 @@ impl DeviceAccount {
             breaks: Vec::new(),
             named_steps: false,
             serves: false,
+            receives: Vec::new(),
             read_end: 0,
             disturbed: Vec::new(),
             queue: QueueWatch::default(),
@@ -187,6 +193,11 @@ impl DeviceAccount {
     /// Remembered steps, from the most reliable source that covers a fair part of the window.
     pub fn steps(&self) -> Steps {
         self.steps.steps()
+    }
+
+    /// True if the newest iterations are those of a server: what comes while its thread waits is a request.
+    pub fn serves(&self) -> bool {
+        self.serves
     }
 
     /// Kinds of the iterations, if the steps are those of a server.
@@ -341,6 +352,9 @@ impl DeviceAccount {
     fn cut(&mut self, marked: bool, cuts: Cuts) {
         self.named_steps |= marked;
         self.serves = cuts.iteration.map_or(self.serves, |iteration| iteration.serves);
+        if self.serves {
+            self.move_receives();
+        }
         let series = match (cuts.step, cuts.iteration) {
             _ if marked => Some(StepSeries { source: StepSource::Annotated, period: 0 }),
             _ if self.named_steps => None,
@@ -490,18 +504,43 @@ impl DeviceAccount {
     /// Handles an operation that arrived for the already recorded `from..to`: it claims the idle time in that
     /// range that is still in the log. Returns the amount claimed.
     pub(super) fn patch(&mut self, leaf: Leaf, from: u64, to: u64) -> u64 {
+        self.receives.retain(|wait| wait.to <= from || wait.from >= to);
         let mut patched = 0;
         for Idle { leaf: was, from, to } in self.log.take_within(from, to) {
-            self.steps.transfer(was, leaf, from, to, &self.leaves);
-            self.phases.transfer(was, leaf, from, to, &self.leaves);
-            self.leaves[was as usize] -= to - from;
-            self.leaves[leaf as usize] += to - from;
+            self.transfer(was, leaf, from, to);
             patched += to - from;
-            if let Some(log) = &mut self.segments {
-                let (from, to) = (Timestamp::from_nanos(from), Timestamp::from_nanos(to));
-                log.push(Segment::Moved { was, leaf, from, to });
-            }
         }
         patched
+    }
+
+    /// Moves recorded time to another leaf.
+    fn transfer(&mut self, was: Leaf, leaf: Leaf, from: u64, to: u64) {
+        self.steps.transfer(was, leaf, from, to, &self.leaves);
+        self.phases.transfer(was, leaf, from, to, &self.leaves);
+        self.leaves[was as usize] -= to - from;
+        self.leaves[leaf as usize] += to - from;
+        if let Some(log) = &mut self.segments {
+            let (from, to) = (Timestamp::from_nanos(from), Timestamp::from_nanos(to));
+            log.push(Segment::Moved { was, leaf, from, to });
+        }
+    }
+
+    /// The thread waited for something to come from `from` to the current position, which counts as `leaf`.
+    pub(super) fn received(&mut self, leaf: Leaf, from: u64) {
+        // With overhead of tracing in it, it is two pieces.
+        let whole = self.log.since(from).next().is_some_and(|newest| newest.leaf == leaf && newest.from == from);
+        if from < self.position && whole && self.receives.len() < RECEIVES_LIMIT {
+            self.receives.push(Idle { leaf, from, to: self.position });
+        }
+    }
+
+    /// The device serves: what came were requests.
+    #[cold]
+    fn move_receives(&mut self) {
+        for Idle { leaf, from, to } in std::mem::take(&mut self.receives) {
+            // No operation that arrives late ran then: it would be the request's.
+            drop(self.log.take_within(from, to));
+            self.transfer(leaf, Leaf::NoWork, from, to);
+        }
     }
 }

@@ -339,10 +339,12 @@ impl Writer<'_> {
             let mut samples = u64::from(first);
             // A scheduler that then waited for requests had found nothing to launch.
             let in_vain = claim.schedules() && idle.is_some_and(|idle| index <= idle);
-            for (cause, line, nanos) in parts {
+            for (part, (cause, line, nanos)) in parts.into_iter().enumerate() {
                 let to = self.account.position() + nanos;
                 let cause = if self.busy == Leaf::KernelBuild { cause.before_load() } else { cause };
-                let cause = if in_vain { HostCause::NoRequests } else { cause };
+                let receives = part == 2 && claim.receives();
+                let waits = in_vain || receives && self.account.serves();
+                let cause = if waits { HostCause::NoRequests } else { cause };
                 let native = line == LineId::NONE && claim.stack() == StackId::NONE && !parked;
                 let built = if native { self.built_until(to) } else { None };
                 let (cause, line) = built.map_or((cause, line), |line| (HostCause::KernelBuild, line));
@@ -360,6 +362,7 @@ impl Writer<'_> {
                         self.slack.take(self.account.position(), to);
                         self.write(Leaf::NoWork, to, subject);
                     }
+                    leaf if receives => self.receive(leaf, to, subject),
                     leaf => self.late(leaf, to, subject),
                 }
                 // A sample counts once: for the activity that took most of the time.
@@ -409,6 +412,17 @@ impl Writer<'_> {
             self.drain(to);
         }
         self.write(leaf, to, subject);
+    }
+
+    /// Records time in which the host waited for something to come, which counts as no work if the device turns out to
+    /// serve.
+    fn receive(&mut self, leaf: Leaf, to: u64, subject: Subject) {
+        let from = self.account.position();
+        self.drain(to);
+        self.account.received(Leaf::SyncDrain, from);
+        let from = self.account.position();
+        self.write(leaf, to, subject);
+        self.account.received(leaf, from);
     }
 
     /// Records time in a data loader. The user can name it, so it takes precedence over the wait that exposed

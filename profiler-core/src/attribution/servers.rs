@@ -28,7 +28,8 @@ named! {
 /// What a stack shows of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Doing {
-    /// Name of the server.
+    /// Name of the server; empty for a wait of unknown code, which is one for requests if the device serves
+    /// ([`DeviceAccount::serves`](super::DeviceAccount::serves)).
     pub server: &'static str,
     /// Purpose of its work there.
     pub meaning: Meaning,
@@ -43,6 +44,8 @@ pub(crate) enum Role {
     Waits,
     /// Runs only while there is nothing to do, round after round.
     Idles,
+    /// No function of the table, asleep until something comes: in a server, a request.
+    Receives,
 }
 
 impl Role {
@@ -51,7 +54,7 @@ impl Role {
         match self {
             Self::Works(meaning) => meaning,
             Self::Waits => Meaning::Scheduler,
-            Self::Idles => Meaning::NoRequests,
+            Self::Idles | Self::Receives => Meaning::NoRequests,
         }
     }
 }
@@ -135,13 +138,30 @@ pub const SERVERS: [ServerFunctions; 36] = [
     row(EXAMPLE, "/examples/python/server.py", &["read"], OUTPUTS),
 ];
 
+/// Calls that return when something comes: file and last component of the function.
+const RECEIVE: [(&str, &str); 8] = [
+    ("/queue.py", "get"),
+    ("/threading.py", "wait"),
+    ("/threading.py", "wait_for"),
+    ("/selectors.py", "select"),
+    ("/asyncio/runners.py", "run"),
+    ("/asyncio/base_events.py", "run_forever"),
+    ("/multiprocessing/queues.py", "get"),
+    ("/multiprocessing/connection.py", "poll"),
+];
+
 /// What the innermost row of the table says about a stack, whose first `waiting` frames are in files that wait.
 pub(crate) fn role_of(frames: &[Frame], waiting: usize, dictionary: &Dictionary) -> Option<(&'static str, Role)> {
-    frames.iter().enumerate().find_map(|(index, frame)| {
-        let last = dictionary.name(frame.function).rsplit('.').next().unwrap_or_default();
-        let named = SERVERS.iter().filter(|row| row.functions.contains(&last));
+    let last = |frame: &Frame| dictionary.name(frame.function).rsplit('.').next().unwrap_or_default();
+    let called = waiting.checked_sub(1).map(|index| &frames[index]);
+    let receives = called.is_some_and(|frame| {
+        RECEIVE.iter().any(|&(file, name)| dictionary.name(frame.file).ends_with(file) && last(frame) == name)
+    });
+    let of_table = frames.iter().enumerate().find_map(|(index, frame)| {
+        let named = SERVERS.iter().filter(|row| row.functions.contains(&last(frame)));
         let mut here = named.filter(|row| dictionary.name(frame.file).ends_with(row.file));
         // Whatever else it calls is no wait for requests.
         here.find(|row| row.role != Role::Waits || index == waiting).map(|row| (row.server, row.role))
-    })
+    });
+    of_table.or(receives.then_some(("", Role::Receives)))
 }

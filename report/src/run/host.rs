@@ -15,7 +15,8 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{NameId, ThreadId, Timestamp};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::servers::Meaning;
-use profiler_core::attribution::{Attributor, GapSamples, HostLine, LineId, LockHeldBy, LockHolder, is_native};
+use profiler_core::attribution::{Attributor, DeviceAccount, GapSamples, HostLine, LineId, LockHeldBy, LockHolder};
+use profiler_core::attribution::{Seen, Stratum, is_native};
 use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::sorting::SortRows as _;
 use rustc_hash::FxHashMap;
@@ -124,7 +125,7 @@ impl HostReport {
             .iter()
             .flat_map(|device| late.map(|leaf| device.steady_leaves[leaf as usize]).into_iter().chain([built(device)]))
             .sum();
-        let rows: Vec<_> = attributor.devices().flat_map(|account| account.host_times()).collect();
+        let rows: Vec<_> = attributor.devices().flat_map(|account| host_times(attributor, account)).collect();
         let seen = estimate(&rows);
         if totals.samples == 0 && failed == 0 && seen.is_empty() {
             return None;
@@ -198,6 +199,19 @@ impl HostReport {
     }
 }
 
+/// Idle time of a device by what samples saw. Waits from before it was known that the device serves are for requests.
+fn host_times(attributor: &Attributor, account: &DeviceAccount) -> Vec<(Stratum, Seen, GapSamples)> {
+    let mut rows = account.host_times();
+    for (_, seen, _) in rows.iter_mut().filter(|_| account.serves()) {
+        if let Seen::Activity(cause @ (HostCause::Lock | HostCause::Poll | HostCause::Sleep), line) = seen
+            && attributor.host_line(*line).and_then(|line| line.doing).is_some_and(|doing| doing.server.is_empty())
+        {
+            *cause = HostCause::NoRequests;
+        }
+    }
+    rows
+}
+
 impl BetweenIterations {
     /// The parts of `seen` in functions of servers.
     fn of(attributor: &Attributor, seen: &BTreeMap<ActivityKey, ActivityTime>) -> Self {
@@ -205,6 +219,7 @@ impl BetweenIterations {
         for (key, time) in seen {
             let doing = attributor.host_line(key.line).and_then(|line| line.doing);
             let idle = (key.cause == HostCause::NoRequests).then_some(Meaning::NoRequests);
+            let doing = doing.filter(|doing| !doing.server.is_empty());
             let Some(meaning) = idle.or(doing.map(|doing| doing.meaning)) else { continue };
             let row = rows.entry(meaning).or_insert(MeaningRow { meaning, sampled_ns: 0, total_ns: 0 });
             row.sampled_ns += time.sampled_ns;

@@ -48,6 +48,8 @@ pub(crate) struct HostSampleView {
     ran: bool,
     /// True if it chose the next batch of a server.
     schedules: bool,
+    /// True if it was off the cores until something came: in a server, a request.
+    receives: bool,
     /// Causes of the time on a core, ready for one, and off.
     causes: [HostCause; 3],
     /// Number of worker processes that it waited for; 0 if it did not wait.
@@ -124,16 +126,17 @@ impl HostSampleView {
         let workers = if waits { u16::try_from(sample.children).unwrap_or(u16::MAX) } else { 0 };
         let runnable = sample.runnable.min(length - on_cpu);
         let off_line = if causes[2] == HostCause::OtherWait { LineId::NONE } else { class.line };
+        let receives = class.role == Some(Role::Receives) && asleep && causes[2] == off;
         let schedules = class.role.is_some_and(|role| role.meaning() == Meaning::Scheduler);
         let (line, stack) = (class.line, sample.stack);
-        Self { since, at, on_cpu, runnable, line, off_line, stack, ran, schedules, causes, workers }
+        Self { since, at, on_cpu, runnable, line, off_line, stack, ran, schedules, receives, causes, workers }
     }
 
     /// Completes a sample of a running thread: it was off the cores where and why the sample before saw it.
     fn continue_wait(&mut self, before: &Self) {
         let unknown = self.ran && self.causes[2] == HostCause::OtherWait;
         if unknown && !before.ran && before.at == self.since {
-            (self.causes[2], self.off_line) = (before.causes[2], before.off_line);
+            (self.causes[2], self.off_line, self.receives) = (before.causes[2], before.off_line, before.receives);
         }
     }
 
@@ -238,6 +241,11 @@ impl SampleEvidence {
     /// True if the thread chose the next batch of a server.
     pub(crate) fn schedules(&self) -> bool {
         matches!(self.source, SampleSource::HostSampleView(sample) if sample.schedules)
+    }
+
+    /// True if the thread, off the cores, waited for something to come: in a server, a request.
+    pub(crate) fn receives(&self) -> bool {
+        matches!(self.source, SampleSource::HostSampleView(sample) if sample.receives)
     }
 
     /// True if the thread was in a data loader.
