@@ -190,8 +190,9 @@ impl Counts {
         let has = |size: u64| open.inputs.contains(&size);
         let selected = u64::from(open.selected);
         self.narrow += u32::from(!bytes.is_multiple_of(8) || has(bytes + 4) || selected * 4 == bytes);
-        self.wide +=
-            u32::from(bytes.is_multiple_of(8) && (has(bytes + 8) || has(bytes / 2 + 4) || selected * 8 == bytes));
+        // The ids of two sequences are as long as offsets would be.
+        let more = bytes > VALUE && bytes.is_multiple_of(8);
+        self.wide += u32::from(more && (has(bytes + 8) || has(bytes / 2 + 4) || selected * 8 == bytes));
     }
 
     /// True if these are the iterations of a server.
@@ -241,6 +242,11 @@ impl OpenIteration {
     /// Size of the ids among the inputs: two copies of one size, or positions of 8 bytes beside ids of 4. The offsets
     /// of the sequences, one more than there are sequences, are not among them.
     fn pair(&self, read: u64) -> Option<u64> {
+        // Other copies of half of their size are no ids: page tables, or indices of the sampled tokens.
+        let looked_up = self.lookup.filter(|&tokens| tokens > 0).map(u64::from);
+        if let Some(size) = looked_up.and_then(|n| [4 * n, 8 * n].into_iter().find(|size| self.inputs.contains(size))) {
+            return Some(size);
+        }
         let is_offsets = |size: u64| [read + 4, read + 8, read / 2 + 4].contains(&size);
         let count = |size: u64| self.inputs.iter().filter(|&&input| input == size).count();
         let is_pair = |size: u64| count(size) > 1 || count(2 * size) > 0;
@@ -320,6 +326,29 @@ mod tests {
         // Transformers sends more that doubles.
         let more = [400, 400, 800, 1_600].map(FromHost).into_iter().chain([Graph, ToHost(12)]);
         assert_eq!(ended(more).0[0].tokens, 100);
+    }
+
+    /// An iteration of the example server: ids, positions, slots, page tables, and the indices of sampled tokens.
+    fn paged(sequences: u16, tokens: u16) -> Vec<IterationLaunch> {
+        let (rows, ids) = (u64::from(sequences), u64::from(tokens));
+        let inputs = [4 * ids, 4 * ids, 8 * ids, 128 * rows, 4 * rows].map(FromHost);
+        let prompt = [Kernel(TokenKernel::Lookup(tokens))].into_iter().chain(model());
+        let work: Vec<_> = if tokens > sequences { prompt.collect() } else { vec![Graph] };
+        inputs.into_iter().chain(work).chain([ToHost(4 * rows)]).collect()
+    }
+
+    #[test]
+    fn inputs_of_half_the_size_of_the_ids_are_no_ids() {
+        let (found, _) = ended([(64, 128), (64, 256), (1, 64), (6, 512)].into_iter().flat_map(|(n, m)| paged(n, m)));
+        let tokens: Vec<_> = found.iter().map(|iteration| (iteration.kind, iteration.tokens)).collect();
+        assert_eq!(tokens, [128, 256, 64, 512].map(|tokens| (KIND[1], tokens)));
+    }
+
+    #[test]
+    fn two_sequences_do_not_show_that_ids_have_8_bytes() {
+        let mut iterations = Iterations::default();
+        let launches = [3, 2, 2, 2, 2].into_iter().flat_map(|sequences| paged(sequences, sequences));
+        assert_eq!(launches.filter_map(|launch| iterations.push(launch)).last().map(|cut| cut.wide), Some(false));
     }
 
     #[test]
