@@ -241,6 +241,29 @@ class DeviceJson(DeviceBase, total=False):
     gauges: Optional[Dict[str, Any]]
 
 
+class ServingKind(TypedDict):
+    name: str
+    count: int
+    median_ns: int
+    p99_ns: int
+    sequences: Optional[int]
+    tokens: Optional[int]
+    tokens_per_second: Optional[float]
+    busy: Optional[float]
+    cause: Optional[str]
+    share: Optional[float]
+
+
+class Serving(TypedDict):
+    server: Optional[str]
+    found_by: Optional[str]
+    kinds: List[ServingKind]
+    tokens_per_second: Optional[float]
+    no_requests_share: Optional[float]
+    between: List[Dict[str, Any]]
+    ceiling_tokens_per_second: Optional[Dict[str, float]]
+
+
 class ReportBase(TypedDict):
     schema_version: int
     process: ProcessJson
@@ -260,6 +283,7 @@ class Phase(TypedDict):
 
 class ReportJson(ReportBase, total=False):
     phases: List[Phase]
+    serving: Optional[Serving]
     host: Dict[str, Any]
     ranges: Dict[str, Any]
     memory: Dict[str, Any]

@@ -20,7 +20,7 @@ macro_rules! wire {
 wire! {
     Report {
         schema_version: u32, process: Process, observed_ns: u64, completeness: Completeness, devices: Vec<Device>,
-        api: Vec<Api>, host: Option<Host>, kernel_libraries: Vec<KernelLibrary>, kernel_lines: Option<KernelLines>, graph_origins: Option<serde_json::Value>, ranges: Option<Ranges>, memory: Option<Memory>, bottleneck: Bottleneck, phases: Vec<PhaseOfRun>, capture: Option<u32>, captures: Vec<Capture>,
+        api: Vec<Api>, host: Option<Host>, kernel_libraries: Vec<KernelLibrary>, kernel_lines: Option<KernelLines>, graph_origins: Option<serde_json::Value>, ranges: Option<Ranges>, memory: Option<Memory>, bottleneck: Bottleneck, phases: Vec<PhaseOfRun>, serving: Option<Serving>, capture: Option<u32>, captures: Vec<Capture>,
     }
     KernelLibrary {
         library: Option<String>, kernels: u64, count: u64, total_ns: u64, by_samples_ns: u64, share: f64, largest_kernel: String,
@@ -44,6 +44,16 @@ wire! {
         number: u32, trigger: String, begin_unix_ns: u64, end_unix_ns: Option<u64>, kernels: u64, bottleneck: Option<String>,
         share: Option<f64>,
     }
+    Serving {
+        server: Option<String>, found_by: Option<String>, kinds: Vec<ServingKind>, tokens_per_second: Option<f64>,
+        no_requests_share: Option<f64>, between: Vec<Meaning>, ceiling_tokens_per_second: Option<Ceiling>,
+    }
+    ServingKind {
+        name: String, count: u64, median_ns: u64, p99_ns: u64, sequences: Option<u32>, tokens: Option<u64>,
+        tokens_per_second: Option<f64>, busy: Option<f64>, cause: Option<String>, share: Option<f64>,
+    }
+    Meaning { meaning: String, sampled_ns: u64, total_ns: u64 }
+    Ceiling { value: f64, low: f64, high: f64 }
     CallLine { calls: String, file: String, line: u32, function: String, samples: u64, share: f64, share_low: f64, share_high: f64, inner: Vec<InnerLine> }
     InnerLine { file: String, line: u32, function: String, share: f64 }
     LockHolder { thread: String, file: String, line: u32, function: String, calls_cuda: bool, samples: u64 }

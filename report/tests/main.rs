@@ -48,6 +48,7 @@ mod monitoring_recorded;
 mod remedies;
 mod remedy_records;
 mod report_advice;
+mod serving;
 mod stable_names;
 #[allow(dead_code, reason = "the tests of comparisons use the other parts")]
 mod support;

@@ -234,11 +234,18 @@ impl BetweenIterations {
         Self { server, rows }
     }
 
-    /// Time in which the launching threads waited for requests although it was counted as CPU work, because no sample
-    /// saw it: an estimate, nanoseconds.
+    fn idle(&self) -> Option<&MeaningRow> {
+        self.rows.iter().find(|row| row.meaning == Meaning::NoRequests)
+    }
+
+    /// Time in which the launching threads waited for requests: an estimate, nanoseconds.
+    pub(super) fn idle_ns(&self) -> u64 {
+        self.idle().map_or(0, |row| row.total_ns)
+    }
+
+    /// The part of that time that was counted as CPU work, because no sample saw it, nanoseconds.
     pub(super) fn unseen_idle_ns(&self) -> u64 {
-        let idle = self.rows.iter().find(|row| row.meaning == Meaning::NoRequests);
-        idle.map_or(0, |row| row.total_ns - row.sampled_ns)
+        self.idle().map_or(0, |row| row.total_ns - row.sampled_ns)
     }
 }
 

@@ -36,6 +36,7 @@ mod price;
 mod ranges;
 pub mod remedies;
 mod sequence;
+mod serving;
 mod slow_steps;
 mod sources;
 mod step_kinds;
@@ -62,6 +63,7 @@ pub use model::{
     StepMeaning, TypicalSteps, Untraced, WholeGraphRow, helps,
 };
 pub use price::{RunCost, Saving};
+pub use serving::{Ceiling, Serving, ServingKind};
 pub use slow_steps::SlowStep;
 
 use std::fmt;

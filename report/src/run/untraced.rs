@@ -68,8 +68,9 @@ fn of_step(untraced: &Untraced, noun: &str, differ: bool) -> String {
     let [without, least, most, with] = [untraced.step_ns, least, most, untraced.measured_step_ns].map(duration);
     let of = if differ { format!("eight of ten {noun}s: ") } else { String::new() };
     let range = if least == most { String::new() } else { format!("{of}{least} to {most}; ") };
+    let article = if noun == "iteration" { "an" } else { "a" };
     format!(
-        "Without gpuwhy a {noun} takes about {without} ({range}measured with it: {with}), {}.",
+        "Without gpuwhy {article} {noun} takes about {without} ({range}measured with it: {with}), {}.",
         untraced.source.words()
     )
 }

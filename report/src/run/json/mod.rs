@@ -48,6 +48,7 @@ document! {
         bursts?: from.bursts,
         bottleneck: BottleneckOf(from),
         phases: from.bottleneck.phases,
+        serving: from.serving(),
         source_lines?: Some(from.source_rows()).filter(|rows| !rows.is_empty()),
         capture: from.captures.shown,
         captures: from.captures.rows,

@@ -12,6 +12,7 @@ mod kernel_time;
 mod live;
 mod ranges;
 mod sections;
+mod serving;
 mod shares;
 mod tables;
 
@@ -115,6 +116,7 @@ fn first_screen(out: &mut Page, report: &Report, (evidence, remedies): (usize, u
         let _ = writeln!(out, "... and {}", counted((report.devices.len() - DEVICES_SHOWN) as u64, "more GPU"));
     }
     if let Some(device) = report.devices.iter().max_by_key(|device| device.window_ns)
+        && !serving::write(out, report)
         && let Some(steps) = &device.steps
     {
         let (lead, sentence) = step_sentence(steps, device);
@@ -246,9 +248,7 @@ fn step_sentence(steps: &Steps, device: &DeviceReport) -> (&'static str, String)
     };
     let found = match steps.source {
         StepSource::Annotated => "named by the program".to_owned(),
-        StepSource::Iteration => {
-            "iterations of a server, each ends with a copy of sampled tokens to the host".to_owned()
-        }
+        StepSource::Iteration => "iterations of a server".to_owned(),
         StepSource::Anchor => "detected by an operation that runs once in each".to_owned(),
         StepSource::Period if meaning.contains.is_some() => {
             let all = meaning.steps();

@@ -23,8 +23,11 @@ pub(super) fn share_line(out: &mut Page, report: &Report, device: &DeviceReport)
 pub(in crate::run) fn judged(report: &Report, device: &DeviceReport) -> (&'static str, Leaves) {
     let steps = device.typical.filter(|_| report.bottleneck.basis.is_some()).map(|typical| typical.leaves);
     match steps {
-        Some(leaves) if device.step_meaning.recognized_by.is_some() => ("each step", leaves),
-        Some(leaves) => ("each repeating unit", leaves),
+        Some(leaves) => match device.step_meaning.noun() {
+            "iteration" => ("each iteration", leaves),
+            _ if device.step_meaning.recognized_by.is_some() => ("each step", leaves),
+            _ => ("each repeating unit", leaves),
+        },
         None if device.begun_midway => ("recorded time", device.leaves),
         None if device.steady_leaves.iter().any(|&nanos| nanos > 0) => ("after start-up", device.steady_leaves),
         None => ("whole run", device.leaves),

@@ -1,0 +1,162 @@
+//! Iterations of a server of language models: their kinds, tokens per second, and the ceiling of these.
+
+use profiler_core::leaf::{Cause, Leaf};
+use profiler_core::steps::{IterationKind, RecognizedBy, Step, StepKind, StepSource};
+use profiler_core::whatif::ScenarioKind;
+
+use super::{BetweenIterations, DeviceReport, Report};
+
+/// Iterations of a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Serving {
+    /// How they were found.
+    pub found_by: Option<RecognizedBy>,
+    /// Number of all iterations.
+    pub iterations: u64,
+    /// Those that are remembered, and that medians and percentiles are of.
+    pub remembered: u64,
+    /// Their kinds.
+    pub kinds: Vec<ServingKind>,
+    /// Generated tokens per second of the iterations' time; `None` if their sequences are unknown.
+    pub tokens_per_second: Option<f64>,
+    /// Share of the time after start-up in which the server waited for requests, 0 to 1: an estimate from host samples.
+    /// `None` without samples in functions of a server.
+    pub no_requests_share: Option<f64>,
+    /// Name of the server, and the time between iterations by meaning.
+    pub between: BetweenIterations,
+    /// Steady time of all devices, which `between` is a part of, nanoseconds.
+    pub steady_ns: u64,
+    /// Generated tokens per second with the same batches if the GPU never waited, with the range of the gain in nine
+    /// of ten programs; `None` unless the simulation reproduces the run.
+    pub ceiling: Option<Ceiling>,
+}
+
+/// Iterations of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServingKind {
+    /// Their number, times and tokens.
+    pub kind: StepKind,
+    /// Generated tokens per second of their time: one for each sequence; `None` if the sequences are unknown.
+    pub tokens_per_second: Option<f64>,
+    /// Share of their time in which the GPU worked, 0 to 1; `None` if device work was not recorded.
+    pub busy: Option<f64>,
+    /// Cause with most of their time, and its share, 0 to 1; `None` if device work was not recorded.
+    pub largest: Option<(Cause, f64)>,
+}
+
+/// Tokens per second that the GPU allows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ceiling {
+    /// Estimate.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Report {
+    /// The iterations of the device with the longest window; `None` unless they are those of a server.
+    pub fn serving(&self) -> Option<Serving> {
+        let device = self.devices.iter().max_by_key(|device| device.window_ns)?;
+        let steps = device.steps.as_ref().filter(|steps| steps.source == StepSource::Iteration)?;
+        let kinds: Vec<_> = device.step_kinds.iter().map(|kind| ServingKind::of(*kind, &steps.rows)).collect();
+        let between = self.host.as_ref().map(|host| host.between.clone()).unwrap_or_default();
+        let steady_ns: u64 = self.devices.iter().flat_map(|device| device.steady_leaves).sum();
+        let sum = |of: fn(&ServingKind) -> Option<f64>| kinds.iter().map(of).sum::<Option<f64>>();
+        let generated = sum(|of| Some(of.tokens_per_second? * of.kind.total_ns as f64));
+        Some(Serving {
+            found_by: device.step_meaning.recognized_by,
+            iterations: steps.seen,
+            remembered: steps.rows.len() as u64,
+            tokens_per_second: generated
+                .zip(sum(|of| Some(of.kind.total_ns as f64)))
+                .map(|(all, ns)| all / ns.max(1.0)),
+            no_requests_share: (!between.rows.is_empty()).then(|| between.idle_ns() as f64 / steady_ns.max(1) as f64),
+            between,
+            steady_ns,
+            ceiling: Ceiling::of(device, &steps.rows),
+            kinds,
+        })
+    }
+}
+
+impl ServingKind {
+    /// `rows`: the remembered iterations of all kinds.
+    fn of(kind: StepKind, rows: &[Step]) -> Self {
+        let all: u64 = kind.leaves.iter().sum();
+        let share = |nanos: u64| (all > 0).then(|| nanos as f64 / all as f64);
+        let rows = rows.iter().filter(|row| row.iteration.is_some_and(|of| of.kind.name() == kind.name));
+        let (tokens, nanos) = match kind.tokens.filter(|_| kind.name == IterationKind::Decode.name()) {
+            Some(tokens) => (tokens, kind.total_ns),
+            None => (sampled(rows.clone()), rows.map(Step::duration).sum()),
+        };
+        let busy = Leaf::ALL.into_iter().filter(|leaf| leaf.is_busy()).map(|leaf| kind.leaves[leaf as usize]).sum();
+        let largest = Cause::ALL.into_iter().max_by_key(|cause| cause.total(&kind.leaves));
+        Self {
+            kind,
+            tokens_per_second: (tokens > 0).then(|| tokens as f64 * 1e9 / nanos.max(1) as f64),
+            busy: share(busy),
+            largest: largest.and_then(|cause| Some((cause, share(cause.total(&kind.leaves))?))),
+        }
+    }
+
+    /// True if each sequence gets one token.
+    pub fn decodes(&self) -> bool {
+        self.kind.name == IterationKind::Decode.name()
+    }
+}
+
+impl Ceiling {
+    fn of(device: &DeviceReport, rows: &[Step]) -> Option<Self> {
+        let what_if = device.what_if.as_ref().filter(|what_if| what_if.refused.is_none())?;
+        let best_case = what_if.best_case(ScenarioKind::DeviceOnly).filter(|best_case| best_case.step_ns > 0)?;
+        let (low, high) = best_case.interval?;
+        let steps = device.typical?.steps as usize;
+        let typical = &rows[rows.len().saturating_sub(steps)..];
+        let tokens = sampled(typical.iter()) as f64 / typical.len().max(1) as f64;
+        let value = tokens * 1e9 / best_case.step_ns as f64;
+        let end = |speedup: f64| value * speedup / best_case.speedup;
+        (tokens > 0.0).then(|| Self { value, low: end(low), high: end(high) })
+    }
+}
+
+/// Tokens that these iterations generated.
+fn sampled<'a>(rows: impl Iterator<Item = &'a Step>) -> u64 {
+    rows.filter_map(|row| row.iteration).map(|of| u64::from(of.sequences)).sum()
+}
+
+#[cfg(feature = "serde")]
+gpuwhy_trace::document::document! {
+    from: Serving {
+        server: from.between.server,
+        found_by: from.found_by,
+        kinds: from.kinds,
+        tokens_per_second: from.tokens_per_second,
+        no_requests_share: from.no_requests_share,
+        between: from.between.rows,
+        ceiling_tokens_per_second: from.ceiling,
+    }
+    from: ServingKind {
+        name: from.kind.name,
+        count: from.kind.count,
+        median_ns: from.kind.median_ns,
+        p99_ns: from.kind.p99_ns,
+        sequences: from.kind.sequences,
+        tokens: from.kind.tokens,
+        tokens_per_second: from.tokens_per_second,
+        busy: from.busy,
+        cause: from.largest.map(|(cause, _)| cause),
+        share: from.largest.map(|(_, share)| share),
+    }
+    from: Ceiling {
+        value: from.value,
+        low: from.low,
+        high: from.high,
+    }
+    from: super::MeaningRow {
+        meaning: from.meaning,
+        sampled_ns: from.sampled_ns,
+        total_ns: from.total_ns,
+    }
+}

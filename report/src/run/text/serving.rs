@@ -1,0 +1,114 @@
+//! Paragraph about the iterations of a server.
+
+use std::fmt::Write;
+
+use profiler_core::attribution::servers::Meaning;
+
+use crate::run::Report;
+use crate::run::serving::{Ceiling, Serving, ServingKind};
+use crate::text_format::{Page, counted, duration, percent, shortened, wrapped};
+use crate::words;
+
+/// Least share of the time for a meaning to be named.
+const NAMED: f64 = 0.01;
+/// Ratio of the ends from which only the lower end of a ceiling is shown.
+const WIDE: f64 = 2.0;
+
+/// Appends the paragraph. Returns false unless the steps are the iterations of a server.
+pub(super) fn write(out: &mut Page, report: &Report) -> bool {
+    let Some(serving) = report.serving() else { return false };
+    wrapped(out, serving.lead(), &serving.head());
+    for row in aligned(serving.kinds.iter().map(cells).collect()) {
+        let _ = writeln!(out, "{}", shortened(&format!("  {row}"), out.columns()));
+    }
+    let rest = serving.sentences().join(" ");
+    if !rest.is_empty() {
+        wrapped(out, "  ", &rest);
+    }
+    true
+}
+
+impl Serving {
+    /// Without a server's functions, one sequence may as well be a program that calls `generate`.
+    fn is_generation(&self) -> bool {
+        self.between.server.is_none() && self.kinds.iter().all(|of| of.kind.sequences == Some(1))
+    }
+
+    fn lead(&self) -> &'static str {
+        if self.is_generation() { "Generation: " } else { "Server: " }
+    }
+
+    fn head(&self) -> String {
+        let who = if self.is_generation() { Some("one sequence") } else { self.between.server };
+        let who = who.map(|who| format!("{who}, ")).unwrap_or_default();
+        let of = if self.iterations > self.remembered {
+            format!("; p50 and p99 are of the last {}", self.remembered)
+        } else {
+            String::new()
+        };
+        let all = counted(self.iterations, "iteration");
+        format!("{who}{all}, found by the copy that ends each{of}.")
+    }
+
+    fn sentences(&self) -> Vec<String> {
+        let largest = self.kinds.iter().max_by_key(|of| of.kind.total_ns).filter(|of| of.decodes());
+        let limit = largest
+            .and_then(|of| of.largest)
+            .map(|(cause, share)| format!("Decode: {} {}.", words::spent(cause), percent(share)));
+        let of_time = |nanos: u64| nanos as f64 / self.steady_ns.max(1) as f64;
+        let rows = self.between.rows.iter().filter(|row| row.meaning != Meaning::NoRequests);
+        let rows = rows.map(|row| (row.meaning, of_time(row.total_ns))).filter(|(_, share)| *share >= NAMED);
+        let between: Vec<_> = rows.map(|(of, share)| format!("{} {}", of.name(), percent(share))).collect();
+        let between = (!between.is_empty()).then(|| format!("Between iterations: {}.", between.join(", ")));
+        let idle = self.no_requests_share.filter(|share| *share >= NAMED);
+        let idle = idle.map(|share| format!("No requests: {} of the time.", percent(share)));
+        let ceiling = self
+            .ceiling
+            .map(|ceiling| format!("Ceiling with the same batches, if the GPU never waited: {}.", ceiling.words()));
+        [limit, between, idle, ceiling].into_iter().flatten().collect()
+    }
+}
+
+impl Ceiling {
+    fn words(&self) -> String {
+        let [value, low, high] = [self.value, self.low, self.high].map(two_digits);
+        match self.high > WIDE * self.low {
+            true => format!("more than {low} tokens/s"),
+            false => format!("about {value} tokens/s ({low} to {high})"),
+        }
+    }
+}
+
+/// A positive number with two significant digits, or all of its integer part if that has fewer.
+fn two_digits(value: f64) -> f64 {
+    let unit = 10_f64.powf((value.max(1.0).log10() - 1.0).floor().max(0.0));
+    (value / unit).round() * unit
+}
+
+/// Cells of a kind's row.
+fn cells(of: &ServingKind) -> [String; 7] {
+    let kind = &of.kind;
+    let rate = of.tokens_per_second.map(|rate| format!("{rate:.0} tokens/s"));
+    let tokens = kind.tokens.map(|tokens| counted(tokens, "token"));
+    [
+        kind.name.to_owned(),
+        kind.count.to_string(),
+        format!("p50 {}", duration(kind.median_ns)),
+        format!("p99 {}", duration(kind.p99_ns)),
+        kind.sequences.filter(|_| of.decodes()).map_or_else(String::new, |count| counted(count.into(), "sequence")),
+        if of.decodes() { rate } else { tokens }.unwrap_or_default(),
+        of.busy.map_or_else(String::new, |busy| format!("GPU busy {}", percent(busy))),
+    ]
+}
+
+/// Rows whose cells have the same width in each column. Numbers of iterations end at one column.
+fn aligned<const N: usize>(rows: Vec<[String; N]>) -> Vec<String> {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let cell = |(column, text): (usize, &String)| match widths[column] {
+        0 => String::new(),
+        width if column == 1 => format!("{text:>width$}  "),
+        width => format!("{text:width$}  "),
+    };
+    rows.iter().map(|row| row.iter().enumerate().map(cell).collect::<String>().trim_end().to_owned()).collect()
+}
