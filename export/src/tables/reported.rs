@@ -87,11 +87,15 @@ table! {
     STEPS, step(device: u32, number: u64, source: StepSource, row: &Step) {
         "device" Integer "ordinal of the device" = device;
         "step" Integer "from 0" = number;
-        "source" Text "how steps were found: annotated, period, anchor, window" = source.name();
+        "source" Text "how steps were found: annotated, iteration, period, anchor, window" = source.name();
         "start_ns" Integer "begin on the device" = row.start.nanos();
         "end_ns" Integer "begin of the next" = row.end.nanos();
         "duration_ns" Integer "end_ns - start_ns" = row.end.since(row.start);
         "operations" Integer "kernels, copies and memsets" = row.operations;
+        "kind" Text "of an iteration of a server: decode, prefill, mixed, prefill or mixed; else empty"
+            = row.iteration.map(|iteration| iteration.kind.name());
+        "sequences" Integer "of the iteration; 0 when unknown" = row.iteration.map(|iteration| iteration.sequences);
+        "tokens" Integer "that the iteration processed; 0 when unknown" = row.iteration.map(|iteration| iteration.tokens);
     }
 }
 
