@@ -23,24 +23,23 @@ MEANINGS = {"decode": {"decode"}, "prefill": {"prefill"}, "mixed": {"mixed"}, "p
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """`matched` of `found` iterations ended in one of the server's `there`, each in another one. The newest ones are
-    in the report with their kind: of `listed`, `same_kind` have that of the server, and of `counted`, those with a
-    number of tokens, `exact` have its sequences and tokens. `kinds` and `server_kinds`: iterations by kind of all.
-    Shares of the server's time: `waiting`, without requests, and `no_work`, the same by the report."""
+    """`matched` of `found` iterations ended in one of the server's `there`, each in another one. Of these, `same_kind`
+    have the server's kind, and of `counted`, those with a number of tokens, `exact` have its sequences and tokens.
+    `kinds` and `server_kinds`: iterations by kind. Share of the time without requests: `waiting` by
+    the server, `no_requests` by the report."""
 
     there: int
     found: int
     matched: int
-    listed: int
     same_kind: int
     counted: int
     exact: int
     kinds: dict[str, int]
     server_kinds: dict[str, int]
-    tokens: int
-    server_tokens: int
     waiting: float
-    no_work: float
+    no_requests: float
+    # The first iterations that are not those of the server, with the server's.
+    wrong: list[tuple[dict, dict | None]]
 
     @property
     def boundaries(self) -> float:
@@ -48,9 +47,7 @@ class Comparison:
 
     @property
     def right_kinds(self) -> float:
-        """Share of iterations with the right kind: of those listed, or by the numbers of all, whichever is lower."""
-        all_right = sum(min(count, sum(self.server_kinds.get(kind, 0) for kind in MEANINGS[name])) for name, count in self.kinds.items())
-        return min(all_right / max(self.there, 1), self.same_kind / max(self.listed, 1))
+        return self.same_kind / max(self.matched, 1)
 
 
 def read_truth(path: pathlib.Path) -> list[dict]:
@@ -70,26 +67,23 @@ def partners(ends: Sequence[int], truth: Sequence[dict]) -> list[dict | None]:
     return found
 
 
-def compare(report: dict, ends: Sequence[int], truth: Sequence[dict]) -> Comparison:
-    """`ends`: of all iterations that the report found, nanoseconds since 1970."""
+def compare(report: dict, steps: Sequence[dict], truth: Sequence[dict]) -> Comparison:
+    """`steps`: iterations of the table `steps`, in order."""
     iterations = [row for row in truth if row["kind"] != NO_REQUESTS]
-    device = report["devices"][0]
-    pairs = dict(zip(ends, partners(ends, iterations)))
-    rows = [row for row in (device["steps"] or {"rows": []})["rows"] if row.get("iteration")]
-    listed = [(row["iteration"], pairs.get(row["start_unix_ns"] + row["duration_ns"])) for row in rows]
-    listed = [(iteration, partner) for iteration, partner in listed if partner]
-    counted = [(iteration, partner) for iteration, partner in listed if iteration["tokens"]]
-    kinds = {kind["name"]: kind for kind in device["step_kinds"] or [] if kind["name"] in MEANINGS}
+    pairs = list(zip(steps, partners([step["end_ns"] for step in steps], iterations)))
+    matched = [(step, partner) for step, partner in pairs if partner]
+    right = [step for step, partner in matched if partner["kind"] in MEANINGS[step["kind"]]]
+    counted = [(step, partner) for step, partner in matched if step["tokens"]]
+    exact = [step for step, partner in counted if all(step[name] == partner[name] for name in ("sequences", "tokens"))]
     duration = max(row["end_ns"] for row in truth) - min(row["start_ns"] for row in truth)
     waited = sum(row["end_ns"] - row["start_ns"] for row in truth if row["kind"] == NO_REQUESTS)
+    fine = {id(step) for step in right} & {id(step) for step in exact}
+    wrong = [pair for pair in pairs if id(pair[0]) not in fine]
     return Comparison(
-        there=len(iterations), found=len(ends), matched=sum(partner is not None for partner in pairs.values()), listed=len(listed),
-        same_kind=sum(partner["kind"] in MEANINGS[iteration["kind"]] for iteration, partner in listed), counted=len(counted),
-        exact=sum((one["sequences"], one["tokens"]) == (other["sequences"], other["tokens"]) for one, other in counted),
-        kinds={name: kind["count"] for name, kind in kinds.items()},
+        there=len(iterations), found=len(steps), matched=len(matched), same_kind=len(right), counted=len(counted), exact=len(exact),
+        kinds=dict(collections.Counter(step["kind"] for step in steps)),
         server_kinds=dict(collections.Counter(row["kind"] for row in iterations)),
-        tokens=sum(kind["tokens"] or 0 for kind in kinds.values()), server_tokens=sum(row["tokens"] for row in iterations),
-        waiting=waited / duration, no_work=device["leaves"].get("no_work", 0) / duration)
+        waiting=waited / duration, no_requests=(report["serving"] or {}).get("no_requests_share") or 0.0, wrong=wrong[:5])
 
 
 def output(command: Sequence[str | pathlib.Path]) -> object:
@@ -98,10 +92,10 @@ def output(command: Sequence[str | pathlib.Path]) -> object:
 
 def compare_trace(gpuwhy: str | pathlib.Path, trace: pathlib.Path, truth: pathlib.Path) -> Comparison:
     """Raises subprocess.CalledProcessError if the trace is not readable."""
-    steps = output([gpuwhy, "query", "SELECT end_ns, source FROM steps ORDER BY device, step", trace, "--json"])
+    query = "SELECT end_ns, kind, sequences, tokens FROM steps WHERE source = 'iteration' ORDER BY device, step"
+    steps = output([gpuwhy, "query", query, trace, "--json"])
     report = output([gpuwhy, "report", trace, "--json"])
-    report = report[0] if isinstance(report, list) else report
-    return compare(report, [step["end_ns"] for step in steps if step["source"] == "iteration"], read_truth(truth))
+    return compare(report[0] if isinstance(report, list) else report, [step for step in steps if step["kind"]], read_truth(truth))
 
 
 if __name__ == "__main__":

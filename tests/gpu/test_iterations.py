@@ -17,12 +17,8 @@ def iteration(start: int, end: int, kind: str = "decode", sequences: int = 4, to
     return {"kind": kind, "sequences": sequences, "tokens": tokens, "start_ns": start * MS, "end_ns": end * MS}
 
 
-def report(rows: list[dict], kinds: dict[str, int], no_work: int = 0) -> dict:
-    listed = [{
-        "start_unix_ns": row["start_ns"], "duration_ns": row["end_ns"] - row["start_ns"],
-        "iteration": {name: row[name] for name in ("kind", "sequences", "tokens")}} for row in rows]
-    named = [{"name": name, "count": count, "tokens": 10 * count} for name, count in kinds.items()]
-    return {"devices": [{"steps": {"rows": listed}, "step_kinds": named, "leaves": {"no_work": no_work}}]}
+def report(share: float | None = None) -> dict:
+    return {"serving": {"no_requests_share": share}}
 
 
 class Partners(unittest.TestCase):
@@ -47,50 +43,49 @@ class Partners(unittest.TestCase):
 
 class Compare(unittest.TestCase):
     def test_all_is_right(self) -> None:
-        truth = [iteration(0, 2, "prefill", 1, 10), {"kind": NO_REQUESTS, "start_ns": 2 * MS, "end_ns": 4 * MS}, iteration(4, 6, tokens=10)]
-        rows = [iteration(0, 1, "prefill or mixed", 1, 10), iteration(1, 5, tokens=10)]
-        found = compare(report(rows, {"decode": 1, "prefill or mixed": 1}, 2 * MS), [1 * MS, 5 * MS], truth)
+        truth = [iteration(0, 2, "prefill", 1, 10), {"kind": NO_REQUESTS, "start_ns": 2 * MS, "end_ns": 4 * MS}, iteration(4, 6)]
+        steps = [iteration(0, 1, "prefill or mixed", 1, 10), iteration(1, 5)]
+        found = compare(report(0.3), steps, truth)
         self.assertEqual((found.boundaries, found.right_kinds, found.exact, found.counted), (1.0, 1.0, 2, 2))
-        self.assertEqual((found.tokens, found.server_tokens), (20, 20))
+        self.assertEqual((found.kinds, found.wrong), ({"prefill or mixed": 1, "decode": 1}, []))
         self.assertAlmostEqual(found.waiting, 1 / 3)
-        self.assertAlmostEqual(found.no_work, 1 / 3)
+        self.assertEqual(found.no_requests, 0.3)
 
     def test_what_is_wrong_is_seen(self) -> None:
         truth = [iteration(0, 2, "mixed", 4, 90), iteration(2, 4), iteration(4, 6), iteration(6, 8)]
-        rows = [iteration(0, 1), iteration(1, 3), iteration(3, 5, sequences=8)]
-        found = compare(report(rows, {"decode": 3}), [1 * MS, 3 * MS, 5 * MS], truth)
-        self.assertEqual((found.boundaries, found.same_kind, found.listed, found.exact), (0.75, 2, 3, 1))
+        steps = [iteration(0, 1), iteration(1, 3), iteration(3, 5, sequences=8)]
+        found = compare(report(), steps, truth)
+        self.assertEqual((found.boundaries, found.same_kind, found.matched, found.exact), (0.75, 2, 3, 1))
         self.assertAlmostEqual(found.right_kinds, 2 / 3)
+        self.assertEqual(found.wrong, [(steps[0], truth[0]), (steps[2], truth[2])])
 
-    def test_kinds_count_in_all_iterations(self) -> None:
-        truth = [iteration(2 * n, 2 * n + 2, "decode" if n else "prefill") for n in range(4)]
-        ends = [(2 * n + 1) * MS for n in range(4)]
-        found = compare(report([iteration(5, 7)], {"decode": 4}), ends, truth)
-        self.assertEqual((found.same_kind, found.listed, found.right_kinds), (1, 1, 0.75))
+    def test_an_iteration_without_tokens_is_not_counted(self) -> None:
+        found = compare(report(), [iteration(0, 1, sequences=4, tokens=0)], [iteration(0, 2)])
+        self.assertEqual((found.matched, found.counted, found.exact), (1, 0, 0))
 
     def test_a_report_without_iterations_has_found_none(self) -> None:
-        found = compare({"devices": [{"steps": None, "step_kinds": [], "leaves": {}}]}, [], [iteration(0, 2)])
+        found = compare({"serving": None}, [], [iteration(0, 2)])
         self.assertEqual((found.boundaries, found.right_kinds, found.there, found.found), (0.0, 0.0, 1, 0))
 
 
 class Judged(unittest.TestCase):
     TRUTH = [iteration(2 * n, 2 * n + 2) for n in range(200)]
-    RIGHT = compare(report(TRUTH[:5], {"decode": 200}), [row["end_ns"] for row in TRUTH], TRUTH)
+    RIGHT = compare(report(), TRUTH, TRUTH)
 
     def statuses(self, name: str = "full", **changes: object) -> list[Status]:
         return [result.status for result in serving.judged(name, dataclasses.replace(self.RIGHT, **changes))]
 
     def test_each_promise_can_fail(self) -> None:
         self.assertEqual(self.statuses(), [Status.PASS] * 4)
-        for place, changes in enumerate(({"matched": 198}, {"kinds": {"decode": 190}}, {"exact": 4}, {"no_work": 0.03})):
+        for place, changes in enumerate(({"found": 202}, {"same_kind": 197}, {"exact": 199}, {"no_requests": 0.03})):
             expected = [Status.FAIL if number == place else Status.PASS for number in range(4)]
             self.assertEqual(self.statuses(**changes), expected, changes)
 
     def test_without_ids_of_the_host_tokens_are_not_judged(self) -> None:
         self.assertEqual(self.statuses("ids_on_gpu", exact=0)[2], Status.SKIPPED)
 
-    def test_a_report_that_lists_no_iteration_has_no_exact_tokens(self) -> None:
-        self.assertEqual(self.statuses(exact=0, counted=0, listed=0)[2], Status.FAIL)
+    def test_a_report_without_tokens_has_no_exact_ones(self) -> None:
+        self.assertEqual(self.statuses(exact=0, counted=0)[2], Status.FAIL)
 
     def test_the_rate_is_that_of_the_server(self) -> None:
         run = Run([], pathlib.Path(), 0, "912.5 tokens/s in 5.00 s; 3 decode", "", 5.0)
