@@ -4,11 +4,11 @@
 //! Runs in the program's calls. What an iteration needs is bounded here, so that a trace of hours stays small.
 
 use std::cell::Cell;
-use std::fs;
 use std::os::unix::process::parent_id;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use std::{fs, mem};
 
 use cupti_sys::Submission;
 use gpuwhy_trace::record::RangeEventKind;
@@ -18,8 +18,9 @@ use nvtx_sys::{Attributes, Handler as _, Message, Payload, RegisteredString, Tex
 use crate::nvtx::Ranges;
 use crate::rings::writer;
 
-/// Bytes of the largest copy that can be ids of tokens.
-const LARGEST: u64 = 64 * 1024;
+/// Bytes of the largest copy of sampled tokens, and of the largest copy of input ids, as in `profiler_core::steps`.
+const LONGEST_READ: u64 = 64 << 10;
+const LONGEST_INPUT: u64 = 1 << 20;
 /// Most copies from the host that a thread reports between two copies to the host: servers make 5 to 20.
 const MOST_FROM_HOST: u32 = 32;
 /// Most calls per second that are watched: 2 % of a core at 1 us each; a server makes some hundred to some thousand.
@@ -33,8 +34,7 @@ static NAMES: OnceLock<(u32, [RegisteredString; 3])> = OnceLock::new();
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Copies from the host since the last copy to the host, and true if a graph was launched since.
-    static SINCE: Cell<(u32, bool)> = const { Cell::new((0, false)) };
+    static SINCE: Cell<Since> = const { Cell::new(Since::NOTHING) };
 }
 
 /// Defines the names of the marks.
@@ -74,24 +74,48 @@ impl RateLimit {
 /// Called when the program submits such work.
 pub fn submitted(work: Submission) {
     CALLS.fetch_add(1, Ordering::Relaxed);
-    let (from_host, graph) = SINCE.get();
-    let (mark, bytes) = match work {
-        Submission::ToHost(bytes) if bytes <= LARGEST => (SubmissionMark::ToHost, bytes),
-        Submission::FromHost(bytes) if bytes <= LARGEST && from_host < MOST_FROM_HOST => {
-            (SubmissionMark::FromHost, bytes)
+    let mut since = SINCE.get();
+    let mark = since.mark(work);
+    SINCE.set(since);
+    if let (Some((mark, bytes)), Some((domain, texts))) = (mark, NAMES.get()) {
+        let message = Message::Registered(texts[mark as usize]);
+        let event = Attributes { message, payload: Payload::Unsigned(bytes), ..Attributes::default() };
+        writer::with(|writer| writer.begin(RangeEventKind::Mark, *domain, 0, &event));
+    }
+}
+
+/// Work of a thread since its last copy to the host.
+#[derive(Clone, Copy, Debug)]
+struct Since {
+    /// Copies from the host.
+    from_host: u32,
+    /// True if a graph was launched.
+    graph: bool,
+}
+
+impl Since {
+    const NOTHING: Self = Self { from_host: 0, graph: false };
+
+    /// The mark of this work, and its bytes; `None` if an iteration does not need it.
+    fn mark(&mut self, work: Submission) -> Option<(SubmissionMark, u64)> {
+        match work {
+            Submission::ToHost(bytes) if bytes <= LONGEST_READ => {
+                *self = Self::NOTHING;
+                Some((SubmissionMark::ToHost, bytes))
+            }
+            // The first of these tells that the copies before it loaded a model.
+            Submission::FromHost(bytes) if bytes > LONGEST_INPUT => {
+                let before = mem::take(&mut self.from_host);
+                (before > 0).then_some((SubmissionMark::FromHost, bytes))
+            }
+            Submission::FromHost(bytes) if self.from_host < MOST_FROM_HOST => {
+                self.from_host += 1;
+                Some((SubmissionMark::FromHost, bytes))
+            }
+            Submission::Graph if !mem::replace(&mut self.graph, true) => Some((SubmissionMark::Graph, 0)),
+            _ => None,
         }
-        Submission::Graph if !graph => (SubmissionMark::Graph, 0),
-        _ => return,
-    };
-    SINCE.set(match mark {
-        SubmissionMark::ToHost => (0, false),
-        SubmissionMark::FromHost => (from_host + 1, graph),
-        SubmissionMark::Graph => (from_host, true),
-    });
-    let Some((domain, texts)) = NAMES.get() else { return };
-    let message = Message::Registered(texts[mark as usize]);
-    let event = Attributes { message, payload: Payload::Unsigned(bytes), ..Attributes::default() };
-    writer::with(|writer| writer.begin(RangeEventKind::Mark, *domain, 0, &event));
+    }
 }
 
 /// True if this process, or the one that spawned it as a worker, calls itself a server.
@@ -116,6 +140,17 @@ fn names_a_server(command: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_an_iteration_needs_is_bounded() {
+        use Submission::{FromHost, Graph, ToHost};
+        let mut since = Since::NOTHING;
+        let mut count = |work: Submission, times: usize| (0..times).filter_map(|_| since.mark(work)).count();
+        assert_eq!([count(FromHost(384), 100), count(Graph, 100), count(ToHost(LONGEST_READ + 1), 9)], [32, 1, 0]);
+        assert_eq!([count(ToHost(384), 1), count(FromHost(384), 1), count(Graph, 2)], [1, 1, 1], "a new iteration");
+        // Weights among small tensors.
+        assert_eq!([count(FromHost(LONGEST_INPUT + 1), 9), count(FromHost(384), 40)], [1, 32]);
+    }
 
     #[test]
     fn only_a_whole_second_of_many_calls_is_too_much() {
