@@ -4,14 +4,16 @@
 //!
 //! Reading order: `seen` (activity of a thread, and the possible causes), `sums` (shares and their bounds),
 //! `history` (sums by time), [`division`](MonitoredTime) (intervals, and the bottleneck), `changes`
-//! (bottleneck over time), `bursts` (when mode auto records; `drift` and `named_steps` are its parts). This
-//! file joins the samples of both kinds. docs/design/monitoring.md has the reasoning and the measurements.
+//! (bottleneck over time), `iterations` (those of a server), `bursts` (when mode auto records; `drift` and
+//! `named_steps` are its parts). This file joins the samples of both kinds. docs/design/monitoring.md has the
+//! reasoning and the measurements.
 
 mod bursts;
 mod changes;
 mod division;
 mod drift;
 mod history;
+mod iterations;
 mod named_steps;
 mod seen;
 mod sums;
@@ -26,8 +28,10 @@ pub use bursts::{BurstDecision, BurstLimits, BurstPlanner, MonitorView};
 pub use changes::BottleneckChange;
 pub use changes::Changes;
 pub use division::{MonitoredPart, MonitoredTime};
+pub use iterations::MonitoredIterations;
 
 use self::history::History;
+use self::iterations::Submissions;
 use self::seen::SeenParts;
 use self::sums::{Between, DeviceSpan, IDLE, Sums};
 use crate::attribution::host_activity::HostActivities;
@@ -66,6 +70,7 @@ pub struct Monitoring {
     /// The launching thread, as far as known: the first one of the process.
     thread: Option<ThreadId>,
     activities: HostActivities,
+    submissions: Submissions,
     /// Samples of the thread that wait for device samples, in order.
     waiting: VecDeque<(HostSample, SeenParts)>,
     history: History,
@@ -96,12 +101,13 @@ struct Traffic {
 }
 
 impl Monitoring {
-    /// Processes a record: host samples until records of device work come, which have more detail.
+    /// Processes a record: host samples and marks until records of device work come, which have more detail.
     #[inline]
     pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
         match record {
             _ if self.has_records => {}
             Record::Sample(sample) => self.host(sample, dictionary),
+            Record::Range(event) => self.submissions.push(event, dictionary),
             Record::Kernel(_) | Record::Copy(_) | Record::Memset(_) => {
                 *self = Self { has_records: true, ..Self::default() }
             }
@@ -164,9 +170,12 @@ impl Monitoring {
         if sample.since.nanos() == 0 || sample.at <= sample.since {
             return;
         }
-        // The first thread of a process has the smallest id, and is usually the one that launches.
-        if self.thread.is_none_or(|known| sample.thread < known) {
-            self.thread = Some(sample.thread);
+        // The first thread of a process has the smallest id, and is usually the one that launches; in a server that of
+        // the iterations is known.
+        let wanted = self.serving_thread().or_else(|| self.thread.filter(|&known| known <= sample.thread));
+        let wanted = wanted.unwrap_or(sample.thread);
+        if self.thread != Some(wanted) {
+            self.thread = Some(wanted);
             self.waiting.clear();
         }
         if self.thread != Some(sample.thread) {
@@ -223,6 +232,16 @@ impl Monitoring {
     /// which devices were busy.
     pub fn busy_seconds(&self) -> impl Iterator<Item = (u64, f64)> {
         self.history.complete().map(|(begin, sums)| (begin, sums.busy().low.midpoint(sums.busy().high)))
+    }
+
+    /// The thread that runs the iterations of a server.
+    pub fn serving_thread(&self) -> Option<ThreadId> {
+        self.submissions.thread()
+    }
+
+    /// Iterations of a server.
+    pub fn iterations(&self) -> Option<MonitoredIterations> {
+        self.submissions.iterations()
     }
 
     /// Number of unusable samples: host samples without a device sample of the same time, and device samples

@@ -24,7 +24,7 @@ use gpuwhy_trace::json_text::Object;
 use gpuwhy_trace::kernels::KernelProfile;
 use gpuwhy_trace::preamble::Preamble;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
-use gpuwhy_trace::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
+use gpuwhy_trace::record::{CaptureMark, DeviceId, Loss, Record, ThreadId, Timestamp, Trigger};
 use gpuwhy_trace::utilization::Utilization;
 use profiler_core::attribution::{Attributor, EngineOptions};
 use profiler_core::monitoring::Changes;
@@ -250,6 +250,11 @@ impl Captures {
         let attributor = &self.shown()?.attributor;
         let device = attributor.devices().max_by_key(|account| account.window_ns())?.id();
         Some(1.0 - attributor.what_if(device)?.untraced?)
+    }
+
+    /// The thread that runs the iterations of a server, in a run that is monitored.
+    pub fn serving_thread(&self) -> Option<ThreadId> {
+        self.shown()?.monitoring.serving_thread()
     }
 
     /// True if there is no capture to report.

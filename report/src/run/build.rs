@@ -97,10 +97,12 @@ impl Report {
         let observed_ns = attributor.observed_ns();
         let watched_ns = super::watched_ns(&devices, captured.cost.as_ref(), observed_ns);
         let monitored = watched_ns.and(captured.monitoring).and_then(Monitoring::time);
+        let monitored_iterations = watched_ns.and(captured.monitoring).and_then(Monitoring::iterations);
         let bottleneck = match watched_ns {
             Some(run_ns) => {
                 let (time, utilization, bursts) = (monitored.as_ref(), &captured.utilization, captured.bursts.as_ref());
-                let watched = Watched { process: session, run_ns, time, utilization, bursts };
+                let iterations = monitored_iterations.as_ref();
+                let watched = Watched { process: session, run_ns, time, iterations, utilization, bursts };
                 if let Some(host) = &mut host {
                     host.watch(attributor, dictionary, watched.steady_start());
                 }
@@ -143,6 +145,7 @@ impl Report {
             cost: captured.cost,
             utilization: captured.utilization,
             monitored,
+            monitored_iterations,
             bursts: captured.bursts,
             counter_losses: captured.counter_losses.to_vec(),
             collectives: captured.collectives,

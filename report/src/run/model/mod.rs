@@ -48,7 +48,7 @@ use gpuwhy_trace::counters::CounterLoss;
 use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::utilization::Utilization;
 use profiler_core::collective::CollectivesReport;
-use profiler_core::monitoring::MonitoredTime;
+use profiler_core::monitoring::{MonitoredIterations, MonitoredTime};
 
 use crate::kernels::KernelsReport;
 
@@ -86,6 +86,8 @@ pub struct Report {
     pub utilization: Utilization,
     /// Division of the time of a run without records of device work; `None` without hardware samples.
     pub monitored: Option<MonitoredTime>,
+    /// Iterations of a server in such a run, on the host; `None` if there are none.
+    pub monitored_iterations: Option<MonitoredIterations>,
     /// Bursts and bottleneck changes of a run in mode auto.
     pub bursts: Option<BurstTable>,
     /// Lost hardware counter samples by device.
