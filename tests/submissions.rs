@@ -7,22 +7,30 @@ use std::process::Command;
 use gpuwhy_trace::submission::SubmissionMark;
 
 use crate::support::trace::ranges;
-use crate::support::{Stage, stderr};
+use crate::support::{GPUWHY, Stage, stderr};
 
-/// Iterations of the program.
+/// Iterations of the program, and those at its start that process prompts.
 const ITERATIONS: usize = 40;
+const PROMPTS: usize = 4;
 
-/// A program of this name in this mode that runs iterations of 96 sequences, each with one token: three copies of
-/// inputs, a graph, and a copy of sampled tokens. The large copy and the second report of the graph are left out.
+/// A program of this name in this mode that runs iterations of 96 sequences: three copies of inputs, a graph, and a
+/// copy of sampled tokens. Each sequence has one token, but 4,096 are those of prompts. The large copies and the second
+/// report of the graph are left out.
 fn iterations(stage: &Stage, name: &str, mode: &str) -> Command {
     let mut host = stage.host("mlp");
     host.arg0(name).env("GPUWHY_MODE", mode).env("GPUWHY_REPORT", "full");
     for number in 0..ITERATIONS {
-        let inputs = "cuMemcpyHtoDAsync_v2;384,cuMemcpyHtoDAsync_v2_ptsz;384,cuMemcpyHtoD_v2;388";
-        let graph = "cuMemcpyHtoDAsync_v2;100000,cudaGraphLaunch_v10000,cuGraphLaunch";
+        let ids = ids(number);
+        let inputs = format!("cuMemcpyHtoDAsync_v2;{ids},cuMemcpyHtoDAsync_v2_ptsz;{ids},cuMemcpyHtoD_v2;388");
+        let graph = "cuMemcpyDtoHAsync_v2;100000,cudaGraphLaunch_v10000,cuGraphLaunch";
         host.args(["--call", &format!("{number}:submit={inputs},{graph},cuMemcpyDtoHAsync_v2;384")]);
     }
     host
+}
+
+/// Bytes of the input ids.
+fn ids(iteration: usize) -> u64 {
+    if iteration < PROMPTS { 4 * 4_096 } else { 4 * 96 }
 }
 
 /// Marks in the trace, with their bytes.
@@ -32,14 +40,26 @@ fn marks(stage: &Stage) -> Vec<(SubmissionMark, u64)> {
 }
 
 #[test]
-fn copies_and_graphs_of_a_server_are_in_the_trace_of_mode_monitor() {
+fn iterations_of_a_server_are_found_in_mode_monitor() {
     use SubmissionMark::{FromHost, Graph, ToHost};
     for (name, mode) in [("server", "monitor"), ("program", "auto")] {
         let stage = Stage::new();
         let output = iterations(&stage, name, mode).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
-        let iteration = [(FromHost, 384), (FromHost, 384), (FromHost, 388), (Graph, 0), (ToHost, 384)];
-        assert_eq!(marks(&stage), iteration.repeat(ITERATIONS), "{mode}");
+        let iteration = |ids: u64| [(FromHost, ids), (FromHost, ids), (FromHost, 388), (Graph, 0), (ToHost, 384)];
+        let all: Vec<_> = (0..ITERATIONS).flat_map(|number| iteration(ids(number))).collect();
+        assert_eq!(marks(&stage), all, "{mode}");
+        // Live and from the trace.
+        let again = Command::new(GPUWHY).args(["report", "--full"]).arg(stage.path("trace.gpuwhy")).output().unwrap();
+        for text in [stderr(&output), String::from_utf8_lossy(&again.stdout).into_owned()] {
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let (_, found) =
+                words.split_once("The server ran, by its copies of sampled tokens").unwrap_or_else(|| panic!("{text}"));
+            let (decode, prompts) = (ITERATIONS - PROMPTS, PROMPTS);
+            assert!(found.contains(&format!("{decode} decode iterations (median ")), "{text}");
+            assert!(found.contains(&format!("{prompts} prefill or mixed iterations (median ")), "{text}");
+            assert!(found.contains(", 96 sequences, "), "{text}");
+        }
     }
 }
 

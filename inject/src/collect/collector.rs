@@ -374,6 +374,10 @@ impl Collector {
             self.ranges(clock::wall_clock());
         }
         self.count_loss(dropped_by_cupti);
+        // Without records of calls, the thread of a server that is to be sampled is known by its iterations.
+        if let Some(thread) = self.sinks.captures.serving_thread() {
+            self.sources.calls.count(thread);
+        }
         self.sources.calls.publish(&self.shared.launchers);
         self.router.flushed(before);
         self.hand_over();
