@@ -68,6 +68,7 @@ NOT_RUN = {
     "*--nccl *": "needs NCCL between GPUs: nccl.*",
     "*NCCL_PROFILER_PLUGIN=*": "needs NCCL between GPUs: nccl.*",
     "*vllm *": "needs vLLM",
+    "gpuwhy report run/4711.gpuwhy": "needs the trace of a vLLM server",
     "*--engine duckdb*": "needs DuckDB: tests/lake.sh",
     "*--engine spark*": "needs a Spark server: tests/lake.sh",
     "gpuwhy hang answers": "needs answers of a job that waits: ranks.hang",
