@@ -25,6 +25,8 @@ const KERNELS: u32 = 50;
 const FEWEST: u32 = 20;
 /// Sizes of input copies that are compared per iteration (the first ones); servers make about ten.
 const INPUTS: usize = 32;
+/// Different sizes of copies of tokens that tell the size of a token.
+const SIZES: usize = 6;
 /// A value that any program reads, bytes. Tokens of one sequence are not longer.
 const VALUE: u64 = 8;
 /// Input copies of `generate` while it decodes have at most this size, bytes.
@@ -98,9 +100,13 @@ struct Counts {
     prompts: u32,
     /// Those with kernels that look up or select tokens.
     language: u32,
+    /// Those that launched one graph.
+    graphed: u32,
     /// Longest copy of tokens, bytes.
     longest: u64,
-    /// Evidence for ids of 4 bytes, and of 8.
+    /// Sizes of the copies of tokens, the first different ones.
+    sizes: Vec<u64>,
+    /// Number of copies whose size or inputs show tokens of 4 bytes, and of 8.
     narrow: u32,
     wide: u32,
     trains: bool,
@@ -113,8 +119,10 @@ struct OpenIteration {
     graphs: u32,
     /// Sizes of the copies from the host.
     inputs: Vec<u64>,
-    /// Tokens that the first lookup found; 0 if the grid does not tell.
+    /// Tokens that the first lookup found, 0 if the grid does not tell; and the number of lookups. Servers also look up
+    /// the last token of each sequence.
     lookup: Option<u32>,
+    lookups: u32,
     /// Sequences for which tokens were selected.
     selected: u32,
 }
@@ -130,7 +138,10 @@ impl Iterations {
                 open.kernels = open.kernels.saturating_add(1);
                 match tokens {
                     TokenKernel::None => {}
-                    TokenKernel::Lookup(tokens) => _ = open.lookup.get_or_insert(tokens.into()),
+                    TokenKernel::Lookup(tokens) => {
+                        open.lookups += 1;
+                        open.lookup.get_or_insert(tokens.into());
+                    }
                     TokenKernel::Select(sequences) => open.selected = open.selected.max(sequences.into()),
                 }
             }
@@ -168,7 +179,7 @@ impl Iterations {
     fn read(&mut self, bytes: u64) -> Option<IterationCut> {
         let found = match bytes {
             1 => self.open.of_flag(),
-            4..=LONGEST_READ if bytes.is_multiple_of(4) => self.open.of_tokens(bytes, self.counts.are_wide()),
+            4..=LONGEST_READ if bytes.is_multiple_of(4) => self.open.of_tokens(bytes, &self.counts),
             _ => None,
         };
         // Without any kernel, kernels are not recorded, and the copies of one size show that there was work.
@@ -185,11 +196,15 @@ impl Counts {
         let is_decode = found.kind == IterationKind::Decode;
         *if is_decode { &mut self.decodes } else { &mut self.prompts } += 1;
         self.language += u32::from(open.lookup.is_some() || open.selected > 0);
+        self.graphed += u32::from(open.graphs == 1);
         self.longest = self.longest.max(bytes);
+        if self.sizes.len() < SIZES && !self.sizes.contains(&bytes) {
+            self.sizes.push(bytes);
+        }
         // Offsets of the sequences have one element more.
         let has = |size: u64| open.inputs.contains(&size);
         let selected = u64::from(open.selected);
-        self.narrow += u32::from(!bytes.is_multiple_of(8) || has(bytes + 4) || selected * 4 == bytes);
+        self.narrow += u32::from(has(bytes + 4) || selected * 4 == bytes);
         // The ids of two sequences are as long as offsets would be.
         let more = bytes > VALUE && bytes.is_multiple_of(8);
         self.wide += u32::from(more && (has(bytes + 8) || has(bytes / 2 + 4) || selected * 8 == bytes));
@@ -203,9 +218,10 @@ impl Counts {
         !self.trains && self.all >= FEWEST && half(self.decodes) && (speaks || self.prompts > 0 && self.longest > VALUE)
     }
 
-    /// True if a token id has 8 bytes, as far as known, and not 4.
+    /// True if a token id has 8 bytes, as far as known, and not 4. Of several numbers of sequences one is odd.
     fn are_wide(&self) -> bool {
-        self.wide >= self.narrow
+        let are_even = self.sizes.iter().all(|size| size.is_multiple_of(8));
+        are_even && (self.sizes.len() == SIZES || self.wide >= self.narrow)
     }
 }
 
@@ -223,18 +239,26 @@ impl OpenIteration {
     }
 
     /// The iteration that ends with a copy of so many bytes of tokens; the numbers are of ids of 4 bytes.
-    fn of_tokens(&self, bytes: u64, wide: bool) -> Option<Iteration> {
+    fn of_tokens(&self, bytes: u64, counts: &Counts) -> Option<Iteration> {
         let in_fours = |bytes: u64| u32::try_from(bytes / 4).unwrap_or(u32::MAX);
         let sequences = in_fours(bytes);
-        let tokens = match (self.pair(bytes), self.lookup) {
-            (Some(pair), _) if pair >= bytes => in_fours(pair),
-            // Results that are longer than the ids are no tokens.
-            (Some(_), _) => return None,
-            (None, Some(lookup)) => (lookup << u32::from(wide)).max(sequences),
-            // The ids stay on the device, and a graph decodes.
-            (None, None) if self.graphs > 0 => sequences,
-            (None, None) => return None,
+        // Copies of one size that are shorter than the tokens are something else: then the ids stay on the device.
+        let is_each = |lookup| [4, 8].map(|width| width * u64::from(lookup)).contains(&bytes);
+        let tokens = match (self.pair(bytes).filter(|&pair| pair >= bytes), self.lookup) {
+            (Some(pair), _) => in_fours(pair),
+            (None, Some(lookup)) if !is_each(lookup) => lookup << u32::from(counts.are_wide()),
+            (None, Some(_)) if self.lookups > 1 => sequences,
+            (None, None) if self.graphs == 0 => return None,
+            // A server that decodes by one graph does something else without it, or with several.
+            (None, _) if counts.graphed > 0 && self.graphs != 1 => {
+                return Some(Iteration { kind: IterationKind::PrefillOrMixed, sequences, tokens: 0 });
+            }
+            (None, _) => sequences,
         };
+        // Results that are longer than the ids are no tokens.
+        if tokens < sequences {
+            return None;
+        }
         let kind = if tokens == sequences { IterationKind::Decode } else { IterationKind::PrefillOrMixed };
         Some(Iteration { kind, sequences, tokens })
     }
@@ -358,6 +382,31 @@ mod tests {
         let decode = || [Graph, ToHost(16)];
         let (found, serves) = ended(prompt().chain((0..30).flat_map(|_| decode())));
         assert_eq!((found[0].kind, found[1].kind, found[1].sequences, serves), (KIND[1], KIND[0], 4, true));
+    }
+
+    /// vLLM 0.24: its inputs, the sampled tokens of 8 bytes, and their numbers. `work` looks up the ids, if it does not
+    /// by a graph or a compiled kernel; the last token of each sequence is looked up after it.
+    fn vllm(sequences: u16, work: impl IntoIterator<Item = IterationLaunch>) -> Vec<IterationLaunch> {
+        let rows = u64::from(sequences);
+        let inputs = [24, 7_000, 24, 4 * rows, 260].map(FromHost);
+        let results = [Kernel(TokenKernel::Lookup(sequences)), ToHost(8 * rows), ToHost(4 * rows)];
+        inputs.into_iter().chain(work).chain(results).collect()
+    }
+
+    #[test]
+    fn what_a_server_with_ids_on_the_device_does_without_its_graph_has_prompts() {
+        let decode = |sequences| vllm(sequences, [Graph]);
+        let eager = || [Kernel(TokenKernel::Lookup(2_000))].into_iter().chain(model());
+        let launches = vllm(8, eager()).into_iter().chain((1..30).flat_map(decode));
+        let compiled = vllm(9, model()).into_iter().chain(vllm(9, std::iter::repeat_n(Graph, 17)));
+        let mut iterations = Iterations::default();
+        let cuts: Vec<_> = launches.chain(compiled).filter_map(|launch| iterations.push(launch)).collect();
+        let found: Vec<_> = cuts.iter().filter_map(|cut| cut.ended).collect();
+        assert!(cuts.last().is_some_and(|cut| cut.serves && cut.wide));
+        assert_eq!(found.len(), 32);
+        assert_eq!((found[0].kind, found[0].tokens), (KIND[1], 2 * 2_000));
+        assert_eq!((found[9].kind, found[9].tokens), (KIND[0], 2 * 9));
+        assert_eq!([found[30], found[31]].map(|of| (of.kind, of.tokens)), [(KIND[1], 0); 2]);
     }
 
     #[test]
