@@ -7,7 +7,7 @@ use std::process::Command;
 use gpuwhy_trace::submission::SubmissionMark;
 
 use crate::support::trace::ranges;
-use crate::support::{GPUWHY, Stage, stderr};
+use crate::support::{Stage, stderr};
 
 /// Iterations of the program, and those at its start that process prompts.
 const ITERATIONS: usize = 40;
@@ -49,17 +49,16 @@ fn iterations_of_a_server_are_found_in_mode_monitor() {
         let iteration = |ids: u64| [(FromHost, ids), (FromHost, ids), (FromHost, 388), (Graph, 0), (ToHost, 384)];
         let all: Vec<_> = (0..ITERATIONS).flat_map(|number| iteration(ids(number))).collect();
         assert_eq!(marks(&stage), all, "{mode}");
-        // Live and from the trace.
-        let again = Command::new(GPUWHY).args(["report", "--full"]).arg(stage.path("trace.gpuwhy")).output().unwrap();
-        for text in [stderr(&output), String::from_utf8_lossy(&again.stdout).into_owned()] {
-            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            let (_, found) =
-                words.split_once("The server ran, by its copies of sampled tokens").unwrap_or_else(|| panic!("{text}"));
-            let (decode, prompts) = (ITERATIONS - PROMPTS, PROMPTS);
-            assert!(found.contains(&format!("{decode} decode iterations (median ")), "{text}");
-            assert!(found.contains(&format!("{prompts} prefill or mixed iterations (median ")), "{text}");
-            assert!(found.contains(", 96 sequences, "), "{text}");
-        }
+        let report = gpuwhy_import::open(stage.path("trace.gpuwhy")).unwrap();
+        let kinds = report.monitored_iterations.expect("iterations").kinds;
+        let found: Vec<_> = kinds.iter().map(|kind| (kind.name, kind.count, kind.sequences, kind.tokens)).collect();
+        let (decodes, prompts) = ((ITERATIONS - PROMPTS) as u64, PROMPTS as u64);
+        let expected = [("decode", decodes, 96), ("prefill or mixed", prompts, 4_096)];
+        assert_eq!(
+            found,
+            expected.map(|(name, count, tokens)| (name, count, Some(96), Some(count * tokens))),
+            "{mode}"
+        );
     }
 }
 
