@@ -93,9 +93,11 @@ settings! {
              the value of VAR (`unset` without one), `%%` a percent sign. `off` writes none. An existing file is \
              kept: the new one gets a number.";
         MODE: Mode = "GPUWHY_MODE", "light", "monitor, auto, light or full", Mode::named,
-            "For programs that must not slow down, and for users who need every call. `monitor` records only ranges \
-             and [samples](../reference/report.md#monitor-mode); `auto` also bursts of `light` where samples leave \
-             the bottleneck open; `light` device work and the calls that launch, copy, wait, allocate or load; \
+            "For programs that must not slow down, and for users who need every call. `monitor` records only ranges, \
+             [samples](../reference/report.md#monitor-mode) and the \
+             [iterations of a server](../design/monitoring.md#iterations-of-a-server); `auto` also bursts of `light` \
+             where samples leave the bottleneck open; `light` device work and the calls that launch, copy, wait, \
+             allocate or load; \
              `full` every call, allocation and synchronization.";
         CUDA_GRAPH_TRACE: Graphs = "GPUWHY_CUDA_GRAPH_TRACE", "auto", "auto, node or graph", Graphs::parse,
             "For programs that launch CUDA graphs, whose nodes are costly to record. `auto` records each node, until \
