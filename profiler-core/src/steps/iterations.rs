@@ -7,7 +7,7 @@
 //! `generate` of transformers keeps the ids on the device; for each token it only reads a flag of one byte.
 //!
 //! Programs that are not servers also read something small in each step. So no optimizer's kernel may run, half of
-//! the iterations must decode, and either there are prompts, or the kernels are those that look up and select
+//! the iterations must decode, and there must be prompts; or a quarter decodes, and the kernels look up or select
 //! tokens. A table of users and items, ids and a mask, or embeddings of a batch differ in size from the results.
 //! Iterations are cut from the first candidate on, so that those before the decision are not lost.
 
@@ -213,9 +213,11 @@ impl Counts {
     /// True if these are the iterations of a server.
     fn serves(&self) -> bool {
         let all = u64::from(self.all);
-        let half = |part: u32| 2 * u64::from(part) >= all;
-        let speaks = half(self.language);
-        !self.trains && self.all >= FEWEST && half(self.decodes) && (speaks || self.prompts > 0 && self.longest > VALUE)
+        let is_part = |count: u32, divisor: u64| divisor * u64::from(count) >= all;
+        let speaks = is_part(self.language, 2);
+        // A server with too many requests decodes less often.
+        let decodes = is_part(self.decodes, if speaks { 4 } else { 2 });
+        !self.trains && self.all >= FEWEST && decodes && (speaks || self.prompts > 0 && self.longest > VALUE)
     }
 
     /// True if a token id has 8 bytes, as far as known, and not 4. Of several numbers of sequences one is odd.
@@ -432,6 +434,22 @@ mod tests {
         let one = |sequences: u64, tokens: u64| [FromHost(tokens * 4), FromHost(tokens * 4), ToHost(sequences * 4)];
         let (found, serves) = ended(one(5, 90).into_iter().chain((0..30).flat_map(|_| one(5, 5))));
         assert_eq!((found.len(), serves), (31, true));
+    }
+
+    #[test]
+    fn a_server_with_too_many_requests_decodes_less_often() {
+        let one = |n: u64| {
+            if n.is_multiple_of(5) {
+                paged(6, 6)
+            } else if n.is_multiple_of(2) {
+                paged(6, 128)
+            } else {
+                paged(6, 90)
+            }
+        };
+        assert!(!ended((1..60).flat_map(one)).1, "a fifth");
+        let one = |n: u64| paged(6, if n.is_multiple_of(3) { 6 } else { 128 });
+        assert!(ended((1..60).flat_map(one)).1);
     }
 
     /// Programs that are not servers: what a step sends, launches and reads.
