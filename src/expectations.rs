@@ -61,6 +61,7 @@ enum Rule {
     BottleneckNot(Vec<Cause>),
     Share { cause: Cause, at_most: f64 },
     Step(Duration),
+    Kind { name: String, at_most: Duration },
     StepWithin { ratio: f64, baseline: Baseline },
     NoSpills { name: String },
     Uses { name: String, unit: Roof, least: f64 },
@@ -205,6 +206,12 @@ impl Expectations {
     /// The median step of each device is at most this long. Fails if no steps were found.
     pub fn step_at_most(self, at_most: Duration) -> Self {
         self.and(Rule::Step(at_most))
+    }
+
+    /// The median of the steps of this kind is at most this long on each device: `decode`, `prefill`, `mixed` or
+    /// `prefill or mixed` for the iterations of a server. Fails if a device has no such steps.
+    pub fn kind_at_most(self, name: impl Into<String>, at_most: Duration) -> Self {
+        self.and(Rule::Kind { name: name.into(), at_most })
     }
 
     /// The median step of each device is at most `ratio` times the one that `baseline` has for such a device,
@@ -405,6 +412,7 @@ impl Rule {
             Self::BottleneckNot(causes) => run_rules::bottleneck(report, causes, false),
             Self::Share { cause, at_most } => run_rules::share(report, *cause, *at_most),
             Self::Step(at_most) => run_rules::at_most(&run_rules::steps(report)?, *at_most),
+            Self::Kind { name, at_most } => run_rules::at_most(&run_rules::kinds(report, name)?, *at_most),
             Self::NoSpills { name } => kernel_rules::no_spills(report, name),
             Self::Uses { name, unit, least } => kernel_rules::uses_at_least(report, name, *unit, *least),
         }
@@ -435,6 +443,7 @@ impl fmt::Display for Rule {
             Self::BottleneckNot(causes) => write!(f, "the bottleneck is not {}", run_rules::names(causes, " or ")),
             Self::Share { cause, at_most } => write!(f, "{} takes at most {:.1} %", cause.name(), at_most * 1e2),
             Self::Step(at_most) => write!(f, "a step takes at most {at_most:?}"),
+            Self::Kind { name, at_most } => write!(f, "a step of the kind {name} takes at most {at_most:?}"),
             Self::StepWithin { ratio, baseline } => {
                 write!(f, "a step takes at most {ratio} times what {} has", baseline.path().display())
             }

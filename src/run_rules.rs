@@ -222,6 +222,22 @@ pub(crate) fn steps(report: &Report) -> Result<Vec<Timed>, String> {
     measured(report)?.iter().enumerate().map(of).collect()
 }
 
+/// The median step of this kind on each device.
+pub(crate) fn kinds(report: &Report, name: &str) -> Result<Vec<Timed>, String> {
+    let of = |(place, device): (usize, &DeviceReport)| {
+        let (id, kinds) = (device.device.id.0, &device.step_kinds);
+        let kind = kinds.iter().find(|kind| kind.name == name).ok_or_else(|| {
+            let known = list(kinds.iter().map(|kind| kind.name.to_owned()));
+            format!("device {id} has no steps of the kind {name}; its kinds: {known}")
+        })?;
+        let (nanos, count) = (kind.median_ns, kind.count);
+        let found = format!("device {id}: median {name} {} of {count}", duration(nanos));
+        let what = format!("device {id}: {name} ");
+        Ok(Timed { place, device: device.device.name.clone(), what, nanos, count, found })
+    };
+    measured(report)?.iter().enumerate().map(of).collect()
+}
+
 /// Compares the step of one or more runs with a baseline.
 pub(crate) fn step_within(runs: &[&Report], ratio: f64, baseline: &Baseline) -> Result<Option<String>, String> {
     within(runs, steps, STEP, ratio, baseline)

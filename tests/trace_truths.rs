@@ -13,7 +13,7 @@ use gpuwhy_trace::format::compact::with_source_lines;
 use gpuwhy_trace::format::{TraceReader, TraceWriter};
 use gpuwhy_trace::record::{Kernel, NameId, Record, Timestamp};
 use gpuwhy_trace::source_line::SourceLine;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{GPUWHY, stderr};
 
@@ -560,4 +560,63 @@ fn the_line_of_the_first_change_is_shown() {
     let output = Command::new(GPUWHY).arg("report").arg(&trace).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("\n            79 | time.sleep(0.003)\n"), "{text}");
+}
+
+/// Name, count, sequences and tokens of the iterations by kind.
+fn kinds(report: &Value) -> Value {
+    let kinds = report["serving"]["kinds"].as_array().unwrap().iter();
+    kinds.map(|kind| json!([kind["name"], kind["count"], kind["sequences"], kind["tokens"]])).collect()
+}
+
+#[test]
+fn a_server_has_the_iterations_that_it_ran() {
+    let report = report("serving");
+    let steps = &report["devices"][0]["steps"];
+    assert_eq!((&steps["source"], &steps["seen"]), (&json!("iteration"), &json!(67)));
+    // The program generated 96 x 64 tokens; three prompts were cut in two.
+    let kinds_of = json!([["decode", 63, 96, 5_868], ["prefill or mixed", 4, 92, 26_129]]);
+    assert_eq!(kinds(&report), kinds_of);
+    let serving = &report["serving"];
+    let decode = &serving["kinds"][0];
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    assert_within(number(&decode["median_ns"]), 65.7e6 * 0.99, 65.7e6 * 1.01);
+    assert_within(number(&decode["p99_ns"]), 133.0e6 * 0.98, 133.0e6 * 1.02);
+    assert_within(number(&decode["tokens_per_second"]), 1_360.0, 1_390.0);
+    assert_within(number(&decode["busy"]), 0.13, 0.142);
+    assert_eq!(serving["server"], "transformers continuous batching");
+    assert_eq!((&decode["cause"], &serving["no_requests_share"]), (&"kernel_build".into(), &json!(0.0)));
+    // 96 sequences in the 9.2 ms for which the device works in an iteration.
+    let ceiling = &serving["ceiling_tokens_per_second"];
+    assert_within(number(&ceiling["value"]), 9_000.0, 10_500.0);
+    assert!(number(&ceiling["low"]) < number(&ceiling["value"]), "{ceiling}");
+}
+
+#[test]
+fn a_kind_of_iterations_has_a_limit() {
+    let check = |limit: &str| {
+        let output = Command::new(GPUWHY).args(["check", "--kind-at-most", limit]).arg(fixture("serving")).output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(check("decode=70ms").0, Some(0));
+    let (code, text) = check("decode=60ms");
+    assert!(code == Some(1) && text.contains("device 0: median decode 65.7 ms of 63"), "{text}");
+    let (code, text) = check("prefill=1s");
+    assert!(code == Some(1) && text.contains("no steps of the kind prefill; its kinds: decode; prefill or"), "{text}");
+}
+
+#[test]
+fn only_servers_serve() {
+    let one_sequence = json!([["decode", 141, 1, 141], ["prefill", 3, 1, 96]]);
+    assert_eq!(kinds(&report("hf_generate")), one_sequence);
+    for rank in ["../ranks/serve_rank0", "../ranks/serve_rank1"] {
+        assert_eq!(kinds(&report(rank)), json!([["decode", 31, 16, 468], ["prefill or mixed", 5, 9, 1_155]]));
+    }
+    for entry in fs::read_dir(fixture("").with_file_name("")).unwrap() {
+        let trace = entry.unwrap().path();
+        let name = trace.file_stem().unwrap().to_str().unwrap();
+        if trace.extension() == Some("gpuwhy".as_ref()) && !["serving", "hf_generate"].contains(&name) {
+            assert_eq!(report_of(&trace)["serving"], Value::Null, "{name}");
+        }
+    }
 }

@@ -115,6 +115,9 @@ pub struct LimitArgs {
     /// Limit the median step
     #[arg(long, value_name = "TIME", value_parser = time)]
     step_at_most: Option<Duration>,
+    /// Limit the median step of a kind, such as decode in a server
+    #[arg(long, value_name = "KIND=TIME", value_parser = named_time, alias = "kind-within")]
+    kind_at_most: Vec<(String, Duration)>,
     /// Limit the median step to RATIO times the baseline
     #[arg(long, value_name = "RATIO", value_parser = ratio, requires = "baseline")]
     step_within: Option<f64>,
@@ -203,6 +206,9 @@ impl LimitArgs {
             add(&mut |rules| rules.share_at_most(cause, most));
         }
         self.step_at_most.into_iter().for_each(|most| add(&mut |rules| rules.step_at_most(most)));
+        for (name, most) in &self.kind_at_most {
+            add(&mut |rules| rules.kind_at_most(name, *most));
+        }
         if let Some(baseline) = self.baseline() {
             for (name, ratio) in &self.kernel_within {
                 add(&mut |rules| rules.kernel_within(name, *ratio, &baseline));

@@ -9,6 +9,7 @@ use gpuwhy_report::run::STARTING_UP;
 use gpuwhy_report::state::{DeviceMetrics, Metrics, Status};
 use gpuwhy_trace::record::{CopyKind, Loss};
 use profiler_core::leaf::{Cause, LEAF_COUNT, Leaf};
+use profiler_core::steps::IterationKind;
 
 /// Metric family: all metrics with one name.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,6 +57,9 @@ families! {
     EXPOSED_SECONDS = counter "collective_exposed_seconds_total", "Time of communication kernels in which nothing computed.";
     BOTTLENECK = gauge "bottleneck", "1 for the cause that matters most now, or for starting_up during start-up.";
     RECOVERABLE = gauge "recoverable_ratio", "Part of the steady time that could be had back at most without the cause, 0 to 1.";
+    ITERATIONS = gauge "iterations", "Iterations of a server in the capture, by kind.";
+    ITERATION_SECONDS = gauge "iteration_seconds", "Median duration of the remembered iterations, by kind.";
+    TOKENS_PER_SECOND = gauge "iteration_tokens_per_second", "Generated tokens per second of the iterations' time, by kind.";
     LOST = counter "lost_records_total", "Records and samples that were lost.";
     UNOBSERVED = counter "unobserved_seconds_total", "Time of captures in which CUPTI could not record anything.";
     TRACING_SECONDS = counter "tracing_seconds_total", "What tracing took at most, by where.";
@@ -90,6 +94,12 @@ pub fn samples(status: &Status, metrics: &Metrics) -> Vec<Sample> {
         if let Some(cause) = cause.filter(|_| row.recoverable <= 1.0) {
             add(&RECOVERABLE, &[("cause", cause.name())], row.recoverable);
         }
+    }
+    for kind in IterationKind::ALL.map(IterationKind::name) {
+        let Some(of) = metrics.iterations.iter().find(|of| of.kind == kind) else { continue };
+        add(&ITERATIONS, &[("kind", kind)], of.count as f64);
+        add(&ITERATION_SECONDS, &[("kind", kind)], seconds(of.median_ns));
+        of.tokens_per_second.into_iter().for_each(|rate| add(&TOKENS_PER_SECOND, &[("kind", kind)], rate));
     }
     // The kinds that are counted in records or samples.
     let no_records = ["broken_bytes", "unobserved_ns", "own_kernels"];

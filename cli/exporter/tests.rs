@@ -10,6 +10,7 @@ use super::numbers::ProcessMetrics;
 fn text(labels: serde_json::Value, with_leaves: bool) -> String {
     let mut json = json!({"type": "metrics", "pid": 7, "start_unix_ns": 1, "state": "capturing", "host": "n1",
         "program": "train.py", "live_bottleneck": "sync", "ranking": [{"cause": "sync", "recoverable": 0.25}],
+        "iterations": [{"kind": "decode", "count": 63, "median_ns": 65_000_000, "tokens_per_second": 1_373.5}],
         "tracing": {"records_ns": 5}, "loss": {"dropped_by_cupti": 3},
         "devices": [{"id": 0, "uuid": "GPU-1", "leaves": {"compute": 1_500_000_000_u64, "host_cpu": 1},
             "kernels": 2, "steps": 3, "step_median_ns": 4_000_000, "copied_bytes": {"host_to_device": 9},
@@ -32,6 +33,9 @@ fn metrics_are_written_as_prometheus_reads_them() {
         format!("gpuwhy_device_leaf_seconds_total{{{device},leaf=\"compute\"}} 1.5"),
         format!("gpuwhy_steps_total{{{device}}} 3"),
         format!("gpuwhy_step_seconds{{{device}}} 0.004"),
+        format!("gpuwhy_iterations{{{labels},kind=\"decode\"}} 63"),
+        format!("gpuwhy_iteration_seconds{{{labels},kind=\"decode\"}} 0.065"),
+        format!("gpuwhy_iteration_tokens_per_second{{{labels},kind=\"decode\"}} 1373.5"),
         format!("gpuwhy_collective_seconds_total{{{device},function=\"all_reduce\"}} 0.5"),
         format!("gpuwhy_collective_operations_total{{{device},function=\"all_reduce\"}} 6"),
         format!("gpuwhy_collective_bytes_total{{{device},function=\"all_reduce\"}} 4096"),

@@ -7,7 +7,7 @@ use gpuwhy_report::words;
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::counters::roofs::{Limit, Roof};
 use profiler_core::leaf::{Cause, Leaf};
-use profiler_core::steps::LoggedStep;
+use profiler_core::steps::{IterationKind, LoggedStep};
 use profiler_core::whatif::{BestCase, ScenarioKind};
 use serde::Serialize;
 
@@ -115,6 +115,8 @@ pub(crate) struct Timeline {
 struct StepDifferences {
     device: u32,
     rows: Vec<(u64, u64)>,
+    /// Kinds of the iterations of a server; empty for other steps.
+    kinds: Vec<&'static str>,
 }
 
 impl Timeline {
@@ -126,13 +128,15 @@ impl Timeline {
     ) -> Self {
         let rows = |(device, logged): (u32, Vec<LoggedStep>)| {
             let mut position = plan.origin;
-            let rows = logged.iter().filter(|step| step.start.nanos() >= plan.origin).map(|step| {
+            let shown = || logged.iter().filter(|step| step.start.nanos() >= plan.origin);
+            let kinds = shown().map_while(|step| step.kind).map(IterationKind::name).collect();
+            let rows = shown().map(|step| {
                 let (start, end) = (step.start.nanos().max(position), step.end.nanos());
                 let row = (start - position, end.saturating_sub(start));
                 position = start + row.1;
                 row
             });
-            StepDifferences { device, rows: rows.collect() }
+            StepDifferences { device, rows: rows.collect(), kinds }
         };
         Self {
             origin_unix_ns: plan.origin.to_string(),

@@ -21,6 +21,7 @@ _PAIRS = {
     "kernel_at_most": "time",
     "kernel_within": "number",
     "module_at_most": "time",
+    "kind_at_most": "time",
     "module_within": "number",
     "share_at_most": "share",
 }

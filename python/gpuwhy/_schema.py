@@ -256,7 +256,8 @@ class ServingKind(TypedDict):
 
 class Serving(TypedDict):
     server: Optional[str]
-    found_by: Optional[str]
+    found_by: str
+    on_host: bool
     kinds: List[ServingKind]
     tokens_per_second: Optional[float]
     no_requests_share: Optional[float]

@@ -16,7 +16,7 @@ use profiler_core::collective::CollectiveEngine;
 use profiler_core::leaf::Leaf;
 use profiler_core::steps::StepSource;
 
-use crate::run::{Ranked, Report, STARTING_UP};
+use crate::run::{Ranked, Report, STARTING_UP, ServingKind};
 use crate::state::{DeviceMetrics, Metrics, Recoverable, Tracing};
 use crate::text_format::shortened;
 
@@ -173,6 +173,7 @@ pub fn state(
         live_bottleneck: bottleneck.to_owned(),
         live_share: share,
         ranking: ranking.iter().map(ranked).collect(),
+        iterations: report.serving().iter().flat_map(|of| &of.kinds).map(ServingKind::state).collect(),
         loss: report.completeness.loss.kinds().iter().map(|kind| (kind.name.to_owned(), kind.count)).collect(),
         tracing: report.cost.as_ref().map(tracing),
         devices: totals.devices.iter().take(DEVICES).map(|device| of_device(device, report, dictionary)).collect(),

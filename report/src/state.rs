@@ -112,6 +112,20 @@ objects! {
         median_ns: u64,
         /// Durations of the most recent steps, oldest first.
         newest_ns: Vec<u64>,
+        /// Iterations of a server by kind; empty for other programs.
+        kinds: Vec<IterationsOfKind>,
+    }
+
+    /// Iterations of one kind.
+    IterationsOfKind {
+        kind: String,
+        count: u64,
+        median_ns: u64,
+        p99_ns: u64,
+        /// Sequences of the median one.
+        sequences: Option<u64>,
+        /// Generated tokens per second of their time.
+        tokens_per_second: Option<f64>,
     }
 
     /// A cause of the ranking; shares are 0 to 1.
@@ -175,6 +189,8 @@ objects! {
         live_bottleneck: String,
         live_share: f64,
         ranking: Vec<Recoverable>,
+        /// Iterations of a server by kind, in the capture that a report would cover.
+        iterations: Vec<IterationsOfKind>,
         /// Lost records and samples by kind.
         loss: BTreeMap<String, u64>,
         tracing: Option<Tracing>,

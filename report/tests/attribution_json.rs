@@ -45,7 +45,7 @@ wire! {
         share: Option<f64>,
     }
     Serving {
-        server: Option<String>, found_by: Option<String>, kinds: Vec<ServingKind>, tokens_per_second: Option<f64>,
+        server: Option<String>, found_by: String, on_host: bool, kinds: Vec<ServingKind>, tokens_per_second: Option<f64>,
         no_requests_share: Option<f64>, between: Vec<Meaning>, ceiling_tokens_per_second: Option<Ceiling>,
     }
     ServingKind {

@@ -45,6 +45,9 @@ pub fn steps(context: &mut Context, arguments: &Arguments) -> Result<Answer> {
     }
     answer.fact("remembered", steps.rows.len());
     answer.fact("step_kinds", found["step_kinds"].clone());
+    if !document["serving"].is_null() {
+        answer.fact("serving", document["serving"].clone());
+    }
     answer.fact("typical_step_by_cause_ns", by_cause(&device.typical_causes()));
     let slow = device.slow_steps();
     let page = Page { offset: arguments.count("offset", 0), limit: arguments.count("limit", 10) };

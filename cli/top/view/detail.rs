@@ -1,6 +1,6 @@
 //! The chosen process: its time by cause, evidence, advice, and the rows with the most time.
 
-use gpuwhy_report::state::{DeviceState, Live, Steps, sanitized};
+use gpuwhy_report::state::{DeviceState, IterationsOfKind, Live, Steps, sanitized};
 use gpuwhy_report::text_format::{duration, lines};
 use profiler_core::leaf::Cause;
 use ratatui::buffer::Buffer;
@@ -64,6 +64,13 @@ pub fn draw(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, process: &Pr
 
 /// Number of steps, and durations of the most recent ones.
 fn steps_text(steps: &Steps) -> String {
+    if !steps.kinds.is_empty() {
+        let kind = |of: &IterationsOfKind| {
+            let rate = of.tokens_per_second.map(|rate| format!(", {rate:.0} tokens/s")).unwrap_or_default();
+            format!("{}: {}, p50 {}, p99 {}{rate}", of.kind, of.count, duration(of.median_ns), duration(of.p99_ns))
+        };
+        return steps.kinds.iter().map(kind).collect::<Vec<_>>().join(" | ");
+    }
     let noun = if steps.noun.is_empty() { "step" } else { &steps.noun };
     let mut text = format!("{noun}s: {}, median {}", steps.seen, duration(steps.median_ns));
     if let (Some(&shortest), Some(&longest)) = (steps.newest_ns.iter().min(), steps.newest_ns.iter().max()) {

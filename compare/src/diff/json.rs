@@ -8,6 +8,7 @@ use super::prediction::Prediction;
 use super::rows::{DiffRow, ModuleRow};
 use super::{DeviceDiff, Diff, LimitChanges, NotComparable, Places};
 use gpuwhy_report::document::limits;
+use gpuwhy_report::run::ServingKind;
 
 const SCHEMA_VERSION: u32 = 3;
 
@@ -28,7 +29,14 @@ impl DiffJson<'_> {
 /// A name and the change of its time, nanoseconds.
 struct TimeChange(&'static str, i64);
 
+/// Iterations of one kind in A and in B.
+struct IterationsOf<'a>(&'a ServingKind, &'a ServingKind);
+
 document! {
+    from: IterationsOf<'_> {
+        a: from.0,
+        b: from.1,
+    }
     from: DiffJson<'_> {
         schema_version: SCHEMA_VERSION,
         refused: from.0.as_ref().err().map(ToString::to_string),
@@ -53,6 +61,7 @@ document! {
         recordings_p: from.test.map(|test| test.p),
         longer_pairs: from.test.map(|test| test.larger),
         runs: from.runs,
+        iterations: from.iterations.iter().map(|(a, b)| IterationsOf(a, b)).collect::<Vec<_>>(),
         counts: from.counts,
         same_sampling: from.same_sampling,
         a: from.a,

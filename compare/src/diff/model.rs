@@ -16,6 +16,7 @@ use super::prediction::Prediction;
 use super::rows::{DiffRow, ModuleRow};
 use super::run_test::RunTest;
 use super::significance::RankTest;
+use gpuwhy_report::run::ServingKind;
 use gpuwhy_report::run::unit::{Basis, Representative};
 
 /// Relative difference, of the longer unit, that two runs of one unchanged program may show: a host, its
@@ -136,6 +137,8 @@ pub struct DeviceDiff {
     pub test: Option<RankTest>,
     /// All runs; `None` if a unit takes no time.
     pub runs: Option<DeviceRuns>,
+    /// Iterations of a server in A and in B, of the kinds that both have.
+    pub iterations: Vec<(ServingKind, ServingKind)>,
     /// Counts of one step; empty unless all runs have steps that repeat.
     pub counts: Vec<CountRow>,
     /// True if both runs or none have host samples. Otherwise the time of the CPU outside CUDA is divided in different

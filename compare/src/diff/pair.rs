@@ -15,7 +15,7 @@ use super::rows;
 use super::run_test::RunTest;
 use super::significance::mann_whitney;
 use gpuwhy_report::run::unit::{self, Basis, DeviceSum, OPERATIONS, Representative};
-use gpuwhy_report::run::{DeviceReport, Report, Sequence};
+use gpuwhy_report::run::{DeviceReport, Report, Sequence, ServingKind};
 
 pub(super) struct DiffRun<'a> {
     device: &'a DeviceReport,
@@ -113,6 +113,11 @@ pub(super) fn compare(
         b: after,
         test: recordings.and_then(|(first, second)| mann_whitney(&first, &second)),
         runs: RunTest::of(&times(&units.a), &times(&units.b)).map(|test| DeviceRuns { a: units.a, b: units.b, test }),
+        iterations: {
+            let of_b = other.serving_kinds();
+            let same = |of: ServingKind| Some((of_b.iter().find(|b| b.kind.name == of.kind.name)?.clone(), of));
+            one.serving_kinds().into_iter().filter_map(same).map(|(b, a)| (a, b)).collect()
+        },
         counts: if units.basis == Basis::Step && recorded_alike(a, b) {
             counts(&sequences(a), &sequences(b))
         } else {

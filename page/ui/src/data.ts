@@ -26,7 +26,8 @@ export interface Timeline {
   span_ns: number;
   windows: [number, number][] | null;
   lanes: Lane[];
-  steps: { device: number; rows: [number, number][] }[];
+  /** `kinds`: of the iterations of a server, else empty. */
+  steps: { device: number; rows: [number, number][]; kinds: string[] }[];
   /** Trace data without a place in the timeline, by kind. */
   lost: Record<string, number>;
   uncorrected_ns: number;

@@ -52,13 +52,15 @@ function drawSteps(page: Page, row: Row, place: paint.Place): void {
     const x1 = Math.min(width, at - view.from === 0 ? 0 : (at - view.from) / perPixel);
     if (x1 - before < 1.5 && x1 - x0 < 1.5) return;
     before = x1;
-    context.fillStyle = index % 2 ? colors.line : colors.panel;
+    const kind = of.kinds[index];
+    const prompts = kind !== undefined && kind !== "decode";
+    context.fillStyle = prompts ? colors.accent : index % 2 ? colors.line : colors.panel;
     context.fillRect(left + x0, top, Math.max(1, x1 - x0), row.height);
     context.fillStyle = colors.quiet;
     context.fillRect(left + x0, top, 1, row.height);
     if (x1 - x0 > 70) {
-      context.fillStyle = colors.text;
-      context.fillText(`${index + 1}: ${duration(lasted)}`, left + x0 + 5, top + row.height / 2);
+      context.fillStyle = prompts ? colors.ground : colors.text;
+      context.fillText(`${index + 1}: ${kind ? `${kind} ` : ""}${duration(lasted)}`, left + x0 + 5, top + row.height / 2);
     }
   });
 }

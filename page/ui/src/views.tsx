@@ -74,15 +74,17 @@ function Causes(props: ViewProps) {
   );
 }
 
-/** One of two kinds of steps. */
+/** A kind of steps. */
 interface Kind {
-  steps: number;
+  name: string;
+  count: number;
   median_ns: number;
 }
 
 /** How steps were found, in the words of the text report. */
 const FOUND: Record<string, string> = {
   annotated: "named by the program", anchor: "detected by an operation that runs once in each", period: "detected",
+  iteration: "iterations of a server",
 };
 
 function Steps(props: ViewProps) {
@@ -94,18 +96,18 @@ function Steps(props: ViewProps) {
   const rows = of.rows.map(([gap, lasted], index) => {
     const from = at + gap;
     at = from + lasted;
-    return { number: index + 1, from, duration: lasted };
+    return { number: index + 1, from, duration: lasted, kind: of.kinds[index] ?? "" };
   });
   const median: number = device.steps.median_ns;
-  const kinds: { more: Kind; less: Kind } | null = device.step_kinds;
+  const kinds: Kind[] = device.step_kinds;
   const times: Column<(typeof rows)[0]> = {
     title: "Times the median", value: (row) => row.duration / median, text: (row) => (row.duration / median).toFixed(2),
   };
   return (
     <div>
       <p>
-        {count(device.steps.seen)} steps, {kinds
-          ? `of two kinds: ${[kinds.more, kinds.less].map((kind) => `${count(kind.steps)} with a median of ${duration(kind.median_ns)}`).join(", ")}`
+        {count(device.steps.seen)} steps, {kinds.length
+          ? kinds.map((kind) => `${count(kind.count)} ${kind.name} with a median of ${duration(kind.median_ns)}`).join(", ")
           : `median ${duration(median)}`}, {FOUND[device.steps.source]}.
       </p>
       <Table label="Steps" rows={rows} action="zoom"
@@ -114,7 +116,8 @@ function Steps(props: ViewProps) {
           { title: "Step", value: (row) => row.number },
           { title: "Begin", value: (row) => row.from, text: (row) => instant(row.from) },
           { title: "Duration", value: (row) => row.duration, text: (row) => duration(row.duration) },
-          ...(kinds ? [] : [times]),
+          ...(of.kinds.length ? [{ title: "Kind", value: (row: (typeof rows)[0]) => row.kind }] : []),
+          ...(kinds.length ? [] : [times]),
         ]} />
     </div>
   );

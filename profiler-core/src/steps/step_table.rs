@@ -11,7 +11,9 @@ use std::collections::VecDeque;
 use gpuwhy_trace::record::{DeviceId, Timestamp};
 
 use super::kinds::IterationTotals;
-use super::{Boundary, Cut, Cuts, Iteration, IterationCut, Step, StepKind, StepSeries, StepSource, Steps};
+use super::{
+    Boundary, Cut, Cuts, Iteration, IterationCut, IterationKind, Step, StepKind, StepSeries, StepSource, Steps,
+};
 use crate::leaf::{Leaf, Leaves};
 
 /// Steps remembered per series (232 bytes each).
@@ -37,6 +39,8 @@ pub struct LoggedStep {
     pub start: Timestamp,
     /// End of the step.
     pub end: Timestamp,
+    /// Its kind, if it is an iteration of a server.
+    pub kind: Option<IterationKind>,
 }
 
 /// A step that is no longer remembered, because there are [`REMEMBERED`] newer ones in its series.
@@ -136,7 +140,8 @@ impl Series {
         let Some(open) = self.open.replace(OpenStep { start: at, operations, leaves }) else { return };
         if let Some(log) = log.filter(|log| log.len() < LOG_LIMIT) {
             let (start, end) = (Timestamp::from_nanos(open.start), Timestamp::from_nanos(at));
-            log.push(LoggedStep { series: StepSeries { source: self.source, period: self.period }, start, end });
+            let (series, kind) = (StepSeries { source: self.source, period: self.period }, iteration.map(|of| of.kind));
+            log.push(LoggedStep { series, start, end, kind });
         }
         let (start, operations, leaves) = (open.start, operations - open.operations, open.since(&leaves));
         self.seen += 1;

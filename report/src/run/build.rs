@@ -101,8 +101,7 @@ impl Report {
         let bottleneck = match watched_ns {
             Some(run_ns) => {
                 let (time, utilization, bursts) = (monitored.as_ref(), &captured.utilization, captured.bursts.as_ref());
-                let iterations = monitored_iterations.as_ref();
-                let watched = Watched { process: session, run_ns, time, iterations, utilization, bursts };
+                let watched = Watched { process: session, run_ns, time, utilization, bursts };
                 if let Some(host) = &mut host {
                     host.watch(attributor, dictionary, watched.steady_start());
                 }

@@ -11,7 +11,7 @@ use profiler_core::sorting::SortRows as _;
 use profiler_core::steps::{Step, StepSource};
 
 use super::text::{self, busy_share};
-use super::{DeviceReport, Ranked, Report, loss_sentence};
+use super::{DeviceReport, Ranked, Report, ServingKind, StepMeaning, loss_sentence};
 use crate::state::{DeviceState, KernelTotal, LineTotal, Live, RangeTotal, RankedCause, Steps};
 use crate::text_format::shortened;
 use crate::words::losses;
@@ -91,16 +91,19 @@ fn live_busy(report: &Report) -> Option<f64> {
 }
 
 fn steps_state(report: &Report) -> Option<Steps> {
-    let longest = report.devices.iter().max_by_key(|device| device.window_ns)?;
-    let steps = longest.steps.as_ref().filter(|steps| steps.source != StepSource::Window)?;
+    let longest = report.devices.iter().max_by_key(|device| device.window_ns);
+    let of_device = longest.and_then(|device| Some((device.device.id.0, device.step_meaning, device.steps.as_ref()?)));
+    let monitored = report.monitored_iterations.as_ref().map(|of| (0, StepMeaning::ITERATION, &of.steps));
+    let (device, meaning, steps) = of_device.or(monitored).filter(|of| of.2.source != StepSource::Window)?;
     let newest = steps.rows.len().saturating_sub(STEPS);
     Some(Steps {
-        device: longest.device.id.0.into(),
-        noun: longest.step_meaning.noun().to_owned(),
+        device: device.into(),
+        noun: meaning.noun().to_owned(),
         source: steps.source.name().to_owned(),
         seen: steps.seen,
         median_ns: steps.duration_percentile(50),
         newest_ns: steps.rows[newest..].iter().map(Step::duration).collect(),
+        kinds: report.serving().iter().flat_map(|of| &of.kinds).map(ServingKind::state).collect(),
     })
 }
 

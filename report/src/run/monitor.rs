@@ -17,9 +17,8 @@ use gpuwhy_trace::utilization::{Absence, Counter, DeviceUtilization, Utilization
 use profiler_core::attribution::SampleTotals;
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::leaf::Cause;
-use profiler_core::monitoring::{MonitoredIterations, MonitoredPart, MonitoredTime};
+use profiler_core::monitoring::{MonitoredPart, MonitoredTime};
 use profiler_core::sorting::SortRows as _;
-use profiler_core::steps::{IterationKind, StepKind};
 use profiler_core::thresholds::WORTH_SHARE;
 
 use super::bottleneck::advice_on_lines;
@@ -73,8 +72,6 @@ pub(super) struct Watched<'a> {
     pub(super) run_ns: u64,
     /// Division of its time; `None` without hardware samples.
     pub(super) time: Option<&'a MonitoredTime>,
-    /// Iterations of a server.
-    pub(super) iterations: Option<&'a MonitoredIterations>,
     pub(super) utilization: &'a Utilization,
     pub(super) bursts: Option<&'a BurstTable>,
 }
@@ -157,9 +154,7 @@ impl Watched<'_> {
         };
         let changes = self.bursts.and_then(|table| bursts::changes(table, self.process.start));
         let division = self.time.map(division);
-        let iterations = self.iterations.map(iterations);
-        let first = changes.into_iter().chain(iterations).chain(division);
-        let mut measured = first.chain(evidence(self.utilization, samples));
+        let mut measured = changes.into_iter().chain(division).chain(evidence(self.utilization, samples));
         let first = measured.next();
         // What a line says is more than the rates of links.
         let evidence = std::iter::once(because).chain(first).chain(line_sentences(host)).chain(measured).collect();
@@ -224,22 +219,6 @@ fn divided(time: &MonitoredTime, several: bool) -> (Cause, f64, String) {
         false => format!("samples cannot separate the candidates (95 % confidence): {}", possible.join("; ")),
     };
     (Cause::CannotTell, 0.0, format!("The run was only monitored (mode monitor records no GPU work), and {why}."))
-}
-
-/// Sentence about the iterations of a server, by kind.
-fn iterations(found: &MonitoredIterations) -> String {
-    let kind = |kind: &StepKind| {
-        let of = counted(kind.count, &format!("{} iteration", kind.name));
-        let sequences = kind.sequences.map(|sequences| format!(", {}", counted(sequences.into(), "sequence")));
-        let tokens = kind.tokens.map(|tokens| match kind.name == IterationKind::Decode.name() {
-            true => format!(", {:.0} tokens/s", tokens as f64 * 1e9 / kind.total_ns.max(1) as f64),
-            false => format!(", {}", counted(tokens, "token")),
-        });
-        let (median, p99) = (duration(kind.median_ns), duration(kind.p99_ns));
-        format!("{of} (median {median}, p99 {p99}{}{})", sequences.unwrap_or_default(), tokens.unwrap_or_default())
-    };
-    let kinds: Vec<String> = found.kinds.iter().map(kind).collect();
-    format!("The server ran, by its copies of sampled tokens and with times of the CPU, {}.", kinds.join(", "))
 }
 
 /// Sentence about how the time divides.

@@ -5,12 +5,13 @@ use profiler_core::steps::{IterationKind, RecognizedBy, Step, StepKind, StepSour
 use profiler_core::whatif::ScenarioKind;
 
 use super::{BetweenIterations, DeviceReport, Report};
+use crate::state::IterationsOfKind;
 
 /// Iterations of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Serving {
-    /// How they were found.
-    pub found_by: Option<RecognizedBy>,
+    /// True if device work was not recorded, so that times are those of the host.
+    pub on_host: bool,
     /// Number of all iterations.
     pub iterations: u64,
     /// Those that are remembered, and that medians and percentiles are of.
@@ -56,28 +57,42 @@ pub struct Ceiling {
 }
 
 impl Report {
-    /// The iterations of the device with the longest window; `None` unless they are those of a server.
+    /// The iterations of the device with the longest window, or those that were monitored; `None` unless they are those
+    /// of a server.
     pub fn serving(&self) -> Option<Serving> {
-        let device = self.devices.iter().max_by_key(|device| device.window_ns)?;
-        let steps = device.steps.as_ref().filter(|steps| steps.source == StepSource::Iteration)?;
-        let kinds: Vec<_> = device.step_kinds.iter().map(|kind| ServingKind::of(*kind, &steps.rows)).collect();
+        let device = self.devices.iter().max_by_key(|device| device.window_ns);
+        let monitored = self.monitored_iterations.as_ref();
+        let (steps, kinds) = match monitored {
+            Some(of) => (&of.steps, of.kinds.iter().map(|kind| ServingKind::of(*kind, &of.steps.rows)).collect()),
+            None => (device?.steps.as_ref()?, device?.serving_kinds()),
+        };
+        if kinds.is_empty() {
+            return None;
+        }
         let between = self.host.as_ref().map(|host| host.between.clone()).unwrap_or_default();
         let steady_ns: u64 = self.devices.iter().flat_map(|device| device.steady_leaves).sum();
         let sum = |of: fn(&ServingKind) -> Option<f64>| kinds.iter().map(of).sum::<Option<f64>>();
         let generated = sum(|of| Some(of.tokens_per_second? * of.kind.total_ns as f64));
+        let all_ns = sum(|of| Some(of.kind.total_ns as f64));
         Some(Serving {
-            found_by: device.step_meaning.recognized_by,
+            on_host: monitored.is_some(),
             iterations: steps.seen,
             remembered: steps.rows.len() as u64,
-            tokens_per_second: generated
-                .zip(sum(|of| Some(of.kind.total_ns as f64)))
-                .map(|(all, ns)| all / ns.max(1.0)),
+            tokens_per_second: generated.zip(all_ns).map(|(all, nanos)| all / nanos.max(1.0)),
             no_requests_share: (!between.rows.is_empty()).then(|| between.idle_ns() as f64 / steady_ns.max(1) as f64),
             between,
             steady_ns,
-            ceiling: Ceiling::of(device, &steps.rows),
+            ceiling: device.and_then(|device| Ceiling::of(device, &steps.rows)),
             kinds,
         })
+    }
+}
+
+impl DeviceReport {
+    /// Iterations by kind; empty unless its steps are those of a server.
+    pub fn serving_kinds(&self) -> Vec<ServingKind> {
+        let steps = self.steps.iter().filter(|steps| steps.source == StepSource::Iteration);
+        steps.flat_map(|steps| self.step_kinds.iter().map(|kind| ServingKind::of(*kind, &steps.rows))).collect()
     }
 }
 
@@ -98,6 +113,19 @@ impl ServingKind {
             tokens_per_second: (tokens > 0).then(|| tokens as f64 * 1e9 / nanos.max(1) as f64),
             busy: share(busy),
             largest: largest.and_then(|cause| Some((cause, share(cause.total(&kind.leaves))?))),
+        }
+    }
+
+    /// The same for a display.
+    pub(crate) fn state(&self) -> IterationsOfKind {
+        let &Self { ref kind, tokens_per_second, .. } = self;
+        IterationsOfKind {
+            kind: kind.name.to_owned(),
+            count: kind.count,
+            median_ns: kind.median_ns,
+            p99_ns: kind.p99_ns,
+            sequences: kind.sequences.map(u64::from),
+            tokens_per_second,
         }
     }
 
@@ -130,7 +158,8 @@ fn sampled<'a>(rows: impl Iterator<Item = &'a Step>) -> u64 {
 gpuwhy_trace::document::document! {
     from: Serving {
         server: from.between.server,
-        found_by: from.found_by,
+        found_by: RecognizedBy::Tokens,
+        on_host: from.on_host,
         kinds: from.kinds,
         tokens_per_second: from.tokens_per_second,
         no_requests_share: from.no_requests_share,

@@ -16,6 +16,10 @@ pub struct StepMeaning {
 }
 
 impl StepMeaning {
+    /// Meaning of the iterations of a server.
+    pub(in crate::run) const ITERATION: Self =
+        Self { recognized_by: Some(RecognizedBy::Tokens), inside: None, contains: None };
+
     pub(crate) const fn noun(self) -> &'static str {
         match self.recognized_by {
             Some(RecognizedBy::Tokens) => "iteration",

@@ -23,7 +23,9 @@ const STARTING_UP: u64 = 5_000_000_000;
 pub(in crate::run) fn live_line(report: &Report) -> String {
     let mut line = format!("gpuwhy [{}] ", seconds(report.shown_ns()));
     let (cause, share) = report.bottleneck.live;
+    let serving = report.serving().map(|serving| serving.live_part() + " | ").unwrap_or_default();
     if report.is_watched() {
+        line.push_str(&serving);
         line.push_str(&monitor::live_part(report).unwrap_or_else(|| "monitored".to_owned()));
         if cause != Cause::CannotTell {
             let _ = write!(line, " | probable bottleneck: {}", words::bottleneck(cause));
@@ -38,7 +40,9 @@ pub(in crate::run) fn live_line(report: &Report) -> String {
     }
     let longest = report.devices.iter().max_by_key(|device| device.window_ns);
     let steps = longest.and_then(|device| device.steps.as_ref()).filter(|steps| steps.source != StepSource::Window);
-    if let Some(steps) = steps {
+    if !serving.is_empty() {
+        line.push_str(&serving);
+    } else if let Some(steps) = steps {
         let _ = write!(line, "{} {} | ", noun(report), duration(steps.duration_percentile(50)));
     }
     let _ = write!(line, "GPU busy {} | ", percent(busy_share(report)));

@@ -115,8 +115,8 @@ fn first_screen(out: &mut Page, report: &Report, (evidence, remedies): (usize, u
     if report.devices.len() > DEVICES_SHOWN {
         let _ = writeln!(out, "... and {}", counted((report.devices.len() - DEVICES_SHOWN) as u64, "more GPU"));
     }
-    if let Some(device) = report.devices.iter().max_by_key(|device| device.window_ns)
-        && !serving::write(out, report)
+    if !serving::write(out, report)
+        && let Some(device) = report.devices.iter().max_by_key(|device| device.window_ns)
         && let Some(steps) = &device.steps
     {
         let (lead, sentence) = step_sentence(steps, device);
