@@ -10,7 +10,6 @@ use super::numbers::ProcessMetrics;
 fn text(labels: serde_json::Value, with_leaves: bool) -> String {
     let mut json = json!({"type": "metrics", "pid": 7, "start_unix_ns": 1, "state": "capturing", "host": "n1",
         "program": "train.py", "live_bottleneck": "sync", "ranking": [{"cause": "sync", "recoverable": 0.25}],
-        "iterations": [{"kind": "decode", "count": 63, "median_ns": 65_000_000, "tokens_per_second": 1_373.5}],
         "tracing": {"records_ns": 5}, "loss": {"dropped_by_cupti": 3},
         "devices": [{"id": 0, "uuid": "GPU-1", "leaves": {"compute": 1_500_000_000_u64, "host_cpu": 1},
             "kernels": 2, "steps": 3, "step_median_ns": 4_000_000, "copied_bytes": {"host_to_device": 9},
@@ -24,7 +23,8 @@ fn text(labels: serde_json::Value, with_leaves: bool) -> String {
 
 #[test]
 fn metrics_are_written_as_prometheus_reads_them() {
-    let page = text(json!({"run": "a\"b\\c", "rank": 3}), true);
+    let iterations = json!([{"kind": "decode", "count": 63, "median_ns": 65_000_000, "tokens_per_second": 1_373.5}]);
+    let page = text(json!({"run": "a\"b\\c", "rank": 3, "iterations": iterations}), true);
     let labels = "run=\"a\\\"b\\\\c\",rank=\"3\",Hostname=\"n1\"";
     let device = format!("{labels},ordinal=\"0\",UUID=\"GPU-1\"");
     for line in [

@@ -60,6 +60,7 @@ fn kinds_tokens_and_ceiling_of_a_server() {
     assert!(text.contains("1500 tokens GPU busy 20 %"), "{text}");
     assert!(text.contains("Ceiling with the same batches, if the GPU never waited: about 20000 tokens/s ("), "{text}");
     assert!(text.contains("each iteration: ") && !text.contains("Steps: "), "{text}");
+    assert!(!text.contains(".item()"), "its tokens must be read: {text}");
     assert!(report.summary().lines().count() <= 24 && report.summary().lines().all(|line| line.len() <= 100));
 }
 

@@ -301,13 +301,15 @@ impl SmallReads {
         let reads = |leaf: Leaf| leaf.copy_kind() == Some(CopyKind::DeviceToHost);
         let octaves = devices.iter().flat_map(|device| device.steady_work.copies(reads));
         let few: Vec<_> = octaves.filter(|of| of.count > 0 && of.bytes <= FEW_BYTES * of.count).collect();
-        let (count, sizes) = (few.iter().map(|of| of.count).sum(), few.iter().map(|of| of.bytes / of.count));
+        let (count, sizes): (u64, _) = (few.iter().map(|of| of.count).sum(), few.iter().map(|of| of.bytes / of.count));
+        // A server cannot do without the tokens of its iterations.
+        let count = count.saturating_sub(devices.iter().map(tokens_read).sum());
         let kernels: u64 = devices.iter().map(|device| device.steady_work.operations(Leaf::Compute)).sum();
         let selecting = devices.iter().flat_map(|device| &device.kernels).filter(|row| is_selection(&row.name));
         // Two kernels for each selection.
         let selections = selecting.map(|row| row.steady.0).fold(0, u64::saturating_add) / 2;
         let bytes = (sizes.clone().min()?, sizes.max()?);
-        (count >= kernels / KERNELS_A_READ).then(|| Self { count, sizes: selections.min(count), bytes })
+        (count > 0 && count >= kernels / KERNELS_A_READ).then(|| Self { count, sizes: selections.min(count), bytes })
     }
 
     /// True if they are mostly sizes of selections.
@@ -319,6 +321,15 @@ impl SmallReads {
     pub(super) fn others(self) -> Option<u64> {
         Some(self.count - self.sizes).filter(|&others| FEW_PART * others >= self.count)
     }
+}
+
+/// Number of small copies of sampled tokens: an iteration of a server has one.
+fn tokens_read(device: &DeviceReport) -> u64 {
+    let kinds = device.serving_kinds().into_iter().map(|of| of.kind);
+    kinds
+        .filter(|kind| kind.sequences.is_some_and(|count| u64::from(count) * 4 <= FEW_BYTES))
+        .map(|kind| kind.count)
+        .sum()
 }
 
 /// True if reads of a few bytes are mostly sizes of selections.
