@@ -606,6 +606,14 @@ fn a_kind_of_iterations_has_a_limit() {
 }
 
 #[test]
+fn iterations_of_two_runs_are_compared_by_kind() {
+    let output = Command::new(GPUWHY).arg("diff").args([fixture("serving"), fixture("serving")]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let decode = "decode: p50 65.7 ms -> 65.7 ms, p99 133.0 ms -> 133.0 ms, 1373 -> 1373 tokens/s";
+    assert!(text.contains(decode), "{text}");
+}
+
+#[test]
 fn only_servers_serve() {
     let one_sequence = json!([["decode", 141, 1, 141], ["prefill", 3, 1, 96]]);
     assert_eq!(kinds(&report("hf_generate")), one_sequence);

@@ -34,7 +34,7 @@ const EVERYDAY: &str = "\
     those through time to together too took total turn two typical under until unusual up us use used using value \
     vary w wait waited waiting was way well were what when where whether which while whole why with within without \
     work would write x yes you cache gone hardly look pinning alike around goes loses showed ten tenth \
-    atomics gather";
+    atomics gather difference slowest";
 
 /// Longest phrase of the glossary, words.
 const PHRASE: usize = 10;

@@ -252,6 +252,8 @@ class ServingKind(TypedDict):
     busy: Optional[float]
     cause: Optional[str]
     share: Optional[float]
+    slow_by: Optional[str]
+    slow_by_share: Optional[float]
 
 
 class Serving(TypedDict):

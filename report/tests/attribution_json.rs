@@ -51,6 +51,7 @@ wire! {
     ServingKind {
         name: String, count: u64, median_ns: u64, p99_ns: u64, sequences: Option<u32>, tokens: Option<u64>,
         tokens_per_second: Option<f64>, busy: Option<f64>, cause: Option<String>, share: Option<f64>,
+        slow_by: Option<String>, slow_by_share: Option<f64>,
     }
     Meaning { meaning: String, sampled_ns: u64, total_ns: u64 }
     Ceiling { value: f64, low: f64, high: f64 }

@@ -3,6 +3,7 @@
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::record::{HostSample, MemoryKind, ThreadState};
+use profiler_core::leaf::Cause;
 
 /// A server whose iterations have these numbers of sequences, tokens, and microseconds between two kernels, of which it
 /// computes for 10; 60 kernels each.
@@ -61,7 +62,20 @@ fn kinds_tokens_and_ceiling_of_a_server() {
     assert!(text.contains("Ceiling with the same batches, if the GPU never waited: about 20000 tokens/s ("), "{text}");
     assert!(text.contains("each iteration: ") && !text.contains("Steps: "), "{text}");
     assert!(!text.contains(".item()"), "its tokens must be read: {text}");
+    let live = report.live_line();
+    assert!(live.contains("decode 2.5 ms 4898 tokens/s | GPU busy 25 %"), "{live}");
     assert!(report.summary().lines().count() <= 24 && report.summary().lines().all(|line| line.len() <= 100));
+}
+
+#[test]
+fn the_cause_of_slow_iterations_is_named() {
+    // Between the kernels of every twelfth the CPU takes longer.
+    let report = served((0..120).map(|n| (12, 12, if n % 12 == 5 { 400 } else { 15 })).chain([(12, 90, 15)])).report();
+    let decode = &report.serving().unwrap().kinds[0];
+    assert!(decode.slow_by.is_some_and(|(cause, share)| cause == Cause::HostCpu && share > 0.9), "{decode:?}");
+    assert!(words(&report).contains("its slowest tenth is longer by "), "{report}");
+    let few = served((0..40).map(|_| (8, 8, 40)).chain([(8, 90, 40)])).report();
+    assert_eq!(few.serving().unwrap().kinds[0].slow_by, None);
 }
 
 #[test]

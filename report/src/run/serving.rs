@@ -1,11 +1,14 @@
 //! Iterations of a server of language models: their kinds, tokens per second, and the ceiling of these.
 
 use profiler_core::leaf::{Cause, Leaf};
-use profiler_core::steps::{IterationKind, RecognizedBy, Step, StepKind, StepSource};
+use profiler_core::steps::{IterationKind, Step, StepKind, StepSource};
 use profiler_core::whatif::ScenarioKind;
 
 use super::{BetweenIterations, DeviceReport, Report};
 use crate::state::IterationsOfKind;
+
+/// Fewest iterations of which a tenth is examined: five.
+const FEWEST: usize = 50;
 
 /// Iterations of a server.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +46,9 @@ pub struct ServingKind {
     pub busy: Option<f64>,
     /// Cause with most of their time, and its share, 0 to 1; `None` if device work was not recorded.
     pub largest: Option<(Cause, f64)>,
+    /// Cause with most of the time by which a mean iteration of the slowest tenth is longer than one of the others, and
+    /// its part of that time, 0 to 1. `None` for fewer than [`FEWEST`] iterations, or if device work was not recorded.
+    pub slow_by: Option<(Cause, f64)>,
 }
 
 /// Tokens per second that the GPU allows.
@@ -102,6 +108,7 @@ impl ServingKind {
         let all: u64 = kind.leaves.iter().sum();
         let share = |nanos: u64| (all > 0).then(|| nanos as f64 / all as f64);
         let rows = rows.iter().filter(|row| row.iteration.is_some_and(|of| of.kind.name() == kind.name));
+        let slow_by = slow_by(rows.clone().collect());
         let (tokens, nanos) = match kind.tokens.filter(|_| kind.name == IterationKind::Decode.name()) {
             Some(tokens) => (tokens, kind.total_ns),
             None => (sampled(rows.clone()), rows.map(Step::duration).sum()),
@@ -113,6 +120,7 @@ impl ServingKind {
             tokens_per_second: (tokens > 0).then(|| tokens as f64 * 1e9 / nanos.max(1) as f64),
             busy: share(busy),
             largest: largest.and_then(|cause| Some((cause, share(cause.total(&kind.leaves))?))),
+            slow_by,
         }
     }
 
@@ -149,6 +157,22 @@ impl Ceiling {
     }
 }
 
+/// What makes the slowest tenth of these iterations longer.
+fn slow_by(mut rows: Vec<&Step>) -> Option<(Cause, f64)> {
+    if rows.len() < FEWEST {
+        return None;
+    }
+    rows.sort_by_key(|row| (row.duration(), row.start));
+    let (others, slow) = rows.split_at(rows.len() - rows.len() / 10);
+    let mean = |rows: &[&Step], cause: Cause| {
+        rows.iter().map(|row| cause.total(&row.leaves) as f64).sum::<f64>() / rows.len() as f64
+    };
+    let more = Cause::ALL.map(|cause| (cause, (mean(slow, cause) - mean(others, cause)).max(0.0)));
+    let all: f64 = more.iter().map(|(_, nanos)| nanos).sum();
+    let (cause, nanos) = more.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (all > 0.0).then_some((cause, nanos / all))
+}
+
 /// Tokens that these iterations generated.
 fn sampled<'a>(rows: impl Iterator<Item = &'a Step>) -> u64 {
     rows.filter_map(|row| row.iteration).map(|of| u64::from(of.sequences)).sum()
@@ -158,7 +182,7 @@ fn sampled<'a>(rows: impl Iterator<Item = &'a Step>) -> u64 {
 gpuwhy_trace::document::document! {
     from: Serving {
         server: from.between.server,
-        found_by: RecognizedBy::Tokens,
+        found_by: profiler_core::steps::RecognizedBy::Tokens,
         on_host: from.on_host,
         kinds: from.kinds,
         tokens_per_second: from.tokens_per_second,
@@ -177,6 +201,8 @@ gpuwhy_trace::document::document! {
         busy: from.busy,
         cause: from.largest.map(|(cause, _)| cause),
         share: from.largest.map(|(_, share)| share),
+        slow_by: from.slow_by.map(|(cause, _)| cause),
+        slow_by_share: from.slow_by.map(|(_, share)| share),
     }
     from: Ceiling {
         value: from.value,

@@ -11,6 +11,8 @@ use crate::words;
 
 /// Least share of the time for a meaning to be named.
 const NAMED: f64 = 0.01;
+/// Least part of what makes slow iterations longer for its cause to be named.
+const MOSTLY: f64 = 0.5;
 /// Ratio of the ends from which only the lower end of a ceiling is shown.
 const WIDE: f64 = 2.0;
 
@@ -62,9 +64,14 @@ impl Serving {
 
     fn sentences(&self) -> Vec<String> {
         let largest = self.kinds.iter().max_by_key(|of| of.kind.total_ns).filter(|of| of.decodes());
-        let limit = largest
-            .and_then(|of| of.largest)
-            .map(|(cause, share)| format!("Decode: {} {}.", words::spent(cause), percent(share)));
+        let limit = largest.and_then(|of| {
+            let (cause, share) = of.largest?;
+            let slow = of.slow_by.filter(|(_, part)| *part >= MOSTLY).map_or_else(String::new, |(by, part)| {
+                let by = if by == cause { "the same" } else { words::spent(by) };
+                format!("; its slowest tenth is longer by {by} ({} of the difference)", percent(part))
+            });
+            Some(format!("Decode: {} {}{slow}.", words::spent(cause), percent(share)))
+        });
         let of_time = |nanos: u64| nanos as f64 / self.steady_ns.max(1) as f64;
         let rows = self.between.rows.iter().filter(|row| row.meaning != Meaning::NoRequests);
         let rows = rows.map(|row| (row.meaning, of_time(row.total_ns))).filter(|(_, share)| *share >= NAMED);
