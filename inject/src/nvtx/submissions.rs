@@ -25,8 +25,19 @@ const LONGEST_INPUT: u64 = 1 << 20;
 const MOST_FROM_HOST: u32 = 32;
 /// Most calls per second that are watched: 2 % of a core at 1 us each; a server makes some hundred to some thousand.
 const MOST_A_SECOND: u64 = 20_000;
-/// Words of a command line by which a program calls itself a server.
-const SERVERS: [&str; 6] = ["serve", "server", "serving", "sglang", "trtllm", "vllm"];
+/// Parts of the name by which a program calls itself a server. Workers of Ray and of others set a title.
+const SERVERS: [&str; 10] = [
+    "rayworkerwrapper",
+    "serve",
+    "server",
+    "servereplica",
+    "serving",
+    "sglang",
+    "torchserve",
+    "tritonserver",
+    "trtllm",
+    "vllm",
+];
 
 /// Number of the domain, and of the texts of the three kinds of marks. Set before any callback is enabled.
 static NAMES: OnceLock<(u32, [RegisteredString; 3])> = OnceLock::new();
@@ -127,14 +138,26 @@ pub fn is_server() -> bool {
             && names_a_server(&command(&parent_id().to_string()))
 }
 
-/// True if a word of a command line does; of paths the last part counts, and options do not.
+/// True if the program does by its own name, or that of the script or module which Python runs; or if the word after
+/// that is `serve`. Other arguments may name the server that a client or a training talks to.
 fn names_a_server(command: &[u8]) -> bool {
-    let command = String::from_utf8_lossy(command).to_ascii_lowercase();
-    let words = command.split('\0').filter(|word| !word.starts_with("--"));
-    let mut parts = words
-        .flat_map(|word| word.rsplit('/').take(1))
-        .flat_map(|word| word.split(|c: char| !c.is_ascii_alphanumeric()));
-    parts.any(|part| SERVERS.contains(&part))
+    let command = String::from_utf8_lossy(command);
+    let file_name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    let mut words = command.split('\0');
+    let mut name = words.next().map(file_name).unwrap_or_default();
+    if name.starts_with("python") {
+        name = loop {
+            match words.next() {
+                None | Some("-c") => return false,
+                Some("-X" | "-W") => drop(words.next()),
+                Some("-m") => break words.next().unwrap_or_default().to_ascii_lowercase(),
+                Some(option) if option.starts_with('-') => {}
+                Some(script) => break file_name(script),
+            }
+        };
+    }
+    name.split(|c: char| !c.is_ascii_alphanumeric()).any(|part| SERVERS.contains(&part))
+        || words.next() == Some("serve")
 }
 
 #[cfg(test)]
@@ -164,16 +187,37 @@ mod tests {
     fn servers_are_known_by_their_command_line() {
         for command in [
             "/usr/bin/python3\0/opt/venv/bin/vllm\0serve\0model",
-            "python\0-m\0sglang.launch_server\0--model\0x",
-            "VLLM::EngineCore",
+            "python\0-X\0dev\0-u\0-m\0sglang.launch_server\0--model\0x",
+            "python3.12\0-m\0vllm.entrypoints.openai.api_server",
             "python3\0examples/python/server.py",
+            "/usr/bin/python3\0/usr/bin/lmdeploy\0serve\0api_server",
+            "VLLM::EngineCore",
+            "VLLM::Worker_TP0",
+            "sglang::scheduler_TP1",
+            "ray::ServeReplica:default:Model",
+            "ray::RayWorkerWrapper.execute_method",
+            "/opt/tritonserver/bin/tritonserver\0--model-repository=/models",
+            "torchserve\0--start",
             "trtllm-serve\0model",
+            "text-generation-server\0serve",
         ] {
             assert!(names_a_server(command.as_bytes()), "{command}");
         }
-        for command in
-            ["python\0train.py", "python\0/srv/server/train.py\0--server=x", "python\0observe.py\0reserved", ""]
-        {
+        for command in [
+            "python\0train.py",
+            "python\0/srv/server/train.py\0--server=x",
+            "python\0train.py\0--config\0server.yaml",
+            "torchrun\0--rdzv-endpoint\0server:29400\0train.py",
+            "python\0-m\0torch.distributed.run\0--rdzv-endpoint\0server:29400\0train.py",
+            "python\0train.py\0/data/serving",
+            "python\0train.py\0--mode\0serve",
+            "python\0-X\0server\0train.py",
+            "python\0-c\0import server",
+            "python\0observe.py\0reserved",
+            "ray::IDLE",
+            "python",
+            "",
+        ] {
             assert!(!names_a_server(command.as_bytes()), "{command}");
         }
     }

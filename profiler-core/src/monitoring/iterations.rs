@@ -11,7 +11,8 @@ use crate::leaf::LEAF_COUNT;
 use crate::steps::step_table::StepTable;
 use crate::steps::{Cuts, IterationLaunch, Iterations, StepKind, Steps};
 
-/// Maximum number of threads that are followed, the first ones: 0.5 MB each. A server has one for each device.
+/// Maximum number of threads that are followed: 0.5 MB each. A server has one for each device; a new thread takes the
+/// place of one without iterations.
 const THREADS: usize = 8;
 
 /// Iterations of a server, found by the marks of its copies.
@@ -44,13 +45,15 @@ impl Submissions {
     /// Processes a range event.
     pub(super) fn push(&mut self, event: &RangeEvent, dictionary: &Dictionary) {
         let Some((mark, bytes)) = SubmissionMark::of(event, dictionary) else { return };
-        let known = self.0.iter().position(|thread| thread.id == event.thread);
-        let index = known.unwrap_or(self.0.len());
-        if known.is_none() && index < THREADS {
+        if self.0.iter().all(|thread| thread.id != event.thread) {
+            if self.0.len() == THREADS {
+                let Some(idle) = self.0.iter().position(|thread| thread.seen == 0) else { return };
+                self.0.remove(idle);
+            }
             let (iterations, table) = (Iterations::default(), StepTable::default());
             self.0.push(SubmittingThread { id: event.thread, iterations, table, seen: 0, serves: false });
         }
-        let Some(thread) = self.0.get_mut(index) else { return };
+        let Some(thread) = self.0.iter_mut().find(|thread| thread.id == event.thread) else { return };
         let iteration = thread.iterations.push(match mark {
             SubmissionMark::ToHost => IterationLaunch::ToHost(bytes),
             SubmissionMark::FromHost => IterationLaunch::FromHost(bytes),
@@ -161,13 +164,28 @@ mod tests {
     #[test]
     fn threads_and_iterations_are_bounded() {
         let mut program = program();
-        for thread in 0..100 {
-            program.submit(thread, SubmissionMark::ToHost, 4);
-        }
         for _ in 0..5_000 {
             program.iteration(3, 8, 8, 1_000);
         }
-        assert_eq!(program.submissions.0.len(), THREADS);
-        assert!(program.submissions.0.iter().all(|thread| thread.table.steps().rows.len() <= 1_024));
+        for thread in 0..100 {
+            program.submit(thread, SubmissionMark::ToHost, 4);
+        }
+        let threads = &program.submissions.0;
+        assert!(threads.len() == THREADS && threads.iter().any(|thread| thread.id == ThreadId(3)));
+        assert!(threads.iter().all(|thread| thread.table.steps().rows.len() <= 1_024));
+    }
+
+    #[test]
+    fn threads_that_load_weights_do_not_shut_the_engine_out() {
+        let mut program = program();
+        for number in 0..500 {
+            program.submit(number % 50, SubmissionMark::FromHost, 4_096);
+        }
+        for number in 0..40 {
+            program.iteration(50, 32, if number % 10 == 0 { 900 } else { 32 }, 8_000);
+            program.submit(number, SubmissionMark::FromHost, 4_096);
+        }
+        assert_eq!(program.submissions.thread(), Some(ThreadId(50)));
+        assert_eq!(program.submissions.iterations().unwrap().steps.seen, 40);
     }
 }
