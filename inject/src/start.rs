@@ -80,7 +80,7 @@ pub fn start(settings: &Settings, late: bool, over: fn()) -> Result<(), StartErr
     if watches {
         submissions::prepare();
         if !controller.watch_submissions(true) {
-            notes.push("iterations of a server are not found: CUPTI is left to other tools".to_owned());
+            notes.push("iterations of a server are not found: CUPTI is left to other tools or refuses".to_owned());
         }
     }
     notes.extend(limits_of(settings, sharing, &controller));

@@ -209,18 +209,20 @@ pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
                 H::kernel_launched(&launch);
             }
         }
-        (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() && submission::is_submission(domain, callback) => {
-            // SAFETY: as above.
-            if let Some(work) = unsafe { submission::submission(domain, callback, &*data.cast::<ApiCallbackData>()) } {
-                H::submitted(work);
+        (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() => match submission::kind(domain, callback) {
+            Some(kind) => {
+                // SAFETY: as above.
+                if let Some(work) = unsafe { submission::submission(kind, &*data.cast::<ApiCallbackData>()) } {
+                    H::submitted(work);
+                }
             }
-        }
-        (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() => {
-            // SAFETY: in these domains the data is a `CUpti_CallbackData`, which starts with the site, and
-            // lives until the callback returns.
-            let site = unsafe { (*data.cast::<ApiCallbackData>()).site };
-            H::api_called(domain, callback, site);
-        }
+            None => {
+                // SAFETY: in these domains the data is a `CUpti_CallbackData`, which starts with the site, and
+                // lives until the callback returns.
+                let site = unsafe { (*data.cast::<ApiCallbackData>()).site };
+                H::api_called(domain, callback, site);
+            }
+        },
         _ => {}
     });
 }

@@ -16,49 +16,46 @@ pub enum Submission {
     Graph,
 }
 
-/// Functions that submit such work: domain, callback id, name. A graph may be reported twice, by the runtime and by
-/// the driver function that it calls.
-pub const SUBMISSIONS: [(Domain, u32, &str); 12] = [
-    (Domain::DRIVER, 276, "cuMemcpyHtoD_v2"),
-    (Domain::DRIVER, 277, "cuMemcpyHtoDAsync_v2"),
-    (Domain::DRIVER, 278, "cuMemcpyDtoH_v2"),
-    (Domain::DRIVER, 279, "cuMemcpyDtoHAsync_v2"),
-    (Domain::DRIVER, 397, "cuMemcpyHtoD_v2_ptds"),
-    (Domain::DRIVER, 398, "cuMemcpyDtoH_v2_ptds"),
-    (Domain::DRIVER, 421, "cuMemcpyHtoDAsync_v2_ptsz"),
-    (Domain::DRIVER, 422, "cuMemcpyDtoHAsync_v2_ptsz"),
-    (Domain::DRIVER, 514, "cuGraphLaunch"),
-    (Domain::DRIVER, 515, "cuGraphLaunch_ptsz"),
-    (Domain::RUNTIME, 311, "cudaGraphLaunch_v10000"),
-    (Domain::RUNTIME, 312, "cudaGraphLaunch_ptsz_v10000"),
+/// Functions that submit such work: domain, callback id, name, and the work with 0 bytes. A graph may be reported
+/// twice, by the runtime and by the driver function that it calls.
+pub const SUBMISSIONS: [(Domain, u32, &str, Submission); 12] = [
+    (Domain::DRIVER, 276, "cuMemcpyHtoD_v2", Submission::FromHost(0)),
+    (Domain::DRIVER, 277, "cuMemcpyHtoDAsync_v2", Submission::FromHost(0)),
+    (Domain::DRIVER, 278, "cuMemcpyDtoH_v2", Submission::ToHost(0)),
+    (Domain::DRIVER, 279, "cuMemcpyDtoHAsync_v2", Submission::ToHost(0)),
+    (Domain::DRIVER, 397, "cuMemcpyHtoD_v2_ptds", Submission::FromHost(0)),
+    (Domain::DRIVER, 398, "cuMemcpyDtoH_v2_ptds", Submission::ToHost(0)),
+    (Domain::DRIVER, 421, "cuMemcpyHtoDAsync_v2_ptsz", Submission::FromHost(0)),
+    (Domain::DRIVER, 422, "cuMemcpyDtoHAsync_v2_ptsz", Submission::ToHost(0)),
+    (Domain::DRIVER, 514, "cuGraphLaunch", Submission::Graph),
+    (Domain::DRIVER, 515, "cuGraphLaunch_ptsz", Submission::Graph),
+    (Domain::RUNTIME, 311, "cudaGraphLaunch_v10000", Submission::Graph),
+    (Domain::RUNTIME, 312, "cudaGraphLaunch_ptsz_v10000", Submission::Graph),
 ];
 
 /// Offset of the number of bytes: destination and source come first.
 const BYTES: usize = 16;
 
-/// True if this callback reports such work.
-pub(super) const fn is_submission(domain: Domain, callback: u32) -> bool {
-    matches!(
-        (domain, callback),
-        (Domain::DRIVER, 276..=279 | 397 | 398 | 421 | 422 | 514 | 515) | (Domain::RUNTIME, 311 | 312)
-    )
+/// The work that this callback reports, with 0 bytes.
+pub(super) fn kind(domain: Domain, callback: u32) -> Option<Submission> {
+    SUBMISSIONS.iter().find(|row| (row.0, row.1) == (domain, callback)).map(|row| row.3)
 }
 
-/// The work that a callback reports at entry; `None` at exit, and if CUPTI provides no parameters.
+/// The work of this kind that a callback reports at entry; `None` at exit, and if CUPTI provides no parameters.
 ///
 /// # Safety
-/// `data` is what CUPTI passes to a callback with this id, and lives until the callback returns.
-pub(super) unsafe fn submission(domain: Domain, callback: u32, data: &ApiCallbackData) -> Option<Submission> {
+/// `data` is what CUPTI passes to a callback with this [`kind`], and lives until the callback returns.
+pub(super) unsafe fn submission(kind: Submission, data: &ApiCallbackData) -> Option<Submission> {
     if data.site != CallbackSite::ENTER || data.parameters.is_null() {
         return None;
     }
-    if domain == Domain::RUNTIME || callback >= 514 {
-        return Some(Submission::Graph);
-    }
-    // SAFETY: the parameters are the struct of this function, laid out as in CUPTI's generated headers.
-    let bytes = unsafe { data.parameters.byte_add(BYTES).cast::<u64>().read_unaligned() };
-    let to_host = matches!(callback, 278 | 279 | 398 | 422);
-    Some(if to_host { Submission::ToHost(bytes) } else { Submission::FromHost(bytes) })
+    // SAFETY: the parameters of a copy are the struct of its function, laid out as in CUPTI's generated headers.
+    let bytes = || unsafe { data.parameters.byte_add(BYTES).cast::<u64>().read_unaligned() };
+    Some(match kind {
+        Submission::ToHost(_) => Submission::ToHost(bytes()),
+        Submission::FromHost(_) => Submission::FromHost(bytes()),
+        Submission::Graph => Submission::Graph,
+    })
 }
 
 #[cfg(test)]
@@ -80,22 +77,22 @@ mod tests {
             correlation_data: ptr::null_mut(),
             correlation: 0,
         };
-        for (domain, callback, name) in SUBMISSIONS {
-            assert!(is_submission(domain, callback));
+        for (domain, callback, name, of) in SUBMISSIONS {
+            assert_eq!(kind(domain, callback), Some(of));
             let expected = match name {
                 name if name.contains("DtoH") => Submission::ToHost(384),
                 name if name.contains("HtoD") => Submission::FromHost(384),
                 _ => Submission::Graph,
             };
             // SAFETY: the data belongs to this call, and its parameters to this function.
-            assert_eq!(unsafe { submission(domain, callback, &data) }, Some(expected), "{name}");
+            assert_eq!(unsafe { submission(of, &data) }, Some(expected), "{name}");
         }
-        assert!(!is_submission(Domain::DRIVER, 307) && !is_submission(Domain::RUNTIME, 276));
+        assert_eq!([kind(Domain::DRIVER, 307), kind(Domain::RUNTIME, 276)], [None; 2]);
         data.site = CallbackSite::EXIT;
         // SAFETY: as above.
-        assert_eq!(unsafe { submission(Domain::DRIVER, 279, &data) }, None);
+        assert_eq!(unsafe { submission(Submission::ToHost(0), &data) }, None);
         (data.site, data.parameters) = (CallbackSite::ENTER, ptr::null());
         // SAFETY: as above.
-        assert_eq!(unsafe { submission(Domain::DRIVER, 279, &data) }, None, "no parameters");
+        assert_eq!(unsafe { submission(Submission::ToHost(0), &data) }, None, "no parameters");
     }
 }

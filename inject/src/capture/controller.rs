@@ -142,11 +142,10 @@ impl CaptureController {
             .with(|subscriber| if on { subscriber.enable_api(domain, id) } else { subscriber.disable_api(domain, id) })
     }
 
-    /// Enables or disables the callbacks for copies and launches of CUDA graphs. False without the subscriber.
+    /// Enables or disables the callbacks for copies and launches of CUDA graphs. False if CUPTI does not: without the
+    /// subscriber, or if it refuses them all. Older libraries lack some of these functions.
     pub fn watch_submissions(&self, on: bool) -> bool {
-        // Older libraries lack some of these functions.
-        let results = SUBMISSIONS.map(|(domain, id, _)| self.set_callback(domain, id, on).is_some());
-        results.contains(&true)
+        SUBMISSIONS.map(|(domain, id, ..)| matches!(self.set_callback(domain, id, on), Some(Ok(())))).contains(&true)
     }
 
     /// Handles a call with an enabled callback. On the calling thread, inside a CUPTI callback.

@@ -70,7 +70,7 @@ impl Player {
     /// Calls the function `name`, one of [`SUBMISSIONS`], on this thread, to copy `bytes` or to launch a graph. Writes
     /// no record. Returns true if it exists.
     pub fn submit(&self, name: &str, bytes: u64) -> bool {
-        let Some(&(domain, id, _)) = SUBMISSIONS.iter().find(|(_, _, known)| *known == name) else { return false };
+        let Some(&(domain, id, ..)) = SUBMISSIONS.iter().find(|row| row.2 == name) else { return false };
         let parameters = [0x1000, 0x2000, bytes, 0];
         for site in [CallbackSite::ENTER, CallbackSite::EXIT] {
             self.tell((domain, id), site, ptr::null(), parameters.as_ptr().cast(), 0);
