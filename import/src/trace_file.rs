@@ -19,7 +19,8 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::{Damage, TraceReader};
 use gpuwhy_trace::process_info::{End, ProcessInfo};
-use gpuwhy_trace::record::Loss;
+use gpuwhy_trace::record::{Loss, Record};
+use gpuwhy_trace::submission::SubmissionMark;
 use profiler_core::leaf::Cause;
 
 use crate::error::OpenError;
@@ -282,7 +283,7 @@ impl TraceFile {
         &self.session
     }
 
-    /// Passes every event to `visit`, in file order.
+    /// Passes every event to `visit`, in file order, except for gpuwhy's own marks: they are no ranges of the program.
     ///
     /// # Errors
     /// Fails if the file cannot be read, or if `visit` fails.
@@ -305,6 +306,9 @@ impl TraceFile {
                 }
             };
             match &event {
+                Event::Record(Record::Range(mark)) if SubmissionMark::of(mark, reader.dictionary()).is_some() => {
+                    continue;
+                }
                 Event::Loss(newer) => loss = **newer,
                 Event::End(how, _) => end = *how,
                 _ => {}

@@ -10,6 +10,7 @@ use gpuwhy_report::words;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event;
 use gpuwhy_trace::record::{Copy, CopyKind, DeviceId, Record, Timestamp};
+use gpuwhy_trace::submission::SubmissionMark;
 use profiler_core::attribution::Attributor;
 use profiler_core::steps::LoggedStep;
 use profiler_core::whatif::SimulatedOperation;
@@ -136,6 +137,11 @@ impl<'a> Recorder<'a> {
         let dictionary = self.plan.names(of_trace);
         if let Record::Memory(event) = record {
             self.curves.memory(event);
+        }
+        if let Record::Range(mark) = record
+            && SubmissionMark::of(mark, of_trace).is_some()
+        {
+            return Ok(());
         }
         let Some((start, end)) = record.span() else { return Ok(()) };
         if !matches!(
