@@ -50,18 +50,15 @@ pub fn run(
     let mut over = Some(over);
     let mut detector = OtherToolDetector::default();
     let mut flusher = Flusher::new(cupti, shared);
-    let mut limit = submissions::RateLimit::default();
+    let mut watch = submissions::Watch::default();
     loop {
         log::write_waiting();
         let stopping = execute(commands.recv_timeout(controller.wait(period)), controller);
         if !stopping {
             warn_of_missed_events(controller);
             controller.event(CaptureEvent::Tick);
-            if let Some(rate) = limit.exceeded(Instant::now()) {
-                controller.watch_submissions(false);
-                tracing::warn!(
-                    "iterations are not found from now on: the program copies and launches graphs {rate} times a second"
-                );
+            if let Some(on) = watch.change(Instant::now()) {
+                controller.watch_submissions(on);
             }
             if controller.stop_if_done(&mut detector)
                 && let Some(over) = over.take()

@@ -35,6 +35,7 @@ use crate::cost::CostTracker;
 use crate::cupti::decode::{Decoded, Decoder};
 use crate::cupti::recorder;
 use crate::kernels::{self, KernelProfiler};
+use crate::nvtx::submissions;
 use crate::routing::router::Router;
 use crate::routing::session_trace::SessionTrace;
 use crate::shared::{Message, RunOutcome, SessionCommand, Shared};
@@ -377,6 +378,7 @@ impl Collector {
         // Without records of calls, the thread of a server that is to be sampled is known by its iterations.
         if let Some(thread) = self.sinks.captures.serving_thread() {
             self.sources.calls.count(thread);
+            submissions::serves();
         }
         self.sources.calls.publish(&self.shared.launchers);
         self.router.flushed(before);

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::os::unix::process::parent_id;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, mem};
 
@@ -14,17 +14,19 @@ use cupti_sys::Submission;
 use gpuwhy_trace::record::RangeEventKind;
 use gpuwhy_trace::submission::SubmissionMark;
 use nvtx_sys::{Attributes, Handler as _, Message, Payload, RegisteredString, Text};
+use profiler_core::steps::{LONGEST_INPUT, LONGEST_READ};
 
 use crate::nvtx::Ranges;
 use crate::rings::writer;
 
-/// Bytes of the largest copy of sampled tokens, and of the largest copy of input ids, as in `profiler_core::steps`.
-const LONGEST_READ: u64 = 64 << 10;
-const LONGEST_INPUT: u64 = 1 << 20;
 /// Most copies from the host that a thread reports between two copies to the host: servers make 5 to 20.
 const MOST_FROM_HOST: u32 = 32;
 /// Most calls per second that are watched: 2 % of a core at 1 us each; a server makes some hundred to some thousand.
 const MOST_A_SECOND: u64 = 20_000;
+/// Time without them after a second of more.
+const PAUSE: Duration = Duration::from_secs(60);
+/// Seconds with marks after which a program without iterations is no server.
+const SECONDS_TO_SERVE: u32 = 60;
 /// Parts of the name by which a program calls itself a server. Workers of Ray and of others set a title.
 const SERVERS: [&str; 10] = [
     "rayworkerwrapper",
@@ -41,8 +43,11 @@ const SERVERS: [&str; 10] = [
 
 /// Number of the domain, and of the texts of the three kinds of marks. Set before any callback is enabled.
 static NAMES: OnceLock<(u32, [RegisteredString; 3])> = OnceLock::new();
-/// Number of calls. `Relaxed`: a statistic.
+/// Number of calls, and of marks. `Relaxed`: statistics.
 static CALLS: AtomicU64 = AtomicU64::new(0);
+static MARKS: AtomicU64 = AtomicU64::new(0);
+/// True if the marks are those of a server. `Relaxed`: seeing it one flush later is fine.
+static SERVES: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static SINCE: Cell<Since> = const { Cell::new(Since::NOTHING) };
@@ -57,28 +62,53 @@ pub fn prepare() {
     });
 }
 
-/// Notices a program that makes so many of these calls that watching them may cost it time.
-#[derive(Debug, Default)]
-pub struct RateLimit {
-    /// Start of the current interval, and the number of calls before it.
-    since: Option<(Instant, u64)>,
+/// Called when iterations of a server were found.
+pub fn serves() {
+    SERVES.store(true, Ordering::Relaxed);
 }
 
-impl RateLimit {
-    /// Calls per second, if there were too many in the interval that ends `now`; `None` also within an interval.
-    pub fn exceeded(&mut self, now: Instant) -> Option<u64> {
-        self.after(now, CALLS.load(Ordering::Relaxed))
+/// Decides whether the calls are watched: a pause after a second of so many that it may cost the program time, and the
+/// end in one that is no server, whose marks would fill the trace.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Start of the current interval, and the numbers of calls and marks before it.
+    since: Option<(Instant, [u64; 2])>,
+    paused: Option<Instant>,
+    seconds_with_marks: u32,
+    warned: bool,
+}
+
+impl Watch {
+    /// Returns true if the calls are to be watched again from `now` on, false if no longer.
+    pub fn change(&mut self, now: Instant) -> Option<bool> {
+        let is_server = || SERVES.load(Ordering::Relaxed) || is_server();
+        self.after(now, [&CALLS, &MARKS].map(|count| count.load(Ordering::Relaxed)), is_server)
     }
 
-    fn after(&mut self, now: Instant, calls: u64) -> Option<u64> {
-        let (since, before) = *self.since.get_or_insert((now, calls));
+    fn after(&mut self, now: Instant, counts: [u64; 2], is_server: impl FnOnce() -> bool) -> Option<bool> {
+        if self.paused.is_some_and(|since| now.saturating_duration_since(since) >= PAUSE) {
+            (self.paused, self.since) = (None, None);
+            return Some(true);
+        }
+        let (since, before) = *self.since.get_or_insert((now, counts));
         let over = now.saturating_duration_since(since);
         if over < Duration::from_secs(1) {
             return None;
         }
-        self.since = Some((now, calls));
-        let rate = ((calls - before) as f64 / over.as_secs_f64()) as u64;
-        (rate > MOST_A_SECOND).then_some(rate)
+        self.since = Some((now, counts));
+        let rate = ((counts[0] - before[0]) as f64 / over.as_secs_f64()) as u64;
+        if rate > MOST_A_SECOND {
+            self.paused = Some(now);
+            if !mem::replace(&mut self.warned, true) {
+                tracing::warn!(
+                    "iterations are not watched for a minute: the program copies and launches graphs {rate} times a second"
+                );
+            }
+            return Some(false);
+        }
+        self.seconds_with_marks += u32::from(counts[1] > before[1]);
+        let ends = self.seconds_with_marks == SECONDS_TO_SERVE && counts[1] > before[1] && !is_server();
+        ends.then_some(false)
     }
 }
 
@@ -89,6 +119,7 @@ pub fn submitted(work: Submission) {
     let mark = since.mark(work);
     SINCE.set(since);
     if let (Some((mark, bytes)), Some((domain, texts))) = (mark, NAMES.get()) {
+        MARKS.fetch_add(1, Ordering::Relaxed);
         let message = Message::Registered(texts[mark as usize]);
         let event = Attributes { message, payload: Payload::Unsigned(bytes), ..Attributes::default() };
         writer::with(|writer| writer.begin(RangeEventKind::Mark, *domain, 0, &event));
@@ -176,11 +207,25 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_second_of_many_calls_is_too_much() {
-        let (start, mut limit) = (Instant::now(), RateLimit::default());
-        let mut after = |millis, calls| limit.after(start + Duration::from_millis(millis), calls);
+    fn only_a_whole_second_of_many_calls_is_too_much_and_pauses_a_minute() {
+        let (start, mut watch) = (Instant::now(), Watch::default());
+        let mut after = |millis, calls| watch.after(start + Duration::from_millis(millis), [calls, 0], || false);
         assert_eq!([after(0, 900_000), after(900, 990_000), after(2_000, 922_000)], [None; 3]);
-        assert_eq!([after(2_500, 980_000), after(3_000, 942_001), after(4_000, 942_002)], [None, Some(20_001), None]);
+        assert_eq!([after(2_500, 980_000), after(3_000, 942_001), after(4_000, 942_002)], [None, Some(false), None]);
+        assert_eq!([after(62_900, 942_002), after(63_000, 942_002), after(64_000, 950_000)], [None, Some(true), None]);
+    }
+
+    #[test]
+    fn a_program_that_is_no_server_is_watched_for_a_minute_of_marks() {
+        let start = Instant::now();
+        for serves in [false, true] {
+            let mut watch = Watch::default();
+            let mut after = |second, marks| watch.after(start + Duration::from_secs(second), [marks; 2], || serves);
+            assert!((0..60).all(|second| after(second, second).is_none()));
+            assert!((60..900).all(|second| after(second, 59).is_none()), "no mark");
+            assert_eq!(after(900, 60), (!serves).then_some(false));
+            assert!((901..1_000).all(|second| after(second, second).is_none()));
+        }
     }
 
     #[test]

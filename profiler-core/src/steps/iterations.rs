@@ -17,7 +17,7 @@ use super::{Iteration, IterationCut, IterationKind};
 pub const LONGEST_READ: u64 = 65_536;
 /// Longest copy of input ids, bytes: 131,072 tokens of 8 bytes. What is longer before the first iteration is a part
 /// of loading.
-const LONGEST_INPUT: u64 = 1 << 20;
+pub const LONGEST_INPUT: u64 = 1 << 20;
 /// Minimum kernels in an iteration without a CUDA graph. A decoder of two layers launches as many, and a loop that
 /// reads a result after fewer is no model.
 const KERNELS: u32 = 50;

@@ -22,7 +22,7 @@ mod time_share;
 
 pub use detector::StepDetector;
 pub use inside::Inside;
-pub use iterations::{IterationLaunch, Iterations, LONGEST_READ, TokenKernel};
+pub use iterations::{IterationLaunch, Iterations, LONGEST_INPUT, LONGEST_READ, TokenKernel};
 pub use kinds::{KindsDifference, StepKind};
 pub use steady::{FEWEST_STEADY, Interval, Steady, UNUSUAL, WARM_UP_STEPS};
 pub use step_table::{LoggedStep, OverflowSeries, OverflowStep, REMEMBERED, WINDOW_NANOS};
