@@ -7,7 +7,7 @@ use std::process::Command;
 use gpuwhy_trace::submission::SubmissionMark;
 
 use crate::support::trace::ranges;
-use crate::support::{Stage, stderr};
+use crate::support::{GPUWHY, Stage, counted, stderr};
 
 /// Iterations of the program, and those at its start that process prompts.
 const ITERATIONS: usize = 40;
@@ -49,6 +49,9 @@ fn iterations_of_a_server_are_found_in_mode_monitor() {
         let iteration = |ids: u64| [(FromHost, ids), (FromHost, ids), (FromHost, 388), (Graph, 0), (ToHost, 384)];
         let all: Vec<_> = (0..ITERATIONS).flat_map(|number| iteration(ids(number))).collect();
         assert_eq!(marks(&stage), all, "{mode}");
+        let query = ["query", "--format", "csv", "SELECT count(*) FROM nvtx"];
+        let rows = Command::new(GPUWHY).args(query).arg(stage.path("trace.gpuwhy")).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&rows.stdout).lines().last(), Some("0"), "no ranges of the program");
         let report = gpuwhy_import::open(stage.path("trace.gpuwhy")).unwrap();
         let kinds = report.monitored_iterations.expect("iterations").kinds;
         let found: Vec<_> = kinds.iter().map(|kind| (kind.name, kind.count, kind.sequences, kind.tokens)).collect();
@@ -67,17 +70,25 @@ fn iterations_of_a_server_are_found_in_mode_monitor() {
 }
 
 #[test]
-fn a_program_that_is_no_server_has_no_subscriber_in_mode_monitor() {
-    let stage = Stage::new();
-    let output = iterations(&stage, "program", "monitor").output().unwrap();
-    assert!(output.status.success() && !stage.path("trace.gpuwhy").exists(), "{}", stderr(&output));
+fn only_a_server_is_subscribed_to_in_mode_monitor() {
+    for (name, subscribes) in [("program", false), ("server", true)] {
+        let stage = Stage::new();
+        // Fails each call, and counts it.
+        let output = iterations(&stage, name, "monitor")
+            .env("GPUWHY_REPLAY_FAULT", "cuptiSubscribe=39")
+            .arg("--counts")
+            .output();
+        let text = stderr(&output.unwrap());
+        assert_eq!(counted(&text, "faults") > 0, subscribes, "{name}: {text}");
+    }
 }
 
 #[test]
-fn a_server_whose_cupti_is_taken_is_monitored_without_iterations() {
-    let stage = Stage::new();
-    let mut host = iterations(&stage, "server", "monitor");
-    let output = host.env("GPUWHY_REPLAY_FAULT", "cuptiSubscribe=39").output().unwrap();
-    let text = stderr(&output).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(output.status.success() && text.contains("iterations of a server are not found"), "{text}");
+fn a_server_whose_callbacks_cupti_refuses_is_monitored_without_iterations() {
+    for fault in ["cuptiSubscribe=39", "cuptiEnableCallback=999"] {
+        let stage = Stage::new();
+        let output = iterations(&stage, "server", "monitor").env("GPUWHY_REPLAY_FAULT", fault).output().unwrap();
+        let text = stderr(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(output.status.success() && text.contains("iterations of a server are not found"), "{fault}: {text}");
+    }
 }
