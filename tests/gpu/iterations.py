@@ -77,13 +77,14 @@ def compare(report: dict, steps: Sequence[dict], truth: Sequence[dict]) -> Compa
     exact = [step for step, partner in counted if all(step[name] == partner[name] for name in ("sequences", "tokens"))]
     duration = max(row["end_ns"] for row in truth) - min(row["start_ns"] for row in truth)
     waited = sum(row["end_ns"] - row["start_ns"] for row in truth if row["kind"] == NO_REQUESTS)
+    idle = sum(device["leaves"]["no_work"] for device in report["devices"]) if report["serving"] else 0
     fine = {id(step) for step in right} & {id(step) for step in exact}
     wrong = [pair for pair in pairs if id(pair[0]) not in fine]
     return Comparison(
         there=len(iterations), found=len(steps), matched=len(matched), same_kind=len(right), counted=len(counted), exact=len(exact),
         kinds=dict(collections.Counter(step["kind"] for step in steps)),
         server_kinds=dict(collections.Counter(row["kind"] for row in iterations)),
-        waiting=waited / duration, no_requests=(report["serving"] or {}).get("no_requests_share") or 0.0, wrong=wrong[:5])
+        waiting=waited / duration, no_requests=idle / duration, wrong=wrong[:5])
 
 
 def output(command: Sequence[str | pathlib.Path]) -> object:

@@ -362,7 +362,7 @@ impl KernelClasses {
         if let Some(&Some(known)) = self.rows.get(index) {
             return self.counting(known);
         }
-        let LaunchConfig { name, grid, .. } = dictionary.launch_config(config);
+        let LaunchConfig { name, grid, block, .. } = dictionary.launch_config(config);
         let communication = is_communication(dictionary.name(name));
         let blocks = grid.into_iter().try_fold(1u16, |blocks, n| blocks.checked_mul(u16::try_from(n).ok()?));
         let optimizer = is_optimizer(dictionary.name(name));
@@ -370,7 +370,7 @@ impl KernelClasses {
         let selection = Selection::of(dictionary.name(name));
         self.selects |= selection == Selection::Places;
         let whole_graph = is_whole_graph(dictionary.name(name));
-        let tokens = TokenKernel::of(dictionary.name(name), grid[0]);
+        let tokens = TokenKernel::of(dictionary.name(name), grid[0], block[1]);
         let class = KernelClass { name, communication, whole_graph, optimizer, selection, tokens, symbol, blocks };
         if index < dictionary.launch_configs().len() {
             if self.rows.len() <= index {

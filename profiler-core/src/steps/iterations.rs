@@ -25,6 +25,14 @@ const KERNELS: u32 = 50;
 const FEWEST: u32 = 20;
 /// Sizes of input copies that are compared per iteration (the first ones); servers make about ten.
 const INPUTS: usize = 32;
+/// Largest second dimension of a block of `ArgMaxOps`.
+const HIGHEST: u16 = 16;
+/// Iterations with prompts that a server has at least: a warm-up may look like one.
+const PROMPTS: u32 = 2;
+/// Different numbers of sequences that a server has at least, unless the prompts are looked up.
+const FEWEST_SIZES: usize = 3;
+/// Weight of kernels that show the size of a token, against the sizes of inputs.
+const SHOWN: i64 = 8;
 /// Different sizes of copies of tokens that tell the size of a token.
 const SIZES: usize = 6;
 /// A value that any program reads, bytes. Tokens of one sequence are not longer.
@@ -54,7 +62,7 @@ pub enum IterationLaunch {
 pub enum TokenKernel {
     /// It looks up the embeddings of so many tokens; 0 if the grid does not tell.
     Lookup(u16),
-    /// It selects the likeliest token for so many sequences.
+    /// It selects the likeliest token for so many sequences; 0 if the grid does not tell.
     Select(u16),
     /// Nothing.
     #[default]
@@ -62,15 +70,22 @@ pub enum TokenKernel {
 }
 
 impl TokenKernel {
-    /// What a kernel of this name (mangled or not) tells, which has `blocks` in the first dimension of its grid.
-    /// PyTorch 2.11 has a block for each index in `vectorized_gather_kernel`, and in `indexSelectSmallIndex` for up
-    /// to 16 indices one for each part of the row; its `ArgMaxOps` over a vocabulary have a block for each row.
-    pub(crate) fn of(name: &str, blocks: u32) -> Self {
-        let blocks = u16::try_from(blocks).unwrap_or(u16::MAX);
+    /// What a kernel of this name (mangled or not) tells, by the first dimension of its grid and the second of its
+    /// blocks. PyTorch 2.11 has a block for each index in `vectorized_gather_kernel`, and in `indexSelectSmallIndex` for
+    /// up to 16 indices one for each part of the row. Its `ArgMaxOps` have a block for each row of a large vocabulary,
+    /// and as many rows in a block as it is high for a small one (`setReduceConfig` in `Reduce.cuh`).
+    pub(crate) fn of(name: &str, blocks: u32, height: u32) -> Self {
+        let [blocks, height] = [blocks, height].map(|n| u16::try_from(n).unwrap_or(u16::MAX));
         match name {
             name if name.contains("vectorized_gather_kernel") => Self::Lookup(blocks),
             name if name.contains("indexSelect") => Self::Lookup(0),
-            name if name.contains("ArgMaxOps") => Self::Select(blocks),
+            name if name.contains("ArgMaxOps") => Self::Select(match blocks {
+                0 => 0,
+                // The largest power of two that is not above the number of rows.
+                _ if height == (1 << blocks.ilog2()).min(HIGHEST) => blocks,
+                1 => height,
+                _ => 0,
+            }),
             _ => Self::None,
         }
     }
@@ -96,8 +111,11 @@ impl Default for Iterations {
 struct Counts {
     all: u32,
     decodes: u32,
-    /// Those with prompts.
+    /// Those with prompts, and those of them whose tokens are sent and looked up.
     prompts: u32,
+    texts: u32,
+    /// Those that end with a flag.
+    flags: u32,
     /// Those with kernels that look up or select tokens.
     language: u32,
     /// Those that launched one graph.
@@ -106,9 +124,8 @@ struct Counts {
     longest: u64,
     /// Sizes of the copies of tokens, the first different ones.
     sizes: Vec<u64>,
-    /// Number of copies whose size or inputs show tokens of 4 bytes, and of 8.
-    narrow: u32,
-    wide: u32,
+    /// Evidence for tokens of 8 bytes; below zero, of 4.
+    width: i64,
     trains: bool,
 }
 
@@ -122,6 +139,7 @@ struct OpenIteration {
     /// Tokens that the first lookup found, 0 if the grid does not tell; and the number of lookups. Servers also look up
     /// the last token of each sequence.
     lookup: Option<u32>,
+    last_lookup: u32,
     lookups: u32,
     /// Sequences for which tokens were selected.
     selected: u32,
@@ -139,7 +157,7 @@ impl Iterations {
                 match tokens {
                     TokenKernel::None => {}
                     TokenKernel::Lookup(tokens) => {
-                        open.lookups += 1;
+                        (open.lookups, open.last_lookup) = (open.lookups + 1, tokens.into());
                         open.lookup.get_or_insert(tokens.into());
                     }
                     TokenKernel::Select(sequences) => open.selected = open.selected.max(sequences.into()),
@@ -195,19 +213,19 @@ impl Counts {
         self.all = self.all.saturating_add(1);
         let is_decode = found.kind == IterationKind::Decode;
         *if is_decode { &mut self.decodes } else { &mut self.prompts } += 1;
+        self.texts += u32::from(!is_decode && open.sent_width().is_some());
+        self.flags += u32::from(bytes == 1);
         self.language += u32::from(open.lookup.is_some() || open.selected > 0);
         self.graphed += u32::from(open.graphs == 1);
         self.longest = self.longest.max(bytes);
         if self.sizes.len() < SIZES && !self.sizes.contains(&bytes) {
             self.sizes.push(bytes);
         }
-        // Offsets of the sequences have one element more.
-        let has = |size: u64| open.inputs.contains(&size);
-        let selected = u64::from(open.selected);
-        self.narrow += u32::from(has(bytes + 4) || selected * 4 == bytes);
-        // The ids of two sequences are as long as offsets would be.
-        let more = bytes > VALUE && bytes.is_multiple_of(8);
-        self.wide += u32::from(more && (has(bytes + 8) || has(bytes / 2 + 4) || selected * 8 == bytes));
+        // Offsets of the sequences have one element more. The ids of two sequences are as long as offsets would be.
+        let has = |size: u64| i64::from(bytes > VALUE && open.inputs.contains(&size));
+        let offsets = has(bytes + 8).max(has(bytes / 2 + 4)) - has(bytes + 4);
+        let weak = open.sent_width().map_or(offsets, |wide| if wide { 1 } else { -1 });
+        self.width += open.shown_width(bytes).map_or(weak, |wide| if wide { SHOWN } else { -SHOWN });
     }
 
     /// True if these are the iterations of a server.
@@ -215,15 +233,16 @@ impl Counts {
         let all = u64::from(self.all);
         let is_part = |count: u32, divisor: u64| divisor * u64::from(count) >= all;
         let speaks = is_part(self.language, 2);
+        let prompts = self.prompts >= PROMPTS && (self.sizes.len() >= FEWEST_SIZES || self.texts >= PROMPTS);
         // A server with too many requests decodes less often.
         let decodes = is_part(self.decodes, if speaks { 4 } else { 2 });
-        !self.trains && self.all >= FEWEST && decodes && (speaks || self.prompts > 0 && self.longest > VALUE)
+        !self.trains && self.all >= FEWEST && decodes && (prompts || speaks && is_part(self.flags, 2))
     }
 
     /// True if a token id has 8 bytes, as far as known, and not 4. Of several numbers of sequences one is odd.
     fn are_wide(&self) -> bool {
         let are_even = self.sizes.iter().all(|size| size.is_multiple_of(8));
-        are_even && (self.sizes.len() == SIZES || self.wide >= self.narrow)
+        are_even && (self.width > 0 || self.width > -SHOWN && self.sizes.len() == SIZES || self.width == 0)
     }
 }
 
@@ -244,18 +263,25 @@ impl OpenIteration {
     fn of_tokens(&self, bytes: u64, counts: &Counts) -> Option<Iteration> {
         let in_fours = |bytes: u64| u32::try_from(bytes / 4).unwrap_or(u32::MAX);
         let sequences = in_fours(bytes);
+        // What is looked up is a number of tokens; the numbers here are of ids of 4 bytes.
+        let sent = self.sent_width().filter(|_| counts.width == 0);
+        let wide = self.shown_width(bytes).or(sent).unwrap_or_else(|| counts.are_wide());
+        let is_each = |lookup: u32| [4, 8].map(|width| width * u64::from(lookup)).contains(&bytes);
         // Copies of one size that are shorter than the tokens are something else: then the ids stay on the device.
-        let is_each = |lookup| [4, 8].map(|width| width * u64::from(lookup)).contains(&bytes);
-        let tokens = match (self.pair(bytes).filter(|&pair| pair >= bytes), self.lookup) {
-            (Some(pair), _) => in_fours(pair),
-            (None, Some(lookup)) if !is_each(lookup) => lookup << u32::from(counts.are_wide()),
-            (None, Some(_)) if self.lookups > 1 => sequences,
-            (None, None) if self.graphs == 0 => return None,
+        let pair = self.pair(bytes).filter(|&pair| pair >= bytes);
+        let tokens = match (self.lookup.filter(|&tokens| tokens > 0), pair) {
+            (Some(lookup), _) if !is_each(lookup) => lookup.saturating_mul(1 + u32::from(wide)),
+            (Some(_), _) if pair == Some(bytes) || self.lookups > 1 => sequences,
+            (None, Some(pair)) => in_fours(pair),
+            // Without kernels, a server that decodes by a graph sends inputs for prompts.
+            (None, None) if self.graphs == 0 && !(self.kernels == 0 && counts.graphed > 0 && self.inputs.len() > 2) => {
+                return None;
+            }
             // A server that decodes by one graph does something else without it, or with several.
-            (None, _) if counts.graphed > 0 && self.graphs != 1 => {
+            _ if counts.graphed > 0 && self.graphs != 1 => {
                 return Some(Iteration { kind: IterationKind::PrefillOrMixed, sequences, tokens: 0 });
             }
-            (None, _) => sequences,
+            _ => sequences,
         };
         // Results that are longer than the ids are no tokens.
         if tokens < sequences {
@@ -265,14 +291,22 @@ impl OpenIteration {
         Some(Iteration { kind, sequences, tokens })
     }
 
+    /// True if kernels show that the tokens in so many bytes have 8 each, false if 4.
+    fn shown_width(&self, bytes: u64) -> Option<bool> {
+        let is = |width: u64| [self.selected, self.last_lookup].iter().any(|&count| width * u64::from(count) == bytes);
+        if is(8) { Some(true) } else { is(4).then_some(false) }
+    }
+
+    /// True if the ids that are looked up were sent with 8 bytes each, false if with 4.
+    fn sent_width(&self) -> Option<bool> {
+        let tokens = u64::from(self.lookup.filter(|&tokens| tokens > 0)?);
+        let is_sent = |width| self.inputs.contains(&(width * tokens));
+        if is_sent(4) { Some(false) } else { is_sent(8).then_some(true) }
+    }
+
     /// Size of the ids among the inputs: two copies of one size, or positions of 8 bytes beside ids of 4. The offsets
     /// of the sequences, one more than there are sequences, are not among them.
     fn pair(&self, read: u64) -> Option<u64> {
-        // Other copies of half of their size are no ids: page tables, or indices of the sampled tokens.
-        let looked_up = self.lookup.filter(|&tokens| tokens > 0).map(u64::from);
-        if let Some(size) = looked_up.and_then(|n| [4 * n, 8 * n].into_iter().find(|size| self.inputs.contains(size))) {
-            return Some(size);
-        }
         let is_offsets = |size: u64| [read + 4, read + 8, read / 2 + 4].contains(&size);
         let count = |size: u64| self.inputs.iter().filter(|&&input| input == size).count();
         let is_pair = |size: u64| count(size) > 1 || count(2 * size) > 0;
@@ -347,8 +381,9 @@ mod tests {
             let inputs = [tokens * 4, tokens * 8, tokens * 8, (sequences + 1) * 4].map(FromHost);
             inputs.into_iter().chain([Graph, ToHost(sequences * 4)])
         };
-        let (found, serves) = ended(one(3, 700).chain((0..30).flat_map(|_| one(3, 3))));
-        assert_eq!((found[0].tokens, found[1].tokens, found[1].kind, serves), (700, 3, KIND[0], true));
+        let decodes = (0..30).flat_map(|n| one(3 + n / 10, 3 + n / 10));
+        let (found, serves) = ended(one(3, 700).chain(one(3, 700)).chain(decodes));
+        assert_eq!((found[0].tokens, found[2].tokens, found[2].kind, serves), (700, 3, KIND[0], true));
         // Transformers sends more that doubles.
         let more = [400, 400, 800, 1_600].map(FromHost).into_iter().chain([Graph, ToHost(12)]);
         assert_eq!(ended(more).0[0].tokens, 100);
@@ -381,9 +416,9 @@ mod tests {
     fn ids_that_stay_on_the_device() {
         let prompt =
             || [FromHost(4_000), Kernel(TokenKernel::Lookup(1_000))].into_iter().chain(model()).chain([ToHost(16)]);
-        let decode = || [Graph, ToHost(16)];
-        let (found, serves) = ended(prompt().chain((0..30).flat_map(|_| decode())));
-        assert_eq!((found[0].kind, found[1].kind, found[1].sequences, serves), (KIND[1], KIND[0], 4, true));
+        let decode = |sequences: u64| [Graph, ToHost(4 * sequences)];
+        let (found, serves) = ended(prompt().chain(prompt()).chain((0..30).flat_map(|n| decode(4 + n / 10))));
+        assert_eq!((found[0].kind, found[2].kind, found[2].sequences, serves), (KIND[1], KIND[0], 4, true));
     }
 
     /// vLLM 0.24: its inputs, the sampled tokens of 8 bytes, and their numbers. `work` looks up the ids, if it does not
@@ -432,8 +467,9 @@ mod tests {
     #[test]
     fn without_kernels_the_inputs_show_the_work() {
         let one = |sequences: u64, tokens: u64| [FromHost(tokens * 4), FromHost(tokens * 4), ToHost(sequences * 4)];
-        let (found, serves) = ended(one(5, 90).into_iter().chain((0..30).flat_map(|_| one(5, 5))));
-        assert_eq!((found.len(), serves), (31, true));
+        let decodes = (0..30).flat_map(|n| one(5 + n / 10, 5 + n / 10));
+        let (found, serves) = ended(one(5, 90).into_iter().chain(one(5, 80)).chain(decodes));
+        assert_eq!((found.len(), serves), (32, true));
     }
 
     #[test]

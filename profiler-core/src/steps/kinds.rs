@@ -7,7 +7,7 @@
 //! narrower than the gap. If durations do not separate them, the time of each cause is used.
 
 use super::{IterationKind, Step};
-use crate::leaf::{Cause, LEAF_COUNT, Leaves};
+use crate::leaf::{Cause, LEAF_COUNT, Leaf, Leaves};
 use crate::sorting::SortRows as _;
 
 /// Minimum fraction of the steps in each kind, as a divisor...
@@ -19,6 +19,11 @@ const LEAST_RATIO: u64 = 2;
 /// Minimum difference between the kinds of a cause, as a divisor of a step.
 const LEAST_OF_STEP: u64 = 5;
 
+/// Number of iterations from which one that lasts this many times the median is a pause: graphs are captured, or, where
+/// that is not recorded, nobody asks.
+const MANY: u64 = 20;
+const PAUSE: u64 = 20;
+
 /// Steps of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepKind {
@@ -27,9 +32,11 @@ pub struct StepKind {
     pub name: &'static str,
     /// Number of steps.
     pub count: u64,
-    /// Their time, nanoseconds.
+    /// Their time, nanoseconds; for a server without the time in which nobody asks, and without iterations of twenty
+    /// times the median.
     pub total_ns: u64,
-    /// Median of their durations, nanoseconds; of the remembered ones, like the two that follow.
+    /// Median of their durations, nanoseconds, without the time in which nobody asks a server; of the remembered ones,
+    /// like the two that follow.
     pub median_ns: u64,
     /// Duration that 99 % of them do not exceed, nanoseconds.
     pub p99_ns: u64,
@@ -61,13 +68,16 @@ pub(super) struct KindTotals {
     count: u64,
     nanos: u64,
     tokens: u64,
+    /// True if the tokens of an iteration are unknown, so that their sum is.
+    unknown: bool,
 }
 
 impl KindTotals {
-    pub(super) fn add(&mut self, nanos: u64, tokens: u32) {
+    pub(super) fn add(&mut self, step: &Step, tokens: u32) {
         self.count += 1;
-        self.nanos = self.nanos.saturating_add(nanos);
+        self.nanos = self.nanos.saturating_add(working(step));
         self.tokens = self.tokens.saturating_add(tokens.into());
+        self.unknown |= tokens == 0;
     }
 }
 
@@ -99,9 +109,12 @@ impl StepKind {
             let mut sequences: Vec<u32> = rows.clone().filter_map(|row| row.iteration.map(|of| of.sequences)).collect();
             sequences.sort_unstable();
             let sequences = sequences.get(sequences.len() / 2).copied().filter(|&sequences| sequences > 0);
-            let &KindTotals { count, nanos: total_ns, tokens } = totals;
-            let tokens = Some(tokens).filter(|&tokens| tokens > 0);
-            (count > 0).then(|| Self { count, total_ns, sequences, tokens, ..Self::of(kind.name(), rows) })
+            let &KindTotals { count, nanos, tokens, unknown } = totals;
+            let tokens = (!unknown).then_some(tokens);
+            let remembered = Self::of(kind.name(), rows.clone(), working);
+            let pauses = rows.map(working).filter(|&nanos| count >= MANY && nanos > PAUSE * remembered.median_ns);
+            let total_ns = nanos.saturating_sub(pauses.sum());
+            (count > 0).then_some(Self { count, total_ns, sequences, tokens, ..remembered })
         };
         IterationKind::ALL.into_iter().zip(totals).filter_map(of_kind).collect()
     }
@@ -110,14 +123,14 @@ impl StepKind {
     fn divided(steps: &[Step], values: &[u64], from: u64, names: [&'static str; 2]) -> [Self; 2] {
         [true, false].map(|is_more| {
             let pairs = steps.iter().zip(values).filter(|(_, value)| (**value >= from) == is_more);
-            Self::of(names[usize::from(!is_more)], pairs.map(|(step, _)| step))
+            Self::of(names[usize::from(!is_more)], pairs.map(|(step, _)| step), Step::duration)
         })
     }
 
-    fn of<'a>(name: &'static str, steps: impl Iterator<Item = &'a Step>) -> Self {
+    fn of<'a>(name: &'static str, steps: impl Iterator<Item = &'a Step>, time: impl Fn(&Step) -> u64) -> Self {
         let (mut durations, mut leaves) = (Vec::new(), [0; LEAF_COUNT]);
         for step in steps {
-            durations.push(step.duration());
+            durations.push(time(step));
             leaves.iter_mut().zip(step.leaves).for_each(|(sum, nanos): (&mut u64, _)| *sum = sum.saturating_add(nanos));
         }
         durations.sort_unstable();
@@ -137,7 +150,7 @@ impl StepKind {
 
     /// Mean time of `cause` in a step, nanoseconds.
     pub fn mean(&self, cause: Cause) -> u64 {
-        let all: u64 = self.leaves.iter().sum();
+        let all: u64 = self.leaves.iter().sum::<u64>() - self.leaves[Leaf::NoWork as usize];
         // Of the remembered steps: they may be fewer than `count`.
         let steps = (self.count as f64 * all as f64 / self.total_ns.max(1) as f64).max(1.0);
         (cause.total(&self.leaves) as f64 / steps) as u64
@@ -152,6 +165,11 @@ impl KindsDifference {
         let cause = Cause::ALL.into_iter().max_by_key(apart)?;
         Some(Self { cause, more_ns: more.mean(cause), less_ns: less.mean(cause) })
     }
+}
+
+/// Duration of an iteration without the time in which nobody asks, nanoseconds.
+fn working(step: &Step) -> u64 {
+    step.duration().saturating_sub(step.leaves[Leaf::NoWork as usize])
 }
 
 fn time(cause: Cause, step: &Step) -> u64 {
@@ -177,7 +195,6 @@ fn split(values: &[u64]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leaf::Leaf;
     use crate::steps::Iteration;
     use gpuwhy_trace::record::Timestamp;
 
@@ -248,7 +265,7 @@ mod tests {
             let kind = if number < 2 { IterationKind::Prefill } else { IterationKind::Decode };
             let tokens = if number < 2 { 500 } else { 4 };
             row.iteration = Some(Iteration { kind, sequences: 4, tokens });
-            totals[kind as usize].add(row.duration(), tokens);
+            totals[kind as usize].add(row, tokens);
         }
         let kinds = StepKind::by_iteration(&rows[1..], &totals);
         assert_eq!(counts(&kinds), [("decode", 6), ("prefill", 2)]);
@@ -258,5 +275,11 @@ mod tests {
             [(Some(4), Some(24)), (Some(4), Some(1_000))]
         );
         assert_eq!((kinds[1].total_ns, kinds[1].mean(Cause::GpuCompute)), (100, 50), "one of two is remembered");
+        // Nobody asked for 30 ns before an iteration, and the tokens of another are unknown.
+        rows[7].leaves[Leaf::NoWork as usize] = 30;
+        rows[7].end = Timestamp::from_nanos(rows[7].end.nanos() + 30);
+        totals[0].add(&rows[7], 0);
+        let decode = StepKind::by_iteration(&rows, &totals)[0];
+        assert_eq!((decode.p99_ns, decode.tokens, decode.total_ns), (17, None, 87 + 17));
     }
 }

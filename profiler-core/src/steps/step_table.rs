@@ -156,10 +156,11 @@ impl Series {
             }
         }
         let (start, end) = (Timestamp::from_nanos(start), Timestamp::from_nanos(at));
+        let step = Step { start, end, operations, leaves, iteration };
         if let Some(of) = iteration {
-            self.iterations[of.kind as usize].add(end.since(start), of.tokens);
+            self.iterations[of.kind as usize].add(&step, of.tokens);
         }
-        self.rows.push_back(Step { start, end, operations, leaves, iteration });
+        self.rows.push_back(step);
     }
 }
 

@@ -44,10 +44,16 @@ impl DeviceReport {
     pub fn slow_steps(&self) -> Vec<SlowStep> {
         let Some(steps) = &self.steps else { return Vec::new() };
         let of_long = self.step_kinds.iter().find(|kind| kind.name == "long").map(|kind| kind.median_ns);
-        let longest = UNUSUAL * of_long.unwrap_or_else(|| steps.duration_percentile(50)) as f64;
+        let median = of_long.unwrap_or_else(|| steps.duration_percentile(50));
+        // An iteration of a server is compared with those of its kind.
+        let of_kind = |step: &Step| {
+            let kind = step.iteration.map(|of| of.kind.name())?;
+            self.step_kinds.iter().find(|of| of.name == kind).map(|of| of.median_ns)
+        };
+        let longest = |step: &Step| UNUSUAL * of_kind(step).unwrap_or(median) as f64;
         let typical = self.typical_causes();
         let usual = |cause| typical.iter().find(|(of, _)| *of == cause).map_or(0, |&(_, nanos)| nanos);
-        let mut slow: Vec<&Step> = steps.rows.iter().filter(|row| row.duration() as f64 > longest).collect();
+        let mut slow: Vec<&Step> = steps.rows.iter().filter(|row| row.duration() as f64 > longest(row)).collect();
         slow.sort_rows_by_key(|row| (Reverse(row.duration()), row.start));
         slow.into_iter()
             .map(|step| {
