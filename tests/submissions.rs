@@ -63,7 +63,7 @@ fn iterations_of_a_server_are_found_in_mode_monitor() {
             "{mode}"
         );
         let text = stderr(&output).split_whitespace().collect::<Vec<_>>().join(" ");
-        let lead = "found by the copy that ends each, with times of the CPU.";
+        let lead = "found by copies to the CPU, with times of the CPU.";
         let (_, rows) = text.split_once(lead).unwrap_or_else(|| panic!("{text}"));
         assert!(rows.contains(&format!("decode {decodes} p50 ")) && !rows.contains("GPU busy"), "{text}");
     }

@@ -258,13 +258,12 @@ class ServingKind(TypedDict):
 
 class Serving(TypedDict):
     server: Optional[str]
-    found_by: str
     on_host: bool
     kinds: List[ServingKind]
     tokens_per_second: Optional[float]
     no_requests_share: Optional[float]
     between: List[Dict[str, Any]]
-    ceiling_tokens_per_second: Optional[Dict[str, float]]
+    tokens_per_second_bound: Optional[Dict[str, float]]
 
 
 class ReportBase(TypedDict):

@@ -45,8 +45,8 @@ wire! {
         share: Option<f64>,
     }
     Serving {
-        server: Option<String>, found_by: String, on_host: bool, kinds: Vec<ServingKind>, tokens_per_second: Option<f64>,
-        no_requests_share: Option<f64>, between: Vec<Meaning>, ceiling_tokens_per_second: Option<Ceiling>,
+        server: Option<String>, on_host: bool, kinds: Vec<ServingKind>, tokens_per_second: Option<f64>,
+        no_requests_share: Option<f64>, between: Vec<Meaning>, tokens_per_second_bound: Option<TokenBound>,
     }
     ServingKind {
         name: String, count: u64, median_ns: u64, p99_ns: u64, sequences: Option<u32>, tokens: Option<u64>,
@@ -54,7 +54,7 @@ wire! {
         slow_by: Option<String>, slow_by_share: Option<f64>,
     }
     Meaning { meaning: String, sampled_ns: u64, total_ns: u64 }
-    Ceiling { value: f64, low: f64, high: f64 }
+    TokenBound { now: f64, value: f64, low: f64, high: f64 }
     CallLine { calls: String, file: String, line: u32, function: String, samples: u64, share: f64, share_low: f64, share_high: f64, inner: Vec<InnerLine> }
     InnerLine { file: String, line: u32, function: String, share: f64 }
     LockHolder { thread: String, file: String, line: u32, function: String, calls_cuda: bool, samples: u64 }

@@ -35,7 +35,7 @@ fn words(report: &Report) -> String {
 }
 
 #[test]
-fn kinds_tokens_and_ceiling_of_a_server() {
+fn kinds_tokens_and_bound_of_a_server() {
     let report = served(usual()).report();
     let serving = report.serving().unwrap();
     let kinds: Vec<_> = serving.kinds.iter().map(|of| (of.kind.name, of.kind.count, of.kind.tokens)).collect();
@@ -51,15 +51,20 @@ fn kinds_tokens_and_ceiling_of_a_server() {
     let all = serving.tokens_per_second.unwrap();
     assert!((all / (2_424.0 / (200.0 * 2_450e-6 + 3.0 * 3_050e-6)) - 1.0).abs() < 0.01, "{all}");
     // 60 kernels of 10 us and four copies are left.
-    let ceiling = serving.ceiling.unwrap();
-    assert!(ceiling.low <= ceiling.value && ceiling.value <= ceiling.high, "{ceiling:?}");
-    assert!((10_000.0..12.0 / 604e-6).contains(&ceiling.value), "{ceiling:?}");
+    let bound = serving.bound.unwrap();
+    assert!(bound.low <= bound.value && bound.value <= bound.high && bound.now < bound.value, "{bound:?}");
+    assert!((10_000.0..12.0 / 604e-6).contains(&bound.value), "{bound:?}");
     assert_eq!((serving.between.server, serving.no_requests_share), (None, None));
     let text = words(&report);
-    assert!(text.contains("Server: 203 iterations, found by the copy that ends each. decode 200 p50 2.5 ms"), "{text}");
+    assert!(text.contains("Server: 203 iterations, found by copies to the CPU. decode 200 p50 2.5 ms"), "{text}");
     assert!(text.contains("12 sequences 4898 tokens/s GPU busy 25 % prefill or mixed 3 p50 3.0 ms"), "{text}");
     assert!(text.contains("1500 tokens GPU busy 20 %"), "{text}");
-    assert!(text.contains("Ceiling with the same batches, if the GPU never waited: about 20000 tokens/s ("), "{text}");
+    assert!(
+        text.contains(
+            "All iterations make 4900 tokens/s; if the GPU never waited, the same ones would make about 20000 ("
+        ),
+        "{text}"
+    );
     assert!(text.contains("each iteration: ") && !text.contains("Steps: "), "{text}");
     assert!(!text.contains(".item()"), "its tokens must be read: {text}");
     let live = report.live_line();

@@ -37,7 +37,7 @@ fn names_stay() {
          grids_filled no_readbacks copies_joined reads_reduced device_copies_gone no_host_work device_only kernels_at_roof"
     );
     assert_eq!(joined(&StepSource::ALL, StepSource::name), "annotated iteration period anchor window");
-    assert_eq!(joined(&IterationKind::ALL, IterationKind::name), "decode prefill mixed prefill or mixed");
+    assert_eq!(joined(&IterationKind::ALL, IterationKind::name), "decode prefill prefill or mixed");
     assert_eq!(
         joined(&[RecoverableBy::Simulation, RecoverableBy::Additive], RecoverableBy::name),
         "simulation additive"

@@ -57,8 +57,6 @@ named! {
         Decode "decode",
         /// Prompts only.
         Prefill "prefill",
-        /// Prompts, and a token for each running sequence.
-        Mixed "mixed",
         /// Prompts; it is unknown whether other sequences run with them.
         PrefillOrMixed "prefill or mixed",
     }

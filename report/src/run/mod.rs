@@ -63,7 +63,7 @@ pub use model::{
     StepMeaning, TypicalSteps, Untraced, WholeGraphRow, helps,
 };
 pub use price::{RunCost, Saving};
-pub use serving::{Ceiling, Serving, ServingKind};
+pub use serving::{Serving, ServingKind, TokenBound};
 pub use slow_steps::SlowStep;
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Iterations of a server of language models: their kinds, tokens per second, and the ceiling of these.
+//! Iterations of a server of language models: their kinds, tokens per second, and the bound of these.
 
 use profiler_core::leaf::{Cause, Leaf};
 use profiler_core::steps::{IterationKind, Step, StepKind, StepSource};
@@ -30,9 +30,9 @@ pub struct Serving {
     pub between: BetweenIterations,
     /// Steady time of all devices, which `between` is a part of, nanoseconds.
     pub steady_ns: u64,
-    /// Generated tokens per second with the same batches if the GPU never waited, with the range of the gain in nine
-    /// of ten programs; `None` unless the simulation reproduces the run.
-    pub ceiling: Option<Ceiling>,
+    /// Generated tokens per second with the same batches if the GPU never waited; `None` unless the simulation
+    /// reproduces the run.
+    pub bound: Option<TokenBound>,
 }
 
 /// Iterations of one kind.
@@ -53,7 +53,9 @@ pub struct ServingKind {
 
 /// Tokens per second that the GPU allows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ceiling {
+pub struct TokenBound {
+    /// Generated tokens per second of the typical iterations.
+    pub now: f64,
     /// Estimate.
     pub value: f64,
     /// Lower end.
@@ -88,7 +90,7 @@ impl Report {
             no_requests_share: (!between.rows.is_empty()).then(|| between.idle_ns() as f64 / steady_ns.max(1) as f64),
             between,
             steady_ns,
-            ceiling: device.and_then(|device| Ceiling::of(device, &steps.rows)),
+            bound: device.and_then(|device| TokenBound::of(device, &steps.rows)),
             kinds,
         })
     }
@@ -105,7 +107,7 @@ impl DeviceReport {
 impl ServingKind {
     /// `rows`: the remembered iterations of all kinds.
     fn of(kind: StepKind, rows: &[Step]) -> Self {
-        let all: u64 = kind.leaves.iter().sum();
+        let all = kind.leaves.iter().sum::<u64>() - kind.leaves[Leaf::NoWork as usize];
         let share = |nanos: u64| (all > 0).then(|| nanos as f64 / all as f64);
         let rows = rows.iter().filter(|row| row.iteration.is_some_and(|of| of.kind.name() == kind.name));
         let slow_by = slow_by(rows.clone().collect());
@@ -113,8 +115,15 @@ impl ServingKind {
             Some(tokens) => (tokens, kind.total_ns),
             None => (sampled(rows.clone()), rows.map(Step::duration).sum()),
         };
-        let busy = Leaf::ALL.into_iter().filter(|leaf| leaf.is_busy()).map(|leaf| kind.leaves[leaf as usize]).sum();
-        let largest = Cause::ALL.into_iter().max_by_key(|cause| cause.total(&kind.leaves));
+        let busy: u64 =
+            Leaf::ALL.into_iter().filter(|leaf| leaf.is_busy()).map(|leaf| kind.leaves[leaf as usize]).sum();
+        // What the device waits for limits an iteration, unless it works most of the time.
+        let limits = |cause: &Cause| match cause {
+            Cause::NoWork => false,
+            Cause::GpuCompute => 2 * busy >= all,
+            _ => true,
+        };
+        let largest = Cause::ALL.into_iter().filter(limits).max_by_key(|cause| cause.total(&kind.leaves));
         Self {
             kind,
             tokens_per_second: (tokens > 0).then(|| tokens as f64 * 1e9 / nanos.max(1) as f64),
@@ -143,7 +152,7 @@ impl ServingKind {
     }
 }
 
-impl Ceiling {
+impl TokenBound {
     fn of(device: &DeviceReport, rows: &[Step]) -> Option<Self> {
         let what_if = device.what_if.as_ref().filter(|what_if| what_if.refused.is_none())?;
         let best_case = what_if.best_case(ScenarioKind::DeviceOnly).filter(|best_case| best_case.step_ns > 0)?;
@@ -153,7 +162,8 @@ impl Ceiling {
         let tokens = sampled(typical.iter()) as f64 / typical.len().max(1) as f64;
         let value = tokens * 1e9 / best_case.step_ns as f64;
         let end = |speedup: f64| value * speedup / best_case.speedup;
-        (tokens > 0.0).then(|| Self { value, low: end(low), high: end(high) })
+        let now = tokens * 1e9 / device.typical?.mean_ns.max(1) as f64;
+        (tokens > 0.0).then(|| Self { now, value, low: end(low), high: end(high) })
     }
 }
 
@@ -182,13 +192,12 @@ fn sampled<'a>(rows: impl Iterator<Item = &'a Step>) -> u64 {
 gpuwhy_trace::document::document! {
     from: Serving {
         server: from.between.server,
-        found_by: profiler_core::steps::RecognizedBy::Tokens,
         on_host: from.on_host,
         kinds: from.kinds,
         tokens_per_second: from.tokens_per_second,
         no_requests_share: from.no_requests_share,
         between: from.between.rows,
-        ceiling_tokens_per_second: from.ceiling,
+        tokens_per_second_bound: from.bound,
     }
     from: ServingKind {
         name: from.kind.name,
@@ -204,7 +213,8 @@ gpuwhy_trace::document::document! {
         slow_by: from.slow_by.map(|(cause, _)| cause),
         slow_by_share: from.slow_by.map(|(_, share)| share),
     }
-    from: Ceiling {
+    from: TokenBound {
+        now: from.now,
         value: from.value,
         low: from.low,
         high: from.high,

@@ -128,7 +128,7 @@ def gain(name: str) -> Check:
             yield expect(f"serving.gain.{name}", False, f"no rate: {rates}")
             return
         trace = single(suite, suite.run(f"serving-gain-{name}", command(name), Mode.COMMAND))
-        if bound := (trace.report["serving"] or {}).get("ceiling_tokens_per_second"):
+        if bound := (trace.report["serving"] or {}).get("tokens_per_second_bound"):
             detail = f"{after:.0f} tokens/s, {bound['low']:.0f} to {bound['high']:.0f}"
             yield expect(f"serving.bound.{name}", after <= bound["high"], detail)
         fix = (trace.plan() or [{}])[0]

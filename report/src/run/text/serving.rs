@@ -5,7 +5,7 @@ use std::fmt::Write;
 use profiler_core::attribution::servers::Meaning;
 
 use crate::run::Report;
-use crate::run::serving::{Ceiling, Serving, ServingKind};
+use crate::run::serving::{Serving, ServingKind, TokenBound};
 use crate::text_format::{Page, counted, duration, percent, shortened, wrapped};
 use crate::words;
 
@@ -13,7 +13,7 @@ use crate::words;
 const NAMED: f64 = 0.01;
 /// Least part of what makes slow iterations longer for its cause to be named.
 const MOSTLY: f64 = 0.5;
-/// Ratio of the ends from which only the lower end of a ceiling is shown.
+/// Ratio of the ends from which only the lower end of a bound is shown.
 const WIDE: f64 = 2.0;
 
 /// Appends the paragraph. Returns false unless the steps are the iterations of a server.
@@ -59,7 +59,7 @@ impl Serving {
         };
         let all = counted(self.iterations, "iteration");
         let clock = if self.on_host { ", with times of the CPU" } else { "" };
-        format!("{who}{all}, found by the copy that ends each{clock}{of}.")
+        format!("{who}{all}, found by copies to the CPU{clock}{of}.")
     }
 
     fn sentences(&self) -> Vec<String> {
@@ -79,20 +79,19 @@ impl Serving {
         let between = (!between.is_empty()).then(|| format!("Between iterations: {}.", between.join(", ")));
         let idle = self.no_requests_share.filter(|share| *share >= NAMED);
         let idle = idle.map(|share| format!("No requests: {} of the time.", percent(share)));
-        let ceiling = self
-            .ceiling
-            .map(|ceiling| format!("Ceiling with the same batches, if the GPU never waited: {}.", ceiling.words()));
-        [limit, between, idle, ceiling].into_iter().flatten().collect()
+        let bound = self.bound.map(|bound| bound.sentence());
+        [limit, between, idle, bound].into_iter().flatten().collect()
     }
 }
 
-impl Ceiling {
-    fn words(&self) -> String {
-        let [value, low, high] = [self.value, self.low, self.high].map(two_digits);
-        match self.high > WIDE * self.low {
-            true => format!("more than {low} tokens/s"),
-            false => format!("about {value} tokens/s ({low} to {high})"),
-        }
+impl TokenBound {
+    fn sentence(&self) -> String {
+        let [now, value, low, high] = [self.now, self.value, self.low, self.high].map(two_digits);
+        let most = match self.high > WIDE * self.low {
+            true => format!("more than {low}"),
+            false => format!("about {value} ({low} to {high})"),
+        };
+        format!("All iterations make {now} tokens/s; if the GPU never waited, the same ones would make {most}.")
     }
 }
 
@@ -114,7 +113,7 @@ fn cells(of: &ServingKind) -> [String; 7] {
         format!("p99 {}", duration(kind.p99_ns)),
         kind.sequences.filter(|_| of.decodes()).map_or_else(String::new, |count| counted(count.into(), "sequence")),
         if of.decodes() { rate } else { tokens }.unwrap_or_default(),
-        of.busy.map_or_else(String::new, |busy| format!("GPU busy {}", percent(busy))),
+        of.busy.map_or_else(String::new, |busy| format!("GPU busy {}", percent(busy).replace("less than ", "<"))),
     ]
 }
 
