@@ -482,6 +482,7 @@ fn of_the_cpu(name: &str) -> Bottleneck {
         "code of PyTorch" => {
             host(HostCause::Code, Some(("Function.apply", &format!("{SITE}torch/autograd/function.py"))))
         }
+        "code of a server" => host(HostCause::Code, Some(("step", &format!("{SITE}vllm/v1/engine/core.py")))),
         "the backward pass" => {
             host(HostCause::Code, Some(("_engine_run_backward", &format!("{SITE}torch/autograd/graph.py"))))
         }
@@ -640,6 +641,7 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("page_faults", "page faults", "code at a line"),
     ("move_work", "code at a line", "code of PyTorch"),
     ("framework_work", "code of PyTorch", "code at a line"),
+    ("server_work", "code of a server", "code of PyTorch"),
     ("find_work", "work of the driver", "code at a line"),
     ("cudnn_no_search", "convolutions that cuDNN builds", "attention that cuDNN builds"),
     ("build_once", "kernels that CuPy builds", "kernels that are built at a line"),

@@ -75,11 +75,16 @@ fn kinds_tokens_and_bound_of_a_server() {
 #[test]
 fn the_cause_of_slow_iterations_is_named() {
     // Between the kernels of every twelfth the CPU takes longer.
-    let report = served((0..120).map(|n| (12, 12, if n % 12 == 5 { 400 } else { 15 })).chain([(12, 90, 15)])).report();
+    let report = served((0..120).map(|n| (12, 12, if n % 12 == 5 { 400 } else { 15 })).chain([
+        (12, 90, 15),
+        (13, 90, 15),
+        (14, 90, 15),
+    ]))
+    .report();
     let decode = &report.serving().unwrap().kinds[0];
     assert!(decode.slow_by.is_some_and(|(cause, share)| cause == Cause::HostCpu && share > 0.9), "{decode:?}");
     assert!(words(&report).contains("its slowest tenth is longer by "), "{report}");
-    let few = served((0..40).map(|_| (8, 8, 40)).chain([(8, 90, 40)])).report();
+    let few = served((0..40).map(|_| (8, 8, 40)).chain([(8, 90, 40), (9, 90, 40), (10, 90, 40)])).report();
     assert_eq!(few.serving().unwrap().kinds[0].slow_by, None);
 }
 
@@ -89,7 +94,8 @@ fn a_server_is_named_and_its_time_without_requests_counted() {
     const VLLM: (&str, &str, u32) =
         ("/v/site-packages/vllm/v1/engine/core.py", "EngineCoreProc._process_input_queue", 1280);
     // Each iteration is 60 ms, and the thread waits in the gaps of 1 ms.
-    let mut scenario = served((0..40).map(|_| (8, 8, 1_000)).chain([(8, 100, 1_000)]));
+    let mut scenario =
+        served((0..40).map(|_| (8, 8, 1_000)).chain([(8, 100, 1_000), (9, 100, 1_000), (10, 100, 1_000)]));
     for at in (2_000..2_400_000).step_by(5_000) {
         let sample = HostSample { state: ThreadState::Futex, ..HostSample::default() };
         scenario.sample(1, at - 2_000, at, sample, &[QUEUE, VLLM]);
@@ -99,8 +105,13 @@ fn a_server_is_named_and_its_time_without_requests_counted() {
     assert_eq!(serving.between.server, Some("vLLM"));
     assert!(serving.no_requests_share.is_some_and(|share| share > 0.9), "{serving:?}");
     let text = words(&report);
-    assert!(text.contains("Server: vLLM, 41 iterations"), "{text}");
+    assert!(text.contains("Server: vLLM, 43 iterations"), "{text}");
     assert!(text.contains("No requests: 9"), "{text}");
+    assert!(
+        text.contains("No GPU work.") && text.contains("What to do: The server has time for more requests"),
+        "{text}"
+    );
+    assert!(!text.contains("Gain"), "{text}");
 }
 
 #[test]

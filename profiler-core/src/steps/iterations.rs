@@ -71,9 +71,9 @@ pub enum TokenKernel {
 
 impl TokenKernel {
     /// What a kernel of this name (mangled or not) tells, by the first dimension of its grid and the second of its
-    /// blocks. PyTorch 2.11 has a block for each index in `vectorized_gather_kernel`, and in `indexSelectSmallIndex` for
-    /// up to 16 indices one for each part of the row. Its `ArgMaxOps` have a block for each row of a large vocabulary,
-    /// and as many rows in a block as it is high for a small one (`setReduceConfig` in `Reduce.cuh`).
+    /// blocks. PyTorch 2.11 has a block for each index in `vectorized_gather_kernel`, and in `indexSelectSmallIndex`,
+    /// for up to 16 indices, one for each part of the row. Its `ArgMaxOps` have a block for each row of a large
+    /// vocabulary, and as many rows in a block as it is high for a small one (`setReduceConfig` in `Reduce.cuh`).
     pub(crate) fn of(name: &str, blocks: u32, height: u32) -> Self {
         let [blocks, height] = [blocks, height].map(|n| u16::try_from(n).unwrap_or(u16::MAX));
         match name {

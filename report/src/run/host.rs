@@ -39,14 +39,25 @@ const EVIDENT_SAMPLES: u64 = 10;
 /// Folders of frameworks, whose work between launches is no work of the program that could be moved.
 const FRAMEWORKS: [&str; 9] =
     ["torch", "jax", "jaxlib", "flax", "transformers", "accelerate", "lightning", "pytorch_lightning", "deepspeed"];
+/// The same of servers of language models.
+const SERVERS: [&str; 4] = ["vllm", "sglang", "tensorrt_llm", "text_generation_server"];
 
 impl LineRow {
     /// True for work in the frames of a framework.
     pub(super) fn is_of_framework(&self) -> bool {
+        self.is_in(&FRAMEWORKS) || self.is_of_server()
+    }
+
+    /// True for work in the frames of a server of language models.
+    pub(super) fn is_of_server(&self) -> bool {
+        self.is_in(&SERVERS)
+    }
+
+    fn is_in(&self, packages: &[&str]) -> bool {
         let is_one = |file: &str| {
             // An environment may have a framework's name.
             let path = file.rsplit_once("-packages/").map_or(file, |(_, path)| path);
-            FRAMEWORKS.iter().any(|name| match path == file {
+            packages.iter().any(|name| match path == file {
                 true => file.contains(&format!("/{name}/")),
                 false => path.split('/').next() == Some(name),
             })

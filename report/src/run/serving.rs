@@ -97,6 +97,11 @@ impl Report {
 }
 
 impl DeviceReport {
+    /// True if its steps are the iterations of a server.
+    pub(super) fn serves(&self) -> bool {
+        self.steps.as_ref().is_some_and(|steps| steps.source == StepSource::Iteration)
+    }
+
     /// Iterations by kind; empty unless its steps are those of a server.
     pub fn serving_kinds(&self) -> Vec<ServingKind> {
         let steps = self.steps.iter().filter(|steps| steps.source == StepSource::Iteration);

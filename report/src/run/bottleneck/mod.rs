@@ -21,6 +21,7 @@ mod withheld;
 use gpuwhy_trace::completeness::Completeness;
 use profiler_core::attribution::Attributor;
 use profiler_core::leaf::Cause;
+use profiler_core::whatif::ScenarioKind;
 
 pub(in crate::run) use self::builds::gain_ends;
 pub(in crate::run) use self::evidence::{best_case_if_fixed, compared, copies_without_link};
@@ -67,6 +68,10 @@ pub(in crate::run) fn bottleneck_with(
     // Steps in which kernels were measured are longer, and the time between their kernels is not the program's.
     let stretched = completeness.loss.own_kernels > 0;
     let mut plan = if stretched { Vec::new() } else { plan::plan(cause, devices, graphs, host, framework) };
+    let serves = devices.iter().any(DeviceReport::serves);
+    let nobody_asks = serves && cause == Cause::NoWork;
+    // A server cannot do without its tokens.
+    plan.retain(|step| !serves || !nobody_asks && step.kind != ScenarioKind::NoReadbacks);
     let locked = host.filter(|host| cause == Cause::Launch && host::locked(host).is_some());
     let doing = seen.and_then(|seen| host::doing(seen, cause));
     let doing = doing.or_else(|| locked.map(|host| (host::lock_activity(host), None)));
@@ -110,6 +115,9 @@ pub(in crate::run) fn bottleneck_with(
             remedies.insert(index, Remedy { text, speedup: None, interval: None, ..remedy });
         }
     }
+    if nobody_asks {
+        remedies.clear();
+    }
     let findings =
         Findings { cause, program, ranking: &ranking, devices, whole, host, seen, calls, graphs, phases: &phases };
     Bottleneck {
@@ -117,7 +125,7 @@ pub(in crate::run) fn bottleneck_with(
         share: interval.share,
         evidence: findings.evidence(),
         details: evidence::details(cause, &ranking, devices, &whole),
-        recommendation: recommendation(&remedies, devices),
+        recommendation: if nobody_asks { NOBODY_ASKS.to_owned() } else { recommendation(&remedies, devices) },
         ranking: ranking.ranked(),
         basis: ranking.steady.as_ref().map(|devices| StepBasis {
             steps: devices.iter().map(|steady| steady.rows.len() as u64).sum(),
@@ -168,6 +176,10 @@ pub(crate) fn advise_on_measured(bottleneck: &mut Bottleneck, advice: &str) {
     let advice = format!("{advice} `gpuwhy kernels` shows all measured kernels.");
     bottleneck.recommendation = bottleneck.recommendation.replacen(NO_REMEDY, &advice, 1);
 }
+
+/// For a server that waits for requests most of the time.
+const NOBODY_ASKS: &str =
+    "The server has time for more requests: nothing limits it while nobody asks. What limits it then is said below.";
 
 /// For programs that no remedy helped.
 const ALL_TRIED: &str = "No remedy is left: what gpuwhy try measured makes no difference.";

@@ -15,7 +15,7 @@
 use profiler_core::attribution::Attributor;
 use profiler_core::leaf::{Cause, Leaf, Leaves};
 use profiler_core::sorting::SortRows as _;
-use profiler_core::steps::{FEWEST_STEADY, RecognizedBy, Steady, Step, TimeShare, UNUSUAL, WARM_UP_STEPS};
+use profiler_core::steps::{FEWEST_STEADY, Steady, Step, TimeShare, UNUSUAL, WARM_UP_STEPS};
 use profiler_core::thresholds::WORTH_SHARE;
 use profiler_core::whatif::ScenarioKind;
 
@@ -44,7 +44,7 @@ struct RankedCause {
     share: TimeShare,
     recoverable: f64,
     by: RecoverableBy,
-    /// False for what is no bottleneck: kernels that were built at the beginning only, of which a longer run has less.
+    /// False for kernels that were built at the beginning only: a longer run has less of it.
     lasts: bool,
 }
 
@@ -174,13 +174,7 @@ impl RankedCause {
         }
         let weights: f64 = if weights > 0.0 { weights } else { 1.0 };
         let [share, low, high] = [share.share, share.low, share.high].map(|sum| sum / weights);
-        let is_server = || devices.iter().any(|device| device.step_meaning.recognized_by == Some(RecognizedBy::Tokens));
-        let lasts = match cause {
-            Cause::KernelBuild => devices.iter().any(|device| device.builds.last()),
-            // That nobody asks is no fault of a server.
-            Cause::NoWork => !is_server(),
-            _ => true,
-        };
+        let lasts = cause != Cause::KernelBuild || devices.iter().any(|device| device.builds.last());
         Self { cause, share: TimeShare { share, low, high }, recoverable: recoverable / weights, by, lasts }
     }
 }

@@ -306,7 +306,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let own = Removed::of(ScenarioKind::NoHostWork);
             let removed = if facts.program.framework == Jax { own.and(ScenarioKind::CopiesOverlapped) } else { own };
             let gain = found.gain.and_then(|gain| facts.at_most_without(removed).or(Some(gain.as_bound())));
-            is_of_framework(facts, row).then_some(Found { at, what, detail, gain, ..found })
+            (is_of_framework(facts, row) && !row.is_of_server()).then_some(Found { at, what, detail, gain, ..found })
         }),
         subsumes: &["find_work"],
         results: Results::Rounding,
@@ -314,6 +314,25 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         recognized: "most CPU work between launches is in frames of PyTorch, JAX, transformers or Lightning, in a thread without lines, \
                      or in the call of a jitted function",
         gain: "the time at the line, else the simulation `no_host_work`, is the most",
+        ..NONE
+    },
+    RemedyEntry {
+        id: "server_work",
+        says: &[(
+            Any,
+            "The CPU takes this time for the server's own work{at}. If requests wait, let more of them share an iteration (vLLM: \
+             --max-num-seqs, SGLang: --max-running-requests): the work then counts for more tokens.",
+        )],
+        when: When::If(|facts| {
+            let found = does(facts, &[of(HostCause::Code)])?;
+            let row = facts.main_line()?;
+            row.is_of_server().then_some(Found { gain: None, ..found })
+        }),
+        subsumes: &["find_work"],
+        results: Results::Same,
+        certainty: Certainty::Guess,
+        recognized: "most CPU work between launches is in frames of vLLM, SGLang, TensorRT-LLM or TGI",
+        gain: "unknown: it depends on the requests that wait",
         ..NONE
     },
     RemedyEntry {
