@@ -13,8 +13,8 @@ from pathlib import Path
 
 source = Path("profiler-core/src/attribution/servers.rs").read_text()
 PACKAGES = {"VLLM": "vllm", "SGLANG": "sglang", "TRANSFORMERS": "transformers"}
-versions = dict(re.findall(r'const (\w+): \(&str, &str\) = \("[^"]*", "([^"]*)"\)', source))
-rows = re.findall(r'row\(\s*(\w+),\s*"([^"]+)",\s*&\[([^\]]+)\]', source)
+versions = dict(re.findall(r'const (\w+): &str = "[^"]*"; // (.*)', source))
+rows = re.findall(r'\(\s*(\w+),\s*"([^"]+)",\s*&\[([^\]]+)\]', source)
 missing = looked = 0
 for server, package in PACKAGES.items():
     of_server = [(file, re.findall(r'"(\w+)"', names)) for name, file, names in rows if name == server]

@@ -59,35 +59,15 @@ impl Role {
     }
 }
 
-/// Functions of a server.
-pub struct ServerFunctions {
-    /// Name of the server.
-    pub server: &'static str,
-    /// End of the file's path.
-    pub file: &'static str,
-    /// Last components of qualified names.
-    pub functions: &'static [&'static str],
-    role: Role,
-    /// Releases in whose source they were read.
-    pub versions: &'static str,
-}
+/// Functions of a server: its name, the end of the file's path, last components of qualified names.
+type Row = (&'static str, &'static str, &'static [&'static str], Role);
 
-const VLLM: (&str, &str) = ("vLLM", "0.24.0, 0.33.0");
-const SGLANG: (&str, &str) = ("SGLang", "0.5.23");
-const TRANSFORMERS: (&str, &str) = ("transformers continuous batching", "5.17.0, 5.24.0");
-const TENSORRT_LLM: (&str, &str) = ("TensorRT-LLM", "repository, 2025 and 2026");
-const TGI: (&str, &str) = ("Text Generation Inference", "repository, 2025");
-/// The GPU suite checks this table with it.
-const EXAMPLE: (&str, &str) = ("the example server.py", "this repository");
-
-const fn row(
-    (server, versions): (&'static str, &'static str),
-    file: &'static str,
-    functions: &'static [&'static str],
-    role: Role,
-) -> ServerFunctions {
-    ServerFunctions { server, file, functions, role, versions }
-}
+// Behind each: the releases in whose source its functions were read.
+const VLLM: &str = "vLLM"; // 0.24.0, 0.33.0
+const SGLANG: &str = "SGLang"; // 0.5.23
+const TRANSFORMERS: &str = "transformers continuous batching"; // 5.17.0, 5.24.0
+const TENSORRT_LLM: &str = "TensorRT-LLM"; // repository, 2025 and 2026
+const TGI: &str = "Text Generation Inference"; // repository, 2025
 
 const SCHEDULER: Role = Role::Works(Meaning::Scheduler);
 const INPUTS: Role = Role::Works(Meaning::Inputs);
@@ -95,47 +75,43 @@ const OUTPUTS: Role = Role::Works(Meaning::Outputs);
 const GRAMMAR: Role = Role::Works(Meaning::Grammar);
 
 /// Functions that name the time between iterations; of a stack, the innermost one counts.
-pub const SERVERS: [ServerFunctions; 36] = [
+const SERVERS: [Row; 32] = [
     // The worker of one GPU runs in the thread of the engine.
-    row(VLLM, "/vllm/v1/engine/core.py", &["_process_input_queue"], Role::Waits),
-    row(VLLM, "/vllm/v1/engine/core.py", &["_handle_client_request", "preprocess_add_request"], SCHEDULER),
-    row(VLLM, "/vllm/v1/core/sched/scheduler.py", &["schedule"], SCHEDULER),
-    row(VLLM, "/vllm/v1/core/sched/scheduler.py", &["update_from_output"], OUTPUTS),
-    row(VLLM, "/vllm/v1/core/sched/scheduler.py", &["get_grammar_bitmask"], GRAMMAR),
-    row(VLLM, "/vllm/v1/structured_output/utils.py", &["apply_grammar_bitmask"], GRAMMAR),
+    (VLLM, "/vllm/v1/engine/core.py", &["_process_input_queue"], Role::Waits),
+    (VLLM, "/vllm/v1/engine/core.py", &["_handle_client_request", "preprocess_add_request"], SCHEDULER),
+    (VLLM, "/vllm/v1/core/sched/scheduler.py", &["schedule"], SCHEDULER),
+    (VLLM, "/vllm/v1/core/sched/scheduler.py", &["update_from_output"], OUTPUTS),
+    (VLLM, "/vllm/v1/core/sched/scheduler.py", &["get_grammar_bitmask"], GRAMMAR),
+    (VLLM, "/vllm/v1/structured_output/utils.py", &["apply_grammar_bitmask"], GRAMMAR),
     // Other workers: they spin for a second after a message, then sleep.
-    row(VLLM, "/vllm/distributed/device_communicators/shm_broadcast.py", &["wait"], Role::Waits),
-    row(VLLM, "/vllm/distributed/device_communicators/shm_broadcast.py", &["acquire_read"], SCHEDULER),
-    row(VLLM, "/vllm/v1/worker/gpu_model_runner.py", &["_update_states", "_prepare_inputs", "_preprocess"], INPUTS),
-    row(VLLM, "/vllm/v1/worker/gpu_model_runner.py", &["_build_attention_metadata"], INPUTS),
-    row(VLLM, "/vllm/v1/worker/gpu_model_runner.py", &["_bookkeeping_sync", "get_output"], OUTPUTS),
-    row(VLLM, "/vllm/v1/worker/gpu/model_runner.py", &["prepare_inputs", "prepare_attn"], INPUTS),
-    row(VLLM, "/vllm/v1/worker/gpu/model_runner.py", &["postprocess_sampled"], OUTPUTS),
-    row(VLLM, "/vllm/v1/worker/gpu/structured_outputs.py", &["apply_grammar_bitmask"], GRAMMAR),
-    row(VLLM, "/vllm/v1/worker/gpu/async_utils.py", &["get_output"], OUTPUTS),
-    row(SGLANG, "/sglang/srt/managers/scheduler.py", &["on_idle"], Role::Idles),
-    row(SGLANG, "/sglang/srt/managers/scheduler.py", &["ingest_requests", "get_next_batch_to_run"], SCHEDULER),
-    row(SGLANG, "/sglang/srt/managers/scheduler.py", &["process_batch_result"], OUTPUTS),
-    row(SGLANG, "/sglang/srt/managers/schedule_batch.py", &["prepare_for_extend", "prepare_for_decode"], INPUTS),
-    row(SGLANG, "/sglang/srt/model_executor/forward_batch_info.py", &["init_new"], INPUTS),
-    row(SGLANG, "/sglang/srt/constrained/grammar_manager.py", &["get_ready_grammar_requests"], GRAMMAR),
-    row(SGLANG, "/sglang/srt/constrained/xgrammar_backend.py", &["fill_vocab_mask", "apply_vocab_mask"], GRAMMAR),
-    row(TRANSFORMERS, "/generation/continuous_batching/continuous_api.py", &["_generation_loop_body"], Role::Waits),
-    row(TRANSFORMERS, "/generation/continuous_batching/continuous_api.py", &["prepare_next_batch"], SCHEDULER),
-    row(TRANSFORMERS, "/generation/continuous_batching/continuous_api.py", &["update_batch"], OUTPUTS),
-    row(TRANSFORMERS, "/generation/continuous_batching/input_outputs.py", &["prepare_batch_tensors"], INPUTS),
+    (VLLM, "/vllm/distributed/device_communicators/shm_broadcast.py", &["wait"], Role::Waits),
+    (VLLM, "/vllm/distributed/device_communicators/shm_broadcast.py", &["acquire_read"], SCHEDULER),
+    (VLLM, "/vllm/v1/worker/gpu_model_runner.py", &["_update_states", "_prepare_inputs", "_preprocess"], INPUTS),
+    (VLLM, "/vllm/v1/worker/gpu_model_runner.py", &["_build_attention_metadata"], INPUTS),
+    (VLLM, "/vllm/v1/worker/gpu_model_runner.py", &["_bookkeeping_sync", "get_output"], OUTPUTS),
+    (VLLM, "/vllm/v1/worker/gpu/model_runner.py", &["prepare_inputs", "prepare_attn"], INPUTS),
+    (VLLM, "/vllm/v1/worker/gpu/model_runner.py", &["postprocess_sampled"], OUTPUTS),
+    (VLLM, "/vllm/v1/worker/gpu/structured_outputs.py", &["apply_grammar_bitmask"], GRAMMAR),
+    (VLLM, "/vllm/v1/worker/gpu/async_utils.py", &["get_output"], OUTPUTS),
+    (SGLANG, "/sglang/srt/managers/scheduler.py", &["on_idle"], Role::Idles),
+    (SGLANG, "/sglang/srt/managers/scheduler.py", &["ingest_requests", "get_next_batch_to_run"], SCHEDULER),
+    (SGLANG, "/sglang/srt/managers/scheduler.py", &["process_batch_result"], OUTPUTS),
+    (SGLANG, "/sglang/srt/managers/schedule_batch.py", &["prepare_for_extend", "prepare_for_decode"], INPUTS),
+    (SGLANG, "/sglang/srt/model_executor/forward_batch_info.py", &["init_new"], INPUTS),
+    (SGLANG, "/sglang/srt/constrained/grammar_manager.py", &["get_ready_grammar_requests"], GRAMMAR),
+    (SGLANG, "/sglang/srt/constrained/xgrammar_backend.py", &["fill_vocab_mask", "apply_vocab_mask"], GRAMMAR),
+    (TRANSFORMERS, "/generation/continuous_batching/continuous_api.py", &["_generation_loop_body"], Role::Waits),
+    (TRANSFORMERS, "/generation/continuous_batching/continuous_api.py", &["prepare_next_batch"], SCHEDULER),
+    (TRANSFORMERS, "/generation/continuous_batching/continuous_api.py", &["update_batch"], OUTPUTS),
+    (TRANSFORMERS, "/generation/continuous_batching/input_outputs.py", &["prepare_batch_tensors"], INPUTS),
     // Its first worker waits in the queue, the others for its message.
-    row(TENSORRT_LLM, "/_torch/pyexecutor/executor_request_queue.py", &["get_from_request_queue"], Role::Waits),
-    row(TENSORRT_LLM, "/_torch/pyexecutor/py_executor.py", &["_prepare_and_schedule_batch", "_schedule"], SCHEDULER),
-    row(TENSORRT_LLM, "/_torch/pyexecutor/model_engine.py", &["_prepare_tp_inputs"], INPUTS),
-    row(TENSORRT_LLM, "/_torch/pyexecutor/py_executor.py", &["_process_previous_batch", "_handle_responses"], OUTPUTS),
+    (TENSORRT_LLM, "/_torch/pyexecutor/executor_request_queue.py", &["get_from_request_queue"], Role::Waits),
+    (TENSORRT_LLM, "/_torch/pyexecutor/py_executor.py", &["_prepare_and_schedule_batch", "_schedule"], SCHEDULER),
+    (TENSORRT_LLM, "/_torch/pyexecutor/model_engine.py", &["_prepare_tp_inputs"], INPUTS),
+    (TENSORRT_LLM, "/_torch/pyexecutor/py_executor.py", &["_process_previous_batch", "_handle_responses"], OUTPUTS),
     // The event loop between two calls of the router.
-    row(TGI, "/text_generation_server/server.py", &["serve"], Role::Waits),
-    row(TGI, "/text_generation_server/server.py", &["FilterBatch"], SCHEDULER),
-    row(EXAMPLE, "/examples/python/server.py", &["wait_for_requests"], Role::Idles),
-    row(EXAMPLE, "/examples/python/server.py", &["schedule"], SCHEDULER),
-    row(EXAMPLE, "/examples/python/server.py", &["prepare_inputs"], INPUTS),
-    row(EXAMPLE, "/examples/python/server.py", &["read"], OUTPUTS),
+    (TGI, "/text_generation_server/server.py", &["serve"], Role::Waits),
+    (TGI, "/text_generation_server/server.py", &["FilterBatch"], SCHEDULER),
 ];
 
 /// Calls that return when something comes: file and last component of the function.
@@ -154,14 +130,16 @@ const RECEIVE: [(&str, &str); 8] = [
 pub(crate) fn role_of(frames: &[Frame], waiting: usize, dictionary: &Dictionary) -> Option<(&'static str, Role)> {
     let last = |frame: &Frame| dictionary.name(frame.function).rsplit('.').next().unwrap_or_default();
     let called = waiting.checked_sub(1).map(|index| &frames[index]);
-    let receives = called.is_some_and(|frame| {
+    // This function of `Barrier.wait` waits for threads of the program.
+    let meets = frames[..waiting].iter().any(|frame| last(frame) == "_wait");
+    let receives = called.filter(|_| !meets).is_some_and(|frame| {
         RECEIVE.iter().any(|&(file, name)| dictionary.name(frame.file).ends_with(file) && last(frame) == name)
     });
     let of_table = frames.iter().enumerate().find_map(|(index, frame)| {
-        let named = SERVERS.iter().filter(|row| row.functions.contains(&last(frame)));
-        let mut here = named.filter(|row| dictionary.name(frame.file).ends_with(row.file));
+        let named = SERVERS.iter().filter(|row| row.2.contains(&last(frame)));
+        let mut here = named.filter(|row| dictionary.name(frame.file).ends_with(row.1));
         // Whatever else it calls is no wait for requests.
-        here.find(|row| row.role != Role::Waits || index == waiting).map(|row| (row.server, row.role))
+        here.find(|row| row.3 != Role::Waits || index == waiting).map(|row| (row.0, row.3))
     });
     of_table.or(receives.then_some(("", Role::Receives)))
 }

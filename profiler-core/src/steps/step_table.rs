@@ -16,7 +16,7 @@ use super::{
 };
 use crate::leaf::{Leaf, Leaves};
 
-/// Steps remembered per series (232 bytes each).
+/// Steps remembered per series (272 bytes each).
 pub const REMEMBERED: usize = 1_024;
 /// A window ends with the first operation that starts this long after the window's start, nanoseconds.
 pub const WINDOW_NANOS: u64 = 1_000_000_000;

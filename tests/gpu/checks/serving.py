@@ -27,6 +27,8 @@ RUNS = {
     "sync": (*FULL, "--sync"), "chunk": (*SOME, "--chunk", "128"), "spin": (*IDLE, "--spin")}
 # Only the host knows how many tokens an iteration has.
 UNCOUNTED = ("ids_on_gpu",)
+# Unknown code that spins while it waits counts as CPU work.
+UNSEEN_WAITS = ("spin",)
 SECONDS = "5"
 BOUNDARIES, KINDS, WAITING = 0.995, 0.99, 0.02
 # Options whose fix is known: the run without it.
@@ -62,8 +64,9 @@ def judged(name: str, found: Comparison) -> Iterator[Result]:
         yield skipped(f"serving.{name}.tokens", f"the host copies no ids: {counts}")
     else:
         yield expect(f"serving.{name}.tokens", found.exact == found.counted == found.matched > 0, counts)
-    yield expect(f"serving.{name}.waiting", abs(found.no_requests - found.waiting) <= WAITING,
-                 f"{found.no_requests:.1%} without requests, by the server {found.waiting:.1%}")
+    if name not in UNSEEN_WAITS:
+        yield expect(f"serving.{name}.waiting", abs(found.no_requests - found.waiting) <= WAITING,
+                     f"{found.no_requests:.1%} without requests, by the server {found.waiting:.1%}")
 
 
 def truth(name: str) -> Check:
