@@ -95,13 +95,14 @@ fn step_sentences(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]) -> 
     let Some(steady) = &ranking.steady else { return Vec::new() };
     let share = ranking.share(cause);
     let count: usize = steady.iter().map(|steady| steady.rows.len()).sum();
+    let typical = format!("typical {}", noun(devices));
     let over = match &steady[..] {
         [only] if only.are_of_kinds() => match only.kinds.len() {
-            1 => counted(count as u64, "typical step"),
-            kinds => format!("{} of {kinds} kinds", counted(count as u64, "typical step")),
+            1 => counted(count as u64, &typical),
+            kinds => format!("{} of {kinds} kinds", counted(count as u64, &typical)),
         },
-        [only] => format!("{} of {}", counted(count as u64, "typical step"), duration(only.median_duration())),
-        _ => format!("{} on {} GPUs", counted(count as u64, "typical step"), devices.len()),
+        [only] => format!("{} of {}", counted(count as u64, &typical), duration(only.median_duration())),
+        _ => format!("{} on {} GPUs", counted(count as u64, &typical), devices.len()),
     };
     let mut sentences = vec![format!(
         "Over {over}: {:.1} % of their time, 95 % confidence {:.1} to {:.1} %.",
@@ -122,10 +123,16 @@ fn step_sentences(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]) -> 
 }
 
 /// Sentence about a cause that may be as large as `cause`.
-pub(super) fn rival_sentence(cause: Cause, ranking: &Ranking) -> Option<String> {
+pub(super) fn rival_sentence(cause: Cause, ranking: &Ranking, devices: &[DeviceReport]) -> Option<String> {
     let (rival, interval) = ranking.rival(cause)?;
     let (rival, share) = (words::bottleneck(rival), percent(interval.share));
-    Some(format!("The steps vary so much that this cannot be ranked safely against {rival} ({share})."))
+    let noun = noun(devices);
+    Some(format!("The {noun}s vary so much that this cannot be ranked safely against {rival} ({share})."))
+}
+
+/// What a step is called.
+fn noun(devices: &[DeviceReport]) -> &'static str {
+    if devices.iter().any(DeviceReport::serves) { "iteration" } else { "step" }
 }
 
 /// Sentence about a cause with more time than `cause` that is not the bottleneck.

@@ -72,7 +72,7 @@ const RULES: &[Evidence] = &[
     of(
         Rank::Limit,
         |cause| cause != Cause::GpuCompute,
-        |of| Vec::from_iter(evidence::rival_sentence(of.cause, of.ranking)),
+        |of| Vec::from_iter(evidence::rival_sentence(of.cause, of.ranking, of.devices)),
     ),
     of(Rank::Limit, ANY, |of| Vec::from_iter(tracing_sentence(&of.whole))),
     of(Rank::Limit, ANY, |of| Vec::from_iter(of.ranking.changed_by_tracing())),
