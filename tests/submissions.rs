@@ -13,24 +13,28 @@ use crate::support::{GPUWHY, Stage, counted, stderr};
 const ITERATIONS: usize = 40;
 const PROMPTS: usize = 4;
 
-/// A program of this name in this mode that runs iterations of 96 sequences: three copies of inputs, a graph, and a
-/// copy of sampled tokens. Each sequence has one token, but 4,096 are those of prompts. The large copies and the second
-/// report of the graph are left out.
+/// A program of this name in this mode that runs iterations of 95 to 97 sequences: three copies of inputs, a graph, and
+/// a copy of sampled tokens. Each sequence has one token, but 4,096 are those of prompts. The large copies and the
+/// second report of the graph are left out.
 fn iterations(stage: &Stage, name: &str, mode: &str) -> Command {
     let mut host = stage.host("mlp");
     host.arg0(name).env("GPUWHY_MODE", mode).env("GPUWHY_REPORT", "full");
     for number in 0..ITERATIONS {
-        let ids = ids(number);
-        let inputs = format!("cuMemcpyHtoDAsync_v2;{ids},cuMemcpyHtoDAsync_v2_ptsz;{ids},cuMemcpyHtoD_v2;388");
+        let (ids, read) = (ids(number), 4 * sequences(number));
+        let inputs = format!("cuMemcpyHtoDAsync_v2;{ids},cuMemcpyHtoDAsync_v2_ptsz;{ids},cuMemcpyHtoD_v2;{}", read + 4);
         let graph = "cuMemcpyDtoHAsync_v2;100000,cudaGraphLaunch_v10000,cuGraphLaunch";
-        host.args(["--call", &format!("{number}:submit={inputs},{graph},cuMemcpyDtoHAsync_v2;384")]);
+        host.args(["--call", &format!("{number}:submit={inputs},{graph},cuMemcpyDtoHAsync_v2;{read}")]);
     }
     host
 }
 
+fn sequences(iteration: usize) -> u64 {
+    [96, 95, 97][iteration % 3]
+}
+
 /// Bytes of the input ids.
 fn ids(iteration: usize) -> u64 {
-    if iteration < PROMPTS { 4 * 4_096 } else { 4 * 96 }
+    4 * if iteration < PROMPTS { 4_096 } else { sequences(iteration) }
 }
 
 /// Marks in the trace, with their bytes.
@@ -46,8 +50,11 @@ fn iterations_of_a_server_are_found_in_mode_monitor() {
         let stage = Stage::new();
         let output = iterations(&stage, name, mode).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
-        let iteration = |ids: u64| [(FromHost, ids), (FromHost, ids), (FromHost, 388), (Graph, 0), (ToHost, 384)];
-        let all: Vec<_> = (0..ITERATIONS).flat_map(|number| iteration(ids(number))).collect();
+        let iteration = |number| {
+            let (ids, read) = (ids(number), 4 * sequences(number));
+            [(FromHost, ids), (FromHost, ids), (FromHost, read + 4), (Graph, 0), (ToHost, read)]
+        };
+        let all: Vec<_> = (0..ITERATIONS).flat_map(iteration).collect();
         assert_eq!(marks(&stage), all, "{mode}");
         let query = ["query", "--format", "csv", "SELECT count(*) FROM nvtx"];
         let rows = Command::new(GPUWHY).args(query).arg(stage.path("trace.gpuwhy")).output().unwrap();

@@ -124,6 +124,9 @@ mod tests {
         }
     }
 
+    /// Numbers of sequences of a server, which differ.
+    const SEQUENCES: [u64; 3] = [32, 31, 33];
+
     fn program() -> Program {
         Program { dictionary: Dictionary::new(), submissions: Submissions::default(), at: 1_000 }
     }
@@ -132,8 +135,9 @@ mod tests {
     fn iterations_of_a_server_have_kinds_and_host_times() {
         let mut program = program();
         for number in 0..40 {
-            let (tokens, nanos) = if number % 10 == 0 { (900, 50_000) } else { (32, 8_000) };
-            program.iteration(7, 32, tokens, nanos);
+            let sequences = SEQUENCES[number % 3];
+            let (tokens, nanos) = if number % 10 == 0 { (900, 50_000) } else { (sequences, 8_000) };
+            program.iteration(7, sequences, tokens, nanos);
             // Another thread reads a value now and then.
             program.submit(8, SubmissionMark::ToHost, 4);
         }
@@ -146,6 +150,27 @@ mod tests {
         assert!((8_000..8_300).contains(&found.kinds[0].median_ns), "{:?}", found.kinds[0]);
         let last = found.steps.rows.last().unwrap().iteration;
         assert_eq!(last, Some(Iteration { kind: IterationKind::Decode, sequences: 32, tokens: 32 }));
+    }
+
+    #[test]
+    fn iterations_of_vllm_are_found_without_its_ids() {
+        let mut program = program();
+        for number in 0..60 {
+            let sequences = 20 - number / 10;
+            for bytes in [24, 7_000, 24, 4 * sequences, 260] {
+                program.submit(7, SubmissionMark::FromHost, bytes);
+            }
+            // Prompts run without a graph.
+            if number % 10 > 0 {
+                program.submit(7, SubmissionMark::Graph, 0);
+            }
+            program.submit(7, SubmissionMark::ToHost, 8 * sequences);
+            program.submit(7, SubmissionMark::ToHost, 4 * sequences);
+        }
+        let kinds = program.submissions.iterations().unwrap().kinds;
+        let kinds: Vec<_> = kinds.iter().map(|kind| (kind.name, kind.count, kind.tokens.is_some())).collect();
+        // The first prompt is one iteration with the decode after it: no graph came before.
+        assert_eq!(kinds, [("decode", 53, true), ("prefill or mixed", 6, false)]);
     }
 
     #[test]
@@ -182,7 +207,8 @@ mod tests {
             program.submit(number % 50, SubmissionMark::FromHost, 4_096);
         }
         for number in 0..40 {
-            program.iteration(50, 32, if number % 10 == 0 { 900 } else { 32 }, 8_000);
+            let sequences = SEQUENCES[number as usize % 3];
+            program.iteration(50, sequences, if number % 10 == 0 { 900 } else { sequences }, 8_000);
             program.submit(number, SubmissionMark::FromHost, 4_096);
         }
         assert_eq!(program.submissions.thread(), Some(ThreadId(50)));
