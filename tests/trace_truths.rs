@@ -592,6 +592,37 @@ fn a_server_has_the_iterations_that_it_ran() {
 }
 
 #[test]
+fn vllm_has_the_iterations_of_its_scheduler() {
+    // It scheduled 466, 46 of them with prompts, and 85,676 tokens in these; two more warm up, with 100 tokens.
+    let report = report("vllm");
+    assert_eq!(kinds(&report), json!([["decode", 421, 32, 17_107], ["prefill or mixed", 47, 49, 85_776]]));
+    assert_eq!(report["serving"]["server"], "vLLM");
+    // Its code is no line of the program.
+    let first = &report["bottleneck"]["remedies"][0]["id"];
+    assert!(first != "move_work", "{}", report["bottleneck"]["recommendation"]);
+}
+
+#[test]
+fn a_server_that_waits_for_requests_has_nothing_to_fix() {
+    let report = report("server_idle");
+    assert_eq!(kinds(&report), json!([["decode", 1_236, 1, 1_397], ["prefill or mixed", 10, 1, 1_452]]));
+    // By its own account it waited for 69.3 % of 5.0 s.
+    let waited = report["devices"][0]["leaves"]["no_work"].as_u64().unwrap() as f64 / 5.000e9;
+    assert!((waited - 0.693).abs() < 0.02, "{waited}");
+    assert_eq!(report["bottleneck"]["cause"], "no_work");
+    let advice = report["bottleneck"]["recommendation"].as_str().unwrap();
+    assert!(advice.starts_with("The server has time for more requests"), "{advice}");
+    assert_eq!(report["bottleneck"]["plan"], json!([]));
+}
+
+#[test]
+fn mode_monitor_finds_the_iterations_that_a_server_ran() {
+    let report = report("server_monitor");
+    assert_eq!(kinds(&report), json!([["decode", 3_486, 4, 11_586], ["prefill or mixed", 81, 5, 10_700]]));
+    assert_eq!(report["serving"]["on_host"], true);
+}
+
+#[test]
 fn a_kind_of_iterations_has_a_limit() {
     let check = |limit: &str| {
         let output = Command::new(GPUWHY).args(["check", "--kind-at-most", limit]).arg(fixture("serving")).output();
@@ -623,7 +654,9 @@ fn only_servers_serve() {
     for entry in fs::read_dir(fixture("").with_file_name("")).unwrap() {
         let trace = entry.unwrap().path();
         let name = trace.file_stem().unwrap().to_str().unwrap();
-        if trace.extension() == Some("gpuwhy".as_ref()) && !["serving", "hf_generate"].contains(&name) {
+        if trace.extension() == Some("gpuwhy".as_ref())
+            && !["serving", "hf_generate", "vllm", "server_idle", "server_monitor"].contains(&name)
+        {
             assert_eq!(report_of(&trace)["serving"], Value::Null, "{name}");
         }
     }

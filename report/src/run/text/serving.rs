@@ -31,9 +31,10 @@ pub(super) fn write(out: &mut Page, report: &Report) -> bool {
 }
 
 impl Serving {
-    /// Without a server's functions, one sequence may as well be a program that calls `generate`.
+    /// Without a server's functions and waits, one sequence may as well be a program that calls `generate`.
     fn is_generation(&self) -> bool {
-        self.between.server.is_none() && self.kinds.iter().all(|of| of.kind.sequences == Some(1))
+        let waits = self.no_requests_share.is_some_and(|share| share > 0.0) || self.on_host;
+        self.between.server.is_none() && !waits && self.kinds.iter().all(|of| of.kind.sequences == Some(1))
     }
 
     fn lead(&self) -> &'static str {
