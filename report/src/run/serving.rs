@@ -47,7 +47,7 @@ pub struct ServingKind {
     /// Cause with most of their time, and its share, 0 to 1; `None` if device work was not recorded.
     pub largest: Option<(Cause, f64)>,
     /// Cause with most of the time by which a mean iteration of the slowest tenth is longer than one of the others, and
-    /// its part of that time, 0 to 1. `None` for fewer than [`FEWEST`] iterations, or if device work was not recorded.
+    /// its part of that time, 0 to 1. `None` for fewer than 50 iterations, or if device work was not recorded.
     pub slow_by: Option<(Cause, f64)>,
 }
 
