@@ -17,8 +17,8 @@ def iteration(start: int, end: int, kind: str = "decode", sequences: int = 4, to
     return {"kind": kind, "sequences": sequences, "tokens": tokens, "start_ns": start * MS, "end_ns": end * MS}
 
 
-def report(share: float | None = None) -> dict:
-    return {"serving": {"no_requests_share": share}}
+def report(no_work_ns: int = 0) -> dict:
+    return {"serving": {"kinds": []}, "devices": [{"leaves": {"no_work": no_work_ns}}]}
 
 
 class Partners(unittest.TestCase):
@@ -45,11 +45,11 @@ class Compare(unittest.TestCase):
     def test_all_is_right(self) -> None:
         truth = [iteration(0, 2, "prefill", 1, 10), {"kind": NO_REQUESTS, "start_ns": 2 * MS, "end_ns": 4 * MS}, iteration(4, 6)]
         steps = [iteration(0, 1, "prefill or mixed", 1, 10), iteration(1, 5)]
-        found = compare(report(0.3), steps, truth)
+        found = compare(report(2 * MS), steps, truth)
         self.assertEqual((found.boundaries, found.right_kinds, found.exact, found.counted), (1.0, 1.0, 2, 2))
         self.assertEqual((found.kinds, found.wrong), ({"prefill or mixed": 1, "decode": 1}, []))
         self.assertAlmostEqual(found.waiting, 1 / 3)
-        self.assertEqual(found.no_requests, 0.3)
+        self.assertAlmostEqual(found.no_requests, 1 / 3)
 
     def test_what_is_wrong_is_seen(self) -> None:
         truth = [iteration(0, 2, "mixed", 4, 90), iteration(2, 4), iteration(4, 6), iteration(6, 8)]
