@@ -148,7 +148,8 @@ fn own_server(stack: &Frames, last: &str) -> Scenario {
     let mut scenario = Scenario::new();
     for iteration in 0..100 {
         let at = 1_000 + iteration * 15_000;
-        let (sequences, tokens) = if iteration % 10 == 0 { (8, 512) } else { (8, 8) };
+        let sequences = 8 + iteration % 3;
+        let tokens = if iteration % 10 == 0 { 512 } else { sequences };
         for index in 0..2 {
             let at = at + index * 10;
             gpu(0).h2d(MemoryKind::Pinned, tokens * 4).at(at + 4).lasting(2).launched(&mut scenario, 1, at, 2);
