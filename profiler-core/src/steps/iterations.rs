@@ -7,8 +7,10 @@
 //! `generate` of transformers keeps the ids on the device; for each token it only reads a flag of one byte.
 //!
 //! Programs that are not servers also read something small in each step. So no optimizer's kernel may run, half of
-//! the iterations must decode, and there must be prompts; or a quarter decodes, and the kernels look up or select
-//! tokens. A table of users and items, ids and a mask, or embeddings of a batch differ in size from the results.
+//! the iterations must decode, or a quarter if the kernels look up or select tokens. Two have prompts that are sent
+//! and looked up, or two have prompts and there are several numbers of sequences: a recommender sends as many ids
+//! as it reads scores, but its batches are of one size. Ids and a mask, or embeddings of a batch, differ in size
+//! from the results.
 //! Iterations are cut from the first candidate on, so that those before the decision are not lost.
 
 use super::{Iteration, IterationCut, IterationKind};
@@ -120,8 +122,6 @@ struct Counts {
     language: u32,
     /// Those that launched one graph.
     graphed: u32,
-    /// Longest copy of tokens, bytes.
-    longest: u64,
     /// Sizes of the copies of tokens, the first different ones.
     sizes: Vec<u64>,
     /// Evidence for tokens of 8 bytes; below zero, of 4.
@@ -157,7 +157,7 @@ impl Iterations {
                 match tokens {
                     TokenKernel::None => {}
                     TokenKernel::Lookup(tokens) => {
-                        (open.lookups, open.last_lookup) = (open.lookups + 1, tokens.into());
+                        (open.lookups, open.last_lookup) = (open.lookups.saturating_add(1), tokens.into());
                         open.lookup.get_or_insert(tokens.into());
                     }
                     TokenKernel::Select(sequences) => open.selected = open.selected.max(sequences.into()),
@@ -217,7 +217,6 @@ impl Counts {
         self.flags += u32::from(bytes == 1);
         self.language += u32::from(open.lookup.is_some() || open.selected > 0);
         self.graphed += u32::from(open.graphs == 1);
-        self.longest = self.longest.max(bytes);
         if self.sizes.len() < SIZES && !self.sizes.contains(&bytes) {
             self.sizes.push(bytes);
         }
