@@ -178,8 +178,8 @@ pub(crate) fn advise_on_measured(bottleneck: &mut Bottleneck, advice: &str) {
 }
 
 /// For a server that waits for requests most of the time.
-const NOBODY_ASKS: &str = "The server has time for more requests: it waits for them most of the time. The paragraph \
-                           \"Server\" says what limits it while it works.";
+const NOBODY_ASKS: &str = "The server has time for more requests: it waits for them most of the time. What limits it with \
+                           more of them is said below, at Server.";
 
 /// For programs that no remedy helped.
 const ALL_TRIED: &str = "No remedy is left: what gpuwhy try measured makes no difference.";
