@@ -9,7 +9,7 @@ use std::io;
 
 use gpuwhy_trace::counters::{CounterEvent, GaugeReading, Metric, MetricSet, Sample, Unit};
 use gpuwhy_trace::record::{ApiCall, CorrelationId, DeviceId, MemoryEvent, MemoryKind, Timestamp};
-use profiler_core::allocations::{Holdings, MemoryOwner};
+use profiler_core::memory::{Holdings, MemoryOwner};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 

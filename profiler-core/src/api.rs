@@ -164,11 +164,26 @@ const ALLOCATIONS: [&str; 6] = ["Malloc", "MemAlloc", "HostAlloc", "MemHostAlloc
 /// Functions of virtual memory management, to be matched exactly.
 const MAPPINGS: [&str; 1] = ["MemCreate"];
 
+/// Functions that release memory of a device, likewise.
+const RELEASES: [&str; 7] = ["Free", "FreeAsync", "FreeArray", "MemFree", "MemFreeAsync", "MemRelease", "ArrayDestroy"];
+
 /// True if a function of this name allocates device or pinned memory.
 pub fn allocates(function: &str) -> bool {
     let name = without_suffix(function);
     let stem = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")).unwrap_or(name);
     ALLOCATIONS.iter().any(|beginning| stem.starts_with(beginning)) || MAPPINGS.contains(&stem)
+}
+
+/// True if a function of this name allocates memory of a device.
+pub(crate) fn allocates_on_device(function: &str) -> bool {
+    (allocates(function) || function.contains("ArrayCreate")) && !function.contains("Host")
+}
+
+/// True if a function of this name releases memory of a device.
+pub(crate) fn releases_on_device(function: &str) -> bool {
+    let name = without_suffix(function);
+    let stem = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")).unwrap_or(name);
+    RELEASES.contains(&stem)
 }
 
 /// Classes by function id.
@@ -275,6 +290,18 @@ mod tests {
         }
         for name in ["cudaFree", "cuMemFree_v2", "cudaMemcpy", "cuMemMap", "cudaLaunchKernel", "cudaMemset"] {
             assert!(!allocates(name), "{name}");
+        }
+        for (name, allocated, released) in [
+            ("cudaMalloc", true, false),
+            ("cudaMallocAsync_ptsz_v11020", true, false),
+            ("cuMemAllocHost_v2", false, false),
+            ("cudaHostAlloc", false, false),
+            ("cuMemCreate", true, false),
+            ("cudaFree_v3020", false, true),
+            ("cudaFreeHost", false, false),
+            ("cuMemFreeAsync_ptsz", false, true),
+        ] {
+            assert_eq!((allocates_on_device(name), releases_on_device(name)), (allocated, released), "{name}");
         }
     }
 }

@@ -9,7 +9,6 @@
 //! thread: times are arguments.
 #![forbid(unsafe_code)]
 
-pub mod allocations;
 pub mod api;
 pub mod attribution;
 mod collections;
@@ -19,6 +18,7 @@ pub mod counters;
 pub mod document;
 pub mod leaf;
 pub mod managed;
+pub mod memory;
 pub mod monitoring;
 pub mod quantile;
 pub mod sorting;

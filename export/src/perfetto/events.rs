@@ -9,8 +9,8 @@ use gpuwhy_trace::record::{
     ApiDomain, CorrelationId, DeviceId, DeviceWork, MemoryEvent, NameId, RangeEvent, RangeEventKind, Record, StreamId,
     ThreadId, Timestamp,
 };
-use profiler_core::allocations::Holdings;
 use profiler_core::api::without_suffix;
+use profiler_core::memory::Holdings;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::packets::{Arrow, Note, Packets, Track, TrackOrigin};

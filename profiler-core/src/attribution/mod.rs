@@ -49,7 +49,6 @@ pub use graph_nodes::{Common, NodeOrigins};
 pub use host::call_lines::CallKind;
 pub use host::interpreter_lock::{LockHeldBy, LockHolder};
 pub use host::launch_lines::{GraphKernels, LaunchSampleCounts, LaunchSampleSum, LaunchedWork};
-pub use host::memory::PeakCaller;
 pub use host::samples::SampleTotals;
 pub use host_cause::{GapSamples, GapTotals, Producer, Seen, Stratum, Subject};
 pub use host_lead::HostLead;
@@ -79,8 +78,8 @@ use self::ranges::Ranges;
 use self::segments::Segment;
 use self::statistics::ApiStatistics;
 use self::step_sequence::{StepCalls, StepOperation};
-use crate::allocations::{Holding, Holdings, MemoryOwner};
 use crate::counters::engine::Counters;
+use crate::memory::{DeviceMemory, Holding, Holdings, MemoryCalls, MemoryOwner, PeakCaller};
 use crate::steps::{LoggedStep, OverflowSeries, OverflowStep, PeriodFacts, StepSeries};
 use crate::thresholds::{CLOCK_SLACK_NANOS, SYNC_SLACK_NANOS};
 use crate::whatif::{BestCase, SimulatedOperation, WhatIf};
@@ -143,6 +142,7 @@ impl Attributor {
     /// The measurement starts at `at`: earlier counter samples are left out.
     pub fn begin(&mut self, at: Timestamp) {
         self.devices.counters.begin(at);
+        self.host.memory.from = at.nanos();
     }
 
     /// The recording began while the program ran: nothing in it is start-up, unless a call that initializes CUDA is
@@ -244,6 +244,7 @@ impl Attributor {
         }
         self.devices.counters.take(event);
         self.devices.others.take(event);
+        self.host.memory.read(event);
     }
 
     /// The profiler itself held up the program in this interval: steps in it are not typical, on any device.
@@ -332,6 +333,21 @@ impl Attributor {
     /// Number of outermost calls of a function that begin after `at`.
     pub fn calls_after(&self, function: ApiFunctionId, at: Timestamp) -> u64 {
         self.host.api_table.calls_after(function, at.nanos())
+    }
+
+    /// Memory of each device with readings or recorded allocations.
+    pub fn device_memory(&self) -> Vec<DeviceMemory> {
+        self.host.memory.devices(|device| {
+            let Some(timeline) = self.devices.timeline(device) else { return (0, 0) };
+            let account = &timeline.account;
+            let steady = account.steps().steady(account.steady_start());
+            (account.steady_start().nanos(), steady.median_duration())
+        })
+    }
+
+    /// Calls that allocated or released memory of devices, by function, the one with the most time first.
+    pub fn memory_calls(&self) -> Vec<(ApiFunctionId, MemoryCalls)> {
+        self.host.memory.calls()
     }
 
     /// Memory allocated while measuring and the part still in use; empty unless it was recorded.
@@ -535,6 +551,7 @@ impl Attributor {
 
     /// Processes everything before `watermark` and starts the next flush.
     fn advance(&mut self, watermark: u64) {
+        self.host.memory.advance(watermark);
         self.delivery.completeness.bad_timestamps += self.devices.advance(watermark, &self.host, &mut self.ranges);
         if let Some(oldest) = self.devices.oldest_position() {
             self.host.forget_before(oldest.saturating_sub(SYNC_SLACK_NANOS));

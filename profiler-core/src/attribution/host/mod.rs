@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`threads`] (calls in order), [`launches`] (which call launched what; [`one_id`]: where CUPTI does
 //! not tell), [`dependencies`] (which operation a stream waited for), [`samples`] with [`stacks`](super::stacks) and
-//! [`interpreter_lock`] (what a thread did between calls), [`launch_lines`] (which line launched a kernel), [`memory`].
+//! [`interpreter_lock`] (what a thread did between calls), [`launch_lines`] (which line launched a kernel).
 
 mod building;
 pub(super) mod call_lines;
@@ -17,7 +17,6 @@ pub(super) mod interpreter_lock;
 pub(super) mod launch_lines;
 pub(super) mod launches;
 mod lost_launches;
-pub(super) mod memory;
 pub(super) mod one_id;
 pub(super) mod samples;
 pub(crate) mod thread_table;
@@ -32,7 +31,6 @@ use self::dependencies::Dependencies;
 use self::interpreter_lock::{LockHeldBy, LockWatch};
 use self::launch_lines::{LaunchLines, LaunchSampleCounts, SampledCall};
 use self::launches::Launches;
-use self::memory::Memory;
 use self::one_id::OneId;
 use self::thread_table::ThreadTable;
 use self::threads::{HostThread, Nesting};
@@ -44,6 +42,7 @@ use super::simulation_feed::SimulationFeed;
 use super::stacks::Stacks;
 use super::statistics::ApiTable;
 use crate::api::{ApiClass, ApiClasses, allocates};
+use crate::memory::MemoryUse;
 use crate::thresholds::FUTURE_NANOS;
 
 /// See the [module](self).
@@ -59,7 +58,7 @@ pub(super) struct Host {
     pub(super) marks: StepMarks,
     pub(super) stacks: Stacks,
     lock: LockWatch,
-    pub(super) memory: Memory,
+    pub(super) memory: MemoryUse,
 }
 
 impl Host {
@@ -101,6 +100,7 @@ impl Host {
             delivery.completeness.bad_timestamps += 1;
             return;
         }
+        self.memory.sampled(sample);
         let class = self.stacks.get(sample.stack, dictionary);
         self.thread(sample.thread, delivery).launch_samples.push(at, sample.stack, sample.read_within);
         if self.lock.push(sample, class) {
@@ -182,7 +182,7 @@ impl Host {
         dictionary: &Dictionary,
     ) {
         self.place_samples(delivery);
-        self.memory.advance(horizon);
+        self.memory.advance_records(horizon);
         let latest = delivery.newest_flush.saturating_add(FUTURE_NANOS);
         let threads = self.threads.rows.len();
         for index in 0..self.threads.rows.len() {
@@ -212,7 +212,6 @@ impl Host {
         dictionary: &Dictionary,
     ) {
         let (start, end) = (call.start.nanos(), call.end.nanos());
-        self.memory.called(index as u32, call);
         let class = self.api_classes.get(call.function, dictionary);
         let ThreadTable { rows, hand_over, .. } = &mut self.threads;
         let thread = &mut rows[index];
@@ -220,6 +219,7 @@ impl Host {
         let before = thread.newest_end();
         match thread.place(start, end, call.function, class) {
             Nesting::Outermost => {
+                self.memory.called(index as u32, call, class, dictionary);
                 let captured = class.launches() && thread.is_captured(start, end, class);
                 let launches = class.launches() && succeeded && !captured;
                 let sampled = thread.launch_samples.any_until(end) && {

@@ -1,8 +1,8 @@
 //! Memory held by the program.
 
 use gpuwhy_trace::record::{DeviceId, MemoryKind, ThreadId};
-use profiler_core::allocations::Holding;
 use profiler_core::managed::ManagedTotals;
+use profiler_core::memory::Holding;
 
 /// Memory allocated during measurement.
 #[derive(Clone, Debug)]

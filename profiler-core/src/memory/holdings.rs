@@ -1,4 +1,4 @@
-//! Memory use over time: allocations and releases in time order, summed by device and kind.
+//! Recorded allocations and releases in time order, summed by device and kind.
 //!
 //! Only allocations made while measuring count. Earlier ones are unknown; releasing one is counted but
 //! changes no sum. This requires a table of the addresses in use, which is bounded. An allocation that does
@@ -6,11 +6,11 @@
 //! counted too.
 //!
 //! Memory from a pool (`cudaMallocAsync`) counts when it is handed out. The size of the pool itself is a
-//! separate number in the events.
+//! separate number in the events. Variables of modules lie in the module's memory and are only counted.
 
 use std::collections::BTreeMap;
 
-use gpuwhy_trace::record::{CorrelationId, DeviceId, MemoryEvent, MemoryKind, MemoryOperation, Timestamp};
+use gpuwhy_trace::record::{CorrelationId, DeviceId, MemoryEvent, MemoryKind, MemoryOperation, NameId, Timestamp};
 use rustc_hash::FxHashMap;
 
 /// Maximum number of live allocations whose release is recognized (some 40 bytes each, 10 MB).
@@ -52,6 +52,8 @@ pub struct Holdings {
     /// Owner and size by address. Addresses are unique within a process.
     held: FxHashMap<u64, (MemoryOwner, u64)>,
     pools: FxHashMap<u64, (DeviceId, u64)>,
+    /// Number of variables of modules, and their bytes, by device.
+    variables: BTreeMap<DeviceId, (u64, u64)>,
     unknown_releases: u64,
     table_overflow: u64,
 }
@@ -63,10 +65,24 @@ impl Holdings {
         if event.pool != 0 {
             self.pool(event);
         }
+        if event.name != NameId::UNKNOWN {
+            if event.operation == MemoryOperation::Allocation {
+                self.variable(event);
+            }
+            return None;
+        }
         match event.operation {
             MemoryOperation::Allocation => self.allocate(event),
             MemoryOperation::Release => self.release(event),
             _ => None,
+        }
+    }
+
+    fn variable(&mut self, event: &MemoryEvent) {
+        if self.variables.len() < PLACE_LIMIT || self.variables.contains_key(&event.device) {
+            let (count, bytes) = self.variables.entry(event.device).or_default();
+            *count += 1;
+            *bytes = bytes.saturating_add(event.bytes);
         }
     }
 
@@ -135,7 +151,20 @@ impl Holdings {
 
     /// True if there was no event.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.places.is_empty() && self.variables.is_empty()
+    }
+
+    /// Number of variables of modules that were loaded on a device, and their bytes; `None` if nothing was recorded.
+    pub fn module_variables(&self, device: DeviceId) -> Option<(u64, u64)> {
+        (!self.is_empty()).then(|| self.variables.get(&device).copied().unwrap_or_default())
+    }
+
+    /// Memory of a device that allocations hold, bytes; `None` if nothing was recorded, and if they come from pools,
+    /// which hold more.
+    pub(super) fn on_device(&self, device: DeviceId) -> Option<u64> {
+        let of = |kind| self.places.get(&(device, kind)).map_or(0, |holding| holding.current);
+        let known = !self.is_empty() && self.pools.is_empty();
+        known.then(|| of(MemoryKind::Device).saturating_add(of(MemoryKind::Array)))
     }
 
     /// Releases of memory with no known allocation.
