@@ -179,7 +179,7 @@ def segments() -> None:
     held = [torch.zeros(size // 4, device="cuda") for size, count in ((512, 8000), (5 * MEGABYTE, 40), (64 * MEGABYTE, 8)) for _ in range(count)]
     mark("held", own_bytes=bytes_of(held))
     del held[::2]
-    mark("holes", own_bytes=bytes_of(held))
+    mark("gaps", own_bytes=bytes_of(held))
     held.clear()
     mark("cached")
     torch.cuda.empty_cache()
@@ -278,8 +278,8 @@ def one_big() -> None:
     mark("end")
 
 
-def fill_with_holes() -> list:
-    """Tensors in segments of 8 GB of which each leaves a hole of 5 GB, until less than 20 GB are free."""
+def fill_with_gaps() -> list:
+    """Tensors in segments of 8 GB of which each leaves a gap of 5 GB, until less than 20 GB are free."""
     import torch
 
     held = []
@@ -296,7 +296,7 @@ def ask_too_much(free: int):
 
 
 def out_of_memory(goes_on: bool) -> Callable[[], None]:
-    """PyTorch holds holes of 5 GB, and more is asked for than is free. The program catches that, or is killed."""
+    """PyTorch holds gaps of 5 GB, and more is asked for than is free. The program catches that, or is killed."""
 
     def run() -> None:
         import torch
@@ -304,9 +304,9 @@ def out_of_memory(goes_on: bool) -> Callable[[], None]:
         _, step = training()
         for _ in steps(1.0):
             step()
-        held = fill_with_holes()
+        held = fill_with_gaps()
         free = mark("full", own_bytes=bytes_of(held))["free"]
-        known = {"asked": free + 4 * GIGABYTE, "line": line_of("oom"), "holes": 5 * GIGABYTE * len(held), "largest_hole": 5 * GIGABYTE}
+        known = {"asked": free + 4 * GIGABYTE, "line": line_of("oom"), "gaps": 5 * GIGABYTE * len(held), "largest_gap": 5 * GIGABYTE}
         try:
             ask_too_much(free)
         except torch.OutOfMemoryError:
@@ -385,11 +385,12 @@ def hf_trainer() -> None:
                 mark("end" if state.global_step > 10 else "training", parameter_bytes=bytes_of(model.parameters()),
                      optimizer_bytes=state_bytes(optimizer), steps=state.global_step)
 
-    model = GPT2LMHeadModel(GPT2Config(n_layer=6, n_embd=512, n_head=8, vocab_size=8192, n_positions=256))
+    model = GPT2LMHeadModel(GPT2Config(
+        n_layer=6, n_embd=512, n_head=8, vocab_size=8192, n_positions=256, bos_token_id=1, eos_token_id=1))
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             folder, per_device_train_batch_size=8, max_steps=150 if seconds_asked is None else 12, report_to=[], logging_steps=1,
-            save_strategy="no", disable_tqdm=True, bf16=True)
+            save_strategy="no", disable_tqdm=True, bf16=not IS_REHEARSAL)
         trainer = Trainer(model, arguments, train_dataset=Texts(), callbacks=[Marks()])
         trainer.remove_callback(PrinterCallback)
         trainer.train()
