@@ -51,8 +51,8 @@ pub struct MemoryJump {
     pub from: Timestamp,
     /// Time of the reading after it.
     pub to: Timestamp,
-    /// Calls that allocated between these two by function, the one with the most time first. Empty if the program allocated nothing, so that another
-    /// process, or the driver, took the memory.
+    /// Calls that allocated between these two by function, the one with the most time first. Empty if the program
+    /// allocated nothing, so that another process, or the driver, took the memory.
     pub calls: Vec<(ApiFunctionId, u64)>,
     /// Stack of the first sample within 25 ms after most of these calls.
     pub near: Option<StackId>,
@@ -180,9 +180,9 @@ impl Readings {
     /// Growth from `from` on with steps of `step` nanoseconds; the outer `None` if that cannot be judged: too few
     /// readings or steps, or another process's memory changed.
     ///
-    /// It takes [`FEWEST_RISES`] increases between two readings, between which the program allocated and loaded no code,
-    /// some of them in each quarter of the time. Only these increases, and all decreases, count for the slopes (Theil and
-    /// Sen: their median); if allocations are recorded, what these hold counts instead.
+    /// It takes [`FEWEST_RISES`] increases between two readings, between which the program allocated and loaded no
+    /// code, some of them in each quarter of the time. Only these increases, and all decreases, count for the slopes
+    /// (Theil and Sen: their median); if allocations are recorded, what these hold counts instead.
     pub(super) fn growth(&self, from: u64, step: u64) -> Option<Option<MemoryGrowth>> {
         let first = self.points.partition_point(|point| point.reading.at < from);
         let points = &self.points[first..];
