@@ -21,8 +21,8 @@ from collections.abc import Iterator
 
 from checks import (
     auto, bottlenecks, capture, causes, counters, counts, cupti_sharing, division, docs, endings, endurance, exports, frameworks, graph_origins,
-    host, inside, interventions, jobs, kernel_gains, kernels, known_kernels, launches, lessons, memory, modes, monitor, native_cost,
-    nccl, nvtx, processes, python, ranks, real, remedies, serving, top, transparency, tries, truth, untraced, waiting, weight)
+    host, inside, interventions, jobs, kernel_gains, kernels, known_kernels, launches, lessons, memory, memory_truth, modes, monitor,
+    native_cost, nccl, nvtx, processes, python, ranks, real, remedies, serving, top, transparency, tries, truth, untraced, waiting, weight)
 from harness import (
     REPOSITORY, SHORTEST_CHECK, BareRunFailed, Check, Mode, Result, Status, Suite, TimeUp, expect, find_nsys, skipped)
 from trace_report import Unreadable
@@ -190,7 +190,7 @@ def summarize(options: argparse.Namespace, results: list[Result]) -> int:
 
 GROUPS = (
     transparency, counts, counters, endings, processes, bottlenecks, truth, interventions, causes, remedies, untraced, real,
-    native_cost, host, kernels, nvtx, capture, waiting, exports, memory, modes, monitor, auto, launches, weight, lessons,
+    native_cost, host, kernels, nvtx, capture, waiting, exports, memory, memory_truth, modes, monitor, auto, launches, weight, lessons,
     cupti_sharing, ranks, nccl, jobs, endurance, frameworks, graph_origins, python, docs, kernel_gains, inside, known_kernels,
     division, top, serving, tries)
 

@@ -1,0 +1,192 @@
+"""Memory in the report, compared with what programs know about theirs (workloads/memory/programs.py).
+
+`memory.told.P`: in the default mode, from readings and calls. `memory.owners.P`: with `GPUWHY_CUDA_MEMORY_USAGE=on`.
+`memory.blocks.P`: under `gpuwhy run --pytorch memory`. Readings are of the whole device, so the programs run alone.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from harness import HERE, Check, Mode, Result, Run, Suite, expect, skipped
+from trace_report import largest
+
+SCRIPT = HERE / "workloads" / "memory" / "programs.py"
+NOT_INSTALLED = 77
+MIB = 1 << 20
+# Of what the device says at a mark: part of it, or bytes.
+PEAK_PART, PEAK_BYTES = 0.02, 16 * MIB
+OWNER_BYTES, UNNAMED_PART, CLASS_PART = 2 * MIB, 0.01, 0.05
+TORCH = (
+    "segments", "expandable", "async_backend", "graph_pool", "leak", "plateau", "sawtooth", "one_big", "oom_caught", "oom_killed",
+    "retry", "llama", "hf_trainer", "two_idle", "two_grows", "fork_loader", "local_memory", "expert")
+PROGRAMS = (*TORCH, "own_allocator", "jax_mlp", "cupy_pool", "rmm_like")
+# Their memory grows with each step.
+LEAKS = ("leak",)
+# One allocation is far larger than all others.
+JUMPS = ("one_big", "rmm_like")
+# PyTorch's allocator asks the driver by cudaMalloc, and counts its failures.
+COUNTED = tuple(name for name in TORCH if name not in ("expandable", "async_backend"))
+# Owner -> what the program calls its bytes.
+OWNERS = {
+    **{name: {"pytorch": "reserved"} for name in TORCH if name not in ("async_backend", "graph_pool")},
+    "jax_mlp": {"xla": "xla_pool_bytes"}, "cupy_pool": {"cupy": "pool_bytes"}, "rmm_like": {"cupy": "own_bytes"},
+    "own_allocator": {"program": "own_bytes"}}
+CLASSES = {"parameters": "parameter_bytes", "optimizer_state": "optimizer_bytes"}
+# Short ones that also run without gpuwhy.
+ALSO_BARE = ("segments", "expandable", "oom_caught", "oom_killed", "retry", "expert")
+BLOCKS = ("leak", "plateau", "sawtooth", "llama", "hf_trainer", "oom_caught", "expert")
+# What does not depend on time or on the memory that is free.
+FIXED = ("parameter_bytes", "optimizer_bytes", "num_ooms", "num_alloc_retries", "entries", "segments")
+
+Mark = dict[str, Any]
+
+
+def marks_of(run: Run) -> list[Mark]:
+    return [json.loads(line) for line in run.stdout.splitlines() if line.startswith('{"program"')]
+
+
+def fixed(marks: Sequence[Mark]) -> dict[str, dict[str, int]]:
+    """What is the same in each run, by mark."""
+    return {mark["mark"]: {name: mark[name] for name in FIXED if name in mark} for mark in marks}
+
+
+def highest(marks: Sequence[Mark]) -> Mark:
+    """The mark with the most memory in use."""
+    return max(marks, key=lambda mark: mark["nvml_used"])
+
+
+def known(marks: Sequence[Mark], name: str) -> Any:
+    """The last value with this name."""
+    return next((mark[name] for mark in reversed(marks) if name in mark), None)
+
+
+def device_of(report: dict[str, Any]) -> dict[str, Any]:
+    """The first device's memory; empty if the report has none."""
+    return ((report.get("memory") or {}).get("devices") or [{}])[0]
+
+
+def slope(marks: Sequence[Mark], report: dict[str, Any]) -> float | None:
+    """By how much the device's memory grew in one step of the report, which may be several of the program's, or a part."""
+    counted = [mark for mark in marks if "steps" in mark]
+    median = ((report["devices"][0].get("steps") or {}).get("median_ns")) if report.get("devices") else None
+    if len(counted) < 2 or not median:
+        return None
+    first, last = counted[0], counted[-1]
+    return (last["nvml_used"] - first["nvml_used"]) / (last["unix_ns"] - first["unix_ns"]) * median
+
+
+def growth(name: str, marks: Sequence[Mark], report: dict[str, Any]) -> Result:
+    device, title = device_of(report), f"memory.told.{name}.growth"
+    found = device.get("growth_per_step")
+    if name not in LEAKS:
+        return expect(title, found is None, f"{found}, judged: {device.get('growth_judged')}")
+    truth = slope(marks, report)
+    if found is None or truth is None:
+        return expect(title, False, f"{found}, judged: {device.get('growth_judged')}; {truth} bytes a step")
+    return expect(title, found["low"] <= truth <= found["high"],
+                  f"{truth:.0f} bytes a step, found {found['bytes']:.0f} ({found['low']:.0f} to {found['high']:.0f})")
+
+
+def peak(name: str, marks: Sequence[Mark], report: dict[str, Any]) -> Result:
+    used, found = highest(marks)["nvml_used"], device_of(report).get("peak_used_bytes")
+    is_near = found is not None and abs(found - used) <= max(PEAK_BYTES, PEAK_PART * used)
+    return expect(f"memory.told.{name}.peak", is_near, f"{found}, at the mark {highest(marks)['mark']} {used}")
+
+
+def told(name: str, marks: Sequence[Mark], report: dict[str, Any]) -> Iterator[Result]:
+    """What the default mode tells."""
+    device = device_of(report)
+    yield peak(name, marks, report)
+    yield growth(name, marks, report)
+    if name in COUNTED:
+        ooms, retries = known(marks, "num_ooms"), known(marks, "num_alloc_retries")
+        failed, retried = device.get("failed"), device.get("retried")
+        yield expect(f"memory.told.{name}.calls", (failed, retried) == (ooms + retries, retries - ooms),
+                     f"{failed} failed, {retried} retried; PyTorch retried {retries} times and gave up {ooms} times")
+    if name in JUMPS:
+        jump, asked, line = device.get("jump") or {}, known(marks, "own_bytes"), known(marks, "line")
+        near = jump.get("near") or {}
+        yield expect(f"memory.told.{name}.jump", abs(jump.get("bytes", 0) - asked) <= PEAK_BYTES, f"{jump.get('bytes')}, asked {asked}")
+        yield expect(f"memory.told.{name}.line", near.get("line") == line and str(near.get("file")).endswith("programs.py"),
+                     f"{near}, line {line}; {jump.get('calls')}")
+
+
+def shares(device: dict[str, Any], moment: str) -> dict[str, int]:
+    """Bytes by owner."""
+    return {share["owner"]: share[f"{moment}_bytes"] for share in device["owners"]["shares"]}
+
+
+def owned(name: str, marks: Sequence[Mark], report: dict[str, Any]) -> Iterator[Result]:
+    """Owners of the memory at the peak."""
+    device, at = device_of(report), highest(marks)
+    if not device.get("owners"):
+        yield skipped(f"memory.owners.{name}", "the report has no owners")
+        return
+    found = shares(device, "peak")
+    used = device["peak_used_bytes"]
+    yield expect(f"memory.owners.{name}.sum", sum(found.values()) == used, f"{sum(found.values())} of {used}")
+    unnamed = found.get("unnamed", 0)
+    yield expect(f"memory.owners.{name}.unnamed", abs(unnamed) <= UNNAMED_PART * used, f"{unnamed} of {used}; {found}")
+    for owner, field in OWNERS.get(name, {}).items():
+        yield expect(f"memory.owners.{name}.{owner}", field in at and abs(found.get(owner, 0) - at[field]) <= OWNER_BYTES,
+                     f"{found.get(owner)}, by the program {at.get(field)} at the mark {at['mark']}")
+
+
+def blocks(name: str, marks: Sequence[Mark], report: dict[str, Any]) -> Iterator[Result]:
+    """PyTorch's blocks at the peak by class, and the line that grows."""
+    device, title = device_of(report), f"memory.blocks.{name}"
+    found = device.get("blocks")
+    if name == "expert":
+        yield expect(title, not found or not found.get("peak"), "the program's own history is left alone")
+        return
+    if not found:
+        yield skipped(title, "the report has no blocks")
+        return
+    classes = {row["class"]: row["bytes"] for row in found["peak"]["classes"]}
+    for kind, field in CLASSES.items():
+        if truth := known(marks, field):
+            yield expect(f"{title}.{kind}", abs(classes.get(kind, 0) - truth) <= CLASS_PART * truth, f"{classes.get(kind)} of {truth}")
+    lines = [row["line"] for row in found.get("growing") or []]
+    expected = [known(marks, "line")] if name in LEAKS else []
+    yield expect(f"{title}.line", lines == expected, f"growing at {lines}, expected {expected}")
+
+
+def started(suite: Suite, name: str, what: str) -> Run:
+    """A run in the mode of a kind of check."""
+    command = [sys.executable, str(SCRIPT), name]
+    if what == "blocks":
+        return suite.run(f"memory-{name}-{what}", [suite.gpuwhy, "run", "--pytorch", "memory", "--report", "off", "--", *command])
+    mode = Mode.BARE if what == "bare" else Mode.VARIABLE
+    return suite.run(f"memory-{name}-{what}", command, mode, extra={"GPUWHY_CUDA_MEMORY_USAGE": "on"} if what == "owners" else None)
+
+
+def truth(name: str, what: str) -> Check:
+    title, judge = f"memory.{what}.{name}", {"told": told, "owners": owned, "blocks": blocks}[what]
+
+    def check(suite: Suite) -> Iterator[Result]:
+        run = started(suite, name, what)
+        if run.code == NOT_INSTALLED:
+            yield skipped(title, run.stderr.strip())
+            return
+        marks, ends_with = marks_of(run), -signal.SIGKILL if name == "oom_killed" else 0
+        # `gpuwhy run` ends as a shell would.
+        codes = (ends_with, 128 - ends_with) if ends_with else (0,)
+        yield expect(f"{title}.ends", run.code in codes and bool(marks), f"{run.ending()}, marks {', '.join(mark['mark'] for mark in marks)}")
+        if not marks:
+            return
+        if what == "told" and name in ALSO_BARE:
+            bare = started(suite, name, "bare")
+            yield expect(f"{title}.same", (bare.code, fixed(marks_of(bare))) == (run.code, fixed(marks)), f"{bare.ending()} bare; {fixed(marks)}")
+        yield from judge(name, marks, largest(suite, run).report)
+
+    return Check(title, check, credit=60.0)
+
+
+def checks() -> list[Check]:
+    kinds = {"told": PROGRAMS, "owners": PROGRAMS, "blocks": BLOCKS}
+    return [truth(name, what) for what, names in kinds.items() for name in names]
