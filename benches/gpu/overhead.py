@@ -47,6 +47,7 @@ VARIANTS = {
     "gpuwhy-monitor": {"GPUWHY_MODE": "monitor"},
     "gpuwhy-full": {"GPUWHY_MODE": "full"},
     "gpuwhy-nodes": {"GPUWHY_CUDA_GRAPH_TRACE": "node"},
+    "gpuwhy-memory": {"GPUWHY_CUDA_MEMORY_USAGE": "on"},
 }
 # Variables of libfloor.so for each variant of CUPTI alone.
 FLOORS = {
@@ -59,7 +60,7 @@ FLOORS = {
 # Tools with targets and their alternatives, in every round; and the other tools, in the first rounds.
 CORE = ("none", "floor", "floor-nodes", "gpuwhy", "gpuwhy-nodes", "gpuwhy-monitor", "nsys", "torch")
 MORE = ("gpuwhy-full", "nsys-node")
-TOOLS = (*CORE, *MORE, "floor-attached", "floor-flushed", "floor-subscribed")
+TOOLS = (*CORE, *MORE, "gpuwhy-memory", "floor-attached", "floor-flushed", "floor-subscribed")
 # Tools that differ from another one only for CUDA graphs.
 OF_GRAPHS = ("floor-nodes", "gpuwhy-nodes", "nsys-node")
 HERE = pathlib.Path(__file__).resolve().parent

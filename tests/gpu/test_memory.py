@@ -6,7 +6,7 @@ import unittest
 from collections.abc import Iterable
 
 from checks import memory_truth
-from checks.memory_truth import MIB, owned, peak, slope, told
+from checks.memory_truth import MIB, blocks, owned, peak, slope, told
 from harness import Result, Status
 
 MS = 1_000_000
@@ -81,6 +81,42 @@ class Owned(unittest.TestCase):
 
     def test_without_owners_nothing_is_judged(self) -> None:
         self.assertEqual([line.status for line in owned("leak", [mark("end", MIB)], report())], [Status.SKIPPED])
+
+
+class Blocks(unittest.TestCase):
+    SITE = {"function": "leak", "file": "/x/programs.py", "line": 7}
+
+    def judged(self, name: str, marks: list[dict], rows: tuple[tuple[str, int], ...] = (), **more: object) -> list[str]:
+        peak = {"rows": [{"class": kind, "site": None, "bytes": size, "count": 1} for kind, size in rows]}
+        return failures(blocks(name, marks, report(blocks={"peak": peak, "growth": None, "out_of_memory": [], **more})))
+
+    def test_classes_are_sums_of_rows(self) -> None:
+        marks = [mark("end", MIB, parameter_bytes=1000, optimizer_bytes=2000)]
+        self.assertEqual(self.judged("llama", marks, (("parameters", 500), ("parameters", 530), ("optimizer_state", 1900))), [])
+        self.assertEqual(self.judged("llama", marks, (("parameters", 1051), ("other", 1900))), ["parameters", "optimizer_state"])
+
+    def test_the_line_of_a_leak_and_no_other(self) -> None:
+        marks, grows = [mark("end", MIB, bytes_per_step=3000, line=7)], {"bytes": 3000.0, "low": 2990.0, "high": 3010.0, "site": self.SITE}
+        self.assertEqual(self.judged("leak", marks, growth=grows), [])
+        self.assertEqual(self.judged("leak", marks, growth={**grows, "high": 2999.0}), ["growth"])
+        self.assertEqual(self.judged("leak", marks, growth={**grows, "site": {**self.SITE, "line": 8}}), ["growth"])
+        self.assertEqual(self.judged("leak", marks), ["growth"])
+        self.assertEqual(self.judged("plateau", marks, growth=grows), ["growth"])
+
+    def test_when_memory_runs_out(self) -> None:
+        marks = [mark("oom", MIB, asked=900 * MIB, free_when_asked=800 * MIB, largest_gap=300 * MIB, line=7)]
+        end = {"asked_bytes": 900 * MIB, "free_bytes": 800 * MIB, "largest_gap_bytes": 301 * MIB, "site": self.SITE}
+        self.assertEqual(self.judged("oom_caught", marks, out_of_memory=[end]), [])
+        self.assertEqual(self.judged("oom_caught", marks), ["out_of_memory"])
+        self.assertEqual(self.judged("oom_caught", marks, out_of_memory=[end, end]), ["out_of_memory"])
+        wrong = {**end, "free_bytes": 0, "largest_gap_bytes": None, "site": None}
+        self.assertEqual(self.judged("oom_caught", marks, out_of_memory=[wrong]), ["free", "gap", "line"])
+        self.assertEqual(self.judged("llama", [mark("end", MIB)], out_of_memory=[end]), ["out_of_memory"])
+
+    def test_an_expert_keeps_its_history(self) -> None:
+        self.assertEqual(self.judged("expert", [mark("end", MIB)]), ["silent"])
+        self.assertEqual(failures(blocks("expert", [mark("end", MIB)], report(blocks=None))), [])
+        self.assertEqual(failures(blocks("llama", [mark("end", MIB)], report(blocks=None))), ["peak"])
 
 
 class Checks(unittest.TestCase):

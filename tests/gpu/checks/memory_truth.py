@@ -36,10 +36,12 @@ OWNERS = {
     **{name: {"pytorch": "reserved"} for name in TORCH if name not in ("async_backend", "graph_pool")},
     "jax_mlp": {"xla": "xla_pool_bytes"}, "cupy_pool": {"cupy": "pool_bytes"}, "rmm_like": {"cupy": "own_bytes"},
     "own_allocator": {"program": "own_bytes"}}
+# They record PyTorch's memory history themselves.
+EXPERTS = ("expert",)
 CLASSES = {"parameters": "parameter_bytes", "optimizer_state": "optimizer_bytes"}
 # Short ones that also run without gpuwhy.
 ALSO_BARE = ("segments", "expandable", "oom_caught", "oom_killed", "retry", "expert")
-BLOCKS = ("leak", "plateau", "sawtooth", "llama", "hf_trainer", "oom_caught", "expert")
+BLOCKS = ("leak", "plateau", "sawtooth", "llama", "hf_trainer", "oom_caught", "oom_killed", "expert")
 # What does not depend on time or on the memory that is free.
 FIXED = ("parameter_bytes", "optimizer_bytes", "num_ooms", "num_alloc_retries", "entries", "segments")
 
@@ -104,7 +106,7 @@ def told(name: str, marks: Sequence[Mark], report: dict[str, Any]) -> Iterator[R
     yield peak(name, marks, report)
     yield growth(name, marks, report)
     if name in COUNTED:
-        ooms, retries = known(marks, "num_ooms"), known(marks, "num_alloc_retries")
+        ooms, retries = (known(marks, field) or 0 for field in ("num_ooms", "num_alloc_retries"))
         failed, retried = device.get("failed"), device.get("retried")
         yield expect(f"memory.told.{name}.calls", (failed, retried) == (ooms + retries, retries - ooms),
                      f"{failed} failed, {retried} retried; PyTorch retried {retries} times and gave up {ooms} times")
@@ -137,23 +139,39 @@ def owned(name: str, marks: Sequence[Mark], report: dict[str, Any]) -> Iterator[
                      f"{found.get(owner)}, by the program {at.get(field)} at the mark {at['mark']}")
 
 
+def is_line(site: dict[str, Any] | None, line: int | None) -> bool:
+    return bool(site) and site["line"] == line and site["file"].endswith("programs.py")
+
+
 def blocks(name: str, marks: Sequence[Mark], report: dict[str, Any]) -> Iterator[Result]:
-    """PyTorch's blocks at the peak by class, and the line that grows."""
-    device, title = device_of(report), f"memory.blocks.{name}"
-    found = device.get("blocks")
-    if name == "expert":
-        yield expect(title, not found or not found.get("peak"), "the program's own history is left alone")
+    """PyTorch's blocks at the peak by class, the line that grows, and what is told when memory runs out."""
+    found, title = device_of(report).get("blocks") or {}, f"memory.blocks.{name}"
+    state, grows, ends = found.get("peak"), found.get("growth"), found.get("out_of_memory") or []
+    if name in EXPERTS:
+        yield expect(f"{title}.silent", not state, "the program's own history is left alone")
         return
-    if not found:
-        yield skipped(title, "the report has no blocks")
+    if not state:
+        yield expect(f"{title}.peak", False, "the report has no blocks")
         return
-    classes = {row["class"]: row["bytes"] for row in found["peak"]["classes"]}
     for kind, field in CLASSES.items():
         if truth := known(marks, field):
-            yield expect(f"{title}.{kind}", abs(classes.get(kind, 0) - truth) <= CLASS_PART * truth, f"{classes.get(kind)} of {truth}")
-    lines = [row["line"] for row in found.get("growing") or []]
-    expected = [known(marks, "line")] if name in LEAKS else []
-    yield expect(f"{title}.line", lines == expected, f"growing at {lines}, expected {expected}")
+            size = sum(row["bytes"] for row in state["rows"] if row["class"] == kind)
+            yield expect(f"{title}.{kind}", abs(size - truth) <= CLASS_PART * truth, f"{size} of {truth}")
+    if name in LEAKS:
+        truth, line = known(marks, "bytes_per_step"), known(marks, "line")
+        is_right = bool(grows) and grows["low"] <= truth <= grows["high"] and is_line(grows["site"], line)
+        yield expect(f"{title}.growth", is_right, f"{grows}, {truth} a step at line {line}")
+    else:
+        yield expect(f"{title}.growth", not grows, f"{grows}")
+    told, asked = [end["asked_bytes"] for end in ends], known(marks, "asked")
+    yield expect(f"{title}.out_of_memory", told == ([asked] if asked else []), f"asked {told}, by the program {asked}")
+    if asked and ends:
+        free, gap = known(marks, "free_when_asked"), known(marks, "largest_gap")
+        yield expect(f"{title}.free", abs(ends[0]["free_bytes"] - free) <= PEAK_BYTES, f"{ends[0]['free_bytes']} free, by the program {free}")
+        # Of a segment, what is left beside the part that is in use; segments are whole pages.
+        largest = ends[0]["largest_gap_bytes"] or 0
+        yield expect(f"{title}.gap", abs(largest - gap) <= PEAK_BYTES, f"largest gap {largest}, by the program {gap}")
+        yield expect(f"{title}.line", is_line(ends[0]["site"], known(marks, "line")), f"{ends[0]['site']}, line {known(marks, 'line')}")
 
 
 def started(suite: Suite, name: str, what: str) -> Run:

@@ -306,7 +306,8 @@ def out_of_memory(goes_on: bool) -> Callable[[], None]:
             step()
         held = fill_with_gaps()
         free = mark("full", own_bytes=bytes_of(held))["free"]
-        known = {"asked": free + 4 * GIGABYTE, "line": line_of("oom"), "gaps": 5 * GIGABYTE * len(held), "largest_gap": 5 * GIGABYTE}
+        known = {"asked": free + 4 * GIGABYTE, "free_when_asked": free, "line": line_of("oom"), "gaps": 5 * GIGABYTE * len(held),
+                 "largest_gap": 5 * GIGABYTE}
         try:
             ask_too_much(free)
         except torch.OutOfMemoryError:
