@@ -50,12 +50,13 @@ def settings(suite: Suite) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {
         "default": {}, "node": {"GPUWHY_CUDA_GRAPH_TRACE": "node"}, "graph": {"GPUWHY_CUDA_GRAPH_TRACE": "graph"},
         "full": {"GPUWHY_MODE": "full"}, "monitor": {"GPUWHY_MODE": "monitor"}, "counters": {"GPUWHY_GPU_METRICS": "on"},
+        "memory": {"GPUWHY_CUDA_MEMORY_USAGE": "on"},
         # Counters half a second after the first context: short programs end while these are being opened.
         "sampled": {"GPUWHY_MODE": "monitor", "GPUWHY_GPU_METRICS": "auto"},
         "auto": {"GPUWHY_MODE": "auto", "GPUWHY_GPU_METRICS": "auto", "GPUWHY_MAX_OVERHEAD": "20%"}}
     if suite.other_cupti:
         # With the program's library both `node` and `graph` may equal the default.
-        found = {name: found[name] for name in ("default", "full", "monitor", "counters", "sampled", "auto")}
+        found = {name: found[name] for name in ("default", "full", "monitor", "counters", "memory", "sampled", "auto")}
         found["graph, other CUPTI"] = {"GPUWHY_CUDA_GRAPH_TRACE": "graph", "GPUWHY_CUPTI_PATH": suite.other_cupti}
     return found
 

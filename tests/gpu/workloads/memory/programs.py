@@ -526,7 +526,7 @@ def expert() -> None:
     """The program records PyTorch's memory history itself, and has its own snapshot at the end."""
     import torch
 
-    torch.cuda.memory._record_memory_history(max_entries=2000)
+    torch.cuda.memory._record_memory_history(max_entries=2000, stacks="python")
     _, step = training()
     kept = [torch.zeros(16 * MEGABYTE // 4, device="cuda") for _ in range(16)]
     mark("held", own_bytes=bytes_of(kept))
