@@ -60,7 +60,8 @@ pub struct DeviceMemory {
     pub readings: u64,
     /// Peak of all processes; `None` without a reading.
     pub peak: Option<MemoryPeak>,
-    /// Peak of what is not other processes' memory, bytes; `None` if no reading of these is known.
+    /// Peak of what is not other processes' memory, of the readings with which these were read, once a second, bytes;
+    /// `None` without such a reading.
     pub own_peak: Option<u64>,
     /// In use by all processes at the last reading, bytes.
     pub last: Option<u64>,
@@ -247,7 +248,7 @@ impl MemoryUse {
                     device,
                     readings: readings.count,
                     peak: readings.peak,
-                    own_peak: readings.own_peak,
+                    own_peak: readings.own_peak(),
                     last: readings.newest.map(|reading| reading.used),
                     jump: readings.jump.clone(),
                     remainder: readings.remainder,

@@ -19,6 +19,8 @@ const FEWEST_READINGS: usize = 20;
 const FEWEST_STEPS: f64 = 20.0;
 /// Readings of other processes come once a second, and are valid for five intervals, nanoseconds.
 const OTHERS_VALID_NANOS: u64 = 5_000_000_000;
+/// Those that come with a reading of the device follow it in less than this, nanoseconds.
+const SAME_ROUND_NANOS: u64 = 50_000_000;
 
 /// A reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +54,7 @@ pub struct MemoryJump {
     /// Time of the reading after it.
     pub to: Timestamp,
     /// Calls that allocated between these two by function, the one with the most time first. Empty if the program
-    /// allocated nothing, so that another process, or the driver, took the memory.
+    /// allocated nothing: another process took the memory, or the driver, for code or for local memory of kernels.
     pub calls: Vec<(ApiFunctionId, u64)>,
     /// Stack of the first sample within 25 ms after most of these calls.
     pub near: Option<StackId>,
@@ -91,8 +93,7 @@ struct Point {
 pub(super) struct Readings {
     pub(super) count: u64,
     pub(super) peak: Option<MemoryPeak>,
-    /// Most memory without that of other processes, of the readings at which it is known.
-    pub(super) own_peak: Option<u64>,
+    own_peak: Option<u64>,
     pub(super) jump: Option<MemoryJump>,
     pub(super) remainder: Option<MemoryRemainder>,
     pub(super) newest: Option<Reading>,
@@ -104,6 +105,19 @@ pub(super) struct Readings {
 }
 
 impl Readings {
+    /// Most memory without that of other processes, of the readings with which these were read too, bytes.
+    pub(super) fn own_peak(&self) -> Option<u64> {
+        self.own_peak.max(self.own())
+    }
+
+    /// Memory without that of other processes at the newest reading, if these were read with it.
+    fn own(&self) -> Option<u64> {
+        let newest = self.newest?;
+        let same = self.others.iter().filter(|&&(at, ..)| at.abs_diff(newest.at) <= SAME_ROUND_NANOS);
+        let others = same.map(|&(.., bytes)| bytes).reduce(u64::saturating_add)?;
+        Some(newest.used.saturating_sub(others))
+    }
+
     /// Adds a reading of another process, before the readings behind it.
     pub(super) fn other(&mut self, at: u64, pid: u32, bytes: u64) {
         self.others.retain(|&(time, other, _)| other != pid && at.saturating_sub(time) <= OTHERS_VALID_NANOS);
@@ -118,6 +132,7 @@ impl Readings {
     /// Adds a reading. All calls up to its time are known.
     pub(super) fn add(&mut self, reading: Reading, calls: &Calls) {
         let others = self.others_at(reading.at);
+        self.own_peak = self.own_peak();
         let before = self.newest.replace(reading);
         if before.is_some_and(|before| reading.at <= before.at) {
             self.newest = before;
@@ -151,9 +166,6 @@ impl Readings {
             self.peak = Some(MemoryPeak { bytes: reading.used, at, until_end: true, others });
         } else if let Some(peak) = &mut self.peak {
             peak.until_end &= reading.used == most;
-        }
-        if let Some(others) = others {
-            self.own_peak = self.own_peak.max(Some(reading.used.saturating_sub(others)));
         }
     }
 
@@ -291,12 +303,14 @@ mod tests {
         let (mut both, calls) = (Readings::default(), Calls::default());
         for number in 0..400_u64 {
             let at = (number + 1) * 100 * MS;
-            both.other(at, 7, number * MIB);
             both.add(Reading { at, used: 2 * number * MIB + 5, held: None }, &calls);
+            if number % 10 == 0 {
+                both.other(at + MS, 7, number * MIB);
+            }
         }
         assert_eq!(both.growth(0, STEP), None);
         let peak = both.peak.unwrap();
-        assert_eq!((peak.bytes, peak.others, both.own_peak), (798 * MIB + 5, Some(399 * MIB), Some(399 * MIB + 5)));
+        assert_eq!((peak.bytes, peak.others, both.own_peak()), (798 * MIB + 5, Some(390 * MIB), Some(390 * MIB + 5)));
     }
 
     #[test]
