@@ -1,15 +1,15 @@
 //! Rows of the timeline with values over time: launches that have not started, utilization readings, hardware
-//! counters, memory held.
+//! counters, memory.
 //!
 //! The run has equal intervals, finer than samples in runs of some seconds. Each has the time-weighted mean
 //! of the known values, or the largest value where peaks matter.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use gpuwhy_trace::counters::{CounterEvent, GaugeReading, Metric, MetricSet, Sample, Unit};
 use gpuwhy_trace::record::{ApiCall, CorrelationId, DeviceId, MemoryEvent, MemoryKind, Timestamp};
-use profiler_core::memory::{Holdings, MemoryOwner};
+use profiler_core::memory::Holdings;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -45,8 +45,9 @@ enum Shown {
     Power,
     SmClock,
     Counter(Metric),
-    MemoryUsed,
-    Held(MemoryKind),
+    Memory,
+    /// What allocations of the program hold: the row of a device without readings.
+    Held,
 }
 
 impl Shown {
@@ -59,8 +60,7 @@ impl Shown {
             Self::Counter(Metric::Tensor) => "tensor cores".to_owned(),
             Self::Counter(Metric::Dram) => "memory bandwidth".to_owned(),
             Self::Counter(metric) => metric.name().replace('_', " "),
-            Self::MemoryUsed => "memory used".to_owned(),
-            Self::Held(kind) => format!("{} memory held", kind.name().replace('_', " ")),
+            Self::Memory | Self::Held => "memory".to_owned(),
         }
     }
 
@@ -72,7 +72,7 @@ impl Shown {
             Self::SmClock | Self::Counter(Metric::Clock) => ("Hz", 1e-6),
             Self::Counter(metric) if metric.unit() == Unit::Percent => ("%", 10.0),
             Self::Counter(_) => ("B/s", 1e-3),
-            Self::MemoryUsed | Self::Held(_) => ("B", 1e-3),
+            Self::Memory | Self::Held => ("B", 1e-3),
         }
     }
 }
@@ -150,7 +150,7 @@ pub(crate) struct Curves {
     early: FxHashMap<u32, Vec<(DeviceId, u64)>>,
     early_count: usize,
     holdings: Holdings,
-    held: BTreeMap<MemoryOwner, (u64, u64)>,
+    held: BTreeMap<DeviceId, (u64, u64)>,
     /// Number of operations with an unknown launching call.
     pub(crate) launches_unknown: u64,
 }
@@ -225,17 +225,17 @@ impl Curves {
 
     /// Adds an allocation or release of memory.
     pub(crate) fn memory(&mut self, event: &MemoryEvent) {
-        let Some((owner, holding)) = self.holdings.take(event) else { return };
+        let Some(((device, MemoryKind::Device), holding)) = self.holdings.take(event) else { return };
         let at = self.since(event.at);
-        self.hold(owner, at);
-        self.held.insert(owner, (at, holding.current));
+        self.hold(device, at);
+        self.held.insert(device, (at, holding.current));
     }
 
-    /// Extends the amount held by an owner to `until`.
-    fn hold(&mut self, owner: MemoryOwner, until: u64) {
-        let (from, bytes) = self.held.get(&owner).copied().unwrap_or((0, 0));
+    /// Extends the amount held on a device to `until`.
+    fn hold(&mut self, device: DeviceId, until: u64) {
+        let (from, bytes) = self.held.get(&device).copied().unwrap_or((0, 0));
         let span = self.span;
-        if let Some(sum) = self.sum(owner.0, Shown::Held(owner.1)) {
+        if let Some(sum) = self.sum(device, Shown::Held) {
             sum.largest(span, (from, until.max(from)), bytes as f64);
         }
     }
@@ -273,7 +273,7 @@ impl Curves {
         for (shown, value) in [
             (Shown::Power, reading.power_mw.map(|power| f64::from(power) / 1e3)),
             (Shown::SmClock, reading.sm_clock_mhz.map(|clock| f64::from(clock) * 1e6)),
-            (Shown::MemoryUsed, reading.memory_used_bytes.map(|bytes| bytes as f64)),
+            (Shown::Memory, reading.memory_used_bytes.map(|bytes| bytes as f64)),
         ] {
             if let Some(value) = value
                 && let Some(sum) = self.sum(reading.device, shown)
@@ -285,28 +285,31 @@ impl Curves {
 
     /// Writes everything; no further records follow.
     pub(crate) fn finish(&mut self, blocks: &mut Blocks<'_>) -> io::Result<Vec<Curve>> {
-        let owners: Vec<MemoryOwner> = self.held.keys().copied().collect();
-        owners.into_iter().for_each(|owner| self.hold(owner, self.window));
+        let holders: Vec<DeviceId> = self.held.keys().copied().collect();
+        holders.into_iter().for_each(|device| self.hold(device, self.window));
         self.launches_unknown += self.early_count as u64;
-        let sums = std::mem::take(&mut self.sums);
-        // A sampled clock is finer than the polled one; counters that stay 0 have no row.
-        let sampled: Vec<DeviceId> = sums
-            .keys()
-            .filter(|(_, shown)| *shown == Shown::Counter(Metric::Clock))
-            .map(|&(device, _)| device)
-            .collect();
+        let mut sums = std::mem::take(&mut self.sums);
+        // A sampled clock is finer than the polled one; readings of memory have what allocations lack; counters that
+        // stay 0 have no row.
+        for device in sums.keys().map(|&(device, _)| device).collect::<BTreeSet<_>>() {
+            for (better, other) in [(Shown::Counter(Metric::Clock), Shown::SmClock), (Shown::Memory, Shown::Held)] {
+                if sums.contains_key(&(device, better)) {
+                    sums.remove(&(device, other));
+                }
+            }
+        }
         let mut curves = Vec::new();
         for ((device, shown), sum) in sums {
             let (unit, steps) = shown.unit();
             let value = |&(sum, known): &(f64, u64)| match shown {
                 // The complete interval is known.
                 Shown::Queue => Some(sum / self.span as f64),
-                Shown::Held(_) => (known > 0).then_some(sum),
+                Shown::Held => (known > 0).then_some(sum),
                 _ => (known > 0).then(|| sum / known as f64),
             };
             let most = sum.0.iter().filter_map(value).fold(0.0, f64::max);
             let optional = matches!(shown, Shown::Counter(_));
-            if (optional && most == 0.0) || (shown == Shown::SmClock && sampled.contains(&device)) {
+            if optional && most == 0.0 {
                 continue;
             }
             let mut before = 0_i64;
@@ -397,19 +400,28 @@ mod tests {
     }
 
     #[test]
-    fn memory_shows_its_peaks() {
+    fn memory_shows_its_peaks_and_readings_if_there_are_any() {
         let mut curves = curves();
+        let used = |at_ns, device| {
+            let memory_used_bytes = Some(9_000_000);
+            GaugeReading { at: at(at_ns), device: DeviceId(device), memory_used_bytes, ..GaugeReading::default() }
+        };
+        curves.counters(&CounterEvent::Gauges(used(1_000, 1)));
+        curves.counters(&CounterEvent::Gauges(used(2_000, 1)));
         for (operation, nanos, address, bytes) in [
             (MemoryOperation::Allocation, 1_500, 1, 4_000),
             (MemoryOperation::Allocation, 2_100, 2, 8_000),
             (MemoryOperation::Release, 2_200, 2, 8_000),
             (MemoryOperation::Release, 4_000, 1, 4_000),
         ] {
-            let kind = MemoryKind::Device;
-            curves.memory(&MemoryEvent { at: at(nanos), operation, kind, address, bytes, ..MemoryEvent::default() });
+            for (device, address) in [(DeviceId(0), address), (DeviceId(1), address + 10)] {
+                let event = MemoryEvent { at: at(nanos), operation, address, bytes, device, ..MemoryEvent::default() };
+                curves.memory(&MemoryEvent { kind: MemoryKind::Device, ..event });
+            }
         }
         let rows = shown(curves);
-        let held = &rows["0 device memory held"];
+        assert_eq!((rows.len(), rows["1 memory"][1]), (2, Some(9_000_000.0)));
+        let held = &rows["0 memory"];
         assert_eq!(held[..5], [Some(0.0), Some(4_000.0), Some(12_000.0), Some(4_000.0), Some(0.0)]);
         assert_eq!(held[INTERVALS - 1], Some(0.0));
     }
