@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gpuwhy_trace::event::Event;
-use gpuwhy_trace::record::{DeviceId, DeviceWork, MemoryKind, Record, StreamId, ThreadId, Timestamp};
+use gpuwhy_trace::record::{DeviceId, DeviceWork, MemoryKind, NameId, Record, StreamId, ThreadId, Timestamp};
 use profiler_core::attribution::is_communication;
 
 use crate::collectives::Collectives;
@@ -69,7 +69,9 @@ impl Prescan {
                 self.host(row.thread, row.at, row.at);
             }
             Record::Memory(row) => {
-                self.memory.insert((row.device, row.kind));
+                if row.name == NameId::UNKNOWN {
+                    self.memory.insert((row.device, row.kind));
+                }
                 self.widen(row.at, row.at);
             }
             Record::Managed(row) => self.widen(row.start, row.end),

@@ -23,6 +23,7 @@ SELECT p.bytes AS "Peak (MB)",
   :process AS "PID", e.owner AS "Device ID", upper(substr(e.kind, 1, 1)) || substr(e.kind, 2) AS "Memory Kind"
 FROM events AS e
 JOIN peaks AS p ON p.owner = e.owner AND p.kind = e.kind
+WHERE name IS NULL
 GROUP BY e.owner, e.kind
 HAVING "Allocations" > 0
 ORDER BY "Peak (MB)" DESC, e.owner, "Memory Kind"
