@@ -1,7 +1,7 @@
 //! Memory usage end to end: hand-made records of both generations of CUPTI's layouts, played through the real
 //! libprof.so into the report, the statistics and the exports.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::record::record;
@@ -111,8 +111,10 @@ fn each_generation_of_records_gives_the_same_report() {
         let place = &memory["places"][0];
         let numbers = ["peak_bytes", "current_bytes", "allocated_bytes", "largest_bytes", "pool_peak_bytes"]
             .map(|field| place[field].as_u64().unwrap());
-        assert_eq!(numbers, [5_001_000, 2_001_000, 5_001_000, 3_000_000, 48 << 20]);
-        assert_eq!((place["allocations"].as_u64(), place["releases"].as_u64()), (Some(3), Some(1)));
+        assert_eq!(numbers, [5_000_000, 2_000_000, 5_000_000, 3_000_000, 48 << 20], "without the module's variable");
+        assert_eq!((place["allocations"].as_u64(), place["releases"].as_u64()), (Some(2), Some(1)));
+        let device = &memory["devices"][0];
+        assert_eq!((&device["module_variables"], &device["allocations"]), (&Value::from(1), &Value::from(2)));
         assert_eq!(place["peak_unix_ns"], START + 2_000);
         assert_eq!(place["peak_by"]["function"], "cudaMalloc");
         assert_eq!(place["peak_by"]["thread"], 77);
@@ -167,12 +169,12 @@ fn the_statistics_say_what_the_report_says() {
         .map(|row| (row["Operation"].as_str().unwrap().to_owned(), row["Held (MB)"].as_f64().unwrap()))
         .collect();
     let wanted = [
-        ("Allocation", 0.001),
-        ("Pool created", 0.001),
-        ("Allocation", 3.001),
-        ("Allocation", 5.001),
-        ("Deallocation", 2.001),
-        ("Deallocation", 2.001),
+        ("Allocation", 0.0),
+        ("Pool created", 0.0),
+        ("Allocation", 3.0),
+        ("Allocation", 5.0),
+        ("Deallocation", 2.0),
+        ("Deallocation", 2.0),
     ];
     assert_eq!(held, wanted.map(|(operation, held)| (operation.to_owned(), held)));
     let trace = stage.path("trace.gpuwhy");
@@ -181,8 +183,8 @@ fn the_statistics_say_what_the_report_says() {
     // It also reports that a release was for an older allocation.
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let sums: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&sums[0]["Peak (MB)"], &sums[0]["Pool Peak (MB)"]), (&Value::from(5.001), &Value::from(50.332)));
-    assert_eq!((&sums[0]["Allocations"], &sums[0]["Memory Kind"]), (&Value::from(3), &Value::from("Device")));
+    assert_eq!((&sums[0]["Peak (MB)"], &sums[0]["Pool Peak (MB)"]), (&Value::from(5.0), &Value::from(50.332)));
+    assert_eq!((&sums[0]["Allocations"], &sums[0]["Memory Kind"]), (&Value::from(2), &Value::from("Device")));
 }
 
 #[test]
@@ -192,6 +194,52 @@ fn nothing_is_recorded_unless_asked_for() {
     recording(&session, 128, 80);
     assert!(stage.host("gpt").env("GPUWHY_REPLAY", session).status().unwrap().success());
     let report = stage.report();
-    assert_eq!(report.get("memory"), None);
+    assert_eq!(report["memory"]["places"], serde_json::json!([]));
     assert_eq!(report["completeness"]["records"]["memory_events"], 0);
+}
+
+fn recorded(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testing/fixtures/traces/{name}.gpuwhy"))
+}
+
+fn run(arguments: &[&str], trace: &Path) -> (Option<i32>, String) {
+    let output = Command::new(GPUWHY).args(arguments).arg(trace).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn memory_of_recorded_programs_is_told_with_its_parts() {
+    let device = |name: &str| {
+        let report: Value = serde_json::from_str(&run(&["report", "--json"], &recorded(name)).1).unwrap();
+        report["memory"]["devices"][0].clone()
+    };
+    // A training whose allocations were recorded, and NVML's readings beside them.
+    let mem = device("mem");
+    let fields = ["peak_used_bytes", "allocations", "held_bytes", "module_variables", "remainder_bytes"];
+    let numbers = fields.map(|field| mem[field].as_u64().unwrap());
+    assert_eq!(numbers, [2_665_349_120, 76, 1_338_297_864, 3_234, 1_327_051_256]);
+    assert_eq!((&mem["growth_per_step"], &mem["growth_judged"]), (&Value::Null, &Value::Bool(true)));
+    // A server without such records, whose calls are known with their results.
+    let serving = device("serving");
+    let numbers =
+        ["peak_used_bytes", "allocations", "releases", "failed"].map(|field| serving[field].as_u64().unwrap());
+    assert_eq!(numbers, [132_659_412_992, 113, 76, 0]);
+    assert_eq!((&serving["held_bytes"], &serving["growth_per_step"]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        (&serving["jump"]["bytes"], serving["peak_step"].as_u64()),
+        (&Value::from(129_400_569_856_u64), Some(63))
+    );
+}
+
+#[test]
+fn each_recorded_program_with_readings_has_a_paragraph_and_none_grows() {
+    let folder = recorded("").with_file_name("");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let trace = entry.unwrap().path();
+        if trace.extension() == Some("gpuwhy".as_ref()) {
+            let (_, text) = run(&["report", "--recompute"], &trace);
+            assert_eq!(text.matches("\nMemory: ").count(), 1, "{}: {text}", trace.display());
+            assert!(text.contains(" at the peak, ") && !text.contains("Memory grows"), "{text}");
+        }
+    }
 }

@@ -50,6 +50,9 @@ families! {
     STEP_SECONDS = gauge "step_seconds", "Median duration of the remembered steps.";
     KERNELS = counter "kernels_total", "Kernels that ran.";
     COPIED = counter "copied_bytes_total", "Bytes copied by direction.";
+    MEMORY_USED = gauge "device_memory_used_bytes", "Memory of the device in use by all processes, at the last reading.";
+    MEMORY_TOTAL = gauge "device_memory_total_bytes", "Memory of the device.";
+    MEMORY_GROWTH = gauge "device_memory_growth_bytes_per_step", "Memory that each step takes and keeps; absent unless memory grows.";
     COLLECTIVES = counter "collectives_total", "Communication kernels, by what their names say.";
     COLLECTIVE_SECONDS = counter "collective_seconds_total", "Time of communication kernels, overlapped by computation or not.";
     OPERATIONS = counter "collective_operations_total", "Completed operations of communicators that NCCL reported.";
@@ -86,6 +89,14 @@ impl Family {
 pub fn samples(status: &Status, metrics: &Metrics) -> Vec<Sample> {
     let mut samples: Vec<_> = metrics.devices.iter().flat_map(of_device).collect();
     let mut add = |family, labels: &[(&'static str, &str)], value| samples.push(Sample::new(family, labels, value));
+    for of in &metrics.memory {
+        let uuid = metrics.devices.iter().find(|device| device.id == of.id).and_then(|device| device.uuid.as_deref());
+        let (ordinal, uuid) = (of.id.to_string(), uuid.unwrap_or_default());
+        let mut add = |family, value| add(family, &[("ordinal", &ordinal), ("UUID", uuid)], value);
+        add(&MEMORY_USED, of.used_bytes as f64);
+        of.total_bytes.into_iter().for_each(|bytes| add(&MEMORY_TOTAL, bytes as f64));
+        of.growth_bytes.into_iter().for_each(|bytes| add(&MEMORY_GROWTH, bytes));
+    }
     for name in Cause::ALL.iter().map(|cause| cause.name()).chain([STARTING_UP]) {
         add(&BOTTLENECK, &[("bottleneck", name)], f64::from(u8::from(metrics.live_bottleneck == name)));
     }

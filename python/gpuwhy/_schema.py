@@ -283,12 +283,65 @@ class Phase(TypedDict):
     share: float
 
 
+class MemoryJump(TypedDict):
+    bytes: int
+    from_unix_ns: int
+    to_unix_ns: int
+    calls: Dict[str, int]
+    near: Optional[Dict[str, Any]]
+
+
+class MemoryGrowth(TypedDict):
+    bytes: float
+    low: float
+    high: float
+    steps_until_full: Optional[int]
+
+
+class DeviceMemory(TypedDict):
+    device: int
+    total_bytes: Optional[int]
+    readings: int
+    peak_used_bytes: Optional[int]
+    peak_unix_ns: Optional[int]
+    peak_until_end: Optional[bool]
+    peak_step: Optional[int]
+    peak_in: Optional[str]
+    last_used_bytes: Optional[int]
+    peak_own_bytes: Optional[int]
+    other_processes_bytes: Optional[int]
+    jump: Optional[MemoryJump]
+    allocations: Optional[int]
+    releases: Optional[int]
+    failed: Optional[int]
+    retried: Optional[int]
+    held_bytes: Optional[int]
+    held_peak_bytes: Optional[int]
+    allocated_bytes: Optional[int]
+    largest_bytes: Optional[int]
+    pool_peak_bytes: Optional[int]
+    module_variables: Optional[int]
+    remainder_bytes: Optional[int]
+    remainder_since_unix_ns: Optional[int]
+    growth_per_step: Optional[MemoryGrowth]
+    growth_judged: bool
+
+
+class MemoryJson(TypedDict):
+    devices: List[DeviceMemory]
+    calls: List[Dict[str, Any]]
+    calls_ns: int
+    places: List[Dict[str, Any]]
+    unknown_releases: int
+    table_overflow: int
+
+
 class ReportJson(ReportBase, total=False):
     phases: List[Phase]
     serving: Optional[Serving]
     host: Dict[str, Any]
     ranges: Dict[str, Any]
-    memory: Dict[str, Any]
+    memory: MemoryJson
     utilization: Dict[str, Any]
     kernel_libraries: List[Dict[str, Any]]
     kernel_lines: Dict[str, Any]

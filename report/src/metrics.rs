@@ -178,6 +178,7 @@ pub fn state(
         tracing: report.cost.as_ref().map(tracing),
         devices: totals.devices.iter().take(DEVICES).map(|device| of_device(device, report, dictionary)).collect(),
         devices_beyond: totals.devices.len().saturating_sub(DEVICES) as u64,
+        memory: report.memory_states(),
     }
 }
 

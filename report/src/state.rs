@@ -98,6 +98,7 @@ objects! {
         causes: Vec<String>,
         devices: Vec<DeviceState>,
         devices_beyond: u64,
+        memory: Vec<MemoryState>,
         top_kernels: Vec<KernelTotal>,
         lines: Vec<LineTotal>,
         ranges: Vec<RangeTotal>,
@@ -145,6 +146,15 @@ objects! {
         /// Intervals of at least a second, oldest first: the end, nanoseconds since the Unix epoch, then
         /// microseconds by cause.
         windows: Vec<Vec<u64>>,
+    }
+
+    /// Memory of a device at the last reading, of all processes.
+    MemoryState {
+        id: u64,
+        used_bytes: u64,
+        total_bytes: Option<u64>,
+        /// Growth per step, if there is any.
+        growth_bytes: Option<f64>,
     }
 
     /// A kernel.
@@ -196,6 +206,7 @@ objects! {
         tracing: Option<Tracing>,
         devices: Vec<DeviceMetrics>,
         devices_beyond: u64,
+        memory: Vec<MemoryState>,
     }
 
     /// Recoverable time of a cause, 0 to 1.

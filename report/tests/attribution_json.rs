@@ -69,7 +69,26 @@ wire! {
         total_ns: u64, share: f64, share_low: f64, share_high: f64, step_ns: Option<u64>,
     }
     Within { file: String, function: String }
-    Memory { places: Vec<MemoryPlace>, unknown_releases: u64, table_overflow: u64 }
+    Memory {
+        devices: Vec<DeviceMemory>, calls: Vec<MemoryCalls>, calls_ns: u64, places: Vec<MemoryPlace>,
+        unknown_releases: u64, table_overflow: u64,
+    }
+    DeviceMemory {
+        device: u32, total_bytes: Option<u64>, readings: u64, peak_used_bytes: Option<u64>, peak_unix_ns: Option<u64>,
+        peak_until_end: Option<bool>, peak_step: Option<u64>, peak_in: Option<String>, last_used_bytes: Option<u64>,
+        peak_own_bytes: Option<u64>, other_processes_bytes: Option<u64>, jump: Option<MemoryJump>,
+        allocations: Option<u64>, releases: Option<u64>, failed: Option<u64>, retried: Option<u64>,
+        held_bytes: Option<u64>, held_peak_bytes: Option<u64>, allocated_bytes: Option<u64>,
+        largest_bytes: Option<u64>, pool_peak_bytes: Option<u64>, module_variables: Option<u64>,
+        remainder_bytes: Option<u64>, remainder_since_unix_ns: Option<u64>, growth_per_step: Option<MemoryGrowth>,
+        growth_judged: bool,
+    }
+    MemoryJump {
+        bytes: u64, from_unix_ns: u64, to_unix_ns: u64, calls: BTreeMap<String, u64>, near: Option<LineNear>,
+    }
+    LineNear { function: String, file: String, line: u32 }
+    MemoryGrowth { bytes: f64, low: f64, high: f64, steps_until_full: Option<u64> }
+    MemoryCalls { function: String, calls: u64, failed: u64, total_ns: u64 }
     MemoryPlace {
         device: u32, kind: String, peak_bytes: u64, peak_unix_ns: u64, peak_by: Option<PeakBy>, current_bytes: u64,
         allocations: u64, releases: u64, allocated_bytes: u64, largest_bytes: u64, pool_peak_bytes: u64,

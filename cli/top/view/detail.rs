@@ -1,6 +1,6 @@
 //! The chosen process: its time by cause, evidence, advice, and the rows with the most time.
 
-use gpuwhy_report::state::{DeviceState, IterationsOfKind, Live, Steps, sanitized};
+use gpuwhy_report::state::{DeviceState, IterationsOfKind, Live, MemoryState, Steps, sanitized};
 use gpuwhy_report::text_format::{duration, lines};
 use profiler_core::leaf::Cause;
 use ratatui::buffer::Buffer;
@@ -43,9 +43,9 @@ pub fn draw(buffer: &mut Buffer, area: Rect, dashboard: &Dashboard, process: &Pr
         Constraint::Min(0),
     ])
     .areas(area);
-    rule(buffer, title, &title_of(process, live), appearance);
-    let place = dashboard.device(process);
-    if let Some(device) = live.devices.get(place) {
+    let device = live.devices.get(dashboard.device(process));
+    rule(buffer, title, &title_of(process, live, device), appearance);
+    if let Some(device) = device {
         let windows = windows(live, device);
         let newest = last_minute(&windows);
         draw_chart(buffer, chart, device, newest, live.devices.len() as u64 + live.devices_beyond, appearance);
@@ -93,7 +93,7 @@ fn draw_short(buffer: &mut Buffer, area: Rect, process: &ProcessView, appearance
 }
 
 /// Title of the process: identity and state.
-fn title_of(process: &ProcessView, live: &Live) -> String {
+fn title_of(process: &ProcessView, live: &Live, device: Option<&DeviceState>) -> String {
     let mut parts = vec![format!("{}  {}", process.key, cut(&program(&process.status.command), 50))];
     match &process.presence {
         Presence::Here => {}
@@ -108,6 +108,8 @@ fn title_of(process: &ProcessView, live: &Live) -> String {
         parts.extend(live.bursts.map(|bursts| format!("{bursts} burst{}", if bursts == 1 { "" } else { "s" })));
     }
     parts.push(duration(live.observed_ns));
+    let shown = device.map(|device| device.id);
+    parts.extend(live.memory.iter().find(|of| shown.is_none_or(|id| id == of.id)).map(MemoryState::text));
     if process.status.captures > 1 && live.bursts.is_none() {
         parts.push(format!("capture {}", process.status.captures));
     }

@@ -11,8 +11,8 @@ use profiler_core::sorting::SortRows as _;
 use profiler_core::steps::{Step, StepSource};
 
 use super::text::{self, busy_share};
-use super::{DeviceReport, Ranked, Report, ServingKind, StepMeaning, loss_sentence};
-use crate::state::{DeviceState, KernelTotal, LineTotal, Live, RangeTotal, RankedCause, Steps};
+use super::{DeviceReport, MemoryOfDevice, Ranked, Report, ServingKind, StepMeaning, loss_sentence};
+use crate::state::{DeviceState, KernelTotal, LineTotal, Live, MemoryState, RangeTotal, RankedCause, Steps};
 use crate::text_format::shortened;
 use crate::words::losses;
 
@@ -78,9 +78,26 @@ pub(super) fn live_state(report: &Report) -> Live {
         causes: Cause::ALL.map(|cause| cause.name().to_owned()).to_vec(),
         devices: report.devices.iter().take(DEVICES).map(device).collect(),
         devices_beyond: report.devices.len().saturating_sub(DEVICES) as u64,
+        memory: report.memory_states(),
         top_kernels: kernels_state(report),
         lines: lines_state(report),
         ranges: ranges_state(report),
+    }
+}
+
+impl Report {
+    /// Memory in use on the first devices with readings.
+    pub(crate) fn memory_states(&self) -> Vec<MemoryState> {
+        let devices = self.memory.iter().flat_map(|memory| &memory.devices);
+        let state = |of: &MemoryOfDevice| {
+            Some(MemoryState {
+                id: of.device.0.into(),
+                used_bytes: of.last_used_bytes?,
+                total_bytes: of.total_bytes,
+                growth_bytes: of.growth_per_step.map(|growth| growth.bytes),
+            })
+        };
+        devices.filter_map(state).take(DEVICES).collect()
     }
 }
 

@@ -56,11 +56,12 @@ pub use model::{
     ApiRow, Awaited, BetweenIterations, Bottleneck, BurstRow, BurstTable, CallLineRow, CaptureRow, CaptureTable,
     CauseRow, Certainty, ComputeLimits, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow,
     GapSubject, GraphModuleRow, GraphOriginRow, GraphOrigins, GraphPartRow, GraphRangeRow, GraphRangeTable,
-    GraphThreadRow, GridClass, HostReport, InnerLineRow, KernelGeometry, KernelLineRow, KernelLines, KernelRow,
-    LaunchLineRow, LibraryRow, LineRow, LockHolderRow, ManagedPages, MeaningRow, MeasuredGain, MemoryReport, MemoryRow,
-    ModuleTime, NamedLimits, PeakBy, PhaseRow, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report,
-    Results, RunPart, SMALLEST_GAIN, SampledLaunches, SampledTime, Sequence, SourceLines, SourceRow, StepBasis,
-    StepMeaning, TypicalSteps, Untraced, WholeGraphRow, helps,
+    GraphThreadRow, GridClass, GrowthPerStep, HostReport, InnerLineRow, JumpOfMemory, KernelGeometry, KernelLineRow,
+    KernelLines, KernelRow, LaunchLineRow, LibraryRow, LineNear, LineRow, LockHolderRow, ManagedPages, MeaningRow,
+    MeasuredGain, MemoryCallRow, MemoryOfDevice, MemoryReport, MemoryRow, ModuleTime, NamedLimits, PeakBy, PhaseRow,
+    PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report, Results, RunPart, SMALLEST_GAIN,
+    SampledLaunches, SampledTime, Sequence, SourceLines, SourceRow, StepBasis, StepMeaning, TypicalSteps, Untraced,
+    WholeGraphRow, helps,
 };
 pub use price::{RunCost, Saving};
 pub use serving::{Serving, ServingKind, TokenBound};

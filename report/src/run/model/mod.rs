@@ -35,7 +35,9 @@ pub use host::{
 pub use launches::{KernelLineRow, KernelLines, LaunchLineRow, LibraryRow, SampledLaunches, SampledTime};
 pub(crate) use limits::loss_sentence;
 pub use limits::{ComputeLimits, NamedLimits};
-pub use memory::{ManagedPages, MemoryReport, MemoryRow, PeakBy};
+pub use memory::{
+    GrowthPerStep, JumpOfMemory, LineNear, ManagedPages, MemoryCallRow, MemoryOfDevice, MemoryReport, MemoryRow, PeakBy,
+};
 pub use ranges::{RangeRow, RangesReport};
 pub(in crate::run) use remedy::Rank;
 pub use remedy::{Certainty, MeasuredGain, Remedy, Results, SMALLEST_GAIN, helps};

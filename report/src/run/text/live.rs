@@ -24,11 +24,14 @@ pub(in crate::run) fn live_line(report: &Report) -> String {
     let mut line = format!("gpuwhy [{}] ", seconds(report.shown_ns()));
     let (cause, share) = report.bottleneck.live;
     let serving = report.serving().map(|serving| serving.live_part() + " | ").unwrap_or_default();
+    let fullest = report.memory_states().into_iter().max_by_key(|of| of.used_bytes);
+    let memory = fullest.map(|of| of.text() + " | ").unwrap_or_default();
     if report.is_watched() {
-        line.push_str(&serving);
-        line.push_str(&monitor::live_part(report).unwrap_or_else(|| "monitored".to_owned()));
-        if cause != Cause::CannotTell {
-            let _ = write!(line, " | probable bottleneck: {}", words::bottleneck(cause));
+        let busy = monitor::live_part(report).unwrap_or_else(|| "monitored".to_owned());
+        let _ = write!(line, "{serving}{busy} | {memory}");
+        match cause {
+            Cause::CannotTell => line.truncate(line.len() - " | ".len()),
+            cause => drop(write!(line, "probable bottleneck: {}", words::bottleneck(cause))),
         }
         return shortened(&line, LONGEST);
     }
@@ -46,6 +49,7 @@ pub(in crate::run) fn live_line(report: &Report) -> String {
         let _ = write!(line, "{} {} | ", noun(report), duration(steps.duration_percentile(50)));
     }
     let _ = write!(line, "GPU busy {} | ", percent(busy_share(report)));
+    line.push_str(&memory);
     match cause {
         Cause::NoWork => line.push_str("no GPU work"),
         Cause::CannotTell => line.push_str("no bottleneck"),

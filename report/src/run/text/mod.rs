@@ -10,6 +10,7 @@ mod cost;
 mod details;
 mod kernel_time;
 mod live;
+mod memory;
 mod ranges;
 mod sections;
 mod serving;
@@ -122,6 +123,7 @@ fn first_screen(out: &mut Page, report: &Report, (evidence, remedies): (usize, u
         let (lead, sentence) = step_sentence(steps, device);
         wrapped(out, lead, &sentence);
     }
+    memory::write(out, report, if evidence == usize::MAX { DEVICES_SHOWN } else { 1 });
     if let Some(sentence) = untraced::line(report) {
         wrapped(out, "", &sentence);
     }

@@ -1,4 +1,4 @@
-//! Parts of the long report about the process: captures, launching threads, memory, utilization.
+//! Parts of the long report about the process: captures, launching threads, utilization.
 
 use std::fmt::Write;
 
@@ -6,8 +6,8 @@ use gpuwhy_trace::record::{Timestamp, Trigger};
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::sorting::SortRows as _;
 
-use crate::run::{BurstRow, BurstTable, HostReport, MemoryReport, MemoryRow, Report, monitor};
-use crate::text_format::{Page, bytes, counted, duration, printable, wrapped};
+use crate::run::{BurstRow, BurstTable, HostReport, Report, monitor};
+use crate::text_format::{Page, counted, duration, wrapped};
 use crate::words;
 
 /// Captures in the text; the JSON lists all.
@@ -25,9 +25,6 @@ pub(super) fn write(out: &mut Page, report: &Report) {
     }
     if let Some(ranges) = &report.ranges {
         ranges.write(out);
-    }
-    if let Some(memory) = &report.memory {
-        memory_lines(out, memory, report.process.start);
     }
     utilization_lines(out, report);
 }
@@ -142,52 +139,6 @@ fn host_lines(out: &mut Page, host: &HostReport) {
         let doing = words::activity(row.cause);
         wrapped(out, "  - GPU idle for ", &format!("{cost} ({share:.1} %): {doing} {}", row.at_place()));
     }
-}
-
-/// Appends the section of the long report. `start` is the start of measurement.
-fn memory_lines(out: &mut Page, memory: &MemoryReport, start: Timestamp) {
-    for row in memory.rows.iter().filter(|row| row.holding.allocations > 0) {
-        wrapped(out, "Memory: ", &memory_sentence(row, start));
-    }
-    let mut parts = Vec::new();
-    if memory.unknown_releases > 0 {
-        parts.push(format!("{} of memory that was allocated before", counted(memory.unknown_releases, "release")));
-    }
-    if memory.table_overflow > 0 {
-        parts.push(format!("{} too many to follow to their release", counted(memory.table_overflow, "allocation")));
-    }
-    if !parts.is_empty() {
-        wrapped(out, "Memory: ", &parts.join(", "));
-    }
-}
-
-fn memory_sentence(row: &MemoryRow, start: Timestamp) -> String {
-    let holding = &row.holding;
-    let mut line = format!(
-        "GPU {}, {} memory: peak {}, {} after the start",
-        row.device,
-        words::memory_word(row.kind),
-        bytes(holding.peak),
-        duration(holding.peak_at.since(start)),
-    );
-    if let Some(by) = &row.peak_by {
-        let thread = by.thread_name.clone().unwrap_or_else(|| by.thread.to_string());
-        let _ = write!(line, ", by {} on {}", printable(&by.function), words::thread(&thread));
-        if let Some(range) = &by.range {
-            let _ = write!(line, " in {range:?}");
-        }
-    }
-    let _ = write!(
-        line,
-        "; {}, {} in all; {} at the end",
-        counted(holding.allocations, "allocation"),
-        bytes(holding.allocated),
-        bytes(holding.current)
-    );
-    if holding.pool_peak > 0 {
-        let _ = write!(line, "; pools held up to {}", bytes(holding.pool_peak));
-    }
-    line
 }
 
 /// Appends the utilization of the devices to a report with other content; nothing if the conclusion already

@@ -97,7 +97,7 @@ impl TokenBound {
 }
 
 /// A positive number with two significant digits, or all of its integer part if that has fewer.
-fn two_digits(value: f64) -> f64 {
+pub(super) fn two_digits(value: f64) -> f64 {
     let unit = 10_f64.powf((value.max(1.0).log10() - 1.0).floor().max(0.0));
     (value / unit).round() * unit
 }
