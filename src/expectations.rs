@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gpuwhy_report::kernels::Roof;
 use gpuwhy_report::run::{ApiRow, CopyRow, Report};
-use gpuwhy_report::text_format::duration;
+use gpuwhy_report::text_format::{bytes, duration};
 use gpuwhy_report::words;
 use gpuwhy_trace::process_info::End;
 use gpuwhy_trace::record::{Loss, MemoryKind};
@@ -63,6 +63,8 @@ enum Rule {
     Step(Duration),
     Kind { name: String, at_most: Duration },
     StepWithin { ratio: f64, baseline: Baseline },
+    Memory(u64),
+    NoMemoryGrowth,
     NoSpills { name: String },
     Uses { name: String, unit: Roof, least: f64 },
 }
@@ -214,6 +216,18 @@ impl Expectations {
         self.and(Rule::Kind { name: name.into(), at_most })
     }
 
+    /// At most this many bytes of each device were in use by all processes, at ten readings a second. Fails if there is
+    /// no reading.
+    pub fn memory_at_most(self, bytes: u64) -> Self {
+        self.and(Rule::Memory(bytes))
+    }
+
+    /// After start-up, no step of the program took device memory and kept it. Fails if that cannot be judged, because
+    /// there are too few steps or readings, or the memory of other processes changed.
+    pub fn no_memory_growth(self) -> Self {
+        self.and(Rule::NoMemoryGrowth)
+    }
+
     /// The median step of each device is at most `ratio` times the one that `baseline` has for such a device,
     /// under the name `step`. With `GPUWHY_BLESS=1` the baseline is updated instead. One run each: runs of one program
     /// differ by up to 30 %, so a longer step that differs by less is inconclusive and does not fail. Several runs
@@ -330,6 +344,8 @@ impl Rule {
                 | Self::NoSync
                 | Self::NoPageableCopy
                 | Self::NoAllocation
+                | Self::Memory(_)
+                | Self::NoMemoryGrowth
                 | Self::NoSpills { .. }
         )
     }
@@ -413,6 +429,8 @@ impl Rule {
             Self::Share { cause, at_most } => run_rules::share(report, *cause, *at_most),
             Self::Step(at_most) => run_rules::at_most(&run_rules::steps(report)?, *at_most),
             Self::Kind { name, at_most } => run_rules::at_most(&run_rules::kinds(report, name)?, *at_most),
+            Self::Memory(most) => run_rules::memory_at_most(report, *most),
+            Self::NoMemoryGrowth => run_rules::no_memory_growth(report),
             Self::NoSpills { name } => kernel_rules::no_spills(report, name),
             Self::Uses { name, unit, least } => kernel_rules::uses_at_least(report, name, *unit, *least),
         }
@@ -447,6 +465,8 @@ impl fmt::Display for Rule {
             Self::StepWithin { ratio, baseline } => {
                 write!(f, "a step takes at most {ratio} times what {} has", baseline.path().display())
             }
+            Self::Memory(most) => write!(f, "at most {} of each device are in use", bytes(*most)),
+            Self::NoMemoryGrowth => f.write_str("no step takes memory and keeps it"),
             Self::NoSpills { name } if name.is_empty() => f.write_str("no kernel spills registers"),
             Self::NoSpills { name } => write!(f, "kernel {name} spills no registers"),
             Self::Uses { name, unit, least } => {

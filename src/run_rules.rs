@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use gpuwhy_compare::diff::{RUNS_DIFFER, RunTest, StepChange, fewest_runs};
-use gpuwhy_report::run::{DeviceReport, Report};
-use gpuwhy_report::text_format::duration;
+use gpuwhy_report::run::{DeviceReport, MemoryOfDevice, Report};
+use gpuwhy_report::text_format::{bytes, duration};
 use gpuwhy_report::words;
 use profiler_core::attribution::step_sequence::StepCalls;
 use profiler_core::leaf::{Cause, Leaf};
@@ -72,6 +72,36 @@ pub(crate) fn busy(report: &Report, least: f64) -> Result<(), String> {
             duration(window),
             least * 1e2,
         ))
+    })
+}
+
+/// The devices with readings of their memory.
+fn read_memory(report: &Report) -> Result<Vec<&MemoryOfDevice>, String> {
+    let devices = report.memory.iter().flat_map(|memory| &memory.devices).filter(|of| of.readings > 0);
+    let devices: Vec<_> = devices.collect();
+    if devices.is_empty() { Err("no reading of the memory in use".to_owned()) } else { Ok(devices) }
+}
+
+pub(crate) fn memory_at_most(report: &Report, most: u64) -> Result<(), String> {
+    read_memory(report)?.into_iter().try_for_each(|of| match of.peak_used_bytes {
+        Some(peak) if peak > most => {
+            let others = of.other_processes_bytes.filter(|&bytes| bytes > 0);
+            let others = others.map(|others| format!(" ({} by other processes)", bytes(others))).unwrap_or_default();
+            let (id, peak, most) = (of.device, bytes(peak), bytes(most));
+            Err(format!("{peak} of device {id} were in use{others}, at most {most} expected"))
+        }
+        _ => Ok(()),
+    })
+}
+
+pub(crate) fn no_memory_growth(report: &Report) -> Result<(), String> {
+    read_memory(report)?.into_iter().try_for_each(|of| match of.growth_per_step {
+        Some(growth) => {
+            let [each, low, high] = [growth.bytes, growth.low, growth.high].map(|each| bytes(each as u64));
+            Err(format!("memory of device {} grows by {each} a step ({low} to {high}), none expected", of.device))
+        }
+        None if of.growth_judged => Ok(()),
+        None => Err(format!("too few steps or readings to tell whether memory of device {} grows", of.device)),
     })
 }
 

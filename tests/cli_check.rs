@@ -174,6 +174,22 @@ fn a_kernel_named_step_does_not_replace_the_step_in_a_baseline() {
     assert_eq!(check(&trace, &limits).0, Some(0));
 }
 
+#[test]
+fn memory_in_use_and_its_growth_have_a_limit() {
+    let limits = ["--memory-at-most", "2.7GB", "--no-memory-growth"];
+    let (code, text, _) = check(&fixture("traces/mem"), &limits);
+    assert_eq!((code, text.matches("  ok  ").count()), (Some(0), 2), "{text}");
+    let failing: [(PathBuf, &[&str], &str); 3] = [
+        (fixture("traces/serving"), &limits, "132.7 GB of device 0 were in use, at most 2.7 GB expected"),
+        (foreign("malloc_async"), &limits, "no reading of the memory in use"),
+        (fixture("traces/checkpoint"), &["--no-memory-growth"], "too few steps or readings to tell whether memory of"),
+    ];
+    for (trace, limits, wanted) in failing {
+        let (code, text, _) = check(&trace, limits);
+        assert!(code == Some(1) && text.contains(wanted), "{text}");
+    }
+}
+
 fn foreign(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testing/fixtures/foreign/{name}.sqlite.gz"))
 }

@@ -35,6 +35,7 @@ EXIT CODES:
 EXAMPLES:
   gpuwhy check --no-sync --no-pageable-copy --launches-at-most 3 step.gpuwhy
   gpuwhy check --step-at-most 35ms --share-at-most data_loading=5 train.gpuwhy
+  gpuwhy check --memory-at-most 70GB --no-memory-growth train.gpuwhy
   gpuwhy check --baseline perf.json --bless --kernel-within softmax=1.05 --step-within 1.03 run.gpuwhy
   gpuwhy check --baseline perf.json --kernel-within softmax=1.05 --step-within 1.03 --format github run.gpuwhy
   gpuwhy check --runs --baseline perf.json --step-within 1.03 runs/
@@ -118,6 +119,12 @@ pub struct LimitArgs {
     /// Limit the median step of a kind, such as decode in a server
     #[arg(long, value_name = "KIND=TIME", value_parser = named_time, alias = "kind-within")]
     kind_at_most: Vec<(String, Duration)>,
+    /// Limit the memory in use on each device, such as 70GB
+    #[arg(long, value_name = "BYTES", value_parser = memory)]
+    memory_at_most: Option<u64>,
+    /// Allow no memory that each step takes and keeps
+    #[arg(long)]
+    no_memory_growth: bool,
     /// Limit the median step to RATIO times the baseline
     #[arg(long, value_name = "RATIO", value_parser = ratio, requires = "baseline")]
     step_within: Option<f64>,
@@ -209,6 +216,10 @@ impl LimitArgs {
         for (name, most) in &self.kind_at_most {
             add(&mut |rules| rules.kind_at_most(name, *most));
         }
+        self.memory_at_most.into_iter().for_each(|most| add(&mut |rules| rules.memory_at_most(most)));
+        if self.no_memory_growth {
+            add(&mut Expectations::no_memory_growth);
+        }
         if let Some(baseline) = self.baseline() {
             for (name, ratio) in &self.kernel_within {
                 add(&mut |rules| rules.kernel_within(name, *ratio, &baseline));
@@ -224,6 +235,22 @@ impl LimitArgs {
 
 fn time(text: &str) -> Result<Duration, String> {
     config::parse_duration(text).ok_or_else(|| "expected a time such as 40us, 1.5ms or 2s".to_owned())
+}
+
+/// Parses `70GB` or `1.5GB`: decimal, as in the report, unlike the sizes of libprof.so's variables.
+fn memory(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let scale = match &text[digits.len()..] {
+        "" | "B" => 1.0,
+        "kB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        "TB" => 1e12,
+        _ => f64::NAN,
+    };
+    let bytes = digits.trim_end().parse::<f64>().map(|number| number * scale).ok();
+    let bytes = bytes.filter(|bytes| (0.0..1e18).contains(bytes)).map(|bytes| bytes as u64);
+    bytes.ok_or_else(|| "expected a size such as 800MB or 70GB".to_owned())
 }
 
 /// Parses a percentage as a share from 0 to 1.
@@ -283,6 +310,8 @@ mod tests {
         assert_eq!(time("1.5us"), Ok(Duration::from_nanos(1500)));
         assert_eq!(time("35ms"), Ok(Duration::from_millis(35)));
         assert!(time("-1us").is_err() && time("nanus").is_err() && time("35 parsecs").is_err());
+        assert_eq!([memory("70GB"), memory("1.5MB"), memory("7")], [Ok(70_000_000_000), Ok(1_500_000), Ok(7)]);
+        assert!(["70GiB", "-1GB", "GB", "inf", "70g", "1e30"].iter().all(|text| memory(text).is_err()));
         assert_eq!(part("5%"), Ok(0.05));
         assert!(part("101").is_err() && part("-1").is_err() && part("NaN").is_err());
         assert_eq!(share("data_loading=5"), Ok((Cause::DataLoading, 0.05)));

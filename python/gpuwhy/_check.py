@@ -12,8 +12,8 @@ Pairs = Union[Mapping[str, float], Tuple[str, float], Iterable[Tuple[str, float]
 Triples = Union[Tuple[str, str, float], Iterable[Tuple[str, str, float]]]
 
 # By type of value: a number, a switch, a share (0 to 1), a time in seconds, names, or pairs of a name and one of these.
-_NUMBERS = ("kernels_at_most", "launches_at_most", "step_within", "baseline", "case", "capture")
-_SWITCHES = ("no_sync", "no_pageable_copy", "no_allocation", "no_spills", "bless")
+_NUMBERS = ("kernels_at_most", "launches_at_most", "memory_at_most", "step_within", "baseline", "case", "capture")
+_SWITCHES = ("no_sync", "no_pageable_copy", "no_allocation", "no_memory_growth", "no_spills", "bless")
 _SHARES = ("busy_at_least",)
 _TIMES = ("step_at_most",)
 _NAMES = ("bottleneck", "not_bottleneck")
