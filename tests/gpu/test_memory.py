@@ -60,18 +60,18 @@ class Told(unittest.TestCase):
         self.assertEqual(failures(told("retry", again, report(failed=1, retried=0))), ["calls"])
         self.assertEqual(failures(told("retry", again, report(failed=None, retried=None))), ["calls"])
 
-    def test_the_line_of_a_jump(self) -> None:
-        marks = [mark("big", 1000 * MIB, own_bytes=900 * MIB, line=7)]
+    def test_what_a_jump_is_near_to(self) -> None:
+        marks = [mark("big", 1000 * MIB, own_bytes=900 * MIB, line=7, function="big_table")]
         jump = {"bytes": 902 * MIB, "calls": {"cudaMalloc": 1}, "near": {"function": "big_table", "file": "/x/programs.py", "line": 7}}
         self.assertEqual(failures(told("one_big", marks, report(jump=jump))), [])
-        self.assertEqual(failures(told("one_big", marks, report(jump={**jump, "near": None}))), ["line"])
-        self.assertEqual(failures(told("one_big", marks, report(jump=None))), ["jump", "line"])
+        self.assertEqual(failures(told("one_big", marks, report(jump={**jump, "near": None}))), ["near"])
+        self.assertEqual(failures(told("one_big", marks, report(jump=None))), ["jump", "near"])
 
 
 class Owned(unittest.TestCase):
-    def judged(self, *rows: tuple[str, int]) -> list[str]:
-        shares = [{"owner": owner, "peak_bytes": size * MIB} for owner, size in rows]
-        return failures(owned("leak", [mark("end", 1000 * MIB, reserved=600 * MIB)], report(owners={"shares": shares})))
+    def judged(self, *rows: tuple[str, int], name: str = "leak", near: dict | None = None) -> list[str]:
+        shares = [{"owner": owner, "peak_bytes": size * MIB, "near": near} for owner, size in rows]
+        return failures(owned(name, [mark("end", 1000 * MIB, reserved=600 * MIB, line=7)], report(owners=shares)))
 
     def test_owners_sum_to_the_device_and_are_those_of_the_program(self) -> None:
         self.assertEqual(self.judged(("pytorch", 601), ("context", 390), ("unnamed", 9)), [])
@@ -79,8 +79,14 @@ class Owned(unittest.TestCase):
         self.assertEqual(self.judged(("pytorch", 603), ("context", 397)), ["pytorch"])
         self.assertEqual(self.judged(("pytorch", 600), ("context", 389), ("unnamed", 11)), ["unnamed"])
 
-    def test_without_owners_nothing_is_judged(self) -> None:
-        self.assertEqual([line.status for line in owned("leak", [mark("end", MIB)], report())], [Status.SKIPPED])
+    def test_the_line_of_the_largest_allocation(self) -> None:
+        near, rows = {"function": "big_table", "file": "/x/programs.py", "line": 7}, (("pytorch", 600), ("context", 400))
+        self.assertEqual(self.judged(*rows, name="one_big", near=near), [])
+        self.assertEqual(self.judged(*rows, name="one_big", near={**near, "line": 8}), ["line"])
+        self.assertEqual(self.judged(*rows, name="one_big"), ["line"])
+
+    def test_a_report_without_owners_fails(self) -> None:
+        self.assertEqual([line.status for line in owned("leak", [mark("end", MIB)], report())], [Status.FAIL])
 
 
 class Blocks(unittest.TestCase):

@@ -200,13 +200,14 @@ def graph_pool() -> None:
     for graph in graphs:
         with torch.no_grad(), torch.cuda.graph(graph, pool=graphs[0].pool() if results else None):
             results.append([model(batch * scale) for scale in range(8)])
-    pools = [segment["total_size"] for segment in torch.cuda.memory_snapshot() if tuple(segment["segment_pool_id"]) != (0, 0)]
-    mark("captured", graph_pool_bytes=sum(pools))
+    own = [segment["total_size"] for segment in torch.cuda.memory_snapshot() if tuple(segment["segment_pool_id"]) != (0, 0)]
+    reserved = torch.cuda.memory_reserved()
+    mark("captured", graph_pool_bytes=sum(own), other_segments=reserved - sum(own))
     for _ in steps(3.0):
         for graph in graphs:
             graph.replay()
         torch.cuda.synchronize()
-    mark("end", graph_pool_bytes=sum(pools))
+    mark("end", graph_pool_bytes=sum(own), other_segments=reserved - sum(own))
 
 
 def leak() -> None:
@@ -262,11 +263,15 @@ def sawtooth() -> None:
 def big_table():
     import torch
 
-    return torch.empty(10 * GIGABYTE, device="cuda")  # line: big
+    table = torch.empty(10 * GIGABYTE, device="cuda")  # line: big
+    rows = torch.ones(GIGABYTE // 10)
+    for part in table.split(len(rows))[:5]:
+        part.copy_(rows)
+    return table
 
 
 def one_big() -> None:
-    """40 GB are allocated at once, in the middle of a training."""
+    """A table of 40 GB is allocated and partly filled, in the middle of a training."""
     model, step = training()
     mark("before", parameter_bytes=bytes_of(model.parameters()))
     for _ in steps(2.5):
@@ -279,13 +284,13 @@ def one_big() -> None:
 
 
 def fill_with_gaps() -> list:
-    """Tensors in segments of 8 GB of which each leaves a gap of 5 GB, until less than 20 GB are free."""
+    """Tensors in segments of 8 GB, of which each leaves a gap of 3 GB, until less than 20 GB are free."""
     import torch
 
     held = []
     while device().read()["free"] > 20 * GIGABYTE and len(held) < 100:
         torch.empty(8 * GIGABYTE, device="cuda", dtype=torch.uint8)
-        held.append(torch.empty(3 * GIGABYTE, device="cuda", dtype=torch.uint8))
+        held.append(torch.empty(5 * GIGABYTE, device="cuda", dtype=torch.uint8))
     return held
 
 
@@ -296,7 +301,7 @@ def ask_too_much(free: int):
 
 
 def out_of_memory(goes_on: bool) -> Callable[[], None]:
-    """PyTorch holds gaps of 5 GB, and more is asked for than is free. The program catches that, or is killed."""
+    """PyTorch holds gaps of 3 GB, and more is asked for than is free. The program catches that, or is killed."""
 
     def run() -> None:
         import torch
@@ -306,14 +311,16 @@ def out_of_memory(goes_on: bool) -> Callable[[], None]:
             step()
         held = fill_with_gaps()
         free = mark("full", own_bytes=bytes_of(held))["free"]
-        known = {"asked": free + 4 * GIGABYTE, "free_when_asked": free, "line": line_of("oom"), "gaps": 5 * GIGABYTE * len(held),
-                 "largest_gap": 5 * GIGABYTE}
+        known = {"asked": free + 4 * GIGABYTE, "free_when_asked": free, "line": line_of("oom"), "gaps": 3 * GIGABYTE * len(held),
+                 "largest_gap": 3 * GIGABYTE}
         try:
             ask_too_much(free)
         except torch.OutOfMemoryError:
             mark("oom", **known)
             if not goes_on:
                 os.kill(os.getpid(), signal.SIGKILL)
+        else:
+            sys.exit("memory did not run out")
         held.clear()
         torch.cuda.empty_cache()
         mark("released")
@@ -608,6 +615,8 @@ def rmm_like() -> None:
     """One allocation of 60 GB, from which the program itself hands out parts, as RMM's pool."""
     import cupy
 
+    array = cupy.ones(4 * MEGABYTE, dtype=cupy.float32)
+    mark("before")
     base, offset = cupy.cuda.Memory(60 * GIGABYTE), 0  # line: rmm
 
     def part(size: int):
@@ -618,8 +627,7 @@ def rmm_like() -> None:
         return cupy.cuda.MemoryPointer(base, offset - size)
 
     cupy.cuda.set_allocator(part)
-    mark("pool", own_bytes=base.size, line=line_of("rmm"))
-    array = cupy.ones(4 * MEGABYTE, dtype=cupy.float32)
+    mark("pool", own_bytes=base.size, cupy_bytes=base.size + cupy.get_default_memory_pool().total_bytes(), line=line_of("rmm"))
     for _ in steps(3.0):
         float((cupy.sin(array) * 2 + 1).sum())
     mark("end", own_bytes=base.size)
