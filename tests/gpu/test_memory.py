@@ -102,7 +102,8 @@ class Blocks(unittest.TestCase):
         self.assertEqual(self.judged("llama", marks, (("parameters", 1051), ("other", 1900))), ["parameters", "optimizer_state"])
 
     def test_the_line_of_a_leak_and_no_other(self) -> None:
-        marks, grows = [mark("end", MIB, bytes_per_step=3000, line=7)], {"bytes": 3000.0, "low": 2990.0, "high": 3010.0, "site": self.SITE}
+        marks = [mark("growing", MIB, steps=10, allocated=1000), mark("end", MIB, steps=20, allocated=31000, line=7)]
+        grows = {"bytes": 3000.0, "low": 2990.0, "high": 3010.0, "site": self.SITE}
         self.assertEqual(self.judged("leak", marks, growth=grows), [])
         self.assertEqual(self.judged("leak", marks, growth={**grows, "high": 2999.0}), ["growth"])
         self.assertEqual(self.judged("leak", marks, growth={**grows, "site": {**self.SITE, "line": 8}}), ["growth"])

@@ -222,7 +222,7 @@ def leak() -> None:
         losses.append(torch.relu(held_out @ weight).mean())  # line: leak
         if index == 50:
             mark("growing", rest=0.0, steps=len(losses))
-    mark("end", steps=len(losses), bytes_per_step=1024 * 768 * 4, line=line_of("leak"))
+    mark("end", steps=len(losses), line=line_of("leak"))
 
 
 def plateau() -> None:
