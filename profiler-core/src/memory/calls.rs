@@ -17,8 +17,8 @@ const NEWEST_SAMPLES: usize = 8_192;
 const ROW_LIMIT: usize = 1_024;
 /// Calls of a jump whose line is looked for.
 const LINES_SOUGHT: usize = 256;
-/// A sample this long after a call may still be of the same line, nanoseconds: the longest interval between two samples
-/// of a thread that runs.
+/// A sample this far from a call may still be of the same line, nanoseconds: the longest interval between two samples of
+/// a thread that runs.
 const NEAR_NANOS: u64 = 25_000_000;
 /// `cudaErrorMemoryAllocation` and `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: u32 = 2;
@@ -32,7 +32,9 @@ pub struct MemoryCalls {
     pub calls: u64,
     /// Those that failed for lack of memory.
     pub failed: u64,
-    /// Those that failed for lack of memory and whose thread's next allocation succeeded.
+    /// Those that failed for lack of memory, alone, and whose thread's next allocation succeeded: caches are emptied
+    /// when a call fails, and it is repeated. After a second failure the program has run out of memory, so a later
+    /// success is another allocation.
     pub retried: u64,
     /// Time in them, nanoseconds.
     pub total_ns: u64,
@@ -47,11 +49,20 @@ pub(super) struct MemoryCall {
     pub(super) function: ApiFunctionId,
 }
 
+/// Allocations of a jump; see [`Calls::of_jump`].
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct JumpCalls {
+    pub(super) functions: Vec<(ApiFunctionId, u64)>,
+    /// Function and end.
+    pub(super) longest: Option<(ApiFunctionId, u64)>,
+    pub(super) near: Option<StackId>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     rows: FxHashMap<ApiFunctionId, MemoryCalls>,
-    /// Function of each thread's last allocation, if that failed for lack of memory.
-    failed: FxHashMap<ThreadId, ApiFunctionId>,
+    /// Function of each thread's last allocation if that failed for lack of memory, and whether the one before did, too.
+    failed: FxHashMap<ThreadId, (ApiFunctionId, bool)>,
     /// Allocations, nearly in the order of their ends.
     newest: VecDeque<MemoryCall>,
     samples: VecDeque<(u64, ThreadId, StackId)>,
@@ -74,13 +85,14 @@ impl Calls {
         }
         let fails = result == OUT_OF_MEMORY;
         row.failed += u64::from(fails);
-        if let Some(function) = self.failed.remove(&call.thread).filter(|_| result == 0)
+        let before = self.failed.remove(&call.thread);
+        if let Some((function, false)) = before.filter(|_| result == 0)
             && let Some(row) = self.rows.get_mut(&function)
         {
             row.retried += 1;
         }
         if fails && self.failed.len() < ROW_LIMIT {
-            self.failed.insert(call.thread, call.function);
+            self.failed.insert(call.thread, (call.function, before.is_some()));
         }
         if result == 0 {
             bounded(&mut self.newest, call, NEWEST_CALLS);
@@ -111,22 +123,29 @@ impl Calls {
             .any(|&start| start > from && start <= to)
     }
 
-    /// Allocations between two times by function, most time first, and the stack that most of them are near.
-    pub(super) fn of_jump(&self, from: u64, to: u64) -> (Vec<(ApiFunctionId, u64)>, Option<StackId>) {
+    /// Allocations between two times by function, most time first; the one that took more time than all others, if any;
+    /// and the stack of the samples that most of the time is near.
+    pub(super) fn of_jump(&self, from: u64, to: u64) -> JumpCalls {
+        let mut found = JumpCalls::default();
         let mut functions = FxHashMap::<ApiFunctionId, (u64, u64)>::default();
         let mut stacks = FxHashMap::<StackId, u64>::default();
+        let (mut all_ns, mut longest) = (0, (0, None));
         for (index, call) in self.within(from, to).enumerate() {
-            let (nanos, calls) = functions.entry(call.function).or_default();
-            *nanos += call.end - call.start;
-            *calls += 1;
+            let nanos = call.end - call.start;
+            let (spent, calls) = functions.entry(call.function).or_default();
+            (*spent, *calls) = (*spent + nanos, *calls + 1);
             if let Some(stack) = (index < LINES_SOUGHT).then(|| self.near(call)).flatten() {
-                *stacks.entry(stack).or_default() += 1;
+                *stacks.entry(stack).or_default() += nanos;
             }
+            all_ns += nanos;
+            longest = longest.max((nanos, Some((call.function, call.end))));
         }
         let mut functions: Vec<_> = functions.into_iter().collect();
         functions.sort_unstable_by_key(|&(function, (nanos, _))| (Reverse(nanos), function));
-        let functions = functions.into_iter().map(|(function, (_, calls))| (function, calls)).collect();
-        (functions, stacks.into_iter().max_by_key(|&(stack, calls)| (calls, Reverse(stack))).map(|row| row.0))
+        found.functions = functions.into_iter().map(|(function, (_, calls))| (function, calls)).collect();
+        found.longest = longest.1.filter(|_| 2 * longest.0 > all_ns);
+        found.near = stacks.into_iter().max_by_key(|&(stack, nanos)| (nanos, Reverse(stack))).map(|row| row.0);
+        found
     }
 
     /// Calls that overlap the time from `from` to `to`.
@@ -134,18 +153,20 @@ impl Calls {
         self.newest.iter().filter(move |call| call.start <= to && call.end > from)
     }
 
-    /// Stack of the first sample of the thread during the call or soon after it.
+    /// Stack of the sample of the thread that is nearest to the call.
     fn near(&self, call: &MemoryCall) -> Option<StackId> {
-        let until = call.end + NEAR_NANOS;
-        let near =
-            self.samples.iter().find(|&&(at, thread, _)| thread == call.thread && at >= call.start && at <= until);
-        near.map(|sample| sample.2)
+        let of_thread = self.samples.iter().filter(|sample| sample.1 == call.thread);
+        let distances = of_thread.map(|&(at, _, stack)| {
+            // Either is 0 during the call.
+            (call.start.saturating_sub(at) + at.saturating_sub(call.end), stack)
+        });
+        distances.min().filter(|&(nanos, _)| nanos <= NEAR_NANOS).map(|(_, stack)| stack)
     }
 
-    /// All functions with their calls.
+    /// All functions with their calls, those that allocate first.
     pub(super) fn rows(&self) -> Vec<(ApiFunctionId, MemoryCalls)> {
         let mut rows: Vec<_> = self.rows.iter().map(|(&function, &calls)| (function, calls)).collect();
-        rows.sort_unstable_by_key(|&(function, calls)| (Reverse(calls.total_ns), function));
+        rows.sort_unstable_by_key(|&(function, row)| (!row.allocates, Reverse(row.total_ns), function));
         rows
     }
 }
@@ -170,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_counts_as_retried_if_the_threads_next_allocation_succeeds() {
+    fn a_failure_counts_as_retried_if_it_is_alone_and_the_threads_next_allocation_succeeds() {
         let mut calls = Calls::default();
         for (start, thread, function, result) in [
             (0, 1, MALLOC, 2),
@@ -180,13 +201,14 @@ mod tests {
             (80, 1, MALLOC, 2),
             (100, 1, MALLOC, 2),
             (120, 3, MALLOC, 1),
+            (140, 1, MALLOC, 0),
         ] {
             calls.add(call(start, thread, function), function == MALLOC, result);
         }
-        let expected = MemoryCalls { allocates: true, calls: 6, failed: 3, retried: 1, total_ns: 60 };
+        let expected = MemoryCalls { allocates: true, calls: 7, failed: 3, retried: 1, total_ns: 70 };
         assert_eq!(calls.rows()[0], (MALLOC, expected));
         assert_eq!(calls.rows()[1].1, MemoryCalls { calls: 1, total_ns: 10, ..MemoryCalls::default() });
-        assert!(!calls.any(79, 200) && calls.any(60, 61), "a failed call takes no memory");
+        assert!(!calls.any(79, 139) && calls.any(60, 61), "a failed call takes no memory");
     }
 
     #[test]
@@ -198,15 +220,18 @@ mod tests {
             stack: StackId(stack),
             ..HostSample::default()
         };
-        for sample in [(90, 1, 3), (112, 1, 4), (115, 2, 5), (300, 1, 6), (40_000_000, 2, 7)] {
+        for sample in [(90, 1, 3), (112, 1, 4), (115, 2, 5), (300, 1, 6), (60_000_000, 2, 7)] {
             calls.sampled(&sampled(sample.0, sample.1, sample.2));
         }
-        for (start, thread) in [(100, 1), (111, 1), (105, 2), (250, 1), (400, 2)] {
+        for (start, thread) in [(100, 1), (111, 1), (105, 2), (250, 1), (30_000_000, 2)] {
             calls.add(call(start, thread, MALLOC), true, 0);
         }
-        assert_eq!(calls.of_jump(95, 140), (vec![(MALLOC, 3)], Some(StackId(4))));
-        assert_eq!(calls.of_jump(200, 300), (vec![(MALLOC, 1)], Some(StackId(6))));
-        assert_eq!(calls.of_jump(390, 500), (vec![(MALLOC, 1)], None), "too late");
-        assert_eq!(calls.of_jump(600, 700), (vec![], None));
+        let found = |functions, longest, near| JumpCalls { functions, longest, near };
+        assert_eq!(calls.of_jump(95, 140), found(vec![(MALLOC, 3)], None, Some(StackId(4))));
+        let longest = Some((MALLOC, 260));
+        assert_eq!(calls.of_jump(200, 300), found(vec![(MALLOC, 1)], longest, Some(StackId(6))));
+        let far = found(vec![(MALLOC, 1)], Some((MALLOC, 30_000_010)), None);
+        assert_eq!(calls.of_jump(29_000_000, 31_000_000), far, "too far from any sample");
+        assert_eq!(calls.of_jump(600, 700), JumpCalls::default());
     }
 }

@@ -124,7 +124,7 @@ impl MemoryUse {
     pub(crate) fn read(&mut self, event: &CounterEvent) {
         let waiting = match event {
             CounterEvent::Gauges(GaugeReading { device, at, memory_used_bytes: Some(used), .. }) => {
-                Waiting::Device(*device, Reading { at: at.nanos(), used: *used, held: None })
+                Waiting::Device(*device, Reading { at: at.nanos(), used: *used, held: None, held_most_at: 0 })
             }
             CounterEvent::Process(reading) if reading.memory_bytes.is_some() => Waiting::Process(*reading),
             _ => return,
@@ -167,6 +167,8 @@ impl MemoryUse {
         for row in waiting.iter_mut().skip(*held_known).take_while(|row| row.at() < until) {
             if let Waiting::Device(device, reading) = row {
                 reading.held = holdings.on_device(*device);
+                let held = holdings.get((*device, MemoryKind::Device));
+                reading.held_most_at = held.map_or(0, |held| held.peak_at.nanos());
             }
             *held_known += 1;
         }

@@ -17,7 +17,8 @@ const FEWEST_RISES: usize = 10;
 /// Fewest readings and steps from which growth, or that there is none, may be said.
 const FEWEST_READINGS: usize = 20;
 const FEWEST_STEPS: f64 = 20.0;
-/// Readings of other processes come once a second, and are valid for five intervals, nanoseconds.
+/// Interval between readings of other processes, and how long they are valid: five intervals, nanoseconds.
+const OTHERS_EVERY_NANOS: u64 = 1_100_000_000;
 const OTHERS_VALID_NANOS: u64 = 5_000_000_000;
 /// Those that come with a reading of the device follow it in less than this, nanoseconds.
 const SAME_ROUND_NANOS: u64 = 50_000_000;
@@ -29,6 +30,8 @@ pub(super) struct Reading {
     pub(super) used: u64,
     /// Memory that recorded allocations hold, if allocations are recorded.
     pub(super) held: Option<u64>,
+    /// When these held the most up to this time; 0 if unknown.
+    pub(super) held_most_at: u64,
 }
 
 /// The most memory in use.
@@ -36,11 +39,12 @@ pub(super) struct Reading {
 pub struct MemoryPeak {
     /// In use by all processes, bytes.
     pub bytes: u64,
-    /// Time of the first reading of it.
+    /// Time of the first reading of it, or of the recorded allocation that reached it since the reading before.
     pub at: Timestamp,
     /// True if no later reading was lower.
     pub until_end: bool,
-    /// Bytes of other processes at that time; `None` if no reading of them is known.
+    /// Bytes of other processes, read at most five seconds before that time, or one after it if the memory in use was
+    /// the same; `None` if no reading of them is known.
     pub others: Option<u64>,
 }
 
@@ -56,7 +60,9 @@ pub struct MemoryJump {
     /// Calls that allocated between these two by function, the one with the most time first. Empty if the program
     /// allocated nothing: another process took the memory, or the driver, for code or for local memory of kernels.
     pub calls: Vec<(ApiFunctionId, u64)>,
-    /// Stack of the first sample within 25 ms after most of these calls.
+    /// The call with more time than all others together, if there is one: its function and end.
+    pub longest: Option<(ApiFunctionId, Timestamp)>,
+    /// Stack of the samples nearest to these calls, at most 25 ms from them; of several the one near most of their time.
     pub near: Option<StackId>,
 }
 
@@ -122,6 +128,13 @@ impl Readings {
     pub(super) fn other(&mut self, at: u64, pid: u32, bytes: u64) {
         self.others.retain(|&(time, other, _)| other != pid && at.saturating_sub(time) <= OTHERS_VALID_NANOS);
         self.others.push((at, pid, bytes));
+        let others = self.others_at(at);
+        if let (Some(peak), Some(newest)) = (&mut self.peak, self.newest)
+            && newest.used == peak.bytes
+            && at.saturating_sub(peak.at.nanos()) <= OTHERS_EVERY_NANOS
+        {
+            peak.others = others;
+        }
     }
 
     fn others_at(&self, at: u64) -> Option<u64> {
@@ -139,7 +152,7 @@ impl Readings {
             return;
         }
         self.count += 1;
-        self.raise(reading, others);
+        self.raise(reading, before.map_or(0, |before| before.at), others);
         if let Some(held) = reading.held {
             let bytes = reading.used.saturating_sub(held);
             let same = self.remainder.filter(|known| known.bytes == bytes);
@@ -150,19 +163,22 @@ impl Readings {
             let more = reading.used.saturating_sub(before.used);
             if more > self.jump.as_ref().map_or(0, |jump| jump.bytes) {
                 let [from, to] = [before.at, reading.at];
-                let (functions, near) = calls.of_jump(from, to);
+                let found = calls.of_jump(from, to);
                 let [from, to] = [from, to].map(Timestamp::from_nanos);
-                self.jump = Some(MemoryJump { bytes: more, from, to, calls: functions, near });
+                let longest = found.longest.map(|(function, end)| (function, Timestamp::from_nanos(end)));
+                self.jump =
+                    Some(MemoryJump { bytes: more, from, to, calls: found.functions, longest, near: found.near });
             }
             allocated = calls.any(before.at, reading.at) && !calls.loads(before.at, reading.at);
         }
         self.remember(Point { reading, allocated, others });
     }
 
-    fn raise(&mut self, reading: Reading, others: Option<u64>) {
+    fn raise(&mut self, reading: Reading, before: u64, others: Option<u64>) {
         let most = self.peak.map_or(0, |peak| peak.bytes);
         if reading.used > most {
-            let at = Timestamp::from_nanos(reading.at);
+            let allocated = Some(reading.held_most_at).filter(|&at| at > before && at <= reading.at);
+            let at = Timestamp::from_nanos(allocated.unwrap_or(reading.at));
             self.peak = Some(MemoryPeak { bytes: reading.used, at, until_end: true, others });
         } else if let Some(peak) = &mut self.peak {
             peak.until_end &= reading.used == most;
@@ -264,7 +280,7 @@ mod tests {
                 let (thread, function) = (ThreadId(1), ApiFunctionId(1));
                 calls.add(MemoryCall { start: at - MS, end: at - MS / 2, thread, function }, true, 0);
             }
-            readings.add(Reading { at, used, held: None }, &calls);
+            readings.add(Reading { at, used, held: None, held_most_at: 0 }, &calls);
         }
         readings
     }
@@ -303,7 +319,7 @@ mod tests {
         let (mut both, calls) = (Readings::default(), Calls::default());
         for number in 0..400_u64 {
             let at = (number + 1) * 100 * MS;
-            both.add(Reading { at, used: 2 * number * MIB + 5, held: None }, &calls);
+            both.add(Reading { at, used: 2 * number * MIB + 5, held: None, held_most_at: 0 }, &calls);
             if number % 10 == 0 {
                 both.other(at + MS, 7, number * MIB);
             }
@@ -328,7 +344,7 @@ mod tests {
     fn the_remainder_is_as_old_as_its_value() {
         let (mut beside, calls) = (Readings::default(), Calls::default());
         for (at, used, held) in [(1, 100, 0), (2, 150, 30), (3, 160, 40), (3, 0, 0), (4, 170, 50)] {
-            beside.add(Reading { at, used, held: Some(held) }, &calls);
+            beside.add(Reading { at, used, held: Some(held), held_most_at: 0 }, &calls);
         }
         assert_eq!(beside.remainder, Some(MemoryRemainder { bytes: 120, since: Timestamp::from_nanos(2) }));
         assert_eq!(beside.count, 4, "the same time again");
@@ -343,7 +359,7 @@ mod tests {
                 let (thread, function) = (ThreadId(1), ApiFunctionId(1));
                 calls.add(MemoryCall { start: at - MS, end: at - MS / 2, thread, function }, true, 0);
             }
-            long.add(Reading { at, used: number / 70 * 20 * MIB, held: None }, &calls);
+            long.add(Reading { at, used: number / 70 * 20 * MIB, held: None, held_most_at: 0 }, &calls);
         }
         assert!(long.points.len() <= POINTS && long.count == 100_000);
         let growth = long.growth(0, STEP).flatten().expect("it grows");
