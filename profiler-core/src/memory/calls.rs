@@ -17,8 +17,8 @@ const NEWEST_SAMPLES: usize = 8_192;
 const ROW_LIMIT: usize = 1_024;
 /// Calls of a jump whose line is looked for.
 const LINES_SOUGHT: usize = 256;
-/// A sample this far from a call may still be of the same line, nanoseconds: the longest interval between two samples of
-/// a thread that runs.
+/// A sample this far from a call may still be of the same line, nanoseconds: the longest interval between two samples
+/// of a thread that runs.
 const NEAR_NANOS: u64 = 25_000_000;
 /// `cudaErrorMemoryAllocation` and `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: u32 = 2;
@@ -61,7 +61,7 @@ pub(super) struct JumpCalls {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     rows: FxHashMap<ApiFunctionId, MemoryCalls>,
-    /// Function of each thread's last allocation if that failed for lack of memory, and whether the one before did, too.
+    /// Function of each thread's last allocation if that failed for lack of memory, and whether the one before did too.
     failed: FxHashMap<ThreadId, (ApiFunctionId, bool)>,
     /// Allocations, nearly in the order of their ends.
     newest: VecDeque<MemoryCall>,

@@ -62,7 +62,7 @@ pub struct MemoryJump {
     pub calls: Vec<(ApiFunctionId, u64)>,
     /// The call with more time than all others together, if there is one: its function and end.
     pub longest: Option<(ApiFunctionId, Timestamp)>,
-    /// Stack of the samples nearest to these calls, at most 25 ms from them; of several the one near most of their time.
+    /// Stack of the samples nearest to these calls, at most 25 ms away; of several the one near most of their time.
     pub near: Option<StackId>,
 }
 
