@@ -24,7 +24,8 @@ fn text(labels: serde_json::Value, with_leaves: bool) -> String {
 #[test]
 fn metrics_are_written_as_prometheus_reads_them() {
     let iterations = json!([{"kind": "decode", "count": 63, "median_ns": 65_000_000, "tokens_per_second": 1_373.5}]);
-    let page = text(json!({"run": "a\"b\\c", "rank": 3, "iterations": iterations}), true);
+    let memory = json!([{"id": 0, "used_bytes": 61_000_000_000_u64, "total_bytes": null, "growth_bytes": 3_100_000.5}]);
+    let page = text(json!({"run": "a\"b\\c", "rank": 3, "iterations": iterations, "memory": memory}), true);
     let labels = "run=\"a\\\"b\\\\c\",rank=\"3\",Hostname=\"n1\"";
     let device = format!("{labels},ordinal=\"0\",UUID=\"GPU-1\"");
     for line in [
@@ -33,6 +34,8 @@ fn metrics_are_written_as_prometheus_reads_them() {
         format!("gpuwhy_device_leaf_seconds_total{{{device},leaf=\"compute\"}} 1.5"),
         format!("gpuwhy_steps_total{{{device}}} 3"),
         format!("gpuwhy_step_seconds{{{device}}} 0.004"),
+        format!("gpuwhy_device_memory_used_bytes{{{device}}} 61000000000"),
+        format!("gpuwhy_device_memory_growth_bytes_per_step{{{device}}} 3100000.5"),
         format!("gpuwhy_iterations{{{labels},kind=\"decode\"}} 63"),
         format!("gpuwhy_iteration_seconds{{{labels},kind=\"decode\"}} 0.065"),
         format!("gpuwhy_iteration_tokens_per_second{{{labels},kind=\"decode\"}} 1373.5"),
@@ -66,7 +69,7 @@ fn a_process_that_starts_up_names_no_cause() {
     let named: Vec<_> =
         page.lines().filter(|line| line.starts_with("gpuwhy_bottleneck{") && line.ends_with(" 1")).collect();
     assert!(named.len() == 1 && named[0].contains("bottleneck=\"starting_up\""), "{named:?}");
-    assert!(!page.contains("gpuwhy_recoverable_ratio{"), "{page}");
+    assert!(!page.contains("gpuwhy_recoverable_ratio{") && !page.contains("memory_used_bytes{"), "{page}");
 }
 
 #[test]

@@ -103,13 +103,13 @@ fn title_of(process: &ProcessView, live: &Live, device: Option<&DeviceState>) ->
     if let Some(rank) = live.rank {
         parts.push(format!("rank {rank}"));
     }
+    let shown = device.map(|device| device.id);
+    parts.extend(live.memory.iter().find(|of| shown.is_none_or(|id| id == of.id)).map(MemoryState::text));
     if let Some(mode) = &live.mode {
         parts.push(format!("mode {mode}"));
         parts.extend(live.bursts.map(|bursts| format!("{bursts} burst{}", if bursts == 1 { "" } else { "s" })));
     }
     parts.push(duration(live.observed_ns));
-    let shown = device.map(|device| device.id);
-    parts.extend(live.memory.iter().find(|of| shown.is_none_or(|id| id == of.id)).map(MemoryState::text));
     if process.status.captures > 1 && live.bursts.is_none() {
         parts.push(format!("capture {}", process.status.captures));
     }

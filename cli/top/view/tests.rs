@@ -60,6 +60,7 @@ fn answer(pid: u64, seconds: u64) -> Value {
             {"name": "void at::native::vectorized_elementwise_kernel<4>", "count": 4_000 * seconds, "total_ns": nanos / 5},
             {"name": "nvjet_sm90_tst_128x64", "count": 1_000 * seconds, "total_ns": nanos / 3},
         ],
+        "memory": [{"id": 0, "used_bytes": 61_000_000_000_u64, "total_bytes": 80_000_000_000_u64}],
         "lines": [{"file": "/home/me/train.py", "line": 88, "function": "augment", "total_ns": nanos / 20}],
         "ranges": [{"domain": "", "name": "forward", "count": seconds, "device_ns": nanos / 4}],
     })
