@@ -8,7 +8,7 @@ use super::prediction::Prediction;
 use super::rows::{DiffRow, ModuleRow};
 use super::{DeviceDiff, Diff, LimitChanges, NotComparable, Places};
 use gpuwhy_report::document::limits;
-use gpuwhy_report::run::ServingKind;
+use gpuwhy_report::run::{MemoryOfDevice, ServingKind};
 
 const SCHEMA_VERSION: u32 = 3;
 
@@ -32,8 +32,15 @@ struct TimeChange(&'static str, i64);
 /// Iterations of one kind in A and in B.
 struct IterationsOf<'a>(&'a ServingKind, &'a ServingKind);
 
+/// Memory of a device in A and in B.
+struct MemoryOf<'a>(&'a MemoryOfDevice, &'a MemoryOfDevice);
+
 document! {
     from: IterationsOf<'_> {
+        a: from.0,
+        b: from.1,
+    }
+    from: MemoryOf<'_> {
         a: from.0,
         b: from.1,
     }
@@ -62,6 +69,7 @@ document! {
         longer_pairs: from.test.map(|test| test.larger),
         runs: from.runs,
         iterations: from.iterations.iter().map(|(a, b)| IterationsOf(a, b)).collect::<Vec<_>>(),
+        memory: from.memory.as_ref().map(|(a, b)| MemoryOf(a, b)),
         counts: from.counts,
         same_sampling: from.same_sampling,
         a: from.a,

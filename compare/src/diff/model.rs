@@ -16,8 +16,8 @@ use super::prediction::Prediction;
 use super::rows::{DiffRow, ModuleRow};
 use super::run_test::RunTest;
 use super::significance::RankTest;
-use gpuwhy_report::run::ServingKind;
 use gpuwhy_report::run::unit::{Basis, Representative};
+use gpuwhy_report::run::{MemoryOfDevice, ServingKind};
 
 /// Relative difference, of the longer unit, that two runs of one unchanged program may show: a host, its
 /// clocks and its other load change between runs. On shared hosts single runs scattered by 10 to 30 %.
@@ -139,6 +139,8 @@ pub struct DeviceDiff {
     pub runs: Option<DeviceRuns>,
     /// Iterations of a server in A and in B, of the kinds that both have.
     pub iterations: Vec<(ServingKind, ServingKind)>,
+    /// Memory of the device in A and in B, if both are known.
+    pub memory: Option<(MemoryOfDevice, MemoryOfDevice)>,
     /// Counts of one step; empty unless all runs have steps that repeat.
     pub counts: Vec<CountRow>,
     /// True if both runs or none have host samples. Otherwise the time of the CPU outside CUDA is divided in different

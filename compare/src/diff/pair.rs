@@ -15,23 +15,25 @@ use super::rows;
 use super::run_test::RunTest;
 use super::significance::mann_whitney;
 use gpuwhy_report::run::unit::{self, Basis, DeviceSum, OPERATIONS, Representative};
-use gpuwhy_report::run::{DeviceReport, Report, Sequence, ServingKind};
+use gpuwhy_report::run::{DeviceReport, MemoryOfDevice, Report, Sequence, ServingKind};
 
 pub(super) struct DiffRun<'a> {
     device: &'a DeviceReport,
     operations: u64,
     has_host_samples: bool,
+    memory: Option<&'a MemoryOfDevice>,
 }
 
 impl<'a> DiffRun<'a> {
     /// Memsets are counted for all devices together; each device gets a part in proportion to its other
     /// operations.
-    pub(super) fn new(report: &Report, device: &'a DeviceReport) -> Self {
+    pub(super) fn new(report: &'a Report, device: &'a DeviceReport) -> Self {
         let all: u64 = report.devices.iter().map(kernels_and_copies).sum();
         let own = kernels_and_copies(device);
         let memsets = u128::from(report.completeness.memsets) * u128::from(own) / u128::from(all.max(1));
         let operations = own.saturating_add(u64::try_from(memsets).unwrap_or(u64::MAX));
-        Self { device, operations, has_host_samples: report.host.is_some() }
+        let memory = report.memory.iter().flat_map(|memory| &memory.devices).find(|of| of.device == device.device.id);
+        Self { device, operations, has_host_samples: report.host.is_some(), memory }
     }
 }
 
@@ -118,6 +120,7 @@ pub(super) fn compare(
             let same = |of: ServingKind| Some((of_b.iter().find(|b| b.kind.name == of.kind.name)?.clone(), of));
             one.serving_kinds().into_iter().filter_map(same).map(|(b, a)| (a, b)).collect()
         },
+        memory: first.memory.cloned().zip(second.memory.cloned()),
         counts: if units.basis == Basis::Step && recorded_alike(a, b) {
             counts(&sequences(a), &sequences(b))
         } else {

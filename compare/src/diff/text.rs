@@ -12,8 +12,8 @@ use super::counts::{BYTES, CountRow};
 use super::rows::{DiffRow, Launches, Speed, Usage};
 use super::run_test::{CHANCE, RunTest, fewest_runs};
 use super::{DeviceDiff, DeviceRuns, Diff, Fate, LimitChanges, Prediction, RUNS_DIFFER, StepChange};
-use gpuwhy_report::run::ServingKind;
 use gpuwhy_report::run::unit::{Basis, Representative};
+use gpuwhy_report::run::{MemoryOfDevice, ServingKind};
 use gpuwhy_report::text_format::names::short_name;
 use gpuwhy_report::text_format::{Page, Paint, Style, bytes, counted, duration, shortened, wrapped, wrapped_as};
 use gpuwhy_report::words::{self, about};
@@ -139,6 +139,21 @@ fn iterations((a, b): &(ServingKind, ServingKind)) -> String {
     format!("{}: p50 {p50}, p99 {p99}{}", a.kind.name, rates.unwrap_or_default())
 }
 
+/// What differs between the memory of A and of B; `None` if nothing does to the digits shown.
+fn memory((a, b): &(MemoryOfDevice, MemoryOfDevice)) -> Option<String> {
+    let peaks = a.peak_used_bytes.map(bytes).zip(b.peak_used_bytes.map(bytes)).filter(|(a, b)| a != b);
+    let peak = peaks.map(|(a, b)| format!("Memory in use at the peak: {a} -> {b}."));
+    let growth = [a, b].map(|of| match of.growth_per_step {
+        Some(growth) => bytes(growth.bytes as u64),
+        None if of.growth_judged => "none".to_owned(),
+        None => "unknown".to_owned(),
+    });
+    let grows = a.growth_per_step.or(b.growth_per_step).filter(|_| growth[0] != growth[1]);
+    let growth = grows.map(|_| format!("Growth of memory a step: {}.", growth.join(" -> ")));
+    let sentences: Vec<_> = [peak, growth].into_iter().flatten().collect();
+    (!sentences.is_empty()).then(|| sentences.join(" "))
+}
+
 /// Formats everything, with at most `limit` kernels per device.
 pub(super) fn full(diff: &Diff, limit: usize, style: Style) -> String {
     let mut page = Page::new(style);
@@ -155,6 +170,9 @@ pub(super) fn full(diff: &Diff, limit: usize, style: Style) -> String {
         }
         for kinds in &device.iterations {
             wrapped(out, "  ", &iterations(kinds));
+        }
+        if let Some(sentence) = device.memory.as_ref().and_then(memory) {
+            wrapped(out, "  ", &sentence);
         }
         if diff.devices.len() == 1 && a != b {
             let _ = writeln!(out, "  {ids}");
@@ -477,4 +495,27 @@ fn factor(longer: u64, shorter: u64) -> String {
 
 pub(super) fn signed(nanos: f64) -> String {
     format!("{}{}", if nanos < 0.0 { '-' } else { '+' }, duration(nanos.abs().round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuwhy_report::run::GrowthPerStep;
+
+    use super::*;
+
+    #[test]
+    fn memory_is_compared_where_it_is_known() {
+        let of = |peak_used_bytes, growth: Option<f64>, growth_judged| MemoryOfDevice {
+            peak_used_bytes,
+            growth_per_step: growth.map(|bytes| GrowthPerStep { bytes, low: 1.0, high: 9e9, steps_until_full: None }),
+            growth_judged,
+            ..MemoryOfDevice::default()
+        };
+        let (small, large) = (of(Some(2_665_349_120), None, true), of(Some(3_100_000_000), Some(3.1e6), true));
+        assert_eq!(memory(&(small.clone(), small.clone())), None);
+        let expected = "Memory in use at the peak: 2.7 GB -> 3.1 GB. Growth of memory a step: none -> 3.1 MB.";
+        assert_eq!(memory(&(small, large.clone())).as_deref(), Some(expected));
+        let expected = "Growth of memory a step: 3.1 MB -> unknown.";
+        assert_eq!(memory(&(large, of(None, None, false))).as_deref(), Some(expected));
+    }
 }
