@@ -288,6 +288,7 @@ class MemoryJump(TypedDict):
     from_unix_ns: int
     to_unix_ns: int
     calls: Dict[str, int]
+    longest: Optional[Dict[str, Any]]
     near: Optional[Dict[str, Any]]
 
 

@@ -84,8 +84,10 @@ wire! {
         growth_judged: bool,
     }
     MemoryJump {
-        bytes: u64, from_unix_ns: u64, to_unix_ns: u64, calls: BTreeMap<String, u64>, near: Option<LineNear>,
+        bytes: u64, from_unix_ns: u64, to_unix_ns: u64, calls: BTreeMap<String, u64>, longest: Option<LongestCall>,
+        near: Option<LineNear>,
     }
+    LongestCall { function: String, unix_ns: u64 }
     LineNear { function: String, file: String, line: u32 }
     MemoryGrowth { bytes: f64, low: f64, high: f64, steps_until_full: Option<u64> }
     MemoryCalls { function: String, calls: u64, failed: u64, total_ns: u64 }

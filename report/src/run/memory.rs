@@ -7,8 +7,8 @@ use profiler_core::memory::{DeviceMemory, Holding, MemoryCalls, MemoryGrowth, Me
 use profiler_core::sorting::SortRows as _;
 
 use super::{
-    DeviceReport, GrowthPerStep, JumpOfMemory, LineNear, MemoryCallRow, MemoryOfDevice, MemoryReport, MemoryRow,
-    PeakBy, names,
+    DeviceReport, GrowthPerStep, JumpOfMemory, LineNear, LongestCall, MemoryCallRow, MemoryOfDevice, MemoryReport,
+    MemoryRow, PeakBy, names,
 };
 
 impl MemoryReport {
@@ -101,6 +101,9 @@ impl JumpOfMemory {
             from_unix_ns: jump.from,
             to_unix_ns: jump.to,
             calls: calls.collect(),
+            longest: jump
+                .longest
+                .map(|(function, unix_ns)| LongestCall { function: names::function(dictionary, function), unix_ns }),
             near: jump.near.and_then(|stack| LineNear::of(stack, dictionary)),
         }
     }

@@ -57,9 +57,9 @@ pub use model::{
     CauseRow, Certainty, ComputeLimits, ComputeSplit, CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow,
     GapSubject, GraphModuleRow, GraphOriginRow, GraphOrigins, GraphPartRow, GraphRangeRow, GraphRangeTable,
     GraphThreadRow, GridClass, GrowthPerStep, HostReport, InnerLineRow, JumpOfMemory, KernelGeometry, KernelLineRow,
-    KernelLines, KernelRow, LaunchLineRow, LibraryRow, LineNear, LineRow, LockHolderRow, ManagedPages, MeaningRow,
-    MeasuredGain, MemoryCallRow, MemoryOfDevice, MemoryReport, MemoryRow, ModuleTime, NamedLimits, PeakBy, PhaseRow,
-    PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report, Results, RunPart, SMALLEST_GAIN,
+    KernelLines, KernelRow, LaunchLineRow, LibraryRow, LineNear, LineRow, LockHolderRow, LongestCall, ManagedPages,
+    MeaningRow, MeasuredGain, MemoryCallRow, MemoryOfDevice, MemoryReport, MemoryRow, ModuleTime, NamedLimits, PeakBy,
+    PhaseRow, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report, Results, RunPart, SMALLEST_GAIN,
     SampledLaunches, SampledTime, Sequence, SourceLines, SourceRow, StepBasis, StepMeaning, TypicalSteps, Untraced,
     WholeGraphRow, helps,
 };

@@ -38,7 +38,7 @@ pub struct MemoryOfDevice {
     pub readings: u64,
     /// Most memory in use.
     pub peak_used_bytes: Option<u64>,
-    /// First reading of it.
+    /// First reading of it, or the recorded allocation that reached it since the reading before.
     pub peak_unix_ns: Option<Timestamp>,
     /// True if no later reading is lower.
     pub peak_until_end: Option<bool>,
@@ -98,8 +98,20 @@ pub struct JumpOfMemory {
     pub to_unix_ns: Timestamp,
     /// Number of allocating calls between them, by function.
     pub calls: BTreeMap<String, u64>,
-    /// Line that a sample shows up to 25 ms after most of these calls.
+    /// The call with more time than all others together, if there is one.
+    pub longest: Option<LongestCall>,
+    /// Line of the samples nearest to these calls, at most 25 ms away; of several the one near most of their time.
     pub near: Option<LineNear>,
+}
+
+/// A call that took more time than all others together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct LongestCall {
+    /// The function, without version suffix.
+    pub function: String,
+    /// Its end.
+    pub unix_ns: Timestamp,
 }
 
 /// A line near a call.

@@ -36,7 +36,8 @@ pub use launches::{KernelLineRow, KernelLines, LaunchLineRow, LibraryRow, Sample
 pub(crate) use limits::loss_sentence;
 pub use limits::{ComputeLimits, NamedLimits};
 pub use memory::{
-    GrowthPerStep, JumpOfMemory, LineNear, ManagedPages, MemoryCallRow, MemoryOfDevice, MemoryReport, MemoryRow, PeakBy,
+    GrowthPerStep, JumpOfMemory, LineNear, LongestCall, ManagedPages, MemoryCallRow, MemoryOfDevice, MemoryReport,
+    MemoryRow, PeakBy,
 };
 pub use ranges::{RangeRow, RangesReport};
 pub(in crate::run) use remedy::Rank;

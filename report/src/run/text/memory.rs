@@ -56,8 +56,9 @@ impl MemoryReport {
         if !failed.is_empty() {
             let retried: Option<u64> = self.devices.iter().map(|of| of.retried).sum();
             let retried = match retried {
-                Some(1) => "; 1 of them succeeded when repeated".to_owned(),
-                Some(count @ 2..) => format!("; {count} of them succeeded when repeated"),
+                Some(count @ 1..) => {
+                    format!("; after {count} of these the next one succeeded, as when a cache is emptied first")
+                }
                 _ => String::new(),
             };
             all.push(format!("{} failed for lack of memory{retried}.", failed.join(", ")));
@@ -87,7 +88,7 @@ impl MemoryOfDevice {
         all.extend(self.peak_sentence(start, noun));
         let peak = self.peak_used_bytes.unwrap_or_default() as f64;
         let jump = self.jump.as_ref().filter(|jump| jump.bytes as f64 >= LARGE_JUMP * peak);
-        all.extend(jump.map(|jump| jump.sentence(start)));
+        all.extend(jump.map(|jump| jump.sentence(start, self.allocations.is_some_and(|count| count > 0))));
         let until = start.nanos() + observed_ns;
         let parts: Vec<_> = [self.held_part(), self.remainder_part(start, until)].into_iter().flatten().collect();
         if !parts.is_empty() {
@@ -95,10 +96,7 @@ impl MemoryOfDevice {
         }
         match self.growth_per_step {
             Some(growth) => all.push(growth.sentence(noun)),
-            None if self.growth_judged => {
-                let noun = words::capitalized(noun.trim_start_matches("repeating "));
-                all.push(format!("{noun}s do not grow."));
-            }
+            None if self.growth_judged => all.push(format!("It does not grow from {noun} to {noun}.")),
             None => {}
         }
         all
@@ -154,19 +152,9 @@ impl MemoryOfDevice {
 }
 
 impl JumpOfMemory {
-    fn sentence(&self, start: Timestamp) -> String {
-        let [from, to] = [self.from_unix_ns, self.to_unix_ns].map(|at| after(at, start));
-        let mut calls: Vec<_> = self.calls.iter().collect();
-        calls.sort_by_key(|(_, calls)| std::cmp::Reverse(**calls));
-        let calls: Vec<_> = calls
-            .into_iter()
-            .take(2)
-            .map(|(function, calls)| match calls {
-                1 => format!("one {}", printable(function)),
-                calls => format!("{calls} {} calls", printable(function)),
-            })
-            .collect();
-        let calls = if calls.is_empty() { String::new() } else { format!(", with {}", calls.join(" and ")) };
+    /// `allocated`: calls that allocate were recorded.
+    fn sentence(&self, start: Timestamp, allocated: bool) -> String {
+        let bytes = amount(self.bytes);
         let near = self.near.as_ref().map(|near| {
             // Its allocator takes most of the device at the first operation.
             let pool = ["/jax/", "jaxlib"].iter().any(|part| near.file.contains(part));
@@ -174,8 +162,27 @@ impl JumpOfMemory {
             let file = near.file.rsplit('/').next().unwrap_or_default();
             format!(" near {file}:{} ({}){pool}", near.line, shortened(&near.function, 40))
         });
+        let near = near.unwrap_or_default();
+        if let Some(longest) = &self.longest {
+            let at = after(longest.unix_ns, start);
+            return format!("{bytes} came {at} after the start, with one {}{near}.", printable(&longest.function));
+        }
+        let [from, to] = [self.from_unix_ns, self.to_unix_ns].map(|at| after(at, start));
         let from = from.trim_end_matches(" s");
-        format!("{} came {from} to {to} after the start{calls}{}.", amount(self.bytes), near.unwrap_or_default())
+        let mut calls: Vec<_> = self.calls.iter().map(|(function, &calls)| (calls, function)).collect();
+        calls.sort_unstable_by(|a, b| b.cmp(a));
+        let calls =
+            calls.iter().take(2).map(|(calls, function)| counted(*calls, &format!("{} call", printable(function))));
+        let how = match calls.collect::<Vec<_>>().join(" and ") {
+            none if none.is_empty() && allocated => {
+                ", when this program allocated nothing: another process took it, or \
+                                                     the driver, for code or local memory of kernels"
+                    .to_owned()
+            }
+            none if none.is_empty() => none,
+            calls => format!(", with {calls}{near}"),
+        };
+        format!("{bytes} came {from} to {to} after the start{how}.")
     }
 }
 
@@ -216,7 +223,7 @@ mod tests {
     use gpuwhy_trace::record::DeviceId;
 
     use super::*;
-    use crate::run::{LineNear, MemoryCallRow};
+    use crate::run::{LineNear, LongestCall, MemoryCallRow};
 
     const START: Timestamp = Timestamp::from_nanos(1_000_000_000_000);
 
@@ -264,22 +271,28 @@ mod tests {
             from_unix_ns: at(403),
             to_unix_ns: at(511),
             calls: [("cudaMalloc".to_owned(), 38)].into(),
+            longest: None,
             near: line("/site-packages/transformers/cache.py", "PagedAttentionCache.__init__"),
         };
         let mut of = MemoryOfDevice { jump: Some(jump.clone()), ..read(132_659_412_992, 5_200, false) };
         let expected = "129.4 GB came 0.40 to 0.51 s after the start, with 38 cudaMalloc calls near cache.py:258 \
                         (PagedAttentionCache.__init__).";
         assert!(text(&of).ends_with(expected), "{}", text(&of));
-        jump.calls = [("cuMemCreate".to_owned(), 1)].into();
+        jump.calls = [("cuMemCreate".to_owned(), 1), ("cudaMalloc".to_owned(), 4)].into();
+        jump.longest = Some(LongestCall { function: "cuMemCreate".to_owned(), unix_ns: at(711) });
         jump.near = line("/site-packages/jax/_src/interpreters/pxla.py", "batched_device_put");
         of.jump = Some(jump.clone());
-        let expected = "with one cuMemCreate near pxla.py:258 (batched_device_put), as XLA's pool does \
+        let expected = "came 0.71 s after the start, with one cuMemCreate near pxla.py:258 (batched_device_put), as XLA's pool does \
                         (XLA_CLIENT_MEM_FRACTION).";
         assert!(text(&of).ends_with(expected), "{}", text(&of));
         of.jump = Some(JumpOfMemory { bytes: 66_000_000_000, ..jump.clone() });
         assert!(!text(&of).contains("came"), "less than half");
-        of.jump = Some(JumpOfMemory { calls: [].into(), near: None, ..jump });
-        assert!(text(&of).ends_with(" after the start."), "another process may have taken it: {}", text(&of));
+        of.jump = Some(JumpOfMemory { calls: [].into(), longest: None, near: None, ..jump });
+        assert!(text(&of).ends_with(" after the start."), "no calls were recorded: {}", text(&of));
+        of.allocations = Some(7);
+        let expected = "after the start, when this program allocated nothing: another process took it, or the driver, \
+                        for code or local memory of kernels.";
+        assert!(text(&of).ends_with(expected), "{}", text(&of));
     }
 
     #[test]
@@ -314,7 +327,7 @@ mod tests {
         of.growth_per_step = Some(GrowthPerStep { low: 0.9e6, steps_until_full: None, ..growth });
         assert_eq!(text(&of), "Memory grows by 3.1 MB a step (900.0 kB to 3.4 MB).");
         of.growth_per_step = None;
-        assert_eq!(text(&of), "Steps do not grow.");
+        assert_eq!(text(&of), "It does not grow from step to step.");
         of.growth_judged = false;
         assert_eq!(text(&of), "");
     }
@@ -335,7 +348,8 @@ mod tests {
         assert_eq!(told(&memory, 5_000_000_000), "113 cudaMalloc, 76 cudaFree took 80.0 ms; none failed.");
         assert_eq!(told(&memory, 9_000_000_000), "", "less than 1 % of the run");
         (memory.calls[0].failed, memory.devices) = (2, retried(Some(1)));
-        let expected = "2 cudaMalloc calls failed for lack of memory; 1 of them succeeded when repeated.";
+        let expected = "2 cudaMalloc calls failed for lack of memory; after 1 of these the next one \
+                        succeeded, as when a cache is emptied first.";
         assert_eq!(told(&memory, 9_000_000_000), expected);
         memory.devices = retried(None);
         assert_eq!(told(&memory, 9_000_000_000), "2 cudaMalloc calls failed for lack of memory.");
