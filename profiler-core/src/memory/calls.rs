@@ -124,27 +124,29 @@ impl Calls {
     }
 
     /// Allocations between two times by function, most time first; the one that took more time than all others, if any;
-    /// and the stack of the samples that most of the time is near.
+    /// and the stack of the sample nearest to that one, or else to most of them.
     pub(super) fn of_jump(&self, from: u64, to: u64) -> JumpCalls {
         let mut found = JumpCalls::default();
         let mut functions = FxHashMap::<ApiFunctionId, (u64, u64)>::default();
         let mut stacks = FxHashMap::<StackId, u64>::default();
-        let (mut all_ns, mut longest) = (0, (0, None));
+        let (mut all_ns, mut longest) = (0, None::<(u64, &MemoryCall)>);
         for (index, call) in self.within(from, to).enumerate() {
             let nanos = call.end - call.start;
             let (spent, calls) = functions.entry(call.function).or_default();
             (*spent, *calls) = (*spent + nanos, *calls + 1);
             if let Some(stack) = (index < LINES_SOUGHT).then(|| self.near(call)).flatten() {
-                *stacks.entry(stack).or_default() += nanos;
+                *stacks.entry(stack).or_default() += 1;
             }
             all_ns += nanos;
-            longest = longest.max((nanos, Some((call.function, call.end))));
+            longest = longest.filter(|&(most, _)| most >= nanos).or(Some((nanos, call)));
         }
         let mut functions: Vec<_> = functions.into_iter().collect();
         functions.sort_unstable_by_key(|&(function, (nanos, _))| (Reverse(nanos), function));
         found.functions = functions.into_iter().map(|(function, (_, calls))| (function, calls)).collect();
-        found.longest = longest.1.filter(|_| 2 * longest.0 > all_ns);
-        found.near = stacks.into_iter().max_by_key(|&(stack, nanos)| (nanos, Reverse(stack))).map(|row| row.0);
+        let longest = longest.filter(|&(nanos, _)| 2 * nanos > all_ns).map(|(_, call)| call);
+        found.longest = longest.map(|call| (call.function, call.end));
+        let of_most = stacks.into_iter().max_by_key(|&(stack, calls)| (calls, Reverse(stack))).map(|row| row.0);
+        found.near = longest.map_or(of_most, |call| self.near(call));
         found
     }
 
