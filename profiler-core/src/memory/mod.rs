@@ -1,7 +1,7 @@
 //! Memory of the devices: what is in use, what the program allocates, and when that grows.
 //!
-//! Four sources are joined. Readings of NVML ([`readings`]) count the memory of all processes. Calls that allocate or
-//! release ([`calls`]) tell the program's part in a change, but not its size. Records of allocations ([`holdings`]),
+//! Four sources are joined. Readings of NVML (`readings`) count the memory of all processes. Calls that allocate or
+//! release (`calls`) tell the program's part in a change, but not its size. Records of allocations (`holdings`),
 //! which are optional, have sizes. Host samples show lines near a call.
 //!
 //! Readings wait for the watermark, because the calls before them may arrive later. Records come in any order within a
