@@ -27,14 +27,14 @@ const EVERYDAY: &str = "\
     lowered machine made make managed many mapping may mean measure measured measurement measuring missing more most \
     mostly moved ms much must name named near need needed neither never newest next no none nor not nothing now ns \
     number nvidia of off often on once one only open or order other out output outside over own part pass pid pinning \
-    plugin precision predicted prepare preparing probably program put python ran rank ranked rather reach reached read \
-    reason reduce reduced refer regularly remain remove repeat repeated report require resolved rest result room row \
-    run s safely same saved second seen separate sequence set several shared short shorter show showed side since size \
-    sleeping slow slowed slower slowest small so some something soon space speed start started state stay still stop \
-    stretched subtract subtracted such sum take taken tb ten tenth than that the their them then there these they this \
-    those through time to together too took total turn two typical unchanged under until unusual up us use used using \
-    value vary w wait waited waiting was way well were what when where whether which while whole why with within \
-    without work would write x yes you";
+    plugin precision predicted prepare preparing probably processes program put python ran rank ranked rather reach \
+    reached read reason reduce reduced refer regularly remain remove repeat repeated report require resolved rest \
+    result room row run s safely same saved second seen separate sequence set several shared short shorter show showed \
+    side since size sleeping slow slowed slower slowest small so some something soon space speed start started state \
+    stay still stop stretched subtract subtracted such sum take taken tb ten tenth than that the their them then there \
+    these they this those through time to together too took total turn two typical unchanged under until unusual up us \
+    use used using value vary w wait waited waiting was way well were what when where whether which while whole why \
+    with within without work would write x yes you";
 
 /// Longest phrase of the glossary, words.
 const PHRASE: usize = 10;
