@@ -120,10 +120,10 @@ def told(name: str, marks: Sequence[Mark], report: dict[str, Any]) -> Iterator[R
     if name in JUMPS:
         jump, asked, function = device.get("jump") or {}, known(marks, "own_bytes"), known(marks, "function")
         yield expect(f"memory.told.{name}.jump", abs(jump.get("bytes", 0) - asked) <= PEAK_BYTES, f"{jump.get('bytes')}, asked {asked}")
-        # The line is that of a sample up to 25 ms later.
+        # The line is that of a sample up to 25 ms away: of this program, but often of another function.
         if function:
             near = jump.get("near") or {}
-            yield expect(f"memory.told.{name}.near", near.get("function") == function, f"{near}, asked in {function}; {jump.get('calls')}")
+            yield expect(f"memory.told.{name}.near", near.get("file", "").endswith("programs.py"), f"{near}, asked in {function}")
 
 
 def owned(name: str, marks: Sequence[Mark], report: dict[str, Any]) -> Iterator[Result]:
@@ -137,8 +137,10 @@ def owned(name: str, marks: Sequence[Mark], report: dict[str, Any]) -> Iterator[
     yield expect(f"{title}.sum", sum(found.values()) == used, f"{sum(found.values())} of {used}")
     unnamed = found.get("unnamed", 0)
     yield expect(f"{title}.unnamed", abs(unnamed) <= UNNAMED_PART * used, f"{unnamed} of {used}; {found}")
+    # PyTorch asks for whole pages; what others ask for is rounded up to them.
+    nearly = OWNER_BYTES * (1 if name in TORCH else max(device.get("allocations") or 0, 1))
     for owner, field in OWNERS.get(name, {}).items():
-        yield expect(f"{title}.{owner}", field in at and abs(found.get(owner, 0) - at[field]) <= OWNER_BYTES,
+        yield expect(f"{title}.{owner}", field in at and abs(found.get(owner, 0) - at[field]) <= nearly,
                      f"{found.get(owner)}, by the program {at.get(field)} at the mark {at['mark']}")
     if name in JUMPS:
         near = rows.get(next(iter(OWNERS[name])), {}).get("near")
@@ -170,7 +172,9 @@ def blocks(name: str, marks: Sequence[Mark], report: dict[str, Any]) -> Iterator
     else:
         yield expect(f"{title}.growth", not grows, f"{grows}")
     told, asked = [end["asked_bytes"] for end in ends], known(marks, "asked")
-    yield expect(f"{title}.out_of_memory", told == ([asked] if asked else []), f"asked {told}, by the program {asked}")
+    # PyTorch asks for whole pages.
+    is_told = len(told) == 1 and 0 <= told[0] - asked < 2 * MIB if asked else not told
+    yield expect(f"{title}.out_of_memory", is_told, f"asked {told}, by the program {asked}")
     if asked and ends:
         free, gap = known(marks, "free_when_asked"), known(marks, "largest_gap")
         yield expect(f"{title}.free", abs(ends[0]["free_bytes"] - free) <= PEAK_BYTES, f"{ends[0]['free_bytes']} free, by the program {free}")
