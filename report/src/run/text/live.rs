@@ -24,16 +24,13 @@ pub(in crate::run) fn live_line(report: &Report) -> String {
     let mut line = format!("gpuwhy [{}] ", seconds(report.shown_ns()));
     let (cause, share) = report.bottleneck.live;
     let serving = report.serving().map(|serving| serving.live_part() + " | ").unwrap_or_default();
-    let fullest = report.memory_states().into_iter().max_by_key(|of| of.used_bytes);
-    let memory = fullest.map(|of| of.text() + " | ").unwrap_or_default();
     if report.is_watched() {
-        let busy = monitor::live_part(report).unwrap_or_else(|| "monitored".to_owned());
-        let _ = write!(line, "{serving}{busy} | {memory}");
-        match cause {
-            Cause::CannotTell => line.truncate(line.len() - " | ".len()),
-            cause => drop(write!(line, "probable bottleneck: {}", words::bottleneck(cause))),
+        line.push_str(&serving);
+        line.push_str(&monitor::live_part(report).unwrap_or_else(|| "monitored".to_owned()));
+        if cause != Cause::CannotTell {
+            let _ = write!(line, " | probable bottleneck: {}", words::bottleneck(cause));
         }
-        return shortened(&line, LONGEST);
+        return with_memory(line, report);
     }
     if report.devices.is_empty() {
         return line + "no GPU work yet";
@@ -49,7 +46,6 @@ pub(in crate::run) fn live_line(report: &Report) -> String {
         let _ = write!(line, "{} {} | ", noun(report), duration(steps.duration_percentile(50)));
     }
     let _ = write!(line, "GPU busy {} | ", percent(busy_share(report)));
-    line.push_str(&memory);
     match cause {
         Cause::NoWork => line.push_str("no GPU work"),
         Cause::CannotTell => line.push_str("no bottleneck"),
@@ -70,7 +66,15 @@ pub(in crate::run) fn live_line(report: &Report) -> String {
             }
         }
     }
-    shortened(&line, LONGEST)
+    with_memory(line, report)
+}
+
+/// Appends the memory in use on the fullest device, if there is room.
+fn with_memory(line: String, report: &Report) -> String {
+    let fullest = report.memory_states().into_iter().max_by_key(|of| of.used_bytes);
+    let memory = fullest.map(|of| format!(" | {}", of.text())).unwrap_or_default();
+    let has_room = line.chars().count() + memory.len() <= LONGEST;
+    if has_room { line + &memory } else { shortened(&line, LONGEST) }
 }
 
 /// Noun for the steps of the device with the longest window.
