@@ -40,7 +40,8 @@ pub mod walk;
 pub use abi::{Attribute, CallbackSite, CuptiResult, Domain, Kind, ResourceCallback, ThreadIdType};
 pub use buffer::{Buffer, CompletedBuffer, forget_lent, lent_buffers, mark_lent, oldest_lent};
 pub use callbacks::{
-    ActivityHandler, KernelLaunch, LAUNCHES, ResourceHandler, SUBMISSIONS, Submission, count_by_library,
+    ActivityHandler, KernelLaunch, LAUNCHES, MEMORY_CALLS, MemoryCall, MemoryFunction, ResourceHandler, SUBMISSIONS,
+    Submission, count_by_library,
 };
 pub use cupti::{Cupti, Error};
 pub use devices::{DeviceLink, DriverDevice, devices_in_use, driver_devices};

@@ -6,9 +6,11 @@
 
 use crate::abi::{self, ApiCallbackData, CallbackSite, CuptiResult, Domain, GraphData, ResourceCallback, ResourceData};
 mod launch;
+mod memory;
 mod submission;
 
 pub use launch::{KernelLaunch, LAUNCHES};
+pub use memory::{MEMORY_CALLS, MemoryCall, MemoryFunction};
 pub use submission::{SUBMISSIONS, Submission};
 
 use crate::buffer::{Buffer, CompletedBuffer, Purpose, take_back};
@@ -86,6 +88,15 @@ pub trait ResourceHandler {
     /// [`Subscriber::enable_api`](crate::Subscriber::enable_api). On the calling thread, in the middle of its call.
     fn submitted(work: Submission) {
         let _ = work;
+    }
+
+    /// A call that takes or gives device memory begins; only of functions of [`MEMORY_CALLS`] that were passed to
+    /// [`Subscriber::enable_api`](crate::Subscriber::enable_api). On the calling thread, in the middle of its call.
+    fn memory_call_begins() {}
+
+    /// The same call ends. Not called if CUPTI provides no parameters.
+    fn memory_called(call: MemoryCall) {
+        let _ = call;
     }
 }
 
@@ -207,6 +218,18 @@ pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
             // SAFETY: in these domains the data is a `CUpti_CallbackData`, and lives until the callback returns.
             if let Some(launch) = unsafe { launch::launch(domain, callback, &*data.cast::<ApiCallbackData>()) } {
                 H::kernel_launched(&launch);
+            }
+        }
+        (Domain::DRIVER, _) if !data.is_null() && memory::function(callback).is_some() => {
+            // SAFETY: as above.
+            let data = unsafe { &*data.cast::<ApiCallbackData>() };
+            // Other uses of the same callback.
+            H::api_called(domain, callback, data.site);
+            if data.site == CallbackSite::ENTER {
+                H::memory_call_begins();
+            // SAFETY: the data is of this function.
+            } else if let Some(call) = unsafe { memory::call(callback, data) } {
+                H::memory_called(call);
             }
         }
         (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() => match submission::kind(domain, callback) {
