@@ -110,6 +110,7 @@ class CompletenessBase(TypedDict):
     dropped_collectives: int
     unplaced_graph_nodes: int
     dropped_graph_nodes: int
+    dropped_memory_calls: int
     bad_timestamps: int
     launches_without_activity: int
     activities_without_launch: int
@@ -299,6 +300,15 @@ class MemoryGrowth(TypedDict):
     steps_until_full: Optional[int]
 
 
+class MemoryOwner(TypedDict):
+    owner: str
+    peak_bytes: int
+    bytes: int
+    least: Optional[int]
+    most: Optional[int]
+    near: Optional[Dict[str, Any]]
+
+
 class DeviceMemory(TypedDict):
     device: int
     total_bytes: Optional[int]
@@ -326,6 +336,7 @@ class DeviceMemory(TypedDict):
     remainder_since_unix_ns: Optional[int]
     growth_per_step: Optional[MemoryGrowth]
     growth_judged: bool
+    owners: List[MemoryOwner]
 
 
 class MemoryJson(TypedDict):

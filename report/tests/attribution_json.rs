@@ -81,7 +81,10 @@ wire! {
         held_bytes: Option<u64>, held_peak_bytes: Option<u64>, allocated_bytes: Option<u64>,
         largest_bytes: Option<u64>, pool_peak_bytes: Option<u64>, module_variables: Option<u64>,
         remainder_bytes: Option<u64>, remainder_since_unix_ns: Option<u64>, growth_per_step: Option<MemoryGrowth>,
-        growth_judged: bool,
+        growth_judged: bool, owners: Vec<MemoryOwner>,
+    }
+    MemoryOwner {
+        owner: String, peak_bytes: i64, bytes: i64, least: Option<i64>, most: Option<i64>, near: Option<LineNear>,
     }
     MemoryJump {
         bytes: u64, from_unix_ns: u64, to_unix_ns: u64, calls: BTreeMap<String, u64>, longest: Option<LongestCall>,
@@ -116,7 +119,7 @@ wire! {
         records: Records, nested_api_calls: u64, dropped_by_cupti: u64, dropped_by_gpuwhy: u64, unknown_kinds: u64,
         broken_buffers: u64, broken_bytes: u64, undelivered_buffers: u64,
         dropped_ranges: u64, failed_samples: u64, dictionary_overflow: u64, unobserved_ns: u64, own_kernels: u64, dropped_collectives: u64,
-        unplaced_graph_nodes: u64, dropped_graph_nodes: u64, bad_timestamps: u64,
+        unplaced_graph_nodes: u64, dropped_graph_nodes: u64, dropped_memory_calls: u64, bad_timestamps: u64,
         launches_without_activity: u64, activities_without_launch: u64, shared_ids: u64, ordered_launches: u64, clamped_clocks: u64, late_ns: u64, late_corrected_ns: u64,
         kernel_table_overflow: u64, complete_until_unix_ns: Option<u64>, flush_interval_ns: Option<u64>, end: String, damage: Vec<String>,
     }

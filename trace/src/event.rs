@@ -12,6 +12,7 @@ use crate::counters::CounterEvent;
 use crate::dictionary::Dictionary;
 use crate::graph_node::GraphNode;
 use crate::kernels::KernelProfile;
+use crate::memory_call::MemoryCall;
 use crate::process_info::End;
 use crate::record::{CaptureMark, Loss, Record, Timestamp};
 use crate::utilization::UtilizationReading;
@@ -31,6 +32,8 @@ pub enum Event {
     Collective(CollectiveEvent),
     /// A node of a CUDA graph was added or copied; precedes the records that name it.
     GraphNode(GraphNode),
+    /// A call that took or gave device memory.
+    MemoryCall(Box<MemoryCall>),
     /// Utilization of devices since the start. Totals; the last event of a device counts.
     Utilization {
         /// Time up to which the totals count.
@@ -78,7 +81,9 @@ impl Event {
     pub fn scope(&self) -> EventScope {
         match self {
             Self::Record(_) => EventScope::Capture,
-            Self::Counters(_) | Self::Collective(_) | Self::GraphNode(_) => EventScope::AllCaptures,
+            Self::Counters(_) | Self::Collective(_) | Self::GraphNode(_) | Self::MemoryCall(_) => {
+                EventScope::AllCaptures
+            }
             Self::Utilization { .. }
             | Self::KernelProfile(_)
             | Self::Capture(_)

@@ -1,8 +1,8 @@
 //! The data recorded by gpuwhy, and the trace that stores it. Reading a trace requires only this crate.
 //!
 //! A [`record`] refers to a [`dictionary`] for all repeating data. In addition to records, there are
-//! [`counters`], [`collective`] operations, the origins of nodes of graphs ([`graph_node`]), [`kernels`] that were
-//! measured, [`utilization`], and the overhead of tracing ([`cost`]). [`format`](mod@format) writes all of that into a file and reads it back.
+//! [`counters`], [`collective`] operations, the origins of nodes of graphs ([`graph_node`]), calls that take or
+//! give device memory ([`memory_call`]), [`kernels`] that were measured, [`utilization`], and the overhead of tracing ([`cost`]). [`format`](mod@format) writes all of that into a file and reads it back.
 //!
 //! ```no_run
 #![doc = include_str!("../examples/kernels.rs")]
@@ -29,6 +29,7 @@ pub mod graph_node;
 pub mod json_text;
 pub mod kernels;
 pub mod loss;
+pub mod memory_call;
 #[doc(hidden)]
 pub mod named;
 #[doc(hidden)]

@@ -84,6 +84,8 @@ losses! {
     unplaced_graph_nodes,
     /// Nodes of CUDA graphs that were dropped because too many were pending.
     dropped_graph_nodes,
+    /// Calls that take or give device memory that were dropped because too many were pending.
+    dropped_memory_calls,
 }
 
 #[cfg(test)]

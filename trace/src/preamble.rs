@@ -1,7 +1,7 @@
 //! State that a sink needs if it starts in the middle of a run.
 //!
 //! When a capture, a trace file or a session of the program starts, it first receives the newest state of the
-//! counters, all communicators, and the origins of the nodes of graphs.
+//! counters, all communicators, the origins of the nodes of graphs, and the memory calls.
 
 use std::collections::VecDeque;
 
@@ -9,12 +9,15 @@ use crate::collective::CollectiveEvent;
 use crate::counters::{CounterEvent, CounterLoss, GaugeReading, MetricSet};
 use crate::event::Event;
 use crate::graph_node::GraphNode;
+use crate::memory_call::MemoryCall;
 use crate::record::DeviceId;
 use crate::utilization::DEVICE_LIMIT;
 
 const COMMUNICATORS: usize = 1 << 14;
 /// The newest nodes of graphs, 32 bytes each: a capture that starts later replays graphs from before it.
 const GRAPH_NODES: usize = 1 << 17;
+/// The newest memory calls, 96 bytes each: a capture that starts later holds what was taken before it.
+const MEMORY_CALLS: usize = 1 << 16;
 
 /// Latest counter state and all communicators; see the [module](self).
 #[derive(Clone, Debug, Default)]
@@ -27,6 +30,7 @@ pub struct Preamble {
     dropped: u64,
     graph_nodes: VecDeque<GraphNode>,
     graph_nodes_dropped: u64,
+    memory_calls: VecDeque<MemoryCall>,
 }
 
 impl Preamble {
@@ -51,6 +55,12 @@ impl Preamble {
                 }
                 self.graph_nodes.push_back(*node);
             }
+            Event::MemoryCall(call) => {
+                if self.memory_calls.len() >= MEMORY_CALLS {
+                    self.memory_calls.pop_front();
+                }
+                self.memory_calls.push_back(**call);
+            }
             _ => return false,
         }
         true
@@ -68,11 +78,12 @@ impl Preamble {
         }
     }
 
-    /// Events that later events refer to: metric sets, communicators and nodes of graphs.
+    /// Events that later events refer to: metric sets, communicators, nodes of graphs and memory calls.
     pub fn definitions(&self) -> impl Iterator<Item = Event> {
         let sets = self.sets.iter().map(|set| CounterEvent::Set(*set).into());
         let communicators = self.communicators.iter().map(|event| Event::Collective(*event));
-        sets.chain(communicators).chain(self.graph_nodes.iter().map(|node| Event::GraphNode(*node)))
+        let calls = self.memory_calls.iter().map(|call| Event::MemoryCall(Box::new(*call)));
+        sets.chain(communicators).chain(self.graph_nodes.iter().map(|node| Event::GraphNode(*node))).chain(calls)
     }
 
     /// Like [`definitions`](Self::definitions), plus the current totals, for a new file.

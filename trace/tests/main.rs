@@ -9,6 +9,7 @@
 mod geometry;
 mod geometry_reference;
 mod graph_nodes;
+mod memory_calls;
 mod source_lines;
 mod trace_damage;
 mod trace_golden;

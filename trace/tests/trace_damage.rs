@@ -188,7 +188,7 @@ fn header(major: u16, minor: u16) -> Vec<u8> {
 fn a_newer_major_is_refused_and_a_newer_minor_is_not() {
     let (_, bytes) = sample();
     let newer = [&header(2, 5)[..], &bytes[FILE_HEADER..]].concat();
-    assert!(matches!(read(&newer), Err(TraceError::TooNew { found: (2, 5), supported: (1, 5) })));
+    assert!(matches!(read(&newer), Err(TraceError::TooNew { found: (2, 5), supported: (1, 6) })));
     let minor = [&header(1, 9)[..], &bytes[FILE_HEADER..]].concat();
     let part = read(&minor).unwrap();
     assert_eq!(part.items, read(&bytes).unwrap().items);

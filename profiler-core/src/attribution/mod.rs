@@ -66,6 +66,7 @@ use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::cost::{PriceSource, Prices};
 use gpuwhy_trace::counters::CounterEvent;
 use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::memory_call::MemoryCall;
 use gpuwhy_trace::record::{ApiFunctionId, DeviceId, LaunchConfigId, Record, ThreadId, Timestamp};
 
 use self::arrival::Arrivals;
@@ -245,6 +246,11 @@ impl Attributor {
         self.devices.counters.take(event);
         self.devices.others.take(event);
         self.host.memory.read(event);
+    }
+
+    /// Adds a call of the driver that takes or gives device memory.
+    pub fn push_memory_call(&mut self, call: &MemoryCall, dictionary: &Dictionary) {
+        self.host.memory.took(call, dictionary);
     }
 
     /// The profiler itself held up the program in this interval: steps in it are not typical, on any device.

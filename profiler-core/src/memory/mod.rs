@@ -10,20 +10,24 @@
 
 mod calls;
 mod holdings;
+mod owners;
 mod readings;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gpuwhy_trace::counters::{CounterEvent, GaugeReading, ProcessReading};
 use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::memory_call;
 use gpuwhy_trace::record::{ApiCall, ApiFunctionId, DeviceId, HostSample, MemoryEvent, MemoryKind, NameId, ThreadId};
 
 use self::calls::{Calls, MemoryCall};
+use self::owners::Owners;
 use self::readings::{Reading, Readings};
 use crate::api::{ApiClass, allocates_on_device, releases_on_device};
 
 pub use calls::MemoryCalls;
 pub use holdings::{Holding, Holdings, MemoryOwner};
+pub use owners::{DeviceOwners, Owner, OwnerShare};
 pub use readings::{MemoryGrowth, MemoryJump, MemoryPeak, MemoryRemainder};
 
 /// Maximum events that wait for a flush (112 bytes each); beyond that the older half is processed as it is.
@@ -76,6 +80,8 @@ pub struct DeviceMemory {
     /// Recorded variables of modules and their size in bytes. They lie within the module's memory, so no other number
     /// includes them.
     pub module_variables: Option<(u64, u64)>,
+    /// Owners of what is in use; `None` if calls of the driver were not recorded.
+    pub owners: Option<DeviceOwners>,
 }
 
 /// Memory of all devices. See the [module](self).
@@ -90,6 +96,8 @@ pub(crate) struct MemoryUse {
     waiting: VecDeque<Waiting>,
     /// Number of waiting readings that have the memory held at their time.
     held_known: usize,
+    /// Owners, from the first call of the driver on.
+    owners: Option<Owners>,
     devices: BTreeMap<DeviceId, Readings>,
 }
 
@@ -139,8 +147,18 @@ impl MemoryUse {
         self.waiting.push_back(waiting);
     }
 
+    /// Adds a call of the driver that takes or gives memory.
+    pub(crate) fn took(&mut self, call: &memory_call::MemoryCall, dictionary: &Dictionary) {
+        self.owners.get_or_insert_default().push(call, dictionary);
+    }
+
     pub(crate) fn sampled(&mut self, sample: &HostSample) {
         self.calls.sampled(sample);
+    }
+
+    /// Learns the devices of contexts.
+    pub(crate) fn learn(&mut self, dictionary: &Dictionary) {
+        self.owners.iter_mut().for_each(|owners| owners.learn(dictionary));
     }
 
     /// Processes the records up to `horizon`. To be called before the calls up to there are placed.
@@ -216,7 +234,7 @@ impl MemoryUse {
 
     /// All calls before `watermark` were placed: processes the readings up to there.
     pub(crate) fn advance(&mut self, watermark: u64) {
-        let Self { waiting, held_known, devices, calls, .. } = self;
+        let Self { waiting, held_known, devices, calls, owners, .. } = self;
         while let Some(row) = waiting.front().copied().filter(|row| row.at() <= watermark) {
             waiting.pop_front();
             *held_known = held_known.saturating_sub(1);
@@ -226,12 +244,19 @@ impl MemoryUse {
             }
             let readings = devices.entry(device).or_default();
             match row {
-                Waiting::Device(_, reading) => readings.add(reading, calls),
+                Waiting::Device(_, reading) => {
+                    if let Some(others) = readings.add(reading, calls)
+                        && let Some(owners) = owners
+                    {
+                        owners.reading(device, reading.at, reading.used, others);
+                    }
+                }
                 Waiting::Process(other) => {
                     readings.other(other.at.nanos(), other.pid, other.memory_bytes.unwrap_or_default());
                 }
             }
         }
+        owners.iter_mut().for_each(|owners| owners.apply_until(watermark));
     }
 
     /// Memory of the devices with readings or records. `steady` has the end of start-up and the length of a step of a
@@ -257,6 +282,7 @@ impl MemoryUse {
                     growth: readings.growth(from, step),
                     held: held(device).copied(),
                     module_variables: self.holdings.module_variables(device),
+                    owners: self.owners.as_ref().and_then(|owners| owners.of(device)),
                 }
             })
             .collect()

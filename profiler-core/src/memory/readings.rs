@@ -142,14 +142,15 @@ impl Readings {
         valid.map(|&(.., bytes)| bytes).reduce(u64::saturating_add)
     }
 
-    /// Adds a reading. All calls up to its time are known.
-    pub(super) fn add(&mut self, reading: Reading, calls: &Calls) {
+    /// Adds a reading. All calls up to its time are known. Returns the bytes of other processes if they are known, and
+    /// `None` for a reading that is not later than the one before.
+    pub(super) fn add(&mut self, reading: Reading, calls: &Calls) -> Option<Option<u64>> {
         let others = self.others_at(reading.at);
         self.own_peak = self.own_peak();
         let before = self.newest.replace(reading);
         if before.is_some_and(|before| reading.at <= before.at) {
             self.newest = before;
-            return;
+            return None;
         }
         self.count += 1;
         self.raise(reading, before.map_or(0, |before| before.at), others);
@@ -172,6 +173,7 @@ impl Readings {
             allocated = calls.any(before.at, reading.at) && !calls.loads(before.at, reading.at);
         }
         self.remember(Point { reading, allocated, others });
+        Some(others)
     }
 
     fn raise(&mut self, reading: Reading, before: u64, others: Option<u64>) {

@@ -52,6 +52,7 @@ impl Sink for Capture {
             }
             Event::Collective(event) => self.collectives.event(event),
             Event::GraphNode(node) => self.attributor.push_graph_node(node, dictionary),
+            Event::MemoryCall(call) => self.attributor.push_memory_call(call, dictionary),
             Event::KernelProfile(profile) if profile.launches > 0 => {
                 self.attributor.disturbed(profile.begin, profile.end);
             }

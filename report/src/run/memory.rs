@@ -8,7 +8,7 @@ use profiler_core::sorting::SortRows as _;
 
 use super::{
     DeviceReport, GrowthPerStep, JumpOfMemory, LineNear, LongestCall, MemoryCallRow, MemoryOfDevice, MemoryReport,
-    MemoryRow, PeakBy, names,
+    MemoryRow, PeakBy, memory_owners, names,
 };
 
 impl MemoryReport {
@@ -82,6 +82,7 @@ impl MemoryOfDevice {
             remainder_since_unix_ns: of.remainder.map(|rest| rest.since),
             growth_per_step: growth.map(|growth| GrowthPerStep::of(growth, total_bytes.zip(of.last))),
             growth_judged: of.growth.is_some(),
+            owners: of.owners.as_ref().map(|owners| memory_owners::rows(owners, dictionary)).unwrap_or_default(),
         }
     }
 }
@@ -111,7 +112,7 @@ impl JumpOfMemory {
 
 impl LineNear {
     /// The innermost line of Python outside of PyTorch, whose own lines are the same for all programs.
-    fn of(stack: StackId, dictionary: &Dictionary) -> Option<Self> {
+    pub(super) fn of(stack: StackId, dictionary: &Dictionary) -> Option<Self> {
         let python = || dictionary.stack(stack).filter(|frame| frame.line > 0);
         let outside = python().find(|frame| !dictionary.name(frame.file).contains("/torch/"));
         outside.or_else(|| python().next()).map(|frame| Self {

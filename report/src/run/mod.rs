@@ -29,6 +29,7 @@ mod limits;
 mod live_state;
 mod managed;
 mod memory;
+mod memory_owners;
 mod model;
 mod monitor;
 mod names;
@@ -58,10 +59,10 @@ pub use model::{
     GapSubject, GraphModuleRow, GraphOriginRow, GraphOrigins, GraphPartRow, GraphRangeRow, GraphRangeTable,
     GraphThreadRow, GridClass, GrowthPerStep, HostReport, InnerLineRow, JumpOfMemory, KernelGeometry, KernelLineRow,
     KernelLines, KernelRow, LaunchLineRow, LibraryRow, LineNear, LineRow, LockHolderRow, LongestCall, ManagedPages,
-    MeaningRow, MeasuredGain, MemoryCallRow, MemoryOfDevice, MemoryReport, MemoryRow, ModuleTime, NamedLimits, PeakBy,
-    PhaseRow, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report, Results, RunPart, SMALLEST_GAIN,
-    SampledLaunches, SampledTime, Sequence, SourceLines, SourceRow, StepBasis, StepMeaning, TypicalSteps, Untraced,
-    WholeGraphRow, helps,
+    MeaningRow, MeasuredGain, MemoryCallRow, MemoryOfDevice, MemoryReport, MemoryRow, ModuleTime, NamedLimits,
+    OwnerRow, PeakBy, PhaseRow, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Remedy, Report, Results,
+    RunPart, SMALLEST_GAIN, SampledLaunches, SampledTime, Sequence, SourceLines, SourceRow, StepBasis, StepMeaning,
+    TypicalSteps, Untraced, WholeGraphRow, helps,
 };
 pub use price::{RunCost, Saving};
 pub use serving::{Serving, ServingKind, TokenBound};

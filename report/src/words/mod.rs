@@ -245,6 +245,7 @@ pub fn lost(kind: &LossKind) -> Option<String> {
         "dropped_collectives" => ("gpuwhy dropped", "event", " of NCCL"),
         "unplaced_graph_nodes" => ("gpuwhy did not read the origin of", "node", " of CUDA graphs"),
         "dropped_graph_nodes" => ("gpuwhy dropped", "node", " of CUDA graphs"),
+        "dropped_memory_calls" => ("gpuwhy dropped", "call", " that takes or gives device memory"),
         // `broken_bytes` are in the buffers; failed samples are listed next to the successful ones.
         _ => return None,
     };

@@ -10,7 +10,7 @@ use super::TraceError;
 /// binary-safe.
 pub(super) const MAGIC: [u8; 8] = *b"\x89GPT\r\n\x1a\n";
 /// Major and minor version written, which is also the newest version read.
-pub(super) const VERSION: (u16, u16) = (1, 5);
+pub(super) const VERSION: (u16, u16) = (1, 6);
 pub(super) const FILE_HEADER: usize = 16;
 pub(super) const BLOCK_HEADER: usize = 40;
 /// Starts every block. It may occur in a body by chance; the header checksum distinguishes the two.
@@ -22,8 +22,8 @@ pub(super) const MAX_BODY: usize = 16 << 20;
 /// Maximum number of records of a block that a reader accepts. Constant columns take no bytes per row, so
 /// lengths alone are no limit.
 pub(super) const MAX_ROWS: u64 = 1 << 20;
-/// Maximum number of counter events, collective events or nodes of graphs of a block that a reader accepts: 32
-/// times as many as a writer puts into one. A body of zeros has millions and compresses to kilobytes.
+/// Maximum number of counter events, collective events, nodes of graphs or memory calls of a block that a reader
+/// accepts: 32 times as many as a writer puts into one. A body of zeros has millions and compresses to kilobytes.
 pub(super) const MAX_EVENTS: usize = 1 << 17;
 /// Block flag: a reader that does not know this kind and version must stop.
 pub(super) const MUST_UNDERSTAND: u8 = 1;
@@ -72,6 +72,8 @@ kinds! {
     CALL_RECORDING = 27;
     /// Nodes of CUDA graphs that were added or copied.
     GRAPH_NODES = 28;
+    /// Calls that take or give device memory.
+    MEMORY_CALLS = 29;
 }
 
 /// Block header. On disk: sync, these fields in order, all little-endian, then the CRC-32 of everything

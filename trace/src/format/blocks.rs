@@ -12,10 +12,13 @@ use zstd::bulk::Decompressor;
 use super::block::{Header, MUST_UNDERSTAND, ZSTD, kind};
 use super::source::ByteSource;
 use super::varint::Malformed;
-use super::{Damage, TraceError, collectives, counters, events, graph_nodes, kernels, meta, pack, utilization};
+use super::{
+    Damage, TraceError, collectives, counters, events, graph_nodes, kernels, memory_calls, meta, pack, utilization,
+};
 use crate::counters::CounterEvent;
 use crate::event::Event;
 use crate::kernels::KernelProfile;
+use crate::memory_call::MemoryCall;
 use crate::process_info::ProcessInfo;
 use crate::record::Timestamp;
 
@@ -56,6 +59,7 @@ impl Block {
     fn beside(&self, event: &Event) -> usize {
         match event {
             Event::Counters(_) => size_of::<CounterEvent>(),
+            Event::MemoryCall(_) => size_of::<MemoryCall>(),
             Event::KernelProfile(profile) => {
                 let lists = size_of_val(profile.values.as_slice()) + size_of_val(profile.missing.as_slice());
                 size_of::<KernelProfile>() + lists + self.unpacked
@@ -229,6 +233,14 @@ impl<R: Read> BlockReader<R> {
             kind::GRAPH_NODES => {
                 let mut events = self.spare.pop().unwrap_or_default();
                 let unknown = graph_nodes::decode(body, header.t_min, |node| events.push(Event::GraphNode(node)))?;
+                self.source.damage.unknown_rows += unknown;
+                return Ok((Content::Events(events), unpacked));
+            }
+            // Never outside a window: what is held at its start was taken long before.
+            kind::MEMORY_CALLS => {
+                let mut events = self.spare.pop().unwrap_or_default();
+                let give = |call| events.push(Event::MemoryCall(Box::new(call)));
+                let unknown = memory_calls::decode(body, header.t_min, give)?;
                 self.source.damage.unknown_rows += unknown;
                 return Ok((Content::Events(events), unpacked));
             }

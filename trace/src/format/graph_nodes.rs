@@ -27,7 +27,7 @@ pub(super) fn encode(nodes: &[GraphNode], base: u64, body: &mut Vec<u8>) {
     for group in nodes.chunk_by(|a, b| is_copy(a) == is_copy(b)) {
         bytes.clear();
         varint::put(&mut bytes, group.len() as u64);
-        let mut before = Before::new(base);
+        let mut before = Before([0, base, 0, 0]);
         for node in group {
             let third = if is_copy(node) { node.original } else { number_of(node.stack) };
             let new = [node.node, node.at.nanos(), node.thread.0.into(), third];
@@ -60,7 +60,7 @@ fn decode_group(group: &mut Cursor<'_>, base: u64, copied: bool, nodes: &mut Vec
     if count > (MAX_EVENTS - nodes.len()) as u64 {
         return Err(Malformed);
     }
-    let mut before = Before::new(base);
+    let mut before = Before([0, base, 0, 0]);
     for _ in 0..count {
         let [node, at, thread, third] = before.add(|| group.varint())?;
         let mut row = GraphNode {
@@ -84,11 +84,11 @@ fn is_copy(node: &GraphNode) -> bool {
 }
 
 /// 0 is no stack, so that an id of the dictionary is one more.
-fn number_of(stack: StackId) -> u64 {
+pub(super) fn number_of(stack: StackId) -> u64 {
     if stack == StackId::NONE { 0 } else { u64::from(stack.0) + 1 }
 }
 
-fn stack_of(number: u64) -> Result<StackId, Malformed> {
+pub(super) fn stack_of(number: u64) -> Result<StackId, Malformed> {
     match number.checked_sub(1) {
         None => Ok(StackId::NONE),
         Some(id) => id.try_into().map(StackId).map_err(|_| Malformed),
@@ -96,14 +96,10 @@ fn stack_of(number: u64) -> Result<StackId, Malformed> {
 }
 
 /// Fields of the previous node: id, time, thread, and original or stack.
-struct Before([u64; 4]);
+pub(super) struct Before<const N: usize>(pub(super) [u64; N]);
 
-impl Before {
-    fn new(base: u64) -> Self {
-        Self([0, base, 0, 0])
-    }
-
-    fn differences(&mut self, new: [u64; 4]) -> [u64; 4] {
+impl<const N: usize> Before<N> {
+    pub(super) fn differences(&mut self, new: [u64; N]) -> [u64; N] {
         let mut out = new;
         for (value, before) in out.iter_mut().zip(self.0) {
             *value = zigzag(value.wrapping_sub(before));
@@ -112,7 +108,7 @@ impl Before {
         out
     }
 
-    fn add(&mut self, mut next: impl FnMut() -> Result<u64, Malformed>) -> Result<[u64; 4], Malformed> {
+    pub(super) fn add(&mut self, mut next: impl FnMut() -> Result<u64, Malformed>) -> Result<[u64; N], Malformed> {
         for value in &mut self.0 {
             *value = value.wrapping_add(unzigzag(next()?));
         }

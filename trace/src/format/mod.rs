@@ -26,6 +26,7 @@ mod fixtures_tests;
 mod graph_nodes;
 mod kernels;
 mod marks;
+mod memory_calls;
 mod meta;
 mod pack;
 mod reader;

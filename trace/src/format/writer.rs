@@ -13,12 +13,15 @@ use super::column::Encoder;
 use super::entry::Written;
 use super::events::Rows;
 use super::pack::Packer;
-use super::{StoredReport, collectives, counters, graph_nodes, kernels, meta, stored_report, utilization};
+use super::{
+    StoredReport, collectives, counters, graph_nodes, kernels, memory_calls, meta, stored_report, utilization,
+};
 use crate::collective::CollectiveEvent;
 use crate::counters::CounterEvent;
 use crate::dictionary::Dictionary;
 use crate::event::Event;
 use crate::graph_node::GraphNode;
+use crate::memory_call::MemoryCall;
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{Loss, Timestamp};
 
@@ -38,6 +41,8 @@ const COUNTER_EVENTS: usize = 4 << 10;
 const COLLECTIVE_EVENTS: usize = 4 << 10;
 /// Maximum number of pending nodes of graphs, 130 KB.
 const GRAPH_NODES: usize = 4 << 10;
+/// Maximum number of pending memory calls, 360 KB.
+const MEMORY_CALLS: usize = 4 << 10;
 /// Bodies below this many bytes are not compressed; a frame alone takes a dozen.
 const ZSTD_FLOOR: usize = 96;
 
@@ -54,6 +59,8 @@ pub struct TraceWriter<W> {
     collectives: Vec<CollectiveEvent>,
     /// Pending nodes of graphs.
     graph_nodes: Vec<GraphNode>,
+    /// Pending memory calls.
+    memory_calls: Vec<MemoryCall>,
     encoder: Encoder,
     packer: Packer,
     /// State that the sink has received. Dictionary rows of a failed write are written again.
@@ -111,6 +118,7 @@ impl<W: Write> TraceWriter<W> {
             counters: Vec::new(),
             collectives: Vec::new(),
             graph_nodes: Vec::new(),
+            memory_calls: Vec::new(),
             encoder,
             packer,
             written: Written::default(),
@@ -133,8 +141,8 @@ impl<W: Write> TraceWriter<W> {
         Ok(writer)
     }
 
-    /// Adds an event. Records, counters, collectives and nodes are buffered until the next flush mark at the
-    /// latest; losses are written with that mark if they changed. Any other event writes all buffered data, then
+    /// Adds an event. Records, counters, collectives, nodes and memory calls are buffered until the next flush mark at
+    /// the latest; losses are written with that mark if they changed. Any other event writes all buffered data, then
     /// itself. `dictionary` must contain everything that the events refer to when they are written.
     ///
     /// # Errors
@@ -162,6 +170,10 @@ impl<W: Write> TraceWriter<W> {
                 self.graph_nodes.push(node);
                 self.graph_nodes.len() >= GRAPH_NODES
             }
+            Event::MemoryCall(ref call) => {
+                self.memory_calls.push(**call);
+                self.memory_calls.len() >= MEMORY_CALLS
+            }
             Event::Loss(ref loss) => {
                 self.loss = **loss;
                 false
@@ -182,9 +194,12 @@ impl<W: Write> TraceWriter<W> {
             let body = &mut writer.body;
             let (kind, from, to) = match event {
                 // These are buffered and were written by `stage_chunk`, or with the next mark.
-                Event::Record(_) | Event::Counters(_) | Event::Collective(_) | Event::GraphNode(_) | Event::Loss(_) => {
-                    return Ok(());
-                }
+                Event::Record(_)
+                | Event::Counters(_)
+                | Event::Collective(_)
+                | Event::GraphNode(_)
+                | Event::MemoryCall(_)
+                | Event::Loss(_) => return Ok(()),
                 Event::Utilization { at, reading } => {
                     utilization::encode(reading, body);
                     (kind::UTILIZATION, *at, *at)
@@ -276,13 +291,15 @@ impl<W: Write> TraceWriter<W> {
         if result.is_err() {
             self.written = written;
             self.written_loss = written_loss;
-            let beside = self.counters.len() + self.collectives.len() + self.graph_nodes.len();
+            let beside =
+                self.counters.len() + self.collectives.len() + self.graph_nodes.len() + self.memory_calls.len();
             self.rows_lost += (self.rows.len() + beside) as u64;
         }
         self.rows.clear();
         self.counters.clear();
         self.collectives.clear();
         self.graph_nodes.clear();
+        self.memory_calls.clear();
         self.body.clear();
         self.out.clear();
         result
@@ -322,6 +339,12 @@ impl<W: Write> TraceWriter<W> {
             let times = graph_nodes::times(&self.graph_nodes);
             graph_nodes::encode(&self.graph_nodes, times.0, &mut self.body);
             self.stage(kind::GRAPH_NODES, 0, times)?;
+        }
+        if !self.memory_calls.is_empty() {
+            // After the dictionary, which contains their stacks and libraries.
+            let times = memory_calls::times(&self.memory_calls);
+            memory_calls::encode(&self.memory_calls, times.0, &mut self.body);
+            self.stage(kind::MEMORY_CALLS, 0, times)?;
         }
         if self.rows.is_empty() {
             return Ok(());

@@ -182,6 +182,7 @@ impl Host {
         dictionary: &Dictionary,
     ) {
         self.place_samples(delivery);
+        self.memory.learn(dictionary);
         self.memory.advance_records(horizon);
         let latest = delivery.newest_flush.saturating_add(FUTURE_NANOS);
         let threads = self.threads.rows.len();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuwhy_trace::record::{DeviceId, MemoryKind, ThreadId, Timestamp};
 use profiler_core::managed::ManagedTotals;
-use profiler_core::memory::Holding;
+use profiler_core::memory::{Holding, Owner};
 
 /// Memory of the devices, and what the program allocated during measurement.
 #[derive(Clone, Debug, Default)]
@@ -84,6 +84,26 @@ pub struct MemoryOfDevice {
     pub growth_per_step: Option<GrowthPerStep>,
     /// False if there are too few steps or readings to judge growth, or other processes' memory changed.
     pub growth_judged: bool,
+    /// Owners of what is in use, with recorded calls of the driver. Their bytes sum to the readings.
+    pub owners: Vec<OwnerRow>,
+}
+
+/// Part of an owner. All rows sum to what is in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct OwnerRow {
+    /// The owner.
+    pub owner: Owner,
+    /// Bytes at the peak of the device; what is derived from readings may be below 0.
+    pub peak_bytes: i64,
+    /// Bytes at the last reading.
+    pub bytes: i64,
+    /// Least bytes at any reading; only of the unnamed.
+    pub least: Option<i64>,
+    /// Most bytes at any reading; only of the unnamed.
+    pub most: Option<i64>,
+    /// Line that took the most of what is held at the peak, if stacks were read.
+    pub near: Option<LineNear>,
 }
 
 /// The largest increase between two readings of a device's memory.

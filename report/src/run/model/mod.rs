@@ -37,7 +37,7 @@ pub(crate) use limits::loss_sentence;
 pub use limits::{ComputeLimits, NamedLimits};
 pub use memory::{
     GrowthPerStep, JumpOfMemory, LineNear, LongestCall, ManagedPages, MemoryCallRow, MemoryOfDevice, MemoryReport,
-    MemoryRow, PeakBy,
+    MemoryRow, OwnerRow, PeakBy,
 };
 pub use ranges::{RangeRow, RangesReport};
 pub(in crate::run) use remedy::Rank;

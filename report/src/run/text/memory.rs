@@ -2,6 +2,7 @@
 
 use gpuwhy_trace::record::Timestamp;
 
+use crate::run::memory_owners;
 use crate::run::{GrowthPerStep, JumpOfMemory, MemoryOfDevice, MemoryReport, Report};
 use crate::state::MemoryState;
 use crate::text_format::{Page, bytes, counted, duration, percent, printable, shortened, wrapped};
@@ -94,6 +95,7 @@ impl MemoryOfDevice {
         if !parts.is_empty() {
             all.push(words::capitalized(&parts.join("; ")) + ".");
         }
+        all.extend(memory_owners::sentence(&self.owners));
         match self.growth_per_step {
             Some(growth) => all.push(growth.sentence(noun)),
             None if self.growth_judged => all.push(format!("It does not grow from {noun} to {noun}.")),
