@@ -45,6 +45,7 @@ mod kineto_reference;
 mod lessons;
 mod managed_memory;
 mod mcp;
+mod memory_calls;
 mod memory_usage;
 mod metrics;
 mod modes;

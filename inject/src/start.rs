@@ -22,7 +22,6 @@ use crate::kernels::{Chosen, KernelProfiler};
 use crate::nvtx::{self, range_watch, submissions};
 use crate::runtime::{Profiler, StartError};
 use crate::sampler::Sampler;
-use crate::shared::graph_origins::GraphOrigins;
 use crate::shared::pool::Pool;
 use crate::shared::{FlusherCommand, Message, RunOutcome, Shared};
 use crate::sys::{clock, memory};
@@ -50,8 +49,7 @@ pub fn start(settings: &Settings, late: bool, over: fn()) -> Result<(), StartErr
     let (messages, received) = bounded(pool.limit() + MARKS);
     let (commands, ordered) = bounded(16);
     let (outcomes, outcome) = bounded(1);
-    let graph_origins = GraphOrigins::new(settings.sampling != Sampling::Off);
-    let shared = Arc::new(Shared::new(pool, messages.clone(), sizes, graph_origins));
+    let shared = Arc::new(Shared::new(pool, messages.clone(), sizes, settings.sampling != Sampling::Off));
 
     let (recorder, mut notes) = prepare_recorder(cupti, ownership, settings, sharing, late)?;
     let controller =
@@ -76,6 +74,12 @@ pub fn start(settings: &Settings, late: bool, over: fn()) -> Result<(), StartErr
     notes.extend(start_recording(&controller)?);
     if let Some(range) = controller.wanted_range() {
         range_watch::arm(range);
+    }
+    if settings.memory_usage {
+        shared.memory_calls.switch_on();
+        if !controller.watch_memory_calls() {
+            notes.push("owners of device memory are not found: CUPTI is left to other tools or refuses".to_owned());
+        }
     }
     if watches {
         submissions::prepare();

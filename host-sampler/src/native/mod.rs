@@ -25,6 +25,7 @@ mod symbols;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::memory::Memory;
 use crate::process::Process;
-use modules::Modules;
+use modules::{Module, Modules};
 use rules::{Decoder, RA, Rules, SP};
 use symbols::Symbols;
 
@@ -64,8 +65,13 @@ pub struct Native {
     /// Keyed by the address that is looked up: that of an instruction, or of the last byte of a call, in
     /// which case the second part is `true`.
     known: HashMap<(u64, bool), Code, FxBuildHasher>,
+    /// File and rules by address, without a function, for [`caller_of`](Self::caller_of).
+    files: HashMap<u64, FileCode, FxBuildHasher>,
     stack: Vec<u8>,
 }
+
+/// File of an instruction, and its rules if there are any.
+type FileCode = (Arc<Module>, Option<Arc<Rules>>);
 
 /// Cached data about an instruction.
 #[derive(Clone, Debug)]
@@ -166,6 +172,7 @@ impl Native {
             decoder: Decoder::default(),
             symbols: Symbols::default(),
             known: HashMap::default(),
+            files: HashMap::default(),
             stack: Vec::new(),
         })
     }
@@ -185,6 +192,56 @@ impl Native {
     /// The stack of a thread from its registers and a partial copy of its stack, both taken at the same time.
     pub fn copied(&mut self, registers: Registers, stack: StackCopy<'_>, to_interpreter: bool) -> NativeStack {
         self.walk(registers, stack, false, to_interpreter)
+    }
+
+    /// Path of the file whose code called into the files with names that `is_inner` accepts: that of the innermost
+    /// function outside them. For the calling thread, whose registers these are. Reads no names of functions, so that
+    /// it can be called inside the program's calls: after the first calls some microseconds.
+    pub fn caller_of(&mut self, mut registers: Registers, is_inner: impl Fn(&str) -> bool) -> Option<Arc<Path>> {
+        if !self.memory.is_open() {
+            return None;
+        }
+        self.renew_if_due(RENEW_EVERY);
+        let mut bytes = std::mem::take(&mut self.stack);
+        bytes.resize(STACK_READ, 0);
+        let begin = registers.get(SP)?;
+        let read = self.memory.read_some(begin, &mut bytes);
+        bytes.truncate(read);
+        let (mut is_call, mut was_inner, mut found) = (false, false, None);
+        for _ in 0..MAX_STEPS {
+            let copy = StackCopy { begin, bytes: &bytes };
+            let Some(pc) = registers.get(RA) else { break };
+            let Some((module, rules)) = self.file_and_rules(pc.wrapping_sub(is_call.into())) else { break };
+            if is_inner(&module.name) {
+                was_inner = true;
+            } else if was_inner {
+                found = Some(Arc::from(module.path.as_path()));
+                break;
+            }
+            let read = |address| copy.word(address).or_else(|| self.memory.u64(address).ok());
+            let Some(rules) = rules else { break };
+            let Ok(caller) = rules.caller(&registers, read) else { break };
+            (registers, is_call) = (caller, !rules.is_signal);
+        }
+        self.stack = bytes;
+        found
+    }
+
+    fn file_and_rules(&mut self, address: u64) -> Option<FileCode> {
+        if let Some(known) = self.files.get(&address) {
+            return Some(known.clone());
+        }
+        if !self.modules.is_code(address) {
+            self.renew_if_due(UNKNOWN_EVERY);
+        }
+        let module = self.modules.at(&self.memory, address)?;
+        let table = module.elf.as_ref().and_then(|elf| elf.unwind_table);
+        let rules = table.and_then(|table| self.decoder.rules(&self.memory, table, address)).map(Arc::new);
+        if self.files.len() >= MAX_KEPT {
+            self.files.clear();
+        }
+        self.files.insert(address, (Arc::clone(&module), rules.clone()));
+        Some((module, rules))
     }
 
     fn walk(&mut self, registers: Registers, copy: StackCopy<'_>, stands: bool, to_interpreter: bool) -> NativeStack {
@@ -268,6 +325,7 @@ impl Native {
         if !lost.is_empty() {
             let is_lost = |address: u64| lost.iter().any(|code| code.contains(address));
             self.known.retain(|&(address, _), _| !is_lost(address));
+            self.files.retain(|&address, _| !is_lost(address));
             self.symbols.forget(&lost);
         }
         self.renewed = Some(Instant::now());

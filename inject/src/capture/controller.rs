@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_channel::Sender;
-use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error, SUBMISSIONS};
+use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error, MEMORY_CALLS, SUBMISSIONS};
 use gpuwhy_trace::cost::Mode;
 use gpuwhy_trace::record::{CaptureMark, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
@@ -146,6 +146,11 @@ impl CaptureController {
     /// subscriber, or if it refuses them all. Older libraries lack some of these functions.
     pub fn watch_submissions(&self, on: bool) -> bool {
         SUBMISSIONS.map(|(domain, id, ..)| matches!(self.set_callback(domain, id, on), Some(Ok(())))).contains(&true)
+    }
+
+    /// Enables the callbacks for calls that take or give device memory. False as above.
+    pub fn watch_memory_calls(&self) -> bool {
+        MEMORY_CALLS.map(|(id, ..)| matches!(self.set_callback(Domain::DRIVER, id, true), Some(Ok(())))).contains(&true)
     }
 
     /// Handles a call with an enabled callback. On the calling thread, inside a CUPTI callback.

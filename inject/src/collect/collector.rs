@@ -196,7 +196,7 @@ impl Collector {
         if memory::check() {
             return self.losses.drop_buffer(buffer, &shared);
         }
-        self.graph_nodes();
+        self.callbacks();
         if let Some(raw) = &mut self.raw {
             raw.buffer(&buffer, &shared.sizes, clock::now(self.cupti));
         }
@@ -258,10 +258,10 @@ impl Collector {
         self.take(events);
     }
 
-    /// Takes over nodes of graphs: before the records that name them.
-    fn graph_nodes(&mut self) {
-        let nodes = self.shared.graph_origins.take();
-        if nodes.is_empty() {
+    /// Takes over what callbacks left: nodes of graphs, before the records that name them, and memory calls.
+    fn callbacks(&mut self) {
+        let (nodes, calls) = (self.shared.graph_origins.take(), self.shared.memory_calls.take());
+        if nodes.is_empty() && calls.is_empty() {
             return;
         }
         if let Some(raw) = &mut self.raw {
@@ -269,6 +269,7 @@ impl Collector {
         }
         let mut events = mem::take(&mut self.events);
         self.sources.graph_nodes(&nodes, &mut events);
+        self.sources.memory_calls(&calls, &mut events);
         self.take(events);
     }
 
@@ -276,7 +277,7 @@ impl Collector {
     /// wait in their rings, which have a limit.
     fn catch_up(&mut self) {
         if !memory::is_short() {
-            self.graph_nodes();
+            self.callbacks();
             self.ranges(clock::wall_clock());
         }
         self.hand_over();
@@ -371,7 +372,7 @@ impl Collector {
         // Before the mark, which also guarantees that earlier ranges are complete. A range that a thread is
         // just writing is later.
         if !memory::check() {
-            self.graph_nodes();
+            self.callbacks();
             self.ranges(clock::wall_clock());
         }
         self.count_loss(dropped_by_cupti);
@@ -449,7 +450,7 @@ impl Collector {
     }
 
     fn finish(mut self, at: Timestamp, end: End, dropped_by_cupti: u64) -> RunOutcome {
-        self.graph_nodes();
+        self.callbacks();
         self.ranges(Timestamp::from_nanos(u64::MAX));
         // In mode auto, some records belong to no capture that is concluded below.
         self.hand_over();

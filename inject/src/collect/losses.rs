@@ -39,6 +39,7 @@ impl Losses {
         loss.dropped_collectives = nccl::dropped();
         loss.unplaced_graph_nodes = shared.graph_origins.unplaced();
         loss.dropped_graph_nodes = shared.graph_origins.dropped();
+        loss.dropped_memory_calls = shared.memory_calls.dropped();
         loss.unobserved_ns = controller.unobserved();
         loss.undelivered_buffers = shared.undelivered.load(Ordering::Relaxed);
         let foreign = shared.foreign_bytes.swap(0, Ordering::Relaxed);

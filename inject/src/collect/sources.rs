@@ -5,7 +5,8 @@
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::graph_node::GraphNode;
-use gpuwhy_trace::record::{HostSample, NameId, Record, StackId, ThreadId, ThreadName, Timestamp};
+use gpuwhy_trace::memory_call::{MemoryCall, MemoryFunction};
+use gpuwhy_trace::record::{ContextId, DeviceId, HostSample, NameId, Record, StackId, ThreadId, ThreadName, Timestamp};
 use rustc_hash::FxHashMap;
 
 use super::ranges::RangeDrain;
@@ -13,6 +14,7 @@ use crate::cupti::decode::Decoder;
 use crate::sampler::stacks::PythonStacks;
 use crate::shared::graph_origins::QueuedNode;
 use crate::shared::launchers::CallCounter;
+use crate::shared::memory_calls::QueuedCall;
 use crate::shared::samples::SampleBatch;
 
 /// Sources that intern names.
@@ -24,6 +26,8 @@ pub struct Sources {
     earlier_stacks: PythonStacks,
     /// Interns stacks of the threads that add nodes of graphs.
     node_stacks: PythonStacks,
+    /// Interns stacks of the threads that take memory.
+    memory_stacks: PythonStacks,
     /// Names of threads that the kernel has.
     thread_names: FxHashMap<ThreadId, NameId>,
     /// Counts the calls of each thread, to find the threads that launch.
@@ -39,6 +43,7 @@ impl Sources {
             stacks: PythonStacks::new(),
             earlier_stacks: PythonStacks::new(),
             node_stacks: PythonStacks::new(),
+            memory_stacks: PythonStacks::new(),
             thread_names: FxHashMap::default(),
             calls: CallCounter::default(),
         }
@@ -95,6 +100,30 @@ impl Sources {
             let original = original.map_or(0, |id| if id == 0 { GraphNode::UNKNOWN } else { id });
             let thread = ThreadId(thread);
             events.push(Event::GraphNode(GraphNode { node, original, at, thread, stack }));
+        }
+    }
+
+    /// Takes over calls that take or give device memory. Without room in the dictionary as for nodes.
+    pub fn memory_calls(&mut self, calls: &[QueuedCall], events: &mut Vec<Event>) {
+        for queued in calls {
+            let dictionary = self.decoder.dictionary_mut();
+            // Marks of a capture are in the calls between them.
+            let Some(function) = MemoryFunction::of_number(queued.call.function as u8) else { continue };
+            events.push(Event::MemoryCall(Box::new(MemoryCall {
+                function,
+                start: queued.start,
+                end: queued.end,
+                thread: ThreadId(queued.thread),
+                device: queued.call.device.map(DeviceId),
+                context: ContextId(queued.call.context_id),
+                address: queued.call.address,
+                handle: queued.call.handle,
+                bytes: queued.call.bytes,
+                result: queued.call.result,
+                captures: queued.captures,
+                stack: self.memory_stacks.intern(&queued.frames, dictionary).unwrap_or(StackId::NONE),
+                library: queued.library.as_ref().map(|library| dictionary.intern_name(library)),
+            })));
         }
     }
 

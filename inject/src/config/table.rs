@@ -136,8 +136,8 @@ settings! {
              need it.";
         MEMORY_USAGE: bool = "GPUWHY_CUDA_MEMORY_USAGE", "off", "on or off", on_or_off,
             "For programs that run out of memory: `on` also records allocations and releases of device, pinned and \
-             managed memory and of pools. The report then also shows the memory that they hold, and the rest of \
-             the memory in use.";
+             managed memory and of pools. The report then also shows the memory that they hold, the rest of the \
+             memory in use, and who owns it at the peak.";
         CAPTURE_RANGE: RangeKind = "GPUWHY_CAPTURE_RANGE", "none", "none, cudaProfilerApi, nvtx or command",
             RangeKind::parse,
             "For users who measure [part of a run](captures.md). `none` measures all of it, `cudaProfilerApi` from \

@@ -45,6 +45,8 @@ mod utilization;
 const GAUGES_EVERY: Duration = Duration::from_millis(100);
 /// The same for 32-bit link counters, which may wrap around after 4 GiB: 68 ms at 63 GB/s.
 const LINKS_EVERY: Duration = Duration::from_millis(50);
+/// Maximum number of NVML readings that calls of the program request, of some 0.1 ms each.
+const MOST_REQUESTED: u32 = 1_000;
 /// Interval between two checks for contexts on further devices.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Time that a program works before its devices are sampled: a short program does not pay for opening them.
@@ -109,6 +111,8 @@ struct ReaderThread<'a> {
     open_due: Option<Instant>,
     decode_due: Instant,
     gauges_due: Instant,
+    /// Number of readings that calls of the program requested.
+    requested: u32,
     /// Last time at which records were made.
     worked: Option<Instant>,
     /// True if records are being made: readings at other times belong to no capture.
@@ -150,6 +154,7 @@ impl ReaderConfig {
             open_due: None,
             decode_due: now,
             gauges_due: now,
+            requested: 0,
             worked: None,
             is_on: false,
             reported: Vec::new(),
@@ -185,6 +190,10 @@ impl ReaderThread<'_> {
         } else if self.worked.is_none_or(|worked| now.duration_since(worked) > CLOSE_AFTER) {
             self.close();
             return;
+        }
+        if self.shared.counters.takes_reading() && self.requested < MOST_REQUESTED {
+            self.requested += 1;
+            (self.poll_due, self.gauges_due) = (now, now);
         }
         if now >= self.poll_due {
             self.poll_due = now + POLL_INTERVAL;

@@ -1,14 +1,15 @@
 //! Callbacks of CUPTI: hand out empty buffers, take full ones.
 //!
 //! They run on application threads and on CUPTI's own. They take no lock that is held for long, and read no
-//! record and no file, only the stack of a thread that adds a node to a graph: a buffer goes from the pool to
-//! CUPTI, and from CUPTI into a bounded channel that has room for all buffers.
+//! record and no file, only the stack of a thread that adds a node to a graph or, on request, takes device memory: a
+//! buffer goes from the pool to CUPTI, and from CUPTI into a bounded channel that has room for all buffers.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use cupti_sys::{
-    ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, KernelLaunch, ResourceHandler, Submission,
+    ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, KernelLaunch, MemoryCall, ResourceHandler,
+    Submission,
 };
 
 use crate::cupti::ownership;
@@ -16,6 +17,7 @@ use crate::kernels;
 use crate::nvtx::submissions;
 use crate::runtime::Profiler;
 use crate::shared::Message;
+use crate::sys::clock;
 
 thread_local! {
     /// Number of nodes cloned on this thread since it last instantiated a graph.
@@ -106,6 +108,20 @@ impl ResourceHandler for Callbacks {
     fn kernel_launched(launch: &KernelLaunch<'_>) {
         if let Some(kernels) = Profiler::running().and_then(|profiler| profiler.kernels.as_ref()) {
             kernels::kernel_launched(kernels, launch);
+        }
+    }
+
+    fn memory_call_begins() {
+        if let Some(profiler) = Profiler::running() {
+            profiler.shared().memory_calls.begins(|| clock::now(profiler.cupti));
+        }
+    }
+
+    fn memory_called(call: MemoryCall) {
+        if let Some(profiler) = Profiler::running()
+            && profiler.shared().memory_calls.called(call, || clock::now(profiler.cupti))
+        {
+            profiler.shared().counters.request_reading();
         }
     }
 

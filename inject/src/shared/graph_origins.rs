@@ -1,35 +1,21 @@
 //! Where the nodes of CUDA graphs come from: the Python stack of the thread that adds a node.
 //!
-//! CUPTI calls when a node is added, on the adding thread, inside the call that is captured. At that moment
-//! PyTorch has mostly released the interpreter's lock, so that Python's own functions may not be called. But the
-//! calling thread stands still: its frames are read as the sampler reads those of other threads, from memory and
-//! without the lock, and one walk is enough.
+//! CUPTI calls when a node is added, on the adding thread, inside the call that is captured.
 //!
 //! A replay costs nothing. Nodes wait here until the collector takes them, which it does before it decodes a
 //! buffer: a node precedes the records that name it.
 
-use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use gpuwhy_trace::record::Timestamp;
-use host_sampler::process::Process;
-use host_sampler::python::{Frame, Miss, Python};
+use host_sampler::python::Frame;
 use parking_lot::Mutex;
 
+use super::callback_queue::CallbackQueue;
+use super::stack_reader::{NoStack, StackReader};
 use crate::sync::CALLBACK_LOCK_TIMEOUT;
-use crate::sys::{clock, memory, threads};
-
-/// Maximum time for reading stacks in a run. It delays the program, once for each captured graph: 50 graphs of
-/// 1,000 nodes would take 2 s at 40 us a stack. A second is little in the start of a program that captures that
-/// much, which takes minutes.
-const LONGEST_READING: Duration = Duration::from_secs(1);
-/// Maximum number of nodes with a stack.
-const MOST_STACKS: u64 = 1 << 17;
-/// Maximum number of nodes that wait for the collector, 64 bytes each: it takes them ten times a second, and
-/// CUPTI needs 4 us for a node.
-const MOST_WAITING: usize = 1 << 16;
+use crate::sys::{clock, threads};
 
 /// A node that was added or copied.
 #[derive(Clone, Debug)]
@@ -48,53 +34,19 @@ pub struct QueuedNode {
 /// Nodes on their way from the callbacks to the collector.
 #[derive(Debug)]
 pub struct GraphOrigins {
-    reader: Mutex<Reader>,
-    /// A panic under the lock leaves it valid: nothing in there panics halfway.
-    waiting: Mutex<Vec<QueuedNode>>,
-    /// Nodes whose stack was not read. `Relaxed`, like the next one: a statistic.
+    reader: Mutex<StackReader>,
+    waiting: CallbackQueue<QueuedNode>,
+    /// Nodes whose stack was not read. `Relaxed`: a statistic.
     unplaced: AtomicU64,
-    /// Nodes that found the queue full.
-    dropped: AtomicU64,
-}
-
-/// Reads stacks within limits.
-#[derive(Debug)]
-struct Reader {
-    python: Interpreter,
-    /// Time of all reads.
-    spent: Duration,
-    stacks: u64,
-    /// The last stack: consecutive nodes are mostly added by the same line.
-    last: Arc<[Frame]>,
-}
-
-#[derive(Debug)]
-enum Interpreter {
-    /// Not looked for yet: this happens at the first node, because most programs have none.
-    Unknown,
-    Found(Box<Python>),
-    /// There is none, or reading was interrupted by a panic.
-    None,
-}
-
-/// Why a node has no stack although stacks are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NoStack {
-    /// The thread runs no Python.
-    NoPython,
-    /// A limit was reached, or the stack could not be read.
-    NotRead,
 }
 
 impl GraphOrigins {
     /// Creates an empty queue. Without `reads_stacks` only nodes and threads are noted.
     pub fn new(reads_stacks: bool) -> Self {
-        let python = if reads_stacks { Interpreter::Unknown } else { Interpreter::None };
         Self {
-            reader: Mutex::new(Reader { python, spent: Duration::ZERO, stacks: 0, last: Arc::new([]) }),
-            waiting: Mutex::default(),
+            reader: Mutex::new(StackReader::new(reads_stacks)),
+            waiting: CallbackQueue::default(),
             unplaced: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
         }
     }
 
@@ -123,18 +75,12 @@ impl GraphOrigins {
         if node.node == 0 {
             return;
         }
-        let mut waiting = self.waiting.try_lock_for(CALLBACK_LOCK_TIMEOUT);
-        let waiting = waiting.as_deref_mut().filter(|waiting| waiting.len() < MOST_WAITING);
-        // A failed allocation would abort the program.
-        match waiting.and_then(|waiting| waiting.try_reserve(1).ok().map(|()| waiting)) {
-            Some(waiting) => waiting.push(node),
-            None => _ = self.dropped.fetch_add(1, Ordering::Relaxed),
-        }
+        self.waiting.put(node);
     }
 
     /// Takes the waiting nodes, in the order in which they were added.
     pub fn take(&self) -> Vec<QueuedNode> {
-        mem::take(&mut *self.waiting.lock())
+        self.waiting.take()
     }
 
     /// Number of nodes whose stack was not read because of a limit, another thread, or an error.
@@ -144,49 +90,15 @@ impl GraphOrigins {
 
     /// Number of nodes that were lost because too many waited.
     pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
-    }
-}
-
-impl Reader {
-    /// Stack of the calling thread, whose kernel id is `thread`.
-    fn stack(&mut self, thread: u32) -> Result<Arc<[Frame]>, NoStack> {
-        // Taken out while it is used: after a panic there is none.
-        let mut python = match mem::replace(&mut self.python, Interpreter::None) {
-            Interpreter::None => return Err(NoStack::NoPython),
-            Interpreter::Found(python) => Some(python),
-            Interpreter::Unknown => None,
-        };
-        let begun = Instant::now();
-        if python.is_none() {
-            let found = Python::find(&Process::this());
-            if let Err(why) = &found {
-                tracing::debug!("no places of the nodes of CUDA graphs: {why}");
-            }
-            python = found.ok().map(Box::new);
-        }
-        let Some(mut python) = python else { return Err(NoStack::NoPython) };
-        let has_room = self.spent < LONGEST_READING && self.stacks < MOST_STACKS && !memory::is_short();
-        let read = has_room.then(|| python.stack_of_still(thread));
-        self.python = Interpreter::Found(python);
-        let stack = match read {
-            Some(Ok(frames)) if *frames == *self.last => Ok(Arc::clone(&self.last)),
-            Some(Ok(frames)) => {
-                self.last = frames.into();
-                Ok(Arc::clone(&self.last))
-            }
-            Some(Err(Miss::NoPython)) => Err(NoStack::NoPython),
-            Some(Err(Miss::Torn | Miss::Closed)) | None => Err(NoStack::NotRead),
-        };
-        self.stacks += u64::from(stack.is_ok());
-        self.spent += begun.elapsed();
-        stack
+        self.waiting.dropped()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::callback_queue::MOST_WAITING;
+    use std::time::Instant;
 
     #[test]
     fn nodes_come_in_order_and_those_without_an_id_not_at_all() {

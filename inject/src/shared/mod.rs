@@ -2,11 +2,14 @@
 //!
 //! Types with hardly any logic: senders and receivers import this folder, and not each other.
 
+pub mod callback_queue;
 pub mod graph_origins;
 pub mod launchers;
+pub mod memory_calls;
 mod message;
 pub mod pool;
 pub mod samples;
+mod stack_reader;
 pub mod stop;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -16,6 +19,7 @@ use cupti_sys::RecordSizes;
 
 use self::graph_origins::GraphOrigins;
 use self::launchers::Launchers;
+use self::memory_calls::MemoryCalls;
 pub use self::message::{
     Detail, FlusherCommand, LiveState, Message, Question, RunOutcome, SessionCommand, StatusSummary,
 };
@@ -55,13 +59,15 @@ pub struct Shared {
     pub sample_queue: SampleQueue,
     /// Nodes of CUDA graphs.
     pub graph_origins: GraphOrigins,
+    /// Calls that take or give device memory.
+    pub memory_calls: MemoryCalls,
     /// Stops the thread that reads counters.
     pub counters: Stop,
 }
 
 impl Shared {
     /// Creates the state before any recording.
-    pub fn new(pool: Pool, messages: Sender<Message>, sizes: RecordSizes, graph_origins: GraphOrigins) -> Self {
+    pub fn new(pool: Pool, messages: Sender<Message>, sizes: RecordSizes, reads_stacks: bool) -> Self {
         Self {
             pool,
             messages,
@@ -75,7 +81,8 @@ impl Shared {
             meters: CallbackTimer::default(),
             launchers: Launchers::new(),
             sample_queue: SampleQueue::default(),
-            graph_origins,
+            graph_origins: GraphOrigins::new(reads_stacks),
+            memory_calls: MemoryCalls::new(reads_stacks),
             counters: Stop::default(),
         }
     }

@@ -20,6 +20,8 @@ struct StopState {
     runs: bool,
     asked: bool,
     over: bool,
+    /// True if a reading is to be made at once.
+    reading: bool,
 }
 
 /// Marks the thread as ended when it is dropped, however the thread ended.
@@ -40,10 +42,21 @@ impl Stop {
         Over(self)
     }
 
-    /// Sleeps for `time`. Returns true if the thread is to end.
+    /// Wakes the thread for a reading: what a call of the program has just changed shows only there.
+    pub fn request_reading(&self) {
+        self.state.lock().reading = true;
+        self.changed.notify_all();
+    }
+
+    /// True if a reading was requested since the last call.
+    pub fn takes_reading(&self) -> bool {
+        std::mem::take(&mut self.state.lock().reading)
+    }
+
+    /// Sleeps for `time`, or until a reading is requested. Returns true if the thread is to end.
     pub fn wait(&self, time: Duration) -> bool {
         let mut state = self.state.lock();
-        if !state.asked {
+        if !state.asked && !state.reading {
             let _ = self.changed.wait_for(&mut state, time);
         }
         state.asked

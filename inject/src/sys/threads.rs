@@ -4,12 +4,49 @@
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
+use host_sampler::native::Registers;
+
 /// Kernel's id of the calling thread, which is the one in CUPTI's records. By system call number: glibc has a
 /// function for it only since 2.30, and libprof.so is loaded into containers with an older one.
 pub fn thread_id() -> u32 {
     // SAFETY: takes no argument and cannot fail.
     let id = unsafe { libc::syscall(libc::SYS_gettid) };
     u32::try_from(id).unwrap_or_default()
+}
+
+/// Registers of the calling function, as the rules of its code need them to find its caller: by DWARF number.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn registers() -> Option<Registers> {
+    let mut words = [0_u64; 8];
+    // SAFETY: writes the registers into the array, 64 bytes, and changes only the register that is its output.
+    unsafe {
+        std::arch::asm!(
+            "mov [{to}], rbx",
+            "mov [{to} + 8], rbp",
+            "mov [{to} + 16], r12",
+            "mov [{to} + 24], r13",
+            "mov [{to} + 32], r14",
+            "mov [{to} + 40], r15",
+            "mov [{to} + 48], rsp",
+            "lea {place}, [rip]",
+            "mov [{to} + 56], {place}",
+            to = in(reg) words.as_mut_ptr(),
+            place = out(reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+    let mut registers = Registers::default();
+    for (number, word) in [3, 6, 12, 13, 14, 15, 7, 16].into_iter().zip(words) {
+        registers.set(number, Some(word));
+    }
+    Some(registers)
+}
+
+/// Those of other processors are not read.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn registers() -> Option<Registers> {
+    None
 }
 
 /// CPU time of a thread of this process; `None` if there is no such thread.

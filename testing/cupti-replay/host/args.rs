@@ -21,7 +21,8 @@ Usage: gpuwhy-replay-host [options]
                         stops recording and keeps CUPTI, otherTool=end releases it, otherTool=clock sets its clock;
                         launch=SYMBOL;X,Y,Z;X,Y,Z;SHARED;TIMES launches a kernel with this grid, block and dynamic
                         shared memory, once there is a subscriber to launches; submit=FUNCTION;BYTES,... copies bytes
-                        or launches graphs by functions of the driver; waitFor=FILE waits until that file
+                        or launches graphs by functions of the driver; memory=FUNCTION;RESULT;WORD;... takes or gives
+                        device memory with these parameters (&WORD:WORD is an address); waitFor=FILE waits until that file
                         exists; waitForFault until the fault of GPUWHY_REPLAY_FAULT has occurred; flushes=N waits until
                         the profiler has flushed N times; exitOnThread calls exit on another thread while play continues
   --until MILLISECONDS  exit at this time of the recording instead of its end

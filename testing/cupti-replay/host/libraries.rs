@@ -47,6 +47,7 @@ pub struct Replay {
     play: extern "C" fn(u64) -> i32,
     call: unsafe extern "C" fn(*const c_char) -> i32,
     submit: unsafe extern "C" fn(*const c_char, u64) -> i32,
+    memory: unsafe extern "C" fn(*const c_char, u32, *const u64, usize) -> i32,
     launch: unsafe extern "C" fn(*const c_char, *const u32, u32, u32) -> u32,
     flushes: extern "C" fn(u32, u32) -> i32,
     error: Copy,
@@ -84,6 +85,7 @@ impl Replay {
                 play: *library.get("gpuwhy_replay_play").map_err(missing)?,
                 call: *library.get("gpuwhy_replay_call").map_err(missing)?,
                 submit: *library.get("gpuwhy_replay_submit").map_err(missing)?,
+                memory: *library.get("gpuwhy_replay_memory").map_err(missing)?,
                 launch: *library.get("gpuwhy_replay_launch").map_err(missing)?,
                 flushes: *library.get("gpuwhy_replay_flushes").map_err(missing)?,
                 error: *library.get("gpuwhy_replay_error").map_err(missing)?,
@@ -129,6 +131,36 @@ impl Replay {
             // SAFETY: a NUL-terminated text that lives until the call returns.
             if unsafe { (self.submit)(name.as_ptr(), bytes) } != 0 {
                 return Err(format!("submit={work}: there is no such function"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls functions that take or give device memory, as specified by `FUNCTION;RESULT;WORD;...,...`: a word is a
+    /// number or, with `&`, the address of such words with `:` between them.
+    pub fn memory(&self, what: &str) -> Result<(), String> {
+        for call in what.split(',') {
+            let wrong = || format!("memory={call}: give FUNCTION;RESULT;WORD;...");
+            let mut parts = call.split(';');
+            let name = parts.next().and_then(|name| CString::new(name).ok()).ok_or_else(wrong)?;
+            let result = parts.next().and_then(|result| result.parse().ok()).ok_or_else(wrong)?;
+            let numbers = |text: &str| text.split(':').map(|word| word.parse::<u64>().ok()).collect::<Option<Vec<_>>>();
+            let mut pointed = Vec::new();
+            let mut words = Vec::new();
+            for word in parts {
+                match word.strip_prefix('&') {
+                    Some(behind) => {
+                        pointed.push(numbers(behind).ok_or_else(wrong)?);
+                        words.extend(pointed.last().map(|behind| behind.as_ptr().expose_provenance() as u64));
+                    }
+                    None => words.extend(numbers(word).ok_or_else(wrong)?),
+                }
+            }
+            // A function reads at most eight words of parameters.
+            words.resize(words.len().max(8), 0);
+            // SAFETY: a NUL-terminated text, and words that live until the call returns, as those that they point to.
+            if unsafe { (self.memory)(name.as_ptr(), result, words.as_ptr(), words.len()) } != 0 {
+                return Err(format!("memory={call}: there is no such function"));
             }
         }
         Ok(())

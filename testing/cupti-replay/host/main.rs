@@ -94,6 +94,7 @@ fn run(args: &Args) -> Result<(), Failure> {
                 Some(("nvtxRangePushA", name)) => ranges::push(name),
                 Some(("launch", what)) => replay.launch(what)?,
                 Some(("submit", what)) => replay.submit(what)?,
+                Some(("memory", what)) => replay.memory(what)?,
                 Some(("waitFor", file)) => wait_until(function, || Path::new(file).exists())?,
                 _ if function == "waitForFault" => {
                     wait_until(function, || replay.counts().is_some_and(|counts| counts.faults > 0))?

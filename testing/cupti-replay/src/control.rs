@@ -8,6 +8,7 @@ use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -102,6 +103,28 @@ pub unsafe extern "C" fn gpuwhy_replay_submit(name: *const c_char, bytes: u64) -
             // SAFETY: not NULL, so a text as guaranteed by the caller.
             let name = unsafe { CStr::from_ptr(name) };
             i32::from(!player.submit(&name.to_string_lossy(), bytes))
+        }
+        _ => 1,
+    })
+}
+
+/// Calls the function `name`, which takes or gives device memory, on this thread: the subscriber gets the parameters
+/// and the result. 0 is success; 1 if there is no such function, or in the child of a fork.
+///
+/// # Safety
+/// `name` is NULL or a NUL-terminated text; `parameters` are `count` readable words, laid out as those of the function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpuwhy_replay_memory(
+    name: *const c_char,
+    result: u32,
+    parameters: *const u64,
+    count: usize,
+) -> i32 {
+    guard(1, || match instance::player() {
+        Ok(player) if !name.is_null() && !parameters.is_null() && !instance::is_forked() => {
+            // SAFETY: not NULL, so a text and words as guaranteed by the caller.
+            let (name, words) = unsafe { (CStr::from_ptr(name), slice::from_raw_parts(parameters, count)) };
+            i32::from(!player.memory_call(&name.to_string_lossy(), result, words))
         }
         _ => 1,
     })

@@ -124,6 +124,8 @@ pub struct LaunchData {
     pub parameters: *const c_void,
     /// Mangled name of the kernel.
     pub symbol: *const c_char,
+    /// Return value, at the exit; NULL if the client need not know.
+    pub result: *const u32,
     /// Id of the context.
     pub context: u32,
     /// Correlation id of the call.
@@ -134,6 +136,7 @@ pub struct LaunchData {
 pub fn tell_launch(subscriber: &Subscriber, domain: Domain, id: u32, site: CallbackSite, launch: &LaunchData) {
     let mut pointers = [ptr::null_mut(); 5];
     pointers[1] = launch.parameters.cast_mut();
+    pointers[2] = launch.result.cast_mut().cast();
     pointers[3] = launch.symbol.cast_mut().cast();
     pointers[4] = token(launch.context);
     let data = ApiData {

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 
-use cupti_sys::{CallbackSite, Domain, LAUNCHES, SUBMISSIONS};
+use cupti_sys::{CallbackSite, Domain, LAUNCHES, MEMORY_CALLS, SUBMISSIONS};
 
 use super::Player;
 use crate::ffi::{self, LaunchData};
@@ -73,7 +73,19 @@ impl Player {
         let Some(&(domain, id, ..)) = SUBMISSIONS.iter().find(|row| row.2 == name) else { return false };
         let parameters = [0x1000, 0x2000, bytes, 0];
         for site in [CallbackSite::ENTER, CallbackSite::EXIT] {
-            self.tell((domain, id), site, ptr::null(), parameters.as_ptr().cast(), 0);
+            let data = self.data(ptr::null(), parameters.as_ptr().cast(), 0);
+            self.tell((domain, id), site, &data);
+        }
+        true
+    }
+
+    /// Calls the function `name`, one of [`MEMORY_CALLS`], on this thread: with these parameters, which it has written
+    /// to already, and this result. Writes no record. Returns true if it exists.
+    pub fn memory_call(&self, name: &str, result: u32, parameters: &[u64]) -> bool {
+        let Some(&(id, ..)) = MEMORY_CALLS.iter().find(|row| row.1 == name) else { return false };
+        for site in [CallbackSite::ENTER, CallbackSite::EXIT] {
+            let data = self.data(ptr::null(), parameters.as_ptr().cast(), 0);
+            self.tell((Domain::DRIVER, id), site, &LaunchData { result: &raw const result, ..data });
         }
         true
     }
@@ -86,23 +98,19 @@ impl Player {
         parameters: *const c_void,
         correlation: u32,
     ) {
-        self.tell(function, site, launch.symbol.as_ptr(), parameters, correlation);
+        self.tell(function, site, &self.data(launch.symbol.as_ptr(), parameters, correlation));
     }
 
-    fn tell(
-        &self,
-        (domain, id): (Domain, u32),
-        site: CallbackSite,
-        symbol: *const c_char,
-        parameters: *const c_void,
-        correlation: u32,
-    ) {
+    fn data(&self, symbol: *const c_char, parameters: *const c_void, correlation: u32) -> LaunchData {
+        // Like most programs, the recorded ones have one context.
+        let context = self.session.contexts().next().unwrap_or(1);
+        LaunchData { parameters, symbol, result: ptr::null(), context, correlation }
+    }
+
+    fn tell(&self, (domain, id): (Domain, u32), site: CallbackSite, data: &LaunchData) {
         let listener = self.client().listener(domain, id);
         if let Some(subscriber) = listener {
-            // Like most programs, the recorded ones have one context.
-            let context = self.session.contexts().next().unwrap_or(1);
-            let data = LaunchData { parameters, symbol, context, correlation };
-            ffi::tell_launch(&subscriber, domain, id, site, &data);
+            ffi::tell_launch(&subscriber, domain, id, site, data);
         }
     }
 }
