@@ -49,7 +49,7 @@ named! {
         ReleaseContext = 19 "cuDevicePrimaryCtxRelease",
         /// Destroys the primary context and its memory.
         ResetContext = 20 "cuDevicePrimaryCtxReset",
-        /// Prepares a CUDA graph for launch, or gives back memory of graphs.
+        /// Instantiates a CUDA graph, prepares it for launch, or gives back memory of graphs.
         GraphMemory = 21 "cuGraphUpload",
         /// Creates, destroys or shrinks a pool.
         Pool = 22 "cuMemPoolTrimTo",

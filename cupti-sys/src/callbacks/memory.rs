@@ -52,7 +52,7 @@ pub enum MemoryFunction {
     ReleaseContext = 19,
     /// `cuDevicePrimaryCtxReset`
     ResetContext = 20,
-    /// `cuGraphUpload`, `cuDeviceGraphMemTrim`
+    /// `cuGraphInstantiate`, `cuGraphUpload`, `cuDeviceGraphMemTrim`
     GraphMemory = 21,
     /// `cuMemPoolCreate`, `cuMemPoolTrimTo`, `cuMemPoolDestroy`
     Pool = 22,
@@ -89,7 +89,7 @@ impl MemoryCall {
 use MemoryFunction as F;
 
 /// Functions of the driver that take or give memory: callback id, name, and what they do.
-pub const MEMORY_CALLS: [(u32, &str, MemoryFunction); 52] = [
+pub const MEMORY_CALLS: [(u32, &str, MemoryFunction); 57] = [
     (10, "cuCtxCreate", F::CreateContext),
     (18, "cuModuleLoad", F::LoadModule),
     (19, "cuModuleLoadData", F::LoadModule),
@@ -112,6 +112,7 @@ pub const MEMORY_CALLS: [(u32, &str, MemoryFunction); 52] = [
     (496, "cuStreamBeginCapture_ptsz", F::BeginCapture),
     (497, "cuStreamEndCapture", F::EndCapture),
     (498, "cuStreamEndCapture_ptsz", F::EndCapture),
+    (513, "cuGraphInstantiate", F::GraphMemory),
     (539, "cuStreamBeginCapture_v2", F::BeginCapture),
     (540, "cuStreamBeginCapture_v2_ptsz", F::BeginCapture),
     (544, "cuDevicePrimaryCtxRelease_v2", F::ReleaseContext),
@@ -122,6 +123,7 @@ pub const MEMORY_CALLS: [(u32, &str, MemoryFunction); 52] = [
     (552, "cuMemUnmap", F::Unmap),
     (555, "cuMemImportFromShareableHandle", F::Import),
     (565, "cuMemRetainAllocationHandle", F::Retain),
+    (578, "cuGraphInstantiate_v2", F::GraphMemory),
     (580, "cuGraphUpload", F::GraphMemory),
     (581, "cuGraphUpload_ptsz", F::GraphMemory),
     (598, "cuMemAllocAsync", F::AllocateAsync),
@@ -134,7 +136,10 @@ pub const MEMORY_CALLS: [(u32, &str, MemoryFunction); 52] = [
     (611, "cuMemAllocFromPoolAsync", F::AllocateAsync),
     (612, "cuMemAllocFromPoolAsync_ptsz", F::AllocateAsync),
     (640, "cuDeviceGraphMemTrim", F::GraphMemory),
+    (643, "cuGraphInstantiateWithFlags", F::GraphMemory),
     (645, "cuCtxCreate_v3", F::CreateContext),
+    (656, "cuGraphInstantiateWithParams", F::GraphMemory),
+    (657, "cuGraphInstantiateWithParams_ptsz", F::GraphMemory),
     (678, "cuLibraryLoadData", F::LoadModule),
     (679, "cuLibraryLoadFromFile", F::LoadModule),
     (680, "cuLibraryUnload", F::UnloadModule),

@@ -44,7 +44,7 @@ named! {
         Nccl "nccl" "NCCL",
         /// Other libraries, and the program itself.
         Program "program" "other calls",
-        /// Taken while a CUDA graph was captured, or by a graph itself.
+        /// Taken while a CUDA graph was captured, or by a graph itself when it is instantiated or uploaded.
         GraphPools "graph_pools" "graph pools",
         /// Kept by the driver's pools beside what is allocated from them.
         Pools "pools" "free in driver's pools",
@@ -215,7 +215,8 @@ impl Owners {
         row.unnamed =
             row.unnamed.map(|(least, most)| (least.min(unnamed), most.max(unnamed))).or(Some((unnamed, unnamed)));
         row.latest = std::array::from_fn(|index| row.held[index] + row.derived[index]);
-        if used > row.highest {
+        // Of readings that are equal the newest one: what other processes hold is known up to a second later.
+        if used >= row.highest {
             row.highest = used;
             row.peak = row.latest;
             let mut most = [0; OWNERS];
