@@ -18,9 +18,9 @@ use gpuwhy_report::words::losses;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::{Damage, TraceReader};
+use gpuwhy_trace::own_marks::is_own;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Loss, Record};
-use gpuwhy_trace::submission::SubmissionMark;
 use profiler_core::leaf::Cause;
 
 use crate::error::OpenError;
@@ -306,9 +306,7 @@ impl TraceFile {
                 }
             };
             match &event {
-                Event::Record(Record::Range(mark)) if SubmissionMark::of(mark, reader.dictionary()).is_some() => {
-                    continue;
-                }
+                Event::Record(Record::Range(mark)) if is_own(mark, reader.dictionary()) => continue,
                 Event::Loss(newer) => loss = **newer,
                 Event::End(how, _) => end = *how,
                 _ => {}

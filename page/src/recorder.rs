@@ -9,8 +9,8 @@ use gpuwhy_report::capture::Captures;
 use gpuwhy_report::words;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event;
+use gpuwhy_trace::own_marks::is_own;
 use gpuwhy_trace::record::{Copy, CopyKind, DeviceId, Record, Timestamp};
-use gpuwhy_trace::submission::SubmissionMark;
 use profiler_core::attribution::Attributor;
 use profiler_core::steps::LoggedStep;
 use profiler_core::whatif::SimulatedOperation;
@@ -139,7 +139,7 @@ impl<'a> Recorder<'a> {
             self.curves.memory(event);
         }
         if let Record::Range(mark) = record
-            && SubmissionMark::of(mark, of_trace).is_some()
+            && is_own(mark, of_trace)
         {
             return Ok(());
         }

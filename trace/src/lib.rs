@@ -32,6 +32,7 @@ pub mod loss;
 pub mod memory_call;
 #[doc(hidden)]
 pub mod named;
+pub mod own_marks;
 #[doc(hidden)]
 pub mod preamble;
 pub mod process_info;

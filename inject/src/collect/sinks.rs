@@ -10,6 +10,7 @@ use std::sync::Arc;
 use gpuwhy_report::capture::{Captures, MONITORED};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::{Event, Sink};
+use gpuwhy_trace::own_marks::memory_text;
 use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::{CaptureMark, Record, Trigger};
 use gpuwhy_trace::utilization::UtilizationReading;
@@ -71,6 +72,8 @@ impl Sinks {
     /// written.
     fn open_for(&mut self, event: &Event, dictionary: &Dictionary) -> bool {
         match event {
+            // PyTorch uses CUDA.
+            Event::Record(Record::Range(event)) if memory_text(event, dictionary).is_some() => {}
             // Samples and ranges alone open no trace: that takes GPU activity.
             Event::Record(Record::Sample(_) | Record::Range(_)) if !self.controller.monitors() => return false,
             // Neither do the overhead records that CUPTI makes in every process that initializes CUDA.
