@@ -80,6 +80,7 @@ use self::segments::Segment;
 use self::statistics::ApiStatistics;
 use self::step_sequence::{StepCalls, StepOperation};
 use crate::counters::engine::Counters;
+use crate::memory::blocks::BlockLooks;
 use crate::memory::{DeviceMemory, Holding, Holdings, MemoryCalls, MemoryOwner, PeakCaller};
 use crate::steps::{LoggedStep, OverflowSeries, OverflowStep, PeriodFacts, StepSeries};
 use crate::thresholds::{CLOCK_SLACK_NANOS, SYNC_SLACK_NANOS};
@@ -349,6 +350,11 @@ impl Attributor {
             let steady = account.steps().steady(account.steady_start());
             (account.steady_start().nanos(), steady.median_duration())
         })
+    }
+
+    /// Looks at the blocks of PyTorch's allocator; `None` without `gpuwhy run --pytorch memory`.
+    pub fn block_looks(&self) -> Option<&BlockLooks> {
+        self.host.memory.blocks.looks()
     }
 
     /// Calls that allocated or released memory of devices, by function, the one with the most time first.

@@ -8,6 +8,7 @@
 //! flush and are sorted here. They carry no thread; the call with the same correlation id does, and it is known by the
 //! flush that passes its end. So a new peak of allocations stays open until its call has arrived.
 
+pub mod blocks;
 mod calls;
 mod holdings;
 mod owners;
@@ -20,6 +21,7 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::memory_call;
 use gpuwhy_trace::record::{ApiCall, ApiFunctionId, DeviceId, HostSample, MemoryEvent, MemoryKind, NameId, ThreadId};
 
+use self::blocks::{Blocks, DeviceBlocks};
 use self::calls::{Calls, MemoryCall};
 use self::owners::Owners;
 use self::readings::{Reading, Readings};
@@ -82,6 +84,8 @@ pub struct DeviceMemory {
     pub module_variables: Option<(u64, u64)>,
     /// Owners of what is in use; `None` if calls of the driver were not recorded.
     pub owners: Option<DeviceOwners>,
+    /// Blocks of PyTorch's allocator; `None` without `gpuwhy run --pytorch memory`.
+    pub blocks: Option<DeviceBlocks>,
 }
 
 /// Memory of all devices. See the [module](self).
@@ -89,6 +93,8 @@ pub struct DeviceMemory {
 pub(crate) struct MemoryUse {
     /// Start of the capture, nanoseconds; earlier readings are ignored.
     pub(crate) from: u64,
+    /// Blocks of PyTorch.
+    pub(crate) blocks: Blocks,
     pending: Vec<MemoryEvent>,
     holdings: Holdings,
     callers: BTreeMap<MemoryOwner, Option<PeakCaller>>,
@@ -265,7 +271,7 @@ impl MemoryUse {
         let held = |device| self.holdings.get((device, MemoryKind::Device));
         let recorded = self.holdings.rows().filter(|((_, kind), _)| *kind == MemoryKind::Device).map(|row| row.0.0);
         let read = self.devices.iter().filter(|(_, readings)| readings.count > 0).map(|(&device, _)| device);
-        let all: BTreeSet<_> = recorded.chain(read).collect();
+        let all: BTreeSet<_> = recorded.chain(read).chain(self.blocks.ids()).collect();
         let nothing = Readings::default();
         all.into_iter()
             .map(|device| {
@@ -283,6 +289,7 @@ impl MemoryUse {
                     held: held(device).copied(),
                     module_variables: self.holdings.module_variables(device),
                     owners: self.owners.as_ref().and_then(|owners| owners.of(device)),
+                    blocks: self.blocks.of_device(device),
                 }
             })
             .collect()

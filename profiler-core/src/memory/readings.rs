@@ -250,7 +250,7 @@ impl Readings {
 }
 
 /// 5th, 50th and 95th percentile of the slopes between times that are at least half of `span` apart, per nanosecond.
-fn slopes(series: &[(u64, i64)], span: u64) -> Option<[f64; 3]> {
+pub(super) fn slopes(series: &[(u64, i64)], span: u64) -> Option<[f64; 3]> {
     let series: Vec<_> = series.iter().step_by(series.len().div_ceil(COMPARED)).collect();
     let mut slopes = Vec::new();
     for (index, early) in series.iter().enumerate() {

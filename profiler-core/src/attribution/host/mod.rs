@@ -157,6 +157,9 @@ impl Host {
         delivery: &mut Delivery,
         dictionary: &Dictionary,
     ) {
+        if self.memory.blocks.push(event, dictionary) {
+            return;
+        }
         delivery.completeness.ranges += 1;
         if event.at == Timestamp::ZERO {
             delivery.completeness.bad_timestamps += 1;
