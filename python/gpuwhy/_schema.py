@@ -309,6 +309,54 @@ class MemoryOwner(TypedDict):
     near: Optional[Dict[str, Any]]
 
 
+class BlockLine(TypedDict):
+    function: str
+    file: str
+    line: int
+
+
+# Its name `class` is a keyword.
+BlockRow = TypedDict("BlockRow", {"class": str, "site": Optional[BlockLine], "bytes": int, "count": int})
+
+
+class BlockState(TypedDict):
+    unix_ns: int
+    moment: str
+    step: int
+    allocated_bytes: int
+    reserved_bytes: int
+    free_bytes: int
+    largest_gap_bytes: int
+    peak_bytes: int
+    expandable: bool
+    rows: List[BlockRow]
+
+
+class BlockGrowth(TypedDict):
+    bytes: float
+    low: float
+    high: float
+    site: Optional[BlockLine]
+    site_bytes: Optional[float]
+
+
+class OutOfMemory(TypedDict):
+    unix_ns: int
+    step: int
+    asked_bytes: int
+    free_bytes: int
+    site: Optional[BlockLine]
+    cache_bytes: Optional[int]
+    largest_gap_bytes: Optional[int]
+    expandable: bool
+
+
+class MemoryBlocks(TypedDict):
+    peak: Optional[BlockState]
+    growth: Optional[BlockGrowth]
+    out_of_memory: List[OutOfMemory]
+
+
 class DeviceMemory(TypedDict):
     device: int
     total_bytes: Optional[int]
@@ -337,6 +385,7 @@ class DeviceMemory(TypedDict):
     growth_per_step: Optional[MemoryGrowth]
     growth_judged: bool
     owners: List[MemoryOwner]
+    blocks: Optional[MemoryBlocks]
 
 
 class MemoryJson(TypedDict):
@@ -346,6 +395,7 @@ class MemoryJson(TypedDict):
     places: List[Dict[str, Any]]
     unknown_releases: int
     table_overflow: int
+    pytorch: Optional[Dict[str, Any]]
 
 
 class ReportJson(ReportBase, total=False):

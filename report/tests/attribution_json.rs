@@ -71,7 +71,7 @@ wire! {
     Within { file: String, function: String }
     Memory {
         devices: Vec<DeviceMemory>, calls: Vec<MemoryCalls>, calls_ns: u64, places: Vec<MemoryPlace>,
-        unknown_releases: u64, table_overflow: u64,
+        unknown_releases: u64, table_overflow: u64, pytorch: Option<BlockLooks>,
     }
     DeviceMemory {
         device: u32, total_bytes: Option<u64>, readings: u64, peak_used_bytes: Option<u64>, peak_unix_ns: Option<u64>,
@@ -81,11 +81,23 @@ wire! {
         held_bytes: Option<u64>, held_peak_bytes: Option<u64>, allocated_bytes: Option<u64>,
         largest_bytes: Option<u64>, pool_peak_bytes: Option<u64>, module_variables: Option<u64>,
         remainder_bytes: Option<u64>, remainder_since_unix_ns: Option<u64>, growth_per_step: Option<MemoryGrowth>,
-        growth_judged: bool, owners: Vec<MemoryOwner>,
+        growth_judged: bool, owners: Vec<MemoryOwner>, blocks: Option<Blocks>,
     }
     MemoryOwner {
         owner: String, peak_bytes: i64, bytes: i64, least: Option<i64>, most: Option<i64>, near: Option<LineNear>,
     }
+    Blocks { peak: Option<BlockState>, growth: Option<BlockGrowth>, out_of_memory: Vec<OutOfMemory> }
+    BlockState {
+        unix_ns: u64, moment: String, step: u64, allocated_bytes: u64, reserved_bytes: u64, free_bytes: u64,
+        largest_gap_bytes: u64, peak_bytes: u64, expandable: bool, rows: Vec<BlockRow>,
+    }
+    BlockRow { class: String, site: Option<LineNear>, bytes: u64, count: u64 }
+    BlockGrowth { bytes: f64, low: f64, high: f64, site: Option<LineNear>, site_bytes: Option<f64> }
+    OutOfMemory {
+        unix_ns: u64, step: u64, asked_bytes: u64, free_bytes: u64, site: Option<LineNear>, cache_bytes: Option<u64>,
+        largest_gap_bytes: Option<u64>, expandable: bool,
+    }
+    BlockLooks { steps: u64, note: Option<String>, skipped: Option<u64>, total_ns: Option<u64> }
     MemoryJump {
         bytes: u64, from_unix_ns: u64, to_unix_ns: u64, calls: BTreeMap<String, u64>, longest: Option<LongestCall>,
         near: Option<LineNear>,

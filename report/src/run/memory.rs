@@ -15,7 +15,8 @@ impl MemoryReport {
     /// Builds the report from the current state; `None` without a reading, an allocation or a call that allocates.
     pub(super) fn of(attributor: &Attributor, devices: &[DeviceReport], dictionary: &Dictionary) -> Option<Self> {
         let (memory, calls) = (attributor.device_memory(), attributor.memory_calls());
-        if memory.is_empty() && calls.is_empty() {
+        let looks = attributor.block_looks().cloned();
+        if memory.is_empty() && calls.is_empty() && looks.is_none() {
             return None;
         }
         let alone = memory.len() == 1 && devices.len() <= 1;
@@ -39,6 +40,7 @@ impl MemoryReport {
             rows: rows(attributor, dictionary),
             unknown_releases: holdings.unknown_releases(),
             table_overflow: holdings.table_overflow(),
+            pytorch: looks,
         })
     }
 }
@@ -83,6 +85,7 @@ impl MemoryOfDevice {
             growth_per_step: growth.map(|growth| GrowthPerStep::of(growth, total_bytes.zip(of.last))),
             growth_judged: of.growth.is_some(),
             owners: of.owners.as_ref().map(|owners| memory_owners::rows(owners, dictionary)).unwrap_or_default(),
+            blocks: of.blocks.clone(),
         }
     }
 }

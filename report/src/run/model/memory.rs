@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuwhy_trace::record::{DeviceId, MemoryKind, ThreadId, Timestamp};
 use profiler_core::managed::ManagedTotals;
+use profiler_core::memory::blocks::{BlockLooks, DeviceBlocks};
 use profiler_core::memory::{Holding, Owner};
 
 /// Memory of the devices, and what the program allocated during measurement.
@@ -24,6 +25,8 @@ pub struct MemoryReport {
     pub unknown_releases: u64,
     /// Allocations whose release cannot be recognized because the table of held allocations was full.
     pub table_overflow: u64,
+    /// Looks at the blocks of PyTorch's allocator, with `gpuwhy run --pytorch memory`.
+    pub pytorch: Option<BlockLooks>,
 }
 
 /// Memory of one device. Readings are of all processes; what is unknown is `None`.
@@ -84,6 +87,8 @@ pub struct MemoryOfDevice {
     pub growth_per_step: Option<GrowthPerStep>,
     /// False if there are too few steps or readings to judge growth, or other processes' memory changed.
     pub growth_judged: bool,
+    /// Blocks of PyTorch's allocator, with `gpuwhy run --pytorch memory`.
+    pub blocks: Option<DeviceBlocks>,
     /// Owners of what is in use, with recorded calls of the driver. Their bytes sum to the readings.
     pub owners: Vec<OwnerRow>,
 }

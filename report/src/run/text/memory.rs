@@ -8,6 +8,7 @@ use crate::state::MemoryState;
 use crate::text_format::{Page, bytes, counted, duration, percent, printable, shortened, wrapped};
 use crate::words;
 
+use super::memory_blocks;
 use super::serving::two_digits;
 
 /// A jump is told if it is at least this part of the peak.
@@ -28,6 +29,8 @@ pub(super) fn write(out: &mut Page, report: &Report, most: usize) {
         let device = report.devices.iter().find(|device| device.device.id == of.device);
         let noun = device.map_or("step", |device| device.step_meaning.noun());
         let mut sentences = of.sentences(report.process.start, report.observed_ns, noun);
+        let looks = memory.pytorch.as_ref();
+        sentences.extend(memory_blocks::sentences(of.blocks.as_ref(), looks.filter(|_| index == 0)));
         if index == 0 {
             sentences.extend(memory.sentences(report.observed_ns));
         }

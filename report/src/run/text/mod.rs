@@ -11,6 +11,7 @@ mod details;
 mod kernel_time;
 mod live;
 mod memory;
+mod memory_blocks;
 mod ranges;
 mod sections;
 mod serving;
