@@ -17,6 +17,7 @@ mod cli_output;
 mod cli_recompress;
 mod cli_report;
 mod cli_run;
+mod cli_run_memory;
 mod cli_run_pytorch;
 mod cli_try;
 mod cli_try_changes;

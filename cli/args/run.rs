@@ -39,6 +39,10 @@ waits for the program's import of torch, and runs the sitecustomize.py that was 
 python -I, -E and -S. autograd-nvtx and autograd-shapes-nvtx do not work together with torch.profiler, functions-nvtx
 does not work together with torch.compile. Each range adds microseconds to its operator.
 
+With --pytorch memory, PyTorch (2.1 or later) keeps the Python stack of each live block of GPU memory, which adds
+microseconds to each allocation. The report tells the blocks by class and line at the peak and when memory runs out, and
+which line's blocks grow with the steps. A program that records PyTorch's memory history itself is left alone.
+
 EXIT CODES:
   those of the command, except
   2    an option is not understood, or the value of a GPUWHY_* variable; the command was not started
@@ -51,6 +55,7 @@ EXAMPLES:
   gpuwhy run --output /data/traces/%h-%p.gpuwhy -- torchrun --nproc-per-node 8 train.py
   gpuwhy run --output 'rank%q{SLURM_PROCID}.gpuwhy' --report off -- srun python train.py
   gpuwhy run --pytorch autograd-nvtx -- python train.py
+  gpuwhy run --pytorch memory -- python train.py
   gpuwhy run --max-overhead 1% -- python serve.py
   gpuwhy run -c cudaProfilerApi --capture-range-end repeat -- python train.py
   gpuwhy run --steps 10,0,2,5,1 -p step -- python train.py
@@ -116,9 +121,9 @@ pub struct RunArgs {
     /// Use this libcupti instead of searching for one
     #[arg(long = "cupti-path", value_name = "PATH", value_parser = shared_library)]
     pub cupti: Option<PathBuf>,
-    /// Emit NVTX ranges for PyTorch operators, without a change to the program
+    /// Have PyTorch emit NVTX ranges, or tell who holds its memory
     #[arg(long, value_name = "WHICH")]
-    pub pytorch: Option<PyTorchRanges>,
+    pub pytorch: Option<PyTorchMode>,
     /// Replace other tools' injection variables; allow nsys or ncu as COMMAND
     #[arg(long)]
     pub force: bool,
@@ -142,9 +147,9 @@ pub struct WatchArgs {
     pub command: Vec<OsString>,
 }
 
-/// Which ranges PyTorch makes by itself.
+/// What PyTorch tells by itself.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum PyTorchRanges {
+pub enum PyTorchMode {
     /// A range for each operator of the forward and backward passes, as by torch.autograd.profiler.emit_nvtx
     #[value(name = "autograd-nvtx")]
     Autograd,
@@ -154,6 +159,8 @@ pub enum PyTorchRanges {
     /// A range for each call of a function of torch from Python
     #[value(name = "functions-nvtx")]
     Functions,
+    /// Blocks of its memory by class and line: at the peak, out of memory, at the end; and what grows with the steps
+    Memory,
 }
 
 /// Checks that the file is an ELF library. Otherwise the program would run with another libcupti or none.

@@ -1,4 +1,5 @@
-//! `gpuwhy run --pytorch`: makes PyTorch emit NVTX ranges without a change to the program.
+//! `gpuwhy run --pytorch`: makes PyTorch emit NVTX ranges, or tell its blocks of memory, without a change to the
+//! program.
 //!
 //! Unpacks a small Python file into a separate folder and puts that at the front of `PYTHONPATH`. gpuwhy
 //! becomes the program and cannot remove the folder afterwards, so the Python file does when the program
@@ -16,6 +17,8 @@ use anyhow::{Context, Result};
 
 /// Module that Python imports at startup.
 const SITECUSTOMIZE: &str = concat!(include_str!("behind.py"), "\n\n", include_str!("sitecustomize.py"));
+/// The part behind it that a mode needs, besides [`SITECUSTOMIZE`].
+const MEMORY: (&str, &str) = ("memory", concat!("\n\n", include_str!("memory.py")));
 
 /// Maximum number of leftover folders of other runs with the same process id to skip; each could not be
 /// removed.
@@ -26,8 +29,9 @@ const ATTEMPTS: usize = 100;
 pub fn python_path(mode: &str) -> Result<OsString> {
     let folder = create_folder(&env::temp_dir()).context("cannot unpack the Python part of --pytorch")?;
     let file = folder.join("sitecustomize.py");
+    let more = if mode == MEMORY.0 { MEMORY.1 } else { "" };
     let call = format!("\nmain({mode:?}, owner={})\n", process::id());
-    fs::write(&file, format!("{SITECUSTOMIZE}{call}")).with_context(|| file.display().to_string())?;
+    fs::write(&file, format!("{SITECUSTOMIZE}{more}{call}")).with_context(|| file.display().to_string())?;
     let old = env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
     let folders = std::iter::once(folder).chain(old.iter().flat_map(env::split_paths));
     env::join_paths(folders).context("PYTHONPATH")

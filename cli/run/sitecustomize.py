@@ -1,4 +1,5 @@
-"""Makes PyTorch emit NVTX ranges, without a change to the program: `gpuwhy run --pytorch`. Appended to behind.py."""
+"""Makes PyTorch emit NVTX ranges, without a change to the program: `gpuwhy run --pytorch`. Appended to behind.py; gpuwhy
+appends memory.py for the mode of that name."""
 
 import atexit
 import contextlib
@@ -8,7 +9,7 @@ import sys
 
 
 def main(mode, owner):
-    """Turns on ranges of kind `mode` when torch is imported; the process `owner` removes the folder when it ends."""
+    """Turns on `mode` when torch is imported; the process `owner` removes the folder when it ends."""
     own = hide()
     if os.getpid() == owner:
         atexit.register(lambda: os.getpid() == owner and shutil.rmtree(own, ignore_errors=True))
