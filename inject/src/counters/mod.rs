@@ -28,7 +28,7 @@ use crate::counters::processes::Processes;
 use crate::counters::sampled::{SampledDevice, refused};
 use crate::counters::sampling_rate::{PERIOD, SamplingRate};
 use crate::counters::utilization::UtilizationReader;
-use crate::shared::stop::Stop;
+use crate::shared::stop::{Stop, Wake};
 use crate::shared::{Message, Shared};
 use crate::sys::{clock, memory, process, threads};
 
@@ -159,9 +159,13 @@ impl ReaderConfig {
             is_on: false,
             reported: Vec::new(),
         };
-        while !stop.wait(thread.rest()) {
+        loop {
+            let wake = stop.wait(thread.rest());
+            if wake == Wake::End {
+                break;
+            }
             let _calls = library_calls::enter();
-            thread.round();
+            thread.round(wake == Wake::Reading);
         }
         let _calls = library_calls::enter();
         thread.finish();
@@ -178,9 +182,12 @@ impl ReaderThread<'_> {
         }
     }
 
-    fn round(&mut self) {
+    /// `requested`: a call of the program requests a reading.
+    fn round(&mut self, requested: bool) {
         let now = Instant::now();
         self.is_on = self.controller.is_on();
+        let reads = self.is_on && self.reader.wanted != GpuMetrics::Off && self.requested < MOST_REQUESTED;
+        self.shared.counters.ignore_readings(!reads);
         self.read_utilization();
         if self.reader.wanted == GpuMetrics::Off {
             return;
@@ -191,7 +198,7 @@ impl ReaderThread<'_> {
             self.close();
             return;
         }
-        if self.shared.counters.takes_reading() && self.requested < MOST_REQUESTED {
+        if requested && reads {
             self.requested += 1;
             (self.poll_due, self.gauges_due) = (now, now);
         }
@@ -312,7 +319,7 @@ impl ReaderThread<'_> {
         let is_asked_for = matches!(self.reader.wanted, GpuMetrics::On(_));
         let mut asks_again = false;
         for device in self.sampled.iter_mut().filter(|device| !device.is_open()) {
-            if self.shared.counters.wait(Duration::ZERO) {
+            if self.shared.counters.is_asked() {
                 break;
             }
             // If initialization fails, the first call fails the same way.
