@@ -67,6 +67,8 @@ pub struct Native {
     known: HashMap<(u64, bool), Code, FxBuildHasher>,
     /// File and rules by address, without a function, for [`caller_of`](Self::caller_of).
     files: HashMap<u64, FileCode, FxBuildHasher>,
+    /// True if [`caller_of`](Self::caller_of) met code in no known file since the list was read.
+    met_unknown: bool,
     stack: Vec<u8>,
 }
 
@@ -173,6 +175,7 @@ impl Native {
             symbols: Symbols::default(),
             known: HashMap::default(),
             files: HashMap::default(),
+            met_unknown: false,
             stack: Vec::new(),
         })
     }
@@ -194,14 +197,20 @@ impl Native {
         self.walk(registers, stack, false, to_interpreter)
     }
 
+    /// Reads the list of files for [`caller_of`](Self::caller_of) if that is due, which takes milliseconds: every 5 s,
+    /// or sooner after code in no known file.
+    pub fn renew(&mut self) {
+        self.renew_if_due(if self.met_unknown { UNKNOWN_EVERY } else { RENEW_EVERY });
+    }
+
     /// Path of the file whose code called into the files with names that `is_inner` accepts: that of the innermost
-    /// function outside them. For the calling thread, whose registers these are. Reads no names of functions, so that
-    /// it can be called inside the program's calls: after the first calls some microseconds.
+    /// function outside them. For the calling thread, whose registers these are. Reads no names of functions and no
+    /// list of files, which [`renew`](Self::renew) does, so that it can be called inside the program's calls: after
+    /// the first calls some microseconds.
     pub fn caller_of(&mut self, mut registers: Registers, is_inner: impl Fn(&str) -> bool) -> Option<Arc<Path>> {
         if !self.memory.is_open() {
             return None;
         }
-        self.renew_if_due(RENEW_EVERY);
         let mut bytes = std::mem::take(&mut self.stack);
         bytes.resize(STACK_READ, 0);
         let begin = registers.get(SP)?;
@@ -231,10 +240,10 @@ impl Native {
         if let Some(known) = self.files.get(&address) {
             return Some(known.clone());
         }
-        if !self.modules.is_code(address) {
-            self.renew_if_due(UNKNOWN_EVERY);
-        }
-        let module = self.modules.at(&self.memory, address)?;
+        let Some(module) = self.modules.at(&self.memory, address) else {
+            self.met_unknown = true;
+            return None;
+        };
         let table = module.elf.as_ref().and_then(|elf| elf.unwind_table);
         let rules = table.and_then(|table| self.decoder.rules(&self.memory, table, address)).map(Arc::new);
         if self.files.len() >= MAX_KEPT {
@@ -328,7 +337,7 @@ impl Native {
             self.files.retain(|&address, _| !is_lost(address));
             self.symbols.forget(&lost);
         }
-        self.renewed = Some(Instant::now());
+        (self.renewed, self.met_unknown) = (Some(Instant::now()), false);
     }
 
     fn follows_call(&self, address: u64) -> bool {

@@ -15,8 +15,11 @@ use parking_lot::Mutex;
 
 use super::callback_queue::CallbackQueue;
 use super::stack_reader::StackReader;
-use crate::sync::CALLBACK_LOCK_TIMEOUT;
 use crate::sys::threads;
+
+/// Library of a call whose stack was not read: another thread's was being read, or a limit was reached. The owner of
+/// what it takes is unknown, while a call without a library belongs to its Python stack.
+const UNKNOWN: &str = "?";
 
 thread_local! {
     /// Start of the call that this thread is in; 0 outside.
@@ -36,7 +39,7 @@ pub struct QueuedCall {
     pub captures: bool,
     /// Its Python stack, innermost frame first; empty if unknown.
     pub frames: Arc<[Frame]>,
-    /// File that called, if known.
+    /// File that called, if known; [`UNKNOWN`] if neither it nor a stack was read.
     pub library: Option<Arc<str>>,
 }
 
@@ -56,7 +59,9 @@ impl MemoryCalls {
         Self { is_on: AtomicBool::new(false), reader, waiting: CallbackQueue::default() }
     }
 
+    /// Records calls from now on. Takes milliseconds, once.
     pub fn switch_on(&self) {
+        self.reader.lock().prepare();
         self.is_on.store(true, Ordering::Relaxed);
     }
 
@@ -91,16 +96,27 @@ impl MemoryCalls {
         );
         let mut queued =
             QueuedCall { call, start, end, thread, captures: CAPTURES.get(), frames: Arc::new([]), library: None };
-        if !gives && let Some(mut reader) = self.reader.try_lock_for(CALLBACK_LOCK_TIMEOUT) {
-            queued.frames = reader.stack(thread).unwrap_or_else(|_| Arc::new([]));
-            queued.library = reader.library();
+        if !gives {
+            if let Some(mut reader) = self.reader.try_lock() {
+                queued.frames = reader.stack(thread).unwrap_or_else(|_| Arc::new([]));
+                queued.library = reader.library();
+            }
+            if queued.library.is_none() && queued.frames.is_empty() {
+                queued.library = Some(UNKNOWN.into());
+            }
         }
         self.waiting.put(queued);
         succeeded && matches!(call.function, F::LoadModule | F::CreateContext | F::RetainContext | F::GraphMemory)
     }
 
-    /// Takes the waiting calls, in the order in which they ended.
+    /// Takes the waiting calls, in the order in which they ended. Also takes note of files that were loaded, since the
+    /// callbacks leave that to the collector.
     pub fn take(&self) -> Vec<QueuedCall> {
+        if self.is_on.load(Ordering::Relaxed)
+            && let Some(mut reader) = self.reader.try_lock()
+        {
+            reader.renew();
+        }
         self.waiting.take()
     }
 
@@ -134,5 +150,18 @@ mod tests {
         let taken: Vec<_> = calls.take().into_iter().map(|queued| (queued.call.function, queued.captures)).collect();
         assert_eq!(taken, [(F::LoadModule, false), (F::LoadModule, false), (F::Allocate, true), (F::Free, false)]);
         assert_eq!(calls.dropped(), 0);
+    }
+
+    #[test]
+    fn a_call_whose_stack_was_not_read_says_so() {
+        let calls = MemoryCalls::new(false);
+        calls.switch_on();
+        let now = || Timestamp::from_nanos(7);
+        let reading = calls.reader.lock();
+        calls.called(call(MemoryFunction::Allocate, 0), now);
+        calls.called(call(MemoryFunction::Free, 0), now);
+        drop(reading);
+        let libraries: Vec<_> = calls.take().into_iter().map(|queued| queued.library).collect();
+        assert_eq!(libraries, [Some(UNKNOWN.into()), None], "nobody asks who gives memory back");
     }
 }

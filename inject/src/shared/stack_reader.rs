@@ -28,8 +28,8 @@ const INNER: [&str; 4] = ["libcuda.so", "libcudart.so", "libcupti", "libnvperf"]
 #[derive(Debug)]
 pub struct StackReader {
     python: Interpreter,
-    /// Finds the calling library, once it was asked for; `None` where threads cannot be unwound.
-    native: Option<Option<Box<Native>>>,
+    /// Finds the calling library; `None` before [`prepare`](StackReader::prepare), and where threads cannot be unwound.
+    native: Option<Box<Native>>,
     /// Time of all reads.
     spent: Duration,
     stacks: u64,
@@ -62,38 +62,51 @@ impl StackReader {
         Self { python, native: None, spent: Duration::ZERO, stacks: 0, last: Arc::new([]) }
     }
 
+    /// Finds the interpreter and the files with code, for [`library`](Self::library). Takes milliseconds, so it is no
+    /// part of a callback.
+    pub fn prepare(&mut self) {
+        if let Interpreter::Unknown = self.python {
+            self.python = find_python();
+        }
+        self.native = Native::new(&Process::this()).ok().map(Box::new);
+        self.renew();
+    }
+
+    /// Takes note of files that were loaded since, if that is due. The same applies.
+    pub fn renew(&mut self) {
+        if let Some(native) = &mut self.native {
+            native.renew();
+        }
+    }
+
     /// File whose code called the driver or the CUDA runtime on this thread, which is inside that call. A path from
-    /// the package's folder on, or the name of the file; `None` if unknown. Not inlined: its frame must exist.
-    #[inline(never)]
+    /// the package's folder on, or the name of the file; `None` if unknown.
     pub fn library(&mut self) -> Option<Arc<str>> {
+        self.caller_of(|name| INNER.iter().any(|inner| name.starts_with(inner)))
+    }
+
+    /// The same for the files that `is_inner` accepts. Not inlined: its frame must exist.
+    #[inline(never)]
+    fn caller_of(&mut self, is_inner: impl Fn(&str) -> bool) -> Option<Arc<str>> {
         if self.spent >= LONGEST_READING || memory::is_short() {
             return None;
         }
         let begun = Instant::now();
         let registers = threads::registers()?;
-        let native = self.native.get_or_insert_with(|| Native::new(&Process::this()).ok().map(Box::new)).as_mut()?;
-        let found = native.caller_of(registers, |name| INNER.iter().any(|inner| name.starts_with(inner)));
+        let found = self.native.as_mut()?.caller_of(registers, is_inner);
         self.spent += begun.elapsed();
         found.map(|path| within_package(&path))
     }
 
     /// Stack of the calling thread, whose kernel id is `thread`.
     pub fn stack(&mut self, thread: u32) -> Result<Arc<[Frame]>, NoStack> {
-        // Taken out while it is used: after a panic there is none.
-        let mut python = match mem::replace(&mut self.python, Interpreter::None) {
-            Interpreter::None => return Err(NoStack::NoPython),
-            Interpreter::Found(python) => Some(python),
-            Interpreter::Unknown => None,
-        };
         let begun = Instant::now();
-        if python.is_none() {
-            let found = Python::find(&Process::this());
-            if let Err(why) = &found {
-                tracing::debug!("no stacks at calls: {why}");
-            }
-            python = found.ok().map(Box::new);
-        }
-        let Some(mut python) = python else { return Err(NoStack::NoPython) };
+        // Taken out while it is used: after a panic there is none.
+        let python = match mem::replace(&mut self.python, Interpreter::None) {
+            Interpreter::Unknown => find_python(),
+            python => python,
+        };
+        let Interpreter::Found(mut python) = python else { return Err(NoStack::NoPython) };
         let has_room = self.spent < LONGEST_READING && self.stacks < MOST_STACKS && !memory::is_short();
         let read = has_room.then(|| python.stack_of_still(thread));
         self.python = Interpreter::Found(python);
@@ -109,6 +122,16 @@ impl StackReader {
         self.stacks += u64::from(stack.is_ok());
         self.spent += begun.elapsed();
         stack
+    }
+}
+
+fn find_python() -> Interpreter {
+    match Python::find(&Process::this()) {
+        Ok(python) => Interpreter::Found(Box::new(python)),
+        Err(why) => {
+            tracing::debug!("no stacks at calls: {why}");
+            Interpreter::None
+        }
     }
 }
 
@@ -139,7 +162,16 @@ mod tests {
     }
 
     #[test]
-    fn without_the_driver_among_the_callers_no_library_is_told() {
-        assert_eq!(StackReader::new(false).library(), None);
+    fn the_caller_of_the_inner_files_is_told_and_without_them_none() {
+        let mut reader = StackReader::new(false);
+        let own = std::env::current_exe().unwrap();
+        let own = own.file_name().unwrap().to_str().unwrap();
+        assert_eq!(reader.caller_of(|name| name == own), None, "not prepared");
+        reader.prepare();
+        assert_eq!(reader.library(), None, "the driver is not among the callers");
+        let told = reader.caller_of(|name| name == own);
+        // The C library started this thread.
+        let known = if cfg!(target_arch = "x86_64") { Some("libc.so.6") } else { None };
+        assert_eq!(told.as_deref(), known);
     }
 }
