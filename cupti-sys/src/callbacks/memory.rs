@@ -69,7 +69,8 @@ pub struct MemoryCall {
     pub function: MemoryFunction,
     /// Device address that it is about; 0 if none.
     pub address: u64,
-    /// Handle of memory, array, module or context that it is about; 0 if none. For an allocation the context.
+    /// Handle of memory, array, module, context or captured stream that it is about; 0 if none. For an allocation the
+    /// context.
     pub handle: u64,
     /// Bytes that were requested, or mapped; 0 if none.
     pub bytes: u64,
@@ -212,8 +213,10 @@ pub(super) unsafe fn call(callback: u32, data: &ApiCallbackData) -> Option<Memor
                 (call.handle, call.device) = (parameters.output(0), Some(parameters.number(8)));
             }
             F::ReleaseContext | F::ResetContext => call.device = Some(parameters.number(0)),
-            F::Release | F::DestroyArray | F::UnloadModule | F::DestroyContext => call.handle = parameters.word(0),
-            F::GraphMemory | F::Pool | F::BeginCapture | F::EndCapture => {}
+            F::Release | F::DestroyArray | F::UnloadModule | F::DestroyContext | F::BeginCapture | F::EndCapture => {
+                call.handle = parameters.word(0)
+            }
+            F::GraphMemory | F::Pool => {}
         }
     }
     Some(call)
@@ -342,6 +345,8 @@ mod tests {
         expect("cuArrayCreate_v2", &[out, address(&flat)], (0, 0x7000, 16_000, None));
         expect("cuArray3DCreate_v2", &[out, address(&solid)], (0, 0x7000, 65_536, None));
         expect("cuMipmappedArrayCreate", &[out, address(&solid), 2], (0, 0x7000, 73_728, None));
+        expect("cuStreamBeginCapture_v2", &[0x5000, 1], (0, 0x5000, 0, None));
+        expect("cuStreamEndCapture", &[0x5000, out], (0, 0x5000, 0, None));
         expect("cuLibraryLoadData", &[out, 0], (0, 0x7000, 0, None));
         expect("cuCtxCreate_v2", &[out, 5 | 3 << 32], (0, 0x7000, 0, Some(3)));
         expect("cuCtxCreate_v3", &[out, 0, 5 << 32, 3], (0, 0x7000, 0, Some(3)));

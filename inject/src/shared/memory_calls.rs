@@ -15,17 +15,23 @@ use parking_lot::Mutex;
 
 use super::callback_queue::CallbackQueue;
 use super::stack_reader::StackReader;
+use crate::sync::CALLBACK_LOCK_TIMEOUT;
 use crate::sys::threads;
 
 /// Library of a call whose stack was not read: another thread's was being read, or a limit was reached. The owner of
 /// what it takes is unknown, while a call without a library belongs to its Python stack.
 const UNKNOWN: &str = "?";
 
+/// Maximum number of captures at the same time; a further one replaces the oldest.
+const MOST_CAPTURES: usize = 64;
+/// `CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD`: the capture goes on.
+const WRONG_THREAD: u32 = 908;
+/// `CU_STREAM_PER_THREAD`, the highest handle of a default stream: each thread has its own.
+const PER_THREAD: u64 = 2;
+
 thread_local! {
     /// Start of the call that this thread is in; 0 outside.
     static START: Cell<u64> = const { Cell::new(0) };
-    /// True while this thread captures a CUDA graph.
-    static CAPTURES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A call on its way to the collector.
@@ -49,6 +55,8 @@ pub struct MemoryCalls {
     /// True if they are recorded. `Relaxed`: set before any callback is enabled.
     is_on: AtomicBool,
     reader: Mutex<StackReader>,
+    /// Captures in progress: handle of the stream and thread that began. Another thread may end a relaxed one.
+    captures: Mutex<Vec<(u64, u32)>>,
     waiting: CallbackQueue<QueuedCall>,
 }
 
@@ -56,7 +64,8 @@ impl MemoryCalls {
     /// Creates an empty queue, which is off. Without `reads_stacks` calls have no Python stack.
     pub fn new(reads_stacks: bool) -> Self {
         let reader = Mutex::new(StackReader::new(reads_stacks));
-        Self { is_on: AtomicBool::new(false), reader, waiting: CallbackQueue::default() }
+        let captures = Mutex::new(Vec::with_capacity(MOST_CAPTURES));
+        Self { is_on: AtomicBool::new(false), reader, captures, waiting: CallbackQueue::default() }
     }
 
     /// Records calls from now on. Takes milliseconds, once.
@@ -80,22 +89,19 @@ impl MemoryCalls {
         }
         let (end, start) = (now(), START.take());
         let succeeded = call.result == 0;
-        match call.function {
-            F::BeginCapture if succeeded => CAPTURES.set(true),
-            F::EndCapture => CAPTURES.set(false),
-            _ => {}
-        }
+        let thread = threads::thread_id();
         if matches!(call.function, F::BeginCapture | F::EndCapture) {
+            self.capture(&call, thread);
             return false;
         }
         let start = if start == 0 { end } else { Timestamp::from_nanos(start) };
-        let thread = threads::thread_id();
+        let captures = self.captures.try_lock_for(CALLBACK_LOCK_TIMEOUT);
+        let captures = captures.is_some_and(|captures| captures.iter().any(|&(_, by)| by == thread));
         let gives = matches!(
             call.function,
             F::Free | F::FreeAsync | F::Release | F::Map | F::Unmap | F::DestroyArray | F::UnloadModule | F::Pool
         );
-        let mut queued =
-            QueuedCall { call, start, end, thread, captures: CAPTURES.get(), frames: Arc::new([]), library: None };
+        let mut queued = QueuedCall { call, start, end, thread, captures, frames: Arc::new([]), library: None };
         if !gives {
             if let Some(mut reader) = self.reader.try_lock() {
                 queued.frames = reader.stack(thread).unwrap_or_else(|_| Arc::new([]));
@@ -107,6 +113,21 @@ impl MemoryCalls {
         }
         self.waiting.put(queued);
         succeeded && matches!(call.function, F::LoadModule | F::CreateContext | F::RetainContext | F::GraphMemory)
+    }
+
+    /// A capture begins or ends.
+    fn capture(&self, call: &MemoryCall, thread: u32) {
+        let (begins, stream) = (call.function == MemoryFunction::BeginCapture, call.handle);
+        let changes = if begins { call.result == 0 } else { call.result != WRONG_THREAD };
+        if changes && let Some(mut captures) = self.captures.try_lock_for(CALLBACK_LOCK_TIMEOUT) {
+            captures.retain(|&(of, by)| of != stream || stream <= PER_THREAD && by != thread);
+            if begins {
+                if captures.len() >= MOST_CAPTURES {
+                    captures.remove(0);
+                }
+                captures.push((stream, thread));
+            }
+        }
     }
 
     /// Takes the waiting calls, in the order in which they ended. Also takes note of files that were loaded, since the
@@ -128,6 +149,8 @@ impl MemoryCalls {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     fn call(function: MemoryFunction, result: u32) -> MemoryCall {
@@ -163,5 +186,38 @@ mod tests {
         drop(reading);
         let libraries: Vec<_> = calls.take().into_iter().map(|queued| queued.library).collect();
         assert_eq!(libraries, [Some(UNKNOWN.into()), None], "nobody asks who gives memory back");
+    }
+
+    #[test]
+    fn a_capture_ends_with_its_stream_whichever_thread_ends_it() {
+        use MemoryFunction as F;
+        let calls = MemoryCalls::new(false);
+        calls.switch_on();
+        let now = || Timestamp::from_nanos(7);
+        let mark = |function, stream, result| {
+            calls.called(MemoryCall { handle: stream, ..call(function, result) }, now);
+        };
+        let captures = || {
+            calls.called(call(F::Free, 0), now);
+            calls.take().iter().any(|queued| queued.captures)
+        };
+        mark(F::BeginCapture, 8, 1);
+        assert!(!captures(), "refused");
+        mark(F::BeginCapture, 8, 0);
+        mark(F::BeginCapture, 9, 0);
+        mark(F::EndCapture, 8, 0);
+        assert!(captures(), "one of two has ended");
+        thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                assert!(!captures(), "another thread");
+                mark(F::EndCapture, 9, WRONG_THREAD);
+            });
+            other.join().unwrap();
+            assert!(captures(), "not its own");
+            scope.spawn(|| mark(F::EndCapture, 9, 0)).join().unwrap();
+        });
+        assert!(!captures());
+        (0..1000).for_each(|stream| mark(F::BeginCapture, stream, 0));
+        assert_eq!(calls.captures.lock().len(), MOST_CAPTURES);
     }
 }
