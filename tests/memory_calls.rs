@@ -111,7 +111,8 @@ fn owners_sum_to_the_reading() {
     assert_eq!([sum("peak_bytes"), sum("bytes")], [1 << 30; 2], "{owners:?}");
     // What the program held at the end; the driver had it in use all the time, so that the context explains the rest.
     let of = |owner: &str| owners.iter().find(|row| row["owner"] == owner).map(|row| row["bytes"].as_u64().unwrap());
-    assert_eq!((of("program"), of("graph_pools")), (Some(120 * MIB), Some(2 * MIB)), "{owners:?}");
+    let known = if cfg!(target_arch = "x86_64") { "program" } else { "unread" };
+    assert_eq!((of(known), of("graph_pools")), (Some(120 * MIB), Some(2 * MIB)), "{owners:?}");
     let unnamed = owners.last().unwrap();
     assert_eq!(unnamed["owner"], "unnamed");
     assert!(unnamed["least"].as_i64() <= unnamed["most"].as_i64() && owners[0]["least"].is_null(), "{owners:?}");

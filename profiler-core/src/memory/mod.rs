@@ -102,8 +102,7 @@ pub(crate) struct MemoryUse {
     waiting: VecDeque<Waiting>,
     /// Number of waiting readings that have the memory held at their time.
     held_known: usize,
-    /// Owners, from the first call of the driver on.
-    owners: Option<Owners>,
+    owners: Owners,
     devices: BTreeMap<DeviceId, Readings>,
 }
 
@@ -155,7 +154,7 @@ impl MemoryUse {
 
     /// Adds a call of the driver that takes or gives memory.
     pub(crate) fn took(&mut self, call: &memory_call::MemoryCall, dictionary: &Dictionary) {
-        self.owners.get_or_insert_default().push(call, dictionary);
+        self.owners.push(call, dictionary);
     }
 
     pub(crate) fn sampled(&mut self, sample: &HostSample) {
@@ -164,7 +163,7 @@ impl MemoryUse {
 
     /// Learns the devices of contexts.
     pub(crate) fn learn(&mut self, dictionary: &Dictionary) {
-        self.owners.iter_mut().for_each(|owners| owners.learn(dictionary));
+        self.owners.learn(dictionary);
     }
 
     /// Processes the records up to `horizon`. To be called before the calls up to there are placed.
@@ -251,9 +250,7 @@ impl MemoryUse {
             let readings = devices.entry(device).or_default();
             match row {
                 Waiting::Device(_, reading) => {
-                    if let Some(others) = readings.add(reading, calls)
-                        && let Some(owners) = owners
-                    {
+                    if let Some(others) = readings.add(reading, calls) {
                         owners.reading(device, reading.at, reading.used, others);
                     }
                 }
@@ -262,7 +259,7 @@ impl MemoryUse {
                 }
             }
         }
-        owners.iter_mut().for_each(|owners| owners.apply_until(watermark));
+        owners.apply_until(watermark);
     }
 
     /// Memory of the devices with readings or records. `steady` has the end of start-up and the length of a step of a
@@ -288,7 +285,7 @@ impl MemoryUse {
                     growth: readings.growth(from, step),
                     held: held(device).copied(),
                     module_variables: self.holdings.module_variables(device),
-                    owners: self.owners.as_ref().and_then(|owners| owners.of(device)),
+                    owners: self.owners.of(device),
                     blocks: self.blocks.of_device(device),
                 }
             })
