@@ -45,6 +45,17 @@ def guarded(then, module):
         complain(error)
 
 
+def say(text, error=None):
+    """Writes a line to stderr if that is possible; without a stderr, `print` would write to stdout."""
+    try:
+        if sys.stderr is not None:
+            reason = "" if error is None else f": {type(error).__name__}: {error}"
+            print(f"gpuwhy: {text}{reason}", file=sys.stderr)
+    except Exception:
+        # stderr is closed or full, or the error has no text.
+        pass
+
+
 class Behind:
     """Finds the module as usual, and calls `then` once it is imported."""
 

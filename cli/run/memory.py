@@ -17,8 +17,8 @@ import time
 import weakref
 
 DOMAIN = b"gpuwhy memory"
-# A state is a peak if it has this many times the bytes of the highest one before, and more with each: all of them are
-# enough for any growth.
+# A state is a peak if it has this many times the bytes of its device's highest one before, and more with each: all of
+# them are enough for any growth.
 PEAK, MORE = 1.01, 0.004
 # Most states of peaks, and of out of memory, and rows in each; the other rows become one per class.
 PEAKS, TIMES_OUT, ROWS = 64, 16, 512
@@ -28,10 +28,11 @@ SITES, TEXT, LAST_TEXT = 4096, 3 << 20, 4 << 20
 LONGEST = 2000
 # Step ends that are looked at have twice the number of the last one, and from the first number on this many times.
 FIRST_STEPS, SPREAD = 16, 1.05
-# Time that all looks may take: this many seconds, and this share of the time since the first use of CUDA.
+# Time that all snapshots may take: this many seconds, and this share of the time since the first use of CUDA; as much
+# again for those at out of memory and at the end.
 FIRST_COST, SHARE = 0.5, 0.01
-# Shortest time between two searches for modules and optimizers: 0.2 us per object of the program.
-SEARCH_SECONDS = 10.0
+# Shortest time between two searches for modules and optimizers, and what one takes per object of the program, seconds.
+SEARCH_SECONDS, SEARCH_EACH = 10.0, 0.2e-6
 # Sites that are no line: blocks without a Python stack, and the sum of what does not fit.
 NOWHERE, FURTHER = 0, 1
 # Where servers make their KV caches: end of the file, beginning of the function.
@@ -45,7 +46,7 @@ KV_CACHES = (
 
 def complain(error):
     # Instead of that of the ranges.
-    print(f"gpuwhy: no memory of PyTorch: {type(error).__name__}: {error}", file=sys.stderr)
+    say("no memory of PyTorch", error)
 
 
 def _memory(torch):
@@ -107,14 +108,18 @@ class Blocks:
         # `process` is None while nothing is recorded.
         self.process, self.is_theirs = None, False
         self.busy = threading.Lock()
-        self.since = self.spent = 0.0
-        self.numbers, self.peaks, self.times_out, self.skipped = itertools.count(1), 0, 0, 0
+        self.since = self.spent = self.began = 0.0
+        # Of the last snapshot without the search, of all searches, and of the last one for each object.
+        self.snapshot_seconds, self.search_seconds, self.search_each = 0.0, 0.0, SEARCH_EACH
+        # Number at the last search.
+        self.objects = 0
+        self.numbers, self.times_out, self.skipped = itertools.count(1), 0, 0
         # Steps of one optimizer, if the program has several.
         self.step, self.next_step, self.optimizer = 0, 1, lambda: None
-        # The highest number of bytes so far, and whether it was told what a step had added.
-        self.highest, self.is_split, self.is_inside = 0, False, False
-        # Blocks at the end of a step, and bytes by device and line then.
-        self.alive, self.live = None, {}
+        # By device.
+        self.highest, self.is_inside = {}, False
+        # Blocks at the end of a step, the number of this step, and bytes by device and line then.
+        self.alive, self.alive_step, self.live = {}, None, {}
         self.sites, self.own = {}, {}
         self.found, self.next_search = ([], []), 0.0
         # Lines there say little of the program.
@@ -127,8 +132,9 @@ class Blocks:
         except Exception as error:
             self.process = None
             complain(error)
-            if self.marks is not None:
-                self.marks.write("note", f"{type(error).__name__}: {error}"[:500])
+            with contextlib.suppress(Exception):
+                if self.marks is not None:
+                    self.marks.write("note", f"{type(error).__name__}: {error}"[:500])
 
     def watch_history(self):
         """Notes that the program records the history itself, which would be the end of ours."""
@@ -152,7 +158,7 @@ class Blocks:
     def tell_theirs(self):
         self.process = None
         text = "the program records PyTorch's memory history itself"
-        print(f"gpuwhy: no memory of PyTorch from here on: {text}", file=sys.stderr)
+        say(f"no memory of PyTorch from here on: {text}")
         self.marks.write("note", text)
 
     def start(self):
@@ -217,34 +223,55 @@ class Blocks:
 
     def look(self, moment, is_due=False):
         """Writes a state if this moment is a new peak, and what is live if the step `is_due`."""
+        self.alone(self.compare, moment, is_due)
+
+    def alone(self, call, *arguments):
+        """Attempts it and counts its time, unless a snapshot is being taken."""
         if self.process != os.getpid() or not self.busy.acquire(False):
             return
-        began = time.perf_counter()
+        self.began = time.perf_counter()
         try:
-            if self.spent > FIRST_COST + SHARE * (began - self.since) or self.marks.bytes > TEXT:
-                self.skipped += 1
-            else:
-                self.attempt(self.compare, moment, is_due)
+            self.attempt(call, *arguments)
         finally:
-            self.spent += time.perf_counter() - began
+            self.spent += time.perf_counter() - self.began
             self.busy.release()
 
+    def can_take(self, seconds, is_last=False):
+        """True if the snapshots so far and these seconds are within the limit."""
+        now = time.perf_counter()
+        return self.spent + now - self.began + seconds <= (1 + is_last) * (FIRST_COST + SHARE * (now - self.since))
+
     def compare(self, moment, is_due):
-        now = self.allocated()["current"]
-        # The first one of these may be in a step before which nothing was looked at.
-        is_wanted = not self.is_split and self.alive is not None and moment == "before_backward"
-        is_peak = now > (PEAK + MORE * self.peaks) * self.highest or (is_wanted and PEAK * now > self.highest)
-        is_peak = is_peak and self.peaks < PEAKS
-        segments = self.segments() if is_due or is_peak else ()
-        if is_peak:
-            self.highest, self.peaks = max(now, self.highest), self.peaks + 1
-            self.is_split |= is_wanted
-            self.state(moment, segments)
+        if not self.can_take(0) or self.marks.bytes > TEXT:
+            self.skipped += 1
+            return
+        self.highest.setdefault(self.torch.cuda.current_device(), Highest())
+        # The blocks of this step are known.
+        is_split = moment == "before_backward" and self.alive_step == self.step
+        now = {device: self.allocated(device)["current"] for device in self.highest}
+        peaks = [device for device, highest in self.highest.items() if highest.is_peak(now[device], is_split)]
+        if not peaks and not is_due:
+            return
+        if not self.can_take(self.snapshot_seconds):
+            self.skipped += 1
+            return
+        began = time.perf_counter() - self.search_seconds
+        segments = self.segments()
+        for segment in segments:
+            self.highest.setdefault(segment["device"], Highest())
+        if peaks:
+            for device in peaks:
+                self.highest[device].note(now[device], is_split)
+            if moment == "before_backward" and not is_split:
+                # So that the blocks of the next step are.
+                self.next_step = min(self.next_step, self.step + 1)
+            self.state(moment, segments, peaks)
         if is_due:
             self.next_step = max(self.step + 1, int(self.step * (SPREAD if self.step >= FIRST_STEPS else 2)))
             self.write_live(segments)
+        self.snapshot_seconds = time.perf_counter() - self.search_seconds - began
 
-    def allocated(self, device=None):
+    def allocated(self, device):
         return self.torch.cuda.memory_stats_as_nested_dict(device)["allocated_bytes"]["all"]
 
     def segments(self):
@@ -256,11 +283,7 @@ class Blocks:
 
     def out_of_memory(self, device, asked, _, free):
         """PyTorch calls it on the thread that asked, before it raises."""
-        if self.process == os.getpid() and self.busy.acquire(False):
-            try:
-                self.attempt(self.tell_out_of_memory, device, asked, free)
-            finally:
-                self.busy.release()
+        self.alone(self.tell_out_of_memory, device, asked, free)
 
     def tell_out_of_memory(self, device, asked, free):
         frame, frames = sys._getframe(), []
@@ -270,25 +293,27 @@ class Blocks:
             frames.append({"filename": code.co_filename, "line": frame.f_lineno, "name": name})
             frame = frame.f_back
         number = 0
-        if self.times_out < TIMES_OUT:
+        if self.times_out < TIMES_OUT and self.can_take(self.snapshot_seconds, True):
             self.times_out += 1
-            number = self.state("out_of_memory", self.segments(), only=device)
+            number = self.state("out_of_memory", self.segments(), [device])
         self.marks.write("oom", number, device, asked, free, self.site(frames), self.step)
 
     def end(self):
-        if self.process == os.getpid() and self.busy.acquire(False):
-            self.attempt(self.tell_end)
-            self.busy.release()
+        self.alone(self.tell_end)
 
     def tell_end(self):
-        self.state("end", self.segments())
-        self.marks.write("end", self.step, self.skipped, round(self.spent * 1e9))
+        if self.can_take(self.snapshot_seconds, True):
+            self.state("end", self.segments())
+        else:
+            self.skipped += 1
+        spent = self.spent + time.perf_counter() - self.began
+        self.marks.write("end", self.step, self.skipped, round(spent * 1e9))
 
     def state(self, moment, segments, only=None):
         """Writes the blocks of each device by class and line. Returns the number of the last one."""
         owners, number = self.owners(moment in ("out_of_memory", "end")), 0
         for device, blocks in sorted(by_device(segments).items()):
-            if only not in (None, device):
+            if only is not None and device not in only:
                 continue
             rows, gaps = {}, [block["size"] for _, block in blocks if block["state"] == "inactive"]
             for address, block in blocks:
@@ -314,9 +339,10 @@ class Blocks:
             return "w", site
         if address in owners:
             return owners[address], site
-        is_new = self.alive is not None and self.alive.get(address) != (block["size"], site)
-        is_inside = moment in ("before_backward", "out_of_memory")
-        return "k" if is_cache else "a" if is_new and is_inside else "x", site
+        # With the blocks of an older step, it may also have come in a step between.
+        is_known = self.alive_step == self.step and moment in ("before_backward", "out_of_memory")
+        is_new = is_known and self.alive.get(address) != (block["size"], site)
+        return "k" if is_cache else "a" if is_new else "x", site
 
     def write_live(self, segments):
         """Writes what changed by line since the last such step end, and remembers the blocks."""
@@ -331,7 +357,7 @@ class Blocks:
         number = next(self.numbers)
         self.marks.write("live", number, self.step, len(changed))
         self.marks.write_rows(number, changed)
-        self.alive, self.live = alive, live
+        self.alive, self.alive_step, self.live = alive, self.step, live
 
     def site_of(self, block):
         frames = block.get("frames")
@@ -378,22 +404,30 @@ class Blocks:
 
     def holders(self, is_last):
         """Modules and optimizers. They are searched among all objects, so that nothing has to follow them while the program
-        runs; not again within some seconds, unless this look may be the last one."""
-        now = time.perf_counter()
-        if is_last or now > self.next_search:
-            self.found, self.next_search, kinds = ([], []), now + SEARCH_SECONDS, {}
-            roles = (self.torch.nn.Module, self.torch.optim.Optimizer)
-            for thing in gc.get_objects():
-                kind = type(thing)
-                # With the type, so that no other one gets its id.
-                role, _ = kinds.get(id(kind), (None, kind))
-                if role is None:
-                    mro = kind.__mro__
-                    role = next((at for at, base in enumerate(roles) if any(base is one for one in mro)), -1)
-                    kinds[id(kind)] = role, kind
-                if role >= 0:
-                    self.found[role].append(weakref.ref(thing))
+        runs; not again within some seconds, unless this look may be the last one, and not if it would take too long."""
+        began = time.perf_counter()
+        if (is_last or began > self.next_search) and self.can_take(self.search_each * self.objects, is_last):
+            self.next_search, objects = began + SEARCH_SECONDS, gc.get_objects()
+            self.objects = len(objects)
+            if self.can_take(self.search_each * self.objects, is_last):
+                self.search(objects)
+                self.search_each = max(SEARCH_EACH, (time.perf_counter() - began) / self.objects)
+            self.search_seconds += time.perf_counter() - began
         return [[thing for thing in (one() for one in found) if thing is not None] for found in self.found]
+
+    def search(self, objects):
+        self.found, kinds = ([], []), {}
+        roles = (self.torch.nn.Module, self.torch.optim.Optimizer)
+        for thing in objects:
+            kind = type(thing)
+            # With the type, so that no other one gets its id.
+            role, _ = kinds.get(id(kind), (None, kind))
+            if role is None:
+                mro = kind.__mro__
+                role = next((at for at, base in enumerate(roles) if any(base is one for one in mro)), -1)
+                kinds[id(kind)] = role, kind
+            if role >= 0:
+                self.found[role].append(weakref.ref(thing))
 
     def owners(self, is_last):
         """Class by address of the tensors that modules and optimizers hold."""
@@ -432,6 +466,23 @@ class Blocks:
         # Address of an empty tensor.
         classes.pop(0, None)
         return classes
+
+
+class Highest:
+    """The highest state of a device, bytes, and whether it was told what its step had added."""
+
+    def __init__(self):
+        self.bytes, self.peaks, self.is_split = 0, 0, False
+
+    def is_higher(self, now):
+        return self.peaks < PEAKS and now > (PEAK + MORE * self.peaks) * self.bytes
+
+    def is_peak(self, now, is_split):
+        return self.is_higher(now) or (is_split and not self.is_split and PEAK * now > self.bytes)
+
+    def note(self, now, is_split):
+        self.peaks += self.is_higher(now)
+        self.bytes, self.is_split = max(now, self.bytes), is_split
 
 
 def shortened(rows):

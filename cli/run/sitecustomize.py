@@ -18,7 +18,7 @@ def main(mode, owner):
 
 
 def complain(error):
-    print(f"gpuwhy: no ranges of PyTorch: {type(error).__name__}: {error}", file=sys.stderr)
+    say("no ranges of PyTorch", error)
 
 
 def _autograd(torch, shapes=False):

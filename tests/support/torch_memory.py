@@ -126,7 +126,12 @@ module(
     _cuda_attach_out_of_memory_observer=allocator.observers.append,
     DisableTorchFunctionSubclass=Nothing,
 )
-module("torch.cuda", _lazy_call=queued.append, memory_stats_as_nested_dict=allocator.statistics)
+module(
+    "torch.cuda",
+    _lazy_call=queued.append,
+    current_device=lambda: 0,
+    memory_stats_as_nested_dict=allocator.statistics,
+)
 module("torch.cuda.memory", _record_memory_history=allocator.record, memory_snapshot=allocator.snapshot)
 module("torch.autograd", backward=backward)
 module("torch.nn", Module=Module, Parameter=Parameter)

@@ -64,7 +64,7 @@ def main(text):
 
 
 def complain(error):
-    print(f"gpuwhy: a remedy was not applied: {type(error).__name__}: {error}", file=sys.stderr)
+    say("a remedy was not applied", error)
 
 
 class Series:
