@@ -24,6 +24,9 @@ const SITES: u32 = 4_096 + FIRST_SITE;
 const ROWS: usize = 1_024;
 const STEP_ENDS: usize = 4_096;
 const CHANGES: usize = 1 << 17;
+/// Largest number of a step, and bytes of a line: sums and products of them fit into 64 bits.
+const STEP: u64 = 1 << 48;
+const BYTES: u64 = 1 << 50;
 const TIMES_OUT: usize = 64;
 const DEVICES: usize = 256;
 /// Number of the first site that is a line.
@@ -32,6 +35,8 @@ const FIRST_SITE: u32 = 2;
 const FEWEST_STEP_ENDS: usize = 20;
 /// Equal parts of these steps, in each of which there is more than in the one before.
 const PARTS: u64 = 6;
+/// Lines with the largest rise, of which the one with the most growth is told.
+const RISING: usize = 64;
 /// Least growth over these step ends, bytes: the granularity of large blocks.
 const LEAST_GROWTH: i64 = 1 << 20;
 
@@ -54,7 +59,7 @@ named! {
         /// Freed by the program, and still used by another stream.
         AwaitingFree "awaiting_free" "freed but awaiting a stream",
         /// Everything else.
-        Other "other" "not told apart",
+        Other "other" "other",
     }
 }
 
@@ -289,9 +294,11 @@ impl Blocks {
                 self.device(device)?.state(number, head);
             }
             "live" => {
-                let (number, step, missing) = (fields.number()?, fields.number()?, fields.number()?);
+                let (number, step, missing) = (fields.number()?, fields.step()?, fields.number()?);
                 self.looks.steps = self.looks.steps.max(step);
-                if self.step_ends.len() < STEP_ENDS {
+                if let Some(last) = self.step_ends.last_mut().filter(|last| last.step >= step) {
+                    last.missing = last.missing.saturating_add(1);
+                } else if self.step_ends.len() < STEP_ENDS {
                     self.step_ends.push(StepEnd { number, step, missing });
                 }
             }
@@ -304,7 +311,7 @@ impl Blocks {
             "oom" => self.ran_out(at, &mut fields)?,
             "note" => self.looks.note = Some(fields.text()?.to_owned()),
             "end" => {
-                self.looks.steps = self.looks.steps.max(fields.number()?);
+                self.looks.steps = self.looks.steps.max(fields.step()?);
                 (self.looks.skipped, self.looks.cost_ns) = (fields.number(), fields.number());
             }
             _ => {}
@@ -341,7 +348,9 @@ impl Blocks {
 
     fn row(&mut self, number: u64, row: &str) -> Option<()> {
         let mut fields = Fields(row.split(':'));
-        let (first, site, bytes) = (fields.text()?, fields.id()?, fields.number()?);
+        let first = fields.text()?;
+        let site = fields.id().filter(|site| *site < SITES)?;
+        let bytes = fields.number().filter(|bytes| *bytes <= BYTES)?;
         let index = self.step_ends.len().wrapping_sub(1) as u32;
         if let Some(end) = self.step_ends.last_mut().filter(|end| end.number == number) {
             let device = DeviceId(first.parse().ok()?);
@@ -401,28 +410,41 @@ impl Blocks {
         if self.step_ends.len() - first < FEWEST_STEP_ENDS || self.step_ends.iter().any(|end| end.missing > 0) {
             return None;
         }
-        let mut total = vec![0_i64; self.step_ends.len()];
-        let mut lines = Vec::new();
-        for ((_, site), changes) in self.changes.iter().filter(|((of, _), _)| *of == device) {
-            let mut bytes = vec![0_i64; total.len()];
-            let mut changes = changes.iter().peekable();
-            let mut now = 0;
-            for (index, (one, all)) in bytes.iter_mut().zip(&mut total).enumerate() {
-                while let Some(change) = changes.next_if(|change| change.0 as usize <= index) {
-                    now = i64::try_from(change.1).unwrap_or(i64::MAX);
-                }
-                *one = now;
-                *all = all.saturating_add(now);
-            }
-            lines.push((*site, bytes));
-        }
-        let [low, bytes, high] = self.judged(first, &total)?;
-        let most = lines
-            .iter()
-            .filter_map(|(site, bytes)| Some((self.sites.get(site)?.clone(), self.judged(first, bytes)?[1])))
+        let lines = || self.changes.iter().filter(|((of, _), _)| *of == device);
+        let [low, bytes, high] = self.judged(first, &self.series(lines().map(|(_, changes)| changes)))?;
+        let mut rising: Vec<_> = lines()
+            .filter_map(|((_, site), changes)| {
+                let before = changes.iter().take_while(|change| change.0 as usize <= first).last();
+                let rise = changes.last()?.1.checked_sub(before.map_or(0, |change| change.1))?;
+                Some((rise, self.sites.get(site)?, changes))
+            })
+            .collect();
+        rising.sort_rows_by(|a, b| b.0.cmp(&a.0));
+        let most = rising
+            .into_iter()
+            .take(RISING)
+            .filter_map(|(_, site, changes)| Some((site.clone(), self.judged(first, &self.series([changes]))?[1])))
             .max_by(|a, b| a.1.total_cmp(&b.1));
         let (site, site_bytes) = most.unzip();
         Some(BlockGrowth { bytes, low, high, site, site_bytes })
+    }
+
+    /// Bytes of these lines together at each step end.
+    fn series<'a>(&self, lines: impl IntoIterator<Item = &'a Vec<(u32, u64)>>) -> Vec<i64> {
+        let mut series = vec![0; self.step_ends.len()];
+        for changes in lines {
+            let mut before = 0;
+            for &(index, bytes) in changes {
+                series[index as usize] += bytes as i64 - before;
+                before = bytes as i64;
+            }
+        }
+        let mut now = 0;
+        for bytes in &mut series {
+            now += *bytes;
+            *bytes = now;
+        }
+        series
     }
 
     /// The slopes of the bytes at these step ends from the one with index `first` on, if they grow.
@@ -451,7 +473,12 @@ impl Device {
         let BlockState { allocated_bytes, free_bytes: free, largest_gap_bytes: gap, expandable, .. } = head;
         self.newest = Some(Cache { number, free, gap, expandable });
         self.most = self.most.max(head.peak_bytes);
-        let is_peak = allocated_bytes as f64 * SAME_PEAK >= self.highest as f64 && head.moment != BlockMoment::End;
+        let (now, highest) = (allocated_bytes as f64, self.highest as f64);
+        // The end tells the least of the step.
+        let is_peak = match head.moment {
+            BlockMoment::End => now > SAME_PEAK * highest,
+            _ => now * SAME_PEAK >= highest,
+        };
         if self.peak.is_none() || is_peak {
             self.highest = self.highest.max(allocated_bytes);
             self.peak = Some(State { number, head, rows: Vec::new() });
@@ -475,11 +502,15 @@ impl<'a> Fields<'a> {
         self.text()?.parse().ok()
     }
 
+    fn step(&mut self) -> Option<u64> {
+        self.number().filter(|step| *step <= STEP)
+    }
+
     /// The head of a state, behind its number.
     fn state(&mut self, at: Timestamp) -> Option<(DeviceId, BlockState)> {
         let name = self.text()?;
         let moment = BlockMoment::ALL.into_iter().find(|moment| moment.name() == name)?;
-        let (step, device) = (self.number()?, DeviceId(self.id()?));
+        let (step, device) = (self.step()?, DeviceId(self.id()?));
         let head = BlockState {
             at,
             moment,
@@ -613,6 +644,42 @@ mod tests {
             ("falls", |step| [(300 - step) * MIB, 5]),
         ] {
             assert_eq!(growth(of), None, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_higher_state_at_the_end_is_the_peak() {
+        let blocks = first_device(&[
+            "state|1|before_backward|0|0|1000|1500|400|300|1004|0",
+            "state|2|end|5|0|2000|2500|400|300|2020|0",
+            "rows|2|p:2:2000:3",
+        ]);
+        let peak = blocks.peak.unwrap();
+        assert_eq!((peak.moment, peak.allocated_bytes, peak.rows.len()), (BlockMoment::End, 2000, 1));
+    }
+
+    #[test]
+    fn hostile_marks_make_growth_unknown_and_take_little_memory() {
+        let end = || ["state|900|end|60|0|1|1|0|0|0|0".to_owned()];
+        let falling = (1..=60)
+            .rev()
+            .flat_map(|step| [format!("live|{step}|{step}|1"), format!("rows|{step}|0:2:{}", (61 - step) * 5 * MIB)]);
+        let mut ends = (1..=60).map(|step| format!("live|{step}|{step}|0")).collect::<Vec<_>>();
+        ends.push(format!("live|61|{}|0", u64::MAX));
+        ends.push(format!("live|61|{}|0", STEP));
+        ends.push(format!("rows|61|0:{}:5|0:{SITES}:5|0:2:{}|0:4097:5", u32::MAX, u64::MAX));
+        for texts in [falling.chain(end()).collect(), ends.iter().cloned().chain(end()).collect::<Vec<_>>()] {
+            let blocks = told(&texts);
+            assert_eq!(blocks.of_device(DeviceId(0)).unwrap().growth, None);
+            assert!(blocks.changes.len() <= 1, "{:?}", blocks.changes);
+        }
+        let ends = (1..=60).map(|step| format!("live|{step}|{}|0", if step == 60 { STEP } else { step }));
+        let largest = (1..=60).flat_map(|step| {
+            let step_of = if step == 60 { STEP } else { step };
+            [format!("live|{step}|{step_of}|2"), format!("rows|{step}|0:2:{BYTES}|0:3:{}", BYTES / 60 * step)]
+        });
+        for texts in [ends.chain(end()).collect::<Vec<_>>(), largest.chain(end()).collect()] {
+            assert_eq!(told(&texts).of_device(DeviceId(0)).unwrap().growth, None);
         }
     }
 
