@@ -39,9 +39,10 @@ waits for the program's import of torch, and runs the sitecustomize.py that was 
 python -I, -E and -S. autograd-nvtx and autograd-shapes-nvtx do not work together with torch.profiler, functions-nvtx
 does not work together with torch.compile. Each range adds microseconds to its operator.
 
-With --pytorch memory, PyTorch (2.1 or later) keeps the Python stack of each live block of GPU memory, which adds
-microseconds to each allocation. The report tells the blocks by class and line at the peak and when memory runs out, and
-which line's blocks grow with the steps. A program that records PyTorch's memory history itself is left alone.
+With --pytorch memory, PyTorch (2.1 or later) records the Python stack of each allocation of GPU memory. That adds
+microseconds to each; steps took 1.06 to 1.33 times as long on an H200. The report tells the blocks by class and line at
+the peak and when memory runs out, and which line's blocks grow with the steps. A program that records PyTorch's memory
+history itself is left alone.
 
 EXIT CODES:
   those of the command, except

@@ -100,6 +100,8 @@ impl MemoryOfDevice {
         }
         all.extend(memory_owners::sentence(&self.owners));
         match self.growth_per_step {
+            // PyTorch's is told, with its line.
+            _ if self.blocks.as_ref().is_some_and(|blocks| blocks.growth.is_some()) => {}
             Some(growth) => all.push(growth.sentence(noun)),
             None if self.growth_judged => all.push(format!("It does not grow from {noun} to {noun}.")),
             None => {}

@@ -19,6 +19,7 @@ const ABOVE: f64 = 1.01;
 /// Sentences about the blocks of a device, and about the looks if they are of the run.
 pub(super) fn sentences(blocks: Option<&DeviceBlocks>, looks: Option<&BlockLooks>) -> Vec<String> {
     let mut all = Vec::new();
+    let has_peak = blocks.is_some_and(|blocks| blocks.peak.is_some());
     if let Some(blocks) = blocks {
         all.extend(blocks.peak.as_ref().map(peak));
         all.extend(blocks.growth.as_ref().map(growth));
@@ -28,8 +29,19 @@ pub(super) fn sentences(blocks: Option<&DeviceBlocks>, looks: Option<&BlockLooks
             format!("Memory ran out {} more.", if more == 1 { "once".to_owned() } else { format!("{more} times") })
         }));
     }
-    let note = looks.and_then(|looks| looks.note.as_ref());
-    all.extend(note.map(|note| format!("PyTorch's blocks are not followed: {}.", printable(note))));
+    let Some(looks) = looks else { return all };
+    if let Some(skipped @ 1..) = looks.skipped {
+        let verb = if skipped == 1 { "was" } else { "were" };
+        let growth = match blocks.is_some_and(|blocks| blocks.growth.is_some()) {
+            true => "",
+            false => ", so growth may be missed",
+        };
+        all.push(format!("{} {verb} skipped to bound the cost{growth}.", counted(skipped, "snapshot")));
+    }
+    all.extend(looks.note.as_ref().map(|note| format!("PyTorch's blocks are not followed: {}.", printable(note))));
+    if has_peak || looks.note.is_none() {
+        all.push("Steps are slower in this run: PyTorch recorded the stack of each allocation.".to_owned());
+    }
     all
 }
 
@@ -61,7 +73,7 @@ fn peak(state: &BlockState) -> String {
         free => format!("free in PyTorch's cache {} (largest gap {gap})", bytes(free)),
     };
     format!(
-        "PyTorch at the highest moment seen ({when}) uses {}: {}; {free}.{above}",
+        "PyTorch's peak that was seen ({when}) is {}: {}; {free}.{above}",
         bytes(state.allocated_bytes),
         classes.join(", ")
     )
@@ -91,13 +103,17 @@ fn growth(growth: &BlockGrowth) -> String {
         (Some(site), Some(part)) => format!(", {} of it allocated at {}", bytes(part.max(0.0) as u64), place(site)),
         _ => String::new(),
     };
-    format!("Live memory grows by {each} a step ({low} to {high}){at}.")
+    let interval = if low == high { String::new() } else { format!(" ({low} to {high})") };
+    format!("Live memory grows by {each} a step{interval}{at}.")
 }
 
 fn out_of_memory(out: &OutOfMemory) -> String {
     let at = out.site.as_ref().map(|site| format!(" at {}", place(site))).unwrap_or_default();
     let asked =
         format!("Out of memory: {} asked{at}; {} free on the GPU", bytes(out.asked_bytes), bytes(out.free_bytes));
+    if out.free_bytes >= out.asked_bytes {
+        return asked + ": enough, so PyTorch may be limited to less (set_per_process_memory_fraction).";
+    }
     let (Some(cache), Some(gap)) = (out.cache_bytes, out.largest_gap_bytes) else { return asked + "." };
     let gaps = format!("{asked}, {} in PyTorch's cache in gaps of at most {}", bytes(cache), bytes(gap));
     if out.free_bytes.saturating_add(cache) < out.asked_bytes {
@@ -158,7 +174,7 @@ mod tests {
         ]);
         assert_eq!(
             peak(&state),
-            "PyTorch at the highest moment seen (before backward, after 12 steps) uses 65.1 GB: parameters 14.0 GB, \
+            "PyTorch's peak that was seen (before backward, after 12 steps) is 65.1 GB: parameters 14.0 GB, \
              gradients 14.0 GB, optimizer state 28.0 GB, activations and temporaries 9.0 GB (5.0 GB at attention.py:44 \
              (Attention.forward)); free in PyTorch's cache 2.8 GB (largest gap 600.0 MB)."
         );
@@ -183,6 +199,8 @@ mod tests {
         assert_eq!(growth(&all), format!("{lead}, 2.0 MB of it allocated at train.py:61 (Loss.append)."));
         (all.site, all.site_bytes) = (None, None);
         assert_eq!(growth(&all), format!("{lead}."));
+        (all.low, all.high) = (3.1e6, 3.1e6);
+        assert_eq!(growth(&all), "Live memory grows by 3.1 MB a step.");
     }
 
     #[test]
@@ -218,5 +236,22 @@ mod tests {
             out_of_memory(&out),
             "Out of memory: 4.2 GB asked at model.py:91 (forward); 1.4 GB free on the GPU."
         );
+        out.asked_bytes = out.free_bytes;
+        let text = out_of_memory(&out);
+        assert!(text.ends_with("PyTorch may be limited to less (set_per_process_memory_fraction)."), "{text}");
+    }
+
+    #[test]
+    fn a_run_is_said_to_be_slower_and_skipped_snapshots_to_leave_growth_open() {
+        let slower = "Steps are slower in this run: PyTorch recorded the stack of each allocation.";
+        let mut looks = BlockLooks { skipped: Some(0), ..BlockLooks::default() };
+        assert_eq!(sentences(None, Some(&looks)), [slower]);
+        looks.skipped = Some(338);
+        let open = "338 snapshots were skipped to bound the cost, so growth may be missed.";
+        assert_eq!(sentences(None, Some(&looks)), [open, slower]);
+        let growth = BlockGrowth { bytes: 3e6, low: 3e6, high: 3e6, site: None, site_bytes: None };
+        let blocks = DeviceBlocks { growth: Some(growth), ..DeviceBlocks::default() };
+        looks.skipped = Some(1);
+        assert_eq!(sentences(Some(&blocks), Some(&looks))[1], "1 snapshot was skipped to bound the cost.");
     }
 }
