@@ -223,7 +223,7 @@ impl Expectations {
     }
 
     /// After start-up, no step of the program took device memory and kept it. Fails if that cannot be judged, because
-    /// there are too few steps or readings, or the memory of other processes changed.
+    /// there are too few steps, readings or increases, or the memory of other processes changed.
     pub fn no_memory_growth(self) -> Self {
         self.and(Rule::NoMemoryGrowth)
     }

@@ -101,7 +101,11 @@ pub(crate) fn no_memory_growth(report: &Report) -> Result<(), String> {
             Err(format!("memory of device {} grows by {each} a step ({low} to {high}), none expected", of.device))
         }
         None if of.growth_judged => Ok(()),
-        None => Err(format!("too few steps or readings to tell whether memory of device {} grows", of.device)),
+        None => Err(format!(
+            "cannot tell whether memory of device {} grows: too few steps, readings or increases, or another process's \
+             memory changed",
+            of.device
+        )),
     })
 }
 

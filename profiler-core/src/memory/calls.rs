@@ -66,8 +66,10 @@ pub(super) struct Calls {
     /// Allocations, nearly in the order of their ends.
     newest: VecDeque<MemoryCall>,
     samples: VecDeque<(u64, ThreadId, StackId)>,
-    /// Starts of calls that load code, nearly in order.
-    loads: VecDeque<u64>,
+    /// Latest end of the allocations that are forgotten.
+    forgotten: u64,
+    /// Starts and ends of calls that load code, nearly in order.
+    loads: VecDeque<(u64, u64)>,
 }
 
 impl Calls {
@@ -95,12 +97,13 @@ impl Calls {
             self.failed.insert(call.thread, (call.function, before.is_some()));
         }
         if result == 0 {
-            bounded(&mut self.newest, call, NEWEST_CALLS);
+            let forgotten = bounded(&mut self.newest, call, NEWEST_CALLS);
+            self.forgotten = self.forgotten.max(forgotten.map_or(0, |call| call.end));
         }
     }
 
-    pub(super) fn loaded(&mut self, start: u64) {
-        bounded(&mut self.loads, start, NEWEST_CALLS);
+    pub(super) fn loaded(&mut self, start: u64, end: u64) {
+        bounded(&mut self.loads, (start, end), NEWEST_CALLS);
     }
 
     pub(super) fn sampled(&mut self, sample: &HostSample) {
@@ -111,20 +114,17 @@ impl Calls {
 
     /// True if an allocation was in progress between two times.
     pub(super) fn any(&self, from: u64, to: u64) -> bool {
-        self.within(from, to).next().is_some()
+        self.forgotten > from || self.within(from, to).next().is_some()
     }
 
-    /// True if code was loaded between two times.
+    /// True if code was being loaded between two times.
     pub(super) fn loads(&self, from: u64, to: u64) -> bool {
-        self.loads
-            .iter()
-            .rev()
-            .take_while(|&&start| start + NEAR_NANOS > from)
-            .any(|&start| start > from && start <= to)
+        self.loads.iter().any(|&(start, end)| start <= to && end > from)
     }
 
-    /// Allocations between two times by function, most time first; the one that took more time than all others, if any;
-    /// and the stack of the sample nearest to that one, or else to most of them.
+    /// Allocations between two times by function, most time first; the one that took more time than all others, if any,
+    /// and if it is the only one of its function; and the stack of the sample nearest to the longest one, if it took
+    /// that much time, or else to most of them.
     pub(super) fn of_jump(&self, from: u64, to: u64) -> JumpCalls {
         let mut found = JumpCalls::default();
         let mut functions = FxHashMap::<ApiFunctionId, (u64, u64)>::default();
@@ -144,7 +144,9 @@ impl Calls {
         functions.sort_unstable_by_key(|&(function, (nanos, _))| (Reverse(nanos), function));
         found.functions = functions.into_iter().map(|(function, (_, calls))| (function, calls)).collect();
         let longest = longest.filter(|&(nanos, _)| 2 * nanos > all_ns).map(|(_, call)| call);
-        found.longest = longest.map(|call| (call.function, call.end));
+        // Of several calls of one function none stands for all.
+        let single = |call: &&MemoryCall| found.functions.contains(&(call.function, 1));
+        found.longest = longest.filter(single).map(|call| (call.function, call.end));
         let of_most = stacks.into_iter().max_by_key(|&(stack, calls)| (calls, Reverse(stack))).map(|row| row.0);
         found.near = longest.map_or(of_most, |call| self.near(call));
         found
@@ -173,11 +175,10 @@ impl Calls {
     }
 }
 
-fn bounded<T>(newest: &mut VecDeque<T>, value: T, limit: usize) {
-    if newest.len() >= limit {
-        newest.pop_front();
-    }
+/// Adds a value to the newest ones, and returns the one that is forgotten.
+fn bounded<T>(newest: &mut VecDeque<T>, value: T, limit: usize) -> Option<T> {
     newest.push_back(value);
+    if newest.len() > limit { newest.pop_front() } else { None }
 }
 
 #[cfg(test)]

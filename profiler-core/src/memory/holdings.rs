@@ -162,9 +162,8 @@ impl Holdings {
     /// Memory of a device that allocations hold, bytes; `None` if nothing was recorded, and if they come from pools,
     /// which hold more.
     pub(super) fn on_device(&self, device: DeviceId) -> Option<u64> {
-        let of = |kind| self.places.get(&(device, kind)).map_or(0, |holding| holding.current);
         let known = !self.is_empty() && self.pools.is_empty();
-        known.then(|| of(MemoryKind::Device).saturating_add(of(MemoryKind::Array)))
+        known.then(|| self.get((device, MemoryKind::Device)).map_or(0, |holding| holding.current))
     }
 
     /// Releases of memory with no known allocation.

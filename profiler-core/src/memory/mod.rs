@@ -218,7 +218,7 @@ impl MemoryUse {
     fn called_on_device(&mut self, call: &ApiCall, class: ApiClass, dictionary: &Dictionary) {
         let (start, end) = (call.start.nanos(), call.end.nanos());
         if class == ApiClass::LoadCode {
-            return self.calls.loaded(start);
+            return self.calls.loaded(start, end);
         }
         let Some(function) = dictionary.api_function(call.function) else { return };
         let name = dictionary.name(function.name);

@@ -13,10 +13,14 @@ const POINTS: usize = 2_048;
 const COMPARED: usize = 200;
 /// Fewest rises that are growth; they lie in each quarter of the time. PyTorch takes memory in pieces of 2 or 20 MB, so
 /// that fewer may be the last ones of a cache that fills up.
-const FEWEST_RISES: usize = 10;
+const FEWEST_RISES: u32 = 10;
 /// Fewest readings and steps from which growth, or that there is none, may be said.
 const FEWEST_READINGS: usize = 20;
-const FEWEST_STEPS: f64 = 20.0;
+const FEWEST_STEPS: u64 = 20;
+/// Most increases without an allocation of the program: more show that another process takes memory too.
+const MOST_FOREIGN: u32 = 2;
+/// Other processes whose newest memory is kept.
+const OTHERS: usize = 64;
 /// Interval between readings of other processes, and how long they are valid: five intervals, nanoseconds.
 const OTHERS_EVERY_NANOS: u64 = 1_100_000_000;
 const OTHERS_VALID_NANOS: u64 = 5_000_000_000;
@@ -60,7 +64,7 @@ pub struct MemoryJump {
     /// Calls that allocated between these two by function, the one with the most time first. Empty if the program
     /// allocated nothing: another process took the memory, or the driver, for code or for local memory of kernels.
     pub calls: Vec<(ApiFunctionId, u64)>,
-    /// The call with more time than all others together, if there is one: its function and end.
+    /// The call with more time than all others together, if it is the only one of its function: its function and end.
     pub longest: Option<(ApiFunctionId, Timestamp)>,
     /// Stack of the samples nearest to these calls, at most 25 ms away; of several the one near most of their time.
     pub near: Option<StackId>,
@@ -86,12 +90,20 @@ pub struct MemoryGrowth {
     pub high: f64,
 }
 
-/// A remembered reading, and what happened since the one before.
-#[derive(Clone, Copy, Debug)]
+/// A remembered reading, and sums from the first one up to it.
+#[derive(Clone, Copy, Debug, Default)]
 struct Point {
-    reading: Reading,
-    /// True if the program allocated, and loaded no code.
-    allocated: bool,
+    at: u64,
+    /// Changes that count as the program's, bytes.
+    own: i64,
+    /// Increases among these.
+    rises: u32,
+    /// Other increases between two readings without code loaded: of other processes, or of the driver.
+    foreign: u32,
+    /// Number of readings, and those since whose predecessor the program allocated.
+    readings: u64,
+    allocating: u64,
+    /// Bytes of other processes at this reading.
     others: Option<u64>,
 }
 
@@ -104,6 +116,10 @@ pub(super) struct Readings {
     pub(super) remainder: Option<MemoryRemainder>,
     pub(super) newest: Option<Reading>,
     points: Vec<Point>,
+    /// Sums up to the newest reading.
+    sums: Point,
+    /// True if a reading came without recorded allocations.
+    unrecorded: bool,
     /// Of each group of so many readings only the last one is remembered: a power of two.
     stride: u64,
     /// Newest memory of other processes: time, process, bytes.
@@ -127,7 +143,9 @@ impl Readings {
     /// Adds a reading of another process, before the readings behind it.
     pub(super) fn other(&mut self, at: u64, pid: u32, bytes: u64) {
         self.others.retain(|&(time, other, _)| other != pid && at.saturating_sub(time) <= OTHERS_VALID_NANOS);
-        self.others.push((at, pid, bytes));
+        if self.others.len() < OTHERS {
+            self.others.push((at, pid, bytes));
+        }
         let others = self.others_at(at);
         if let (Some(peak), Some(newest)) = (&mut self.peak, self.newest)
             && newest.used == peak.bytes
@@ -159,20 +177,19 @@ impl Readings {
             let same = self.remainder.filter(|known| known.bytes == bytes);
             self.remainder = same.or(Some(MemoryRemainder { bytes, since: Timestamp::from_nanos(reading.at) }));
         }
-        let mut allocated = false;
         if let Some(before) = before {
             let more = reading.used.saturating_sub(before.used);
             if more > self.jump.as_ref().map_or(0, |jump| jump.bytes) {
-                let [from, to] = [before.at, reading.at];
-                let found = calls.of_jump(from, to);
-                let [from, to] = [from, to].map(Timestamp::from_nanos);
+                let found = calls.of_jump(before.at, reading.at);
+                let [from, to] = [before.at, reading.at].map(Timestamp::from_nanos);
                 let longest = found.longest.map(|(function, end)| (function, Timestamp::from_nanos(end)));
                 self.jump =
                     Some(MemoryJump { bytes: more, from, to, calls: found.functions, longest, near: found.near });
             }
-            allocated = calls.any(before.at, reading.at) && !calls.loads(before.at, reading.at);
+            self.sums.add(before, reading, calls);
         }
-        self.remember(Point { reading, allocated, others });
+        self.unrecorded |= reading.held.is_none();
+        self.remember(Point { at: reading.at, others, ..self.sums });
         Some(others)
     }
 
@@ -191,61 +208,78 @@ impl Readings {
         self.stride = self.stride.max(1);
         match self.points.last_mut() {
             // It ends the group that the last one began.
-            Some(last) if self.count % self.stride != 1 % self.stride => {
-                let allocated = last.allocated || point.allocated;
-                *last = Point { allocated, ..point };
-            }
+            Some(last) if self.count % self.stride != 1 % self.stride => *last = point,
             _ => self.points.push(point),
         }
         if self.points.len() > POINTS {
-            let joined = |pair: &[Point]| {
-                let allocated = pair.iter().any(|point| point.allocated);
-                pair.last().map(|last| Point { allocated, ..*last })
-            };
-            self.points = self.points.chunks(2).filter_map(joined).collect();
+            self.points = self.points.chunks(2).filter_map(|pair| pair.last().copied()).collect();
             self.stride *= 2;
         }
     }
 
     /// Growth from `from` on with steps of `step` nanoseconds; the outer `None` if that cannot be judged: too few
-    /// readings or steps, or another process's memory changed.
+    /// readings or steps, rises that are too few for growth but go on in the last quarter, or changes that may be
+    /// another process's.
     ///
     /// It takes [`FEWEST_RISES`] increases between two readings, between which the program allocated and loaded no
     /// code, some of them in each quarter of the time. Only these increases, and all decreases, count for the slopes
     /// (Theil and Sen: their median); if allocations are recorded, what these hold counts instead.
     pub(super) fn growth(&self, from: u64, step: u64) -> Option<Option<MemoryGrowth>> {
-        let first = self.points.partition_point(|point| point.reading.at < from);
+        let first = self.points.partition_point(|point| point.at < from);
         let points = &self.points[first..];
-        let [start, end] = [points.first()?.reading.at, points.last()?.reading.at];
-        let steps = (end - start) as f64 / step.max(1) as f64;
-        let held = points.iter().all(|point| point.reading.held.is_some());
-        let others = points.iter().flat_map(|point| point.others);
-        let still = others.clone().min() == others.max();
-        if step == 0 || points.len() < FEWEST_READINGS || steps < FEWEST_STEPS || !(held || still) {
+        let (start, end) = (points.first()?, points.last()?);
+        let span = end.at - start.at;
+        if step == 0 || points.len() < FEWEST_READINGS || (span / step) < FEWEST_STEPS || !self.is_own(points) {
             return None;
         }
-        let mut own = 0_i64;
-        let mut series = vec![(start, own)];
-        let (mut rises, mut quarters) = (0, [false; 4]);
+        let quarter_of =
+            |point: &Point| (4 * u128::from(point.at - start.at) / u128::from(span.max(1))).min(3) as usize;
+        let mut quarters = [0; 4];
         for pair in points.windows(2) {
-            let of = |point: &Point| point.reading.held.filter(|_| held).unwrap_or(point.reading.used) as i64;
-            let (change, at) = (of(&pair[1]) - of(&pair[0]), pair[1].reading.at);
-            let rise = change > 0 && (held || pair[1].allocated);
-            if rise {
-                rises += 1;
-                quarters[(4 * (at - start - 1) / (end - start).max(1)) as usize % 4] = true;
-            }
-            own += if rise || change < 0 { change } else { 0 };
-            series.push((at, own));
+            quarters[quarter_of(&pair[0])] += pair[1].rises - pair[0].rises;
         }
-        if rises < FEWEST_RISES || quarters.contains(&false) {
+        if quarters[3] == 0 {
             return Some(None);
         }
-        Some(
-            slopes(&series, end - start)
-                .map(|slopes| slopes.map(|slope| slope * step as f64))
-                .and_then(|[low, per_step, high]| (low > 0.0).then_some(MemoryGrowth { per_step, low, high })),
-        )
+        if end.rises - start.rises < FEWEST_RISES || quarters.contains(&0) {
+            return None;
+        }
+        let series: Vec<_> = points.iter().map(|point| (point.at, point.own)).collect();
+        let [low, per_step, high] = slopes(&series, span)?.map(|slope| slope * step as f64);
+        Some((low > 0.0).then_some(MemoryGrowth { per_step, low, high }))
+    }
+
+    /// True if the changes that count are the program's: its allocations are recorded; or nothing else changed the
+    /// memory in use, and other processes' memory is known to be the same, or there was time in which the program did
+    /// not allocate, to see others in.
+    fn is_own(&self, points: &[Point]) -> bool {
+        if !self.unrecorded {
+            return true;
+        }
+        let (Some(start), Some(end)) = (points.first(), points.last()) else { return false };
+        let same = points.windows(2).all(|pair| pair[0].others == pair[1].others);
+        let foreign = end.foreign - start.foreign;
+        let is_watched =
+            start.others.is_some() || 10 * (end.allocating - start.allocating) < 9 * (end.readings - start.readings);
+        same && foreign <= MOST_FOREIGN && is_watched
+    }
+}
+
+impl Point {
+    fn add(&mut self, before: Reading, reading: Reading, calls: &Calls) {
+        let held = before.held.zip(reading.held);
+        let of = |before: u64, now: u64| (now as i64).saturating_sub(before as i64);
+        let change = held.map_or_else(|| of(before.used, reading.used), |(before, now)| of(before, now));
+        let allocated = calls.any(before.at, reading.at);
+        let loaded = calls.loads(before.at, reading.at);
+        let rise = change > 0 && (held.is_some() || allocated && !loaded);
+        self.readings += 1;
+        self.allocating += u64::from(allocated);
+        self.rises += u32::from(rise);
+        self.foreign += u32::from(change > 0 && held.is_none() && !allocated && !loaded);
+        if rise || change < 0 {
+            self.own = self.own.saturating_add(change);
+        }
     }
 }
 
@@ -254,8 +288,8 @@ pub(super) fn slopes(series: &[(u64, i64)], span: u64) -> Option<[f64; 3]> {
     let series: Vec<_> = series.iter().step_by(series.len().div_ceil(COMPARED)).collect();
     let mut slopes = Vec::new();
     for (index, early) in series.iter().enumerate() {
-        let late = series[index + 1..].iter().filter(|late| 2 * (late.0 - early.0) >= span);
-        slopes.extend(late.map(|late| (late.1 - early.1) as f64 / (late.0 - early.0) as f64));
+        let late = series[index + 1..].iter().filter(|late| late.0 - early.0 >= span / 2);
+        slopes.extend(late.map(|late| late.1.saturating_sub(early.1) as f64 / (late.0 - early.0).max(1) as f64));
     }
     slopes.sort_unstable_by(f64::total_cmp);
     let at = |percent: usize| slopes.get((slopes.len().saturating_sub(1)) * percent / 100).copied();
@@ -305,15 +339,16 @@ mod tests {
     #[test]
     fn other_rises_are_no_growth() {
         let none = |readings: Readings| assert_eq!(readings.growth(0, STEP), Some(None));
-        none(readings(|_| (1_000 * MIB, true)));
-        // Another process takes it.
-        none(readings(|number| (number * MIB, false)));
+        none(readings(|_| (1_000 * MIB, false)));
+        // Another process takes it, or may take it while this one allocates all the time.
+        assert_eq!(readings(|number| (number * MIB, false)).growth(0, STEP), None);
+        assert_eq!(readings(|number| (number * MIB, true)).growth(0, STEP), None);
         // A cache that fills up, in the first half or two thirds, or is emptied now and then.
         none(readings(|number| (number.min(200) / 5 * 20 * MIB, number % 5 == 0)));
         none(readings(|number| (number.min(266) / 5 * 20 * MIB, number % 5 == 0)));
-        none(readings(|number| (number % 50 * 20 * MIB, true)));
-        // Nine large pieces.
-        none(readings(|number| (number / 40 * 200 * MIB, number % 40 == 0)));
+        none(readings(|number| (number % 50 / 5 * 20 * MIB, number % 5 == 0)));
+        // Nine large pieces, to the end: there may be more.
+        assert_eq!(readings(|number| (number / 40 * 200 * MIB, number % 40 == 0)).growth(0, STEP), None);
     }
 
     #[test]

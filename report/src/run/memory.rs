@@ -35,7 +35,7 @@ impl MemoryReport {
         let holdings = attributor.holdings();
         Some(Self {
             devices: memory.iter().map(of_device).collect(),
-            calls_ns: calls.iter().map(|(_, of)| of.total_ns).sum(),
+            calls_ns: calls.iter().fold(0, |sum: u64, (_, of)| sum.saturating_add(of.total_ns)),
             calls: calls.iter().map(row).collect(),
             rows: rows(attributor, dictionary),
             unknown_releases: holdings.unknown_releases(),
@@ -114,10 +114,15 @@ impl JumpOfMemory {
 }
 
 impl LineNear {
-    /// The innermost line of Python outside of PyTorch, whose own lines are the same for all programs.
+    /// The innermost line of Python outside of PyTorch, of the standard library and of gpuwhy, whose own lines are the
+    /// same for all programs.
     pub(super) fn of(stack: StackId, dictionary: &Dictionary) -> Option<Self> {
         let python = || dictionary.stack(stack).filter(|frame| frame.line > 0);
-        let outside = python().find(|frame| !dictionary.name(frame.file).contains("/torch/"));
+        let outside = python().find(|frame| {
+            let file = dictionary.name(frame.file);
+            let standard = file.contains("/lib/python3") && !file.contains("-packages/");
+            !standard && !["/torch/", "<frozen ", "/sitecustomize.py"].iter().any(|part| file.contains(part))
+        });
         outside.or_else(|| python().next()).map(|frame| Self {
             function: dictionary.name(frame.function).to_owned(),
             file: dictionary.name(frame.file).to_owned(),

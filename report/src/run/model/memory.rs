@@ -85,7 +85,8 @@ pub struct MemoryOfDevice {
     pub remainder_since_unix_ns: Option<Timestamp>,
     /// Growth after start-up.
     pub growth_per_step: Option<GrowthPerStep>,
-    /// False if there are too few steps or readings to judge growth, or other processes' memory changed.
+    /// False if there are too few steps, readings or increases to judge growth, or other processes' memory may have
+    /// changed.
     pub growth_judged: bool,
     /// Blocks of PyTorch's allocator, with `gpuwhy run --pytorch memory`.
     pub blocks: Option<DeviceBlocks>,

@@ -58,12 +58,10 @@ impl MemoryReport {
         let failed: Vec<_> =
             failed.map(|row| counted(row.failed, &format!("{} call", printable(&row.function)))).collect();
         if !failed.is_empty() {
-            let retried: Option<u64> = self.devices.iter().map(|of| of.retried).sum();
+            let retried: u64 = self.devices.iter().filter_map(|of| of.retried).fold(0, u64::saturating_add);
             let retried = match retried {
-                Some(count @ 1..) => {
-                    format!("; after {count} of these the next one succeeded, as when a cache is emptied first")
-                }
-                _ => String::new(),
+                0 => String::new(),
+                count => format!("; {count} succeeded when repeated, as after emptying a cache"),
             };
             all.push(format!("{} failed for lack of memory{retried}.", failed.join(", ")));
         }
@@ -78,8 +76,7 @@ impl MemoryReport {
             all.push(format!("{releases} of memory that was allocated before recording."));
         }
         if self.table_overflow > 0 {
-            let allocations = counted(self.table_overflow, "allocation");
-            all.push(format!("{allocations} too many to follow to their release."));
+            all.push(format!("{} not tracked: too many at once.", counted(self.table_overflow, "allocation")));
         }
         all
     }
@@ -89,11 +86,11 @@ impl MemoryOfDevice {
     /// Sentences about this device.
     fn sentences(&self, start: Timestamp, observed_ns: u64, noun: &str) -> Vec<String> {
         let mut all = Vec::new();
-        all.extend(self.peak_sentence(start, noun));
+        let until = start.nanos().saturating_add(observed_ns);
+        all.extend(self.peak_sentence(start, until, noun));
         let peak = self.peak_used_bytes.unwrap_or_default() as f64;
         let jump = self.jump.as_ref().filter(|jump| jump.bytes as f64 >= LARGE_JUMP * peak);
         all.extend(jump.map(|jump| jump.sentence(start, self.allocations.is_some_and(|count| count > 0))));
-        let until = start.nanos() + observed_ns;
         let parts: Vec<_> = [self.held_part(), self.remainder_part(start, until)].into_iter().flatten().collect();
         if !parts.is_empty() {
             all.push(words::capitalized(&parts.join("; ")) + ".");
@@ -103,13 +100,17 @@ impl MemoryOfDevice {
             // PyTorch's is told, with its line.
             _ if self.blocks.as_ref().is_some_and(|blocks| blocks.growth.is_some()) => {}
             Some(growth) => all.push(growth.sentence(noun)),
-            None if self.growth_judged => all.push(format!("It does not grow from {noun} to {noun}.")),
+            None if self.growth_judged => {
+                let noun = noun.trim_start_matches("repeating ");
+                all.push(format!("This program's memory does not grow with its {noun}s."));
+            }
             None => {}
         }
         all
     }
 
-    fn peak_sentence(&self, start: Timestamp, noun: &str) -> Option<String> {
+    /// `until`: end of the run, nanoseconds.
+    fn peak_sentence(&self, start: Timestamp, until: u64, noun: &str) -> Option<String> {
         let peak = self.peak_used_bytes?;
         let of = self.total_bytes.map_or_else(
             || amount(peak),
@@ -124,7 +125,9 @@ impl MemoryOfDevice {
             },
         );
         let at = after(self.peak_unix_ns?, start);
+        let is_last = self.peak_unix_ns.is_some_and(|at| at.nanos().saturating_add(UNCHANGED_NANOS) > until);
         let when = match (self.peak_until_end, self.peak_step) {
+            (Some(true), _) if is_last => "at the end".to_owned(),
             (Some(true), _) => format!("from {at} after the start to the end"),
             (_, Some(step)) => format!("{at} after the start, in {noun} {step}"),
             _ => format!("{at} after the start"),
@@ -136,23 +139,25 @@ impl MemoryOfDevice {
 
     fn held_part(&self) -> Option<String> {
         let (count, held, peak) = (self.allocations?, self.held_bytes?, self.held_peak_bytes?);
-        let verb = if count == 1 { "holds" } else { "hold" };
+        let released = self.releases?;
         let peak = if peak > held { format!(", at most {}", amount(peak)) } else { String::new() };
-        let released = match self.releases? {
-            0 => "none was released".to_owned(),
-            1 => "1 was released".to_owned(),
-            count => format!("{count} were released"),
-        };
         let pools = self.pool_peak_bytes.filter(|&bytes| bytes > 0);
         let pools = pools.map(|bytes| format!("; pools hold at most {}", amount(bytes))).unwrap_or_default();
-        Some(format!("{} {verb} {}{peak} ({released}){pools}", counted(count, "allocation"), amount(held)))
+        let live = count.saturating_sub(released);
+        let verb = if live == 1 { "holds" } else { "hold" };
+        let released = match released {
+            0 => "none was released".to_owned(),
+            1 => "1 other was released".to_owned(),
+            count => format!("{count} others were released"),
+        };
+        Some(format!("{} {verb} {}{peak} ({released}){pools}", counted(live, "allocation"), amount(held)))
     }
 
     fn remainder_part(&self, start: Timestamp, until: u64) -> Option<String> {
-        let bytes = amount(self.remainder_bytes?);
+        let bytes = amount(self.remainder_bytes.filter(|_| self.owners.is_empty())?);
         let others = self.other_processes_bytes.is_some_and(|bytes| bytes > 0);
         let what = if others { "driver, context, code and other processes" } else { "driver, context and code" };
-        let since = self.remainder_since_unix_ns.filter(|since| since.nanos() + UNCHANGED_NANOS <= until);
+        let since = self.remainder_since_unix_ns.filter(|since| since.nanos().saturating_add(UNCHANGED_NANOS) <= until);
         let since = since.map(|since| format!(", unchanged since {}", after(since, start))).unwrap_or_default();
         Some(format!("{what} {bytes}{since}"))
     }
@@ -181,15 +186,14 @@ impl JumpOfMemory {
         let calls =
             calls.iter().take(2).map(|(calls, function)| counted(*calls, &format!("{} call", printable(function))));
         let how = match calls.collect::<Vec<_>>().join(" and ") {
-            none if none.is_empty() && allocated => {
-                ", when this program allocated nothing: another process took it, or \
+            none if none.is_empty() && allocated => ", without a call of this program: another process took it, or \
                                                      the driver, for code or local memory of kernels"
-                    .to_owned()
-            }
+                .to_owned(),
             none if none.is_empty() => none,
             calls => format!(", with {calls}{near}"),
         };
-        format!("{bytes} came {from} to {to} after the start{how}.")
+        let when = if from == to.trim_end_matches(" s") { to } else { format!("{from} to {to}") };
+        format!("{bytes} came {when} after the start{how}.")
     }
 }
 
@@ -297,7 +301,7 @@ mod tests {
         of.jump = Some(JumpOfMemory { calls: [].into(), longest: None, near: None, ..jump });
         assert!(text(&of).ends_with(" after the start."), "no calls were recorded: {}", text(&of));
         of.allocations = Some(7);
-        let expected = "after the start, when this program allocated nothing: another process took it, or the driver, \
+        let expected = "after the start, without a call of this program: another process took it, or the driver, \
                         for code or local memory of kernels.";
         assert!(text(&of).ends_with(expected), "{}", text(&of));
     }
@@ -319,7 +323,7 @@ mod tests {
         (of.allocations, of.releases, of.held_bytes) = (Some(1), Some(1), Some(0));
         (of.remainder_since_unix_ns, of.other_processes_bytes) = (Some(at(5_500)), Some(1));
         of.pool_peak_bytes = Some(50_331_648);
-        let expected = "1 allocation holds 0 B, at most 1.34 GB (1 was released); pools hold at most 50.3 MB; driver, \
+        let expected = "0 allocations hold 0 B, at most 1.34 GB (1 other was released); pools hold at most 50.3 MB; driver, \
                         context, code and other processes 1.33 GB.";
         assert_eq!(text(&of), expected);
         of.held_bytes = None;
@@ -334,7 +338,7 @@ mod tests {
         of.growth_per_step = Some(GrowthPerStep { low: 0.9e6, steps_until_full: None, ..growth });
         assert_eq!(text(&of), "Memory grows by 3.1 MB a step (900.0 kB to 3.4 MB).");
         of.growth_per_step = None;
-        assert_eq!(text(&of), "It does not grow from step to step.");
+        assert_eq!(text(&of), "This program's memory does not grow with its steps.");
         of.growth_judged = false;
         assert_eq!(text(&of), "");
     }
@@ -355,8 +359,8 @@ mod tests {
         assert_eq!(told(&memory, 5_000_000_000), "113 cudaMalloc, 76 cudaFree took 80.0 ms; none failed.");
         assert_eq!(told(&memory, 9_000_000_000), "", "less than 1 % of the run");
         (memory.calls[0].failed, memory.devices) = (2, retried(Some(1)));
-        let expected = "2 cudaMalloc calls failed for lack of memory; after 1 of these the next one \
-                        succeeded, as when a cache is emptied first.";
+        let expected = "2 cudaMalloc calls failed for lack of memory; 1 succeeded when repeated, \
+                        as after emptying a cache.";
         assert_eq!(told(&memory, 9_000_000_000), expected);
         memory.devices = retried(None);
         assert_eq!(told(&memory, 9_000_000_000), "2 cudaMalloc calls failed for lack of memory.");
