@@ -32,7 +32,7 @@ class Tensor:
 
 
 class Allocator:
-    """`torch.cuda`, with its `memory`. Freed blocks stay as holes."""
+    """`torch.cuda`, with its `memory`. Freed blocks stay as gaps."""
 
     def __init__(self):
         self.blocks, self.end, self.observers, self.calls = {}, SEGMENT, [], []

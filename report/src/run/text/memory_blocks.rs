@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn fragmentation_is_told_only_if_holes_and_free_memory_cover_the_request() {
+    fn fragmentation_is_told_only_if_gaps_and_free_memory_cover_the_request() {
         let mut out = OutOfMemory {
             at: Timestamp::from_nanos(1),
             step: 7,
