@@ -21,6 +21,8 @@ MIB = 1 << 20
 # Of what the device says at a mark: part of it, or bytes.
 PEAK_PART, PEAK_BYTES = 0.02, 16 * MIB
 OWNER_BYTES, UNNAMED_PART, CLASS_PART = 2 * MIB, 0.01, 0.05
+# 70 MiB were seen for two graphs.
+GRAPH_BYTES = 128 * MIB
 TORCH = (
     "segments", "expandable", "async_backend", "graph_pool", "leak", "plateau", "sawtooth", "one_big", "oom_caught", "oom_killed",
     "retry", "llama", "hf_trainer", "two_idle", "two_grows", "fork_loader", "local_memory", "expert")
@@ -143,7 +145,9 @@ def owned(name: str, marks: Sequence[Mark], report: dict[str, Any]) -> Iterator[
     # PyTorch asks for whole pages; what others ask for is rounded up to them.
     nearly = OWNER_BYTES * (1 if name in TORCH else max(device.get("allocations") or 0, 1))
     for owner, field in OWNERS.get(name, {}).items():
-        yield expect(f"{title}.{owner}", field in at and abs(found.get(owner, 0) - at[field]) <= nearly,
+        # Beside the pool the driver takes memory to instantiate the graphs; its list of processes lacks some megabytes.
+        least, most = {"graph_pools": (0, GRAPH_BYTES), "other_processes": (-PEAK_BYTES, PEAK_BYTES)}.get(owner, (-nearly, nearly))
+        yield expect(f"{title}.{owner}", field in at and least <= found.get(owner, 0) - at[field] <= most,
                      f"{found.get(owner)}, by the program {at.get(field)} at the mark {at['mark']}")
     if name in JUMPS:
         near = rows.get(next(iter(OWNERS[name])), {}).get("near")
