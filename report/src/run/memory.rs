@@ -33,13 +33,14 @@ impl MemoryReport {
             total_ns: of.total_ns,
         };
         let holdings = attributor.holdings();
+        let untracked = memory.iter().filter_map(|of| of.owners.as_ref()).map(|owners| owners.untracked).max();
         Some(Self {
             devices: memory.iter().map(of_device).collect(),
             calls_ns: calls.iter().fold(0, |sum: u64, (_, of)| sum.saturating_add(of.total_ns)),
             calls: calls.iter().map(row).collect(),
             rows: rows(attributor, dictionary),
             unknown_releases: holdings.unknown_releases(),
-            table_overflow: holdings.table_overflow(),
+            table_overflow: holdings.table_overflow().max(untracked.unwrap_or(0)),
             pytorch: looks,
         })
     }

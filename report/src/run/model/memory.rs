@@ -23,7 +23,7 @@ pub struct MemoryReport {
     pub rows: Vec<MemoryRow>,
     /// Releases of memory with an unknown allocation: it was held before measurement started.
     pub unknown_releases: u64,
-    /// Allocations whose release cannot be recognized because the table of held allocations was full.
+    /// Allocations whose release cannot be recognized, or that have no owner, because a table was full.
     pub table_overflow: u64,
     /// Looks at the blocks of PyTorch's allocator, with `gpuwhy run --pytorch memory`.
     pub pytorch: Option<BlockLooks>,
