@@ -231,6 +231,30 @@ fn memory_of_recorded_programs_is_told_with_its_parts() {
 }
 
 #[test]
+fn owners_and_blocks_of_recorded_programs_are_what_the_programs_counted() {
+    let device = |name: &str| {
+        let report: Value = serde_json::from_str(&run(&["report", "--json"], &recorded(name)).1).unwrap();
+        report["memory"]["devices"][0].clone()
+    };
+    // It reserved these bytes by `torch.cuda.memory_snapshot`, and the driver 70 MiB more to instantiate two graphs.
+    let graphs = device("memory_owners");
+    let owners: Vec<_> = graphs["owners"].as_array().unwrap().iter().collect();
+    let of = |name: &str| owners.iter().find(|row| row["owner"] == name).unwrap()["peak_bytes"].as_i64().unwrap();
+    assert_eq!([of("pytorch"), of("graph_pools"), of("unnamed")], [150_994_944, 337_641_472 + (70 << 20), 0]);
+    let sum: i64 = owners.iter().map(|row| row["peak_bytes"].as_i64().unwrap()).sum();
+    assert_eq!(Some(sum), graphs["peak_used_bytes"].as_i64());
+    // It asked for 17,165,002,752 bytes at line 300, with gaps of 3 GB in the cache.
+    let full = device("memory_blocks");
+    let end = &full["blocks"]["out_of_memory"][0];
+    assert_eq!((end["site"]["line"].as_u64(), &end["site"]["function"]), (Some(300), &Value::from("ask_too_much")));
+    let numbers = ["asked_bytes", "largest_gap_bytes"].map(|field| end[field].as_u64().unwrap());
+    assert_eq!(numbers, [17_165_189_120, 3_000_634_880]);
+    assert_eq!([&full["failed"], &full["retried"]], [2, 0]);
+    let text = run(&["report"], &recorded("memory_blocks")).1.replace("\n        ", " ");
+    assert!(text.contains("fragmentation; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can help."), "{text}");
+}
+
+#[test]
 fn each_recorded_program_with_readings_has_a_paragraph_and_none_grows() {
     let folder = recorded("").with_file_name("");
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -19,7 +19,6 @@ const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testing/fixtures
 /// Kinds without a recorded trace, and the reasons.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("CALL_RECORDING", "only earlier versions wrote it"),
-    ("MEMORY_CALLS", "takes GPUWHY_CUDA_MEMORY_USAGE=on; `trace/tests/golden/memory-calls-1.6.bin` has them"),
     ("synchronizations", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
     ("events", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
 ];
