@@ -115,7 +115,11 @@ pub fn samples(status: &Status, metrics: &Metrics) -> Vec<Sample> {
     // The kinds that are counted in records or samples.
     let no_records = ["broken_bytes", "unobserved_ns", "own_kernels"];
     for kind in Loss::default().kinds().iter().filter(|kind| !no_records.contains(&kind.name)) {
-        add(&LOST, &[("where", kind.name)], metrics.loss.get(kind.name).copied().unwrap_or(0) as f64);
+        let lost = metrics.loss.get(kind.name).copied().unwrap_or(0);
+        // Recorded only on request: no series of each rank for it.
+        if kind.name != "dropped_memory_calls" || lost > 0 {
+            add(&LOST, &[("where", kind.name)], lost as f64);
+        }
     }
     add(&UNOBSERVED, &[], seconds(status.unobserved_ns));
     if let Some(tracing) = &metrics.tracing {
