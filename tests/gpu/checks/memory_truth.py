@@ -125,10 +125,10 @@ def told(name: str, marks: Sequence[Mark], report: dict[str, Any]) -> Iterator[R
     if name in JUMPS:
         jump, asked, function = device.get("jump") or {}, known(marks, "own_bytes"), known(marks, "function")
         yield expect(f"memory.told.{name}.jump", abs(jump.get("bytes", 0) - asked) <= PEAK_BYTES, f"{jump.get('bytes')}, asked {asked}")
-        # The line is that of a sample up to 25 ms away: of this program, but often of another function.
+        # The line is that of a sample up to 25 ms away. On an H200 it was at times in another function: this check fails then.
         if function:
             near = jump.get("near") or {}
-            yield expect(f"memory.told.{name}.near", near.get("file", "").endswith("programs.py"), f"{near}, asked in {function}")
+            yield expect(f"memory.told.{name}.near", near.get("function") == function, f"{near}, asked in {function}; {jump.get('calls')}")
 
 
 def owned(name: str, marks: Sequence[Mark], report: dict[str, Any]) -> Iterator[Result]:
