@@ -6,14 +6,17 @@ unknown.
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import pathlib
 import platform
 import re
 import shutil
-import sys
 
 from harness import Suite
+
+# Each program has its own libcupti: empty kernels that of the toolkit, the others that of this list.
+PACKAGES = ("torch", "torchvision", "transformers", "nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12")
 
 
 def first_line(suite: Suite, *command: str | pathlib.Path, pattern: str = "(.+)") -> str:
@@ -33,23 +36,18 @@ def processor() -> str:
     return f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
 
 
-# Run by the Python that trains. Each program has its own libcupti, the small ones that of the toolkit: their API
-# versions are in the rows of gpuwhy.
-PYTORCH = """
-import importlib.metadata, torch, torchvision
-cupti = [f"{d.name} {d.version}" for d in importlib.metadata.distributions() if d.name.startswith("nvidia-cuda-cupti")]
-print(torch.__version__, "torchvision", torchvision.__version__, *cupti)
-"""
+def packages() -> str:
+    installed = {one.metadata["Name"]: one.version for one in importlib.metadata.distributions()}
+    return ", ".join(f"{name} {installed[name]}" for name in PACKAGES if name in installed)
 
 
 def describe(suite: Suite) -> dict[str, str]:
-    """Values by their names in the head of the table. Importing PyTorch here also fills the page cache for the programs."""
+    """Values by their names in the head of the table."""
     return {
         "gpu": first_line(suite, "nvidia-smi", "--query-gpu=name", "--format=csv,noheader"),
         "driver": first_line(suite, "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
-        "CUDA of the driver": first_line(suite, "nvidia-smi", pattern=r"CUDA Version: *([\d.]+)"),
         "nvcc": first_line(suite, shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc", "--version", pattern=r"release ([\d.]+)"),
-        "PyTorch": first_line(suite, sys.executable, "-c", PYTORCH),
+        "packages": packages(),
         "nsys": first_line(suite, suite.nsys, "--version", pattern=r"version (\S+)") if suite.nsys else "",
         "Python": platform.python_version(),
         "kernel": platform.release(),

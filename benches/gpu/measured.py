@@ -1,12 +1,12 @@
-"""The file of measurements, overhead.json: complete rounds of single runs, with their machine and time.
+"""The file of measurements, and the statistics of them.
 
-    machine       names and versions (machine.py)
-    sessions      start (UTC) and load average of each call that measured
-    rounds        number, seconds and tools of each finished round
-    measurements  one row per program, tool and round
+    machine   names and versions (machine.py)
+    began     start (UTC), and `load`, the load average then
+    rounds    number; seconds, null if the round was not finished; `rows`: figures by row and tool; `used`: CPU seconds and
+              peak MiB of a process by program and tool
+    errors    runs without figures, with their reasons
 
-Written after every run, so that an interrupted call keeps its results. Only complete rounds are read again, because only
-ratios within a round count.
+Written after every run, so that an interrupted call keeps its results. Only finished rounds count.
 """
 
 from __future__ import annotations
@@ -15,12 +15,20 @@ import dataclasses
 import json
 import os
 import pathlib
+import random
 import statistics
 import time
 
+BARE, OWN_BARE = "bare", "own_bare"
+# Bare run that a tool is compared with: nsys has to start its process, and so has that one.
+BASES = {"nsys": OWN_BARE}
+# Rounds of which an interval is told.
+ENOUGH_ROUNDS = 4
+RESAMPLES = 4000
+
 
 class NotMergeable(Exception):
-    """An earlier file that cannot share a table with the measurements of this call."""
+    """A file that is none of measurements, or that cannot share a table with another."""
 
 
 def difference(one: dict[str, str], other: dict[str, str]) -> str:
@@ -30,8 +38,47 @@ def difference(one: dict[str, str], other: dict[str, str]) -> str:
         for name in {**one, **other} if one.get(name) != other.get(name))
 
 
-def sentence(machine: dict[str, str]) -> str:
-    return ", ".join(value or "unknown GPU" if name == "gpu" else f"{name} {value or 'unknown'}" for name, value in machine.items())
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Time under a tool over the bare time of the same round: the median of the rounds, and the interval that holds it at
+    95 %, which is None for too few rounds."""
+
+    middle: float
+    interval: tuple[float, float] | None
+    rounds: int
+
+    def is_none(self) -> bool:
+        """True if no cost is shown: the interval contains 1, or all of it is less, which no tool can cause."""
+        return self.interval is not None and self.interval[0] <= 1.0
+
+    def __str__(self) -> str:
+        middle = "no difference" if self.is_none() else percent(self.middle)
+        if self.interval is None:
+            return f"{middle} ({self.rounds} round{'s' if self.rounds > 1 else ''})"
+        return f"{middle} ({self.range()})"
+
+    def range(self) -> str:
+        low, high = self.interval
+        # Both ends with the digits of the wider one.
+        digits = 1 if max(abs(low - 1), abs(high - 1)) < 0.0995 else 0
+        return " to ".join(f"{round((end - 1) * 100, digits) + 0:.{digits}f}" for end in (low, high))
+
+
+def percent(ratio: float) -> str:
+    """Added time, with a sign; adding 0 removes that of a rounded zero."""
+    more = (ratio - 1) * 100
+    return f"{round(more, 1) + 0:+.1f} %" if abs(more) < 9.95 else f"{more:+.0f} %"
+
+
+def interval(ratios: list[float], seed: int = 0) -> tuple[float, float]:
+    """Interval that holds the median at 95 %, by the percentile bootstrap (Efron and Tibshirani 1993, 13.3)."""
+    choose = random.Random(seed)
+    medians = sorted(statistics.median(choose.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
+    return medians[int(0.025 * RESAMPLES)], medians[int(0.975 * RESAMPLES) - 1]
+
+
+def overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
 
 
 @dataclasses.dataclass
@@ -39,42 +86,85 @@ class Measured:
     """Contents of the file."""
 
     machine: dict[str, str]
-    sessions: list[dict] = dataclasses.field(default_factory=list)
+    began: str = ""
+    load: float = 0.0
     rounds: list[dict] = dataclasses.field(default_factory=list)
-    measurements: list[dict] = dataclasses.field(default_factory=list)
+    errors: list[dict] = dataclasses.field(default_factory=list)
 
-    def merge(self, file: pathlib.Path) -> None:
-        """Adds the complete rounds of an earlier call.
+    def begin(self) -> None:
+        self.began, self.load = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), os.getloadavg()[0]
 
-        Raises NotMergeable when that was on another machine or with other versions.
-        """
-        earlier = load(file)
-        different = difference(earlier.machine, self.machine)
-        if different:
-            raise NotMergeable(f"{file}: measured under other conditions ({different}): begin a new folder with --out")
-        whole = {entry["round"] for entry in earlier.rounds}
-        rows = [row for row in earlier.measurements if row["round"] in whole]
-        if len(rows) < len(earlier.measurements):
-            print(f"{file}: {len(earlier.measurements) - len(rows)} measurements of an unfinished round are left out", flush=True)
-        self.sessions, self.rounds, self.measurements = earlier.sessions, earlier.rounds, rows
+    def begin_round(self, number: int) -> None:
+        self.rounds.append({"number": number, "seconds": None, "rows": {}, "used": {}})
 
-    def begin_session(self) -> None:
-        self.sessions.append({"began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "load": os.getloadavg()[0]})
+    def end_round(self, number: int, seconds: float) -> None:
+        self.of_round(number)["seconds"] = round(seconds, 1)
 
-    def next_round(self) -> int:
-        return 1 + max((entry["round"] for entry in self.rounds), default=-1)
+    def of_round(self, number: int) -> dict:
+        return next(one for one in self.rounds if one["number"] == number)
 
-    def dates(self) -> str:
-        days = sorted({session["began"][:10] for session in self.sessions})
-        return " and ".join(days) or "unknown date"
+    def add(self, number: int, program: str, tool: str, figures: dict[str, float], used: list[float] | None) -> None:
+        """Figures of one run. A decode step's later figures are compared with the only bare one."""
+        this = self.of_round(number)
+        if tool in BASES.values() or tool == BARE:
+            figures = {**figures, **{row: figures["decode_start"] for row in AFTER_START if "decode_start" in figures}}
+        for row, time_of in figures.items():
+            this["rows"].setdefault(row, {})[tool] = time_of
+        if used is not None:
+            this["used"].setdefault(program, {})[tool] = used
 
-    def save(self, folder: pathlib.Path) -> None:
+    def failed(self, number: int, program: str, tool: str, why: str) -> None:
+        self.errors.append({"round": number, "program": program, "tool": tool, "why": why})
+
+    def complete(self) -> list[dict]:
+        return [one for one in self.rounds if one["seconds"] is not None]
+
+    def save(self, file: pathlib.Path) -> None:
         # Replaced atomically: a call that is killed while it writes leaves the previous file.
-        file = folder / "overhead.json"
         new = file.with_suffix(".new")
         new.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
         new.replace(file)
-        (folder / "overhead.md").write_text(f"{sentence(self.machine)}. {self.dates()}.\n\n{table(self.measurements)}")
+
+    def bare(self, row: str) -> float | None:
+        """Median time without a tool, in the row's unit."""
+        times = [one["rows"][row][BARE] for one in self.complete() if BARE in one["rows"].get(row, {})]
+        return statistics.median(times) if times else None
+
+    def ratios(self, row: str, tool: str, base: str | None = None) -> list[float]:
+        """Time with the tool over that of the base, for each finished round that has both."""
+        base = base or BASES.get(tool, BARE)
+        of_rounds = [one["rows"].get(row, {}) for one in self.complete()]
+        return [times[tool] / times[base] for times in of_rounds if tool in times and base in times]
+
+    def cost(self, row: str, tool: str, base: str | None = None) -> Cost | None:
+        """None if no finished round has it."""
+        ratios = self.ratios(row, tool, base)
+        if not ratios:
+            return None
+        known = interval(ratios) if len(ratios) >= ENOUGH_ROUNDS else None
+        return Cost(statistics.median(ratios), known, len(ratios))
+
+    def used(self, program: str, tool: str) -> tuple[float, float] | None:
+        """Median CPU seconds and peak MiB of a run."""
+        runs = [one["used"][program][tool] for one in self.complete() if tool in one["used"].get(program, {})]
+        return tuple(statistics.median(column) for column in zip(*runs)) if runs else None
+
+    def rows(self) -> list[str]:
+        return list(dict.fromkeys(row for one in self.complete() for row in one["rows"]))
+
+    def tools(self) -> list[str]:
+        found = dict.fromkeys(tool for one in self.complete() for row in one["rows"].values() for tool in row)
+        return [tool for tool in found if tool not in (BARE, OWN_BARE)]
+
+    def table(self) -> str:
+        """All costs, one a line, for the terminal."""
+        return "\n".join(
+            f"{row:16} {tool:8} {cost}, {cost.rounds} rounds"
+            for row in self.rows() for tool in self.tools() if (cost := self.cost(row, tool)))
+
+
+# Rows of a decode step that only gpuwhy's default has.
+AFTER_START = ("decode_later", "decode_capture")
 
 
 def load(file: pathlib.Path) -> Measured:
@@ -85,64 +175,22 @@ def load(file: pathlib.Path) -> Measured:
         raise NotMergeable(f"{file}: not a file of measurements of this version: {error}") from error
 
 
-def paired_ratios(rows: list[dict], tool: str, base_tool: str = "none") -> list[float]:
-    """Time with the tool divided by the time with the base tool, for each round that has both."""
-    base = {row["round"]: row["time"] for row in rows if row["tool"] == base_tool and row["time"]}
-    return [row["time"] / base[row["round"]] for row in rows if row["tool"] == tool and row["time"] and row["round"] in base]
+def merged(runs: list[Measured]) -> Measured:
+    """The rounds of several runs. Raises NotMergeable if they were on different machines or of different versions."""
+    for other in runs[1:]:
+        if different := difference(runs[0].machine, other.machine):
+            raise NotMergeable(f"measured under different conditions: {different}")
+    rounds = [{**one, "number": number} for number, one in enumerate(one for run in runs for one in run.rounds)]
+    return Measured(runs[0].machine, runs[0].began, runs[0].load, rounds, [error for run in runs for error in run.errors])
 
 
-def shown(value: float, unit: str) -> str:
-    """Value with about three digits; nanoseconds from 1,000 up as microseconds."""
-    if unit.startswith("ns/") and value >= 1000:
-        value, unit = value / 1000, "us/" + unit.removeprefix("ns/")
-    return f"{value:.4g} {unit}"
-
-
-def median_of(rows: list[dict], column: str, digits: str) -> str:
-    values = [row[column] for row in rows if row.get(column) is not None]
-    return format(statistics.median(values), digits) if values else ""
-
-
-def table(rows: list[dict]) -> str:
-    """Markdown table with medians, and the range of the ratios over the rounds."""
-    lines = [
-        "| program | tool | median | cost: median (range) | over floor | CPU, s | peak, MiB | to the answer, s | trace, MB "
-        "| rounds |", "|---|---|---|---|---|---|---|---|---|---|"]
-    for name in dict.fromkeys(row["benchmark"] for row in rows):
-        mine = [row for row in rows if row["benchmark"] == name]
-        for tool in dict.fromkeys(row["tool"] for row in mine):
-            lines.append(table_row(name, tool, mine))
-    return "\n".join(lines) + "\n"
-
-
-def added(ratios: list[float]) -> str:
-    """Time added to the bare program: the median of the ratios and their range, as percentages."""
-    least, middle, most = ((ratio - 1) * 100 for ratio in (min(ratios), statistics.median(ratios), max(ratios)))
-    # Adding 0 removes the sign of a rounded zero.
-    median = f"{round(middle, 1) + 0:+.1f} %" if abs(middle) < 9.95 else f"{middle:+.0f} %"
-    return f"{median} ({round(least) + 0:+.0f} to {round(most) + 0:+.0f})" if len(ratios) > 1 else f"{median} (one round)"
-
-
-def floor_of(tool: str, of_program: list[dict]) -> str:
-    """Name of the lower bound for a tool: CUPTI alone with the records that the tool takes, if that was measured."""
-    as_whole = tool in ("nsys", "gpuwhy-monitor") or tool.startswith("floor")
-    by_node = not as_whole and any(row["tool"] == "floor-nodes" for row in of_program)
-    return "floor-nodes" if by_node else "floor"
-
-
-def table_row(name: str, tool: str, of_program: list[dict]) -> str:
-    of_tool = [row for row in of_program if row["tool"] == tool]
-    good = [row for row in of_tool if row["time"]]
-    if not good:
-        return f"| {name} | {tool} | failed: {of_tool[-1].get('error', '')[:80]} | | | | | | | 0 of {len(of_tool)} |"
-    ratios, over_floor = paired_ratios(of_program, tool), paired_ratios(of_program, tool, floor_of(tool, of_program))
-    cost = "" if tool == "none" or not ratios else (
-        f"{statistics.median(ratios) - 1:+.1%} ({min(ratios) - 1:+.1%} .. {max(ratios) - 1:+.1%})")
-    relative = f"{statistics.median(over_floor):.3f}" if over_floor and tool != "none" and not tool.startswith("floor") else ""
-    sizes = [row["trace_bytes"] / 1e6 for row in good if row.get("trace_bytes") is not None and tool != "none"]
-    size = f"{statistics.median(sizes):.1f}" if sizes else ""
-    rounds = str(len(good)) if len(good) == len(of_tool) else f"{len(good)} of {len(of_tool)}"
-    return (
-        f"| {name} | {tool} | {shown(statistics.median(row['time'] for row in good), good[0]['unit'])} | {cost} | {relative} | "
-        f"{median_of(good, 'cpu_s', '.1f')} | {median_of(good, 'peak_mib', '.0f')} | "
-        f"{median_of(good, 'after_last_line_s', '.2f')} | {size} | {rounds} |")
+def apart(runs: list[Measured]) -> list[str]:
+    """Costs of which the intervals of two runs do not overlap."""
+    found = []
+    for row in runs[0].rows():
+        for tool in runs[0].tools():
+            costs = [run.cost(row, tool) for run in runs]
+            known = [cost.interval for cost in costs if cost and cost.interval]
+            if any(not overlap(known[0], other) for other in known[1:]):
+                found.append(f"{row}, {tool}: " + " and ".join(str(cost) for cost in costs))
+    return found

@@ -1,102 +1,254 @@
-"""Overhead of tracing: no tool, CUPTI alone, gpuwhy, Nsight Systems and torch.profiler on the same programs, interleaved.
+"""Cost of recording: no tool, CUPTI alone, gpuwhy, Nsight Systems and torch.profiler on the same programs, in turns.
 
-    python3 benches/gpu/overhead.py --bin target/release --out DIR [--merge DIR/overhead.json]
+    python3 benches/gpu/overhead.py --bin target/release --out FILE.json [--budget SECONDS]
 
-Absolute times drift by several percent over minutes (clocks, temperature, other processes), so each round runs all tools,
-in a rotating order. The result is the median over the rounds of a tool's time divided by the time without a tool *of the
-same round*. The programs time themselves; start-up and the end of the process are separate columns, because a trace that
-is written in the background may delay them.
+PyTorch is imported once, in a process that never calls CUDA; each run is a fork of it, so that a run takes the seconds of
+its program alone. A round runs each program under all tools of the round, in random order. The result is the median over
+the rounds of a tool's time divided by the bare time *of the same round*, because clocks and other tenants move times by
+several percent within minutes. The programs time themselves (measured_programs.py), without their start.
 
-The default is seven rounds. The first --all-tools of them run all tools, the others omit `full` and nsys by nodes. A
-round is started only if one as long as the longest up to now ends within --budget. If commands have a time limit, call
-this again with --merge to continue with the next round.
+nsys has to start its program: it has a process of its own, compared with a bare process of its own in the same round.
 
-Writes overhead.json (measured.py) and overhead.md into --out after each run; publish.py puts the figures into the
-documentation.
-The tools run with their defaults: gpuwhy records the nodes of CUDA graphs, and nsys records a graph as one operation. `floor` is CUPTI
-recording the same kinds as gpuwhy, with the records discarded (floor.cpp): the lower bound for any tool that records these kinds.
-`floor-nodes`, `gpuwhy-nodes` and `nsys-node` record the nodes of graphs.
-Under CUPTI a launch takes either 4 us or 6 in a given process, with any tool (docs/design/overhead.md), so each tool runs `launch` three
-times in a round, alternating with the others, and the median one counts.
+FILE is written after each run (measured.py). No round begins that would not end within the budget, unless it is the
+first. `publish.py` puts two such files into the documentation.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import dataclasses
+import gc
 import json
 import os
 import pathlib
+import random
 import re
+import select
 import shutil
+import signal
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "gpu"))
 
 import machine as machines  # noqa: E402
-from harness import REPOSITORY, Mode, Run, Suite, find_nsys  # noqa: E402
-from measured import Measured, NotMergeable  # noqa: E402
-from trace_report import Unreadable, single  # noqa: E402
+from harness import REPOSITORY, Suite, find_nsys  # noqa: E402
+from measured import BARE, OWN_BARE, Measured  # noqa: E402
 
-# Longest run of one program under one tool, seconds: nsys takes up to 25 for one of 2 s.
-RUN_LIMIT = 90.0
-# Variables of libprof.so for each variant of gpuwhy. Others: `VARIABLE=VALUE gpuwhy try --cost=light -- PROGRAM`.
-VARIANTS = {
-    "gpuwhy": {},
-    "gpuwhy-monitor": {"GPUWHY_MODE": "monitor"},
-    "gpuwhy-full": {"GPUWHY_MODE": "full"},
-    "gpuwhy-nodes": {"GPUWHY_CUDA_GRAPH_TRACE": "node"},
-    "gpuwhy-memory": {"GPUWHY_CUDA_MEMORY_USAGE": "on"},
-}
-# Variables of libfloor.so for each variant of CUPTI alone.
-FLOORS = {
-    "floor": {},
-    "floor-nodes": {"FLOOR_RECORDS": "nodes"},
-    "floor-attached": {"FLOOR_RECORDS": "nothing"},
-    "floor-flushed": {"FLOOR_FLUSH_MS": "100"},
-    "floor-subscribed": {"FLOOR_SUBSCRIBES": "1"},
-}
-# Tools with targets and their alternatives, in every round; and the other tools, in the first rounds.
-CORE = ("none", "floor", "floor-nodes", "gpuwhy", "gpuwhy-nodes", "gpuwhy-monitor", "nsys", "torch")
-MORE = ("gpuwhy-full", "nsys-node")
-TOOLS = (*CORE, *MORE, "gpuwhy-memory", "floor-attached", "floor-flushed", "floor-subscribed")
-# Tools that differ from another one only for CUDA graphs.
-OF_GRAPHS = ("floor-nodes", "gpuwhy-nodes", "nsys-node")
 HERE = pathlib.Path(__file__).resolve().parent
-NSYS = ["-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", "report"]
+# Longest run of one program, seconds: nsys takes 15 for what lasts 4.
+RUN_LIMIT = 60.0
+# Time from its figures to its end that a fork may take, seconds.
+ENDS_WITHIN = 5.0
+NSYS = ["-t", "cuda", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", "report"]
+# Tool -> variables of its library; and the library, by the name of the option.
+VARIABLES = {
+    "floor": {}, "gpuwhy": {}, "monitor": {"GPUWHY_MODE": "monitor"}, "auto": {"GPUWHY_MODE": "auto"},
+    "full": {"GPUWHY_MODE": "full"}}
+# A tool runs in one of so many rounds; those that are not here in each.
+EVERY = {"floor": 2, "auto": 2, "again": 3, "full": 3, "torch": 3, "nsys": 4}
 
 
 @dataclasses.dataclass(frozen=True)
-class Benchmark:
-    """A program that prints its time, or that of each of its parts."""
+class Item:
+    """Programs that one process runs, and the tools that run them."""
 
     name: str
-    command: list[str]
-    figures: dict[str, str]  # name: regular expression with the number in group 1; the last one is printed last
-    unit: str
-    is_torch: bool = False
-    graphs: bool = False  # recording the nodes of CUDA graphs makes a difference
-    times: int = 1  # number of runs per tool and round; the median counts
+    programs: tuple[str, ...]
+    tools: tuple[str, ...]
+    # What the process is called.
+    title: str = "train.py"
 
 
-def benchmarks(suite: Suite) -> list[Benchmark]:
-    """Programs, sized so that a round takes two and a half minutes on an H200, mostly start-up and nsys's end."""
+ITEMS = (
+    Item("training", ("mlp", "gpt", "resnet"), (BARE, "again", "floor", "gpuwhy", "monitor", "full", "torch")),
+    Item("decode", ("decode",), (BARE, "floor", "gpuwhy", "monitor", "torch"), "decode.py"),
+    Item("serving", ("serving",), (BARE, "floor", "gpuwhy", "monitor", "auto", "torch"), "server.py"),
+    Item("launch", (), (BARE, "again", "floor", "gpuwhy", "monitor", "full")),
+    Item("nsys", ("mlp", "gpt", "resnet", "decode", "serving_8"), (OWN_BARE, "nsys")),
+)
+LAUNCH = ["launch", "20000", "--reps", "3"]
 
-    def small(name: str, unit: str, *numbers: str, graphs: bool = False, times: int = 1) -> Benchmark:
-        command = [str(suite.microbench), name, *numbers]
-        return Benchmark(name, command, {name: r"time_per_operation_ns=([\d.]+)"}, unit, graphs=graphs, times=times)
 
-    models = {model: rf'"model": "{model}", "ms_per_step": ([\d.]+)' for model in ("mlp", "resnet", "gpt")}
-    return [
-        # 100,000 per repetition: this one gives the time of a gpuwhy thread per kernel.
-        small("launch", "ns/kernel", "100000", times=3),
-        small("graph", "ns/node", "1000", "100", graphs=True),
-        small("copy", "ns/copy", "50000"),
-        small("sm", "ns/kernel", "5000"),
-        small("threads", "ns/kernel", "1", graphs=True),
-        Benchmark("training", [sys.executable, str(HERE / "training.py")], models, "ms/step", is_torch=True),
-    ]
+def runs_in(tool: str, number: int) -> bool:
+    """True if the tool runs in this round. Tools that run seldom do so in different rounds."""
+    every = EVERY.get("nsys" if tool == OWN_BARE else tool, 1)
+    offset = 1 if tool in ("torch", "auto") else 2 if tool == "full" else 0
+    return number % every == offset % every
+
+
+class Failed(Exception):
+    """A run without a figure."""
+
+
+def forked(work: Callable[[], dict], variables: dict[str, str], limit: float) -> tuple[dict, list[float], str]:
+    """Result of a function in a fork of this process, the fork's CPU seconds and peak MiB, and how it ended if not well.
+
+    Raises Failed if there is no result.
+    """
+    read, write = os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.close(read)
+        os.setsid()
+        os.environ.update(variables)
+        # libprof.so and the programs may print.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001
+            result = {"error": f"{type(error).__name__}: {error}"[:300]}
+        os.write(write, json.dumps(result).encode())
+        os.close(write)
+        # As at the end of a program, so that the library writes its last records.
+        ctypes.CDLL(None).exit(0)
+    os.close(write)
+    said, end = b"", time.monotonic() + limit
+    with contextlib.closing(os.fdopen(read, "rb", buffering=0)) as pipe:
+        while (left := end - time.monotonic()) > 0 and select.select([pipe], [], [], left)[0]:
+            part = pipe.read(65536)
+            if not part:
+                break
+            said += part
+    pidfd = os.pidfd_open(process)
+    ended = select.select([pidfd], [], [], max(0.5, min(ENDS_WITHIN, end - time.monotonic())))[0]
+    os.close(pidfd)
+    if not ended:
+        os.killpg(process, signal.SIGKILL)
+    _, status, used = os.wait4(process, 0)
+    try:
+        result = json.loads(said)
+    except ValueError:
+        raise Failed(f"no figures, status {status}") from None
+    if "error" in result:
+        raise Failed(result["error"])
+    ending = "" if status == 0 else f"ended with status {status}" if ended else "had to be killed at its end"
+    return result, [used.ru_utime + used.ru_stime, used.ru_maxrss / 1024], ending
+
+
+def be_called(name: str) -> None:
+    """Replaces the command line that others see: gpuwhy takes a program for a server by it.
+
+    The name must be shorter than the command line was.
+    """
+    fields = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    begin, end = int(fields[45]), int(fields[46])
+    ctypes.memmove(begin, f"python3\0{name}".encode().ljust(end - begin, b"\0")[: end - begin], end - begin)
+
+
+class Rounds:
+    """Runs the programs of a round."""
+
+    def __init__(self, suite: Suite, floor: pathlib.Path | None, measured: Measured, out: pathlib.Path, stop: float) -> None:
+        self.suite, self.floor, self.measured, self.out, self.stop = suite, floor, measured, out, stop
+        # Longest time of a run, by its item and tool, seconds.
+        self.longest: dict[tuple[str, str], float] = {}
+
+    def variables(self, tool: str, item: Item) -> dict[str, str]:
+        """Variables of a process under a tool, in a fresh folder."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.suite.scratch))
+        if tool not in VARIABLES:
+            return {}
+        if tool == "floor":
+            by_nodes = {"FLOOR_RECORDS": "nodes"} if item.name == "decode" else {}
+            return {"CUDA_INJECTION64_PATH": str(self.floor), **by_nodes}
+        long = {"COST_LONG": "1"} if tool == "gpuwhy" else {}
+        return {
+            "CUDA_INJECTION64_PATH": str(self.suite.library), "GPUWHY_REPORT": "off", "GPUWHY_CONTROL": str(folder),
+            "GPUWHY_OUTPUT": str(folder / "%p.gpuwhy"), "XDG_STATE_HOME": str(folder), **VARIABLES[tool], **long}
+
+    def in_fork(self, item: Item, tool: str) -> tuple[dict, list[float], str]:
+        """One run of PyTorch programs."""
+        variables = self.variables(tool, item)
+        library = variables.get("CUDA_INJECTION64_PATH")
+
+        def work() -> dict:
+            import measured_programs
+
+            be_called(item.title)
+            figures = measured_programs.measure(list(item.programs), tool == "torch")
+            if library and library not in pathlib.Path("/proc/self/maps").read_text():
+                raise Failed(f"{library} was not loaded")
+            return figures
+
+        return forked(work, variables, min(RUN_LIMIT, self.stop - time.monotonic()))
+
+    def launch(self, tool: str) -> dict:
+        """One run of empty kernels."""
+        command = [str(self.suite.microbench), *LAUNCH]
+        if tool == "nsys":
+            command = [self.suite.nsys, "profile", *NSYS, *command]
+        return {"launch": float(self.printed(f"launch-{tool}", command, tool, r"time_per_operation_ns=([\d.]+)"))}
+
+    def printed(self, name: str, command: list[str], tool: str, pattern: str) -> str:
+        """What a process prints. Raises Failed."""
+        extra = self.suite.nsys_environment() if tool == "nsys" else self.variables(tool, ITEMS[3])
+        run = self.suite.run(name, command, extra=extra, limit=min(RUN_LIMIT, self.stop - time.monotonic()))
+        match = re.search(pattern, run.stdout)
+        recorded = tool != "nsys" or any(run.folder.glob("report.*"))
+        shutil.rmtree(run.folder, ignore_errors=True)
+        if match is None or not recorded:
+            raise Failed(f"{run.ending()}: {(run.stderr.strip() or 'nothing recorded').splitlines()[-1][:200]}")
+        return match[1]
+
+    def alone(self, item: Item, tool: str) -> dict:
+        """Figures of PyTorch programs in a process that was started for them, and of empty kernels."""
+        command = [sys.executable, "-W", "ignore", str(HERE / "measured_programs.py"), *item.programs]
+        wrapped = [self.suite.nsys, "profile", *NSYS, *command] if tool == "nsys" else command
+        figures = json.loads(self.printed(f"alone-{tool}", wrapped, tool, r"(?m)^(\{.*\})$"))
+        return {**figures, **self.launch(tool)}
+
+    def run(self, item: Item, tool: str, number: int) -> None:
+        """One run; its figures, or why there are none, go into the file."""
+        began = time.monotonic()
+        used, ending = None, ""
+        try:
+            if item.name == "nsys":
+                figures = self.alone(item, tool)
+            elif item.programs:
+                figures, used, ending = self.in_fork(item, tool)
+            else:
+                figures = self.launch(tool)
+            self.measured.add(number, item.name, tool, figures, used)
+            said = " ".join([*(f"{name} {value:.4g}" for name, value in figures.items()), ending])
+            if ending:
+                self.measured.failed(number, item.name, tool, f"{ending}, after its figures")
+        except (Failed, OSError, ValueError) as error:
+            said = f"failed: {error}"
+            self.measured.failed(number, item.name, tool, str(error))
+        self.measured.save(self.out)
+        seconds = time.monotonic() - began
+        self.longest[item.name, tool] = max(self.longest.get((item.name, tool), 0.0), seconds)
+        print(f"round {number} {item.name} {tool}: {said} ({seconds:.1f} s)", flush=True)
+
+    def tools(self, item: Item, number: int, without: set[str]) -> list[str]:
+        return [tool for tool in item.tools if tool not in without and runs_in(tool, number)]
+
+    def fits(self, number: int, items: list[Item], without: set[str]) -> bool:
+        """True if the round is expected to end in time, or is the first."""
+        expected = sum(self.longest.get((item.name, tool), 0.0) for item in items for tool in self.tools(item, number, without))
+        return not self.longest or time.monotonic() + expected < self.stop
+
+    def round(self, number: int, items: list[Item], without: set[str]) -> bool:
+        """One round; False if the time was over within it."""
+        began, choose = time.monotonic(), random.Random(number)
+        self.measured.begin_round(number)
+        for item in choose.sample(items, len(items)):
+            tools = self.tools(item, number, without)
+            for tool in choose.sample(tools, len(tools)):
+                if time.monotonic() > self.stop - 5:
+                    return False
+                self.run(item, tool, number)
+        self.measured.end_round(number, time.monotonic() - began)
+        self.measured.save(self.out)
+        print(f"round {number}: {time.monotonic() - began:.1f} s", flush=True)
+        return True
 
 
 def build_floor(suite: Suite) -> pathlib.Path | None:
@@ -108,133 +260,17 @@ def build_floor(suite: Suite) -> pathlib.Path | None:
         return None
 
 
-def tools_for(benchmark: Benchmark, there: list[str]) -> list[str]:
-    """Tools that are meaningful for the program, in a fixed order."""
-    only_for = {"torch": benchmark.is_torch} | dict.fromkeys(OF_GRAPHS, benchmark.graphs)
-    return [tool for tool in TOOLS if tool in there and only_for.get(tool, True)]
-
-
-def own_account(suite: Suite, run: Run) -> dict:
-    """gpuwhy's data about its own run: its threads' share of a core, the rate of kernels, the losses, and the CUPTI that it used."""
-    trace = single(suite, run)
-    seconds = trace.report["cost"]["observed_ns"] / 1e9
-    return {
-        "threads_share": trace.report["cost"]["threads_cpu_ns"] / 1e9 / seconds,
-        "kernels_per_s": trace.records("kernels") / seconds, "lost": sum(trace.losses().values()),
-        "cupti": trace.report["process"]["cupti_version"]}
-
-
-def measure(suite: Suite, benchmark: Benchmark, tool: str, round_number: int, floor: pathlib.Path | None) -> list[dict]:
-    """One run: a row for each figure of the program.
-
-    `time` is None when the program failed or did not print it; `error` describes its end. A program with several parts
-    also has a row with its own name, marked `whole`, with the time of the process, seconds.
-    """
-    command, mode, extra = benchmark.command, Mode.BARE, {}
-    if tool in VARIANTS:
-        mode, extra = Mode.VARIABLE, VARIANTS[tool]
-    elif tool in FLOORS:
-        extra = {"CUDA_INJECTION64_PATH": str(floor), **FLOORS[tool]}
-    elif tool == "torch":
-        command = [*command, "--torch-trace", "torch-trace.json"]
-    elif tool.startswith("nsys"):
-        level = ["--cuda-graph-trace=node"] if tool == "nsys-node" else []
-        extra = suite.nsys_environment()
-        command = [suite.nsys, "profile", *NSYS, *level, *command]
-    measure_process = [sys.executable, HERE / "measure_process.py", "used.json", "|".join(benchmark.figures.values())]
-    run = suite.run(f"{benchmark.name}-{tool}", [*measure_process, *command], mode, extra, limit=RUN_LIMIT)
-    rows = rows_of(suite, benchmark, tool, run)
-    shutil.rmtree(run.folder, ignore_errors=True)
-    return [{**row, "tool": tool, "round": round_number} for row in rows]
-
-
-def rows_of(suite: Suite, benchmark: Benchmark, tool: str, run: Run) -> list[dict]:
-    """Rows of one run, without tool and round."""
-    # The exit code of nsys may be a failure to convert the result; the program's figure is still valid.
-    succeeded = run.code == 0 or (tool.startswith("nsys") and run.code is not None)
-    found = {name: re.search(pattern, run.stdout) if succeeded else None for name, pattern in benchmark.figures.items()}
-    rows = [
-        {"benchmark": name, "unit": benchmark.unit, "time": float(match[1]) if match else None} for name, match in found.items()]
-    used_file = run.folder / "used.json"
-    used = json.loads(used_file.read_text()) if used_file.exists() else {}
-    whole = {"benchmark": benchmark.name, "unit": "s", "whole": True, "time": used.get("wall_s") if all(found.values()) else None}
-    process = whole if len(rows) > 1 else rows[0]
-    files = [*run.traces(), *run.folder.glob("report.nsys-rep"), *run.folder.glob("torch-trace.json")]
-    process |= {name: used.get(name) for name in (
-        "wall_s", "all_ended_s", "after_last_line_s", "cpu_s", "peak_mib", "orphans", "killed")}
-    process["trace_bytes"] = sum(file.stat().st_size for file in files)
-    rows = [*rows, process] if process is whole else rows
-    lines = run.stderr.strip().splitlines()
-    for row in rows:
-        if row["time"] is None:
-            row["error"] = f"{run.ending()}: {lines[-1][:200] if lines else 'no figure in its output'}"
-    if tool == "gpuwhy" and process["time"] is not None:
-        try:
-            process |= own_account(suite, run)
-        except Unreadable as error:
-            process |= {"time": None, "error": str(error)}
-    return rows
-
-
-def middle(runs: list[list[dict]]) -> list[dict]:
-    """The run with the median time, or a failed run if there is one."""
-    failed = [rows for rows in runs if any(row["time"] is None for row in rows)]
-    return failed[0] if failed else sorted(runs, key=lambda rows: rows[0]["time"])[len(runs) // 2]
-
-
-def measure_round(
-        suite: Suite, selected: list[Benchmark], there: list[str], number: int, floor: pathlib.Path | None, out: pathlib.Path,
-        measured: Measured) -> None:
-    """Measures one complete round, regardless of the budget: a ratio needs both of its runs."""
-    began = time.monotonic()
-    for benchmark in selected:
-        tools = tools_for(benchmark, there)
-        turn = number % len(tools) if tools else 0
-        order = tools[turn:] + tools[:turn]
-        runs = [(tool, measure(suite, benchmark, tool, number, floor)) for _ in range(benchmark.times) for tool in order]
-        for tool in order:
-            rows = middle([rows for by, rows in runs if by == tool])
-            measured.measurements.extend(rows)
-            measured.save(out)
-            for row in rows:
-                print(f"round {number} {row['benchmark']} {tool}: {row['time'] or row['error']}", flush=True)
-    measured.rounds.append({"round": number, "seconds": round(time.monotonic() - began, 1), "tools": there})
-    measured.save(out)
-    print(f"round {number}: {measured.rounds[-1]['seconds']} s", flush=True)
-
-
-def expected_seconds(measured: Measured, there: list[str]) -> float:
-    """Maximum duration of a round, from earlier rounds with the same tools, else with more tools; 0 without any."""
-    same = [entry["seconds"] for entry in measured.rounds if set(there) == set(entry["tools"])]
-    more = [entry["seconds"] for entry in measured.rounds if set(there) < set(entry["tools"])]
-    return max(same or more, default=0.0)
-
-
-def measure_rounds(suite: Suite, options: argparse.Namespace, measured: Measured, end: float) -> None:
-    """Measures the missing rounds, as far as the budget allows."""
-    floor = build_floor(suite)
-    missing = {*(FLOORS if not floor else ()), *(("nsys", "nsys-node") if not suite.nsys else ())}
-    selected = [benchmark for benchmark in benchmarks(suite) if not options.only or benchmark.name in options.only]
-    for number in range(measured.next_round(), options.rounds):
-        wanted = options.tool or (CORE + MORE if number < options.all_tools else CORE)
-        there = [tool for tool in TOOLS if tool in wanted and tool not in missing]
-        if time.monotonic() + expected_seconds(measured, there) > end:
-            print(f"round {number} would not end within the budget: call again with --merge {options.out / 'overhead.json'}", flush=True)
-            return
-        measure_round(suite, selected, there, number, floor, options.out, measured)
-
-
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "target" / "release", help="folder with libprof.so")
-    parser.add_argument("--out", type=pathlib.Path, required=True)
-    parser.add_argument("--merge", type=pathlib.Path, metavar="JSON", help="go on behind the whole rounds of this file, if it exists")
-    parser.add_argument("--rounds", type=int, default=7, help="wanted in all, with those of --merge (default 7)")
-    parser.add_argument("--all-tools", type=int, default=3, metavar="N",
-                        help=f"run {', '.join(MORE)} in the first N rounds (default 3)")
-    parser.add_argument("--budget", type=float, default=3600.0, metavar="SECONDS", help="begin no round that would end after this time")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="launch, graph, copy, sm, threads, training")
-    parser.add_argument("--tool", action="append", default=[], metavar="NAME", choices=TOOLS, help=", ".join(TOOLS))
+    parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "target" / "release",
+                        help="folder with gpuwhy and libprof.so")
+    parser.add_argument("--out", type=pathlib.Path, required=True, metavar="FILE")
+    parser.add_argument("--rounds", type=int, default=12, help="rounds at most (default 12)")
+    parser.add_argument("--budget", type=float, default=540.0, metavar="SECONDS",
+                        help="begin no round that would not end within this time (default 540)")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", choices=[item.name for item in ITEMS],
+                        help=", ".join(item.name for item in ITEMS))
+    parser.add_argument("--without", action="append", default=[], metavar="TOOL")
     parser.add_argument("--microbench", type=pathlib.Path, help="built microbench (default: built here with nvcc)")
     parser.add_argument("--nsys", default=find_nsys())
     parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUWHY_NSYS_LIBS"),
@@ -243,27 +279,31 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> int:
-    options = parse()
     began = time.monotonic()
-    options.out.mkdir(parents=True, exist_ok=True)
-    suite = Suite(options.bin.resolve(), options.out.resolve(), options.nsys, options.nsys_libs, log_name="overhead-log.txt")
+    options = parse()
+    folder = options.out.resolve().parent
+    folder.mkdir(parents=True, exist_ok=True)
+    suite = Suite(options.bin.resolve(), folder, options.nsys, options.nsys_libs, log_name=f"{options.out.stem}-log.txt")
     if options.microbench:
         suite.microbench = options.microbench.resolve()
     else:
         suite.build_microbench()
+    floor = build_floor(suite)
+    without = {*options.without, *(() if floor else ("floor",)), *(() if suite.nsys else ("nsys", OWN_BARE))}
+    items = [item for item in ITEMS if not options.only or item.name in options.only]
     measured = Measured(machines.describe(suite))
-    if options.merge and options.merge.exists():
-        try:
-            measured.merge(options.merge)
-        except NotMergeable as error:
-            print(error, file=sys.stderr)
-            return 2
-    measured.begin_session()
-    measured.save(options.out)
-    measure_rounds(suite, options, measured, began + options.budget)
+    measured.begin()
+    import measured_programs  # noqa: F401
+
+    gc.freeze()
+    print(f"loaded after {time.monotonic() - began:.1f} s", flush=True)
+    rounds = Rounds(suite, floor, measured, options.out, began + options.budget)
+    for number in range(options.rounds):
+        if not rounds.fits(number, items, without) or not rounds.round(number, items, without):
+            break
     shutil.rmtree(suite.scratch, ignore_errors=True)
-    print("\n" + (options.out / "overhead.md").read_text())
-    return 0 if measured.measurements and all(row["time"] for row in measured.measurements) else 1
+    print("\n" + measured.table())
+    return 0 if measured.complete() and not measured.errors else 1
 
 
 if __name__ == "__main__":

@@ -1,185 +1,152 @@
-"""docs/design/performance.md from overhead.json: the targets next to the measurements, with missed ones marked.
+"""docs/design/performance.md from the measurements: all rows and tools, the targets, and whether two runs agree.
 
-For publish.py. A value is a median over the rounds; a target without measurements is marked.
-No number in the file is written by hand.
+For publish.py. No number in the file is written by hand.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import statistics
 import textwrap
-from typing import Callable
 
-from measured import Measured, added, floor_of, median_of, paired_ratios, shown
+from measured import ENOUGH_ROUNDS, Measured, apart
 
-# Minimum number of rounds for the result `met`.
-ENOUGH_ROUNDS = 7
 # Width of the text, columns.
 WIDTH = 120
+# Rows and their names, in the order of the table.
+ROWS = {
+    "gpt": "GPT training", "resnet": "ResNet-50 training", "mlp": "MLP training, 280 tiny kernels a step",
+    "launch": "empty kernels, one after another", "decode_start": "decode step as one CUDA graph: at the start",
+    "decode_later": "after ten seconds", "decode_capture": "in a capture by command after that"} | {
+    f"serving_{requests}_{part}": f"server, {requests} request{'s' if requests > 1 else ''} at a time: a token, {part.upper()}"
+    for requests in (1, 8, 64) for part in ("p50", "p99")}
+# Tools and their names, in the order of the columns.
+TOOLS = {
+    "again": "bare again", "floor": "CUPTI only", "gpuwhy": "default", "monitor": "monitor", "auto": "auto", "full": "full",
+    "nsys": "nsys", "torch": "torch.profiler"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A value that must be at most `limit`."""
+    """A ratio of times that must be at most `limit`."""
 
     text: str
-    program: str | None  # None: every program, of which the worst counts
+    row: str
+    tool: str
     limit: float
-    values: Callable[[list[dict]], list[float]]  # values from the rows of one program, one for each round
-    digits: str = ".3f"
-
-
-def ratio(tool: str, base: str) -> Callable[[list[dict]], list[float]]:
-    """Ratio of the times that programs measure themselves; excludes complete processes, which are mostly start-up."""
-    return lambda rows: paired_ratios([row for row in rows if not row.get("whole")], tool, base)
-
-
-def beyond(column: str, tool: str, base: str | None = None) -> Callable[[list[dict]], list[float]]:
-    """Difference between `tool` and `base`, or CUPTI alone with the records that the tool takes, in the same round."""
-
-    def values(rows: list[dict]) -> list[float]:
-        by = base or floor_of(tool, rows)
-        of_base = {row["round"]: row[column] for row in rows if row["tool"] == by and row.get(column) is not None}
-        mine = [row for row in rows if row["tool"] == tool and row.get(column) is not None]
-        return [row[column] - of_base[row["round"]] for row in mine if row["round"] in of_base]
-
-    return values
-
-
-def column(name: str, tool: str) -> Callable[[list[dict]], list[float]]:
-    return lambda rows: [row[name] for row in rows if row["tool"] == tool and row.get(name) is not None]
-
-
-def busy_threads(rows: list[dict]) -> list[float]:
-    """CPU usage of gpuwhy's threads, scaled from the rate of the program to 100,000 kernels per second, percent."""
-    return [
-        100 * row["threads_share"] * 100_000 / row["kernels_per_s"]
-        for row in rows if row["tool"] == "gpuwhy" and row.get("kernels_per_s")]
-
-
-def over_floor(tool: str) -> Callable[[list[dict]], list[float]]:
-    """Ratio of the times that programs measure themselves to those of CUPTI alone with the records that the tool takes."""
-    return lambda rows: ratio(tool, floor_of(tool, rows))(rows)
+    base: str | None = None
 
 
 TARGETS = [
-    Target("light over CUPTI only", None, 1.02, over_floor("gpuwhy")),
-    Target("light over no tool, MLP training", "mlp", 1.10, ratio("gpuwhy", "none")),
-    Target("light over no tool, ResNet-50 training", "resnet", 1.010, ratio("gpuwhy", "none")),
-    Target("light over no tool, GPT training", "gpt", 1.010, ratio("gpuwhy", "none")),
-    Target("monitor over no tool", None, 1.005, ratio("gpuwhy-monitor", "none")),
-    Target("host memory beyond CUPTI only, MiB", None, 64, beyond("peak_mib", "gpuwhy"), ".0f"),
-    Target("gpuwhy's threads at 100,000 kernels a second, % of a core", "launch", 5, busy_threads, ".1f"),
-    Target("records lost, 8 threads launching", "threads", 0, column("lost", "gpuwhy"), ".0f"),
-    Target("from the last line to the end, beyond no tool, s", None, 0.2, beyond("after_last_line_s", "gpuwhy", "none"), ".2f"),
+    Target("default over bare, GPT training", "gpt", "gpuwhy", 1.010),
+    Target("default over bare, ResNet-50 training", "resnet", "gpuwhy", 1.010),
+    Target("default over bare, MLP training", "mlp", "gpuwhy", 1.10),
+    Target("default over CUPTI only, MLP training", "mlp", "gpuwhy", 1.02, "floor"),
+    Target("default over CUPTI only, empty kernels", "launch", "gpuwhy", 1.02, "floor"),
+    Target("default over bare, decode step after ten seconds", "decode_later", "gpuwhy", 1.03),
+    Target("monitor over bare, GPT training", "gpt", "monitor", 1.005),
+    Target("monitor over bare, MLP training", "mlp", "monitor", 1.005),
+    Target("monitor over bare, token of a server, 8 requests", "serving_8_p50", "monitor", 1.01),
 ]
 
 
-def judged(target: Target, rows: list[dict]) -> str:
-    """Row of the table."""
-    programs = [target.program] if target.program else list(dict.fromkeys(row["benchmark"] for row in rows))
-    found = {}
-    for program in programs:
-        values = target.values([row for row in rows if row["benchmark"] == program])
-        if values:
-            found[program] = values
-    limit = format(target.limit, target.digits)
-    if not found:
-        return f"| {target.text} | {limit} | not measured | |"
-    worst = max(found, key=lambda program: statistics.median(found[program]))
-    values = found[worst]
-    median = statistics.median(values)
-    spread = f"{min(values):{target.digits}} .. {max(values):{target.digits}}"
-    bottleneck = "met" if median <= target.limit else "**missed**"
-    if len(values) < ENOUGH_ROUNDS:
-        bottleneck += f", rounds: {len(values)}"
-    where = f" ({worst})" if target.program is None else ""
-    return f"| {target.text} | {limit} | {median:{target.digits}} ({spread}){where} | {bottleneck} |"
+def judged(target: Target, measured: Measured) -> str:
+    """Row of the table of targets."""
+    cost = measured.cost(target.row, target.tool, target.base)
+    if cost is None:
+        return f"| {target.text} | {target.limit:.3f} | not measured | |"
+    if cost.interval is None:
+        return f"| {target.text} | {target.limit:.3f} | {cost.middle:.3f} | rounds: {cost.rounds} |"
+    low, high = cost.interval
+    met = "met" if high <= target.limit else "**missed**" if low > target.limit else "open: the limit is in the interval"
+    return f"| {target.text} | {target.limit:.3f} | {cost.middle:.3f} ({low:.3f} to {high:.3f}) | {met} |"
 
 
-# Tools in the order of the columns, with their names there.
-COLUMNS = {
-    "none": "bare", "floor": "CUPTI only", "floor-nodes": "CUPTI only, nodes", "gpuwhy": "light", "gpuwhy-nodes": "light, nodes",
-    "gpuwhy-monitor": "monitor", "gpuwhy-full": "full", "nsys": "nsys", "nsys-node": "nsys, nodes", "torch": "torch.profiler"}
+def shown(value: float, row: str) -> str:
+    """Bare time with three digits."""
+    if row == "launch":
+        return f"{value / 1000:.3g} us/kernel"
+    return f"{value:.3g} ms/{'token' if row.startswith('serving') else 'step'}"
 
 
-def cost_cell(tool: str, of_program: list[dict]) -> str:
-    """Added time, and how many runs succeeded if some failed."""
-    of_tool = [row for row in of_program if row["tool"] == tool]
-    good = [row for row in of_tool if row["time"]]
-    if not of_tool or not good:
-        return "failed" if of_tool else ""
-    if tool == "none":
-        return shown(statistics.median(row["time"] for row in good), good[0]["unit"])
-    ratios = paired_ratios(of_program, tool)
-    if not ratios:
-        return ""
-    failed = "" if len(good) == len(of_tool) else f", {len(good)} of {len(of_tool)}"
-    return added(ratios) + failed
-
-
-def resources_cell(tool: str, of_program: list[dict]) -> str:
-    """CPU seconds, peak MiB, seconds to the end and trace MB."""
-    good = [row for row in of_program if row["tool"] == tool and row["time"]]
-    sizes = [{"mb": row["trace_bytes"] / 1e6} for row in good if row.get("trace_bytes") is not None and tool != "none"]
-    cells = [median_of(good, "cpu_s", ".1f"), median_of(good, "peak_mib", ".0f"), median_of(good, "after_last_line_s", ".2f"),
-             median_of(sizes, "mb", ".1f")]
-    return "/".join(cells).rstrip("/") if any(cells) else ""
-
-
-def by_program(rows: list[dict], cell: Callable[[str, list[dict]], str], over_floor: bool = False) -> list[str]:
-    """A table with a row for each program for which a cell is known, and a column for each tool."""
-    tools = [tool for tool in COLUMNS if any(row["tool"] == tool for row in rows)]
-    last = ["light over CUPTI only"] if over_floor else []
-    header = ["program", *(COLUMNS[tool] for tool in tools), *last]
+def costs(measured: Measured) -> list[str]:
+    """A row for each program, a column for each tool."""
+    tools = [tool for tool in TOOLS if tool in measured.tools()]
+    header = ["program", "bare", *(TOOLS[tool] for tool in tools)]
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
-    for program in dict.fromkeys(row["benchmark"] for row in rows):
-        mine = [row for row in rows if row["benchmark"] == program]
-        cells = [cell(tool, mine) for tool in tools]
-        if over_floor:
-            ratios = paired_ratios(mine, "gpuwhy", floor_of("gpuwhy", mine))
-            cells.append(f"{statistics.median(ratios):.3f}" if ratios else "")
-        if any(cells):
-            lines.append(f"| {' | '.join([program, *cells])} |")
+    for row, name in ROWS.items():
+        bare = measured.bare(row)
+        if bare is not None:
+            cells = [str(measured.cost(row, tool) or "") for tool in tools]
+            lines.append(f"| {' | '.join([name, shown(bare, row), *cells])} |")
     return lines
 
 
-def document(measured: Measured) -> str:
-    rows = measured.measurements
-    versions = sorted({str(row["cupti"]) for row in rows if row.get("cupti")})
-    sessions = ", ".join(f"{session['began']} (load {session['load']:.1f})" for session in measured.sessions)
+def resources(measured: Measured) -> list[str]:
+    """CPU time and peak memory of the processes."""
+    tools = ["bare", *(tool for tool in TOOLS if measured.used("training", tool) or measured.used("serving", tool))]
+    lines = [f"| process | {' | '.join(TOOLS.get(tool, tool) for tool in tools)} |", "|---" * (len(tools) + 1) + "|"]
+    for program in ("training", "decode", "serving"):
+        used = [measured.used(program, tool) for tool in tools]
+        if any(used):
+            lines.append(f"| {program} | {' | '.join(f'{one[0]:.1f}, {one[1]:.0f}' if one else '' for one in used)} |")
+    return lines
+
+
+def agreement(runs: list[Measured]) -> str:
+    """Whether the intervals of the runs overlap."""
+    if len(runs) < 2:
+        return "There was one run."
+    different = apart(runs)
+    pairs = sum(1 for row in runs[0].rows() for tool in runs[0].tools()
+                if all((cost := run.cost(row, tool)) and cost.interval for run in runs))
+    if not different:
+        return f"Of all {pairs} pairs of a row and a tool with an interval in both runs, the intervals overlap."
+    return f"The intervals of the two runs overlap for {pairs - len(different)} of {pairs} pairs of a row and a tool, not for: " + "; ".join(
+        different) + "."
+
+
+def document(runs: list[Measured], measured: Measured) -> str:
+    """`measured` has the rounds of all runs."""
+    began = " and ".join(f"{run.began} ({len(run.complete())} rounds, load {run.load:.1f})" for run in runs)
+    rare = f"A tool that ran in fewer than {ENOUGH_ROUNDS} rounds has no interval, but the number of rounds."
     lines = [
         "# Performance",
         "",
-        "Measured by `benches/gpu/overhead.py`, written by `benches/gpu/publish.py`; [Overhead](overhead.md) explains the figures.",
-        "Ratios are paired within rounds. Where a target holds for every program, the worst is shown.",
+        "Measured by `benches/gpu/overhead.py`, written by `benches/gpu/publish.py`; [Overhead](overhead.md) explains the method",
+        "and the figures.",
         "",
-        *textwrap.wrap(f"Measured on {measured.dates()}, rounds: {len(measured.rounds)}; started at {sessions}.", WIDTH),
+        *textwrap.wrap(f"Started at {began}. {agreement(runs)}", WIDTH),
         "",
         "| | |",
         "|---|---|",
         *(f"| {name} | {value or 'unknown'} |" for name, value in measured.machine.items()),
-        f"| CUPTI's API in the programs | {', '.join(versions) or 'unknown'} |",
-        "",
-        "## Targets",
-        "",
-        "| target | at most | median (range) | |",
-        "|---|---|---|---|",
-        *(judged(target, rows) for target in TARGETS),
         "",
         "## Added time",
         "",
-        "Relative to the bare program: median (range over the rounds). `training` is the process of `mlp`, `resnet` and",
-        "`gpt`, from start to end. Compared with CUPTI only, nodes of graphs are recorded by both or by neither.",
+        *textwrap.wrap(
+            "Median over the rounds of the time under a tool over the bare time of the same round, minus 1, and the interval that "
+            "holds the median at 95 % (bootstrap). *No difference*: 0 is in the interval, or all of it is below. *Bare again* is "
+            "a second bare run, and shows what the method can tell. nsys is compared with a bare process of its own. CUPTI only "
+            f"records the nodes of the decode step. {rare}", WIDTH),
         "",
-        *by_program(rows, cost_cell, over_floor=True),
+        *costs(measured),
+        "",
+        *textwrap.wrap(
+            "The server is transformers' continuous batching without CUDA graphs; a token's time is from one token of a request "
+            "to its next. A capture by command records all nodes.", WIDTH),
+        "",
+        "## Targets",
+        "",
+        "| target | at most | median (interval) | |",
+        "|---|---|---|---|",
+        *(judged(target, measured) for target in TARGETS),
         "",
         "## Resources",
         "",
-        "CPU time of all descendants in s / peak memory of the largest process in MiB / time from the program's last figure to",
-        "the end of the command in s / trace in MB.",
+        *textwrap.wrap(
+            "CPU time in s, peak memory in MiB, of a process with all models of the training, or the server at its three loads. "
+            "The default's decode step runs for more than ten seconds longer than the others.", WIDTH),
         "",
-        *by_program(rows, resources_cell),
+        *resources(measured),
     ]
     return "\n".join(lines) + "\n"

@@ -1,97 +1,94 @@
-"""Publishes the numbers of overhead.json in the documentation, the README and the help.
+"""Publishes measurements in the documentation, the README and the help.
 
-    python3 benches/gpu/publish.py overhead.json
+    python3 benches/gpu/publish.py A.json B.json
 
-Writes docs/design/performance.md, docs/design/overhead.svg, cli/args/prices.txt (the modes in `gpuwhy run --help`) and the marked part of
-README.md. No number there is written by hand, so all of them are of the same measurements.
+Takes one run of overhead.py or two of one machine; prints for which rows and tools the intervals of two runs do not overlap.
+Writes docs/design/performance.md, cli/args/prices.txt (the modes in `gpuwhy run --help`) and the marked part of README.md.
+No number there is written by hand, so all of them are of the same measurements.
 """
 
 from __future__ import annotations
 
 import pathlib
 import re
-import statistics
 import sys
 import textwrap
 
 import performance
-import plot
-from measured import Measured, NotMergeable, added, load, paired_ratios, shown
+from measured import Measured, NotMergeable, load, merged, percent
 
 # Width of the help, columns.
 HELP_WIDTH = 118
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-# Names of programs for readers: in a table, and in a list of overheads.
-PROGRAMS = {
-    "gpt": ("GPT training", "GPT"),
-    "resnet": ("ResNet-50 training", "ResNet-50"),
-    "mlp": ("MLP training, 280 tiny kernels a step", "a step of 280 tiny kernels"),
-    "launch": ("empty kernels, one after another", "empty kernels"),
-    "threads": ("8 threads that launch empty kernels", "8 launching threads"),
-    "copy": ("copies of 4 bytes to the device", "tiny copies"),
-    "sm": ("kernels of 20 us", "kernels of 20 us"),
-    "graph": ("a graph of 1000 empty kernels", "empty nodes of CUDA graphs"),
-    "training": ("the three trainings in one process, from start to end", "from start to end"),
-}
 # Rows and columns of the README.
-README_PROGRAMS = ("gpt", "resnet", "mlp", "launch")
-TOOLS = {"gpuwhy": "gpuwhy", "gpuwhy-monitor": "`--mode monitor`", "nsys": "nsys `-t cuda`", "torch": "torch.profiler"}
-# Mode, its option, its records, the tool that measures it, and the programs whose overheads are most representative.
+README_ROWS = {
+    "gpt": "GPT training", "mlp": "training of 280 tiny kernels a step", "decode_start": "decode step as one CUDA graph",
+    "decode_later": "the same, after ten seconds", "serving_8_p50": "token of a server, 8 requests at a time"}
+README_TOOLS = {"gpuwhy": "gpuwhy", "monitor": "`--mode monitor`", "nsys": "nsys `-t cuda`", "torch": "torch.profiler"}
+# Names of rows in a list.
+SHORT = {
+    "gpt": "GPT", "resnet": "ResNet-50", "mlp": "a step of 280 tiny kernels", "launch": "empty kernels",
+    "decode_start": "a decode step as one CUDA graph", "decode_later": "after ten seconds",
+    "serving_8_p50": "a token of a server"}
+# Mode, its records, the tool that measures it, and its rows.
 MODES = [
-    ("monitor", "--mode monitor", "ranges (NVTX), host threads, utilization", "gpuwhy-monitor",
-     ("gpt", "resnet", "mlp", "launch")),
-    ("light", "--mode light", "device work and the calls that launch, copy, wait or allocate", "gpuwhy",
-     ("gpt", "resnet", "mlp", "launch", "graph")),
-    ("", "--cuda-graph-trace node", "all nodes of CUDA graphs, also after ten seconds", "gpuwhy-nodes", ("graph",)),
-    ("full", "--mode full", "every call, memory, synchronizations and events", "gpuwhy-full",
-     ("gpt", "resnet", "mlp", "launch")),
+    ("monitor", "ranges (NVTX), host threads, utilization", "monitor", ("gpt", "resnet", "mlp", "decode_start", "serving_8_p50")),
+    ("light", "device work and the calls that launch, copy, wait or allocate", "gpuwhy",
+     ("gpt", "resnet", "mlp", "launch", "decode_start", "decode_later", "serving_8_p50")),
+    ("full", "every call, memory, synchronizations and events", "full", ("gpt", "resnet", "mlp", "launch")),
 ]
 
 
-def cost(measured: Measured, program: str, tool: str) -> str:
-    """Added time; empty when it was not measured."""
-    ratios = paired_ratios([row for row in measured.measurements if row["benchmark"] == program], tool)
-    return added(ratios) if ratios else ""
-
-
-def prices(measured: Measured, tool: str, programs: tuple[str, ...]) -> str:
-    found = [f"{PROGRAMS[program][1]} {price}" for program in programs if (price := cost(measured, program, tool))]
+def prices(measured: Measured, tool: str, rows: tuple[str, ...]) -> str:
+    found = [f"{SHORT[row]} {cost}" for row in rows if (cost := measured.cost(row, tool))]
     return ", ".join(found) or "not measured yet"
-
-
-def rounds(measured: Measured) -> str:
-    """Number of rounds of the medians: that of gpuwhy, which has the most."""
-    return str(len({row["round"] for row in measured.measurements if row["tool"] == "gpuwhy" and row["time"]}))
 
 
 def help_text(measured: Measured) -> str:
     """The MODES paragraph of `gpuwhy run --help`."""
-    lines = [f"MODES, and what they cost on one {measured.machine['gpu']} ({measured.dates()}, docs/design/performance.md):"]
-    for mode, option, records, tool, programs in MODES:
+    lines = [f"MODES, and what they add to the time on one {measured.machine['gpu']} ({measured.began[:10]}, "
+             "docs/design/performance.md):"]
+    for mode, records, tool, rows in MODES:
+        # The records on the line of the mode, the cost below.
         indent = " " * 11
-        price = f"costs {prices(measured, tool, programs)}"
-        # The records on the line of the mode, the overhead below.
-        if mode:
-            lines.append(f"  {mode:7}  {records}")
-        else:
-            price = f"{option}: {records}; {price}"
-        lines += textwrap.wrap(price, HELP_WIDTH, initial_indent=indent, subsequent_indent=indent)
+        lines.append(f"  {mode:7}  {records}")
+        lines += textwrap.wrap(prices(measured, tool, rows), HELP_WIDTH, initial_indent=indent, subsequent_indent=indent)
     return "\n".join(lines) + "\n"
 
 
+def phrase(measured: Measured, row: str, tool: str) -> str:
+    """Cost in a sentence."""
+    cost = measured.cost(row, tool)
+    if cost is None:
+        return "an unknown time"
+    return "nothing that can be measured" if cost.is_none() else percent(cost.middle).removeprefix("+")
+
+
+def sentence(measured: Measured) -> str:
+    """What costs whom how much."""
+    default = {row: phrase(measured, row, "gpuwhy") for row in ("gpt", "mlp", "decode_start", "decode_later")}
+    rows = ("gpt", "resnet", "mlp", "decode_start", "serving_8_p50")
+    costs = [cost for row in rows if (cost := measured.cost(row, "monitor")) and not cost.is_none()]
+    monitor = ("nothing that can be measured" if not costs else
+               f"at most {percent(max(cost.middle for cost in costs)).removeprefix('+')}")
+    return (
+        f"The default adds {default['gpt']} to a training that keeps the GPU busy and {default['mlp']} to one of tiny kernels; to "
+        f"a decode step as one CUDA graph {default['decode_start']} for the first ten seconds, which are recorded, and "
+        f"{default['decode_later']} from then on; `--mode monitor` adds {monitor} to any of these.")
+
+
 def costs_table(measured: Measured) -> str:
-    """The cost of each tool for the programs of the README; docs/design/performance.md has all programs and modes."""
-    rows = measured.measurements
-    tools = [tool for tool in TOOLS if any(row["tool"] == tool for row in rows)]
-    lines = ["| program | bare | " + " | ".join(TOOLS[tool] for tool in tools) + " |", "|---" * (2 + len(tools)) + "|"]
-    for program in README_PROGRAMS:
-        bare = [row for row in rows if row["benchmark"] == program and row["tool"] == "none" and row["time"]]
-        if bare:
-            costs = " | ".join(cost(measured, program, tool) for tool in tools)
-            time = shown(statistics.median(row["time"] for row in bare), bare[0]["unit"])
-            lines.append(f"| {PROGRAMS[program][0]} | {time} | {costs} |")
-    said = (f"Medians (range) of {rounds(measured)} rounds on one {measured.machine['gpu']}, {measured.dates()}, gpuwhy "
-            f"{measured.machine['gpuwhy']}; each run is compared with the bare run of its round. Costs below zero are noise.")
+    """The rows that decide; docs/design/performance.md has all programs and modes."""
+    tools = [tool for tool in README_TOOLS if tool in measured.tools()]
+    lines = ["| program | bare | " + " | ".join(README_TOOLS[tool] for tool in tools) + " |", "|---" * (2 + len(tools)) + "|"]
+    for row, name in README_ROWS.items():
+        bare = measured.bare(row)
+        if bare is not None:
+            costs = [str(measured.cost(row, tool) or "") for tool in tools]
+            lines.append(f"| {' | '.join([name, performance.shown(bare, row), *costs])} |")
+    said = (
+        f"{sentence(measured)} Medians and intervals of {len(measured.complete())} rounds on one {measured.machine['gpu']}, "
+        f"{measured.began[:10]}, gpuwhy {measured.machine['gpuwhy']}; *no difference*: 0 is in the interval, or all of it is below.")
     lines += ["", *textwrap.wrap(said, performance.WIDTH)]
     return "\n".join(lines) + "\n"
 
@@ -109,19 +106,20 @@ def replace_marked(text: str, name: str, contents: str) -> str:
 
 
 def main() -> int:
-    if len(sys.argv) != 2:
+    if not 2 <= len(sys.argv) <= 3:
         print(__doc__, file=sys.stderr)
         return 2
     try:
-        measured = load(pathlib.Path(sys.argv[1]))
+        runs = [load(pathlib.Path(file)) for file in sys.argv[1:]]
+        measured = merged(runs)
     except NotMergeable as error:
         print(error, file=sys.stderr)
         return 2
+    print(performance.agreement(runs))
     readme = REPOSITORY / "README.md"
     text = replace_marked(readme.read_text(), "costs", costs_table(measured))
     for file, contents in [
-            (readme, text), (REPOSITORY / "docs" / "design" / "performance.md", performance.document(measured)),
-            (REPOSITORY / "docs" / "design" / "overhead.svg", plot.document(measured)),
+            (readme, text), (REPOSITORY / "docs" / "design" / "performance.md", performance.document(runs, measured)),
             (REPOSITORY / "cli" / "args" / "prices.txt", help_text(measured))]:
         file.write_text(contents)
         print(file.relative_to(REPOSITORY))
