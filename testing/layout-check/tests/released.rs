@@ -40,7 +40,8 @@ const ALL_SYNC: &str = "cuptiActivityEnableAllSyncRecords";
 const STRUCT_SIZE: &str = "cuptiActivityGetStructSize";
 const GRAPH_EXEC_ID: &str = "cuptiGetGraphExecId";
 
-/// Sizes measured on these releases. Kinds: kernel 10, memcpy 1, memset 2, peer copy 22, driver 4, runtime 5,
+/// Those that PyTorch 2.7 to 2.15 install (12.6.80, 12.8.90, 13.0.85, 13.2.86), others, and the newest. The sizes were
+/// measured on them. Kinds: kernel 10, memcpy 1, memset 2, peer copy 22, driver 4, runtime 5,
 /// synchronization 38, event 36, overhead 17, device 8, context 9, graph 51.
 const RELEASES: &[Release] = &[
     Release {
@@ -67,11 +68,7 @@ const RELEASES: &[Release] = &[
         ],
     },
     Release {
-        package: Package {
-            name: "nvidia-cuda-cupti-cu12",
-            version: "12.4.127",
-            file: "nvidia/cuda_cupti/lib/libcupti.so.12",
-        },
+        package: Package { version: "12.4.127", ..CU12 },
         api: Some(22),
         missing: &[FILTERS[0], FILTERS[1], ALL_SYNC, STRUCT_SIZE],
         sizes: &[
@@ -90,11 +87,45 @@ const RELEASES: &[Release] = &[
         ],
     },
     Release {
-        package: Package {
-            name: "nvidia-cuda-cupti-cu12",
-            version: "12.9.79",
-            file: "nvidia/cuda_cupti/lib/libcupti.so.12",
-        },
+        package: Package { version: "12.6.80", ..CU12 },
+        api: Some(24),
+        missing: &[ALL_SYNC, STRUCT_SIZE],
+        sizes: &[
+            (10, 208),
+            (1, 88),
+            (2, 88),
+            (22, 96),
+            (4, 40),
+            (5, 40),
+            (38, 40),
+            (36, 24),
+            (17, 56),
+            (8, 184),
+            (9, 32),
+            (51, 56),
+        ],
+    },
+    Release {
+        package: Package { version: "12.8.90", ..CU12 },
+        api: Some(26),
+        missing: &[STRUCT_SIZE],
+        sizes: &[
+            (10, 208),
+            (1, 96),
+            (2, 88),
+            (22, 96),
+            (4, 40),
+            (5, 40),
+            (38, 56),
+            (36, 56),
+            (17, 56),
+            (8, 184),
+            (9, 32),
+            (51, 56),
+        ],
+    },
+    Release {
+        package: Package { version: "12.9.79", ..CU12 },
         api: Some(28),
         missing: &[STRUCT_SIZE],
         sizes: &[
@@ -113,7 +144,7 @@ const RELEASES: &[Release] = &[
         ],
     },
     Release {
-        package: Package { name: "nvidia-cuda-cupti", version: "13.0.85", file: "nvidia/cu13/lib/libcupti.so.13" },
+        package: Package { version: "13.0.85", ..CU13 },
         api: Some(130_001),
         missing: &[STRUCT_SIZE],
         sizes: &[
@@ -131,24 +162,9 @@ const RELEASES: &[Release] = &[
             (51, 56),
         ],
     },
-    Release {
-        package: Package { name: "nvidia-cuda-cupti", version: "13.2.86", file: "nvidia/cu13/lib/libcupti.so.13" },
-        api: None,
-        missing: &[],
-        sizes: &[],
-    },
-    Release {
-        package: Package { name: "nvidia-cuda-cupti", version: "13.5.25", file: "nvidia/cu13/lib/libcupti.so.13" },
-        api: None,
-        missing: &[],
-        sizes: &[],
-    },
-    Release {
-        package: Package { name: "nvidia-cuda-cupti", version: "13.4.92", file: "nvidia/cu13/lib/libcupti.so.13" },
-        api: None,
-        missing: &[],
-        sizes: &[],
-    },
+    Release { package: Package { version: "13.2.86", ..CU13 }, api: None, missing: &[], sizes: &[] },
+    Release { package: Package { version: "13.5.25", ..CU13 }, api: None, missing: &[], sizes: &[] },
+    Release { package: Package { version: "13.4.92", ..CU13 }, api: None, missing: &[], sizes: &[] },
 ];
 
 /// The library's path after download and unpacking, or the reason why it is unavailable. `fetch.py` keeps the packages
