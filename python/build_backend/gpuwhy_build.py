@@ -185,6 +185,7 @@ def write_wheel(folder: pathlib.Path, command: pathlib.Path, *libraries: pathlib
     for path in sorted(module.rglob("*")):
         if path.is_file() and path.suffix in (".py", ".typed") or path.name == "py.typed":
             entries[f"gpuwhy/{path.relative_to(module)}"] = (path.read_bytes(), 0o644)
+    entries["gpuwhy/SKILL.md"] = ((ROOT / "cli" / "mcp" / "SKILL.md").read_bytes(), 0o644)
     for library in libraries:
         entries[f"gpuwhy/_lib/{library.name}"] = (library.read_bytes(), 0o755)
     for name in recordings() if len(libraries) > 1 else ():

@@ -54,7 +54,7 @@ def test_a_wheel_is_complete_and_the_same_each_time(backend, tmp_path):
         tags = [line for line in archive.read("gpuwhy-0.2.0.dist-info/WHEEL").decode().splitlines() if line.startswith("Tag: ")]
     sources = {f"gpuwhy/{path.name}" for path in (ROOT / "python" / "gpuwhy").glob("*.py")}
     demo = {f"gpuwhy/_lib/{name}" for name in (*backend.DEMO, *(f"recordings/{name}" for name in backend.recordings()))}
-    assert sources | demo | {"gpuwhy/py.typed", "gpuwhy/_lib/libprof.so"} <= names and not any("__pycache__" in name for name in names)
+    assert sources | demo | {"gpuwhy/SKILL.md", "gpuwhy/py.typed", "gpuwhy/_lib/libprof.so"} <= names and not any("__pycache__" in name for name in names)
     assert "Requires-Python: >=3.9" in metadata and "Requires-Dist: pandas; extra ==" in metadata and "# gpuwhy" in metadata
     assert points == "[pytest11]\ngpuwhy = gpuwhy.pytest_plugin\n"
     assert [f"Tag: py3-none-{tag}" for tag in wheel.stem.split("-")[-1].split(".")] == tags

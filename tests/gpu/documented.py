@@ -1,4 +1,4 @@
-"""The command lines and Python snippets of README.md and docs/, and the requirements of each to run unchanged.
+"""The command lines and Python snippets of README.md, SKILL.md and docs/, and the requirements of each to run unchanged.
 
 A line is run in a folder that has the files in `GIVEN`, or is in `NOT_RUN` with the reason; test_documented.py fails
 for a line that is neither. Blocks marked sh are lines of a shell, as are indented lines and inline code that begin with
@@ -142,7 +142,7 @@ class Line:
 
 
 def pages() -> list[pathlib.Path]:
-    return [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+    return [REPOSITORY / "README.md", REPOSITORY / "cli" / "mcp" / "SKILL.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 
 
 def without_comment(text: str) -> str:
