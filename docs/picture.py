@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Draws the output of a command as an SVG picture of a terminal: `python3 docs/picture.py [TEXT] [SVG]`.
+"""Draws the output of a command as an SVG picture of a terminal: `python3 docs/picture.py TEXT SVG`.
 
-TEXT is docs/screen.txt unless given, SVG the same name with the ending .svg. A line that begins with `$ ` is drawn as a
-command. Lines that begin as in STYLES, and the indented lines after them that are no list, have the style of their own.
+A line that begins with `$ ` is drawn as a command. Lines that begin as in STYLES, and the indented lines after them
+that are no list, have the style of their own.
 """
 
 import pathlib
@@ -58,11 +58,10 @@ def picture(text: str) -> str:
 
 def main() -> int:
     arguments = [pathlib.Path(argument) for argument in sys.argv[1:]]
-    if len(arguments) > 2:
+    if len(arguments) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    source = arguments[0] if arguments else pathlib.Path(__file__).with_name("screen.txt")
-    target = arguments[1] if len(arguments) > 1 else source.with_suffix(".svg")
+    source, target = arguments
     target.write_text(picture(source.read_text()))
     print(target)
     return 0
