@@ -46,13 +46,13 @@ def prices(measured: Measured, tool: str, rows: tuple[str, ...]) -> str:
 
 def help_text(measured: Measured) -> str:
     """The MODES paragraph of `gpuwhy run --help`."""
-    lines = [f"MODES, and what they add to the time on one {measured.machine['gpu']} ({measured.began[:10]}, "
-             "docs/design/performance.md):"]
+    lines = [
+        f"MODES, and what they cost on one {measured.machine['gpu']} ({measured.began[:10]}, docs/design/performance.md):"]
     for mode, records, tool, rows in MODES:
         # The records on the line of the mode, the cost below.
         indent = " " * 11
         lines.append(f"  {mode:7}  {records}")
-        lines += textwrap.wrap(prices(measured, tool, rows), HELP_WIDTH, initial_indent=indent, subsequent_indent=indent)
+        lines += textwrap.wrap(f"costs {prices(measured, tool, rows)}", HELP_WIDTH, initial_indent=indent, subsequent_indent=indent)
     return "\n".join(lines) + "\n"
 
 

@@ -26,6 +26,10 @@ pub fn words(tried: &Tried) -> String {
     // No minus before 0.0.
     let percent = |share: f64| format!("{:.1}", (1000.0 * share).round() / 10.0 + 0.0);
     let rest = match cost(tried) {
+        // Recording makes no program faster, so an interval below zero is noise too.
+        Some(Gain { low, high, .. }) if low <= 0.0 => {
+            format!("no difference ({} to {} %)", percent(low), percent(high))
+        }
         Some(Gain { middle, low, high }) => {
             format!("costs {} % ({} to {})", percent(middle), percent(low), percent(high))
         }
@@ -60,9 +64,11 @@ mod tests {
         assert_eq!(mode.iter().map(|one| one.change.id()).collect::<Vec<_>>(), ["monitor", "light"]);
         let mut tried = Tried::without_runs(&mode[0], Outcome::NoDifference, 1.0);
         tried.gain = Some(Gain { middle: 1.0 / 1.004, low: 1.0 / 1.011, high: 1.0 / 0.998 });
-        assert!(words(&tried).ends_with("costs 0.4 % (-0.2 to 1.1)\n"), "{}", words(&tried));
-        tried.gain = Some(Gain { middle: 1.0001, low: 1.0, high: 1.0002 });
-        assert!(words(&tried).ends_with("costs 0.0 % (0.0 to 0.0)\n"), "{}", words(&tried));
+        assert!(words(&tried).ends_with(" no difference (-0.2 to 1.1 %)\n"), "{}", words(&tried));
+        tried.gain = Some(Gain { middle: 1.0001, low: 1.00005, high: 1.0002 });
+        assert!(words(&tried).ends_with(" no difference (0.0 to 0.0 %)\n"), "{}", words(&tried));
+        tried.gain = Some(Gain { middle: 1.0 / 1.012, low: 1.0 / 1.02, high: 1.0 / 1.001 });
+        assert!(words(&tried).ends_with("costs 1.2 % (0.1 to 2.0)\n"), "{}", words(&tried));
         let tried = Tried::without_runs(&mode[1], Outcome::NotApplicable("nothing was recorded".to_owned()), 1.0);
         assert!(
             words(&tried).starts_with("light (the default) ")
