@@ -15,7 +15,7 @@ import sys
 import textwrap
 
 import performance
-from measured import Measured, NotMergeable, load, merged, percent
+from measured import Cost, Measured, NotMergeable, load, merged, percent
 
 # Width of the help, columns.
 HELP_WIDTH = 118
@@ -56,21 +56,24 @@ def help_text(measured: Measured) -> str:
     return "\n".join(lines) + "\n"
 
 
-def phrase(measured: Measured, row: str, tool: str) -> str:
-    """Cost in a sentence."""
-    cost = measured.cost(row, tool)
-    if cost is None:
+def phrase(costs: list[Cost]) -> str:
+    """The highest of these costs, in a sentence; the end of its interval if none can be told."""
+    if not costs:
         return "an unknown time"
-    return "nothing that can be measured" if cost.is_none() else percent(cost.middle).removeprefix("+")
+    told = [cost.middle for cost in costs if not cost.is_none()]
+    if told:
+        return ("at most " if len(costs) > 1 else "") + percent(max(told)).removeprefix("+")
+    return f"nothing that can be told (less than {percent(max(1.0, *(cost.interval[1] for cost in costs))).removeprefix('+')})"
 
 
 def sentence(measured: Measured) -> str:
     """What costs whom how much."""
-    default = {row: phrase(measured, row, "gpuwhy") for row in ("gpt", "mlp", "decode_start", "decode_later")}
-    rows = ("gpt", "resnet", "mlp", "decode_start", "serving_8_p50")
-    costs = [cost for row in rows if (cost := measured.cost(row, "monitor")) and not cost.is_none()]
-    monitor = ("nothing that can be measured" if not costs else
-               f"at most {percent(max(cost.middle for cost in costs)).removeprefix('+')}")
+
+    def said(tool: str, *rows: str) -> str:
+        return phrase([cost for row in rows if (cost := measured.cost(row, tool))])
+
+    default = {row: said("gpuwhy", row) for row in ("gpt", "mlp", "decode_start", "decode_later")}
+    monitor = said("monitor", "gpt", "mlp", "decode_start", "serving_8_p50")
     return (
         f"The default adds {default['gpt']} to a training that keeps the GPU busy and {default['mlp']} to one of tiny kernels; to "
         f"a decode step as one CUDA graph {default['decode_start']} for the first ten seconds, which are recorded, and "
