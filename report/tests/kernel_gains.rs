@@ -174,7 +174,7 @@ fn findings_of_a_measured_kernel_say_what_a_step_gains() {
         captures.event(&Event::KernelProfile(Arc::new(profile.clone())), &session, &dictionary);
         captures.finish(last, &session, &dictionary);
         let report = captures.report(&session, &dictionary, End::Clean, Vec::new());
-        let text = gpuwhy_report::kernels::text(&report.kernels, gpuwhy_report::text_format::Style::default());
+        let text = gpuwhy_report::kernels::text(&report.kernels, gpuwhy_report::text_format::Style::default(), None);
         (report.kernels.measured[0].clone(), text)
     };
     let (view_, text) = view(true);

@@ -46,7 +46,7 @@ named! {
         /// It runs for longer than a second; such kernels often wait for the host or another kernel.
         Persistent "persistent" "runs for a second or longer and may wait for other work",
         /// It is launched by CUDA graphs, and a graph node cannot be measured alone.
-        InGraph "in_graph" "is launched by CUDA graphs; a node of a graph cannot be measured alone",
+        InGraph "in_graph" "is launched by CUDA graphs; launching a node alone could change results; ncu --graph-profiling node measures it",
         /// It ran only once.
         RanOnce "ran_once" "ran once only; measuring takes several launches",
     }

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use super::sets::unit;
+use super::metrics::{Chosen, all_metrics};
 use super::{KernelView, KernelsReport};
 use profiler_core::sorting::SortRows as _;
 
@@ -32,15 +32,6 @@ const COLUMNS: [&str; 11] = [
     "Grid Size",
     "Device",
     "CC",
-];
-
-/// Launch metrics that need no counter, with their units.
-const LAUNCH: [(&str, &str); 5] = [
-    ("launch__block_size", ""),
-    ("launch__grid_size", ""),
-    ("launch__registers_per_thread", "register/thread"),
-    ("launch__shared_mem_per_block_dynamic", "byte/block"),
-    ("launch__shared_mem_per_block_static", "byte/block"),
 ];
 
 /// A cell: quoted, quotes doubled (RFC 4180).
@@ -72,22 +63,10 @@ fn front(view: &KernelView, id: usize, process: (u32, &str, &str)) -> Vec<String
     ]
 }
 
-/// Returns all metrics of a kernel sorted by name, like Nsight Compute.
-fn metrics(view: &KernelView) -> Vec<(String, &'static str, String)> {
-    let product = |of: [u32; 3]| of.into_iter().map(u64::from).fold(1, u64::saturating_mul);
-    let launch = [
-        product(view.launch.block),
-        product(view.launch.grid),
-        view.launch.registers_per_thread.into(),
-        view.launch.dynamic_shared_bytes.into(),
-        view.launch.static_shared_bytes.into(),
-    ];
-    let known = LAUNCH.iter().zip(launch).map(|(&(name, unit), value)| (name.to_owned(), unit, value.to_string()));
-    let counted = view.profile.values.iter().map(|(name, value)| (name.clone(), unit(name), number(*value)));
-    let mut all: Vec<_> = known.chain(counted).collect();
-    all.sort_rows_by(Ord::cmp);
-    all.dedup_by(|a, b| a.0 == b.0);
-    all
+/// Returns the chosen metrics of a kernel sorted by name, like Nsight Compute.
+fn metrics(view: &KernelView, is_chosen: Chosen<'_>) -> Vec<(String, &'static str, String)> {
+    let all = all_metrics(view).into_iter().filter(|(name, ..)| is_chosen.is_none_or(|is_chosen| is_chosen(name)));
+    all.map(|(name, unit, value)| (name.to_owned(), unit, number(value))).collect()
 }
 
 fn line(out: &mut String, cells: impl IntoIterator<Item = String>) {
@@ -95,11 +74,12 @@ fn line(out: &mut String, cells: impl IntoIterator<Item = String>) {
     let _ = writeln!(out, "{}", cells.join(","));
 }
 
-/// Formats the table of all measured kernels; `process` is the process's id, program and host.
-pub fn csv(report: &KernelsReport, page: CsvKind, process: (u32, &str, &str)) -> String {
+/// Formats the table of all measured kernels with the metrics that are chosen, or all; `process` is the process's id,
+/// program and host.
+pub fn csv(report: &KernelsReport, page: CsvKind, process: (u32, &str, &str), is_chosen: Chosen<'_>) -> String {
     let mut out = String::new();
     let measured = report.measured.iter().filter(|view| !view.profile.values.is_empty());
-    let rows: Vec<_> = measured.map(|view| (view, metrics(view))).collect();
+    let rows: Vec<_> = measured.map(|view| (view, metrics(view, is_chosen))).collect();
     let columns = COLUMNS.iter().map(|&column| column.to_owned());
     match page {
         CsvKind::Details => {

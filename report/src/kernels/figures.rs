@@ -7,7 +7,7 @@ use gpuwhy_trace::kernels::KernelProfile;
 use gpuwhy_trace::named;
 
 use super::DataType;
-use super::sets::{STALL_REASONS, stall_metric};
+use super::sets::{stall_metric, stall_reasons};
 use profiler_core::sorting::SortRows as _;
 
 named! {
@@ -284,12 +284,8 @@ fn operations(profile: &KernelProfile) -> Vec<(DataType, f64)> {
 
 fn stalls(profile: &KernelProfile) -> Vec<StallReason> {
     let latency = profile.value("smsp__average_warp_latency_per_inst_issued.ratio");
-    let mut found: Vec<_> = STALL_REASONS
-        .iter()
-        .filter_map(|&reason| {
-            Some(StallReason { reason, share: ratio(profile.value(&stall_metric(reason)), latency)? })
-        })
-        .collect();
+    let share = |reason| Some(StallReason { reason, share: ratio(profile.value(&stall_metric(reason)), latency)? });
+    let mut found: Vec<_> = stall_reasons().filter_map(share).collect();
     found.sort_rows_by(|a, b| b.share.total_cmp(&a.share));
     found
 }
@@ -395,7 +391,7 @@ mod tests {
         ]));
         let found: Vec<_> = figures.stalls.iter().map(|stall| (stall.reason, stall.share)).collect();
         assert_eq!(found, [("long_scoreboard", 0.75), ("not_selected", 0.05)]);
-        for reason in STALL_REASONS {
+        for reason in stall_reasons() {
             assert_ne!(StallReason { reason, share: 0.0 }.words(), "stalled for an unnamed reason", "{reason}");
         }
     }

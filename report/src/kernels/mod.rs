@@ -17,6 +17,7 @@ mod gains;
 mod in_graphs;
 #[cfg(feature = "serde")]
 mod json;
+mod metrics;
 mod occupancy;
 mod peaks;
 mod roofline;
@@ -33,6 +34,7 @@ pub use csv::{CsvKind as CsvPage, csv};
 pub use figures::{Figures, MemoryTable, Pipe, Roof, StallReason};
 pub use gains::{KernelGains, Shorter, StepGain, bottleneck_then};
 pub use in_graphs::{InGraphs, InGraphsPart};
+pub use metrics::Chosen;
 pub use occupancy::{Reduction, Resource, reductions};
 pub use peaks::Peaks;
 pub use roofline::{Point, Roofline};

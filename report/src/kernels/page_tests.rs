@@ -40,7 +40,7 @@ fn view(symbol: &str, share: f64, values: &[(&str, f64)]) -> KernelView {
 
 /// The page with its lines joined.
 fn page(measured: Vec<KernelView>) -> String {
-    let shown = text(&KernelsReport { measured, ..KernelsReport::default() }, Style::default());
+    let shown = text(&KernelsReport { measured, ..KernelsReport::default() }, Style::default(), None);
     shown.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

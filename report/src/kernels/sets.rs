@@ -4,115 +4,69 @@
 //! complete set takes several passes, each over one launch. The counting library rejects names that its chip
 //! lacks; such a metric is skipped and shown as missing.
 
-/// Time, clock and work come first, because every figure is relative to them. Then follow the utilization of
-/// each unit, bytes, cache hits, and the work of the tensor pipes.
-const CORE: [&str; 24] = [
-    "gpu__time_duration.sum",
-    "gpc__cycles_elapsed.max",
-    "gpc__cycles_elapsed.avg.per_second",
-    "sm__cycles_active.avg",
-    "sm__cycles_active.max",
-    "sm__cycles_active.avg.pct_of_peak_sustained_elapsed",
-    "sm__inst_executed.sum",
-    "sm__inst_executed.avg.pct_of_peak_sustained_elapsed",
-    "smsp__issue_active.avg.pct_of_peak_sustained_active",
-    "sm__warps_active.avg.pct_of_peak_sustained_active",
-    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
-    "sm__inst_executed_pipe_tensor.sum",
-    "sm__ops_path_tensor_src_bf16_dst_fp32.sum",
-    "smsp__thread_inst_executed_pipe_fma_pred_on.sum",
-    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-    "dram__bytes_read.sum",
-    "dram__bytes_write.sum",
-    "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
-    "lts__t_bytes.sum",
-    "lts__t_sector_hit_rate.pct",
-    "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
-    "l1tex__t_bytes.sum",
-    "l1tex__t_sector_hit_rate.pct",
-    "sm__inst_executed_pipe_lsu.sum",
-];
+use std::sync::OnceLock;
 
-/// Throughput of each unit of the chip.
-const SPEED_OF_LIGHT: [&str; 4] = [
-    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
-    "l1tex__throughput.avg.pct_of_peak_sustained_active",
-    "lts__throughput.avg.pct_of_peak_sustained_elapsed",
-];
+/// The sections, with their source.
+const SECTIONS: &str = include_str!("sections.txt");
+/// The sections that are measured without a choice, one after the other.
+const MEASURED: [&str; 4] = ["core", "memory", "stalls", "work"];
+/// Warps stalled for a reason, per issued instruction: what surrounds the reason.
+const STALL_METRIC: [&str; 2] = ["smsp__average_warps_issue_stalled_", "_per_issue_active.ratio"];
 
-const MEMORY: [&str; 10] = [
-    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-    "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
-    "smsp__inst_executed_op_local_ld.sum",
-    "smsp__inst_executed_op_local_st.sum",
-];
+/// A named list of metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Name.
+    pub name: &'static str,
+    /// Title.
+    pub title: &'static str,
+    /// Names of the metrics for all chips, each of which has a part of them.
+    pub metrics: Vec<&'static str>,
+}
 
-/// Reasons to insert into `STALL_METRIC`, without `selected`, which is no stall.
-pub const STALL_REASONS: [&str; 18] = [
-    "barrier",
-    "branch_resolving",
-    "dispatch_stall",
-    "drain",
-    "gmma",
-    "imc_miss",
-    "lg_throttle",
-    "long_scoreboard",
-    "math_pipe_throttle",
-    "membar",
-    "mio_throttle",
-    "misc",
-    "no_instruction",
-    "not_selected",
-    "short_scoreboard",
-    "sleeping",
-    "tex_throttle",
-    "wait",
-];
+/// All sections.
+pub fn sections() -> &'static [Section] {
+    static PARSED: OnceLock<Vec<Section>> = OnceLock::new();
+    PARSED.get_or_init(|| {
+        let texts = SECTIONS.split("\n= ").skip(1);
+        let parsed = texts.filter_map(|text| {
+            let (head, metrics) = text.split_once('\n')?;
+            let (name, title) = head.split_once(": ")?;
+            Some(Section { name, title, metrics: metrics.lines().filter(|line| !line.is_empty()).collect() })
+        });
+        parsed.collect()
+    })
+}
 
-/// Warps stalled for a reason, per issued instruction; the reason replaces `{}`.
-const STALL_METRIC: &str = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio";
+/// Returns the section with this name, in upper or lower case.
+pub fn section(name: &str) -> Option<&'static Section> {
+    sections().iter().find(|section| section.name.eq_ignore_ascii_case(name))
+}
 
-/// Metrics about stalls, in addition to the reasons.
-const STALLS: [&str; 5] = [
-    "smsp__average_warp_latency_per_inst_issued.ratio",
-    "smsp__issue_active.avg.per_cycle_active",
-    "smsp__warps_active.avg.per_cycle_active",
-    "smsp__warps_eligible.avg.per_cycle_active",
-    "smsp__average_warps_issue_stalled_selected_per_issue_active.ratio",
-];
-
-/// Work by type, and active threads per warp.
-const WORK: [&str; 10] = [
-    "sm__ops_path_tensor_src_fp16.sum",
-    "sm__ops_path_tensor_src_tf32_dst_fp32.sum",
-    "sm__ops_path_tensor_src_fp8.sum",
-    "sm__ops_path_tensor_src_int8.sum",
-    "sm__ops_path_tensor_src_fp64.sum",
-    "smsp__thread_inst_executed_per_inst_executed.ratio",
-    "smsp__thread_inst_executed_pred_on_per_inst_executed.ratio",
-    "sm__inst_executed_pipe_alu.sum",
-    "sm__inst_executed_pipe_fma.sum",
-    "sm__inst_executed_pipe_xu.sum",
-];
-
-/// Returns all metrics in groups that are measured one after the other. Metrics that take many launches for
-/// little information come last, so that a program that ends early leaves complete groups.
+/// Returns the metrics that are measured without a choice, in groups that are measured one after the other.
 pub fn groups() -> Vec<Vec<String>> {
-    let named = |metrics: &[&str]| metrics.iter().map(|&metric| metric.to_owned()).collect::<Vec<_>>();
-    let stalls = [named(&STALLS), STALL_REASONS.map(stall_metric).to_vec()].concat();
-    vec![named(&CORE), named(&MEMORY), stalls, [named(&SPEED_OF_LIGHT), named(&WORK)].concat()]
+    let metrics = |section: &Section| section.metrics.iter().map(|&metric| metric.to_owned()).collect();
+    MEASURED.iter().filter_map(|name| section(name)).map(metrics).collect()
+}
+
+/// True if launches have this value without a counter.
+pub fn is_of_launch(metric: &str) -> bool {
+    metric.starts_with("launch__") || metric == THEORETICAL_OCCUPANCY
+}
+
+/// Warps that fit on a multiprocessor, percent of the maximum.
+pub const THEORETICAL_OCCUPANCY: &str = "sm__maximum_warps_per_active_cycle_pct";
+
+/// Returns the reasons for which warps stall, without `selected`, which is no stall.
+pub fn stall_reasons() -> impl Iterator<Item = &'static str> {
+    let metrics = section("stalls").map(|section| section.metrics.as_slice()).unwrap_or_default();
+    let reason = |metric: &&'static str| metric.strip_prefix(STALL_METRIC[0])?.strip_suffix(STALL_METRIC[1]);
+    metrics.iter().filter_map(reason).filter(|reason| *reason != "selected")
 }
 
 /// Returns the metric of a stall reason.
 pub fn stall_metric(reason: &str) -> String {
-    STALL_METRIC.replace("{}", reason)
+    STALL_METRIC.join(reason)
 }
 
 /// Returns the unit of a metric as printed by Nsight Compute, derived from the name; empty for a plain
@@ -151,6 +105,20 @@ mod tests {
     fn no_metric_is_measured_twice() {
         let all = groups().concat();
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        assert_eq!((groups().len(), all[0].as_str()), (MEASURED.len(), "gpu__time_duration.sum"));
+    }
+
+    #[test]
+    fn sections_are_read_from_their_file() {
+        assert_eq!(sections().len(), SECTIONS.matches("\n= ").count());
+        assert_eq!(section("speedoflight").unwrap().title, "GPU Speed Of Light Throughput");
+        assert!(section("Nothing").is_none() && section("").is_none());
+        for section in sections() {
+            assert_eq!(section.metrics.iter().collect::<BTreeSet<_>>().len(), section.metrics.len(), "{section:?}");
+            assert!(section.metrics.iter().all(|metric| metric.contains("__") && !metric.contains(' ')), "{section:?}");
+        }
+        assert_eq!(stall_reasons().count(), 18);
+        assert_eq!(stall_metric("wait"), "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio");
     }
 
     #[test]

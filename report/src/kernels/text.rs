@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use profiler_core::whatif::WORTH_SHOWING;
 
+use super::metrics::{Chosen, listed_metrics};
 use super::rules::{Check, Finding};
 use super::{Figures, KernelView, KernelsReport, Point, Resource, Roof, StepGain, Unmeasured};
 use crate::library::Library;
@@ -26,8 +27,8 @@ const LEAST_SHOWN: f64 = 0.02;
 /// Column width of a name in a list.
 const NAME_WIDTH: usize = 60;
 
-/// Formats `report`.
-pub fn text(report: &KernelsReport, style: Style) -> String {
+/// Formats `report`: its pages, or of each measured kernel the chosen metrics.
+pub fn text(report: &KernelsReport, style: Style, is_chosen: Chosen<'_>) -> String {
     let mut out = Page::new(style);
     if report.is_empty() {
         let _ = writeln!(out, "no kernels: nothing ran on a GPU in this trace");
@@ -50,7 +51,10 @@ pub fn text(report: &KernelsReport, style: Style) -> String {
         wrapped(&mut out, "", &format!("{count} measured; this delayed the program by {held}."));
     }
     for (number, view) in report.measured.iter().enumerate() {
-        kernel(&mut out, number + 1, view);
+        kernel(&mut out, number + 1, view, is_chosen);
+    }
+    if is_chosen.is_some() {
+        return out.into_text();
     }
     let is_open = |view: &KernelView| !Library::of_kernel(&view.symbol).is_some_and(is_closed);
     if report.measured.iter().any(|view| !view.profile.values.is_empty() && is_open(view)) {
@@ -66,7 +70,7 @@ fn size(of: [u32; 3]) -> String {
     format!("{}x{}x{}", of[0], of[1], of[2])
 }
 
-fn kernel(out: &mut Page, number: usize, view: &KernelView) {
+fn kernel(out: &mut Page, number: usize, view: &KernelView, is_chosen: Chosen<'_>) {
     let _ = writeln!(out);
     let time = view.share.map(|share| format!("{} of the time, ", percent(share))).unwrap_or_default();
     let mean = view.recorded_mean_ns().map(|mean| format!(" of {}", duration(mean as u64))).unwrap_or_default();
@@ -95,6 +99,11 @@ fn kernel(out: &mut Page, number: usize, view: &KernelView) {
     if view.profile.values.is_empty() {
         return;
     }
+    if is_chosen.is_some() {
+        listed_metrics(out, view, is_chosen);
+        missing(out, view);
+        return;
+    }
     let library = Library::of_kernel(&view.symbol);
     let note = match library {
         Some(library) if is_closed(library) => {
@@ -113,10 +122,15 @@ fn kernel(out: &mut Page, number: usize, view: &KernelView) {
     memory(out, &view.figures);
     instructions(out, &view.figures);
     stalls(out, &view.figures);
+    missing(out, view);
+    listed_metrics(out, view, None);
+    advice(out, view, library.is_some_and(is_closed));
+}
+
+fn missing(out: &mut Page, view: &KernelView) {
     if !view.profile.missing.is_empty() {
         wrapped(out, "    missing      ", &view.profile.missing.join(", "));
     }
-    advice(out, view, library.is_some_and(is_closed));
 }
 
 /// True if the source code of the library's kernels is not available.

@@ -48,6 +48,12 @@ pub fn describe(path: &str) -> Result<(), Box<dyn Error>> {
         let properties = host.properties("gpu__time_duration.sum")?;
         println!("duration {} {}", properties.hardware, properties.unit);
         println!("unknown {}", host.properties("there_is_no_such_metric.sum").is_err());
+        let catalog = host.catalog()?;
+        let refused = |(name, kind): (&String, &MetricKind)| {
+            let names = kind.suffixes().into_iter().map(move |suffix| format!("{name}{suffix}"));
+            names.filter(|name| host.properties(name).is_err()).count()
+        };
+        println!("suffixes.refused {}", catalog.0.iter().map(refused).sum::<usize>());
     }
     Ok(())
 }

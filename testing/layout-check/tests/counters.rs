@@ -177,6 +177,7 @@ fn check(released: &Released, library: &Path) {
     assert_eq!(gh100("pcie"), format!("{} PcieRead PcieWrite", gh100("chip")), "{version}");
     assert!(found["metrics"].ends_with(" true"), "{version}: {}", found["metrics"]);
     assert_eq!([&found["duration"], &found["unknown"]], ["gpu nanosecond", "true"], "{version}");
+    assert_eq!(found["suffixes.refused"], "0", "{version}");
 }
 
 #[test]
