@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::{Command, Output};
 
-use crate::support::{GPUWHY, Stage, stderr};
+use crate::support::{GPUWHY, Stage, built, stderr};
 use serde_json::Value;
 
 /// Time after the end of the recording, milliseconds.
@@ -158,11 +158,80 @@ fn kernels_are_measured_in_their_launches_and_shown() {
     let lines: Vec<_> = raw.lines().collect();
     assert!(lines[0].contains("\"gpu__time_duration.sum\"") && lines[1].contains("\"ns\""), "{raw}");
     assert!(lines.len() == 4 && lines[2].contains("\"541000\"") && lines[3].contains("\"560000\""), "{raw}");
-    assert_eq!(text(&stage, &["--csv"]).lines().count(), 1 + 2 * (8 + 5), "a row for each metric, launch metrics too");
+    assert_eq!(text(&stage, &["--csv"]).lines().count(), 1 + 2 * (8 + 8), "a row for each metric, launch metrics too");
     let picture = stage.path("roofline.svg");
     text(&stage, &["--svg", picture.to_str().unwrap()]);
     let picture = fs::read_to_string(picture).unwrap();
     assert!(picture.starts_with("<svg") && picture.matches("<circle").count() == 2, "{picture}");
+}
+
+#[test]
+fn metrics_are_measured_by_name() {
+    let shapes = shapes(ENOUGH);
+    let stage = Stage::new();
+    let wanted = "dram__bytes_read.sum,regex:^sm__inst,section:speedoflight,lts__t_bytes.sum";
+    let output = host(&stage, &shapes).env("GPUWHY_KERNEL_METRICS", wanted).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("GH100 does not have the metric lts__t_bytes.sum; the nearest are: "), "{said}");
+    let report = json(&stage);
+    let kernel = &report["measured"][0];
+    // The regular expression stands for the four rollups, of which the file has none: a section has no such names.
+    assert_eq!(kernel["outcome"], "measured", "{kernel:#}");
+    let metrics: Vec<_> = kernel["metrics"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_f64().unwrap()))
+        .collect();
+    assert_eq!(
+        metrics,
+        [
+            ("dram__bytes_read.sum", 1.07e9),
+            ("gpc__cycles_elapsed.avg.per_second", 1.9e9),
+            ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", 84.1),
+            ("gpu__time_duration.sum", 541_000.0),
+        ]
+    );
+    let shown = text(&stage, &["--metrics", "dram__bytes_read,launch__grid_size"]);
+    let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(rows.contains(&vec!["dram__bytes_read.sum", "1070000000", "byte"]), "{shown}");
+    assert!(shown.contains("launch__grid_size") && !shown.contains("gpu__time_duration"), "{shown}");
+    let table = text(&stage, &["--section", "SpeedOfLight", "--csv"]);
+    assert_eq!(table.lines().count(), 1 + 2 * 5, "four of the chip and the waves: {table}");
+}
+
+#[test]
+fn metrics_of_a_chip_are_listed_and_checked_before_a_run() {
+    let stage = Stage::new();
+    let query = |options: &[&str]| {
+        let mut command = Command::new(GPUWHY);
+        command.arg("kernels").args(options).env("GPUWHY_CUPTI_PATH", built("libcupti_replay.so"));
+        command.env("GPUWHY_REPLAY_COUNTERS", stage.path("counters.txt")).output().unwrap()
+    };
+    counters(&stage, &shapes(1));
+    let listed = query(&["--query-metrics", "dram__.*read", "--chip", "gh100"]);
+    assert!(listed.status.success(), "{}", stderr(&listed));
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(
+        listed.starts_with("GH100: 1 metric\ndram__bytes_read  counter") && listed.contains(".avg.per_second"),
+        "{listed}"
+    );
+    let chosen = query(&["--query-metrics", "--chip", "GH100", "--metrics", "dram__bytes_read.sum", "--json"]);
+    let document: Value = serde_json::from_slice(&chosen.stdout).unwrap();
+    assert_eq!((&document["launches"], document["metrics"].as_array().unwrap().len()), (&1.into(), 2));
+    let wrong = query(&["--query-metrics", "--chip", "GH100", "--metrics", "dram__bytes_reed.sum"]);
+    assert!(
+        wrong.status.code() == Some(2) && stderr(&wrong).contains("the nearest are dram__bytes_read"),
+        "{}",
+        stderr(&wrong)
+    );
+    let other = query(&["--query-metrics", "--chip", "GA100"]);
+    assert!(
+        other.status.code() != Some(0) && stderr(&other).contains("this libcupti knows GH100"),
+        "{}",
+        stderr(&other)
+    );
 }
 
 #[test]
@@ -258,7 +327,12 @@ fn the_command_runs_a_program_and_answers_with_its_exit_code() {
     assert!(stderr(&output).contains("did not use CUDA"), "{}", stderr(&output));
     let output = Command::new(GPUWHY).args(["kernels", "--", "/nowhere/program"]).output().unwrap();
     assert_eq!(output.status.code(), Some(127));
-    for (bad, said) in [(["--kernel", "a(b"], "regular expression"), (["--top", "0"], "1..=64")] {
+    for (bad, said) in [
+        (["--kernel", "a(b"], "regular expression"),
+        (["--top", "0"], "1..=64"),
+        (["--section", "Light"], "expected one of core, "),
+        (["--metrics", "a,,b"], "separated by commas"),
+    ] {
         let output = Command::new(GPUWHY).arg("kernels").args(bad).args(["--", "true"]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{bad:?}");
         assert!(stderr(&output).contains(said), "{bad:?}: {}", stderr(&output));

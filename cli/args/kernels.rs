@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, value_parser};
 use gpuwhy_inject::config;
+use gpuwhy_report::kernels::sets;
+
+use super::values::value_of;
 
 pub(super) const KERNELS_HELP: &str = "\
 With a COMMAND, gpuwhy runs it and measures the kernels most worth optimizing with the GPU's hardware counters while it
@@ -12,6 +15,9 @@ runs: those that take the most time and are farthest from what the GPU can do. E
 metrics; nothing is run twice, and no memory is saved. A launch that is measured waits some 20 ms, so the steps with such
 launches are slow and are left out of the report. Kernels that communicate with other GPUs (NCCL, NVSHMEM), cooperative
 ones, those that run for a second or longer, and nodes of CUDA graphs are never measured.
+
+--metrics and --section measure other metrics, with the names of ncu. Metrics of several passes take as many launches,
+which must do the same work. A kernel is not replayed, so metrics with sass in their name are not counted.
 
 The traces are deleted when the command ends, unless --output keeps them.
 
@@ -35,6 +41,9 @@ EXIT CODES:
 EXAMPLES:
   gpuwhy kernels -- python train.py
   gpuwhy kernels --kernel 'flash|softmax' -- python train.py
+  gpuwhy kernels --metrics dram__bytes_read.sum -- python train.py
+  gpuwhy kernels --section SpeedOfLight -- python train.py
+  gpuwhy kernels --query-metrics '^dram__bytes'
   gpuwhy kernels --output traces -- python train.py
   gpuwhy kernels traces/4711.gpuwhy
   gpuwhy kernels --csv --page raw traces/4711.gpuwhy
@@ -43,7 +52,7 @@ EXAMPLES:
 #[derive(Args, Debug)]
 pub struct KernelsArgs {
     /// Traces of gpuwhy, or folders
-    #[arg(value_name = "TRACE", conflicts_with = "command", required_unless_present = "command")]
+    #[arg(value_name = "TRACE", conflicts_with = "command", required_unless_present_any = ["command", "query_metrics"])]
     pub files: Vec<PathBuf>,
     /// Measure this many kernels
     #[arg(long, value_name = "N", default_value = "5", requires = "command", value_parser = value_parser!(u8).range(1..=64))]
@@ -51,6 +60,18 @@ pub struct KernelsArgs {
     /// Measure only kernels whose name matches
     #[arg(long, value_name = "REGEX", requires = "command", value_parser = pattern)]
     pub kernel: Option<String>,
+    /// Measure or show these metrics: names, or regex:REGEX
+    #[arg(long, value_name = "NAME,...", value_parser = value_of(config::KERNEL_METRICS))]
+    pub metrics: Option<String>,
+    /// Measure or show a section of ncu, such as SpeedOfLight
+    #[arg(long, value_name = "NAME", value_parser = section)]
+    pub section: Vec<String>,
+    /// List the metrics of the GPU whose names match, or those chosen
+    #[arg(long, value_name = "REGEX", conflicts_with_all = ["command", "files"], value_parser = expression)]
+    pub query_metrics: Option<Option<String>>,
+    /// The chip for --query-metrics in place of that of the GPU
+    #[arg(long, value_name = "NAME", requires = "query_metrics")]
+    pub chip: Option<String>,
     /// Keep the traces in this folder, a file per CUDA process
     #[arg(short, long, value_name = "FOLDER", requires = "command")]
     pub output: Option<PathBuf>,
@@ -78,6 +99,22 @@ pub enum CsvTable {
     Details,
     /// A row for each kernel, a column for each metric
     Raw,
+}
+
+/// Validates the name of a section.
+fn section(text: &str) -> Result<String, String> {
+    match config::expected(config::KERNEL_METRICS, &format!("section:{text}")) {
+        None => Ok(text.to_owned()),
+        Some(_) => {
+            let names: Vec<_> = sets::sections().iter().map(|section| section.name).collect();
+            Err(format!("expected one of {}", names.join(", ")))
+        }
+    }
+}
+
+/// Validates a regular expression for metrics.
+fn expression(text: &str) -> Result<String, String> {
+    value_of(config::KERNEL_METRICS)(&format!("regex:{text}")).map(|_| text.to_owned())
 }
 
 /// Validates a regular expression in the same way as libprof.so.

@@ -31,8 +31,7 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
         checks.extend(counters(&outcome));
         return;
     }
-    let mut search = Search { driver_cuda_version: cuda_version, ..Search::for_this_process() };
-    search.environments.extend(own_environment().into_iter().chain(python_environments()));
+    let search = Search { driver_cuda_version: cuda_version, ..search() };
 
     let mut chosen = false;
     let mut passed_over = Vec::new();
@@ -69,6 +68,13 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
         ));
     }
     checks.extend(passed_over);
+}
+
+/// Where a program's libcupti is looked for, for any version of CUDA.
+pub fn search() -> Search {
+    let mut search = Search::for_this_process();
+    search.environments.extend(own_environment().into_iter().chain(python_environments()));
+    search
 }
 
 fn described(candidate: &Location) -> String {

@@ -12,6 +12,8 @@ pub mod driver;
 mod environment;
 pub mod probe;
 
+pub use cupti::search;
+
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 

@@ -47,6 +47,18 @@ pub enum MetricKind {
     Throughput,
 }
 
+impl MetricKind {
+    /// A stable name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Ratio => "ratio",
+            Self::Throughput => "throughput",
+        }
+    }
+}
+
 /// The library's description of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricProperties {

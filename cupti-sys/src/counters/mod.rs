@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`abi`] | parameter structs and functions, any of which may be missing |
 //! | [`host`] | metrics and passes of a chip, and values from counters; needs no GPU |
+//! | [`names`] | names of metrics: suffixes, nearest names |
 //! | [`sets`] | the metrics that are sampled on a chip |
 //! | [`sampling`] | samples of a whole device at a fixed interval |
 //! | [`range`] | counters of one launch at a time |
@@ -18,6 +19,7 @@
 
 pub mod abi;
 pub mod host;
+pub mod names;
 pub mod range;
 pub mod refusal;
 pub mod sampling;

@@ -1,5 +1,8 @@
 //! Settings for measuring kernels.
 
+use cupti_sys::counters::names::Catalog;
+use gpuwhy_report::kernels::sets::{self, Section};
+use gpuwhy_report::text_format::edits;
 use regex_lite::{Regex, RegexBuilder};
 
 use crate::config::value::or_off;
@@ -16,8 +19,14 @@ pub fn parse_chosen(text: &str) -> Option<Option<KernelRequest>> {
     or_off(text, |text| {
         let (most, names) = text.split_once(':').map_or((text, None), |(most, names)| (most, Some(names)));
         let most = most.parse().ok().filter(|most| (1..=64).contains(most))?;
-        Some(KernelRequest { most, names: names.map(regex).transpose().ok()? })
+        Some(KernelRequest { most, names: names.map(regex).transpose().ok()?, metrics: Vec::new() })
     })
+}
+
+/// Parses metrics, or `off`.
+pub fn parse_metrics(text: &str) -> Option<Vec<WantedMetrics>> {
+    let parsed = or_off(text, |text| text.split(',').map(|item| WantedMetrics::parse(item.trim())).collect());
+    parsed.map(Option::unwrap_or_default)
 }
 
 /// Measurements of kernels that are requested.
@@ -27,6 +36,88 @@ pub struct KernelRequest {
     pub most: usize,
     /// Pattern of the kernels' names.
     pub names: Option<Regex>,
+    /// Metrics to measure; empty: those of all pages.
+    pub metrics: Vec<WantedMetrics>,
+}
+
+/// An item of a list of metrics.
+#[derive(Clone, Debug)]
+pub enum WantedMetrics {
+    /// A name with or without rollup and submetric.
+    Named(String),
+    /// A regular expression.
+    Matching(Regex),
+    /// A section.
+    Section(&'static Section),
+}
+
+/// What a list of metrics stands for on a chip.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChipMetrics {
+    /// Complete names, without repetitions, the duration first.
+    pub names: Vec<String>,
+    /// Items of the list that the chip does not have, each with the nearest names.
+    pub unknown: Vec<(String, Vec<String>)>,
+}
+
+/// Maximum number of launches of a kernel that are measured.
+pub const MOST_LAUNCHES: u32 = 100;
+/// Duration of a launch, which is always measured.
+const DURATION: &str = "gpu__time_duration.sum";
+/// Maximum number of names that are suggested for an unknown one.
+const SUGGESTED: usize = 3;
+
+impl WantedMetrics {
+    /// A section after `section:`, a name, or a regular expression: text with other characters than a name, or
+    /// text after `regex:`, as in Nsight Compute.
+    fn parse(text: &str) -> Option<Self> {
+        if let Some(name) = text.strip_prefix("section:") {
+            return sets::section(name).map(Self::Section);
+        }
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+        match text.strip_prefix("regex:") {
+            None if text.is_empty() => None,
+            None if text.chars().all(is_name) => Some(Self::Named(text.to_owned())),
+            pattern => regex(pattern.unwrap_or(text)).ok().map(Self::Matching),
+        }
+    }
+
+    /// True if it stands for this metric, which a chip has.
+    pub fn accepts(&self, metric: &str) -> bool {
+        match self {
+            Self::Named(name) => metric.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')),
+            Self::Matching(pattern) => {
+                let base = |(at, _)| pattern.is_match(&metric[..at]);
+                pattern.is_match(metric) || metric.match_indices('.').any(base)
+            }
+            Self::Section(section) => section.metrics.contains(&metric),
+        }
+    }
+
+    /// Metrics of a chip that need counters. A section lists metrics of all chips, so what it has in addition is
+    /// not unknown.
+    pub fn on_chip(wanted: &[Self], catalog: &Catalog) -> ChipMetrics {
+        let mut found = ChipMetrics { names: vec![DURATION.to_owned()], ..ChipMetrics::default() };
+        for item in wanted {
+            let (text, names) = match item {
+                Self::Named(name) => (name.as_str(), catalog.named(name)),
+                Self::Matching(pattern) => (pattern.as_str(), catalog.matching(|name| pattern.is_match(name))),
+                Self::Section(section) => {
+                    (section.name, section.metrics.iter().flat_map(|of| catalog.named(of)).collect())
+                }
+            };
+            match item {
+                Self::Named(name) if names.is_empty() && !sets::is_of_launch(name) => {
+                    found.unknown.push((text.to_owned(), catalog.nearest(name, SUGGESTED, edits)));
+                }
+                Self::Matching(_) if names.is_empty() => found.unknown.push((text.to_owned(), Vec::new())),
+                _ => found.names.extend(names),
+            }
+        }
+        let mut seen = rustc_hash::FxHashSet::default();
+        found.names.retain(|name| seen.insert(name.clone()));
+        found
+    }
 }
 
 #[cfg(test)]
@@ -47,6 +138,48 @@ mod tests {
         }
         for bad in ["a(b", "*a", "[z-a]", "a\\", "(a{1000}){1000}", &"(".repeat(60)] {
             assert!(parse(bad).is_none(), "{bad}");
+        }
+    }
+
+    fn catalog() -> Catalog {
+        use cupti_sys::counters::host::MetricKind;
+        let names = [DURATION.trim_end_matches(".sum"), "dram__bytes_read", "dram__bytes_write", "sm__cycles_active"];
+        Catalog(names.map(|name| (name.to_owned(), MetricKind::Counter)).into())
+    }
+
+    #[test]
+    fn metrics_are_names_patterns_and_sections() {
+        let on_chip = |text: &str| WantedMetrics::on_chip(&parse_metrics(text).unwrap(), &catalog());
+        let all = on_chip("dram__bytes_read.sum, regex:^dram__bytes.*te$,sm__cycles_active.avg,dram__bytes_read.sum");
+        let writes = [".avg", ".max", ".min", ".sum"].map(|rollup| format!("dram__bytes_write{rollup}"));
+        assert_eq!(
+            (&all.names[..2], &all.names[2..6]),
+            (&[DURATION, "dram__bytes_read.sum"].map(str::to_owned)[..], &writes[..])
+        );
+        assert_eq!((all.names.len(), all.unknown.len()), (7, 0));
+        let section = on_chip("section:speedoflight,launch__grid_size");
+        assert_eq!(section.names, [DURATION, "sm__cycles_active.avg"], "what this chip has of it");
+        assert!(section.unknown.is_empty(), "{section:?}");
+        let slips = on_chip("dram__bytes_reads.sum,dram__bytes_read.summ,regex:nvlink").unknown;
+        let nearest: Vec<_> = slips.iter().map(|(_, near)| near.first().map_or("", String::as_str)).collect();
+        assert_eq!(nearest, ["dram__bytes_read", "dram__bytes_read.sum", ""], "{slips:?}");
+        for bad in ["", ",", "a,,b", "section:None", "regex:a(b", "a(b"] {
+            assert!(parse_metrics(bad).is_none(), "{bad}");
+        }
+        assert!(parse_metrics("off").unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_item_accepts_what_it_stands_for() {
+        let accepts = |item: &str, metric: &str| WantedMetrics::parse(item).unwrap().accepts(metric);
+        for (item, yes, no) in [
+            ("dram__bytes", "dram__bytes.sum", "dram__bytes_read.sum"),
+            ("dram__bytes.sum", "dram__bytes.sum", "dram__bytes.max"),
+            ("regex:bytes$", "dram__bytes.sum", "dram__bytes_read.sum"),
+            ("dram.*(read|write)", "dram__bytes_read.sum", "dram__bytes.sum"),
+            ("section:InstructionStats", "smsp__inst_issued.sum", "dram__bytes.sum"),
+        ] {
+            assert!(accepts(item, yes) && !accepts(item, no), "{item}");
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::cost::Budget;
 
 pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling};
 pub use error::{SettingsError, warned};
-pub use kernels::KernelRequest;
+pub use kernels::{ChipMetrics, KernelRequest, MOST_LAUNCHES, WantedMetrics, parse_metrics};
 pub use request::{MAX_STEPS, RangeName};
 use table::Setting;
 pub use table::names::*;
@@ -155,7 +155,7 @@ impl Settings {
             memory: reader.get(&table::BUFFER_MEMORY),
             sampling: reader.get(&table::SAMPLING),
             native_stacks: if stacks_unasked { NativeStacks::WithPython } else { native_stacks },
-            kernels: reader.get(&table::KERNELS),
+            kernels: read_kernels(&mut reader),
             gpu_metrics: reader.get(&table::GPU_METRICS),
             control: reader.get(&table::CONTROL),
             run: reader.get(&table::RUN),
@@ -285,6 +285,11 @@ impl VariableReader<'_> {
         });
         setting.default_value()
     }
+}
+
+fn read_kernels(reader: &mut VariableReader<'_>) -> Option<KernelRequest> {
+    let metrics = reader.get(&table::KERNEL_METRICS);
+    reader.get(&table::KERNELS).map(|request| KernelRequest { metrics, ..request })
 }
 
 /// Reads the parts of the run to measure. A range without a name is an error; the complete run is measured

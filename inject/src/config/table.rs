@@ -9,7 +9,7 @@ use std::time::Duration;
 use gpuwhy_trace::cost::Mode;
 
 use crate::config::choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling};
-use crate::config::kernels::{self, KernelRequest};
+use crate::config::kernels::{self, KernelRequest, WantedMetrics};
 use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, RangeKind, RangeName, Schedule};
 use crate::config::value::{is_off, on_or_off, or_off, parse_bytes, parse_duration, parse_percent};
@@ -209,6 +209,10 @@ settings! {
             "For authors of kernels: how many are [measured](kernels.md) with hardware counters while the program \
              runs, those with the most to gain. `5:gemm\\|softmax` selects among those whose name matches. A \
              measured launch is delayed by about 20 ms.";
+        KERNEL_METRICS: Vec<WantedMetrics> = "GPUWHY_KERNEL_METRICS", "off", "metrics separated by commas: names such as dram__bytes_read.sum, regular expressions such as regex:^dram__ and sections such as section:SpeedOfLight, or `off`",
+            kernels::parse_metrics,
+            "For authors of kernels who know which metric they need: what GPUWHY_KERNELS [measures](kernels.md#metrics-by-name) \
+             in place of the metrics of all pages. Names without a rollup such as `.sum` stand for all rollups.";
         GPU_METRICS: GpuMetrics = "GPUWHY_GPU_METRICS", "gauges", "auto, off, gauges, on or on:HZ with 10 to 10000 samples a second",
             GpuMetrics::parse,
             "For users who want to know [what limits the GPU](inside-the-gpu.md). `gauges` reads power, clocks, \

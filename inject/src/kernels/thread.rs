@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use cupti_sys::counters::Counters;
+use cupti_sys::counters::host::{Collection, Host};
 use cupti_sys::counters::range::{ContextHandle, RangePlan, RangeProfiler};
-use cupti_sys::{Cupti, CuptiResult, LAUNCHES};
+use cupti_sys::{Cupti, CuptiResult, Error, LAUNCHES};
 use gpuwhy_report::capture::Captures;
 use gpuwhy_report::kernels::{Choice, sets};
 use gpuwhy_report::words::not_measured;
@@ -19,7 +20,7 @@ use gpuwhy_trace::record::Context;
 use parking_lot::Mutex;
 
 use crate::capture::controller::CaptureController;
-use crate::config::KernelRequest;
+use crate::config::{ChipMetrics, KernelRequest, MOST_LAUNCHES, WantedMetrics};
 use crate::counters::access_lock::{COUNTER_ACCESS, CounterAccess};
 use crate::counters::{close_before_libraries, library_calls};
 use crate::kernels::measurement::{LaunchShape, Limits, Measurement};
@@ -37,9 +38,8 @@ const LAST_PASS_PERIOD: Duration = Duration::from_millis(1);
 /// Wait of a thread of the program for the lock at the start of a launch: none.
 const NO_TIME: Duration = Duration::ZERO;
 
-/// Limits on the measurement. All metrics together take some 30 launches of a kernel, and each launch some 20
-/// ms.
-const LIMITS: Limits = Limits { launches: 100, stall_ns: 5_000_000_000 };
+/// Limits for each kernel. All metrics together take some 30 launches of a kernel, and each launch some 20 ms.
+const LIMITS: Limits = Limits { launches: MOST_LAUNCHES, stall_ns: 1_000_000_000 };
 
 /// State for measuring kernels, shared by the collector, the thread and the callbacks.
 #[derive(Debug)]
@@ -123,7 +123,8 @@ impl KernelProfiler {
                 choice.share * 100.0
             );
         }
-        let measurement = Measurement::new(&chosen.choices, &chosen.contexts, LIMITS);
+        let stall_ns = LIMITS.stall_ns * self.request.most as u64;
+        let measurement = Measurement::new(&chosen.choices, &chosen.contexts, Limits { stall_ns, ..LIMITS });
         let device = chosen.choices.first().map_or(0, |choice| choice.candidate.device.0);
         // From here on `finish` reports the state of each kernel, even if the program ends early.
         *self.state.lock() = Some(MeasurementState { measurement, plan: None });
@@ -159,7 +160,7 @@ impl KernelProfiler {
         let prepared = counters
             .initialize()
             .and_then(|()| counters.chip_name(device))
-            .and_then(|chip| RangePlan::new(counters, &chip, &sets::groups()));
+            .and_then(|chip| RangePlan::new(counters, &chip, &self.groups(counters, &chip)?));
         close_before_libraries();
         drop(calls);
         match prepared {
@@ -174,6 +175,19 @@ impl KernelProfiler {
                 Err(error.code.0)
             }
         }
+    }
+
+    /// Names of the metrics to measure, in groups.
+    fn groups(&self, counters: &'static Counters, chip: &str) -> Result<Vec<Vec<String>>, Error> {
+        if self.request.metrics.is_empty() {
+            return Ok(sets::groups());
+        }
+        let catalog = Host::open(counters, Collection::Ranges, chip, None)?.catalog()?;
+        let ChipMetrics { names, unknown } = WantedMetrics::on_chip(&self.request.metrics, &catalog);
+        for (item, nearest) in unknown {
+            tracing::warn!("{chip} does not have the metric {item}; the nearest are: {}", nearest.join(", "));
+        }
+        Ok(vec![names])
     }
 
     fn listen(&self, controller: &CaptureController, on: bool) {

@@ -15,6 +15,7 @@
 //! sets the value of a metric of a kernel for ranges; a range has no value for other metrics. A `silent`
 //! metric is known to the chip and delivers no values, so that no sample with it completes.
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs;
 use std::path::Path;
@@ -114,6 +115,15 @@ impl Recorded {
     pub fn knows(&self, metric: &str) -> bool {
         let of_kernels = self.kernels.iter().map(|(_, metric, _)| metric);
         self.metrics.iter().chain(&self.silent).chain(of_kernels).any(|known| known == metric)
+    }
+
+    /// Names without their suffixes of the metrics of a kind: 0 counters, 1 ratios.
+    #[must_use]
+    pub fn base_metrics(&self, kind: u32) -> BTreeSet<CString> {
+        let of_kernels = self.kernels.iter().map(|(_, metric, _)| metric);
+        let all = self.metrics.iter().chain(&self.silent).chain(of_kernels).filter_map(|metric| metric.split_once('.'));
+        let of_kind = all.filter(|(_, suffix)| u32::from(matches!(*suffix, "pct" | "ratio" | "max_rate")) == kind);
+        of_kind.filter_map(|(base, _)| CString::new(base).ok()).collect()
     }
 
     /// Value of a metric of a kernel; NaN if the file has none.

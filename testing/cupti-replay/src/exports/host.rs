@@ -5,9 +5,9 @@ use std::ptr;
 
 use cupti_sys::CuptiResult;
 use cupti_sys::counters::abi::{
-    DeviceGetChipName, HostConfigAddMetrics, HostDeinitialize, HostEvaluateToGpuValues, HostGetConfigImage,
-    HostGetConfigImageSize, HostGetNumOfPasses, HostGetSupportedChips, HostInitialize, ProfilerInitialize,
-    RANGE_PROFILER,
+    DeviceGetChipName, HostConfigAddMetrics, HostDeinitialize, HostEvaluateToGpuValues, HostGetBaseMetrics,
+    HostGetConfigImage, HostGetConfigImageSize, HostGetMetricProperties, HostGetNumOfPasses, HostGetSupportedChips,
+    HostInitialize, ProfilerInitialize, RANGE_PROFILER,
 };
 
 use super::parameters::{bytes, checked, checked_anywhere, names, register_exit};
@@ -70,6 +70,47 @@ pub unsafe extern "C" fn cuptiProfilerHostGetSupportedChips(parameters: *mut Hos
         // Leaks one pointer per call, which lives as long as the library.
         parameters.chips = Box::leak(Box::new(chip));
         parameters.count = 1;
+        Ok(())
+    })
+}
+
+/// `cuptiProfilerHostGetBaseMetrics`: the metrics of the file, those with a suffix of ratios as ratios, others as
+/// counters.
+///
+/// # Safety
+/// NULL or a struct.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiProfilerHostGetBaseMetrics(parameters: *mut HostGetBaseMetrics) -> CuptiResult {
+    answer("cuptiProfilerHostGetBaseMetrics", |player| {
+        let name = "cuptiProfilerHostGetBaseMetrics";
+        // SAFETY: guaranteed by the caller.
+        let parameters = unsafe { checked(player, name, parameters, HostGetBaseMetrics::SIZE) }?;
+        let bases = player.unit.recorded()?.base_metrics(parameters.kind);
+        let texts: Vec<*const c_char> = bases.into_iter().map(|text| text.into_raw().cast_const()).collect();
+        parameters.count = texts.len();
+        // Leaks the names of each call, which live as long as the library.
+        parameters.names = texts.leak().as_ptr();
+        Ok(())
+    })
+}
+
+/// `cuptiProfilerHostGetMetricProperties`: the same for each metric of the file.
+///
+/// # Safety
+/// NULL or a struct with a NUL-terminated text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiProfilerHostGetMetricProperties(parameters: *mut HostGetMetricProperties) -> CuptiResult {
+    answer("cuptiProfilerHostGetMetricProperties", |player| {
+        let name = "cuptiProfilerHostGetMetricProperties";
+        // SAFETY: guaranteed by the caller.
+        let parameters = unsafe { checked(player, name, parameters, HostGetMetricProperties::SIZE) }?;
+        // SAFETY: guaranteed by the caller.
+        let metric = unsafe { names(&raw const parameters.name, 1) }?;
+        let recorded = player.unit.recorded()?;
+        let known =
+            |kind| recorded.base_metrics(kind).iter().any(|base| metric[0].as_bytes().starts_with(base.as_bytes()));
+        parameters.kind = (0..2).find(|kind| known(*kind)).ok_or(CuptiResult::INVALID_PARAMETER)?;
+        [parameters.description, parameters.unit, parameters.dimension] = [c"played".as_ptr(); 3];
         Ok(())
     })
 }

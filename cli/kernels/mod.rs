@@ -3,6 +3,8 @@
 //! `libprof.so` selects and measures the kernels inside the program; interpretation and wording are library
 //! code. This module only sets the order of processes, files, streams and exit codes.
 
+mod metrics;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -31,8 +33,14 @@ const UNREADABLE: u8 = 2;
 /// Runs the command if there is one, shows the kernels, and returns the exit code. Reports unreadable traces
 /// on stderr. Fails when the command cannot be started, or stdout or the picture cannot be written.
 pub fn run(args: &KernelsArgs) -> Result<u8> {
+    if args.query_metrics.is_some() {
+        return metrics::query(args);
+    }
     if args.command.is_empty() {
         return show(args, &inputs::expanded(&args.files)?);
+    }
+    if let Some(refused) = metrics::checked(args)? {
+        return Ok(refused);
     }
     let made = TempDir::new().context("cannot make a folder for traces")?;
     let folder = args.output.as_deref().unwrap_or(made.path());
@@ -58,7 +66,9 @@ fn variables(args: &KernelsArgs) -> Vec<(&'static str, String)> {
         Some(names) => format!("{}:{names}", args.top),
         None => args.top.to_string(),
     };
-    vec![(config::KERNELS, chosen)]
+    let mut all = vec![(config::KERNELS, chosen)];
+    all.extend(Some(metrics::list(args)).filter(|list| !list.is_empty()).map(|list| (config::KERNEL_METRICS, list)));
+    all
 }
 
 /// Runs the command to its end. Returns `Ok` with its exit code, or `Err` with ours if it did not start.
@@ -128,6 +138,9 @@ fn show(args: &KernelsArgs, files: &[PathBuf]) -> Result<u8> {
 }
 
 fn shown(args: &KernelsArgs, report: &Report) -> Result<String> {
+    let wanted = metrics::wanted(args);
+    let chosen = |metric: &str| wanted.iter().any(|item| item.accepts(metric));
+    let is_chosen: Option<&dyn Fn(&str) -> bool> = if wanted.is_empty() { None } else { Some(&chosen) };
     if args.csv {
         let page = match args.page {
             CsvTable::Raw => CsvPage::Raw,
@@ -135,12 +148,12 @@ fn shown(args: &KernelsArgs, report: &Report) -> Result<String> {
         };
         let process = &report.process;
         let program = process.command.first().map_or("", String::as_str);
-        let table = csv(&report.kernels, page, (process.process_id, program, &process.host));
+        let table = csv(&report.kernels, page, (process.process_id, program, &process.host), is_chosen);
         let is_terminal = io::stdout().is_terminal();
         return Ok(if is_terminal { table.lines().map(|line| printable(line) + "\n").collect() } else { table });
     }
     if args.json {
         return terminal::json(&report.kernels);
     }
-    Ok(text(&report.kernels, terminal::style()))
+    Ok(text(&report.kernels, terminal::style(), is_chosen))
 }

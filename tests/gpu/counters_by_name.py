@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Metrics by name of twenty kernels, by `gpuwhy kernels --metrics` and by ncu:
+
+    counters_by_name.py GPUWHY OUT.json      measures and compares, on a machine with a GPU and ncu
+    counters_by_name.py --table OUT.json     writes the table of docs/design/counters.md
+
+Clocks are not locked and caches not flushed, by either. Percentages differ in points, other values in percent.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from checks.kernels import find_ncu
+
+HERE = pathlib.Path(__file__).resolve().parent
+PROGRAM = HERE / "workloads" / "twenty_kernels.py"
+DOCUMENT = HERE.parent.parent / "docs" / "design" / "counters.md"
+MARKERS = ("<!-- by name -->", "<!-- end -->")
+SECONDS, LIMIT = 25, 120
+DURATION = "gpu__time_duration.sum"
+DRAM, L2, L1 = (
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
+    "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed")
+# The value below which a difference of a count means nothing.
+METRICS = {
+    DURATION: 0.0, "sm__inst_executed.sum": 0.0, "smsp__issue_active.avg.pct_of_peak_sustained_active": 0.0,
+    "sm__warps_active.avg.pct_of_peak_sustained_active": 0.0, "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": 0.0,
+    DRAM: 0.0, "dram__bytes_read.sum": 4e6, "dram__bytes_write.sum": 4e6, L2: 0.0, "lts__t_bytes.sum": 1e6,
+    "lts__t_sector_hit_rate.pct": 0.0, L1: 0.0, "l1tex__t_bytes.sum": 1e6, "l1tex__t_sector_hit_rate.pct": 0.0,
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": 1e5}
+POINTS = 3.0
+# Part of the name of the kernel between two operations.
+SEPARATOR = "spin_kernel"
+# Share of a unit's peak, in percent, from which its traffic counts as relevant.
+RELEVANT = 30.0
+
+
+def difference(metric: str, ours: float | None, theirs: float | None) -> float | None:
+    """In points or percent; None if there is nothing to compare."""
+    if ours is None or theirs is None or not math.isfinite(ours) or not math.isfinite(theirs):
+        return None
+    if ".pct" in metric:
+        return ours - theirs
+    return None if max(ours, theirs) <= METRICS.get(metric, 0.0) else (ours / theirs - 1) * 100 if theirs else math.inf
+
+
+def number(cell: str) -> float | None:
+    try:
+        return float(cell.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.strip("() ").split(","))
+
+
+def by_ncu(text: str) -> list[dict]:
+    """Kernels of ncu's raw table in their order."""
+    rows = list(csv.DictReader(io.StringIO(text[max(text.find('"ID"'), 0):])))
+    return [{
+        "symbol": row["Kernel Name"], "grid": sizes(row["Grid Size"]), "block": sizes(row["Block Size"]),
+        "metrics": {name: value for name, cell in row.items() if name and "__" in name and (value := number(cell or "")) is not None},
+    } for row in rows if row.get("ID")]
+
+
+def units(text: str) -> dict[str, str]:
+    rows = list(csv.DictReader(io.StringIO(text[max(text.find('"ID"'), 0):])))
+    return {name: unit for name, unit in rows[0].items() if name and "__" in name} if rows else {}
+
+
+def joined(ours: Sequence[dict], theirs: Sequence[dict], operations: Sequence[str]) -> list[dict]:
+    """The longest kernel of each operation, if both measured it."""
+    place = lambda kernel: (kernel["symbol"], tuple(kernel["grid"]), tuple(kernel["block"]))
+    measured = {place(kernel): kernel for kernel in ours if kernel["outcome"] == "measured"}
+    rows = []
+    for operation, kernels in zip(operations, theirs, strict=True):
+        kernel = max(kernels, key=lambda kernel: kernel["metrics"].get(DURATION, 0.0))
+        if own := measured.get(place(kernel)):
+            values = {name: [own["metrics"].get(name), kernel["metrics"].get(name)] for name in METRICS}
+            rows.append({"operation": operation, "symbol": kernel["symbol"], "passes": own["passes"], "values": values})
+    return rows
+
+
+def judged(row: dict) -> dict[str, float]:
+    """Differences of a row by metric, in points or percent. Time follows the clock, which moves: it is not judged."""
+    found = {name: difference(name, *values) for name, values in row["values"].items() if name != DURATION}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def table(document: dict) -> str:
+    lines = ["| kernel | us | device memory, % | L2, % | L1, % | L2 hits, % | values | largest difference |", "|---|---|---|---|---|---|---|---|"]
+    for row in document["rows"]:
+        pair = lambda name: "" if None in row["values"][name] else "{:.1f} / {:.1f}".format(*row["values"][name])
+        differences = judged(row)
+        worst = max(differences, key=lambda name: abs(differences[name]), default=None)
+        said = f"{differences[worst]:+.1f} {'points' if '.pct' in worst else '%'}, `{worst}`" if worst else ""
+        microseconds = (row["values"][DURATION][0] or 0.0) / 1000
+        cells = [row["operation"], f"{microseconds:.0f}", *map(pair, (DRAM, L2, L1, "lts__t_sector_hit_rate.pct")), str(len(differences)), said]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def summary(document: dict) -> str:
+    rows = document["rows"]
+    everything = [abs(value) for row in rows for value in judged(row).values()]
+    within = [row for row in rows if all(abs(value) <= POINTS for value in judged(row).values())]
+    traffic = [row for row in rows if any(max(filter(None, row["values"][name]), default=0.0) >= RELEVANT for name in (DRAM, L2, L1))]
+    return (f"{len(rows)} kernels, {len(everything)} values: median difference {statistics.median(everything):.2f}, "
+            f"{sum(value <= POINTS for value in everything)} within {POINTS:g} points or percent; {len(within)} kernels with all values within, "
+            f"{len(traffic)} with {RELEVANT:g} % or more of the peak of device memory, L2 or L1")
+
+
+def groups(theirs: Sequence[dict]) -> list[list[dict]]:
+    """The kernels of each operation: a waiting kernel follows each of them."""
+    found: list[list[dict]] = [[]]
+    for kernel in theirs:
+        if SEPARATOR in kernel["symbol"]:
+            found.append([])
+        else:
+            found[-1].append(kernel)
+    return found[:-1]
+
+
+def main(gpuwhy: str, out: str) -> None:
+    ncu, names = find_ncu(), ",".join(METRICS)
+    if ncu is None:
+        sys.exit("no ncu: name one by GPUWHY_NCU")
+    ours = subprocess.run(
+        [gpuwhy, "kernels", "--top", "40", "--metrics", names, "--json", "--", sys.executable, PROGRAM, str(SECONDS)], capture_output=True,
+        text=True, timeout=LIMIT)
+    lines = [line for line in ours.stdout.splitlines() if line.startswith("{")]
+    measured = json.loads(lines[-1])["measured"] if lines else []
+    raw = pathlib.Path(out).with_suffix(".ncu")
+    options = ["--profile-from-start", "off", "--clock-control", "none", "--cache-control", "none", "--metrics", names, "-f", "-o", str(raw)]
+    theirs = subprocess.run([ncu, *options, sys.executable, "-u", str(PROGRAM), "1", "profile"], capture_output=True, text=True, timeout=LIMIT)
+    page = ["--import", f"{raw}.ncu-rep", "--csv", "--page", "raw", "--print-units", "base", "--print-kernel-base", "mangled"]
+    text = subprocess.run([ncu, *page], capture_output=True, text=True, timeout=LIMIT).stdout
+    operations = [line for line in theirs.stdout.splitlines() if ": " in line and not line.startswith("==")]
+    document = {
+        "rows": joined(measured, groups(by_ncu(text)), operations), "units": units(text), "outcomes": [[kernel["name"][:80], kernel["outcome"]] for kernel in measured],
+        "said": ours.stderr[-2000:], "ncu": theirs.stdout[-4000:], "operations": operations}
+    pathlib.Path(out).write_text(json.dumps(document, indent=1))
+    print(summary(document) if document["rows"] else f"nothing to compare: {ours.stderr[-500:]} {theirs.stdout[-500:]}")
+
+
+def publish(path: str) -> None:
+    document = json.loads(pathlib.Path(path).read_text())
+    before, rest = DOCUMENT.read_text().split(MARKERS[0])
+    after = rest.split(MARKERS[1], 1)[1]
+    DOCUMENT.write_text(f"{before}{MARKERS[0]}\n{summary(document)}.\n\n{table(document)}\n{MARKERS[1]}{after}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--table"]:
+        publish(sys.argv[2])
+    else:
+        main(*sys.argv[1:3])
