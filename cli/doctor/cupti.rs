@@ -21,9 +21,7 @@ const COUNTERS: &str = "GPU counters";
 
 /// Adds the checks: a line for each libcupti up to the first that loads, then the skipped ones.
 pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<Check>) {
-    let named = named
-        .map(Path::to_owned)
-        .or_else(|| env::var_os("GPUWHY_CUPTI_PATH").filter(|value| !value.is_empty()).map(PathBuf::from));
+    let named = named.map(Path::to_owned).or_else(override_path);
     if let Some(path) = named {
         let path = path.canonicalize().unwrap_or(path);
         let outcome = probed(&path);
@@ -70,9 +68,13 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
     checks.extend(passed_over);
 }
 
+fn override_path() -> Option<PathBuf> {
+    env::var_os("GPUWHY_CUPTI_PATH").filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
 /// Where a program's libcupti is looked for, for any version of CUDA.
 pub fn search() -> Search {
-    let mut search = Search::for_this_process();
+    let mut search = Search { override_path: override_path(), ..Search::for_this_process() };
     search.environments.extend(own_environment().into_iter().chain(python_environments()));
     search
 }

@@ -89,7 +89,9 @@ pub fn query(args: &KernelsArgs) -> Result<u8> {
 fn opened(chip: Option<&str>) -> Result<(&'static Counters, String)> {
     let search = doctor::search();
     let loaded = if chip.is_some() { Cupti::load_without_driver(&search) } else { Cupti::load(&search) };
-    let cupti = loaded.map_err(|error| anyhow!("{error}; without a GPU name a chip, such as --chip GH100"))?;
+    let hint = "`gpuwhy doctor` lists what was tried; without a GPU name a chip, such as --chip GH100";
+    let first = |text: &str| text.lines().next().unwrap_or_default().trim_end_matches(" Tried:").to_owned();
+    let cupti = loaded.map_err(|error| anyhow!("{}; {hint}", first(&error.to_string())))?;
     let counters = Counters::of(cupti);
     if let Some((library, problem)) = counters.missing_library() {
         bail!("{}: {problem}; install the whole nvidia-cuda-cupti package", library.display());
