@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use std::sync::OnceLock;
-pub use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+pub use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// Words of a segment of an NVTX ring: 64 KiB.
 pub const RING_SEGMENT: u64 = 8192;

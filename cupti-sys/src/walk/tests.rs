@@ -3,7 +3,8 @@
 use super::*;
 use crate::record::Activity;
 
-const PAGE: usize = 4096;
+/// A multiple of every page size, up to the 64 KiB of Arm.
+const PAGE: usize = 64 << 10;
 
 /// Two pages; the second has no access rights.
 struct Guarded(*mut u8);

@@ -2,7 +2,8 @@
 //!
 //! All rings are read up to the same time, which is before the call. A range can end on another thread, whose
 //! ring may be read before the ring with the start. Because the start is in its ring before the end happens,
-//! the common limit yields both events or only the start, never the end alone.
+//! the common limit yields both events or only the start, never the end alone. That holds on Arm too: what the
+//! thread of the end has seen is seen by all threads from then on, and the end's clock is read after that.
 
 use std::collections::HashMap;
 

@@ -71,8 +71,9 @@ pub struct ActivityRecorder {
     /// and complete kinds are needed.
     late: bool,
     turn: TracingSwitch,
-    /// Functions that allocate managed memory, and true once the program has called one. `Relaxed`: seen by the command
-    /// that follows.
+    /// Functions that allocate managed memory, and true once the program has called one. `SeqCst`, as the switch:
+    /// [`enable`](Self::enable) sets the switch and reads this, [`record_faults`](Self::record_faults) reads the switch
+    /// after this was set. One of them sees the other; else each could leave the page faults to the other.
     managed_calls: Vec<u32>,
     has_managed: AtomicBool,
     /// False under GPUWHY_MAX_OVERHEAD: nothing measures what page faults add to the cost.
@@ -297,7 +298,7 @@ impl ActivityRecorder {
     /// follow.
     pub fn allocates_managed(&self, domain: Domain, id: u32) -> bool {
         let allocates = domain == Domain::DRIVER && self.managed_calls.contains(&id);
-        allocates && !self.has_managed.swap(true, Ordering::Relaxed)
+        allocates && !self.has_managed.swap(true, Ordering::SeqCst)
     }
 
     /// Records page faults of managed memory, unless recording is off: then it does when it is switched on. Only from
@@ -315,7 +316,7 @@ impl ActivityRecorder {
 
     /// The kind of page faults, once the program has managed memory.
     fn fault_kind(&self) -> Option<Kind> {
-        let records = self.records_faults && self.has_managed.load(Ordering::Relaxed);
+        let records = self.records_faults && self.has_managed.load(Ordering::SeqCst);
         records.then_some(Kind::UNIFIED_MEMORY_COUNTER)
     }
 

@@ -20,7 +20,8 @@
 
 use crate::sync::{AtomicU8, BoundedWait, Ordering};
 
-/// States. `Acquire`/`Release`: a thread that sees ON sees what was enabled.
+/// States. `Acquire`/`Release`: a thread that sees ON sees what was enabled. `SeqCst` for the recorder, which also
+/// decides by a flag of its own (`has_managed`).
 const OFF: u8 = 0;
 const TURNING_ON: u8 = 1;
 const ON: u8 = 2;
@@ -55,7 +56,7 @@ impl TracingSwitch {
 
     /// True if everything is off.
     pub fn is_off(&self) -> bool {
-        self.0.load(Ordering::Acquire) == OFF
+        self.0.load(Ordering::SeqCst) == OFF
     }
 
     /// Switches on with `enable`, or has the thread that is switching do it. From any thread.
@@ -115,6 +116,6 @@ impl TracingSwitch {
     }
 
     fn step(&self, from: u8, to: u8) -> bool {
-        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.0.compare_exchange(from, to, Ordering::SeqCst, Ordering::Acquire).is_ok()
     }
 }

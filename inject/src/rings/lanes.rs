@@ -8,7 +8,7 @@
 //! events, and an event that another thread was writing at the fork is never finished.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::rings::packed;
 use crate::rings::ring::Ring;
@@ -31,17 +31,7 @@ static CHAINS: [OnceLock<Box<ThreadRing>>; GENERATIONS] = [const { OnceLock::new
 pub struct ThreadRing {
     /// Events of its threads, one thread after the other.
     pub ring: Ring,
-    /// True if a thread writes here. `Acquire` when it comes and `Release` when it goes: the next one
-    /// continues where it stopped.
-    taken: AtomicBool,
     next: OnceLock<Box<ThreadRing>>,
-}
-
-impl ThreadRing {
-    /// Releases the ring; called by its thread at its end.
-    pub fn leave(&self) {
-        self.taken.store(false, Ordering::Release);
-    }
 }
 
 /// Index of the current chain; `None` once recording is stopped.
@@ -67,14 +57,12 @@ pub fn forked() {
 pub fn take(generation: u32, thread: u32) -> Option<&'static ThreadRing> {
     let mut link = CHAINS.get(generation as usize)?;
     for _ in 0..LANES {
-        let lane = link.get_or_init(|| {
-            Box::new(ThreadRing { ring: Ring::new(), taken: AtomicBool::new(false), next: OnceLock::new() })
-        });
-        if !lane.taken.swap(true, Ordering::Acquire) {
+        let lane = link.get_or_init(|| Box::new(ThreadRing { ring: Ring::new(), next: OnceLock::new() }));
+        if lane.ring.take() {
             if packed::write_thread(&lane.ring, thread) {
                 return Some(lane);
             }
-            lane.leave();
+            lane.ring.leave();
         }
         link = &lane.next;
     }

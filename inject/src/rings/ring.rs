@@ -4,7 +4,7 @@
 //! does not fit is refused. Memory is allocated in segments as the writer first reaches them, and stays for
 //! the ring's next round. A model checker tries all interleavings of the two sides (`testing/model`).
 
-use crate::sync::{AtomicU64, OnceLock, Ordering, RING_SEGMENT as SEGMENT, RING_SEGMENTS as SEGMENTS};
+use crate::sync::{AtomicBool, AtomicU64, OnceLock, Ordering, RING_SEGMENT as SEGMENT, RING_SEGMENTS as SEGMENTS};
 
 /// Words of a ring: 2 MiB, or some 65 thousand events. At the default of ten drains a second that is enough
 /// for 600 thousand events a second from one thread; beyond that the collector is woken at half a ring.
@@ -30,7 +30,7 @@ impl Fill {
 
 type Segment = Box<[AtomicU64]>;
 
-/// A ring with one writer and one reader at a time.
+/// A ring with one writer and one reader at a time. Writers take turns; there is one reader for the process.
 ///
 /// `written` belongs to the writer and `read` to the reader; each counts words since the start. `Release` on
 /// a side's own counter and `Acquire` on the other's: a thread that sees a word counted sees the word, or
@@ -40,12 +40,30 @@ pub struct Ring {
     router: [OnceLock<Segment>; SEGMENTS],
     written: AtomicU64,
     read: AtomicU64,
+    /// True if a thread writes here. `Acquire` when it comes and `Release` when it goes: the next one
+    /// continues where it stopped.
+    taken: AtomicBool,
 }
 
 impl Ring {
     /// Creates an empty ring without memory.
     pub fn new() -> Self {
-        Self { router: [const { OnceLock::new() }; SEGMENTS], written: AtomicU64::new(0), read: AtomicU64::new(0) }
+        Self {
+            router: [const { OnceLock::new() }; SEGMENTS],
+            written: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+            taken: AtomicBool::new(false),
+        }
+    }
+
+    /// Makes the calling thread the writer, unless there is one.
+    pub fn take(&self) -> bool {
+        !self.taken.swap(true, Ordering::Acquire)
+    }
+
+    /// Releases the ring; called by its writer at its end.
+    pub fn leave(&self) {
+        self.taken.store(false, Ordering::Release);
     }
 
     /// Writes all of `head` and `text`, the latter padded to complete words, or fails. For the writer.

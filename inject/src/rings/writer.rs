@@ -191,7 +191,7 @@ impl Drop for Outlet {
         let lane = self.write_pending();
         drop_events(self.pending.len() as u64);
         if let Some(lane) = lane.or(self.lane) {
-            lane.leave();
+            lane.ring.leave();
         }
     }
 }

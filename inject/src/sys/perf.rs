@@ -15,7 +15,7 @@
 use std::fs;
 use std::io;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use host_sampler::native::Registers;
@@ -166,6 +166,8 @@ impl ThreadSamples {
             return None;
         }
         self.copy(head, size);
+        // The copy comes before the second look at the head, also on a processor that may reorder loads.
+        fence(Ordering::Acquire);
         // The ring is written toward lower addresses: this much since then, and one more may be in progress.
         let written = usize::try_from(head.wrapping_sub(self.head())).ok()?;
         if written + MAX_RECORD + size > RING_BYTES {

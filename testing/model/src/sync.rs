@@ -1,6 +1,6 @@
 //! Counterpart of `inject/src/sync.rs` in libprof.so.
 
-pub use loom::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+pub use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 /// Not modeled: through it a reader only reads words that the writer has counted.
 pub use std::sync::OnceLock;
 

@@ -38,3 +38,27 @@ fn a_reader_sees_whole_events_in_order_and_the_writer_never_what_is_not_read() {
         assert!((WORDS / 2..=WORDS).contains(&written));
     });
 }
+
+#[test]
+fn the_next_writer_continues_where_the_last_one_stopped() {
+    loom::model(|| {
+        let ring = Arc::new(Ring::new());
+        let write = |ring: &Ring, word: u64| {
+            let taken = ring.take();
+            if taken {
+                assert!(ring.write(&[word, !word], &[]).is_written());
+                ring.leave();
+            }
+            taken
+        };
+        let other = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || write(&ring, 7))
+        };
+        let mine = write(&ring, 9);
+        let both = other.join().unwrap() && mine;
+        let words: Vec<_> = ring.readable().step_by(2).map(|at| [ring.word(at), ring.word(at + 1)]).collect();
+        assert!(!both || words.len() == 2, "an event is overwritten: {words:?}");
+        assert!(words.iter().all(|&[word, complement]| [7, 9].contains(&word) && complement == !word), "{words:?}");
+    });
+}
