@@ -97,8 +97,9 @@ def fill(tree: pathlib.Path, folder: pathlib.Path, scratch: pathlib.Path) -> str
     for name in ("README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"):
         put((ROOT / name).read_bytes(), f"share/doc/gpuwhy/{name}")
     pages = scratch / "pages"
-    done = subprocess.run([str(tree / "bin" / "gpuwhy"), "completions", "--packages", str(pages)], check=False) if runs(machine) else None
-    if done is None or done.returncode != 0:
+    emulator = wheel.runner(machine)
+    line = [str(tree / "bin" / "gpuwhy"), "completions", "--packages", str(pages)]
+    if emulator is None or subprocess.run([*emulator, *line], check=False).returncode != 0:
         print(f"SKIPPED: manual pages and completions: the command for {machine} does not run here")
         return machine
     for page in sorted((pages / "man1").iterdir()):
@@ -106,11 +107,6 @@ def fill(tree: pathlib.Path, folder: pathlib.Path, scratch: pathlib.Path) -> str
     for name, place in COMPLETIONS.items():
         put((pages / "completions" / name).read_bytes(), place)
     return machine
-
-
-def runs(machine: str) -> bool:
-    """True if files for `machine` run here."""
-    return machine == os.uname().machine or pathlib.Path(f"/proc/sys/fs/binfmt_misc/qemu-{machine}").exists()
 
 
 def files(tree: pathlib.Path) -> list[pathlib.Path]:
@@ -163,10 +159,11 @@ def write_deb(out: pathlib.Path, tree: pathlib.Path, version: str, machine: str,
 def test_tarball(tarball: pathlib.Path, machine: str, scratch: pathlib.Path) -> None:
     place = scratch / "unpacked"
     subprocess.run(["tar", "-C", str(scratch), "--one-top-level=unpacked", "--strip-components=1", "-xzf", str(tarball)], check=True)
-    if not runs(machine):
+    emulator = wheel.runner(machine)
+    if emulator is None:
         print(f"SKIPPED: the tarball is for {machine} and does not run here")
         return
-    wheel.check(place / "bin" / "gpuwhy", place / "lib" / "gpuwhy" / "libprof.so")
+    wheel.check(place / "bin" / "gpuwhy", place / "lib" / "gpuwhy" / "libprof.so", emulator)
     checked_pages(place)
     print(f"{tarball.name}: unpacked, runs, finds its library, its manual pages can be read")
 
@@ -179,8 +176,9 @@ def test_deb(package: pathlib.Path, machine: str, scratch: pathlib.Path) -> None
     make_system(root)
     before = set(files(root))
     dpkg(root, "--install", str(package))
-    if runs(machine):
-        wheel.check(root / "usr" / "bin" / "gpuwhy", root / "usr" / "lib" / "gpuwhy" / "libprof.so")
+    emulator = wheel.runner(machine)
+    if emulator is not None:
+        wheel.check(root / "usr" / "bin" / "gpuwhy", root / "usr" / "lib" / "gpuwhy" / "libprof.so", emulator)
         checked_pages(root / "usr")
     else:
         print(f"SKIPPED: the package is for {machine} and does not run here")

@@ -2,7 +2,7 @@
 """Builds the wheel for systems with an old glibc, and checks it.
 
     python3 python/wheel.py                              dist/gpuwhy-...-manylinux_2_17_x86_64.whl
-    python3 python/wheel.py --machine aarch64            the same for Arm; libprof.so is built for it, but not run
+    python3 python/wheel.py --machine aarch64            the same for Arm; the test runs it under qemu-user
     python3 python/wheel.py --binaries target/release    from existing files; the tag has the glibc that they need
     python3 python/wheel.py --test                       also installs it into a fresh environment and runs it
 
@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,7 @@ def main() -> int:
     parser.add_argument("--glibc", default="2.17", metavar="VERSION", help="oldest glibc [2.17]")
     parser.add_argument("--machine", default="x86_64", choices=["x86_64", "aarch64"])
     parser.add_argument("--binaries", type=pathlib.Path, metavar="DIR", help="take the programs from here")
+    parser.add_argument("--sbom", type=pathlib.Path, metavar="FILE", help="put this bill of materials into it (python/sbom.py)")
     parser.add_argument("--any-size", action="store_true", help="allow more than 10 MB, as of builds for debugging")
     parser.add_argument("--sdist", action="store_true", help="write the source distribution too")
     parser.add_argument("--test", action="store_true", help="install what was built, and run it")
@@ -55,6 +57,8 @@ def main() -> int:
         environment["GPUWHY_WHEEL_BINARIES"] = str(options.binaries.resolve())
     else:
         environment["GPUWHY_WHEEL_TARGET"] = f"{options.machine}-unknown-linux-gnu.{options.glibc}"
+    if options.sbom:
+        environment["GPUWHY_WHEEL_SBOM"] = str(options.sbom.resolve())
     options.out.mkdir(parents=True, exist_ok=True)
     call = "import sys, gpuwhy_build; print(getattr(gpuwhy_build, sys.argv[1])(sys.argv[2]))"
     environment["PYTHONPATH"] = str(ROOT / "python" / "build_backend")
@@ -69,7 +73,7 @@ def main() -> int:
     wheel = made("build_wheel")
     found = problems(wheel, None if options.any_size else MOST_BYTES)
     # auditwheel knows the policies of all tags, but only for the machine that it runs on.
-    if is_audited and options.machine == os.uname().machine:
+    if is_audited and machine_of(wheel) == os.uname().machine:
         found += audited(tools / "bin" / "auditwheel", wheel)
     for problem in found:
         print(f"{wheel.name}: {problem}", file=sys.stderr)
@@ -79,16 +83,43 @@ def main() -> int:
     return 1 if found else 0
 
 
+def machine_of(wheel: pathlib.Path) -> str:
+    return next(machine for machine in ("x86_64", "aarch64") if wheel.stem.endswith(machine))
+
+
 def test(wheel: pathlib.Path) -> None:
     """Installs the wheel into a fresh environment and runs it there."""
+    machine = machine_of(wheel)
+    emulator = runner(machine)
+    if emulator is None:
+        print(f"SKIPPED: the wheel is for {machine} and does not run here")
+        return
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch).resolve() / "venv"
-        venv.create(folder, with_pip=True)
-        subprocess.run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-index", str(wheel)], check=True)
+        if emulator:
+            unpacked(wheel, folder)
+        else:
+            venv.create(folder, with_pip=True)
+            subprocess.run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-index", str(wheel)], check=True)
         library, = folder.glob("lib/python3*/site-packages/gpuwhy/_lib/libprof.so")
-        check(folder / "bin" / "gpuwhy", library)
-        without_driver(folder / "bin" / "python")
-    print(f"{wheel.name}: installed into a fresh environment, runs, finds its library, plays the demo")
+        check(folder / "bin" / "gpuwhy", library, emulator)
+        if not emulator:
+            without_driver(folder / "bin" / "python")
+    place = "unpacked, runs under qemu-user, finds" if emulator else "installed into a fresh environment, runs, plays the demo, finds"
+    print(f"{wheel.name}: {place} its library")
+
+
+def unpacked(wheel: pathlib.Path, folder: pathlib.Path) -> None:
+    """Lays a wheel of another machine out as pip does there: pip here refuses it."""
+    import gpuwhy_build
+
+    site, command = folder / "lib" / "python3" / "site-packages", folder / "bin" / gpuwhy_build.COMMAND
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    command.parent.mkdir()
+    script, = site.glob(f"*.data/scripts/{gpuwhy_build.COMMAND}")
+    script.rename(command)
+    command.chmod(0o755)
 
 
 def without_driver(python: pathlib.Path) -> None:
@@ -109,15 +140,16 @@ def without_driver(python: pathlib.Path) -> None:
         assert run.returncode == 0 and ("no NVIDIA driver" in run.stdout or "SKIPPED" in run.stdout), f"{package}: {run}"
 
 
-def check(command: pathlib.Path, library: pathlib.Path) -> None:
-    """Checks that an installed command runs, finds the library that came with it, and plays the demo."""
+def check(command: pathlib.Path, library: pathlib.Path, emulator: list[str]) -> None:
+    """Checks that an installed command runs, finds the library that came with it, and plays the demo: not under an
+    emulator, which cannot run the program that the demo starts (tests/arm.py runs it)."""
     import gpuwhy_build
 
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GPUWHY_")}
 
     def said(*arguments: str) -> str:
         # In a folder without a checkout above it.
-        run = subprocess.run([str(command), *arguments], capture_output=True, text=True, env=environment, cwd=command.parent,
+        run = subprocess.run([*emulator, str(command), *arguments], capture_output=True, text=True, env=environment, cwd=command.parent,
                              check=False)
         assert not run.stderr, f"{command} {' '.join(arguments)}: {run.stderr}"
         return run.stdout
@@ -128,9 +160,31 @@ def check(command: pathlib.Path, library: pathlib.Path) -> None:
     found = said("doctor")
     assert f"libprof.so {library}" in " ".join(found.split()), f"{command} doctor did not find {library}:\n{found}"
     assert said("report", "--explain", "launch"), "gpuwhy report --explain launch said nothing"
+    if emulator:
+        return
     played = said("demo", "--fast", "--all")
     reports = len(re.findall("^Bottleneck: ", played, re.M))
     assert reports == len(gpuwhy_build.RECORDINGS), f"{command} demo printed {reports} reports:\n{played}"
+
+
+def runner(machine: str) -> list[str] | None:
+    """The words before a command for `machine`: none on such a machine, else qemu-user for Arm, from Debian into
+    target/arm-tools. `None` if the command cannot run here."""
+    if machine == os.uname().machine:
+        return []
+    tools = ROOT / "target" / "arm-tools"
+    emulator = tools / "usr" / "bin" / f"qemu-{machine}-static"
+    if machine == "aarch64" and not emulator.is_file() and shutil.which("apt-get") and shutil.which("dpkg-deb"):
+        with tempfile.TemporaryDirectory() as scratch:
+            packages = ["qemu-user-static", "libc6-arm64-cross", "libgcc-s1-arm64-cross"]
+            subprocess.run(["apt-get", "download", "-qq", *packages], cwd=scratch, check=False, capture_output=True)
+            found = sorted(pathlib.Path(scratch).glob("*.deb"))
+            for package in found if len(found) == len(packages) else ():
+                subprocess.run(["dpkg-deb", "-x", str(package), str(tools)], check=True)
+        # Those of other machines take 350 MB.
+        for other in set(emulator.parent.glob("qemu-*")) - {emulator}:
+            other.unlink()
+    return [str(emulator), "-L", str(tools / "usr" / "aarch64-linux-gnu")] if emulator.is_file() else None
 
 
 def installed(folder: pathlib.Path, tools: list[str]) -> str:
