@@ -112,7 +112,7 @@ fn native_stacks(paranoid: Option<&str>, status: &str) -> String {
     let is_filtered = field("Seccomp:") == Some("2");
     let waiting = "of waiting threads only";
     if !cfg!(target_arch = "x86_64") {
-        return "none on this processor".to_owned();
+        return "not available on Arm: they are read on x86-64 only".to_owned();
     }
     let Some(level) = paranoid.and_then(|text| text.trim().parse::<i32>().ok()) else {
         return format!("{waiting}: this kernel has no perf events");

@@ -6,6 +6,7 @@ into a wheel, not both, so it would still need this backend; this file is the co
     GPUWHY_WHEEL_TARGET    a Rust target with a glibc version, such as x86_64-unknown-linux-gnu.2.17: built by
                            cargo-zigbuild; without it cargo builds for this machine
     GPUWHY_WHEEL_BINARIES  a folder with `gpuwhy`, `libprof.so` and, for the demo, DEMO to use without a build
+    GPUWHY_WHEEL_SBOM      a software bill of materials to put into the wheel (PEP 770)
     SOURCE_DATE_EPOCH      the time of the files in the archive [default: 1980]
 
 The tag of the wheel has the glibc version that the two files need, according to their symbols.
@@ -201,6 +202,8 @@ def write_wheel(folder: pathlib.Path, command: pathlib.Path, *libraries: pathlib
     entries[f"{info}/entry_points.txt"] = (points.encode(), 0o644)
     for name in ("LICENSE-APACHE", "LICENSE-MIT"):
         entries[f"{info}/licenses/{name}"] = ((ROOT / name).read_bytes(), 0o644)
+    if sbom := os.environ.get("GPUWHY_WHEEL_SBOM"):
+        entries[f"{info}/sboms/gpuwhy.cdx.json"] = (pathlib.Path(sbom).read_bytes(), 0o644)
     record = "".join(f"{name},sha256={digest(data)},{len(data)}\n" for name, (data, _) in entries.items())
     entries[f"{info}/RECORD"] = ((record + f"{info}/RECORD,,\n").encode(), 0o644)
     target = folder / f"{base}-py3-none-{'.'.join(platforms)}.whl"

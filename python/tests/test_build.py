@@ -34,7 +34,9 @@ def backend(monkeypatch, tmp_path):
     return backend
 
 
-def test_a_wheel_is_complete_and_the_same_each_time(backend, tmp_path):
+def test_a_wheel_is_complete_and_the_same_each_time(backend, monkeypatch, tmp_path):
+    (tmp_path / "bill.json").write_text('{"bomFormat": "CycloneDX"}')
+    monkeypatch.setenv("GPUWHY_WHEEL_SBOM", str(tmp_path / "bill.json"))
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     wheel = tmp_path / "a" / backend.build_wheel(str(tmp_path / "a"))
@@ -54,7 +56,8 @@ def test_a_wheel_is_complete_and_the_same_each_time(backend, tmp_path):
         tags = [line for line in archive.read("gpuwhy-0.2.0.dist-info/WHEEL").decode().splitlines() if line.startswith("Tag: ")]
     sources = {f"gpuwhy/{path.name}" for path in (ROOT / "python" / "gpuwhy").glob("*.py")}
     demo = {f"gpuwhy/_lib/{name}" for name in (*backend.DEMO, *(f"recordings/{name}" for name in backend.recordings()))}
-    assert sources | demo | {"gpuwhy/SKILL.md", "gpuwhy/py.typed", "gpuwhy/_lib/libprof.so"} <= names and not any("__pycache__" in name for name in names)
+    others = {"gpuwhy/SKILL.md", "gpuwhy/py.typed", "gpuwhy/_lib/libprof.so", "gpuwhy-0.2.0.dist-info/sboms/gpuwhy.cdx.json"}
+    assert sources | demo | others <= names and not any("__pycache__" in name for name in names)
     assert "Requires-Python: >=3.9" in metadata and "Requires-Dist: pandas; extra ==" in metadata and "# gpuwhy" in metadata
     assert points == "[pytest11]\ngpuwhy = gpuwhy.pytest_plugin\n"
     assert [f"Tag: py3-none-{tag}" for tag in wheel.stem.split("-")[-1].split(".")] == tags
@@ -98,3 +101,26 @@ def test_the_source_distribution_has_what_a_build_needs(backend, tmp_path):
     assert recordings <= names and not any(name.endswith(".zst") for name in names - recordings)
     assert not any(name.endswith(".pyc") or name.startswith("target/") for name in names)
     assert packed.stat().st_size < 5_000_000
+
+
+def test_the_bill_of_materials_of_a_release_has_each_crate_once(backend):
+    def bill(name, *parts):
+        rows = [{"ref": of, "dependsOn": []} for of in (name, *parts)]
+        return {"metadata": {"component": {"bom-ref": name}}, "components": [{"bom-ref": part} for part in parts], "dependencies": rows}
+
+    bills = [bill("command", "library", "zstd"), bill("library", "zstd"), bill("demo", "zstd", "libc")]
+    whole = importlib.import_module("sbom").joined(bills)
+    assert whole["metadata"]["component"]["bom-ref"] == "command"
+    assert [part["bom-ref"] for part in whole["components"]] == ["library", "zstd", "demo", "libc"]
+    assert [row["ref"] for row in whole["dependencies"]] == ["command", "library", "zstd", "demo", "libc"]
+
+
+def test_files_for_another_machine_are_laid_out_as_pip_does_there(backend, tmp_path):
+    check = importlib.import_module("wheel")
+    built = tmp_path / backend.build_wheel(str(tmp_path))
+    arm = built.with_name("gpuwhy-0.2.0-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.whl")
+    shutil.copy(built, arm)
+    assert check.machine_of(arm) == "aarch64" and check.machine_of(built) in built.name
+    check.unpacked(arm, tmp_path / "there")
+    assert (tmp_path / "there" / "bin" / "gpuwhy").stat().st_mode & 0o111
+    assert (tmp_path / "there" / "lib" / "python3" / "site-packages" / "gpuwhy" / "_lib" / "libprof.so").is_file()
